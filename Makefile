@@ -1,0 +1,54 @@
+# Everything a newcomer needs: `make demo` and `make test`. Both install what they need into .venv.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+LOCK_RUN := $(VENV)/.installed-run
+LOCK_DEV := $(VENV)/.installed-dev
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test check format bench generate lock clean
+
+help:  ## list the targets
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 18
+
+$(LOCK_RUN): requirements.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11 or newer is needed; name it with make PYTHON=python3.12"; exit 2; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@echo "installing the locked dependencies into $(VENV)"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@touch $@
+
+$(LOCK_DEV): requirements-dev.lock $(LOCK_RUN)
+	@echo "installing the locked test dependencies into $(VENV)"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.lock
+	@touch $@
+
+demo: $(LOCK_RUN)  ## a claim becomes a GPU node and goes again, on an embedded cluster (under a minute)
+	@$(BIN)/gpu-provisioner try --once
+
+test: check  ## everything that needs only Python and PyPI
+	@$(BIN)/python -m pytest
+
+check: $(LOCK_DEV)  ## format, lint, types, imports
+	@$(BIN)/ruff format --check --quiet . || { echo "run make format"; exit 1; }
+	@$(BIN)/ruff check --quiet .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports
+
+format: $(LOCK_DEV)  ## rewrite the code in the project's format
+	@$(BIN)/ruff format .
+	@$(BIN)/ruff check --fix .
+
+bench: $(LOCK_DEV)  ## counts are asserted, times printed
+	@$(BIN)/python -m tests.bench
+
+generate: $(LOCK_DEV)  ## write the files that are generated from code (CRDs)
+	@$(BIN)/python -m provisioner.api.crd charts/gpu-provisioner-crd/templates
+
+lock:  ## renew both lock files (needs uv)
+	uv pip compile --upgrade --quiet pyproject.toml --extra try --universal --python-version 3.11 --generate-hashes --no-header --no-annotate -o requirements.lock
+	uv pip compile --upgrade --quiet pyproject.toml --extra try --extra dev --universal --python-version 3.11 --generate-hashes --no-header --no-annotate -o requirements-dev.lock
+
+clean:
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

@@ -1,0 +1,113 @@
+"""What the rules may ask of a cloud, and what it answers.
+
+Promise: five calls, no waiting on operations, no retries hidden inside; each call is one request (LIST: one a page).
+All names are pool names, which is also the controllers' key. Ages are in seconds, times are loop times
+(`asyncio` loop clock, seconds) or wall times (aware datetimes in UTC) where the field says so.
+Left to others: translating to one cloud (`azure/`), caching (`inventory.py`), metrics (`metered.py`), rate (`budget.py`).
+"""
+
+from collections.abc import Mapping
+from datetime import datetime
+from enum import StrEnum
+from typing import Protocol
+
+import msgspec
+
+from provisioner.api.nodeclaim import NodeClaim
+
+NO_LABELS: Mapping[str, str] = {}
+
+
+class InstanceState(StrEnum):
+    """Every provisioning state of the cloud maps to one of four; an unknown one maps to CREATING and is counted."""
+
+    CREATING = "creating"
+    RUNNING = "running"
+    DELETING = "deleting"
+    FAILED = "failed"
+
+
+class Failure(msgspec.Struct, frozen=True, kw_only=True):
+    """Why the cloud gave up on an instance: kept with it, so that it survives our restarts."""
+
+    reason: str
+    message: str
+    code: str = ""
+    kind: str = "retryable"
+
+
+class Instance(msgspec.Struct, frozen=True, kw_only=True):
+    """One agent pool of one machine, as the cloud last described it.
+
+    `claim_uid`/`claim_name` are our ownership tags, `label_uid` the node label with the UID (either marks it ours);
+    `created_label` is Azure/gpu-provisioner's creation stamp; `put_time` our own time of PUT, in UTC.
+    `busy` is the raw state's word while the cloud works on the pool (Updating, Upgrading, Starting, …), else "".
+    """
+
+    name: str
+    state: InstanceState
+    raw_state: str = ""
+    etag: str = ""
+    size: str = ""
+    zones: tuple[str, ...] = ()
+    priority: str = "Regular"
+    mode: str = "User"
+    count: int = 1
+    image_version: str = ""
+    power_state: str = "Running"
+    labels: Mapping[str, str] = NO_LABELS
+    tags: Mapping[str, str] = NO_LABELS
+    claim_uid: str = ""
+    claim_name: str = ""
+    label_uid: str = ""
+    created_label: str = ""
+    put_time: datetime | None = None
+    failure: Failure | None = None
+
+    @property
+    def busy(self) -> bool:
+        """Whether the cloud itself is changing or has stopped the pool, so that a missing Node means nothing."""
+        return self.raw_state in BUSY_STATES or self.power_state == "Stopped"
+
+
+BUSY_STATES = frozenset({"Updating", "Upgrading", "UpgradingNodeImageVersion", "Scaling", "Starting", "Stopping", "Stopped"})
+
+
+class Cluster(msgspec.Struct, frozen=True, kw_only=True):
+    """The managed cluster. Inferred removals wait unless it is `running` (DESIGN rule 6)."""
+
+    running: bool
+    state: str = "Succeeded"
+    power_state: str = "Running"
+    max_pools: int = 100
+    location: str = ""
+    node_resource_group: str = ""
+
+
+class CloudProvider(Protocol):
+    """One cloud. Every call may raise a `CloudError` and nothing else (cancellation passes)."""
+
+    async def create(self, claim: NodeClaim, name: str) -> Instance:
+        """Ask for an instance, once, never over an existing one (`If-None-Match: *`); returns at acceptance.
+
+        Raises Retryable(conflict=True) if the name is taken or another operation runs; Rejected(final=True) without
+        any request if the claim's spec cannot be expressed.
+        """
+
+    async def get(self, name: str) -> Instance:
+        """One fresh read. Raises NotFound only if the answer proves that this pool is absent."""
+
+    async def list(self) -> list[Instance]:
+        """All agent pools of the cluster, ours or not; a partial answer is an error, never a short list."""
+
+    async def delete(self, instance: Instance) -> None:
+        """Ask for the removal of exactly this instance (`If-Match` its ETag); returns at acceptance.
+
+        Raises NotFound if it was already absent, Retryable(conflict=True) if it changed since or is being worked on.
+        """
+
+    async def cluster(self) -> Cluster:
+        """The managed cluster's state."""
+
+    async def close(self) -> None:
+        """Release connections and credentials."""

@@ -1,0 +1,58 @@
+"""Every label, annotation, taint and finalizer the program reads or writes, in one place.
+
+Promise: names only, no rules. This is the single module the simulator shares with the controller: two spellings
+of one key would be a bug of the tests, not of the program.
+
+Source: karpenter.md §2 (Karpenter, Azure/gpu-provisioner), users.md §1 (KAITO), aks-arm.md §4 (AKS).
+"""
+
+GROUP = "karpenter.sh"
+
+# Karpenter
+FINALIZER = "karpenter.sh/termination"
+NODEPOOL = "karpenter.sh/nodepool"
+REGISTERED = "karpenter.sh/registered"
+INITIALIZED = "karpenter.sh/initialized"
+CAPACITY_TYPE = "karpenter.sh/capacity-type"
+DO_NOT_SYNC_TAINTS = "karpenter.sh/do-not-sync-taints"
+DO_NOT_DISRUPT = "karpenter.sh/do-not-disrupt"
+TERMINATION_TIMESTAMP = "karpenter.sh/nodeclaim-termination-timestamp"
+DISRUPTED_TAINT = "karpenter.sh/disrupted"
+UNREGISTERED_TAINT = "karpenter.sh/unregistered"
+
+# Kubernetes
+INSTANCE_TYPE = "node.kubernetes.io/instance-type"
+ZONE = "topology.kubernetes.io/zone"
+REGION = "topology.kubernetes.io/region"
+ARCH = "kubernetes.io/arch"
+OS = "kubernetes.io/os"
+HOSTNAME = "kubernetes.io/hostname"
+EXCLUDE_BALANCERS = "node.kubernetes.io/exclude-from-external-load-balancers"
+NOT_READY_TAINT = "node.kubernetes.io/not-ready"
+UNREACHABLE_TAINT = "node.kubernetes.io/unreachable"
+UNINITIALIZED_TAINT = "node.cloudprovider.kubernetes.io/uninitialized"
+
+# KAITO and Azure/gpu-provisioner
+KAITO_WORKSPACE = "kaito.sh/workspace"
+KAITO_RAGENGINE = "kaito.sh/ragengine"
+KAITO_MACHINE_TYPE = "kaito.sh/machine-type"
+KAITO_CREATION_TIMESTAMP = "kaito.sh/creation-timestamp"
+KAITO_IMAGE_FAMILY = "kaito.sh/node-image-family"
+KAITO_NODECLASS_GROUP = "kaito.sh"
+KAITO_NODECLASS_KIND = "KaitoNodeClass"
+KAITO_NODECLASS = "kaito.sh/kaitonodeclass"
+DEFAULT_NODEPOOL = "kaito"
+
+# AKS
+AGENTPOOL = "agentpool"
+AKS_AGENTPOOL = "kubernetes.azure.com/agentpool"
+AKS_IMAGE_VERSION = "kubernetes.azure.com/node-image-version"
+AKS_SPOT = "kubernetes.azure.com/scalesetpriority"
+
+# Ours. The label makes a Node belong to a claim; the tags make a pool belong to a claim (DESIGN rule 3).
+OWN_DOMAIN = "gpu-provisioner.sh"
+CLAIM_UID = "gpu-provisioner.sh/nodeclaim-uid"
+GPU_READINESS = "gpu-provisioner.sh/gpu-readiness"
+TAG_CLAIM_NAME = "gpu-provisioner_nodeclaim"
+TAG_CLAIM_UID = "gpu-provisioner_nodeclaim-uid"
+TAG_PUT_TIME = "gpu-provisioner_put-time"

@@ -1,0 +1,78 @@
+"""Object metadata, as every Kubernetes object carries it.
+
+Promise: frozen values that decode from the wire in microseconds; fields we do not declare are dropped,
+which is why nothing that was read is ever PUT back (DESIGN §4). Names on the wire are camelCase, here snake_case.
+Left to others: what the metadata means for a claim or a Node.
+
+Source: Kubernetes API reference, ObjectMeta v1; times are RFC 3339 in UTC with whole seconds.
+"""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from types import MappingProxyType
+
+import msgspec
+
+NOTHING: Mapping[str, str] = MappingProxyType({})
+BEGINNING = datetime(1, 1, 1, tzinfo=UTC)
+
+
+class Struct(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """The base of all wire types: frozen, keyword-only, camelCase on the wire, defaults left out."""
+
+
+class OwnerReference(Struct, frozen=True, kw_only=True):
+    api_version: str
+    kind: str
+    name: str
+    uid: str
+    controller: bool | None = None
+    block_owner_deletion: bool | None = None
+
+
+class ObjectMeta(Struct, frozen=True, kw_only=True):
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    resource_version: str = ""
+    generation: int = 0
+    creation_timestamp: datetime = BEGINNING
+    deletion_timestamp: datetime | None = None
+    deletion_grace_period_seconds: int | None = None
+    labels: Mapping[str, str] = NOTHING
+    annotations: Mapping[str, str] = NOTHING
+    finalizers: tuple[str, ...] = ()
+    owner_references: tuple[OwnerReference, ...] = ()
+
+    @property
+    def deleting(self) -> bool:
+        """Whether somebody has asked for this object to go."""
+        return self.deletion_timestamp is not None
+
+
+class Condition(Struct, frozen=True, kw_only=True, omit_defaults=False):
+    """One status condition. `last_transition_time` moves only when `status` changes."""
+
+    type: str
+    status: str
+    last_transition_time: datetime
+    reason: str = ""
+    message: str = ""
+    observed_generation: int = 0
+
+
+class Taint(Struct, frozen=True, kw_only=True):
+    """A Node's taint. Declares every wire field, because lists of taints are rewritten whole."""
+
+    key: str
+    effect: str
+    value: str = ""
+    time_added: datetime | None = None
+
+    def __str__(self) -> str:
+        """`key[=value]:effect`, as Karpenter prints it (karpenter.md §1)."""
+        return f"{self.key}={self.value}:{self.effect}" if self.value else f"{self.key}:{self.effect}"
+
+    def same_place(self, other: "Taint") -> bool:
+        """Whether both taints occupy one slot of a Node: the same key and effect."""
+        return self.key == other.key and self.effect == other.effect

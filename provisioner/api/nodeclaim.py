@@ -1,0 +1,75 @@
+"""The NodeClaim (`karpenter.sh/v1`): the one object users write and we answer on.
+
+Promise: decodes any claim that the CRD of Karpenter v1 (its oldest or newest release) accepts, legacy ones included.
+Left to others: the rules about claims (`controllers`), conditions (`conditions.py`), the CRD itself (`crd.py`).
+
+Source: karpenter.md §1.
+"""
+
+from collections.abc import Mapping
+
+import msgspec
+
+from .meta import NOTHING, Condition, ObjectMeta, Struct, Taint
+
+
+class Requirement(Struct, frozen=True, kw_only=True):
+    """One entry of `spec.requirements`; `operator` is In, NotIn, Exists, DoesNotExist, Gt, Lt, Gte or Lte."""
+
+    key: str
+    operator: str = "In"
+    values: tuple[str, ...] = ()
+    min_values: int | None = None
+
+
+class ResourceRequirements(Struct, frozen=True, kw_only=True):
+    """Quantities as written by the user: text or a bare number (`quantity.py` reads them)."""
+
+    requests: Mapping[str, str | int | float] = NOTHING
+
+
+class NodeClassReference(Struct, frozen=True, kw_only=True):
+    """What kind of nodes is asked for. The object it names need not exist (users.md §1.2)."""
+
+    group: str = ""
+    kind: str = ""
+    name: str = ""
+
+
+class NodeClaimSpec(Struct, frozen=True, kw_only=True):
+    requirements: tuple[Requirement, ...] = ()
+    taints: tuple[Taint, ...] = ()
+    startup_taints: tuple[Taint, ...] = ()
+    resources: ResourceRequirements = ResourceRequirements()
+    node_class_ref: NodeClassReference = NodeClassReference()
+    termination_grace_period: str | None = None
+    expire_after: str | None = None
+
+
+class NodeClaimStatus(Struct, frozen=True, kw_only=True):
+    node_name: str = ""
+    provider_id: str = msgspec.field(default="", name="providerID")
+    image_id: str = msgspec.field(default="", name="imageID")
+    capacity: Mapping[str, str | int | float] = NOTHING
+    allocatable: Mapping[str, str | int | float] = NOTHING
+    conditions: tuple[Condition, ...] = ()
+
+
+class NodeClaim(Struct, frozen=True, kw_only=True):
+    api_version: str = "karpenter.sh/v1"
+    kind: str = "NodeClaim"
+    metadata: ObjectMeta = ObjectMeta()
+    spec: NodeClaimSpec = NodeClaimSpec()
+    status: NodeClaimStatus = NodeClaimStatus()
+
+    @property
+    def name(self) -> str:
+        return self.metadata.name
+
+    @property
+    def uid(self) -> str:
+        return self.metadata.uid
+
+    @property
+    def deleting(self) -> bool:
+        return self.metadata.deleting

@@ -1,0 +1,48 @@
+"""The Pod, as much of it as a drain needs; and VolumeAttachments.
+
+Promise: enough to tell which pods must leave a Node, in which order, and which may stay.
+Left to others: the drain's judgements (`controllers.termination`).
+
+Source: Kubernetes API reference, Pod v1 and VolumeAttachment v1; karpenter.md §4.
+"""
+
+from collections.abc import Mapping
+from datetime import datetime
+
+from .meta import NOTHING, ObjectMeta, Struct
+
+
+class Toleration(Struct, frozen=True, kw_only=True):
+    """`operator` is Equal (default) or Exists; an empty key with Exists tolerates everything."""
+
+    key: str = ""
+    operator: str = "Equal"
+    value: str = ""
+    effect: str = ""
+    toleration_seconds: int | None = None
+
+
+class PodSpec(Struct, frozen=True, kw_only=True):
+    node_name: str = ""
+    node_selector: Mapping[str, str] = NOTHING
+    tolerations: tuple[Toleration, ...] = ()
+    priority_class_name: str = ""
+    termination_grace_period_seconds: int | None = None
+
+
+class PodStatus(Struct, frozen=True, kw_only=True):
+    phase: str = ""
+    start_time: datetime | None = None
+
+
+class Pod(Struct, frozen=True, kw_only=True):
+    api_version: str = "v1"
+    kind: str = "Pod"
+    metadata: ObjectMeta = ObjectMeta()
+    spec: PodSpec = PodSpec()
+    status: PodStatus = PodStatus()
+
+    @property
+    def name(self) -> str:
+        """`namespace/name`, unique in the cluster at one time."""
+        return f"{self.metadata.namespace}/{self.metadata.name}"
