@@ -56,3 +56,12 @@ GPU_READINESS = "gpu-provisioner.sh/gpu-readiness"
 TAG_CLAIM_NAME = "gpu-provisioner_nodeclaim"
 TAG_CLAIM_UID = "gpu-provisioner_nodeclaim-uid"
 TAG_PUT_TIME = "gpu-provisioner_put-time"
+
+# The names that instance types, zones and the like had before Kubernetes 1.17; requirements may still use them.
+BETA_KEYS = {
+    "beta.kubernetes.io/instance-type": INSTANCE_TYPE,
+    "beta.kubernetes.io/os": OS,
+    "beta.kubernetes.io/arch": ARCH,
+    "failure-domain.beta.kubernetes.io/zone": ZONE,
+    "failure-domain.beta.kubernetes.io/region": REGION,
+}

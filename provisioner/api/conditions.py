@@ -1,0 +1,158 @@
+"""A claim's status conditions: how they are set, ordered and summed up in `Ready`.
+
+Promise: the mechanics of Karpenter v1, step for step, because owners (KAITO, `kubectl wait`, dashboards) time their
+own decisions on the transition times. Pure: every operation returns a new set, wall time is handed in, all times have
+whole seconds in UTC. Reasons that the CRD would refuse are refused here; messages are cut to 256 bytes.
+Left to others: which condition says what (`controllers`), and whether and how the set is written.
+
+Source: karpenter.md §1 "Condition-set mechanics".
+"""
+
+import re
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from typing import Literal
+
+import msgspec
+
+from .meta import Condition
+from .nodeclaim import NodeClaim
+
+Status = Literal["True", "False", "Unknown"]
+
+READY = "Ready"
+LAUNCHED = "Launched"
+REGISTERED = "Registered"
+INITIALIZED = "Initialized"
+DEPENDENTS = (LAUNCHED, REGISTERED, INITIALIZED)
+
+AWAITING_REASON = "AwaitingReconciliation"
+AWAITING_MESSAGE = "object is awaiting reconciliation"
+MESSAGE_BYTES = 256
+
+_REASON = re.compile(r"([A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?|)")
+_REASON_LENGTH = 1024
+_ELLIPSIS = "..."
+
+
+def fit(message: str, limit: int = MESSAGE_BYTES) -> str:
+    """The message in at most `limit` bytes of UTF-8: cut between characters and ended by `...` if it is longer."""
+    encoded = message.encode("utf-8", "replace")
+    if len(encoded) <= limit:
+        return encoded.decode("utf-8")
+    room = limit - len(_ELLIPSIS)
+    if room < 0:
+        return _ELLIPSIS[:limit]
+    return encoded[:room].decode("utf-8", "ignore") + _ELLIPSIS
+
+
+class ConditionSet(msgspec.Struct, frozen=True):
+    """The conditions of one claim, in stored order: ascending by transition time, `Ready` last.
+
+    `generation`, `created` and `deleting` are the claim's own; every set depends on them.
+    """
+
+    items: tuple[Condition, ...]
+    generation: int
+    created: datetime
+    deleting: bool
+
+    @classmethod
+    def of(cls, claim: NodeClaim, now: datetime) -> "ConditionSet":
+        """Open the claim's set. What is missing of Ready and its dependents appears as Unknown since the creation."""
+        opened = cls(
+            items=claim.status.conditions,
+            generation=claim.metadata.generation,
+            created=_whole_seconds(claim.metadata.creation_timestamp),
+            deleting=claim.deleting,
+        )
+        for condition_type in (READY, *DEPENDENTS):
+            if opened.get(condition_type) is None:
+                opened = opened.set(
+                    condition_type, "Unknown", reason=AWAITING_REASON, message=AWAITING_MESSAGE, now=now
+                )
+        return opened
+
+    def get(self, condition_type: str) -> Condition | None:
+        return next((c for c in self.items if c.type == condition_type), None)
+
+    def set(self, condition_type: str, status: Status, *, reason: str, message: str, now: datetime) -> "ConditionSet":
+        """Set one condition; `Ready` follows by itself. The same set is returned if nothing differs.
+
+        Raises ValueError for a reason that the CRD's pattern refuses, or for a `now` without a time zone.
+        """
+        if len(reason) > _REASON_LENGTH or _REASON.fullmatch(reason) is None:
+            raise ValueError(
+                f"{reason!r} cannot be a condition's reason: letters, digits, '_', ',' and ':' only, a letter first"
+            )
+        old = self.get(condition_type)
+        new = Condition(
+            type=condition_type,
+            status=status,
+            reason=reason,
+            message=fit(message),
+            observed_generation=self.generation,
+            last_transition_time=self._transition_time(condition_type, status, old, now),
+        )
+        if new == old:
+            return self
+        others = (c for c in self.items if c.type != condition_type)
+        if self.deleting:
+            others = (msgspec.structs.replace(c, observed_generation=self.generation) for c in others)
+        changed = msgspec.structs.replace(self, items=_ordered((*others, new)))
+        return changed if condition_type == READY else _sum_up(changed, now)
+
+    def set_true(self, condition_type: str, now: datetime) -> "ConditionSet":
+        """True, with the type's own name as the reason and no message."""
+        return self.set(condition_type, "True", reason=condition_type, message="", now=now)
+
+    def clear(self, condition_type: str) -> "ConditionSet":
+        """Drop an independent condition and sort the rest by type, as Karpenter does; absent ones change nothing.
+
+        Raises ValueError for `Ready` and its dependents, which a claim always carries.
+        """
+        if condition_type == READY or condition_type in DEPENDENTS:
+            raise ValueError(f"{condition_type} is always present and cannot be cleared")
+        if self.get(condition_type) is None:
+            return self
+        rest = (c for c in self.items if c.type != condition_type)
+        return msgspec.structs.replace(self, items=tuple(sorted(rest, key=lambda c: c.type)))
+
+    def changed(self, claim: NodeClaim) -> bool:
+        """Whether this set differs from what the claim shows, and so is worth a write."""
+        return self.items != claim.status.conditions
+
+    def _transition_time(self, condition_type: str, status: Status, old: Condition | None, now: datetime) -> datetime:
+        if old is not None and old.status == status:
+            return old.last_transition_time
+        if old is None and (condition_type == READY or condition_type in DEPENDENTS):
+            # They are thought of as Unknown since the object exists; deadlines count from there.
+            return self.created
+        return _whole_seconds(now)
+
+
+def _sum_up(conditions: ConditionSet, now: datetime) -> ConditionSet:
+    """Recompute Ready. A dependent that speaks of an older generation counts as unhealthy whatever it says."""
+    generation = conditions.generation
+    unhealthy = [
+        c
+        for c in conditions.items
+        if c.type in DEPENDENTS and (c.status != "True" or c.observed_generation != generation)
+    ]
+    if not unhealthy:
+        return conditions.set_true(READY, now)
+    newest_first = sorted(unhealthy, key=lambda c: c.last_transition_time, reverse=True)
+    message = ", ".join(f"{c.type}={c.status}" for c in newest_first)
+    if any(c.status == "False" and c.observed_generation == generation for c in unhealthy):
+        return conditions.set(READY, "False", reason="UnhealthyDependents", message=message, now=now)
+    return conditions.set(READY, "Unknown", reason="ReconcilingDependents", message=message, now=now)
+
+
+def _ordered(conditions: Iterable[Condition]) -> tuple[Condition, ...]:
+    return tuple(sorted(conditions, key=lambda c: (c.type == READY, c.last_transition_time)))
+
+
+def _whole_seconds(time: datetime) -> datetime:
+    if time.tzinfo is None:
+        raise ValueError("a condition's time needs a time zone")
+    return time.astimezone(UTC).replace(microsecond=0)

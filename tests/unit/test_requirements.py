@@ -1,0 +1,174 @@
+"""Requirements: many demands on one key become one."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from provisioner.api.labels import ARCH, INSTANCE_TYPE, OS, REGION, ZONE
+from provisioner.api.nodeclaim import Requirement
+from provisioner.api.requirements import allowed_values, allows, combine, conflicts, malformed, normalise_key
+
+A100 = "Standard_NC24ads_A100_v4"
+T4 = "Standard_NC4as_T4_v3"
+H100 = "Standard_NC40ads_H100_v5"
+
+
+def need(key: str, operator: str, *values: str) -> Requirement:
+    return Requirement(key=key, operator=operator, values=values)
+
+
+def test_kaitos_requirements_leave_one_size() -> None:
+    """The four requirements KAITO writes allow exactly the size it asks for."""
+    kaito = (
+        need("karpenter.sh/nodepool", "In", "kaito"),
+        need(INSTANCE_TYPE, "In", A100),
+        need(OS, "In", "linux"),
+        need("karpenter.azure.com/sku-name", "In", A100),
+    )
+    assert allowed_values(kaito, INSTANCE_TYPE) == (A100,)
+    assert allowed_values(kaito, ZONE) is None
+    assert conflicts(kaito) == ()
+    assert malformed(kaito) == ()
+
+
+@pytest.mark.parametrize(
+    ("requirements", "left"),
+    [
+        ([], None),
+        ([("Exists",)], None),
+        ([("NotIn", "a")], None),
+        ([("Gt", "3")], None),
+        ([("In", "b", "a", "b")], ("b", "a")),
+        ([("In", "c", "a", "b"), ("In", "a", "b", "c")], ("c", "a", "b")),
+        ([("In", "c", "a", "b"), ("NotIn", "c")], ("a", "b")),
+        ([("NotIn", "c"), ("In", "c", "a", "b")], ("a", "b")),
+        ([("NotIn", "c"), ("NotIn", "a"), ("In", "c", "a", "b")], ("b",)),
+        ([("In", "a"), ("In", "b")], ()),
+        ([("In", "a"), ("Exists",)], ("a",)),
+        ([("In", "a"), ("DoesNotExist",)], ()),
+        ([("DoesNotExist",)], ()),
+        ([("In", "1", "5", "9"), ("Gt", "1"), ("Lt", "9")], ("5",)),
+        ([("In", "1", "5", "9"), ("Gte", "1"), ("Lte", "5")], ("1", "5")),
+        ([("In", "1", "5", "9"), ("Gt", "0"), ("Gt", "5"), ("Lt", "100"), ("Lt", "50")], ("9",)),
+        ([("In", "large", "8"), ("Gt", "4")], ("8",)),
+    ],
+)
+def test_what_several_requirements_leave_of_one_key(
+    requirements: list[tuple[str, ...]], left: tuple[str, ...] | None
+) -> None:
+    """Lists intersect in the first one's order; exclusions and bounds thin them out; no list means any value."""
+    assert allowed_values([need("k", *r) for r in requirements], "k") == left
+
+
+def test_beta_names_and_stable_names_are_one_key() -> None:
+    """A size asked for under the old key and under the new one is asked for once, in the order first given."""
+    requirements = [need("beta.kubernetes.io/instance-type", "In", T4, A100), need(INSTANCE_TYPE, "In", H100, A100, T4)]
+    assert allowed_values(requirements, INSTANCE_TYPE) == (T4, A100)
+    assert allowed_values(requirements, "beta.kubernetes.io/instance-type") == (T4, A100)
+    assert [d.key for d in combine(requirements)] == [INSTANCE_TYPE]
+
+
+@pytest.mark.parametrize(
+    ("beta", "stable"),
+    [
+        ("beta.kubernetes.io/instance-type", INSTANCE_TYPE),
+        ("beta.kubernetes.io/os", OS),
+        ("beta.kubernetes.io/arch", ARCH),
+        ("failure-domain.beta.kubernetes.io/zone", ZONE),
+        ("failure-domain.beta.kubernetes.io/region", REGION),
+        ("example.com/team", "example.com/team"),
+    ],
+)
+def test_each_beta_key_has_its_stable_name(beta: str, stable: str) -> None:
+    """Five old names have new ones; every other key is its own name."""
+    assert normalise_key(beta) == stable
+
+
+@pytest.mark.parametrize(
+    ("requirements", "value", "allowed"),
+    [
+        ([], "x", True),
+        ([("NotIn", "x")], "x", False),
+        ([("NotIn", "x")], "y", True),
+        ([("In", "x")], "x", True),
+        ([("In", "x")], "y", False),
+        ([("DoesNotExist",)], "x", False),
+        ([("Exists",)], "x", True),
+        ([("Gt", "3")], "3", False),
+        ([("Gt", "3")], "4", True),
+        ([("Lte", "3")], "3", True),
+        ([("Lte", "3")], "three", False),
+    ],
+)
+def test_whether_one_value_will_do(requirements: list[tuple[str, ...]], value: str, allowed: bool) -> None:
+    """Also exclusions and bounds without a list of values can be asked about one value."""
+    assert allows([need("k", *r) for r in requirements], "k", value) is allowed
+
+
+def test_a_contradiction_is_told_with_all_its_parts() -> None:
+    """The sentence names the key and every requirement on it, so that the user sees which one to drop."""
+    requirements = [need(INSTANCE_TYPE, "In", T4), need(OS, "In", "linux"), need(INSTANCE_TYPE, "NotIn", T4)]
+    (told,) = conflicts(requirements)
+    assert told == f"the requirements on {INSTANCE_TYPE} contradict each other: In [{T4}], NotIn [{T4}]"
+
+
+@pytest.mark.parametrize(
+    ("requirements", "contradict"),
+    [
+        ([("In", "a"), ("In", "b")], True),
+        ([("Exists",), ("DoesNotExist",)], True),
+        ([("DoesNotExist",)], False),
+        ([("NotIn", "a"), ("DoesNotExist",)], False),
+        ([("Gt", "5"), ("Lt", "6")], True),
+        ([("Gte", "5"), ("Lte", "5")], False),
+        ([("In", "3"), ("Gt", "5")], True),
+        ([("In", "a"), ("NotIn", "b")], False),
+    ],
+)
+def test_which_requirements_contradict_each_other(requirements: list[tuple[str, ...]], contradict: bool) -> None:
+    """Only what no machine at all could meet is a contradiction; forbidding a label alone is not."""
+    assert bool(conflicts([need("k", *r) for r in requirements])) is contradict
+
+
+@pytest.mark.parametrize(
+    ("requirement", "why"),
+    [
+        (need("k", "Like", "a"), "operator 'Like'"),
+        (need("k", "In"), "at least one value"),
+        (need("k", "Gt"), "exactly one value"),
+        (need("k", "Lte", "1", "2"), "exactly one value"),
+        (need("k", "Gte", "-1"), "at least 0"),
+        (need("k", "Gt", "many"), "whole number"),
+        (need("k", "In", "ok", "not ok"), "'not ok' cannot be the value of a label"),
+        (need("k", "NotIn", "x" * 64), "cannot be the value of a label"),
+        (need("k", "In", "line\n"), "cannot be the value of a label"),
+    ],
+)
+def test_what_is_wrong_in_itself_is_told(requirement: Requirement, why: str) -> None:
+    """The CRD's limits on label values sit where no API server enforces them, so they are checked here."""
+    (told,) = malformed([requirement])
+    assert told.startswith("k: ")
+    assert why in told
+
+
+def test_a_bound_without_a_number_is_never_ignored() -> None:
+    """A bound that cannot be read must not turn into no bound at all."""
+    with pytest.raises(ValueError, match="whole number"):
+        allowed_values([need("k", "Gt", "many")], "k")
+
+
+SIMPLE = st.builds(
+    lambda operator, values: need("k", operator, *values),
+    st.sampled_from(["In", "NotIn", "Exists", "DoesNotExist"]),
+    st.lists(st.sampled_from(["a", "b", "c", "1", "2"]), min_size=1, max_size=4),
+)
+
+
+@given(st.lists(SIMPLE, max_size=5))
+def test_a_value_is_left_only_if_every_requirement_alone_allows_it(requirements: list[Requirement]) -> None:
+    """Intersecting is nothing but asking each requirement in turn."""
+    for value in ("a", "b", "c", "1", "2"):
+        assert allows(requirements, "k", value) is all(allows([r], "k", value) for r in requirements)
+        left = allowed_values(requirements, "k")
+        if left is not None:
+            assert (value in left) is allows(requirements, "k", value)
