@@ -1,0 +1,1 @@
+"""A controller runtime that knows no NodeClaim rules and no cloud."""

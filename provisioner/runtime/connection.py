@@ -1,0 +1,167 @@
+"""An authenticated ApiClient over a session of our own.
+
+Promise: no environment variable, netrc or proxy setting reaches a request (`trust_env=False`: the SDK's own session
+asks a thread for them each time); a service account's token is read again when 60 s old and at once after a 401,
+its age measured on the loop's clock.
+Left to others: what is sent (`kube.py`); closing (`await connection.close()`).
+
+Source: reliability.md §1 (the stock loader keeps a trailing newline, ages tokens by the wall clock and never reacts
+to a 401); simulation.md (the stock constructor loads the system's CA bundle, 16 ms, for a session nobody uses).
+"""
+
+import asyncio
+import os
+import ssl
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+from kubernetes_asyncio.client import ApiClient, Configuration
+from kubernetes_asyncio.client.rest import RESTClientObject
+from kubernetes_asyncio.config import ConfigException, load_incluster_config, load_kube_config
+
+SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+TOKEN_SECONDS = 60.0
+CONNECTIONS = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """A way to the API server. `renew_credentials` reads them anew; it is called once after a 401."""
+
+    api_client: ApiClient
+    renew_credentials: Callable[[], Awaitable[None]]
+
+    async def close(self) -> None:
+        """Close the session and all its connections."""
+        await self.api_client.close()
+
+
+class _OwnTransport(RESTClientObject):
+    def __init__(self, configuration: Configuration, session: aiohttp.ClientSession) -> None:
+        # The SDK declares these as plain `str`; None is what its own constructor stores.
+        self.pool_manager = session
+        self.server_hostname = configuration.tls_server_name  # type: ignore[assignment]
+        self.proxy = configuration.proxy  # type: ignore[assignment]
+        self.proxy_headers = configuration.proxy_headers  # type: ignore[assignment]
+
+
+class _OwnClient(ApiClient):
+    """The SDK's client, without the session that its constructor would build. Sets all that the constructor sets."""
+
+    def __init__(self, configuration: Configuration, session: aiohttp.ClientSession, user_agent: str) -> None:
+        self.configuration = configuration
+        self.pool_threads = 1
+        self.rest_client = _OwnTransport(configuration, session)
+        self.default_headers: dict[str, str] = {}
+        self.cookie = None  # type: ignore[assignment]
+        self.user_agent = user_agent
+        self.client_side_validation = False
+
+
+class ServiceAccountToken:
+    """The projected token: the kubelet replaces the file long before the token ends."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._read_at = float("-inf")
+
+    def load(self, configuration: Configuration) -> None:
+        """Put the file's token into the configuration. Raises ConfigException if there is none.
+
+        The read blocks the loop for microseconds: the file is in memory (tmpfs).
+        """
+        try:
+            token = self._path.read_text(encoding="ascii").strip()
+        except (OSError, UnicodeError) as error:
+            raise ConfigException(f"service account token {self._path.name}: {type(error).__name__}") from None
+        if not token:
+            raise ConfigException(f"service account token {self._path.name} is empty")
+        configuration.api_key["BearerToken"] = f"Bearer {token}"
+        self._read_at = asyncio.get_running_loop().time()
+
+    def refresh(self, configuration: Configuration) -> None:
+        """The SDK's hook before each request: load again once the last load is 60 s old."""
+        if asyncio.get_running_loop().time() - self._read_at >= TOKEN_SECONDS:
+            self.load(configuration)
+
+
+def client_over(session: aiohttp.ClientSession, configuration: Configuration, *, version: str) -> ApiClient:
+    """An ApiClient that sends through `session`, which should have been made with `trust_env=False`."""
+    return _OwnClient(configuration, session, f"gpu-provisioner/{version}")
+
+
+async def build_api_client(
+    kubeconfig: str | None = None,
+    *,
+    version: str,
+    in_cluster: bool | None = None,
+    session: aiohttp.ClientSession | None = None,
+    service_account: Path = SERVICE_ACCOUNT,
+    environ: Mapping[str, str] = os.environ,
+) -> Connection:
+    """Connect as a Pod (`in_cluster`) or by a kubeconfig file; None means: as a Pod unless a file is named.
+
+    Raises ConfigException if the chosen way has no usable configuration. Without `session`, one is made here and
+    closed with the connection. An explicit `proxy-url` in a kubeconfig is obeyed, as kubectl does.
+    """
+    configuration = Configuration()
+    if in_cluster is None:
+        in_cluster = not kubeconfig and bool(environ.get("KUBERNETES_SERVICE_HOST"))
+    renew = (
+        _load_service_account(configuration, service_account, environ)
+        if in_cluster
+        else await _load_kubeconfig(configuration, kubeconfig)
+    )
+    own = session or _session(configuration)
+    return Connection(client_over(own, configuration, version=version), renew)
+
+
+def _load_service_account(
+    configuration: Configuration, folder: Path, environ: Mapping[str, str]
+) -> Callable[[], Awaitable[None]]:
+    load_incluster_config(  # type: ignore[no-untyped-call]
+        client_configuration=configuration,
+        token_filename=str(folder / "token"),
+        cert_filename=str(folder / "ca.crt"),
+        environ=dict(environ),
+    )
+    token = ServiceAccountToken(folder / "token")
+    token.load(configuration)
+    configuration.refresh_api_key_hook = token.refresh
+
+    async def renew() -> None:
+        token.load(configuration)
+
+    return renew
+
+
+async def _load_kubeconfig(configuration: Configuration, path: str | None) -> Callable[[], Awaitable[None]]:
+    async def load() -> None:
+        # Runs the file's exec plugin, if it names one: that is how its credentials are renewed.
+        await load_kube_config(config_file=path, client_configuration=configuration, persist_config=False)
+
+    await load()
+    return load
+
+
+def _session(configuration: Configuration) -> aiohttp.ClientSession:
+    return aiohttp.ClientSession(
+        connector=aiohttp.TCPConnector(limit=CONNECTIONS, ssl=_tls(configuration)),
+        cookie_jar=aiohttp.DummyCookieJar(),
+        trust_env=False,
+    )
+
+
+def _tls(configuration: Configuration) -> Any:
+    if not (configuration.host or "").startswith("https"):
+        return True
+    context = ssl.create_default_context(cafile=configuration.ssl_ca_cert)
+    if configuration.cert_file:
+        context.load_cert_chain(configuration.cert_file, keyfile=configuration.key_file)
+    if not configuration.verify_ssl:  # only ever by `insecure-skip-tls-verify` in the user's own kubeconfig
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    return context

@@ -1,0 +1,142 @@
+"""The Kubernetes objects that only the runtime itself writes, and the two it merely looks at.
+
+Promise: wire types like those of `provisioner.api`; times as text where the API server insists on a format
+that `msgspec` does not write (a MicroTime has exactly six decimals, also when they are zero).
+Left to others: elections (`election.py`), deduplication of events (`events.py`).
+
+Source: Kubernetes API reference, Lease v1, Event v1 (core), VolumeAttachment v1, CustomResourceDefinition v1.
+"""
+
+from datetime import UTC, datetime
+from typing import Protocol
+
+import msgspec
+
+from provisioner.api.meta import ObjectMeta, Struct
+
+
+class KubeObject(Protocol):
+    """What every object has: enough to name it, tell two bearers of one name apart, and order its versions."""
+
+    @property
+    def metadata(self) -> ObjectMeta: ...
+
+
+class Recordable(KubeObject, Protocol):
+    """An object that an event can be about."""
+
+    @property
+    def api_version(self) -> str: ...
+    @property
+    def kind(self) -> str: ...
+
+
+class LeaseSpec(Struct, frozen=True, kw_only=True):
+    """`renew_time` and `acquire_time` stay text: they are compared for change, never read as time."""
+
+    holder_identity: str | None = None
+    lease_duration_seconds: int | None = None
+    acquire_time: str | None = None
+    renew_time: str | None = None
+    lease_transitions: int | None = None
+
+
+class Lease(Struct, frozen=True, kw_only=True):
+    api_version: str = "coordination.k8s.io/v1"
+    kind: str = "Lease"
+    metadata: ObjectMeta = ObjectMeta()
+    spec: LeaseSpec = LeaseSpec()
+
+
+class ObjectReference(Struct, frozen=True, kw_only=True):
+    """An event's subject."""
+
+    api_version: str = ""
+    kind: str = ""
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    resource_version: str = ""
+
+
+class Event(Struct, frozen=True, kw_only=True):
+    api_version: str = "v1"
+    kind: str = "Event"
+    metadata: ObjectMeta = ObjectMeta()
+    involved_object: ObjectReference = ObjectReference()
+    type: str = "Normal"
+    reason: str = ""
+    message: str = ""
+    count: int = 1
+
+
+class AttachmentSource(Struct, frozen=True, kw_only=True):
+    persistent_volume_name: str = ""
+
+
+class VolumeAttachmentSpec(Struct, frozen=True, kw_only=True):
+    attacher: str = ""
+    node_name: str = ""
+    source: AttachmentSource = AttachmentSource()
+
+
+class VolumeAttachment(Struct, frozen=True, kw_only=True):
+    """A volume that is, or is being, attached to a Node: a drain waits for these to go."""
+
+    api_version: str = "storage.k8s.io/v1"
+    kind: str = "VolumeAttachment"
+    metadata: ObjectMeta = ObjectMeta()
+    spec: VolumeAttachmentSpec = VolumeAttachmentSpec()
+
+
+class CustomResourceDefinition(Struct, frozen=True, kw_only=True):
+    """Only its metadata: what matters is whether it is there and whether it is being deleted."""
+
+    api_version: str = "apiextensions.k8s.io/v1"
+    kind: str = "CustomResourceDefinition"
+    metadata: ObjectMeta = ObjectMeta()
+
+
+class Status(Struct, frozen=True, kw_only=True):
+    """Kubernetes' answer when there is no object to answer with."""
+
+    kind: str = ""
+    reason: str = ""
+    message: str = ""
+    code: int = 0
+    details: "StatusDetails | None" = None
+
+
+class StatusDetails(Struct, frozen=True, kw_only=True):
+    name: str = ""
+    kind: str = ""
+    retry_after_seconds: int = 0
+
+
+def micro_time(moment: datetime) -> str:
+    """A MicroTime: the API server's parser wants exactly six decimals."""
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def whole_second(moment: datetime) -> str:
+    """A metav1.Time, as the API server itself writes it."""
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def key_of(item: KubeObject) -> str:
+    """`name`, or `namespace/name`: unique in the cluster among objects of one kind at one time."""
+    metadata = item.metadata
+    return f"{metadata.namespace}/{metadata.name}" if metadata.namespace else metadata.name
+
+
+class Head(msgspec.Struct, frozen=True, rename="camel"):
+    """The few fields that tell an object from something else that happens to be JSON."""
+
+    kind: str = ""
+    metadata: "HeadMeta | None" = None
+
+
+class HeadMeta(msgspec.Struct, frozen=True, rename="camel"):
+    name: str = ""
+    resource_version: str = ""
+    continue_: str = msgspec.field(default="", name="continue")

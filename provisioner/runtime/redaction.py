@@ -1,0 +1,48 @@
+"""No secret leaves: what looks like a credential is masked before text goes anywhere people can read it.
+
+Promise: bearer tokens, JSON web tokens, authorization headers and the signed part of URLs become `***`, whatever
+surrounds them. It is the last line, not the first: nobody logs headers or bodies to begin with.
+Left to others: calling it (`logs.py` for every line, `kube_errors.py` and `events.py` for what they quote).
+
+Source: ARM's asynchronous operation URLs carry a certificate and a signature as `c`, `s` and `h` (aks-arm.md);
+storage URLs carry `sig`.
+"""
+
+import re
+
+MASK = "***"
+SECRET_KEYS = frozenset(
+    {
+        "authorization",
+        "token",
+        "access_token",
+        "refresh_token",
+        "id_token",
+        "password",
+        "secret",
+        "client_secret",
+        "cookie",
+    }
+)
+
+_QUERY = re.compile(
+    r"(?i)([?&;](?:sig|s|h|c|code|access_token|refresh_token|id_token|client_secret|client_assertion|assertion)=)[^&\s\"'<>)]+"
+)
+_HEADER = re.compile(
+    r"(?i)((?:proxy-)?authorization['\"]?\s*[:=]\s*['\"]?)(?:(?:bearer|basic|negotiate)\s+)?[^\s'\",;}]+"
+)
+_BEARER = re.compile(r"(?i)\b(bearer|basic)\s+[A-Za-z0-9._~+/=-]{8,}")
+_JWT = re.compile(r"\beyJ[A-Za-z0-9_-]{4,}\.[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]*)?")
+
+
+def redact(text: str) -> str:
+    """The text with everything that looks like a credential replaced by `***`."""
+    text = _HEADER.sub(rf"\1{MASK}", text)
+    text = _BEARER.sub(rf"\1 {MASK}", text)
+    text = _JWT.sub(MASK, text)
+    return _QUERY.sub(rf"\1{MASK}", text)
+
+
+def is_secret(key: str) -> bool:
+    """Whether a field of this name is masked whatever its value looks like."""
+    return key.lower().replace("-", "_") in SECRET_KEYS

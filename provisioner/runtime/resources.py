@@ -1,0 +1,78 @@
+"""Where each kind of object lives in the API, and which type it decodes to.
+
+Promise: a path is never built from a name that could point elsewhere: an empty name would turn a DELETE of one
+object into a DELETE of all, and `..` would be folded away by the URL.
+
+Source: Kubernetes API concepts, resource URIs; `IsValidPathSegmentName` in k8s.io/apimachinery.
+"""
+
+import builtins
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+from urllib.parse import quote
+
+from provisioner.api.node import Node
+from provisioner.api.nodeclaim import NodeClaim
+from provisioner.api.pod import Pod
+
+from .objects import CustomResourceDefinition, Event, KubeObject, Lease, VolumeAttachment
+
+T = TypeVar("T", bound=KubeObject)
+
+
+@dataclass(frozen=True, slots=True)
+class Resource(Generic[T]):
+    """One kind of object. `plural` is the name in URLs, `kind` the one in bodies; `group` is "" for the core."""
+
+    group: str
+    version: str
+    plural: str
+    kind: str
+    namespaced: bool
+    type: builtins.type[T]
+
+    @property
+    def api_version(self) -> str:
+        """`group/version`, or `version` alone for the core group."""
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    def path(self, name: str = "", namespace: str = "", subresource: str = "") -> str:
+        """The URL path of one object, or of the whole collection if `name` is empty.
+
+        Raises ValueError for a name that is no path segment, and for a subresource of no object.
+        """
+        if subresource and not name:
+            raise ValueError(f"{self.plural}/{subresource}: a subresource needs an object's name")
+        parts = ["apis", self.group, self.version] if self.group else ["api", self.version]
+        if namespace:
+            parts += ["namespaces", _segment(namespace)]
+        parts.append(self.plural)
+        if name:
+            parts.append(_segment(name))
+        if subresource:
+            parts.append(subresource)
+        return "/" + "/".join(parts)
+
+
+def _segment(name: str) -> str:
+    if name in {".", ".."} or "/" in name or "%" in name:
+        raise ValueError(f"{name!r} cannot be the name of an object")
+    return quote(name, safe="")
+
+
+NODECLAIMS = Resource("karpenter.sh", "v1", "nodeclaims", "NodeClaim", namespaced=False, type=NodeClaim)
+NODES = Resource("", "v1", "nodes", "Node", namespaced=False, type=Node)
+PODS = Resource("", "v1", "pods", "Pod", namespaced=True, type=Pod)
+EVENTS = Resource("", "v1", "events", "Event", namespaced=True, type=Event)
+LEASES = Resource("coordination.k8s.io", "v1", "leases", "Lease", namespaced=True, type=Lease)
+VOLUMEATTACHMENTS = Resource(
+    "storage.k8s.io", "v1", "volumeattachments", "VolumeAttachment", namespaced=False, type=VolumeAttachment
+)
+CRDS = Resource(
+    "apiextensions.k8s.io",
+    "v1",
+    "customresourcedefinitions",
+    "CustomResourceDefinition",
+    namespaced=False,
+    type=CustomResourceDefinition,
+)

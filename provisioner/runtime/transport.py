@@ -1,0 +1,174 @@
+"""One request to the API server: bytes out, bytes in, or a KubeError.
+
+Promise: every request ends, by an answer or by its timeout; nothing is read without a limit; only KubeError comes
+out (cancellation passes); a 401 renews the credentials and asks once more. Exceptions of the HTTP client are named,
+never chained: their `repr` holds the request's headers.
+Left to others: what the bytes mean (`kube.py`, `watching.py`).
+
+Source: reliability.md §1 (the SDK's default timeout is none at all); API server limits: an object is at most 1.5 MiB
+in etcd, some 3 MiB as a request.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import aiohttp
+from kubernetes_asyncio.client import ApiClient
+from kubernetes_asyncio.client.exceptions import OpenApiException
+from kubernetes_asyncio.config import ConfigException
+
+from .kube_errors import CREDENTIALS, NO_ANSWER, SILENT, TIMEOUT, KubeError, from_answer, unexpected
+from .redaction import redact
+
+OBJECT_BYTES = 3 * 2**20
+PAGE_BYTES = 64 * 2**20
+ERROR_BYTES = 2**16
+CHUNK_BYTES = 2**16
+
+OnRequest = Callable[[str, str, int, float], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One call. `what` names it in errors; `kind` and `verb` name it in metrics (`verb` is Kubernetes' own word)."""
+
+    verb: str
+    method: str
+    path: str
+    kind: str
+    what: str
+    query: tuple[tuple[str, str], ...] = ()
+    body: dict[str, Any] | list[Any] | None = None
+    content_type: str = "application/json"
+    bytes_max: int = OBJECT_BYTES
+
+
+class Transport:
+    """The SDK's authenticated client, as something that moves bytes."""
+
+    def __init__(
+        self,
+        api_client: ApiClient,
+        *,
+        timeout_seconds: float,
+        renew_credentials: Callable[[], Awaitable[None]] | None = None,
+        on_request: OnRequest | None = None,
+    ) -> None:
+        self._api_client = api_client
+        self._timeout_seconds = timeout_seconds
+        self._renew_credentials = renew_credentials
+        self._on_request = on_request
+
+    async def send(self, request: Request) -> bytes:
+        """The body of a successful answer, read whole. Raises KubeError."""
+        timeout = aiohttp.ClientTimeout(total=None)
+        try:
+            async with asyncio.timeout(self._timeout_seconds), self._answer(request, timeout) as response:
+                return await _read(response, request)
+        except TimeoutError:
+            raise KubeError(0, TIMEOUT, f"{request.what}: no answer within {self._timeout_seconds:g} s") from None
+
+    @asynccontextmanager
+    async def stream(self, request: Request, *, silence_seconds: float, total_seconds: float) -> AsyncIterator[Any]:
+        """The successful answer's chunks as they come. Raises KubeError; reason Silent after `silence_seconds`."""
+        timeout = aiohttp.ClientTimeout(
+            total=total_seconds, sock_connect=self._timeout_seconds, sock_read=silence_seconds
+        )
+        async with self._answer(request, timeout) as response:
+            yield _chunks(response, request, silence_seconds)
+
+    @asynccontextmanager
+    async def _answer(self, request: Request, limits: aiohttp.ClientTimeout) -> AsyncIterator[aiohttp.ClientResponse]:
+        response = await self._open(request, limits)
+        if response.status == 401 and self._renew_credentials is not None:
+            response.close()
+            await self._renew()
+            response = await self._open(request, limits)
+        try:
+            if not 200 <= response.status < 300:
+                raise await _refusal(response, request)
+            yield response
+        finally:
+            response.close()  # drops the connection only if something was left unread
+
+    async def _open(self, request: Request, limits: aiohttp.ClientTimeout) -> aiohttp.ClientResponse:
+        loop = asyncio.get_running_loop()
+        begun, status = loop.time(), 0
+        try:
+            response: aiohttp.ClientResponse = await self._api_client.call_api(
+                request.path,
+                request.method,
+                query_params=list(request.query),
+                header_params={"Accept": "application/json", "Content-Type": request.content_type},
+                body=request.body,
+                auth_settings=["BearerToken"],
+                _preload_content=False,
+                _request_timeout=limits,
+            )
+            status = response.status
+        except TimeoutError:
+            raise KubeError(0, TIMEOUT, f"{request.what}: no answer in time") from None
+        except (aiohttp.ClientError, OSError, ValueError) as error:
+            raise _no_answer(request, error) from None
+        except (ConfigException, OpenApiException) as error:
+            raise KubeError(0, CREDENTIALS, f"{request.what}: {redact(str(error))}") from None
+        finally:
+            if self._on_request is not None:
+                self._on_request(request.verb, request.kind, status, loop.time() - begun)
+        return response
+
+    async def _renew(self) -> None:
+        if self._renew_credentials is None:
+            return
+        try:
+            await self._renew_credentials()
+        except (ConfigException, OSError, ValueError) as error:
+            raise KubeError(401, CREDENTIALS, f"renewing credentials: {redact(str(error))}") from None
+
+
+async def _read(response: aiohttp.ClientResponse, request: Request) -> bytes:
+    body = bytearray()
+    try:
+        async for chunk in response.content.iter_chunked(CHUNK_BYTES):
+            body += chunk
+            if len(body) > request.bytes_max:
+                raise unexpected(response.status, f"{request.what}: more than {request.bytes_max} bytes")
+    except (aiohttp.ClientError, OSError, ValueError) as error:
+        raise _no_answer(request, error) from None
+    return bytes(body)
+
+
+async def _refusal(response: aiohttp.ClientResponse, request: Request) -> KubeError:
+    body = bytearray()
+    try:
+        async for chunk in response.content.iter_chunked(CHUNK_BYTES):
+            body += chunk
+            if len(body) > ERROR_BYTES:
+                break
+    except (aiohttp.ClientError, OSError, ValueError):
+        pass  # the status is the answer; its explanation may be missing
+    error = from_answer(response.status, response.headers, bytes(body))
+    return KubeError(
+        error.status,
+        error.reason,
+        f"{request.what}: {error.message}",
+        retry_after=error.retry_after,
+        named=error.named,
+    )
+
+
+async def _chunks(response: aiohttp.ClientResponse, request: Request, silence_seconds: float) -> AsyncIterator[bytes]:
+    try:
+        async for chunk in response.content.iter_any():
+            yield chunk
+    except TimeoutError:
+        raise KubeError(0, SILENT, f"{request.what}: no byte for {silence_seconds:g} s") from None
+    except (aiohttp.ClientError, OSError, ValueError) as error:
+        raise _no_answer(request, error) from None
+
+
+def _no_answer(request: Request, error: Exception) -> KubeError:
+    return KubeError(0, NO_ANSWER, f"{request.what}: {type(error).__name__}: {redact(str(error))}")
