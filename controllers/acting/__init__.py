@@ -1,0 +1,1 @@
+"""The only writes in the program: a thin shell around the pure plan."""

@@ -1,0 +1,122 @@
+"""The one door through which the program changes the world (its own Lease and Events aside).
+
+Promise: nothing is sent without a lease that outlives the request (DESIGN rule 11); each write is one audit line and
+one Event where the step carries one; a failure is an outcome, never an exception, so that the plan can answer it.
+Left to others: what to send (`plan.py`), how (`kube.py`, `cloud.py`), what to remember of it (`reconciler.py`).
+"""
+
+from collections.abc import Callable
+
+import structlog
+from provisioner.runtime.events import EventRecorder
+
+from controllers.memory import Kind
+from controllers.steps import (
+    CreateInstance,
+    DeleteClaim,
+    DeleteInstance,
+    Event,
+    LookUpClaim,
+    LookUpNodes,
+    LookUpPool,
+    PatchStatus,
+    Read,
+    ReadDrain,
+    Write,
+)
+from provisioner.api.node import Node
+from provisioner.api.nodeclaim import NodeClaim
+from provisioner.runtime.kube import KubeError
+
+from .cloud import CloudActs
+from .kube import KubeActs
+from .outcome import CloudFailed, Fenced, KubeFailed, Outcome
+
+# An ARM write may take 15 s (its own timeout); it is sent only if the lease outlives it.
+ARM_WRITE_SECONDS = 15.0
+
+log = structlog.get_logger("door")
+
+
+class Door:
+    """`lease_left` says how many seconds of the lease remain (inf without election)."""
+
+    def __init__(
+        self, kube: KubeActs, cloud: CloudActs, events: EventRecorder, lease_left: Callable[[], float]
+    ) -> None:
+        self._kube = kube
+        self._cloud = cloud
+        self._events = events
+        self._lease_left = lease_left
+
+    async def write(self, step: Write, claim: NodeClaim | None) -> Outcome:
+        """Perform one write for the key of `claim` (None: the key has no claim)."""
+        at_cloud = isinstance(step, CreateInstance | DeleteInstance)
+        if self._lease_left() <= (ARM_WRITE_SECONDS if at_cloud else 0.0):
+            log.warning("not sent: too little is left of the lease", step=type(step).__name__)
+            return Fenced()
+        outcome: Outcome
+        if isinstance(step, CreateInstance | DeleteInstance):
+            outcome = await self._cloud.write(step)
+        else:
+            try:
+                outcome = await self._kube.write(step)
+            except KubeError as error:
+                log.info("refused by the API server", step=type(step).__name__, error=str(error))
+                return KubeFailed(error=error)
+        log.info("wrote", step=type(step).__name__, outcome=type(outcome).__name__, **_subject(step))
+        if not isinstance(outcome, CloudFailed):
+            self._record(step, claim)
+        return outcome
+
+    async def read(self, step: Read) -> Outcome:
+        """Perform one fresh read."""
+        try:
+            match step:
+                case LookUpPool():
+                    return await self._cloud.look_up(step)
+                case LookUpClaim():
+                    return await self._kube.read_claim(step)
+                case LookUpNodes():
+                    return await self._kube.read_nodes(step)
+                case ReadDrain():
+                    return await self._kube.read_pods(step)
+        except KubeError as error:
+            return KubeFailed(error=error)
+
+    async def current_version(self, kind: Kind, name: str, uid: str) -> str:
+        """The version the API server has of this object now; "" if it is gone. Raises KubeError."""
+        return await self._kube.current_version(kind, name, uid)
+
+    def tell(self, about: NodeClaim | Node, event: Event) -> None:
+        """Record an Event that belongs to no write."""
+        self._events.record(about, event.type, event.reason, event.message)
+
+    def _record(self, step: Write, claim: NodeClaim | None) -> None:
+        events: tuple[Event, ...] = ()
+        about: NodeClaim | None = claim
+        match step:
+            case PatchStatus(claim=target, events=told):
+                about, events = target, told
+            case DeleteClaim(claim=target, event=event):
+                about, events = target, (event,)
+            case DeleteInstance(event=event) if event is not None:
+                events = (event,)
+            case _:
+                return
+        if about is not None:
+            for event in events:
+                self.tell(about, event)
+
+
+def _subject(step: Write) -> dict[str, str]:
+    """What a write is about, for the audit line."""
+    match step:
+        case CreateInstance(claim=claim, name=name):
+            return {"pool": name, "claim_uid": claim.uid}
+        case DeleteInstance(instance=instance, cause=cause):
+            return {"pool": instance.name, "claim_uid": instance.claim_uid, "etag": instance.etag, "cause": cause}
+        case DeleteClaim(claim=claim, cause=cause):
+            return {"claim": claim.name, "claim_uid": claim.uid, "cause": cause}
+        case _:
+            return {"why": why} if (why := getattr(step, "why", "")) else {}

@@ -1,0 +1,147 @@
+"""Steps at the API server, as requests.
+
+Promise: each write is conditional on the object being the one the plan saw (UID, and the version or the list it
+replaces); only fields of ours are in it. KubeError passes to the door.
+Left to others: whether to write at all (`door.py`), what the answer means (the next plan).
+
+Source: DESIGN rule 9; a UID in a merge patch is a precondition the API server checks (409).
+"""
+
+from controllers.memory import Kind
+from controllers.patches import replace_list
+from controllers.steps import (
+    AddFinalizer,
+    DeleteClaim,
+    DeleteNode,
+    EvictPods,
+    KubeWrite,
+    LookUpClaim,
+    LookUpNodes,
+    PatchClaim,
+    PatchNode,
+    PatchStatus,
+    ReadDrain,
+    ReleaseFinalizer,
+)
+from provisioner.api import labels
+from provisioner.api.meta import ObjectMeta
+from provisioner.api.node import Node
+from provisioner.api.nodeclaim import NodeClaim
+from provisioner.api.pod import Pod
+from provisioner.runtime.kube import Kube, KubeError
+from provisioner.runtime.resources import NODECLAIMS, NODES, PODS
+
+from .outcome import Evicted, ReadClaim, ReadNodes, ReadPods, Wrote
+
+BUDGETS_ON_ONE_POD = "more than one PodDisruptionBudget"
+
+
+class KubeActs:
+    """The writes and reads of a plan, over one `Kube`."""
+
+    def __init__(self, kube: Kube) -> None:
+        self._kube = kube
+
+    async def write(self, step: KubeWrite) -> Wrote | Evicted:
+        """Perform one write. Raises KubeError."""
+        match step:
+            case AddFinalizer(claim=claim):
+                return await self._finalizers(claim, (*claim.metadata.finalizers, labels.FINALIZER))
+            case ReleaseFinalizer(target=target):
+                kept = tuple(f for f in target.metadata.finalizers if f != labels.FINALIZER)
+                return await self._finalizers(target, kept)
+            case PatchClaim(claim=claim, labels=wanted):
+                body = {"metadata": {"uid": claim.uid, "labels": dict(wanted)}}
+                answer = await self._kube.patch(NODECLAIMS, claim.name, body, how="merge")
+                return _wrote("claim", answer.metadata)
+            case PatchStatus():
+                return await self._status(step)
+            case PatchNode(node=node, patch=patch):
+                operations = [_same_object(node.uid), *patch]
+                patched = await self._kube.patch(NODES, node.name, operations, how="json")
+                return _wrote("node", patched.metadata)
+            case DeleteNode(node=node):
+                await self._kube.delete(NODES, node.name, uid=node.uid)
+                return Wrote(kind="node", name=node.name, uid=node.uid, resource_version="")
+            case DeleteClaim(claim=claim):
+                await self._kube.delete(NODECLAIMS, claim.name, uid=claim.uid)
+                return Wrote(kind="claim", name=claim.name, uid=claim.uid, resource_version="")
+            case EvictPods(pods=pods):
+                return await self._evict(pods)
+
+    async def _finalizers(self, target: NodeClaim | Node, finalizers: tuple[str, ...]) -> Wrote:
+        change = replace_list("/metadata/finalizers", target.metadata.finalizers, finalizers)
+        operations = [_same_object(target.uid), *change]
+        if isinstance(target, Node):
+            node = await self._kube.patch(NODES, target.name, operations, how="json")
+            return _wrote("node", node.metadata)
+        claim = await self._kube.patch(NODECLAIMS, target.name, operations, how="json")
+        return _wrote("claim", claim.metadata)
+
+    async def _status(self, step: PatchStatus) -> Wrote:
+        # The condition list is replaced whole, so the write is bound to the version it was computed from.
+        claim = step.claim
+        metadata = {"uid": claim.uid, "resourceVersion": claim.metadata.resource_version}
+        body = {"metadata": metadata, "status": {**step.fields, "conditions": list(step.conditions)}}
+        answer = await self._kube.patch(NODECLAIMS, claim.name, body, how="merge", subresource="status")
+        return _wrote("claim", answer.metadata)
+
+    async def _evict(self, pods: tuple[Pod, ...]) -> Evicted:
+        asked: set[str] = set()
+        blocked: dict[str, str] = {}
+        for pod in pods:
+            try:
+                await self._kube.evict(pod)
+            except KubeError as error:
+                if error.status == 429 or (error.status == 500 and BUDGETS_ON_ONE_POD in error.message):
+                    blocked[pod.metadata.uid] = error.message
+                elif not (error.status == 404 or error.conflict):
+                    raise
+                else:
+                    asked.add(pod.metadata.uid)
+            else:
+                asked.add(pod.metadata.uid)
+        return Evicted(asked=frozenset(asked), blocked=blocked)
+
+    async def read_claim(self, step: LookUpClaim) -> ReadClaim:
+        """The claim as it is now, None if the API server itself says that there is none of that name."""
+        try:
+            return ReadClaim(claim=await self._kube.get(NODECLAIMS, step.name))
+        except KubeError as error:
+            if error.not_found:
+                return ReadClaim(claim=None)
+            raise
+
+    async def current_version(self, kind: Kind, name: str, uid: str) -> str:
+        """The version of the object of this name and UID, "" if there is none."""
+        try:
+            meta = await self._metadata(kind, name)
+        except KubeError as error:
+            if error.not_found:
+                return ""
+            raise
+        return meta.resource_version if meta.uid == uid else ""
+
+    async def _metadata(self, kind: Kind, name: str) -> ObjectMeta:
+        if kind == "claim":
+            return (await self._kube.get(NODECLAIMS, name)).metadata
+        return (await self._kube.get(NODES, name)).metadata
+
+    async def read_nodes(self, step: LookUpNodes) -> ReadNodes:
+        """All Nodes with this pool's label."""
+        found = await self._kube.list(NODES, label_selector=f"{labels.AKS_AGENTPOOL}={step.pool}")
+        return ReadNodes(nodes=found.items)
+
+    async def read_pods(self, step: ReadDrain) -> ReadPods:
+        """All pods bound to this Node."""
+        found = await self._kube.list(PODS, field_selector=f"spec.nodeName={step.node.name}")
+        return ReadPods(pods=found.items)
+
+
+def _same_object(uid: str) -> dict[str, object]:
+    """A name may stand for another object by now; its UID cannot."""
+    return {"op": "test", "path": "/metadata/uid", "value": uid}
+
+
+def _wrote(kind: Kind, meta: ObjectMeta) -> Wrote:
+    return Wrote(kind=kind, name=meta.name, uid=meta.uid, resource_version=meta.resource_version)

@@ -1,0 +1,66 @@
+"""What came of a step: the facts that an attempt adds, for the reconciler to remember.
+
+Promise: an outcome says what was written and at which version, or what was read, or why not; it decides nothing.
+"""
+
+from collections.abc import Mapping
+from typing import Literal
+
+import msgspec
+
+from cloudprovider.errors import CloudError
+from provisioner.api.node import Node
+from provisioner.api.nodeclaim import NodeClaim
+from provisioner.api.pod import Pod
+from provisioner.runtime.kube import KubeError
+
+
+class Wrote(msgspec.Struct, frozen=True, kw_only=True):
+    """A write that the API server took. `resource_version` is "" for a delete, whose trace is a deleting object."""
+
+    kind: Literal["claim", "node"]
+    name: str
+    uid: str
+    resource_version: str
+
+
+class Evicted(msgspec.Struct, frozen=True, kw_only=True):
+    """`asked`: UIDs that are leaving or gone; `blocked`: UIDs that may not leave yet, with the API server's words."""
+
+    asked: frozenset[str]
+    blocked: Mapping[str, str]
+
+
+class ReadPool(msgspec.Struct, frozen=True, kw_only=True):
+    """The pool was looked up; the inventory has the answer."""
+
+
+class ReadClaim(msgspec.Struct, frozen=True, kw_only=True):
+    claim: NodeClaim | None
+
+
+class ReadNodes(msgspec.Struct, frozen=True, kw_only=True):
+    nodes: tuple[Node, ...]
+
+
+class ReadPods(msgspec.Struct, frozen=True, kw_only=True):
+    pods: tuple[Pod, ...]
+
+
+class Accepted(msgspec.Struct, frozen=True, kw_only=True):
+    """The cloud took the request; the inventory has the answer."""
+
+
+class CloudFailed(msgspec.Struct, frozen=True, kw_only=True):
+    error: CloudError
+
+
+class KubeFailed(msgspec.Struct, frozen=True, kw_only=True):
+    error: KubeError
+
+
+class Fenced(msgspec.Struct, frozen=True, kw_only=True):
+    """Not sent: too little is left of the lease."""
+
+
+Outcome = Wrote | Evicted | ReadPool | ReadClaim | ReadNodes | ReadPods | Accepted | CloudFailed | KubeFailed | Fenced

@@ -1,0 +1,127 @@
+"""What one key must know of all others: how many pools there are, who is in line, how much is suspected.
+
+Promise: counts are taken from the caches and kept until something changed; the line is by age, so that nobody who
+waits is overtaken. Creates are counted when they are sent, removals by inference when they are made.
+Left to others: what the counts mean (`launch.py`, `brake.py`).
+"""
+
+from collections import deque
+
+from cloudprovider.inventory import Inventory
+
+from provisioner.api.nodeclaim import NodeClaim
+
+from .brake import tripped
+from .facts import Fleet
+from .launch import launched
+from .ownership import Verdict, managed, verdict
+from .policy import Policy
+from .views import Views
+
+MINUTE_SECONDS = 60.0
+WAKE_AT_MOST = 5
+
+
+class FleetView:
+    """Times are loop times in seconds."""
+
+    def __init__(self, *, views: Views, inventory: Inventory, policy: Policy) -> None:
+        self._views = views
+        self._inventory = inventory
+        self._policy = policy
+        self._creates: deque[float] = deque()
+        self._in_the_air: dict[str, float] = {}
+        self._removals: deque[float] = deque()
+        self._suspects: dict[str, str] = {}
+        self._ours: int | None = None
+        self._line: list[NodeClaim] | None = None
+
+    def stale(self) -> None:
+        """Something changed: count anew when next asked."""
+        self._ours = self._line = None
+
+    def creating(self, key: str, now: float) -> None:
+        """A PUT is about to be sent for this key."""
+        self._creates.append(now)
+        self._in_the_air[key] = now
+        self.stale()
+
+    def landed(self, key: str) -> None:
+        """The PUT's answer, good or bad, has been taken in."""
+        self._in_the_air.pop(key, None)
+        self.stale()
+
+    def removed_by_inference(self, now: float) -> None:
+        self._removals.append(now)
+
+    def suspect(self, key: str, cause: str | None) -> None:
+        """Whether this key is suspected of being garbage, and of which kind."""
+        if cause is None:
+            self._suspects.pop(key, None)
+        else:
+            self._suspects[key] = cause
+
+    def suspects(self) -> dict[str, str]:
+        """Cause by key, of everything that may be removed by inference."""
+        return dict(self._suspects)
+
+    def facts(self, claim: NodeClaim | None, now: float) -> Fleet:
+        """The fleet as this claim needs to know it."""
+        self._expire(now)
+        pools = self._pools()
+        recent = len(self._creates)
+        place, waiting = self._place(claim, pools, recent)
+        return Fleet(
+            pools=pools,
+            all_pools=len(self._inventory.names()) + self._unanswered(),
+            creates_last_minute=recent,
+            next_create_in=max(0.0, self._creates[0] + MINUTE_SECONDS - now) if self._creates else 0.0,
+            place=place,
+            waiting=waiting,
+            suspects=len(self._suspects),
+            braked=tripped(self._policy, pools=pools, suspects=len(self._suspects), removed_lately=len(self._removals)),
+        )
+
+    def first_in_line(self) -> list[str]:
+        """The keys to wake when room was made: the oldest claims without a pool."""
+        return [self._views.key_of(claim) for claim in self._waiting()[:WAKE_AT_MOST]]
+
+    def _place(self, claim: NodeClaim | None, pools: int, recent: int) -> tuple[int, int]:
+        if claim is None or claim.deleting or self._inventory.get(self._views.key_of(claim)) is not None:
+            return 1, 1
+        limit, rate = self._policy.max_agent_pools, self._policy.max_creates_per_minute
+        line = self._waiting()
+        plenty = limit is not None and pools + len(line) <= limit
+        if plenty and (rate is None or recent + len(line) <= rate):
+            return 1, len(line)
+        place = next((i for i, other in enumerate(line, start=1) if other.uid == claim.uid), len(line) + 1)
+        return place, max(len(line), place)
+
+    def _waiting(self) -> list[NodeClaim]:
+        if self._line is None:
+            without = (
+                c
+                for c in self._views.claims()
+                if managed(c)
+                and not c.deleting
+                and not launched(c)
+                and (key := self._views.key_of(c)) not in self._in_the_air
+                and self._inventory.get(key) is None
+            )
+            self._line = sorted(without, key=lambda c: (c.metadata.creation_timestamp, c.name))
+        return self._line
+
+    def _pools(self) -> int:
+        if self._ours is None:
+            held = sum(verdict(instance, None) is not Verdict.FOREIGN for instance in self._inventory.items())
+            self._ours = held + self._unanswered()
+        return self._ours
+
+    def _unanswered(self) -> int:
+        return sum(self._inventory.get(key) is None for key in self._in_the_air)
+
+    def _expire(self, now: float) -> None:
+        while self._creates and now - self._creates[0] >= MINUTE_SECONDS:
+            self._creates.popleft()
+        while self._removals and now - self._removals[0] >= self._policy.brake_window_seconds:
+            self._removals.popleft()

@@ -1,0 +1,179 @@
+"""Removals nobody asked for: pools, Nodes and claims whose counterparts are gone.
+
+Promise: an inference is acted on only after it has stood for a while, with fresh reads of claim and pool, within the
+brake, and never while the managed cluster is not running or AKS itself works on that pool: what looks lost then comes
+back. A Node of a live claim that others delete in such a time is let go and its pool kept.
+Left to others: the count over all keys (`brake.py`), asked removals (`termination.py`).
+
+Source: DESIGN rules 4 and 6; karpenter.md §5, W3, W4, W6; users.md S1.3.
+"""
+
+from cloudprovider.interface import Instance, InstanceState
+from provisioner.api.node import Node
+from provisioner.api.nodeclaim import NodeClaim
+
+from .facts import Facts
+from .launch import launched
+from .ownership import Verdict, belongs, held_by, holds_finalizer, marked, marks, verdict
+from .steps import (
+    Cause,
+    DeleteClaim,
+    DeleteInstance,
+    DeleteNode,
+    Event,
+    LookUpClaim,
+    LookUpPool,
+    ReleaseFinalizer,
+    Step,
+    Wait,
+)
+from .termination import empty, prove_gone
+
+
+def suspect(f: Facts) -> Cause | None:
+    """Why this key's pool, claim or Node looks like garbage, by the caches alone."""
+    if not (f.kube_synced and f.inventory_synced):
+        return None
+    claim, instance = f.claim, f.instance
+    if instance is not None and _orphaned(f, instance):
+        return "orphan-pool" if instance.state is not InstanceState.DELETING else None
+    if claim is not None and not claim.deleting:
+        if _node_deleted(f, claim) is not None:
+            return "node-deleted"
+        if launched(claim) and instance is None:
+            return "missing-pool"
+    if instance is None and any(_leftover(f, node) for node in f.nodes):
+        return "leftover-node"
+    return None
+
+
+def _orphaned(f: Facts, instance: Instance) -> bool:
+    match verdict(instance, f.claim):
+        case Verdict.PREVIOUS:
+            return True
+        case Verdict.ORPHANED_LEGACY:
+            return f.policy.legacy_pools == "collect"
+        case _:
+            return False
+
+
+def _node_deleted(f: Facts, claim: NodeClaim) -> Node | None:
+    """A Node of this live claim that somebody asked to go and our finalizer keeps."""
+    return next((n for n in f.nodes if belongs(n, claim) and n.deleting and holds_finalizer(n)), None)
+
+
+def _leftover(f: Facts, node: Node) -> bool:
+    """A Node born from a pool of ours whose claim is gone. A Ready one proves that its machine is not."""
+    stray = f.claim is None or not belongs(node, f.claim)
+    return stray and marked(node) and (holds_finalizer(node) or not node.deleting) and not node.ready
+
+
+def step(f: Facts) -> Step | None:
+    """The next step for whatever is suspected here; None: nothing is, or nothing can be done about it now."""
+    suspicion = f.suspicion
+    if suspicion is None:
+        return None
+    if suspicion.cause == "node-deleted" and _let_go_rather(f):
+        node = _node_deleted(f, f.claim) if f.claim is not None else None
+        return ReleaseFinalizer(target=node, why="AKS works on its pool or cluster") if node is not None else None
+    match suspicion.cause:
+        case "orphan-pool":
+            return _orphan(f, suspicion.age)
+        case "missing-pool":
+            return _missing(f, suspicion.age)
+        case "node-deleted":
+            return _deleted_node(f, suspicion.age)
+        case _:
+            return _leftover_nodes(f, suspicion.age)
+
+
+def _let_go_rather(f: Facts) -> bool:
+    stopped = f.cluster is not None and not f.cluster.running
+    return stopped or (f.instance is not None and f.instance.busy)
+
+
+def _held_back(f: Facts, age: float, needed: float) -> Wait | None:
+    """What every inference waits for: time, a running cluster, a pool at rest, the brake."""
+    if age < needed:
+        return Wait(after=needed - age, why="a second look")
+    if not f.cluster_running:
+        return Wait(after=30.0, why="the managed cluster is not known to be running")
+    if f.instance is not None and f.instance.busy:
+        return Wait(after=30.0, why="AKS is working on the pool")
+    if f.fleet.braked:
+        return Wait(after=60.0, why="too many removals by inference at once: none is made")
+    return None
+
+
+def _fresh_looks(f: Facts, claim_name: str) -> Step | None:
+    """Fresh reads of the claim and of the pool, each once."""
+    if f.claim_read_age > f.policy.fresh_seconds:
+        return LookUpClaim(name=claim_name)
+    if f.pool_read_age > f.policy.fresh_seconds:
+        return LookUpPool(name=f.key)
+    return None
+
+
+def _orphan(f: Facts, age: float) -> Step | None:
+    instance = f.instance
+    if instance is None:
+        return None
+    waiting = _held_back(f, age, f.policy.orphan_seconds) or _fresh_looks(f, instance.claim_name or instance.name)
+    if waiting is not None:
+        return waiting
+    if f.claim_read is not None and (f.claim_read.uid in marks(instance) or held_by(instance, f.claim_read)):
+        return Wait(after=30.0, why="the API server still has the claim; the cache will follow")
+    if f.delete_failed is not None and f.delete_failed.holds_for > 0:
+        return Wait(after=f.delete_failed.holds_for, why=f"deletion: {f.delete_failed.reason}")
+    for node in f.nodes:
+        if marked(node) and node.deleting and holds_finalizer(node):
+            emptying = empty(f, node)
+            if emptying is not None:
+                return emptying
+    message = f"agent pool {instance.name} has no NodeClaim (was {instance.claim_name or 'unknown'}) and is deleted"
+    return DeleteInstance(
+        instance=instance,
+        cause="orphan-pool",
+        event=Event(type="Warning", reason="LeakedPoolDeleted", message=message),
+    )
+
+
+def _missing(f: Facts, age: float) -> Step | None:
+    claim = f.claim
+    if claim is None:
+        return None
+    if any(belongs(n, claim) and n.ready for n in f.nodes):
+        return Wait(after=30.0, why="its Node is Ready, so its machine cannot be gone")
+    waiting = _held_back(f, age, f.policy.missing_seconds) or _fresh_looks(f, claim.name) or prove_gone(f)
+    return waiting or _delete_claim(f, claim, "missing-pool", f"agent pool {f.key} is gone from the cluster")
+
+
+def _deleted_node(f: Facts, age: float) -> Step | None:
+    claim = f.claim
+    if claim is None:
+        return None
+    waiting = _held_back(f, age, f.policy.node_deleted_seconds) or _fresh_looks(f, claim.name)
+    return waiting or _delete_claim(f, claim, "node-deleted", "its Node was deleted, so its machine goes too")
+
+
+def _delete_claim(f: Facts, claim: NodeClaim, cause: Cause, why: str) -> Step:
+    """By UID, and only if the fresh read showed this very claim, alive."""
+    if f.claim_read is None or f.claim_read.uid != claim.uid or f.claim_read.deleting:
+        return Wait(after=5.0, why="the claim changed; the cache will follow")
+    event = Event(type="Warning", reason="InstanceGone" if cause == "missing-pool" else "NodeDeleted", message=why)
+    return DeleteClaim(claim=claim, cause=cause, event=event)
+
+
+def _leftover_nodes(f: Facts, age: float) -> Step | None:
+    strays = [node for node in f.nodes if _leftover(f, node)]
+    going = [node for node in strays if node.deleting]
+    if not going:
+        waiting = _held_back(f, age, f.policy.orphan_seconds)
+        if waiting is not None:
+            return waiting
+    unproven = prove_gone(f)
+    if unproven is not None:
+        return unproven
+    if going:
+        return ReleaseFinalizer(target=going[0], why="its agent pool and claim are proven gone")
+    return DeleteNode(node=strays[0], cause="leftover-node") if strays else None

@@ -1,0 +1,167 @@
+"""A live claim's last stretch: the Node is usable, GPUs included; and the way back when it stops being so.
+
+Promise: Initialized turns True when the Node is Ready, free of startup and boot taints, and shows every resource that
+was asked for and every GPU its size promises: one observation opens it. It is taken back (False) when the Node stops
+being usable, and Ready with it in the same write: our one deviation from Karpenter, because KAITO's RAG engine buys a
+second machine for a claim that is Initialized without a Ready Node (users.md §1.3).
+GPUs are judged by what is allocatable, never by capacity: a dead plugin's capacity stays for minutes (users.md S5.3).
+Left to others: removing a Node that stays unusable (repair).
+
+Source: karpenter.md §3 (Initialization), users.md S4, S5, K5, K12, K13.
+"""
+
+import msgspec
+
+from provisioner.api import labels
+from provisioner.api.meta import Taint
+from provisioner.api.node import Node
+from provisioner.api.nodeclaim import NodeClaim
+from provisioner.api.quantity import parse_quantity
+
+from .deadlines import watched
+from .facts import Facts
+from .judgement import Judgement, clock_text
+from .patches import add_keys
+from .registration import registered
+from .selection import chosen_node
+from .steps import PatchNode, Step
+
+INITIALIZED = "Initialized"
+
+# Taints that a Node bears only while it boots; effect "" matches any (karpenter.md §3).
+EPHEMERAL_TAINTS = (
+    (labels.NOT_READY_TAINT, "NoSchedule"),
+    (labels.NOT_READY_TAINT, "NoExecute"),
+    (labels.UNREACHABLE_TAINT, "NoSchedule"),
+    (labels.UNINITIALIZED_TAINT, "NoSchedule"),
+    (labels.UNREGISTERED_TAINT, "NoExecute"),
+)
+EPHEMERAL_PREFIX = "readiness.k8s.io/"
+# Requests that no Node ever shows as allocatable: storage sizes the pool's disk (users.md K12).
+NOT_ON_NODES = frozenset({"storage"})
+PLUGIN_HINT = "is the device plugin running and tolerating the claim's taints?"
+
+
+def step(f: Facts) -> Step | None:
+    """Label the Node initialized once the gate is open."""
+    claim, node = f.claim, chosen_node(f)
+    if claim is None or node is None or "PatchNode" in f.refused or labels.REGISTERED not in node.metadata.labels:
+        return None
+    if labels.INITIALIZED in node.metadata.labels or closed(f, claim, node) is not None:
+        return None
+    patch = add_keys("/metadata/labels", node.metadata.labels, {labels.INITIALIZED: "true"})
+    return PatchNode(node=node, patch=tuple(dict(operation) for operation in patch), why="the Node is initialized")
+
+
+def judge(f: Facts, claim: NodeClaim) -> Judgement | None:
+    """The Initialized condition; None before the Node is registered."""
+    node = chosen_node(f)
+    current = next((c for c in claim.status.conditions if c.type == INITIALIZED), None)
+    if current is not None and current.status in ("True", "False"):
+        return _usable(f, claim, node, was_true=current.status == "True")
+    if node is None or labels.REGISTERED not in node.metadata.labels:
+        return None
+    shut = closed(f, claim, node)
+    if shut is None:
+        return Judgement(status="True", reason=INITIALIZED) if labels.INITIALIZED in node.metadata.labels else None
+    began = next((c for c in claim.status.conditions if c.type == "Registered" and c.status == "True"), None)
+    since = began.last_transition_time if began is not None else f.now
+    limit = f.policy.initialization_seconds
+    return watched(shut, name="initialization", since=since, now=f.now, limit_seconds=limit)
+
+
+def _usable(f: Facts, claim: NodeClaim, node: Node | None, *, was_true: bool) -> Judgement:
+    """Whether a claim that was initialized still is. Restoring needs the whole gate; losing needs a reason."""
+    if node is None:
+        message = f"Node {claim.status.node_name or f.key} is gone or being deleted; see kubectl get nodes -L agentpool"
+        return Judgement(status="False", reason="NodeLost", message=message, warning=True)
+    if not node.ready:
+        return _not_ready(node, status="False")
+    if was_true:
+        short = _missing_gpus(f, claim, node)
+        left = f.policy.gpu_loss_seconds - f.gpu_short_age
+        if short is None or left > 0:
+            return Judgement(status="True", reason=INITIALIZED, recheck=left if short is not None else None)
+        return msgspec.structs.replace(short, status="False", reason="GPUUnavailable", warning=True)
+    shut = closed(f, claim, node)
+    if shut is None:
+        return Judgement(status="True", reason=INITIALIZED)
+    reason = "GPUUnavailable" if shut.reason == "ResourceNotRegistered" else shut.reason
+    return msgspec.structs.replace(shut, status="False", reason=reason)
+
+
+def closed(f: Facts, claim: NodeClaim, node: Node) -> Judgement | None:
+    """Why the gate is shut, in Karpenter's order of checks; None: it is open."""
+    if not node.ready:
+        return _not_ready(node, status="Unknown")
+    for taint in node.spec.taints:
+        if any(taint.same_place(start) for start in claim.spec.startup_taints):
+            return _shut("StartupTaintsExist", f'StartupTaint "{taint}" still exists; its owner removes it')
+    for taint in node.spec.taints:
+        if _ephemeral(taint):
+            return _shut("KnownEphemeralTaintsExist", f'KnownEphemeralTaint "{taint}" still exists')
+    return _missing_request(claim, node) or _missing_gpus(f, claim, node)
+
+
+def _shut(reason: str, message: str) -> Judgement:
+    return Judgement(status="Unknown", reason=reason, message=message)
+
+
+def _not_ready(node: Node, *, status: str) -> Judgement:
+    condition = node.ready_condition
+    cause = (condition.reason or "no cause given") if condition is not None else "its kubelet has not reported"
+    since = condition.last_transition_time if condition is not None else None
+    when = f" since {clock_text(since)}" if since is not None else ""
+    message = f"Node status is NotReady ({cause}){when}; see kubectl describe node {node.name}"
+    taken_back = status == "False"
+    return Judgement(
+        status="False" if taken_back else "Unknown", reason="NodeNotReady", message=message, warning=taken_back
+    )
+
+
+def _ephemeral(taint: Taint) -> bool:
+    return taint.key.startswith(EPHEMERAL_PREFIX) or (taint.key, taint.effect) in EPHEMERAL_TAINTS
+
+
+def _missing_request(claim: NodeClaim, node: Node) -> Judgement | None:
+    for resource, wanted in claim.spec.resources.requests.items():
+        if resource in NOT_ON_NODES or _amount(wanted) == 0:
+            continue
+        if _amount(node.status.allocatable.get(resource, "0")) == 0:
+            hint = f"; {PLUGIN_HINT}" if "/" in resource else ""
+            return _shut("ResourceNotRegistered", f'Resource "{resource}" was requested but not registered{hint}')
+    return None
+
+
+def _missing_gpus(f: Facts, claim: NodeClaim, node: Node) -> Judgement | None:
+    expected = expected_gpus(f, claim)
+    seen = _amount(node.status.allocatable.get(f.gpus.resource, "0"))
+    if expected == 0 or seen >= expected:
+        return None
+    message = (
+        f"{f.gpus.resource}: {seen} of {expected} allocatable; {PLUGIN_HINT}"
+        f" To go without: annotate the claim {labels.GPU_READINESS}=report"
+    )
+    return _shut("ResourceNotRegistered", message)
+
+
+def expected_gpus(f: Facts, claim: NodeClaim) -> int:
+    """How many GPUs must be allocatable before the Node counts as usable; 0 where they are only reported on."""
+    mode = claim.metadata.annotations.get(labels.GPU_READINESS, f.policy.gpu_readiness)
+    return 0 if mode == "report" else f.gpus.count
+
+
+def gpu_short(f: Facts) -> bool:
+    """Whether a Ready Node of an initialized claim shows fewer GPUs than it should (clock: our first sight of it)."""
+    claim, node = f.claim, chosen_node(f)
+    if claim is None or node is None or not node.ready or not registered(claim):
+        return False
+    return _missing_gpus(f, claim, node) is not None
+
+
+def _amount(value: str | float) -> int:
+    """A quantity as a whole number, rounded down; what cannot be read counts as nothing."""
+    try:
+        return int(parse_quantity(value))
+    except ValueError:
+        return 0

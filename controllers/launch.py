@@ -1,0 +1,210 @@
+"""A live claim's first stretch: from nothing to an accepted agent pool, and the Launched condition.
+
+Promise: a pool is asked for once, under a name that is a function of the claim, and never under a name that is
+taken; whatever keeps a claim from its pool is said on it, with since when and what to do. Launched turns True when the
+pool runs or its Node is here, and never back.
+Left to others: the finalizer (`plan.py`, before this), removal of lost pools (`garbage.py`), what an ARM answer means
+(`explain` in `plan.py`).
+
+Source: karpenter.md §3 (Launch), DESIGN rules 3, 5, 7, 13.
+"""
+
+from cloudprovider.interface import Instance, InstanceState
+from provisioner.api import labels
+from provisioner.api.nodeclaim import NodeClaim
+
+from .deadlines import watched
+from .facts import Facts
+from .judgement import Judgement, Status, clock_text
+from .ownership import Verdict, held_by, verdict
+from .selection import chosen_node, strangers
+from .steps import CreateInstance, DeleteInstance, Event, LookUpPool, PatchClaim, Step
+
+LAUNCHED = "Launched"
+USUAL_TIME = "AKS usually takes 3 to 8 min"
+
+
+def launched(claim: NodeClaim) -> bool:
+    """Whether this claim had its machine at some time."""
+    return any(c.type == LAUNCHED and c.status == "True" for c in claim.status.conditions)
+
+
+def step(f: Facts) -> Step | None:
+    """Ask for the pool, clear a failed attempt away, or look when the last attempt's outcome is not known."""
+    claim = f.claim
+    if claim is None:
+        return None
+    if f.instance is not None:
+        return _clear_failed(f, claim, f.instance)
+    if launched(claim) or chosen_node(f) is not None or obstacle(f) is not None:
+        return None
+    failed = f.create_failed
+    if failed is not None and failed.uncertain and f.pool_read_age > failed.age:
+        return LookUpPool(name=f.key)
+    return CreateInstance(claim=claim, name=f.key)
+
+
+def _clear_failed(f: Facts, claim: NodeClaim, instance: Instance) -> Step | None:
+    """A pool that failed before it ever ran keeps its name and its cost: it goes once its cause stands on the claim."""
+    useless = instance.state is InstanceState.FAILED and not launched(claim) and not f.nodes
+    if not useless or not held_by(instance, claim):
+        return None
+    told = any(c.type == LAUNCHED and c.status == "False" for c in claim.status.conditions)
+    if not told and "PatchStatus" not in f.refused:
+        return None
+    if f.delete_failed is not None and f.delete_failed.holds_for > 0:
+        return None
+    message = f"agent pool {f.key} failed and is removed before the next attempt"
+    return DeleteInstance(
+        instance=instance,
+        cause="failed-create",
+        event=Event(type="Normal", reason="RemovingFailedPool", message=message),
+    )
+
+
+def columns(f: Facts) -> PatchClaim | None:
+    """The labels behind kubectl's Type, Capacity and Zone columns; a value the user gave stays."""
+    claim, node = f.claim, chosen_node(f)
+    if claim is None or "PatchClaim" in f.refused:
+        return None
+    running = f.instance is not None and f.instance.state is InstanceState.RUNNING and held_by(f.instance, claim)
+    if node is None and not running:
+        return None
+    wanted: dict[str, str] = {}
+    if node is not None:
+        wanted = {key: node.metadata.labels.get(key, "") for key in (labels.INSTANCE_TYPE, labels.ZONE)}
+    if f.instance is not None:
+        wanted[labels.INSTANCE_TYPE] = wanted.get(labels.INSTANCE_TYPE) or f.instance.size
+        wanted[labels.CAPACITY_TYPE] = "spot" if f.instance.priority == "Spot" else "on-demand"
+    missing = {key: value for key, value in wanted.items() if value and key not in claim.metadata.labels}
+    return PatchClaim(claim=claim, labels=missing) if missing else None
+
+
+def judge(f: Facts, claim: NodeClaim) -> Judgement | None:
+    """The Launched condition; None while there is nothing to say yet."""
+    if launched(claim) or chosen_node(f) is not None:
+        return Judgement(status="True", reason=LAUNCHED)
+    instance = f.instance
+    if instance is None or not held_by(instance, claim):
+        held = obstacle(f)
+        if held is None:
+            return None
+        began = claim.metadata.creation_timestamp
+        return watched(held, name="launch", since=began, now=f.now, limit_seconds=f.policy.launch_seconds)
+    began = instance.put_time or claim.metadata.creation_timestamp
+    match instance.state:
+        case InstanceState.RUNNING:
+            return Judgement(status="True", reason=LAUNCHED)
+        case InstanceState.FAILED:
+            return _failed(instance)
+        case InstanceState.DELETING:
+            message = f"the failed agent pool {instance.name} is being removed; a new attempt follows"
+            return _keep_cause(claim) or Judgement(status="Unknown", reason="RemovingFailedPool", message=message)
+        case _:
+            message = f"{instance.raw_state or 'Creating'} since {clock_text(began)}; {USUAL_TIME}"
+            creating = Judgement(status="Unknown", reason="Creating", message=message)
+            return watched(creating, name="creating", since=began, now=f.now, limit_seconds=f.policy.creating_seconds)
+
+
+def _failed(instance: Instance) -> Judgement:
+    if instance.failure is None:
+        message = f"agent pool ended in {instance.raw_state}; see az aks nodepool show --name {instance.name}"
+        return Judgement(status="False", reason="CreateFailed", message=message, warning=True)
+    return Judgement(status="False", reason=instance.failure.reason, message=instance.failure.message, warning=True)
+
+
+def _keep_cause(claim: NodeClaim) -> Judgement | None:
+    """While a failed pool is being removed, its cause stays what the claim says."""
+    current = next((c for c in claim.status.conditions if c.type == LAUNCHED and c.status == "False"), None)
+    if current is None:
+        return None
+    return Judgement(status="False", reason=current.reason, message=current.message, warning=True)
+
+
+def obstacle(f: Facts) -> Judgement | None:
+    """What keeps this claim from asking for its pool now, as its Launched condition says it; None: nothing does."""
+    claim = f.claim
+    if claim is None:
+        return None
+    if f.instance is not None:
+        return _name_taken(f, f.instance, claim)
+    if strangers(f):
+        names = ", ".join(n.name for n in strangers(f)[:2])
+        return Judgement(
+            status="Unknown",
+            reason="LeftoverNode",
+            message=f"Node {names} of an earlier machine of this pool name is still there; it is being removed first",
+        )
+    if f.cluster is not None and not f.cluster.running:
+        message = f"the managed cluster is {f.cluster.power_state}/{f.cluster.state}; start it with az aks start"
+        return Judgement(status="Unknown", reason="ClusterNotRunning", message=message, warning=True)
+    return _told_failure(f) or _over_limit(f)
+
+
+def _name_taken(f: Facts, instance: Instance, claim: NodeClaim) -> Judgement | None:
+    match verdict(instance, claim):
+        case Verdict.OURS | Verdict.LEGACY:
+            return None
+        case Verdict.PREVIOUS:
+            message = f"agent pool {f.key} belongs to an earlier claim of this name; it is removed first"
+            return Judgement(status="Unknown", reason="PreviousPoolLeft", message=message)
+        case Verdict.ORPHANED_LEGACY:
+            message = f"agent pool {f.key} was made by Azure/gpu-provisioner for an earlier claim; it goes first"
+            if f.policy.legacy_pools == "report":
+                message = f"agent pool {f.key} is left over from Azure/gpu-provisioner: remove it or rename this claim"
+            return Judgement(status="Unknown", reason="LegacyPoolLeft", message=message)
+        case _:
+            message = f"agent pool {f.key} exists and is not ours; it is left alone: use another name for this claim"
+            return Judgement(status="False", reason="PoolNameTaken", message=message, warning=True)
+
+
+def name_collides(f: Facts) -> Judgement:
+    """What is said of a claim whose derived pool name another claim already has."""
+    message = f"the pool name {f.key} is in use by another claim; delete this claim and create it anew"
+    return Judgement(status="False", reason="PoolNameTaken", message=message, warning=True)
+
+
+def _told_failure(f: Facts) -> Judgement | None:
+    """The last attempt failed and its time has not passed: its cause stays on the claim."""
+    unread = f.read_failed
+    if unread is not None and unread.holds_for > 0:
+        return Judgement(
+            status="Unknown", reason=unread.reason, message=unread.message, recheck=unread.holds_for, warning=True
+        )
+    failed = f.create_failed
+    if failed is None or failed.for_uid != (f.claim.uid if f.claim else "") or failed.holds_for <= 0:
+        return None
+    recheck = None if failed.delay is None else failed.holds_for
+    status: Status = "Unknown" if failed.kind == "retryable" else "False"
+    return Judgement(status=status, reason=failed.reason, message=failed.message, recheck=recheck, warning=True)
+
+
+def pool_limit(f: Facts) -> int:
+    """How many agent pools of ours may exist: as set, else what the cluster leaves us above a headroom."""
+    if f.policy.max_agent_pools is not None:
+        return f.policy.max_agent_pools
+    most = f.cluster.max_pools if f.cluster is not None else 100
+    foreign = f.fleet.all_pools - f.fleet.pools
+    return max(0, most - max(f.policy.pool_headroom, foreign))
+
+
+def _over_limit(f: Facts) -> Judgement | None:
+    limit, fleet = pool_limit(f), f.fleet
+    if fleet.pools + fleet.place > limit:
+        return Judgement(
+            status="Unknown",
+            reason="PoolLimitReached",
+            message=f"{fleet.pools} of {limit} agent pools are in use; place {fleet.place} of {fleet.waiting} in line;"
+            " delete claims or raise --max-agent-pools",
+            recheck=60.0,
+        )
+    rate = f.policy.max_creates_per_minute
+    if rate is not None and fleet.creates_last_minute + fleet.place > rate:
+        return Judgement(
+            status="Unknown",
+            reason="CreateRateLimited",
+            message=f"at most {rate} agent pools are created a minute (--max-creates-per-minute); place {fleet.place}"
+            f" of {fleet.waiting} in line",
+            recheck=max(0.05, fleet.next_create_in),
+        )
+    return None

@@ -1,0 +1,125 @@
+"""What is remembered of a key between two passes: how fresh our knowledge is, what failed, what was refused.
+
+Promise: nothing here matters after a restart (DESIGN rule 2): losing it costs a read or a wait, never a pool.
+All moments are loop times in seconds; None means never.
+Left to others: turning memories into ages (`reconciler.py`), delays after failures (`backoff` below, by kind).
+"""
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from cloudprovider.errors import CloudError, NoCapacity, Rejected, Retryable
+from provisioner.api.nodeclaim import NodeClaim
+from provisioner.api.pod import Pod
+
+from .facts import Failed
+
+Kind = Literal["claim", "node"]
+
+RETRY_FIRST_SECONDS, RETRY_MOST_SECONDS = 5.0, 30.0
+CAPACITY_FIRST_SECONDS, CAPACITY_MOST_SECONDS = 30.0, 600.0
+REJECTED_FIRST_SECONDS, REJECTED_MOST_SECONDS = 300.0, 3600.0
+
+
+@dataclass(slots=True)
+class Barrier:
+    """Our last write on this key: no plan before the cache has seen it (DESIGN rule 1)."""
+
+    kind: Kind
+    name: str
+    uid: str
+    resource_version: str
+    at: float
+
+
+@dataclass(slots=True)
+class FailureMemory:
+    """Failures in a row of one kind of cloud step."""
+
+    kind: str
+    reason: str
+    message: str
+    times: int
+    at: float
+    delay: float | None
+    uncertain: bool
+    for_uid: str
+
+    def as_fact(self, now: float) -> Failed:
+        return Failed(
+            kind=self.kind,
+            reason=self.reason,
+            message=self.message,
+            times=self.times,
+            age=now - self.at,
+            delay=self.delay,
+            uncertain=self.uncertain,
+            for_uid=self.for_uid,
+        )
+
+
+@dataclass(slots=True)
+class DrainMemory:
+    node_uid: str = ""
+    pods: tuple[Pod, ...] = ()
+    read_at: float | None = None
+    evicted: frozenset[str] = frozenset()
+    blocked: dict[str, str] = field(default_factory=dict)
+    blocked_at: float | None = None
+
+
+@dataclass(slots=True)
+class Memory:
+    """One key's memory."""
+
+    barrier: Barrier | None = None
+    create_failed: FailureMemory | None = None
+    delete_failed: FailureMemory | None = None
+    read_failed: FailureMemory | None = None
+    brake_told: bool = False
+    failed_etag: str = ""
+    refused: dict[str, tuple[Kind, str, float]] = field(default_factory=dict)
+    suspected: tuple[str, float] | None = None
+    gpu_short_at: float | None = None
+    pool_read_at: float | None = None
+    claim_read_at: float | None = None
+    claim_read: NodeClaim | None = None
+    nodes_known_at: float | None = None
+    proof_at: float | None = None
+    drain: DrainMemory = field(default_factory=DrainMemory)
+
+
+def backoff(kind: str, times: int, *, after: float | None, final: bool = False) -> float | None:
+    """Seconds before the step is tried again after `times` failures in a row; None: never, until the claim changes.
+
+    What the cloud asked for (`after`) is obeyed, and doubles like everything else when it does not help.
+    """
+    if final:
+        return None
+    first, most = {
+        NoCapacity.kind: (CAPACITY_FIRST_SECONDS, CAPACITY_MOST_SECONDS),
+        Rejected.kind: (REJECTED_FIRST_SECONDS, REJECTED_MOST_SECONDS),
+    }.get(kind, (RETRY_FIRST_SECONDS, RETRY_MOST_SECONDS))
+    if after is not None and kind == Retryable.kind:
+        return after
+    grown = (after if after is not None else first) * 2.0 ** min(times - 1, 16)
+    return min(grown, max(most, after or 0.0))
+
+
+def remember_failure(before: FailureMemory | None, error: CloudError, *, now: float, for_uid: str) -> FailureMemory:
+    """The failure, counted on from the last one if it is of the same kind and for the same claim."""
+    same = before is not None and before.kind == error.kind and before.for_uid == for_uid
+    times = before.times + 1 if before is not None and same else 1
+    final = isinstance(error, Rejected) and error.final
+    unanswered = error.status == 0 or error.status >= 500 or error.status == 408
+    conflict = isinstance(error, Retryable) and error.conflict
+    return FailureMemory(
+        kind=error.kind,
+        reason=error.reason,
+        message=error.message,
+        times=times,
+        at=now,
+        delay=backoff(error.kind, times, after=error.after, final=final),
+        uncertain=(unanswered or conflict) and not final,
+        for_uid=for_uid,
+    )

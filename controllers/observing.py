@@ -1,0 +1,124 @@
+"""Gathering one key's facts, from caches and memory only.
+
+Promise: no I/O and no decision; every moment becomes an age, so that a plan needs no clock.
+Left to others: the caches (`views.py`, the inventory), what the facts lead to (`plan.py`).
+"""
+
+import math
+from collections.abc import Callable
+from datetime import datetime
+
+import msgspec
+from cloudprovider.inventory import Inventory
+
+from provisioner.api import labels
+
+from . import garbage, initialization
+from .facts import Drain, Facts, Fleet, Gpus, Suspicion
+from .memory import Memory
+from .ownership import in_charge, managed, marks
+from .policy import Policy
+from .views import Versions, Views
+
+
+def observe(
+    key: str,
+    *,
+    views: Views,
+    inventory: Inventory,
+    memory: Memory,
+    fleet: Callable[[Facts], Fleet],
+    policy: Policy,
+    gpus: Callable[[str], Gpus],
+    wall: datetime,
+    now: float,
+) -> Facts:
+    """The facts of `key` at the wall time `wall` and loop time `now`; keeps the memory's first sights up to date."""
+    instance = inventory.get(key)
+    uids = marks(instance) if instance is not None else frozenset()
+    claims = in_charge((c for c in views.claims_of(key) if managed(c) or c.uid in uids), instance)
+    absence = inventory.absence(key)
+    _keep_proof(memory, proven=absence == "absent", present=instance is not None, now=now)
+    size = instance.size if instance is not None else ""
+    drain = memory.drain
+    facts = Facts(
+        key=key,
+        now=wall,
+        policy=policy,
+        claims=claims,
+        nodes=views.nodes_of(key),
+        instance=instance,
+        kube_synced=views.synced,
+        inventory_synced=inventory.synced,
+        own_write_pending=memory.barrier is not None and not views.shows(memory.barrier),
+        absence=absence,
+        settles_in=inventory.settles_in(key),
+        proof_age=_age(memory.proof_at, now),
+        pool_read_age=_age(memory.pool_read_at, now),
+        claim_read_age=_age(memory.claim_read_at, now),
+        claim_read=memory.claim_read,
+        nodes_known_age=_age(memory.nodes_known_at, now),
+        cluster=inventory.cluster,
+        crd_deleting=views.crd_deleting,
+        create_failed=memory.create_failed.as_fact(now) if memory.create_failed is not None else None,
+        delete_failed=memory.delete_failed.as_fact(now) if memory.delete_failed is not None else None,
+        read_failed=memory.read_failed.as_fact(now) if memory.read_failed is not None else None,
+        refused=_refused(memory, views.versions(key), policy, now),
+        drain=Drain(
+            pods=drain.pods,
+            age=_age(drain.read_at, now),
+            evicted=drain.evicted,
+            blocked=drain.blocked,
+            blocked_age=_age(drain.blocked_at, now),
+        ),
+    )
+    facts = msgspec.structs.replace(facts, gpus=gpus(size or _claimed_size(facts)))
+    facts = msgspec.structs.replace(facts, gpu_short_age=_first_sight_of_short_gpus(memory, facts, now))
+    facts = msgspec.structs.replace(facts, suspicion=_first_sight_of_garbage(memory, facts, now))
+    return msgspec.structs.replace(facts, fleet=fleet(facts))
+
+
+def _age(at: float | None, now: float) -> float:
+    return math.inf if at is None else now - at
+
+
+def _keep_proof(memory: Memory, *, proven: bool, present: bool, now: float) -> None:
+    """When the absence was proven; for a pool that is somebody else's, the fresh look at it is the proof."""
+    if present:
+        memory.proof_at = memory.pool_read_at
+    elif not proven:
+        memory.proof_at = None
+    elif memory.proof_at is None:
+        memory.proof_at = now
+
+
+def _claimed_size(f: Facts) -> str:
+    """Before the pool is there: the size its claim's label says, if any."""
+    claim = f.claim
+    return claim.metadata.labels.get(labels.INSTANCE_TYPE, "") if claim is not None else ""
+
+
+def _refused(memory: Memory, versions: Versions, policy: Policy, now: float) -> frozenset[str]:
+    """Steps that the API server refused for good, while their object is as it was then and not too long ago."""
+    for step, (about, version, at) in list(memory.refused.items()):
+        if versions[about] != version or now - at > policy.refused_seconds:
+            del memory.refused[step]
+    return frozenset(memory.refused)
+
+
+def _first_sight_of_short_gpus(memory: Memory, facts: Facts, now: float) -> float:
+    if not initialization.gpu_short(facts):
+        memory.gpu_short_at = None
+        return 0.0
+    memory.gpu_short_at = now if memory.gpu_short_at is None else memory.gpu_short_at
+    return now - memory.gpu_short_at
+
+
+def _first_sight_of_garbage(memory: Memory, facts: Facts, now: float) -> Suspicion | None:
+    cause = garbage.suspect(facts)
+    if cause is None:
+        memory.suspected = None
+        return None
+    if memory.suspected is None or memory.suspected[0] != cause:
+        memory.suspected = (cause, now)
+    return Suspicion(cause=cause, age=now - memory.suspected[1])

@@ -1,0 +1,100 @@
+"""The order of the rules: from one key's facts to exactly one step.
+
+Promise: pure; the same facts give the same step. Removal comes before everything a living claim may want, a status
+write never stands before a step that removes, and what waits says for what.
+Left to others: gathering facts (`reconciler.py`), performing steps (`acting/door.py`).
+"""
+
+from provisioner.api.nodeclaim import NodeClaim
+
+from . import garbage, initialization, launch, registration, status, termination
+from .facts import Facts
+from .ownership import Verdict, holds_finalizer, verdict
+from .steps import AddFinalizer, Forget, LookUpPool, PatchStatus, ReleaseFinalizer, Step, Wait
+
+OWN_WRITE_SECONDS = 10.0
+
+
+def plan(f: Facts) -> Step:
+    """The one step to take now."""
+    if f.own_write_pending:
+        return Wait(after=OWN_WRITE_SECONDS, why="our own write is not yet in the cache")
+    if not f.kube_synced:
+        return Wait(after=None, why="claims and Nodes have not been listed yet")
+    claim = f.claim
+    if claim is None:
+        return garbage.step(f) or _nothing_or_wait(f)
+    chosen = _fall(f, claim) if claim.deleting else _rise(f, claim)
+    return _rivals(f) or chosen if isinstance(chosen, Wait) else chosen
+
+
+def _rise(f: Facts, claim: NodeClaim) -> Step:
+    if not holds_finalizer(claim):
+        if "AddFinalizer" in f.refused:
+            return Wait(after=None, why="the API refuses our finalizer; nothing is launched without it")
+        return AddFinalizer(claim=claim)
+    if not f.inventory_synced:
+        return Wait(after=None, why="the agent pools have not been listed yet")
+    removing = garbage.step(f)
+    if removing is not None and not isinstance(removing, Wait):
+        return removing
+    judged = status.rising(f, claim)
+    return (
+        launch.step(f)
+        or registration.step(f)
+        or launch.columns(f)
+        or initialization.step(f)
+        or status.report(f, claim, judged)
+        or _soonest(judged, removing)
+    )
+
+
+def _fall(f: Facts, claim: NodeClaim) -> Step:
+    if not f.inventory_synced:
+        return Wait(after=None, why="the agent pools have not been listed yet")
+    removing = termination.step(f, claim)
+    if removing is not None and not isinstance(removing, Wait):
+        return removing
+    judged = status.falling(f, claim)
+    told = status.report(f, claim, judged) if removing is not None else None
+    return told or _soonest(judged, removing)
+
+
+def explain(f: Facts) -> PatchStatus | None:
+    """The status write that says why a step at the cloud failed; `f` already carries the failure."""
+    claim = f.claim
+    if claim is None:
+        return None
+    return status.report(f, claim, status.falling(f, claim) if claim.deleting else status.rising(f, claim))
+
+
+def _soonest(judged: status.Judgements, removing: Wait | None) -> Wait:
+    """Until the first moment at which time alone changes something."""
+    times = [j.recheck for j in judged.values() if j.recheck is not None]
+    if removing is not None and removing.after is not None:
+        times.append(removing.after)
+    why = removing.why if removing is not None else ", ".join(f"{n}={j.status}" for n, j in judged.items())
+    return Wait(after=min(times, default=None), why=why or "something to happen")
+
+
+def _nothing_or_wait(f: Facts) -> Step:
+    if f.instance is not None and verdict(f.instance, None) is not Verdict.FOREIGN:
+        return Wait(after=None, why="a pool without a claim is still there")
+    return Wait(after=None, why="Nodes of this pool name are still there") if f.nodes else Forget()
+
+
+def _rivals(f: Facts) -> Step | None:
+    """Claims that share this key with the one in charge: told so while they live, let go when they leave.
+
+    Only two claims whose names AKS does not allow, and whose UIDs hash alike, can meet here.
+    """
+    for rival in f.claims[1:]:
+        if rival.deleting and holds_finalizer(rival):
+            if f.pool_read_age > f.policy.fresh_seconds:
+                return LookUpPool(name=f.key)
+            return ReleaseFinalizer(target=rival, why="the pool of this name belongs to another claim")
+        if not rival.deleting:
+            told = status.report(f, rival, {"Launched": launch.name_collides(f)})
+            if told is not None:
+                return told
+    return None

@@ -1,0 +1,49 @@
+"""How patient and how careful the rules are: numbers and switches, in one frozen value.
+
+Promise: every limit the rules use stands here with its unit and the reason for its size.
+Left to others: where the numbers come from (`provisioner.settings`, mapped in `provisioner.app`).
+"""
+
+from typing import Literal
+
+import msgspec
+
+
+class Policy(msgspec.Struct, frozen=True, kw_only=True):
+    """Durations are in seconds."""
+
+    gpu_readiness: Literal["require", "report"] = "require"
+    legacy_pools: Literal["collect", "report"] = "collect"
+
+    # Money (DESIGN rule 13). None: the cluster's own limit minus `pool_headroom`, and no rate.
+    max_agent_pools: int | None = None
+    pool_headroom: int = 10
+    max_creates_per_minute: int | None = None
+
+    # Deadlines: their end is a reason, an event and a metric; none destroys a machine (DESIGN rule 5).
+    # AKS itself gives a pool's nodes about 45 min (aks-arm.md §0.7); a recorded MIG pool took 26.
+    launch_seconds: float = 300.0
+    creating_seconds: float = 2700.0
+    registration_seconds: float = 900.0
+    initialization_seconds: float = 1200.0
+    draining_seconds: float = 900.0
+    deleting_seconds: float = 1800.0
+
+    # The device manager keeps a dead plugin's devices for 5 min; one status period is added (users.md S5.1).
+    gpu_loss_seconds: float = 360.0
+
+    # The brake (DESIGN rule 6).
+    brake_floor: int = 3
+    brake_share: float = 0.2
+    brake_window_seconds: float = 600.0
+    # How long a suspicion must stand before it is acted on. A deleted Node is one person's deed: a few seconds
+    # are enough to see whether it comes alone; an orphan costs money by the hour, so a minute is nothing.
+    node_deleted_seconds: float = 5.0
+    orphan_seconds: float = 60.0
+    missing_seconds: float = 60.0
+
+    # A write refused for good is tried again when the object changes, or after this.
+    refused_seconds: float = 600.0
+    # How old a fresh read may be to count as fresh.
+    fresh_seconds: float = 10.0
+    drain_poll_seconds: float = 1.0

@@ -1,0 +1,256 @@
+"""From caches to facts, from facts to one step, from its outcome to memory: the loop around the pure plan.
+
+Promise: one key is never worked on twice at once (the queue's promise); one write a pass; the next plan on that key
+waits until the cache shows the write. Which event wakes which key is decided here and nowhere else.
+Left to others: deciding (`plan.py`), performing (`acting/door.py`), retrying after surprises (`runtime.controller`).
+"""
+
+import asyncio
+from collections.abc import Callable
+
+import structlog
+from cloudprovider.inventory import Inventory
+
+from cloudprovider.errors import Retryable
+from provisioner.api.node import Node
+from provisioner.api.nodeclaim import NodeClaim
+from provisioner.runtime.clock import Clock
+from provisioner.runtime.workqueue import WorkQueue
+
+from .acting.door import Door
+from .acting.outcome import CloudFailed, Fenced, KubeFailed, Outcome, ReadNodes
+from .attention import in_flight
+from .facts import Facts, Fleet, Gpus
+from .fleet import FleetView
+from .memory import Memory
+from .observing import observe
+from .ownership import pool_of
+from .plan import OWN_WRITE_SECONDS, explain, plan
+from .policy import Policy
+from .remembering import notice_instance, refuse, remember
+from .steps import CreateInstance, DeleteClaim, DeleteInstance, Event, Forget, PatchStatus, Read, Wait, Write
+from .views import Views
+
+READS_PER_PASS = 6
+FENCED_SECONDS = 5.0
+BEHIND_SECONDS = 1.0
+
+log = structlog.get_logger("reconciler")
+
+
+class Reconciler:
+    """`gpus` says what a size promises; `on_overdue(deadline)` counts a deadline that has passed."""
+
+    def __init__(
+        self,
+        *,
+        views: Views,
+        inventory: Inventory,
+        door: Door,
+        queue: WorkQueue,
+        clock: Clock,
+        policy: Policy,
+        gpus: Callable[[str], Gpus],
+        on_overdue: Callable[[str], None],
+    ) -> None:
+        self._views = views
+        self._inventory = inventory
+        self._door = door
+        self._queue = queue
+        self._clock = clock
+        self._policy = policy
+        self._gpus = gpus
+        self._on_overdue = on_overdue
+        self._memories: dict[str, Memory] = {}
+        self.fleet = FleetView(views=views, inventory=inventory, policy=policy)
+
+    # What wakes which key
+
+    def claim_changed(self, old: NodeClaim | None, new: NodeClaim | None) -> None:
+        """A claim appeared, changed or went."""
+        self.fleet.stale()
+        for claim in (old, new):
+            if claim is not None:
+                self._queue.add(self._views.key_of(claim))
+
+    def node_changed(self, old: Node | None, new: Node | None) -> None:
+        """A Node appeared, changed or went."""
+        for node in (old, new):
+            if node is not None and (key := pool_of(node)):
+                self._queue.add(key)
+
+    def pool_changed(self, key: str) -> None:
+        """The inventory learned something new of a pool; one that went makes room for the first in line."""
+        self.fleet.stale()
+        self._queue.add(key)
+        if self._inventory.get(key) is None:
+            for waiting in self.fleet.first_in_line():
+                self._queue.add(waiting)
+
+    # One pass
+
+    async def reconcile(self, key: str) -> float | None:
+        """One pass: at most one write. Returns seconds until the next look; None: when something changes.
+
+        Raises KubeError for what the API server may answer better next time; the queue backs off.
+        """
+        memory = self._memories.setdefault(key, Memory())
+        await self._settle_barrier(memory)
+        for _ in range(READS_PER_PASS):
+            facts = self._observe(key, memory)
+            step = plan(facts)
+            match step:
+                case Wait(after=after, why=why):
+                    log.debug("waits", why=why, after=after)
+                    self._attend(key, memory, facts)
+                    return after
+                case Forget():
+                    self._forget(key)
+                    return None
+                case _:
+                    outcome, began = await self._perform(memory, facts, step)
+            if isinstance(step, Write):
+                return await self._after_write(memory, facts, step, outcome)
+            pause = self._after_read(memory, outcome, began)
+            if pause is not None:
+                return pause
+        return BEHIND_SECONDS
+
+    def _observe(self, key: str, memory: Memory) -> Facts:
+        now = self._now()
+        instance = self._inventory.get(key)
+        claims = self._views.claims_of(key)
+        notice_instance(memory, instance, uid=claims[0].uid if claims else "", now=now)
+        facts = observe(
+            key,
+            views=self._views,
+            inventory=self._inventory,
+            memory=memory,
+            fleet=lambda f: self._fleet_facts(f, now),
+            policy=self._policy,
+            gpus=self._gpus,
+            wall=self._clock.now(),
+            now=now,
+        )
+        if memory.barrier is not None and not facts.own_write_pending:
+            self._barrier_passed(memory)
+        return facts
+
+    def _fleet_facts(self, facts: Facts, now: float) -> Fleet:
+        self.fleet.suspect(facts.key, facts.suspicion.cause if facts.suspicion is not None else None)
+        return self.fleet.facts(facts.claim, now)
+
+    async def _perform(self, memory: Memory, facts: Facts, step: Write | Read) -> tuple[Outcome, float]:
+        began = self._now()
+        if isinstance(step, Write):
+            if isinstance(step, CreateInstance):
+                self.fleet.creating(step.name, began)
+            outcome = await self._door.write(step, facts.claim)
+        else:
+            outcome = await self._door.read(step)
+        remember(memory, facts, step, outcome, began=began, now=self._now())
+        return outcome, began
+
+    async def _after_write(self, memory: Memory, facts: Facts, step: Write, outcome: Outcome) -> float | None:
+        if isinstance(step, CreateInstance):
+            self.fleet.landed(step.name)
+        match outcome:
+            case Fenced():
+                return FENCED_SECONDS
+            case KubeFailed():
+                return self._refused_or_raise(memory, facts, step, outcome)
+            case CloudFailed(error=error) if not (isinstance(error, Retryable) and error.conflict):
+                await self._explain(memory, facts.key)
+            case _:
+                self._count(facts, step)
+        return 0.0
+
+    async def _explain(self, memory: Memory, key: str) -> None:
+        """A failed step at the cloud is told on the claim in the same pass: the one exemption from one write a pass."""
+        facts = self._observe(key, memory)
+        told = explain(facts)
+        if told is not None:
+            outcome, _ = await self._perform(memory, facts, told)
+            if isinstance(outcome, KubeFailed):
+                self._refused_or_raise(memory, facts, told, outcome)
+
+    def _refused_or_raise(self, memory: Memory, facts: Facts, step: Write, failed: KubeFailed) -> float:
+        """What is refused for good is remembered; what was decided on an old object waits for the new one."""
+        error = failed.error
+        refuse(memory, step, failed, self._views.versions(facts.key), self._now())
+        if error.refused:
+            return BEHIND_SECONDS
+        if error.conflict or error.not_found:
+            return BEHIND_SECONDS
+        raise error
+
+    def _after_read(self, memory: Memory, outcome: Outcome, began: float) -> float | None:
+        """Seconds to pause before planning with what was read; None: plan at once."""
+        match outcome:
+            case KubeFailed(error=error):
+                raise error
+            case CloudFailed():
+                return memory.read_failed.delay if memory.read_failed is not None else BEHIND_SECONDS
+            case ReadNodes(nodes=nodes):
+                if not self._views.knows_nodes(nodes):
+                    return BEHIND_SECONDS
+                memory.nodes_known_at = began
+                return None
+            case _:
+                return None
+
+    # Own writes
+
+    async def _settle_barrier(self, memory: Memory) -> None:
+        """An own write that the cache does not show after 10 s: ask the API server itself."""
+        barrier = memory.barrier
+        if barrier is None or self._views.shows(barrier) or self._now() - barrier.at < OWN_WRITE_SECONDS:
+            return
+        newest = await self._door.current_version(barrier.kind, barrier.name, barrier.uid)
+        if newest == self._views.version_of(barrier):
+            memory.barrier = None
+        else:
+            log.warning("the cache is behind our own write", kind=barrier.kind, name=barrier.name)
+            barrier.at = self._now()
+
+    @staticmethod
+    def _barrier_passed(memory: Memory) -> None:
+        """The cache shows our write: of a Node, this also dates what it knows of the Nodes of this key."""
+        barrier = memory.barrier
+        if barrier is not None and barrier.kind == "node" and barrier.resource_version:
+            memory.nodes_known_at = max(memory.nodes_known_at or 0.0, barrier.at)
+        memory.barrier = None
+
+    # Bookkeeping
+
+    def _count(self, facts: Facts, step: Write) -> None:
+        inferred = isinstance(step, DeleteClaim) or (isinstance(step, DeleteInstance) and step.cause == "orphan-pool")
+        if inferred:
+            self.fleet.removed_by_inference(self._now())
+        if isinstance(step, PatchStatus) and step.overdue:
+            self._on_overdue(step.overdue)
+        log.debug("took a step", step=type(step).__name__, key=facts.key)
+
+    def _attend(self, key: str, memory: Memory, facts: Facts) -> None:
+        """While something is in flight the inventory looks often; and a tripped brake is told once."""
+        if in_flight(facts):
+            self._inventory.expect(key)
+        else:
+            self._inventory.relax(key)
+        if facts.suspicion is None or not facts.fleet.braked:
+            memory.brake_told = False
+        elif not memory.brake_told:
+            memory.brake_told = True
+            log.error("too many removals by inference at once; none is made", suspects=self.fleet.suspects())
+            if facts.claim is not None:
+                message = f"{facts.fleet.suspects} pools would be removed at once by inference; none is: look at them"
+                self._door.tell(facts.claim, Event(type="Warning", reason="RemovalBraked", message=message))
+
+    def _forget(self, key: str) -> None:
+        self._memories.pop(key, None)
+        self._inventory.relax(key)
+        self.fleet.suspect(key, None)
+
+    @staticmethod
+    def _now() -> float:
+        return asyncio.get_running_loop().time()

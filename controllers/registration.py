@@ -1,0 +1,111 @@
+"""A live claim's second stretch: its Node is here and becomes part of it; and the Registered condition.
+
+Promise: a Node gets our finalizer, the claim as owner, the claim's labels, annotations and taints in one patch, and
+is thereby prevented from vanishing without us. What the claim may not give away (privileged label domains, our own
+keys) is never copied. A Node whose finalizer was stripped gets it back.
+Left to others: whether the Node is usable (`initialization.py`).
+
+Source: karpenter.md §2 ("Written to Node"), §3 (Registration); DESIGN rule 13.
+"""
+
+from provisioner.api import labels
+from provisioner.api.meta import OwnerReference, Taint
+from provisioner.api.node import Node
+from provisioner.api.nodeclaim import NodeClaim
+
+from .deadlines import watched
+from .facts import Facts
+from .judgement import Judgement, clock_text
+from .ownership import holds_finalizer
+from .patches import add_keys, replace_list
+from .selection import chosen_node, live_nodes
+from .steps import PatchNode, Step
+
+REGISTERED = "Registered"
+PRIVILEGED_DOMAINS = ("node-restriction.kubernetes.io", "node-role.kubernetes.io", labels.OWN_DOMAIN)
+NEVER_COPIED = frozenset({"kubectl.kubernetes.io/last-applied-configuration"})
+
+
+def copyable(key: str) -> bool:
+    """Whether a claim's label or annotation may be written to a Node."""
+    domain = key.split("/", 1)[0] if "/" in key else ""
+    privileged = any(domain == d or domain.endswith("." + d) for d in PRIVILEGED_DOMAINS)
+    return not privileged and key not in NEVER_COPIED
+
+
+def step(f: Facts) -> Step | None:
+    """Make the Node the claim's, or give it our finalizer back."""
+    claim, node = f.claim, chosen_node(f)
+    if claim is None or node is None or "PatchNode" in f.refused:
+        return None
+    if labels.REGISTERED not in node.metadata.labels:
+        return PatchNode(node=node, patch=_full(claim, node), why="register the Node with its claim")
+    if not holds_finalizer(node):
+        finalizers = (*node.metadata.finalizers, labels.FINALIZER)
+        patch = replace_list("/metadata/finalizers", node.metadata.finalizers, finalizers)
+        return PatchNode(node=node, patch=patch, why="restore the finalizer")
+    return None
+
+
+def _full(claim: NodeClaim, node: Node) -> tuple[dict[str, object], ...]:
+    meta = node.metadata
+    finalizers = meta.finalizers if holds_finalizer(node) else (*meta.finalizers, labels.FINALIZER)
+    owners = meta.owner_references
+    if all(owner.uid != claim.uid for owner in owners):
+        owners = (*owners, _owner(claim))
+    wanted = {key: value for key, value in claim.metadata.labels.items() if copyable(key)}
+    notes = {key: value for key, value in claim.metadata.annotations.items() if copyable(key)}
+    operations = (
+        *replace_list("/metadata/finalizers", meta.finalizers, finalizers),
+        *replace_list("/metadata/ownerReferences", meta.owner_references, owners),
+        *replace_list("/spec/taints", node.spec.taints, _taints(claim, node)),
+        *add_keys("/metadata/labels", meta.labels, {**wanted, labels.REGISTERED: "true"}),
+        *add_keys("/metadata/annotations", meta.annotations, notes),
+    )
+    return tuple(dict(operation) for operation in operations)
+
+
+def _owner(claim: NodeClaim) -> OwnerReference:
+    return OwnerReference(
+        api_version=claim.api_version, kind=claim.kind, name=claim.name, uid=claim.uid, block_owner_deletion=True
+    )
+
+
+def _taints(claim: NodeClaim, node: Node) -> tuple[Taint, ...]:
+    """The Node's taints without the unregistered one, plus the claim's where no taint has that key and effect."""
+    merged = [taint for taint in node.spec.taints if taint.key != labels.UNREGISTERED_TAINT]
+    if node.metadata.labels.get(labels.DO_NOT_SYNC_TAINTS) != "true":
+        for taint in (*claim.spec.taints, *claim.spec.startup_taints):
+            if not any(taint.same_place(other) for other in merged):
+                merged.append(taint)
+    return tuple(merged)
+
+
+def registered(claim: NodeClaim) -> bool:
+    """Whether this claim's Node was registered at some time."""
+    return any(c.type == REGISTERED and c.status == "True" for c in claim.status.conditions)
+
+
+def judge(f: Facts, claim: NodeClaim) -> Judgement | None:
+    """The Registered condition; None before the pool is launched."""
+    node = chosen_node(f)
+    if node is not None and labels.REGISTERED in node.metadata.labels and holds_finalizer(node):
+        return Judgement(status="True", reason=REGISTERED)
+    if registered(claim):
+        return Judgement(status="True", reason=REGISTERED)
+    launch = next((c for c in claim.status.conditions if c.type == "Launched" and c.status == "True"), None)
+    if node is not None:
+        return None
+    if len(live_nodes(f)) > 1:
+        message = "Invariant violated, matched multiple nodes: " + ", ".join(n.name for n in live_nodes(f)[:3])
+        return Judgement(status="False", reason="MultipleNodesFound", message=message, warning=True)
+    if launch is None:
+        return None
+    since = launch.last_transition_time
+    message = (
+        f"Node not registered with cluster; agent pool {f.key} runs since {clock_text(since)};"
+        " if it stays so check the pool's provisioning state, subnet and outbound access"
+    )
+    waiting = Judgement(status="Unknown", reason="NodeNotFound", message=message)
+    limit = f.policy.registration_seconds
+    return watched(waiting, name="registration", since=since, now=f.now, limit_seconds=limit)

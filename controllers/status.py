@@ -1,0 +1,112 @@
+"""Putting judgements on a claim: one status write, only when something differs.
+
+Promise: conditions keep Karpenter's mechanics (transition times, order, Ready's message); a change of status or reason
+speaks as an Event; Ready and nodeName are written together; nothing equal is ever written again.
+Left to others: the judgements (`launch`, `registration`, `initialization`, `termination`).
+
+Source: karpenter.md §1; users.md K4, §1.3 (what KAITO reads).
+"""
+
+from collections.abc import Mapping
+
+from provisioner.api import labels
+from provisioner.api.conditions import ConditionSet, fit
+from provisioner.api.nodeclaim import NodeClaim
+
+from . import initialization, launch, registration, termination
+from .facts import Facts
+from .judgement import Judgement
+from .selection import chosen_node
+from .steps import Event, PatchStatus
+
+Judgements = Mapping[str, Judgement]
+
+
+def rising(f: Facts, claim: NodeClaim) -> Judgements:
+    """What is said of a live claim."""
+    found = {
+        "Launched": launch.judge(f, claim),
+        "Registered": registration.judge(f, claim),
+        "Initialized": initialization.judge(f, claim),
+    }
+    return {name: judged for name, judged in found.items() if judged is not None}
+
+
+def falling(f: Facts, claim: NodeClaim) -> Judgements:
+    """What is said of a deleting claim."""
+    found = {"Drained": termination.judge_drain(f, claim), "InstanceTerminating": termination.judge_instance(f, claim)}
+    return {name: judged for name, judged in found.items() if judged is not None}
+
+
+def report(f: Facts, claim: NodeClaim, judged: Judgements) -> PatchStatus | None:
+    """The write that makes the claim say this; None if it does already, or if the API refused to take it."""
+    if "PatchStatus" in f.refused or not judged:
+        return None
+    conditions = ConditionSet.of(claim, f.now)
+    events: list[Event] = []
+    overdue = ""
+    for name, judgement in judged.items():
+        text = fit(judgement.message)
+        before = conditions.get(name)
+        conditions = conditions.set(name, judgement.status, reason=judgement.reason, message=text, now=f.now)
+        unchanged = before is not None and (before.status, before.reason) == (judgement.status, judgement.reason)
+        late = bool(judgement.overdue) and (before is None or before.message != text)
+        if not unchanged or late:
+            events.append(
+                Event(
+                    type="Warning" if judgement.warning else "Normal",
+                    reason=judgement.reason,
+                    message=text or _plain(f, claim, name),
+                )
+            )
+        overdue = judgement.overdue if late else overdue
+    fields = _fields(f, claim) if claim is f.claim else {}
+    if not conditions.changed(claim) and not fields:
+        return None
+    return PatchStatus(claim=claim, conditions=conditions.items, fields=fields, events=tuple(events), overdue=overdue)
+
+
+def _plain(f: Facts, claim: NodeClaim, name: str) -> str:
+    """A good word has no message on the condition; as an Event it should say what happened."""
+    node = chosen_node(f)
+    match name:
+        case "Launched":
+            return f"agent pool {f.key} is running"
+        case "Registered":
+            return f"Node {node.name if node is not None else f.key} belongs to this claim"
+        case "Initialized":
+            return _initialized_text(f, claim)
+        case "Drained":
+            return "no pod holds the Node any longer"
+        case _:
+            return f"agent pool {f.key} is being deleted"
+
+
+def _initialized_text(f: Facts, claim: NodeClaim) -> str:
+    if not f.gpus.known:
+        return "the Node is Ready; how many GPUs this size has is not known, so they were not waited for"
+    expected = initialization.expected_gpus(f, claim)
+    if expected:
+        return f"the Node is Ready with {expected} of {expected} {f.gpus.resource} allocatable"
+    if f.gpus.count:
+        node = chosen_node(f)
+        seen = node.status.allocatable.get(f.gpus.resource, "0") if node is not None else "0"
+        return f"the Node is Ready with {seen} of {f.gpus.count} {f.gpus.resource} allocatable (not waited for)"
+    return "the Node is Ready"
+
+
+def _fields(f: Facts, claim: NodeClaim) -> Mapping[str, str]:
+    """Our scalar status fields that differ. The providerID is copied from the Node, never built."""
+    node = chosen_node(f)
+    if node is None or claim.deleting or labels.REGISTERED not in node.metadata.labels:
+        return {}
+    image = (f.instance.image_version if f.instance is not None else "") or node.metadata.labels.get(
+        labels.AKS_IMAGE_VERSION, ""
+    )
+    wanted = {"nodeName": node.name, "providerID": node.spec.provider_id, "imageID": image or claim.status.image_id}
+    have = {
+        "nodeName": claim.status.node_name,
+        "providerID": claim.status.provider_id,
+        "imageID": claim.status.image_id,
+    }
+    return {key: value for key, value in wanted.items() if value and have[key] != value}

@@ -1,0 +1,137 @@
+"""The closed set of steps: everything the program may do to the world, as frozen values.
+
+Promise: a plan returns exactly one of these; the door (`acting/door.py`) performs it and nothing else writes.
+A write names the object as the plan saw it, so that the door can refuse to act on another one.
+Left to others: when a step is right (`plan.py` and the rules it calls), how it is sent (`acting/`).
+"""
+
+from collections.abc import Mapping
+from typing import Literal
+
+import msgspec
+
+from cloudprovider.interface import Instance
+from provisioner.api.meta import Condition
+from provisioner.api.node import Node
+from provisioner.api.nodeclaim import NodeClaim
+from provisioner.api.pod import Pod
+
+JsonPatch = tuple[Mapping[str, object], ...]
+
+# Why something is removed. ASKED is never braked; all others are inferred and pass the brake (DESIGN rule 6).
+Cause = Literal["asked", "failed-create", "orphan-pool", "missing-pool", "node-deleted", "leftover-node"]
+
+
+class Event(msgspec.Struct, frozen=True, kw_only=True):
+    """A Kubernetes Event to record once the step it travels with has succeeded."""
+
+    type: Literal["Normal", "Warning"]
+    reason: str
+    message: str
+
+
+class AddFinalizer(msgspec.Struct, frozen=True, kw_only=True):
+    claim: NodeClaim
+
+
+class CreateInstance(msgspec.Struct, frozen=True, kw_only=True):
+    claim: NodeClaim
+    name: str
+
+
+class DeleteInstance(msgspec.Struct, frozen=True, kw_only=True):
+    instance: Instance
+    cause: Cause
+    event: Event | None = None
+
+
+class PatchClaim(msgspec.Struct, frozen=True, kw_only=True):
+    """Labels of ours on the claim (kubectl's columns)."""
+
+    claim: NodeClaim
+    labels: Mapping[str, str]
+
+
+class PatchNode(msgspec.Struct, frozen=True, kw_only=True):
+    """A JSON patch, whose list replacements each stand under a `test` of that list (DESIGN rule 9)."""
+
+    node: Node
+    patch: JsonPatch
+    why: str
+
+
+class PatchStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """The claim's whole condition list and our scalar status fields, in one merge patch."""
+
+    claim: NodeClaim
+    conditions: tuple[Condition, ...]
+    fields: Mapping[str, str]
+    events: tuple[Event, ...] = ()
+    overdue: str = ""
+
+
+class DeleteNode(msgspec.Struct, frozen=True, kw_only=True):
+    node: Node
+    cause: Cause
+
+
+class EvictPods(msgspec.Struct, frozen=True, kw_only=True):
+    """Each pod is asked to leave once, by UID."""
+
+    node: Node
+    pods: tuple[Pod, ...]
+
+
+class ReleaseFinalizer(msgspec.Struct, frozen=True, kw_only=True):
+    target: NodeClaim | Node
+    why: str
+
+
+class DeleteClaim(msgspec.Struct, frozen=True, kw_only=True):
+    claim: NodeClaim
+    cause: Cause
+    event: Event
+
+
+class LookUpPool(msgspec.Struct, frozen=True, kw_only=True):
+    """One fresh GET of the pool, by name."""
+
+    name: str
+
+
+class LookUpClaim(msgspec.Struct, frozen=True, kw_only=True):
+    """One fresh GET of the claim, by name: `name` need not be in the cache."""
+
+    name: str
+
+
+class LookUpNodes(msgspec.Struct, frozen=True, kw_only=True):
+    """One fresh LIST of the Nodes that carry this pool's label."""
+
+    pool: str
+
+
+class ReadDrain(msgspec.Struct, frozen=True, kw_only=True):
+    """One fresh LIST of the pods bound to this Node."""
+
+    node: Node
+
+
+class Wait(msgspec.Struct, frozen=True, kw_only=True):
+    """Nothing to do before `after` seconds pass (None: before something observed changes)."""
+
+    after: float | None
+    why: str
+
+
+class Forget(msgspec.Struct, frozen=True, kw_only=True):
+    """Nothing is left of this key; whatever was remembered of it may go."""
+
+
+CloudWrite = CreateInstance | DeleteInstance
+KubeWrite = (
+    AddFinalizer | PatchClaim | PatchNode | PatchStatus | DeleteNode | EvictPods | ReleaseFinalizer | DeleteClaim
+)
+Write = CloudWrite | KubeWrite
+Read = LookUpPool | LookUpClaim | LookUpNodes | ReadDrain
+Step = Write | Read | Wait | Forget

@@ -1,0 +1,140 @@
+"""The way down for a claim that is asked to go: instance, then Node, then claim.
+
+Promise: the pool is always looked for by name, whatever the claim's status says; nothing of the Node or the claim is
+let go before the pool is proven gone (DESIGN rule 4); a status write never stands before a step that removes.
+The claim's own finalizer also waits for a view of the Nodes that is newer than the proof.
+Left to others: which pods must leave (`drain.py`), removals nobody asked for (`garbage.py`).
+
+Source: karpenter.md §3 (Finalization), §4; users.md S1.
+"""
+
+from cloudprovider.interface import Instance, InstanceState
+from provisioner.api import labels
+from provisioner.api.meta import Taint
+from provisioner.api.node import Node
+from provisioner.api.nodeclaim import NodeClaim
+
+from . import drain
+from .deadlines import watched
+from .facts import Facts
+from .judgement import Judgement, clock_text
+from .ownership import belongs, held_by, holds_finalizer
+from .patches import add_keys, replace_list
+from .steps import DeleteInstance, DeleteNode, LookUpNodes, LookUpPool, PatchNode, ReleaseFinalizer, Step, Wait
+
+DISRUPTED = Taint(key=labels.DISRUPTED_TAINT, effect="NoSchedule")
+
+
+def step(f: Facts, claim: NodeClaim) -> Step | None:
+    """The next removing step for a deleting claim; a Wait when it must wait; None when nothing of ours is left."""
+    nodes = tuple(n for n in f.nodes if belongs(n, claim))
+    if f.instance is not None and held_by(f.instance, claim):
+        return _instance_first(f, f.instance, nodes)
+    return prove_gone(f) or _then_nodes(nodes) or _then_claim(f, claim)
+
+
+def _instance_first(f: Facts, instance: Instance, nodes: tuple[Node, ...]) -> Step:
+    if instance.state is InstanceState.DELETING:
+        return Wait(after=None, why="the agent pool is being deleted")
+    for node in nodes:
+        if not holds_finalizer(node):
+            continue
+        if not node.deleting and "DeleteNode" not in f.refused:
+            return DeleteNode(node=node, cause="asked")
+        emptying = empty(f, node)
+        if emptying is not None:
+            return emptying
+    if f.delete_failed is not None and f.delete_failed.holds_for > 0:
+        return Wait(after=f.delete_failed.holds_for, why=f"deletion: {f.delete_failed.reason}")
+    return DeleteInstance(instance=instance, cause="asked")
+
+
+def empty(f: Facts, node: Node) -> Step | None:
+    """Keep new pods off a Node, then make the old ones leave; None: it is empty."""
+    patch = _cordon(node)
+    if patch and "PatchNode" not in f.refused:
+        return PatchNode(node=node, patch=patch, why="keep new pods off a Node that is going")
+    return drain.step(f, node)
+
+
+def _cordon(node: Node) -> tuple[dict[str, object], ...]:
+    taints = node.spec.taints
+    if not any(taint.same_place(DISRUPTED) for taint in taints):
+        taints = (*(taint for taint in taints if taint.key != DISRUPTED.key), DISRUPTED)
+    operations = (
+        *replace_list("/spec/taints", node.spec.taints, taints),
+        *add_keys("/metadata/labels", node.metadata.labels, {labels.EXCLUDE_BALANCERS: "karpenter"}),
+    )
+    return tuple(dict(operation) for operation in operations)
+
+
+def prove_gone(f: Facts) -> Step | None:
+    """Ask the cloud until the pool under this name is proven not to be ours any longer; None: it is proven."""
+    if f.read_failed is not None and f.read_failed.holds_for > 0:
+        return Wait(after=f.read_failed.holds_for, why=f"the cloud does not answer: {f.read_failed.reason}")
+    if f.instance is not None:
+        # A pool of somebody else's: only a fresh look at it proves that ours is not there.
+        return LookUpPool(name=f.key) if f.pool_read_age > f.policy.fresh_seconds else None
+    if f.absence == "absent":
+        return None
+    if f.absence == "unsettled":
+        # A 404 shortly after a PUT may be read lag: look again when it can be believed, and now and then before.
+        if f.settles_in <= 0 or f.pool_read_age > f.policy.fresh_seconds:
+            return LookUpPool(name=f.key)
+        return Wait(
+            after=min(f.settles_in, f.policy.fresh_seconds), why="a missing pool is not yet proof of its absence"
+        )
+    return LookUpPool(name=f.key)
+
+
+def _then_nodes(nodes: tuple[Node, ...]) -> Step | None:
+    for node in nodes:
+        if node.deleting and holds_finalizer(node):
+            return ReleaseFinalizer(target=node, why="its agent pool is proven gone")
+        if not node.deleting:
+            return DeleteNode(node=node, cause="asked")
+    return None
+
+
+def _then_claim(f: Facts, claim: NodeClaim) -> Step | None:
+    if any(belongs(n, claim) for n in f.nodes):
+        return Wait(after=None, why="its Node is kept by somebody else's finalizer")
+    if f.nodes_known_age > f.proof_age:
+        return LookUpNodes(pool=f.key)
+    if not holds_finalizer(claim):
+        return None
+    return ReleaseFinalizer(target=claim, why="its agent pool and Nodes are proven gone")
+
+
+def judge_instance(f: Facts, claim: NodeClaim) -> Judgement | None:
+    """The InstanceTerminating condition."""
+    instance = f.instance if held_by(f.instance, claim) else None
+    asked = claim.metadata.deletion_timestamp or f.now
+    if instance is not None and instance.state is InstanceState.DELETING:
+        text = Judgement(status="True", reason="InstanceTerminating")
+        if (f.now - asked).total_seconds() < f.policy.deleting_seconds:
+            return text
+        message = (
+            f"agent pool {instance.name} is being deleted since {clock_text(asked)}; overdue:"
+            f" see az aks nodepool show --name {instance.name}"
+        )
+        return Judgement(status="True", reason="InstanceTerminating", message=message, warning=True, overdue="deleting")
+    failed = f.delete_failed if instance is not None else f.read_failed
+    if failed is None:
+        return None
+    refused = Judgement(status="Unknown", reason=failed.reason, message=failed.message, recheck=failed.holds_for)
+    return watched(refused, name="deleting", since=asked, now=f.now, limit_seconds=f.policy.deleting_seconds)
+
+
+def judge_drain(f: Facts, claim: NodeClaim) -> Judgement | None:
+    """The Drained condition: False never; Unknown while pods are there; True once the instance may go."""
+    nodes = [n for n in f.nodes if belongs(n, claim) and n.deleting and holds_finalizer(n)]
+    if not nodes:
+        return None
+    if f.instance is not None and f.instance.state is InstanceState.DELETING:
+        return Judgement(status="True", reason="Drained")
+    if not drain.held_by_pods(f):
+        return None
+    began = nodes[0].metadata.deletion_timestamp or f.now
+    waiting = Judgement(status="Unknown", reason="Draining", message=drain.message(f))
+    return watched(waiting, name="draining", since=began, now=f.now, limit_seconds=f.policy.draining_seconds)

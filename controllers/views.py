@@ -1,0 +1,98 @@
+"""The caches, seen by key: which claims and Nodes map to a pool name, and how far the caches can be trusted.
+
+Promise: a claim maps to its pool's name, a Node to the pool its label names; nothing else decides keys.
+Left to others: keeping caches true (`runtime.reflector`), whose the objects are (`ownership.py`).
+"""
+
+from collections.abc import Callable, Mapping
+
+from provisioner.runtime.reflector import Reflector
+
+from provisioner.api.node import Node
+from provisioner.api.nodeclaim import NodeClaim
+from provisioner.runtime.objects import CustomResourceDefinition
+
+from .memory import Barrier
+from .ownership import pool_of
+
+POOL = "pool"
+NODECLAIM_CRD = "nodeclaims.karpenter.sh"
+
+# The newest versions of a key's objects, by kind: what a refusal is bound to.
+Versions = Mapping[str, str]
+
+PoolName = Callable[[NodeClaim], str]
+
+
+def claim_indexes(pool_name: PoolName) -> Mapping[str, Callable[[NodeClaim], tuple[str, ...]]]:
+    """The index that a cache of claims must have to be viewed here."""
+    return {POOL: lambda claim: (pool_name(claim),)}
+
+
+def node_indexes() -> Mapping[str, Callable[[Node], tuple[str, ...]]]:
+    """The index that a cache of Nodes must have to be viewed here."""
+    return {POOL: lambda node: (pool,) if (pool := pool_of(node)) else ()}
+
+
+class Views:
+    """Reads three caches; writes nothing."""
+
+    def __init__(
+        self,
+        *,
+        claims: Reflector[NodeClaim],
+        nodes: Reflector[Node],
+        crds: Reflector[CustomResourceDefinition],
+        pool_name: PoolName,
+    ) -> None:
+        self._claims = claims
+        self._nodes = nodes
+        self._crds = crds
+        self.key_of = pool_name
+
+    @property
+    def synced(self) -> bool:
+        """Whether claims and Nodes have each been listed whole."""
+        return self._claims.synced and self._nodes.synced
+
+    @property
+    def crd_deleting(self) -> bool:
+        """Whether somebody deletes the NodeClaim CRD: its claims are then deleting without anybody's asking."""
+        crd = self._crds.get(NODECLAIM_CRD)
+        return crd is not None and crd.metadata.deleting
+
+    def claims(self) -> tuple[NodeClaim, ...]:
+        """All claims, managed or not."""
+        return tuple(self._claims.items())
+
+    def claims_of(self, key: str) -> tuple[NodeClaim, ...]:
+        return self._claims.by_index(POOL, key)
+
+    def nodes_of(self, key: str) -> tuple[Node, ...]:
+        return tuple(sorted(self._nodes.by_index(POOL, key), key=lambda node: node.name))
+
+    def versions(self, key: str) -> Versions:
+        """One text for all claims of this key and one for all its Nodes; it differs as soon as one of them does."""
+        return {
+            "claim": " ".join(c.metadata.resource_version for c in self.claims_of(key)),
+            "node": " ".join(n.metadata.resource_version for n in self.nodes_of(key)),
+        }
+
+    def knows_nodes(self, nodes: tuple[Node, ...]) -> bool:
+        """Whether the cache holds each of these Nodes."""
+        cached = (self._nodes.get(node.name) for node in nodes)
+        return all(seen is not None and seen.uid == node.uid for seen, node in zip(cached, nodes, strict=True))
+
+    def version_of(self, barrier: Barrier) -> str:
+        """The cached version of the object behind a barrier, "" if the cache has none of that UID."""
+        cache = self._claims if barrier.kind == "claim" else self._nodes
+        seen = cache.get(barrier.name)
+        return seen.metadata.resource_version if seen is not None and seen.uid == barrier.uid else ""
+
+    def shows(self, barrier: Barrier) -> bool:
+        """Whether the cache already contains the write behind a barrier, or no longer that object."""
+        cache = self._claims if barrier.kind == "claim" else self._nodes
+        seen = cache.get(barrier.name)
+        if seen is None or seen.uid != barrier.uid:
+            return True
+        return cache.contains(barrier.resource_version) if barrier.resource_version else seen.metadata.deleting
