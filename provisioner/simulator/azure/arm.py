@@ -1,0 +1,82 @@
+"""ARM over HTTP: the aiohttp application that `ContainerServiceClient` talks to.
+
+Promise: one handler for every path; `BEFORE` hooks see the request first and may answer it themselves, `AFTER` hooks
+see it once its effect is done and before its answer leaves; every answer carries ARM's correlation headers; a dropped
+call closes the connection without a byte. Operation and page URLs name the host the client called.
+Left to others: what is answered (`service.py`).
+
+Source: aks-arm.md §2.1 (headers), §2.6 (absolute URLs, header lines under 8190 bytes), §8 items 7, 21, 22, 25.
+"""
+
+import json
+from collections.abc import Awaitable, Callable
+
+from aiohttp import web
+
+from . import call as calls
+from . import service
+from .cloud import AzureCloud
+from .errors import Answer
+
+Before = Callable[[web.Request], Awaitable[web.StreamResponse | None]]
+After = Callable[[web.Request, web.StreamResponse], Awaitable[None]]
+BEFORE = web.AppKey("before", list[Before])
+AFTER = web.AppKey("after", list[After])
+
+
+def make_arm_app(cloud: AzureCloud, *, scheme: str | None = None) -> web.Application:
+    """`scheme`: what URLs in answers begin with; None = as the connection is. "https" where the wire stands for TLS."""
+    app = web.Application(client_max_size=4 * 2**20)
+    app[BEFORE] = []
+    app[AFTER] = []
+
+    async def handle(request: web.Request) -> web.StreamResponse:
+        for before in request.app[BEFORE]:
+            early = await before(request)
+            if early is not None:
+                return early
+        call = await _read(request, scheme or request.scheme)
+        response = _respond(cloud, request, await service.serve(cloud, call))
+        for after in request.app[AFTER]:
+            await after(request, response)
+        return response
+
+    app.router.add_route("*", "/{path:.*}", handle)
+    return app
+
+
+async def _read(request: web.Request, scheme: str) -> calls.Call:
+    try:
+        body = json.loads(await request.read())
+    except ValueError:
+        body = None
+    return calls.Call(
+        **calls.route(request.method, request.rel_url.raw_path),
+        origin=f"{scheme}://{request.host}",
+        url=request.rel_url.raw_path,
+        query=request.query,
+        headers=request.headers,
+        body=body if isinstance(body, dict) else None,
+    )
+
+
+def _respond(cloud: AzureCloud, request: web.Request, answer: Answer | None) -> web.Response:
+    if answer is None:
+        if request.transport is not None:
+            request.transport.abort()
+        return web.Response()
+    correlation = request.headers.get("x-ms-correlation-request-id") or cloud.lifecycle.guid()
+    headers = {
+        "Cache-Control": "no-cache",
+        "x-ms-request-id": cloud.lifecycle.guid(),
+        "x-ms-correlation-request-id": correlation,
+        "x-ms-client-request-id": request.headers.get("x-ms-client-request-id", ""),
+        **answer.headers,
+    }
+    if answer.body is None:
+        return web.Response(status=answer.status, headers=headers)
+    if isinstance(answer.body, str):
+        return web.Response(status=answer.status, headers=headers, text=answer.body, content_type="text/html")
+    return web.Response(
+        status=answer.status, headers=headers, body=json.dumps(answer.body).encode(), content_type="application/json"
+    )

@@ -1,0 +1,114 @@
+"""How the cloud's objects look on the wire.
+
+Promise: members, casing and oddities as recorded: `id` with lower-case `resourcegroups`, the size in the caller's
+casing, times with seven fractional digits, `eTag` inside `properties`, an error only after a failure.
+Left to others: what the values are (`state.py`, `cloud.py`).
+
+Source: aks-arm.md §1.2, §1.3, §2.1, §4 (names and ids), §8 items 8, 23, 25.
+"""
+
+import string
+from datetime import datetime
+from typing import Any
+
+from .operations import Operation
+from .settings import AzureSettings
+from .state import Pool
+
+POOL_TYPE = "Microsoft.ContainerService/managedClusters/agentPools"
+_DIGITS = string.digits + string.ascii_lowercase
+
+
+def time(moment: datetime) -> str:
+    """`2026-08-01T12:00:00.1234560Z`."""
+    return f"{moment:%Y-%m-%dT%H:%M:%S}.{moment.microsecond:06d}0Z"
+
+
+def scale_set(settings: AzureSettings, pool: str) -> str:
+    """The pool's scale set in the node resource group."""
+    return f"aks-{pool}-{settings.name_digits}-vmss"
+
+
+def node_name(settings: AzureSettings, pool: str, instance: int) -> str:
+    """The machine's host name and its Node's name: the instance id in base 36, six places (§4)."""
+    digits = ""
+    while instance:
+        instance, digit = divmod(instance, 36)
+        digits = _DIGITS[digit] + digits
+    return scale_set(settings, pool) + digits.rjust(6, "0")
+
+
+def machine_id(settings: AzureSettings, pool: str, instance: int) -> str:
+    """The machine's ARM id, in the casing ARM uses; the Node's providerID has the group lower-cased (§4)."""
+    return (
+        f"/subscriptions/{settings.subscription}/resourceGroups/{settings.machine_group}/providers/Microsoft.Compute"
+        f"/virtualMachineScaleSets/{scale_set(settings, pool)}/virtualMachines/{instance}"
+    )
+
+
+def pool_body(settings: AzureSettings, pool: Pool) -> dict[str, Any]:
+    """An agent pool."""
+    properties = {
+        **pool.properties,
+        "eTag": pool.etag,
+        "provisioningState": pool.state,
+        "powerState": {"code": pool.power},
+    }
+    if pool.error is not None:
+        properties["status"] = {"provisioningError": {"target": None, "additionalInfo": [], **pool.error}}
+    return {
+        "id": f"{settings.cluster_id}/agentPools/{pool.name}",
+        "name": pool.name,
+        "type": POOL_TYPE,
+        "properties": properties,
+    }
+
+
+def machine_body(settings: AzureSettings, pool: Pool, instance: int) -> dict[str, Any]:
+    """One machine of a pool."""
+    name = node_name(settings, pool.name, instance)
+    return {
+        "id": f"{settings.cluster_id}/agentPools/{pool.name}/machines/{name}",
+        "name": name,
+        "type": POOL_TYPE + "/machines",
+        "zones": list(pool.zones),
+        "properties": {
+            "resourceId": machine_id(settings, pool.name, instance),
+            "network": {
+                "ipAddresses": [{"family": "IPv4", "ip": f"10.224.{pool.incarnation % 256}.{4 + instance % 250}"}]
+            },
+        },
+    }
+
+
+def cluster_body(
+    settings: AzureSettings, *, state: str, power: str, etag: str, pools: list[dict[str, Any]]
+) -> dict[str, Any]:
+    """The managed cluster; `pools` are pool bodies."""
+    return {
+        "id": settings.cluster_id,
+        "name": settings.cluster,
+        "type": "Microsoft.ContainerService/ManagedClusters",
+        "location": settings.location,
+        "eTag": etag,
+        "properties": {
+            "provisioningState": state,
+            "powerState": {"code": power},
+            "kubernetesVersion": settings.kubernetes_version,
+            "currentKubernetesVersion": settings.kubernetes_version,
+            "dnsPrefix": settings.cluster,
+            "maxAgentPools": settings.max_agent_pools,
+            "nodeResourceGroup": settings.machine_group,
+            "agentPoolProfiles": [{"name": pool["name"], **pool["properties"]} for pool in pools],
+        },
+    }
+
+
+def operation_body(operation: Operation) -> dict[str, Any]:
+    """What polling an operation answers."""
+    body: dict[str, Any] = {"name": operation.id, "status": operation.status, "startTime": time(operation.start)}
+    if operation.end is not None:
+        body["endTime"] = time(operation.end)
+    if operation.error is not None:
+        body["error"] = dict(operation.error)
+    return body

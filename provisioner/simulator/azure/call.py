@@ -1,0 +1,80 @@
+"""One request to ARM, taken apart: what is asked, of which pool.
+
+Promise: path segments match in any case, names only exactly (aks-arm.md §8 item 1); whatever is not served has the
+verb OTHER.
+Left to others: whether the names exist and the caller may ask (`service.py`).
+
+Source: aks-arm.md §1 (table), §2.1 (operation URLs).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import unquote
+
+_SCOPE = (
+    "subscriptions",
+    None,
+    "resourcegroups",
+    None,
+    "providers",
+    "microsoft.containerservice",
+    "managedclusters",
+    None,
+)
+_REGION = ("subscriptions", None, "providers", "microsoft.containerservice", "locations", None)
+_ROUTES = {
+    ("GET", (*_SCOPE,)): "CLUSTER",
+    ("GET", (*_SCOPE, "agentpools")): "LIST",
+    ("GET", (*_SCOPE, "agentpools", None)): "GET",
+    ("PUT", (*_SCOPE, "agentpools", None)): "PUT",
+    ("DELETE", (*_SCOPE, "agentpools", None)): "DELETE",
+    ("POST", (*_SCOPE, "agentpools", None, "abort")): "ABORT",
+    ("POST", (*_SCOPE, "agentpools", None, "deletemachines")): "DELETE_MACHINES",
+    ("GET", (*_SCOPE, "agentpools", None, "machines")): "MACHINES",
+    ("GET", (*_SCOPE, "agentpools", None, "machines", None)): "MACHINE",
+    ("GET", (*_REGION, "operations", None)): "OPERATION",
+    ("GET", (*_REGION, "operationresults", None)): "RESULT",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Call:
+    """`origin` is scheme and host as the client wrote them; `body` is None if it was absent or no JSON object."""
+
+    verb: str
+    subscription: str = ""
+    group: str = ""
+    cluster: str = ""
+    pool: str = ""
+    item: str = ""
+    origin: str = ""
+    url: str = ""
+    query: Mapping[str, str]
+    headers: Mapping[str, str]
+    body: Mapping[str, Any] | None = None
+
+    @property
+    def properties(self) -> Mapping[str, Any]:
+        """The `properties` of the body; empty if there are none."""
+        properties = (self.body or {}).get("properties")
+        return properties if isinstance(properties, dict) else {}
+
+
+def route(method: str, path: str) -> dict[str, str]:
+    """The verb and the names in a path, as `Call`'s arguments. `item` is a machine's name or an operation's id."""
+    parts = [unquote(part) for part in path.strip("/").split("/")]
+    for (wanted, pattern), verb in _ROUTES.items():
+        if wanted == method and _fits(parts, pattern):
+            names = [part for part, fixed in zip(parts, pattern, strict=True) if fixed is None]
+            if verb in ("OPERATION", "RESULT"):
+                return {"verb": verb, "subscription": names[0], "item": names[2]}
+            keys = ("subscription", "group", "cluster", "pool", "item")
+            return {"verb": verb, **dict(zip(keys, names, strict=False))}
+    return {"verb": "OTHER", "subscription": parts[1] if len(parts) > 1 else ""}
+
+
+def _fits(parts: list[str], pattern: tuple[str | None, ...]) -> bool:
+    return len(parts) == len(pattern) and all(
+        part if fixed is None else part.lower() == fixed for part, fixed in zip(parts, pattern, strict=True)
+    )

@@ -1,0 +1,158 @@
+"""The simulated Azure as tests, the demo and the service hold it: one managed cluster, its pools, its ledger.
+
+Promise: methods here check nothing; they are what people and Azure itself do past the API (the portal, a colleague, an
+eviction), and they mean it. `pools`, `requests` and `put_log` are for reading.
+Left to others: refusals (`service.py`), HTTP (`arm.py`), the course of operations (`lifecycle.py`), Nodes (`nodes.py`,
+which follows each pool's `machines` by `subscribe`).
+
+Source: aks-arm.md §1.3, §3.4 (cluster-level operations), §8 items 11, 14, 23, 24.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+from functools import partial
+from random import Random  # noqa: TID251 - the type only
+from typing import Any
+
+from . import errors, faults, state
+from .book import Subscriber
+from .faults import Failure, Fault
+from .ledger import Put, Request
+from .lifecycle import Lifecycle
+from .settings import AzureSettings
+from .state import Pool
+from .throttle import Throttle
+
+
+class AzureCloud:
+    """`now` is the wall clock, `rng` the only source of chance. Methods need a running loop, and `run()` running."""
+
+    def __init__(self, settings: AzureSettings, now: Callable[[], datetime], rng: Random) -> None:
+        self.now = now
+        self.lifecycle = Lifecycle(settings, now, rng)
+        self.agenda = self.lifecycle.agenda
+        self.book = self.lifecycle.book
+        self.ledger = self.lifecycle.ledger
+        self.operations = self.lifecycle.operations
+        self.throttle = Throttle()
+        self.faults: list[Fault] = []
+        self.cluster_state = "Succeeded"
+        self.cluster_power = "Running"
+        self.cluster_etag = self.lifecycle.guid()
+
+    async def run(self) -> None:
+        """Let time pass: performs what operations have planned, until cancelled."""
+        await self.agenda.run()
+
+    def configure(self, **changes: Any) -> None:
+        """Change settings from now on (the speed stays what it was); operations that run keep their times."""
+        self.lifecycle.settings = replace(self.settings, **changes, speed=self.agenda.speed)
+
+    # what tests and the demo read
+
+    @property
+    def settings(self) -> AzureSettings:
+        return self.lifecycle.settings
+
+    @property
+    def pools(self) -> dict[str, Pool]:
+        """The truth, by name; replace values only through methods."""
+        return self.book.pools
+
+    @property
+    def requests(self) -> list[Request]:
+        return self.ledger.requests
+
+    @property
+    def counts(self) -> Mapping[str, int]:
+        """Calls so far, by verb."""
+        return self.ledger.counts
+
+    @property
+    def put_log(self) -> list[Put]:
+        return self.ledger.puts
+
+    def subscribe(self, subscriber: Subscriber) -> None:
+        """Be told of every change, synchronously: (kind, the pool after it; for "gone", as it last was)."""
+        self.book.subscribe(subscriber)
+
+    # what people and Azure do past the API
+
+    def seed_pool(
+        self, name: str, *, state: str = "Succeeded", error: Mapping[str, Any] | None = None, **wire: Any
+    ) -> Pool:
+        """A pool that has been there all along, with machines unless it Failed; `wire` are properties (vmSize=…)."""
+        pool = replace(self.lifecycle.new(name, wire), state=state, error=error)
+        if state == "Failed":
+            return self.book.put("failed", pool)
+        return self.book.put("running", self.lifecycle.reconciled(pool))
+
+    def delete_pool_by_hand(self, name: str) -> None:
+        """Somebody deletes the pool in the portal."""
+        self.lifecycle.delete(name)
+
+    def fail_next_create(
+        self,
+        code: str,
+        message: str,
+        *,
+        sync: bool = False,
+        after_seconds: float = 45.0,
+        details: Sequence[Mapping[str, Any]] = (),
+        pool: str = "*",
+    ) -> None:
+        """The next matching PUT is refused with 400 (`sync`), or accepted and failed `after_seconds` later."""
+        if sync:
+            self.faults.append(Fault(verb="PUT", pool=pool, answer=errors.rp(400, code, message)))
+        else:
+            failure = Failure(error=faults.error(code, message, details), after_seconds=after_seconds)
+            self.faults.append(Fault(verb="PUT", pool=pool, failure=failure))
+
+    def cluster_operation(self, state: str) -> None:
+        """A cluster-level operation begins ("Updating", …) or ends ("Succeeded"); all eTags change (§1.3)."""
+        self.cluster_state = state
+        self.cluster_etag = self.lifecycle.guid()
+        for pool in list(self.pools.values()):
+            self.book.put("updated", replace(pool, etag=self.lifecycle.guid()))
+
+    def stop_cluster(self) -> None:
+        """`az aks stop`: the machines are gone at once, the pools stay, with power state Stopped."""
+        self.cluster_power = "Stopped"
+        for pool in list(self.pools.values()):
+            if pool.state == "Deleting":
+                continue
+            self.lifecycle.end(pool.operation, "Canceled")
+            calm = "Succeeded" if pool.busy else pool.state
+            stopped = replace(pool, power="Stopped", state=calm, machines=(), operation="", etag=self.lifecycle.guid())
+            self.book.put("updated", stopped)
+
+    def start_cluster(self) -> None:
+        """`az aks start`: pools go through Starting, their machines come back as new instances."""
+        self.cluster_power, self.cluster_state = "Running", "Starting"
+        longest = 0.0
+        for pool in list(self.pools.values()):
+            if pool.power != "Stopped":
+                continue
+            seconds = self.lifecycle.draw(self.settings.create_seconds)
+            longest = max(longest, seconds)
+            if pool.state == "Failed":
+                self.book.put("updated", replace(pool, power="Running", etag=self.lifecycle.guid()))
+                continue
+            starting = self.lifecycle.work_on(replace(pool, power="Running"), "Starting", "updated")
+            self.lifecycle.come_up(starting, seconds)
+        self.agenda.after(longest, partial(self.cluster_operation, "Succeeded"))
+
+    def evict(self, name: str, *, refill_after_seconds: float | None = None) -> None:
+        """Azure takes a spot pool's machines back; the pool is left at count 0, or refilled with new ones."""
+        pool = self.pools[name]
+        shrink = refill_after_seconds is None
+        self.book.put("updated", state.without_machines(pool, pool.machines, self.lifecycle.guid(), shrink=shrink))
+        if refill_after_seconds is not None:
+            self.agenda.after(refill_after_seconds, partial(self.lifecycle.boot, name, pool.incarnation))
+
+    def add_machine(self, name: str) -> None:
+        """One machine more than `count` says, as after a surge upgrade that went wrong."""
+        pool = self.pools[name]
+        extra = replace(pool, machines=(*pool.machines, pool.next_instance), next_instance=pool.next_instance + 1)
+        self.book.put("updated", replace(extra, etag=self.lifecycle.guid()))

@@ -1,0 +1,198 @@
+"""Every refusal the simulated ARM and AKS can utter, as a complete HTTP answer.
+
+Promise: codes, phrases, shapes and headers as recorded; the resource provider (AKS) speaks flat bodies
+`{code, details, message, subcode}`, the gateway (ARM) wraps them in `{"error": …}` with `x-ms-failure-cause: gateway`
+(aks-arm.md §2.4, §8 items 12 and 13).
+Left to others: when to say what (`service.py`, `validation.py`, `faults.py`).
+
+Source: aks-arm.md §3.1, §3.3, §3.4, §3.5, §3.6.
+"""
+
+import base64
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+Body = Mapping[str, Any]
+AUTHORITY = "https://login.microsoftonline.com/common"
+
+
+@dataclass(frozen=True)
+class Answer:
+    """One HTTP answer: `body` is JSON if it is a mapping, HTML if it is text, empty if None."""
+
+    status: int
+    body: Body | str | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+def rp(status: int, code: str, message: str, *, subcode: str = "", target: str | None = None) -> Answer:
+    """A refusal by AKS itself: flat."""
+    body: dict[str, Any] = {"code": code, "details": None, "message": message, "subcode": subcode}
+    if target is not None:
+        body["target"] = target
+    return Answer(status, body)
+
+
+def gateway(status: int, code: str, message: str, headers: Mapping[str, str] | None = None) -> Answer:
+    """A refusal by ARM, in front of AKS: wrapped."""
+    return Answer(
+        status, {"error": {"code": code, "message": message}}, {"x-ms-failure-cause": "gateway", **(headers or {})}
+    )
+
+
+# 404: only the first means that the pool is absent (§3.3)
+
+
+def pool_not_found(pool: str) -> Answer:
+    """AKS itself says that this pool is absent."""
+    return rp(404, "NotFound", f"Agent Pool not found. Agent pool '{pool}' does not exist in the managed cluster.")
+
+
+def resource_not_found(group: str, resource: str) -> Answer:
+    """ARM's own 404; `resource` is `Microsoft.ContainerService/managedClusters/x` or a child of it."""
+    return gateway(
+        404,
+        "ResourceNotFound",
+        f"The Resource '{resource}' under resource group '{group}' was not found. "
+        "For more details please go to https://aka.ms/ARMResourceNotFoundFix",
+    )
+
+
+def cluster_not_found(group: str, cluster: str) -> Answer:
+    """ARM knows no such cluster."""
+    return resource_not_found(group, f"Microsoft.ContainerService/managedClusters/{cluster}")
+
+
+def parent_not_found(action: str, cluster_id: str) -> Answer:
+    """ARM knows no such cluster, asked for a pool in it; `action` is read or write."""
+    return gateway(
+        404,
+        "ParentResourceNotFound",
+        f"Failed to perform '{action}' on resource(s) of type 'managedClusters/agentPools', because the parent "
+        f"resource '{cluster_id}' could not be found.",
+    )
+
+
+def group_not_found(group: str) -> Answer:
+    """ARM knows no such resource group."""
+    return gateway(404, "ResourceGroupNotFound", f"Resource group '{group}' could not be found.")
+
+
+def subscription_not_found(subscription: str) -> Answer:
+    """ARM knows no such subscription."""
+    return gateway(404, "SubscriptionNotFound", f"The subscription '{subscription}' could not be found.")
+
+
+def operation_not_found(operation: str) -> Answer:
+    """The operation was never there, or is too old."""
+    return gateway(404, "NotFound", f"The entity was not found: operation '{operation}' does not exist or has expired.")
+
+
+# conflict and concurrency (§3.4)
+
+
+def pool_busy(pool: str, state: str) -> Answer:
+    """Another operation holds the pool."""
+    return rp(
+        409,
+        "OperationNotAllowed",
+        f"Operation is not allowed: Another agentpool operation ({pool} - {state}) is in progress, please wait for it "
+        "to finish before starting a new operation. See https://aka.ms/aks-pending-operation for more details",
+    )
+
+
+def cluster_busy(state: str) -> Answer:
+    """A cluster-level operation blocks all pools."""
+    return rp(
+        409,
+        "OperationNotAllowed",
+        f"Operation is not allowed: Another operation ({state}) is in progress, please wait for it to finish before "
+        "starting a new operation. See https://aka.ms/aks-pending-operation for more details",
+    )
+
+
+def cluster_stopped() -> Answer:
+    """Pools of a stopped cluster cannot be changed."""
+    return rp(
+        409, "OperationNotAllowed", "Operation is not allowed while the managed cluster's power state is Stopped."
+    )
+
+
+def nothing_to_abort(pool: str) -> Answer:
+    """The pool is idle."""
+    return rp(409, "OperationNotAllowed", f"There is no in-progress operation on agent pool '{pool}' to abort.")
+
+
+def precondition_failed(detail: str) -> Answer:
+    """An eTag condition does not hold."""
+    return rp(412, "PreConditionFailed", f"The request's precondition failed: {detail}")
+
+
+def bad_request(message: str) -> Answer:
+    """A 400 that names no parameter."""
+    return rp(400, "BadRequest", message)
+
+
+def invalid(message: str, target: str) -> Answer:
+    """A 400 that names the parameter at fault."""
+    return rp(400, "InvalidParameter", message, target=target)
+
+
+# authentication, authorization, throttling (§3.6)
+
+
+def missing_api_version() -> Answer:
+    """ARM serves nothing without api-version."""
+    return gateway(
+        400,
+        "MissingApiVersionParameter",
+        "The api-version query parameter (?api-version=) is required for all requests.",
+    )
+
+
+def unauthenticated(code: str, message: str) -> Answer:
+    """No token, or a wrong one."""
+    header = f'Bearer authorization_uri="{AUTHORITY}", error="invalid_token", error_description="{message}"'
+    return gateway(401, code, message, {"WWW-Authenticate": header})
+
+
+def claims_challenge() -> Answer:
+    """Continuous access evaluation: the client must fetch a new token that satisfies `claims`."""
+    claims = base64.b64encode(b'{"access_token":{"nbf":{"essential":true,"value":"1760000000"}}}').decode()
+    header = (
+        f'Bearer realm="", authorization_uri="{AUTHORITY}/oauth2/authorize", '
+        f'error="insufficient_claims", claims="{claims}"'
+    )
+    return gateway(
+        401, "InvalidAuthenticationToken", "The access token has been revoked.", {"WWW-Authenticate": header}
+    )
+
+
+def forbidden(action: str, scope: str) -> Answer:
+    """The identity lacks the role."""
+    return gateway(
+        403,
+        "AuthorizationFailed",
+        "The client '00000000-0000-0000-0000-00000000c1e7' does not have authorization to perform action "
+        f"'{action}' over scope '{scope}' or the scope is invalid. If access was recently granted, please refresh your "
+        "credentials.",
+    )
+
+
+def throttled(handler: str, seconds: int) -> Answer:
+    """AKS's own 429; `seconds` is whole, as Retry-After must be."""
+    message = (
+        f"The {handler} request limit has been exceeded for this resource, please retry again in {seconds} seconds. "
+        "For more information, please visit aka.ms/aks/throttling"
+    )
+    return Answer(
+        429,
+        {"code": "Throttled", "details": None, "message": message, "subcode": ""},
+        {"Retry-After": str(seconds)},
+    )
+
+
+def html(status: int) -> Answer:
+    """What a proxy in front of ARM says when ARM does not answer (§2.4): no JSON at all."""
+    return Answer(status, f"<html><head><title>{status}</title></head><body><h1>{status}</h1></body></html>")

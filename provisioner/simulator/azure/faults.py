@@ -1,0 +1,165 @@
+"""What goes wrong, as data: which calls are hit, and how.
+
+Promise: a `Fault` matches on verb, pool (glob), size, zone, priority and on its turn (`skip`, `times`), and then does
+what its action fields say; it counts its own matches. The builders below are the failures people meet most, in Azure's
+own words.
+Left to others: carrying them out (`service.py`, `cloud.py`). Faults are hit in the order of the list, one a call.
+
+Source: aks-arm.md §3.1, §3.2 (codes, phrases, wrapping), §3.6, §8 items 18, 19, 22.
+"""
+
+import fnmatch
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from . import errors
+from .errors import Answer
+
+Range = tuple[float, float]
+Error = Mapping[str, Any]
+ALWAYS = 1_000_000_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Failure:
+    """How an accepted operation fails: after how many simulated seconds, why, and whether a machine booted first."""
+
+    error: Error
+    after_seconds: float = 45.0
+    machine: bool = False
+
+
+@dataclass(kw_only=True)
+class Fault:
+    """One rule. Empty matchers match everything.
+
+    Match: `verb` (as in `call.py`, or "*"), `pool` (glob), `size`, `zone`, `priority` of the pool (of the body, for a
+    PUT); the first `skip` matches pass, the next `times` are hit.
+    Act: `answer` instead of serving; `drop` the connection "before" or "after" the call took effect; take
+    `slow_seconds` ("before" or "after" it, by `slow`); let the accepted operation end in `failure`; let it take
+    `operation_seconds`.
+    """
+
+    verb: str = "*"
+    pool: str = "*"
+    size: str = ""
+    zone: str = ""
+    priority: str = ""
+    skip: int = 0
+    times: int = 1
+    answer: Answer | None = None
+    drop: str = ""
+    slow_seconds: float = 0.0
+    slow: str = "before"
+    failure: Failure | None = None
+    operation_seconds: float | None = None
+    seen: int = field(default=0, compare=False)
+
+    def hits(self, verb: str, pool: str, properties: Mapping[str, Any]) -> bool:
+        """Whether this call is hit; counts it if it matches."""
+        if self.verb not in ("*", verb) or not fnmatch.fnmatchcase(pool, self.pool):
+            return False
+        if self.size and str(properties.get("vmSize", "")).lower() != self.size.lower():
+            return False
+        if self.zone and self.zone not in (properties.get("availabilityZones") or ()):
+            return False
+        if self.priority and (properties.get("scaleSetPriority") or "Regular") != self.priority:
+            return False
+        self.seen += 1
+        return self.skip < self.seen <= self.skip + self.times
+
+
+def pick(faults: Sequence[Fault], verb: str, pool: str, properties: Mapping[str, Any]) -> Fault | None:
+    """The first rule that hits this call; the rules behind it do not count it."""
+    return next((fault for fault in faults if fault.hits(verb, pool, properties)), None)
+
+
+def error(code: str, message: str, details: Sequence[Error] = ()) -> dict[str, Any]:
+    """An error as operations and `status.provisioningError` carry it."""
+    return {"code": code, "message": message, "details": list(details)}
+
+
+def wrapped(inner: Error, *, how: str = "details") -> dict[str, Any]:
+    """AKS's wrapper around Compute's words: the true code sits in `details[0]`, or (how="message") only in the text."""
+    text = f'Code="{inner["code"]}" Message="{inner["message"]}"'
+    if how == "message":
+        return error("CreateVMSSAgentPoolFailed", f"VMSSAgentPoolReconciler retry failed: {text}")
+    return error("ReconcileVMSSAgentPoolFailed", "We are unable to create the scale set. See details.", [inner])
+
+
+def quota_exceeded(what: str, *, limit: int = 24, needed: int = 24, region: str = "westeurope") -> Error:
+    """Compute's quota error. `what`: `<name>Family Cores`, `Total Regional Cores` or `LowPriorityCores`."""
+    return error(
+        "OperationNotAllowed",
+        f"Operation could not be completed as it results in exceeding approved {what} quota. Additional details - "
+        f"Deployment Model: Resource Manager, Location: {region}, Current Limit: {limit}, Current Usage: {limit}, "
+        f"Additional Required: {needed}, (Minimum) New Limit Required: {limit + needed}. Submit a request for Quota "
+        "increase at https://aka.ms/ProdportalCRP/#blade/Microsoft_Azure_Capacity/UsageAndQuota.ReactView by "
+        "specifying parameters listed in the 'Details' section for deployment to succeed.",
+    )
+
+
+def no_capacity(code: str = "AllocationFailed") -> Error:
+    """`code`: AllocationFailed, ZonalAllocationFailed, OverconstrainedZonalAllocationRequest or SkuNotAvailable."""
+    phrases = {
+        "AllocationFailed": "Allocation failed. We do not have sufficient capacity for the requested VM size in this "
+        "region.",
+        "ZonalAllocationFailed": "Allocation failed. We do not have sufficient capacity for the requested VM size in "
+        "this zone.",
+        "OverconstrainedZonalAllocationRequest": "Allocation failed. VM(s) with the following constraints cannot be "
+        "allocated, because the condition is too restrictive. Constraints applied are: Availability Zone, VM Size.",
+        "SkuNotAvailable": "The requested VM size for resource 'Following SKUs have failed for Capacity Restrictions' "
+        "is currently not available in this location. Please try another size or deploy to a different location or "
+        "zone.",
+    }
+    return error(code, phrases[code] + " Read more at https://aka.ms/allocation-guidance")
+
+
+def nodes_not_ready() -> Error:
+    """The machine booted, but its kubelet never reported Ready (§3.2)."""
+    return error("NodesNotReady", "Not all nodes reached Ready state. Expected: 1, Actual: 0")
+
+
+def quota(*, size: str = "", times: int = ALWAYS, after_seconds: float = 45.0, how: str = "details") -> Fault:
+    """The PUT is accepted; the pool then fails because the family's quota is used up."""
+    return Fault(
+        verb="PUT",
+        size=size,
+        times=times,
+        failure=Failure(
+            error=wrapped(quota_exceeded("standardNCADSA100v4Family Cores"), how=how), after_seconds=after_seconds
+        ),
+    )
+
+
+def quota_preflight(*, size: str = "", times: int = ALWAYS) -> Fault:
+    """The PUT is refused at once, by AKS's own quota check."""
+    message = (
+        "Preflight validation check for resource(s) for container service failed. Message: Insufficient vcpu quota "
+        "requested 24, remaining 0 for family standardNCADSA100v4Family for region westeurope."
+    )
+    return Fault(verb="PUT", size=size, times=times, answer=errors.rp(400, "ErrCode_InsufficientVCPUQuota", message))
+
+
+def capacity(
+    code: str = "AllocationFailed",
+    *,
+    size: str = "",
+    zone: str = "",
+    priority: str = "",
+    times: int = ALWAYS,
+    after_seconds: float = 45.0,
+) -> Fault:
+    """The PUT is accepted; the pool then fails because Azure has no such machine free."""
+    failure = Failure(error=wrapped(no_capacity(code)), after_seconds=after_seconds)
+    return Fault(verb="PUT", size=size, zone=zone, priority=priority, times=times, failure=failure)
+
+
+def throttled(*, verb: str = "PUT", seconds: int = 30, times: int = 3) -> Fault:
+    """429 with Retry-After, a few times."""
+    return Fault(
+        verb=verb,
+        times=times,
+        answer=errors.throttled("PutAgentPoolHandler.PUT" if verb == "PUT" else "AgentPoolHandler", seconds),
+    )

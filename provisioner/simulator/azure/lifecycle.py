@@ -1,0 +1,205 @@
+"""What happens after Azure has said yes: the course of each operation, as timers over the pools.
+
+Promise: operations take the time the settings say and end once; a failed create leaves a Failed pool; a machine is up
+at `node_share` of the pool's time, before or after the pool turns Succeeded; machines die before their pool is gone; a
+pool's timers never touch a later pool of the same name, nor one that another operation has taken over.
+Left to others: whether the call may be accepted (`service.py`).
+
+Source: aks-arm.md §1, §1.2, §3.1, §3.4 (preemption), §4 (timings), §8 items 2 to 6, 11, 23.
+"""
+
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from datetime import datetime
+from functools import partial
+from random import Random  # noqa: TID251 - the type only
+from typing import Any, NamedTuple
+
+from . import faults, state
+from .agenda import Agenda
+from .book import Kind, PoolBook
+from .faults import Failure, Fault
+from .ledger import Ledger, Put
+from .operations import Operation, Operations
+from .settings import AzureSettings, Range
+from .state import Pool
+
+PREEMPTED = faults.error("AKSOperationPreemptedByDelete", "This operation has been preempted by Deleting operation.")
+DELETE_MACHINES_SECONDS: Range = (25.0, 40.0)
+ABORT_SECONDS: Range = (10.0, 30.0)
+_NO_BOOT = frozenset({"Deleting", "Failed", "Canceling", "Canceled"})
+
+
+class Accepted(NamedTuple):
+    """An accepted write: the pool as the answer shows it, and the id of the operation that was started."""
+
+    pool: Pool
+    operation: str
+
+
+class Lifecycle:
+    def __init__(self, settings: AzureSettings, now: Callable[[], datetime], rng: Random) -> None:
+        self.agenda = Agenda(settings.speed)
+        self.book = PoolBook(self.agenda)
+        self.ledger = Ledger()
+        self.operations = Operations(settings.operation_ttl_seconds)
+        self.settings = settings
+        self._now = now
+        self._rng = rng
+        self._incarnations = 0
+
+    def guid(self) -> str:
+        """A fresh id: an eTag, an operation, a request."""
+        return str(uuid.UUID(int=self._rng.getrandbits(128), version=4))
+
+    def draw(self, between: Range) -> float:
+        return self._rng.uniform(*between)
+
+    # accepted calls
+
+    def create(self, name: str, properties: Mapping[str, Any], fault: Fault | None = None) -> Accepted:
+        """An accepted PUT of a new pool."""
+        pool = self.work_on(self.new(name, properties), "Creating", "creating")
+        self.ledger.note_put(Put(self._now(), name, properties, created=True))
+        failure = fault.failure if fault else None
+        if failure is None:
+            self.come_up(pool, self._seconds(fault, self.settings.create_seconds))
+        else:
+            if failure.machine:
+                boot_at = failure.after_seconds * self.draw((0.3, 0.8))
+                self.agenda.after(boot_at, partial(self.boot, name, pool.incarnation))
+            self._fail_later(pool, failure)
+        return Accepted(pool, pool.operation)
+
+    def update(self, name: str, properties: Mapping[str, Any], fault: Fault | None = None) -> Accepted:
+        """An accepted PUT of an existing pool: Scaling if `count` changed, Updating else; nothing to do: Succeeded."""
+        pool = self.book.pools[name]
+        wanted = state.with_defaults(properties, self.settings.kubernetes_version)
+        self.ledger.note_put(Put(self._now(), name, properties, created=False))
+        unchanged = wanted == pool.properties and pool.state == "Succeeded"
+        word = "Scaling" if wanted["count"] != pool.count else "Updating"
+        changing = self.work_on(replace(pool, properties=wanted), word, "updated")
+        if unchanged:
+            return Accepted(self._succeed(name, changing.operation) or changing, changing.operation)
+        if fault and fault.failure:
+            self._fail_later(changing, fault.failure)
+            return Accepted(changing, changing.operation)
+        seconds = self._seconds(fault, self.settings.update_seconds)
+        self.agenda.after(seconds, partial(self.boot, name, pool.incarnation))
+        self.agenda.after(seconds, partial(self._succeed, name, changing.operation))
+        return Accepted(changing, changing.operation)
+
+    def delete(self, name: str, fault: Fault | None = None) -> Accepted:
+        """An accepted DELETE: Deleting, then machines gone, then pool gone. Preempts whatever runs."""
+        pool = self.book.pools[name]
+        self.end(pool.operation, "Failed", PREEMPTED)
+        deleting = self.work_on(pool, "Deleting", "deleting")
+        if fault and fault.failure:
+            self._fail_later(deleting, fault.failure)
+            return Accepted(deleting, deleting.operation)
+        seconds = self._seconds(fault, self.settings.delete_seconds)
+        unplug = partial(self._unplug, name, deleting.operation, pool.machines)
+        self.agenda.after(seconds * self.draw((0.5, 0.95)), unplug)
+        self.agenda.after(seconds, partial(self._vanish, name, deleting.operation))
+        return Accepted(deleting, deleting.operation)
+
+    def delete_machines(self, name: str, instances: tuple[int, ...]) -> Accepted:
+        """An accepted deleteMachines: `count` falls with them; nothing is drained (§1)."""
+        pool = self.work_on(self.book.pools[name], "Scaling", "updated")
+        seconds = self.draw(DELETE_MACHINES_SECONDS)
+        self.agenda.after(seconds, partial(self._unplug, name, pool.operation, instances, shrink=True))
+        self.agenda.after(seconds, partial(self._succeed, name, pool.operation))
+        return Accepted(pool, pool.operation)
+
+    def abort(self, name: str) -> Accepted:
+        """An accepted abort: Canceling, then Canceled, as is the operation; what was done stays done (§1)."""
+        pool = self.book.pools[name]
+        aborted = pool.operation
+        canceling = self.work_on(pool, "Canceling", "updated")
+        self.agenda.after(self.draw(ABORT_SECONDS), partial(self._cancel, name, canceling.operation, aborted))
+        return Accepted(canceling, canceling.operation)
+
+    # what operations are made of
+
+    def new(self, name: str, properties: Mapping[str, Any]) -> Pool:
+        """A pool that nobody works on and that has no machines yet; not in the book."""
+        self._incarnations += 1
+        return Pool(
+            name=name,
+            properties=state.with_defaults(properties, self.settings.kubernetes_version),
+            state="Succeeded",
+            etag=self.guid(),
+            incarnation=self._incarnations,
+            created=self._now(),
+        )
+
+    def reconciled(self, pool: Pool) -> Pool:
+        """The pool with as many machines as it should have; not in the book."""
+        return state.reconciled(pool, self.guid())
+
+    def work_on(self, pool: Pool, word: str, kind: Kind) -> Pool:
+        """Start an operation that holds the pool's lock."""
+        now = self.agenda.time()
+        operation = Operation(id=self.guid(), pool=pool.name, start=self._now(), since=now)
+        self.operations.start(operation)
+        return self.book.put(kind, replace(pool, state=word, operation=operation.id, etag=self.guid()))
+
+    def come_up(self, pool: Pool, seconds: float) -> None:
+        """Let the machines boot around, and the operation succeed at, `seconds` from now."""
+        boot_at = seconds * self.draw(self.settings.node_share)
+        self.agenda.after(boot_at, partial(self.boot, pool.name, pool.incarnation))
+        self.agenda.after(seconds, partial(self._succeed, pool.name, pool.operation))
+
+    def boot(self, name: str, incarnation: int) -> None:
+        """The machines of that very pool are up, unless it has come to grief meanwhile."""
+        pool = self.book.pools.get(name)
+        if pool is None or pool.incarnation != incarnation or pool.state in _NO_BOOT or pool.power == "Stopped":
+            return
+        self.book.put("updated", self.reconciled(pool))
+
+    def end(self, operation: str, status: str, reason: Mapping[str, Any] | None = None) -> None:
+        """The operation, if there is one and it still runs, ends here."""
+        self.operations.end(operation, status, self._now(), reason)
+
+    def _seconds(self, fault: Fault | None, usual: Range) -> float:
+        override = fault.operation_seconds if fault else None
+        return self.draw(usual) if override is None else override
+
+    def _fail_later(self, pool: Pool, failure: Failure) -> None:
+        self.agenda.after(failure.after_seconds, partial(self._fail, pool.name, pool.operation, failure.error))
+
+    def _held(self, name: str, operation: str) -> Pool | None:
+        """The pool, if that operation still holds it."""
+        pool = self.book.pools.get(name)
+        return pool if pool is not None and pool.operation == operation else None
+
+    def _succeed(self, name: str, operation: str) -> Pool | None:
+        pool = self._held(name, operation)
+        if pool is None:
+            return None
+        self.end(operation, "Succeeded")
+        return self.book.put("running", state.settled(pool, "Succeeded", self.guid()))
+
+    def _fail(self, name: str, operation: str, reason: Mapping[str, Any]) -> None:
+        pool = self._held(name, operation)
+        if pool is not None:
+            self.end(operation, "Failed", reason)
+            self.book.put("failed", state.failed(pool, reason, self.guid()))
+
+    def _cancel(self, name: str, operation: str, aborted: str) -> None:
+        pool = self._held(name, operation)
+        if pool is not None:
+            self.end(aborted, "Canceled")
+            self.end(operation, "Succeeded")
+            self.book.put("updated", state.settled(pool, "Canceled", self.guid()))
+
+    def _unplug(self, name: str, operation: str, instances: tuple[int, ...], *, shrink: bool = False) -> None:
+        pool = self._held(name, operation)
+        if pool is not None:
+            self.book.put("updated", state.without_machines(pool, instances, self.guid(), shrink=shrink))
+
+    def _vanish(self, name: str, operation: str) -> None:
+        if self._held(name, operation) is not None:
+            self.end(operation, "Succeeded")
+            self.book.remove(name)

@@ -1,0 +1,274 @@
+"""One call in, one answer out: what ARM and AKS say, in the order in which they check.
+
+Promise: gateway first (token, api-version, subscription, group, cluster), then AKS (rate, preconditions, locks,
+validation), then the accepted call takes effect. Faults come before everything. A refused call changes nothing.
+Left to others: HTTP (`arm.py`), what happens after acceptance (`cloud.py`), the words (`errors.py`).
+
+Source: aks-arm.md §1 (statuses), §1.3 (eTag matrix), §2.1 (headers), §3, §8 items 1 to 16 and 20 to 22; DELETE with
+If-Match of an absent pool is 204 (AKS's page on eTags, the DELETE table).
+"""
+
+from collections.abc import Callable, Mapping
+from urllib.parse import quote
+
+from . import bodies, errors, faults, operations, throttle, validation
+from .call import Call
+from .cloud import AzureCloud
+from .errors import Answer
+from .faults import Fault
+from .ledger import Request
+from .lifecycle import Accepted
+from .state import Pool
+
+WRITES = frozenset({"PUT", "DELETE", "DELETE_MACHINES", "ABORT"})
+
+
+async def serve(cloud: AzureCloud, call: Call) -> Answer | None:
+    """The answer; None if the connection is to be dropped without one."""
+    arrived = cloud.now()
+    answer = await _serve(cloud, call)
+    cloud.ledger.note(Request(arrived, call.verb, call.pool, answer.status if answer else 0))
+    return answer
+
+
+async def _serve(cloud: AzureCloud, call: Call) -> Answer | None:
+    fault = _fault(cloud, call)
+    if fault is None:
+        return await _answer(cloud, call, None)
+    if fault.slow_seconds and fault.slow == "before":
+        await cloud.agenda.sleep(fault.slow_seconds)
+    if fault.drop == "before":
+        return None
+    answer = fault.answer or await _answer(cloud, call, fault)
+    if fault.slow_seconds and fault.slow == "after":
+        await cloud.agenda.sleep(fault.slow_seconds)
+    return None if fault.drop == "after" else answer
+
+
+def _fault(cloud: AzureCloud, call: Call) -> Fault | None:
+    stored = cloud.pools.get(call.pool)
+    properties = call.properties if call.verb == "PUT" or stored is None else stored.properties
+    return faults.pick(cloud.faults, call.verb, call.pool, properties)
+
+
+async def _answer(cloud: AzureCloud, call: Call, fault: Fault | None) -> Answer:
+    refusal = _gateway(cloud, call) or _rate(cloud, call)
+    if refusal is not None:
+        return refusal
+    if call.verb == "LIST":
+        return await _list(cloud, call)
+    if call.verb in WRITES:
+        return _write(cloud, call, fault)
+    return _READS[call.verb](cloud, call)
+
+
+def _gateway(cloud: AzureCloud, call: Call) -> Answer | None:
+    """What ARM itself refuses, before AKS hears of it (§3.3, §3.6)."""
+    settings = cloud.settings
+    scheme, _, token = call.headers.get("Authorization", "").partition(" ")
+    if scheme.lower() != "bearer" or not token:
+        return errors.unauthenticated(
+            "AuthenticationFailed", "Authentication failed. The 'Authorization' header is missing."
+        )
+    if settings.token is not None and token != settings.token:
+        return errors.unauthenticated("InvalidAuthenticationToken", "The access token is invalid.")
+    if not call.query.get("api-version"):
+        return errors.missing_api_version()
+    if call.subscription != settings.subscription:
+        return errors.subscription_not_found(call.subscription)
+    if call.verb in ("OPERATION", "RESULT"):
+        return None
+    if call.verb == "OTHER":
+        return errors.gateway(404, "InvalidResourceType", "The resource type or action could not be found.")
+    if call.group != settings.resource_group:
+        return errors.group_not_found(call.group)
+    if call.cluster == settings.cluster:
+        return None
+    if call.verb == "CLUSTER":
+        return errors.cluster_not_found(call.group, call.cluster)
+    parent = settings.cluster_id.removesuffix(settings.cluster) + call.cluster
+    return errors.parent_not_found("write" if call.verb == "PUT" else "read", parent)
+
+
+def _rate(cloud: AzureCloud, call: Call) -> Answer | None:
+    """AKS's token buckets (§3.6)."""
+    if not cloud.settings.throttle:
+        return None
+    bucket, scope = throttle.bucket_for(call.verb, call.pool)
+    wait = cloud.throttle.take(bucket, scope, cloud.agenda.time())
+    return errors.throttled(bucket.handler, throttle.whole_seconds(wait, cloud.settings.speed)) if wait else None
+
+
+# reads
+
+
+def _cluster(cloud: AzureCloud, call: Call) -> Answer:
+    pools = [bodies.pool_body(cloud.settings, pool) for pool in cloud.pools.values()]
+    body = bodies.cluster_body(
+        cloud.settings, state=cloud.cluster_state, power=cloud.cluster_power, etag=cloud.cluster_etag, pools=pools
+    )
+    return Answer(200, body)
+
+
+def _get(cloud: AzureCloud, call: Call) -> Answer:
+    pool = cloud.book.view(cloud.settings.get_lag_seconds).get(call.pool)
+    return Answer(200, bodies.pool_body(cloud.settings, pool)) if pool else errors.pool_not_found(call.pool)
+
+
+async def _list(cloud: AzureCloud, call: Call) -> Answer:
+    """One page by name, so that pools which come and go between pages neither repeat nor hide others (§8 item 21)."""
+    settings = cloud.settings
+    view = dict(cloud.book.view(settings.list_lag_seconds))
+    await cloud.agenda.sleep(settings.list_seconds)
+    if settings.list_order == "after":
+        view = dict(cloud.book.view(settings.list_lag_seconds))
+    after = call.query.get("$skipToken", "")
+    names = sorted(name for name in view if name > after)
+    page = names[: settings.page_size]
+    body: dict[str, object] = {"value": [bodies.pool_body(settings, view[name]) for name in page]}
+    if len(names) > len(page):
+        version = quote(call.query["api-version"])
+        body["nextLink"] = f"{call.origin}{call.url}?api-version={version}&%24skipToken={page[-1]}"
+    return Answer(200, body)
+
+
+def _machines(cloud: AzureCloud, call: Call) -> Answer:
+    pool = cloud.pools.get(call.pool)
+    if pool is None:
+        return errors.pool_not_found(call.pool)
+    return Answer(200, {"value": [bodies.machine_body(cloud.settings, pool, n) for n in pool.machines]})
+
+
+def _machine(cloud: AzureCloud, call: Call) -> Answer:
+    pool = cloud.pools.get(call.pool)
+    if pool is None:
+        return errors.pool_not_found(call.pool)
+    for instance in pool.machines:
+        if bodies.node_name(cloud.settings, pool.name, instance) == call.item:
+            return Answer(200, bodies.machine_body(cloud.settings, pool, instance))
+    return errors.rp(404, "NotFound", f"Machine {call.item} not found in agent pool {call.pool}.")
+
+
+def _operation(cloud: AzureCloud, call: Call) -> Answer:
+    """Poll body, or for `operationresults` 202 while it runs and 204 at its end (§8 items 7 to 10)."""
+    if not operations.genuine(call.item, call.query):
+        return errors.gateway(403, "AuthorizationFailed", "The signature of the operation's URL is not valid.")
+    operation = cloud.operations.get(call.item, cloud.agenda.time())
+    if operation is None:
+        return errors.operation_not_found(call.item)
+    if call.verb == "OPERATION":
+        return Answer(200, bodies.operation_body(operation))
+    return Answer(204) if operation.done else Answer(202, None, {"Location": call.origin + call.url})
+
+
+_READS: Mapping[str, Callable[[AzureCloud, Call], Answer]] = {
+    "CLUSTER": _cluster,
+    "GET": _get,
+    "MACHINES": _machines,
+    "MACHINE": _machine,
+    "OPERATION": _operation,
+    "RESULT": _operation,
+}
+
+
+# writes
+
+
+def _write(cloud: AzureCloud, call: Call, fault: Fault | None) -> Answer:
+    pool = cloud.pools.get(call.pool)
+    refusal = _precondition(cloud, call, pool) or _locked(cloud, call, pool)
+    if refusal is not None:
+        return refusal
+    if call.verb == "PUT":
+        return _put(cloud, call, pool, fault)
+    if call.verb == "DELETE":
+        return _delete(cloud, call, pool, fault)
+    if pool is None:
+        return errors.pool_not_found(call.pool)
+    if call.verb == "ABORT":
+        return _accepted(cloud, call, cloud.lifecycle.abort(pool.name))
+    return _delete_machines(cloud, call, pool)
+
+
+def _precondition(cloud: AzureCloud, call: Call, pool: Pool | None) -> Answer | None:
+    """The eTag matrix (§1.3). Only PUT of an absent pool minds If-Match; DELETE of one is 204 in any case."""
+    if cloud.settings.ignore_preconditions or call.verb not in ("PUT", "DELETE"):
+        return None
+    match, none_match = call.headers.get("If-Match", ""), call.headers.get("If-None-Match", "")
+    if none_match not in ("", "*"):
+        return errors.bad_request("The If-None-Match header must be empty or '*'.")
+    if match and none_match:
+        return errors.bad_request("The If-Match and If-None-Match headers cannot be used together.")
+    if pool is None:
+        absent = bool(match) and call.verb == "PUT"
+        return errors.precondition_failed(f"agent pool '{call.pool}' does not exist.") if absent else None
+    if none_match:
+        return errors.precondition_failed(f"agent pool '{call.pool}' already exists.")
+    if match and match not in ("*", pool.etag, f'"{pool.etag}"'):
+        return errors.precondition_failed(f"the eTag {match} does not match the latest version '{pool.etag}'.")
+    return None
+
+
+def _locked(cloud: AzureCloud, call: Call, pool: Pool | None) -> Answer | None:
+    """Cluster-level and pool-level locks (§3.4, §8 item 14)."""
+    if call.verb == "DELETE" and pool is None:
+        return None
+    if cloud.cluster_power == "Stopped":
+        return errors.cluster_stopped()
+    if cloud.cluster_state != "Succeeded":
+        return errors.cluster_busy(cloud.cluster_state)
+    if pool is None or call.verb == "ABORT":
+        idle = call.verb == "ABORT" and pool is not None and not pool.busy
+        return errors.nothing_to_abort(call.pool) if idle else None
+    preempts = call.verb == "DELETE" and cloud.settings.delete_preempts and pool.state != "Deleting"
+    return errors.pool_busy(pool.name, pool.state) if pool.busy and not preempts else None
+
+
+def _put(cloud: AzureCloud, call: Call, pool: Pool | None, fault: Fault | None) -> Answer:
+    if call.body is None:
+        return errors.gateway(
+            400, "InvalidRequestContent", "The request content was invalid and could not be deserialized."
+        )
+    refusal = validation.check(call.pool, call.properties)
+    if refusal is None and pool is None and len(cloud.pools) >= cloud.settings.max_agent_pools:
+        refusal = validation.too_many_pools(cloud.settings.max_agent_pools)
+    if refusal is not None:
+        return refusal
+    status = 201 if pool is None else 200
+    change = cloud.lifecycle.create if pool is None else cloud.lifecycle.update
+    accepted = change(call.pool, call.properties, fault)
+    headers = {"Azure-AsyncOperation": _url(cloud, call, accepted.operation)}
+    return Answer(status, bodies.pool_body(cloud.settings, accepted.pool), headers)
+
+
+def _delete(cloud: AzureCloud, call: Call, pool: Pool | None, fault: Fault | None) -> Answer:
+    if pool is None:
+        return Answer(204)
+    systems = [other for other in cloud.pools.values() if other.properties["mode"] == "System"]
+    if systems == [pool]:
+        return errors.bad_request("There has to be at least one system agent pool.")
+    return _accepted(cloud, call, cloud.lifecycle.delete(pool.name, fault))
+
+
+def _delete_machines(cloud: AzureCloud, call: Call, pool: Pool) -> Answer:
+    wanted = (call.body or {}).get("machineNames") or []
+    named = {bodies.node_name(cloud.settings, pool.name, n): n for n in pool.machines}
+    if not wanted or any(name not in named for name in wanted):
+        return errors.invalid(
+            "Cannot find any valid machines to delete. Please check your input machine names.", "machineNames"
+        )
+    return _accepted(cloud, call, cloud.lifecycle.delete_machines(pool.name, tuple(named[name] for name in wanted)))
+
+
+def _accepted(cloud: AzureCloud, call: Call, accepted: Accepted) -> Answer:
+    """202, empty, with both headers (§2.1)."""
+    headers = {
+        "Azure-AsyncOperation": _url(cloud, call, accepted.operation),
+        "Location": _url(cloud, call, accepted.operation, results=True),
+    }
+    return Answer(202, None, headers)
+
+
+def _url(cloud: AzureCloud, call: Call, operation: str, *, results: bool = False) -> str:
+    settings = cloud.settings
+    return operations.url(call.origin, settings.subscription, settings.location, operation, results=results)

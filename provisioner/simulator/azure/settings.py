@@ -1,0 +1,65 @@
+"""How the simulated subscription behaves: names, durations, and the choices Azure's documents leave open.
+
+Promise: one frozen value; every duration is in simulated seconds, which pass `speed` times faster than the loop's.
+Left to others: single faults (`faults.py`).
+
+Source: aks-arm.md §3.6, §4 (timings), §8 items 16, 20, 21, 25, and §9 for what nobody has established.
+"""
+
+import zlib
+from dataclasses import dataclass
+
+Range = tuple[float, float]
+
+
+@dataclass(frozen=True, kw_only=True)
+class AzureSettings:
+    """One cluster in one resource group of one subscription.
+
+    `node_share`: when the machine's Node may appear, as a share of the time the pool needs; above 1 the pool turns
+    Succeeded first. `get_lag_seconds` and `list_lag_seconds`: how old the view is that reads serve. `list_order`:
+    whether a LIST shows what was written while it ran (`list_seconds` long). `delete_preempts`: whether DELETE of a
+    busy pool is accepted (AKSOperationPreemptedByDelete) instead of refused with 409.
+    `ignore_preconditions`: a service that overlooks If-Match and If-None-Match. `token`: the only bearer accepted.
+    """
+
+    subscription: str = "00000000-0000-0000-0000-000000000000"
+    resource_group: str = "rg"
+    cluster: str = "aks"
+    location: str = "westeurope"
+    node_resource_group: str = ""
+    kubernetes_version: str = "1.33.2"
+    max_agent_pools: int = 100
+    page_size: int = 100
+    create_seconds: Range = (180.0, 300.0)
+    delete_seconds: Range = (120.0, 240.0)
+    update_seconds: Range = (30.0, 90.0)
+    node_share: Range = (0.6, 1.1)
+    operation_ttl_seconds: float = 3600.0
+    get_lag_seconds: float = 0.0
+    list_lag_seconds: float = 0.0
+    list_seconds: float = 0.3
+    list_order: str = "before"
+    delete_preempts: bool = False
+    ignore_preconditions: bool = False
+    throttle: bool = True
+    token: str | None = None
+    speed: float = 1.0
+
+    @property
+    def machine_group(self) -> str:
+        """The node resource group; AKS calls it MC_{group}_{cluster}_{location} unless told otherwise (§4)."""
+        return self.node_resource_group or f"MC_{self.resource_group}_{self.cluster}_{self.location}"
+
+    @property
+    def cluster_id(self) -> str:
+        """The managed cluster's ARM id; AKS answers with a lower-case `resourcegroups` (§1.2)."""
+        return (
+            f"/subscriptions/{self.subscription}/resourcegroups/{self.resource_group}"
+            f"/providers/Microsoft.ContainerService/managedClusters/{self.cluster}"
+        )
+
+    @property
+    def name_digits(self) -> str:
+        """The eight digits in scale-set and Node names: a function of the cluster, equal for all its pools (§4)."""
+        return f"{zlib.crc32(self.cluster_id.lower().encode()) % 10**8:08d}"

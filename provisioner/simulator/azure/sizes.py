@@ -1,0 +1,90 @@
+"""The simulator's own little catalogue of machine sizes; what a kubelet and a device plugin would find on the machine.
+
+Promise: every GPU size that AKS sells today has its row; other sizes are taken to be plain CPU machines.
+Left to others: nothing is shared with the controller's catalogue on purpose: two tables that agree are a test.
+
+Source: aks-arm.md §5.
+"""
+
+import re
+from dataclasses import dataclass
+
+NVIDIA = "nvidia"
+AMD = "amd"
+PREFIX = "Standard_"
+SLICES = {"MIG1g": 7, "MIG2g": 3, "MIG3g": 2, "MIG4g": 1, "MIG7g": 1}
+
+
+@dataclass(frozen=True)
+class Size:
+    """Whole GPUs, vCPUs and GiB of memory of one machine."""
+
+    gpus: int = 0
+    vcpus: int = 4
+    memory_gib: int = 16
+    vendor: str = ""
+
+
+_NVIDIA = {
+    "NC4as_T4_v3": (1, 4, 28),
+    "NC8as_T4_v3": (1, 8, 56),
+    "NC16as_T4_v3": (1, 16, 110),
+    "NC64as_T4_v3": (4, 64, 440),
+    "NC24ads_A100_v4": (1, 24, 220),
+    "NC48ads_A100_v4": (2, 48, 440),
+    "NC96ads_A100_v4": (4, 96, 880),
+    "NC40ads_H100_v5": (1, 40, 320),
+    "NC80adis_H100_v5": (2, 80, 640),
+    "NCC40ads_H100_v5": (1, 40, 320),
+    "ND96asr_v4": (8, 96, 900),
+    "ND96amsr_A100_v4": (8, 96, 1900),
+    "ND96isr_H100_v5": (8, 96, 1900),
+    "ND96isr_H200_v5": (8, 96, 1850),
+    "ND128isr_NDR_GB200_v6": (4, 128, 900),
+    "ND128isr_GB300_v6": (4, 128, 864),
+    "ND40rs_v2": (8, 40, 672),
+    "NV6ads_A10_v5": (1, 6, 55),
+    "NV12ads_A10_v5": (1, 12, 110),
+    "NV18ads_A10_v5": (1, 18, 220),
+    "NV36ads_A10_v5": (1, 36, 440),
+    "NV36adms_A10_v5": (1, 36, 880),
+    "NV72ads_A10_v5": (2, 72, 880),
+    "NC8ads_A10_v4": (1, 8, 100),
+    "NC16ads_A10_v4": (1, 16, 200),
+    "NC32ads_A10_v4": (2, 32, 400),
+    "NC144ds_xl_RTXPRO6000BSE_v6": (1, 144, 516),
+    "NC288ds_xl_RTXPRO6000BSE_v6": (2, 288, 1032),
+    "NC288lds_xl_RTXPRO6000BSE_v6": (2, 288, 516),
+}
+_AMD = {
+    "ND96isr_MI300X_v5": (8, 96, 1850),
+    "ND96is_MI300X_v5": (8, 96, 1850),
+    "NV24ads_V710_v5": (1, 24, 128),
+    "NV28adms_V710_v5": (1, 28, 160),
+    "NG32ads_V620_v1": (1, 32, 64),
+    "NG32adms_V620_v1": (1, 32, 176),
+}
+_TABLE = {
+    name.lower(): Size(gpus, vcpus, memory, vendor)
+    for vendor, rows in ((NVIDIA, _NVIDIA), (AMD, _AMD))
+    for name, (gpus, vcpus, memory) in rows.items()
+}
+_CPU = re.compile(r"Standard_[A-FHLM]\w*", re.IGNORECASE)
+
+
+def find(vm_size: str) -> Size | None:
+    """The size's facts; None for an N-series name that is in no catalogue, and for what is no size at all."""
+    if vm_size.lower().startswith(PREFIX.lower()):
+        known = _TABLE.get(vm_size[len(PREFIX) :].lower())
+        if known is not None:
+            return known
+    if not _CPU.fullmatch(vm_size):
+        return None
+    digits = re.search(r"\d+", vm_size)
+    vcpus = int(digits.group()) if digits else 2
+    return Size(vcpus=vcpus, memory_gib=4 * vcpus)
+
+
+def advertised(size: Size, instance_profile: str) -> int:
+    """How many devices the plugin reports: MIG in the `single` strategy multiplies whole GPUs (§5)."""
+    return size.gpus * SLICES.get(instance_profile, 1)

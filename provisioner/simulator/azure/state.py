@@ -1,0 +1,156 @@
+"""The agent pool as a value, and the ways it can change. No clock, no timers, no HTTP.
+
+Promise: a `Pool` never changes; each transition gives a new one with a new eTag (aks-arm.md §8 item 15: an eTag
+changes on every write, and the end of an operation is a write). `properties` holds the wire names as AKS would echo
+them, server defaults filled in; what moves (state, power, error, eTag) is kept beside it.
+Left to others: when transitions happen (`cloud.py`), how a pool looks on the wire (`bodies.py`).
+
+Source: aks-arm.md §1.1, §1.2, §3.1 (a failed pool stays), §8 items 2, 3, 11, 24.
+"""
+
+import copy
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any
+
+from provisioner.api import labels
+
+from . import sizes
+
+Properties = Mapping[str, Any]
+BUSY = frozenset(
+    {
+        "Creating",
+        "Updating",
+        "Scaling",
+        "Upgrading",
+        "UpgradingNodeImageVersion",
+        "Deleting",
+        "Canceling",
+        "Starting",
+        "Stopping",
+    }
+)
+SPOT_TAINT = f"{labels.AKS_SPOT}=spot:NoSchedule"
+READ_ONLY = frozenset(
+    {"provisioningState", "powerState", "eTag", "status", "currentOrchestratorVersion", "nodeImageVersion"}
+)
+_IMAGES = {
+    "Ubuntu": "AKSUbuntu-2204gen2containerd-202608.10.0",
+    "Ubuntu2204": "AKSUbuntu-2204gen2containerd-202608.10.0",
+    "Ubuntu2404": "AKSUbuntu-2404gen2containerd-202608.10.0",
+    "AzureLinux": "AKSAzureLinux-V3gen2-202608.10.0",
+    "AzureLinux3": "AKSAzureLinux-V3gen2-202608.10.0",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pool:
+    """One agent pool. `incarnation` tells it from an earlier pool of its name; `machines` are live instance ids.
+
+    `operation` is the id of the operation that works on it, "" when idle. `next_instance` is the id that the next new
+    machine gets: instance ids only grow (aks-arm.md §4).
+    """
+
+    name: str
+    properties: Properties
+    state: str
+    etag: str
+    incarnation: int
+    created: datetime
+    power: str = "Running"
+    error: Mapping[str, Any] | None = None
+    machines: tuple[int, ...] = ()
+    next_instance: int = 0
+    operation: str = ""
+
+    @property
+    def size(self) -> str:
+        return str(self.properties["vmSize"])
+
+    @property
+    def zones(self) -> tuple[str, ...]:
+        return tuple(self.properties.get("availabilityZones") or ())
+
+    @property
+    def priority(self) -> str:
+        return str(self.properties.get("scaleSetPriority") or "Regular")
+
+    @property
+    def count(self) -> int:
+        return int(self.properties["count"])
+
+    @property
+    def labels(self) -> Mapping[str, str]:
+        return self.properties.get("nodeLabels") or {}
+
+    @property
+    def taints(self) -> tuple[str, ...]:
+        return tuple(self.properties.get("nodeTaints") or ())
+
+    @property
+    def tags(self) -> Mapping[str, str]:
+        return self.properties.get("tags") or {}
+
+    @property
+    def busy(self) -> bool:
+        """Whether an operation holds the pool's lock (§8 item 14)."""
+        return self.state in BUSY
+
+
+def with_defaults(asked: Properties, kubernetes_version: str) -> dict[str, Any]:
+    """What AKS makes of a request's properties: read-only members dropped, defaults filled in, spot marked."""
+    filled = {key: copy.deepcopy(value) for key, value in asked.items() if key not in READ_ONLY and value is not None}
+    filled.setdefault("vmSize", "Standard_D2s_v5")
+    filled.setdefault("count", 1)
+    filled["osDiskSizeGB"] = filled.get("osDiskSizeGB") or 128
+    filled.setdefault("osDiskType", "Managed")
+    filled.setdefault("kubeletDiskType", "OS")
+    filled.setdefault("maxPods", 110)
+    filled.setdefault("type", "VirtualMachineScaleSets")
+    filled.setdefault("mode", "User")
+    filled.setdefault("osType", "Linux")
+    filled.setdefault("osSKU", "Ubuntu")
+    filled.setdefault("enableFIPS", False)
+    filled.setdefault("scaleDownMode", "Delete")
+    filled.setdefault("orchestratorVersion", kubernetes_version)
+    filled.setdefault("upgradeSettings", {"maxSurge": "10%"})
+    size = sizes.find(filled["vmSize"])
+    if size is not None and size.gpus:
+        filled.setdefault("gpuProfile", {"driver": "Install"})
+    filled["currentOrchestratorVersion"] = kubernetes_version
+    filled["nodeImageVersion"] = _IMAGES.get(filled["osSKU"], _IMAGES["Ubuntu"])
+    if filled.get("scaleSetPriority") == "Spot":
+        filled.setdefault("scaleSetEvictionPolicy", "Delete")
+        filled.setdefault("spotMaxPrice", -1)
+        filled["nodeLabels"] = {**(filled.get("nodeLabels") or {}), labels.AKS_SPOT: "spot"}
+        taints = list(filled.get("nodeTaints") or ())
+        filled["nodeTaints"] = taints if SPOT_TAINT in taints else [*taints, SPOT_TAINT]
+    return filled
+
+
+def reconciled(pool: Pool, etag: str) -> Pool:
+    """As many machines as `count` says: missing ones have booted, surplus ones, the youngest first, are gone."""
+    missing = max(0, pool.count - len(pool.machines))
+    fresh = tuple(range(pool.next_instance, pool.next_instance + missing))
+    machines = (pool.machines + fresh)[: pool.count]
+    return replace(pool, machines=machines, next_instance=pool.next_instance + missing, etag=etag)
+
+
+def without_machines(pool: Pool, gone: tuple[int, ...], etag: str, *, shrink: bool = False) -> Pool:
+    """These machines are no more; with `shrink`, `count` goes down with them."""
+    left = tuple(n for n in pool.machines if n not in gone)
+    properties = {**pool.properties, "count": len(left)} if shrink else pool.properties
+    return replace(pool, properties=properties, machines=left, etag=etag)
+
+
+def failed(pool: Pool, error: Mapping[str, Any], etag: str) -> Pool:
+    """The operation failed: the pool stays, as `Failed`, and says why in `status.provisioningError` (§8 item 11)."""
+    return replace(pool, state="Failed", error=error, operation="", etag=etag)
+
+
+def settled(pool: Pool, state: str, etag: str) -> Pool:
+    """The operation ended in `state` (Succeeded or Canceled)."""
+    error = None if state == "Succeeded" else pool.error
+    return replace(pool, state=state, error=error, operation="", etag=etag)

@@ -1,0 +1,69 @@
+"""AKS's token buckets: what a fleet may ask before it hears 429.
+
+Promise: sizes, refills and scopes of the published table; a refused request costs no token; the answer says in whole
+seconds when one token will be there.
+Left to others: the switch and the 429's words (`service.py`, `errors.py`). ARM's own, much wider buckets are not
+emulated.
+
+Source: aks-arm.md §3.6 (table), §8 item 20.
+"""
+
+import math
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Bucket:
+    """`size` tokens at most, `per_second` new ones."""
+
+    size: float
+    per_second: float
+    handler: str
+
+
+PUT_POOL = Bucket(20, 1 / 60, "PutAgentPoolHandler.PUT")
+GET_CLUSTER = Bucket(60, 1, "GetManagedClusterHandler.GET")
+GET_OPERATION = Bucket(200, 2, "GetOperationStatusHandler.GET")
+OTHER = Bucket(60, 1, "AgentPoolHandler")
+
+
+class Throttle:
+    """The buckets' levels. Times are simulated seconds."""
+
+    def __init__(self) -> None:
+        self._levels: dict[tuple[Bucket, str], tuple[float, float]] = {}
+
+    def take(self, bucket: Bucket, scope: str, now: float) -> float:
+        """Take one token: 0.0 if there was one, else the seconds until there is."""
+        tokens, since = self._levels.get((bucket, scope), (bucket.size, now))
+        tokens = min(bucket.size, tokens + (now - since) * bucket.per_second)
+        if tokens >= 1 - 1e-9:
+            self._levels[bucket, scope] = (tokens - 1, now)
+            self._forget_full(now)
+            return 0.0
+        return (1 - tokens) / bucket.per_second
+
+    def _forget_full(self, now: float) -> None:
+        """Keep the table as small as the set of recently used scopes."""
+        if len(self._levels) > 500:
+            self._levels = {
+                key: (tokens, since)
+                for key, (tokens, since) in self._levels.items()
+                if tokens + (now - since) * key[0].per_second < key[0].size
+            }
+
+
+def whole_seconds(simulated: float, speed: float) -> int:
+    """Retry-After as the client must wait for it: real, whole, at least 1."""
+    return max(1, math.ceil(simulated / speed - 1e-9))
+
+
+def bucket_for(verb: str, pool: str) -> tuple[Bucket, str]:
+    """Which bucket a call draws from, and the scope within it ("" = subscription or cluster)."""
+    if verb == "PUT":
+        return PUT_POOL, pool
+    if verb == "CLUSTER":
+        return GET_CLUSTER, ""
+    if verb == "OPERATION":
+        return GET_OPERATION, ""
+    return OTHER, ""
