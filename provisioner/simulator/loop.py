@@ -10,7 +10,8 @@ Left to others: what runs on it; the wire (`wire.py`) that replaces sockets.
 Facts, measured on CPython 3.11 and aiohttp 3.14: `asyncio.wait`, TaskGroup and `all_tasks` keep sets of tasks, whose
 order is that of their hashes, by default their addresses; aiohttp ages idle connections by `time.monotonic`, the Azure
 SDK its tokens by `time.time`, and takes request ids from `uuid.uuid1` and jitter from `random`; aiohttp rounds timeouts
-of 5 s and more up to whole seconds; its server's keep-alive timer (3,630 s by default) hides a deadlock until it fires.
+of more than 5 s up to the loop's next whole second; its server's keep-alive timer (3,630 s by default) hides a deadlock
+until it fires, so give a run a low horizon.
 Source: simulation.md, reliability.md §3.
 """
 
