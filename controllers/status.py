@@ -17,7 +17,7 @@ from . import initialization, launch, registration, termination
 from .facts import Facts
 from .judgement import Judgement
 from .selection import chosen_node
-from .steps import Event, PatchStatus
+from .steps import Event, EventType, PatchStatus
 
 Judgements = Mapping[str, Judgement]
 
@@ -52,13 +52,9 @@ def report(f: Facts, claim: NodeClaim, judged: Judgements) -> PatchStatus | None
         unchanged = before is not None and (before.status, before.reason) == (judgement.status, judgement.reason)
         late = bool(judgement.overdue) and (before is None or before.message != text)
         if not unchanged or late:
-            events.append(
-                Event(
-                    type="Warning" if judgement.warning else "Normal",
-                    reason=judgement.reason,
-                    message=text or _plain(f, claim, name),
-                )
-            )
+            said = text or _plain(f, claim, name)
+            kind: EventType = "Warning" if judgement.warning else "Normal"
+            events.append(Event(type=kind, reason=judgement.reason, message=said))
         overdue = judgement.overdue if late else overdue
     fields = _fields(f, claim) if claim is f.claim else {}
     if not conditions.changed(claim) and not fields:

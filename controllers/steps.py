@@ -22,10 +22,13 @@ JsonPatch = tuple[Mapping[str, object], ...]
 Cause = Literal["asked", "failed-create", "orphan-pool", "missing-pool", "node-deleted", "leftover-node"]
 
 
+EventType = Literal["Normal", "Warning"]
+
+
 class Event(msgspec.Struct, frozen=True, kw_only=True):
     """A Kubernetes Event to record once the step it travels with has succeeded."""
 
-    type: Literal["Normal", "Warning"]
+    type: EventType
     reason: str
     message: str
 

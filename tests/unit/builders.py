@@ -1,0 +1,161 @@
+"""Claims, Nodes, pools and facts for plan tables: a healthy machine by default, changed by keyword."""
+
+from datetime import UTC, datetime, timedelta
+
+import msgspec
+
+from cloudprovider.interface import Cluster, Instance, InstanceState
+from controllers.facts import Facts, Gpus
+from controllers.policy import Policy
+from provisioner.api import labels
+from provisioner.api.conditions import ConditionSet
+from provisioner.api.meta import ObjectMeta, Taint
+from provisioner.api.node import Node, NodeCondition, NodeSpec, NodeStatus
+from provisioner.api.nodeclaim import (
+    NodeClaim,
+    NodeClaimSpec,
+    NodeClaimStatus,
+    NodeClassReference,
+    Requirement,
+    ResourceRequirements,
+)
+
+BORN = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
+NOW = BORN + timedelta(minutes=10)
+KEY = "ws3f2a91c0d"
+UID = "uid-1"
+SIZE = "Standard_NC24ads_A100_v4"
+NODE = f"aks-{KEY}-12345678-vmss000000"
+
+KAITO_LABELS = {labels.NODEPOOL: "kaito", labels.KAITO_WORKSPACE: "w", "kaito.sh/workspacenamespace": "default"}
+UP = ("Launched", "Registered", "Initialized")
+COLUMNS = {labels.INSTANCE_TYPE: SIZE, labels.CAPACITY_TYPE: "on-demand"}
+
+
+def claim(
+    *,
+    up: tuple[str, ...] = (),
+    down: dict[str, str] | None = None,
+    finalizers: tuple[str, ...] = (labels.FINALIZER,),
+    deleting: bool = False,
+    name: str = KEY,
+    uid: str = UID,
+    more_labels: dict[str, str] | None = None,
+    annotations: dict[str, str] | None = None,
+    requests: dict[str, str] | None = None,
+    node_name: str = "",
+    startup_taints: tuple[Taint, ...] = (),
+) -> NodeClaim:
+    """A KAITO claim; `up` names conditions that are True, `down` maps others to the reason of their False."""
+    made = NodeClaim(
+        metadata=ObjectMeta(
+            name=name,
+            uid=uid,
+            resource_version="10",
+            generation=1,
+            creation_timestamp=BORN,
+            deletion_timestamp=NOW - timedelta(seconds=30) if deleting else None,
+            labels={**KAITO_LABELS, **(more_labels or {})},
+            annotations=annotations or {},
+            finalizers=finalizers,
+        ),
+        spec=NodeClaimSpec(
+            node_class_ref=NodeClassReference(group="kaito.sh", kind="KaitoNodeClass", name="default"),
+            taints=(Taint(key="sku", value="gpu", effect="NoSchedule"),),
+            startup_taints=startup_taints,
+            requirements=(Requirement(key=labels.INSTANCE_TYPE, operator="In", values=(SIZE,)),),
+            resources=ResourceRequirements(requests=requests or {"storage": "1024Gi"}),
+        ),
+        status=NodeClaimStatus(node_name=node_name),
+    )
+    if not up and not down:
+        return made
+    conditions = ConditionSet.of(made, BORN)
+    for name_up in up:
+        conditions = conditions.set_true(name_up, BORN + timedelta(minutes=5))
+    for name_down, reason in (down or {}).items():
+        conditions = conditions.set(name_down, "False", reason=reason, message="because", now=BORN)
+    return msgspec.structs.replace(
+        made, status=NodeClaimStatus(node_name=node_name, conditions=conditions.items, provider_id="", image_id="")
+    )
+
+
+def node(
+    *,
+    ready: str = "True",
+    gpus: str = "1",
+    registered: bool = True,
+    initialized: bool = True,
+    finalizers: tuple[str, ...] = (labels.FINALIZER,),
+    deleting: bool = False,
+    uid_label: str = UID,
+    name: str = NODE,
+    taints: tuple[Taint, ...] = (Taint(key="sku", value="gpu", effect="NoSchedule"),),
+    more_labels: dict[str, str] | None = None,
+) -> Node:
+    """A Ready, registered and initialized Node of the claim, its GPU allocatable."""
+    own = {labels.AKS_AGENTPOOL: KEY, labels.AGENTPOOL: KEY, labels.INSTANCE_TYPE: SIZE, **(more_labels or {})}
+    if uid_label:
+        own[labels.CLAIM_UID] = uid_label
+    if registered:
+        own[labels.REGISTERED] = "true"
+    if initialized:
+        own[labels.INITIALIZED] = "true"
+    return Node(
+        metadata=ObjectMeta(
+            name=name,
+            uid=f"node-{name}",
+            resource_version="20",
+            creation_timestamp=BORN,
+            labels=own,
+            annotations={"a": "b"},
+            finalizers=finalizers,
+            deletion_timestamp=NOW if deleting else None,
+        ),
+        spec=NodeSpec(provider_id="azure:///x", taints=taints),
+        status=NodeStatus(
+            allocatable={"cpu": "24", "nvidia.com/gpu": gpus},
+            conditions=(NodeCondition(type="Ready", status=ready, reason="KubeletNotReady", last_transition_time=NOW),),
+        ),
+    )
+
+
+def instance(
+    state: InstanceState = InstanceState.RUNNING,
+    *,
+    uid: str = UID,
+    raw_state: str = "Succeeded",
+    priority: str = "Regular",
+    power_state: str = "Running",
+    more_labels: dict[str, str] | None = None,
+    **fields: object,
+) -> Instance:
+    """Our pool, running."""
+    made = Instance(
+        name=KEY,
+        state=state,
+        raw_state=raw_state,
+        etag="e1",
+        size=SIZE,
+        priority=priority,
+        power_state=power_state,
+        claim_uid=uid,
+        claim_name=KEY,
+        label_uid=uid,
+        put_time=BORN,
+        labels=more_labels or {},
+    )
+    return msgspec.structs.replace(made, **fields)
+
+
+def facts(**fields: object) -> Facts:
+    """Facts of a running cluster, synced caches, one A100 expected; everything else as given."""
+    made = Facts(
+        key=KEY,
+        now=NOW,
+        policy=Policy(),
+        gpus=Gpus(resource="nvidia.com/gpu", count=1),
+        cluster=Cluster(running=True),
+        absence="present" if fields.get("instance") else "unknown",
+    )
+    return msgspec.structs.replace(made, **fields)

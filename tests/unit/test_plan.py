@@ -1,0 +1,587 @@
+"""The plan tables: for each state of one machine, the one step to take. They are the specification."""
+
+import math
+from datetime import timedelta
+
+import msgspec
+import pytest
+
+from cloudprovider.interface import Cluster, Failure, InstanceState
+from controllers import steps
+from controllers.facts import Drain, Facts, Failed, Fleet, Gpus, Suspicion
+from controllers.plan import explain, plan
+from controllers.policy import Policy
+from provisioner.api import labels
+from provisioner.api.meta import ObjectMeta, OwnerReference, Taint
+from provisioner.api.pod import Pod, PodSpec, Toleration
+
+from .builders import BORN, COLUMNS, NODE, NOW, UID, UP, claim, facts, instance, node
+
+CREATING, RUNNING = InstanceState.CREATING, InstanceState.RUNNING
+DELETING, FAILED = InstanceState.DELETING, InstanceState.FAILED
+GONE = {"absence": "absent", "proof_age": 5.0}
+QUOTA = Failure(reason="QuotaExceeded", message="QuotaExceeded: no cores; ask for more", kind="no_capacity")
+READY_CLAIM = claim(up=UP, node_name=NODE, more_labels=COLUMNS)
+
+
+def ready_claim(**fields: object):
+    """A claim whose status already says all there is to say about the default Node and pool."""
+    made = claim(up=UP, node_name=NODE, more_labels=COLUMNS, **fields)
+    status = msgspec.structs.replace(made.status, provider_id="azure:///x")
+    return msgspec.structs.replace(made, status=status)
+
+
+def failed(
+    kind: str = "no_capacity", *, delay: float | None = 30.0, age: float = 1.0, uncertain: bool = False
+) -> Failed:
+    return Failed(
+        kind=kind,
+        reason="QuotaExceeded",
+        message="no cores",
+        times=1,
+        age=age,
+        delay=delay,
+        uncertain=uncertain,
+        for_uid=UID,
+    )
+
+
+def pod(name: str = "p", *, daemon: bool = False, critical: bool = False, **fields: object) -> Pod:
+    owners = (OwnerReference(api_version="apps/v1", kind="DaemonSet", name="d", uid="d"),) if daemon else ()
+    made = Pod(
+        metadata=ObjectMeta(name=name, namespace="default", uid=name, owner_references=owners),
+        spec=PodSpec(node_name=NODE, priority_class_name="system-node-critical" if critical else ""),
+    )
+    return msgspec.structs.replace(made, **fields)
+
+
+def drain(*pods: Pod, **fields: object) -> Drain:
+    return msgspec.structs.replace(Drain(pods=pods, age=0.1), **fields)
+
+
+UP_TABLE = [
+    ("a new claim gets our finalizer before anything else", {"claims": (claim(finalizers=()),)}, steps.AddFinalizer),
+    ("nothing is launched before the pools were listed", {"claims": (claim(),), "inventory_synced": False}, steps.Wait),
+    ("then its pool is asked for", {"claims": (claim(),)}, steps.CreateInstance),
+    ("an accepted pool is told of", {"claims": (claim(),), "instance": instance(CREATING)}, steps.PatchStatus),
+    (
+        "a Node that appears is registered first",
+        {"claims": (claim(),), "instance": instance(CREATING), "nodes": (node(registered=False, finalizers=()),)},
+        steps.PatchNode,
+    ),
+    (
+        "then the claim gets its columns",
+        {"claims": (claim(),), "instance": instance(CREATING), "nodes": (node(initialized=False, ready="False"),)},
+        steps.PatchClaim,
+    ),
+    (
+        "a usable Node is labelled initialized before the claim says so",
+        {"claims": (claim(more_labels=COLUMNS),), "instance": instance(CREATING), "nodes": (node(initialized=False),)},
+        steps.PatchNode,
+    ),
+    (
+        "then the claim is Ready, even while ARM still says Creating",
+        {"claims": (claim(more_labels=COLUMNS),), "instance": instance(CREATING), "nodes": (node(),)},
+        steps.PatchStatus,
+    ),
+    (
+        "a healthy machine is left alone",
+        {"claims": (ready_claim(),), "instance": instance(), "nodes": (node(),)},
+        steps.Wait,
+    ),
+    (
+        "a stripped finalizer on the Node is restored",
+        {"claims": (ready_claim(),), "instance": instance(), "nodes": (node(finalizers=()),)},
+        steps.PatchNode,
+    ),
+    (
+        "a Node that turns NotReady takes Initialized back",
+        {"claims": (ready_claim(),), "instance": instance(), "nodes": (node(ready="Unknown"),)},
+        steps.PatchStatus,
+    ),
+    (
+        "a foreign pool of that name is never written to",
+        {"claims": (claim(),), "instance": instance(uid="")},
+        steps.PatchStatus,
+    ),
+    (
+        "an earlier claim's pool is waited for, and told of",
+        {"claims": (claim(),), "instance": instance(uid="uid-0")},
+        steps.PatchStatus,
+    ),
+    (
+        "no PUT while a Node of that pool name is left over",
+        {"claims": (claim(),), "nodes": (node(uid_label="uid-0", ready="False"),)},
+        steps.PatchStatus,
+    ),
+    (
+        "no PUT while the cluster is stopped",
+        {"claims": (claim(),), "cluster": Cluster(running=False, power_state="Stopped")},
+        steps.PatchStatus,
+    ),
+    ("a failed create is told", {"claims": (claim(),), "create_failed": failed()}, steps.PatchStatus),
+    (
+        "and tried again once its time has passed",
+        {"claims": (claim(down={"Launched": "QuotaExceeded"}),), "create_failed": failed(age=31.0)},
+        steps.CreateInstance,
+    ),
+    (
+        "a PUT whose outcome is unknown is looked up first",
+        {"claims": (claim(),), "create_failed": failed("retryable", age=6.0, delay=5.0, uncertain=True)},
+        steps.LookUpPool,
+    ),
+    (
+        "and sent again if the pool is not there",
+        {
+            "claims": (claim(),),
+            "create_failed": failed("retryable", age=6.0, delay=5.0, uncertain=True),
+            "pool_read_age": 1.0,
+        },
+        steps.CreateInstance,
+    ),
+    (
+        "a failed pool's cause is told before anything else",
+        {"claims": (claim(),), "instance": instance(FAILED, failure=QUOTA)},
+        steps.PatchStatus,
+    ),
+    (
+        "then the failed pool is removed",
+        {"claims": (claim(down={"Launched": "QuotaExceeded"}),), "instance": instance(FAILED, failure=QUOTA)},
+        steps.DeleteInstance,
+    ),
+    (
+        "a pool that failed after it had run is kept: its machine may be well",
+        {"claims": (ready_claim(),), "instance": instance(FAILED, failure=QUOTA), "nodes": (node(),)},
+        steps.Wait,
+    ),
+    (
+        "claims beyond the pool limit say their place",
+        {"claims": (claim(),), "fleet": Fleet(pools=90, place=2, waiting=3)},
+        steps.PatchStatus,
+    ),
+    ("an own write not yet seen is waited for", {"claims": (claim(),), "own_write_pending": True}, steps.Wait),
+    ("caches that were never filled decide nothing", {"claims": (claim(),), "kube_synced": False}, steps.Wait),
+    (
+        "a refused status write does not stand in the way of the rest",
+        {
+            "claims": (claim(),),
+            "instance": instance(CREATING),
+            "nodes": (node(registered=False, finalizers=()),),
+            "refused": frozenset({"PatchStatus"}),
+        },
+        steps.PatchNode,
+    ),
+]
+
+
+@pytest.mark.parametrize(("told", "known", "expected"), UP_TABLE, ids=[row[0] for row in UP_TABLE])
+def test_way_up(told: str, known: dict, expected: type) -> None:
+    """A live claim climbs one step at a time."""
+    assert isinstance(plan(facts(**known)), expected), told
+
+
+GOING = claim(up=UP, deleting=True, node_name=NODE)
+DOWN_TABLE = [
+    (
+        "a held Node is deleted first",
+        {"claims": (GOING,), "instance": instance(), "nodes": (node(),)},
+        steps.DeleteNode,
+    ),
+    (
+        "then new pods are kept off it",
+        {"claims": (GOING,), "instance": instance(), "nodes": (node(deleting=True),)},
+        steps.PatchNode,
+    ),
+    (
+        "then the instance goes",
+        {"claims": (GOING,), "instance": instance(), "nodes": ("cordoned",), "drain": drain()},
+        steps.DeleteInstance,
+    ),
+    (
+        "but its pods are read first",
+        {"claims": (GOING,), "instance": instance(), "nodes": ("cordoned",)},
+        steps.ReadDrain,
+    ),
+    (
+        "and asked to leave",
+        {"claims": (GOING,), "instance": instance(), "nodes": ("cordoned",), "drain": drain(pod())},
+        steps.EvictPods,
+    ),
+    (
+        "a pool being created is deleted at once",
+        {"claims": (GOING,), "instance": instance(CREATING)},
+        steps.DeleteInstance,
+    ),
+    (
+        "a refused deletion is not repeated before its time",
+        {"claims": (GOING,), "instance": instance(CREATING), "delete_failed": failed("retryable", delay=5.0)},
+        steps.PatchStatus,
+    ),
+    (
+        "a pool being deleted is not deleted again",
+        {"claims": (GOING,), "instance": instance(DELETING)},
+        steps.PatchStatus,
+    ),
+    ("an unlisted pool is looked up by name", {"claims": (GOING,)}, steps.LookUpPool),
+    (
+        "a 404 that is not settled proves nothing",
+        {"claims": (GOING,), "absence": "unsettled", "settles_in": 40.0, "pool_read_age": 1.0},
+        steps.Wait,
+    ),
+    (
+        "a settled 404 lets the Node go",
+        {"claims": (GOING,), "nodes": (node(deleting=True),), **GONE},
+        steps.ReleaseFinalizer,
+    ),
+    (
+        "a Node that nobody deleted yet is deleted now",
+        {"claims": (GOING,), "nodes": (node(finalizers=()),), **GONE},
+        steps.DeleteNode,
+    ),
+    ("the claim waits for a view of the Nodes newer than the proof", {"claims": (GOING,), **GONE}, steps.LookUpNodes),
+    ("then the claim goes", {"claims": (GOING,), "nodes_known_age": 1.0, **GONE}, steps.ReleaseFinalizer),
+    (
+        "a foreign pool under its name is looked at, not deleted",
+        {"claims": (GOING,), "instance": instance(uid="")},
+        steps.LookUpPool,
+    ),
+    (
+        "and does not hold the claim",
+        {
+            "claims": (GOING,),
+            "instance": instance(uid=""),
+            "pool_read_age": 2.0,
+            "proof_age": 2.0,
+            "nodes_known_age": 1.0,
+        },
+        steps.ReleaseFinalizer,
+    ),
+    (
+        "a Node without our finalizer is never deleted while its pool exists",
+        {"claims": (GOING,), "instance": instance(), "nodes": (node(finalizers=()),)},
+        steps.DeleteInstance,
+    ),
+    (
+        "a refused status write never stands before the removal",
+        {"claims": (GOING,), "instance": instance(DELETING), "refused": frozenset({"PatchStatus"})},
+        steps.Wait,
+    ),
+    ("without its key's pools listed nothing is inferred", {"claims": (GOING,), "inventory_synced": False}, steps.Wait),
+]
+
+
+def cordoned():
+    taints = (
+        Taint(key="sku", value="gpu", effect="NoSchedule"),
+        Taint(key=labels.DISRUPTED_TAINT, effect="NoSchedule"),
+    )
+    return node(deleting=True, taints=taints, more_labels={labels.EXCLUDE_BALANCERS: "karpenter"})
+
+
+@pytest.mark.parametrize(("told", "known", "expected"), DOWN_TABLE, ids=[row[0] for row in DOWN_TABLE])
+def test_way_down(told: str, known: dict, expected: type) -> None:
+    """A deleting claim goes in the order instance, Node, claim."""
+    if known.get("nodes") == ("cordoned",):
+        known = {**known, "nodes": (cordoned(),)}
+    assert isinstance(plan(facts(**known)), expected), told
+
+
+OLD = 1000.0
+
+
+def suspected(cause: str, **fields: object) -> dict:
+    return {"suspicion": Suspicion(cause=cause, age=OLD), "claim_read_age": 1.0, "pool_read_age": 1.0, **fields}
+
+
+DELETED_NODE = {"claims": (ready_claim(),), "instance": instance(), "nodes": (node(deleting=True),)}
+GARBAGE_TABLE = [
+    (
+        "a pool without a claim is deleted after two looks and fresh reads",
+        suspected("orphan-pool", instance=instance()),
+        steps.DeleteInstance,
+    ),
+    (
+        "not before the second look",
+        {**suspected("orphan-pool", instance=instance()), "suspicion": Suspicion(cause="orphan-pool", age=1.0)},
+        steps.Wait,
+    ),
+    (
+        "not without a fresh read of the claim",
+        {**suspected("orphan-pool", instance=instance()), "claim_read_age": math.inf},
+        steps.LookUpClaim,
+    ),
+    (
+        "not without a fresh read of the pool",
+        {**suspected("orphan-pool", instance=instance()), "pool_read_age": math.inf},
+        steps.LookUpPool,
+    ),
+    (
+        "not if the fresh read shows the claim alive",
+        {**suspected("orphan-pool", instance=instance()), "claim_read": claim()},
+        steps.Wait,
+    ),
+    (
+        "not while the cluster is stopped",
+        {**suspected("orphan-pool", instance=instance()), "cluster": Cluster(running=False)},
+        steps.Wait,
+    ),
+    (
+        "not while nobody knows whether the cluster runs",
+        {**suspected("orphan-pool", instance=instance()), "cluster": None},
+        steps.Wait,
+    ),
+    (
+        "not while AKS works on the pool",
+        suspected("orphan-pool", instance=instance(raw_state="Upgrading")),
+        steps.Wait,
+    ),
+    (
+        "not while the brake is on",
+        {**suspected("orphan-pool", instance=instance()), "fleet": Fleet(braked=True)},
+        steps.Wait,
+    ),
+    (
+        "a claim whose pool is gone goes",
+        suspected("missing-pool", claims=(ready_claim(),), claim_read=ready_claim(), **GONE),
+        steps.DeleteClaim,
+    ),
+    (
+        "not while its Node is Ready",
+        suspected("missing-pool", claims=(ready_claim(),), nodes=(node(),), claim_read=ready_claim(), **GONE),
+        steps.Wait,
+    ),
+    (
+        "not on an unsettled 404",
+        suspected(
+            "missing-pool", claims=(ready_claim(),), claim_read=ready_claim(), absence="unsettled", settles_in=30.0
+        ),
+        steps.Wait,
+    ),
+    (
+        "one Node deleted by hand takes its claim along",
+        suspected("node-deleted", claim_read=ready_claim(), **DELETED_NODE),
+        steps.DeleteClaim,
+    ),
+    (
+        "a Node deleted while the cluster is stopped is let go, and its pool kept",
+        {**suspected("node-deleted", claim_read=ready_claim(), **DELETED_NODE), "cluster": Cluster(running=False)},
+        steps.ReleaseFinalizer,
+    ),
+    (
+        "and so is one whose pool AKS is upgrading",
+        suspected(
+            "node-deleted",
+            claims=(ready_claim(),),
+            instance=instance(raw_state="Upgrading"),
+            nodes=(node(deleting=True),),
+        ),
+        steps.ReleaseFinalizer,
+    ),
+    (
+        "a deleted Node of a vanished machine is released",
+        suspected("leftover-node", nodes=(node(deleting=True, ready="Unknown"),), **GONE),
+        steps.ReleaseFinalizer,
+    ),
+    (
+        "a left-over Node is deleted once its pool is proven gone",
+        suspected("leftover-node", nodes=(node(ready="Unknown", finalizers=()),), **GONE),
+        steps.DeleteNode,
+    ),
+    ("a foreign pool without a claim is nobody's garbage", {"instance": instance(uid="")}, steps.Forget),
+    ("a key of which nothing is left is forgotten", {}, steps.Forget),
+]
+
+
+@pytest.mark.parametrize(("told", "known", "expected"), GARBAGE_TABLE, ids=[row[0] for row in GARBAGE_TABLE])
+def test_inferred_removals(told: str, known: dict, expected: type) -> None:
+    """What nobody asked for goes only when it is certain, rested and within the brake."""
+    step = plan(facts(**known))
+    if expected is steps.Wait and isinstance(step, steps.PatchStatus):
+        step = plan(facts(**known, refused=frozenset({"PatchStatus"})))
+    assert isinstance(step, expected), (told, step)
+
+
+def conditions(known: Facts) -> dict[str, tuple[str, str, str]]:
+    step = plan(known)
+    assert isinstance(step, steps.PatchStatus), step
+    return {c.type: (c.status, c.reason, c.message) for c in step.conditions}
+
+
+def test_ready_and_node_name_are_written_together() -> None:
+    """KAITO takes a claim with nodeName but without Ready for ready, so they come in one write."""
+    step = plan(facts(claims=(claim(more_labels=COLUMNS),), instance=instance(CREATING), nodes=(node(),)))
+    assert isinstance(step, steps.PatchStatus)
+    assert step.fields["nodeName"] == NODE
+    assert [c.type for c in step.conditions][-1] == "Ready"
+    assert {c.type: c.status for c in step.conditions} == dict.fromkeys((*UP, "Ready"), "True")
+
+
+def test_gpu_gate_names_resource_seen_and_expected() -> None:
+    """A Node without its GPUs keeps the gate shut, and the message says what is missing and what to do."""
+    known = facts(
+        claims=(claim(up=("Launched", "Registered"), more_labels=COLUMNS),),
+        instance=instance(),
+        nodes=(node(gpus="0", initialized=False),),
+        gpus=Gpus(resource="nvidia.com/gpu", count=8),
+    )
+    status, reason, message = conditions(known)["Initialized"]
+    assert (status, reason) == ("Unknown", "ResourceNotRegistered")
+    assert message.startswith("nvidia.com/gpu: 0 of 8 allocatable")
+    assert "gpu-readiness=report" in message
+
+
+@pytest.mark.parametrize("by", ["annotation", "policy"])
+def test_gpus_that_are_only_reported_do_not_hold_the_claim(by: str) -> None:
+    """Clusters whose device plugin comes later may go without the gate."""
+    notes = {labels.GPU_READINESS: "report"} if by == "annotation" else {}
+    known = facts(
+        claims=(claim(up=("Launched", "Registered"), more_labels=COLUMNS, annotations=notes),),
+        instance=instance(),
+        nodes=(node(gpus="0"),),
+        policy=Policy(gpu_readiness="report" if by == "policy" else "require"),
+    )
+    assert conditions(known)["Initialized"][0] == "True"
+
+
+def test_size_without_data_has_no_gate_and_says_so() -> None:
+    """A size missing from the table is not waited for; the Event says that it was not."""
+    known = facts(
+        claims=(claim(up=("Launched", "Registered"), more_labels=COLUMNS),),
+        instance=instance(),
+        nodes=(node(gpus="0"),),
+        gpus=Gpus(known=False),
+    )
+    step = plan(known)
+    assert isinstance(step, steps.PatchStatus)
+    assert any("not known" in event.message for event in step.events)
+
+
+def test_initialized_and_ready_go_back_in_one_write() -> None:
+    """A Node that stops being usable makes Initialized and Ready False at once."""
+    known = facts(claims=(ready_claim(),), instance=instance(), nodes=(node(ready="Unknown"),))
+    said = conditions(known)
+    assert said["Initialized"][:2] == ("False", "NodeNotReady")
+    assert said["Ready"][:2] == ("False", "UnhealthyDependents")
+    assert said["Launched"][0] == said["Registered"][0] == "True"
+
+
+def test_gpu_loss_is_tolerated_for_six_minutes() -> None:
+    """A restarting device plugin must not flap its users."""
+    lost = {"claims": (ready_claim(),), "instance": instance(), "nodes": (node(gpus="0"),)}
+    waiting = plan(facts(**lost, gpu_short_age=100.0))
+    assert isinstance(waiting, steps.Wait)
+    assert waiting.after == pytest.approx(260.0)
+    assert conditions(facts(**lost, gpu_short_age=361.0))["Initialized"][:2] == ("False", "GPUUnavailable")
+
+
+def test_startup_taint_holds_initialization() -> None:
+    """A startup taint that is still there is named."""
+    taint = Taint(key="gkm.io/cache-not-ready", effect="NoSchedule")
+    known = facts(
+        claims=(claim(up=("Launched", "Registered"), more_labels=COLUMNS, startup_taints=(taint,)),),
+        instance=instance(),
+        nodes=(node(taints=(taint,), initialized=False),),
+    )
+    assert conditions(known)["Initialized"][1] == "StartupTaintsExist"
+    assert 'StartupTaint "gkm.io/cache-not-ready:NoSchedule" still exists' in conditions(known)["Initialized"][2]
+
+
+def test_final_rejection_waits_for_the_claim_not_for_time() -> None:
+    """What our own validation refuses in an immutable spec is never tried again."""
+    told = claim(down={"Launched": "QuotaExceeded"})
+    known = facts(claims=(told,), create_failed=failed("rejected", delay=None))
+    step = plan(known)
+    assert isinstance(step, steps.PatchStatus)
+    again = plan(
+        facts(claims=(told,), create_failed=failed("rejected", delay=None), refused=frozenset({"PatchStatus"}))
+    )
+    assert isinstance(again, steps.Wait)
+
+
+def test_deadline_speaks_once_and_destroys_nothing() -> None:
+    """A pool that takes too long says so with an Event and a metric; the machine stays."""
+    late = facts(claims=(claim(),), instance=instance(CREATING), now=BORN + timedelta(minutes=46))
+    step = plan(late)
+    assert isinstance(step, steps.PatchStatus)
+    assert step.overdue == "creating"
+    assert any(event.type == "Warning" for event in step.events)
+    told = msgspec.structs.replace(claim(), status=msgspec.structs.replace(claim().status, conditions=step.conditions))
+    assert isinstance(plan(msgspec.structs.replace(late, claims=(told,))), steps.Wait)
+
+
+def test_an_unchanged_claim_is_not_written_again() -> None:
+    """What a status write says, the next plan finds said."""
+    known = facts(claims=(claim(),), instance=instance(CREATING))
+    step = plan(known)
+    assert isinstance(step, steps.PatchStatus)
+    told = msgspec.structs.replace(claim(), status=msgspec.structs.replace(claim().status, conditions=step.conditions))
+    waiting = plan(msgspec.structs.replace(known, claims=(told,), now=NOW + timedelta(seconds=7)))
+    assert isinstance(waiting, steps.Wait)
+    assert waiting.after is not None
+
+
+def test_explaining_a_failure_is_one_status_write() -> None:
+    """The write that explains a failed create says its reason on Launched."""
+    step = explain(facts(claims=(claim(),), create_failed=failed()))
+    assert step is not None
+    assert {c.type: c.reason for c in step.conditions}["Launched"] == "QuotaExceeded"
+
+
+TIERS = [
+    ("ordinary pods leave first", [pod("a"), pod("d", daemon=True), pod("c", critical=True)], ["a"]),
+    ("then daemons", [pod("d", daemon=True), pod("c", critical=True)], ["d"]),
+    ("then critical ones", [pod("c", critical=True), pod("cd", critical=True, daemon=True)], ["c"]),
+    ("critical daemons last", [pod("cd", critical=True, daemon=True)], ["cd"]),
+]
+
+
+@pytest.mark.parametrize(("told", "pods", "expected"), TIERS, ids=[row[0] for row in TIERS])
+def test_drain_in_tiers(told: str, pods: list[Pod], expected: list[str]) -> None:
+    """Pods leave tier by tier."""
+    step = plan(facts(claims=(GOING,), instance=instance(), nodes=(cordoned(),), drain=drain(*pods)))
+    assert isinstance(step, steps.EvictPods), told
+    assert [p.metadata.name for p in step.pods] == expected
+
+
+TOLERATES = PodSpec(node_name=NODE, tolerations=(Toleration(operator="Exists"),))
+MIRROR = ObjectMeta(
+    name="m",
+    namespace="kube-system",
+    uid="m",
+    owner_references=(OwnerReference(api_version="v1", kind="Node", name=NODE, uid="n"),),
+)
+STUCK = ObjectMeta(name="s", namespace="default", uid="s", deletion_timestamp=NOW - timedelta(minutes=2))
+HOLD_NOTHING = [
+    ("a pod that tolerates the taint", pod(spec=TOLERATES)),
+    ("a mirror pod", pod(metadata=MIRROR)),
+    ("a pod stuck past its grace", pod(metadata=STUCK)),
+]
+
+
+@pytest.mark.parametrize(("told", "held"), HOLD_NOTHING, ids=[row[0] for row in HOLD_NOTHING])
+def test_pods_that_hold_nothing_up(told: str, held: Pod) -> None:
+    """Some pods never leave, and the machine goes all the same."""
+    step = plan(facts(claims=(GOING,), instance=instance(), nodes=(cordoned(),), drain=drain(held)))
+    assert isinstance(step, steps.DeleteInstance), told
+
+
+def test_a_budget_that_refuses_is_waited_for_and_named() -> None:
+    """A blocked eviction is told with the budget's own words, and asked again later."""
+    refused = drain(
+        pod(), blocked={"p": "Cannot evict pod as it would violate the pod's disruption budget."}, blocked_age=1.0
+    )
+    known = facts(claims=(GOING,), instance=instance(), nodes=(cordoned(),), drain=refused)
+    said = conditions(known)["Drained"]
+    assert said[:2] == ("Unknown", "Draining")
+    assert "default/p" in said[2]
+    assert "disruption budget" in said[2]
+    later = msgspec.structs.replace(known, drain=msgspec.structs.replace(refused, blocked_age=6.0))
+    assert isinstance(plan(later), steps.EvictPods)
+
+
+def test_an_eviction_is_asked_once() -> None:
+    """A pod that is leaving is waited for, not asked again."""
+    known = facts(
+        claims=(GOING,), instance=instance(), nodes=(cordoned(),), drain=drain(pod(), evicted=frozenset({"p"}))
+    )
+    assert not isinstance(plan(known), steps.EvictPods | steps.DeleteInstance)
