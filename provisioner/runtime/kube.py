@@ -8,7 +8,7 @@ Left to others: caching and re-watching (`reflector.py`), repeating (the queue),
 Source: Kubernetes API concepts (lists in pages, watches, preconditions, eviction); karpenter.md §4 (UID precondition).
 """
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import aclosing
 from random import Random  # noqa: TID251 - the type; the caller seeds it
 from typing import Any, Literal, TypeVar
@@ -93,11 +93,13 @@ class Kube:
         field_selector: str = "",
         label_selector: str = "",
         namespace: str = "",
-    ) -> AsyncIterator[WatchEvent[T]]:
+        on_open: Callable[[], None] | None = None,
+    ) -> AsyncGenerator[WatchEvent[T], None]:
         """Events after `resource_version` until the server ends the watch, by itself after 240 to 300 s.
 
         Ends by KubeError on an ERROR event (410: list anew), on `silence_seconds` without a byte (bookmarks come each
-        minute), on a broken connection, and on anything that is not a watch event. Close it with `aclosing`.
+        minute), on a broken connection, and on anything that is not a watch event. Close it with `aclosing`. `on_open`
+        is called once the server has agreed to the watch.
         """
         asked_seconds = timeout_seconds or rng.uniform(240, 300)
         what = f"watch {resource.plural}"
@@ -117,6 +119,8 @@ class Kube:
             ) as chunks,
             aclosing(lines(chunks, what=what, bytes_max=OBJECT_BYTES)) as stream,
         ):
+            if on_open is not None:
+                on_open()
             async for line in stream:
                 yield event(line, resource, what)
 

@@ -1,0 +1,122 @@
+"""Logs as Karpenter writes them: one JSON object a line in a pod, colour on a terminal.
+
+Promise: keys `level` (upper case), `time` (ISO 8601, milliseconds, UTC), `logger`, `message`, then the context, then
+`error`; every value passes the redaction, tracebacks included; control and direction characters are escaped, so that
+no name in a log line can forge another line. Libraries speak only from WARNING on.
+Left to others: context (`controller.py` binds controller, key and reconcileID).
+
+Source: ecosystem.md §3.2, karpenter.md §9.
+"""
+
+import json
+import logging
+import sys
+from collections.abc import Mapping
+from typing import Any, TextIO
+
+import structlog
+from structlog.typing import EventDict, Processor
+
+from .clock import Clock
+from .redaction import MASK, is_secret, redact
+
+FIRST_KEYS = ("level", "time", "logger", "message")
+NESTING_MAX = 6
+QUIET_LIBRARIES = ("azure", "aiohttp", "asyncio", "kubernetes_asyncio", "kubernetes_asyncio.client.rest", "msal")
+
+
+def get_logger(name: str) -> Any:
+    """A logger whose lines carry `logger: name`. It may be made before `configure`."""
+    return structlog.get_logger(name)
+
+
+def configure(clock: Clock, *, level: str = "info", stream: TextIO | None = None, console: bool | None = None) -> None:
+    """Set up structlog and the standard library's logging, for the whole process.
+
+    `level` is debug, info, warning or error; `console` None means: if `stream` (stderr) is a terminal.
+    """
+    out = stream or sys.stderr
+    threshold = logging.getLevelNamesMapping()[level.upper()]
+    colours = out.isatty() if console is None else console
+    shared = _shared(clock)
+    structlog.configure(
+        processors=[*shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
+        wrapper_class=structlog.make_filtering_bound_logger(threshold),
+        logger_factory=structlog.stdlib.LoggerFactory(),
+        cache_logger_on_first_use=False,
+    )
+    handler = logging.StreamHandler(out)
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            foreign_pre_chain=shared,
+            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *_rendering(colours)],
+        )
+    )
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(threshold)
+    for library in QUIET_LIBRARIES:
+        logging.getLogger(library).setLevel(max(threshold, logging.WARNING))
+
+
+def safe(_logger: Any, _method: str, event: EventDict) -> EventDict:
+    """A structlog processor: mask credentials in all values, however deep, and by key."""
+    return {key: MASK if is_secret(key) else _masked(value, NESTING_MAX) for key, value in event.items()}
+
+
+def _shared(clock: Clock) -> list[Processor]:
+    def stamp(_logger: Any, _method: str, event: EventDict) -> EventDict:
+        event["time"] = clock.now().isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        return event
+
+    return [
+        structlog.contextvars.merge_contextvars,
+        structlog.stdlib.add_log_level,
+        stamp,
+        structlog.processors.format_exc_info,
+    ]
+
+
+def _rendering(console: bool) -> list[Processor]:
+    if console:
+        return [
+            safe,
+            _printable,
+            structlog.dev.ConsoleRenderer(timestamp_key="time", exception_formatter=structlog.dev.plain_traceback),
+        ]
+    return [_arranged, safe, structlog.processors.JSONRenderer(serializer=_one_line)]
+
+
+def _arranged(_logger: Any, _method: str, event: EventDict) -> EventDict:
+    event["message"] = event.pop("event", "")
+    event["level"] = str(event.get("level", "info")).upper()
+    if "exception" in event:
+        event["error"] = event.pop("exception")
+    return {key: event[key] for key in FIRST_KEYS if key in event} | {
+        key: value for key, value in event.items() if key not in FIRST_KEYS
+    }
+
+
+def _one_line(event: Mapping[str, Any], **_: Any) -> str:
+    # ASCII only: JSON's own escapes then disarm control characters, ANSI colours and text direction marks.
+    return json.dumps(event, default=str, ensure_ascii=True)
+
+
+def _masked(value: Any, depth: int) -> Any:
+    if isinstance(value, str):
+        return redact(value)
+    if depth == 0 or isinstance(value, bool | int | float | type(None)):
+        return value if depth else MASK
+    if isinstance(value, Mapping):
+        return {str(k): MASK if is_secret(str(k)) else _masked(v, depth - 1) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [_masked(item, depth - 1) for item in value]
+    return redact(str(value))
+
+
+def _printable(_logger: Any, _method: str, event: EventDict) -> EventDict:
+    return {key: _escaped(value) if isinstance(value, str) else value for key, value in event.items()}
+
+
+def _escaped(text: str) -> str:
+    return "".join(c if c.isprintable() or c in "\n\t" else c.encode("unicode_escape").decode() for c in text)

@@ -1,0 +1,116 @@
+"""A cache of one kind of object, with indexes; told what happened, it tells what that changed. No I/O.
+
+Promise: a whole list replaces everything, and what it does not contain is reported as deleted; an object of the same
+name and another UID is a deletion and an addition; an event older than what is known is ignored; changes are reported
+only after the store holds them all, so that whoever is told sees the new state.
+Left to others: where events come from (`reflector.py`).
+
+Source: reliability.md §2 B (a deletion missed during a gap is reported by the relist).
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from .objects import KubeObject, key_of
+from .versions import older
+from .watching import EventType, WatchEvent
+
+T = TypeVar("T", bound=KubeObject)
+Index = Callable[[T], Iterable[str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Change(Generic[T]):
+    """`old` is None for an addition, `new` for a deletion; otherwise both are the same object (equal UID)."""
+
+    old: T | None
+    new: T | None
+
+
+class Store(Generic[T]):
+    """`indexes` maps an index's name to the values under which an object is found in it."""
+
+    def __init__(self, indexes: Mapping[str, Index[T]]) -> None:
+        self._functions = dict(indexes)
+        self._objects: dict[str, T] = {}
+        self._indexes: dict[str, dict[str, dict[str, None]]] = {name: {} for name in indexes}
+
+    def __len__(self) -> int:
+        return len(self._objects)
+
+    def get(self, key: str) -> T | None:
+        """The object named `name` or `namespace/name`."""
+        return self._objects.get(key)
+
+    def items(self) -> tuple[T, ...]:
+        """All objects."""
+        return tuple(self._objects.values())
+
+    def by_index(self, index: str, value: str) -> tuple[T, ...]:
+        """All objects found under that value. Raises KeyError for an index that was never declared."""
+        return tuple(self._objects[key] for key in self._indexes[index].get(value, ()))
+
+    def replace(self, items: Iterable[T]) -> list[Change[T]]:
+        """Hold exactly these; returns deletions first."""
+        fresh = {key_of(item): item for item in items}
+        deletions = [Change(old, None) for key, old in self._objects.items() if _other(old, fresh.get(key))]
+        updates: list[Change[T]] = []
+        for key, new in fresh.items():
+            old = self._objects.get(key)
+            if old is None or _other(old, new):
+                updates.append(Change(None, new))
+            elif old.metadata.resource_version != new.metadata.resource_version:
+                updates.append(Change(old, new))
+        self._objects = fresh
+        self._reindex()
+        return deletions + updates
+
+    def apply(self, event: WatchEvent[T]) -> list[Change[T]]:
+        """Take one event in; returns nothing for a bookmark, a repetition or an event from the past."""
+        new = event.object
+        if new is None:
+            return []
+        key = key_of(new)
+        old = self._objects.get(key)
+        if old is not None and older(event.resource_version, old.metadata.resource_version):
+            return []
+        if event.type == EventType.DELETED:
+            self._set(key, old, None)
+            return [Change(old, None)] if old is not None else []
+        if old is not None and old.metadata.resource_version == event.resource_version and not _other(old, new):
+            return []
+        self._set(key, old, new)
+        if old is not None and _other(old, new):
+            return [Change(old, None), Change(None, new)]
+        return [Change(old, new)]
+
+    def _set(self, key: str, old: T | None, new: T | None) -> None:
+        if old is not None:
+            self._unindex(key, old)
+            del self._objects[key]
+        if new is not None:
+            self._objects[key] = new
+            self._index(key, new)
+
+    def _index(self, key: str, item: T) -> None:
+        for name, values_of in self._functions.items():
+            for value in values_of(item):
+                self._indexes[name].setdefault(value, {})[key] = None
+
+    def _unindex(self, key: str, item: T) -> None:
+        for name, values_of in self._functions.items():
+            for value in values_of(item):
+                keys = self._indexes[name].get(value, {})
+                keys.pop(key, None)
+                if not keys:
+                    self._indexes[name].pop(value, None)
+
+    def _reindex(self) -> None:
+        self._indexes = {name: {} for name in self._functions}
+        for key, item in self._objects.items():
+            self._index(key, item)
+
+
+def _other(old: T, new: T | None) -> bool:
+    return new is None or old.metadata.uid != new.metadata.uid
