@@ -1,0 +1,118 @@
+"""Workers that take keys from a queue and have each one looked at.
+
+Promise: a pass that fails, or outlives its deadline, is logged with its traceback, counted, and tried again more and
+more slowly; no error of one key stops another. This is the program's only broad `except`. Cancellation passes.
+Left to others: what a pass does (`reconcile(key)`), where keys come from.
+
+A pass returns the seconds after which it wants to look again, or None to be woken by the next change alone.
+
+Source: controller-runtime's reconcile loop and its metrics (karpenter.md §7); kube-rs' `Action`.
+"""
+
+import asyncio
+import itertools
+import traceback
+from collections.abc import Awaitable, Callable
+from typing import Never
+
+from structlog.contextvars import bound_contextvars
+
+from .kube_errors import KubeError
+from .logs import get_logger
+from .metrics import ControllerMetrics, Metrics
+from .workqueue import WorkQueue
+
+Outcome = float | None
+Reconcile = Callable[[str], Awaitable[Outcome]]
+
+log = get_logger("controller")
+_pass_numbers = itertools.count(1)
+
+
+class Controller:
+    """`pass_timeout_seconds` bounds one pass over one key; `workers` passes run at a time."""
+
+    def __init__(
+        self,
+        name: str,
+        queue: WorkQueue,
+        reconcile: Reconcile,
+        *,
+        workers: int = 10,
+        pass_timeout_seconds: float = 60.0,
+        metrics: ControllerMetrics | None = None,
+    ) -> None:
+        self.name = name
+        self._queue = queue
+        self._reconcile = reconcile
+        self._workers = workers
+        self._pass_timeout_seconds = pass_timeout_seconds
+        self._metrics = metrics or Metrics().controller(name)
+        self._progress_at: float | None = None
+
+    @property
+    def progress_at(self) -> float:
+        """Loop time of the last sign of life: the end of a pass, or now if there is nothing to do.
+
+        Older than the deadline of a pass, with workers to spare, means that the workers are stuck.
+        """
+        idle = not self._queue.depth and not self._queue.working
+        if idle or self._progress_at is None:
+            return self._now()
+        return self._progress_at
+
+    async def run(self) -> Never:
+        """Work until cancelled."""
+        self._progress_at = self._now()
+        self._metrics.workers.set(self._workers)
+        async with asyncio.TaskGroup() as group:
+            for number in range(self._workers):
+                group.create_task(self._work(), name=f"{self.name}-{number}")
+        raise AssertionError("unreachable: workers end only by cancellation")
+
+    async def _work(self) -> Never:
+        while True:
+            key = await self._queue.get()
+            self._metrics.active.inc()
+            try:
+                with bound_contextvars(controller=self.name, key=key, reconcileID=str(next(_pass_numbers))):
+                    await self._pass(key)
+            finally:
+                self._metrics.active.dec()
+                self._queue.done(key)
+                self._progress_at = self._now()
+
+    async def _pass(self, key: str) -> None:
+        begun = self._now()
+        deadline = asyncio.timeout(self._pass_timeout_seconds)
+        try:
+            async with deadline:
+                after = await self._reconcile(key)
+        except Exception as error:  # noqa: BLE001 - the one place where anything may have gone wrong
+            self._failed(key, error, expired=deadline.expired())
+        else:
+            self._queue.forget(key)
+            if after is None:
+                self._metrics.success.inc()
+            else:
+                self._metrics.requeue_after.inc()
+                self._queue.add_after(key, after)
+        finally:
+            self._metrics.seconds.observe(self._now() - begun)
+
+    def _failed(self, key: str, error: Exception, *, expired: bool) -> None:
+        self._metrics.error.inc()
+        self._metrics.errors.inc()
+        asked = error.retry_after if isinstance(error, KubeError) else None
+        delay = self._queue.retry(key, at_least_seconds=asked or 0.0)
+        what = "the pass outlived its deadline" if expired else "the pass failed"
+        log.error(
+            what,
+            error=f"{type(error).__name__}: {error}",
+            trace="".join(traceback.format_exception(error)),
+            failures=self._queue.failures(key),
+            retry_seconds=round(delay, 3),
+        )
+
+    def _now(self) -> float:
+        return asyncio.get_running_loop().time()

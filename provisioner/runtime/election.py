@@ -1,0 +1,262 @@
+"""One leader: a Lease held on our own loop's clock.
+
+Promise: `remaining()` never claims more of the lease than all others will wait. It counts from before the request that
+renewed it, while they count from when they saw the renewal; no two machines' wall clocks are ever compared. Leadership
+is given up while the lease has still `renew_seconds` to run, so that work is over before anyone else may begin.
+The order at an end: first the work stops, then the lease is released (never if it was lost). A worker that dies ends
+all. Others' fields of the Lease object are left alone.
+Left to others: asking `remaining()` before each write (the door); a connection of its own, so that no list can delay
+a renewal.
+
+Source: reliability.md §1 (what the SDK's election does instead), §2 F, lease rules; client-go's leaderelection.
+"""
+
+import asyncio
+import math
+from collections.abc import Callable, Coroutine
+from random import Random  # noqa: TID251 - the type; the caller seeds it
+from typing import Any, NoReturn, Protocol, TypeVar
+
+from prometheus_client import Gauge
+
+from .clock import Clock
+from .kube import Kube, KubeError
+from .logs import get_logger
+from .metrics import Metrics
+from .objects import Lease, LeaseSpec, micro_time
+from .resources import LEASES
+
+R = TypeVar("R")
+Work = Callable[[], Coroutine[Any, Any, R]]
+
+log = get_logger("election")
+
+
+class LeadershipLost(Exception):  # noqa: N818 - it is what happened, not a mistake
+    """The lease could not be renewed in time, or someone else holds it. The work has been stopped."""
+
+
+class Leadership(Protocol):
+    """What a writer needs to know before it writes."""
+
+    @property
+    def acquired_at(self) -> float: ...
+
+    def remaining(self) -> float:
+        """Seconds for which nobody else can become leader; 0 when not leading."""
+
+
+class NoElection:
+    """For a process that is known to be alone: it leads from the start and for ever."""
+
+    acquired_at = 0.0
+
+    def remaining(self) -> float:
+        """Always infinite."""
+        return math.inf
+
+    async def lead(self, work: Work[R]) -> R:
+        """Just do it."""
+        self.acquired_at = asyncio.get_running_loop().time()
+        return await work()
+
+
+class Election:
+    """`identity` must be unique to this process. Raises ValueError if the lease is too short for two more renewals."""
+
+    def __init__(
+        self,
+        kube: Kube,
+        clock: Clock,
+        *,
+        name: str,
+        namespace: str,
+        identity: str,
+        rng: Random,
+        lease_seconds: float = 30.0,
+        renew_seconds: float = 5.0,
+        renew_timeout_seconds: float = 4.0,
+        metrics: Gauge | None = None,
+    ) -> None:
+        if lease_seconds <= 2 * renew_seconds + renew_timeout_seconds:
+            raise ValueError("lease_seconds must be more than twice renew_seconds and renew_timeout_seconds together")
+        self._kube = kube
+        self._clock = clock
+        self._name = name
+        self._namespace = namespace
+        self._identity = identity
+        self._rng = rng
+        self._lease_seconds = lease_seconds
+        self._renew_seconds = renew_seconds
+        self._renew_timeout_seconds = renew_timeout_seconds
+        self._metrics = metrics or Metrics().leader(name)
+        self._valid_until = -math.inf
+        self._version = ""
+        self._observed: tuple[str, str, int] | None = None
+        self._observed_at = 0.0
+        self.acquired_at = math.inf
+        self.holder = ""
+
+    def remaining(self) -> float:
+        """Seconds for which nobody else can become leader; 0 when not leading."""
+        return max(0.0, self._valid_until - self._now())
+
+    async def lead(self, work: Work[R]) -> R:
+        """Wait for the lease, then run `work` while renewing it; returns what it returns, raises what it raises.
+
+        Raises LeadershipLost, once the work has been cancelled and has ended.
+        """
+        await self._acquire()
+        try:
+            return await self._work_and_renew(work)
+        finally:
+            self._metrics.set(0)
+            await self._release()
+
+    async def _work_and_renew(self, work: Work[R]) -> R:
+        try:
+            async with asyncio.TaskGroup() as group:
+                renewals = group.create_task(self._renew_until_lost(), name="lease renewals")
+                working = group.create_task(work(), name="leader's work")
+                working.add_done_callback(lambda _: renewals.cancel())
+        except BaseExceptionGroup as errors:
+            _raise_single(errors)
+        return working.result()
+
+    async def _acquire(self) -> None:
+        while not await self._try_to_acquire():  # noqa: ASYNC110 - each round asks the API server anew
+            await asyncio.sleep(self._renew_seconds * self._rng.uniform(0.8, 1.2))
+        self.acquired_at = self._now()
+        self._metrics.set(1)
+        log.info("became leader", lease=self._name, identity=self._identity)
+
+    async def _try_to_acquire(self) -> bool:
+        try:
+            async with asyncio.timeout(self._renew_timeout_seconds):
+                lease = await self._read()
+                if lease is None:
+                    await self._write(None)
+                    return True
+                if not self._may_take(lease):
+                    return False
+                await self._write(lease)
+                return True
+        except (KubeError, TimeoutError) as error:
+            log.warning("cannot take the lease", lease=self._name, error=str(error) or "no answer in time")
+            return False
+
+    def _may_take(self, lease: Lease) -> bool:
+        spec = lease.spec
+        holder = spec.holder_identity or ""
+        seen = (holder, spec.renew_time or "", spec.lease_transitions or 0)
+        if seen != self._observed:
+            self._observed, self._observed_at = seen, self._now()
+        if holder != self.holder:
+            self.holder = holder
+            log.info("the lease is held", lease=self._name, holder=holder or "by nobody")
+        if holder in {"", self._identity}:
+            return True
+        # A stranger's lease runs from when we saw it renewed: later than when it was, never earlier.
+        term = max(self._lease_seconds, float(spec.lease_duration_seconds or 0))
+        return self._now() - self._observed_at >= term
+
+    async def _renew_until_lost(self) -> NoReturn:
+        while True:
+            await asyncio.sleep(min(self._renew_seconds, max(0.0, self._usable())))
+            if self._usable() <= 0:
+                self._lose("it could not be renewed in time")
+            try:
+                async with asyncio.timeout(min(self._renew_timeout_seconds, self._usable())):
+                    await self._renew()
+            except (KubeError, TimeoutError) as error:
+                log.warning(
+                    "cannot renew the lease",
+                    lease=self._name,
+                    remaining_seconds=round(self.remaining(), 1),
+                    error=str(error) or "no answer in time",
+                )
+
+    async def _renew(self) -> None:
+        try:
+            await self._write(Lease(spec=LeaseSpec(holder_identity=self._identity)))
+        except KubeError as error:
+            if not (error.conflict or error.not_found):
+                raise
+            # Somebody wrote it, or our own last renewal was applied and its answer lost.
+            lease = await self._read()
+            if lease is not None and lease.spec.holder_identity != self._identity:
+                self._lose(f"{lease.spec.holder_identity or 'nobody'} holds it")
+            await self._write(lease)
+
+    def _usable(self) -> float:
+        return self.remaining() - self._renew_seconds
+
+    def _lose(self, why: str) -> NoReturn:
+        self._valid_until = -math.inf
+        log.error("leadership lost", lease=self._name, why=why)
+        raise LeadershipLost(f"lease {self._namespace}/{self._name}: {why}")
+
+    async def _read(self) -> Lease | None:
+        try:
+            lease = await self._kube.get(LEASES, self._name, namespace=self._namespace)
+        except KubeError as error:
+            if error.not_found:
+                return None
+            raise
+        self._version = lease.metadata.resource_version
+        return lease
+
+    async def _write(self, held: Lease | None) -> None:
+        """Take or renew: on the version last read, or as a new object. What counts begins before the request."""
+        begun, now = self._now(), micro_time(self._clock.now())
+        spec: dict[str, Any] = {
+            "holderIdentity": self._identity,
+            "leaseDurationSeconds": math.ceil(self._lease_seconds),
+            "renewTime": now,
+        }
+        if held is None:
+            spec |= {"acquireTime": now, "leaseTransitions": 0}
+            body = {"metadata": {"name": self._name, "namespace": self._namespace}, "spec": spec}
+            lease = await self._kube.create(LEASES, body, namespace=self._namespace)
+        else:
+            if held.spec.holder_identity != self._identity:
+                spec |= {"acquireTime": now, "leaseTransitions": (held.spec.lease_transitions or 0) + 1}
+            lease = await self._patch(spec)
+        self._version = lease.metadata.resource_version
+        self._valid_until = begun + self._lease_seconds
+
+    async def _patch(self, spec: dict[str, Any]) -> Lease:
+        body = {"metadata": {"resourceVersion": self._version}, "spec": spec}
+        return await self._kube.patch(LEASES, self._name, body, how="merge", namespace=self._namespace)
+
+    async def _patch_own(self, spec: dict[str, Any]) -> None:
+        try:
+            await self._patch(spec)
+        except KubeError as error:
+            # A renewal that was cancelled on its way may have been applied all the same.
+            lease = await self._read() if error.conflict else None
+            if lease is None or lease.spec.holder_identity != self._identity:
+                raise
+            await self._patch(spec)
+
+    async def _release(self) -> None:
+        held = self.remaining() > 0
+        self._valid_until, self.acquired_at = -math.inf, math.inf
+        if not held:
+            return
+        spec = {"holderIdentity": "", "leaseDurationSeconds": 1, "renewTime": micro_time(self._clock.now())}
+        try:
+            async with asyncio.timeout(self._renew_timeout_seconds):
+                await self._patch_own(spec)
+            log.info("released the lease", lease=self._name)
+        except (KubeError, TimeoutError) as error:
+            log.warning("cannot release the lease", lease=self._name, error=str(error) or "no answer in time")
+
+    def _now(self) -> float:
+        return asyncio.get_running_loop().time()
+
+
+def _raise_single(errors: BaseExceptionGroup[BaseException]) -> NoReturn:
+    if len(errors.exceptions) == 1:
+        raise errors.exceptions[0] from None
+    raise errors

@@ -1,0 +1,218 @@
+"""Kubernetes Events about our objects: what `kubectl describe` shows.
+
+Promise: `record` never waits and never fails its caller; what is too much is dropped and counted. One (object, reason,
+message) is one Event object with a count, under a name that is a function of them, across restarts too. Messages are
+redacted and at most 1024 bytes.
+Left to others: what is worth an event.
+
+Source: karpenter.md §7 (component, namespace of cluster-scoped objects, 2 min); Event v1 (core) limits: message 1024
+bytes, reason 128.
+"""
+
+import asyncio
+import hashlib
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any, Literal, Never
+
+from .clock import Clock
+from .kube import Kube, KubeError
+from .logs import get_logger
+from .metrics import EventMetrics, Metrics
+from .objects import ObjectReference, Recordable, whole_second
+from .redaction import redact
+from .resources import EVENTS
+
+EventKind = Literal["Normal", "Warning"]
+
+SERIES_SECONDS = 120.0
+MESSAGE_BYTES = 1024
+REASON_CHARACTERS = 128
+WAITING_MAX = 500
+REMEMBERED_MAX = 4096
+TRIES = 3
+RETRY_SECONDS_MAX = 30.0
+
+log = get_logger("events")
+
+
+@dataclass(frozen=True, slots=True)
+class _Pending:
+    subject: ObjectReference
+    type: EventKind
+    reason: str
+    message: str
+    first: datetime
+    last: datetime
+    times: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Written:
+    count: int
+    at: float
+
+
+class EventRecorder:
+    """At most `per_second` events on average and `burst` at once; more are dropped. `run` does the writing."""
+
+    def __init__(
+        self,
+        kube: Kube,
+        clock: Clock,
+        *,
+        component: str = "gpu-provisioner",
+        instance: str = "",
+        per_second: float = 10.0,
+        burst: int = 100,
+        metrics: EventMetrics | None = None,
+    ) -> None:
+        self._kube = kube
+        self._clock = clock
+        self._component = component
+        self._instance = instance or component
+        self._per_second = per_second
+        self._burst = burst
+        self._metrics = metrics or Metrics().events()
+        self._tokens = float(burst)
+        self._tokens_at: float | None = None
+        self._waiting: dict[str, _Pending] = {}
+        self._written: dict[str, _Written] = {}
+        self._wake = asyncio.Event()
+
+    def record(self, about: Recordable | ObjectReference, type: EventKind, reason: str, message: str) -> None:  # noqa: A002
+        """Say that something happened to this object."""
+        subject = about if isinstance(about, ObjectReference) else _reference(about)
+        text = cut(redact(message), MESSAGE_BYTES)
+        name = _name(subject, type, reason, text)
+        now = self._clock.now()
+        if (waiting := self._waiting.get(name)) is not None:
+            self._waiting[name] = replace(waiting, last=now, times=waiting.times + 1)
+            return
+        if len(self._waiting) >= WAITING_MAX or not self._token():
+            self._metrics.dropped.inc()
+            return
+        self._waiting[name] = _Pending(subject, type, reason[:REASON_CHARACTERS], text, now, now, 1)
+        self._wake.set()
+
+    async def run(self) -> Never:
+        """Write what was recorded, in order, until cancelled."""
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            while self._waiting:
+                name, pending = next(iter(self._waiting.items()))
+                del self._waiting[name]
+                await self._write(name, pending)
+
+    async def _write(self, name: str, pending: _Pending) -> None:
+        for attempt in range(TRIES):
+            try:
+                await self._create_or_count(name, pending)
+            except KubeError as error:
+                if not error.retryable or attempt == TRIES - 1:
+                    self._metrics.dropped.inc()
+                    log.warning("event dropped", reason=pending.reason, object=pending.subject.name, error=str(error))
+                    return
+                await asyncio.sleep(min(error.retry_after or 2.0**attempt, RETRY_SECONDS_MAX))
+            else:
+                self._metrics.sent.inc()
+                return
+
+    async def _create_or_count(self, name: str, pending: _Pending) -> None:
+        written = self._written.get(name)
+        if written is not None and self._now() - written.at < SERIES_SECONDS:
+            try:
+                await self._count(name, pending, written.count)
+            except KubeError as error:
+                if not error.not_found:
+                    raise
+            else:
+                return
+        try:
+            await self._kube.create(EVENTS, self._body(name, pending), namespace=_namespace(pending.subject))
+            self._remember(name, pending.times)
+        except KubeError as error:
+            if not error.conflict:
+                raise
+            # Written before, by us or by our predecessor, and not yet expired (an hour, usually).
+            existing = await self._kube.get(EVENTS, name, namespace=_namespace(pending.subject))
+            await self._count(name, pending, existing.count)
+
+    async def _count(self, name: str, pending: _Pending, before: int) -> None:
+        count = before + pending.times
+        body = {"count": count, "lastTimestamp": whole_second(pending.last)}
+        await self._kube.patch(EVENTS, name, body, how="merge", namespace=_namespace(pending.subject))
+        self._remember(name, count)
+
+    def _body(self, name: str, pending: _Pending) -> dict[str, Any]:
+        subject = pending.subject
+        return {
+            "metadata": {"name": name, "namespace": _namespace(subject)},
+            "involvedObject": {
+                "apiVersion": subject.api_version,
+                "kind": subject.kind,
+                "name": subject.name,
+                "namespace": subject.namespace,
+                "uid": subject.uid,
+                "resourceVersion": subject.resource_version,
+            },
+            "type": pending.type,
+            "reason": pending.reason,
+            "message": pending.message,
+            "source": {"component": self._component},
+            "reportingComponent": self._component,
+            "reportingInstance": self._instance,
+            "firstTimestamp": whole_second(pending.first),
+            "lastTimestamp": whole_second(pending.last),
+            "count": pending.times,
+        }
+
+    def _remember(self, name: str, count: int) -> None:
+        self._written.pop(name, None)
+        self._written[name] = _Written(count, self._now())
+        if len(self._written) > REMEMBERED_MAX:
+            del self._written[next(iter(self._written))]
+
+    def _token(self) -> bool:
+        now = self._now()
+        since = now - self._tokens_at if self._tokens_at is not None else 0.0
+        self._tokens = min(float(self._burst), self._tokens + since * self._per_second)
+        self._tokens_at = now
+        if self._tokens < 1.0:
+            return False
+        self._tokens -= 1.0
+        return True
+
+    def _now(self) -> float:
+        return asyncio.get_running_loop().time()
+
+
+def cut(text: str, bytes_max: int) -> str:
+    """The text, cut to that many bytes of UTF-8 between two characters, with an ellipsis if anything was lost."""
+    raw = text.encode("utf-8", "replace")
+    if len(raw) <= bytes_max:
+        return raw.decode("utf-8")
+    return raw[: bytes_max - 3].decode("utf-8", "ignore") + "…"
+
+
+def _reference(about: Recordable) -> ObjectReference:
+    meta = about.metadata
+    return ObjectReference(
+        api_version=about.api_version,
+        kind=about.kind,
+        name=meta.name,
+        namespace=meta.namespace,
+        uid=meta.uid,
+        resource_version=meta.resource_version,
+    )
+
+
+def _namespace(subject: ObjectReference) -> str:
+    return subject.namespace or "default"
+
+
+def _name(subject: ObjectReference, kind: EventKind, reason: str, message: str) -> str:
+    told = "\0".join((subject.kind, subject.namespace, subject.name, subject.uid, kind, reason, message))
+    digest = hashlib.sha256(told.encode("utf-8", "replace")).hexdigest()[:16]
+    return f"{subject.name[:200].rstrip('.-')}.{digest}"
