@@ -21,7 +21,9 @@ class CloudError(Exception):
 
     kind: ClassVar[str] = "error"
 
-    def __init__(self, reason: str, message: str, *, after: float | None = None, code: str = "", status: int = 0) -> None:
+    def __init__(
+        self, reason: str, message: str, *, after: float | None = None, code: str = "", status: int = 0
+    ) -> None:
         super().__init__(message)
         self.reason = reason
         self.message = message
@@ -47,8 +49,15 @@ class Retryable(CloudError):
 
     kind: ClassVar[str] = "retryable"
 
-    def __init__(  # noqa: D107
-        self, reason: str, message: str, *, after: float | None = None, code: str = "", status: int = 0, conflict: bool = False
+    def __init__(
+        self,
+        reason: str,
+        message: str,
+        *,
+        after: float | None = None,
+        code: str = "",
+        status: int = 0,
+        conflict: bool = False,
     ) -> None:
         super().__init__(reason, message, after=after, code=code, status=status)
         self.conflict = conflict
@@ -59,7 +68,7 @@ class NoCapacity(CloudError):
 
     kind: ClassVar[str] = "no_capacity"
 
-    def __init__(  # noqa: D107
+    def __init__(
         self, reason: str, message: str, *, scope: Scope, after: float | None = None, code: str = "", status: int = 0
     ) -> None:
         super().__init__(reason, message, after=after, code=code, status=status)
@@ -74,8 +83,15 @@ class Rejected(CloudError):
 
     kind: ClassVar[str] = "rejected"
 
-    def __init__(  # noqa: D107
-        self, reason: str, message: str, *, after: float | None = None, code: str = "", status: int = 0, final: bool = False
+    def __init__(
+        self,
+        reason: str,
+        message: str,
+        *,
+        after: float | None = None,
+        code: str = "",
+        status: int = 0,
+        final: bool = False,
     ) -> None:
         super().__init__(reason, message, after=after, code=code, status=status)
         self.final = final

@@ -2,8 +2,9 @@
 
 Promise: five calls, no waiting on operations, no retries hidden inside; each call is one request (LIST: one a page).
 All names are pool names, which is also the controllers' key. Ages are in seconds, times are loop times
-(`asyncio` loop clock, seconds) or wall times (aware datetimes in UTC) where the field says so.
-Left to others: translating to one cloud (`azure/`), caching (`inventory.py`), metrics (`metered.py`), rate (`budget.py`).
+(`asyncio` loop clock, seconds) or wall times (aware datetimes in UTC), as the field says.
+Left to others: translating to one cloud (`azure/`), caching (`inventory.py`), metrics (`metered.py`), rate
+(`budget.py`).
 """
 
 from collections.abc import Mapping
@@ -70,7 +71,9 @@ class Instance(msgspec.Struct, frozen=True, kw_only=True):
         return self.raw_state in BUSY_STATES or self.power_state == "Stopped"
 
 
-BUSY_STATES = frozenset({"Updating", "Upgrading", "UpgradingNodeImageVersion", "Scaling", "Starting", "Stopping", "Stopped"})
+BUSY_STATES = frozenset(
+    {"Updating", "Upgrading", "UpgradingNodeImageVersion", "Scaling", "Starting", "Stopping", "Stopped"}
+)
 
 
 class Cluster(msgspec.Struct, frozen=True, kw_only=True):

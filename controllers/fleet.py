@@ -8,7 +8,6 @@ Left to others: what the counts mean (`launch.py`, `brake.py`).
 from collections import deque
 
 from cloudprovider.inventory import Inventory
-
 from provisioner.api.nodeclaim import NodeClaim
 
 from .brake import tripped

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from datetime import datetime
 
 import msgspec
-from cloudprovider.inventory import Inventory
 
+from cloudprovider.inventory import Inventory
 from provisioner.api import labels
 
 from . import garbage, initialization

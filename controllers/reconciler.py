@@ -9,9 +9,9 @@ import asyncio
 from collections.abc import Callable
 
 import structlog
-from cloudprovider.inventory import Inventory
 
 from cloudprovider.errors import Retryable
+from cloudprovider.inventory import Inventory
 from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.runtime.clock import Clock
@@ -248,7 +248,7 @@ class Reconciler:
 
     def _forget(self, key: str) -> None:
         self._memories.pop(key, None)
-        self._inventory.relax(key)
+        self._inventory.forget(key)
         self.fleet.suspect(key, None)
 
     @staticmethod

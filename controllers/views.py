@@ -6,11 +6,10 @@ Left to others: keeping caches true (`runtime.reflector`), whose the objects are
 
 from collections.abc import Callable, Mapping
 
-from provisioner.runtime.reflector import Reflector
-
 from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.runtime.objects import CustomResourceDefinition
+from provisioner.runtime.reflector import Reflector
 
 from .memory import Barrier
 from .ownership import pool_of

@@ -1,0 +1,1 @@
+"""AKS agent pools over ARM: the only place that imports the Azure SDK."""

@@ -5,10 +5,9 @@ answer enters the inventory before anybody plans again.
 Left to others: the lease (`door.py`), what an error means for the claim (`plan.explain`).
 """
 
-from cloudprovider.inventory import Inventory
-
 from cloudprovider.errors import CloudError, NotFound, Rejected
 from cloudprovider.interface import CloudProvider
+from cloudprovider.inventory import Inventory
 from controllers.steps import CloudWrite, CreateInstance, DeleteInstance, LookUpPool
 
 from .outcome import Accepted, CloudFailed, ReadPool

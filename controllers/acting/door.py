@@ -8,7 +8,6 @@ Left to others: what to send (`plan.py`), how (`kube.py`, `cloud.py`), what to r
 from collections.abc import Callable
 
 import structlog
-from provisioner.runtime.events import EventRecorder
 
 from controllers.memory import Kind
 from controllers.steps import (
@@ -26,6 +25,7 @@ from controllers.steps import (
 )
 from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
+from provisioner.runtime.events import EventRecorder
 from provisioner.runtime.kube import KubeError
 
 from .cloud import CloudActs

@@ -1,0 +1,292 @@
+"""The cloud's reflector: one shared LIST, the cluster's state, and how much of it can be believed.
+
+Promise: a cached instance is the newest answer there is: a LIST never overrides an answer that is newer than the
+list's own start. A pool missing from a list leaves the cache, but that proves nothing: absence is only what a GET or a
+DELETE said of this very pool, and only once it is settled (`absence`). A list that fails is "unknown", never empty.
+One LIST serves all keys: often while something is in flight, rarely when idle, later when the cloud asks for it.
+Left to others: whose the instances are, what follows from their absence (`controllers`).
+
+Source: DESIGN rules 4 and 10; aks-arm.md §3.3 (a GET may 404 for a moment after a PUT), §3.6 (buckets).
+"""
+
+import asyncio
+import math
+from collections.abc import Callable, Container, Iterable, Mapping
+from random import Random  # noqa: TID251 - the type; the caller seeds it
+from types import MappingProxyType
+from typing import Literal, Never
+
+import msgspec
+import structlog
+
+from .errors import CloudError
+from .interface import CloudProvider, Cluster, Instance, InstanceState
+
+Absence = Literal["absent", "unsettled", "present", "unknown"]
+
+NOTHING_DELETED: Mapping[str, str] = MappingProxyType({})
+CLUSTER_SECONDS = 60.0
+BACKOFF_MOST_SECONDS = 120.0
+
+log = structlog.get_logger("inventory")
+
+
+class Answer(msgspec.Struct, frozen=True, kw_only=True):
+    """The newest thing known of one pool. `at`: loop time of the start of the request that said it."""
+
+    instance: Instance | None
+    at: float
+
+
+class Merged(msgspec.Struct, frozen=True, kw_only=True):
+    """What a LIST makes of the cache, and which keys it changed."""
+
+    answers: Mapping[str, Answer]
+    changed: tuple[str, ...]
+
+
+def merge(
+    answers: Mapping[str, Answer],
+    listed: Iterable[Instance],
+    *,
+    started_at: float,
+    put_lately: Container[str] = (),
+    deleted_lately: Mapping[str, str] = NOTHING_DELETED,
+) -> Merged:
+    """The cache after a LIST that was sent at `started_at`. Answers at or after that moment stand.
+
+    Reads may lag behind writes (aks-arm.md §3.3), so two older answers stand as well: a pool of `put_lately` that the
+    list does not show yet, and one of `deleted_lately` (name to the ETag it was deleted with) that it still shows.
+    """
+    seen = {instance.name: instance for instance in listed}
+    after = {name: answer for name, answer in answers.items() if answer.at >= started_at}
+    for name, answer in answers.items():
+        unseen = name not in seen and name in put_lately and answer.instance is not None
+        undone = name in seen and name in deleted_lately and seen[name].etag == deleted_lately[name]
+        if unseen or undone:
+            after[name] = answer
+    for name, instance in seen.items():
+        after.setdefault(name, Answer(instance=instance, at=started_at))
+    names = dict.fromkeys((*answers, *seen))
+    changed = tuple(n for n in names if _shown(answers.get(n)) != _shown(after.get(n)))
+    return Merged(answers=after, changed=changed)
+
+
+def _shown(answer: Answer | None) -> Instance | None:
+    return answer.instance if answer is not None else None
+
+
+def settles_in(
+    *, now: float, seen_at: float | None, put_at: float | None, leading_since: float, settle_seconds: float
+) -> float:
+    """Seconds until a 404 may be believed; 0 if it may be now.
+
+    It may if the pool was seen after the last PUT attempt, or once `settle_seconds` have passed since that attempt, or
+    since this process began to lead (before which somebody else may have sent one).
+    """
+    if seen_at is not None and (put_at is None or seen_at >= put_at):
+        return 0.0
+    latest = max(put_at if put_at is not None else leading_since, leading_since)
+    return max(0.0, latest + settle_seconds - now)
+
+
+class Inventory:
+    """Times are loop times in seconds. `on_change(key)` is called for each key whose instance changed."""
+
+    def __init__(
+        self,
+        provider: CloudProvider,
+        *,
+        rng: Random,
+        on_change: Callable[[str], None],
+        settle_seconds: float = 60.0,
+        poll_seconds_busy: float = 5.0,
+        poll_seconds_idle: float = 60.0,
+    ) -> None:
+        self._provider = provider
+        self._rng = rng
+        self._on_change = on_change
+        self._settle_seconds = settle_seconds
+        self._busy_seconds = poll_seconds_busy
+        self._idle_seconds = poll_seconds_idle
+        self._answers: dict[str, Answer] = {}
+        self._seen_at: dict[str, float] = {}
+        self._put_at: dict[str, float] = {}
+        self._absent_at: dict[str, float] = {}
+        self._deleted: dict[str, tuple[str, float]] = {}
+        self._expected: dict[str, None] = {}
+        self._leading_since: float | None = None
+        self._listed_at: float | None = None
+        self._cluster_at: float | None = None
+        self._failures = 0
+        self._wake = asyncio.Event()
+        self.cluster: Cluster | None = None
+        self.last_error: CloudError | None = None
+
+    # What is known
+
+    def get(self, name: str) -> Instance | None:
+        """The pool as last described, None if no answer shows it."""
+        return _shown(self._answers.get(name))
+
+    def items(self) -> tuple[Instance, ...]:
+        return tuple(a.instance for a in self._answers.values() if a.instance is not None)
+
+    def names(self) -> tuple[str, ...]:
+        return tuple(name for name, a in self._answers.items() if a.instance is not None)
+
+    @property
+    def synced(self) -> bool:
+        """Whether a whole LIST was ever read in this leadership."""
+        return self._listed_at is not None
+
+    def age(self) -> float:
+        """Seconds since the start of the newest successful LIST, inf if there was none."""
+        return math.inf if self._listed_at is None else self._now() - self._listed_at
+
+    def absence(self, name: str) -> Absence:
+        """What is known of a pool's absence: `absent` is proof, `unsettled` a 404 too soon to believe."""
+        if self.get(name) is not None:
+            return "present"
+        if name not in self._absent_at:
+            return "unknown"
+        return "absent" if self._settles_in(name, self._absent_at[name]) <= 0 else "unsettled"
+
+    def settles_in(self, name: str) -> float:
+        """Seconds until a 404 of this pool may be believed."""
+        return self._settles_in(name, self._now())
+
+    def _settles_in(self, name: str, at: float) -> float:
+        leading = self._leading_since if self._leading_since is not None else at
+        return settles_in(
+            now=at,
+            seen_at=self._seen_at.get(name),
+            put_at=self._put_at.get(name),
+            leading_since=leading,
+            settle_seconds=self._settle_seconds,
+        )
+
+    # What the rules tell us
+
+    def put_attempted(self, name: str) -> None:
+        """A PUT is about to be sent: from now on a 404 may be read lag."""
+        self._put_at[name] = self._now()
+        self._absent_at.pop(name, None)
+
+    def put_refused(self, name: str) -> None:
+        """The PUT was refused before anything was made: it counts for nothing."""
+        self._put_at.pop(name, None)
+
+    def learned(self, instance: Instance) -> None:
+        """A PUT or GET answered."""
+        self._note(instance.name, instance)
+        self._wake.set()
+
+    def answered_absent(self, name: str) -> None:
+        """A GET or DELETE said that this pool is not there."""
+        self._absent_at[name] = self._now()
+        self._note(name, None)
+
+    def deleting(self, name: str) -> None:
+        """A DELETE was accepted."""
+        instance = self.get(name)
+        if instance is not None:
+            self._deleted[name] = (instance.etag, self._now())
+            going = msgspec.structs.replace(instance, state=InstanceState.DELETING, raw_state="Deleting")
+            self._note(name, going)
+        self._wake.set()
+
+    def expect(self, name: str) -> None:
+        """The next answer about this pool may change what is done: look often."""
+        if name not in self._expected:
+            self._expected[name] = None
+            self._wake.set()
+
+    def relax(self, name: str) -> None:
+        self._expected.pop(name, None)
+
+    def forget(self, name: str) -> None:
+        """Nothing of this key is left anywhere."""
+        for memory in (self._expected, self._put_at, self._seen_at, self._absent_at, self._deleted):
+            memory.pop(name, None)
+        if self.get(name) is None:
+            self._answers.pop(name, None)
+
+    def _note(self, name: str, instance: Instance | None) -> None:
+        now = self._now()
+        before = self.get(name)
+        self._answers[name] = Answer(instance=instance, at=now)
+        if instance is not None:
+            self._seen_at[name] = now
+            self._absent_at.pop(name, None)
+        if before != instance:
+            self._on_change(name)
+
+    # The loop
+
+    async def run(self) -> Never:
+        """List until cancelled; only the leader may run this."""
+        self._leading_since = self._now()
+        while True:
+            started = self._now()
+            after: float | None = None
+            try:
+                await self._look(started)
+                self._failures, self.last_error = 0, None
+            except CloudError as error:
+                self._failures += 1
+                self.last_error, after = error, error.after
+                log.warning("the agent pools could not be listed", error=str(error), failures=self._failures)
+            await self._pause(after)
+
+    async def _look(self, started: float) -> None:
+        if self._cluster_at is None or started - self._cluster_at >= CLUSTER_SECONDS or self._failures:
+            self.cluster = await self._provider.cluster()
+            self._cluster_at = started
+            started = self._now()
+        listed = await self._provider.list()
+        recent = self._now() - self._settle_seconds
+        merged = merge(
+            self._answers,
+            listed,
+            started_at=started,
+            put_lately={name for name, at in self._put_at.items() if at > recent},
+            deleted_lately={name: etag for name, (etag, at) in self._deleted.items() if at > recent},
+        )
+        first = self._listed_at is None
+        self._answers, self._listed_at = dict(merged.answers), started
+        for name in self.names():
+            self._seen_at[name] = max(self._seen_at.get(name, 0.0), self._answers[name].at)
+            self._absent_at.pop(name, None)
+        for name in dict.fromkeys((*merged.changed, *(self._expected if first else ()))):
+            self._on_change(name)
+
+    async def _pause(self, after: float | None) -> None:
+        """Until the next look is due: at once-ish if woken into a busy time, never sooner than the cloud asked."""
+        began = self._now()
+        while True:
+            due = began + self._interval(after)
+            left = due - self._now()
+            if left <= 0:
+                return
+            self._wake.clear()
+            try:
+                async with asyncio.timeout(left):
+                    await self._wake.wait()
+            except TimeoutError:
+                return
+
+    def _interval(self, after: float | None) -> float:
+        base = self._busy_seconds if self._busy() else self._idle_seconds
+        if self._failures:
+            grown = min(self._busy_seconds * 2.0 ** (self._failures - 1), BACKOFF_MOST_SECONDS)
+            return max(after or 0.0, grown) * self._rng.uniform(1.0, 1.25)
+        return base
+
+    def _busy(self) -> bool:
+        moving = (InstanceState.CREATING, InstanceState.DELETING)
+        return bool(self._expected) or any(instance.state in moving for instance in self.items())
+
+    @staticmethod
+    def _now() -> float:
+        return asyncio.get_running_loop().time()
