@@ -5,7 +5,7 @@ alike: same exceptions, same texts, same number of calls that reached the server
 """
 
 import asyncio
-import random  # noqa: TID251 - seeds the wire's latency
+import random
 import socket
 import struct
 from contextlib import asynccontextmanager
@@ -272,7 +272,7 @@ def on_the_wire(story, *, latency=(0.0, 0.0), seed=1):
         server = Server()
         runner = web.AppRunner(server.app(), access_log=None, shutdown_timeout=1)
         await runner.setup()
-        wire = Wire(asyncio.get_running_loop(), random.Random(seed), latency)  # noqa: S311
+        wire = Wire(asyncio.get_running_loop(), random.Random(seed), latency)
         wire.servers[HOST] = runner.server
         sessions = []
 
