@@ -32,7 +32,7 @@ Work = Callable[[], Coroutine[Any, Any, R]]
 log = get_logger("election")
 
 
-class LeadershipLost(Exception):  # noqa: N818 - it is what happened, not a mistake
+class LeadershipLost(Exception):
     """The lease could not be renewed in time, or someone else holds it. The work has been stopped."""
 
 

@@ -72,6 +72,7 @@ def _shared(clock: Clock) -> list[Processor]:
     return [
         structlog.contextvars.merge_contextvars,
         structlog.stdlib.add_log_level,
+        structlog.stdlib.add_logger_name,
         stamp,
         structlog.processors.format_exc_info,
     ]

@@ -1,0 +1,103 @@
+"""How we get to the API server: a Pod's files, a kubeconfig, and tokens that change."""
+
+import asyncio
+import os
+from pathlib import Path
+
+import pytest
+import yaml
+from kubernetes_asyncio.client import Configuration
+from kubernetes_asyncio.config import ConfigException
+
+from provisioner.runtime.connection import ServiceAccountToken, build_api_client
+from provisioner.runtime.kube import Kube, KubeError
+from provisioner.runtime.resources import NODES
+from tests.unit.kubeserver import answer, kube_server, obj, status
+from tests.unit.test_workqueue import virtually
+
+
+def kubeconfig(folder: Path, url: str, user: dict) -> str:
+    path = folder / "config"
+    path.write_text(
+        yaml.safe_dump(
+            {
+                "apiVersion": "v1",
+                "kind": "Config",
+                "current-context": "c",
+                "contexts": [{"name": "c", "context": {"cluster": "k", "user": "u"}}],
+                "clusters": [{"name": "k", "cluster": {"server": url}}],
+                "users": [{"name": "u", "user": user}],
+            }
+        )
+    )
+    return str(path)
+
+
+@pytest.mark.asyncio
+async def test_a_kubeconfig_leads_to_its_server_whatever_the_environment_says(tmp_path, monkeypatch):
+    """Proxy variables do not divert a request to the API server (S7)."""
+    for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+    async with kube_server() as server:
+        server.then(answer(obj("Node", "n")))
+        connection = await build_api_client(kubeconfig(tmp_path, server.url, {"token": "abc"}), version="1.2")
+        try:
+            assert (await Kube(connection.api_client).get(NODES, "n")).name == "n"
+        finally:
+            await connection.close()
+        assert server.seen[0].headers["authorization"] == "Bearer abc"
+        assert server.seen[0].headers["user-agent"] == "gpu-provisioner/1.2"
+
+
+@pytest.mark.asyncio
+async def test_a_401_reads_the_kubeconfig_again(tmp_path):
+    """Whoever renews the file, or its exec plugin, gets us back in without a restart."""
+    async with kube_server() as server:
+        path = kubeconfig(tmp_path, server.url, {"token": "old"})
+        connection = await build_api_client(path, version="0")
+        kubeconfig(tmp_path, server.url, {"token": "new"})
+        server.then(status(401, "Unauthorized"), answer(obj("Node", "n")))
+        try:
+            kube = Kube(connection.api_client, renew_credentials=connection.renew_credentials)
+            await kube.get(NODES, "n")
+            os.remove(path)
+            server.then(status(401, "Unauthorized"))
+            with pytest.raises(KubeError) as caught:
+                await kube.get(NODES, "n")
+        finally:
+            await connection.close()
+        assert [s.headers["authorization"] for s in server.seen[:2]] == ["Bearer old", "Bearer new"]
+        assert (caught.value.status, caught.value.reason) == (401, "Credentials")
+
+
+@pytest.mark.asyncio
+async def test_nothing_to_connect_with_says_so(tmp_path):
+    """Neither a Pod nor a usable file."""
+    with pytest.raises(ConfigException):
+        await build_api_client(str(tmp_path / "none"), version="0", environ={})
+    with pytest.raises(ConfigException):
+        await build_api_client(version="0", in_cluster=True, service_account=tmp_path, environ={})
+
+
+def test_a_service_accounts_token_is_read_again_each_minute(tmp_path):
+    """Rotation is noticed on the loop's clock; a file's trailing newline is no part of the token."""
+    file = tmp_path / "token"
+
+    async def main():
+        configuration = Configuration(host="http://x")
+        token = ServiceAccountToken(file)
+        file.write_text("one\n")
+        token.load(configuration)
+        file.write_text("two\n")
+        await asyncio.sleep(59)
+        token.refresh(configuration)
+        assert configuration.api_key["BearerToken"] == "Bearer one"
+        await asyncio.sleep(1)
+        token.refresh(configuration)
+        assert configuration.api_key["BearerToken"] == "Bearer two"
+        file.write_text("\n")
+        with pytest.raises(ConfigException, match="empty"):
+            token.load(configuration)
+        assert configuration.api_key["BearerToken"] == "Bearer two"
+
+    virtually(main)
