@@ -1,0 +1,161 @@
+"""The embedded Kubernetes API server: an aiohttp application over a store.
+
+Promise: the real kubectl, and any client that reads and writes JSON, work against it over real sockets as over the
+in-memory wire; time passes only by the loop's timers and the store's `now`. For tests it can be made worse: `faults`
+answer in its place, `after` hears of every answer, `freeze_view` makes it lag, `store.compact` expires watches.
+Left to others: sockets, TLS, latency (the wire); what nodes and pods do (`simulator.nodes`). RBAC is off; server-side
+apply, protobuf bodies and conversion between versions are not served.
+
+Source: Kubernetes API concepts; ecosystem.md §4 and §6.3 for what kubectl needs.
+"""
+
+from collections.abc import Awaitable, Callable, Iterable
+from inspect import isawaitable
+
+from aiohttp import web
+
+from . import discovery, openapi, requests
+from .errors import ApiError
+from .gc import Collector
+from .handlers import Handlers, json_response
+from .objects import Json
+from .requests import Target
+from .resources import CRD_KEY
+from .store import Store
+from .streams import Bell, Source, Stream, WatchTimes
+from .views import View
+
+Fault = Callable[[web.Request], web.StreamResponse | Awaitable[web.StreamResponse | None] | None]
+After = Callable[[web.Request, web.StreamResponse], None]
+
+TARGET = web.RequestKey("TARGET", object)
+_BODY_BYTES = 3 * 1024 * 1024
+_OPEN_PATHS = ("/healthz", "/livez", "/readyz")
+
+
+class ApiServer:
+    """One API server. `app` is run by whoever brings a socket or a wire.
+
+    `token`: the bearer token to ask for, None for none. `crds` are created unless the store has them. A fault may
+    answer a request, or return None to let it pass; `request[TARGET]` is what it names (a `Target`, or None).
+    `expired_as_status`: tell a watch that begins too far back by HTTP 410 instead of an ERROR event; real servers do
+    either.
+    """
+
+    def __init__(
+        self, store: Store, *, token: str | None = None, crds: Iterable[Json] = (), times: WatchTimes | None = None
+    ) -> None:
+        self.faults: list[Fault] = []
+        self.after: list[After] = []
+        self.expired_as_status = False
+        self.collector = Collector(store)
+        self._store = store
+        self._token = token
+        self._view = View(store)
+        self._bell = Bell()
+        self._handlers = Handlers(store, self._view)
+        self._source = Source(store, self._view, self._bell, times or WatchTimes())
+        for crd in crds:
+            if store.get(CRD_KEY, crd["metadata"]["name"]) is None:
+                store.create(CRD_KEY, crd)
+        store.subscribe(lambda *_: self._bell.ring())
+        self.app = web.Application(client_max_size=_BODY_BYTES)
+        self.app.router.add_route("*", "/{path:.*}", self._serve)
+        self.app.on_startup.append(self._start)
+        self.app.on_shutdown.append(self._stop)
+
+    def freeze_view(self, revision: int, *, consistent_lists: bool = False) -> None:
+        """Lag: watches fall silent and lists answer as of `revision`, until `thaw`; plain GETs and writes stay true.
+
+        A real server lags only in lists that allow it (`resourceVersion=0`): that is `consistent_lists`.
+        """
+        self._view.freeze(revision, consistent_lists=consistent_lists)
+
+    def thaw(self) -> None:
+        """Catch up: silent watches get what they missed."""
+        self._view.thaw()
+        self._bell.ring()
+
+    async def _start(self, _: web.Application) -> None:
+        self.collector.start()
+
+    async def _stop(self, _: web.Application) -> None:
+        self.collector.stop()
+        self._bell.close()
+
+    async def _serve(self, request: web.Request) -> web.StreamResponse:
+        target = requests.target(request.path)
+        request[TARGET] = target
+        try:
+            response = await self._faulted(request) or await self._answer(request, target)
+        except ApiError as error:
+            response = _status(error)
+        for hook in self.after:
+            hook(request, response)
+        return response
+
+    async def _faulted(self, request: web.Request) -> web.StreamResponse | None:
+        for fault in self.faults:
+            answer = fault(request)
+            response = await answer if isawaitable(answer) else answer
+            if response is not None:
+                return response
+        return None
+
+    async def _answer(self, request: web.Request, target: Target | None) -> web.StreamResponse:
+        if request.path in _OPEN_PATHS:
+            return web.Response(text="ok")
+        if self._token is not None and request.headers.get("Authorization") != f"Bearer {self._token}":
+            raise ApiError(401, "Unauthorized", "Unauthorized")
+        if target is None:
+            return self._described(request)
+        served = {(resource.key, resource.version) for resource in self._store.resources}
+        if (target.resource, target.version) not in served:
+            return _no_page()
+        if request.method == "GET" and not target.name and requests.flag(request.query, "watch"):
+            return await self._watch(request, target)
+        return await self._handlers.handle(request, target)
+
+    async def _watch(self, request: web.Request, target: Target) -> web.StreamResponse:
+        stream = Stream(self._source, request, target)
+        if self.expired_as_status:
+            stream.check_window()
+        return await stream.run()
+
+    def _described(self, request: web.Request) -> web.StreamResponse:
+        """What is served, rather than what is stored."""
+        resources, parts = self._store.resources, request.path.strip("/").split("/")
+        match parts:
+            case ["version"]:
+                return json_response(discovery.VERSION)
+            case ["api" | "apis"] if "as=APIGroupDiscoveryList" in request.headers.get("Accept", ""):
+                response = json_response(discovery.aggregated(resources, core=parts == ["api"]))
+                response.headers["Content-Type"] = discovery.AGGREGATED
+                return response
+            case ["api"]:
+                return json_response(discovery.api_versions())
+            case ["apis"]:
+                return json_response(discovery.group_list(resources))
+            case ["api", version]:
+                return json_response(discovery.resource_list(resources, "", version))
+            case ["apis", group]:
+                return json_response(discovery.group(resources, group))
+            case ["apis", group, version]:
+                return json_response(discovery.resource_list(resources, group, version))
+            case ["openapi", "v3"]:
+                return json_response(openapi.index(resources))
+            case ["openapi", "v3", *place]:
+                return json_response(openapi.document(resources, "/".join(place)))
+        return _no_page()
+
+
+def _status(error: ApiError) -> web.Response:
+    response = json_response(error.body(), error.status)
+    if "retryAfterSeconds" in error.details:
+        response.headers["Retry-After"] = str(error.details["retryAfterSeconds"])
+    return response
+
+
+def _no_page() -> web.Response:
+    """What the real server says of a path it does not serve, a removed CRD's included: no Status, just text."""
+    return web.Response(text="404 page not found\n", status=404)

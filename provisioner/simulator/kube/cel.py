@@ -1,0 +1,143 @@
+"""The CEL rules of a CRD (`x-kubernetes-validations`), transition rules included.
+
+Promise: each expression is compiled once and each (rule, value, old value) evaluated once, as rules are pure; a rule
+that cannot be evaluated (an absent field, say) refuses the object, as on the real server. A rule that names `oldSelf`
+holds only for updates, and only where old and new value can be told to be the same thing: not inside lists.
+Left to others: types, patterns and bounds (`schema.py`). Cost limits and ratcheting are not modelled: what the real
+server forgives on an unchanged field is refused here.
+
+Source: Kubernetes docs, "CustomResourceDefinition validation rules"; message formats from apiextensions' `schema/cel`.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
+
+import celpy
+import msgspec
+from celpy import celtypes
+from celpy.adapter import json_to_cel
+from celpy.evaluation import CELEvalError
+
+from .errors import Cause
+from .objects import Json
+
+
+def _find(text: celtypes.StringType, pattern: celtypes.StringType) -> celtypes.StringType:
+    """Kubernetes' `find`: the first match, or an empty string."""
+    found = re.search(str(pattern), str(text))
+    return celtypes.StringType(found.group(0) if found else "")
+
+
+_ENVIRONMENT = celpy.Environment(runner_class=celpy.InterpretedRunner)
+_FUNCTIONS: dict[str, Any] = {"find": _find}
+_ABSENT = b""
+
+
+class Expression:
+    """One compiled expression over `self` and, for transitions, `oldSelf`. Raises CELEvalError where CEL does."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.is_transition = re.search(r"\boldSelf\b", text) is not None
+        program = _ENVIRONMENT.program(_ENVIRONMENT.compile(text), functions=_FUNCTIONS)
+
+        @lru_cache(maxsize=2048)
+        def evaluate(new: bytes, old: bytes) -> object:
+            values = {"self": json_to_cel(msgspec.json.decode(new))}
+            if old is not _ABSENT:
+                values["oldSelf"] = json_to_cel(msgspec.json.decode(old))
+            return program.evaluate(values)
+
+        self._evaluate = evaluate
+
+    def __call__(self, new: object, old: object) -> object:
+        encoded_old = msgspec.json.encode(old) if self.is_transition else _ABSENT
+        return self._evaluate(msgspec.json.encode(new), encoded_old)
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One rule with what is said when it fails."""
+
+    expression: Expression
+    message: str
+    message_expression: Expression | None
+    reason: str
+    field_path: str
+
+    def broken(self, new: object, old: object, path: str, kind: str) -> Cause | None:
+        """The cause if `new` breaks the rule."""
+        if self.expression.is_transition and old is None:
+            return None
+        try:
+            if self.expression(new, old):
+                return None
+            message = self._words(new, old)
+        except CELEvalError as error:
+            message = f"{error.args[0]} evaluating rule: {self.message}"
+        return Cause(path + self.field_path, self.reason, f'{_WORDS[self.reason]}"{kind}": {message}')
+
+    def _words(self, new: object, old: object) -> str:
+        return str(self.message_expression(new, old)) if self.message_expression else self.message
+
+
+_WORDS = {
+    "FieldValueInvalid": "Invalid value: ",
+    "FieldValueForbidden": "Forbidden: ",
+    "FieldValueRequired": "Required value: ",
+    "FieldValueDuplicate": "Duplicate value: ",
+}
+
+
+@dataclass(slots=True)
+class Rules:
+    """The rules of one schema node and of those below it that have any."""
+
+    kind: str = "object"
+    own: list[Rule] = field(default_factory=list)
+    properties: dict[str, "Rules"] = field(default_factory=dict)
+    items: "Rules | None" = None
+    values: "Rules | None" = None
+
+    def broken(self, new: object, old: object, path: str) -> Iterator[Cause]:
+        """The causes of all rules that `new` breaks, outermost first."""
+        for rule in self.own:
+            cause = rule.broken(new, old, path or "<nil>", self.kind)
+            if cause is not None:
+                yield cause
+        if isinstance(new, list) and self.items is not None:
+            for index, item in enumerate(new):
+                yield from self.items.broken(item, None, f"{path}[{index}]")
+        elif isinstance(new, dict):
+            before = old if isinstance(old, dict) else {}
+            for name, value in new.items():
+                below = self.properties.get(name) or self.values
+                if below is not None and value is not None:
+                    yield from below.broken(value, before.get(name), f"{path}.{name}" if path else name)
+
+
+def compile_rules(schema: Json) -> Rules | None:
+    """The rules of a structural schema; None if it has none."""
+    items, values = schema.get("items"), schema.get("additionalProperties")
+    rules = Rules(
+        kind=schema.get("type", "object"),
+        own=[_rule(rule) for rule in schema.get("x-kubernetes-validations", [])],
+        properties={name: r for name, below in schema.get("properties", {}).items() if (r := compile_rules(below))},
+        items=compile_rules(items) if isinstance(items, dict) else None,
+        values=compile_rules(values) if isinstance(values, dict) else None,
+    )
+    return rules if rules.own or rules.properties or rules.items or rules.values else None
+
+
+def _rule(rule: Json) -> Rule:
+    words = rule.get("messageExpression")
+    return Rule(
+        expression=Expression(rule["rule"]),
+        message=rule.get("message") or f"failed rule: {rule['rule']}",
+        message_expression=Expression(words) if words else None,
+        reason=rule.get("reason", "FieldValueInvalid"),
+        field_path=rule.get("fieldPath", ""),
+    )

@@ -1,0 +1,142 @@
+"""What the API server refuses in metadata and in the built-in kinds.
+
+Promise: the checks that a controller of Nodes can run into, with the field paths and reasons of the real server:
+names, labels, annotations, finalizers, owners; taints and provider IDs; events and leases.
+Left to others: custom resources' own fields (`schema.py`). Specs of pods are taken as they come.
+
+Source: apimachinery's `validation` and `api/validation`; Kubernetes' `core/validation`.
+"""
+
+import re
+from collections.abc import Iterator
+
+from .errors import Cause
+from .objects import Json, dig
+from .schema import shown
+
+_LABEL = r"[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?"
+_DNS_LABEL = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
+_SUBDOMAIN = rf"{_DNS_LABEL}(\.{_DNS_LABEL})*"
+_NAME_WORDS = (
+    "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and "
+    "end with an alphanumeric character (e.g. 'example.com', regex used for validation is "
+    r"'[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')"
+)
+_KEY_WORDS = (
+    "name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric "
+    "character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is "
+    "'([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')"
+)
+_VALUE_WORDS = (
+    "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and "
+    "end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is "
+    "'(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')"
+)
+_ANNOTATIONS_BYTES = 256 * 1024
+
+
+def _invalid(field: str, value: object, words: str) -> Cause:
+    return Cause(field, "FieldValueInvalid", f"Invalid value: {shown(value)}: {words}")
+
+
+def _key(field: str, key: str) -> Iterator[Cause]:
+    """Qualified names: an optional DNS subdomain, a slash, a name of at most 63."""
+    prefix, slash, name = key.rpartition("/")
+    if slash and not (re.fullmatch(_SUBDOMAIN, prefix) and len(prefix) <= 253):
+        yield _invalid(field, key, f"prefix part {_NAME_WORDS}")
+    if len(name) > 63:
+        yield _invalid(field, key, "name part must be no more than 63 bytes")
+    if not re.fullmatch(_LABEL, name):
+        yield _invalid(field, key, _KEY_WORDS)
+
+
+def _label_value(field: str, value: object) -> Iterator[Cause]:
+    if not isinstance(value, str) or (value and not re.fullmatch(_LABEL, value)):
+        yield _invalid(field, value, _VALUE_WORDS)
+    elif len(value) > 63:
+        yield _invalid(field, value, "must be no more than 63 bytes")
+
+
+def metadata(meta: Json) -> Iterator[Cause]:
+    """Everything wrong with an object's metadata as such."""
+    name = meta.get("name") or ""
+    if not name:
+        yield Cause("metadata.name", "FieldValueRequired", "Required value: name or generateName is required")
+    elif len(name) > 253 or not re.fullmatch(_SUBDOMAIN, name):
+        yield _invalid("metadata.name", name, _NAME_WORDS)
+    for key, value in (meta.get("labels") or {}).items():
+        yield from _key("metadata.labels", key)
+        yield from _label_value("metadata.labels", value)
+    annotations = meta.get("annotations") or {}
+    for key in annotations:
+        yield from _key("metadata.annotations", key.lower())
+    if sum(len(k.encode()) + len(str(v).encode()) for k, v in annotations.items()) > _ANNOTATIONS_BYTES:
+        words = f"Too long: may not be more than {_ANNOTATIONS_BYTES} bytes"
+        yield Cause("metadata.annotations", "FieldValueTooLong", words)
+    for finalizer in meta.get("finalizers") or []:
+        yield from _key("metadata.finalizers", finalizer)
+    for index, owner in enumerate(meta.get("ownerReferences") or []):
+        for field in ("apiVersion", "kind", "name", "uid"):
+            if not owner.get(field):
+                where = f"metadata.ownerReferences[{index}].{field}"
+                yield Cause(
+                    where, "FieldValueInvalid", f"Invalid value: {shown(owner.get(field, ''))}: must not be empty"
+                )
+
+
+def metadata_change(new: Json, old: Json) -> Iterator[Cause]:
+    """What may not change: a deleting object takes no new finalizer."""
+    if "deletionTimestamp" in old:
+        added = [f for f in new.get("finalizers") or [] if f not in (old.get("finalizers") or [])]
+        if added:
+            found = ", ".join(f'"{f}"' for f in added)
+            words = (
+                "Forbidden: no new finalizers can be added if the object is being deleted, "
+                f"found new finalizers []string{{{found}}}"
+            )
+            yield Cause("metadata.finalizers", "FieldValueForbidden", words)
+
+
+def node(new: Json, old: Json | None) -> Iterator[Cause]:
+    """Taints are well-formed and unique by key and effect; a provider ID, once set, stays."""
+    seen: list[tuple[object, object]] = []
+    effects = ("NoSchedule", "PreferNoSchedule", "NoExecute")
+    for index, taint in enumerate(dig(new, "spec", "taints") or []):
+        where = f"spec.taints[{index}]"
+        yield from _key(f"{where}.key", taint.get("key", ""))
+        yield from _label_value(f"{where}.value", taint.get("value", ""))
+        if taint.get("effect") not in effects:
+            options = ", ".join(f'"{e}"' for e in sorted(effects))
+            words = f"Unsupported value: {shown(taint.get('effect', ''))}: supported values: {options}"
+            yield Cause(f"{where}.effect", "FieldValueNotSupported", words)
+        if (taint.get("key"), taint.get("effect")) in seen:
+            yield Cause(where, "FieldValueDuplicate", f"Duplicate value: {shown(taint)}")
+        seen.append((taint.get("key"), taint.get("effect")))
+    before = dig(old, "spec", "providerID")
+    if before and before != dig(new, "spec", "providerID"):
+        words = 'Forbidden: node updates may not change providerID except from "" to valid'
+        yield Cause("spec.providerID", "FieldValueForbidden", words)
+
+
+def pod(new: Json, old: Json | None) -> Iterator[Cause]:
+    """A bound pod stays where it is."""
+    before = dig(old, "spec", "nodeName")
+    if before and before != dig(new, "spec", "nodeName"):
+        words = "Forbidden: pod updates may not change fields other than `spec.containers[*].image` and few others"
+        yield Cause("spec", "FieldValueForbidden", words)
+
+
+def event(new: Json, _: Json | None) -> Iterator[Cause]:
+    """An event lives in the namespace of what it tells of; of cluster-scoped objects in `default`."""
+    namespace, involved = new["metadata"].get("namespace", ""), dig(new, "involvedObject", "namespace") or ""
+    if namespace != (involved or "default"):
+        yield _invalid("involvedObject.namespace", involved, "does not match event.namespace")
+
+
+def lease(new: Json, _: Json | None) -> Iterator[Cause]:
+    """A lease lasts longer than nothing, and has not changed hands a negative number of times."""
+    seconds, transitions = dig(new, "spec", "leaseDurationSeconds"), dig(new, "spec", "leaseTransitions")
+    if seconds is not None and seconds <= 0:
+        yield _invalid("spec.leaseDurationSeconds", seconds, "must be greater than 0")
+    if transitions is not None and transitions < 0:
+        yield _invalid("spec.leaseTransitions", transitions, "must be greater than or equal to 0")

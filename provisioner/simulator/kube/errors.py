@@ -1,0 +1,122 @@
+"""Every refusal of the API server, with the status, reason and words of the real one.
+
+Promise: `ApiError.body()` is a `metav1.Status` that kubectl prints as it prints the real one's; clients decide by
+`code`, `reason` and `details.causes`, so these are exact, and so are the messages that programs are known to read.
+Left to others: when each applies.
+
+Source: apimachinery's `api/errors` and `util/validation/field`.
+"""
+
+from dataclasses import dataclass
+
+from .objects import Json
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """One reason of a 422. `reason` as in `metav1.CauseType`; `message` without the field, as clients join both."""
+
+    field: str
+    reason: str
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.field}: {self.message}"
+
+
+class ApiError(Exception):
+    """A refused request: HTTP status, machine-readable reason, message, and `metav1.StatusDetails`."""
+
+    def __init__(self, status: int, reason: str, message: str, details: Json | None = None) -> None:
+        super().__init__(message)
+        self.status = status
+        self.reason = reason
+        self.message = message
+        self.details = details or {}
+
+    def body(self) -> Json:
+        """The `metav1.Status` that travels."""
+        body: Json = {
+            "kind": "Status",
+            "apiVersion": "v1",
+            "metadata": {},
+            "status": "Failure",
+            "message": self.message,
+        }
+        if self.reason:
+            body["reason"] = self.reason
+        if self.details:
+            body["details"] = self.details
+        body["code"] = self.status
+        return body
+
+
+def _details(qualified: str, name: str) -> Json:
+    plural, _, group = qualified.partition(".")
+    return {"name": name, "kind": plural} if not group else {"name": name, "group": group, "kind": plural}
+
+
+def bad_request(message: str) -> ApiError:
+    """400: the request cannot be understood."""
+    return ApiError(400, "BadRequest", message)
+
+
+def not_found(qualified: str, name: str) -> ApiError:
+    """`qualified` is plural and group: `nodes`, `nodeclaims.karpenter.sh`."""
+    return ApiError(404, "NotFound", f'{qualified} "{name}" not found', _details(qualified, name))
+
+
+def already_exists(qualified: str, name: str) -> ApiError:
+    """409 on create."""
+    return ApiError(409, "AlreadyExists", f'{qualified} "{name}" already exists', _details(qualified, name))
+
+
+def conflict(qualified: str, name: str, why: str) -> ApiError:
+    """409 on a write whose preconditions do not hold."""
+    message = f'Operation cannot be fulfilled on {qualified} "{name}": {why}'
+    return ApiError(409, "Conflict", message, _details(qualified, name))
+
+
+def stale(qualified: str, name: str) -> ApiError:
+    """A write that names an old resourceVersion."""
+    return conflict(
+        qualified, name, "the object has been modified; please apply your changes to the latest version and try again"
+    )
+
+
+def forbidden(qualified: str, name: str, why: str) -> ApiError:
+    """403, for reasons of the object, not of the user."""
+    return ApiError(403, "Forbidden", f'{qualified} "{name}" is forbidden: {why}', _details(qualified, name))
+
+
+def expired(message: str) -> ApiError:
+    """410: the past that was asked for is no longer kept."""
+    return ApiError(410, "Expired", message)
+
+
+def method_not_allowed(qualified: str, verb: str) -> ApiError:
+    """405; `verb` in lower case."""
+    message = f'{verb} is not supported on resources of kind "{qualified}"'
+    return ApiError(405, "MethodNotAllowed", message, _details(qualified, ""))
+
+
+def unsupported_media_type(message: str) -> ApiError:
+    """415: a body in a format that is not read."""
+    return ApiError(415, "UnsupportedMediaType", message)
+
+
+def invalid(group: str, kind: str, name: str, causes: list[Cause]) -> ApiError:
+    """A 422: one cause prints on the message's line, several as a bracketed list, as `field.ErrorList` does."""
+    unique = list(dict.fromkeys(causes))
+    words = str(unique[0]) if len(unique) == 1 else "[" + ", ".join(map(str, unique)) + "]"
+    qualified = f"{kind}.{group}" if group else kind
+    details: Json = {"name": name, "kind": kind}
+    if group:
+        details["group"] = group
+    details["causes"] = [{"reason": c.reason, "message": c.message, "field": c.field} for c in unique]
+    return ApiError(422, "Invalid", f'{qualified} "{name}" is invalid: {words}', details)
+
+
+def too_many_requests(message: str, cause: Cause) -> ApiError:
+    """429 for a reason that waiting may remove."""
+    return ApiError(429, "TooManyRequests", message, {"causes": [{"reason": cause.reason, "message": cause.message}]})

@@ -1,0 +1,101 @@
+"""The eviction subresource, and the budgets that can refuse it.
+
+Promise: decides as the real server does, in its order and words: finished, pending and deleting pods go past every
+budget; two budgets on one pod are a 500; an exhausted one is a 429 whose cause names it. Budgets' status is kept as
+the disruption controller would.
+Left to others: the deletion itself (`store.py`). The pods a budget expects are those that match it now; the real
+controller asks their owners for the number of replicas.
+
+Source: Kubernetes' `registry/core/pod/storage/eviction.go` and `controller/disruption`.
+"""
+
+from math import ceil
+
+from .errors import ApiError, Cause, not_found, too_many_requests
+from .objects import Json, dig
+from .selectors import label_selector
+from .store import Store
+from .writes import STRICT, WriteOptions, check_preconditions
+
+_BUDGETS = "poddisruptionbudgets.policy"
+_VIOLATED = "Cannot evict pod as it would violate the pod's disruption budget."
+_SEVERAL = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."
+
+
+def evict(store: Store, name: str, namespace: str, body: Json, *, options: WriteOptions = STRICT) -> None:
+    """Evict a pod; `body` is the Eviction. Raises ApiError 404, 409 (preconditions), 429 or 500 (budgets)."""
+    shelf = store.shelf("pods")
+    record = shelf.objects.get((namespace, name))
+    if record is None:
+        raise not_found("pods", name)
+    wanted = body.get("deleteOptions") or {}
+    uid, rv = dig(wanted, "preconditions", "uid"), dig(wanted, "preconditions", "resourceVersion")
+    check_preconditions(shelf.resource, record.obj, uid=uid, revision=rv)
+    if not _passes_budgets(record.obj):
+        _ask_budget(store, record.obj)
+    store.delete("pods", name, namespace, grace=wanted.get("gracePeriodSeconds"), options=options)
+
+
+def _passes_budgets(pod: Json) -> bool:
+    return dig(pod, "status", "phase") in {"Succeeded", "Failed", "Pending"} or "deletionTimestamp" in pod["metadata"]
+
+
+def _ask_budget(store: Store, pod: Json) -> None:
+    budgets = [b for b in store.each(_BUDGETS, pod["metadata"]["namespace"]) if _covers(b, pod)]
+    if len(budgets) > 1:
+        raise ApiError(500, "", _SEVERAL)
+    for budget in budgets:
+        status = budget_status(store, budget)
+        current, desired = status["currentHealthy"], status["desiredHealthy"]
+        if not _is_ready(pod):
+            always = dig(budget, "spec", "unhealthyPodEvictionPolicy") == "AlwaysAllow"
+            if always or (current >= desired > 0):
+                continue
+        if status["disruptionsAllowed"] <= 0:
+            name = budget["metadata"]["name"]
+            words = f"The disruption budget {name} needs {desired} healthy pods and has {current} currently"
+            raise too_many_requests(_VIOLATED, Cause("", "DisruptionBudget", words))
+
+
+def _covers(budget: Json, pod: Json) -> bool:
+    return label_selector(dig(budget, "spec", "selector"))(pod["metadata"].get("labels") or {})
+
+
+def _is_ready(pod: Json) -> bool:
+    return any(c["type"] == "Ready" and c["status"] == "True" for c in dig(pod, "status", "conditions") or [])
+
+
+def budget_status(store: Store, budget: Json) -> Json:
+    """What the disruption controller would write now."""
+    pods = [pod for pod in store.each("pods", budget["metadata"]["namespace"]) if _covers(budget, pod)]
+    pods = [pod for pod in pods if dig(pod, "status", "phase") not in {"Succeeded", "Failed"}]
+    healthy = sum(1 for pod in pods if _is_ready(pod) and "deletionTimestamp" not in pod["metadata"])
+    spec, expected = budget["spec"], len(pods)
+    if spec.get("maxUnavailable") is not None:
+        desired = max(0, expected - _share(spec["maxUnavailable"], expected))
+    else:
+        desired = _share(spec.get("minAvailable", 1), expected)
+    return {
+        "currentHealthy": healthy,
+        "desiredHealthy": desired,
+        "disruptionsAllowed": max(0, healthy - desired) if expected else 0,
+        "expectedPods": expected,
+        "observedGeneration": budget["metadata"]["generation"],
+    }
+
+
+def _share(value: int | str, of: int) -> int:
+    """A number, or a percentage rounded up."""
+    return ceil(int(value.removesuffix("%")) * of / 100) if isinstance(value, str) else value
+
+
+def refresh_budgets(store: Store) -> int:
+    """Bring every budget's status up to date; the number of writes."""
+    writes = 0
+    for budget in list(store.each(_BUDGETS)):
+        status = budget_status(store, budget)
+        if budget.get("status") != status:
+            meta = budget["metadata"]
+            store.patch(_BUDGETS, meta["name"], {"status": status}, meta["namespace"], subresource="status")
+            writes += 1
+    return writes

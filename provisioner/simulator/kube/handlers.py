@@ -1,0 +1,194 @@
+"""One request on objects, one answer: get, list, create, replace, patch, delete, evict.
+
+Promise: statuses, bodies and warnings of the real server: 201 on create, an object or a Status on delete, items of
+built-in kinds without `kind`, Tables for those who ask.
+Left to others: watches (`streams.py`), everything about the request that is not the objects' (`apiserver.py`).
+
+Source: Kubernetes API concepts; apiserver's `endpoints/handlers`.
+"""
+
+from datetime import datetime
+
+import msgspec
+from aiohttp import web
+from multidict import CIMultiDict
+
+from . import requests
+from .errors import ApiError, method_not_allowed, not_found
+from .eviction import evict
+from .objects import Json, Record
+from .requests import Target
+from .resources import Resource
+from .selectors import Predicate, selector
+from .store import Store
+from .table import table
+from .views import ListOptions, Page, View
+from .writes import WriteOptions
+
+_TOO_LARGE = "Request entity too large: limit is 3145728"
+
+
+def json_response(body: object, status: int = 200, warnings: list[str] | None = None) -> web.Response:
+    """JSON, with warnings as headers that kubectl prints."""
+    headers: CIMultiDict[str] = CIMultiDict()
+    for warning in warnings or []:
+        headers.add("Warning", '299 - "{}"'.format(warning.replace("\\", "\\\\").replace('"', '\\"')))
+    encoded = body if isinstance(body, bytes) else msgspec.json.encode(body)
+    return web.Response(body=encoded, status=status, headers=headers, content_type="application/json")
+
+
+def chosen(resource: Resource, request: web.Request, name: str = "") -> Predicate | None:
+    """The request's selectors as a predicate."""
+    fields = request.query.get("fieldSelector", "")
+    return selector(
+        request.query.get("labelSelector", ""), fields or (f"metadata.name={name}" if name else ""), resource.selectable
+    )
+
+
+async def body_of(request: web.Request) -> bytes:
+    """The request's body. Raises ApiError 413 beyond 3 MiB."""
+    try:
+        return await request.read()
+    except web.HTTPRequestEntityTooLarge as error:
+        raise ApiError(413, "RequestEntityTooLarge", _TOO_LARGE) from error
+
+
+class Handlers:
+    """The requests on objects, over one store and one view of it."""
+
+    def __init__(self, store: Store, view: View) -> None:
+        self._store = store
+        self._view = view
+
+    async def handle(self, request: web.Request, target: Target) -> web.Response:
+        """Answer anything but a watch."""
+        resource = self._store.shelf(target.resource).resource
+        match request.method, bool(target.name), target.subresource:
+            case "GET", False, "":
+                return self._list(request, resource, target)
+            case "GET", True, "" | "status":
+                return self._get(request, resource, target)
+            case "POST", False, "":
+                return await self._create(request, target)
+            case "POST", True, "eviction" if target.resource == "pods":
+                return await self._evict(request, target)
+            case ("PUT" | "PATCH") as verb, True, "" | "status":
+                if target.subresource and not resource.has_status:
+                    raise not_found(target.resource, target.name)
+                return await self._change(request, resource, target, verb)
+            case "DELETE", True, "":
+                return await self._delete(request, resource, target)
+        raise method_not_allowed(target.resource, request.method.lower())
+
+    def _get(self, request: web.Request, resource: Resource, target: Target) -> web.Response:
+        shelf = self._store.shelf(target.resource)
+        record = self._view.get(shelf, (target.namespace, target.name), request.query.get("resourceVersion", ""))
+        if record is None:
+            raise not_found(target.resource, target.name)
+        if requests.shape(request.headers.get("Accept", "")) == "table":
+            meta = {"resourceVersion": record.obj["metadata"]["resourceVersion"]}
+            return json_response(self._table(request, resource, [record], meta))
+        return json_response(record.raw)
+
+    def _list(self, request: web.Request, resource: Resource, target: Target) -> web.Response:
+        query = request.query
+        options = ListOptions(
+            namespace=target.namespace,
+            chosen=chosen(resource, request),
+            limit=requests.number(query, "limit"),
+            token=query.get("continue", ""),
+            revision=query.get("resourceVersion", ""),
+            exact=query.get("resourceVersionMatch") == "Exact",
+        )
+        page = self._view.page(self._store.shelf(target.resource), options)
+        meta: Json = {"resourceVersion": str(page.revision)}
+        if page.token:
+            meta["continue"] = page.token
+        if page.remaining is not None:
+            meta["remainingItemCount"] = page.remaining
+        if requests.shape(request.headers.get("Accept", "")) == "table":
+            return json_response(self._table(request, resource, page.records, meta))
+        return json_response(_encoded_list(resource, page, meta))
+
+    def _table(self, request: web.Request, resource: Resource, records: list[Record], meta: Json) -> Json:
+        now: datetime = self._store.now()
+        return table(resource, records, meta, now=now, include=requests.include_object(request.query))
+
+    async def _create(self, request: web.Request, target: Target) -> web.Response:
+        sent = requests.decode(await body_of(request), request.content_type)
+        warnings: list[str] = []
+        obj = self._store.create(target.resource, sent, target.namespace, options=_options(request, warnings))
+        return self._answer(request, target, obj, 201, warnings)
+
+    async def _change(self, request: web.Request, resource: Resource, target: Target, verb: str) -> web.Response:
+        body, warnings = await body_of(request), list[str]()
+        options = _options(request, warnings)
+        where = (target.resource, target.name)
+        if verb == "PUT":
+            sent = requests.decode(body, request.content_type)
+            obj = self._store.replace(*where, sent, target.namespace, subresource=target.subresource, options=options)
+        else:
+            patch, how = requests.decode_patch(body, request.content_type, custom=resource.schema is not None)
+            obj = self._store.patch(
+                *where, patch, target.namespace, how=how, subresource=target.subresource, options=options
+            )
+        return self._answer(request, target, obj, 200, warnings)
+
+    def _answer(
+        self, request: web.Request, target: Target, obj: Json, status: int, warnings: list[str]
+    ) -> web.Response:
+        if requests.shape(request.headers.get("Accept", "")) == "table" and "resourceVersion" in obj["metadata"]:
+            resource, meta = (
+                self._store.shelf(target.resource).resource,
+                {"resourceVersion": obj["metadata"]["resourceVersion"]},
+            )
+            return json_response(self._table(request, resource, [Record(obj)], meta), status, warnings)
+        return json_response(obj, status, warnings)
+
+    async def _delete(self, request: web.Request, resource: Resource, target: Target) -> web.Response:
+        body, query = await body_of(request), request.query
+        wanted: Json = requests.decode(body, request.content_type) if body else dict(query)
+        grace, preconditions = wanted.get("gracePeriodSeconds"), wanted.get("preconditions") or {}
+        asked = wanted.get("dryRun")
+        dry_runs = asked if isinstance(asked, list) else query.getall("dryRun", [])
+        obj, gone = self._store.delete(
+            target.resource,
+            target.name,
+            target.namespace,
+            uid=preconditions.get("uid"),
+            rv=preconditions.get("resourceVersion"),
+            grace=None if grace is None else int(grace),
+            policy=requests.propagation(wanted.get("propagationPolicy")),
+            options=WriteOptions(dry_run=requests.dry_run(dry_runs)),
+        )
+        if resource.answers_object or not gone:
+            return json_response(obj)
+        details = {"name": target.name, "group": resource.group, "kind": resource.plural, "uid": obj["metadata"]["uid"]}
+        return json_response(_success(details))
+
+    async def _evict(self, request: web.Request, target: Target) -> web.Response:
+        sent = requests.decode(await body_of(request), request.content_type)
+        evict(self._store, target.name, target.namespace, sent, options=_options(request, []))
+        return json_response(_success({}), 201)
+
+
+def _options(request: web.Request, warnings: list[str]) -> WriteOptions:
+    return WriteOptions(
+        dry_run=requests.dry_run(request.query.getall("dryRun", [])),
+        field_validation=requests.field_validation(request.query),
+        warn=warnings.append,
+    )
+
+
+def _success(details: Json) -> Json:
+    body: Json = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
+    return {**body, "details": {k: v for k, v in details.items() if v}} if details else body
+
+
+def _encoded_list(resource: Resource, page: Page, meta: Json) -> bytes:
+    """A list joined from its objects' bytes; in lists, objects of built-in kinds do not repeat their kind."""
+    head = msgspec.json.encode({"kind": f"{resource.kind}List", "apiVersion": resource.api_version, "metadata": meta})
+    prefix = msgspec.json.encode({"apiVersion": resource.api_version, "kind": resource.kind})[:-1] + b","
+    cut = 0 if resource.schema is not None else len(prefix)
+    items = b",".join(b"{" + r.raw[cut:] if cut and r.raw.startswith(prefix) else r.raw for r in page.records)
+    return head[:-1] + b',"items":[' + items + b"]}"

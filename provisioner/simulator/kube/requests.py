@@ -1,0 +1,160 @@
+"""What a request asks for: path, query and Accept header, read as the real server reads them.
+
+Promise: pure parsing; whatever cannot be understood is an ApiError with the real status (400, 404, 406, 415).
+Left to others: doing it (`handlers.py`, `streams.py`).
+
+Source: apiserver's `RequestInfo`, content negotiation; apimachinery's conversion of query values.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+import msgspec
+
+from .errors import ApiError, bad_request, unsupported_media_type
+from .objects import Json
+from .store import PatchKind
+from .table import IncludeObject
+from .writes import FieldValidation, Propagation
+
+Shape = Literal["object", "table"]
+
+PATCH_TYPES: dict[str, PatchKind] = {
+    "application/merge-patch+json": "merge",
+    "application/json-patch+json": "json",
+    "application/strategic-merge-patch+json": "strategic",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What a path names: `resource` is a key (`nodes`, `nodeclaims.karpenter.sh`); empty names mean the collection."""
+
+    resource: str
+    version: str
+    namespace: str = ""
+    name: str = ""
+    subresource: str = ""
+
+
+def target(path: str) -> Target | None:
+    """The resource a path names, or None if it is not a resource's path."""
+    parts = path.strip("/").split("/")
+    if parts[:1] == ["api"] and len(parts) > 2:
+        group, version, rest = "", parts[1], parts[2:]
+    elif parts[:1] == ["apis"] and len(parts) > 3:
+        group, version, rest = parts[1], parts[2], parts[3:]
+    else:
+        return None
+    namespace = ""
+    if rest[0] == "namespaces" and len(rest) > 2 and rest[2] != "status":
+        namespace, rest = rest[1], rest[2:]
+    if len(rest) > 3:
+        return None
+    plural, name, subresource = [*rest, "", ""][:3]
+    return Target(f"{plural}.{group}" if group else plural, version, namespace, name, subresource)
+
+
+def flag(query: Mapping[str, str], name: str) -> bool:
+    """A boolean as apimachinery reads it: anything but absence, `false` and `0` is true."""
+    return name in query and query[name].lower() not in {"false", "0"}
+
+
+def number(query: Mapping[str, str], name: str) -> int:
+    """A whole number; 0 if absent."""
+    text = query.get(name) or "0"
+    if not text.isdigit():
+        raise bad_request(f'Invalid value: "{text}": {name}')
+    return int(text)
+
+
+def field_validation(query: Mapping[str, str]) -> FieldValidation:
+    """What to do about unknown fields; the server's default is to warn."""
+    text = query.get("fieldValidation") or "Warn"
+    if text not in get_args(FieldValidation):
+        raise bad_request(f'Unsupported value: "{text}": supported values: "", "Ignore", "Strict", "Warn"')
+    return text  # type: ignore[return-value]
+
+
+def dry_run(values: list[str]) -> bool:
+    """Whether `dryRun` asks for one; its only value is All."""
+    if any(value != "All" for value in values if value):
+        raise bad_request(f'Unsupported value: "{values[0]}": supported values: "All"')
+    return any(values)
+
+
+def propagation(text: str | None) -> Propagation:
+    """How a deletion reaches what the object owns."""
+    if not text:
+        return "Background"
+    if text not in get_args(Propagation):
+        raise bad_request(f'Unsupported value: "{text}": supported values: "Foreground", "Background", "Orphan"')
+    return text  # type: ignore[return-value]
+
+
+def include_object(query: Mapping[str, str]) -> IncludeObject:
+    """How much of each object a Table carries."""
+    text = query.get("includeObject") or "Metadata"
+    if text not in get_args(IncludeObject):
+        raise bad_request(f'Unsupported value: "{text}": supported values: "Object", "Metadata", "None"')
+    return text  # type: ignore[return-value]
+
+
+def media_types(header: str) -> list[tuple[str, dict[str, str]]]:
+    """The media types of an Accept header with their parameters, in the client's order."""
+    found = []
+    for part in header.split(","):
+        name, *parameters = (piece.strip() for piece in part.split(";"))
+        pairs = (parameter.partition("=") for parameter in parameters)
+        found.append((name, {key: value for key, _, value in pairs}))
+    return found
+
+
+def shape(header: str) -> Shape:
+    """The first form in the Accept header that we can give. Raises ApiError 406 if there is none."""
+    for name, parameters in media_types(header or "*/*"):
+        if name not in {"application/json", "application/*", "*/*"}:
+            continue
+        wanted = parameters.get("as")
+        if wanted is None:
+            return "object"
+        if wanted == "Table" and parameters.get("g") == "meta.k8s.io" and parameters.get("v") == "v1":
+            return "table"
+    message = "only the following media types are accepted: application/json"
+    raise ApiError(406, "NotAcceptable", message)
+
+
+def decode(body: bytes, content_type: str) -> Json:
+    """A JSON object from a request's body. Raises ApiError 415 for other formats, 400 for other JSON."""
+    if content_type not in {"application/json", "application/octet-stream", ""}:
+        raise unsupported_media_type(
+            "the body of the request was in an unknown format - accepted media types include: application/json; "
+            f"this server does not read {content_type}"
+        )
+    decoded = _json(body)
+    if not isinstance(decoded, dict):
+        raise bad_request("the object provided is unrecognized (must be of type JSON object)")
+    return decoded
+
+
+def decode_patch(body: bytes, content_type: str, *, custom: bool) -> tuple[object, PatchKind]:
+    """A patch and its kind. Custom resources do not know the strategic one; server-side apply is not served."""
+    how = PATCH_TYPES.get(content_type)
+    if content_type == "application/apply-patch+yaml":
+        raise unsupported_media_type(
+            "server-side apply is not served by this simulator: use `kubectl apply` without --server-side"
+        )
+    if how is None or (custom and how == "strategic"):
+        accepted = ", ".join(kind for kind, name in PATCH_TYPES.items() if not (custom and name == "strategic"))
+        raise unsupported_media_type(
+            f"the body of the request was in an unknown format - accepted media types include: {accepted}"
+        )
+    return _json(body), how
+
+
+def _json(body: bytes) -> object:
+    try:
+        return msgspec.json.decode(body)
+    except msgspec.DecodeError as error:
+        raise bad_request(f"the object provided is unrecognized: {error}") from error

@@ -1,0 +1,224 @@
+"""The kinds that are served: the built-in ones, and those that a CRD brings.
+
+Promise: everything the store and the server need to know of a kind is one frozen `Resource`.
+Left to others: columns (`columns.py`), paths (`apiserver.py`). Of a CRD only its storage version is served.
+
+Source: Kubernetes' registry strategies (what survives a create, which PUT needs a version, what DELETE answers).
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+
+import jsonschema_rs
+import msgspec
+from celpy.celparser import CELParseError
+
+from . import checks
+from .errors import Cause
+from .objects import Json
+from .schema import Schema
+
+Check = Callable[[Json, Json | None], Iterator[Cause]]
+
+CRD_KEY = "customresourcedefinitions.apiextensions.k8s.io"
+CRD_FINALIZER = "customresourcecleanup.apiextensions.k8s.io"
+_NODE_FIELDS = ("spec.unschedulable",)
+_POD_FIELDS = ("spec.nodeName", "status.phase", "spec.restartPolicy", "spec.schedulerName", "spec.serviceAccountName")
+_EVENT_FIELDS = (
+    *(
+        f"involvedObject.{f}"
+        for f in ("kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath")
+    ),
+    "reason",
+    "reportingComponent",
+    "source",
+    "type",
+)
+
+
+def _anything(_new: Json, _old: Json | None) -> Iterator[Cause]:
+    return iter(())
+
+
+def _crd(new: Json, _: Json | None) -> Iterator[Cause]:
+    """A CRD must compile: what it lacks or what does not parse is told at once."""
+    try:
+        resource = from_crd(new)
+    except (KeyError, StopIteration, TypeError, ValueError, CELParseError, jsonschema_rs.ValidationError) as error:
+        yield Cause("spec", "FieldValueInvalid", f"Invalid value: {type(error).__name__}: {error}")
+        return
+    if resource.key != new["metadata"]["name"]:
+        words = f'Invalid value: "{new["metadata"]["name"]}": must be spec.names.plural+"."+spec.group'
+        yield Cause("metadata.name", "FieldValueInvalid", words)
+
+
+@dataclass(frozen=True, slots=True)
+class Resource:
+    """One kind.
+
+    `has_status`: there is a status subresource, and a write to the main resource ignores status. `born_with`: the
+    status a new object starts with; None keeps what was sent. `status_moves_metadata`: labels, annotations and
+    finalizers may be written through /status (built-in kinds). `needs_version`: a PUT must name the resourceVersion
+    it replaces. `answers_object`: DELETE of a vanishing object answers with it instead of a Status.
+    """
+
+    plural: str
+    kind: str
+    group: str = ""
+    version: str = "v1"
+    namespaced: bool = True
+    short_names: tuple[str, ...] = ()
+    categories: tuple[str, ...] = ()
+    has_status: bool = False
+    born_with: Json | None = None
+    counts_generation: bool = False
+    status_moves_metadata: bool = True
+    needs_version: bool = False
+    answers_object: bool = False
+    fields: tuple[str, ...] = ()
+    check: Check = _anything
+    schema: Schema | None = None
+    printer_columns: tuple[Json, ...] = ()
+    singular: str = ""
+
+    @property
+    def key(self) -> str:
+        """Plural and group, as in error messages: `nodes`, `nodeclaims.karpenter.sh`."""
+        return f"{self.plural}.{self.group}" if self.group else self.plural
+
+    @property
+    def api_version(self) -> str:
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    @property
+    def selectable(self) -> tuple[str, ...]:
+        """The field selectors that are understood."""
+        return (
+            ("metadata.name", "metadata.namespace", *self.fields)
+            if self.namespaced
+            else ("metadata.name", *self.fields)
+        )
+
+    @property
+    def one(self) -> str:
+        """The singular name."""
+        return self.singular or self.kind.lower()
+
+
+_BUILT_IN = (
+    Resource(
+        "namespaces", "Namespace", namespaced=False, short_names=("ns",), has_status=True, born_with={"phase": "Active"}
+    ),
+    Resource(
+        "nodes", "Node", namespaced=False, short_names=("no",), has_status=True, fields=_NODE_FIELDS, check=checks.node
+    ),
+    Resource(
+        "pods",
+        "Pod",
+        short_names=("po",),
+        categories=("all",),
+        has_status=True,
+        born_with={"phase": "Pending", "qosClass": "BestEffort"},
+        counts_generation=True,
+        answers_object=True,
+        fields=_POD_FIELDS,
+        check=checks.pod,
+    ),
+    Resource("events", "Event", short_names=("ev",), fields=_EVENT_FIELDS, check=checks.event),
+    Resource(
+        "daemonsets",
+        "DaemonSet",
+        "apps",
+        short_names=("ds",),
+        categories=("all",),
+        has_status=True,
+        born_with={"currentNumberScheduled": 0, "desiredNumberScheduled": 0, "numberMisscheduled": 0, "numberReady": 0},
+        counts_generation=True,
+    ),
+    Resource("leases", "Lease", "coordination.k8s.io", needs_version=True, check=checks.lease),
+    Resource(
+        "poddisruptionbudgets",
+        "PodDisruptionBudget",
+        "policy",
+        short_names=("pdb",),
+        has_status=True,
+        born_with={},
+        counts_generation=True,
+        needs_version=True,
+    ),
+    Resource(
+        "volumeattachments",
+        "VolumeAttachment",
+        "storage.k8s.io",
+        namespaced=False,
+        has_status=True,
+        born_with={"attached": False},
+    ),
+    Resource(
+        "customresourcedefinitions",
+        "CustomResourceDefinition",
+        "apiextensions.k8s.io",
+        namespaced=False,
+        short_names=("crd", "crds"),
+        categories=("api-extensions",),
+        has_status=True,
+        born_with={},
+        counts_generation=True,
+        check=_crd,
+    ),
+)
+
+
+def built_in() -> dict[str, Resource]:
+    """The built-in kinds by key."""
+    return {resource.key: resource for resource in _BUILT_IN}
+
+
+def from_crd(crd: Json) -> Resource:
+    """The kind that a CRD describes. Equal specs share one compiled schema: compiling outlasts a whole test."""
+    return _compiled(msgspec.json.encode(crd["spec"]))
+
+
+@lru_cache(maxsize=32)
+def _compiled(encoded: bytes) -> Resource:
+    spec = msgspec.json.decode(encoded)
+    names = spec["names"]
+    version = next(v for v in spec["versions"] if v.get("storage"))
+    return Resource(
+        names["plural"],
+        names["kind"],
+        spec["group"],
+        version["name"],
+        namespaced=spec["scope"] == "Namespaced",
+        short_names=tuple(names.get("shortNames") or ()),
+        categories=tuple(names.get("categories") or ()),
+        has_status="status" in (version.get("subresources") or {}),
+        born_with={},
+        counts_generation=True,
+        status_moves_metadata=False,
+        needs_version=True,
+        fields=tuple(f["jsonPath"].lstrip(".") for f in version.get("selectableFields") or ()),
+        schema=Schema(version["schema"]["openAPIV3Schema"]),
+        printer_columns=tuple(version.get("additionalPrinterColumns") or ()),
+        singular=names.get("singular", ""),
+    )
+
+
+def established(crd: Json, now: str) -> Json:
+    """The status the server gives a CRD it serves."""
+    words = {
+        "NamesAccepted": ("NoConflicts", "no conflicts found"),
+        "Established": ("InitialNamesAccepted", "the initial names have been accepted"),
+    }
+    conditions = [
+        {"type": kind, "status": "True", "lastTransitionTime": now, "reason": reason, "message": message}
+        for kind, (reason, message) in words.items()
+    ]
+    stored = next(v["name"] for v in crd["spec"]["versions"] if v.get("storage"))
+    return {"conditions": conditions, "acceptedNames": crd["spec"]["names"], "storedVersions": [stored]}
+
+
+def is_terminating(crd: Json) -> bool:
+    """Whether a CRD is on its way out, so that nothing new of its kind may be created."""
+    return "deletionTimestamp" in crd["metadata"]

@@ -1,0 +1,187 @@
+"""A CRD's structural schema at work: unknown fields, defaults, types and bounds, then the CEL rules.
+
+Promise: what the real server does to a custom resource on its way in, in its order and with its words. Compiled once.
+Left to others: CEL (`cel.py`), metadata (`checks.py`), which requests ask for strictness (`apiserver.py`).
+
+Source: apiextensions' pruning, defaulting and validation; texts from kube-openapi and `util/validation/field`.
+"""
+
+import json
+from collections.abc import Iterable
+from typing import Any, cast
+
+import jsonschema_rs
+
+from .cel import compile_rules
+from .errors import Cause
+from .objects import Json, copied_value
+
+METADATA_FIELDS = frozenset(
+    [
+        "name",
+        "generateName",
+        "namespace",
+        "selfLink",
+        "uid",
+        "resourceVersion",
+        "generation",
+        "creationTimestamp",
+        "deletionTimestamp",
+        "deletionGracePeriodSeconds",
+        "labels",
+        "annotations",
+        "ownerReferences",
+        "finalizers",
+        "managedFields",
+    ]
+)
+# After one of these the real server does not go on to the rules.
+_BLOCKING = ("FieldValueRequired", "FieldValueTooLong", "FieldValueTooMany", "FieldValueTypeInvalid")
+_UNCHECKED = Cause(
+    "<nil>",
+    "FieldValueInvalid",
+    "Invalid value: null: some validation rules were not checked because the object was invalid; "
+    "correct the existing errors to complete validation",
+)
+
+
+class Schema:
+    """One version's `openAPIV3Schema`."""
+
+    def __init__(self, openapi: Json) -> None:
+        self.openapi = openapi
+        self._validator = jsonschema_rs.Draft4Validator(_json_schema(openapi), validate_formats=True)
+        self._rules = compile_rules(openapi)
+
+    def shape(self, obj: Json) -> tuple[Json, list[str]]:
+        """The object without unknown fields and with defaults, and the paths of the unknown fields."""
+        unknown: list[str] = []
+        envelope: Json = {k: obj[k] for k in ("apiVersion", "kind") if k in obj}
+        if isinstance(obj.get("metadata"), dict):
+            envelope["metadata"] = known_metadata(obj["metadata"], unknown)
+        body = {k: v for k, v in obj.items() if k not in {"apiVersion", "kind", "metadata"}}
+        properties = {k: v for k, v in self.openapi.get("properties", {}).items() if k not in envelope}
+        shaped = _shape(body, {**self.openapi, "properties": properties}, "", unknown)
+        return {**envelope, **shaped}, unknown
+
+    def causes(self, obj: Json, old: Json | None) -> list[Cause]:
+        """Everything wrong with `obj` as the successor of `old`."""
+        causes = [_cause(error) for error in self._validator.iter_errors(obj)]
+        if any(cause.reason in _BLOCKING for cause in causes):
+            return [*causes, _UNCHECKED]
+        return [*causes, *(self._rules.broken(obj, old, "") if self._rules else ())]
+
+
+def known_metadata(metadata: Json, unknown: list[str]) -> Json:
+    """The fields of ObjectMeta; paths of others are added to `unknown`."""
+    unknown.extend(f"metadata.{name}" for name in metadata if name not in METADATA_FIELDS)
+    return {name: value for name, value in metadata.items() if name in METADATA_FIELDS}
+
+
+def _shape(value: Any, schema: Json, path: str, unknown: list[str]) -> Any:
+    if isinstance(value, list):
+        items = schema.get("items")
+        return [_shape(v, items, f"{path}[{i}]", unknown) for i, v in enumerate(value)] if items else value
+    if not isinstance(value, dict):
+        return value
+    properties, extra = schema.get("properties", {}), schema.get("additionalProperties")
+    keeps_all = schema.get("x-kubernetes-preserve-unknown-fields") or extra is True
+    shaped: Json = {}
+    for name, field in value.items():
+        where = f"{path}.{name}" if path else name
+        below = properties.get(name) or (extra if isinstance(extra, dict) else None)
+        if below is None:
+            if keeps_all:
+                shaped[name] = field
+            else:
+                unknown.append(where)
+        elif field is not None or below.get("nullable") or "default" not in below:
+            shaped[name] = _shape(field, below, where, unknown)
+    for name, below in properties.items():
+        if name not in shaped and "default" in below:
+            shaped[name] = _shape(copied_value(below["default"]), below, path, unknown)
+    return shaped
+
+
+_DROPPED = ("default", "description", "title", "example", "externalDocs", "nullable")
+
+
+def _json_schema(schema: Json) -> Json:
+    """OpenAPI v3 as CRDs write it → JSON Schema draft 4, whose exclusive bounds are booleans too."""
+    result: Json = {}
+    for word, value in schema.items():
+        if word in _DROPPED or word.startswith("x-"):
+            continue
+        if word == "properties":
+            result[word] = {name: _json_schema(below) for name, below in value.items()}
+        elif word in {"allOf", "anyOf", "oneOf"}:
+            result[word] = [_json_schema(below) for below in value]
+        elif word in {"items", "additionalProperties", "not"} and isinstance(value, dict):
+            result[word] = _json_schema(value)
+        else:
+            result[word] = value
+    if schema.get("x-kubernetes-int-or-string"):
+        result.pop("anyOf", None)
+        result["type"] = ["integer", "string"]
+    if schema.get("nullable"):
+        kinds = result.get("type", "object")
+        result["type"] = [*(kinds if isinstance(kinds, list) else [kinds]), "null"]
+        if "enum" in result:
+            result["enum"] = [*result["enum"], None]
+    return result
+
+
+def _cause(error: jsonschema_rs.ValidationError) -> Cause:
+    """One finding of the validator in the words of kube-openapi."""
+    path, value, limit = dotted(error.instance_path), cast("Any", error.instance), error.kind.as_dict()
+    invalid = f"Invalid value: {shown(value)}: {path} in body should "
+    match error.kind.name:
+        case "required":
+            return Cause(f"{path}.{limit['property']}".lstrip("."), "FieldValueRequired", "Required value")
+        case "type":
+            found = _type_name(value)
+            words = f'Invalid value: "{found}": {path} in body must be of type {limit["types"][0]}: "{found}"'
+            return Cause(path, "FieldValueTypeInvalid", words)
+        case "enum":
+            options = ", ".join(shown(option) for option in limit["options"])
+            return Cause(
+                path, "FieldValueNotSupported", f"Unsupported value: {shown(value)}: supported values: {options}"
+            )
+        case "maxLength":
+            return Cause(path, "FieldValueTooLong", f"Too long: may not be more than {limit['limit']} bytes")
+        case "maxItems" | "maxProperties":
+            words = f"Too many: {len(value)}: must have at most {limit['limit']} items"
+            return Cause(path, "FieldValueTooMany", words)
+        case "pattern":
+            return Cause(path, "FieldValueInvalid", f"{invalid}match '{limit['pattern']}'")
+        case "minLength":
+            return Cause(path, "FieldValueInvalid", f"{invalid}be at least {limit['limit']} chars long")
+        case "minItems":
+            return Cause(path, "FieldValueInvalid", f"{invalid}have at least {limit['limit']} items")
+        case "minimum" | "maximum" as bound:
+            relation = "greater" if bound == "minimum" else "less"
+            return Cause(path, "FieldValueInvalid", f"{invalid}be {relation} than or equal to {limit['limit']}")
+        case "format":
+            words = f"Invalid value: {shown(value)}: {path} in body must be of type {limit['format']}: {shown(value)}"
+            return Cause(path, "FieldValueTypeInvalid", words)
+    return Cause(path, "FieldValueInvalid", f"Invalid value: {shown(value)}: {error.message}")
+
+
+def dotted(path: Iterable[str | int]) -> str:
+    """`spec.requirements[0].key`."""
+    text = ""
+    for part in path:
+        text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part
+    return text
+
+
+def shown(value: object) -> str:
+    """A value as `field.Error` shows it."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def _type_name(value: object) -> str:
+    if isinstance(value, bool):
+        return "boolean"
+    names = {str: "string", int: "integer", float: "number", dict: "object", list: "array"}
+    return names.get(type(value), "null")

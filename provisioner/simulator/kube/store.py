@@ -1,0 +1,310 @@
+"""The cluster's memory: objects, versions, finalizers, preconditions, and who is told of changes.
+
+Promise: the semantics of etcd behind a real API server. One revision counts all writes; a stale or misdirected write is
+refused; a write that changes nothing is none; a deleting object stays while it has finalizers (and a bound pod until
+its grace ends), takes no new ones, and goes with the last. Objects handed out are copies. `subscribe` hears of every
+write, in order, before the writer continues; a subscriber may write itself.
+Left to others: what a write makes of an object (`writes.py`), evictions (`eviction.py`), garbage (`gc.py`), HTTP
+(`apiserver.py`). Server-side apply and managedFields are not modelled.
+
+Source: Kubernetes API concepts; reliability.md §3 "Kubernetes store".
+"""
+
+import uuid
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from datetime import datetime
+from random import Random  # noqa: TID251 - the type; the caller seeds it
+from typing import Literal, NamedTuple
+
+from . import checks
+from .errors import ApiError, Cause, already_exists, forbidden, invalid, not_found
+from .objects import Json, Key, Record, copied, copied_value, key_of, rfc3339
+from .patches import json_patch, merge, strategic
+from .resources import CRD_FINALIZER, CRD_KEY, Resource, built_in, established, from_crd, is_terminating
+from .selectors import selector
+from .watch import Event, EventType, History
+from .writes import (
+    STRICT,
+    Propagation,
+    WriteOptions,
+    born,
+    check_identity,
+    check_preconditions,
+    doomed,
+    is_released,
+    shaped,
+    succeeded,
+)
+
+Subscriber = Callable[[EventType, str, Json, Json | None], None]
+PatchKind = Literal["merge", "json", "strategic"]
+
+NAMESPACES = ("default", "kube-system", "kube-node-lease")
+NAMESPACE_FINALIZER = "kubernetes"
+_NAME_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
+
+
+class Deletion(NamedTuple):
+    """What a DELETE came to: the last known object, and whether it is gone."""
+
+    obj: Json
+    gone: bool
+
+
+class Shelf:
+    """All objects of one kind, and their history."""
+
+    __slots__ = ("history", "objects", "resource")
+
+    def __init__(self, resource: Resource, window: int, revision: int) -> None:
+        self.resource = resource
+        self.objects: dict[Key, Record] = {}
+        self.history = History(window, revision)
+
+
+class Store:
+    """All objects of a cluster. `resource` arguments are keys: `nodes`, `nodeclaims.karpenter.sh`.
+
+    `now` tells wall time; `seed_uid` draws uids and generated names; `window` is the number of events a kind keeps for
+    watches. Every method may raise ApiError.
+    """
+
+    def __init__(self, now: Callable[[], datetime], *, seed_uid: Random, window: int = 1000) -> None:
+        self.now = now
+        self.revision = 1
+        self._random = seed_uid
+        self._window = window
+        self._shelves = {key: Shelf(resource, window, self.revision) for key, resource in built_in().items()}
+        self._subscribers: list[Subscriber] = []
+        self._pending: deque[tuple[str, Event]] = deque()
+        self._telling = False
+        for namespace in NAMESPACES:
+            self.create("namespaces", {"metadata": {"name": namespace}})
+
+    # Reading
+
+    @property
+    def resources(self) -> list[Resource]:
+        """The kinds that are served now."""
+        return [shelf.resource for shelf in self._shelves.values()]
+
+    def shelf(self, resource: str) -> Shelf:
+        """The objects of one kind, shared and not to be changed. Raises ApiError 404 if the kind is not served."""
+        found = self._shelves.get(resource)
+        if found is None:
+            raise ApiError(404, "NotFound", "the server could not find the requested resource")
+        return found
+
+    def serves(self, shelf: Shelf) -> bool:
+        """Whether this kind is still, or again the same one, served."""
+        return self._shelves.get(shelf.resource.key) is shelf
+
+    def get(self, resource: str, name: str, namespace: str = "") -> Json | None:
+        record = self.shelf(resource).objects.get((namespace, name))
+        return None if record is None else copied(record.obj)
+
+    def list(self, resource: str, namespace: str = "", *, labels: str = "", fields: str = "") -> list[Json]:
+        """The objects in order of namespace and name; "" means all namespaces; selectors as in a query string."""
+        chosen = selector(labels, fields, self.shelf(resource).resource.selectable)
+        return [copied(obj) for obj in self.each(resource, namespace) if chosen is None or chosen(obj)]
+
+    def each(self, resource: str, namespace: str = "") -> Iterator[Json]:
+        """The stored objects themselves, for those who only look: they must not be changed."""
+        shelf = self.shelf(resource)
+        for key in sorted(shelf.objects):
+            if not namespace or key[0] == namespace:
+                yield shelf.objects[key].obj
+
+    def subscribe(self, callback: Subscriber) -> None:
+        """Call `callback(type, resource, object, object before)` after every write; both objects are shared."""
+        self._subscribers.append(callback)
+
+    def compact(self) -> None:
+        """Expire every watch and continue token that is older than now (410), as etcd's compaction does."""
+        for shelf in self._shelves.values():
+            shelf.history.compact(self.revision)
+
+    # Writing
+
+    def create(self, resource: str, obj: Json, namespace: str = "", *, options: WriteOptions = STRICT) -> Json:
+        """Store a new object; its name may be left to `generateName`."""
+        shelf = self.shelf(resource)
+        kind, sent = shelf.resource, copied(obj)
+        if kind.namespaced and not namespace:
+            namespace = (sent.get("metadata") or {}).get("namespace") or "default"
+        check_identity(kind, sent, name="", namespace=namespace)
+        sent = shaped(kind, sent, options)
+        self._check_place(kind, sent, namespace)
+        sent_meta = sent.get("metadata") or {}
+        name = sent_meta.get("name") or self._generated(sent_meta.get("generateName") or "")
+        new = born(kind, sent, name=name, namespace=namespace, uid=self._uid(), now=rfc3339(self.now()))
+        if resource == "namespaces":
+            new["metadata"]["finalizers"] = [NAMESPACE_FINALIZER]
+        elif resource == CRD_KEY:
+            new["metadata"]["finalizers"] = [CRD_FINALIZER]
+            new["status"] = established(new, rfc3339(self.now()))
+        self._validate(kind, new, None)
+        if (namespace if kind.namespaced else "", name) in shelf.objects:
+            raise already_exists(resource, name)
+        return copied(new if options.dry_run else self._put(shelf, None, new))
+
+    def replace(
+        self,
+        resource: str,
+        name: str,
+        obj: Json,
+        namespace: str = "",
+        *,
+        subresource: str = "",
+        options: WriteOptions = STRICT,
+    ) -> Json:
+        """PUT: everything that was not sent is removed."""
+        shelf = self.shelf(resource)
+        old = self._found(shelf, name, namespace)
+        check_identity(shelf.resource, obj, name=name, namespace=namespace)
+        if shelf.resource.needs_version and not (obj.get("metadata") or {}).get("resourceVersion"):
+            words = "Invalid value: 0: must be specified for an update"
+            raise _refusal(shelf.resource, old, [Cause("metadata.resourceVersion", "FieldValueInvalid", words)])
+        return self._update(shelf, old, copied(obj), subresource, options)
+
+    def patch(
+        self,
+        resource: str,
+        name: str,
+        patch: object,
+        namespace: str = "",
+        *,
+        how: PatchKind = "merge",
+        subresource: str = "",
+        options: WriteOptions = STRICT,
+    ) -> Json:
+        """PATCH: `patch` is a dict, or a list of operations if `how` is json."""
+        shelf = self.shelf(resource)
+        old = self._found(shelf, name, namespace)
+        apply = {"merge": merge, "json": json_patch, "strategic": strategic}[how]
+        sent = apply(old, copied_value(patch))
+        check_identity(shelf.resource, sent, name=name, namespace=namespace)
+        return self._update(shelf, old, sent, subresource, options)
+
+    def delete(
+        self,
+        resource: str,
+        name: str,
+        namespace: str = "",
+        *,
+        uid: str | None = None,
+        rv: str | None = None,
+        grace: int | None = None,
+        policy: Propagation = "Background",
+        options: WriteOptions = STRICT,
+    ) -> Deletion:
+        """DELETE, with preconditions; `grace` in seconds, None for the object's own."""
+        shelf = self.shelf(resource)
+        old = self._found(shelf, name, namespace)
+        check_preconditions(shelf.resource, old, uid=uid, revision=rv)
+        if resource == "namespaces" and name in NAMESPACES:
+            raise forbidden(resource, name, "this namespace may not be deleted")
+        new = doomed(shelf.resource, old, now=self.now(), grace=grace, policy=policy)
+        if options.dry_run:
+            return Deletion(copied(new), is_released(new))
+        return Deletion(copied(self._settle(shelf, old, new)), is_released(new))
+
+    # The ways of a write
+
+    def _update(self, shelf: Shelf, old: Json, sent: Json, subresource: str, options: WriteOptions) -> Json:
+        meta = sent.get("metadata") or {}
+        check_preconditions(shelf.resource, old, uid=meta.get("uid"), revision=meta.get("resourceVersion"))
+        new = succeeded(shelf.resource, old, shaped(shelf.resource, sent, options), subresource)
+        self._validate(shelf.resource, new, old)
+        if new == old or options.dry_run:
+            return copied(new)
+        return copied(self._settle(shelf, old, new))
+
+    def _settle(self, shelf: Shelf, old: Json, new: Json) -> Json:
+        """Store a successor, or let go of an object that nothing holds any more."""
+        if is_released(new):
+            return self._put(shelf, old, new, gone=True)
+        return old if new == old else self._put(shelf, old, new)
+
+    def _put(self, shelf: Shelf, old: Json | None, new: Json, *, gone: bool = False) -> Json:
+        """The one place where revisions are given and events are made."""
+        self.revision += 1
+        new = {**new, "metadata": {**new["metadata"], "resourceVersion": str(self.revision)}}
+        record, key = Record(new), key_of(new)
+        before = shelf.objects.get(key) if old is not None else None
+        if gone:
+            del shelf.objects[key]
+        else:
+            shelf.objects[key] = record
+        event = Event("DELETED" if gone else "ADDED" if old is None else "MODIFIED", record, before)
+        shelf.history.append(event)
+        if shelf.resource.key == CRD_KEY:
+            self._serve(event)
+        self._tell(shelf.resource.key, event)
+        return new
+
+    def _serve(self, event: Event) -> None:
+        """Begin, change or end to serve the kind of a CRD."""
+        crd = event.record.obj
+        key = f"{crd['spec']['names']['plural']}.{crd['spec']['group']}"
+        if event.type == "DELETED":
+            del self._shelves[key]
+        elif key not in self._shelves:
+            self._shelves[key] = Shelf(from_crd(crd), self._window, self.revision)
+        elif event.before is None or event.before.obj["spec"] != crd["spec"]:
+            self._shelves[key].resource = from_crd(crd)
+
+    def _tell(self, resource: str, event: Event) -> None:
+        """Tell in order of revision, also when a subscriber writes while it is told."""
+        self._pending.append((resource, event))
+        if self._telling:
+            return
+        self._telling = True
+        try:
+            while self._pending:
+                where, told = self._pending.popleft()
+                before = told.before.obj if told.before else None
+                for subscriber in self._subscribers:
+                    subscriber(told.type, where, told.record.obj, before)
+        finally:
+            self._telling = False
+
+    def _found(self, shelf: Shelf, name: str, namespace: str) -> Json:
+        record = shelf.objects.get((namespace, name))
+        if record is None:
+            raise not_found(shelf.resource.key, name)
+        return record.obj
+
+    def _check_place(self, kind: Resource, sent: Json, namespace: str) -> None:
+        """Nothing new in a namespace that is absent or ending, nor of a kind that is."""
+        name = (sent.get("metadata") or {}).get("name") or ""
+        if kind.namespaced:
+            place = self._found(self._shelves["namespaces"], namespace, "")
+            if "deletionTimestamp" in place["metadata"]:
+                why = f"unable to create new content in namespace {namespace} because it is being terminated"
+                raise forbidden(kind.key, name, why)
+        crd = self._shelves[CRD_KEY].objects.get(("", kind.key))
+        if crd is not None and is_terminating(crd.obj):
+            words = "create not allowed while custom resource definition is terminating"
+            raise ApiError(405, "MethodNotAllowed", words, {"group": kind.group, "kind": kind.plural})
+
+    def _validate(self, kind: Resource, new: Json, old: Json | None) -> None:
+        causes = list(checks.metadata(new["metadata"]))
+        if old is not None:
+            causes += checks.metadata_change(new["metadata"], old["metadata"])
+        causes += kind.check(new, old)
+        if kind.schema is not None:
+            causes += kind.schema.causes(new, old)
+        if causes:
+            raise _refusal(kind, new, causes)
+
+    def _generated(self, prefix: str) -> str:
+        return prefix and prefix[:58] + "".join(self._random.choices(_NAME_LETTERS, k=5))
+
+    def _uid(self) -> str:
+        return str(uuid.UUID(int=self._random.getrandbits(128), version=4))
+
+
+def _refusal(kind: Resource, obj: Json, causes: Sequence[Cause]) -> ApiError:
+    return invalid(kind.group, kind.kind, obj["metadata"].get("name", ""), list(causes))

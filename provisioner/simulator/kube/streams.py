@@ -1,0 +1,172 @@
+"""Watches: a stream of changes that ends, lags and expires like a real one.
+
+Promise: resumes from any revision of the window; sends initial events with the closing bookmark that kubectl waits for,
+bookmarks every minute, an ERROR event when the window has moved on; ends at its timeout, with the server, and when its
+kind is no longer served. Each stream is one coroutine that pulls: no task, no thread, no queue.
+Left to others: what happened (`watch.py`), how a stream is broken on purpose (the wire, the server's faults).
+
+Source: Kubernetes API concepts, "Streaming lists", "Watch bookmarks".
+"""
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+
+import msgspec
+from aiohttp import web
+
+from . import requests
+from .errors import ApiError, Cause, invalid
+from .handlers import chosen
+from .objects import Json, Record
+from .requests import Target
+from .selectors import Predicate
+from .store import Shelf, Store
+from .table import table
+from .views import View, revision_number
+from .watch import selected
+
+INITIAL_EVENTS_END = "k8s.io/initial-events-end"
+
+
+class Bell:
+    """Wakes the streams: when something was written, when the view moved, when the server ends."""
+
+    def __init__(self) -> None:
+        self._listeners: dict[asyncio.Event, None] = {}
+        self.closed = False
+
+    def ring(self) -> None:
+        for listener in self._listeners:
+            listener.set()
+
+    def close(self) -> None:
+        """End all streams."""
+        self.closed = True
+        self.ring()
+
+    @contextmanager
+    def listening(self) -> Iterator[asyncio.Event]:
+        listener = asyncio.Event()
+        self._listeners[listener] = None
+        try:
+            yield listener
+        finally:
+            del self._listeners[listener]
+
+
+@dataclass(frozen=True, slots=True)
+class WatchTimes:
+    """Seconds between bookmarks, and how long a watch lasts that does not say."""
+
+    bookmark_seconds: float = 60.0
+    default_seconds: float = 2700.0
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """What all streams of a server share."""
+
+    store: Store
+    view: View
+    bell: Bell
+    times: WatchTimes
+
+
+class Stream:
+    """One watch. Create it, then `run`; both may raise ApiError before anything was sent."""
+
+    def __init__(self, source: Source, request: web.Request, target: Target) -> None:
+        self._store, self._view, self._bell, self._times = source.store, source.view, source.bell, source.times
+        self._request = request
+        self._shelf: Shelf = self._store.shelf(target.resource)
+        self._namespace = target.namespace
+        self._chosen: Predicate | None = chosen(self._shelf.resource, request, target.name)
+        self._as_table = requests.shape(request.headers.get("Accept", "")) == "table"
+        self._include = requests.include_object(request.query)
+        self._bookmarks = requests.flag(request.query, "allowWatchBookmarks")
+        revision = request.query.get("resourceVersion", "")
+        asked = "sendInitialEvents" in request.query
+        self._list_first = requests.flag(request.query, "sendInitialEvents") if asked else revision in {"", "0"}
+        self._marks_end = asked and self._list_first
+        self._position = revision_number(revision) if revision not in {"", "0"} else self._view.horizon
+        if asked and request.query.get("resourceVersionMatch") != "NotOlderThan":
+            words = "Forbidden: sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"
+            cause = Cause("resourceVersionMatch", "FieldValueForbidden", words)
+            raise invalid("meta.k8s.io", "ListOptions", "", [cause])
+
+    def check_window(self) -> None:
+        """Raises ApiError 410 if the watch cannot begin where it asks to."""
+        if not self._list_first:
+            self._shelf.history.since(self._position, self._position)
+
+    async def run(self) -> web.StreamResponse:
+        """Stream until the end; a client that has gone ends it too."""
+        response = web.StreamResponse(headers={"Content-Type": "application/json"})
+        with suppress(ConnectionError):
+            await response.prepare(self._request)
+            try:
+                await self._initial(response)
+                await self._changes(response)
+            except ApiError as error:
+                await response.write(_line("ERROR", msgspec.json.encode(error.body())))
+        return response
+
+    async def _initial(self, response: web.StreamResponse) -> None:
+        if not self._list_first:
+            return
+        self._position = max(self._view.horizon, self._position if self._marks_end else 0)
+        found = self._view.objects(self._shelf)
+        records = [found[key] for key in sorted(found) if not self._namespace or key[0] == self._namespace]
+        lines = [self._event("ADDED", r) for r in records if self._chosen is None or self._chosen(r.obj)]
+        if self._marks_end and self._bookmarks:
+            lines.append(self._bookmark({INITIAL_EVENTS_END: "true"}))
+        if lines:
+            await response.write(b"".join(lines))
+
+    async def _changes(self, response: web.StreamResponse) -> None:
+        loop = asyncio.get_running_loop()
+        seconds = requests.number(self._request.query, "timeoutSeconds") or self._times.default_seconds
+        end, bookmark = loop.time() + seconds, loop.time() + self._times.bookmark_seconds
+        with self._bell.listening() as rung:
+            while True:
+                rung.clear()
+                served = self._store.serves(self._shelf)
+                events = self._shelf.history.since(self._position, self._view.horizon)
+                self._position = max(self._position, self._view.horizon)
+                lines = [self._event(kind, r) for kind, r in selected(events, self._chosen, self._namespace)]
+                if loop.time() >= bookmark:
+                    bookmark += self._times.bookmark_seconds
+                    lines += [self._bookmark({})] if self._bookmarks else []
+                if lines:
+                    await response.write(b"".join(lines))
+                if not served or self._bell.closed or self._is_abandoned() or loop.time() >= end:
+                    return
+                with suppress(TimeoutError):
+                    async with asyncio.timeout_at(min(end, bookmark)):
+                        await rung.wait()
+
+    def _is_abandoned(self) -> bool:
+        return self._request.transport is None or self._request.transport.is_closing()
+
+    def _event(self, kind: str, record: Record) -> bytes:
+        if not self._as_table:
+            return _line(kind, record.raw)
+        meta = {"resourceVersion": record.obj["metadata"]["resourceVersion"]}
+        rows = table(self._shelf.resource, [record], meta, now=self._store.now(), include=self._include)
+        return _line(kind, msgspec.json.encode(rows))
+
+    def _bookmark(self, annotations: Json) -> bytes:
+        meta: Json = {"resourceVersion": str(self._position), "creationTimestamp": None}
+        if annotations:
+            meta["annotations"] = annotations
+        resource = self._shelf.resource
+        if self._as_table:
+            return _line("BOOKMARK", msgspec.json.encode(table(resource, [], meta, now=self._store.now())))
+        obj = {"kind": resource.kind, "apiVersion": resource.api_version, "metadata": meta}
+        return _line("BOOKMARK", msgspec.json.encode(obj))
+
+
+def _line(kind: str, raw: bytes) -> bytes:
+    return b'{"type":"' + kind.encode() + b'","object":' + raw + b"}\n"

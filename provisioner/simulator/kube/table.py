@@ -1,0 +1,93 @@
+"""`metav1.Table`: what `kubectl get` prints.
+
+Promise: columns of built-in kinds as the real server's, of custom resources from their `additionalPrinterColumns`,
+dates as ages that the server reckons.
+Left to others: who asks for a Table (`negotiation.py`).
+
+Source: Kubernetes API concepts, "Receiving resources as Tables"; apiextensions' `tableconvertor`.
+"""
+
+from collections.abc import Iterable
+from datetime import datetime
+from functools import lru_cache
+from typing import Any, Literal
+
+import msgspec
+
+from .columns import AGE, COLUMNS, NAME, Cell, Column, age
+from .jsonpath import compile_path
+from .objects import Json, Record
+from .resources import Resource
+
+IncludeObject = Literal["Object", "Metadata", "None"]
+
+
+def columns_of(resource: Resource) -> tuple[Column, ...]:
+    """The kind's columns; a CRD without any shows names and ages."""
+    if resource.key in COLUMNS:
+        return COLUMNS[resource.key]
+    if not resource.printer_columns:
+        return (NAME, AGE)
+    return _compiled(msgspec.json.encode(resource.printer_columns))
+
+
+@lru_cache(maxsize=32)
+def _compiled(encoded: bytes) -> tuple[Column, ...]:
+    return (NAME, *(_column(column) for column in msgspec.json.decode(encoded)))
+
+
+def _column(spec: Json) -> Column:
+    is_date = spec["type"] == "date"
+    return Column(
+        spec["name"],
+        _cell(spec["jsonPath"], is_date=is_date),
+        priority=spec.get("priority", 0),
+        type=spec["type"],
+        format=spec.get("format", ""),
+        description=spec.get("description", ""),
+    )
+
+
+def _cell(path: str, *, is_date: bool) -> Cell:
+    find = compile_path(path)
+
+    def cell(obj: Json, now: datetime) -> Any:
+        found = find(obj)
+        if not found or found[0] is None:
+            return None
+        return age(found[0], now) if is_date else found[0]
+
+    return cell
+
+
+def table(
+    resource: Resource,
+    records: Iterable[Record],
+    list_meta: Json,
+    *,
+    now: datetime,
+    include: IncludeObject = "Metadata",
+) -> Json:
+    """The Table for these objects. `list_meta` is the list's metadata (of a single object: its resourceVersion)."""
+    columns = columns_of(resource)
+    return {
+        "kind": "Table",
+        "apiVersion": "meta.k8s.io/v1",
+        "metadata": list_meta,
+        "columnDefinitions": [
+            {"name": c.name, "type": c.type, "format": c.format, "description": c.description, "priority": c.priority}
+            for c in columns
+        ],
+        "rows": [
+            {"cells": [c.cell(record.obj, now) for c in columns], "object": _included(record, include)}
+            for record in records
+        ],
+    }
+
+
+def _included(record: Record, include: IncludeObject) -> object:
+    if include == "None":
+        return None
+    if include == "Object":
+        return msgspec.Raw(record.raw)
+    return {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": record.obj["metadata"]}

@@ -1,0 +1,153 @@
+"""What a reader sees: the present, a page of a consistent list, or a past that a lagging server still shows.
+
+Promise: every read names the revision it is true for. Pages of one list come from one revision; a token, or an exact
+revision, beyond the window is a 410. `freeze` makes the cached reads (watches, and lists) stop at a revision, as an API
+server behind a slow watch cache does; a GET without a resourceVersion asks etcd and is always fresh.
+Left to others: selectors, encoding.
+
+Source: Kubernetes API concepts, "Resource versions", "Retrieving large result sets in chunks".
+"""
+
+import base64
+import binascii
+from dataclasses import dataclass
+
+import msgspec
+
+from .errors import ApiError, bad_request, expired
+from .objects import Key, Record
+from .selectors import Predicate
+from .store import Shelf, Store
+
+_TOO_OLD = (
+    "The provided continue parameter is too old to display a consistent list result. You can start a new list without "
+    "the continue parameter."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ListOptions:
+    """The query parameters of a list. `revision` is resourceVersion as sent; `limit` 0 means all."""
+
+    namespace: str = ""
+    chosen: Predicate | None = None
+    limit: int = 0
+    token: str = ""
+    revision: str = ""
+    exact: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Objects that were true at `revision`, and how to go on; `remaining` is None where it is not known."""
+
+    records: list[Record]
+    revision: int
+    token: str = ""
+    remaining: int | None = None
+
+
+class _Token(msgspec.Struct, frozen=True):
+    v: str
+    rv: int
+    start: tuple[str, str]
+
+
+class View:
+    """The reading side of a store. `consistent_lists` exempts lists without a resourceVersion from a freeze."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._limit: int | None = None
+        self.consistent_lists = False
+
+    @property
+    def horizon(self) -> int:
+        """The newest revision that cached reads show."""
+        return self._store.revision if self._limit is None else min(self._limit, self._store.revision)
+
+    def freeze(self, revision: int, *, consistent_lists: bool = False) -> None:
+        """Show nothing newer than `revision` from now on."""
+        self._limit = revision
+        self.consistent_lists = consistent_lists
+
+    def thaw(self) -> None:
+        """Show the present again."""
+        self._limit = None
+
+    def objects(self, shelf: Shelf) -> dict[Key, Record]:
+        """All objects of a kind as cached reads show them."""
+        return self._at(shelf, self.horizon)
+
+    def _at(self, shelf: Shelf, revision: int) -> dict[Key, Record]:
+        if revision >= self._store.revision:
+            return shelf.objects
+        return shelf.history.rebuild(shelf.objects, revision)
+
+    def get(self, shelf: Shelf, key: Key, revision: str) -> Record | None:
+        """One object; fresh unless a resourceVersion allows the cache to answer."""
+        if not revision:
+            return shelf.objects.get(key)
+        self._await(revision_number(revision))
+        return self.objects(shelf).get(key)
+
+    def page(self, shelf: Shelf, options: ListOptions) -> Page:
+        """One page of a list."""
+        revision, start = self._begin(shelf, options)
+        found = self._at(shelf, revision)
+        keys = [k for k in sorted(found) if k > start and (not options.namespace or k[0] == options.namespace)]
+        chosen, records = options.chosen, list[Record]()
+        limit = options.limit if options.revision != "0" else 0
+        for position, key in enumerate(keys):
+            record = found[key]
+            if chosen is not None and not chosen(record.obj):
+                continue
+            if limit and len(records) == limit:
+                remaining = len(keys) - position if chosen is None else None
+                last = keys[position - 1]
+                token = base64.urlsafe_b64encode(msgspec.json.encode(_Token("meta.k8s.io/v1", revision, last)))
+                return Page(records, revision, token.decode().rstrip("="), remaining)
+            records.append(record)
+        return Page(records, revision)
+
+    def _begin(self, shelf: Shelf, options: ListOptions) -> tuple[int, Key]:
+        """The revision to list at, and the key to start after."""
+        nowhere: Key = ("", "")
+        if options.token:
+            if options.revision:
+                raise bad_request("specifying resource version is not allowed when using continue")
+            token = _decoded(options.token)
+            if token.rv < shelf.history.floor:
+                raise expired(_TOO_OLD)
+            return token.rv, token.start
+        if not options.revision:
+            return (self._store.revision if self.consistent_lists else self.horizon), nowhere
+        asked = revision_number(options.revision)
+        self._await(asked)
+        if not options.exact:
+            return self.horizon, nowhere
+        if asked < shelf.history.floor:
+            raise expired(f"The resourceVersion for the provided list is too old: {asked} ({shelf.history.floor})")
+        return asked, nowhere
+
+    def _await(self, revision: int) -> None:
+        """A real server waits some seconds for its cache to catch up; ours says at once that it has not."""
+        if revision > self.horizon:
+            message = f"Timeout: Too large resource version: {revision}, current: {self.horizon}"
+            cause = {"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}
+            raise ApiError(504, "Timeout", message, {"causes": [cause], "retryAfterSeconds": 1})
+
+
+def revision_number(text: str) -> int:
+    """A resourceVersion as a number. Raises ApiError 400 if it is none."""
+    if not text.isdigit():
+        raise bad_request(f'Invalid value: "{text}": strconv.ParseUint: parsing "{text}": invalid syntax')
+    return int(text)
+
+
+def _decoded(token: str) -> _Token:
+    try:
+        raw = base64.urlsafe_b64decode(token + "=" * (-len(token) % 4))
+        return msgspec.json.decode(raw, type=_Token)
+    except (ValueError, binascii.Error, msgspec.DecodeError) as error:
+        raise bad_request(f"continue key is not valid: {error}") from error

@@ -1,0 +1,186 @@
+"""What a write makes of an object: pure functions from the stored and the sent object to the next one.
+
+Promise: the metadata rules of the real server. The system's fields cannot be sent; the status subresource and the main
+resource do not touch each other's part; generation counts changes of what the user wants; uid and resourceVersion,
+where sent, are preconditions.
+Left to others: validation (`schema.py`, `checks.py`), revisions and events (`store.py`).
+
+Source: apiserver's `registry/rest` (create, update, delete) and the strategies of the kinds.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Literal
+
+from .errors import bad_request, conflict, stale
+from .objects import Json, dig, parse_time, rfc3339
+from .resources import Resource
+from .schema import known_metadata
+
+FieldValidation = Literal["Ignore", "Warn", "Strict"]
+Propagation = Literal["Background", "Foreground", "Orphan"]
+_SENT_FIELDS = ("labels", "annotations", "ownerReferences", "finalizers")
+_POLICY_FINALIZERS = {"Foreground": "foregroundDeletion", "Orphan": "orphan"}
+
+
+def _silent(_: str) -> None:
+    """Nobody listens for warnings."""
+
+
+@dataclass(frozen=True, slots=True)
+class WriteOptions:
+    """The query parameters of a write. `warn` hears of unknown fields under `Warn`, as a Warning header would tell."""
+
+    dry_run: bool = False
+    field_validation: FieldValidation = "Strict"
+    warn: Callable[[str], None] = _silent
+
+
+STRICT = WriteOptions()
+
+
+def shaped(resource: Resource, obj: Json, options: WriteOptions) -> Json:
+    """The object without unknown fields and with defaults. Raises ApiError 400 under Strict."""
+    if not isinstance(obj.get("metadata") or {}, dict):
+        raise bad_request(
+            f'{resource.kind} in version "{resource.version}" cannot be handled as a {resource.kind}: metadata'
+        )
+    if resource.schema is not None:
+        result, unknown = resource.schema.shape(obj)
+    else:
+        unknown = []
+        result = {**obj, "metadata": known_metadata(obj.get("metadata") or {}, unknown)}
+    words = [f'unknown field "{path}"' for path in unknown]
+    if words and options.field_validation == "Strict":
+        raise bad_request(
+            f'{resource.kind} in version "{resource.version}" cannot be handled as a {resource.kind}: '
+            f"strict decoding error: {', '.join(words)}"
+        )
+    if options.field_validation == "Warn":
+        for word in words:
+            options.warn(word)
+    return result
+
+
+def born(resource: Resource, sent: Json, *, name: str, namespace: str, uid: str, now: str) -> Json:
+    """The object as it is first stored, but for its resourceVersion."""
+    sent_meta = sent.get("metadata") or {}
+    meta: Json = {"name": name}
+    if resource.namespaced:
+        meta["namespace"] = namespace
+    meta |= {"uid": uid, "creationTimestamp": now}
+    if resource.counts_generation:
+        meta["generation"] = 1
+    meta |= {field: sent_meta[field] for field in ("generateName", *_SENT_FIELDS) if sent_meta.get(field)}
+    body = {k: v for k, v in sent.items() if k not in {"apiVersion", "kind", "metadata"}}
+    if resource.has_status and resource.born_with is not None:
+        body.pop("status", None)
+        if resource.born_with:
+            body["status"] = resource.born_with
+    if resource.key == "pods":
+        body["spec"] = {"terminationGracePeriodSeconds": 30, **(body.get("spec") or {})}
+    return {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": meta, **body}
+
+
+def check_identity(resource: Resource, obj: Json, *, name: str, namespace: str) -> None:
+    """Raises ApiError 400 if the object sent is not of this kind, name or namespace."""
+    meta = obj.get("metadata") or {}
+    if (
+        obj.get("kind", resource.kind) != resource.kind
+        or obj.get("apiVersion", resource.api_version) != resource.api_version
+    ):
+        found = f"{obj.get('apiVersion')}, Kind={obj.get('kind')}"
+        raise bad_request(
+            f"the object provided is unrecognized: {found} does not match {resource.api_version}, Kind={resource.kind}"
+        )
+    if name and meta.get("name", name) != name:
+        raise bad_request(f"the name of the object ({meta['name']}) does not match the name on the URL ({name})")
+    if resource.namespaced and (meta.get("namespace") or namespace) != namespace:
+        raise bad_request("the namespace of the provided object does not match the namespace sent on the request")
+
+
+def check_preconditions(resource: Resource, old: Json, *, uid: str | None, revision: str | None) -> None:
+    """Raises ApiError 409 if the stored object is another one or has changed."""
+    meta = old["metadata"]
+    if uid and uid != meta["uid"]:
+        why = f"Precondition failed: UID in precondition: {uid}, UID in object meta: {meta['uid']}"
+        raise conflict(resource.key, meta["name"], why)
+    if revision and revision != meta["resourceVersion"]:
+        raise stale(resource.key, meta["name"])
+
+
+def succeeded(resource: Resource, old: Json, sent: Json, subresource: str) -> Json:
+    """The next version of `old`, still bearing the old resourceVersion; equal to `old` if nothing changes."""
+    old_meta, sent_meta = old["metadata"], sent.get("metadata") or {}
+    if subresource == "status":
+        meta = _moved(old_meta, sent_meta) if resource.status_moves_metadata else old_meta
+        new = {**old, "metadata": meta}
+        new.pop("status", None)
+        if sent.get("status") is not None:
+            new["status"] = sent["status"]
+        return new
+    new = {"apiVersion": old["apiVersion"], "kind": old["kind"], "metadata": _moved(old_meta, sent_meta)}
+    new |= {k: v for k, v in sent.items() if k not in new and not (k == "status" and resource.has_status)}
+    if resource.has_status and "status" in old:
+        new["status"] = old["status"]
+    if resource.counts_generation and _wanted(new, resource) != _wanted(old, resource):
+        new["metadata"]["generation"] = old_meta.get("generation", 0) + 1
+    return new
+
+
+def _wanted(obj: Json, resource: Resource) -> Json:
+    """What counts for the generation: everything but metadata and a separate status."""
+    return {k: v for k, v in obj.items() if k != "metadata" and not (k == "status" and resource.has_status)}
+
+
+def _moved(old_meta: Json, sent_meta: Json) -> Json:
+    """Old metadata with the fields that clients own taken from what was sent."""
+    kept = {k: v for k, v in old_meta.items() if k not in _SENT_FIELDS}
+    return kept | {field: sent_meta[field] for field in _SENT_FIELDS if sent_meta.get(field)}
+
+
+def is_released(obj: Json) -> bool:
+    """Whether a deleting object has nothing left to wait for."""
+    meta = obj["metadata"]
+    return "deletionTimestamp" in meta and not meta.get("finalizers") and not meta.get("deletionGracePeriodSeconds")
+
+
+def grace_of(resource: Resource, old: Json, asked: int | None) -> int:
+    """How long a DELETE lets the object live, in seconds: only pods that are bound and still running get any."""
+    if (
+        resource.key != "pods"
+        or not dig(old, "spec", "nodeName")
+        or dig(old, "status", "phase") in {"Succeeded", "Failed"}
+    ):
+        return 0
+    if asked is not None:
+        return asked
+    default = dig(old, "spec", "terminationGracePeriodSeconds")
+    return 30 if default is None else int(default)
+
+
+def doomed(resource: Resource, old: Json, *, now: datetime, grace: int | None, policy: Propagation) -> Json:
+    """`old` after a DELETE: deleting, or deleting sooner; equal to `old` if the DELETE adds nothing.
+
+    The result may be released (`is_released`), which means that the object goes now.
+    """
+    meta = dict(old["metadata"])
+    finalizers = list(meta.get("finalizers") or [])
+    added = _POLICY_FINALIZERS.get(policy)
+    if added and added not in finalizers:
+        meta["finalizers"] = [*finalizers, added]
+    seconds = grace_of(resource, old, grace)
+    if "deletionTimestamp" not in meta:
+        meta["deletionTimestamp"] = rfc3339(now + timedelta(seconds=seconds))
+        meta["deletionGracePeriodSeconds"] = seconds
+        if resource.counts_generation:
+            meta["generation"] = meta.get("generation", 0) + 1
+    elif (grace is not None or seconds == 0) and seconds < meta.get("deletionGracePeriodSeconds", 0):
+        started = parse_time(meta["deletionTimestamp"]) - timedelta(seconds=meta["deletionGracePeriodSeconds"])
+        meta["deletionTimestamp"] = rfc3339(started + timedelta(seconds=seconds))
+        meta["deletionGracePeriodSeconds"] = seconds
+    doomed_obj = {**old, "metadata": meta}
+    if resource.key == "namespaces":
+        doomed_obj["status"] = {**(old.get("status") or {}), "phase": "Terminating"}
+    return doomed_obj
