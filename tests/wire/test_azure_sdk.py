@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable
 from datetime import UTC, datetime
-from random import Random  # noqa: TID251 - seeded below
+from random import Random
 
 import aiohttp
 import pytest
@@ -106,8 +106,8 @@ async def arm_on_socket(**settings: object) -> AsyncIterator[Arm]:
     """Minutes take tenths of a second: speed 1200."""
     cloud = AzureCloud(
         AzureSettings(**{"speed": 1200.0, "token": "letmein", "list_seconds": 0.0, **settings}),  # type: ignore[arg-type]
-        lambda: datetime.now(UTC),  # noqa: TID251 - real sockets, real time
-        Random(7),  # noqa: S311,
+        lambda: datetime.now(UTC),
+        Random(7),
     )
     app = arm.make_arm_app(cloud)
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)

@@ -46,6 +46,11 @@ def machine_id(settings: AzureSettings, pool: str, instance: int) -> str:
     )
 
 
+def address(pool: Pool, instance: int) -> str:
+    """The machine's IPv4 address."""
+    return f"10.224.{pool.incarnation % 256}.{4 + instance % 250}"
+
+
 def pool_body(settings: AzureSettings, pool: Pool) -> dict[str, Any]:
     """An agent pool."""
     properties = {
@@ -74,9 +79,7 @@ def machine_body(settings: AzureSettings, pool: Pool, instance: int) -> dict[str
         "zones": list(pool.zones),
         "properties": {
             "resourceId": machine_id(settings, pool.name, instance),
-            "network": {
-                "ipAddresses": [{"family": "IPv4", "ip": f"10.224.{pool.incarnation % 256}.{4 + instance % 250}"}]
-            },
+            "network": {"ipAddresses": [{"family": "IPv4", "ip": address(pool, instance)}]},
         },
     }
 
