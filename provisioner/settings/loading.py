@@ -1,0 +1,194 @@
+"""Flags, environment and file become `Settings`.
+
+Promise: flag before environment before file before default; every problem is found in one go. An empty variable counts
+as unset, as charts render them so. Malformed numbers, durations and booleans of the environment become a warning and
+the default, as in Karpenter, or a problem under `--strict-config`; anywhere else they are problems.
+Left to others: what a kind accepts (`kinds.py`), what settings say together (`checks.py`).
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+import msgspec
+
+from .checks import check
+from .clouds import PUBLIC, find_cloud
+from .kinds import MalformedError
+from .model import Problem, Settings, SettingsError, masked
+from .options import BY_FLAG, IGNORED, OPTIONS, Option
+
+FILE = "the configuration file"
+
+
+class _Written(msgspec.Struct, frozen=True, kw_only=True):
+    """What somebody wrote: under which name, and in which of the three places."""
+
+    name: str
+    text: str
+    place: Literal["flag", "env", "file"]
+
+
+class _Findings:
+    """Collects what is wrong while the rest is still read."""
+
+    def __init__(self) -> None:
+        self.problems: list[Problem] = []
+        self.warnings: list[str] = []
+        self.wrong_fields: set[str] = set()
+
+
+def read_flags(arguments: Sequence[str]) -> tuple[dict[str, str], list[str]]:
+    """Split a command line into our flags by name and the rest, in order.
+
+    As in Go: one dash or two, `--name=value` or `--name value`, a bare boolean flag means true, the last one wins,
+    everything after `--` is left alone. Raises SettingsError if a flag at the end lacks its value.
+    """
+    flags: dict[str, str] = {}
+    rest: list[str] = []
+    waiting = iter(arguments)
+    for argument in waiting:
+        if argument == "--":
+            rest += [argument, *waiting]
+            break
+        name, equals, value = argument.lstrip("-").partition("=")
+        dashes = len(argument) - len(argument.lstrip("-"))
+        option = BY_FLAG.get(name) if dashes in {1, 2} else None
+        if option is None:
+            rest.append(argument)
+        elif equals:
+            flags[name] = value
+        elif option.switch:
+            flags[name] = "true"
+        else:
+            following = next(waiting, None)
+            if following is None:
+                remedy = f"Write {option.kind.expects} after it."
+                raise SettingsError([Problem(name=argument, value="", why="it needs a value", remedy=remedy)])
+            flags[name] = following
+    return flags, rest
+
+
+def load(argv_flags: Mapping[str, str], env: Mapping[str, str], file: Mapping[str, object] | None = None) -> Settings:
+    """Settings from flags (by name, without dashes), environment and the file's keys; raises SettingsError."""
+    found = _Findings()
+    keys = _file_texts(file or {}, found)
+    found.problems += [
+        Problem(name=f"--{flag}", value="", why="there is no such flag", remedy="Leave it out, or see --help.")
+        for flag in argv_flags
+        if flag not in BY_FLAG
+    ]
+    # What is wrong with this one is told below, with all the others.
+    strict = _value(BY_FLAG["strict-config"], argv_flags, env, keys, _Findings(), strict=False)[0]
+
+    values: dict[str, Any] = {}
+    origins: list[tuple[str, str]] = []
+    for option in OPTIONS:
+        values[option.field], origin = _value(option, argv_flags, env, keys, found, strict=strict)
+        origins.append((option.field, origin))
+    _complete(values)
+    problems, warnings = check(values, frozenset(found.wrong_fields))
+    found.problems += problems
+    notes, ignored_warnings = _ignored(argv_flags, env, keys)
+    if found.problems:
+        raise SettingsError(found.problems)
+    return Settings(
+        **values,
+        warnings=(*found.warnings, *warnings, *ignored_warnings),
+        notes=notes,
+        origins=tuple(origins),
+    )
+
+
+def _value(
+    option: Option,
+    flags: Mapping[str, str],
+    env: Mapping[str, str],
+    keys: Mapping[str, str],
+    found: _Findings,
+    *,
+    strict: bool,
+) -> tuple[Any, str]:
+    """One setting's value and origin; the default stands in for what is wrong, so that the rest can be checked."""
+    written = _written(option, flags, env, keys, found)
+    if written is None:
+        return option.default, "default"
+    try:
+        return option.kind.read(written.text), f"{written.place} {written.name}"
+    except ValueError as error:
+        if isinstance(error, MalformedError) and option.kind.lenient and written.place == "env" and not strict:
+            found.warnings.append(f"{written.name}={masked(written.text)}: {error}; the default stands instead")
+        else:
+            remedy = f"Write {option.kind.expects}."
+            found.wrong_fields.add(option.field)
+            found.problems.append(Problem(name=written.name, value=masked(written.text), why=str(error), remedy=remedy))
+    return option.default, "default"
+
+
+def _written(
+    option: Option, flags: Mapping[str, str], env: Mapping[str, str], keys: Mapping[str, str], found: _Findings
+) -> _Written | None:
+    if option.flag in flags:
+        text = flags[option.flag].strip()
+        # An empty flag overrides the environment for texts; for anything else it is a mistake that the kind tells.
+        empty_is_default = not text and isinstance(option.default, str)
+        return None if empty_is_default else _Written(name=f"--{option.flag}", text=text, place="flag")
+    given = [(name, env[name].strip()) for name in option.env if env.get(name, "").strip()]
+    if given:
+        name, text = given[0]
+        others = [other for other, value in given[1:] if value != text]
+        if others:
+            found.warnings.append(f"{name} and {' and '.join(others)} say different things; {name} counts")
+        return _Written(name=name, text=text, place="env")
+    if option.flag in keys:
+        return _Written(name=option.flag, text=keys[option.flag], place="file")
+    return None
+
+
+def _file_texts(file: Mapping[str, object], found: _Findings) -> dict[str, str]:
+    """The file's values as the text they would be in a variable; YAML's own types are welcome."""
+    texts: dict[str, str] = {}
+    for key, value in file.items():
+        if key not in BY_FLAG:
+            why = f"{FILE} has a key that is no setting"
+            found.problems.append(
+                Problem(name=str(key), value="", why=why, remedy="Remove it; keys are the names of flags.")
+            )
+            continue
+        match value:
+            case None:
+                continue
+            case bool():
+                texts[key] = str(value).lower()
+            case str() | int() | float():
+                texts[key] = str(value).strip()
+            case list() | tuple() if all(isinstance(item, str) for item in value):
+                texts[key] = ",".join(value)
+            case Mapping() if key == "feature-gates":
+                texts[key] = ",".join(f"{name}={str(on).lower()}" for name, on in value.items())
+            case _:
+                remedy = f"Write {BY_FLAG[key].kind.expects}."
+                found.problems.append(
+                    Problem(name=key, value="", why=f"{FILE} has no single value here", remedy=remedy)
+                )
+    return {key: text for key, text in texts.items() if text}
+
+
+def _complete(values: dict[str, Any]) -> None:
+    """Fill in the addresses that follow from the cloud."""
+    cloud = find_cloud(values["cloud"]) or PUBLIC
+    values["arm_endpoint"] = values["arm_endpoint"] or cloud.endpoint
+    values["arm_audience"] = values["arm_audience"] or cloud.audience
+    values["authority_host"] = values["authority_host"] or cloud.authority
+
+
+def _ignored(
+    flags: Mapping[str, str], env: Mapping[str, str], keys: Mapping[str, str]
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    present = [
+        option
+        for option in IGNORED
+        if option.flag in flags or option.flag in keys or any(env.get(name) for name in option.env)
+    ]
+    quiet = [option.env[0] for option in present if not option.warn]
+    notes = (f"accepted, without effect here: {', '.join(quiet)}",) if quiet else ()
+    return notes, tuple(f"{option.env[0]} has no effect here" for option in present if option.warn)

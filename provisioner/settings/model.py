@@ -1,0 +1,144 @@
+"""What the settings are once they are read, and what is wrong with them if they are not.
+
+Promise: `Settings` is frozen and complete; its `repr`, `describe` and every problem mask credentials in addresses.
+Left to others: reading and checking (`loading.py`, `checks.py`).
+"""
+
+import re
+from typing import Any, Literal
+
+import msgspec
+
+from provisioner.runtime.redaction import MASK, redact
+
+from .options import OPTIONS
+
+SHOWN_CHARACTERS = 200
+_CREDENTIALS = re.compile(r"^([a-zA-Z][a-zA-Z0-9+.-]*://)?.*@", re.DOTALL)
+
+
+def masked(value: str) -> str:
+    """The text without what stands before an `@` (passwords of proxies) and without tokens pasted by mistake."""
+    return redact(_CREDENTIALS.sub(rf"\1{MASK}@", value))[:SHOWN_CHARACTERS]
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything that can be set; durations in seconds, addresses without a slash at the end, "" for what is unset.
+
+    `warnings` are for the log at start, `notes` for its debug level; `origins` say where each value came from.
+    """
+
+    subscription_id: str
+    resource_group: str
+    cluster_name: str
+    location: str = ""
+    deployment_mode: Literal["self-hosted", "managed"] = "self-hosted"
+    tenant_id: str = ""
+    client_id: str = ""
+    federated_token_file: str = ""
+    authority_host: str = "https://login.microsoftonline.com"
+    cloud: str = "AzurePublicCloud"
+    arm_endpoint: str = "https://management.azure.com"
+    arm_audience: str = "https://management.azure.com"
+
+    https_proxy: str = ""
+    http_proxy: str = ""
+    no_proxy: str = ""
+    ssl_cert_file: str = ""
+    kubeconfig: str = ""
+    kube_client_qps: int = 200
+    kube_client_burst: int = 300
+
+    metrics_port: int = 8080
+    health_probe_port: int = 8081
+    disable_leader_election: bool = False
+    leader_election_name: str = "gpu-provisioner-leader-election"
+    leader_election_namespace: str = ""
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+    strict_config: bool = False
+
+    gpu_readiness: Literal["require", "report"] = "require"
+    legacy_pools: Literal["collect", "report"] = "collect"
+    max_agent_pools: int | None = None
+    max_creates_per_minute: int = 30
+    feature_gates: tuple[tuple[str, bool], ...] = (("NodeRepair", True),)
+
+    launch_seconds: float = 300.0
+    creating_seconds: float = 2700.0
+    registration_seconds: float = 900.0
+    initialization_seconds: float = 1200.0
+    draining_seconds: float = 900.0
+    detaching_seconds: float = 360.0
+    deleting_seconds: float = 1800.0
+
+    warnings: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    origins: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def node_repair(self) -> bool:
+        """Whether Nodes that stopped working are replaced."""
+        return dict(self.feature_gates).get("NodeRepair", False)
+
+    @property
+    def arm_scope(self) -> str:
+        """The OAuth scope of ARM's tokens."""
+        return f"{self.arm_audience}/.default"
+
+    @property
+    def plain_arm(self) -> bool:
+        """Whether ARM answers over plain http, as only a simulator on loopback may: no token is ever sent there."""
+        return self.arm_endpoint.startswith("http://")
+
+    def __repr__(self) -> str:
+        return f"Settings({', '.join(f'{name}={value!r}' for name, value, _ in describe(self))})"
+
+
+class Problem(msgspec.Struct, frozen=True, kw_only=True):
+    """One thing that is wrong: the setting as the user wrote it, its masked value, why, and what to do."""
+
+    name: str
+    value: str
+    why: str
+    remedy: str
+
+    def __str__(self) -> str:
+        subject = f"{self.name}={self.value}" if self.value else self.name
+        return f"{subject}: {self.why}\n    {self.remedy}"
+
+
+class SettingsError(Exception):
+    """All problems at once, in `problems`; as text, two lines for each."""
+
+    def __init__(self, problems: list[Problem]) -> None:
+        super().__init__(problems)
+        self.problems = problems
+
+    def __str__(self) -> str:
+        count = len(self.problems)
+        head = "1 setting is wrong:" if count == 1 else f"{count} settings are wrong:"
+        return "\n".join((head, *(f"  {problem}" for problem in self.problems)))
+
+
+def describe(settings: Settings) -> list[tuple[str, str, str]]:
+    """Every setting as (name, value, origin), in the table's order, credentials masked."""
+    origins = dict(settings.origins)
+    described = []
+    for option in OPTIONS:
+        value = shown(getattr(settings, option.field)) or f"({option.unset or 'none'})"
+        described.append((option.flag, value, origins.get(option.field, "default")))
+    return described
+
+
+def shown(value: Any) -> str:
+    """A value as people write it; credentials in it are masked."""
+    match value:
+        case None:
+            return ""
+        case bool():
+            return str(value).lower()
+        case float():
+            return f"{value:g}s"
+        case tuple():
+            return ",".join(f"{name}={shown(on)}" for name, on in value)
+    return masked(str(value))
