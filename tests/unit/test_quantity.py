@@ -125,6 +125,7 @@ def test_amounts_are_capped_and_rounded_up_as_kubernetes_does(written: str, mean
         ("0", 0),
         ("1n", 1),
         ("-1Gi", -1),
+        ("-1.5Gi", -1),
         ("9223372036854775806", 2**33),
     ],
 )
