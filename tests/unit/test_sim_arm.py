@@ -1,0 +1,416 @@
+"""Stories of the simulated ARM on virtual time, asked through its service: no HTTP, no Nodes."""
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable, Mapping
+from datetime import UTC, datetime
+from random import Random
+from typing import Any
+
+import aiohttp
+import pytest
+from aiohttp import web
+from azure.core.credentials import AccessToken
+from azure.core.pipeline.transport import AioHttpTransport
+from azure.mgmt.containerservice.aio import ContainerServiceClient
+
+from provisioner.simulator import loop
+from provisioner.simulator.azure import arm, call, errors, faults, service
+from provisioner.simulator.azure.cloud import AzureCloud
+from provisioner.simulator.azure.errors import Answer
+from provisioner.simulator.azure.faults import Failure, Fault
+from provisioner.simulator.azure.settings import AzureSettings
+from provisioner.simulator.wire import MemoryConnector, Wire
+
+EPOCH = datetime(2026, 11, 1, tzinfo=UTC)
+SIZE = "Standard_NC24ads_A100_v4"
+
+
+class Arm:
+    """A cloud and somebody who asks it."""
+
+    def __init__(self, cloud: AzureCloud) -> None:
+        self.cloud = cloud
+        self.events: list[tuple[str, str, str, int]] = []
+        cloud.subscribe(lambda kind, pool: self.events.append((kind, pool.name, pool.state, len(pool.machines))))
+
+    async def ask(
+        self,
+        method: str,
+        path: str = "",
+        body: Mapping[str, Any] | None = None,
+        query: Mapping[str, str] | None = None,
+        **headers: str,
+    ) -> Answer:
+        path = self.cloud.settings.cluster_id + "/agentPools" + path
+        asked = call.Call(
+            **call.route(method, path),
+            origin="https://management.azure.com",
+            url=path,
+            query={"api-version": "2026-08-01", **(query or {})},
+            headers={"Authorization": "Bearer t", **{k.replace("_", "-"): v for k, v in headers.items()}},
+            body=body,
+        )
+        answer = await service.serve(self.cloud, asked)
+        assert answer is not None
+        return answer
+
+    async def put(self, name: str, headers: Mapping[str, str] | None = None, **properties: Any) -> Answer:
+        body = {"properties": {"vmSize": SIZE, "count": 1, **properties}}
+        return await self.ask("PUT", "/" + name, body, **(headers or {}))
+
+    async def names(self) -> list[str]:
+        return [pool["name"] for pool in json_of(await self.ask("GET"))["value"]]
+
+
+def json_of(answer: Answer) -> dict[str, Any]:
+    found = json.loads(json.dumps(answer.body))
+    assert isinstance(found, dict)
+    return found
+
+
+def story(tell: Callable[[Arm], Awaitable[None]], *, seed: int = 3, **settings: Any) -> Arm:
+    """Run one story and give back what it was about."""
+
+    async def main() -> Arm:
+        clock = loop.VirtualClock(asyncio.get_running_loop(), EPOCH)
+        arm_ = Arm(AzureCloud(AzureSettings(**settings), clock.now, Random(seed)))
+        async with asyncio.TaskGroup() as group:
+            time_passes = group.create_task(arm_.cloud.run())
+            await tell(arm_)
+            time_passes.cancel()
+        return arm_
+
+    return loop.run(main, seed=seed, epoch=EPOCH, horizon_seconds=86_400)
+
+
+def test_a_pools_life_is_told_in_order() -> None:
+    """creating, machine up, running; deleting, machine gone, gone: each told once, with the pool as it is then."""
+
+    async def tell(azure: Arm) -> None:
+        assert (await azure.put("gpu1")).status == 201
+        await asyncio.sleep(400)
+        assert (await azure.ask("DELETE", "/gpu1")).status == 202
+        await asyncio.sleep(300)
+
+    assert story(tell, node_share=(0.6, 0.9)).events == [
+        ("creating", "gpu1", "Creating", 0),
+        ("updated", "gpu1", "Creating", 1),
+        ("running", "gpu1", "Succeeded", 1),
+        ("deleting", "gpu1", "Deleting", 1),
+        ("updated", "gpu1", "Deleting", 0),
+        ("gone", "gpu1", "Deleting", 0),
+    ]
+
+
+def test_the_same_seed_gives_the_same_life() -> None:
+    """Everything random comes from the generator that was handed in."""
+
+    async def tell(azure: Arm) -> None:
+        for name in ("a", "b"):
+            await azure.put(name)
+            await asyncio.sleep(500)
+            await azure.ask("DELETE", "/" + name)
+
+    one, two, other = (story(tell, seed=seed) for seed in (1, 1, 2))
+    assert one.cloud.pools == two.cloud.pools
+    assert one.cloud.requests == two.cloud.requests
+    assert one.cloud.pools["b"].etag != other.cloud.pools["b"].etag
+
+
+def test_reads_may_lag_behind_writes_each_in_its_own_way() -> None:
+    """With a GET lag of 20 s a fresh pool is 404 for 20 s, while LIST shows it; and the other way round."""
+
+    async def tell(azure: Arm) -> None:
+        await azure.put("gpu1")
+        await asyncio.sleep(19)
+        assert (await azure.ask("GET", "/gpu1")).status == 404
+        assert await azure.names() == ["gpu1"]
+        await asyncio.sleep(2)
+        assert (await azure.ask("GET", "/gpu1")).status == 200
+
+        azure.cloud.configure(get_lag_seconds=0.0, list_lag_seconds=30.0)
+        await asyncio.sleep(400)
+        await azure.ask("DELETE", "/gpu1")
+        while "gpu1" in azure.cloud.pools:  # noqa: ASYNC110 - on virtual time, looking costs nothing
+            await asyncio.sleep(0.1)
+        assert (await azure.ask("GET", "/gpu1")).status == 404
+        assert await azure.names() == ["gpu1"]
+        await asyncio.sleep(31)
+        assert await azure.names() == []
+
+    story(tell, get_lag_seconds=20.0)
+
+
+@pytest.mark.parametrize(("order", "shown"), [("before", []), ("after", ["gpu1"])])
+def test_a_list_that_races_a_put_shows_it_or_not(order: str, shown: list[str]) -> None:
+    """The LIST began first and ends last: `list_order` says which of the two views it serves."""
+
+    async def tell(azure: Arm) -> None:
+        async with asyncio.TaskGroup() as group:
+            listing = group.create_task(azure.names())
+            await asyncio.sleep(0.1)
+            await azure.put("gpu1")
+        assert listing.result() == shown
+
+    story(tell, list_order=order, list_seconds=0.3)
+
+
+def test_pages_stay_whole_while_pools_come_and_go() -> None:
+    """A page goes on after the last name of the one before; what vanishes meanwhile hides nobody else."""
+
+    async def tell(azure: Arm) -> None:
+        for name in "abcde":
+            azure.cloud.seed_pool(name, vmSize=SIZE)
+        first = json_of(await azure.ask("GET"))
+        link = first["nextLink"]
+        assert link.startswith("https://management.azure.com/subscriptions/")
+        azure.cloud.book.remove("a")
+        second = json_of(await azure.ask("GET", query={"$skipToken": link.rpartition("=")[2]}))
+        assert [pool["name"] for pool in second["value"]] == ["c", "d"]
+        assert link.endswith("=b")
+
+    story(tell, page_size=2)
+
+
+def test_every_write_changes_the_etag() -> None:
+    """Accepting, booting, finishing and updating: never the same eTag twice; words follow what changed."""
+
+    async def tell(azure: Arm) -> None:
+        seen = []
+        azure.cloud.subscribe(lambda kind, pool: seen.append(pool.etag))
+        await azure.put("gpu1")
+        await asyncio.sleep(400)
+        same = json_of(await azure.put("gpu1"))
+        assert same["properties"]["provisioningState"] == "Succeeded"
+        grown = await azure.put("gpu1", count=2)
+        assert grown.status == 200
+        assert json_of(grown)["properties"]["provisioningState"] == "Scaling"
+        await asyncio.sleep(400)
+        changed = await azure.put("gpu1", count=2, tags={"a": "b"})
+        assert json_of(changed)["properties"]["provisioningState"] == "Updating"
+        await asyncio.sleep(400)
+        assert azure.cloud.pools["gpu1"].machines == (0, 1)
+        assert len(set(seen)) == len(seen)
+
+    story(tell)
+
+
+def test_a_failed_pool_keeps_its_name_and_its_place() -> None:
+    """It counts against the cap, a create over it is 412, and it goes like any other pool."""
+
+    async def tell(azure: Arm) -> None:
+        azure.cloud.fail_next_create("AllocationFailed", "No machine.", after_seconds=30, details=[{"code": "X"}])
+        await azure.put("gpu1")
+        await asyncio.sleep(31)
+        body = json_of(await azure.ask("GET", "/gpu1"))["properties"]
+        assert body["provisioningState"] == "Failed"
+        assert body["status"]["provisioningError"]["details"] == [{"code": "X"}]
+        refused = await azure.put("gpu1", {"If-None-Match": "*"})
+        assert (refused.status, json_of(refused)["code"]) == (412, "PreConditionFailed")
+        full = await azure.put("gpu2")
+        assert (full.status, json_of(full)["code"]) == (400, "BadRequest")
+        assert (await azure.ask("DELETE", "/gpu1")).status == 202
+        await asyncio.sleep(300)
+        assert (await azure.put("gpu2")).status == 201
+
+    story(tell, max_agent_pools=1)
+
+
+def test_timers_never_touch_a_later_pool_of_the_same_name() -> None:
+    """A pool deleted while it was being created leaves nothing behind that could finish its successor early."""
+
+    async def tell(azure: Arm) -> None:
+        await azure.put("gpu1")
+        await azure.ask("DELETE", "/gpu1")
+        await asyncio.sleep(11)
+        await azure.put("gpu1")
+        await asyncio.sleep(90)
+        assert azure.cloud.pools["gpu1"].state == "Creating"
+        assert azure.cloud.pools["gpu1"].machines == ()
+        await asyncio.sleep(11)
+        assert azure.cloud.pools["gpu1"].state == "Succeeded"
+
+    # The first pool's timers are due at 100 s, the second's at 111 s.
+    story(tell, delete_preempts=True, create_seconds=(100, 100), delete_seconds=(10, 10), node_share=(0.99, 0.99))
+
+
+def test_a_failing_delete_leaves_a_failed_pool_with_its_machine() -> None:
+    """DELETE is accepted, the operation fails, and the machine still costs money."""
+
+    async def tell(azure: Arm) -> None:
+        azure.cloud.seed_pool("gpu1", vmSize=SIZE)
+        failure = Failure(error=faults.error("InternalOperationError", "We are unable to serve this request."))
+        azure.cloud.faults.append(Fault(verb="DELETE", failure=failure))
+        assert (await azure.ask("DELETE", "/gpu1")).status == 202
+        await asyncio.sleep(600)
+        pool = azure.cloud.pools["gpu1"]
+        assert (pool.state, pool.machines) == ("Failed", (0,))
+
+    story(tell)
+
+
+def test_faults_hit_what_they_match_in_their_turn() -> None:
+    """Size, zone and priority match a PUT's body; `skip` and `times` count matches; others pass."""
+
+    async def tell(azure: Arm) -> None:
+        refusal = errors.rp(400, "Nope", "no")
+        azure.cloud.faults.append(Fault(verb="PUT", zone="2", priority="Spot", skip=1, times=2, answer=refusal))
+        spot2 = {"availabilityZones": ["2"], "scaleSetPriority": "Spot"}
+        statuses = [(await azure.put(f"s{n}", **spot2)).status for n in range(4)]
+        assert statuses == [201, 400, 400, 201]
+        azure.cloud.faults[:] = [Fault(size=SIZE.upper(), pool="s*", times=faults.ALWAYS, answer=errors.html(503))]
+        assert (await azure.put("r0")).status == 201
+        assert (await azure.ask("GET", "/s0")).status == 503
+        assert (await azure.put("s9", vmSize="Standard_NC4as_T4_v3")).status == 201
+
+    story(tell)
+
+
+def test_spot_pools_are_marked_and_can_be_evicted() -> None:
+    """AKS adds label and taint; an eviction leaves count 0, or is refilled with a new instance."""
+
+    async def tell(azure: Arm) -> None:
+        body = json_of(await azure.put("gpu1", scaleSetPriority="Spot"))["properties"]
+        assert body["nodeLabels"] == {"kubernetes.azure.com/scalesetpriority": "spot"}
+        assert body["nodeTaints"] == ["kubernetes.azure.com/scalesetpriority=spot:NoSchedule"]
+        assert (body["scaleSetEvictionPolicy"], body["spotMaxPrice"]) == ("Delete", -1)
+        await asyncio.sleep(400)
+        azure.cloud.evict("gpu1", refill_after_seconds=60)
+        assert azure.cloud.pools["gpu1"].machines == ()
+        await asyncio.sleep(61)
+        assert azure.cloud.pools["gpu1"].machines == (1,)
+        azure.cloud.evict("gpu1")
+        await asyncio.sleep(600)
+        assert (azure.cloud.pools["gpu1"].count, azure.cloud.pools["gpu1"].machines) == (0, ())
+
+    story(tell)
+
+
+def test_the_last_system_pool_stays() -> None:
+    """AKS keeps one system pool; a second one may go."""
+
+    async def tell(azure: Arm) -> None:
+        for name in ("sys1", "sys2"):
+            azure.cloud.seed_pool(name, mode="System")
+        assert (await azure.ask("DELETE", "/sys1")).status == 202
+        await asyncio.sleep(300)
+        assert (await azure.ask("DELETE", "/sys2")).status == 400
+
+    story(tell)
+
+
+def test_reads_and_deletes_share_a_bucket_of_sixty_and_one_a_second() -> None:
+    """The 61st read at once is 429 with Retry-After 1; a refused call costs nothing; a second later one passes."""
+
+    async def tell(azure: Arm) -> None:
+        statuses = [(await azure.ask("GET", "/gpu1")).status for _ in range(60)]
+        assert statuses == [404] * 60
+        refused = await azure.ask("DELETE", "/gpu1")
+        assert (refused.status, json_of(refused)["code"], refused.headers["Retry-After"]) == (429, "Throttled", "1")
+        assert (await azure.ask("GET")).status == 429
+        await asyncio.sleep(1)
+        assert (await azure.ask("DELETE", "/gpu1")).status == 204
+        assert (await azure.ask("GET", "/gpu1")).status == 429
+        assert azure.cloud.counts == {"GET": 61, "DELETE": 2, "LIST": 1}
+
+    story(tell)
+
+
+BAD = {
+    "name": ("GPU", {}),
+    "long name": ("abcdefghijklm", {}),
+    "windows name": ("sevenss", {"osType": "Windows"}),
+    "count": ("gpu1", {"count": 1001}),
+    "system count": ("gpu1", {"mode": "System", "count": 0}),
+    "disk": ("gpu1", {"osDiskSizeGB": 29}),
+    "enumeration": ("gpu1", {"osSKU": "Debian"}),
+    "unknown GPU size": ("gpu1", {"vmSize": "Standard_NC24rs_v3"}),
+    "taint": ("gpu1", {"nodeTaints": ["sku=gpu"]}),
+    "initialization taints": ("gpu1", {"nodeInitializationTaints": []}),
+    "AKS label": ("gpu1", {"nodeLabels": {"kubernetes.azure.com/mode": "user"}}),
+    "Kubernetes label": ("gpu1", {"nodeLabels": {"topology.kubernetes.io/zone": "1"}}),
+    "restricted label": ("gpu1", {"nodeLabels": {"node-restriction.kubernetes.io/x": "1"}}),
+    "reserved label": ("gpu1", {"nodeLabels": {"agentpool": "x"}}),
+    "label value": ("gpu1", {"nodeLabels": {"a": "b c"}}),
+    "spot price": ("gpu1", {"spotMaxPrice": 0.123456}),
+    "tags": ("gpu1", {"tags": {str(n): "" for n in range(51)}}),
+}
+GOOD = {
+    "plain": {},
+    "sub-domains": {"nodeLabels": {"node.kubernetes.io/a": "b", "kaito.sh/workspace": "w", "x": ""}},
+    "taints": {"nodeTaints": ["sku=gpu:NoSchedule", "a:NoExecute"]},
+    "default disk": {"osDiskSizeGB": 0},
+    "CPU size": {"vmSize": "Standard_D4s_v5"},
+    "casing": {"vmSize": "standard_nd96asr_v4"},
+    "spot": {"scaleSetPriority": "Spot", "spotMaxPrice": -1},
+}
+
+
+@pytest.mark.parametrize("what", BAD)
+def test_bad_requests_are_refused_at_once(what: str) -> None:
+    """400, and nothing has been created."""
+    name, properties = BAD[what]
+
+    async def tell(azure: Arm) -> None:
+        answer = await azure.put(name, **properties)
+        assert answer.status == 400, answer
+        assert json_of(answer)["code"] in ("BadRequest", "InvalidParameter")
+        assert azure.cloud.pools == {}
+
+    story(tell)
+
+
+@pytest.mark.parametrize("what", GOOD)
+def test_good_requests_pass(what: str) -> None:
+    """201, and what was sent is echoed as it was."""
+
+    async def tell(azure: Arm) -> None:
+        answer = await azure.put("gpu1", **GOOD[what])
+        assert answer.status == 201, answer
+        echoed = json_of(answer)["properties"]
+        assert echoed["vmSize"] == GOOD[what].get("vmSize", SIZE)
+        assert echoed["osDiskSizeGB"] == 128
+
+    story(tell)
+
+
+def test_paths_match_in_any_case_but_names_do_not() -> None:
+    """`AGENTPOOLS` is the same segment, `RG` is another group."""
+    path = AzureSettings().cluster_id + "/agentPools/gpu1"
+    loud = path.replace("agentPools", "AGENTPOOLS").replace("resourcegroups", "ResourceGroups")
+    assert call.route("GET", loud) == call.route("GET", path)
+    assert call.route("GET", path.replace("/rg/", "/RG/"))["group"] == "RG"
+    assert call.route("PATCH", path)["verb"] == "OTHER"
+
+
+def test_the_real_client_works_in_memory_on_virtual_time() -> None:
+    """Over the wire that stands for TLS, operation and page URLs say https: a 26-minute create takes no time."""
+
+    class Credential:
+        async def get_token(self, *scopes: str, **options: object) -> AccessToken:
+            return AccessToken("t", 4102444800)
+
+        async def close(self) -> None: ...
+
+    async def tell(azure: Arm) -> None:
+        wire = Wire(asyncio.get_running_loop())
+        runner = web.AppRunner(arm.make_arm_app(azure.cloud, scheme="https"), access_log=None, shutdown_timeout=1)
+        await runner.setup()
+        assert runner.server is not None
+        wire.servers["management.azure.com"] = runner.server
+        async with aiohttp.ClientSession(connector=MemoryConnector(wire, "test"), trust_env=False) as session:
+            client = ContainerServiceClient(
+                Credential(),  # type: ignore[arg-type]
+                azure.cloud.settings.subscription,
+                transport=AioHttpTransport(session=session, session_owner=False, use_env_settings=False),
+            )
+            poller = await client.agent_pools.begin_create_or_update("rg", "aks", "gpu1", {"properties": {"count": 1}})
+            finished = await poller.result()
+            assert finished.provisioning_state == "Succeeded"
+            assert asyncio.get_running_loop().time() >= 1560
+            azure.cloud.seed_pool("gpu2")
+            assert [pool.name async for pool in client.agent_pools.list("rg", "aks")] == ["gpu1", "gpu2"]
+        await runner.cleanup()
+
+    story(tell, create_seconds=(1560, 1560), page_size=1)
