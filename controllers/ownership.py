@@ -15,8 +15,6 @@ from provisioner.api import labels
 from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
 
-CREATION_LAYOUT = "%Y-%m-%dT%H-%M-%SZ"
-
 
 class Verdict(StrEnum):
     OURS = "ours"  # bears the mark of this claim
@@ -37,7 +35,7 @@ def managed(claim: NodeClaim) -> bool:
 
 def creation_stamp(claim: NodeClaim) -> str:
     """The claim's creation time as Azure/gpu-provisioner writes it in a label (no colons allowed there)."""
-    return claim.metadata.creation_timestamp.strftime(CREATION_LAYOUT)
+    return claim.metadata.creation_timestamp.strftime(labels.CREATION_LAYOUT)
 
 
 def marks(instance: Instance) -> frozenset[str]:

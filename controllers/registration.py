@@ -22,14 +22,13 @@ from .selection import chosen_node, live_nodes
 from .steps import PatchNode, Step
 
 REGISTERED = "Registered"
-PRIVILEGED_DOMAINS = ("node-restriction.kubernetes.io", "node-role.kubernetes.io", labels.OWN_DOMAIN)
 NEVER_COPIED = frozenset({"kubectl.kubernetes.io/last-applied-configuration"})
 
 
 def copyable(key: str) -> bool:
     """Whether a claim's label or annotation may be written to a Node."""
     domain = key.split("/", 1)[0] if "/" in key else ""
-    privileged = any(domain == d or domain.endswith("." + d) for d in PRIVILEGED_DOMAINS)
+    privileged = any(domain == d or domain.endswith("." + d) for d in labels.PRIVILEGED_DOMAINS)
     return not privileged and key not in NEVER_COPIED
 
 

@@ -65,3 +65,8 @@ BETA_KEYS = {
     "failure-domain.beta.kubernetes.io/zone": ZONE,
     "failure-domain.beta.kubernetes.io/region": REGION,
 }
+
+# A claim's labels under these domains never reach a Node: they would give it privileges, or speak in our name.
+PRIVILEGED_DOMAINS = ("node-restriction.kubernetes.io", "node-role.kubernetes.io", OWN_DOMAIN)
+# How a creation time is written in a label, where colons are not allowed.
+CREATION_LAYOUT = "%Y-%m-%dT%H-%M-%SZ"

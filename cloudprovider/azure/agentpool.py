@@ -1,0 +1,230 @@
+"""From a NodeClaim to an agent pool, and from an agent pool to an Instance.
+
+Promise: pure. One claim makes one pool of one machine, under a name that is a function of the claim alone; what cannot
+be expressed is refused here, final, with field, value and remedy, and nothing is sent. The claim's mark stands on the
+pool twice: as tags (name, UID, time of PUT) and as a node label (UID).
+Left to others: labels (`poollabels.py`), GPU data (`skus.py`), sending (`provider.py`).
+
+Source: aks-arm.md §1 (wire names, response facts), §4; karpenter.md §6; users.md K2, K3, K7, K16; DESIGN rules 2, 3.
+"""
+
+import hashlib
+import re
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from cloudprovider.errors import Rejected
+from cloudprovider.interface import Failure, Instance, InstanceState
+from provisioner.api import labels
+from provisioner.api.nodeclaim import NodeClaim
+from provisioner.api.quantity import as_gib_ceil, parse_quantity
+from provisioner.api.requirements import allowed_values, conflicts, malformed
+
+from .errors import classify_failure
+from .poollabels import pool_labels
+from .skus import lookup
+
+POOL_NAME = re.compile(r"[a-z][a-z0-9]{0,11}")
+DERIVED_DIGITS = 11
+DISK_FLOOR_GIB, DISK_CEILING_GIB = 30, 2048
+TIME_LAYOUT = "%Y-%m-%dT%H:%M:%SZ"
+
+_SIZE = re.compile(r"(Standard|Basic)_[A-Za-z0-9_-]{1,60}", re.IGNORECASE)
+_ZONE = re.compile(r"(?:[a-z0-9]+-)?([1-9])")
+_TAINT_PART = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_./]{0,251}[A-Za-z0-9])?")
+_TAINT_VALUE = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
+_EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
+_IMAGES = {"ubuntu": "Ubuntu", "azurelinux": "AzureLinux"}
+_ALPHABET = "0123456789abcdefghijklmnopqrstuvwxyz"
+
+# Every state AKS is known to use (aks-arm.md §1.2); one that is not here counts as creating.
+STATES: Mapping[str, InstanceState] = {
+    "Creating": InstanceState.CREATING,
+    "Succeeded": InstanceState.RUNNING,
+    "Updating": InstanceState.RUNNING,
+    "Scaling": InstanceState.RUNNING,
+    "Upgrading": InstanceState.RUNNING,
+    "UpgradingNodeImageVersion": InstanceState.RUNNING,
+    "Starting": InstanceState.RUNNING,
+    "Stopping": InstanceState.RUNNING,
+    "Stopped": InstanceState.RUNNING,
+    "Deleting": InstanceState.DELETING,
+    "Canceling": InstanceState.CREATING,
+    "Canceled": InstanceState.FAILED,
+    "Failed": InstanceState.FAILED,
+}
+
+
+def pool_name(claim: NodeClaim) -> str:
+    """The pool's name: the claim's own where AKS allows it, else `c` and 11 characters of its UID's hash."""
+    if POOL_NAME.fullmatch(claim.name):
+        return claim.name
+    number = int.from_bytes(hashlib.sha256(claim.uid.encode()).digest()[:8])
+    digits = ""
+    for _ in range(DERIVED_DIGITS):
+        number, digit = divmod(number, 36)
+        digits += _ALPHABET[digit]
+    return "c" + digits
+
+
+def to_agent_pool(claim: NodeClaim, name: str, *, now: datetime) -> dict[str, Any]:
+    """The PUT's body in wire names, for a claim and the time of the PUT. Raises Rejected (final)."""
+    _check_requirements(claim)
+    size = _size(claim)
+    properties: dict[str, Any] = {
+        "count": 1,
+        "vmSize": size,
+        "type": "VirtualMachineScaleSets",
+        "mode": "User",
+        "osType": "Linux",
+        "osSKU": _image(claim),
+        "osDiskSizeGB": _disk_gib(claim),
+        "nodeLabels": pool_labels(claim, size),
+        "nodeTaints": _taints(claim),
+        "tags": {
+            labels.TAG_CLAIM_NAME: claim.name[:256],
+            labels.TAG_CLAIM_UID: claim.uid,
+            labels.TAG_PUT_TIME: now.strftime(TIME_LAYOUT),
+        },
+    }
+    zones = _zones(claim)
+    if zones:
+        properties["availabilityZones"] = list(zones)
+    if _only_spot(claim):
+        properties |= {"scaleSetPriority": "Spot", "scaleSetEvictionPolicy": "Delete", "spotMaxPrice": -1.0}
+    sku = lookup(size)
+    if sku is not None and sku.vendor == "amd":
+        # AKS has no AMD driver to install; the AMD GPU operator brings its own (aks-arm.md §5).
+        properties["gpuProfile"] = {"driver": "None"}
+    return {"properties": properties}
+
+
+def _check_requirements(claim: NodeClaim) -> None:
+    wrong = malformed(claim.spec.requirements) or conflicts(claim.spec.requirements)
+    if wrong:
+        raise Rejected("RequirementsInvalid", f"spec.requirements: {wrong[0]}; create the claim anew", final=True)
+
+
+def _size(claim: NodeClaim) -> str:
+    wanted = allowed_values(claim.spec.requirements, labels.INSTANCE_TYPE)
+    example = f"add {labels.INSTANCE_TYPE} In [Standard_NC24ads_A100_v4], say"
+    if wanted is None:
+        raise Rejected("InstanceTypeMissing", f"spec.requirements names no instance type; {example}", final=True)
+    size = wanted[0] if wanted else ""
+    if _SIZE.fullmatch(size) is None:
+        message = f"spec.requirements[{labels.INSTANCE_TYPE}]: {size[:60]!r} is no Azure VM size; {example}"
+        raise Rejected("InstanceTypeInvalid", message, final=True)
+    return size
+
+
+def _disk_gib(claim: NodeClaim) -> int:
+    """The OS disk; 0 lets AKS choose, as for claims that ask for none or for less than 1 GiB."""
+    field = "spec.resources.requests.storage"
+    for resource, written in claim.spec.resources.requests.items():
+        try:
+            amount = parse_quantity(written)
+        except ValueError as error:
+            message = f"spec.resources.requests[{resource}]: {error}"
+            raise Rejected("ResourceQuantityInvalid", message, final=True) from error
+        if resource != "storage" and "/" in resource and amount != int(amount):
+            message = f"spec.resources.requests[{resource}]: {written} is no whole number; devices cannot be shared so"
+            raise Rejected("ResourceQuantityInvalid", message, final=True)
+    written = claim.spec.resources.requests.get("storage")
+    if written is None or 0 < parse_quantity(written) < 2**30:
+        return 0
+    if parse_quantity(written) <= 0:
+        message = f"{field}: {written}: the storage request should be more than 0; ask for {DISK_FLOOR_GIB}Gi or more"
+        raise Rejected("DiskSizeInvalid", message, final=True)
+    gib = as_gib_ceil(written)
+    if not DISK_FLOOR_GIB <= gib <= DISK_CEILING_GIB:
+        message = f"{field}: {written}: an OS disk has {DISK_FLOOR_GIB}Gi to {DISK_CEILING_GIB}Gi; change the request"
+        raise Rejected("DiskSizeInvalid", message, final=True)
+    return gib
+
+
+def _image(claim: NodeClaim) -> str:
+    """The image family; anything that is not known means Ubuntu, as in Azure/gpu-provisioner."""
+    return _IMAGES.get(claim.metadata.annotations.get(labels.KAITO_IMAGE_FAMILY, "").lower(), "Ubuntu")
+
+
+def _taints(claim: NodeClaim) -> list[str]:
+    """`key=value:Effect`. Startup taints are not here: AKS would put them back whenever somebody removes them."""
+    written = []
+    for index, taint in enumerate(claim.spec.taints):
+        fits = _TAINT_PART.fullmatch(taint.key) and _TAINT_VALUE.fullmatch(taint.value) and taint.effect in _EFFECTS
+        if not fits or taint.key.startswith("kubernetes.azure.com/"):
+            message = (
+                f"spec.taints[{index}]: {str(taint)[:80]!r} cannot be a taint of an agent pool; use key=value:Effect"
+            )
+            raise Rejected("TaintInvalid", message, final=True)
+        written.append(f"{taint.key}={taint.value}:{taint.effect}")
+    return written
+
+
+def _zones(claim: NodeClaim) -> tuple[str, ...]:
+    """`westeurope-1` and `1` both mean zone 1; no requirement means a regional pool."""
+    zones = []
+    for value in allowed_values(claim.spec.requirements, labels.ZONE) or ():
+        match = _ZONE.fullmatch(value)
+        if match is None:
+            message = f"spec.requirements[{labels.ZONE}]: {value[:40]!r} is no zone; write <location>-1, -2 or -3"
+            raise Rejected("ZoneInvalid", message, final=True)
+        zones.append(match[1])
+    return tuple(dict.fromkeys(zones))
+
+
+def _only_spot(claim: NodeClaim) -> bool:
+    allowed = allowed_values(claim.spec.requirements, labels.CAPACITY_TYPE)
+    if allowed is None or "on-demand" in allowed:
+        return False
+    if "spot" in allowed:
+        return True
+    message = f"spec.requirements[{labels.CAPACITY_TYPE}]: {', '.join(allowed)[:60]}: use on-demand or spot"
+    raise Rejected("CapacityTypeInvalid", message, final=True)
+
+
+def from_agent_pool(body: Mapping[str, Any]) -> Instance:
+    """What the cloud says of a pool, in the rules' words. Unknown members are ignored, absent ones have defaults."""
+    said: Mapping[str, Any] = body.get("properties") or {}
+    raw = str(said.get("provisioningState") or "")
+    tags = {str(k): str(v) for k, v in (said.get("tags") or {}).items()}
+    known = {str(k): str(v) for k, v in (said.get("nodeLabels") or {}).items()}
+    return Instance(
+        name=str(body.get("name") or ""),
+        state=STATES.get(raw, InstanceState.CREATING),
+        raw_state=raw,
+        etag=str(said.get("eTag") or ""),
+        size=str(said.get("vmSize") or ""),
+        zones=tuple(said.get("availabilityZones") or ()),
+        priority=str(said.get("scaleSetPriority") or "Regular"),
+        mode=str(said.get("mode") or "User"),
+        count=int(said.get("count") or 0),
+        image_version=str(said.get("nodeImageVersion") or ""),
+        power_state=str((said.get("powerState") or {}).get("code") or "Running"),
+        labels=known,
+        tags=tags,
+        claim_uid=_tag(tags, labels.TAG_CLAIM_UID),
+        claim_name=_tag(tags, labels.TAG_CLAIM_NAME),
+        label_uid=known.get(labels.CLAIM_UID, ""),
+        created_label=known.get(labels.KAITO_CREATION_TIMESTAMP, ""),
+        put_time=_time(_tag(tags, labels.TAG_PUT_TIME)),
+        failure=_failure(said) if STATES.get(raw) is InstanceState.FAILED else None,
+    )
+
+
+def _tag(tags: Mapping[str, str], key: str) -> str:
+    """A tag's value; Azure compares tag names without regard to case."""
+    return next((value for name, value in tags.items() if name.lower() == key.lower()), "")
+
+
+def _time(text: str) -> datetime | None:
+    try:
+        return datetime.strptime(text, TIME_LAYOUT).replace(tzinfo=UTC)
+    except ValueError:
+        return None
+
+
+def _failure(said: Mapping[str, Any]) -> Failure:
+    error: Mapping[str, Any] = (said.get("status") or {}).get("provisioningError") or {}
+    return classify_failure(str(error.get("code") or ""), str(error.get("message") or ""), error.get("details") or ())

@@ -1,0 +1,76 @@
+"""Which of a claim's labels go onto its agent pool, and what else stands there.
+
+Promise: a label that AKS would refuse is named, with its remedy, before anything is sent; labels that the cloud sets
+itself, and labels that would give a Node privileges, are left out. Our mark is forced last, over anything the user
+wrote.
+Left to others: the rest of the pool (`agentpool.py`).
+
+Source: aks-arm.md §4 (labels AKS sets, rejects and reserves); karpenter.md §6 (labels of Azure/gpu-provisioner);
+DESIGN rules 3 and 13.
+"""
+
+import re
+
+from cloudprovider.errors import Rejected
+from provisioner.api import labels
+from provisioner.api.nodeclaim import NodeClaim
+
+from .skus import is_gpu_size
+
+# The cloud writes these on every Node; AKS refuses some of them from users.
+SET_BY_CLOUD = frozenset(
+    {
+        labels.INSTANCE_TYPE,
+        labels.ZONE,
+        labels.REGION,
+        labels.ARCH,
+        labels.OS,
+        labels.HOSTNAME,
+        labels.AKS_SPOT,
+        *labels.BETA_KEYS,
+    }
+)
+ACCEPTED_DOMAINS = ("kubelet.kubernetes.io", "node.kubernetes.io")
+REFUSED_DOMAINS = ("kubernetes.azure.com", "kubernetes.io")
+RESERVED_NAMES = frozenset({"agentpool", "storageprofile", "storagetier", "accelerator"})
+
+_NAME = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
+_DOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+
+
+def pool_labels(claim: NodeClaim, size: str) -> dict[str, str]:
+    """The pool's node labels. Raises Rejected (final) for a label that AKS refuses."""
+    wanted = {labels.NODEPOOL: labels.DEFAULT_NODEPOOL}
+    for key, value in claim.metadata.labels.items():
+        if left_out(key):
+            continue
+        _check(key, value)
+        wanted[key] = value
+    wanted[labels.KAITO_MACHINE_TYPE] = "gpu" if is_gpu_size(size) else "cpu"
+    wanted[labels.KAITO_CREATION_TIMESTAMP] = claim.metadata.creation_timestamp.strftime(labels.CREATION_LAYOUT)
+    wanted[labels.CLAIM_UID] = claim.uid
+    return wanted
+
+
+def left_out(key: str) -> bool:
+    """Whether a claim's label never goes onto a pool, and nobody need be told."""
+    return key in SET_BY_CLOUD or _under(key, labels.PRIVILEGED_DOMAINS)
+
+
+def _under(key: str, domains: tuple[str, ...]) -> bool:
+    domain = key.rpartition("/")[0]
+    return any(domain == d or domain.endswith("." + d) for d in domains)
+
+
+def _check(key: str, value: str) -> None:
+    domain, _, name = key.rpartition("/")
+    if key in RESERVED_NAMES or (_under(key, REFUSED_DOMAINS) and not _under(key, ACCEPTED_DOMAINS)):
+        raise _refused(key, value, "AKS keeps this key for itself; remove the label or use a prefix of your own")
+    if _NAME.fullmatch(name) is None or (domain and (len(domain) > 253 or _DOMAIN.fullmatch(domain) is None)):
+        raise _refused(key, value, "this is no label key; use letters, digits, '-', '_' and '.', at most 63")
+    if value and _NAME.fullmatch(value) is None:
+        raise _refused(key, value, "this is no label value; use letters, digits, '-', '_' and '.', at most 63")
+
+
+def _refused(key: str, value: str, remedy: str) -> Rejected:
+    return Rejected("LabelRefused", f"metadata.labels[{key}]: {value[:40]!r}: {remedy}", final=True)

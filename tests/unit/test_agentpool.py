@@ -1,0 +1,217 @@
+"""The mapping between claims and agent pools: names, fields, marks, refusals."""
+
+from datetime import UTC, datetime
+
+import msgspec
+import pytest
+
+from cloudprovider.azure.agentpool import POOL_NAME, from_agent_pool, pool_name, to_agent_pool
+from cloudprovider.azure.skus import is_gpu_size, lookup
+from cloudprovider.errors import Rejected
+from cloudprovider.interface import InstanceState
+from provisioner.api import labels
+from provisioner.api.meta import Taint
+from provisioner.api.nodeclaim import NodeClaim, Requirement
+
+from .builders import SIZE, UID, claim
+
+NOW = datetime(2026, 3, 1, 12, 5, 0, tzinfo=UTC)
+
+
+def sent(**fields: object) -> dict:
+    return to_agent_pool(claim(**fields), "ws3f2a91c0d", now=NOW)["properties"]
+
+
+def with_spec(**spec: object) -> NodeClaim:
+    made = claim()
+    return msgspec.structs.replace(made, spec=msgspec.structs.replace(made.spec, **spec))
+
+
+def requiring(*extra: Requirement) -> NodeClaim:
+    return with_spec(requirements=(*claim().spec.requirements, *extra))
+
+
+def test_k2_one_put_carries_all_that_kaito_asks_for() -> None:
+    """K2: one machine, the size, the disk, the image, the taint, and all labels of the claim."""
+    body = sent(annotations={labels.KAITO_IMAGE_FAMILY: "azurelinux"})
+    assert (body["count"], body["vmSize"], body["osDiskSizeGB"], body["osSKU"]) == (1, SIZE, 1024, "AzureLinux")
+    assert body["nodeTaints"] == ["sku=gpu:NoSchedule"]
+    assert body["mode"] == "User"
+    assert claim().metadata.labels.items() <= body["nodeLabels"].items()
+    assert body["nodeLabels"][labels.KAITO_MACHINE_TYPE] == "gpu"
+    assert body["nodeLabels"][labels.KAITO_CREATION_TIMESTAMP] == "2026-03-01T12-00-00Z"
+
+
+def test_the_mark_stands_twice_and_cannot_be_forged() -> None:
+    """Tags and a node label name the claim's UID, whatever the user wrote."""
+    body = sent(more_labels={labels.CLAIM_UID: "somebody-else"})
+    assert body["nodeLabels"][labels.CLAIM_UID] == UID
+    assert body["tags"][labels.TAG_CLAIM_UID] == UID
+    assert body["tags"][labels.TAG_PUT_TIME] == "2026-03-01T12:05:00Z"
+
+
+def test_what_was_sent_is_read_back_as_ours() -> None:
+    """A pool made from a claim bears that claim's marks in the rules' words."""
+    body = {"name": "ws3f2a91c0d", "properties": {**sent(), "provisioningState": "Creating", "eTag": "e"}}
+    seen = from_agent_pool(body)
+    assert (seen.claim_uid, seen.label_uid, seen.put_time, seen.state) == (UID, UID, NOW, InstanceState.CREATING)
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("ws3f2a91c0d", "ws3f2a91c0d"),
+        ("a", "a"),
+        ("abcdefghijkl", "abcdefghijkl"),
+        ("abcdefghijklm", None),
+        ("ws-1", None),
+    ],
+)
+def test_pool_names(name: str, expected: str | None) -> None:
+    """The claim's name where AKS allows it, else a short name that AKS allows, from the UID."""
+    made = pool_name(claim(name=name))
+    assert POOL_NAME.fullmatch(made)
+    assert made == (expected or pool_name(claim(name="another-long-name")))
+    assert expected or made != pool_name(claim(name=name, uid="uid-2"))
+
+
+REFUSED = [
+    ("no instance type", with_spec(requirements=()), "InstanceTypeMissing", "spec.requirements"),
+    (
+        "a size of another cloud",
+        with_spec(requirements=(Requirement(key=labels.INSTANCE_TYPE, values=("p4d.24xlarge",)),)),
+        "InstanceTypeInvalid",
+        "p4d.24xlarge",
+    ),
+    (
+        "sizes that exclude each other",
+        requiring(Requirement(key=labels.INSTANCE_TYPE, values=("Standard_D4s_v5",))),
+        "RequirementsInvalid",
+        labels.INSTANCE_TYPE,
+    ),
+    ("a disk of nothing", claim(requests={"storage": "0"}), "DiskSizeInvalid", "storage"),
+    ("a disk below the image", claim(requests={"storage": "10Gi"}), "DiskSizeInvalid", "10Gi"),
+    ("an absurd disk", claim(requests={"storage": "5Ti"}), "DiskSizeInvalid", "5Ti"),
+    ("a quantity that is none", claim(requests={"storage": "much"}), "ResourceQuantityInvalid", "much"),
+    ("half a GPU", claim(requests={"storage": "64Gi", "nvidia.com/gpu": "1500m"}), "ResourceQuantityInvalid", "1500m"),
+    (
+        "a label AKS keeps",
+        claim(more_labels={"kubernetes.azure.com/mode": "x"}),
+        "LabelRefused",
+        "kubernetes.azure.com/mode",
+    ),
+    ("a reserved label", claim(more_labels={"agentpool": "x"}), "LabelRefused", "agentpool"),
+    (
+        "a foreign kubernetes.io label",
+        claim(more_labels={"app.kubernetes.io/name": "x"}),
+        "LabelRefused",
+        "app.kubernetes",
+    ),
+    (
+        "a taint AKS keeps",
+        with_spec(taints=(Taint(key="kubernetes.azure.com/x", effect="NoSchedule"),)),
+        "TaintInvalid",
+        "[0]",
+    ),
+    (
+        "a taint without a fitting effect",
+        with_spec(taints=(Taint(key="a", effect="Maybe"),)),
+        "TaintInvalid",
+        "a:Maybe",
+    ),
+    ("a zone that is none", requiring(Requirement(key=labels.ZONE, values=("mars",))), "ZoneInvalid", "mars"),
+    (
+        "reserved capacity only",
+        requiring(Requirement(key=labels.CAPACITY_TYPE, values=("reserved",))),
+        "CapacityTypeInvalid",
+        "reserved",
+    ),
+]
+
+
+@pytest.mark.parametrize(("told", "asked", "reason", "names"), REFUSED, ids=[row[0] for row in REFUSED])
+def test_what_cannot_be_made_is_refused_for_good(told: str, asked: NodeClaim, reason: str, names: str) -> None:
+    """Each refusal is final, names field and value, and fits on a condition."""
+    with pytest.raises(Rejected) as refused:
+        to_agent_pool(asked, "p", now=NOW)
+    assert refused.value.final
+    assert refused.value.reason == reason
+    assert names in refused.value.message, told
+    assert len(refused.value.message.encode()) <= 256
+
+
+def test_privileged_and_cloud_labels_are_left_out() -> None:
+    """Labels that give a Node privileges, or that the cloud sets itself, do not reach the pool."""
+    extra = {
+        "node-role.kubernetes.io/control-plane": "",
+        "node-restriction.kubernetes.io/x": "y",
+        labels.INSTANCE_TYPE: SIZE,
+        labels.ZONE: "westeurope-1",
+        "mine.example/x": "kept",
+    }
+    wanted = sent(more_labels=extra)["nodeLabels"]
+    assert wanted["mine.example/x"] == "kept"
+    assert not wanted.keys() & (extra.keys() - {"mine.example/x"})
+
+
+@pytest.mark.parametrize(
+    ("storage", "gib"),
+    [("1024Gi", 1024), ("64G", 60), ("30Gi", 30), ("500Mi", 0), ("1.5Ti", 1536), (str(64 * 2**30), 64)],
+)
+def test_disk_sizes(storage: str, gib: int) -> None:
+    """Whole GiB, rounded up; below 1 GiB AKS chooses."""
+    assert sent(requests={"storage": storage})["osDiskSizeGB"] == gib
+
+
+def test_no_storage_request_lets_aks_choose() -> None:
+    """A claim that asks for no disk gets the size's default."""
+    assert sent(requests={"cpu": "1"})["osDiskSizeGB"] == 0
+
+
+def test_spot_and_zones() -> None:
+    """A claim that allows only spot gets it; zones are passed in order."""
+    asked = requiring(
+        Requirement(key=labels.CAPACITY_TYPE, values=("spot",)),
+        Requirement(key=labels.ZONE, values=("westeurope-2", "westeurope-1")),
+    )
+    body = to_agent_pool(asked, "p", now=NOW)["properties"]
+    assert (body["scaleSetPriority"], body["spotMaxPrice"]) == ("Spot", -1.0)
+    assert body["availabilityZones"] == ["2", "1"]
+
+
+@pytest.mark.parametrize(
+    ("raw", "state"),
+    [
+        ("Creating", "creating"),
+        ("Succeeded", "running"),
+        ("Upgrading", "running"),
+        ("Deleting", "deleting"),
+        ("Failed", "failed"),
+        ("Canceled", "failed"),
+        ("SomethingNew", "creating"),
+        ("", "creating"),
+    ],
+)
+def test_states(raw: str, state: str) -> None:
+    """Each state of AKS is one of four; an unknown one counts as creating, which destroys nothing."""
+    assert from_agent_pool({"name": "p", "properties": {"provisioningState": raw}}).state == state
+
+
+def test_a_failed_pool_keeps_its_reason() -> None:
+    """The provisioning error is the reason, also after a restart."""
+    error = {"code": "AllocationFailed", "message": "no room"}
+    body = {"name": "p", "properties": {"provisioningState": "Failed", "status": {"provisioningError": error}}}
+    failure = from_agent_pool(body).failure
+    assert failure is not None
+    assert failure.code == "AllocationFailed"
+    assert failure.kind == "no_capacity"
+
+
+def test_sizes_are_found_in_any_casing() -> None:
+    """AKS echoes the caller's casing."""
+    sku = lookup("standard_nd96isr_h100_V5")
+    assert sku is not None
+    assert (sku.gpus, sku.resource) == (8, "nvidia.com/gpu")
+    assert lookup("Standard_D4s_v5") is None
+    assert is_gpu_size("Standard_NC4as_T4_v3")
+    assert not is_gpu_size("Standard_D4s_v5")
