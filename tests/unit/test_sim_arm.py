@@ -217,6 +217,45 @@ def test_a_failed_pool_keeps_its_name_and_its_place() -> None:
     story(tell, max_agent_pools=1)
 
 
+def test_a_put_may_mend_a_failed_pool() -> None:
+    """An update of a Failed pool brings the machine, and the error is no longer told."""
+
+    async def tell(azure: Arm) -> None:
+        azure.cloud.seed_pool(
+            "gpu1", state="Failed", error=faults.error("AllocationFailed", "No machine."), vmSize=SIZE
+        )
+        assert (await azure.put("gpu1")).status == 200
+        await asyncio.sleep(100)
+        body = json_of(await azure.ask("GET", "/gpu1"))["properties"]
+        assert body["provisioningState"] == "Succeeded"
+        assert "status" not in body
+        assert azure.cloud.pools["gpu1"].machines == (0,)
+
+    story(tell)
+
+
+def test_a_stopped_cluster_ends_what_was_going_on() -> None:
+    """A pool that was being created is Stopped, its operation Canceled, and writes are refused until the start."""
+
+    async def tell(azure: Arm) -> None:
+        await azure.put("gpu1")
+        operation = azure.cloud.pools["gpu1"].operation
+        azure.cloud.stop_cluster()
+        await asyncio.sleep(600)
+        pool = azure.cloud.pools["gpu1"]
+        assert (pool.state, pool.power, pool.machines) == ("Succeeded", "Stopped", ())
+        ended = azure.cloud.operations.get(operation, 0.0)
+        assert ended is not None
+        assert ended.status == "Canceled"
+        assert (await azure.ask("DELETE", "/gpu1")).status == 409
+        azure.cloud.start_cluster()
+        await asyncio.sleep(600)
+        assert (azure.cloud.pools["gpu1"].power, azure.cloud.pools["gpu1"].machines) == ("Running", (0,))
+        assert (await azure.ask("DELETE", "/gpu1")).status == 202
+
+    story(tell)
+
+
 def test_timers_never_touch_a_later_pool_of_the_same_name() -> None:
     """A pool deleted while it was being created leaves nothing behind that could finish its successor early."""
 

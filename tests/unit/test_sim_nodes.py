@@ -162,8 +162,13 @@ def test_a_finalizer_makes_the_node_of_a_dead_machine_linger() -> None:
         assert "gpu1" not in sim.cloud.pools
         assert "deletionTimestamp" in sim.node["metadata"]
 
+        assert sim.gpus() == ("1", "1")
         sim.create(nodeLabels={"mark": "new"})
+        await until(lambda: sim.name in sim.nodes.machines)
+        await asyncio.sleep(1)
+        assert (sim.ready(), sim.gpus()) == ("False", ("0", "0"))
         await asyncio.sleep(350)
+        assert sim.gpus() == ("1", "1")
         assert sim.node["metadata"]["uid"] == uid
         assert sim.node["metadata"]["labels"]["mark"] == "old"
         assert sim.ready() == "True"
@@ -276,6 +281,59 @@ def test_a_reboot_changes_the_boot_id_and_takes_the_gpus_away_for_a_while() -> N
         assert sim.keys() == set()
 
     story(tell, NodeSettings(reboot_seconds=(90, 90)))
+
+
+def test_a_machine_that_comes_back_in_time_keeps_its_node() -> None:
+    """A pool is deleted and created anew within 40 s: nobody notices, and the Node stays what it was."""
+
+    async def tell(sim: Sim) -> None:
+        sim.cloud.seed_pool("gpu1", vmSize=SIZE)
+        await asyncio.sleep(120)
+        uid = sim.node["metadata"]["uid"]
+        sim.cloud.delete_pool_by_hand("gpu1")
+        await asyncio.sleep(11)
+        sim.create()
+        await asyncio.sleep(29)
+        assert sim.ready() == "True"
+        await asyncio.sleep(600)
+        assert (sim.node["metadata"]["uid"], sim.ready()) == (uid, "True")
+
+    story(tell, NodeSettings(ready_seconds=(5, 5)), delete_seconds=(10, 10), create_seconds=(10, 10))
+
+
+def test_a_reboot_stops_the_plugin_that_was_about_to_serve() -> None:
+    """What a machine had begun before its reboot never shows up on its Node."""
+
+    async def tell(sim: Sim) -> None:
+        sim.cloud.seed_pool("gpu1", vmSize=SIZE)
+        await asyncio.sleep(15)
+        assert sim.ready() == "True"
+        sim.nodes.reboot(sim.name)
+        await asyncio.sleep(80)
+        assert sim.gpus() == (None, None)
+        await asyncio.sleep(200)
+        assert sim.gpus() == ("1", "1")
+
+    story(tell, NodeSettings(ready_seconds=(10, 10), gpu_seconds=(60, 60), reboot_seconds=(90, 90)))
+
+
+def test_a_silent_kubelet_finishes_its_pods_when_it_is_back() -> None:
+    """Between the DELETE and the end of the pod kubelet falls silent: the pod waits for it."""
+
+    async def tell(sim: Sim) -> None:
+        sim.cloud.seed_pool("gpu1", vmSize=SIZE)
+        await asyncio.sleep(120)
+        sim.store.create("pods", pod("a", sim.name))
+        sim.store.delete("pods", "a", "default")
+        await asyncio.sleep(3)
+        sim.nodes.set_ready(sim.name, None)
+        await asyncio.sleep(100)
+        assert len(sim.store.list("pods")) == 1
+        sim.nodes.set_ready(sim.name, True)
+        await asyncio.sleep(6)
+        assert sim.store.list("pods") == []
+
+    story(tell, NodeSettings(pod_stop_seconds=5))
 
 
 def test_knobs_for_machines_that_misbehave_at_birth() -> None:
