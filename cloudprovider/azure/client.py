@@ -1,0 +1,215 @@
+"""The real SDK's client, its session and its credential, from one frozen `AzureConfig`.
+
+Promise: nothing comes from the environment unless the configuration says so (`trust_env=False`; DefaultAzureCredential
+when `managed`); one call is one request (no retry of the SDK's, of aiohttp's, no redirect); a token travels over plain
+http to a loopback host only. The configuration's `repr` shows no secret.
+Left to others: what is asked (`provider.py`), reading settings (`provisioner.settings`).
+
+Source: aks-arm.md §2.5 (retries), §2.6 (http and authentication), §7 (identity); simulation.md (a reset PUT would
+otherwise reach ARM 8 times; an environment-trusting session asks a thread at every request).
+"""
+
+import ipaddress
+import ssl
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, Protocol
+from urllib.parse import urlsplit
+
+import aiohttp
+import msgspec
+
+if TYPE_CHECKING:
+    # Half a second of import each: wanted only where they are used.
+    from azure.core.credentials import AccessToken
+    from azure.mgmt.containerservice.aio import ContainerServiceClient
+
+CONNECT_SECONDS = 5.0
+READ_SECONDS = 15.0
+CONNECTIONS = 100
+FOREVER = 4_102_444_800  # 2100-01-01, in seconds of the Unix epoch
+
+
+class AzureConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """Which cluster, at which ARM, as whom. `static_token` is for simulators on loopback and for nothing else."""
+
+    subscription_id: str
+    resource_group: str
+    cluster_name: str
+    location: str = ""
+    arm_endpoint: str = "https://management.azure.com"
+    arm_scope: str = "https://management.azure.com/.default"
+    authority_host: str = ""
+    tenant_id: str = ""
+    client_id: str = ""
+    federated_token_file: str = ""
+    managed: bool = False
+    https_proxy: str = ""
+    no_proxy: str = ""
+    ca_file: str = ""
+    static_token: str = ""
+
+    def __repr__(self) -> str:
+        return f"AzureConfig({self.subscription_id}/{self.resource_group}/{self.cluster_name} at {self.arm_endpoint})"
+
+    @property
+    def cluster_path(self) -> str:
+        """The managed cluster's ARM id."""
+        return (
+            f"/subscriptions/{self.subscription_id}/resourceGroups/{self.resource_group}"
+            f"/providers/Microsoft.ContainerService/managedClusters/{self.cluster_name}"
+        )
+
+
+class Credential(Protocol):
+    """What the SDK asks of a credential (`AsyncTokenCredential`)."""
+
+    async def get_token(self, *scopes: str, **options: Any) -> "AccessToken": ...
+    async def close(self) -> None: ...
+    async def __aexit__(self, *exc: object) -> None: ...
+
+
+class StaticToken:
+    """One token that never ends, for a simulated ARM."""
+
+    def __init__(self, token: str) -> None:
+        self._token = token
+
+    def __repr__(self) -> str:
+        return "StaticToken(***)"
+
+    async def get_token(self, *scopes: str, **options: Any) -> "AccessToken":
+        from azure.core.credentials import AccessToken  # noqa: PLC0415 - see TYPE_CHECKING above
+
+        return AccessToken(self._token, FOREVER)
+
+    async def close(self) -> None: ...
+
+    async def __aenter__(self) -> "StaticToken":
+        return self
+
+    async def __aexit__(self, *exc: object) -> None: ...
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine answers at `host`."""
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return host.lower().rstrip(".") == "localhost"
+
+
+def bypasses_proxy(host: str, no_proxy: str) -> bool:
+    """Whether NO_PROXY exempts `host`: `*`, a name and its subdomains (leading dot or not), an address or a network."""
+    host = host.lower().strip("[]").rstrip(".")
+    return any(_exempts(entry, host) for entry in no_proxy.replace(";", ",").split(","))
+
+
+def _exempts(entry: str, host: str) -> bool:
+    entry = entry.strip().lower()
+    if entry in ("", "*"):
+        return entry == "*"
+    try:
+        network = ipaddress.ip_network(entry.strip("[]"), strict=False)
+    except ValueError:
+        name = entry.partition(":")[0].removeprefix("*").strip(".")
+        return bool(name) and (host == name or host.endswith(f".{name}"))
+    try:
+        return ipaddress.ip_address(host) in network
+    except ValueError:
+        return False
+
+
+def build_session(config: AzureConfig) -> aiohttp.ClientSession:
+    """A session of our own. Raises OSError if `ca_file` cannot be read."""
+    tls: ssl.SSLContext | bool = ssl.create_default_context(cafile=config.ca_file) if config.ca_file else True
+    session = aiohttp.ClientSession(
+        connector=aiohttp.TCPConnector(limit=CONNECTIONS, ssl=tls),
+        cookie_jar=aiohttp.DummyCookieJar(),
+        auto_decompress=False,
+        trust_env=False,
+    )
+    return without_resending(session)
+
+
+def without_resending(session: aiohttp.ClientSession) -> aiohttp.ClientSession:
+    """The session, which from now on never sends an idempotent request twice by itself (a PUT counts as one)."""
+    session._retry_connection = False  # noqa: SLF001 - aiohttp has no public switch
+    return session
+
+
+def build_credential(config: AzureConfig) -> Credential:
+    """Who we are: workload identity, or the default chain when `managed`, or a fixed token on loopback.
+
+    Raises ValueError if a token would be fixed for a real ARM, or if workload identity lacks one of its three values.
+    """
+    if config.static_token:
+        if not is_loopback(urlsplit(config.arm_endpoint).hostname or ""):
+            raise ValueError("a static token is for a simulator on loopback only; use workload identity")
+        return StaticToken(config.static_token)
+    common: dict[str, Any] = {"authority": config.authority_host} if config.authority_host else {}
+    common |= _proxies(config, config.authority_host or "https://login.microsoftonline.com")
+    if config.ca_file:
+        common["connection_verify"] = config.ca_file
+    # No environment for the credential's own session either: its proxy is ours.
+    common["use_env_settings"] = False
+    if config.managed:
+        from azure.identity.aio import DefaultAzureCredential  # noqa: PLC0415 - see TYPE_CHECKING above
+
+        chosen = {"managed_identity_client_id": config.client_id} if config.client_id else {}
+        return DefaultAzureCredential(**chosen, **common)
+    from azure.identity.aio import WorkloadIdentityCredential  # noqa: PLC0415 - see TYPE_CHECKING above
+
+    return WorkloadIdentityCredential(
+        tenant_id=config.tenant_id or None,
+        client_id=config.client_id or None,
+        token_file_path=config.federated_token_file or None,
+        **common,
+    )
+
+
+def build_client(
+    config: AzureConfig, session: aiohttp.ClientSession, credential: Credential, *, version: str
+) -> "ContainerServiceClient":
+    """The SDK's client over `session`, which stays the caller's. Raises ValueError for plain http beyond loopback."""
+    from azure.core.pipeline.transport import AioHttpTransport  # noqa: PLC0415 - see TYPE_CHECKING above
+    from azure.mgmt.containerservice.aio import ContainerServiceClient  # noqa: PLC0415 - see TYPE_CHECKING above
+
+    return ContainerServiceClient(
+        credential,  # type: ignore[arg-type]
+        config.subscription_id,
+        base_url=config.arm_endpoint,
+        credential_scopes=[config.arm_scope],
+        transport=AioHttpTransport(
+            session=session,
+            session_owner=False,
+            use_env_settings=False,
+            connection_timeout=CONNECT_SECONDS,
+            read_timeout=READ_SECONDS,
+        ),
+        user_agent=f"gpu-provisioner/{version}",
+        retry_total=0,
+        permit_redirects=False,
+        per_call_policies=_plain_http(config.arm_endpoint),
+        **_proxies(config, config.arm_endpoint),
+    )
+
+
+def _proxies(config: AzureConfig, address: str) -> dict[str, Any]:
+    if not config.https_proxy or bypasses_proxy(urlsplit(address).hostname or "", config.no_proxy):
+        return {}
+    return {"proxies": {"https": config.https_proxy}}
+
+
+def _plain_http(endpoint: str) -> Iterable[Any]:
+    parts = urlsplit(endpoint)
+    if parts.scheme == "https":
+        return []
+    if parts.scheme != "http" or not is_loopback(parts.hostname or ""):
+        raise ValueError(f"{parts.scheme}://{parts.hostname} is no place for a token: ARM needs https")
+    from azure.core.pipeline.policies import SansIOHTTPPolicy  # noqa: PLC0415 - see TYPE_CHECKING above
+
+    class PlainHttp(SansIOHTTPPolicy[Any, Any]):
+        def on_request(self, request: Any) -> None:
+            request.context.options["enforce_https"] = False
+
+    return [PlainHttp()]

@@ -1,0 +1,169 @@
+"""ARM's and AKS's answers as our four errors.
+
+Promise: pure and total. Any exception and any body become one `CloudError`; `NotFound` only ever means that this very
+pool is proven absent, and what nobody knows is `Retryable`. A message has at most 256 bytes: code, words, remedy; no
+URL, GUID or query is in it.
+Left to others: the rows (`error_table.py`), reading bodies (`arm_errors.py`), when to try again (`controllers`).
+
+Source: aks-arm.md §2.4, §3; DESIGN rules 4, 8 and 12.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from fnmatch import fnmatchcase
+from typing import Any
+
+import msgspec
+from azure.core.exceptions import (
+    ClientAuthenticationError,
+    HttpResponseError,
+    ServiceRequestError,
+    ServiceRequestTimeoutError,
+    ServiceResponseError,
+    ServiceResponseTimeoutError,
+)
+
+from cloudprovider.errors import CloudError, NoCapacity, NotFound, Rejected, Retryable
+from cloudprovider.interface import Failure
+
+from .arm_errors import NOTHING, ArmError, Finding, findings, read_body, read_error
+from .error_table import AGAIN, FIX_IDENTITY, HOUR_SECONDS, OPERATION, TABLE, UNKNOWN, Row, Verb
+from .wording import Quota, compose, location, quota, words
+
+_REASON = re.compile(r"[A-Z][A-Za-z0-9]{2,62}")
+_POOL_NAMED = re.compile(r"agent ?pools? '([^']*)'", re.IGNORECASE)
+LONGEST_AFTER_SECONDS = 3600.0
+
+
+def classify(exc: BaseException, *, pool: str, verb: Verb) -> CloudError:
+    """What this failure of a call about `pool` ("" for list and cluster) means. Cancellation is not ours to judge."""
+    if isinstance(exc, CloudError):
+        return exc
+    if isinstance(exc, HttpResponseError) and exc.response is not None and isinstance(exc.status_code, int):
+        return classify_answer(
+            exc.status_code, _body_of(exc), headers=getattr(exc.response, "headers", None) or {}, pool=pool, verb=verb
+        )
+    return _unanswered(exc)
+
+
+def classify_answer(status: int, error: ArmError, *, headers: Mapping[str, str], pool: str, verb: Verb) -> CloudError:
+    """What an HTTP answer means."""
+    if status == 404 and verb in ("get", "delete") and names_absence(error, pool):
+        return NotFound(
+            "NotFound", compose(error.code, f"agent pool {pool} does not exist", ""), code=error.code, status=404
+        )
+    row, finding = _match(status, error, verb)
+    told = retry_after_seconds(headers)
+    return _build(row, finding, error, status=status, after=told if told is not None else row.after)
+
+
+def classify_failure(code: str, message: str, details: Any) -> Failure:
+    """Why a Failed pool failed, from its `status.provisioningError` (the operation is over: no HTTP status)."""
+    error = read_error({"code": code, "message": message, "details": details})
+    row, finding = _match(OPERATION, error, "create")
+    cause = _build(row, finding, error, status=0, after=row.after)
+    return Failure(reason=cause.reason, message=cause.message, code=cause.code, kind=cause.kind)
+
+
+def names_absence(error: ArmError, pool: str) -> bool:
+    """Whether this 404 proves that `pool` is absent: AKS's own flat answer about it, or ARM's that names its path."""
+    if not pool:
+        return False
+    code, text = error.code.casefold(), error.message
+    if error.flat and code == "notfound" and "agent pool not found" in text.casefold():
+        others = [name for name in _POOL_NAMED.findall(text) if name.casefold() != pool.casefold()]
+        return not others
+    path = rf"/agentPools/{re.escape(pool)}(?![\w/.-])"
+    return code in ("resourcenotfound", "notfound") and re.search(path, text, re.IGNORECASE) is not None
+
+
+def retry_after_seconds(headers: Mapping[str, str]) -> float | None:
+    """What the service asks for, at most an hour; None if it asks for nothing readable (dates are not)."""
+    for name, unit in (("retry-after-ms", 1000.0), ("x-ms-retry-after-ms", 1000.0), ("Retry-After", 1.0)):
+        value = str(headers.get(name) or "").strip()
+        if re.fullmatch(r"\d{1,12}(\.\d{1,6})?", value, re.ASCII):
+            seconds = float(value) / unit
+            if seconds > 0:
+                return min(seconds, LONGEST_AFTER_SECONDS)
+    return None
+
+
+def _match(status: int, error: ArmError, verb: Verb) -> tuple[Row, Finding]:
+    found = tuple(findings(error))
+    for row in TABLE:
+        if (row.statuses and status not in row.statuses) or (row.verbs and verb not in row.verbs):
+            continue
+        if not row.codes and not row.says:
+            return row, _first(found)
+        hit = next((finding for finding in found if _fits(row, finding)), None)
+        if hit is not None:
+            return row, hit
+    return UNKNOWN, _first(found)
+
+
+def _first(found: Iterable[Finding]) -> Finding:
+    return next(iter(found), Finding("", ""))
+
+
+def _fits(row: Row, finding: Finding) -> bool:
+    code, message = finding.code.casefold(), finding.message.casefold()
+    return (not row.codes or any(fnmatchcase(code, glob) for glob in row.codes)) and (
+        not row.says or any(fragment in message for fragment in row.says)
+    )
+
+
+def _build(row: Row, finding: Finding, error: ArmError, *, status: int, after: float | None) -> CloudError:
+    code = finding.code or error.code
+    limits = quota(finding.message) if row.reason == "QuotaExceeded" else Quota()
+    text = limits.words or words(finding.message) or (f"HTTP {status} without a readable reason" if status else "")
+    message = compose(code, text, row.remedy.format(location=location(finding.message) or "<location>"))
+    reason = row.reason or _reason(code, status)
+    match row.kind:
+        case "no_capacity":
+            if limits.limit == 0:
+                after = HOUR_SECONDS
+            return NoCapacity(reason, message, scope=row.scope, after=after, code=code, status=status)
+        case "rejected":
+            return Rejected(reason, message, after=after, code=code, status=status)
+        case "retryable":
+            return Retryable(reason, message, after=after, code=code, status=status, conflict=row.conflict)
+
+
+def _reason(code: str, status: int) -> str:
+    """ARM's code, if a condition may bear it."""
+    tail = code.rpartition("_")[2]
+    if _REASON.fullmatch(tail):
+        return tail
+    return f"HTTP{status}" if status else "UnknownError"
+
+
+def _body_of(exc: HttpResponseError) -> ArmError:
+    try:
+        text = exc.response.text() if exc.response is not None else ""
+    except Exception:  # noqa: BLE001 - an answer that broke off half-way has a type of error for each transport
+        text = ""
+    body = read_body(text) if isinstance(text, str | bytes) else NOTHING
+    if body == NOTHING and exc.error is not None:
+        return ArmError(code=str(exc.error.code or ""), message=str(exc.error.message or ""))
+    return body
+
+
+# Without an answer: what was sent may have been applied (status 0). The first type that fits names the reason.
+_UNANSWERED: tuple[tuple[type[BaseException], str, str, str], ...] = (
+    (ClientAuthenticationError, "NoToken", "no access token could be had from Entra ID", FIX_IDENTITY),
+    (ServiceRequestTimeoutError, "ConnectionFailed", "ARM could not be reached in time", AGAIN),
+    (ServiceRequestError, "ConnectionFailed", "the connection to ARM failed", AGAIN),
+    (ServiceResponseTimeoutError, "Timeout", "ARM did not answer in time", AGAIN),
+    (ServiceResponseError, "ConnectionFailed", "the connection to ARM broke off", AGAIN),
+    (TimeoutError, "Timeout", "ARM did not answer in time", AGAIN),
+    (ConnectionError, "ConnectionFailed", "the connection to ARM failed", AGAIN),
+    (ValueError, "UnreadableAnswer", "ARM's answer could not be read", AGAIN),
+    (msgspec.MsgspecError, "UnreadableAnswer", "ARM's answer could not be read", AGAIN),
+)
+
+
+def _unanswered(exc: BaseException) -> Retryable:
+    for kind, reason, text, remedy in _UNANSWERED:
+        if isinstance(exc, kind):
+            return Retryable(reason, compose("", text, remedy))
+    return Retryable("UnexpectedError", compose("", f"unexpected {type(exc).__name__}", AGAIN))

@@ -1,0 +1,88 @@
+"""ARM's prose in a condition's 256 bytes.
+
+Promise: code first, then words, the remedy last and whole; sentences with links are dropped, GUIDs, resource paths and
+whatever looks like a credential are masked. Pure and total.
+Left to others: which remedy belongs to what (`error_table.py`).
+
+Source: DESIGN rules 8 and 12; aks-arm.md §3.1 (the phrases of quota errors).
+"""
+
+import re
+
+import msgspec
+
+from provisioner.api.conditions import MESSAGE_BYTES, fit
+from provisioner.runtime.redaction import redact
+
+WORDS_CHARACTERS = 400
+LEAST_WORDS_BYTES = 24
+
+_LINK = re.compile(r"(?i)(https?://|aka\.ms/|www\.)\S*")
+_GUID = re.compile(r"(?i)[0-9a-f]{8}(-?[0-9a-f]{4}){3}-?[0-9a-f]{12}")
+_PATH = re.compile(r"/subscriptions/[^\s'\",;]*?([^\s/'\",;.?]+)(?=[\s'\",;.?]|$)[^\s'\",;]*", re.IGNORECASE)
+_QUERY = re.compile(r"\?[^\s'\"]*")
+_SENTENCE = re.compile(r"(?<=[.;!])\s+")
+
+_FAMILY = re.compile(r"approved (.{1,80}?) quota|for family (\S{1,60})", re.IGNORECASE)
+_LOCATION = re.compile(r"(?:location:?|region:?)\s+'?([a-z][a-z0-9]{2,30})\b", re.IGNORECASE)
+_NUMBERS = {
+    "limit": re.compile(r"Current Limit: (\d{1,9})", re.IGNORECASE),
+    "used": re.compile(r"Current Usage: (\d{1,9})", re.IGNORECASE),
+    "more": re.compile(r"Additional Required: (\d{1,9})|quota,? requested (\d{1,9})", re.IGNORECASE),
+    "left": re.compile(r"remaining (\d{1,9})", re.IGNORECASE),
+}
+_NO_LOCATIONS = frozenset({"for", "and", "the", "does", "has", "please", "is", "was", "with", "not"})
+
+
+class Quota(msgspec.Struct, frozen=True):
+    """What a quota error says in numbers; "" and None if it does not."""
+
+    words: str = ""
+    limit: int | None = None
+
+
+def compose(code: str, text: str, remedy: str) -> str:
+    """`code: text. remedy` in 256 bytes; the text is what gives way."""
+    head = f"{fit(_plain(code), 80)}: " if code else ""
+    tail = f". {remedy}" if remedy else ""
+    room = MESSAGE_BYTES - len(head.encode()) - len(tail.encode())
+    return fit(head + fit(text.rstrip(". "), max(room, LEAST_WORDS_BYTES)) + tail)
+
+
+def words(message: str) -> str:
+    """The message's sentences that hold no link, in plain text."""
+    sentences = _SENTENCE.split(" ".join(redact(message[:4096]).split()))
+    kept = [sentence for sentence in sentences if _LINK.search(sentence) is None]
+    return _plain(" ".join(kept) or _LINK.sub("", message))[:WORDS_CHARACTERS].strip()
+
+
+def _plain(text: str) -> str:
+    text = _PATH.sub(r"\1", _LINK.sub("", text))
+    text = _GUID.sub("…", _QUERY.sub("", text))
+    return " ".join("".join(c for c in text if c.isprintable()).split())
+
+
+def quota(message: str) -> Quota:
+    """The numbers of Compute's or AKS's quota error."""
+    named = _FAMILY.search(message)
+    if named is None:
+        return Quota()
+    found = {key: _number(pattern, message) for key, pattern in _NUMBERS.items()}
+    numbers = (("limit", "limit"), ("used", "used"), ("left", "left"), ("more", "needed"))
+    parts = [f"{label} {found[key]}" for key, label in numbers if found[key] is not None]
+    where = location(message)
+    text = f"{_plain(named[1] or named[2]).removesuffix(' Cores').removesuffix('Cores')} cores quota" + (
+        f" in {where}" if where else ""
+    )
+    return Quota(f"{text}: {', '.join(parts)}" if parts else f"{text} is used up", found["limit"])
+
+
+def _number(pattern: re.Pattern[str], message: str) -> int | None:
+    match = pattern.search(message)
+    return int(next(group for group in match.groups() if group is not None)) if match else None
+
+
+def location(message: str) -> str:
+    """The Azure region a message names, "" if none."""
+    names = (match[1].lower() for match in _LOCATION.finditer(message))
+    return next((name for name in names if name not in _NO_LOCATIONS), "")
