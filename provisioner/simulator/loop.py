@@ -108,6 +108,7 @@ class SimLoop(asyncio.BaseEventLoop):
                 f"deadlock at {self._now:.3f} s: nothing is ready and no timer is set\n{self.describe_tasks()}"
             )
         if self._spins > SPINS:
+            self._spins = 0  # the end of the run needs some rounds to clean up
             raise LivelockError(f"livelock at {self._now:.3f} s: {SPINS} rounds in no time\n{self.describe_tasks()}")
         if timeout > 0:
             due = self._scheduled[0].when()  # not now + timeout, which drifts and is capped at a day

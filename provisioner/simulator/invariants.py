@@ -1,0 +1,258 @@
+"""What must never happen, checked after every write to the cluster and the cloud, never sampled.
+
+Promise: the checker follows both sides by subscription, so a state that lasts no time at all is seen too. It judges
+only what the controllers under test did themselves: people may delete what they like. Each violation is kept with its
+time, and told with the story that led to it.
+
+    I1  every pool that bears our mark has a live claim of that UID, or begins to be deleted within the bound
+    I2  a removal goes pool, then the Node's finalizer, then the claim's finalizer
+    I3  at most one pool exists for a claim's UID
+    I4  no controller changes a pool or a Node (or evicts a Pod from a Node) that is not ours
+    I5  it settles: see `World.settled`
+    I6  no controller writes without holding the Lease, once there is one
+    I7  no controller deletes the pool, the Node or the claim of a live, healthy claim
+
+Left to others: whose a pool or Node is, and when it is healthy (`scene.py`); I8, I9 (`loop.py`); I10 (counts in
+`ledger.py`); what is done about a violation.
+
+Source: reliability.md, "Invariants".
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from .azure.cloud import AzureCloud
+from .azure.state import Pool
+from .kube.store import Store
+from .ledger import SERVED, Call, Ledger, doer
+from .scene import Scene, deleting, holds, pool_mark, pool_stamp
+
+Json = dict[str, Any]
+
+GC_BOUND_SECONDS = 20 * 60.0
+STORY_LINES = 60
+
+
+class InvariantError(AssertionError):
+    """At least one invariant was violated; the message is the story."""
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """`invariant` is I1 to I7; `at` is in seconds of the loop; `story` is what led to it."""
+
+    invariant: str
+    at: float
+    what: str
+    story: str
+
+    def __str__(self) -> str:
+        return f"{self.invariant} violated at {self.at:.3f} s: {self.what}"
+
+
+class Invariants:
+    """Checks as it hears. `controllers` are the callers that are held to the rules; `time` is the loop's.
+
+    `gc_bound_seconds` is how long a pool without a claim may stay before its deletion begins (I1).
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        cloud: AzureCloud,
+        ledger: Ledger,
+        time: Callable[[], float],
+        *,
+        gc_bound_seconds: float = GC_BOUND_SECONDS,
+    ) -> None:
+        self.controllers: dict[str, None] = {}
+        self.violations: list[Violation] = []
+        self.gc_bound_seconds = gc_bound_seconds
+        self._ledger = ledger
+        self._time = time
+        self._scene = Scene(lambda: (cloud.cluster_power, cloud.cluster_state) == ("Running", "Succeeded"))
+        self._orphan_since: dict[str, float] = {}
+        self._leases: dict[str, None] = {}
+        self._leader: tuple[str, float] | None = None
+        store.subscribe(self._on_store)
+        cloud.subscribe(self._on_cloud)
+
+    def raise_if_violated(self) -> None:
+        """Raise InvariantError with all violations so far, and the story of the first."""
+        self._check_orphans()
+        if self.violations:
+            told = "\n".join(str(violation) for violation in self.violations)
+            raise InvariantError(f"{told}\n\nThe story of the first:\n{self.violations[0].story}")
+
+    def check_quiescent(self) -> None:
+        """I1 at rest: nothing bears our mark without a live claim, not even within the bound. Raises InvariantError."""
+        for pool in self._scene.pools.values():
+            if (uid := pool_mark(pool)) and uid not in self._scene.claims:
+                self._violated("I1", f"at rest, pool {pool.name} ({pool.state}) is left of claim {uid}")
+        self.raise_if_violated()
+
+    def on_call(self, call: Call) -> None:
+        """Hear of a request before it is served (I6)."""
+        if not call.is_write or call.is_bookkeeping or call.who not in self.controllers or self._leader is None:
+            return
+        leader, until = self._leader
+        if leader != call.who:
+            self._violated("I6", f"{call.who} wrote while {leader or 'nobody'} held the lease: {call}")
+        elif self._time() > until:
+            self._violated("I6", f"{call.who} wrote {self._time() - until:.3f} s after its lease had lapsed: {call}")
+
+    # the cluster
+
+    def _on_store(self, event: str, resource: str, obj: Json, before: Json | None) -> None:
+        kind = resource.partition(".")[0]
+        gone = event == "DELETED"
+        if kind == "nodeclaims":
+            self._on_claim(obj, before, gone=gone)
+        elif kind == "nodes":
+            self._on_node(obj, before, gone=gone)
+        elif kind == "pods":
+            self._on_pod(obj)
+        elif kind == "leases":
+            self._on_lease(obj)
+        self._check_orphans()
+
+    def _on_claim(self, claim: Json, before: Json | None, *, gone: bool) -> None:
+        name, uid = claim["metadata"]["name"], claim["metadata"]["uid"]
+        call = self._by_controller("claim", name)
+        if (
+            call
+            and before is not None
+            and not deleting(before)
+            and (gone or deleting(claim))
+            and self._scene.healthy(uid)
+        ):
+            self._violated("I7", f"{call.who} deleted claim {name}, which is healthy")
+        if call and holds(before) and not holds(claim):
+            self._check_claim_release(claim)
+        if before is None:
+            self._ledger.change(self._time(), "claim", name, "created", uid=uid)
+        elif deleting(claim) and not deleting(before):
+            self._ledger.change(self._time(), "claim", name, "deleting", uid=uid)
+        if gone:
+            self._scene.claims.pop(uid, None)
+            self._ledger.change(self._time(), "claim", name, "gone", uid=uid)
+        else:
+            self._scene.claims[uid] = claim
+
+    def _check_claim_release(self, claim: Json) -> None:
+        name = claim["metadata"]["name"]
+        if pools := [pool.name for pool in self._scene.pools.values() if self._scene.belongs(pool, claim)]:
+            self._violated("I2", f"claim {name} was released while its pool {pools[0]} exists")
+        nodes = [
+            node
+            for node, obj in self._scene.nodes.items()
+            if self._scene.claim_of_node(obj) == claim["metadata"]["uid"]
+        ]
+        if nodes:
+            self._violated("I2", f"claim {name} was released while its Node {nodes[0]} exists")
+
+    def _on_node(self, node: Json, before: Json | None, *, gone: bool) -> None:
+        name = node["metadata"]["name"]
+        uid = self._scene.claim_of_node(before or node)
+        call = self._by_controller("node", name)
+        if call and before is not None:
+            if not self._scene.is_ours(before):
+                self._violated("I4", f"{call.who} changed Node {name}, which is not ours")
+            if not deleting(before) and (gone or deleting(node)) and self._scene.healthy(uid):
+                self._violated("I7", f"{call.who} deleted Node {name} of a healthy claim")
+            if holds(before) and not holds(node):
+                self._check_node_release(before)
+        if before is None:
+            self._ledger.change(self._time(), "node", name, "created", uid=uid)
+        elif deleting(node) and not deleting(before):
+            self._ledger.change(self._time(), "node", name, "deleting", uid=uid)
+        if gone:
+            self._scene.nodes.pop(name, None)
+            self._ledger.change(self._time(), "node", name, "gone", uid=uid)
+        else:
+            self._scene.nodes[name] = node
+
+    def _check_node_release(self, node: Json) -> None:
+        name, pool = node["metadata"]["name"], self._scene.pool_of_node(node)
+        if pool is None:
+            return
+        claim = self._scene.claims.get(self._scene.claim_of_node(node))
+        # While others work on the machine, the Node of a live claim is let go and the pool is kept.
+        let_go = claim is not None and not deleting(claim) and self._scene.worked_on(pool)
+        if not let_go:
+            self._violated("I2", f"Node {name} was released while its pool {pool.name} ({pool.state}) exists")
+
+    def _on_pod(self, pod: Json) -> None:
+        name, node = pod["metadata"]["name"], self._scene.nodes.get((pod.get("spec") or {}).get("nodeName", ""))
+        call = self._by_controller("pod", name)
+        if call and node is not None and not self._scene.is_ours(node):
+            self._violated(
+                "I4", f"{call.who} evicted Pod {name} from Node {node['metadata']['name']}, which is not ours"
+            )
+
+    def _on_lease(self, lease: Json) -> None:
+        name, call = lease["metadata"]["name"], SERVED.get()
+        who = call.who if call is not None else ""
+        if who in self.controllers:
+            self._leases[name] = None
+        if name in self._leases:
+            spec = lease.get("spec") or {}
+            seconds = float(spec.get("leaseDurationSeconds") or 0)
+            self._leader = (who if spec.get("holderIdentity") else "", self._time() + seconds)
+
+    # the cloud
+
+    def _on_cloud(self, event: str, pool: Pool) -> None:
+        prior, uid = self._scene.pools.get(pool.name), pool_mark(pool)
+        call = self._by_controller("pool", pool.name)
+        if call and prior is not None:
+            self._check_pool_write(call, prior, pool, event)
+        if event == "gone":
+            self._scene.pools.pop(pool.name, None)
+        else:
+            self._scene.pools[pool.name] = pool
+            if uid or pool_stamp(pool):
+                self._scene.our_pool_names[pool.name] = None
+        if prior is None or event == "gone" or prior.state != pool.state:
+            self._ledger.change(self._time(), "pool", pool.name, event if event == "gone" else pool.state, uid=uid)
+        twins = [other.name for other in self._scene.pools.values() if uid and pool_mark(other) == uid]
+        if len(twins) > 1:
+            self._violated("I3", f"claim {uid} has {len(twins)} pools: {', '.join(twins)}")
+        self._check_orphans()
+
+    def _check_pool_write(self, call: Call, prior: Pool, pool: Pool, event: str) -> None:
+        mark = pool_mark(prior)
+        if not mark and not pool_stamp(prior):
+            self._violated("I4", f"{call.who} changed pool {pool.name}, which is not ours: {call}")
+        elif mark and pool_mark(pool) != mark:
+            self._violated("I4", f"{call.who} took pool {pool.name} from claim {mark}: {call}")
+        elif event == "deleting" and self._scene.healthy(
+            mark or self._scene.legacy_claim(prior.name, pool_stamp(prior))
+        ):
+            self._violated("I7", f"{call.who} deleted pool {pool.name} of a healthy claim")
+
+    def _check_orphans(self) -> None:
+        now = self._time()
+        for name, pool in self._scene.pools.items():
+            uid = pool_mark(pool)
+            if not uid or uid in self._scene.claims or pool.state == "Deleting":
+                self._orphan_since.pop(name, None)
+                continue
+            since = self._orphan_since.setdefault(name, now)
+            if self._scene.worked_on(pool):
+                self._orphan_since[name] = now
+            elif now - since > self.gc_bound_seconds:
+                self._orphan_since[name] = now
+                self._violated("I1", f"pool {name} has had no claim for {now - since:.0f} s (its claim was {uid})")
+        for name in [name for name in self._orphan_since if name not in self._scene.pools]:
+            del self._orphan_since[name]
+
+    # judgements
+
+    def _by_controller(self, kind: str, name: str) -> Call | None:
+        call = doer(kind, name)
+        return call if call is not None and call.who in self.controllers else None
+
+    def _violated(self, invariant: str, what: str) -> None:
+        self.violations.append(Violation(invariant, self._time(), what, self._ledger.story(STORY_LINES)))

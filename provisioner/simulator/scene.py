@@ -1,0 +1,129 @@
+"""What is, at this moment, in cluster and cloud, and whose: the simulator's own judgement of ownership and health.
+
+Promise: pure look-ups over the claims, Nodes and pools that the checker has heard of; written again here on purpose and
+not shared with the controller, whose judgement is under test.
+Left to others: following the changes, and what is wrong with them (`invariants.py`).
+
+Source: marks: an Azure tag, or a Node label, with the claim's UID; older pools are known by Azure/gpu-provisioner's
+creation label and a mode other than System (karpenter.md §6).
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from provisioner.api import labels
+
+from .azure.state import Pool
+
+Json = dict[str, Any]
+
+FAILED = frozenset({"Failed", "Canceled", "Canceling"})
+WORKED_ON = frozenset({"Updating", "Upgrading", "UpgradingNodeImageVersion", "Starting", "Stopping", "Scaling"})
+
+
+def pool_mark(pool: Pool) -> str:
+    """The UID of the claim that the pool says it belongs to; "" if it says nothing."""
+    tags = {key.lower(): value for key, value in pool.tags.items()}
+    return tags.get(labels.TAG_CLAIM_UID.lower(), "") or pool.labels.get(labels.CLAIM_UID, "")
+
+
+def pool_stamp(pool: Pool) -> str:
+    """The creation time by which an older pool is known; "" if it is none of those."""
+    if pool_mark(pool) or pool.properties.get("mode") == "System":
+        return ""
+    return digits(pool.labels.get(labels.KAITO_CREATION_TIMESTAMP, ""))
+
+
+def digits(text: str) -> str:
+    """A time without its punctuation: labels cannot hold colons."""
+    return "".join(char for char in text if char.isdigit())
+
+
+def labels_of(obj: Json) -> dict[str, str]:
+    """An object's labels."""
+    return obj["metadata"].get("labels") or {}
+
+
+def holds(obj: Json | None) -> bool:
+    """Whether our finalizer is on it."""
+    return obj is not None and labels.FINALIZER in (obj["metadata"].get("finalizers") or ())
+
+
+def deleting(obj: Json) -> bool:
+    """Whether somebody has asked for it to go."""
+    return "deletionTimestamp" in obj["metadata"]
+
+
+def condition(obj: Json, kind: str) -> str:
+    """A condition's status; "" if there is none of that type."""
+    conditions = (obj.get("status") or {}).get("conditions") or ()
+    return next((str(found["status"]) for found in conditions if found["type"] == kind), "")
+
+
+class Scene:
+    """`calm` tells whether the managed cluster is Running and nobody works on it."""
+
+    def __init__(self, calm: Callable[[], bool]) -> None:
+        self.claims: dict[str, Json] = {}
+        self.nodes: dict[str, Json] = {}
+        self.pools: dict[str, Pool] = {}
+        self.our_pool_names: dict[str, None] = {}
+        self._calm = calm
+
+    def belongs(self, pool: Pool, claim: Json) -> bool:
+        meta, mark = claim["metadata"], pool_mark(pool)
+        if mark:
+            return bool(mark == meta["uid"])
+        stamp = pool_stamp(pool)
+        return bool(stamp and pool.name == meta["name"] and stamp == digits(meta["creationTimestamp"]))
+
+    def legacy_claim(self, name: str, stamp: str) -> str:
+        """The UID of the claim of that name that was created at that time; "" if there is none."""
+        for uid, claim in self.claims.items():
+            meta = claim["metadata"]
+            if stamp and meta["name"] == name and digits(meta["creationTimestamp"]) == stamp:
+                return uid
+        return ""
+
+    def claim_of_node(self, node: Json) -> str:
+        found = labels_of(node)
+        if uid := found.get(labels.CLAIM_UID, ""):
+            return uid
+        return self.legacy_claim(
+            found.get(labels.AGENTPOOL, ""), digits(found.get(labels.KAITO_CREATION_TIMESTAMP, ""))
+        )
+
+    def pool_of_node(self, node: Json) -> Pool | None:
+        """The existing pool that the Node is a machine of, and not just one of the same name."""
+        found = labels_of(node)
+        pool = self.pools.get(found.get(labels.AKS_AGENTPOOL, "") or found.get(labels.AGENTPOOL, ""))
+        if pool is None:
+            return None
+        if mark := pool_mark(pool):
+            return pool if found.get(labels.CLAIM_UID, "") == mark else None
+        return pool if pool_stamp(pool) == digits(found.get(labels.KAITO_CREATION_TIMESTAMP, "")) else None
+
+    def is_ours(self, node: Json) -> bool:
+        found = labels_of(node)
+        name = found.get(labels.AKS_AGENTPOOL, "") or found.get(labels.AGENTPOOL, "")
+        return labels.CLAIM_UID in found or name in self.our_pool_names
+
+    def worked_on(self, pool: Pool) -> bool:
+        """Whether people or Azure are at the cluster or at this pool."""
+        return not self._calm() or pool.power != "Running" or pool.state in WORKED_ON
+
+    def healthy(self, uid: str) -> bool:
+        """A live claim whose machine is coming up (no deadline destroys one), or up and well."""
+        claim = self.claims.get(uid)
+        if claim is None or deleting(claim):
+            return False
+        pools = [pool for pool in self.pools.values() if self.belongs(pool, claim)]
+        if not pools or pools[0].state in FAILED or pools[0].state == "Deleting":
+            return False
+        nodes = [node for node in self.nodes.values() if self.claim_of_node(node) == uid]
+        if not nodes:
+            return condition(claim, "Registered") != "True"
+        return all(
+            not deleting(node) and (labels.INITIALIZED not in labels_of(node) or condition(node, "Ready") == "True")
+            for node in nodes
+        )

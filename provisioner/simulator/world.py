@@ -1,0 +1,267 @@
+"""A whole world: cluster, cloud and machines, what joins them to a program under test, and the rules it is held to.
+
+Promise: inside `async with World(...)` both systems are served in memory (`KUBE_HOST`, `ARM_HOST` on `wire`) and, after
+`listen`, on loopback sockets for people and their tools; every call passes the ledger and the hooks; the invariants are
+checked all the time and raised at the end. Everything drawn by chance comes from one seed. It runs on a virtual loop
+(`loop.run`) as on a real one.
+Left to others: the program under test, the stories (tests, `try`), the CRDs (handed in).
+
+Source: simulation.md; aks-arm.md §2.6 (operation URLs are built from the request's host, and must be https on the wire,
+where the SDK believes in TLS).
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from random import Random  # noqa: TID251 - all chance of a world comes from its seed
+from types import TracebackType
+from typing import Any, Self
+
+import aiohttp
+from aiohttp import web
+
+from .azure.arm import make_arm_app
+from .azure.cloud import AzureCloud
+from .azure.settings import AzureSettings
+from .invariants import GC_BOUND_SECONDS, InvariantError, Invariants
+from .kube.apiserver import ApiServer
+from .kube.store import Store
+from .ledger import SERVED, Call, Ledger, System
+from .nodes import NodeSimulator
+from .nodes_machine import NodeSettings
+from .wire import MemoryConnector, Seconds, Wire
+
+KUBE_HOST = "kube.sim"
+ARM_HOST = "management.azure.com"
+LOOPBACK = "127.0.0.1"
+# aiohttp does not cancel the handlers of dead clients; it waits this long for them when it ends.
+SHUTDOWN_SECONDS = 1.0
+
+Before = Callable[[Call, web.Request], Awaitable[web.StreamResponse | None]]
+After = Callable[[Call, web.StreamResponse], Awaitable[None]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorldSettings:
+    """`latency_seconds`: of each chunk and connection in memory. `watch_window`: events a watch can go back.
+
+    `token`: the only bearer token the API server accepts, None for any caller; kubectl sends none over plain http.
+    `foreign_pools`: agent pools that are nobody's claim, the first of them a System pool; their Nodes come with them.
+    """
+
+    seed: int = 1
+    azure: AzureSettings = field(default_factory=AzureSettings)
+    nodes: NodeSettings = field(default_factory=NodeSettings)
+    latency_seconds: Seconds = (0.0005, 0.02)
+    watch_window: int = 1000
+    token: str | None = None
+    foreign_pools: tuple[str, ...] = ("system", "theirs")
+    gc_bound_seconds: float = GC_BOUND_SECONDS
+
+
+@dataclass(frozen=True)
+class Addresses:
+    """Where people find the world: base URLs."""
+
+    kube: str
+    arm: str
+
+
+class World:
+    """Make it inside a running loop; `now` is its wall clock (aware, UTC).
+
+    `before` hooks hear of each call when it arrives and may answer in the servers' place (the call then has no effect);
+    `after` hooks hear of it when it has taken effect, and the answer has not been sent.
+    """
+
+    def __init__(
+        self, *, crds: Iterable[dict[str, Any]], now: Callable[[], datetime], settings: WorldSettings | None = None
+    ) -> None:
+        loop = asyncio.get_running_loop()
+        self.settings = settings or WorldSettings()
+        self.before: list[Before] = []
+        self.after: list[After] = []
+        self.store = Store(now, seed_uid=self._chance("store"), window=self.settings.watch_window)
+        self.cloud = AzureCloud(self.settings.azure, now, self._chance("cloud"))
+        self.ledger = Ledger()
+        # Before everybody else who listens, so that the ledger tells causes before their consequences.
+        self.invariants = Invariants(
+            self.store, self.cloud, self.ledger, loop.time, gc_bound_seconds=self.settings.gc_bound_seconds
+        )
+        self.nodes = NodeSimulator(self.store, self.cloud, self.settings.nodes, self._chance("nodes"), now)
+        self.api = ApiServer(self.store, token=self.settings.token, crds=crds)
+        self.wire = Wire(loop, self._chance("wire"), self.settings.latency_seconds)
+        self._time = loop.time
+        self._failures: list[Exception] = []
+        self._kube_runner = self._runner(self.api.app, "kube")
+        self._life = contextlib.AsyncExitStack()
+        self._tasks: asyncio.TaskGroup | None = None
+
+    async def __aenter__(self) -> Self:
+        async with contextlib.AsyncExitStack() as life:
+            tasks = await life.enter_async_context(asyncio.TaskGroup())
+            for task in [tasks.create_task(self.cloud.run()), tasks.create_task(self.nodes.run())]:
+                life.callback(task.cancel)
+            self._tasks = tasks
+            await self._serve(life, self._kube_runner, KUBE_HOST)
+            await self._serve(life, self._runner(make_arm_app(self.cloud, scheme="https"), "arm"), ARM_HOST)
+            self._seed_foreign_pools()
+            self._life = life.pop_all()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        try:
+            await self._life.__aexit__(kind, error, traceback)
+        except BaseExceptionGroup as group:
+            if group.exceptions != (error,):
+                raise
+        if error is None:
+            self.check()
+        else:
+            for violation in self.invariants.violations:
+                error.add_note(str(violation))
+
+    @property
+    def tasks(self) -> asyncio.TaskGroup:
+        """Where the processes of this world run; it ends when they have. Raises RuntimeError outside `async with`."""
+        if self._tasks is None:
+            raise RuntimeError("this world has not been entered")
+        return self._tasks
+
+    def check(self) -> None:
+        """Raise what the servers failed with, and InvariantError for what was violated so far."""
+        if self._failures:
+            raise ExceptionGroup("the simulator itself failed", self._failures)
+        self.invariants.raise_if_violated()
+
+    async def settled(self, quiet_seconds: float, within_seconds: float) -> None:
+        """Wait until no controller has written for `quiet_seconds`, Leases and Events aside (I5).
+
+        Raises InvariantError if that has not begun after `within_seconds`.
+        """
+        begin = self._time()
+        while True:
+            calm_since = max(begin, self.ledger.last_write_at(self.invariants.controllers))
+            if calm_since - begin > within_seconds:
+                story = self.ledger.story()
+                raise InvariantError(f"I5 violated: still writing {calm_since - begin:.0f} s later\n{story}")
+            left = calm_since + quiet_seconds - self._time()
+            if left <= 0:
+                return
+            await asyncio.sleep(left)
+
+    # the ways in
+
+    def connector(self, who: str, *, controller: bool = False) -> MemoryConnector:
+        """The network of a process of that name; a `controller` is held to the invariants."""
+        if controller:
+            self.invariants.controllers[who] = None
+        return MemoryConnector(self.wire, who)
+
+    def session(self, who: str) -> aiohttp.ClientSession:
+        """A person's way to the API server: relative URLs, authorized. It ends with the world."""
+        token = self.settings.token
+        session = aiohttp.ClientSession(
+            f"http://{KUBE_HOST}",
+            connector=self.connector(who),
+            headers={"Authorization": f"Bearer {token}"} if token else {},
+            timeout=aiohttp.ClientTimeout(total=60),
+        )
+        self._life.push_async_callback(session.close)
+        return session
+
+    async def listen(self, *, kube_port: int = 0, arm_port: int = 0) -> Addresses:
+        """Serve both systems on loopback sockets too; port 0 is any free one. Raises OSError if a port is taken."""
+        arm = self._runner(make_arm_app(self.cloud), "arm")
+        await self._serve(self._life, arm)
+        urls = []
+        for runner, port in ((self._kube_runner, kube_port), (arm, arm_port)):
+            site = web.TCPSite(runner, LOOPBACK, port)
+            await site.start()
+            urls.append(f"http://{LOOPBACK}:{runner.addresses[0][1]}")
+        return Addresses(*urls)
+
+    def write_kubeconfig(self, path: Path, addresses: Addresses) -> None:
+        """A kubeconfig file for that address; readable by its owner only."""
+        token = f"    token: {self.settings.token}\n" if self.settings.token else "    {}\n"
+        path.touch(mode=0o600)
+        path.write_text(
+            "apiVersion: v1\nkind: Config\ncurrent-context: simulator\n"
+            f"clusters:\n- name: simulator\n  cluster:\n    server: {addresses.kube}\n"
+            f"users:\n- name: simulator\n  user:\n{token}"
+            "contexts:\n- name: simulator\n  context:\n    cluster: simulator\n    user: simulator\n",
+            encoding="utf-8",
+        )
+
+    # the servers
+
+    def _chance(self, part: str) -> Random:
+        """Each part draws from a stream of its own, so that one more draw here changes nothing there."""
+        return Random(f"{self.settings.seed}/{part}")  # noqa: S311 - repeatable on purpose
+
+    def _runner(self, app: web.Application, system: System) -> web.AppRunner:
+        app.middlewares.insert(0, self._recorder(system))
+        return web.AppRunner(app, access_log=None, shutdown_timeout=SHUTDOWN_SECONDS)
+
+    async def _serve(self, life: contextlib.AsyncExitStack, runner: web.AppRunner, host: str = "") -> None:
+        await runner.setup()
+        life.push_async_callback(runner.cleanup)
+        server = runner.server
+        if host and server is not None:
+            self.wire.servers[host] = server
+
+    def _seed_foreign_pools(self) -> None:
+        for position, name in enumerate(self.settings.foreign_pools):
+            self.cloud.seed_pool(name, mode="User" if position else "System")
+
+    def _recorder(self, system: System) -> Callable[..., Awaitable[web.StreamResponse]]:
+        @web.middleware
+        async def record(
+            request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
+        ) -> web.StreamResponse:
+            watch = request.query.get("watch", "") in {"1", "true"}
+            path = request.rel_url.raw_path
+            call = self.ledger.arrive(self._time(), _caller(request), system, request.method, path, watch=watch)
+            self.invariants.on_call(call)
+            served = SERVED.set(call)
+            try:
+                return await self._answer(call, request, handler)
+            except ConnectionError:
+                raise  # the caller has gone while it was being answered
+            except Exception as error:
+                self._failures.append(error)
+                raise
+            finally:
+                SERVED.reset(served)
+
+        return record
+
+    async def _answer(
+        self, call: Call, request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
+    ) -> web.StreamResponse:
+        call_status = 0
+        try:
+            for before in self.before:
+                early = await before(call, request)
+                if early is not None:
+                    return early
+            response = await handler(request)
+            if request.transport is not None and not request.transport.is_closing():
+                call_status = response.status
+            for after in self.after:
+                await after(call, response)
+            return response
+        finally:
+            call.status = call_status
+
+
+def _caller(request: web.Request) -> str:
+    """The connector's name; on a socket, what the client calls itself."""
+    if request.remote and request.remote != LOOPBACK:
+        return request.remote
+    return request.headers.get("User-Agent", "somebody").partition("/")[0]

@@ -1,0 +1,419 @@
+"""The base of world stories: a program under test in a simulated world, on virtual time, that can be killed at will.
+
+A story is `async def story(sim: Sim)`. `simulate(story)` builds a world from one seed, tells the story in it, stops the
+controllers, checks the invariants, and returns a `Report`. Everything in a story passes through the real wire formats:
+controllers and people talk HTTP to both servers. With `crash=CrashPoint(...)` one of the controllers dies at exactly
+one of its own writes and a successor starts; `crash_points(story)` gives all such points of a story.
+
+A process dies as the kernel would have it: first its connections end (FIN: what it has written still arrives; RST: it
+is lost), then its tasks are cancelled, so that what they do in `finally` reaches no server. Cancellation is not
+SIGKILL: code in `finally` still runs, in memory.
+"""
+
+import asyncio
+import contextvars
+import functools
+import hashlib
+import json
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from random import Random
+from typing import Any, Literal, TypeVar
+from weakref import WeakSet
+
+import aiohttp
+import yaml
+from aiohttp import web
+
+from provisioner.simulator import loop as sim_loop
+from provisioner.simulator.azure.state import Pool
+from provisioner.simulator.ledger import Call
+from provisioner.simulator.scene import pool_mark
+from provisioner.simulator.wire import MemoryConnector
+from provisioner.simulator.world import World, WorldSettings
+
+Json = dict[str, Any]
+T = TypeVar("T")
+Phase = Literal["before", "after"]
+
+EPOCH = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
+HORIZON_SECONDS = 2 * 86_400.0
+RESTART_SECONDS = 2.0
+CHARTS = Path(__file__).parents[2] / "charts" / "gpu-provisioner-crd" / "templates"
+SIZE = "Standard_NC24ads_A100_v4"
+PERSON = "person"
+
+
+@functools.cache
+def crds() -> tuple[Json, ...]:
+    """The CRDs that we ship."""
+    return tuple(yaml.safe_load(path.read_text()) for path in sorted(CHARTS.glob("*.yaml")))
+
+
+def node_claim(name: str, *, size: str = SIZE, labels: Json | None = None, **spec: Any) -> Json:
+    """A claim as KAITO's owners write it; `spec` overrides fields of its spec, in wire names."""
+    return {
+        "apiVersion": "karpenter.sh/v1",
+        "kind": "NodeClaim",
+        "metadata": {"name": name, "labels": {"kaito.sh/workspace": "w", **(labels or {})}},
+        "spec": {
+            "nodeClassRef": {"group": "kaito.sh", "kind": "KaitoNodeClass", "name": "default"},
+            "requirements": [{"key": "node.kubernetes.io/instance-type", "operator": "In", "values": [size]}],
+            "resources": {"requests": {"storage": "128Gi"}},
+            **spec,
+        },
+    }
+
+
+PROCESS: contextvars.ContextVar["Process | None"] = contextvars.ContextVar("process", default=None)
+
+
+@dataclass(eq=False)
+class Process:
+    """One incarnation of a controller: its network, its tasks, its end.
+
+    `options` are what `start_controller` was given. A process that ends by itself is a failure of the run, unless the
+    story takes note by `sim.ended`.
+    """
+
+    name: str
+    sim: "Sim"
+    launch: "Launch"
+    options: dict[str, Any]
+    connector: MemoryConnector
+    rng: Random
+    tasks: WeakSet[asyncio.Task[Any]] = field(default_factory=WeakSet)
+    dead: bool = False
+    failure: Exception | None = None
+    main: asyncio.Task[Any] | None = None
+
+    def session(self, base_url: str | None = None, **options: Any) -> aiohttp.ClientSession:
+        """A session over this process's network; `launch` closes it."""
+        return aiohttp.ClientSession(
+            base_url,
+            connector=self.connector,
+            connector_owner=False,
+            cookie_jar=aiohttp.DummyCookieJar(),
+            trust_env=False,
+            **options,
+        )
+
+    def crash(self, *, reset: bool) -> None:
+        """Die now. The wire ends first."""
+        if not self.dead:
+            self.dead = True
+            self.connector.kill(reset=reset)
+            self.cancel()
+
+    def cancel(self) -> None:
+        """Cancel all tasks, in the order of their birth."""
+        for task in self.living():
+            task.cancel()
+
+    def living(self) -> list[asyncio.Task[Any]]:
+        return sorted((task for task in self.tasks if not task.done()), key=hash)
+
+    async def run(self) -> None:
+        """The program's life; runs in the process's own context."""
+        try:
+            await self.launch(self)
+        except asyncio.CancelledError:
+            raise
+        except Exception as error:  # noqa: BLE001 - however the program ends, the story is told of it
+            self.failure = None if self.dead else error
+        else:
+            self.failure = None if self.dead else RuntimeError(f"{self.name} ended by itself")
+
+    async def reap(self) -> None:
+        """Wait until nothing of it is left."""
+        while living := self.living():
+            await asyncio.wait(living)
+        await self.connector.close()
+
+
+Launch = Callable[[Process], Awaitable[None]]
+Story = Callable[["Sim"], Coroutine[Any, Any, object]]
+
+
+def track_tasks(loop: asyncio.AbstractEventLoop, coro: Any, **kwargs: Any) -> asyncio.Task[Any]:
+    """A task factory that gives each task to the process in whose context it was made."""
+    task = sim_loop.new_task(loop, coro, **kwargs)
+    context = kwargs.get("context")
+    process = PROCESS.get() if context is None else context.get(PROCESS)
+    if process is not None:
+        process.tasks.add(task)
+    return task
+
+
+@dataclass(frozen=True)
+class CrashPoint:
+    """The `number`-th write of all controllers together (Leases and Events aside), from 1.
+
+    `before`: it arrives, has no effect and is not answered. `after`: it has taken effect and is not answered. `reset`:
+    the process's connections end by RST, else by FIN.
+    """
+
+    number: int
+    phase: Phase
+    reset: bool
+
+
+@dataclass(frozen=True)
+class Report:
+    """What a run came to. `writes` counts what a CrashPoint counts; equal digests mean equal courses of events."""
+
+    world: World
+    writes: int
+    seconds: float
+    digest: str
+
+
+class Sim:
+    """A story's hands: what people can do and see, and the fates of controllers.
+
+    `store`, `cloud`, `nodes`, `api`, `wire`, `ledger` are the world's; what is done through them directly is done by
+    nobody. `apply`, `delete_claim` and `request` go through HTTP as a person.
+    """
+
+    def __init__(self, world: World, clock: sim_loop.VirtualClock, launch: Launch, crash: CrashPoint | None) -> None:
+        self.world = world
+        self.store, self.cloud, self.nodes, self.api = world.store, world.cloud, world.nodes, world.api
+        self.wire, self.ledger, self.invariants = world.wire, world.ledger, world.invariants
+        self.clock = clock
+        self.controllers: dict[str, Process] = {}
+        self.writes = 0
+        self.person = world.session(PERSON)
+        self._launch = launch
+        self._crash = crash
+        self._doomed: Call | None = None
+        self._ending = False
+        self._changed = asyncio.Event()
+        self._loop = asyncio.get_running_loop()
+        self.store.subscribe(lambda *_: self._changed.set())
+        self.cloud.subscribe(lambda *_: self._changed.set())
+        world.before.append(self._before)
+        world.after.append(self._after)
+
+    # controllers
+
+    async def start_controller(self, name: str = "ctl0", **options: Any) -> Process:
+        """Start a controller process; `name` is its name on the wire, new for each incarnation."""
+        assert name not in self.controllers, f"{name} has been used"
+        connector = self.world.connector(name, controller=True)
+        rng = Random(f"{self.world.settings.seed}/{name}")
+        process = Process(name, self, self._launch, options, connector, rng)
+        self.controllers[name] = process
+        context = contextvars.copy_context()
+        context.run(PROCESS.set, process)
+        process.main = self.world.tasks.create_task(process.run(), name=name, context=context)
+        return process
+
+    def crash(self, name: str = "ctl0", *, reset: bool = False) -> None:
+        """Kill it, as SIGKILL would."""
+        self.controllers[name].crash(reset=reset)
+
+    async def stop_controller(self, name: str = "ctl0") -> None:
+        """Ask it to end, as SIGTERM does, and wait until it has: its last words still reach the servers."""
+        process = self.controllers[name]
+        if process.main is not None:
+            process.main.cancel()
+            await asyncio.wait([process.main])
+        process.dead = True
+        await process.reap()
+
+    def ended(self, name: str) -> Exception | None:
+        """Why it ended by itself, which is then no failure of the run; None if it runs or was killed."""
+        process = self.controllers[name]
+        failure, process.failure = process.failure, None
+        process.dead = process.dead or failure is not None
+        return failure
+
+    def check(self) -> None:
+        """Raise what a controller ended with, and what was violated so far."""
+        for process in self.controllers.values():
+            if process.failure is not None:
+                raise AssertionError(f"{process.name} ended\n{self.tell()}") from process.failure
+        self.world.check()
+
+    async def end(self) -> None:
+        """Stop every controller; no successor starts any more."""
+        self._ending = True
+        for name, process in self.controllers.items():
+            if process.dead:
+                await process.reap()
+            else:
+                await self.stop_controller(name)
+
+    # people
+
+    async def request(
+        self, method: str, path: str, body: object = None, *, content_type: str = "application/json"
+    ) -> Json:
+        """One request as a person. Raises AssertionError with the server's words if it is refused."""
+        data = None if body is None else json.dumps(body).encode()
+        async with self.person.request(method, path, data=data, headers={"Content-Type": content_type}) as response:
+            text = await response.text()
+            assert response.status < 400, f"{method} {path}: {response.status} {text}"
+            return json.loads(text)
+
+    async def apply(self, obj: Json) -> Json:
+        """Create it, or lay it over what is there."""
+        kind = next(kind for kind in self.store.resources if kind.kind == obj["kind"])
+        meta = obj["metadata"]
+        namespace = meta.get("namespace", "default") if kind.namespaced else ""
+        root = f"/apis/{kind.api_version}" if kind.group else f"/api/{kind.api_version}"
+        path = f"{root}/namespaces/{namespace}/{kind.plural}" if namespace else f"{root}/{kind.plural}"
+        if self.store.get(kind.key, meta["name"], namespace) is None:
+            return await self.request("POST", path, obj)
+        return await self.request("PATCH", f"{path}/{meta['name']}", obj, content_type="application/merge-patch+json")
+
+    async def delete_claim(self, name: str) -> None:
+        await self.request("DELETE", f"/apis/karpenter.sh/v1/nodeclaims/{name}")
+
+    async def delete_node(self, name: str) -> None:
+        await self.request("DELETE", f"/api/v1/nodes/{name}")
+
+    # what is
+
+    @property
+    def now(self) -> float:
+        """Virtual seconds since the beginning."""
+        return self._loop.time()
+
+    def claim(self, name: str) -> Json | None:
+        return self.store.get("nodeclaims.karpenter.sh", name)
+
+    def condition(self, name: str, kind: str) -> str:
+        """A condition's status on a claim; "" if the claim or the condition is not there."""
+        status = (self.claim(name) or {}).get("status") or {}
+        return next((found["status"] for found in status.get("conditions") or () if found["type"] == kind), "")
+
+    def pools_of(self, uid: str) -> list[Pool]:
+        """The pools that bear this claim's mark."""
+        return [pool for pool in self.cloud.pools.values() if pool_mark(pool) == uid]
+
+    def nodes_of(self, pool: str) -> list[Json]:
+        """The Nodes of a pool."""
+        return self.store.list("nodes", labels=f"agentpool={pool}")
+
+    def tell(self) -> str:
+        """The ledger's last pages, and what every claim says of itself."""
+        lines = [self.ledger.story(), f"at {self.now:.3f} s:"]
+        for claim in self.store.list("nodeclaims.karpenter.sh"):
+            meta = claim["metadata"]
+            lines.append(f"claim {meta['name']} deleted={meta.get('deletionTimestamp')} {meta.get('finalizers', [])}")
+            for found in (claim.get("status") or {}).get("conditions") or ():
+                words = f"{found['type']}={found['status']} {found.get('reason', '')}: {found.get('message', '')}"
+                lines.append(f"    {words}")
+        lines += [f"pool {pool.name} {pool.state} {dict(pool.tags)}" for pool in self.cloud.pools.values()]
+        lines += [
+            f"node {node['metadata']['name']} {node['metadata'].get('finalizers')}" for node in self.store.list("nodes")
+        ]
+        return "\n".join(lines)
+
+    async def until(self, predicate: Callable[[], T], within_seconds: float, what: str) -> T:
+        """Wait until it is true, looking after each change and each call; its value.
+
+        Raises AssertionError with the whole story after `within_seconds`, or as soon as an invariant is violated.
+        """
+        deadline = self.now + within_seconds
+        while True:
+            self.check()
+            if found := predicate():
+                return found
+            self._changed.clear()
+            try:
+                async with asyncio.timeout_at(deadline):
+                    await self._changed.wait()
+            except TimeoutError:
+                if found := predicate():
+                    return found
+                raise AssertionError(f"not within {within_seconds:g} s: {what}\n{self.tell()}") from None
+
+    async def settled(self, quiet_seconds: float = 180.0, within_seconds: float = 900.0) -> None:
+        """Wait for quiet: no controller writes any more (I5), and nothing is left behind (I1)."""
+        await self.world.settled(quiet_seconds, within_seconds)
+        self.check()
+        self.invariants.check_quiescent()
+
+    # crashes
+
+    async def _before(self, call: Call, request: web.Request) -> web.StreamResponse | None:
+        if not call.is_write or call.is_bookkeeping or call.who not in self.controllers:
+            return None
+        self.writes += 1
+        if self._crash is None or self._crash.number != self.writes:
+            return None
+        self._doomed = call
+        if self._crash.phase == "after":
+            return None
+        self._replace(call.who, self._crash.reset)
+        if request.transport is not None:
+            request.transport.close()
+        return web.Response()
+
+    async def _after(self, call: Call, _: web.StreamResponse) -> None:
+        self._changed.set()
+        if call is self._doomed and self._crash is not None:
+            self._replace(call.who, self._crash.reset)
+
+    def _replace(self, name: str, reset: bool) -> None:
+        """Kill it within one of its own calls, and let a successor start as a ReplicaSet would."""
+        process = self.controllers[name]
+        process.crash(reset=reset)
+        # Not in the dying call's context: the successor is nobody's request.
+        self.world.tasks.create_task(self._succeed(process), context=contextvars.Context())
+
+    async def _succeed(self, process: Process) -> None:
+        await process.reap()
+        await asyncio.sleep(RESTART_SECONDS)
+        if not self._ending:
+            await self.start_controller(f"{process.name}'", **process.options)
+
+
+def simulate(
+    story: Story,
+    *,
+    launch: Launch | None = None,
+    crash: CrashPoint | None = None,
+    horizon_seconds: float = HORIZON_SECONDS,
+    **settings: Any,
+) -> Report:
+    """Tell a story in a world of its own; `settings` are WorldSettings' fields (seed=, azure=, nodes=, …).
+
+    Raises what the story raises, InvariantError, SilentFailures (I8), DeadlockError, LivelockError, HorizonError (I9).
+    """
+    world_settings = WorldSettings(**settings)
+
+    async def main() -> Report:
+        loop = asyncio.get_running_loop()
+        loop.set_task_factory(track_tasks)
+        clock = sim_loop.VirtualClock(loop, EPOCH)
+        async with World(crds=crds(), now=clock.now, settings=world_settings) as world:
+            sim = Sim(world, clock, launch or launch_controller, crash)
+            try:
+                await story(sim)
+                sim.check()
+            finally:
+                await sim.end()
+            sim.check()
+            course = hashlib.sha256(world.ledger.story(last=len(world.ledger.entries)).encode())
+            return Report(world, sim.writes, loop.time(), course.hexdigest())
+
+    return sim_loop.run(main, seed=world_settings.seed, epoch=EPOCH, horizon_seconds=horizon_seconds)
+
+
+def crash_points(story: Story, **options: Any) -> Iterator[CrashPoint]:
+    """Every write of a story's undisturbed run, before and after, by FIN and by RST; `options` as for `simulate`."""
+    writes = simulate(story, **options).writes
+    assert writes, "the story's controller never wrote"
+    for number in range(1, writes + 1):
+        for phase in ("before", "after"):
+            for reset in (False, True):
+                yield CrashPoint(number, phase, reset)
+
+
+async def launch_controller(process: Process) -> None:
+    raise AssertionError("placeholder")
