@@ -1,9 +1,9 @@
 """A cache of one kind of object, with indexes; told what happened, it tells what that changed. No I/O.
 
 Promise: a whole list replaces everything, and what it does not contain is reported as deleted; an object of the same
-name and another UID is a deletion and an addition; an event older than what is known is ignored; changes are reported
-only after the store holds them all, so that whoever is told sees the new state.
-Left to others: where events come from (`reflector.py`).
+name and another UID is a deletion and an addition; changes are returned only once the store holds them all, so that
+whoever is told sees the new state.
+Left to others: where events come from, and that they come in order (`reflector.py`).
 
 Source: reliability.md §2 B (a deletion missed during a gap is reported by the relist).
 """
@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from .objects import KubeObject, key_of
-from .versions import older
 from .watching import EventType, WatchEvent
 
 T = TypeVar("T", bound=KubeObject)
@@ -67,14 +66,12 @@ class Store(Generic[T]):
         return deletions + updates
 
     def apply(self, event: WatchEvent[T]) -> list[Change[T]]:
-        """Take one event in; returns nothing for a bookmark, a repetition or an event from the past."""
+        """Take one event in; returns nothing for a bookmark or a repetition."""
         new = event.object
         if new is None:
             return []
         key = key_of(new)
         old = self._objects.get(key)
-        if old is not None and older(event.resource_version, old.metadata.resource_version):
-            return []
         if event.type == EventType.DELETED:
             self._set(key, old, None)
             return [Change(old, None)] if old is not None else []

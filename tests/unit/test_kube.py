@@ -133,7 +133,14 @@ async def test_what_is_not_the_object_is_never_taken_for_it(body):
 
 @pytest.mark.parametrize(
     "body",
-    [b"{}", b'{"kind":"NodeClaimList","metadata":{}}', b'{"kind":"NodeClaimList","metadata":{"resourceVersion":"1"}}'],
+    [
+        b"{}",
+        b'{"kind":"NodeClaimList","metadata":{"resourceVersion":"1"}}',
+        b'{"kind":"NodeClaimList","metadata":{},"items":[]}',
+        b'{"kind":"NodeClaimList","items":[]}',
+        b'{"kind":"NodeList","metadata":{"resourceVersion":"1"},"items":[]}',
+        b'{"metadata":{"resourceVersion":"1"},"items":[]}',
+    ],
 )
 async def test_an_empty_answer_is_not_an_empty_list(body):
     """Nothing may be taken for "there are no claims" but a list that says so."""

@@ -105,11 +105,32 @@ async def test_a_list_and_its_events_become_a_cache():
 async def test_a_relist_reports_what_vanished_in_between():
     """410 on a watch: the list after it replaces all, and the missed deletion is told."""
     async with kube_server() as server:
-        server.then(listing("Node", [node("a", "1"), node("b", "2")], "5"), stream(gone()))
-        server.then(listing("Node", [node("b", "2"), node("c", "9")], "9"), stream(end="silence"))
+        server.then(listing("Node", [node("a", "1", pool="p"), node("b", "2", pool="p")], "5"), stream(gone()))
+        server.then(listing("Node", [node("b", "2", pool="p"), node("c", "9", pool="p")], "9"), stream(end="silence"))
         async with running(server) as mirror:
             await until(lambda: mirror.reflector.resource_version == "9")
             assert mirror.told == ["+a@1", "+b@2", "-a@1", "+c@9"]
+            assert [n.name for n in mirror.reflector.by_index("pool", "p")] == ["b", "c"]
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        status(404, "NotFound", "the server could not find the requested resource"),
+        raw(b"404 page not found", 404, "text/plain"),
+        stream(b"<html>\n</html>\n"),
+        stream(b'{"type":"EXPLODED","object":{}}\n'),
+        stream(event("ADDED", obj("Node", "n", "6", spec={"taints": 3}))),
+    ],
+)
+async def test_a_watch_that_makes_no_sense_is_followed_by_a_list(answer):
+    """Resuming from the same version would meet the same answer, or miss a CRD that came back empty."""
+    async with kube_server() as server:
+        server.then(listing("Node", [node("a", "1")], "5"), answer)
+        server.then(listing("Node", [], "9"), stream(end="silence"))
+        async with running(server) as mirror:
+            await until(lambda: mirror.reflector.resource_version == "9")
+            assert mirror.told == ["+a@1", "-a@1"]
 
 
 async def test_410_as_a_status_also_lists_anew():
