@@ -19,10 +19,11 @@ import aiohttp
 import msgspec
 
 if TYPE_CHECKING:
-    # Half a second of import each: wanted only where they are used.
+    # Slow to import: `build_client` and `build_credential` do it where they need them.
     from azure.core.credentials import AccessToken
     from azure.mgmt.containerservice.aio import ContainerServiceClient
 
+API_VERSION = "2026-08-01"
 CONNECT_SECONDS = 5.0
 READ_SECONDS = 15.0
 CONNECTIONS = 100
@@ -65,7 +66,6 @@ class Credential(Protocol):
 
     async def get_token(self, *scopes: str, **options: Any) -> "AccessToken": ...
     async def close(self) -> None: ...
-    async def __aexit__(self, *exc: object) -> None: ...
 
 
 class StaticToken:
@@ -78,7 +78,7 @@ class StaticToken:
         return "StaticToken(***)"
 
     async def get_token(self, *scopes: str, **options: Any) -> "AccessToken":
-        from azure.core.credentials import AccessToken  # noqa: PLC0415 - see TYPE_CHECKING above
+        from azure.core.credentials import AccessToken
 
         return AccessToken(self._token, FOREVER)
 
@@ -153,11 +153,11 @@ def build_credential(config: AzureConfig) -> Credential:
     # No environment for the credential's own session either: its proxy is ours.
     common["use_env_settings"] = False
     if config.managed:
-        from azure.identity.aio import DefaultAzureCredential  # noqa: PLC0415 - see TYPE_CHECKING above
+        from azure.identity.aio import DefaultAzureCredential
 
         chosen = {"managed_identity_client_id": config.client_id} if config.client_id else {}
         return DefaultAzureCredential(**chosen, **common)
-    from azure.identity.aio import WorkloadIdentityCredential  # noqa: PLC0415 - see TYPE_CHECKING above
+    from azure.identity.aio import WorkloadIdentityCredential
 
     return WorkloadIdentityCredential(
         tenant_id=config.tenant_id or None,
@@ -171,13 +171,14 @@ def build_client(
     config: AzureConfig, session: aiohttp.ClientSession, credential: Credential, *, version: str
 ) -> "ContainerServiceClient":
     """The SDK's client over `session`, which stays the caller's. Raises ValueError for plain http beyond loopback."""
-    from azure.core.pipeline.transport import AioHttpTransport  # noqa: PLC0415 - see TYPE_CHECKING above
-    from azure.mgmt.containerservice.aio import ContainerServiceClient  # noqa: PLC0415 - see TYPE_CHECKING above
+    from azure.core.pipeline.transport import AioHttpTransport
+    from azure.mgmt.containerservice.aio import ContainerServiceClient
 
     return ContainerServiceClient(
         credential,  # type: ignore[arg-type]
         config.subscription_id,
         base_url=config.arm_endpoint,
+        api_version=API_VERSION,
         credential_scopes=[config.arm_scope],
         transport=AioHttpTransport(
             session=session,
@@ -206,7 +207,7 @@ def _plain_http(endpoint: str) -> Iterable[Any]:
         return []
     if parts.scheme != "http" or not is_loopback(parts.hostname or ""):
         raise ValueError(f"{parts.scheme}://{parts.hostname} is no place for a token: ARM needs https")
-    from azure.core.pipeline.policies import SansIOHTTPPolicy  # noqa: PLC0415 - see TYPE_CHECKING above
+    from azure.core.pipeline.policies import SansIOHTTPPolicy
 
     class PlainHttp(SansIOHTTPPolicy[Any, Any]):
         def on_request(self, request: Any) -> None:

@@ -1,0 +1,232 @@
+"""The five calls of a cloud provider over the real SDK.
+
+Promise: each call is one request (LIST: one a page), ends within 15 s, and fails with a `CloudError` only; cancellation
+passes. Each write to ARM is one audit line, whatever becomes of it: no header, body or token is ever in it. Reads go
+through the client's pipeline, but are decoded here: the SDK's models cost ten times the rest of a LIST.
+Left to others: which pool a claim wants (`agentpool.py`), what failures mean (`errors.py`), rate (`budget.py`).
+
+Source: aks-arm.md §1 (accepted statuses), §1.3 (ETags), §2.2 (what polling=False spares us), DESIGN rules 4, 10, 11.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from typing import TYPE_CHECKING, Any, Protocol
+from urllib.parse import quote, urlsplit
+
+import msgspec
+import structlog
+from azure.core import MatchConditions
+from azure.core.exceptions import HttpResponseError
+from azure.core.rest import HttpRequest
+
+from cloudprovider.errors import CloudError, NotFound, Retryable
+from cloudprovider.interface import Cluster, Instance
+from provisioner.api.nodeclaim import NodeClaim
+from provisioner.runtime.clock import Clock
+
+from .agentpool import from_agent_pool, to_agent_pool
+from .client import API_VERSION, AzureConfig
+from .error_table import Verb
+from .errors import classify
+
+if TYPE_CHECKING:
+    from azure.mgmt.containerservice.aio import ContainerServiceClient
+
+CALL_SECONDS = 15.0
+CLOSE_SECONDS = 5.0
+# 100 pools fit one page today; a list that goes on for ever is none.
+MOST_PAGES = 100
+DEFAULT_MAX_POOLS = 100
+CLUSTER_AWAY = frozenset({"Creating", "Starting", "Stopping", "Stopped", "Deleting"})
+
+log = structlog.get_logger("azure")
+
+
+class Closable(Protocol):
+    """A session or a credential."""
+
+    async def close(self) -> None: ...
+
+
+class Exchange:
+    """What went over the wire in one write, as the SDK's hooks saw it."""
+
+    def __init__(self) -> None:
+        self.request_id = ""
+        self.response: Any = None
+
+    def sent(self, request: Any) -> None:
+        self.request_id = str(request.http_request.headers.get("x-ms-client-request-id") or "")
+
+    def answered(self, response: Any) -> None:
+        self.response = response.http_response
+
+    @property
+    def status(self) -> int:
+        """The HTTP status, 0 without an answer."""
+        return self.response.status_code if self.response is not None else 0
+
+    @property
+    def hooks(self) -> dict[str, Any]:
+        return {"raw_request_hook": self.sent, "raw_response_hook": self.answered}
+
+
+class AzureProvider:
+    """One managed cluster's agent pools. `owned` are closed with the client, in their order."""
+
+    def __init__(
+        self, client: "ContainerServiceClient", config: AzureConfig, *, clock: Clock, owned: tuple[Closable, ...] = ()
+    ) -> None:
+        self._client = client
+        self._config = config
+        self._clock = clock
+        self._owned = owned
+        self._where = (config.resource_group, config.cluster_name)
+
+    async def create(self, claim: NodeClaim, name: str) -> Instance:
+        """PUT with `If-None-Match: *`."""
+        body: Any = to_agent_pool(claim, name, now=self._clock.now())
+        async with self._writing("create", name, claim.uid, etag="") as exchange:
+            await self._client.agent_pools.begin_create_or_update(
+                *self._where, name, body, polling=False, match_condition=MatchConditions.IfMissing, **exchange.hooks
+            )
+            return _named(name, _object(exchange.response.content))
+
+    async def get(self, name: str) -> Instance:
+        with _judging("get", name):
+            async with asyncio.timeout(CALL_SECONDS):
+                return _named(name, await self._read(self._path("agentPools", name)))
+
+    async def list(self) -> list[Instance]:
+        with _judging("list", ""):
+            async with asyncio.timeout(CALL_SECONDS):
+                return [from_agent_pool(row) async for row in self._rows()]
+
+    async def delete(self, instance: Instance) -> None:
+        """DELETE with `If-Match`; the pods were drained before, so budgets are not asked again."""
+        if not instance.etag:
+            raise Retryable(
+                "ETagUnknown", f"agent pool {instance.name} was read without an ETag; read again", conflict=True
+            )
+        async with self._writing("delete", instance.name, instance.claim_uid, etag=instance.etag) as exchange:
+            await self._client.agent_pools.begin_delete(
+                *self._where,
+                instance.name,
+                polling=False,
+                ignore_pod_disruption_budget=True,
+                etag=instance.etag,
+                match_condition=MatchConditions.IfNotModified,
+                **exchange.hooks,
+            )
+            if exchange.status == 204:
+                raise NotFound("NotFound", f"agent pool {instance.name} does not exist", status=204)
+
+    async def cluster(self) -> Cluster:
+        with _judging("cluster", ""):
+            async with asyncio.timeout(CALL_SECONDS):
+                body = await self._read(self._path())
+            said = _member(body, "properties")
+            state, most = str(said.get("provisioningState") or ""), said.get("maxAgentPools")
+            power = str(_member(said, "powerState").get("code") or "Running")
+            return Cluster(
+                running=power == "Running" and state not in CLUSTER_AWAY,
+                state=state,
+                power_state=power,
+                max_pools=most if isinstance(most, int) and most > 0 else DEFAULT_MAX_POOLS,
+                location=str(body.get("location") or self._config.location),
+                node_resource_group=str(said.get("nodeResourceGroup") or ""),
+            )
+
+    async def close(self) -> None:
+        """Close the client and what it stands on; one that fails does not keep the others open."""
+        async with asyncio.timeout(CLOSE_SECONDS), AsyncExitStack() as stack:
+            for one in reversed((self._client, *self._owned)):
+                stack.push_async_callback(one.close)
+
+    def _path(self, *below: str) -> str:
+        path = "/".join((self._config.cluster_path, *below))
+        return f"{quote(path)}?api-version={API_VERSION}"
+
+    async def _rows(self) -> AsyncIterator[Mapping[str, Any]]:
+        """Every row of every page. Raises ValueError for anything that is not a whole list."""
+        url = self._path("agentPools")
+        for _ in range(MOST_PAGES):
+            page = await self._read(url)
+            rows = page.get("value")
+            if not isinstance(rows, list):
+                raise ValueError("a page without rows")  # noqa: TRY004 - as every answer that cannot be read
+            for row in rows:
+                if not isinstance(row, Mapping) or not row.get("name"):
+                    raise ValueError("a row without a name")
+                yield row
+            url = str(page.get("nextLink") or "")
+            if not url:
+                return
+            if urlsplit(url).hostname != urlsplit(self._config.arm_endpoint).hostname:
+                raise ValueError("a page elsewhere: the token does not go there")
+        raise ValueError("too many pages")
+
+    async def _read(self, url: str) -> Mapping[str, Any]:
+        # Streamed, so that the SDK neither decodes the body a first time nor tries to register resource providers.
+        response = await self._client.send_request(HttpRequest("GET", url), stream=True)
+        async with response:
+            await response.read()
+        if response.status_code != 200:
+            raise HttpResponseError(response=response)
+        return _object(response.content)
+
+    @asynccontextmanager
+    async def _writing(self, verb: Verb, pool: str, claim_uid: str, *, etag: str) -> AsyncIterator[Exchange]:
+        exchange, outcome = Exchange(), "cancelled"
+        try:
+            with _judging(verb, pool):
+                async with asyncio.timeout(CALL_SECONDS):
+                    yield exchange
+            outcome = "accepted"
+        except CloudError as error:
+            outcome = error.reason
+            raise
+        finally:
+            if exchange.response is not None:
+                await exchange.response.close()
+            log.info(
+                "arm write",
+                verb=verb,
+                pool=pool,
+                claim_uid=claim_uid,
+                etag=etag,
+                request_id=exchange.request_id,
+                status=exchange.status,
+                outcome=outcome,
+            )
+
+
+@contextmanager
+def _judging(verb: Verb, pool: str) -> Iterator[None]:
+    """Whatever fails inside fails as a CloudError; what it was made of may hold secrets and is not shown."""
+    try:
+        yield
+    except CloudError:
+        raise
+    except Exception as error:  # noqa: BLE001 - the contract: a CloudError and nothing else
+        raise classify(error, pool=pool, verb=verb) from None
+
+
+def _object(content: bytes) -> Mapping[str, Any]:
+    body = msgspec.json.decode(content)
+    if not isinstance(body, Mapping):
+        raise ValueError("not an object")  # noqa: TRY004 - as every answer that cannot be read
+    return body
+
+
+def _named(name: str, body: Mapping[str, Any]) -> Instance:
+    instance = from_agent_pool(body)
+    if instance.name != name:
+        raise ValueError("an answer about another pool")
+    return instance
+
+
+def _member(body: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    value = body.get(key)
+    return value if isinstance(value, Mapping) else {}
