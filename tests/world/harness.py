@@ -4,10 +4,6 @@ A story is `async def story(sim: Sim)`. `simulate(story)` builds a world from on
 controllers, checks the invariants, and returns a `Report`. Everything in a story passes through the real wire formats:
 controllers and people talk HTTP to both servers. With `crash=CrashPoint(...)` one of the controllers dies at exactly
 one of its own writes and a successor starts; `crash_points(story)` gives all such points of a story.
-
-A process dies as the kernel would have it: first its connections end (FIN: what it has written still arrives; RST: it
-is lost), then its tasks are cancelled, so that what they do in `finally` reaches no server. Cancellation is not
-SIGKILL: code in `finally` still runs, in memory.
 """
 
 import asyncio
@@ -15,15 +11,13 @@ import contextvars
 import functools
 import hashlib
 import json
-from collections.abc import Awaitable, Callable, Coroutine, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Coroutine, Iterator
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from random import Random
 from typing import Any, Literal, TypeVar
-from weakref import WeakSet
 
-import aiohttp
 import yaml
 from aiohttp import web
 
@@ -31,8 +25,10 @@ from provisioner.simulator import loop as sim_loop
 from provisioner.simulator.azure.state import Pool
 from provisioner.simulator.ledger import Call
 from provisioner.simulator.scene import pool_mark
-from provisioner.simulator.wire import MemoryConnector
 from provisioner.simulator.world import World, WorldSettings
+
+from .process import PROCESS, Launch, Process, track_tasks
+from .program import launch_controller
 
 Json = dict[str, Any]
 T = TypeVar("T")
@@ -67,84 +63,7 @@ def node_claim(name: str, *, size: str = SIZE, labels: Json | None = None, **spe
     }
 
 
-PROCESS: contextvars.ContextVar["Process | None"] = contextvars.ContextVar("process", default=None)
-
-
-@dataclass(eq=False)
-class Process:
-    """One incarnation of a controller: its network, its tasks, its end.
-
-    `options` are what `start_controller` was given. A process that ends by itself is a failure of the run, unless the
-    story takes note by `sim.ended`.
-    """
-
-    name: str
-    sim: "Sim"
-    launch: "Launch"
-    options: dict[str, Any]
-    connector: MemoryConnector
-    rng: Random
-    tasks: WeakSet[asyncio.Task[Any]] = field(default_factory=WeakSet)
-    dead: bool = False
-    failure: Exception | None = None
-    main: asyncio.Task[Any] | None = None
-
-    def session(self, base_url: str | None = None, **options: Any) -> aiohttp.ClientSession:
-        """A session over this process's network; `launch` closes it."""
-        return aiohttp.ClientSession(
-            base_url,
-            connector=self.connector,
-            connector_owner=False,
-            cookie_jar=aiohttp.DummyCookieJar(),
-            trust_env=False,
-            **options,
-        )
-
-    def crash(self, *, reset: bool) -> None:
-        """Die now. The wire ends first."""
-        if not self.dead:
-            self.dead = True
-            self.connector.kill(reset=reset)
-            self.cancel()
-
-    def cancel(self) -> None:
-        """Cancel all tasks, in the order of their birth."""
-        for task in self.living():
-            task.cancel()
-
-    def living(self) -> list[asyncio.Task[Any]]:
-        return sorted((task for task in self.tasks if not task.done()), key=hash)
-
-    async def run(self) -> None:
-        """The program's life; runs in the process's own context."""
-        try:
-            await self.launch(self)
-        except asyncio.CancelledError:
-            raise
-        except Exception as error:  # noqa: BLE001 - however the program ends, the story is told of it
-            self.failure = None if self.dead else error
-        else:
-            self.failure = None if self.dead else RuntimeError(f"{self.name} ended by itself")
-
-    async def reap(self) -> None:
-        """Wait until nothing of it is left."""
-        while living := self.living():
-            await asyncio.wait(living)
-        await self.connector.close()
-
-
-Launch = Callable[[Process], Awaitable[None]]
 Story = Callable[["Sim"], Coroutine[Any, Any, object]]
-
-
-def track_tasks(loop: asyncio.AbstractEventLoop, coro: Any, **kwargs: Any) -> asyncio.Task[Any]:
-    """A task factory that gives each task to the process in whose context it was made."""
-    task = sim_loop.new_task(loop, coro, **kwargs)
-    context = kwargs.get("context")
-    process = PROCESS.get() if context is None else context.get(PROCESS)
-    if process is not None:
-        process.tasks.add(task)
-    return task
 
 
 @dataclass(frozen=True)
@@ -177,11 +96,10 @@ class Sim:
     nobody. `apply`, `delete_claim` and `request` go through HTTP as a person.
     """
 
-    def __init__(self, world: World, clock: sim_loop.VirtualClock, launch: Launch, crash: CrashPoint | None) -> None:
+    def __init__(self, world: World, launch: Launch, crash: CrashPoint | None) -> None:
         self.world = world
         self.store, self.cloud, self.nodes, self.api = world.store, world.cloud, world.nodes, world.api
         self.wire, self.ledger, self.invariants = world.wire, world.ledger, world.invariants
-        self.clock = clock
         self.controllers: dict[str, Process] = {}
         self.writes = 0
         self.person = world.session(PERSON)
@@ -201,9 +119,8 @@ class Sim:
     async def start_controller(self, name: str = "ctl0", **options: Any) -> Process:
         """Start a controller process; `name` is its name on the wire, new for each incarnation."""
         assert name not in self.controllers, f"{name} has been used"
-        connector = self.world.connector(name, controller=True)
-        rng = Random(f"{self.world.settings.seed}/{name}")
-        process = Process(name, self, self._launch, options, connector, rng)
+        clock, rng = sim_loop.VirtualClock(self._loop, EPOCH), Random(f"{self.world.settings.seed}/{name}")
+        process = Process(name, self.world, self._launch, options, clock, rng)
         self.controllers[name] = process
         context = contextvars.copy_context()
         context.run(PROCESS.set, process)
@@ -390,9 +307,9 @@ def simulate(
     async def main() -> Report:
         loop = asyncio.get_running_loop()
         loop.set_task_factory(track_tasks)
-        clock = sim_loop.VirtualClock(loop, EPOCH)
-        async with World(crds=crds(), now=clock.now, settings=world_settings) as world:
-            sim = Sim(world, clock, launch or launch_controller, crash)
+        now = sim_loop.VirtualClock(loop, EPOCH).now
+        async with World(crds=crds(), now=now, settings=world_settings) as world:
+            sim = Sim(world, launch or launch_controller, crash)
             try:
                 await story(sim)
                 sim.check()
@@ -413,7 +330,3 @@ def crash_points(story: Story, **options: Any) -> Iterator[CrashPoint]:
         for phase in ("before", "after"):
             for reset in (False, True):
                 yield CrashPoint(number, phase, reset)
-
-
-async def launch_controller(process: Process) -> None:
-    raise AssertionError("placeholder")

@@ -8,15 +8,16 @@ from azure.core.credentials import AccessToken
 from azure.core.exceptions import HttpResponseError, ResourceNotFoundError
 from azure.core.pipeline.transport import AioHttpTransport
 from azure.mgmt.containerservice.aio import ContainerServiceClient
-from kubernetes_asyncio.client import Configuration
 
 from provisioner.api import labels
-from provisioner.runtime.connection import client_over
 from provisioner.simulator import loop as sim_loop
 from provisioner.simulator.azure.settings import AzureSettings
 from provisioner.simulator.invariants import InvariantError
 from provisioner.simulator.world import KUBE_HOST
-from tests.world.harness import SIZE, CrashPoint, Process, Sim, crash_points, node_claim, simulate
+
+from .harness import SIZE, CrashPoint, Sim, crash_points, node_claim, simulate
+from .process import Process
+from .program import kube_client
 
 CLAIMS = "/apis/karpenter.sh/v1/nodeclaims"
 FAST = AzureSettings(create_seconds=(60.0, 90.0), delete_seconds=(30.0, 60.0))
@@ -39,7 +40,7 @@ class Toy:
     def __init__(self, process: Process, fault: str = "") -> None:
         self.fault = fault
         self.session = process.session()
-        self.kube = client_over(self.session, Configuration(host=f"http://{KUBE_HOST}"), version="toy")
+        self.kube = kube_client(self.session)
         self.azure = ContainerServiceClient(
             Credential(),
             AzureSettings().subscription,

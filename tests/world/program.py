@@ -1,0 +1,63 @@
+"""The real program as a process of a simulated world: all that the harness assumes of `provisioner.app` stands here."""
+
+from contextlib import AsyncExitStack
+
+import aiohttp
+from kubernetes_asyncio.client import ApiClient, Configuration
+
+from provisioner.runtime.connection import client_over
+from provisioner.simulator.world import KUBE_HOST
+
+from .process import Process
+
+
+async def launch_controller(process: Process) -> None:
+    """The real program over this process's network, its lease over a connection of its own.
+
+    Options: `policy` (a Policy), `elect` (False: without a lease).
+    """
+    from cloudprovider.azure.client import AzureConfig, StaticToken, build_client, without_resending
+    from cloudprovider.azure.provider import AzureProvider
+    from controllers.policy import Policy
+    from provisioner import app, outside
+    from provisioner.runtime.kube import Kube
+    from provisioner.runtime.metrics import Metrics
+
+    settings, options = process.world.settings, process.options
+    config = AzureConfig(
+        subscription_id=settings.azure.subscription,
+        resource_group=settings.azure.resource_group,
+        cluster_name=settings.azure.cluster,
+        location=settings.azure.location,
+    )
+    metrics = Metrics()
+    async with AsyncExitStack() as sessions:
+        kube, lease, azure = [await sessions.enter_async_context(process.session()) for _ in range(3)]
+        client = build_client(config, without_resending(azure), StaticToken("simulator"), version="test")
+        provider = AzureProvider(client, config, clock=process.clock)
+        controller = app.App(
+            app.Outside(
+                kube=Kube(kube_client(kube, settings.token), on_request=metrics.kube_request),
+                lease_kube=Kube(kube_client(lease, settings.token), timeout_seconds=outside.LEASE_TIMEOUT_SECONDS),
+                provider=outside.dressed(provider, metrics),
+                clock=process.clock,
+                rng=process.rng,
+                metrics=metrics,
+            ),
+            app.Running(
+                policy=options.get("policy") or Policy(),
+                elect=options.get("elect", True),
+                lease_name="gpu-provisioner",
+                lease_namespace="kube-system",
+                identity=process.name,
+            ),
+        )
+        await controller.run()
+
+
+def kube_client(session: aiohttp.ClientSession, token: str | None = None) -> ApiClient:
+    """The real SDK's client for the simulated API server."""
+    configuration = Configuration(host=f"http://{KUBE_HOST}")
+    if token is not None:
+        configuration.api_key["BearerToken"] = f"Bearer {token}"
+    return client_over(session, configuration, version="test")
