@@ -91,7 +91,11 @@ def settles_in(
 
 
 class Inventory:
-    """Times are loop times in seconds. `on_change(key)` is called for each key whose instance changed."""
+    """Times are loop times in seconds.
+
+    `on_change(key)` is called for each key whose instance changed; `on_news()` when something changed for all keys: the
+    first whole LIST, or the managed cluster's state.
+    """
 
     def __init__(
         self,
@@ -99,6 +103,7 @@ class Inventory:
         *,
         rng: Random,
         on_change: Callable[[str], None],
+        on_news: Callable[[], None],
         settle_seconds: float = 60.0,
         poll_seconds_busy: float = 5.0,
         poll_seconds_idle: float = 60.0,
@@ -106,6 +111,7 @@ class Inventory:
         self._provider = provider
         self._rng = rng
         self._on_change = on_change
+        self._on_news = on_news
         self._settle_seconds = settle_seconds
         self._busy_seconds = poll_seconds_busy
         self._idle_seconds = poll_seconds_idle
@@ -240,8 +246,10 @@ class Inventory:
             await self._pause(after)
 
     async def _look(self, started: float) -> None:
+        news = self._listed_at is None
         if self._cluster_at is None or started - self._cluster_at >= CLUSTER_SECONDS or self._failures:
-            self.cluster = await self._provider.cluster()
+            before, self.cluster = self.cluster, await self._provider.cluster()
+            news = news or before != self.cluster
             self._cluster_at = started
             started = self._now()
         listed = await self._provider.list()
@@ -253,13 +261,14 @@ class Inventory:
             put_lately={name for name, at in self._put_at.items() if at > recent},
             deleted_lately={name: etag for name, (etag, at) in self._deleted.items() if at > recent},
         )
-        first = self._listed_at is None
         self._answers, self._listed_at = dict(merged.answers), started
         for name in self.names():
             self._seen_at[name] = max(self._seen_at.get(name, 0.0), self._answers[name].at)
             self._absent_at.pop(name, None)
-        for name in dict.fromkeys((*merged.changed, *(self._expected if first else ()))):
+        for name in merged.changed:
             self._on_change(name)
+        if news:
+            self._on_news()
 
     async def _pause(self, after: float | None) -> None:
         """Until the next look is due: at once-ish if woken into a busy time, never sooner than the cloud asked."""

@@ -28,7 +28,18 @@ from .ownership import pool_of
 from .plan import OWN_WRITE_SECONDS, explain, plan
 from .policy import Policy
 from .remembering import notice_instance, refuse, remember
-from .steps import CreateInstance, DeleteClaim, DeleteInstance, Event, Forget, PatchStatus, Read, Wait, Write
+from .steps import (
+    CreateInstance,
+    DeleteClaim,
+    DeleteInstance,
+    Event,
+    Forget,
+    LookUpPool,
+    PatchStatus,
+    Read,
+    Wait,
+    Write,
+)
 from .views import Views
 
 READS_PER_PASS = 6
@@ -86,6 +97,13 @@ class Reconciler:
         if self._inventory.get(key) is None:
             for waiting in self.fleet.first_in_line():
                 self._queue.add(waiting)
+
+    def all_changed(self) -> None:
+        """Something changed for every key: the first list of pools, the managed cluster's state."""
+        for claim in self._views.claims():
+            self._queue.add(self._views.key_of(claim))
+        for key in (*self._inventory.names(), *self.fleet.suspects()):
+            self._queue.add(key)
 
     # One pass
 
@@ -159,6 +177,10 @@ class Reconciler:
                 return FENCED_SECONDS
             case KubeFailed():
                 return self._refused_or_raise(memory, facts, step, outcome)
+            case CloudFailed(error=error) if isinstance(step, DeleteInstance) and error.status == 412:
+                # The pool changed since the inventory saw it: look at what it is now, and decide anew.
+                memory.delete_failed = None
+                await self._perform(memory, facts, LookUpPool(name=facts.key))
             case CloudFailed(error=error) if not (isinstance(error, Retryable) and error.conflict):
                 await self._explain(memory, facts.key)
             case _:

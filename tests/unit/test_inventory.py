@@ -107,7 +107,7 @@ def lived(seconds: float, prepare, *, during=None) -> tuple[Cloud, Inventory, li
     cloud, woken = Cloud(), []
 
     async def main() -> Inventory:
-        inventory = Inventory(cloud, rng=random.Random(1), on_change=woken.append)
+        inventory = Inventory(cloud, rng=random.Random(1), on_change=woken.append, on_news=lambda: None)
         prepare(cloud, inventory)
         async with asyncio.TaskGroup() as tasks:
             task = tasks.create_task(inventory.run())

@@ -1,0 +1,225 @@
+"""The composition root: clients, caches, rules and one TaskGroup around them.
+
+Promise: everything that runs is started here and ends with `run`; the caches are kept warm by every replica, but only
+the holder of the lease lists ARM, plans and writes. A task that dies takes the program with it, never silently.
+Left to others: reading settings (`settings.py`), building the two SDKs' clients (`outside.py`), signals (`cli.py`).
+"""
+
+import asyncio
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from random import Random  # noqa: TID251 - the type; the caller seeds it
+
+import structlog
+from aiohttp import web
+
+from cloudprovider.azure.agentpool import pool_name
+from cloudprovider.azure.skus import lookup
+from cloudprovider.interface import CloudProvider
+from cloudprovider.inventory import Inventory
+from controllers.acting.cloud import CloudActs
+from controllers.acting.door import Door
+from controllers.acting.kube import KubeActs
+from controllers.facts import Gpus
+from controllers.policy import Policy
+from controllers.reconciler import Reconciler
+from controllers.views import Views, claim_indexes, node_indexes
+
+from .api.node import Node
+from .api.nodeclaim import NodeClaim
+from .runtime.clock import Clock
+from .runtime.controller import Controller
+from .runtime.election import Election
+from .runtime.events import EventRecorder
+from .runtime.kube import Kube
+from .runtime.metrics import Metrics
+from .runtime.objects import CustomResourceDefinition
+from .runtime.reflector import Reflector
+from .runtime.resources import CRDS, NODECLAIMS, NODES
+from .runtime.server import Check, health_app, metrics_app, serve
+from .runtime.workqueue import WorkQueue
+
+WORKERS = 20
+# A pass holds two reads and a write at most; ARM's own limit is 15 s each.
+PASS_SECONDS = 60.0
+STALE_SECONDS = 180.0
+
+log = structlog.get_logger("app")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outside:
+    """What the program stands on: the two systems it talks to, time, and chance.
+
+    `lease_kube` has a connection of its own, so that a busy client cannot cost us the lease.
+    """
+
+    kube: Kube
+    lease_kube: Kube
+    provider: CloudProvider
+    clock: Clock
+    rng: Random
+    metrics: Metrics
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Running:
+    """How one process runs. A port of None is not served; `elect` False is for a cluster with one replica only."""
+
+    policy: Policy
+    elect: bool
+    lease_name: str
+    lease_namespace: str
+    identity: str
+    metrics_port: int | None = None
+    health_port: int | None = None
+    poll_seconds_busy: float = 5.0
+    poll_seconds_idle: float = 60.0
+
+
+def gpus_of(size: str) -> Gpus:
+    """What a size promises: sizes that are no GPU sizes promise nothing, unlisted GPU sizes nothing we know."""
+    sku = lookup(size)
+    if sku is not None:
+        return Gpus(resource=sku.resource, count=sku.gpus)
+    return Gpus(known=not size.lower().startswith("standard_n"))
+
+
+class App:
+    """One controller process, wired and not yet running."""
+
+    def __init__(self, outside: Outside, running: Running) -> None:
+        self._outside = outside
+        self._running = running
+        metrics, rng = outside.metrics, outside.rng
+        self.queue = WorkQueue(rng, metrics=metrics.workqueue("nodeclaim"))
+        self.events = EventRecorder(outside.kube, outside.clock, metrics=metrics.events())
+        self.claims: Reflector[NodeClaim] = Reflector(
+            outside.kube,
+            NODECLAIMS,
+            rng=rng,
+            indexes=claim_indexes(pool_name),
+            on_change=lambda old, new: self.reconciler.claim_changed(old, new),  # noqa: PLW0108 - bound late
+            metrics=metrics.reflector("nodeclaims"),
+        )
+        self.nodes: Reflector[Node] = Reflector(
+            outside.kube,
+            NODES,
+            rng=rng,
+            indexes=node_indexes(),
+            on_change=lambda old, new: self.reconciler.node_changed(old, new),  # noqa: PLW0108 - bound late
+            metrics=metrics.reflector("nodes"),
+        )
+        self.crds: Reflector[CustomResourceDefinition] = Reflector(
+            outside.kube,
+            CRDS,
+            rng=rng,
+            indexes={},
+            on_change=lambda _old, _new: None,
+            metrics=metrics.reflector("customresourcedefinitions"),
+        )
+        self.inventory = Inventory(
+            outside.provider,
+            rng=rng,
+            on_change=lambda key: self.reconciler.pool_changed(key),  # noqa: PLW0108 - bound late
+            on_news=lambda: self.reconciler.all_changed(),  # noqa: PLW0108 - bound late
+            poll_seconds_busy=running.poll_seconds_busy,
+            poll_seconds_idle=running.poll_seconds_idle,
+        )
+        self.election: Election | None = None
+        if running.elect:
+            self.election = Election(
+                outside.lease_kube,
+                outside.clock,
+                name=running.lease_name,
+                namespace=running.lease_namespace,
+                identity=running.identity,
+                rng=rng,
+            )
+        self._leading_alone = False
+        views = Views(claims=self.claims, nodes=self.nodes, crds=self.crds, pool_name=pool_name)
+        overdue = metrics.counter(
+            "gpu_provisioner_deadlines_exceeded_total", "States that outlasted their deadline", ("deadline",)
+        )
+        door = Door(KubeActs(outside.kube), CloudActs(outside.provider, self.inventory), self.events, self._lease_left)
+        self.reconciler = Reconciler(
+            views=views,
+            inventory=self.inventory,
+            door=door,
+            queue=self.queue,
+            clock=outside.clock,
+            policy=running.policy,
+            gpus=gpus_of,
+            on_overdue=lambda deadline: overdue.labels(deadline).inc(),
+        )
+        self.controller = Controller(
+            "nodeclaim",
+            self.queue,
+            self.reconciler.reconcile,
+            workers=WORKERS,
+            pass_timeout_seconds=PASS_SECONDS,
+            metrics=metrics.controller("nodeclaim"),
+        )
+        braked = metrics.gauge("gpu_provisioner_removals_suspected", "Keys suspected of being garbage")
+        braked.set_function(lambda: float(len(self.reconciler.fleet.suspects())))
+
+    def _lease_left(self) -> float:
+        if self.election is not None:
+            return self.election.remaining()
+        return math.inf if self._leading_alone else 0.0
+
+    async def run(self) -> None:
+        """Run until cancelled, or until a task fails (the exception passes)."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._serve(), name="serve")
+            tasks.create_task(self.claims.run(), name="claims")
+            tasks.create_task(self.nodes.run(), name="nodes")
+            tasks.create_task(self.crds.run(), name="crds")
+            tasks.create_task(self.events.run(), name="events")
+            await self._lead_or_follow()
+
+    async def _lead_or_follow(self) -> None:
+        if self.election is not None:
+            await self.election.lead(self._work)
+            return
+        log.warning("running without a lease: make sure that this is the only replica")
+        self._leading_alone = True
+        await self._work()
+
+    async def _work(self) -> None:
+        """What only the leader does."""
+        log.info("leading", identity=self._running.identity)
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self.inventory.run(), name="inventory")
+            tasks.create_task(self.controller.run(), name="controller")
+
+    async def _serve(self) -> None:
+        """Health and metrics, for as long as the program runs."""
+        forever = asyncio.get_running_loop().create_future()
+        live: dict[str, Check] = {"ping": lambda: None, "progress": self._stuck}
+        ready: dict[str, Check] = {"caches": self._unsynced}
+        health, metrics = self._running.health_port, self._running.metrics_port
+        async with asyncio.TaskGroup() as tasks:
+            if health is not None:
+                tasks.create_task(_listen(health, lambda: health_app(live=live, ready=ready)))
+            if metrics is not None:
+                tasks.create_task(_listen(metrics, lambda: metrics_app(self._outside.metrics.registry)))
+            await forever
+
+    def _stuck(self) -> str | None:
+        """Work is waiting and no pass has ended for long: probes should restart us."""
+        idle = asyncio.get_running_loop().time() - self.controller.progress_at
+        leading = self._lease_left() > 0
+        if leading and self.queue.depth and idle > STALE_SECONDS:
+            return f"{self.queue.depth} keys wait and no pass has ended for {idle:.0f} s"
+        return None
+
+    def _unsynced(self) -> str | None:
+        waiting = [name for name, cache in (("claims", self.claims), ("nodes", self.nodes)) if not cache.synced]
+        return f"not yet listed: {', '.join(waiting)}" if waiting else None
+
+
+async def _listen(port: int, make: Callable[[], web.Application]) -> None:
+    async with serve("0.0.0.0", port, make()):  # noqa: S104 - probes and scrapers come from outside the pod
+        await asyncio.get_running_loop().create_future()

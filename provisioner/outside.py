@@ -1,0 +1,141 @@
+"""From settings to connections: the API server, ARM, time and chance, for one process.
+
+Promise: everything read from the environment at start is passed on explicitly; every connection made here is closed
+here. The lease has a connection of its own. The proxy is for Azure only, never for the API server.
+Left to others: what runs on top (`app.py`), what the settings mean (`settings`).
+"""
+
+import os
+import socket
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from random import SystemRandom  # noqa: TID251 - the one door for chance
+
+from cloudprovider.azure.client import AzureConfig, build_client, build_credential, build_session
+from cloudprovider.azure.provider import AzureProvider
+
+from cloudprovider.budget import Budgeted
+from cloudprovider.interface import CloudProvider
+from cloudprovider.metered import Metered
+from controllers.policy import Policy
+
+from .app import Outside, Running
+from .runtime.clock import Clock, SystemClock
+from .runtime.connection import SERVICE_ACCOUNT, Connection, build_api_client
+from .runtime.kube import Kube
+from .runtime.metrics import Metrics
+from .settings import Settings
+from .version import own_version
+
+DEFAULT_NAMESPACE = "gpu-provisioner"
+LEASE_TIMEOUT_SECONDS = 4.0
+# ARM on loopback is a simulator; it asks for a bearer token and looks at nothing in it.
+SIMULATOR_TOKEN = "simulator"  # noqa: S105
+
+
+def policy_of(settings: Settings) -> Policy:
+    """The rules' numbers and switches, as set."""
+    return Policy(
+        gpu_readiness=settings.gpu_readiness,
+        legacy_pools=settings.legacy_pools,
+        max_agent_pools=settings.max_agent_pools,
+        max_creates_per_minute=settings.max_creates_per_minute,
+        launch_seconds=settings.launch_seconds,
+        creating_seconds=settings.creating_seconds,
+        registration_seconds=settings.registration_seconds,
+        initialization_seconds=settings.initialization_seconds,
+        draining_seconds=settings.draining_seconds,
+        deleting_seconds=settings.deleting_seconds,
+    )
+
+
+def running_of(settings: Settings, *, identity: str = "", service_account: Path = SERVICE_ACCOUNT) -> Running:
+    """How this process runs; the lease lives in the pod's own namespace unless set."""
+    return Running(
+        policy=policy_of(settings),
+        elect=not settings.disable_leader_election,
+        lease_name=settings.leader_election_name,
+        lease_namespace=settings.leader_election_namespace or _own_namespace(service_account),
+        identity=identity or f"{socket.gethostname()}_{os.getpid()}",
+        metrics_port=settings.metrics_port,
+        health_port=settings.health_probe_port,
+    )
+
+
+def _own_namespace(service_account: Path) -> str:
+    try:
+        return (service_account / "namespace").read_text(encoding="ascii").strip() or DEFAULT_NAMESPACE
+    except OSError:
+        return DEFAULT_NAMESPACE
+
+
+def azure_config(settings: Settings) -> AzureConfig:
+    """How ARM is reached and who we are there."""
+    return AzureConfig(
+        subscription_id=settings.subscription_id,
+        resource_group=settings.resource_group,
+        cluster_name=settings.cluster_name,
+        location=settings.location,
+        arm_endpoint=settings.arm_endpoint,
+        arm_scope=settings.arm_scope,
+        authority_host=settings.authority_host,
+        tenant_id=settings.tenant_id,
+        client_id=settings.client_id,
+        federated_token_file=settings.federated_token_file,
+        managed=settings.deployment_mode == "managed",
+        https_proxy=settings.https_proxy,
+        no_proxy=settings.no_proxy,
+        ca_file=settings.ssl_cert_file,
+        static_token=SIMULATOR_TOKEN if settings.plain_arm else "",
+    )
+
+
+@asynccontextmanager
+async def connect(settings: Settings) -> AsyncIterator[Outside]:
+    """The two systems, for as long as the context lasts.
+
+    Raises ConfigException (kubernetes_asyncio) without a usable cluster configuration, ValueError for an Azure one.
+    """
+    clock, metrics = SystemClock(), Metrics(process=True)
+    async with AsyncExitStack() as open_until_then:
+        kube = await _kube(settings, open_until_then, metrics)
+        lease_kube = await _kube(settings, open_until_then, metrics, timeout_seconds=LEASE_TIMEOUT_SECONDS)
+        provider = build_provider(azure_config(settings), clock, metrics)
+        open_until_then.push_async_callback(provider.close)
+        yield Outside(
+            kube=kube, lease_kube=lease_kube, provider=provider, clock=clock, rng=SystemRandom(), metrics=metrics
+        )
+
+
+def build_provider(config: AzureConfig, clock: Clock, metrics: Metrics) -> CloudProvider:
+    """AKS over the real SDK, metered, within its budget."""
+    session = build_session(config)
+    credential = build_credential(config)
+    client = build_client(config, session, credential, version=own_version())
+    return dressed(AzureProvider(client, config, clock=clock, owned=(credential, session)), metrics)
+
+
+def dressed(provider: CloudProvider, metrics: Metrics) -> CloudProvider:
+    """The decorators every provider wears: what is refused by the budget is no call, so it is not metered."""
+    budgeted = Budgeted(Metered(provider, metrics.registry))
+    tokens = metrics.gauge("gpu_provisioner_arm_budget_tokens", "ARM reads and deletes that could be sent at once")
+    tokens.set_function(_reading(budgeted))
+    return budgeted
+
+
+def _reading(budgeted: Budgeted) -> Callable[[], float]:
+    return lambda: budgeted.tokens_left
+
+
+async def _kube(
+    settings: Settings, open_until_then: AsyncExitStack, metrics: Metrics, *, timeout_seconds: float = 10.0
+) -> Kube:
+    connection: Connection = await build_api_client(settings.kubeconfig or None, version=own_version())
+    open_until_then.push_async_callback(connection.close)
+    return Kube(
+        connection.api_client,
+        timeout_seconds=timeout_seconds,
+        renew_credentials=connection.renew_credentials,
+        on_request=metrics.kube_request,
+    )
