@@ -78,18 +78,22 @@ class Rule:
             message = self._words(new, old)
         except CELEvalError as error:
             message = f"{error.args[0]} evaluating rule: {self.message}"
-        return Cause(path + self.field_path, self.reason, f'{_WORDS[self.reason]}"{kind}": {message}')
+        return Cause(path + self.field_path, self.reason, _said(self.reason, kind, message))
 
     def _words(self, new: object, old: object) -> str:
         return str(self.message_expression(new, old)) if self.message_expression else self.message
 
 
-_WORDS = {
-    "FieldValueInvalid": "Invalid value: ",
-    "FieldValueForbidden": "Forbidden: ",
-    "FieldValueRequired": "Required value: ",
-    "FieldValueDuplicate": "Duplicate value: ",
-}
+def _said(reason: str, kind: str, message: str) -> str:
+    """As `field.Error` prints each reason; a rule's value is shown by its type only."""
+    match reason:
+        case "FieldValueForbidden":
+            return f"Forbidden: {message}"
+        case "FieldValueRequired":
+            return f"Required value: {message}"
+        case "FieldValueDuplicate":
+            return f'Duplicate value: "{kind}"'
+    return f'Invalid value: "{kind}": {message}'
 
 
 @dataclass(slots=True)

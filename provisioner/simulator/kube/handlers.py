@@ -115,7 +115,8 @@ class Handlers:
         return table(resource, records, meta, now=now, include=requests.include_object(request.query))
 
     async def _create(self, request: web.Request, target: Target) -> web.Response:
-        sent = requests.decode(await body_of(request), request.content_type)
+        custom = self._store.shelf(target.resource).resource.schema is not None
+        sent = requests.decode(await body_of(request), request.content_type, custom=custom)
         warnings: list[str] = []
         obj = self._store.create(target.resource, sent, target.namespace, options=_options(request, warnings))
         return self._answer(request, target, obj, 201, warnings)
@@ -125,7 +126,7 @@ class Handlers:
         options = _options(request, warnings)
         where = (target.resource, target.name)
         if verb == "PUT":
-            sent = requests.decode(body, request.content_type)
+            sent = requests.decode(body, request.content_type, custom=resource.schema is not None)
             obj = self._store.replace(*where, sent, target.namespace, subresource=target.subresource, options=options)
         else:
             patch, how = requests.decode_patch(body, request.content_type, custom=resource.schema is not None)
@@ -148,7 +149,7 @@ class Handlers:
     async def _delete(self, request: web.Request, resource: Resource, target: Target) -> web.Response:
         body, query = await body_of(request), request.query
         wanted: Json = requests.decode(body, request.content_type) if body else dict(query)
-        grace, preconditions = wanted.get("gracePeriodSeconds"), wanted.get("preconditions") or {}
+        preconditions = wanted.get("preconditions") or {}
         asked = wanted.get("dryRun")
         dry_runs = asked if isinstance(asked, list) else query.getall("dryRun", [])
         obj, gone = self._store.delete(
@@ -157,7 +158,7 @@ class Handlers:
             target.namespace,
             uid=preconditions.get("uid"),
             rv=preconditions.get("resourceVersion"),
-            grace=None if grace is None else int(grace),
+            grace=requests.number(wanted, "gracePeriodSeconds") if "gracePeriodSeconds" in wanted else None,
             policy=requests.propagation(wanted.get("propagationPolicy")),
             options=WriteOptions(dry_run=requests.dry_run(dry_runs)),
         )

@@ -68,7 +68,7 @@ def _operate(document: Any, operation: Any) -> Any:
     try:
         match kind:
             case "test":
-                if not _same(_find(document, path), value):
+                if not _same(_tested(document, path), value):
                     raise _refused()
                 return document
             case "add":
@@ -85,6 +85,14 @@ def _operate(document: Any, operation: Any) -> Any:
     except (LookupError, TypeError, ValueError) as error:
         raise _refused() from error
     raise bad_request(f"error decoding patch: unknown operation {kind!r}")
+
+
+def _tested(document: Any, path: list[str]) -> Any:
+    """Like the real server's library, `test` takes a field that is absent for null."""
+    if not path:
+        return document
+    parent = _find(document, path[:-1])
+    return parent.get(path[-1]) if isinstance(parent, dict) else _find(parent, path[-1:])
 
 
 def _same(left: Any, right: Any) -> bool:

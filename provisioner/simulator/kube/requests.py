@@ -8,7 +8,7 @@ Source: apiserver's `RequestInfo`, content negotiation; apimachinery's conversio
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import msgspec
 
@@ -61,9 +61,9 @@ def flag(query: Mapping[str, str], name: str) -> bool:
     return name in query and query[name].lower() not in {"false", "0"}
 
 
-def number(query: Mapping[str, str], name: str) -> int:
-    """A whole number; 0 if absent."""
-    text = query.get(name) or "0"
+def number(query: Mapping[str, Any], name: str) -> int:
+    """A whole number, as a number or as text; 0 if absent."""
+    text = str(query.get(name) or "0")
     if not text.isdigit():
         raise bad_request(f'Invalid value: "{text}": {name}')
     return int(text)
@@ -125,8 +125,11 @@ def shape(header: str) -> Shape:
     raise ApiError(406, "NotAcceptable", message)
 
 
-def decode(body: bytes, content_type: str) -> Json:
-    """A JSON object from a request's body. Raises ApiError 415 for other formats, 400 for other JSON."""
+def decode(body: bytes, content_type: str, *, custom: bool = False) -> Json:
+    """A JSON object from a request's body. Raises ApiError 415 for other formats, 400 for other JSON.
+
+    Custom resources must say their kind; for built-in ones the path has said it.
+    """
     if content_type not in {"application/json", "application/octet-stream", ""}:
         raise unsupported_media_type(
             "the body of the request was in an unknown format - accepted media types include: application/json; "
@@ -135,6 +138,9 @@ def decode(body: bytes, content_type: str) -> Json:
     decoded = _json(body)
     if not isinstance(decoded, dict):
         raise bad_request("the object provided is unrecognized (must be of type JSON object)")
+    for field in ("kind", "apiVersion") if custom else ():
+        if not decoded.get(field):
+            raise bad_request(f"Object '{field[0].upper()}{field[1:]}' is missing in '{body.decode(errors='replace')}'")
     return decoded
 
 

@@ -217,8 +217,3 @@ def established(crd: Json, now: str) -> Json:
     ]
     stored = next(v["name"] for v in crd["spec"]["versions"] if v.get("storage"))
     return {"conditions": conditions, "acceptedNames": crd["spec"]["names"], "storedVersions": [stored]}
-
-
-def is_terminating(crd: Json) -> bool:
-    """Whether a CRD is on its way out, so that nothing new of its kind may be created."""
-    return "deletionTimestamp" in crd["metadata"]

@@ -12,18 +12,18 @@ Source: Kubernetes API concepts; reliability.md §3 "Kubernetes store".
 
 import uuid
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from datetime import datetime
 from random import Random  # noqa: TID251 - the type; the caller seeds it
 from typing import Literal, NamedTuple
 
-from . import checks
-from .errors import ApiError, Cause, already_exists, forbidden, invalid, not_found
-from .objects import Json, Key, Record, copied, copied_value, key_of, rfc3339
+from .admission import admit, require_place, require_version
+from .errors import ApiError, already_exists, forbidden, not_found
+from .objects import Json, Record, copied, copied_value, key_of, rfc3339
 from .patches import json_patch, merge, strategic
-from .resources import CRD_FINALIZER, CRD_KEY, Resource, built_in, established, from_crd, is_terminating
+from .resources import CRD_FINALIZER, CRD_KEY, Resource, built_in, established, from_crd
 from .selectors import selector
-from .watch import Event, EventType, History
+from .watch import Event, EventType, Shelf
 from .writes import (
     STRICT,
     Propagation,
@@ -33,6 +33,7 @@ from .writes import (
     check_preconditions,
     doomed,
     is_released,
+    sent_metadata,
     shaped,
     succeeded,
 )
@@ -50,17 +51,6 @@ class Deletion(NamedTuple):
 
     obj: Json
     gone: bool
-
-
-class Shelf:
-    """All objects of one kind, and their history."""
-
-    __slots__ = ("history", "objects", "resource")
-
-    def __init__(self, resource: Resource, window: int, revision: int) -> None:
-        self.resource = resource
-        self.objects: dict[Key, Record] = {}
-        self.history = History(window, revision)
 
 
 class Store:
@@ -132,19 +122,22 @@ class Store:
         shelf = self.shelf(resource)
         kind, sent = shelf.resource, copied(obj)
         if kind.namespaced and not namespace:
-            namespace = (sent.get("metadata") or {}).get("namespace") or "default"
+            namespace = sent_metadata(kind, sent).get("namespace") or "default"
         check_identity(kind, sent, name="", namespace=namespace)
         sent = shaped(kind, sent, options)
-        self._check_place(kind, sent, namespace)
-        sent_meta = sent.get("metadata") or {}
+        sent_meta = sent_metadata(kind, sent)
         name = sent_meta.get("name") or self._generated(sent_meta.get("generateName") or "")
+        place = self._found(self._shelves["namespaces"], namespace, "") if kind.namespaced else None
+        crd = self._shelves[CRD_KEY].objects.get(("", resource))
+        require_place(kind, name, place, crd.obj if crd else None)
         new = born(kind, sent, name=name, namespace=namespace, uid=self._uid(), now=rfc3339(self.now()))
         if resource == "namespaces":
             new["metadata"]["finalizers"] = [NAMESPACE_FINALIZER]
         elif resource == CRD_KEY:
             new["metadata"]["finalizers"] = [CRD_FINALIZER]
+        admit(kind, new, None)
+        if resource == CRD_KEY:
             new["status"] = established(new, rfc3339(self.now()))
-        self._validate(kind, new, None)
         if (namespace if kind.namespaced else "", name) in shelf.objects:
             raise already_exists(resource, name)
         return copied(new if options.dry_run else self._put(shelf, None, new))
@@ -163,9 +156,7 @@ class Store:
         shelf = self.shelf(resource)
         old = self._found(shelf, name, namespace)
         check_identity(shelf.resource, obj, name=name, namespace=namespace)
-        if shelf.resource.needs_version and not (obj.get("metadata") or {}).get("resourceVersion"):
-            words = "Invalid value: 0: must be specified for an update"
-            raise _refusal(shelf.resource, old, [Cause("metadata.resourceVersion", "FieldValueInvalid", words)])
+        require_version(shelf.resource, obj, old)
         return self._update(shelf, old, copied(obj), subresource, options)
 
     def patch(
@@ -216,7 +207,7 @@ class Store:
         meta = sent.get("metadata") or {}
         check_preconditions(shelf.resource, old, uid=meta.get("uid"), revision=meta.get("resourceVersion"))
         new = succeeded(shelf.resource, old, shaped(shelf.resource, sent, options), subresource)
-        self._validate(shelf.resource, new, old)
+        admit(shelf.resource, new, old)
         if new == old or options.dry_run:
             return copied(new)
         return copied(self._settle(shelf, old, new))
@@ -224,7 +215,8 @@ class Store:
     def _settle(self, shelf: Shelf, old: Json, new: Json) -> Json:
         """Store a successor, or let go of an object that nothing holds any more."""
         if is_released(new):
-            return self._put(shelf, old, new, gone=True)
+            was_marked = "deletionTimestamp" in old["metadata"] or shelf.resource.answers_object
+            return self._put(shelf, old, new if was_marked else old, gone=True)
         return old if new == old else self._put(shelf, old, new)
 
     def _put(self, shelf: Shelf, old: Json | None, new: Json, *, gone: bool = False) -> Json:
@@ -276,35 +268,8 @@ class Store:
             raise not_found(shelf.resource.key, name)
         return record.obj
 
-    def _check_place(self, kind: Resource, sent: Json, namespace: str) -> None:
-        """Nothing new in a namespace that is absent or ending, nor of a kind that is."""
-        name = (sent.get("metadata") or {}).get("name") or ""
-        if kind.namespaced:
-            place = self._found(self._shelves["namespaces"], namespace, "")
-            if "deletionTimestamp" in place["metadata"]:
-                why = f"unable to create new content in namespace {namespace} because it is being terminated"
-                raise forbidden(kind.key, name, why)
-        crd = self._shelves[CRD_KEY].objects.get(("", kind.key))
-        if crd is not None and is_terminating(crd.obj):
-            words = "create not allowed while custom resource definition is terminating"
-            raise ApiError(405, "MethodNotAllowed", words, {"group": kind.group, "kind": kind.plural})
-
-    def _validate(self, kind: Resource, new: Json, old: Json | None) -> None:
-        causes = list(checks.metadata(new["metadata"]))
-        if old is not None:
-            causes += checks.metadata_change(new["metadata"], old["metadata"])
-        causes += kind.check(new, old)
-        if kind.schema is not None:
-            causes += kind.schema.causes(new, old)
-        if causes:
-            raise _refusal(kind, new, causes)
-
     def _generated(self, prefix: str) -> str:
         return prefix and prefix[:58] + "".join(self._random.choices(_NAME_LETTERS, k=5))
 
     def _uid(self) -> str:
         return str(uuid.UUID(int=self._random.getrandbits(128), version=4))
-
-
-def _refusal(kind: Resource, obj: Json, causes: Sequence[Cause]) -> ApiError:
-    return invalid(kind.group, kind.kind, obj["metadata"].get("name", ""), list(causes))

@@ -22,10 +22,10 @@ from .handlers import chosen
 from .objects import Json, Record
 from .requests import Target
 from .selectors import Predicate
-from .store import Shelf, Store
+from .store import Store
 from .table import table
 from .views import View, revision_number
-from .watch import selected
+from .watch import Shelf, selected
 
 INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 

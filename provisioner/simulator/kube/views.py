@@ -17,7 +17,8 @@ import msgspec
 from .errors import ApiError, bad_request, expired
 from .objects import Key, Record
 from .selectors import Predicate
-from .store import Shelf, Store
+from .store import Store
+from .watch import Shelf
 
 _TOO_OLD = (
     "The provided continue parameter is too old to display a consistent list result. You can start a new list without "

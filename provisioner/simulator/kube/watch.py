@@ -15,6 +15,7 @@ from typing import Literal
 
 from .errors import expired
 from .objects import Key, Record, key_of
+from .resources import Resource
 from .selectors import Predicate
 
 EventType = Literal["ADDED", "MODIFIED", "DELETED"]
@@ -81,6 +82,17 @@ class History:
             else:
                 past[key_of(event.before.obj)] = event.before
         return past
+
+
+class Shelf:
+    """All objects of one kind, and their history."""
+
+    __slots__ = ("history", "objects", "resource")
+
+    def __init__(self, resource: Resource, window: int, revision: int) -> None:
+        self.resource = resource
+        self.objects: dict[Key, Record] = {}
+        self.history = History(window, revision)
 
 
 def selected(events: list[Event], chosen: Predicate | None, namespace: str) -> Iterator[tuple[EventType, Record]]:

@@ -20,6 +20,14 @@ from .schema import known_metadata
 
 FieldValidation = Literal["Ignore", "Warn", "Strict"]
 Propagation = Literal["Background", "Foreground", "Orphan"]
+# Field, its type, and the type of what it holds.
+_TYPES: tuple[tuple[str, type, type], ...] = (
+    *((name, str, str) for name in ("name", "generateName", "namespace", "uid", "resourceVersion")),
+    ("labels", dict, str),
+    ("annotations", dict, str),
+    ("finalizers", list, str),
+    ("ownerReferences", list, dict),
+)
 _SENT_FIELDS = ("labels", "annotations", "ownerReferences", "finalizers")
 _POLICY_FINALIZERS = {"Foreground": "foregroundDeletion", "Orphan": "orphan"}
 
@@ -42,10 +50,6 @@ STRICT = WriteOptions()
 
 def shaped(resource: Resource, obj: Json, options: WriteOptions) -> Json:
     """The object without unknown fields and with defaults. Raises ApiError 400 under Strict."""
-    if not isinstance(obj.get("metadata") or {}, dict):
-        raise bad_request(
-            f'{resource.kind} in version "{resource.version}" cannot be handled as a {resource.kind}: metadata'
-        )
     if resource.schema is not None:
         result, unknown = resource.schema.shape(obj)
     else:
@@ -61,6 +65,23 @@ def shaped(resource: Resource, obj: Json, options: WriteOptions) -> Json:
         for word in words:
             options.warn(word)
     return result
+
+
+def sent_metadata(resource: Resource, obj: Json) -> Json:
+    """The metadata of a sent object. Raises ApiError 400 if its parts have the wrong types, as Go's decoder does."""
+    meta = {} if obj.get("metadata") is None else obj["metadata"]
+    wrong = [] if isinstance(meta, dict) else ["metadata"]
+    for field, kind, inner in _TYPES if not wrong else ():
+        value = kind() if meta.get(field) is None else meta[field]
+        inside = value.values() if isinstance(value, dict) else value
+        if not isinstance(value, kind) or not all(isinstance(item, inner) for item in inside):
+            wrong.append(f"metadata.{field}")
+    if wrong:
+        raise bad_request(
+            f'{resource.kind} in version "{resource.version}" cannot be handled as a {resource.kind}: '
+            f"json: cannot unmarshal into Go struct field {wrong[0]}"
+        )
+    return meta
 
 
 def born(resource: Resource, sent: Json, *, name: str, namespace: str, uid: str, now: str) -> Json:
@@ -85,7 +106,7 @@ def born(resource: Resource, sent: Json, *, name: str, namespace: str, uid: str,
 
 def check_identity(resource: Resource, obj: Json, *, name: str, namespace: str) -> None:
     """Raises ApiError 400 if the object sent is not of this kind, name or namespace."""
-    meta = obj.get("metadata") or {}
+    meta = sent_metadata(resource, obj)
     if (
         obj.get("kind", resource.kind) != resource.kind
         or obj.get("apiVersion", resource.api_version) != resource.api_version

@@ -1,0 +1,48 @@
+"""The last word on an object before it is stored.
+
+Promise: one 422 with all causes, metadata's first; nothing new where its namespace or its kind is ending.
+Left to others: the single checks (`checks.py`, `schema.py`).
+
+Source: apiserver's `registry/rest`: validation comes before the question whether the name is taken.
+"""
+
+from collections.abc import Mapping
+
+from . import checks
+from .errors import ApiError, Cause, forbidden, invalid
+from .objects import Json
+from .resources import Resource
+
+
+def admit(kind: Resource, new: Json, old: Json | None) -> None:
+    """Raises ApiError 422 if `new` may not be, or may not follow `old`."""
+    causes = list(checks.metadata(new["metadata"]))
+    if old is not None:
+        causes += checks.metadata_change(new["metadata"], old["metadata"])
+    causes += kind.check(new, old)
+    if kind.schema is not None:
+        causes += kind.schema.causes(new, old)
+    if causes:
+        raise _refusal(kind, new, causes)
+
+
+def require_version(kind: Resource, sent: Json, old: Json) -> None:
+    """Raises ApiError 422 for a PUT that does not say what it replaces, where the kind asks for it."""
+    if kind.needs_version and not (sent.get("metadata") or {}).get("resourceVersion"):
+        words = "Invalid value: 0: must be specified for an update"
+        raise _refusal(kind, old, [Cause("metadata.resourceVersion", "FieldValueInvalid", words)])
+
+
+def require_place(kind: Resource, name: str, namespace: Json | None, crd: Json | None) -> None:
+    """Raises ApiError 403 or 405 for something new in a namespace, or of a kind, that is being removed."""
+    if namespace is not None and "deletionTimestamp" in namespace["metadata"]:
+        place = namespace["metadata"]["name"]
+        why = f"unable to create new content in namespace {place} because it is being terminated"
+        raise forbidden(kind.key, name, why)
+    if crd is not None and "deletionTimestamp" in crd["metadata"]:
+        words = "create not allowed while custom resource definition is terminating"
+        raise ApiError(405, "MethodNotAllowed", words, {"group": kind.group, "kind": kind.plural})
+
+
+def _refusal(kind: Resource, obj: Mapping[str, Json], causes: list[Cause]) -> ApiError:
+    return invalid(kind.group, kind.kind, obj["metadata"].get("name", ""), causes)

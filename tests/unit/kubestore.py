@@ -1,0 +1,154 @@
+"""A small cluster for stories of the simulated API server: a store on a clock moved by hand, and a small CRD."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from random import Random
+from typing import Any
+
+import pytest
+
+from provisioner.simulator.kube.errors import ApiError
+from provisioner.simulator.kube.resources import CRD_KEY
+from provisioner.simulator.kube.store import Store
+
+Json = dict[str, Any]
+BEGIN = datetime(2026, 3, 1, 12, tzinfo=UTC)
+WIDGETS = "widgets.example.com"
+
+WIDGET_CRD: Json = {
+    "apiVersion": "apiextensions.k8s.io/v1",
+    "kind": "CustomResourceDefinition",
+    "metadata": {"name": WIDGETS},
+    "spec": {
+        "group": "example.com",
+        "scope": "Cluster",
+        "names": {"plural": "widgets", "singular": "widget", "kind": "Widget", "shortNames": ["wd"]},
+        "versions": [
+            {
+                "name": "v1",
+                "served": True,
+                "storage": True,
+                "subresources": {"status": {}},
+                "additionalPrinterColumns": [
+                    {"name": "Zone", "type": "string", "jsonPath": r".metadata.labels.topology\.kubernetes\.io/zone"},
+                    {
+                        "name": "Ready",
+                        "type": "string",
+                        "jsonPath": '.status.conditions[?(@.type=="Ready")].status',
+                        "description": "Whether it is.",
+                    },
+                    {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"},
+                    {"name": "Size", "type": "integer", "jsonPath": ".spec.size", "priority": 1},
+                ],
+                "schema": {
+                    "openAPIV3Schema": {
+                        "type": "object",
+                        "required": ["spec"],
+                        "properties": {
+                            "apiVersion": {"type": "string"},
+                            "kind": {"type": "string"},
+                            "metadata": {"type": "object"},
+                            "spec": {
+                                "type": "object",
+                                "required": ["size"],
+                                "x-kubernetes-validations": [
+                                    {"rule": "self.colour == oldSelf.colour", "message": "colour is immutable"}
+                                ],
+                                "properties": {
+                                    "size": {"type": "integer", "minimum": 1, "maximum": 9},
+                                    "colour": {"type": "string", "enum": ["red", "blue"], "default": "red"},
+                                    "name": {"type": "string", "minLength": 2, "maxLength": 4, "pattern": "^[a-z]*$"},
+                                    "amount": {"x-kubernetes-int-or-string": True, "pattern": "^[0-9]+Mi$"},
+                                    "maybe": {"type": "string", "nullable": True},
+                                    "free": {"type": "object", "x-kubernetes-preserve-unknown-fields": True},
+                                    "labels": {"type": "object", "additionalProperties": {"type": "string"}},
+                                    "since": {"type": "string", "format": "date-time"},
+                                    "parts": {
+                                        "type": "array",
+                                        "maxItems": 2,
+                                        "x-kubernetes-validations": [
+                                            {
+                                                "rule": "self.all(p, p.values.size() != 0)",
+                                                "message": "each part needs a value",
+                                            }
+                                        ],
+                                        "items": {
+                                            "type": "object",
+                                            "required": ["key"],
+                                            "properties": {
+                                                "key": {
+                                                    "type": "string",
+                                                    "x-kubernetes-validations": [
+                                                        {
+                                                            "rule": "!self.find('^[^/]+').endsWith('.test')",
+                                                            "messageExpression": "'not in ' + self",
+                                                            "reason": "FieldValueForbidden",
+                                                        }
+                                                    ],
+                                                },
+                                                "values": {"type": "array", "items": {"type": "string"}},
+                                            },
+                                        },
+                                    },
+                                },
+                            },
+                            "status": {
+                                "type": "object",
+                                "properties": {
+                                    "phase": {"type": "string"},
+                                    "conditions": {
+                                        "type": "array",
+                                        "items": {"type": "object", "x-kubernetes-preserve-unknown-fields": True},
+                                    },
+                                },
+                            },
+                        },
+                    }
+                },
+            }
+        ],
+    },
+}
+
+
+class Cluster:
+    """A store, its clock, and everything that was said to a subscriber."""
+
+    def __init__(self, *, window: int = 1000, widgets: bool = True) -> None:
+        self.now = BEGIN
+        self.store = Store(lambda: self.now, seed_uid=Random(7), window=window)
+        if widgets:
+            self.store.create(CRD_KEY, WIDGET_CRD)
+        self.told: list[tuple[str, str, str]] = []
+        self.store.subscribe(lambda kind, key, obj, _: self.told.append((kind, key, obj["metadata"]["name"])))
+
+    def after(self, seconds: float) -> None:
+        self.now += timedelta(seconds=seconds)
+
+    def node(self, name: str = "n1", **fields: Any) -> Json:
+        return self.store.create("nodes", {"metadata": {"name": name}, **fields})
+
+    def widget(self, name: str = "w1", spec: Json | None = None, **metadata: Any) -> Json:
+        return self.store.create(WIDGETS, {"metadata": {"name": name, **metadata}, "spec": spec or {"size": 1}})
+
+    def pod(
+        self,
+        name: str = "p1",
+        node: str = "n1",
+        labels: Json | None = None,
+        *,
+        phase: str = "Running",
+        ready: bool = True,
+    ) -> Json:
+        spec = {"nodeName": node} if node else {}
+        self.store.create("pods", {"metadata": {"name": name, "labels": labels or {}}, "spec": spec})
+        conditions = [{"type": "Ready", "status": "True" if ready else "False"}]
+        status = {"phase": phase, "conditions": conditions}
+        return self.store.patch("pods", name, {"status": status}, "default", subresource="status")
+
+
+def refused(call: Callable[[], object]) -> ApiError:
+    """The refusal of a call that must not succeed."""
+    with pytest.raises(ApiError) as caught:
+        call()
+    return caught.value
