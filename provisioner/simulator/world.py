@@ -187,7 +187,10 @@ class World:
         return Addresses(*urls)
 
     def write_kubeconfig(self, path: Path, addresses: Addresses) -> None:
-        """A kubeconfig file for that address; readable by its owner only."""
+        """A kubeconfig file for that address; readable by its owner only.
+
+        With a token it serves Python clients; kubectl sends no credentials over plain http and needs `token=None`.
+        """
         token = f"    token: {self.settings.token}\n" if self.settings.token else "    {}\n"
         path.touch(mode=0o600)
         path.write_text(

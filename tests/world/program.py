@@ -5,7 +5,13 @@ from contextlib import AsyncExitStack
 import aiohttp
 from kubernetes_asyncio.client import ApiClient, Configuration
 
+from cloudprovider.azure.client import AzureConfig, StaticToken, build_client, without_resending
+from cloudprovider.azure.provider import AzureProvider
+from controllers.policy import Policy
+from provisioner import app, outside
 from provisioner.runtime.connection import client_over
+from provisioner.runtime.kube import Kube
+from provisioner.runtime.metrics import Metrics
 from provisioner.simulator.world import KUBE_HOST
 
 from .process import Process
@@ -16,13 +22,6 @@ async def launch_controller(process: Process) -> None:
 
     Options: `policy` (a Policy), `elect` (False: without a lease).
     """
-    from cloudprovider.azure.client import AzureConfig, StaticToken, build_client, without_resending
-    from cloudprovider.azure.provider import AzureProvider
-    from controllers.policy import Policy
-    from provisioner import app, outside
-    from provisioner.runtime.kube import Kube
-    from provisioner.runtime.metrics import Metrics
-
     settings, options = process.world.settings, process.options
     config = AzureConfig(
         subscription_id=settings.azure.subscription,

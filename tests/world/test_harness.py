@@ -215,6 +215,21 @@ def test_a_sound_controller_passes():
     assert tell(story).writes == 7  # three finalizers put on or taken off twice over, PUT, and two DELETEs
 
 
+def test_the_real_program_fits_the_harness():
+    """The program itself makes a claim Ready and takes everything away again, under all invariants."""
+
+    async def story(sim):
+        await sim.start_controller()
+        uid = (await sim.apply(node_claim("gpu1")))["metadata"]["uid"]
+        await sim.until(lambda: sim.condition("gpu1", "Ready") == "True", 900, "gpu1 is Ready")
+        await sim.delete_claim("gpu1")
+        await sim.until(lambda: sim.claim("gpu1") is None, 900, "gpu1 is gone")
+        await sim.settled()
+        assert sim.ledger.disappearances(uid) == ["pool", "node", "claim"]
+
+    simulate(story)
+
+
 FAULTS = {
     "node first": "I2 violated.*Node aks-gpu1-.* was released while its pool gpu1",
     "claim first": "I2 violated.*claim gpu1 was released while its pool gpu1",
