@@ -104,7 +104,7 @@ async def build_api_client(
 ) -> Connection:
     """Connect as a Pod (`in_cluster`) or by a kubeconfig file; None means: as a Pod unless a file is named.
 
-    Raises ConfigException if the chosen way has no usable configuration. Without `session`, one is made here and
+    Raises ConfigException if the chosen way has no usable configuration. Without `session`, one is made here; either is
     closed with the connection. An explicit `proxy-url` in a kubeconfig is obeyed, as kubectl does.
     """
     configuration = Configuration()

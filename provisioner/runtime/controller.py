@@ -26,7 +26,6 @@ Outcome = float | None
 Reconcile = Callable[[str], Awaitable[Outcome]]
 
 log = get_logger("controller")
-_pass_numbers = itertools.count(1)
 
 
 class Controller:
@@ -49,6 +48,7 @@ class Controller:
         self._pass_timeout_seconds = pass_timeout_seconds
         self._metrics = metrics or Metrics().controller(name)
         self._progress_at: float | None = None
+        self._passes = itertools.count(1)
 
     @property
     def progress_at(self) -> float:
@@ -75,7 +75,7 @@ class Controller:
             key = await self._queue.get()
             self._metrics.active.inc()
             try:
-                with bound_contextvars(controller=self.name, key=key, reconcileID=str(next(_pass_numbers))):
+                with bound_contextvars(controller=self.name, key=key, reconcileID=f"{self.name}-{next(self._passes)}"):
                     await self._pass(key)
             finally:
                 self._metrics.active.dec()

@@ -22,7 +22,7 @@ from .redaction import MASK, is_secret, redact
 
 FIRST_KEYS = ("level", "time", "logger", "message")
 NESTING_MAX = 6
-QUIET_LIBRARIES = ("azure", "aiohttp", "asyncio", "kubernetes_asyncio", "kubernetes_asyncio.client.rest", "msal")
+QUIET_LIBRARIES = ("azure", "aiohttp", "asyncio", "kubernetes_asyncio", "msal")
 
 
 def get_logger(name: str) -> Any:

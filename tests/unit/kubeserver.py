@@ -5,11 +5,12 @@ Each request takes the next answer of the script, or `otherwise`; what was asked
 
 import asyncio
 import json
+import ssl
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from random import Random  # noqa: TID251 - tests seed it here
+from random import Random
 from typing import Any
 
 import aiohttp
@@ -65,19 +66,19 @@ class KubeServer:
 
 def seeded(seed: int = 1) -> Random:
     """Chance that repeats."""
-    return Random(seed)  # noqa: S311 - jitter, not secrets
+    return Random(seed)
 
 
 @asynccontextmanager
-async def kube_server() -> AsyncIterator[KubeServer]:
+async def kube_server(tls: ssl.SSLContext | None = None) -> AsyncIterator[KubeServer]:
     server = KubeServer()
     app = web.Application(client_max_size=2**26)
     app.router.add_route("*", "/{tail:.*}", server.handle)
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
     await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
+    site = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=tls)
     await site.start()
-    server.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
+    server.url = f"{'https' if tls else 'http'}://127.0.0.1:{runner.addresses[0][1]}"
     try:
         yield server
     finally:

@@ -1,11 +1,18 @@
 """How we get to the API server: a Pod's files, a kubeconfig, and tokens that change."""
 
 import asyncio
+import ipaddress
 import os
+import ssl
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 import yaml
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
 from kubernetes_asyncio.client import Configuration
 from kubernetes_asyncio.config import ConfigException
 
@@ -77,6 +84,56 @@ async def test_nothing_to_connect_with_says_so(tmp_path):
         await build_api_client(str(tmp_path / "none"), version="0", environ={})
     with pytest.raises(ConfigException):
         await build_api_client(version="0", in_cluster=True, service_account=tmp_path, environ={})
+
+
+def certificate(folder: Path) -> ssl.SSLContext:
+    """A server's context for 127.0.0.1; its self-signed certificate is `ca.crt` in the folder."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "kube-apiserver")])
+    made = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(1)
+        .not_valid_before(datetime(2020, 1, 1, tzinfo=UTC))
+        .not_valid_after(datetime(2020, 1, 1, tzinfo=UTC) + timedelta(days=36500))
+        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]), critical=False)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+    (folder / "ca.crt").write_bytes(made.public_bytes(serialization.Encoding.PEM))
+    (folder / "key").write_bytes(
+        key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    )
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(folder / "ca.crt", folder / "key")
+    return context
+
+
+@pytest.mark.asyncio
+async def test_a_pod_trusts_only_its_clusters_certificate_and_follows_its_token(tmp_path):
+    """In a Pod: the mounted CA is what is trusted, and a 401 reads the mounted token at once."""
+    pod, stranger = tmp_path / "pod", tmp_path / "stranger"
+    pod.mkdir()
+    stranger.mkdir()
+    (pod / "token").write_text("one\n")
+    async with kube_server(certificate(pod)) as server, kube_server(certificate(stranger)) as other:
+        environ = {"KUBERNETES_SERVICE_HOST": "127.0.0.1", "KUBERNETES_SERVICE_PORT": server.url.rpartition(":")[2]}
+        connection = await build_api_client(version="0", service_account=pod, environ=environ)
+        kube = Kube(connection.api_client, renew_credentials=connection.renew_credentials)
+        try:
+            server.then(answer(obj("Node", "n")), status(401, "Unauthorized"), answer(obj("Node", "n")))
+            await kube.get(NODES, "n")
+            (pod / "token").write_text("two\n")
+            await kube.get(NODES, "n")
+            connection.api_client.configuration.host = other.url
+            with pytest.raises(KubeError, match="CERTIFICATE_VERIFY_FAILED"):
+                await kube.get(NODES, "n")
+        finally:
+            await connection.close()
+        assert [s.headers["authorization"] for s in server.seen] == ["Bearer one", "Bearer one", "Bearer two"]
+        assert other.seen == []
 
 
 def test_a_service_accounts_token_is_read_again_each_minute(tmp_path):
