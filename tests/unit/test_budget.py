@@ -1,0 +1,244 @@
+"""The client-side budget: who may draw, who waits, who is told to come back, and what a 429 does to it."""
+
+import asyncio
+import itertools
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
+from typing import TypeVar
+
+import pytest
+
+from cloudprovider.budget import Bucket, Budgeted
+from cloudprovider.errors import CloudError, Retryable
+from cloudprovider.interface import Cluster, Instance, InstanceState
+from provisioner.api.nodeclaim import NodeClaim
+from provisioner.simulator.loop import run
+
+T = TypeVar("T")
+
+
+class Arm:
+    """Notes when each call arrives, and refuses while `refusing` is set."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[str, float]] = []
+        self.refusing: CloudError | None = None
+
+    def _arrived(self, verb: str) -> None:
+        self.calls.append((verb, now()))
+        if self.refusing is not None:
+            raise self.refusing
+
+    async def create(self, claim: NodeClaim, name: str) -> Instance:
+        self._arrived("create")
+        return pool(name)
+
+    async def get(self, name: str) -> Instance:
+        self._arrived("get")
+        return pool(name)
+
+    async def list(self) -> list[Instance]:
+        self._arrived("list")
+        return []
+
+    async def delete(self, instance: Instance) -> None:
+        self._arrived("delete")
+
+    async def cluster(self) -> Cluster:
+        self._arrived("cluster")
+        return Cluster(running=True)
+
+    async def close(self) -> None:
+        return
+
+
+def now() -> float:
+    return asyncio.get_running_loop().time()
+
+
+def pool(name: str) -> Instance:
+    return Instance(name=name, state=InstanceState.RUNNING, etag="e")
+
+
+def on_budget(story: Callable[[Arm, Budgeted], Awaitable[T]]) -> T:
+    async def main() -> T:
+        arm = Arm()
+        return await story(arm, Budgeted(arm))
+
+    return run(main, seed=1, epoch=datetime(2026, 3, 1, tzinfo=UTC))
+
+
+async def refused(call: Awaitable[object]) -> CloudError:
+    with pytest.raises(CloudError) as caught:
+        await call
+    return caught.value
+
+
+def test_a_write_never_waits() -> None:
+    """The lease was checked before: what cannot be sent at once is an error, and it took no time."""
+
+    async def story(arm: Arm, budget: Budgeted) -> None:
+        for number in range(60):
+            await budget.delete(pool(f"p{number}"))
+        error = await refused(budget.delete(pool("late")))
+        assert (error.reason, error.after, now()) == ("ThrottledByBudget", 1.0, 0.0)
+        for _ in range(20):
+            await budget.create(NodeClaim(), "a")
+        error = await refused(budget.create(NodeClaim(), "a"))
+        assert (error.reason, now(), len(arm.calls)) == ("ThrottledByBudget", 0.0, 80)
+
+    on_budget(story)
+
+
+def test_those_turned_away_do_not_come_back_as_a_crowd() -> None:
+    """A hundred removals at once: sixty go, the others are given one moment each, and all are sent in their turn."""
+
+    async def story(arm: Arm, budget: Budgeted) -> float:
+        async def remove(name: str) -> None:
+            while True:
+                try:
+                    return await budget.delete(pool(name))
+                except Retryable as error:
+                    tries.append(name)
+                    await asyncio.sleep(error.after or 0.0)
+
+        tries: list[str] = []
+        async with asyncio.TaskGroup() as tasks:
+            for number in range(100):
+                tasks.create_task(remove(f"p{number}"))
+        assert len(arm.calls) == 100
+        assert len(tries) == 40
+        return now()
+
+    assert on_budget(story) == pytest.approx(40.0)
+
+
+def test_a_refusal_by_the_budget_proves_that_nothing_was_sent() -> None:
+    """It bears ARM's status for it, so that nobody looks for a pool that cannot be there."""
+
+    async def story(arm: Arm, budget: Budgeted) -> None:
+        for _ in range(20):
+            await budget.create(NodeClaim(), "a")
+        error = await refused(budget.create(NodeClaim(), "a"))
+        assert error.status == 429
+        assert error.after == pytest.approx(60.0)
+
+    on_budget(story)
+
+
+def test_each_pool_has_a_put_bucket_of_its_own() -> None:
+    """One claim's retries take nothing from another's first try, and a deleted pool's bucket is not forgotten."""
+
+    async def story(arm: Arm, budget: Budgeted) -> None:
+        for _ in range(20):
+            await budget.create(NodeClaim(), "a")
+        await budget.create(NodeClaim(), "b")
+        await budget.delete(pool("a"))
+        assert (await refused(budget.create(NodeClaim(), "a"))).reason == "ThrottledByBudget"
+        for number in range(2000):
+            await budget.create(NodeClaim(), f"n{number}")
+            await asyncio.sleep(60.0)
+        assert len(budget._puts) <= 256
+
+    on_budget(story)
+
+
+def test_removal_goes_before_proof_and_proof_before_the_list() -> None:
+    """A LIST leaves 20 tokens to others and a GET leaves 8; a DELETE takes the last."""
+
+    async def story(arm: Arm, budget: Budgeted) -> None:
+        for _ in range(40):
+            await budget.delete(pool("x"))
+        async with asyncio.TaskGroup() as tasks:
+            listing = tasks.create_task(budget.list())
+            await asyncio.sleep(0.0)
+            for _ in range(12):
+                await budget.get("y")
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.0):
+                    await budget.get("y")
+            for _ in range(8):
+                await budget.delete(pool("x"))
+            assert (now(), listing.done()) == (0.0, False)
+        assert [verb for verb, _ in arm.calls[40:]] == ["get"] * 12 + ["delete"] * 8 + ["list"]
+
+    on_budget(story)
+
+
+def test_a_get_waits_a_little_and_a_list_for_ever() -> None:
+    """A GET whose turn is 9 s away is told so at once; the LIST is sent when its turn comes."""
+
+    async def story(arm: Arm, budget: Budgeted) -> None:
+        for _ in range(60):
+            await budget.delete(pool("x"))
+        error = await refused(budget.get("y"))
+        assert (error.after, now()) == (9.0, 0.0)
+        await budget.list()
+        assert now() == pytest.approx(21.0)
+        for _ in range(20):
+            await budget.delete(pool("x"))
+        await asyncio.sleep(5.0)
+        began = now()
+        await budget.get("y")
+        assert now() - began == pytest.approx(4.0)
+
+    on_budget(story)
+
+
+def test_after_a_429_nothing_is_drawn_until_arm_said_and_then_half_as_fast() -> None:
+    """Retry-After holds every caller of that bucket, not only the one that was refused."""
+
+    async def story(arm: Arm, budget: Budgeted) -> None:
+        arm.refusing = Retryable("Throttled", "Throttled: slow down", after=40.0, status=429)
+        await refused(budget.list())
+        arm.refusing = None
+        assert (await refused(budget.delete(pool("x")))).after == pytest.approx(42.0)
+        await asyncio.sleep(41.0)
+        assert budget.tokens_left == pytest.approx(0.5)
+        await asyncio.sleep(200.0)
+        assert budget.tokens_left == pytest.approx(30.0)
+        await asyncio.sleep(400.0)
+        assert budget.tokens_left == pytest.approx(60.0)
+
+    on_budget(story)
+
+
+def test_other_errors_leave_the_budget_alone() -> None:
+    """Only ARM's own 429 says that others draw on it too."""
+
+    async def story(arm: Arm, budget: Budgeted) -> None:
+        arm.refusing = Retryable("ServiceUnavailable", "ServiceUnavailable", after=40.0, status=503)
+        await refused(budget.list())
+        assert budget.tokens_left == 59.0
+
+    on_budget(story)
+
+
+def test_a_bucket_is_never_overdrawn() -> None:
+    """A thousand takers in random strides get no more than the burst and the refill."""
+
+    async def story(arm: Arm, budget: Budgeted) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            for _ in range(30):
+                tasks.create_task(budget.list())
+            for _ in range(300):
+                try:
+                    await budget.get("y")
+                except Retryable:
+                    await asyncio.sleep(0.7)
+        times = [at for _, at in arm.calls]
+        for start, end in itertools.combinations(times, 2):
+            within = sum(start <= at <= end for at in times)
+            assert within <= 60 + (end - start) + 1e-6
+
+    on_budget(story)
+
+
+def test_the_bucket_alone() -> None:
+    """Tokens grow with time, up to the burst."""
+    bucket = Bucket(2.0, 0.5, 0.0)
+    bucket.take(0.0)
+    bucket.take(0.0)
+    assert bucket.wait_for(0.0, leave=0.0) == 2.0
+    assert bucket.wait_for(1.0, leave=1.0) == 3.0
+    assert bucket.tokens(100.0) == 2.0
