@@ -55,8 +55,8 @@ def merge(
 ) -> Merged:
     """The cache after a LIST that was sent at `started_at`. Answers at or after that moment stand.
 
-    Reads may lag behind writes (aks-arm.md §3.3), so two older answers stand as well: a pool of `put_lately` that the
-    list does not show yet, and one of `deleted_lately` (name to the ETag it was deleted with) that it still shows.
+    Reads may lag behind writes (aks-arm.md §3.3), so two older answers stand as well: a pool of `put_lately` that no
+    list has shown since, and one of `deleted_lately` (name to the ETag it was deleted with) that it still shows.
     """
     seen = {instance.name: instance for instance in listed}
     after = {name: answer for name, answer in answers.items() if answer.at >= started_at}
@@ -117,6 +117,7 @@ class Inventory:
         self._idle_seconds = poll_seconds_idle
         self._answers: dict[str, Answer] = {}
         self._seen_at: dict[str, float] = {}
+        self._shown_at: dict[str, float] = {}
         self._put_at: dict[str, float] = {}
         self._absent_at: dict[str, float] = {}
         self._deleted: dict[str, tuple[str, float]] = {}
@@ -213,7 +214,7 @@ class Inventory:
 
     def forget(self, name: str) -> None:
         """Nothing of this key is left anywhere."""
-        for memory in (self._expected, self._put_at, self._seen_at, self._absent_at, self._deleted):
+        for memory in (self._expected, self._shown_at, self._put_at, self._seen_at, self._absent_at, self._deleted):
             memory.pop(name, None)
         if self.get(name) is None:
             self._answers.pop(name, None)
@@ -258,10 +259,12 @@ class Inventory:
             self._answers,
             listed,
             started_at=started,
-            put_lately={name for name, at in self._put_at.items() if at > recent},
+            put_lately={n for n, at in self._put_at.items() if at > recent and self._shown_at.get(n, -1.0) < at},
             deleted_lately={name: etag for name, (etag, at) in self._deleted.items() if at > recent},
         )
         self._answers, self._listed_at = dict(merged.answers), started
+        for instance in listed:
+            self._shown_at[instance.name] = started
         for name in self.names():
             self._seen_at[name] = max(self._seen_at.get(name, 0.0), self._answers[name].at)
             self._absent_at.pop(name, None)

@@ -39,8 +39,9 @@ FEWER_POOLS = "Delete unused agent pools; the cluster takes no more"
 START_CLUSTER = "Start the managed cluster: az aks start"
 
 ANY_5XX = tuple(range(500, 600))
-# A failed operation is reported with status 200 (aks-arm.md §0).
-OPERATION = 200
+ACCEPTED = (200, 201, 202, 203, 204)
+# What failed after it was accepted: told by the pool itself (no status), or with status 200 (aks-arm.md §0).
+OPERATION = (0, 200)
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):
@@ -159,15 +160,15 @@ BRING_UP_FAILURES = (
 
 # §3.4: the same code means quota (above), conflict or immutability; the message tells.
 CONFLICTS = (
+    _again("AKSOperationPreempted* OperationPreempted", conflict=True),
+    _again(
+        "", "preempted by another operation|canceled by a later operation", reason="OperationPreempted", conflict=True
+    ),
     _again(
         "",
         "in progress create node pool operation|Another agentpool operation|Another operation",
         reason="OperationInProgress",
         conflict=True,
-    ),
-    _again("AKSOperationPreempted* OperationPreempted", conflict=True),
-    _again(
-        "", "preempted by another operation|canceled by a later operation", reason="OperationPreempted", conflict=True
     ),
     _again(
         "",
@@ -222,7 +223,7 @@ VALIDATION = (
     _no("", "must begin with an allowed prefix|invalid node label|is preserved by aks", reason="InvalidLabel"),
     _no("PropertyChangeNotAllowed AgentPoolAPIsNotSupported InvalidResourceReference"),
     _no("NodePoolMcVersionIncompatible AgentPoolK8sVersionNotSupported", remedy="Upgrade the cluster's control plane"),
-    _no("BadRequest InvalidParameter ValidationError", statuses=(400, OPERATION)),
+    _no("BadRequest InvalidParameter ValidationError", statuses=(400, *OPERATION)),
 )
 
 # §3.2 end, §3.6: the write may have been applied all the same.
@@ -232,6 +233,8 @@ SERVICE = (
     _again("", statuses=ANY_5XX, reason="ServiceUnavailable"),
     _again("", statuses=(408,), reason="Timeout"),
     _no("", statuses=(400,)),
+    # Accepted, but not as the SDK expects it (aks-arm.md §1: PUT 202, DELETE 200): look what became of it.
+    _again("", statuses=ACCEPTED, reason="UnexpectedAnswer", conflict=True),
 )
 
 TABLE = (

@@ -17,6 +17,7 @@ import msgspec
 from azure.core.exceptions import (
     ClientAuthenticationError,
     HttpResponseError,
+    IncompleteReadError,
     ServiceRequestError,
     ServiceRequestTimeoutError,
     ServiceResponseError,
@@ -27,7 +28,7 @@ from cloudprovider.errors import CloudError, NoCapacity, NotFound, Rejected, Ret
 from cloudprovider.interface import Failure
 
 from .arm_errors import NOTHING, ArmError, Finding, findings, read_body, read_error
-from .error_table import AGAIN, FIX_IDENTITY, HOUR_SECONDS, OPERATION, TABLE, UNKNOWN, Row, Verb
+from .error_table import AGAIN, FIX_IDENTITY, HOUR_SECONDS, TABLE, UNKNOWN, Row, Verb
 from .wording import Quota, compose, location, quota, words
 
 _REASON = re.compile(r"[A-Z][A-Za-z0-9]{2,62}")
@@ -60,7 +61,7 @@ def classify_answer(status: int, error: ArmError, *, headers: Mapping[str, str],
 def classify_failure(code: str, message: str, details: Any) -> Failure:
     """Why a Failed pool failed, from its `status.provisioningError` (the operation is over: no HTTP status)."""
     error = read_error({"code": code, "message": message, "details": details})
-    row, finding = _match(OPERATION, error, "create")
+    row, finding = _match(0, error, "create")
     cause = _build(row, finding, error, status=0, after=row.after)
     return Failure(reason=cause.reason, message=cause.message, code=cause.code, kind=cause.kind)
 
@@ -155,6 +156,7 @@ _UNANSWERED: tuple[tuple[type[BaseException], str, str, str], ...] = (
     (ServiceRequestError, "ConnectionFailed", "the connection to ARM failed", AGAIN),
     (ServiceResponseTimeoutError, "Timeout", "ARM did not answer in time", AGAIN),
     (ServiceResponseError, "ConnectionFailed", "the connection to ARM broke off", AGAIN),
+    (IncompleteReadError, "ConnectionFailed", "the connection to ARM broke off", AGAIN),
     (TimeoutError, "Timeout", "ARM did not answer in time", AGAIN),
     (ConnectionError, "ConnectionFailed", "the connection to ARM failed", AGAIN),
     (ValueError, "UnreadableAnswer", "ARM's answer could not be read", AGAIN),

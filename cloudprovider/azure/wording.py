@@ -15,11 +15,12 @@ from provisioner.api.conditions import MESSAGE_BYTES, fit
 from provisioner.runtime.redaction import redact
 
 WORDS_CHARACTERS = 400
+CODE_BYTES = 80
 LEAST_WORDS_BYTES = 24
 
 _LINK = re.compile(r"(?i)(https?://|aka\.ms/|www\.)\S*")
 _GUID = re.compile(r"(?i)[0-9a-f]{8}(-?[0-9a-f]{4}){3}-?[0-9a-f]{12}")
-_PATH = re.compile(r"/subscriptions/[^\s'\",;]*?([^\s/'\",;.?]+)(?=[\s'\",;.?]|$)[^\s'\",;]*", re.IGNORECASE)
+_PATH = re.compile(r"/subscriptions/[^\s'\",;?]+", re.IGNORECASE)
 _QUERY = re.compile(r"\?[^\s'\"]*")
 _SENTENCE = re.compile(r"(?<=[.;!])\s+")
 
@@ -43,10 +44,12 @@ class Quota(msgspec.Struct, frozen=True):
 
 def compose(code: str, text: str, remedy: str) -> str:
     """`code: text. remedy` in 256 bytes; the text is what gives way."""
-    head = f"{fit(_plain(code), 80)}: " if code else ""
-    tail = f". {remedy}" if remedy else ""
-    room = MESSAGE_BYTES - len(head.encode()) - len(tail.encode())
-    return fit(head + fit(text.rstrip(". "), max(room, LEAST_WORDS_BYTES)) + tail)
+    head = f"{fit(_plain(code), CODE_BYTES)}: " if code else ""
+    tail = f" {remedy}" if remedy else ""
+    room = MESSAGE_BYTES - len(head.encode()) - len(tail.encode()) - len(".")
+    body = fit(text.rstrip(". "), max(room, LEAST_WORDS_BYTES))
+    stop = "." if tail and not body.endswith("...") else ""
+    return fit(head + body + stop + tail)
 
 
 def words(message: str) -> str:
@@ -57,9 +60,13 @@ def words(message: str) -> str:
 
 
 def _plain(text: str) -> str:
-    text = _PATH.sub(r"\1", _LINK.sub("", text))
-    text = _GUID.sub("…", _QUERY.sub("", text))
+    text = _PATH.sub(_last_segment, _QUERY.sub("", _LINK.sub("", text)))
+    text = _GUID.sub("…", text)
     return " ".join("".join(c for c in text if c.isprintable()).split())
+
+
+def _last_segment(path: re.Match[str]) -> str:
+    return path[0].rstrip("./").rpartition("/")[2]
 
 
 def quota(message: str) -> Quota:

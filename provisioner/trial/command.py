@@ -22,7 +22,7 @@ from provisioner.runtime.clock import SystemClock
 from .failures import FAILURES
 from .script import Json, examples, play, read_claims
 from .session import Trial, TrialSettings, trial
-from .story import Line, Story
+from .story import CONTROLLER, Line, Story
 
 OK, FAILED, USAGE = 0, 1, 2
 SPEED = 60.0
@@ -110,7 +110,7 @@ async def _once(running: Trial, story: Story, claims: list[Json], console: Conso
             console.print(f"  {what}", markup=False)
         return FAILED
     requests = running.world.ledger.calls(system="arm", kind="pools")
-    calls = sum(call.verb != "LIST" for call in requests)
+    calls = sum(call.verb != "LIST" and call.who == CONTROLLER for call in requests)
     console.print(
         f"\n{len(claims)} claims became Ready nodes and went again, in the order instance, Node, NodeClaim."
         f"\nLeft of them: agent pools 0, Nodes 0, NodeClaims 0 (asked of ARM and of the API server)."

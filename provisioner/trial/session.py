@@ -21,8 +21,7 @@ from provisioner.simulator.azure.settings import AzureSettings
 from provisioner.simulator.world import Addresses, World, WorldSettings
 
 from .failures import FAILURES
-
-CONTROLLER = "gpu-provisioner"
+from .story import CONTROLLER
 
 
 @dataclass(frozen=True, kw_only=True)

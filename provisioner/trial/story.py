@@ -18,6 +18,8 @@ from provisioner.simulator.world import World
 
 Json = dict[str, Any]
 Tone = Literal["plain", "good", "bad", "quiet"]
+CONTROLLER = "gpu-provisioner"
+ORDER = ("Launched", "Registered", "Initialized", "Ready")
 GPU_RESOURCES = ("nvidia.com/gpu", "amd.com/gpu")
 
 
@@ -32,7 +34,7 @@ class Line:
     tone: Tone = "plain"
 
     def __str__(self) -> str:
-        return f"{self.at:7.2f} s  {self.who:<9} {self.name:<34} {self.text}"
+        return f"{self.at:7.2f} s  {self.who:<9} {self.name:<36} {self.text}"
 
 
 class Story:
@@ -54,8 +56,8 @@ class Story:
     async def _answered(self, call: Call, response: web.StreamResponse) -> None:
         if call.system != "arm" or call.target.kind != "pools":
             return
-        if call.verb == "LIST":
-            self.lists += 1
+        if call.verb == "LIST" and response.status == 200:
+            self.lists += call.who == CONTROLLER
             return
         tone: Tone = "quiet" if response.status in (200, 201, 202, 204, 404) else "bad"
         self.say("ARM", call.target.name, f"{call.verb} -> {response.status}", tone)
@@ -90,9 +92,9 @@ def claim_lines(event: str, obj: Json, old: Json | None) -> Iterator[tuple[str, 
     elif _deleting(obj) and not _deleting(old):
         yield "is asked to go", "plain"
     before = {c["type"]: c for c in _conditions(old)}
-    for condition in _conditions(obj):
+    for condition in sorted(_conditions(obj), key=_rank):
         was = before.get(condition["type"], {})
-        if condition.get("reason") == "AwaitingReconciliation":
+        if condition.get("reason") in ("AwaitingReconciliation", "ReconcilingDependents"):
             continue
         if (was.get("status"), was.get("reason"), was.get("message")) != (
             condition["status"],
@@ -100,6 +102,11 @@ def claim_lines(event: str, obj: Json, old: Json | None) -> Iterator[tuple[str, 
             condition.get("message"),
         ):
             yield _condition_text(condition), _tone(condition)
+
+
+def _rank(condition: Json) -> int:
+    """In the order a claim climbs; conditions of its way down last."""
+    return ORDER.index(condition["type"]) if condition["type"] in ORDER else len(ORDER)
 
 
 def _condition_text(condition: Json) -> str:
