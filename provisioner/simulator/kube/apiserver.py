@@ -9,6 +9,7 @@ apply, protobuf bodies and conversion between versions are not served.
 Source: Kubernetes API concepts; ecosystem.md §4 and §6.3 for what kubectl needs.
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from inspect import isawaitable
 
@@ -28,7 +29,7 @@ from .views import View
 Fault = Callable[[web.Request], web.StreamResponse | Awaitable[web.StreamResponse | None] | None]
 After = Callable[[web.Request, web.StreamResponse], None]
 
-TARGET = web.RequestKey("TARGET", object)
+TARGET: web.RequestKey[Target | None] = web.RequestKey("TARGET", Target | None)  # type: ignore[arg-type]
 _BODY_BYTES = 3 * 1024 * 1024
 _OPEN_PATHS = ("/healthz", "/livez", "/readyz")
 
@@ -90,6 +91,13 @@ class ApiServer:
             response = await self._faulted(request) or await self._answer(request, target)
         except ApiError as error:
             response = _status(error)
+        except (ConnectionError, web.RequestPayloadError):
+            raise
+        except Exception as error:
+            # aiohttp answers 500 and goes on; a bug in here must not pass for a fault that was ordered.
+            context = {"message": f"{request.method} {request.path}", "exception": error}
+            asyncio.get_running_loop().call_exception_handler(context)
+            raise
         for hook in self.after:
             hook(request, response)
         return response
