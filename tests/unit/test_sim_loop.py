@@ -4,7 +4,7 @@ import asyncio
 import gc
 import hashlib
 import os
-import random  # noqa: TID251 - the module itself is under test
+import random
 import subprocess
 import sys
 import time
@@ -30,7 +30,7 @@ def test_hours_pass_without_waiting():
         loop = asyncio.get_running_loop()
         clock = sim.VirtualClock(loop, EPOCH)
         await asyncio.sleep(6 * 3600)
-        return loop.time(), clock.now(), time.time()  # noqa: TID251 - what the SDKs would see
+        return loop.time(), clock.now(), time.time()
 
     assert run(main) == (21_600.0, EPOCH + timedelta(hours=6), (EPOCH + timedelta(hours=6)).timestamp())
 
@@ -206,28 +206,28 @@ def test_sets_of_tasks_have_one_order():
 
 def test_everything_is_restored():
     """After a run the modules' clocks, ids and chance are what they were before it."""
-    before = (time.time, uuid.uuid1, aiohttp.connector.monotonic, random.getstate())  # noqa: TID251
+    before = (time.time, uuid.uuid1, aiohttp.connector.monotonic, random.getstate())
 
     async def main():
         random.seed(99)
-        now = (time.time, uuid.uuid1, aiohttp.connector.monotonic)  # noqa: TID251
+        now = (time.time, uuid.uuid1, aiohttp.connector.monotonic)
         return [new is old for new, old in zip(now, before, strict=False)]
 
     assert run(main) == [False, False, False]
-    assert before == (time.time, uuid.uuid1, aiohttp.connector.monotonic, random.getstate())  # noqa: TID251
+    assert before == (time.time, uuid.uuid1, aiohttp.connector.monotonic, random.getstate())
 
 
 def test_everything_is_restored_after_a_failure():
     """A run that fails leaves no virtual clock behind."""
-    before = (time.time, uuid.uuid1, aiohttp.connector.monotonic, random.getstate())  # noqa: TID251
+    before = (time.time, uuid.uuid1, aiohttp.connector.monotonic, random.getstate())
     with pytest.raises(sim.DeadlockError):
         run(wait_for_nobody)
-    assert before == (time.time, uuid.uuid1, aiohttp.connector.monotonic, random.getstate())  # noqa: TID251
+    assert before == (time.time, uuid.uuid1, aiohttp.connector.monotonic, random.getstate())
 
 
 def chances(seed):
     async def main():
-        await asyncio.sleep(random.uniform(0, 1))  # noqa: S311
+        await asyncio.sleep(random.uniform(0, 1))
         return asyncio.get_running_loop().time(), str(uuid.uuid1())
 
     return run(main, seed=seed)

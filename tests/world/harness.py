@@ -116,15 +116,21 @@ class Sim:
 
     # controllers
 
-    async def start_controller(self, name: str = "ctl0", **options: Any) -> Process:
-        """Start a controller process; `name` is its name on the wire, new for each incarnation."""
+    async def start_controller(
+        self, name: str = "ctl0", *, restart_on: tuple[type[Exception], ...] = (), **options: Any
+    ) -> Process:
+        """Start a controller process; `name` is its name on the wire, new for each incarnation.
+
+        If it ends by one of the errors of `restart_on`, a successor starts, as the kubelet would have it.
+        """
         assert name not in self.controllers, f"{name} has been used"
         clock, rng = sim_loop.VirtualClock(self._loop, EPOCH), Random(f"{self.world.settings.seed}/{name}")
-        process = Process(name, self.world, self._launch, options, clock, rng)
+        process = Process(name, self.world, self._launch, options, clock, rng, restart_on)
         self.controllers[name] = process
         context = contextvars.copy_context()
         context.run(PROCESS.set, process)
         process.main = self.world.tasks.create_task(process.run(), name=name, context=context)
+        process.main.add_done_callback(lambda _: self._on_end(process))
         return process
 
     def crash(self, name: str = "ctl0", *, reset: bool = False) -> None:
@@ -277,9 +283,18 @@ class Sim:
             self._replace(call.who, self._crash.reset)
 
     def _replace(self, name: str, reset: bool) -> None:
-        """Kill it within one of its own calls, and let a successor start as a ReplicaSet would."""
+        """Kill it within one of its own calls, and let a successor start."""
         process = self.controllers[name]
         process.crash(reset=reset)
+        self._let_succeed(process)
+
+    def _on_end(self, process: Process) -> None:
+        self._changed.set()
+        if not self._ending and process.may_restart():
+            self.ended(process.name)
+            self._let_succeed(process)
+
+    def _let_succeed(self, process: Process) -> None:
         # Not in the dying call's context: the successor is nobody's request.
         self.world.tasks.create_task(self._succeed(process), context=contextvars.Context())
 
@@ -287,7 +302,7 @@ class Sim:
         await process.reap()
         await asyncio.sleep(RESTART_SECONDS)
         if not self._ending:
-            await self.start_controller(f"{process.name}'", **process.options)
+            await self.start_controller(f"{process.name}'", restart_on=process.restart_on, **process.options)
 
 
 def simulate(

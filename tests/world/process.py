@@ -27,7 +27,7 @@ class Process:
     """One incarnation of a controller: its network, its tasks, its end.
 
     `options` are what `start_controller` was given; `clock` is its own, and may be set wrong. A process that ends by
-    itself is a failure of the run, unless the story takes note by `Sim.ended`.
+    itself is a failure of the run, unless the story takes note by `Sim.ended` or its error is in `restart_on`.
     """
 
     name: str
@@ -36,6 +36,7 @@ class Process:
     options: dict[str, Any]
     clock: sim_loop.VirtualClock
     rng: Random
+    restart_on: tuple[type[Exception], ...] = ()
     connectors: list[MemoryConnector] = field(default_factory=list)
     tasks: WeakSet[asyncio.Task[Any]] = field(default_factory=WeakSet)
     dead: bool = False
@@ -80,6 +81,12 @@ class Process:
             self.failure = None if self.dead else error
         else:
             self.failure = None if self.dead else RuntimeError(f"{self.name} ended by itself")
+
+    def may_restart(self) -> bool:
+        """Whether it ended by an error that a ReplicaSet would mend."""
+        if isinstance(self.failure, ExceptionGroup):
+            return self.failure.split(self.restart_on)[1] is None
+        return isinstance(self.failure, self.restart_on)
 
     async def reap(self) -> None:
         """Wait until nothing of it is left."""

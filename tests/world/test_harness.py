@@ -362,6 +362,25 @@ def test_a_story_may_expect_an_end():
     simulate(story, launch=lost)
 
 
+def test_a_controller_may_be_restarted():
+    """An error that a restart mends brings a successor, alone or in a group; any other fails the story."""
+
+    async def flaky(process):
+        await asyncio.sleep(1)
+        if process.name == "ctl0":
+            raise ConnectionAbortedError
+        if process.name == "ctl0'":
+            raise ExceptionGroup("both", [ConnectionAbortedError(), ConnectionAbortedError()])
+        raise ExceptionGroup("not only", [ConnectionAbortedError(), ValueError()])
+
+    async def story(sim):
+        await sim.start_controller(restart_on=(ConnectionAbortedError,))
+        await sim.until(lambda: False, 60, "nothing")
+
+    with pytest.raises(AssertionError, match="ctl0'' ended"):
+        simulate(story, launch=flaky)
+
+
 def test_until_tells_what_was_missing():
     """A wait in vain ends at its virtual second, with what was waited for, the ledger and the claims' conditions."""
 
