@@ -19,11 +19,11 @@ from cloudprovider.interface import Failure, Instance, InstanceState
 from provisioner.api import labels
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.quantity import as_gib_ceil, parse_quantity
-from provisioner.api.requirements import allowed_values, conflicts, malformed
+from provisioner.api.requirements import allowed_values, allows, conflicts, malformed
 
 from .errors import classify_failure
 from .poollabels import pool_labels
-from .skus import lookup
+from .skus import Sku, lookup
 
 POOL_NAME = re.compile(r"[a-z][a-z0-9]{0,11}")
 DERIVED_DIGITS = 11
@@ -37,6 +37,9 @@ _TAINT_VALUE = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
 _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 _IMAGES = {"ubuntu": "Ubuntu", "azurelinux": "AzureLinux"}
 _ALPHABET = "0123456789abcdefghijklmnopqrstuvwxyz"
+
+# KAITO names the size under Karpenter's Azure key as well (users.md §1.2).
+SKU_NAME = "karpenter.azure.com/sku-name"
 
 # Every state AKS is known to use (aks-arm.md §1.2); one that is not here counts as creating.
 STATES: Mapping[str, InstanceState] = {
@@ -54,6 +57,8 @@ STATES: Mapping[str, InstanceState] = {
     "Canceled": InstanceState.FAILED,
     "Failed": InstanceState.FAILED,
 }
+# ARM promises no casing for its states; `busy` compares ours.
+_CASINGS = {state.casefold(): state for state in STATES}
 
 
 def pool_name(claim: NodeClaim) -> str:
@@ -72,13 +77,14 @@ def to_agent_pool(claim: NodeClaim, name: str, *, now: datetime) -> dict[str, An
     """The PUT's body in wire names, for a claim and the time of the PUT. Raises Rejected (final)."""
     _check_requirements(claim)
     size = _size(claim)
+    sku = lookup(size)
     properties: dict[str, Any] = {
         "count": 1,
         "vmSize": size,
         "type": "VirtualMachineScaleSets",
         "mode": "User",
         "osType": "Linux",
-        "osSKU": _image(claim),
+        "osSKU": _image(claim, sku),
         "osDiskSizeGB": _disk_gib(claim),
         "nodeLabels": pool_labels(claim, size),
         "nodeTaints": _taints(claim),
@@ -93,7 +99,6 @@ def to_agent_pool(claim: NodeClaim, name: str, *, now: datetime) -> dict[str, An
         properties["availabilityZones"] = list(zones)
     if _only_spot(claim):
         properties |= {"scaleSetPriority": "Spot", "scaleSetEvictionPolicy": "Delete", "spotMaxPrice": -1.0}
-    sku = lookup(size)
     if sku is not None and sku.vendor == "amd":
         # AKS has no AMD driver to install; the AMD GPU operator brings its own (aks-arm.md §5).
         properties["gpuProfile"] = {"driver": "None"}
@@ -104,6 +109,9 @@ def _check_requirements(claim: NodeClaim) -> None:
     wrong = malformed(claim.spec.requirements) or conflicts(claim.spec.requirements)
     if wrong:
         raise Rejected("RequirementsInvalid", f"spec.requirements: {wrong[0]}; create the claim anew", final=True)
+    if not allows(claim.spec.requirements, labels.OS, "linux"):
+        message = f"spec.requirements[{labels.OS}]: linux is excluded, and the machines are Linux; allow it"
+        raise Rejected("OperatingSystemInvalid", message, final=True)
 
 
 def _size(claim: NodeClaim) -> str:
@@ -111,7 +119,10 @@ def _size(claim: NodeClaim) -> str:
     example = f"add {labels.INSTANCE_TYPE} In [Standard_NC24ads_A100_v4], say"
     if wanted is None:
         raise Rejected("InstanceTypeMissing", f"spec.requirements names no instance type; {example}", final=True)
-    size = wanted[0] if wanted else ""
+    size = next((s for s in wanted if allows(claim.spec.requirements, SKU_NAME, s)), "")
+    if wanted and not size:
+        message = f"spec.requirements[{SKU_NAME}] allows none of {', '.join(wanted)[:80]}; name the same size in both"
+        raise Rejected("InstanceTypeInvalid", message, final=True)
     if _SIZE.fullmatch(size) is None:
         message = f"spec.requirements[{labels.INSTANCE_TYPE}]: {size[:60]!r} is no Azure VM size; {example}"
         raise Rejected("InstanceTypeInvalid", message, final=True)
@@ -130,22 +141,26 @@ def _disk_gib(claim: NodeClaim) -> int:
         if resource != "storage" and "/" in resource and amount != int(amount):
             message = f"spec.resources.requests[{resource}]: {written} is no whole number; devices cannot be shared so"
             raise Rejected("ResourceQuantityInvalid", message, final=True)
-    written = claim.spec.resources.requests.get("storage")
-    if written is None or 0 < parse_quantity(written) < 2**30:
+    storage = claim.spec.resources.requests.get("storage")
+    if storage is None or 0 < parse_quantity(storage) < 2**30:
         return 0
-    if parse_quantity(written) <= 0:
-        message = f"{field}: {written}: the storage request should be more than 0; ask for {DISK_FLOOR_GIB}Gi or more"
+    if parse_quantity(storage) <= 0:
+        message = f"{field}: {storage}: the storage request should be more than 0; ask for {DISK_FLOOR_GIB}Gi or more"
         raise Rejected("DiskSizeInvalid", message, final=True)
-    gib = as_gib_ceil(written)
+    gib = as_gib_ceil(storage)
     if not DISK_FLOOR_GIB <= gib <= DISK_CEILING_GIB:
-        message = f"{field}: {written}: an OS disk has {DISK_FLOOR_GIB}Gi to {DISK_CEILING_GIB}Gi; change the request"
+        message = f"{field}: {storage}: an OS disk has {DISK_FLOOR_GIB}Gi to {DISK_CEILING_GIB}Gi; change the request"
         raise Rejected("DiskSizeInvalid", message, final=True)
     return gib
 
 
-def _image(claim: NodeClaim) -> str:
+def _image(claim: NodeClaim, sku: Sku | None) -> str:
     """The image family; anything that is not known means Ubuntu, as in Azure/gpu-provisioner."""
-    return _IMAGES.get(claim.metadata.annotations.get(labels.KAITO_IMAGE_FAMILY, "").lower(), "Ubuntu")
+    image = _IMAGES.get(claim.metadata.annotations.get(labels.KAITO_IMAGE_FAMILY, "").lower(), "Ubuntu")
+    if image != "Ubuntu" and sku is not None and sku.vendor == "amd":
+        message = f"metadata.annotations[{labels.KAITO_IMAGE_FAMILY}]: {sku.name} runs Ubuntu only; remove it"
+        raise Rejected("ImageFamilyInvalid", message, final=True)
+    return image
 
 
 def _taints(claim: NodeClaim) -> list[str]:
@@ -175,33 +190,35 @@ def _zones(claim: NodeClaim) -> tuple[str, ...]:
 
 
 def _only_spot(claim: NodeClaim) -> bool:
-    allowed = allowed_values(claim.spec.requirements, labels.CAPACITY_TYPE)
-    if allowed is None or "on-demand" in allowed:
-        return False
-    if "spot" in allowed:
-        return True
-    message = f"spec.requirements[{labels.CAPACITY_TYPE}]: {', '.join(allowed)[:60]}: use on-demand or spot"
-    raise Rejected("CapacityTypeInvalid", message, final=True)
+    """Whether the claim leaves nothing but spot; where both are allowed, it gets what is not evicted."""
+    fit = [kind for kind in ("on-demand", "spot") if allows(claim.spec.requirements, labels.CAPACITY_TYPE, kind)]
+    if not fit:
+        message = f"spec.requirements[{labels.CAPACITY_TYPE}] allows neither on-demand nor spot; use one of them"
+        raise Rejected("CapacityTypeInvalid", message, final=True)
+    return fit[0] == "spot"
 
 
 def from_agent_pool(body: Mapping[str, Any]) -> Instance:
-    """What the cloud says of a pool, in the rules' words. Unknown members are ignored, absent ones have defaults."""
-    said: Mapping[str, Any] = body.get("properties") or {}
-    raw = str(said.get("provisioningState") or "")
-    tags = {str(k): str(v) for k, v in (said.get("tags") or {}).items()}
-    known = {str(k): str(v) for k, v in (said.get("nodeLabels") or {}).items()}
+    """What the cloud says of a pool, in the rules' words. Unknown members are ignored, absent ones have defaults.
+
+    Raises ValueError for members of another type: a pool whose marks cannot be read must not look like one without.
+    """
+    said = _map(body.get("properties"))
+    state = str(said.get("provisioningState") or "")
+    raw = _CASINGS.get(state.casefold(), state)
+    tags, known = _texts(said.get("tags")), _texts(said.get("nodeLabels"))
     return Instance(
         name=str(body.get("name") or ""),
         state=STATES.get(raw, InstanceState.CREATING),
         raw_state=raw,
         etag=str(said.get("eTag") or ""),
         size=str(said.get("vmSize") or ""),
-        zones=tuple(said.get("availabilityZones") or ()),
+        zones=tuple(str(zone) for zone in _list(said.get("availabilityZones"))),
         priority=str(said.get("scaleSetPriority") or "Regular"),
         mode=str(said.get("mode") or "User"),
         count=int(said.get("count") or 0),
         image_version=str(said.get("nodeImageVersion") or ""),
-        power_state=str((said.get("powerState") or {}).get("code") or "Running"),
+        power_state=str(_map(said.get("powerState")).get("code") or "Running"),
         labels=known,
         tags=tags,
         claim_uid=_tag(tags, labels.TAG_CLAIM_UID),
@@ -211,6 +228,22 @@ def from_agent_pool(body: Mapping[str, Any]) -> Instance:
         put_time=_time(_tag(tags, labels.TAG_PUT_TIME)),
         failure=_failure(said) if STATES.get(raw) is InstanceState.FAILED else None,
     )
+
+
+def _map(value: Any) -> Mapping[str, Any]:
+    if value is None or isinstance(value, Mapping):
+        return value or {}
+    raise ValueError(f"an object was expected, not {type(value).__name__}")
+
+
+def _list(value: Any) -> list[Any]:
+    if value is None or isinstance(value, list):
+        return value or []
+    raise ValueError(f"a list was expected, not {type(value).__name__}")
+
+
+def _texts(value: Any) -> dict[str, str]:
+    return {str(key): str(text) for key, text in _map(value).items() if text is not None}
 
 
 def _tag(tags: Mapping[str, str], key: str) -> str:
@@ -226,5 +259,5 @@ def _time(text: str) -> datetime | None:
 
 
 def _failure(said: Mapping[str, Any]) -> Failure:
-    error: Mapping[str, Any] = (said.get("status") or {}).get("provisioningError") or {}
+    error = _map(_map(said.get("status")).get("provisioningError"))
     return classify_failure(str(error.get("code") or ""), str(error.get("message") or ""), error.get("details") or ())

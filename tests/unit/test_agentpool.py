@@ -124,7 +124,28 @@ REFUSED = [
         "reserved capacity only",
         requiring(Requirement(key=labels.CAPACITY_TYPE, values=("reserved",))),
         "CapacityTypeInvalid",
-        "reserved",
+        "neither on-demand nor spot",
+    ),
+    (
+        "windows",
+        requiring(Requirement(key=labels.OS, values=("windows",))),
+        "OperatingSystemInvalid",
+        "linux",
+    ),
+    (
+        "one size here and another there",
+        requiring(Requirement(key="karpenter.azure.com/sku-name", values=("Standard_D4s_v5",))),
+        "InstanceTypeInvalid",
+        "sku-name",
+    ),
+    (
+        "an AMD machine with an image that has no driver for it",
+        msgspec.structs.replace(
+            with_spec(requirements=(Requirement(key=labels.INSTANCE_TYPE, values=("Standard_ND96isr_MI300X_v5",)),)),
+            metadata=claim(annotations={labels.KAITO_IMAGE_FAMILY: "azurelinux"}).metadata,
+        ),
+        "ImageFamilyInvalid",
+        "Ubuntu",
     ),
 ]
 
@@ -180,8 +201,65 @@ def test_spot_and_zones() -> None:
 
 
 @pytest.mark.parametrize(
+    ("operator", "values", "priority"),
+    [
+        ("In", ("spot", "on-demand"), None),
+        ("In", ("spot",), "Spot"),
+        ("NotIn", ("spot",), None),
+        ("NotIn", ("on-demand",), "Spot"),
+        ("Exists", (), None),
+    ],
+)
+def test_spot_is_for_claims_that_leave_nothing_else(
+    operator: str, values: tuple[str, ...], priority: str | None
+) -> None:
+    """Also when they say so by exclusion; where both are allowed the machine is one that nobody evicts."""
+    asked = requiring(Requirement(key=labels.CAPACITY_TYPE, operator=operator, values=values))
+    assert to_agent_pool(asked, "p", now=NOW)["properties"].get("scaleSetPriority") == priority
+
+
+def test_the_first_size_that_both_keys_allow_is_taken() -> None:
+    """KAITO names the size twice; the user's order decides among several."""
+    asked = with_spec(
+        requirements=(
+            Requirement(key=labels.INSTANCE_TYPE, values=("Standard_D4s_v5", "Standard_D8s_v5", SIZE)),
+            Requirement(key="karpenter.azure.com/sku-name", values=(SIZE, "Standard_D8s_v5")),
+        )
+    )
+    assert to_agent_pool(asked, "p", now=NOW)["properties"]["vmSize"] == "Standard_D8s_v5"
+
+
+@pytest.mark.parametrize(
+    "properties",
+    [
+        [],
+        "text",
+        {"tags": ["a"]},
+        {"nodeLabels": "b"},
+        {"count": "three"},
+        {"availabilityZones": "1"},
+        {"powerState": "Running"},
+        {"provisioningState": "Failed", "status": {"provisioningError": ["text"]}},
+    ],
+)
+def test_a_pool_that_makes_no_sense_is_not_read(properties: object) -> None:
+    """A mark that cannot be read is not a missing mark: it must not make one of our pools look like nobody's."""
+    with pytest.raises(ValueError, match=r"expected|invalid literal"):
+        from_agent_pool({"name": "odd", "properties": properties})
+
+
+def test_null_members_count_as_absent() -> None:
+    """ARM writes null for what is not set."""
+    absent = dict.fromkeys(("tags", "nodeLabels", "count", "availabilityZones", "powerState", "status"))
+    seen = from_agent_pool({"name": "p", "properties": {"provisioningState": "Failed", **absent}})
+    assert (seen.claim_uid, seen.zones, seen.count, seen.power_state) == ("", (), 0, "Running")
+
+
+@pytest.mark.parametrize(
     ("raw", "state"),
     [
+        ("succeeded", "running"),
+        ("UPDATING", "running"),
         ("Creating", "creating"),
         ("Succeeded", "running"),
         ("Upgrading", "running"),
@@ -194,7 +272,9 @@ def test_spot_and_zones() -> None:
 )
 def test_states(raw: str, state: str) -> None:
     """Each state of AKS is one of four; an unknown one counts as creating, which destroys nothing."""
-    assert from_agent_pool({"name": "p", "properties": {"provisioningState": raw}}).state == state
+    seen = from_agent_pool({"name": "p", "properties": {"provisioningState": raw}})
+    assert seen.state == state
+    assert seen.busy == (raw.lower() in ("upgrading", "updating"))
 
 
 def test_a_failed_pool_keeps_its_reason() -> None:
