@@ -9,7 +9,7 @@ from provisioner.api.nodeclaim import NodeClaim
 
 from . import garbage, initialization, launch, registration, status, termination
 from .facts import Facts
-from .ownership import Verdict, holds_finalizer, verdict
+from .ownership import Verdict, holds_finalizer, marked, verdict
 from .steps import AddFinalizer, Forget, LookUpPool, PatchStatus, ReleaseFinalizer, Step, Wait
 
 OWN_WRITE_SECONDS = 10.0
@@ -82,7 +82,8 @@ def _soonest(judged: status.Judgements, removing: Wait | None) -> Wait:
 def _nothing_or_wait(f: Facts) -> Step:
     if f.instance is not None and verdict(f.instance, None) is not Verdict.FOREIGN:
         return Wait(after=None, why="a pool without a claim is still there")
-    return Wait(after=None, why="Nodes of this pool name are still there") if f.nodes else Forget()
+    born_here = any(marked(node) for node in f.nodes)
+    return Wait(after=None, why="Nodes of a pool of ours are still there") if born_here else Forget()
 
 
 def _rivals(f: Facts) -> Step | None:

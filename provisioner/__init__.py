@@ -1,0 +1,1 @@
+"""aks-gpu-provisioner: the program around the rules."""

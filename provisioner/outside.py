@@ -14,7 +14,6 @@ from random import SystemRandom  # noqa: TID251 - the one door for chance
 
 from cloudprovider.azure.client import AzureConfig, build_client, build_credential, build_session
 from cloudprovider.azure.provider import AzureProvider
-
 from cloudprovider.budget import Budgeted
 from cloudprovider.interface import CloudProvider
 from cloudprovider.metered import Metered
