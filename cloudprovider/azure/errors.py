@@ -33,6 +33,8 @@ from .wording import Quota, compose, location, quota, words
 
 _REASON = re.compile(r"[A-Z][A-Za-z0-9]{2,62}")
 _POOL_NAMED = re.compile(r"agent ?pools? '([^']*)'", re.IGNORECASE)
+# Its first sentence; behind it come ids and times, which would make every message a new one.
+_ENTRA = re.compile(r"(AADSTS\d{4,8}):\s*([^\r\n]{1,300}?\.)(?=\s|$)")
 LONGEST_AFTER_SECONDS = 3600.0
 
 
@@ -40,6 +42,8 @@ def classify(exc: BaseException, *, pool: str, verb: Verb) -> CloudError:
     """What this failure of a call about `pool` ("" for list and cluster) means. Cancellation is not ours to judge."""
     if isinstance(exc, CloudError):
         return exc
+    if isinstance(exc, ClientAuthenticationError) and _before_arm(exc):
+        return _no_token(exc)
     if isinstance(exc, HttpResponseError) and exc.response is not None and isinstance(exc.status_code, int):
         return classify_answer(
             exc.status_code, _body_of(exc), headers=getattr(exc.response, "headers", None) or {}, pool=pool, verb=verb
@@ -149,9 +153,21 @@ def _body_of(exc: HttpResponseError) -> ArmError:
     return body
 
 
+def _before_arm(exc: ClientAuthenticationError) -> bool:
+    """Whether the credential failed. Entra ID's answers have statuses too, which say nothing of the claim."""
+    return exc.response is None or exc.status_code != 401 or _ENTRA.search(str(exc.message)) is not None
+
+
+def _no_token(exc: ClientAuthenticationError) -> Retryable:
+    """Entra ID's own code, if any: it is what people search for. Status 401: nothing can have been applied."""
+    said = _ENTRA.search(str(exc.message))
+    code, text = (said[1], words(said[2])) if said is not None else ("", "no access token could be had from Entra ID")
+    after = retry_after_seconds(getattr(exc.response, "headers", None) or {})
+    return Retryable("NoToken", compose(code, text, FIX_IDENTITY), after=after, code=code, status=401)
+
+
 # Without an answer: what was sent may have been applied (status 0). The first type that fits names the reason.
 _UNANSWERED: tuple[tuple[type[BaseException], str, str, str], ...] = (
-    (ClientAuthenticationError, "NoToken", "no access token could be had from Entra ID", FIX_IDENTITY),
     (ServiceRequestTimeoutError, "ConnectionFailed", "ARM could not be reached in time", AGAIN),
     (ServiceRequestError, "ConnectionFailed", "the connection to ARM failed", AGAIN),
     (ServiceResponseTimeoutError, "Timeout", "ARM did not answer in time", AGAIN),

@@ -342,7 +342,6 @@ def test_what_the_service_asks_for_goes_first() -> None:
         (ServiceResponseError("reset"), "ConnectionFailed"),
         (ConnectionResetError(), "ConnectionFailed"),
         (IncompleteReadError("half a body"), "ConnectionFailed"),
-        (ClientAuthenticationError("no token"), "NoToken"),
         (json.JSONDecodeError("no", "<html>", 0), "UnreadableAnswer"),
         (msgspec.DecodeError("no"), "UnreadableAnswer"),
         (HttpResponseError("without a response"), "UnexpectedError"),
@@ -357,6 +356,34 @@ def test_no_answer_is_tried_again(exc: Exception, reason: str) -> None:
         assert isinstance(error, Retryable)
         assert (error.reason, error.status, error.conflict) == (reason, 0, False)
         assert "secret" not in error.message
+
+
+ENTRA_SAID = (
+    "Microsoft Entra ID error '(unauthorized_client) AADSTS700016: Application with identifier "
+    "'c0ffee00-0000-0000-0000-000000000000' was not found in the directory 't'. Trace ID: "
+    "00000000-0000-0000-0000-000000000001 Correlation ID: 00000000-0000-0000-0000-000000000002'"
+)
+
+
+@pytest.mark.parametrize("status", [400, 401, 404, 429, 500])
+def test_a_refusal_by_entra_says_nothing_of_the_claim(status: int) -> None:
+    """Whatever status the token service answers with, the identity is at fault, and nothing reached ARM."""
+    body = {"error": "unauthorized_client", "error_description": ENTRA_SAID}
+    response: Any = Answer(status, json.dumps(body), {"Retry-After": "7"})
+    for verb in VERBS:
+        error = classify(ClientAuthenticationError(message=ENTRA_SAID, response=response), pool=POOL, verb=verb)
+        assert isinstance(error, Retryable)
+        assert (error.reason, error.code, error.status, error.after) == ("NoToken", "AADSTS700016", 401, 7.0)
+        assert error.message.startswith("AADSTS700016: Application with identifier '…' was not found")
+        assert error.message.endswith("service account")
+        assert "Trace" not in error.message
+
+
+def test_without_any_token_nothing_was_sent() -> None:
+    """A credential that fails by itself: nobody need look for what became of the request."""
+    error = classify(ClientAuthenticationError("no token"), pool=POOL, verb="create")
+    assert isinstance(error, Retryable)
+    assert (error.reason, error.status, error.conflict) == ("NoToken", 401, False)
 
 
 def test_our_own_errors_pass() -> None:
