@@ -114,7 +114,6 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     suspicion: Suspicion | None = None
     gpu_short_age: float = 0.0
     drain: Drain = Drain()
-    drain_age: float = 0.0
 
     @property
     def claim(self) -> NodeClaim | None:

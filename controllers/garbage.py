@@ -37,6 +37,8 @@ def suspect(f: Facts) -> Cause | None:
     claim, instance = f.claim, f.instance
     if instance is not None and _orphaned(f, instance):
         return "orphan-pool" if instance.state is not InstanceState.DELETING else None
+    if claim is not None and claim.deleting and f.crd_deleting:
+        return "crd-deleted"
     if claim is not None and not claim.deleting:
         if _node_deleted(f, claim) is not None:
             return "node-deleted"
@@ -85,6 +87,14 @@ def step(f: Facts) -> Step | None:
             return _deleted_node(f, suspicion.age)
         case _:
             return _leftover_nodes(f, suspicion.age)
+
+
+def nobody_asked(f: Facts) -> Wait | None:
+    """Claims that are deleting only because their CRD is were not asked for by anybody: they pass the brake too."""
+    suspicion = f.suspicion
+    if suspicion is None or suspicion.cause != "crd-deleted":
+        return None
+    return _held_back(f, suspicion.age, f.policy.orphan_seconds)
 
 
 def _let_go_rather(f: Facts) -> bool:

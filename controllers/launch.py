@@ -36,11 +36,14 @@ def step(f: Facts) -> Step | None:
         return None
     if f.instance is not None:
         return _clear_failed(f, claim, f.instance)
-    if launched(claim) or chosen_node(f) is not None or obstacle(f) is not None:
+    if launched(claim) or chosen_node(f) is not None:
         return None
-    failed = f.create_failed
-    if failed is not None and failed.uncertain and f.pool_read_age > failed.age:
+    failed, unread = f.create_failed, f.read_failed
+    answerless = failed is not None and failed.uncertain and f.pool_read_age > failed.age
+    if answerless and (unread is None or unread.holds_for <= 0):
         return LookUpPool(name=f.key)
+    if obstacle(f) is not None:
+        return None
     return CreateInstance(claim=claim, name=f.key)
 
 

@@ -39,7 +39,6 @@ def observe(
     claims = in_charge((c for c in views.claims_of(key) if managed(c) or c.uid in uids), instance)
     absence = inventory.absence(key)
     _keep_proof(memory, proven=absence == "absent", present=instance is not None, now=now)
-    size = instance.size if instance is not None else ""
     drain = memory.drain
     facts = Facts(
         key=key,
@@ -72,7 +71,7 @@ def observe(
             blocked_age=_age(drain.blocked_at, now),
         ),
     )
-    facts = msgspec.structs.replace(facts, gpus=gpus(size or _claimed_size(facts)))
+    facts = msgspec.structs.replace(facts, gpus=gpus(_size(facts)))
     facts = msgspec.structs.replace(facts, gpu_short_age=_first_sight_of_short_gpus(memory, facts, now))
     facts = msgspec.structs.replace(facts, suspicion=_first_sight_of_garbage(memory, facts, now))
     return msgspec.structs.replace(facts, fleet=fleet(facts))
@@ -92,10 +91,12 @@ def _keep_proof(memory: Memory, *, proven: bool, present: bool, now: float) -> N
         memory.proof_at = now
 
 
-def _claimed_size(f: Facts) -> str:
-    """Before the pool is there: the size its claim's label says, if any."""
-    claim = f.claim
-    return claim.metadata.labels.get(labels.INSTANCE_TYPE, "") if claim is not None else ""
+def _size(f: Facts) -> str:
+    """The machine's size as the pool says it, else the Node, else the claim's own column."""
+    if f.instance is not None and f.instance.size:
+        return f.instance.size
+    told = (*(node.metadata for node in f.nodes), *(claim.metadata for claim in f.claims))
+    return next((size for meta in told if (size := meta.labels.get(labels.INSTANCE_TYPE))), "")
 
 
 def _refused(memory: Memory, versions: Versions, policy: Policy, now: float) -> frozenset[str]:

@@ -54,7 +54,7 @@ def _rise(f: Facts, claim: NodeClaim) -> Step:
 def _fall(f: Facts, claim: NodeClaim) -> Step:
     if not f.inventory_synced:
         return Wait(after=None, why="the agent pools have not been listed yet")
-    removing = termination.step(f, claim)
+    removing = garbage.nobody_asked(f) or termination.step(f, claim)
     if removing is not None and not isinstance(removing, Wait):
         return removing
     judged = status.falling(f, claim)

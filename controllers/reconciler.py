@@ -161,17 +161,22 @@ class Reconciler:
     async def _perform(self, memory: Memory, facts: Facts, step: Write | Read) -> tuple[Outcome, float]:
         began = self._now()
         if isinstance(step, Write):
-            if isinstance(step, CreateInstance):
-                self.fleet.creating(step.name, began)
-            outcome = await self._door.write(step, facts.claim)
+            outcome = await self._write(facts, step, began)
         else:
             outcome = await self._door.read(step)
         remember(memory, facts, step, outcome, began=began, now=self._now())
         return outcome, began
 
-    async def _after_write(self, memory: Memory, facts: Facts, step: Write, outcome: Outcome) -> float | None:
-        if isinstance(step, CreateInstance):
+    async def _write(self, facts: Facts, step: Write, began: float) -> Outcome:
+        if not isinstance(step, CreateInstance):
+            return await self._door.write(step, facts.claim)
+        self.fleet.creating(step.name, began)
+        try:
+            return await self._door.write(step, facts.claim)
+        finally:
             self.fleet.landed(step.name)
+
+    async def _after_write(self, memory: Memory, facts: Facts, step: Write, outcome: Outcome) -> float | None:
         match outcome:
             case Fenced():
                 return FENCED_SECONDS

@@ -19,7 +19,7 @@ from provisioner.api.pod import Pod
 JsonPatch = tuple[Mapping[str, object], ...]
 
 # Why something is removed. ASKED is never braked; all others are inferred and pass the brake (DESIGN rule 6).
-Cause = Literal["asked", "failed-create", "orphan-pool", "missing-pool", "node-deleted", "leftover-node"]
+Cause = Literal["asked", "failed-create", "orphan-pool", "missing-pool", "node-deleted", "leftover-node", "crd-deleted"]
 
 
 EventType = Literal["Normal", "Warning"]

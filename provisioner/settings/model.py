@@ -60,7 +60,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     gpu_readiness: Literal["require", "report"] = "require"
     legacy_pools: Literal["collect", "report"] = "collect"
     max_agent_pools: int | None = None
-    max_creates_per_minute: int = 30
+    max_creates_per_minute: int = 100
     feature_gates: tuple[tuple[str, bool], ...] = (("NodeRepair", True),)
 
     launch_seconds: float = 300.0

@@ -121,7 +121,7 @@ _RULES = (
             "Azure/gpu-provisioner's pools without a claim: remove them, or only report them"),
     _option("max-agent-pools", "MAX_AGENT_POOLS", _COUNT, None, "create none beyond this many in the cluster",
             unset="the cluster's limit minus 10"),
-    # Far above honest use (a cluster holds 100 pools) and low enough that a runaway owner is noticed within minutes.
+    # A cluster holds 100 pools: filling one at a stroke is honest use, going on at that pace is a runaway owner.
     _option("max-creates-per-minute", "MAX_CREATES_PER_MINUTE", _COUNT, 30, "create no faster than this"),
     # On, as in Azure/gpu-provisioner. Karpenter's rule stays: naming any gate replaces this default as a whole.
     _option("feature-gates", "FEATURE_GATES", kinds.GATES, (("NodeRepair", True),), "optional features"),

@@ -378,6 +378,16 @@ GARBAGE_TABLE = [
         steps.ReleaseFinalizer,
     ),
     (
+        "claims that go only because their CRD does pass the brake",
+        suspected("crd-deleted", claims=(GOING,), instance=instance(), crd_deleting=True, fleet=Fleet(braked=True)),
+        steps.Wait,
+    ),
+    (
+        "and go if they are few",
+        suspected("crd-deleted", claims=(GOING,), instance=instance(), crd_deleting=True),
+        steps.DeleteInstance,
+    ),
+    (
         "a deleted Node of a vanished machine is released",
         suspected("leftover-node", nodes=(node(deleting=True, ready="Unknown"),), **GONE),
         steps.ReleaseFinalizer,

@@ -108,7 +108,7 @@ def test_a_bare_deployment_of_the_predecessor_starts_without_a_word() -> None:
     assert settings.disable_leader_election is False
     assert settings.leader_election_name == "gpu-provisioner-leader-election"
     assert (settings.gpu_readiness, settings.legacy_pools) == ("require", "collect")
-    assert (settings.max_agent_pools, settings.max_creates_per_minute) == (None, 30)
+    assert (settings.max_agent_pools, settings.max_creates_per_minute) == (None, 100)
     assert settings.node_repair
     assert (settings.launch_seconds, settings.creating_seconds, settings.registration_seconds) == (300, 2700, 900)
     assert (settings.initialization_seconds, settings.draining_seconds) == (1200, 900)
