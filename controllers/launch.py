@@ -73,6 +73,8 @@ def columns(f: Facts) -> PatchClaim | None:
     running = f.instance is not None and f.instance.state is InstanceState.RUNNING and held_by(f.instance, claim)
     if node is None and not running:
         return None
+    if node is not None and any(taint.key == labels.UNINITIALIZED_TAINT for taint in node.spec.taints):
+        return None  # the zone comes with the node manager, in a moment: one write for all columns
     wanted: dict[str, str] = {}
     if node is not None:
         wanted = {key: node.metadata.labels.get(key, "") for key in (labels.INSTANCE_TYPE, labels.ZONE)}

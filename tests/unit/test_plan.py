@@ -21,6 +21,7 @@ CREATING, RUNNING = InstanceState.CREATING, InstanceState.RUNNING
 DELETING, FAILED = InstanceState.DELETING, InstanceState.FAILED
 GONE = {"absence": "absent", "proof_age": 5.0}
 QUOTA = Failure(reason="QuotaExceeded", message="QuotaExceeded: no cores; ask for more", kind="no_capacity")
+UNINITIALIZED = Taint(key=labels.UNINITIALIZED_TAINT, value="true", effect="NoSchedule")
 READY_CLAIM = claim(up=UP, node_name=NODE, more_labels=COLUMNS)
 
 
@@ -73,6 +74,15 @@ UP_TABLE = [
         "then the claim gets its columns",
         {"claims": (claim(),), "instance": instance(CREATING), "nodes": (node(initialized=False, ready="False"),)},
         steps.PatchClaim,
+    ),
+    (
+        "but not before the node manager has said in which zone it is",
+        {
+            "claims": (claim(),),
+            "instance": instance(CREATING),
+            "nodes": (node(initialized=False, ready="False", taints=(UNINITIALIZED,)),),
+        },
+        steps.PatchStatus,
     ),
     (
         "a usable Node is labelled initialized before the claim says so",
