@@ -16,6 +16,8 @@ import msgspec
 
 from provisioner.api.nodeclaim import NodeClaim
 
+from .errors import Scope
+
 NO_LABELS: Mapping[str, str] = {}
 
 
@@ -29,12 +31,17 @@ class InstanceState(StrEnum):
 
 
 class Failure(msgspec.Struct, frozen=True, kw_only=True):
-    """Why the cloud gave up on an instance: kept with it, so that it survives our restarts."""
+    """Why the cloud gave up on an instance: kept with it, so that it survives our restarts.
+
+    `kind` is that of the CloudError it would have been, `scope` what it is about, `after` seconds to leave it alone.
+    """
 
     reason: str
     message: str
     code: str = ""
     kind: str = "retryable"
+    scope: Scope = "size"
+    after: float | None = None
 
 
 class Instance(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,7 +49,7 @@ class Instance(msgspec.Struct, frozen=True, kw_only=True):
 
     `claim_uid`/`claim_name` are our ownership tags, `label_uid` the node label with the UID (either marks it ours);
     `created_label` is Azure/gpu-provisioner's creation stamp; `put_time` our own time of PUT, in UTC.
-    `busy` is the raw state's word while the cloud works on the pool (Updating, Upgrading, Starting, …), else "".
+    `unknown_state`: the cloud's word for the state is new to us. `busy`: the cloud works on the pool, or stopped it.
     """
 
     name: str
@@ -64,6 +71,7 @@ class Instance(msgspec.Struct, frozen=True, kw_only=True):
     created_label: str = ""
     put_time: datetime | None = None
     failure: Failure | None = None
+    unknown_state: bool = False
 
     @property
     def busy(self) -> bool:

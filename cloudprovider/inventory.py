@@ -249,7 +249,7 @@ class Inventory:
     async def _look(self, started: float) -> None:
         news = self._listed_at is None
         if self._cluster_at is None or started - self._cluster_at >= CLUSTER_SECONDS or self._failures:
-            before, self.cluster = self.cluster, await self._provider.cluster()
+            before, self.cluster = self.cluster, await self._read_cluster()
             news = news or before != self.cluster
             self._cluster_at = started
             started = self._now()
@@ -272,6 +272,14 @@ class Inventory:
             self._on_change(name)
         if news:
             self._on_news()
+
+    async def _read_cluster(self) -> Cluster | None:
+        """The managed cluster, None if it cannot be read: unknown is not running, and no reason not to list."""
+        try:
+            return await self._provider.cluster()
+        except CloudError as error:
+            log.warning("the managed cluster could not be read", error=str(error))
+            return None
 
     async def _pause(self, after: float | None) -> None:
         """Until the next look is due: at once-ish if woken into a busy time, never sooner than the cloud asked."""

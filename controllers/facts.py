@@ -30,6 +30,11 @@ class Gpus(msgspec.Struct, frozen=True, kw_only=True):
     known: bool = True
 
 
+def metadata_text(claim: NodeClaim) -> str:
+    """What a user may still change on a claim, as one text: its spec is immutable."""
+    return repr((sorted(claim.metadata.labels.items()), sorted(claim.metadata.annotations.items())))
+
+
 class Failed(msgspec.Struct, frozen=True, kw_only=True):
     """The last failure of a cloud step on this key. `times` counts failures in a row; `delay` None means for good."""
 
@@ -41,6 +46,13 @@ class Failed(msgspec.Struct, frozen=True, kw_only=True):
     delay: float | None
     uncertain: bool = False
     for_uid: str = ""
+    for_metadata: str = ""
+
+    def concerns(self, claim: NodeClaim | None) -> bool:
+        """Whether this failure still speaks of that claim: of that UID, and not corrected since if it was refused."""
+        if claim is None or claim.uid != self.for_uid:
+            return self.for_uid == ""
+        return self.for_metadata in ("", metadata_text(claim))
 
     @property
     def holds_for(self) -> float:

@@ -177,7 +177,7 @@ def _told_failure(f: Facts) -> Judgement | None:
             status="Unknown", reason=unread.reason, message=unread.message, recheck=unread.holds_for, warning=True
         )
     failed = f.create_failed
-    if failed is None or failed.for_uid != (f.claim.uid if f.claim else "") or failed.holds_for <= 0:
+    if failed is None or not failed.concerns(f.claim) or failed.holds_for <= 0:
         return None
     recheck = None if failed.delay is None else failed.holds_for
     status: Status = "Unknown" if failed.kind == "retryable" else "False"

@@ -12,7 +12,7 @@ from cloudprovider.errors import CloudError, NoCapacity, Rejected, Retryable
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.pod import Pod
 
-from .facts import Failed
+from .facts import Failed, metadata_text
 
 Kind = Literal["claim", "node"]
 
@@ -44,6 +44,7 @@ class FailureMemory:
     delay: float | None
     uncertain: bool
     for_uid: str
+    for_metadata: str
 
     def as_fact(self, now: float) -> Failed:
         return Failed(
@@ -55,6 +56,7 @@ class FailureMemory:
             delay=self.delay,
             uncertain=self.uncertain,
             for_uid=self.for_uid,
+            for_metadata=self.for_metadata,
         )
 
 
@@ -106,8 +108,14 @@ def backoff(kind: str, times: int, *, after: float | None, final: bool = False) 
     return min(grown, max(most, after or 0.0))
 
 
-def remember_failure(before: FailureMemory | None, error: CloudError, *, now: float, for_uid: str) -> FailureMemory:
-    """The failure, counted on from the last one if it is of the same kind and for the same claim."""
+def remember_failure(
+    before: FailureMemory | None, error: CloudError, *, now: float, claim: NodeClaim | None
+) -> FailureMemory:
+    """The failure, counted on from the last one if it is of the same kind and for the same claim.
+
+    What is refused as it stands may be corrected: then labels and annotations are remembered with it.
+    """
+    for_uid = claim.uid if claim is not None else ""
     same = before is not None and before.kind == error.kind and before.for_uid == for_uid
     times = before.times + 1 if before is not None and same else 1
     final = isinstance(error, Rejected) and error.final
@@ -122,4 +130,5 @@ def remember_failure(before: FailureMemory | None, error: CloudError, *, now: fl
         delay=backoff(error.kind, times, after=error.after, final=final),
         uncertain=(unanswered or conflict) and not final,
         for_uid=for_uid,
+        for_metadata=metadata_text(claim) if claim is not None and isinstance(error, Rejected) else "",
     )

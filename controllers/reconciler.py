@@ -138,7 +138,7 @@ class Reconciler:
         now = self._now()
         instance = self._inventory.get(key)
         claims = self._views.claims_of(key)
-        notice_instance(memory, instance, uid=claims[0].uid if claims else "", now=now)
+        notice_instance(memory, instance, claim=claims[0] if claims else None, now=now)
         facts = observe(
             key,
             views=self._views,

@@ -7,6 +7,7 @@ Left to others: forgetting a whole key (`reconciler.py`), turning memories into 
 
 from cloudprovider.errors import CloudError, NoCapacity, Rejected, Retryable
 from cloudprovider.interface import Failure, Instance, InstanceState
+from provisioner.api.nodeclaim import NodeClaim
 
 from .acting.outcome import Accepted, CloudFailed, Evicted, KubeFailed, Outcome, ReadClaim, ReadPods, ReadPool, Wrote
 from .facts import Facts
@@ -17,7 +18,6 @@ from .views import Versions
 
 def remember(memory: Memory, facts: Facts, step: Step, outcome: Outcome, *, began: float, now: float) -> None:
     """Take the outcome of `step` in. `began` is the loop time before it was sent: what is read is as old as that."""
-    uid = facts.claim.uid if facts.claim is not None else ""
     match outcome:
         case Wrote(kind=kind, name=name, uid=written, resource_version=version):
             memory.barrier = Barrier(kind=kind, name=name, uid=written, resource_version=version, at=began)
@@ -35,7 +35,7 @@ def remember(memory: Memory, facts: Facts, step: Step, outcome: Outcome, *, bega
         case ReadPods(pods=pods) if isinstance(step, ReadDrain):
             _read_drain(memory, step, pods_read=ReadPods(pods=pods), began=began)
         case CloudFailed(error=error):
-            _cloud_failed(memory, step, error, uid=uid, now=now)
+            _cloud_failed(memory, step, error, claim=facts.claim, now=now)
         case _:
             return
 
@@ -56,19 +56,19 @@ def _read_drain(memory: Memory, step: ReadDrain, *, pods_read: ReadPods, began: 
     memory.drain.blocked = {uid: why for uid, why in memory.drain.blocked.items() if uid in present}
 
 
-def _cloud_failed(memory: Memory, step: Step, error: CloudError, *, uid: str, now: float) -> None:
+def _cloud_failed(memory: Memory, step: Step, error: CloudError, *, claim: NodeClaim | None, now: float) -> None:
     match step:
         case CreateInstance():
-            memory.create_failed = remember_failure(memory.create_failed, error, now=now, for_uid=uid)
+            memory.create_failed = remember_failure(memory.create_failed, error, now=now, claim=claim)
         case DeleteInstance():
-            memory.delete_failed = remember_failure(memory.delete_failed, error, now=now, for_uid=uid)
+            memory.delete_failed = remember_failure(memory.delete_failed, error, now=now, claim=claim)
         case LookUpPool():
-            memory.read_failed = remember_failure(memory.read_failed, error, now=now, for_uid=uid)
+            memory.read_failed = remember_failure(memory.read_failed, error, now=now, claim=claim)
         case _:
             return
 
 
-def notice_instance(memory: Memory, instance: Instance | None, *, uid: str, now: float) -> None:
+def notice_instance(memory: Memory, instance: Instance | None, *, claim: NodeClaim | None, now: float) -> None:
     """A pool that failed after it was accepted is a failed attempt too; one that runs ends the row of failures."""
     if instance is None:
         return
@@ -78,14 +78,14 @@ def notice_instance(memory: Memory, instance: Instance | None, *, uid: str, now:
     if instance.state is InstanceState.FAILED and instance.failure is not None and memory.failed_etag != instance.etag:
         memory.failed_etag = instance.etag
         error = _as_error(instance.failure)
-        memory.create_failed = remember_failure(memory.create_failed, error, now=now, for_uid=uid)
+        memory.create_failed = remember_failure(memory.create_failed, error, now=now, claim=claim)
         memory.create_failed.uncertain = False
 
 
 def _as_error(failure: Failure) -> CloudError:
     """The error that this failure would have been, had the cloud answered at once."""
     if failure.kind == NoCapacity.kind:
-        return NoCapacity(failure.reason, failure.message, scope="size", code=failure.code)
+        return NoCapacity(failure.reason, failure.message, scope=failure.scope, after=failure.after, code=failure.code)
     if failure.kind == Rejected.kind:
-        return Rejected(failure.reason, failure.message, code=failure.code)
-    return Retryable(failure.reason, failure.message, code=failure.code)
+        return Rejected(failure.reason, failure.message, after=failure.after, code=failure.code)
+    return Retryable(failure.reason, failure.message, after=failure.after, code=failure.code)

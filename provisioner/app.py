@@ -161,6 +161,8 @@ class App:
             pass_timeout_seconds=PASS_SECONDS,
             metrics=metrics.controller("nodeclaim"),
         )
+        strange = metrics.gauge("gpu_provisioner_pools_in_unknown_state", "Agent pools in a state that is new to us")
+        strange.set_function(lambda: float(sum(pool.unknown_state for pool in self.inventory.items())))
         braked = metrics.gauge("gpu_provisioner_removals_suspected", "Keys suspected of being garbage")
         braked.set_function(lambda: float(len(self.reconciler.fleet.suspects())))
 

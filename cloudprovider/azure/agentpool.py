@@ -226,6 +226,7 @@ def from_agent_pool(body: Mapping[str, Any]) -> Instance:
         label_uid=known.get(labels.CLAIM_UID, ""),
         created_label=known.get(labels.KAITO_CREATION_TIMESTAMP, ""),
         put_time=_time(_tag(tags, labels.TAG_PUT_TIME)),
+        unknown_state=bool(raw) and raw not in STATES,
         failure=_failure(said) if STATES.get(raw) is InstanceState.FAILED else None,
     )
 

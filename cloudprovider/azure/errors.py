@@ -67,7 +67,10 @@ def classify_failure(code: str, message: str, details: Any) -> Failure:
     error = read_error({"code": code, "message": message, "details": details})
     row, finding = _match(0, error, "create")
     cause = _build(row, finding, error, status=0, after=row.after)
-    return Failure(reason=cause.reason, message=cause.message, code=cause.code, kind=cause.kind)
+    scope = cause.scope if isinstance(cause, NoCapacity) else "configuration"
+    return Failure(
+        reason=cause.reason, message=cause.message, code=cause.code, kind=cause.kind, scope=scope, after=cause.after
+    )
 
 
 def names_absence(error: ArmError, pool: str) -> bool:

@@ -170,8 +170,7 @@ class AzureProvider:
     async def _read(self, url: str) -> Mapping[str, Any]:
         # Streamed, so that the SDK neither decodes the body a first time nor tries to register resource providers.
         response = await self._client.send_request(HttpRequest("GET", url), stream=True)
-        async with response:
-            await response.read()
+        await response.read()
         if response.status_code != 200:
             raise HttpResponseError(response=response)
         return _object(response.content)
@@ -188,8 +187,6 @@ class AzureProvider:
             outcome = error.reason
             raise
         finally:
-            if exchange.response is not None:
-                await exchange.response.close()
             log.info(
                 "arm write",
                 verb=verb,

@@ -6,9 +6,11 @@ from datetime import timedelta
 import msgspec
 import pytest
 
+from cloudprovider.errors import Rejected
 from cloudprovider.interface import Cluster, Failure, InstanceState
 from controllers import steps
 from controllers.facts import Drain, Facts, Failed, Fleet, Gpus, Suspicion
+from controllers.memory import remember_failure
 from controllers.plan import explain, plan
 from controllers.policy import Policy
 from provisioner.api import labels
@@ -516,6 +518,15 @@ def test_final_rejection_waits_for_the_claim_not_for_time() -> None:
         facts(claims=(told,), create_failed=failed("rejected", delay=None), refused=frozenset({"PatchStatus"}))
     )
     assert isinstance(again, steps.Wait)
+
+
+def test_a_refused_claim_whose_labels_were_corrected_is_tried_again() -> None:
+    """The spec is immutable, labels and annotations are not."""
+    refused = claim(more_labels={"agentpool": "x"}, down={"Launched": "LabelRefused"})
+    memory = remember_failure(None, Rejected("LabelRefused", "no", final=True), now=0.0, claim=refused)
+    for asked, expected in ((refused, steps.Wait), (claim(down={"Launched": "LabelRefused"}), steps.CreateInstance)):
+        known = facts(claims=(asked,), create_failed=memory.as_fact(1.0), refused=frozenset({"PatchStatus"}))
+        assert isinstance(plan(known), expected)
 
 
 def test_deadline_speaks_once_and_destroys_nothing() -> None:
