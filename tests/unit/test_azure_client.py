@@ -1,5 +1,6 @@
 """The client, its session and its credential: what they read, where they send, how often, and whom they trust."""
 
+import asyncio
 import subprocess
 import sys
 from collections.abc import AsyncIterator
@@ -236,6 +237,33 @@ async def test_a_managed_deployment_uses_the_default_chain() -> None:
         credential = build_credential(config(managed=True, **changes))
         assert type(credential).__name__ == "DefaultAzureCredential"
         await credential.close()
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("ours", [True, False])
+async def test_tokens_are_fetched_through_our_proxy_only(
+    ours: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A proxy that is configured is asked; one that only the environment names is not."""
+    token = tmp_path / "token"
+    token.write_text("assertion")
+    async with serving() as proxy:
+        proxy.status = 403
+        monkeypatch.setenv("HTTPS_PROXY", "http://127.0.0.1:9" if ours else proxy.origin)
+        credential = build_credential(
+            config(
+                tenant_id="11111111-1111-1111-1111-111111111111",
+                client_id="22222222-2222-2222-2222-222222222222",
+                federated_token_file=str(token),
+                authority_host="https://login.invalid",
+                https_proxy=proxy.origin if ours else "",
+            )
+        )
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.5):
+                await credential.get_token("https://management.azure.com/.default")
+        await credential.close()
+        assert {request.raw_path for request in proxy.seen} == ({"login.invalid:443"} if ours else set())
 
 
 @pytest.mark.asyncio

@@ -400,7 +400,9 @@ def test_a_read_registers_nothing() -> None:
     """The SDK answers a missing registration by registering for minutes; a read of ours is one request."""
 
     async def story(azure: Azure) -> None:
-        missing = errors.gateway(409, "MissingSubscriptionRegistration", "Microsoft.ContainerService is not registered")
+        missing = errors.gateway(
+            409, "MissingSubscriptionRegistration", "Not registered to use namespace 'Microsoft.ContainerService'."
+        )
         azure.cloud.faults.append(Fault(times=99, answer=missing))
         error = await failing(azure.provider.get(KEY))
         assert (error.reason, error.after) == ("MissingSubscriptionRegistration", 300.0)
