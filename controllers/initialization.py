@@ -13,7 +13,7 @@ Source: karpenter.md §3 (Initialization), users.md S4, S5, K5, K12, K13.
 import msgspec
 
 from provisioner.api import labels
-from provisioner.api.meta import Taint
+from provisioner.api.meta import Condition, Taint
 from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.quantity import parse_quantity
@@ -36,6 +36,9 @@ EPHEMERAL_TAINTS = (
     (labels.UNINITIALIZED_TAINT, "NoSchedule"),
     (labels.UNREGISTERED_TAINT, "NoExecute"),
 )
+# Of these, what the node controller sets and removes by a Node's Ready condition, and how long it may take for it.
+HEALTH_TAINTS = (labels.NOT_READY_TAINT, labels.UNREACHABLE_TAINT)
+HEALTH_TAINT_SECONDS = 30.0
 EPHEMERAL_PREFIX = "readiness.k8s.io/"
 # Requests that no Node ever shows as allocatable: storage sizes the pool's disk (users.md K12).
 NOT_ON_NODES = frozenset({"storage"})
@@ -58,7 +61,7 @@ def judge(f: Facts, claim: NodeClaim) -> Judgement | None:
     node = chosen_node(f)
     current = next((c for c in claim.status.conditions if c.type == INITIALIZED), None)
     if current is not None and current.status in ("True", "False"):
-        return _usable(f, claim, node, was_true=current.status == "True")
+        return _usable(f, claim, node, current)
     if node is None or labels.REGISTERED not in node.metadata.labels:
         return None
     shut = closed(f, claim, node)
@@ -70,14 +73,14 @@ def judge(f: Facts, claim: NodeClaim) -> Judgement | None:
     return watched(shut, name="initialization", since=since, now=f.now, limit_seconds=limit)
 
 
-def _usable(f: Facts, claim: NodeClaim, node: Node | None, *, was_true: bool) -> Judgement:
+def _usable(f: Facts, claim: NodeClaim, node: Node | None, current: Condition) -> Judgement:
     """Whether a claim that was initialized still is. Restoring needs the whole gate; losing needs a reason."""
     if node is None:
         message = f"Node {claim.status.node_name or f.key} is gone or being deleted; see kubectl get nodes -L agentpool"
         return Judgement(status="False", reason="NodeLost", message=message, warning=True)
     if not node.ready:
         return _not_ready(node, status="False")
-    if was_true:
+    if current.status == "True":
         short = _missing_gpus(f, claim, node)
         left = f.policy.gpu_loss_seconds - f.gpu_short_age
         if short is None or left > 0:
@@ -86,8 +89,24 @@ def _usable(f: Facts, claim: NodeClaim, node: Node | None, *, was_true: bool) ->
     shut = closed(f, claim, node)
     if shut is None:
         return Judgement(status="True", reason=INITIALIZED)
+    behind = _taints_behind(f, node, shut)
+    if behind > 0 and current.reason == "NodeNotReady":
+        return Judgement(status="False", reason=current.reason, message=current.message, recheck=behind, warning=True)
     reason = "GPUUnavailable" if shut.reason == "ResourceNotRegistered" else shut.reason
     return msgspec.structs.replace(shut, status="False", reason=reason)
+
+
+def _taints_behind(f: Facts, node: Node, shut: Judgement) -> float:
+    """Seconds for which only the node controller, always a little behind the Ready condition, may be the reason.
+
+    Until then a Node that came back gets no word of its own between NotReady and usable (users.md K13).
+    """
+    others = (taint for taint in node.spec.taints if _ephemeral(taint) and taint.key not in HEALTH_TAINTS)
+    ready = node.ready_condition
+    since = ready.last_transition_time if ready is not None else None
+    if shut.reason != "KnownEphemeralTaintsExist" or any(others) or since is None:
+        return 0.0
+    return HEALTH_TAINT_SECONDS - (f.now - since).total_seconds()
 
 
 def closed(f: Facts, claim: NodeClaim, node: Node) -> Judgement | None:

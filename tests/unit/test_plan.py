@@ -487,6 +487,23 @@ def test_initialized_and_ready_go_back_in_one_write() -> None:
     assert said["Launched"][0] == said["Registered"][0] == "True"
 
 
+def test_a_node_that_came_back_is_not_spoken_of_before_its_taints_are_gone() -> None:
+    """The node controller is always a little behind: between NotReady and usable nothing is written (users.md K13)."""
+    lost = ready_claim()
+    status = claim(up=UP[:2], down={"Initialized": "NodeNotReady"}, node_name=NODE).status
+    lost = msgspec.structs.replace(lost, status=msgspec.structs.replace(status, provider_id="azure:///x"))
+    back = {"claims": (lost,), "instance": instance()}
+    behind = (Taint(key=labels.NOT_READY_TAINT, effect="NoSchedule"),)
+    waiting = plan(facts(**back, nodes=(node(taints=behind),), now=NOW + timedelta(seconds=4)))
+    assert isinstance(waiting, steps.Wait)
+    assert waiting.after == pytest.approx(26.0)
+    stuck = facts(**back, nodes=(node(taints=behind),), now=NOW + timedelta(seconds=31))
+    assert conditions(stuck)["Initialized"][1] == "KnownEphemeralTaintsExist"
+    others = (*behind, Taint(key="readiness.k8s.io/network", effect="NoSchedule"))
+    assert conditions(facts(**back, nodes=(node(taints=others),)))["Initialized"][1] == "KnownEphemeralTaintsExist"
+    assert conditions(facts(**back, nodes=(node(),)))["Initialized"][0] == "True"
+
+
 def test_gpu_loss_is_tolerated_for_six_minutes() -> None:
     """A restarting device plugin must not flap its users."""
     lost = {"claims": (ready_claim(),), "instance": instance(), "nodes": (node(gpus="0"),)}
