@@ -1,0 +1,127 @@
+"""What stories about claims ask of a world: every version that a claim had, its words, its events, its pool's PUTs.
+
+Promise: only looks; what was seen is kept in order, with the virtual second, so that a state which lasts no time at all
+is seen too.
+Left to others: the world and its people (`harness.py`).
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import yaml
+
+from .harness import Sim
+
+Json = dict[str, Any]
+
+CLAIMS, NODES = "nodeclaims.karpenter.sh", "nodes"
+EXAMPLES = Path(__file__).parents[2] / "examples"
+USUAL_SECONDS = 900.0
+
+
+class Seen(NamedTuple):
+    """An object as it was from `at` on; None once it is gone."""
+
+    at: float
+    obj: Json | None
+
+
+def versions(sim: Sim, name: str, resource: str = CLAIMS) -> list[Seen]:
+    """Every version of that object from now on; the list grows by itself."""
+    seen: list[Seen] = []
+
+    def note(event: str, kind: str, obj: Json, _before: Json | None) -> None:
+        if kind == resource and obj["metadata"]["name"] == name:
+            seen.append(Seen(sim.now, None if event == "DELETED" else obj))
+
+    sim.store.subscribe(note)
+    return seen
+
+
+def example(stem: str) -> Json:
+    """One of the shipped examples, as a person would apply it."""
+    return yaml.safe_load((EXAMPLES / f"{stem}.yaml").read_text(encoding="utf-8"))
+
+
+def condition(obj: Json | None, kind: str) -> Json:
+    """A condition of a claim or a Node; {} if there is none."""
+    found = ((obj or {}).get("status") or {}).get("conditions") or ()
+    return next((one for one in found if one["type"] == kind), {})
+
+
+def word(obj: Json | None, kind: str) -> tuple[str, str]:
+    """A condition's status and reason."""
+    found = condition(obj, kind)
+    return found.get("status", ""), found.get("reason", "")
+
+
+def message(sim: Sim, name: str, kind: str) -> str:
+    """What a condition of a claim says now."""
+    return condition(sim.claim(name), kind).get("message", "")
+
+
+async def says(
+    sim: Sim, name: str, kind: str, status: str, reason: str, *, within_seconds: float = USUAL_SECONDS
+) -> Json:
+    """Wait until the claim's condition has this status and reason; the condition."""
+    what = f"{name} says {kind}={status} {reason}"
+    await sim.until(lambda: word(sim.claim(name), kind) == (status, reason), within_seconds, what)
+    return condition(sim.claim(name), kind)
+
+
+async def ready(sim: Sim, name: str, *, within_seconds: float = USUAL_SECONDS) -> str:
+    """Wait until the claim is Ready; its UID."""
+    await sim.until(lambda: sim.condition(name, "Ready") == "True", within_seconds, f"{name} is Ready")
+    claim = sim.claim(name)
+    assert claim is not None
+    return claim["metadata"]["uid"]
+
+
+async def removed(sim: Sim, name: str, *, within_seconds: float = 1200.0) -> None:
+    """A person deletes the claim; wait until it is gone."""
+    await sim.delete_claim(name)
+    await sim.until(lambda: sim.claim(name) is None, within_seconds, f"{name} is gone")
+
+
+async def node_of(sim: Sim, pool: str, *, within_seconds: float = USUAL_SECONDS) -> str:
+    """Wait until the pool has its one Node; the Node's name."""
+    nodes = await sim.until(lambda: sim.nodes_of(pool), within_seconds, f"pool {pool} has a Node")
+    assert len(nodes) == 1
+    return nodes[0]["metadata"]["name"]
+
+
+async def node_is_ready(sim: Sim, pool: str, *, within_seconds: float = USUAL_SECONDS) -> str:
+    """Wait until the pool's one Node is Ready; its name."""
+    await sim.until(
+        lambda: any(word(node, "Ready")[0] == "True" for node in sim.nodes_of(pool)),
+        within_seconds,
+        f"the Node of {pool} is Ready",
+    )
+    return await node_of(sim, pool)
+
+
+def puts(sim: Sim, pool: str) -> list[float]:
+    """When a PUT of this pool arrived, accepted or not."""
+    return [call.at for call in sim.ledger.calls(verb="PUT", kind="pools", name=pool)]
+
+
+def arm_calls(sim: Sim, pool: str) -> list[str]:
+    """The calls to ARM that named this pool, by verb."""
+    return [call.verb for call in sim.ledger.calls(system="arm", name=pool)]
+
+
+def created(sim: Sim, pool: str) -> int:
+    """How often a pool of this name came to be."""
+    return sum(put.created for put in sim.cloud.put_log if put.pool == pool)
+
+
+def events(sim: Sim, name: str, reason: str | None = None) -> list[Json]:
+    """The Events about an object, of one reason if given."""
+    found = sim.store.list("events")
+    return [one for one in found if one["involvedObject"]["name"] == name and reason in (None, one["reason"])]
+
+
+def first(seen: list[Seen], holds: Callable[[Json], bool]) -> Seen | None:
+    """The first version of which that is true."""
+    return next((one for one in seen if one.obj is not None and holds(one.obj)), None)
