@@ -45,6 +45,8 @@ from .views import Views
 READS_PER_PASS = 6
 FENCED_SECONDS = 5.0
 BEHIND_SECONDS = 1.0
+# Ages and limits are differences of floats: what is left of a wait may be less than the clock can tell.
+SHORTEST_WAIT_SECONDS = 0.001
 
 log = structlog.get_logger("reconciler")
 
@@ -121,7 +123,7 @@ class Reconciler:
                 case Wait(after=after, why=why):
                     log.debug("waits", why=why, after=after)
                     self._attend(key, memory, facts)
-                    return after
+                    return None if after is None else max(after, SHORTEST_WAIT_SECONDS)
                 case Forget():
                     self._forget(key)
                     return None
