@@ -11,83 +11,23 @@ Source: DESIGN rules 4 and 10; aks-arm.md §3.3 (a GET may 404 for a moment afte
 
 import asyncio
 import math
-from collections.abc import Callable, Container, Iterable, Mapping
+from collections.abc import Callable
 from random import Random  # noqa: TID251 - the type; the caller seeds it
-from types import MappingProxyType
 from typing import Literal, Never
 
 import msgspec
 import structlog
 
+from .answers import Answer, merge, settles_in, shown
 from .errors import CloudError
 from .interface import CloudProvider, Cluster, Instance, InstanceState
 
 Absence = Literal["absent", "unsettled", "present", "unknown"]
 
-NOTHING_DELETED: Mapping[str, str] = MappingProxyType({})
 CLUSTER_SECONDS = 60.0
 BACKOFF_MOST_SECONDS = 120.0
 
 log = structlog.get_logger("inventory")
-
-
-class Answer(msgspec.Struct, frozen=True, kw_only=True):
-    """The newest thing known of one pool. `at`: loop time of the start of the request that said it."""
-
-    instance: Instance | None
-    at: float
-
-
-class Merged(msgspec.Struct, frozen=True, kw_only=True):
-    """What a LIST makes of the cache, and which keys it changed."""
-
-    answers: Mapping[str, Answer]
-    changed: tuple[str, ...]
-
-
-def merge(
-    answers: Mapping[str, Answer],
-    listed: Iterable[Instance],
-    *,
-    started_at: float,
-    put_lately: Container[str] = (),
-    deleted_lately: Mapping[str, str] = NOTHING_DELETED,
-) -> Merged:
-    """The cache after a LIST that was sent at `started_at`. Answers at or after that moment stand.
-
-    Reads may lag behind writes (aks-arm.md §3.3), so two older answers stand as well: a pool of `put_lately` that no
-    list has shown since, and one of `deleted_lately` (name to the ETag it was deleted with) that it still shows.
-    """
-    seen = {instance.name: instance for instance in listed}
-    after = {name: answer for name, answer in answers.items() if answer.at >= started_at}
-    for name, answer in answers.items():
-        unseen = name not in seen and name in put_lately and answer.instance is not None
-        undone = name in seen and name in deleted_lately and seen[name].etag == deleted_lately[name]
-        if unseen or undone:
-            after[name] = answer
-    for name, instance in seen.items():
-        after.setdefault(name, Answer(instance=instance, at=started_at))
-    names = dict.fromkeys((*answers, *seen))
-    changed = tuple(n for n in names if _shown(answers.get(n)) != _shown(after.get(n)))
-    return Merged(answers=after, changed=changed)
-
-
-def _shown(answer: Answer | None) -> Instance | None:
-    return answer.instance if answer is not None else None
-
-
-def settles_in(
-    *, now: float, seen_at: float | None, put_at: float | None, leading_since: float, settle_seconds: float
-) -> float:
-    """Seconds until a 404 may be believed; 0 if it may be now.
-
-    It may if the pool was seen after the last PUT attempt, or once `settle_seconds` have passed since that attempt, or
-    since this process began to lead (before which somebody else may have sent one).
-    """
-    if seen_at is not None and (put_at is None or seen_at >= put_at):
-        return 0.0
-    latest = max(put_at if put_at is not None else leading_since, leading_since)
-    return max(0.0, latest + settle_seconds - now)
 
 
 class Inventory:
@@ -134,7 +74,7 @@ class Inventory:
 
     def get(self, name: str) -> Instance | None:
         """The pool as last described, None if no answer shows it."""
-        return _shown(self._answers.get(name))
+        return shown(self._answers.get(name))
 
     def items(self) -> tuple[Instance, ...]:
         return tuple(a.instance for a in self._answers.values() if a.instance is not None)

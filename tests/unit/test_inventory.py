@@ -7,9 +7,10 @@ from datetime import UTC, datetime
 import msgspec
 import pytest
 
+from cloudprovider.answers import Answer, merge, settles_in
 from cloudprovider.errors import Retryable
 from cloudprovider.interface import Cluster, Instance, InstanceState
-from cloudprovider.inventory import Answer, Inventory, merge, settles_in
+from cloudprovider.inventory import Inventory
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.simulator.loop import run
 
