@@ -8,10 +8,13 @@ Source: DESIGN rule 4; aks-arm.md §3.3 (a GET may 404 for a moment after a PUT)
 
 from collections.abc import Container, Iterable, Mapping
 from types import MappingProxyType
+from typing import Literal
 
 import msgspec
 
 from .interface import Instance
+
+Absence = Literal["absent", "unsettled", "present", "unknown"]
 
 NOTHING_DELETED: Mapping[str, str] = MappingProxyType({})
 

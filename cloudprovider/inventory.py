@@ -13,16 +13,14 @@ import asyncio
 import math
 from collections.abc import Callable
 from random import Random  # noqa: TID251 - the type; the caller seeds it
-from typing import Literal, Never
+from typing import Never
 
 import msgspec
 import structlog
 
-from .answers import Answer, merge, settles_in, shown
+from .answers import Absence, Answer, merge, settles_in, shown
 from .errors import CloudError
 from .interface import CloudProvider, Cluster, Instance, InstanceState
-
-Absence = Literal["absent", "unsettled", "present", "unknown"]
 
 CLUSTER_SECONDS = 60.0
 BACKOFF_MOST_SECONDS = 120.0

@@ -8,18 +8,16 @@ Left to others: gathering (`reconciler.py`), judging (`ownership.py` and the rul
 import math
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Literal
 
 import msgspec
 
+from cloudprovider.answers import Absence
 from cloudprovider.interface import Cluster, Instance
 from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.pod import Pod
 
 from .policy import Policy
-
-Absence = Literal["absent", "unsettled", "present", "unknown"]
 
 
 class Gpus(msgspec.Struct, frozen=True, kw_only=True):
