@@ -111,9 +111,9 @@ def judge_instance(f: Facts, claim: NodeClaim) -> Judgement | None:
     instance = f.instance if held_by(f.instance, claim) else None
     asked = claim.metadata.deletion_timestamp or f.now
     if instance is not None and instance.state is InstanceState.DELETING:
-        text = Judgement(status="True", reason="InstanceTerminating")
-        if (f.now - asked).total_seconds() < f.policy.deleting_seconds:
-            return text
+        left = f.policy.deleting_seconds - (f.now - asked).total_seconds()
+        if left > 0:
+            return Judgement(status="True", reason="InstanceTerminating", recheck=left)
         message = (
             f"agent pool {instance.name} is being deleted since {clock_text(asked)}; overdue:"
             f" see az aks nodepool show --name {instance.name}"

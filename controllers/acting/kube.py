@@ -94,7 +94,8 @@ class KubeActs:
                 await self._kube.evict(pod)
             except KubeError as error:
                 if error.status == 429 or (error.status == 500 and BUDGETS_ON_ONE_POD in error.message):
-                    blocked[pod.metadata.uid] = error.message
+                    # The message is the same for every budget; only the cause names the one that refuses.
+                    blocked[pod.metadata.uid] = "; ".join(error.causes) or error.message
                 elif not (error.status == 404 or error.conflict):
                     raise
                 else:

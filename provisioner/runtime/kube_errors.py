@@ -12,7 +12,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from .objects import Status
+from .objects import Status, StatusDetails
 from .redaction import redact
 
 RETRYABLE = frozenset({0, 401, 408, 429, 500, 502, 503, 504})
@@ -32,11 +32,19 @@ class KubeError(Exception):
 
     `status` is the HTTP status, 0 if no answer arrived (the call may have been carried out all the same).
     `reason` is Kubernetes' own (NotFound, Conflict, AlreadyExists, Expired, Invalid, …) or one of this module's.
-    `named` is the object the server's answer names; `retry_after` is in seconds, None if not stated.
+    `named` is the object the server's answer names; `retry_after` is in seconds, None if not stated; `causes` are
+    the single causes it gives, in its words.
     """
 
     def __init__(
-        self, status: int, reason: str, message: str, *, retry_after: float | None = None, named: str = ""
+        self,
+        status: int,
+        reason: str,
+        message: str,
+        *,
+        retry_after: float | None = None,
+        named: str = "",
+        causes: tuple[str, ...] = (),
     ) -> None:
         super().__init__(message)
         self.status = status
@@ -44,6 +52,7 @@ class KubeError(Exception):
         self.message = message
         self.retry_after = retry_after
         self.named = named
+        self.causes = causes
 
     def __str__(self) -> str:
         return f"{self.status} {self.reason}: {self.message}" if self.status else f"{self.reason}: {self.message}"
@@ -102,7 +111,13 @@ def from_status(said: Status, *, status: int = 0, retry_after: float | None = No
         redact(said.message)[:MESSAGE_CHARACTERS],
         retry_after=retry_after,
         named=details.name if details is not None else "",
+        causes=_causes(details),
     )
+
+
+def _causes(details: StatusDetails | None) -> tuple[str, ...]:
+    causes = (details.causes or ()) if details is not None else ()
+    return tuple(redact(cause.message)[:MESSAGE_CHARACTERS] for cause in causes if cause.message)
 
 
 def unexpected(status: int, what: str, content_type: str = "", body: bytes = b"") -> KubeError:

@@ -111,6 +111,14 @@ class StatusDetails(Struct, frozen=True, kw_only=True):
     name: str = ""
     kind: str = ""
     retry_after_seconds: int = 0
+    causes: "tuple[StatusCause, ...] | None" = None
+
+
+class StatusCause(Struct, frozen=True, kw_only=True):
+    """One reason among several; for an eviction, the disruption budget that refuses it."""
+
+    reason: str = ""
+    message: str = ""
 
 
 def micro_time(moment: datetime) -> str:

@@ -157,6 +157,7 @@ async def _refusal(response: aiohttp.ClientResponse, request: Request) -> KubeEr
         f"{request.what}: {error.message}",
         retry_after=error.retry_after,
         named=error.named,
+        causes=error.causes,
     )
 
 

@@ -633,3 +633,18 @@ def test_an_eviction_is_asked_once() -> None:
         claims=(GOING,), instance=instance(), nodes=(cordoned(),), drain=drain(pod(), evicted=frozenset({"p"}))
     )
     assert not isinstance(plan(known), steps.EvictPods | steps.DeleteInstance)
+
+
+def test_a_pool_that_will_not_go_is_told_of() -> None:
+    """A deletion that AKS accepted and does not finish wakes us at its deadline, and is then overdue."""
+    known = facts(claims=(GOING,), instance=instance(DELETING))
+    step = plan(known)
+    assert isinstance(step, steps.PatchStatus)
+    told = msgspec.structs.replace(GOING, status=msgspec.structs.replace(GOING.status, conditions=step.conditions))
+    known = msgspec.structs.replace(known, claims=(told,))
+    waiting = plan(known)
+    assert isinstance(waiting, steps.Wait)
+    assert waiting.after == pytest.approx(1800 - 30)
+    late = plan(msgspec.structs.replace(known, now=NOW + timedelta(minutes=30)))
+    assert isinstance(late, steps.PatchStatus)
+    assert late.overdue == "deleting"
