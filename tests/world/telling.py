@@ -1,4 +1,4 @@
-"""Words that the stories of removal share: how a claim gets its machine, what it says, what is on a Node, who wrote what.
+"""Words that the stories of removal share: what a claim says, what is on a Node, who wrote what.
 
 Nothing here judges: invariants do (`provisioner.simulator.invariants`), and the stories themselves.
 """

@@ -165,7 +165,7 @@ def test_deleted_while_its_put_is_in_flight(seconds: float) -> None:
 
 
 def test_a_pool_being_created_refuses_and_is_asked_again() -> None:
-    """While AKS creates the pool, DELETE is refused with 409: tried after 5 s, doubling to 30, and the claim says so."""
+    """While AKS creates the pool, DELETE is refused: tried after 5 s, doubling to 30, and the claim says so."""
 
     async def story(sim: Sim) -> None:
         uid = await applied(sim)
@@ -578,7 +578,7 @@ def test_a_restart_in_the_middle_of_a_removal_goes_on_where_it_was() -> None:
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_a_life_costs_three_calls_and_fourteen_writes(seed: int) -> None:
-    """PUT, DELETE and the one GET that proves absence, beside the shared LIST; at most fourteen writes to Kubernetes."""
+    """PUT, DELETE and one GET that proves absence, beside the shared LIST; at most fourteen writes to Kubernetes."""
     ledger = simulate(create_and_delete, seed=seed).world.ledger
     about_pools = [call.verb for call in ledger.calls(who="ctl0", system="arm", kind="pools") if call.verb != "LIST"]
     assert about_pools == ["PUT", "DELETE", "GET"]
