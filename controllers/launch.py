@@ -11,12 +11,13 @@ Source: karpenter.md §3 (Launch), DESIGN rules 3, 5, 7, 13.
 
 from cloudprovider.interface import Instance, InstanceState
 from provisioner.api import labels
+from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
 
 from .deadlines import watched
 from .facts import Facts
 from .judgement import Judgement, Status, clock_text
-from .ownership import Verdict, held_by, verdict
+from .ownership import Verdict, held_by, marked, verdict
 from .selection import chosen_node, strangers
 from .steps import CreateInstance, DeleteInstance, Event, LookUpPool, PatchClaim, Step
 
@@ -92,8 +93,8 @@ def judge(f: Facts, claim: NodeClaim) -> Judgement | None:
     instance = f.instance
     if instance is None or not held_by(instance, claim):
         held = obstacle(f)
-        if held is None:
-            return None
+        if held is None or _final(held):
+            return held
         began = claim.metadata.creation_timestamp
         return watched(held, name="launch", since=began, now=f.now, limit_seconds=f.policy.launch_seconds)
     began = instance.put_time or claim.metadata.creation_timestamp
@@ -109,6 +110,11 @@ def judge(f: Facts, claim: NodeClaim) -> Judgement | None:
             message = f"{instance.raw_state or 'Creating'} since {clock_text(began)}; {USUAL_TIME}"
             creating = Judgement(status="Unknown", reason="Creating", message=message)
             return watched(creating, name="creating", since=began, now=f.now, limit_seconds=f.policy.creating_seconds)
+
+
+def _final(held: Judgement) -> bool:
+    """A verdict that no time will change has no deadline: it was told, and only a person can do something about it."""
+    return held.status == "False" and held.recheck is None
 
 
 def _failed(instance: Instance) -> Judgement:
@@ -134,12 +140,7 @@ def obstacle(f: Facts) -> Judgement | None:
     if f.instance is not None:
         return _name_taken(f, f.instance, claim)
     if strangers(f):
-        names = ", ".join(n.name for n in strangers(f)[:2])
-        return Judgement(
-            status="Unknown",
-            reason="LeftoverNode",
-            message=f"Node {names} of an earlier machine of this pool name is still there; it is being removed first",
-        )
+        return _name_kept(strangers(f))
     if f.cluster is not None and not f.cluster.running:
         message = f"the managed cluster is {f.cluster.power_state}/{f.cluster.state}; start it with az aks start"
         return Judgement(status="Unknown", reason="ClusterNotRunning", message=message, warning=True)
@@ -161,6 +162,15 @@ def _name_taken(f: Facts, instance: Instance, claim: NodeClaim) -> Judgement | N
         case _:
             message = f"agent pool {f.key} exists and is not ours; it is left alone: use another name for this claim"
             return Judgement(status="False", reason="PoolNameTaken", message=message, warning=True)
+
+
+def _name_kept(nodes: tuple[Node, ...]) -> Judgement:
+    """Nodes under this pool's name that were not born for this claim; those that bear no mark of ours stay."""
+    names = ", ".join(node.name for node in nodes[:2])
+    message = f"Node {names} of an earlier machine of this pool name is still there; it is being removed first"
+    if not any(marked(node) for node in nodes):
+        message = f"Node {names} bears this pool name and is not ours; remove it or use another name for this claim"
+    return Judgement(status="Unknown", reason="LeftoverNode", message=message)
 
 
 def name_collides(f: Facts) -> Judgement:

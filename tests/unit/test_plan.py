@@ -537,6 +537,24 @@ def test_final_rejection_waits_for_the_claim_not_for_time() -> None:
     assert isinstance(again, steps.Wait)
 
 
+def test_a_final_word_has_no_deadline() -> None:
+    """What no time will change is told once, and not once more as overdue."""
+    final = {"claims": (claim(),), "create_failed": failed("rejected", delay=None)}
+    taken = {"claims": (claim(),), "instance": instance(uid="")}
+    for known in (final, taken):
+        early, late = (facts(**known, now=BORN + timedelta(minutes=m)) for m in (1, 60))
+        assert conditions(early)["Launched"] == conditions(late)["Launched"]
+    waiting = {"claims": (claim(),), "create_failed": failed("rejected", delay=600.0)}
+    assert conditions(facts(**waiting, now=BORN + timedelta(minutes=60)))["Launched"][2].endswith("overdue: over 5 min")
+
+
+def test_a_node_that_keeps_the_name_is_told_of_by_whose_it_is() -> None:
+    """Only a Node that bears our mark will be removed by us; for another one a person is asked."""
+    ours, theirs = node(uid_label="uid-0", ready="False"), node(uid_label="")
+    assert "it is being removed first" in conditions(facts(claims=(claim(),), nodes=(ours,)))["Launched"][2]
+    assert "is not ours; remove it" in conditions(facts(claims=(claim(),), nodes=(theirs,)))["Launched"][2]
+
+
 def test_a_refused_claim_whose_labels_were_corrected_is_tried_again() -> None:
     """The spec is immutable, labels and annotations are not."""
     refused = claim(more_labels={"agentpool": "x"}, down={"Launched": "LabelRefused"})
