@@ -4,7 +4,8 @@ Promise: AKS's published buckets are never overdrawn by this process; a DELETE g
 absence, and that before the shared LIST, by how many tokens each leaves untouched. A LIST waits for its turn, a GET a
 few seconds; a write never waits, because it may only be sent while the lease outlives it, and that was checked before.
 What may not wait is an error that says when, each time another moment, so that those turned away do not return as a
-crowd. After a 429 nothing is drawn until the time ARM asked for, and then half as fast for a while: others share it.
+crowd. After a 429 nothing is drawn until the time ARM asked for, then one, and then half as fast for a while: others
+share it.
 Left to others: obeying Retry-After (the queue, the inventory), counting calls (`metered.py`).
 
 Source: aks-arm.md §3.6 (60 and 1/s for reads and deletes of a subscription and region; 20 and 1/min for PUTs of a
@@ -45,16 +46,18 @@ class Bucket:
 
     def tokens(self, now: float) -> float:
         """What is there now."""
-        if now > self._at:
-            self._tokens += (now - self._at) * self._rate(now)
-            self._at = now
+        if now < self._at:
+            return 0.0
+        self._tokens += (now - self._at) * self._rate(now)
+        self._at = now
         self._tokens = min(self._tokens, self._burst * self._share(now))
         return self._tokens
 
     def wait_for(self, now: float, *, leave: float) -> float:
         """Seconds until a token may be taken that leaves `leave` others; 0: now."""
-        missing = leave + 1.0 - self.tokens(now)
-        return max(0.0, self._at - now) + missing / self._rate(now) if missing > 0 else 0.0
+        held = max(0.0, self._at - now)
+        missing = leave + 1.0 - (self._tokens if held else self.tokens(now))
+        return held + max(0.0, missing) / self._rate(now)
 
     def take(self, now: float) -> None:
         """Take one that `wait_for` said is there."""
@@ -67,8 +70,11 @@ class Bucket:
         return turn - now
 
     def shrink(self, now: float, after: float) -> None:
-        """ARM refused although we thought there was room (somebody else draws on it too), and asks for `after`."""
-        self._tokens, self._at = 0.0, max(self._at, now + after)
+        """ARM refused although we thought there was room (somebody else draws on it too), and asks for `after`.
+
+        That is when it will have a token again: to wait for our own refill as well would cost a PUT two minutes more.
+        """
+        self._tokens, self._at = 1.0, max(self._at, now + after)
         self._shrunk_until = self._at + SHRUNK_SECONDS
 
     def full(self, now: float) -> bool:

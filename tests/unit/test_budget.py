@@ -185,20 +185,38 @@ def test_a_get_waits_a_little_and_a_list_for_ever() -> None:
     on_budget(story)
 
 
-def test_after_a_429_nothing_is_drawn_until_arm_said_and_then_half_as_fast() -> None:
-    """Retry-After holds every caller of that bucket, not only the one that was refused."""
+def test_after_a_429_nothing_is_drawn_until_arm_said_then_one_and_then_half_as_fast() -> None:
+    """Retry-After holds every caller of that bucket, not only the one that was refused; then ARM has one token."""
 
     async def story(arm: Arm, budget: Budgeted) -> None:
         arm.refusing = Retryable("Throttled", "Throttled: slow down", after=40.0, status=429)
         await refused(budget.list())
         arm.refusing = None
-        assert (await refused(budget.delete(pool("x")))).after == pytest.approx(42.0)
-        await asyncio.sleep(41.0)
+        assert (await refused(budget.delete(pool("x")))).after == pytest.approx(40.0)
+        await asyncio.sleep(39.0)
+        assert budget.tokens_left == 0.0
+        await asyncio.sleep(1.0)
+        await budget.delete(pool("x"))
+        await asyncio.sleep(1.0)
         assert budget.tokens_left == pytest.approx(0.5)
         await asyncio.sleep(200.0)
         assert budget.tokens_left == pytest.approx(30.0)
         await asyncio.sleep(400.0)
         assert budget.tokens_left == pytest.approx(60.0)
+
+    on_budget(story)
+
+
+def test_a_refused_put_is_sent_again_when_arm_said() -> None:
+    """A pool's bucket refills once a minute, yet a 429 that asks for five seconds costs five and no more."""
+
+    async def story(arm: Arm, budget: Budgeted) -> None:
+        arm.refusing = Retryable("Throttled", "Throttled: slow down", after=5.0, status=429)
+        await refused(budget.create(NodeClaim(), "a"))
+        arm.refusing = None
+        await asyncio.sleep(5.0)
+        await budget.create(NodeClaim(), "a")
+        assert arm.calls == [("create", 0.0), ("create", 5.0)]
 
     on_budget(story)
 
