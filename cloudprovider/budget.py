@@ -29,6 +29,7 @@ LEFT_BY_LIST, LEFT_BY_GET = 20.0, 8.0
 GET_PATIENCE_SECONDS = 5.0
 SHRUNK_SECONDS = 300.0
 MOST_PUT_BUCKETS = 256
+LEAST_WAIT_SECONDS = 0.001
 
 T = TypeVar("T")
 
@@ -57,7 +58,9 @@ class Bucket:
         """Seconds until a token may be taken that leaves `leave` others; 0: now."""
         held = max(0.0, self._at - now)
         missing = leave + 1.0 - (self._tokens if held else self.tokens(now))
-        return held + max(0.0, missing) / self._rate(now)
+        wait = held + max(0.0, missing) / self._rate(now)
+        # A wait that rounding left over may be too small to move the clock at all: who sleeps it would spin.
+        return max(wait, LEAST_WAIT_SECONDS) if wait > 0 else 0.0
 
     def take(self, now: float) -> None:
         """Take one that `wait_for` said is there."""

@@ -4,6 +4,7 @@ import asyncio
 import itertools
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
+from random import Random
 from typing import TypeVar
 
 import pytest
@@ -250,6 +251,20 @@ def test_a_bucket_is_never_overdrawn() -> None:
             assert within <= 60 + (end - start) + 1e-6
 
     on_budget(story)
+
+
+def test_who_sleeps_the_wait_then_has_the_token() -> None:
+    """Rounding never leaves a wait that is too small to move the clock: a LIST would spin instead of sleeping."""
+    rng = Random(1)
+    for _ in range(500):
+        now = rng.uniform(0.0, 3000.0)
+        bucket = Bucket(60.0, 1.0, now)
+        for _ in range(30):
+            now += rng.uniform(0.0, 0.4)
+            bucket.take(now)
+        while (wait := bucket.wait_for(now, leave=59.0)) > 0:
+            assert now + wait > now
+            now += wait
 
 
 def test_the_bucket_alone() -> None:
