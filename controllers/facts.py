@@ -102,6 +102,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     # How good the caches are.
     kube_synced: bool = True
     inventory_synced: bool = True
+    inventory_age: float = 0.0
     own_write_pending: bool = False
 
     # The cloud's word on absence (DESIGN rule 4), and how old our fresh reads are.

@@ -64,6 +64,12 @@ class FleetView:
         """Cause by key, of everything that may be removed by inference."""
         return dict(self._suspects)
 
+    def braked(self, now: float) -> bool:
+        """Whether removals by inference are held back now."""
+        self._expire(now)
+        lately = len(self._removals)
+        return tripped(self._policy, pools=self._pools(), suspects=len(self._suspects), removed_lately=lately)
+
     def facts(self, claim: NodeClaim | None, now: float) -> Fleet:
         """The fleet as this claim needs to know it."""
         self._expire(now)
@@ -78,7 +84,7 @@ class FleetView:
             place=place,
             waiting=waiting,
             suspects=len(self._suspects),
-            braked=tripped(self._policy, pools=pools, suspects=len(self._suspects), removed_lately=len(self._removals)),
+            braked=self.braked(now),
         )
 
     def first_in_line(self) -> list[str]:

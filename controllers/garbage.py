@@ -103,9 +103,11 @@ def _let_go_rather(f: Facts) -> bool:
 
 
 def _held_back(f: Facts, age: float, needed: float) -> Wait | None:
-    """What every inference waits for: time, a running cluster, a pool at rest, the brake."""
+    """What every inference waits for: time, a list that is up to date, a running cluster, a pool at rest, the brake."""
     if age < needed:
         return Wait(after=needed - age, why="a second look")
+    if f.inventory_age > f.policy.stale_list_seconds:
+        return Wait(after=5.0, why="the agent pools have not been listed for too long")
     if not f.cluster_running:
         return Wait(after=30.0, why="the managed cluster is not known to be running")
     if f.instance is not None and f.instance.busy:

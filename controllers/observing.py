@@ -49,6 +49,7 @@ def observe(
         instance=instance,
         kube_synced=views.synced,
         inventory_synced=inventory.synced,
+        inventory_age=inventory.age(),
         own_write_pending=memory.barrier is not None and not views.shows(memory.barrier),
         absence=absence,
         settles_in=inventory.settles_in(key),

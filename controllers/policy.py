@@ -42,6 +42,9 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     orphan_seconds: float = 60.0
     missing_seconds: float = 60.0
 
+    # Nothing is inferred from a list of pools, or a state of the cluster, older than an idle interval and a half.
+    stale_list_seconds: float = 90.0
+
     # A write refused for good is tried again when the object changes, or after this.
     refused_seconds: float = 600.0
     # How old a fresh read may be to count as fresh.

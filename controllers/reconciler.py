@@ -271,9 +271,10 @@ class Reconciler:
         elif not memory.brake_told:
             memory.brake_told = True
             log.error("too many removals by inference at once; none is made", suspects=self.fleet.suspects())
-            if facts.claim is not None:
+            about = facts.claim or facts.instance
+            if about is not None:
                 message = f"{facts.fleet.suspects} pools would be removed at once by inference; none is: look at them"
-                self._door.tell(facts.claim, Event(type="Warning", reason="RemovalBraked", message=message))
+                self._door.tell(about, Event(type="Warning", reason="RemovalBraked", message=message))
 
     def _forget(self, key: str) -> None:
         self._memories.pop(key, None)

@@ -163,8 +163,10 @@ class App:
         )
         strange = metrics.gauge("gpu_provisioner_pools_in_unknown_state", "Agent pools in a state that is new to us")
         strange.set_function(lambda: float(sum(pool.unknown_state for pool in self.inventory.items())))
-        braked = metrics.gauge("gpu_provisioner_removals_suspected", "Keys suspected of being garbage")
-        braked.set_function(lambda: float(len(self.reconciler.fleet.suspects())))
+        suspected = metrics.gauge("gpu_provisioner_removals_suspected", "Keys suspected of being garbage")
+        suspected.set_function(lambda: float(len(self.reconciler.fleet.suspects())))
+        braked = metrics.gauge("gpu_provisioner_removals_braked", "1 while too much looks like garbage to remove any")
+        braked.set_function(lambda: float(self.reconciler.fleet.braked(asyncio.get_running_loop().time())))
 
     def _lease_left(self) -> float:
         if self.election is not None:

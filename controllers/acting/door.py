@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 import structlog
 
+from cloudprovider.interface import Instance
 from controllers.memory import Kind
 from controllers.steps import (
     CreateInstance,
@@ -27,6 +28,7 @@ from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.runtime.events import EventRecorder
 from provisioner.runtime.kube import KubeError
+from provisioner.runtime.objects import ObjectReference
 
 from .cloud import CloudActs
 from .kube import KubeActs
@@ -88,25 +90,35 @@ class Door:
         """The version the API server has of this object now; "" if it is gone. Raises KubeError."""
         return await self._kube.current_version(kind, name, uid)
 
-    def tell(self, about: NodeClaim | Node, event: Event) -> None:
-        """Record an Event that belongs to no write."""
-        self._events.record(about, event.type, event.reason, event.message)
+    def tell(self, about: NodeClaim | Node | Instance, event: Event) -> None:
+        """Record an Event that belongs to no write; of an instance, on the claim that it was made for."""
+        subject = _former_claim(about) if isinstance(about, Instance) else about
+        self._events.record(subject, event.type, event.reason, event.message)
 
     def _record(self, step: Write, claim: NodeClaim | None) -> None:
         events: tuple[Event, ...] = ()
-        about: NodeClaim | None = claim
+        about: NodeClaim | Instance | None = claim
         match step:
             case PatchStatus(claim=target, events=told):
                 about, events = target, told
             case DeleteClaim(claim=target, event=event):
                 about, events = target, (event,)
-            case DeleteInstance(event=event) if event is not None:
-                events = (event,)
+            case DeleteInstance(instance=instance, event=event) if event is not None:
+                about, events = claim or instance, (event,)
             case _:
                 return
         if about is not None:
             for event in events:
                 self.tell(about, event)
+
+
+def _former_claim(instance: Instance) -> ObjectReference:
+    """The claim whose mark the pool bears, which need not be there any more: people look for its Events by name."""
+    blank = NodeClaim()
+    uid = instance.claim_uid or instance.label_uid
+    return ObjectReference(
+        api_version=blank.api_version, kind=blank.kind, name=instance.claim_name or instance.name, uid=uid
+    )
 
 
 def _subject(step: Write) -> dict[str, str]:

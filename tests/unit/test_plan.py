@@ -333,6 +333,11 @@ GARBAGE_TABLE = [
         steps.Wait,
     ),
     (
+        "not on a list of pools that is too old",
+        {**suspected("orphan-pool", instance=instance()), "inventory_age": 91.0},
+        steps.Wait,
+    ),
+    (
         "not while the cluster is stopped",
         {**suspected("orphan-pool", instance=instance()), "cluster": Cluster(running=False)},
         steps.Wait,

@@ -20,7 +20,7 @@ from .process import Process
 async def launch_controller(process: Process) -> None:
     """The real program over this process's network, its lease over a connection of its own.
 
-    Options: `policy` (a Policy), `elect` (False: without a lease).
+    Options: `policy` (a Policy), `elect` (False: without a lease), `metrics` (a Metrics, to look at).
     """
     settings, options = process.world.settings, process.options
     config = AzureConfig(
@@ -29,7 +29,7 @@ async def launch_controller(process: Process) -> None:
         cluster_name=settings.azure.cluster,
         location=settings.azure.location,
     )
-    metrics = Metrics()
+    metrics = options.get("metrics") or Metrics()
     async with AsyncExitStack() as sessions:
         kube, lease, azure = [await sessions.enter_async_context(process.session()) for _ in range(3)]
         client = build_client(config, without_resending(azure), StaticToken("simulator"), version="test")
