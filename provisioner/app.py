@@ -142,7 +142,13 @@ class App:
         overdue = metrics.counter(
             "gpu_provisioner_deadlines_exceeded_total", "States that outlasted their deadline", ("deadline",)
         )
-        door = Door(KubeActs(outside.kube), CloudActs(outside.provider, self.inventory), self.events, self._lease_left)
+        door = Door(
+            KubeActs(outside.kube),
+            CloudActs(outside.provider, self.inventory),
+            self.events,
+            self._lease_left,
+            self._write_cut,
+        )
         self.reconciler = Reconciler(
             views=views,
             inventory=self.inventory,
@@ -172,6 +178,10 @@ class App:
         if self.election is not None:
             return self.election.remaining()
         return math.inf if self._leading_alone else 0.0
+
+    def _write_cut(self, seconds: float) -> None:
+        if self.election is not None:
+            self.election.unsettled(seconds)
 
     async def run(self) -> None:
         """Run until cancelled, or until a task fails (the exception passes)."""

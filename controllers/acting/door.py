@@ -5,6 +5,7 @@ one Event where the step carries one; a failure is an outcome, never an exceptio
 Left to others: what to send (`plan.py`), how (`kube.py`, `cloud.py`), what to remember of it (`reconciler.py`).
 """
 
+import asyncio
 from collections.abc import Callable
 
 import structlog
@@ -41,15 +42,24 @@ log = structlog.get_logger("door")
 
 
 class Door:
-    """`lease_left` says how many seconds of the lease remain (inf without election)."""
+    """`lease_left` says how many seconds of the lease remain (inf without election).
+
+    `on_cut(seconds)` hears of a write that was cancelled on its way: for so long it may still be carried out.
+    """
 
     def __init__(
-        self, kube: KubeActs, cloud: CloudActs, events: EventRecorder, lease_left: Callable[[], float]
+        self,
+        kube: KubeActs,
+        cloud: CloudActs,
+        events: EventRecorder,
+        lease_left: Callable[[], float],
+        on_cut: Callable[[float], None],
     ) -> None:
         self._kube = kube
         self._cloud = cloud
         self._events = events
         self._lease_left = lease_left
+        self._on_cut = on_cut
 
     async def write(self, step: Write, claim: NodeClaim | None) -> Outcome:
         """Perform one write for the key of `claim` (None: the key has no claim)."""
@@ -57,19 +67,23 @@ class Door:
         if self._lease_left() <= (ARM_WRITE_SECONDS if at_cloud else 0.0):
             log.warning("not sent: too little is left of the lease", step=type(step).__name__)
             return Fenced()
-        outcome: Outcome
-        if isinstance(step, CreateInstance | DeleteInstance):
-            outcome = await self._cloud.write(step)
-        else:
-            try:
-                outcome = await self._kube.write(step)
-            except KubeError as error:
-                log.info("refused by the API server", step=type(step).__name__, error=str(error))
-                return KubeFailed(error=error)
+        try:
+            outcome = await self._send(step)
+        except KubeError as error:
+            log.info("refused by the API server", step=type(step).__name__, error=str(error))
+            return KubeFailed(error=error)
+        except asyncio.CancelledError:
+            self._on_cut(ARM_WRITE_SECONDS)
+            raise
         log.info("wrote", step=type(step).__name__, outcome=type(outcome).__name__, **_subject(step))
         if not isinstance(outcome, CloudFailed):
             self._record(step, claim)
         return outcome
+
+    async def _send(self, step: Write) -> Outcome:
+        if isinstance(step, CreateInstance | DeleteInstance):
+            return await self._cloud.write(step)
+        return await self._kube.write(step)
 
     async def read(self, step: Read) -> Outcome:
         """Perform one fresh read."""

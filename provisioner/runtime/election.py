@@ -3,7 +3,8 @@
 Promise: `remaining()` never claims more of the lease than all others will wait. It counts from before the request that
 renewed it, while they count from when they saw the renewal; no two machines' wall clocks are ever compared. Leadership
 is given up while the lease has still `renew_seconds` to run, so that work is over before anyone else may begin.
-The order at an end: first the work stops, then the lease is released (never if it was lost). A worker that dies ends
+The order at an end: first the work stops, then the lease is released (never if it was lost, nor while a write that was
+cut off may still arrive: then it lapses). A worker that dies ends
 all. Others' fields of the Lease object are left alone.
 Left to others: asking `remaining()` before each write (the door); a connection of its own, so that no list can delay
 a renewal.
@@ -94,8 +95,13 @@ class Election:
         self._version = ""
         self._observed: tuple[str, str, int] | None = None
         self._observed_at = 0.0
+        self._unsettled_until = -math.inf
         self.acquired_at = math.inf
         self.holder = ""
+
+    def unsettled(self, seconds: float) -> None:
+        """A write was given up on its way and may still be carried out for so long: until then nobody may follow us."""
+        self._unsettled_until = max(self._unsettled_until, self._now() + seconds)
 
     def remaining(self) -> float:
         """Seconds for which nobody else can become leader; 0 when not leading."""
@@ -243,6 +249,9 @@ class Election:
         held = self.remaining() > 0
         self._valid_until, self.acquired_at = -math.inf, math.inf
         if not held:
+            return
+        if self._now() < self._unsettled_until:
+            log.info("the lease is left to lapse: a write may still be on its way", lease=self._name)
             return
         spec = {"holderIdentity": "", "leaseDurationSeconds": 1, "renewTime": micro_time(self._clock.now())}
         try:
