@@ -2,7 +2,8 @@
 
 Promise: `watched` turns a judgement into one that knows its deadline: before it, it says when to look again; after it,
 the message says so, and the status write that carries the change also carries an event and counts in a metric.
-Since the text changes exactly once, each deadline speaks exactly once, also across restarts.
+The condition itself keeps that it was said (`told`), however its other words change: each deadline of a state speaks
+exactly once, also across restarts.
 Left to others: the causes and remedies, which the judging rules put first.
 
 Source: aks-arm.md §4 (how long AKS takes), users.md S1.6; the limits stand in `policy.py`.
@@ -12,7 +13,16 @@ from datetime import datetime
 
 import msgspec
 
+from provisioner.api.conditions import MESSAGE_BYTES, fit
+
 from .judgement import Judgement
+
+MARK = "; overdue: "
+
+
+def told(message: str) -> bool:
+    """Whether a condition with this message has already said that it is overdue."""
+    return MARK in message
 
 
 def watched(judged: Judgement, *, name: str, since: datetime, now: datetime, limit_seconds: float) -> Judgement:
@@ -23,5 +33,7 @@ def watched(judged: Judgement, *, name: str, since: datetime, now: datetime, lim
     if left > 0:
         recheck = left if judged.recheck is None else min(left, judged.recheck)
         return msgspec.structs.replace(judged, recheck=recheck)
-    text = f"{judged.message}; overdue: over {round(limit_seconds / 60)} min"
+    end = f"{MARK}over {round(limit_seconds / 60)} min"
+    # The cause gives way: it was told whole before, and without its end the deadline would never be heard of.
+    text = fit(judged.message, MESSAGE_BYTES - len(end)) + end
     return msgspec.structs.replace(judged, message=text, warning=True, overdue=name)

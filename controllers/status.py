@@ -13,7 +13,7 @@ from provisioner.api import labels
 from provisioner.api.conditions import ConditionSet, fit
 from provisioner.api.nodeclaim import NodeClaim
 
-from . import initialization, launch, registration, termination
+from . import deadlines, initialization, launch, registration, termination
 from .facts import Facts
 from .judgement import Judgement
 from .selection import chosen_node
@@ -50,7 +50,7 @@ def report(f: Facts, claim: NodeClaim, judged: Judgements) -> PatchStatus | None
         before = conditions.get(name)
         conditions = conditions.set(name, judgement.status, reason=judgement.reason, message=text, now=f.now)
         unchanged = before is not None and (before.status, before.reason) == (judgement.status, judgement.reason)
-        late = bool(judgement.overdue) and (before is None or before.message != text)
+        late = bool(judgement.overdue) and (before is None or not deadlines.told(before.message))
         if not unchanged or late:
             said = text or _plain(f, claim, name)
             kind: EventType = "Warning" if judgement.warning else "Normal"

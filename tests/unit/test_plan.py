@@ -580,6 +580,27 @@ def test_deadline_speaks_once_and_destroys_nothing() -> None:
     assert isinstance(plan(msgspec.structs.replace(late, claims=(told,))), steps.Wait)
 
 
+def test_a_deadline_that_was_told_is_not_told_again_in_other_words() -> None:
+    """A place in line may change after the deadline; the claim says so, without another Event or count."""
+    waiting = {"claims": (claim(),), "now": BORN + timedelta(minutes=6)}
+    late = plan(facts(**waiting, fleet=Fleet(pools=90, place=2, waiting=3)))
+    assert isinstance(late, steps.PatchStatus)
+    assert (late.overdue, len(late.events)) == ("launch", 1)
+    told = msgspec.structs.replace(claim(), status=msgspec.structs.replace(claim().status, conditions=late.conditions))
+    again = plan(facts(**{**waiting, "claims": (told,)}, fleet=Fleet(pools=90, place=1, waiting=2)))
+    assert isinstance(again, steps.PatchStatus)
+    assert (again.overdue, again.events) == ("", ())
+    assert "place 1 of 2 in line" in {c.type: c.message for c in again.conditions}["Launched"]
+
+
+def test_a_long_cause_leaves_room_for_its_deadline() -> None:
+    """A message of 256 bytes gives way to the words that say it is overdue."""
+    long = msgspec.structs.replace(failed("no_capacity", delay=600.0), message="x" * 256)
+    known = facts(claims=(claim(),), create_failed=long, now=BORN + timedelta(minutes=6))
+    assert conditions(known)["Launched"][2].endswith("x...; overdue: over 5 min")
+    assert len(conditions(known)["Launched"][2]) == 256
+
+
 def test_an_unchanged_claim_is_not_written_again() -> None:
     """What a status write says, the next plan finds said."""
     known = facts(claims=(claim(),), instance=instance(CREATING))
