@@ -19,6 +19,7 @@ FAST = AzureSettings(create_seconds=(60.0, 90.0), delete_seconds=(30.0, 60.0))
 CLAIMS = "nodeclaims.karpenter.sh"
 PATH = "/apis/karpenter.sh/v1/nodeclaims"
 BUDGETS = "poddisruptionbudgets.policy"
+MINUTE = 60.0
 CRITICAL = "system-node-critical"
 
 Said = tuple[str, str, str]
@@ -57,6 +58,12 @@ def node_name(sim: Sim, name: str = NAME) -> str:
 def pool_calls(sim: Sim, verb: str, name: str | None = NAME) -> list[Call]:
     """The controllers' calls about a pool (None: any), in order."""
     return [call for call in sim.ledger.calls(system="arm", verb=verb, kind="pools", name=name) if not person(call)]
+
+
+def strip(sim: Sim, name: str) -> None:
+    """Somebody deletes a claim and takes its finalizers off, so that it is gone before anything of it is."""
+    sim.store.patch(CLAIMS, name, {"metadata": {"finalizers": None}})
+    sim.store.delete(CLAIMS, name)
 
 
 def person(call: Call) -> bool:

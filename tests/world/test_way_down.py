@@ -17,6 +17,7 @@ from .telling import (
     BUDGETS,
     CLAIMS,
     FAST,
+    MINUTE,
     Phase,
     deleting,
     events,
@@ -33,7 +34,6 @@ from .test_main_job import NAME, create_and_delete, gone, ready
 
 WHOLE = ["pool", "node", "claim"]
 NO_NODE = ["pool", "claim"]
-MINUTE = 60.0
 
 
 async def applied(sim: Sim) -> str:
@@ -544,6 +544,7 @@ def test_a_restart_with_an_empty_memory_waits_a_minute_before_it_believes_a_404(
 
     async def story(sim: Sim) -> None:
         uid = await up(sim)
+        await asyncio.sleep(5)
         await sim.stop_controller()
         sim.cloud.delete_pool_by_hand(NAME)
         await sim.delete_claim(NAME)
