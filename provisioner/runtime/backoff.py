@@ -1,12 +1,11 @@
 """How long to wait after something failed, and failed again.
 
 Promise: delays double from `base_seconds` to `cap_seconds`, times a jitter of 0.5 to 1; a server's Retry-After is a
-lower bound, itself bounded so that no answer can put us to sleep for good.
+lower bound.
+Left to others: bounding what a server may ask for (`kube_errors.py`).
 """
 
 from random import Random  # noqa: TID251 - the type; the caller seeds it
-
-RETRY_AFTER_SECONDS_MAX = 300.0
 
 
 class Backoff:
@@ -23,7 +22,7 @@ class Backoff:
         # The exponent is bounded before it is used: 2.0**1024 overflows.
         grown = min(self._cap_seconds, self._base_seconds * 2.0 ** min(self.failures, 60))
         self.failures += 1
-        return max(grown * self._rng.uniform(0.5, 1.0), min(retry_after or 0.0, RETRY_AFTER_SECONDS_MAX))
+        return max(grown * self._rng.uniform(0.5, 1.0), retry_after or 0.0)
 
     def reset(self) -> None:
         """It went well: the next failure waits least."""

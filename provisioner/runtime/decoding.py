@@ -12,7 +12,7 @@ from typing import Generic, TypeVar
 
 import msgspec
 
-from .kube_errors import unexpected
+from .kube_errors import UNREADABLE, unexpected
 from .objects import Head, KubeObject
 from .resources import Resource
 
@@ -45,7 +45,7 @@ def decoded(body: bytes | msgspec.Raw, resource: Resource[T], what: str) -> T:
         return msgspec.json.decode(body, type=resource.type)
     except msgspec.ValidationError as error:
         raise unexpected(200, f"{what}: {_name(body)}: {error}") from None
-    except (msgspec.MsgspecError, UnicodeDecodeError):
+    except UNREADABLE:
         raise unexpected(200, f"{what}: not JSON", body=bytes(body)) from None
 
 
@@ -59,7 +59,7 @@ def page(body: bytes, resource: Resource[T], what: str) -> tuple[list[T], str, s
         if head.kind != f"{resource.kind}List" or head.metadata is None or not head.metadata.resource_version:
             raise unexpected(200, f"{what}: expected a {resource.kind}List", body=body)
         found = msgspec.json.decode(body, type=_Page)
-    except (msgspec.MsgspecError, UnicodeDecodeError):
+    except UNREADABLE:
         raise unexpected(200, f"{what}: not a list", body=body) from None
     items = [_item(raw, resource, what) for raw in found.items or ()]
     return items, head.metadata.resource_version, head.metadata.continue_
@@ -68,7 +68,7 @@ def page(body: bytes, resource: Resource[T], what: str) -> tuple[list[T], str, s
 def _item(raw: msgspec.Raw, resource: Resource[T], what: str) -> T:
     try:
         item = msgspec.json.decode(raw, type=resource.type)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except UNREADABLE as error:
         raise unexpected(200, f"{what}: {_name(raw)}: {error}") from None
     if not item.metadata.name:
         raise unexpected(200, f"{what}: an item without a name", body=bytes(raw))
@@ -78,6 +78,6 @@ def _item(raw: msgspec.Raw, resource: Resource[T], what: str) -> T:
 def _name(body: bytes | msgspec.Raw) -> str:
     try:
         head = msgspec.json.decode(body, type=Head)
-    except msgspec.MsgspecError:
+    except UNREADABLE:
         return "an object"
     return head.metadata.name if head.metadata is not None else "an object"

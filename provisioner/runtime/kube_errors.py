@@ -19,6 +19,11 @@ RETRYABLE = frozenset({0, 401, 408, 429, 500, 502, 503, 504})
 REFUSED = frozenset({403, 413, 422})
 QUOTED_CHARACTERS = 160
 MESSAGE_CHARACTERS = 1024
+# No answer can put us to sleep for good.
+RETRY_AFTER_SECONDS_MAX = 300.0
+
+# What the decoder raises for bytes that are no JSON of ours; nesting without end exhausts its stack.
+UNREADABLE: tuple[type[Exception], ...] = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 
 NO_ANSWER = "NoAnswer"
 TIMEOUT = "Timeout"
@@ -32,8 +37,8 @@ class KubeError(Exception):
 
     `status` is the HTTP status, 0 if no answer arrived (the call may have been carried out all the same).
     `reason` is Kubernetes' own (NotFound, Conflict, AlreadyExists, Expired, Invalid, …) or one of this module's.
-    `named` is the object the server's answer names; `retry_after` is in seconds, None if not stated; `causes` are
-    the single causes it gives, in its words.
+    `named` is the object the server's answer names; `retry_after` is in seconds, at most five minutes, None if not
+    stated; `causes` are the single causes it gives, in its words.
     """
 
     def __init__(
@@ -93,7 +98,7 @@ def from_answer(status: int, headers: Mapping[str, str], body: bytes) -> KubeErr
     retry_after = _retry_after(headers.get("Retry-After", ""))
     try:
         said = msgspec.json.decode(body, type=Status)
-    except (msgspec.MsgspecError, UnicodeDecodeError):
+    except UNREADABLE:
         said = Status()
     if said.kind != "Status":
         return KubeError(status, UNEXPECTED, quoted(headers.get("Content-Type", ""), body), retry_after=retry_after)
@@ -104,7 +109,7 @@ def from_status(said: Status, *, status: int = 0, retry_after: float | None = No
     """The error for a Status object: an answer's body, or what an ERROR event carries."""
     details = said.details
     if retry_after is None and details is not None and details.retry_after_seconds > 0:
-        retry_after = float(details.retry_after_seconds)
+        retry_after = float(min(details.retry_after_seconds, RETRY_AFTER_SECONDS_MAX))
     return KubeError(
         status or said.code or 500,
         said.reason or "Unknown",
@@ -135,4 +140,6 @@ def quoted(content_type: str, body: bytes) -> str:
 
 def _retry_after(header: str) -> float | None:
     # Only seconds: the API server never sends the other form, a date, and our wall clock need not be its.
-    return float(header) if header.isascii() and header.isdigit() else None
+    if not (header.isascii() and header.isdigit()):
+        return None
+    return min(float(header), RETRY_AFTER_SECONDS_MAX)

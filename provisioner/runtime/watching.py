@@ -16,7 +16,7 @@ from typing import Generic, TypeVar
 import msgspec
 
 from .decoding import decoded
-from .kube_errors import NO_ANSWER, KubeError, from_status, quoted, unexpected
+from .kube_errors import NO_ANSWER, UNREADABLE, KubeError, from_status, quoted, unexpected
 from .objects import Head, KubeObject, Status
 from .resources import Resource
 
@@ -71,7 +71,7 @@ def event(line: bytes, resource: Resource[T], what: str) -> WatchEvent[T]:
         if said.type == "ERROR":
             raise _error(said.object, what)
         head = msgspec.json.decode(said.object, type=Head)
-    except (msgspec.MsgspecError, UnicodeDecodeError):
+    except UNREADABLE:
         raise unexpected(200, f"{what}: not a watch event", body=line) from None
     if said.type not in EventType.__members__:
         raise unexpected(200, f"{what}: unknown event type {said.type[:40]!r}")

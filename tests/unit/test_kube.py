@@ -103,6 +103,16 @@ async def test_retry_after_is_kept_in_seconds_and_absent_when_not_said():
         assert waits == [7.0, 3.0, None, None]
 
 
+async def test_no_answer_can_put_us_to_sleep_for_good():
+    """A Retry-After beyond five minutes, or beyond any number, is five minutes."""
+    endless = b'{"kind":"Status","details":{"retryAfterSeconds":' + b"9" * 400 + b"}}"
+    async with kube_server() as server, kube_client(server) as kube:
+        server.then(status(429, "TooManyRequests", **{"Retry-After": "86400"}), raw(endless, 429))
+        server.then(status(429, "TooManyRequests", **{"Retry-After": "9" * 400}))
+        waits = [(await refused(kube.get(NODES, "n"))).retry_after for _ in range(3)]
+        assert waits == [300.0, 300.0, 300.0]
+
+
 @pytest.mark.parametrize(
     "body",
     [
@@ -118,6 +128,7 @@ async def test_retry_after_is_kept_in_seconds_and_absent_when_not_said():
         b'{"kind":"NodeClaim","metadata":{"name":"other"}}',
         b'{"kind":"NodeClaim","metadata":{"name":"ws1","labels":7}}',
         b"[" * 100_000,
+        b'{"kind":"NodeClaim","metadata":{"name":"ws1"},"x":' + b"[" * 100_000 + b"]" * 100_000 + b"}",
     ],
 )
 async def test_what_is_not_the_object_is_never_taken_for_it(body):
@@ -318,6 +329,7 @@ async def test_410_ends_a_watch_as_event_and_as_status():
         (b'{"type":"ADDED"}\n', "expected a Node"),
         (b'{"type":"ADDED","object":{"kind":"Pod","metadata":{"name":"p"}}}\n', "expected a Node"),
         (b'{"type":"ADDED","object":{"kind":"Node","metadata":{"name":"n","labels":[]}}}\n', "n: Expected"),
+        (b'{"type":"ADDED","object":{"x":' + b"[" * 9999 + b"]" * 9999 + b"}}\n", "not a watch event"),
         (b'"' + b"x" * (3 * 2**20 + 10), "a line of more than 3145728 bytes"),
     ],
 )
