@@ -65,7 +65,10 @@ class Outside:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Running:
-    """How one process runs. A port of None is not served; `elect` False is for a cluster with one replica only."""
+    """How one process runs. A port of None is not served; `elect` False is for a cluster with one replica only.
+
+    `settle_seconds`: how long Azure may take until a GET shows a pool whose PUT it accepted (DESIGN rule 4).
+    """
 
     policy: Policy
     elect: bool
@@ -76,6 +79,7 @@ class Running:
     health_port: int | None = None
     poll_seconds_busy: float = 5.0
     poll_seconds_idle: float = 60.0
+    settle_seconds: float = 60.0
 
 
 def gpus_of(size: str) -> Gpus:
@@ -126,6 +130,7 @@ class App:
             on_news=lambda: self.reconciler.all_changed(),  # noqa: PLW0108 - bound late
             poll_seconds_busy=running.poll_seconds_busy,
             poll_seconds_idle=running.poll_seconds_idle,
+            settle_seconds=running.settle_seconds,
         )
         self.election: Election | None = None
         if running.elect:
@@ -136,6 +141,7 @@ class App:
                 namespace=running.lease_namespace,
                 identity=running.identity,
                 rng=rng,
+                metrics=metrics.leader(running.lease_name),
             )
         self._leading_alone = False
         views = Views(claims=self.claims, nodes=self.nodes, crds=self.crds, pool_name=pool_name)
