@@ -1,0 +1,114 @@
+"""The binaries of a real control plane: where they are, and how they are built.
+
+    python -m tests.cluster.assets        build them unless they are there (`make cluster-tools`)
+
+Promise: `KUBEBUILDER_ASSETS` or `ENVTEST_BIN` names a directory with binaries that a user has; otherwise they are built
+from the module file of `KUBE_VERSION` (a minor, 1.34 unless set) in `tools/` into a cache directory, once for each of
+its contents. What is missing is said in one line.
+Left to others: running them (`controlplane.py`), writing a module file for a new version (`tools/pin.py`).
+
+Source: a release build sets the version by linker flags; without them the API server calls itself v0.0.0 and Helm's
+`kubeVersion` and kubectl's skew check refuse it.
+"""
+
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+TOOLS = Path(__file__).parent / "tools"
+NAMES = {
+    "etcd": "go.etcd.io/etcd/server/v3",
+    "kube-apiserver": "k8s.io/kubernetes/cmd/kube-apiserver",
+    "kube-controller-manager": "k8s.io/kubernetes/cmd/kube-controller-manager",
+}
+OWN = ("KUBEBUILDER_ASSETS", "ENVTEST_BIN")
+DEFAULT_MINOR = "1.34"
+USAGE = 2
+
+
+class MissingError(Exception):
+    """There are no binaries; the message says in one line what to do."""
+
+
+def module_file(env: Mapping[str, str]) -> Path:
+    """The Go module file of the wanted minor. Raises MissingError if that minor is not pinned."""
+    minor = env.get("KUBE_VERSION") or DEFAULT_MINOR
+    path = TOOLS / ("go.mod" if minor == DEFAULT_MINOR else f"go-{minor}.mod")
+    if not path.exists():
+        pinned = [DEFAULT_MINOR, *(found.stem.removeprefix("go-") for found in sorted(TOOLS.glob("go-*.mod")))]
+        raise MissingError(f"KUBE_VERSION={minor} is not pinned in {TOOLS.name}/; pinned are {', '.join(pinned)}")
+    return path
+
+
+def kubernetes_version(module: Path) -> str:
+    """The release that a module file builds, as in v1.34.4."""
+    found = re.search(r"k8s\.io/kubernetes (v\S+)", module.read_text(encoding="utf-8"))
+    if found is None:
+        raise MissingError(f"{module.name} names no version of k8s.io/kubernetes")
+    return found[1]
+
+
+def cache(module: Path, env: Mapping[str, str]) -> Path:
+    """Where what is built from that module file is kept."""
+    root = Path(env.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    digest = hashlib.sha256(module.read_bytes()).hexdigest()[:8]
+    return root / "gpu-provisioner" / "cluster-tools" / f"{kubernetes_version(module)}-{digest}"
+
+
+def missing(folder: Path) -> list[str]:
+    """Which of the binaries are not in that directory."""
+    return [name for name in NAMES if not os.access(folder / name, os.X_OK)]
+
+
+def find(env: Mapping[str, str] = os.environ) -> Path:
+    """The directory with all binaries. Raises MissingError if there is none yet."""
+    for variable in OWN:
+        if given := env.get(variable):
+            folder = Path(given)
+            if absent := missing(folder):
+                raise MissingError(f"{variable}={given} has no {' and no '.join(absent)}")
+            return folder
+    folder = cache(module_file(env), env)
+    if missing(folder):
+        raise MissingError("no control plane to test against: run make cluster-tools")
+    return folder
+
+
+def build(env: Mapping[str, str] = os.environ) -> Path:
+    """Build what `find` does not find. Raises MissingError if it cannot be built here."""
+    module = module_file(env)
+    folder = cache(module, env)
+    if any(env.get(variable) for variable in OWN) or not missing(folder):
+        return find(env)
+    if shutil.which("go") is None:
+        raise MissingError(
+            "no control plane to test against: install Go 1.26 or newer (it is built once, in minutes),"
+            " or set KUBEBUILDER_ASSETS to a directory with etcd, kube-apiserver and kube-controller-manager"
+        )
+    version = kubernetes_version(module)
+    _, minor, _ = version.split(".", 2)
+    known = {"gitVersion": version, "gitMajor": "1", "gitMinor": minor, "gitTreeState": "clean"}
+    stamps = " ".join(f"-X k8s.io/component-base/version.{name}={value}" for name, value in known.items())
+    folder.mkdir(parents=True, exist_ok=True)
+    print(f"building the control plane of Kubernetes {version} into {folder}", flush=True)
+    for name, package in NAMES.items():
+        flags = ("-mod=readonly", "-buildvcs=false", f"-modfile={module.name}", f"-ldflags=-s -w {stamps}")
+        made = folder / f".{name}"
+        result = subprocess.run(("go", "build", *flags, "-o", str(made), package), cwd=TOOLS, check=False)
+        if result.returncode:
+            raise MissingError(f"go build of {name} failed; see above")
+        made.rename(folder / name)
+    return folder
+
+
+if __name__ == "__main__":
+    try:
+        print(f"control plane: {build()}")
+    except MissingError as error:
+        sys.stderr.write(f"{error}\n")
+        sys.exit(USAGE)

@@ -1,0 +1,63 @@
+"""What tests of the real control plane share: one control plane a session, and the two back ends of one suite.
+
+Promise: `control_plane` has our CRDs, our chart's rights and the loops of the controller manager that tests need
+(`controlplane.CONTROLLERS`); without binaries it fails with the line that says what to install. `backend` gives a test
+both servers in turn; only its real half is marked `cluster`, so the other runs in `make test`.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, Generator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from . import assets
+from .backend import Backend, real, simulated
+from .controlplane import ControlPlane
+
+
+def pytest_report_header() -> list[str]:
+    """Which control plane the cluster tests use."""
+    try:
+        return [f"control plane: {assets.find()}"]
+    except assets.MissingError as error:
+        return [str(error)]
+
+
+@pytest.fixture(scope="session")
+def control_plane(tmp_path_factory: pytest.TempPathFactory) -> Generator[ControlPlane, None, None]:
+    """One etcd, API server and controller manager for all tests; `cluster` is the same one wiped."""
+    try:
+        binaries = assets.find()
+    except assets.MissingError as error:
+        pytest.exit(str(error), returncode=assets.USAGE)
+    with asyncio.Runner() as runner:
+        life = ControlPlane.start(binaries, tmp_path_factory.mktemp("control-plane"), controller_manager=True)
+        made = runner.run(life.__aenter__())
+        try:
+            runner.run(made.install_crds())
+            runner.run(made.install_chart_rbac())
+            yield made
+        finally:
+            runner.run(life.__aexit__(None, None, None))
+
+
+@pytest_asyncio.fixture
+async def cluster(control_plane: ControlPlane) -> ControlPlane:
+    """The control plane, wiped."""
+    await control_plane.wipe()
+    return control_plane
+
+
+@pytest.fixture(params=["simulator", pytest.param("real", marks=pytest.mark.cluster)])
+def real_server(request: pytest.FixtureRequest) -> ControlPlane | None:
+    """Which of the two a test gets; apart from `backend`, as the control plane starts on a loop of its own."""
+    return request.getfixturevalue("control_plane") if request.param == "real" else None
+
+
+@pytest_asyncio.fixture
+async def backend(real_server: ControlPlane | None, tmp_path: Path) -> AsyncGenerator[Backend, None]:
+    """The API under test: once the simulator, once the real server."""
+    async with simulated(tmp_path) if real_server is None else real(real_server, tmp_path) as made:
+        yield made

@@ -1,0 +1,292 @@
+"""A real control plane on loopback: etcd and kube-apiserver, and the controller manager where a story needs it.
+
+Promise: RBAC is on; the administrator has a static token; our chart's service account gets its tokens from the
+TokenRequest API. It belongs to no event loop: what is started in one can be used in another.
+Left to others: the binaries (`assets.py`), objects in bulk (`housekeeping.py`), our charts (`charts.py`).
+
+Source: the flags that envtest gives; reference of kube-apiserver, kube-controller-manager and etcd.
+"""
+
+import json
+import secrets
+import ssl
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, Self
+
+import aiohttp
+import yaml
+
+from . import charts, housekeeping
+from .certificates import Pki, write_pki
+from .processes import Program, free_ports
+
+Json = dict[str, Any]
+
+NAMESPACE = "gpu-provisioner"
+SERVICE_ACCOUNT = "gpu-provisioner"
+TOKEN_SECONDS = 3600
+REQUEST_SECONDS = 60.0
+# Without heartbeats the node controller would call each Node dead after 50 s: stories ask for it by name.
+CONTROLLERS = (
+    "garbage-collector-controller",
+    "namespace-controller",
+    "serviceaccount-controller",
+    "disruption-controller",
+)
+AUDIT = {
+    "apiVersion": "audit.k8s.io/v1",
+    "kind": "Policy",
+    "omitStages": ["RequestReceived"],
+    "rules": [{"level": "Metadata"}],
+}
+
+
+class ControlPlane:
+    """`url`, `ca_file` and `admin_token` are all a client needs; `audit_log` is None unless it was asked for."""
+
+    def __init__(self, assets: Path, workdir: Path, *, audit: bool) -> None:
+        self.workdir = workdir
+        self.admin_token = secrets.token_hex(16)
+        self.controller_token = ""
+        self.audit_log = workdir / "audit.log" if audit else None
+        self.pki: Pki = write_pki(workdir)
+        self.ca_file = self.pki.ca
+        self._assets = assets
+        self._etcd_port, peer_port, api_port, self._manager_port = free_ports(4)
+        self.url = f"https://127.0.0.1:{api_port}"
+        self._write_inputs()
+        self.etcd = Program("etcd", self._etcd_command(peer_port), workdir / "etcd.log")
+        self.apiserver = Program("kube-apiserver", self._apiserver_command(api_port), workdir / "kube-apiserver.log")
+        self.manager: Program | None = None
+
+    @classmethod
+    @asynccontextmanager
+    async def start(
+        cls,
+        assets: Path,
+        workdir: Path,
+        *,
+        controller_manager: bool | tuple[str, ...] = False,
+        audit: bool = False,
+    ) -> AsyncIterator[Self]:
+        """Run one until the context ends. `controller_manager`: its loops by name, True for `CONTROLLERS`."""
+        made = cls(assets, workdir, audit=audit)
+        try:
+            made.etcd.start()
+            await made.etcd.ready(made._etcd_is_ready)
+            made.apiserver.start()
+            await made.apiserver.ready(made.is_ready)
+            if controller_manager:
+                await made.start_manager(CONTROLLERS if controller_manager is True else controller_manager)
+            yield made
+        finally:
+            for program in (made.manager, made.apiserver, made.etcd):
+                if program is not None:
+                    program.stop()
+
+    # Clients
+
+    @property
+    def ssl(self) -> ssl.SSLContext:
+        """Trusts this control plane and nobody else."""
+        return ssl.create_default_context(cafile=str(self.ca_file))
+
+    def session(self, token: str | None = None) -> aiohttp.ClientSession:
+        """A client of its own with relative URLs; the administrator's unless a token is given."""
+        return aiohttp.ClientSession(
+            self.url,
+            connector=aiohttp.TCPConnector(ssl=self.ssl),
+            headers={"Authorization": f"Bearer {self.admin_token if token is None else token}"},
+            timeout=aiohttp.ClientTimeout(total=REQUEST_SECONDS),
+        )
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        body: object = None,
+        content_type: str = "application/json",
+        *,
+        token: str | None = None,
+    ) -> tuple[int, Any]:
+        """One request; (status, JSON, or text where the answer is none)."""
+        data = None if body is None else json.dumps(body).encode()
+        async with (
+            self.session(token) as session,
+            session.request(method, path, data=data, headers={"Content-Type": content_type}) as answer,
+        ):
+            text = await answer.text()
+            return answer.status, json.loads(text) if answer.content_type == "application/json" else text
+
+    async def demand(self, method: str, path: str, body: object = None, content_type: str = "application/json") -> Any:
+        """One request that must succeed. Raises AssertionError with the server's words."""
+        status, answer = await self.request(method, path, body, content_type)
+        assert status < 400, f"{method} {path}: {status} {answer}"
+        return answer
+
+    def kubeconfig(self, path: Path, user: str = "admin", *, token: str | None = None) -> Path:
+        """Write a kubeconfig file. "controller" is our service account, once its rights are installed."""
+        known = {"admin": self.admin_token, "controller": self.controller_token}
+        name, chosen = "loopback", token or known[user]
+        assert chosen, f"{user} has no token yet"
+        config = {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "current-context": name,
+            "clusters": [
+                {"name": name, "cluster": {"server": self.url, "certificate-authority": str(self.ca_file)}},
+            ],
+            "users": [{"name": user, "user": {"token": chosen}}],
+            "contexts": [{"name": name, "context": {"cluster": name, "user": user}}],
+        }
+        path.touch(mode=0o600)
+        path.write_text(yaml.safe_dump(config), encoding="utf-8")
+        return path
+
+    # What is installed
+
+    async def install_crds(self) -> None:
+        """Our CRDs, established."""
+        await charts.install_crds(self)
+
+    async def install_chart_rbac(self, namespace: str = NAMESPACE) -> None:
+        """What our chart grants, and a token of its service account in `controller_token`."""
+        await charts.install_rbac(self, namespace)
+        self.controller_token = await self.service_account_token(SERVICE_ACCOUNT, namespace)
+
+    async def service_account_token(self, name: str, namespace: str, seconds: int = TOKEN_SECONDS) -> str:
+        """A fresh token of a service account, from the TokenRequest API; 600 s is the shortest the server gives."""
+        request = {
+            "apiVersion": "authentication.k8s.io/v1",
+            "kind": "TokenRequest",
+            "spec": {"expirationSeconds": seconds},
+        }
+        path = f"/api/v1/namespaces/{namespace}/serviceaccounts/{name}/token"
+        made = await self.demand("POST", path, request)
+        return str(made["status"]["token"])
+
+    async def wipe(self) -> None:
+        """Delete what tests make: claims, Nodes, pods, budgets, Leases, Events, foreign namespaces and kinds."""
+        await housekeeping.wipe(self)
+
+    # What happens to it
+
+    async def restart_apiserver(self, *, kill: bool = False) -> None:
+        """Stop the API server (`kill`: without warning), start it again, and wait until it is ready."""
+        if kill:
+            self.apiserver.kill()
+        else:
+            self.apiserver.stop()
+        self.apiserver.start()
+        await self.apiserver.ready(self.is_ready)
+
+    async def compact_etcd(self) -> int:
+        """Throw away etcd's history up to now; the revision.
+
+        The API server serves watches from its own window all the same; after a restart it has nothing older than this.
+        """
+        async with aiohttp.ClientSession(f"http://127.0.0.1:{self._etcd_port}") as session:
+            async with session.post("/v3/kv/range", json={"key": "AA==", "limit": 1}) as answer:
+                revision = int((await answer.json())["header"]["revision"])
+            async with session.post("/v3/kv/compaction", json={"revision": revision, "physical": True}) as answer:
+                assert answer.status == 200, await answer.text()
+        return revision
+
+    async def start_manager(self, controllers: tuple[str, ...], *flags: str) -> None:
+        """Start the controller manager with these loops."""
+        config = self.kubeconfig(self.workdir / "manager.kubeconfig")
+        command = [
+            str(self._assets / "kube-controller-manager"),
+            f"--kubeconfig={config}",
+            f"--controllers={','.join(controllers)}",
+            f"--service-account-private-key-file={self.pki.tokens_key}",
+            f"--root-ca-file={self.ca_file}",
+            f"--secure-port={self._manager_port}",
+            f"--cert-dir={self.workdir / 'manager'}",
+            "--bind-address=127.0.0.1",
+            "--leader-elect=false",
+            *flags,
+        ]
+        self.manager = Program("kube-controller-manager", command, self.workdir / "kube-controller-manager.log")
+        self.manager.start()
+        await self.manager.ready(self._manager_is_ready)
+
+    async def is_ready(self) -> bool:
+        """Whether /readyz says so."""
+        return await _answers(f"{self.url}/readyz", self.ssl, {"Authorization": f"Bearer {self.admin_token}"})
+
+    async def _etcd_is_ready(self) -> bool:
+        return await _answers(f"http://127.0.0.1:{self._etcd_port}/health")
+
+    async def _manager_is_ready(self) -> bool:
+        unknown = ssl.create_default_context()
+        unknown.check_hostname, unknown.verify_mode = False, ssl.CERT_NONE
+        return await _answers(f"https://127.0.0.1:{self._manager_port}/healthz", unknown)
+
+    # Command lines
+
+    def _write_inputs(self) -> None:
+        tokens = self.workdir / "tokens.csv"
+        tokens.touch(mode=0o600)
+        tokens.write_text(f'{self.admin_token},admin,admin,"system:masters"\n', encoding="utf-8")
+        if self.audit_log is not None:
+            (self.workdir / "audit.yaml").write_text(yaml.safe_dump(AUDIT), encoding="utf-8")
+
+    def _etcd_command(self, peer_port: int) -> list[str]:
+        client, peer = f"http://127.0.0.1:{self._etcd_port}", f"http://127.0.0.1:{peer_port}"
+        return [
+            str(self._assets / "etcd"),
+            f"--data-dir={self.workdir / 'etcd'}",
+            f"--listen-client-urls={client}",
+            f"--advertise-client-urls={client}",
+            f"--listen-peer-urls={peer}",
+            f"--initial-advertise-peer-urls={peer}",
+            f"--initial-cluster=default={peer}",
+            "--unsafe-no-fsync",
+            "--log-level=warn",
+        ]
+
+    def _apiserver_command(self, port: int) -> list[str]:
+        pki = self.pki
+        audit = (
+            [f"--audit-log-path={self.audit_log}", f"--audit-policy-file={self.workdir / 'audit.yaml'}"]
+            if self.audit_log is not None
+            else []
+        )
+        return [
+            str(self._assets / "kube-apiserver"),
+            f"--etcd-servers=http://127.0.0.1:{self._etcd_port}",
+            # History goes when a test says so.
+            "--etcd-compaction-interval=0",
+            "--bind-address=127.0.0.1",
+            "--advertise-address=127.0.0.1",
+            "--endpoint-reconciler-type=none",
+            f"--secure-port={port}",
+            f"--tls-cert-file={pki.server_cert}",
+            f"--tls-private-key-file={pki.server_key}",
+            f"--cert-dir={self.workdir / 'apiserver'}",
+            f"--token-auth-file={self.workdir / 'tokens.csv'}",
+            "--authorization-mode=RBAC",
+            "--service-account-issuer=https://kubernetes.default.svc",
+            f"--service-account-key-file={pki.tokens_key}",
+            f"--service-account-signing-key-file={pki.tokens_key}",
+            "--service-cluster-ip-range=10.0.0.0/24",
+            # Pods of tests have no service account, as nothing runs in them.
+            "--disable-admission-plugins=ServiceAccount",
+            "--allow-privileged=true",
+            "--profiling=false",
+            *audit,
+        ]
+
+
+async def _answers(url: str, trust: ssl.SSLContext | bool = True, headers: Mapping[str, str] | None = None) -> bool:
+    try:
+        async with (
+            aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=5)) as session,
+            session.get(url, ssl=trust, headers=headers) as answer,
+        ):
+            return answer.status == 200
+    except (OSError, aiohttp.ClientError, TimeoutError):
+        return False

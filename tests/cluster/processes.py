@@ -1,0 +1,92 @@
+"""The programs of a control plane as child processes: started, waited for, stopped.
+
+Promise: each writes to a log file of its own; one that ends before it is ready, or is not ready in time, fails with its
+last lines. Nothing here needs the loop that started it.
+Left to others: which programs and flags (`controlplane.py`).
+"""
+
+import asyncio
+import os
+import signal
+import socket
+import subprocess
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from pathlib import Path
+
+READY_SECONDS = 90.0
+STOP_SECONDS = 20.0
+TAIL_LINES = 25
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports of loopback that nobody listens on now."""
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [made.getsockname()[1] for made in sockets]
+    for made in sockets:
+        made.close()
+    return ports
+
+
+class Program:
+    """One child process, which may be stopped and started again with the same command line."""
+
+    def __init__(self, name: str, command: Sequence[str], log: Path, env: Mapping[str, str] | None = None) -> None:
+        self.name = name
+        self.log = log
+        self._command = command
+        self._env = env
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    @property
+    def pid(self) -> int:
+        """Raises RuntimeError if it was never started."""
+        if self._process is None:
+            raise RuntimeError(f"{self.name} was not started")
+        return self._process.pid
+
+    @property
+    def code(self) -> int | None:
+        """Its exit code, None while it runs; negative for a signal."""
+        return self._process.poll() if self._process is not None else None
+
+    def start(self) -> None:
+        with self.log.open("ab") as log:
+            env = None if self._env is None else {**os.environ, **self._env}
+            self._process = subprocess.Popen(self._command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, env=env)
+
+    async def ready(self, asked: Callable[[], Awaitable[bool]], within_seconds: float = READY_SECONDS) -> None:
+        """Wait until `asked` says so. Raises AssertionError with the end of the log if it does not."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + within_seconds
+        while not await asked():
+            assert self.running, f"{self.name} ended with {self.code}:\n{self.tail()}"
+            assert loop.time() < deadline, f"{self.name} is not ready after {within_seconds:g} s:\n{self.tail()}"
+            await asyncio.sleep(0.1)
+
+    def kill(self) -> None:
+        """SIGKILL: no last words."""
+        self._end(signal.SIGKILL)
+
+    def stop(self) -> int | None:
+        """SIGTERM, and SIGKILL if that is not heard; its exit code."""
+        self._end(signal.SIGTERM)
+        return self.code
+
+    def tail(self) -> str:
+        """The last lines of its log."""
+        text = self.log.read_text(encoding="utf-8", errors="replace") if self.log.exists() else ""
+        return "\n".join(text.splitlines()[-TAIL_LINES:])
+
+    def _end(self, number: signal.Signals) -> None:
+        if self._process is None or not self.running:
+            return
+        self._process.send_signal(number)
+        try:
+            self._process.wait(STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()

@@ -1,0 +1,53 @@
+"""Write the Go module file of one Kubernetes version: `python tests/cluster/tools/pin.py v1.36.3 v3.6.16 go-1.36.mod`.
+
+Kubernetes' own go.mod points to staging directories of its source tree, which a module that requires it does not have:
+each is replaced by the published module of the same release. Everything else is `go mod tidy`'s. The files with all
+hashes are committed, so that a build resolves nothing; this is run again only for a new version.
+"""
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).parent
+TOOLS = (
+    "go.etcd.io/etcd/server/v3",
+    "k8s.io/kubernetes/cmd/kube-apiserver",
+    "k8s.io/kubernetes/cmd/kube-controller-manager",
+)
+
+
+def staged(kubernetes: str) -> list[str]:
+    """The modules that this Kubernetes version keeps in its own tree."""
+    found = subprocess.run(
+        ("go", "mod", "download", "-json", f"k8s.io/kubernetes@{kubernetes}"), check=True, capture_output=True
+    )
+    text = Path(json.loads(found.stdout)["GoMod"]).read_text(encoding="utf-8")
+    return re.findall(r"^\s*(k8s\.io/[\w-]+) => \./staging/", text, re.MULTILINE)
+
+
+def module(kubernetes: str, etcd: str) -> str:
+    """A go.mod before `go mod tidy`."""
+    staging = kubernetes.replace("v1.", "v0.")
+    lines = [
+        "module cluster-tools",
+        "go 1.26.0",
+        *(f"tool {tool}" for tool in TOOLS),
+        f"require k8s.io/kubernetes {kubernetes}",
+        f"require go.etcd.io/etcd/server/v3 {etcd}",
+        *(f"replace {name} => {name} {staging}" for name in staged(kubernetes)),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def main(kubernetes: str, etcd: str, file: str) -> None:
+    path = HERE / file
+    path.write_text(module(kubernetes, etcd), encoding="utf-8")
+    subprocess.run(("go", "mod", "tidy", f"-modfile={file}"), cwd=HERE, check=True)
+    subprocess.run(("go", "mod", "edit", "-fmt", file), cwd=HERE, check=True)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
