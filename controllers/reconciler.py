@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import structlog
 
-from cloudprovider.errors import Retryable
+from cloudprovider.errors import CloudError, Retryable
 from cloudprovider.inventory import Inventory
 from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
@@ -49,6 +49,11 @@ BEHIND_SECONDS = 1.0
 SHORTEST_WAIT_SECONDS = 0.001
 
 log = structlog.get_logger("reconciler")
+
+
+def _first_conflict(memory: Memory, error: CloudError) -> bool:
+    failed = memory.delete_failed
+    return isinstance(error, Retryable) and error.conflict and failed is not None and failed.times == 1
 
 
 class Reconciler:
@@ -187,6 +192,9 @@ class Reconciler:
             case CloudFailed(error=error) if isinstance(step, DeleteInstance) and error.status == 412:
                 # The pool changed since the inventory saw it: look at what it is now, and decide anew.
                 memory.delete_failed = None
+                await self._perform(memory, facts, LookUpPool(name=facts.key))
+            case CloudFailed(error=error) if isinstance(step, DeleteInstance) and _first_conflict(memory, error):
+                # Somebody works on the pool: it may be a deletion already. Later refusals leave looking to the list.
                 await self._perform(memory, facts, LookUpPool(name=facts.key))
             case CloudFailed(error=error) if not (isinstance(error, Retryable) and error.conflict):
                 await self._explain(memory, facts.key)
