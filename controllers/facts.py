@@ -89,7 +89,10 @@ class Drain(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Facts(msgspec.Struct, frozen=True, kw_only=True):
-    """`claims`: all that map to this key, the one in charge first; `nodes`: all with this pool's label."""
+    """`claims`: all that map to this key, the one in charge first; `nodes`: all with this pool's label.
+
+    `refused` names the steps that the API server refuses; `refused_for` are the seconds until one may be tried again.
+    """
 
     key: str
     now: datetime
@@ -122,6 +125,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     delete_failed: Failed | None = None
     read_failed: Failed | None = None
     refused: frozenset[str] = frozenset()
+    refused_for: float = math.inf
     suspicion: Suspicion | None = None
     gpu_short_age: float = 0.0
     drain: Drain = Drain()

@@ -64,6 +64,7 @@ def observe(
         delete_failed=memory.delete_failed.as_fact(now) if memory.delete_failed is not None else None,
         read_failed=memory.read_failed.as_fact(now) if memory.read_failed is not None else None,
         refused=_refused(memory, views.versions(key), policy, now),
+        refused_for=_refused_for(memory, policy, now),
         drain=Drain(
             pods=drain.pods,
             age=_age(drain.read_at, now),
@@ -103,9 +104,14 @@ def _size(f: Facts) -> str:
 def _refused(memory: Memory, versions: Versions, policy: Policy, now: float) -> frozenset[str]:
     """Steps that the API server refused for good, while their object is as it was then and not too long ago."""
     for step, (about, version, at) in list(memory.refused.items()):
-        if versions[about] != version or now - at > policy.refused_seconds:
+        if versions[about] != version or now - at >= policy.refused_seconds:
             del memory.refused[step]
     return frozenset(memory.refused)
+
+
+def _refused_for(memory: Memory, policy: Policy, now: float) -> float:
+    """Seconds until the first of what is still refused is due again."""
+    return min((policy.refused_seconds - (now - at) for _, _, at in memory.refused.values()), default=math.inf)
 
 
 def _first_sight_of_short_gpus(memory: Memory, facts: Facts, now: float) -> float:

@@ -5,6 +5,8 @@ write never stands before a step that removes, and what waits says for what.
 Left to others: gathering facts (`reconciler.py`), performing steps (`acting/door.py`).
 """
 
+import math
+
 from provisioner.api.nodeclaim import NodeClaim
 
 from . import garbage, initialization, launch, registration, status, termination
@@ -18,7 +20,14 @@ UNSYNCED_SECONDS = 0.1
 
 
 def plan(f: Facts) -> Step:
-    """The one step to take now."""
+    """The one step to take now. Whatever it waits for, a refused write is tried again when its time has passed."""
+    step = _next(f)
+    if isinstance(step, Wait) and f.refused_for < (math.inf if step.after is None else step.after):
+        return Wait(after=f.refused_for, why=step.why)
+    return step
+
+
+def _next(f: Facts) -> Step:
     if f.own_write_pending:
         return Wait(after=OWN_WRITE_SECONDS, why="our own write is not yet in the cache")
     if not f.kube_synced:

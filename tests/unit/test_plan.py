@@ -601,6 +601,15 @@ def test_a_long_cause_leaves_room_for_its_deadline() -> None:
     assert len(conditions(known)["Launched"][2]) == 256
 
 
+def test_a_refused_write_is_waited_for_like_any_deadline() -> None:
+    """Nothing may change until the refusal has aged, so the plan asks to be woken then."""
+    known = {"claims": (ready_claim(),), "instance": instance(), "nodes": (node(ready="Unknown"),)}
+    refused = {"refused": frozenset({"PatchStatus"}), "refused_for": 55.0}
+    waiting = plan(facts(**known, **refused))
+    assert isinstance(waiting, steps.Wait)
+    assert waiting.after == 55.0
+
+
 def test_an_unchanged_claim_is_not_written_again() -> None:
     """What a status write says, the next plan finds said."""
     known = facts(claims=(claim(),), instance=instance(CREATING))
