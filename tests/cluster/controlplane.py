@@ -276,6 +276,8 @@ class ControlPlane:
             # Pods of tests have no service account, as nothing runs in them.
             "--disable-admission-plugins=ServiceAccount",
             "--allow-privileged=true",
+            # Without it, watches hold up a graceful end for a minute.
+            "--shutdown-watch-termination-grace-period=1s",
             "--profiling=false",
             *audit,
         ]

@@ -39,6 +39,7 @@ NAMESPACES = "/api/v1/namespaces"
 SYSTEM_LEASES = ("apiserver-",)
 GONE_SECONDS = 30.0
 AT_ONCE = 50
+AGAIN_SECONDS = 0.5
 
 
 async def wipe(cp: "ControlPlane") -> None:
@@ -61,6 +62,9 @@ async def _items(session: "aiohttp.ClientSession", kind: str) -> list[Json]:
     async with session.get(kind, headers={"Accept": METADATA}) as answer:
         if answer.status == 404:
             return []
+        if answer.status == 429:  # a restarted server is ready before its custom resources are
+            await asyncio.sleep(AGAIN_SECONDS)
+            return await _items(session, kind)
         assert answer.status == 200, await answer.text()
         # A list of metadata without any is `null` on the real server.
         items: list[Json] = (await answer.json())["items"] or []
