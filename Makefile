@@ -1,4 +1,5 @@
 # Everything a newcomer needs: `make demo` and `make test`. Both install what they need into .venv.
+# `make test-cluster` needs Go besides, or binaries named by KUBEBUILDER_ASSETS.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -6,10 +7,10 @@ LOCK_RUN := $(VENV)/.installed-run
 LOCK_DEV := $(VENV)/.installed-dev
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check format bench generate lock clean
+.PHONY: help demo test check test-cluster cluster-tools format bench generate lock clean
 
 help:  ## list the targets
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 18
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 24
 
 $(LOCK_RUN): requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11 or newer is needed; name it with make PYTHON=python3.12"; exit 2; }
@@ -35,6 +36,12 @@ check: $(LOCK_DEV)  ## format, lint, types, imports
 	@$(BIN)/ruff check --quiet .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
+
+test-cluster: cluster-tools  ## the stories, one API suite and real clients on a real API server (KUBE_VERSION=1.36)
+	@$(BIN)/python -m pytest -m cluster tests/cluster
+
+cluster-tools: $(LOCK_DEV)  ## build etcd and that API server, once: minutes, and needs Go or KUBEBUILDER_ASSETS
+	@$(BIN)/python -m tests.cluster.assets
 
 format: $(LOCK_DEV)  ## rewrite the code in the project's format
 	@$(BIN)/ruff format .
