@@ -5,31 +5,49 @@
     gpu-provisioner config          every setting, its value and where it came from
     gpu-provisioner version
 
-Promise: exit codes 0 (done), 1 (failed while running), 2 (usage or settings), 130 (interrupted); one line for the
-cause and one for the remedy; no traceback for a user's mistake. SIGTERM: work stops, the lease is released, exit 0.
+Promise: exit codes 0 (done), 1 (failed while running), 2 (usage or settings), 130 (interrupted before it ran); a line
+for the cause and one for the remedy; no traceback for a user's mistake, and none past the redaction. SIGTERM and
+SIGINT: work stops, the lease is released, exit 0; a second one ends the process at once.
 Left to others: what runs (`app.py`), what settings mean (`settings`), the trial itself (`trial`).
 """
 
 import asyncio
+import errno
 import os
-import signal
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, TextIO
 
+from .installation import strangers
 from .runtime import logs
 from .runtime.clock import SystemClock
+from .runtime.signals import until_signalled
 from .settings import OPTIONS, Problem, Settings, SettingsError, describe, load, read_flags
 from .version import own_version
 
-OK, FAILED, USAGE = 0, 1, 2
-COMMANDS = ("run", "try", "config", "version")
+OK, FAILED, USAGE, INTERRUPTED = 0, 1, 2, 130
+COMMANDS = {
+    "run": "the controller itself (the default)",
+    "try": "the same controller on an embedded cluster and an embedded Azure; try --help tells more",
+    "config": "every setting, its value and where it came from",
+    "version": "the version",
+}
 HELP_FLAGS = frozenset({"-h", "-help", "--help"})
+VERSION_FLAGS = frozenset({"-version", "--version"})
 
 
 def main() -> None:
     """The console script."""
-    sys.exit(run_command(sys.argv[1:], os.environ, sys.stdout, sys.stderr))
+    if foreign := strangers():
+        sys.stderr.write(
+            f"gpu-provisioner: packages that are not this program's stand in their place: {', '.join(foreign)}\n"
+            "    Install aks-gpu-provisioner into a virtual environment of its own, and unset PYTHONPATH.\n"
+        )
+        sys.exit(USAGE)
+    try:
+        sys.exit(run_command(sys.argv[1:], os.environ, sys.stdout, sys.stderr))
+    except KeyboardInterrupt:
+        sys.exit(INTERRUPTED)
 
 
 def run_command(arguments: Sequence[str], env: Mapping[str, str], out: TextIO, err: TextIO) -> int:
@@ -44,7 +62,7 @@ def run_command(arguments: Sequence[str], env: Mapping[str, str], out: TextIO, e
     if HELP_FLAGS & set(rest):
         out.write(_help())
         return OK
-    if command == "version":
+    if command == "version" or VERSION_FLAGS & set(rest):
         out.write(f"gpu-provisioner {own_version()}\n")
         return OK
     try:
@@ -56,7 +74,7 @@ def run_command(arguments: Sequence[str], env: Mapping[str, str], out: TextIO, e
         width = max(len(name) for name, _, _ in describe(settings))
         out.writelines(f"{name:<{width}}  {value}  ({origin})\n" for name, value, origin in describe(settings))
         return OK
-    return _run(settings, err)
+    return _run(settings, env, err)
 
 
 def _settings(arguments: Sequence[str], env: Mapping[str, str]) -> Settings:
@@ -65,13 +83,17 @@ def _settings(arguments: Sequence[str], env: Mapping[str, str]) -> Settings:
     file: Mapping[str, Any] | None = None
     if rest[:1] == ["--config"] or (rest and rest[0].startswith("--config=")):
         file, rest = _config_file(rest)
-    if rest:
-        unknown = [
-            Problem(name=word, value="", why="there is no such flag", remedy="Leave it out, or see --help.")
-            for word in rest
-        ]
-        raise SettingsError(unknown)
-    return load(flags, env, file)
+    problems = [
+        Problem(name=word, value="", why="there is no such flag", remedy="Leave it out, or see --help.")
+        for word in rest
+    ]
+    try:
+        settings = load(flags, env, file)
+    except SettingsError as error:
+        raise SettingsError([*problems, *error.problems]) from None
+    if problems:
+        raise SettingsError(problems)
+    return settings
 
 
 def _config_file(rest: list[str]) -> tuple[Mapping[str, Any], list[str]]:
@@ -94,56 +116,67 @@ def _config_file(rest: list[str]) -> tuple[Mapping[str, Any], list[str]]:
 
 def _help() -> str:
     lines = [
-        "usage: gpu-provisioner [run|try|config|version] [flags]",
+        "usage: gpu-provisioner [command] [flags]",
         "",
-        "Each flag has an environment variable:",
+        "Turns Karpenter NodeClaims into GPU nodes on AKS, and takes them away again.",
+        "",
+        *(f"  {name:<10}{what}" for name, what in COMMANDS.items()),
+        "",
+        "A flag counts before its environment variable, that before the file of --config, that before the default:",
         "",
     ]
     lines += [f"  --{option.flag:<28} {option.env[0]:<28} {option.help}" for option in OPTIONS]
-    return "\n".join([*lines, "", "gpu-provisioner try --help tells about the embedded cluster.", ""])
+    lines += [f"  --{'config':<28} {'':<28} a YAML file of settings, by the names of their flags"]
+    return "\n".join([*lines, ""])
 
 
-def _run(settings: Settings, err: TextIO) -> int:
-    from .app import App  # the SDKs take a second to import: not for --help, nor for a settings error
-    from .outside import connect, running_of
+def _run(settings: Settings, env: Mapping[str, str], err: TextIO) -> int:
+    # The SDKs take a second to import: not for --help, nor for a settings error.
+    from kubernetes_asyncio.config import ConfigException
 
-    logs.configure(SystemClock(), level=settings.log_level)
+    from .outside import check_files
+
+    logs.configure(SystemClock(), level=settings.log_level, stream=err)
     log = logs.get_logger("cli")
     for warning in settings.warnings:
         log.warning(warning)
     for note in settings.notes:
         log.debug(note)
-
-    async def controller() -> None:
-        async with connect(settings) as outside:
-            await App(outside, running_of(settings)).run()
-
     try:
-        asyncio.run(until_signalled(controller()))
-    except ExceptionGroup as group:
-        return _told(group, err)
+        check_files(settings, env)
+        asyncio.run(until_signalled(_controller(settings)))
+    except SettingsError as error:
+        err.write(f"gpu-provisioner: {error}\n")
+        return USAGE
+    except ConfigException as error:
+        err.write(f"gpu-provisioner: {error}\n    Mend the kubeconfig, or name another with KUBECONFIG.\n")
+        return USAGE
+    except Exception as error:  # noqa: BLE001 - whatever it is, it must not pass the redaction of the log
+        return _told(_first(error), error)
     return OK
 
 
-def _told(group: ExceptionGroup[Exception], err: TextIO) -> int:
-    """The exit code for what ended the controller; raises it again if it is neither the user's nor the cluster's."""
-    from kubernetes_asyncio.config import ConfigException
+async def _controller(settings: Settings) -> None:
+    from .app import App
+    from .outside import connect, running_of
 
+    async with connect(settings) as outside:
+        await App(outside, running_of(settings)).run()
+
+
+def _told(cause: BaseException, error: Exception) -> int:
+    """Log why the controller ended, in one line unless it is our own mistake; returns the exit code."""
     from .runtime.election import LeadershipLost
 
-    first = _first(group)
-    if isinstance(first, LeadershipLost):
-        err.write(f"gpu-provisioner: {first}\n    Another replica leads, or the API server was away; start again.\n")
-        return FAILED
-    if isinstance(first, OSError):
-        err.write(f"gpu-provisioner: {first}\n    Is the port taken, or a file missing?\n")
-        return FAILED
-    if isinstance(first, ConfigException | ValueError):
-        err.write(
-            f"gpu-provisioner: {first}\n    Check KUBECONFIG or the pod's service account, and Azure's variables.\n"
-        )
-        return USAGE
-    raise group
+    log = logs.get_logger("cli")
+    match cause:
+        case LeadershipLost():
+            log.error("ended: leadership was lost", error=str(cause), remedy="start again; another replica may lead")
+        case OSError(errno=errno.EADDRINUSE | errno.EACCES):
+            log.error("ended: cannot listen", error=str(cause), remedy="set METRICS_PORT and HEALTH_PROBE_PORT")
+        case _:
+            log.error("ended: this is a mistake of the program, please report it", exc_info=error)
+    return FAILED
 
 
 def _first(error: BaseException) -> BaseException:
@@ -151,26 +184,6 @@ def _first(error: BaseException) -> BaseException:
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return error
-
-
-async def until_signalled(work: Any) -> None:
-    """Run `work` until it ends or SIGTERM or SIGINT asks it to; a second signal ends the process at once."""
-    loop = asyncio.get_running_loop()
-    asked = asyncio.Event()
-
-    def ask() -> None:
-        if asked.is_set():
-            os._exit(130)
-        asked.set()
-
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, ask)
-    async with asyncio.TaskGroup() as tasks:
-        task = tasks.create_task(work)
-        waiting = tasks.create_task(asked.wait())
-        await asyncio.wait({task, waiting}, return_when=asyncio.FIRST_COMPLETED)
-        task.cancel()
-        waiting.cancel()
 
 
 def _try(arguments: Sequence[str], out: TextIO, err: TextIO) -> int:

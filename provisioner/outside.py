@@ -7,7 +7,7 @@ Left to others: what runs on top (`app.py`), what the settings mean (`settings`)
 
 import os
 import socket
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from random import SystemRandom  # noqa: TID251 - the one door for chance
@@ -24,10 +24,11 @@ from .runtime.clock import Clock, SystemClock
 from .runtime.connection import SERVICE_ACCOUNT, Connection, build_api_client
 from .runtime.kube import Kube
 from .runtime.metrics import Metrics
-from .settings import Settings
+from .settings import Problem, Settings, SettingsError
 from .version import own_version
 
 DEFAULT_NAMESPACE = "gpu-provisioner"
+DEFAULT_KUBECONFIG = "~/.kube/config"
 LEASE_TIMEOUT_SECONDS = 4.0
 # ARM on loopback is a simulator; it asks for a bearer token and looks at nothing in it.
 SIMULATOR_TOKEN = "simulator"  # noqa: S105
@@ -90,17 +91,48 @@ def azure_config(settings: Settings) -> AzureConfig:
     )
 
 
+def check_files(settings: Settings, env: Mapping[str, str]) -> None:
+    """Raise SettingsError if files that are named are not there: the SDKs would name a key in them, or nothing."""
+    found = [
+        Problem(name=name, value=path, why="there is no such file", remedy=remedy)
+        for name, path, remedy in (
+            ("SSL_CERT_FILE", settings.ssl_cert_file, "Name a file of certificates in PEM, or unset it."),
+            ("AZURE_FEDERATED_TOKEN_FILE", _token_file(settings), "Mount the service account's token there."),
+        )
+        if path and not Path(path).is_file()
+    ]
+    paths = settings.kubeconfig.split(os.pathsep) if settings.kubeconfig else [DEFAULT_KUBECONFIG]
+    in_pod = not settings.kubeconfig and bool(env.get("KUBERNETES_SERVICE_HOST"))
+    if not in_pod and not any(Path(path).expanduser().is_file() for path in paths):
+        why = "there is no such file" if settings.kubeconfig else f"it is not set, this is no pod, and no {paths[0]}"
+        remedy = "Set it to the kubeconfig of the cluster, or run in a pod."
+        found.append(Problem(name="KUBECONFIG", value=settings.kubeconfig, why=why, remedy=remedy))
+    if found:
+        raise SettingsError(found)
+
+
+def _token_file(settings: Settings) -> str:
+    needed = settings.deployment_mode == "self-hosted" and not settings.plain_arm
+    return settings.federated_token_file if needed else ""
+
+
 @asynccontextmanager
 async def connect(settings: Settings) -> AsyncIterator[Outside]:
     """The two systems, for as long as the context lasts.
 
-    Raises ConfigException (kubernetes_asyncio) without a usable cluster configuration, ValueError for an Azure one.
+    Raises ConfigException (kubernetes_asyncio) without a usable configuration of the cluster, SettingsError without one
+    of Azure.
     """
     clock, metrics = SystemClock(), Metrics(process=True)
     async with AsyncExitStack() as open_until_then:
         kube = await _kube(settings, open_until_then, metrics)
         lease_kube = await _kube(settings, open_until_then, metrics, timeout_seconds=LEASE_TIMEOUT_SECONDS)
-        provider = build_provider(azure_config(settings), clock, metrics)
+        try:
+            provider = build_provider(azure_config(settings), clock, metrics)
+        except OSError as error:  # ssl.SSLError is one
+            why, remedy = f"it cannot be used: {error.strerror or error}", "Name a file of certificates in PEM."
+            problem = Problem(name="SSL_CERT_FILE", value=settings.ssl_cert_file, why=why, remedy=remedy)
+            raise SettingsError([problem]) from None
         open_until_then.push_async_callback(provider.close)
         yield Outside(
             kube=kube, lease_kube=lease_kube, provider=provider, clock=clock, rng=SystemRandom(), metrics=metrics

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
+import yaml
 from kubernetes_asyncio.client import ApiClient, Configuration
 from kubernetes_asyncio.client.rest import RESTClientObject
 from kubernetes_asyncio.config import ConfigException, load_incluster_config, load_kube_config
@@ -141,7 +142,11 @@ def _load_service_account(
 async def _load_kubeconfig(configuration: Configuration, path: str | None) -> Callable[[], Awaitable[None]]:
     async def load() -> None:
         # Runs the file's exec plugin, if it names one: that is how its credentials are renewed.
-        await load_kube_config(config_file=path, client_configuration=configuration, persist_config=False)
+        try:
+            await load_kube_config(config_file=path, client_configuration=configuration, persist_config=False)
+        except (yaml.YAMLError, OSError, ValueError, TypeError, AttributeError, KeyError) as error:
+            # Without the error's own words: they quote the file, and it holds credentials.
+            raise ConfigException(f"kubeconfig {path or ''}: it is none ({type(error).__name__})") from None
 
     await load()
     return load
@@ -158,9 +163,12 @@ def _session(configuration: Configuration) -> aiohttp.ClientSession:
 def _tls(configuration: Configuration) -> Any:
     if not (configuration.host or "").startswith("https"):
         return True
-    context = ssl.create_default_context(cafile=configuration.ssl_ca_cert)
-    if configuration.cert_file:
-        context.load_cert_chain(configuration.cert_file, keyfile=configuration.key_file)
+    try:
+        context = ssl.create_default_context(cafile=configuration.ssl_ca_cert)
+        if configuration.cert_file:
+            context.load_cert_chain(configuration.cert_file, keyfile=configuration.key_file)
+    except OSError as error:  # ssl.SSLError is one
+        raise ConfigException(f"certificates of the cluster's configuration: {error.strerror or error}") from None
     if not configuration.verify_ssl:  # only ever by `insecure-skip-tls-verify` in the user's own kubeconfig
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
