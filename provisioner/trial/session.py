@@ -2,14 +2,15 @@
 
 Promise: the controller runs as `gpu-provisioner run` would, over the same clients and real sockets; only the other side
 is simulated. Azure's and the machines' times pass `speed` times faster, the controller's own are real.
+The kubeconfig is written for the time of the trial; a file that is not a trial's own is never overwritten.
 Left to others: what is told of it (`story.py`), what is done in it (`script.py`).
 """
 
 import asyncio
-import shutil
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
+import errno
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from provisioner.api.crd import all_crds
@@ -20,8 +21,15 @@ from provisioner.settings import Settings, load
 from provisioner.simulator.azure.settings import AzureSettings
 from provisioner.simulator.world import Addresses, World, WorldSettings
 
-from .failures import FAILURES
+from .failures import FAILURES, Failure
 from .story import CONTROLLER
+
+SETTLE_SECONDS = 60.0
+OWN_MARK = "current-context: simulator\n"
+
+
+class CannotBegin(Exception):
+    """The trial's surroundings do not allow it: why, and what to do, a line each."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,33 +46,66 @@ class TrialSettings:
 class Trial:
     """What a running trial offers."""
 
+    settings: TrialSettings
     world: World
-    app: App
     addresses: Addresses
-    kubeconfig: Path
-    settings: Settings
+
+    @property
+    def failure(self) -> Failure | None:
+        """What goes wrong in it."""
+        return FAILURES.get(self.settings.fail)
 
 
 @asynccontextmanager
 async def trial(wanted: TrialSettings) -> AsyncIterator[Trial]:
-    """A world with the controller running in it, until the context ends."""
+    """A world with the controller running in it, until the context ends. Raises CannotBegin before it begins."""
     clock = SystemClock()
     azure = AzureSettings(speed=wanted.speed)
-    world_settings = WorldSettings(azure=azure, foreign_pools=("system",), token="trial")  # noqa: S106
+    # No token: kubectl sends none over plain http, and it is served on loopback only.
+    world_settings = WorldSettings(azure=azure, foreign_pools=("system",))
     async with World(crds=all_crds().values(), now=clock.now, settings=world_settings) as world:
         world.invariants.controllers[CONTROLLER] = None
-        addresses = await world.listen(kube_port=wanted.kube_port)
-        world.write_kubeconfig(wanted.kubeconfig, addresses)
-        if wanted.fail:
-            FAILURES[wanted.fail].cause(world)
-        settings = _controller_settings(azure, addresses, wanted.kubeconfig)
-        async with connect(settings) as outside, asyncio.TaskGroup() as tasks:
-            app = App(outside, running_of(settings))
-            running = tasks.create_task(app.run())
-            try:
-                yield Trial(world=world, app=app, addresses=addresses, kubeconfig=wanted.kubeconfig, settings=settings)
-            finally:
-                running.cancel()
+        addresses = await _listen(world, wanted.kube_port)
+        running = Trial(settings=wanted, world=world, addresses=addresses)
+        if running.failure is not None:
+            running.failure.cause(world)
+        with _kubeconfig(world, addresses, wanted.kubeconfig):
+            settings = _controller_settings(azure, addresses, wanted.kubeconfig)
+            async with connect(settings) as outside, asyncio.TaskGroup() as tasks:
+                # How long Azure may hide an accepted PUT is a matter of Azure's time, and that passes faster here.
+                running_as = replace(running_of(settings), settle_seconds=SETTLE_SECONDS / wanted.speed)
+                app = tasks.create_task(App(outside, running_as).run())
+                try:
+                    yield running
+                finally:
+                    app.cancel()
+
+
+async def _listen(world: World, port: int) -> Addresses:
+    try:
+        return await world.listen(kube_port=port)
+    except OSError as error:
+        taken = error.errno == errno.EADDRINUSE
+        why = f"port {port} of 127.0.0.1 is taken" if taken else f"cannot listen on port {port}: {error.strerror}"
+        raise CannotBegin(f"{why}\n    Name another with --port, or leave it out to have any free one.") from None
+
+
+@contextmanager
+def _kubeconfig(world: World, addresses: Addresses, path: Path) -> Iterator[None]:
+    """The file, while the trial lasts."""
+    try:
+        if path.exists() and OWN_MARK not in path.read_text(encoding="utf-8", errors="replace"):
+            raise CannotBegin(f"{path} is there and is not a trial's\n    Name another file with --kubeconfig.")
+        world.write_kubeconfig(path, addresses)
+    except OSError as error:
+        why = (error.strerror or type(error).__name__).lower()
+        raise CannotBegin(f"cannot write {path}: {why}\n    Name another file with --kubeconfig.") from None
+    try:
+        yield
+    finally:
+        # Another trial may have written it meanwhile: then it is that one's.
+        if path.is_file() and addresses.kube in path.read_text(encoding="utf-8"):
+            path.unlink()
 
 
 def _controller_settings(azure: AzureSettings, addresses: Addresses, kubeconfig: Path) -> Settings:
@@ -83,8 +124,3 @@ def _controller_settings(azure: AzureSettings, addresses: Addresses, kubeconfig:
             "LEADER_ELECTION_NAMESPACE": "kube-system",
         },
     )
-
-
-def has_kubectl() -> bool:
-    """Whether a person here can try the kubectl lines."""
-    return shutil.which("kubectl") is not None

@@ -1,0 +1,61 @@
+"""How a story looks: a line for each thing that happened, in columns, coloured and wrapped on a terminal only.
+
+Promise: what is written to a pipe or a file is plain text, one thing a line; no colour with NO_COLOR; texts of others
+are never read as markup.
+"""
+
+import textwrap
+from dataclasses import dataclass
+from typing import TextIO
+
+from rich.console import Console
+from rich.text import Text
+
+from .changes import Tone
+
+STYLES: dict[Tone, str] = {"plain": "", "good": "green", "bad": "red", "quiet": "dim"}
+CLAIM_WIDTH, WHO_WIDTH = 12, 9
+NARROW = 60
+
+
+@dataclass(frozen=True, kw_only=True)
+class Line:
+    """One thing that happened `at` seconds after the beginning: to which claim, who did or has it."""
+
+    at: float
+    claim: str
+    who: str
+    text: str
+    tone: Tone = "plain"
+
+    @property
+    def head(self) -> str:
+        """All columns but the last, which may be long."""
+        return f"{self.at:7.2f} s  {self.claim:<{CLAIM_WIDTH}} {self.who:<{WHO_WIDTH}} "
+
+    def __str__(self) -> str:
+        return self.head + self.text
+
+
+class Printer:
+    """Writes to one stream. `bold` is for what is said of the whole, `line` for the story."""
+
+    def __init__(self, out: TextIO) -> None:
+        self._console = Console(file=out, highlight=False, soft_wrap=True)
+
+    def line(self, line: Line) -> None:
+        """A line of the story, its text under itself where the terminal is too narrow."""
+        head, text = line.head, line.text
+        width = self._console.width - len(head)
+        if self._console.is_terminal and self._console.width > NARROW:
+            shown = textwrap.wrap(text, width, break_long_words=False, break_on_hyphens=False)
+            text = f"\n{' ' * len(head)}".join(shown)
+        self._console.print(Text.assemble((head, "dim"), (text, STYLES[line.tone])))
+
+    def plain(self, text: str = "") -> None:
+        """Words as they are."""
+        self._console.print(Text(text))
+
+    def bold(self, text: str, *, good: bool | None = None) -> None:
+        """What is said of the whole; green or red if it is a verdict."""
+        self._console.print(Text(text, style={None: "bold", True: "bold green", False: "bold red"}[good]))
