@@ -132,9 +132,8 @@ def _help() -> str:
 
 def _run(settings: Settings, env: Mapping[str, str], err: TextIO) -> int:
     # The SDKs take a second to import: not for --help, nor for a settings error.
-    from kubernetes_asyncio.config import ConfigException
-
     from .outside import check_files
+    from .runtime.sdk import ConfigException
 
     logs.configure(SystemClock(), level=settings.log_level, stream=err)
     log = logs.get_logger("cli")

@@ -14,7 +14,6 @@ from random import Random  # noqa: TID251 - the type; the caller seeds it
 from typing import Any, Literal, TypeVar
 
 import msgspec
-from kubernetes_asyncio.client import ApiClient
 from tenacity import AsyncRetrying, retry_if_exception, stop_after_attempt
 
 from provisioner.api.pod import Pod
@@ -23,6 +22,7 @@ from .decoding import Listed, decoded, page
 from .kube_errors import KubeError, unexpected
 from .objects import KubeObject
 from .resources import PODS, Resource
+from .sdk import ApiClient
 from .transport import OBJECT_BYTES, PAGE_BYTES, OnRequest, Request, Transport
 from .watching import EventType, WatchEvent, event, lines
 

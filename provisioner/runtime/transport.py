@@ -16,12 +16,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import aiohttp
-from kubernetes_asyncio.client import ApiClient
-from kubernetes_asyncio.client.exceptions import OpenApiException
-from kubernetes_asyncio.config import ConfigException
 
 from .kube_errors import CREDENTIALS, NO_ANSWER, SILENT, TIMEOUT, KubeError, from_answer, unexpected
 from .redaction import redact
+from .sdk import ApiClient, ConfigException, OpenApiException
 
 OBJECT_BYTES = 3 * 2**20
 PAGE_BYTES = 64 * 2**20
