@@ -115,7 +115,7 @@ def _containers(obj: Json) -> list[Json]:
 
 
 def _pod_ready(obj: Json, _: datetime) -> str:
-    ready = sum(1 for c in _containers(obj) if c.get("ready"))
+    ready = sum(1 for c in _containers(obj) if c.get("ready") and dig(c, "state", "running") is not None)
     return f"{ready}/{len(dig(obj, 'spec', 'containers') or [])}"
 
 

@@ -29,10 +29,13 @@ _STATUS_VERBS = ["get", "patch", "update"]
 
 
 def _groups(resources: Iterable[Resource]) -> dict[str, dict[str, list[Resource]]]:
+    resources = list(resources)
     found: dict[str, dict[str, list[Resource]]] = {}
     for resource in resources:
         found.setdefault(resource.group, {}).setdefault(resource.version, []).append(resource)
-    return found
+    # Custom groups come last and by name: in this order `kubectl get <category>` prints them.
+    custom = {resource.group for resource in resources if resource.schema is not None}
+    return dict(sorted(found.items(), key=lambda item: item[0] if item[0] in custom else ""))
 
 
 def aggregated(resources: Iterable[Resource], *, core: bool) -> Json:
