@@ -5,10 +5,12 @@ is seen too.
 Left to others: the world and its people (`harness.py`).
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import structlog
 import yaml
 
 from .harness import Sim
@@ -125,3 +127,12 @@ def events(sim: Sim, name: str, reason: str | None = None) -> list[Json]:
 def first(seen: list[Seen], holds: Callable[[Json], bool]) -> Seen | None:
     """The first version of which that is true."""
     return next((one for one in seen if one.obj is not None and holds(one.obj)), None)
+
+
+@contextmanager
+def passes_over(key: str) -> Iterator[set[str]]:
+    """The passes over one key, by their ids in the logs; the set is complete when the context has ended."""
+    seen: set[str] = set()
+    with structlog.testing.capture_logs(processors=[structlog.contextvars.merge_contextvars]) as lines:
+        yield seen
+    seen.update(line["reconcileID"] for line in lines if line.get("key") == key)

@@ -6,7 +6,7 @@ from itertools import pairwise
 import pytest
 
 from controllers.policy import Policy
-from provisioner.simulator.azure import faults
+from provisioner.simulator.azure import errors, faults
 from provisioner.simulator.azure.faults import ALWAYS, Failure, Fault
 from provisioner.simulator.azure.settings import AzureSettings
 
@@ -121,6 +121,46 @@ def test_capacity_that_comes_back_is_taken(code):
         assert created(sim, "gpu1") == 3
         await removed(sim, "gpu1")
         await sim.settled()
+
+    simulate(story)
+
+
+def kaito_sees(claim):
+    """What KAITO shows of a claim: the first stage that is not True and has words other than the initial ones."""
+    stages = [condition(claim, kind) for kind in ("Launched", "Registered", "Initialized")]
+    told = (one for one in stages if one and one["status"] != "True" and one["message"])
+    return next((f"{one['reason']}: {one['message']}" for one in told if one["reason"] != "AwaitingReconciliation"), "")
+
+
+SUBNET = faults.error("SubnetIsFull", "Subnet aks-subnet does not have enough capacity for 1 IP addresses.")
+FORBIDDEN = errors.forbidden("Microsoft.ContainerService/managedClusters/agentPools/write", "/subscriptions/x")
+POLICY = errors.gateway(403, "RequestDisallowedByPolicy", "Resource 'gpu1' was disallowed by policy.")
+
+
+@pytest.mark.parametrize(
+    ("fault", "seen"),
+    [
+        (faults.quota(), "QuotaExceeded: OperationNotAllowed: "),
+        (faults.quota(how="message"), "QuotaExceeded: OperationNotAllowed: "),
+        (faults.capacity("AllocationFailed"), "AllocationFailed: AllocationFailed: "),
+        (faults.capacity("SkuNotAvailable"), "SkuNotAvailable: SkuNotAvailable: "),
+        (Fault(verb="PUT", times=ALWAYS, failure=Failure(error=SUBNET)), "SubnetIsFull: SubnetIsFull: "),
+        (Fault(verb="PUT", times=ALWAYS, answer=FORBIDDEN), "AuthorizationFailed: AuthorizationFailed: "),
+        (Fault(verb="PUT", times=ALWAYS, answer=POLICY), "RequestDisallowedByPolicy: RequestDisallowedByPolicy: "),
+    ],
+)
+def test_kaito_shows_each_cause_by_its_name(fault, seen):
+    """Whatever Azure refuses, at once or later, KAITO's scan of the claim finds a reason and Azure's code (K6)."""
+
+    async def story(sim):
+        sim.cloud.faults.append(fault)
+        await sim.start_controller()
+        await sim.apply(node_claim("gpu1"))
+        await sim.until(lambda: kaito_sees(sim.claim("gpu1")).startswith(seen), 60, f"KAITO shows {seen}")
+        assert sim.condition("gpu1", "Ready") in ("False", "Unknown")
+        assert "http" not in kaito_sees(sim.claim("gpu1"))
+        await asyncio.sleep(HOUR_SECONDS)
+        assert len(puts(sim, "gpu1")) <= 1 + len(STEPS) + (fault.answer is FORBIDDEN) * 3
 
     simulate(story)
 

@@ -230,6 +230,49 @@ def test_a_claim_cannot_give_its_node_privileges():
     simulate(story)
 
 
+def test_kubectl_shows_what_the_machine_is():
+    """With its Node a claim bears type, zone and capacity type, and the Node's own providerID and image."""
+
+    async def story(sim):
+        await sim.start_controller()
+        zonal = node_claim("gpu1")
+        zonal["spec"]["requirements"].append(
+            {"key": "topology.kubernetes.io/zone", "operator": "In", "values": ["westeurope-2"]}
+        )
+        await sim.apply(zonal)
+        await ready(sim, "gpu1")
+        claim, [node] = sim.claim("gpu1"), sim.nodes_of("gpu1")
+        shown = {
+            "node.kubernetes.io/instance-type": SIZE,
+            "topology.kubernetes.io/zone": "westeurope-2",
+            "karpenter.sh/capacity-type": "on-demand",
+        }
+        assert shown.items() <= claim["metadata"]["labels"].items()
+        assert claim["status"]["providerID"] == node["spec"]["providerID"]
+        assert claim["status"]["imageID"] == node["metadata"]["labels"]["kubernetes.azure.com/node-image-version"]
+
+    simulate(story)
+
+
+def test_names_that_aks_does_not_allow():
+    """Claims with long names, alike in their first twelve letters, get pools of their own under short names."""
+    names = ["workspace-phi-4-mini.instruct", "workspace-phi-4-mini.instruct-2"]
+
+    async def story(sim):
+        await sim.start_controller()
+        uids = [(await sim.apply(node_claim(name)))["metadata"]["uid"] for name in names]
+        for name, uid in zip(names, uids, strict=True):
+            await ready(sim, name)
+            [pool] = sim.pools_of(uid)
+            assert (len(pool.name), pool.name[0]) == (12, "c")
+            assert sim.claim(name)["status"]["nodeName"].startswith(f"aks-{pool.name}-")
+        for name in names:
+            await removed(sim, name)
+        await sim.settled()
+
+    simulate(story)
+
+
 # Whose claims
 
 
