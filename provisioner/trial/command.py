@@ -22,7 +22,7 @@ from provisioner.simulator.invariants import InvariantError
 from .changes import Json
 from .claims import UnusableFile, examples, read_claims
 from .failures import FAILURES
-from .guide import commands, opening, verdict
+from .guide import announcement, commands, opening, verdict
 from .printing import Printer
 from .script import play
 from .session import CannotBegin, Trial, TrialSettings, trial
@@ -51,10 +51,10 @@ def run(arguments: Sequence[str], out: TextIO, err: TextIO) -> int:
         err.write(f"gpu-provisioner try: {error}\n")
         return USAGE
     except InvariantError as error:
-        printer.bold(f"\nA promise was broken:\n{error}", good=False)
+        printer.verdict(f"\nA promise was broken:\n{error}", good=False)
         return FAILED
     if code is None:
-        printer.plain("\nstopped; nothing is left running")
+        printer.prose("\nstopped; nothing is left running")
         return INTERRUPTED if wanted.once else OK
     return code
 
@@ -95,11 +95,13 @@ async def _run(wanted: argparse.Namespace, paths: Sequence[Path], claims: Sequen
     settings = TrialSettings(speed=wanted.speed, fail=wanted.fail, kubeconfig=wanted.kubeconfig, kube_port=wanted.port)
     async with trial(settings) as running:
         story = Story(running.world, loop.time, printer.line)
-        printer.bold(opening(wanted.speed, running.failure) + "\n")
+        printer.prose(opening(wanted.speed) + "\n", "bold")
+        if running.failure is not None:
+            printer.prose(announcement(running.failure) + "\n")
         if wanted.once:
             return await _once(running, story, claims, printer)
         names = [claim["metadata"]["name"] for claim in claims]
-        printer.plain(commands(wanted.kubeconfig, paths, names, running.failure) + "\n")
+        printer.verbatim(commands(wanted.kubeconfig, paths, names, running.failure) + "\n")
         await loop.create_future()  # until somebody ends it
         return OK
 
@@ -108,11 +110,11 @@ async def _once(running: Trial, story: Story, claims: Sequence[Json], printer: P
     patience = OWN_PATIENCE_SECONDS + AZURE_PATIENCE_SECONDS / running.settings.speed
     missing = await play(running, story, claims, patience_seconds=patience)
     if missing:
-        printer.bold("\nIt did not go as it should:", good=False)
+        printer.verdict("\nIt did not go as it should:", good=False)
         for what in missing:
-            printer.plain(f"  {what}")
+            printer.prose(f"  {what}")
         return FAILED
     requests = running.world.ledger.calls(who=CONTROLLER, system="arm", kind="pools")
     calls = sum(call.verb != "LIST" for call in requests)
-    printer.bold("\n" + verdict(len(claims), running.failure, calls=calls, lists=story.lists), good=True)
+    printer.verdict("\n" + verdict(len(claims), running.failure, calls=calls, lists=story.lists), good=True)
     return OK

@@ -16,11 +16,15 @@ NO_KUBECTL = (
 )
 
 
-def opening(speed: float, failure: Failure | None) -> str:
+def opening(speed: float) -> str:
     """Where they are."""
     pace = "whose minutes are real" if speed == 1 else f"whose minutes pass {speed:g} times faster"
-    words = f"An embedded cluster and an embedded Azure, {pace}; the controller is the real one, at its real pace."
-    return words if failure is None else f"{words}\nWhat goes wrong: {failure.told}.\n{failure.shown}"
+    return f"An embedded cluster and an embedded Azure, {pace}; the controller is the real one, at its real pace."
+
+
+def announcement(failure: Failure) -> str:
+    """What goes wrong, and what is to be seen of it."""
+    return f"What goes wrong: {failure.told}. {failure.shown}"
 
 
 def commands(kubeconfig: Path, paths: Sequence[Path], names: Sequence[str], failure: Failure | None) -> str:
@@ -37,8 +41,7 @@ def commands(kubeconfig: Path, paths: Sequence[Path], names: Sequence[str], fail
         f"  {kubectl} apply {files}",
         f"  {look}",
         f"  {kubectl} delete nodeclaim {claims}",
-        f"Worth a look as well: {kubectl} get nodeclaims -w, {kubectl} get nodes, {kubectl} describe nodeclaim"
-        f" {names[0]}.",
+        f"Worth a look as well: {kubectl} get nodeclaims -w, {kubectl} get nodes",
         "What happens is told here. Ctrl-C ends it, and nothing stays behind.",
     ]
     return "\n".join([*([missing] if missing else []), *lines])

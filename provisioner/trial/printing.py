@@ -38,7 +38,7 @@ class Line:
 
 
 class Printer:
-    """Writes to one stream. `bold` is for what is said of the whole, `line` for the story."""
+    """Writes to one stream."""
 
     def __init__(self, out: TextIO) -> None:
         self._console = Console(file=out, highlight=False, soft_wrap=True)
@@ -52,10 +52,14 @@ class Printer:
             text = f"\n{' ' * len(head)}".join(shown)
         self._console.print(Text.assemble((head, "dim"), (text, STYLES[line.tone])))
 
-    def plain(self, text: str = "") -> None:
-        """Words as they are."""
+    def verbatim(self, text: str) -> None:
+        """Words as they are, and to be copied as they are."""
         self._console.print(Text(text))
 
-    def bold(self, text: str, *, good: bool | None = None) -> None:
-        """What is said of the whole; green or red if it is a verdict."""
-        self._console.print(Text(text, style={None: "bold", True: "bold green", False: "bold red"}[good]))
+    def prose(self, text: str, style: str = "") -> None:
+        """Words that may be wrapped."""
+        self._console.print(Text(text, style=style), soft_wrap=not self._console.is_terminal)
+
+    def verdict(self, text: str, *, good: bool) -> None:
+        """How it went."""
+        self.prose(text, "bold green" if good else "bold red")
