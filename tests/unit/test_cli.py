@@ -1,0 +1,233 @@
+"""The command line: what it answers, how it refuses, and that what is installed is ours alone."""
+
+import io
+import json
+import os
+import subprocess
+import sys
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from provisioner.cli import COMMANDS, main, run_command
+from provisioner.installation import PACKAGES
+from provisioner.settings import OPTIONS
+from provisioner.version import DISTRIBUTION, own_version
+
+ROOT = Path(__file__).parents[2]
+ENV: Mapping[str, str] = {
+    "ARM_SUBSCRIPTION_ID": "11111111-2222-3333-4444-555555555555",
+    "ARM_RESOURCE_GROUP": "rg-1",
+    "AZURE_CLUSTER_NAME": "aks-1",
+    "DEPLOYMENT_MODE": "managed",
+    "HTTPS_PROXY": "http://user:hunter2@proxy.example.com:3128",
+}
+
+
+def command(*arguments: str, env: Mapping[str, str] = ENV) -> tuple[int, str, str]:
+    """Exit code, stdout and stderr of a command line."""
+    out, err = io.StringIO(), io.StringIO()
+    return run_command(arguments, env, out, err), out.getvalue(), err.getvalue()
+
+
+# --- what it answers -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("arguments", [("--help",), ("-h",), ("run", "--help"), ("config", "-help")])
+def test_help_names_every_command_and_every_setting(arguments: tuple[str, ...]) -> None:
+    """Without any setting being right: each flag stands beside its environment variable."""
+    code, out, err = command(*arguments, env={})
+    assert (code, err) == (0, "")
+    assert all(f"\n  {name} " in out for name in COMMANDS)
+    for option in OPTIONS:
+        (line,) = [line for line in out.splitlines() if f"--{option.flag} " in line]
+        assert option.env[0] in line
+        assert option.help in line
+
+
+@pytest.mark.parametrize("arguments", [("version",), ("--version",)])
+def test_version_is_that_of_the_distribution(arguments: tuple[str, ...]) -> None:
+    """One line, whatever the settings."""
+    assert command(*arguments, env={}) == (0, f"gpu-provisioner {own_version()}\n", "")
+
+
+def test_config_shows_each_value_and_where_it_came_from(tmp_path: Path) -> None:
+    """Flag before environment before file before default; passwords of proxies are masked."""
+    file = tmp_path / "settings.yaml"
+    file.write_text("metrics-port: 9001\nhealth-probe-port: 9002\n")
+    code, out, err = command(
+        "config", "--metrics-port=9000", "--config", str(file), env={**ENV, "HEALTH_PROBE_PORT": "9003"}
+    )
+    shown = {line.split()[0]: line.split(maxsplit=1)[1].strip() for line in out.splitlines()}
+    assert (code, err, sorted(shown)) == (0, "", sorted(option.flag for option in OPTIONS))
+    assert shown["metrics-port"] == "9000  (flag --metrics-port)"
+    assert shown["health-probe-port"] == "9003  (env HEALTH_PROBE_PORT)"
+    assert shown["log-level"] == "info  (default)"
+    assert "proxy.example.com" in shown["https-proxy"]
+    assert "hunter2" not in out
+
+
+# --- how it refuses --------------------------------------------------------------------------------------------------
+
+
+def test_an_unknown_command_is_told_which_there_are() -> None:
+    """One line for the cause, one for the remedy."""
+    code, out, err = command("rnu")
+    assert (code, out) == (2, "")
+    assert err == "gpu-provisioner: there is no command 'rnu'\n    Use one of: run, try, config, version.\n"
+
+
+@pytest.mark.parametrize("name", ["run", "config"])
+def test_all_mistakes_are_told_at_once(name: str) -> None:
+    """Unknown flags, wrong values and what is missing, each with its remedy, in one message."""
+    code, out, err = command(
+        name, "--gpu-raediness=report", "--metrics-port=http", "stray", env={"DEPLOYMENT_MODE": "managed"}
+    )
+    assert (code, out) == (2, "")
+    head, *lines = err.splitlines()
+    assert head == "gpu-provisioner: 6 settings are wrong:"
+    causes, remedies = lines[::2], lines[1::2]
+    assert [cause.split(":")[0].strip() for cause in causes] == [
+        "--gpu-raediness=report",
+        "stray",
+        "--metrics-port=http",
+        "ARM_SUBSCRIPTION_ID",
+        "ARM_RESOURCE_GROUP",
+        "AZURE_CLUSTER_NAME",
+    ]
+    assert all(remedy.startswith("    ") and len(remedy) > 20 for remedy in remedies)
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [(None, "it cannot be read: FileNotFoundError"), ("a: [", "it cannot be read"), ("- a\n", "it is no mapping")],
+)
+def test_an_unusable_file_of_settings_is_named(tmp_path: Path, text: str | None, why: str) -> None:
+    """Missing, broken, or a list."""
+    path = tmp_path / "settings.yaml"
+    if text is not None:
+        path.write_text(text)
+    code, _, err = command("config", f"--config={path}")
+    assert code == 2
+    assert f"{path}: {why}" in err
+
+
+def test_a_file_that_is_named_must_be_there(tmp_path: Path) -> None:
+    """All files at once, before anything is connected; the SDKs would speak of something else."""
+    gone = tmp_path / "gone"
+    workload_identity = {"DEPLOYMENT_MODE": "", "AZURE_TENANT_ID": "t", "AZURE_CLIENT_ID": "c"}
+    files = dict.fromkeys(("KUBECONFIG", "SSL_CERT_FILE", "AZURE_FEDERATED_TOKEN_FILE"), str(gone))
+    code, out, err = command("run", env={**ENV, **workload_identity, **files})
+    assert (code, out) == (2, "")
+    for name in files:
+        assert f"{name}={gone}: there is no such file" in err
+
+
+# --- what is installed -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+@pytest.mark.parametrize("namespace", [False, True])
+def test_a_stranger_in_place_of_a_package_stops_the_start(tmp_path: Path, package: str, namespace: bool) -> None:
+    """A folder of that name earlier on the path: the program says so instead of running half of somebody else's."""
+    folder = tmp_path / package
+    folder.mkdir()
+    if not namespace:
+        (folder / "__init__.py").write_text("raise SystemExit('imported')")
+    script = f"import sys; sys.path.insert(1, {str(ROOT)!r}); from provisioner.cli import main; main()"
+    ended = subprocess.run(
+        [sys.executable, "-c", script, "version"],
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=tmp_path,
+        timeout=30,
+    )
+    # A folder without __init__.py yields to any real package of that name: then nothing is wrong.
+    expected = (0, True) if namespace else (2, False)
+    assert (ended.returncode, ended.stderr == "") == expected
+    if not namespace:
+        cause, remedy = ended.stderr.splitlines()
+        assert f"{package} ({folder})" in cause
+        assert "virtual environment" in remedy
+
+
+def test_ctrl_c_before_anything_runs_is_no_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Importing the SDKs takes a second; whoever changes their mind meanwhile sees nothing ugly."""
+
+    def interrupted(*_: object) -> int:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("provisioner.cli.run_command", interrupted)
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 130
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
+    """The wheel, built from this checkout without any network."""
+    folder = tmp_path_factory.mktemp("wheel")
+    build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)]
+    subprocess.run(build, cwd=ROOT, check=True, capture_output=True, timeout=60)
+    (path,) = folder.glob("*.whl")
+    return zipfile.ZipFile(path)
+
+
+def test_the_wheel_holds_the_program_and_nothing_else(wheel: zipfile.ZipFile) -> None:
+    """Every module of the three packages, their py.typed and the examples; no tests, no charts, no caches."""
+    names = {name for name in wheel.namelist() if ".dist-info/" not in name}
+    packages = ("provisioner", "cloudprovider", "controllers")
+    modules = {str(path.relative_to(ROOT)) for package in packages for path in (ROOT / package).rglob("*.py")}
+    typed = {f"{package}/py.typed" for package in packages}
+    examples = {f"provisioner/examples/{path.name}" for path in (ROOT / "examples").glob("*.yaml")}
+    assert len(modules) > 100
+    assert len(examples) >= 6
+    assert names == modules | typed | examples
+
+
+def test_the_wheel_runs_by_itself(wheel: zipfile.ZipFile, tmp_path: Path) -> None:
+    """Unpacked elsewhere, the command and the examples are found there and not in the checkout."""
+    wheel.extractall(tmp_path)
+    script = (
+        "import sys; sys.path[:] = [p for p in sys.path if p != sys.argv[1]]; sys.path.insert(0, sys.argv[2])\n"
+        "from provisioner.installation import HOME, strangers\n"
+        "from provisioner.trial.claims import examples, read_claims\n"
+        "assert str(HOME) == sys.argv[2] and not strangers(), strangers()\n"
+        "assert all(path.is_relative_to(HOME) for path in examples())\n"
+        "print(*(claim['metadata']['name'] for claim in read_claims(examples())))\n"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", script, str(ROOT), str(tmp_path)],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=tmp_path,
+        timeout=30,
+    )
+    assert (ended.stdout, ended.stderr) == ("ws3f2a91c0d firstgpu a100multi\n", "")
+    entry_points = next(name for name in wheel.namelist() if name.endswith("entry_points.txt"))
+    assert "gpu-provisioner = provisioner.cli:main" in wheel.read(entry_points).decode()
+
+
+def test_each_package_is_owned_by_us_alone(wheel: zipfile.ZipFile, tmp_path: Path) -> None:
+    """All three names exist on PyPI for other things; with everything we depend on installed, only ours are there."""
+    wheel.extractall(tmp_path)
+    script = "import json; from importlib.metadata import packages_distributions as p; print(json.dumps(p()))"
+    owners = json.loads(
+        subprocess.run(
+            [sys.executable, "-c", script],
+            env={**os.environ, "PYTHONPATH": str(tmp_path)},
+            capture_output=True,
+            check=True,
+            cwd=tmp_path,
+            timeout=30,
+        ).stdout
+    )
+    assert {name: set(owners[name]) for name in ("provisioner", *PACKAGES)} == dict.fromkeys(
+        ("provisioner", *PACKAGES), {DISTRIBUTION}
+    )
+    assert "aiohttp" in owners
