@@ -35,6 +35,7 @@ class Running:
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self._process = process
+        self._complained = ""
 
     @property
     def ended(self) -> bool:
@@ -51,6 +52,7 @@ class Running:
         assert self._process.stderr is not None
         async with asyncio.timeout(PATIENCE_SECONDS):
             while line := (await self._process.stderr.readline()).decode():
+                self._complained += line
                 if '"Response"' in line and all(word in line for word in words):
                     return
         raise AssertionError(f"kubectl ended without asking for {words}")
@@ -60,11 +62,11 @@ class Running:
         await self.asked("watch=true")
 
     async def end(self) -> Said:
-        """Wait for its end."""
+        """Wait for its end; all that it complained, the requests included."""
         async with asyncio.timeout(PATIENCE_SECONDS):
             out, err = await self._process.communicate()
         assert self._process.returncode is not None
-        return Said(self._process.returncode, out.decode(), err.decode())
+        return Said(self._process.returncode, out.decode(), self._complained + err.decode())
 
 
 class Kubectl:

@@ -1,0 +1,245 @@
+"""What kubectl does with the real API server only: server-side apply, drain with budgets, and who may do what."""
+
+import re
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from tests.cluster.backend import real
+from tests.cluster.controlplane import NAMESPACE, ControlPlane
+from tests.wire.kubectl import Kubectl
+
+from .stage import CLAIMS, NODES, TERMINATION, Json, Stage, claim
+
+pytestmark = [pytest.mark.asyncio, pytest.mark.cluster]
+
+WS1 = "nodeclaim.karpenter.sh/ws1"
+IMMUTABLE = 'spec: Invalid value: "object": spec is immutable'
+PODS = "/api/v1/namespaces/default/pods"
+BUDGETS = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
+DAEMON_SETS = "/apis/apps/v1/namespaces/default/daemonsets"
+
+
+@pytest_asyncio.fixture
+async def it(control_plane: ControlPlane, tmp_path: Path) -> AsyncIterator[Stage]:
+    """The real server, wiped."""
+    async with real(control_plane, tmp_path) as backend:
+        yield Stage(backend)
+
+
+@pytest.fixture
+def controller(control_plane: ControlPlane, tmp_path: Path) -> Kubectl:
+    """kubectl with the token of our chart's service account."""
+    return Kubectl(tmp_path, control_plane.kubeconfig(tmp_path / "controller.kubeconfig", "controller"))
+
+
+def managers(stored: Json) -> list[tuple[str, str]]:
+    return sorted((entry["manager"], entry["operation"]) for entry in stored["metadata"]["managedFields"])
+
+
+def cells(printed: str) -> list[list[str]]:
+    """The rows of a table whose cells have spaces in them."""
+    return [re.split(r"\s{2,}", line.strip()) for line in printed.splitlines()]
+
+
+async def test_server_side_apply_owns_what_it_applied(it: Stage) -> None:
+    """Two owners of a label: the second is told of the first, may insist, and then the first is told of the second."""
+    mine, theirs = (claim(labels={"team": team}) for team in "ab")
+    apply = ("apply", "--server-side", "-f")
+    assert await it.kubectl(*apply, it.kubectl.file(mine)) == f"{WS1} serverside-applied\n"
+    (made,) = await it.claims()
+    assert managers(made) == [("kubectl", "Apply")]
+    assert await it.kubectl(*apply, it.kubectl.file(mine)) == f"{WS1} serverside-applied\n"
+    assert await it.claims() == [made]
+    other = (*apply, it.kubectl.file(theirs), "--field-manager=gitops")
+    said = await it.kubectl.refused(*other)
+    assert said.startswith('error: Apply failed with 1 conflict: conflict with "kubectl": .metadata.labels.team\n')
+    assert await it.kubectl(*other, "--force-conflicts") == f"{WS1} serverside-applied\n"
+    (taken,) = await it.claims()
+    assert taken["metadata"]["labels"] == {"team": "b"}
+    assert managers(taken) == [("gitops", "Apply"), ("kubectl", "Apply")]
+    said = await it.kubectl.refused("diff", "--server-side", "-f", it.kubectl.file(mine))
+    assert 'Apply failed with 1 conflict: conflict with "gitops": .metadata.labels.team' in said
+
+
+async def test_server_side_apply_leaves_what_the_controller_wrote(it: Stage) -> None:
+    """Finalizer, columns and status are another manager's: applying the file again neither takes nor conflicts."""
+    path = it.kubectl.file(claim())
+    await it.kubectl("apply", "--server-side", "-f", path)
+    written = {"finalizers": [TERMINATION], "labels": {"topology.kubernetes.io/zone": "westeurope-1"}}
+    await it.patch(f"{CLAIMS}/ws1", {"metadata": written})
+    await it.report("ws1", nodeName="aks-ws1-0")
+    (before,) = await it.claims()
+    assert await it.kubectl("apply", "--server-side", "-f", path) == f"{WS1} serverside-applied\n"
+    assert await it.claims() == [before]
+    assert await it.kubectl("apply", "-f", path) == f"{WS1} configured\n"
+    (after,) = await it.claims()
+    assert (after["metadata"]["finalizers"], after["metadata"]["labels"]) == tuple(written.values())
+    assert (after["status"], after["spec"]) == (before["status"], before["spec"])
+
+
+async def test_server_side_diff_and_dry_run(it: Stage) -> None:
+    """The diff of a server-side apply shows the change and changes nothing; so does its dry run."""
+    await it.kubectl("apply", "--server-side", "-f", it.kubectl.file(claim()))
+    before = await it.claims()
+    path = it.kubectl.file(claim(labels={"team": "a"}))
+    code, out, _ = await it.kubectl.run("diff", "--server-side", "-f", path)
+    changed = {line for line in out.splitlines() if line.startswith(("+  ", "-  ")) and "f:" not in line}
+    assert (code, {"+  labels:", "+    team: a"} <= changed) == (1, True)
+    said = await it.kubectl("apply", "--server-side", "--dry-run=server", "-f", path)
+    assert said == f"{WS1} serverside-applied (server dry run)\n"
+    said = await it.kubectl.refused(
+        "apply", "--server-side", "-f", it.kubectl.file(claim(spec={"terminationGracePeriod": "1h"}))
+    )
+    assert said == f'The NodeClaim "ws1" is invalid: {IMMUTABLE}\n'
+    assert await it.claims() == before
+
+
+async def test_explain_knows_the_whole_claim(it: Stage) -> None:
+    """Every field that our CRD has, in one tree, with the words of the CRD."""
+    tree = (await it.kubectl("explain", "nodeclaim", "--recursive")).splitlines()
+    for line in (
+        "  spec\t<Object> -required-",
+        "    expireAfter\t<string>",
+        "  status\t<Object>",
+        "    nodeName\t<string>",
+    ):
+        assert line in tree
+    said = await it.kubectl("explain", "nodeclaim.spec.terminationGracePeriod")
+    assert "FIELD: terminationGracePeriod <string>\n" in said
+    assert "disruption budgets say; without it a drain may wait for ever.\n" in said
+
+
+async def test_a_drain_waits_for_a_budget(it: Stage) -> None:
+    """kubectl asks again while the budget says no, cordons first, and ends when the pod may go."""
+    await it.node("n1")
+    await it.pod("web", node="n1", labels={"app": "web"})
+    selected = {"selector": {"matchLabels": {"app": "web"}}}
+    await it.create(BUDGETS, {"metadata": {"name": "keep"}, "spec": {"minAvailable": 1, **selected}})
+    counted = ("wait", "--for=jsonpath={.status.currentHealthy}=1", "pdb/keep", "--timeout=30s")
+    assert await it.kubectl(*counted) == "poddisruptionbudget.policy/keep condition met\n"
+    said = await it.kubectl.refused("drain", "n1", "--timeout=20s")
+    assert "cannot delete Pods that declare no controller (use --force to override): default/web" in said
+    async with it.kubectl.running("drain", "n1", "--force", "--timeout=30s", "-v=6") as kubectl:
+        await kubectl.asked("/web/eviction", 'status="429')
+        assert not kubectl.ended
+        assert (await it.kubectl.table("get", "nodes"))[1][1] == "Ready,SchedulingDisabled"
+        await it.kubectl("patch", "pdb", "keep", "-p", '{"spec":{"minAvailable":0}}')
+        code, out, err = await kubectl.end()
+    assert (code, out.splitlines()[-2:]) == (0, ["pod/web evicted", "node/n1 drained"])
+    assert "Cannot evict pod as it would violate the pod's disruption budget" in err
+    assert await it.kubectl.run("get", "pods") == (0, "", "No resources found in default namespace.\n")
+
+
+async def test_a_drain_leaves_daemons_and_waits_for_the_kubelet(it: Stage) -> None:
+    """Daemon pods stay when told so; a pod that ends slowly holds the drain until its kubelet says that it is gone."""
+    await it.node("n1")
+    labels = {"app": "plugin"}
+    template = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
+    spec = {"selector": {"matchLabels": labels}, "template": template}
+    daemons = await it.create(DAEMON_SETS, {"metadata": {"name": "plugin"}, "spec": spec})
+    owner = {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "plugin", "uid": daemons["metadata"]["uid"]}
+    await it.pod("plugin-1", node="n1", ownerReferences=[{**owner, "controller": True}])
+    await it.pod("slow", node="n1", finalizers=["example.com/kubelet"])
+    said = await it.kubectl.refused("drain", "n1", "--force", "--timeout=20s")
+    assert "cannot delete DaemonSet-managed Pods (use --ignore-daemonsets to ignore): default/plugin-1" in said
+    drain = ("drain", "n1", "--force", "--ignore-daemonsets", "--timeout=30s", "-v=6")
+    async with it.kubectl.running(*drain) as kubectl:
+        await kubectl.asked("/slow/eviction", 'status="201')
+        assert "deletionTimestamp" in (await it.get(f"{PODS}/slow"))["metadata"]
+        assert not kubectl.ended
+        await it.patch(f"{PODS}/slow", {"metadata": {"finalizers": None}})
+        code, out, err = await kubectl.end()
+    assert (code, out.splitlines()[-2:]) == (0, ["pod/slow evicted", "node/n1 drained"])
+    assert "ignoring DaemonSet-managed Pods: default/plugin-1" in err
+    assert await it.kubectl("get", "pods", "-o", "name") == "pod/plugin-1\n"
+    assert (await it.get(f"{NODES}/n1"))["spec"]["unschedulable"] is True
+
+
+async def test_the_controller_may_do_what_it_needs(controller: Kubectl) -> None:
+    """The whole list of what our chart's service account may do, beyond what everybody may: nothing else."""
+    assert cells(await controller("auth", "whoami"))[1] == [
+        "Username",
+        f"system:serviceaccount:{NAMESPACE}:gpu-provisioner",
+    ]
+    header, *rows = cells(await controller("auth", "can-i", "--list", "-n", NAMESPACE))
+    assert header == ["Resources", "Non-Resource URLs", "Resource Names", "Verbs"]
+    granted = sorted((row[0], row[2], row[3]) for row in rows if len(row) == len(header))
+    assert [row for row in granted if not row[0].startswith("selfsubject")] == [
+        ("customresourcedefinitions.apiextensions.k8s.io", "[]", "[list watch]"),
+        ("events", "[]", "[create get patch]"),
+        ("leases.coordination.k8s.io", "[]", "[create]"),
+        ("leases.coordination.k8s.io", "[gpu-provisioner-leader-election]", "[get patch]"),
+        ("nodeclaims.karpenter.sh", "[]", "[get list watch patch delete]"),
+        ("nodeclaims.karpenter.sh/status", "[]", "[patch]"),
+        ("nodes", "[]", "[get list watch patch delete]"),
+        ("pods", "[]", "[list]"),
+        ("pods/eviction", "[]", "[create]"),
+    ]
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        "watch nodeclaims",
+        "patch nodeclaims/status",
+        "delete nodeclaims",
+        "delete nodes",
+        "create pods/eviction -A",
+        "create events -n default",
+        f"patch leases/gpu-provisioner-leader-election -n {NAMESPACE}",
+    ],
+)
+async def test_can_i_says_yes(controller: Kubectl, asked: str) -> None:
+    """As the controller's service account, for what it does."""
+    verb, *rest = asked.split()
+    assert await controller("auth", "can-i", verb, *_resource(rest)) == "yes\n"
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        f"get secrets -n {NAMESPACE}",
+        "list secrets -A",
+        f"get configmaps -n {NAMESPACE}",
+        "create nodeclaims",
+        "update nodeclaims",
+        "deletecollection nodeclaims",
+        "patch nodes/status",
+        "create nodes",
+        "delete pods -A",
+        "get pods/exec -A",
+        "create serviceaccounts/token -A",
+        "delete customresourcedefinitions",
+        "patch clusterroles",
+        "impersonate users",
+        f"patch leases/another -n {NAMESPACE}",
+        "patch leases/gpu-provisioner-leader-election -n kube-system",
+        "get leases -n kube-node-lease",
+    ],
+)
+async def test_can_i_says_no(controller: Kubectl, asked: str) -> None:
+    """As the controller's service account, for what it must not."""
+    verb, *rest = asked.split()
+    code, out, _ = await controller.run("auth", "can-i", verb, *_resource(rest))
+    assert (code, out) == (1, "no\n")
+
+
+def _resource(words: list[str]) -> list[str]:
+    """kubectl takes subresources by a flag; `kind/name` is a name to it."""
+    what, *rest = words
+    kind, _, below = what.partition("/")
+    return [kind, f"--subresource={below}", *rest] if below in {"status", "eviction", "exec", "token"} else words
+
+
+async def test_the_server_refuses_what_can_i_denies(it: Stage, controller: Kubectl) -> None:
+    """The same token at work: reading claims succeeds, making one and reading Secrets are forbidden by name."""
+    await it.claim()
+    assert await controller("get", "nodeclaims", "-o", "name") == f"{WS1}\n"
+    who = f'User "system:serviceaccount:{NAMESPACE}:gpu-provisioner" cannot'
+    said = await controller.refused("create", "-f", it.kubectl.file(claim("ws2")))
+    assert f'nodeclaims.karpenter.sh is forbidden: {who} create resource "nodeclaims"' in said
+    said = await controller.refused("get", "secrets")
+    assert f'secrets is forbidden: {who} list resource "secrets" in API group "" in the namespace "default"' in said
