@@ -81,6 +81,7 @@ class Memory:
     brake_told: bool = False
     failed_etag: str = ""
     refused: dict[str, tuple[Kind, str, float]] = field(default_factory=dict)
+    refusals: int = 0
     suspected: tuple[str, float] | None = None
     gpu_short_at: float | None = None
     pool_read_at: float | None = None

@@ -45,6 +45,8 @@ from .views import Views
 READS_PER_PASS = 6
 FENCED_SECONDS = 5.0
 BEHIND_SECONDS = 1.0
+# Most steps that are refused for good are passed by; those that cannot be are tried less and less often.
+REFUSED_MOST_SECONDS = 60.0
 # Ages and limits are differences of floats: what is left of a wait may be less than the clock can tell.
 SHORTEST_WAIT_SECONDS = 0.001
 
@@ -184,6 +186,8 @@ class Reconciler:
             self.fleet.landed(step.name)
 
     async def _after_write(self, memory: Memory, facts: Facts, step: Write, outcome: Outcome) -> float | None:
+        if not isinstance(outcome, KubeFailed):
+            memory.refusals = 0
         match outcome:
             case Fenced():
                 return FENCED_SECONDS
@@ -216,7 +220,8 @@ class Reconciler:
         error = failed.error
         refuse(memory, step, failed, self._views.versions(facts.key), self._now())
         if error.refused:
-            return BEHIND_SECONDS
+            memory.refusals += 1
+            return min(BEHIND_SECONDS * 2.0 ** min(memory.refusals - 1, 16), REFUSED_MOST_SECONDS)
         if error.conflict or error.not_found:
             return BEHIND_SECONDS
         raise error

@@ -70,7 +70,8 @@ class Door:
         try:
             outcome = await self._send(step)
         except KubeError as error:
-            log.info("refused by the API server", step=type(step).__name__, error=str(error))
+            say = log.warning if error.refused else log.info  # a conflict is daily life, a missing permission is not
+            say("refused by the API server", step=type(step).__name__, error=str(error))
             return KubeFailed(error=error)
         except asyncio.CancelledError:
             self._on_cut(ARM_WRITE_SECONDS)
