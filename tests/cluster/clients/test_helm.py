@@ -1,0 +1,265 @@
+"""The real Helm on the real API server: our charts come, change, go back and go, and no claim ever notices.
+
+The control plane is one of its own, without our CRDs: what a user begins with.
+"""
+
+import asyncio
+import shutil
+from collections.abc import Generator, Iterator
+from pathlib import Path
+from typing import Any
+
+import helm_python
+import pytest
+import yaml
+
+from tests.cluster import assets
+from tests.cluster.charts import CHARTS, VALUES
+from tests.cluster.controlplane import ControlPlane
+from tests.wire.kubectl import Kubectl
+
+from .stage import CLAIMS, TERMINATION, claim
+
+pytestmark = [pytest.mark.cluster, pytest.mark.asyncio]
+
+Json = dict[str, Any]
+
+CHART = CHARTS / "gpu-provisioner"
+CRD_CHART = CHARTS / "gpu-provisioner-crd"
+NAMESPACE = "provisioning"
+RELEASE = "gpu-provisioner"
+CRDS_RELEASE = "gpu-provisioner-crd"
+CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+OURS = ("kaitonodeclasses.kaito.sh", "nodeclaims.karpenter.sh")
+RBAC = "/apis/rbac.authorization.k8s.io/v1"
+DEPLOYMENTS = f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments"
+KINDS = "deployments,serviceaccounts,roles,rolebindings,clusterroles,clusterrolebindings"
+OBJECTS = [
+    "clusterrole.rbac.authorization.k8s.io/gpu-provisioner",
+    "clusterrolebinding.rbac.authorization.k8s.io/gpu-provisioner",
+    "deployment.apps/gpu-provisioner",
+    "role.rbac.authorization.k8s.io/gpu-provisioner",
+    "rolebinding.rbac.authorization.k8s.io/gpu-provisioner",
+    "serviceaccount/gpu-provisioner",
+]
+
+
+@pytest.fixture(scope="module")
+def empty(tmp_path_factory: pytest.TempPathFactory) -> Generator[ControlPlane, None, None]:
+    """A control plane that has never heard of us."""
+    with asyncio.Runner() as runner:
+        life = ControlPlane.start(assets.find(), tmp_path_factory.mktemp("helm"))
+        made = runner.run(life.__aenter__())
+        try:
+            yield made
+        finally:
+            runner.run(life.__aexit__(None, None, None))
+
+
+@pytest.fixture
+def kubectl(empty: ControlPlane, tmp_path: Path) -> Kubectl:
+    return Kubectl(tmp_path, empty.kubeconfig(tmp_path / "config"))
+
+
+@pytest.fixture
+def helm(empty: ControlPlane, tmp_path: Path) -> Iterator[helm_python.Config]:
+    """Helm as a user of that cluster; the releases that a story leaves are uninstalled."""
+    path = empty.kubeconfig(tmp_path / "helm-config")
+    with helm_python.Config(kubeconfig_path=path, namespace=NAMESPACE) as config:
+        yield config
+        for release in config.list(all_states=True):
+            config.uninstall(release["name"])
+
+
+async def serve_claims(helm: helm_python.Config, kubectl: Kubectl) -> None:
+    """Install the CRD chart and wait until its kinds are served."""
+    helm.install(CRD_CHART, CRDS_RELEASE, create_namespace=True)
+    await kubectl("wait", "--for=condition=Established", "crd", *OURS, "--timeout=20s")
+
+
+async def some_claims(cp: ControlPlane) -> list[Json]:
+    """Two claims as the controller leaves them, one of them on its way out; as stored."""
+    there = {one["metadata"]["name"] for one in await claims(cp)}
+    for name in sorted({"ws1", "ws2"} - there):
+        await cp.demand("POST", CLAIMS, claim(name, finalizers=[TERMINATION]))
+    await cp.demand("DELETE", f"{CLAIMS}/ws2")
+    return await claims(cp)
+
+
+async def claims(cp: ControlPlane) -> list[Json]:
+    """All claims, once they are served: the server answers 404, then 429, while it takes in another definition."""
+    async with asyncio.timeout(20):
+        while (found := await cp.request("GET", CLAIMS))[0] in {404, 429}:  # noqa: ASYNC110 - it has no event for that
+            await asyncio.sleep(0.1)
+    status, answer = found
+    assert status == 200, answer
+    items: list[Json] = answer["items"]
+    return items
+
+
+async def objects_of(kubectl: Kubectl, release: str = RELEASE) -> list[str]:
+    """What of this release is in the cluster."""
+    selected = ("-l", f"app.kubernetes.io/instance={release}", "-A", "-o", "name")
+    return sorted((await kubectl("get", KINDS, *selected)).splitlines())
+
+
+async def crds(cp: ControlPlane) -> dict[str, Json]:
+    return {crd["metadata"]["name"]: crd for crd in (await cp.demand("GET", CRDS))["items"]}
+
+
+def changed_crd_chart(home: Path) -> Path:
+    """The next version of our CRD chart, in which claims have one more column."""
+    chart = home / "next-crd"
+    shutil.copytree(CRD_CHART, chart)
+    about = chart / "Chart.yaml"
+    about.write_text(about.read_text().replace("version: 0.1.0", "version: 0.2.0"))
+    path = chart / "templates" / "karpenter.sh_nodeclaims.yaml"
+    crd = yaml.safe_load(path.read_text())
+    column = {"name": "Class", "type": "string", "jsonPath": ".spec.nodeClassRef.name"}
+    crd["spec"]["versions"][0]["additionalPrinterColumns"].append(column)
+    path.write_text(yaml.safe_dump(crd))
+    return chart
+
+
+async def test_crds_come_change_go_back_and_stay(
+    helm: helm_python.Config, empty: ControlPlane, kubectl: Kubectl, tmp_path: Path
+) -> None:
+    """Installed, upgraded, rolled back, uninstalled: the definitions follow, the claims are untouched, both remain."""
+    made = helm.install(CRD_CHART, CRDS_RELEASE, create_namespace=True)
+    assert (made["status"], made["revision"], made["namespace"]) == ("deployed", 1, NAMESPACE)
+    await kubectl("wait", "--for=condition=Established", "crd", *OURS, "--timeout=20s")
+    before = await some_claims(empty)
+    installed = await crds(empty)
+
+    upgraded = helm.upgrade(changed_crd_chart(tmp_path), CRDS_RELEASE)
+    assert (upgraded["status"], upgraded["revision"], upgraded["chart_version"]) == ("deployed", 2, "0.2.0")
+    columns = (await crds(empty))[OURS[1]]["spec"]["versions"][0]["additionalPrinterColumns"]
+    assert columns[-1]["name"] == "Class"
+
+    helm.rollback(CRDS_RELEASE, version=1)
+    assert {name: crd["spec"] for name, crd in (await crds(empty)).items()} == {
+        name: crd["spec"] for name, crd in installed.items()
+    }
+
+    gone = helm.uninstall(CRDS_RELEASE)
+    assert gone["info"].splitlines() == [
+        "These resources were kept due to the resource policy:",
+        *(f"[CustomResourceDefinition] {name}" for name in OURS),
+    ]
+    with pytest.raises(helm_python.HelmNotFoundError):
+        helm.status(CRDS_RELEASE)
+    left = await crds(empty)
+    assert {name: crd["metadata"]["uid"] for name, crd in left.items()} == {
+        name: crd["metadata"]["uid"] for name, crd in installed.items()
+    }
+    assert await claims(empty) == before
+
+    again = helm.install(CRD_CHART, CRDS_RELEASE)
+    assert again["status"] == "deployed"
+    assert await claims(empty) == before
+
+
+async def test_crds_that_another_chart_brought_are_adopted(
+    helm: helm_python.Config, empty: ControlPlane, kubectl: Kubectl
+) -> None:
+    """CRDs from a `crds/` folder are nobody's: Helm refuses and says which marks it misses; with them it takes over."""
+    await serve_claims(helm, kubectl)
+    helm.uninstall(CRDS_RELEASE)
+    before = await some_claims(empty)
+    await kubectl("label", "crd", *OURS, "app.kubernetes.io/managed-by-")
+    await kubectl("annotate", "crd", *OURS, "meta.helm.sh/release-name-", "meta.helm.sh/release-namespace-")
+    with pytest.raises(helm_python.HelmReleaseError) as refused:
+        helm.install(CRD_CHART, CRDS_RELEASE)
+    for mark in (
+        "exists and cannot be imported into the current release",
+        'missing key "app.kubernetes.io/managed-by": must be set to "Helm"',
+        f'missing key "meta.helm.sh/release-name": must be set to "{CRDS_RELEASE}"',
+        f'missing key "meta.helm.sh/release-namespace": must be set to "{NAMESPACE}"',
+    ):
+        assert mark in str(refused.value)
+    marks = (f"meta.helm.sh/release-name={CRDS_RELEASE}", f"meta.helm.sh/release-namespace={NAMESPACE}")
+    await kubectl("label", "crd", *OURS, "app.kubernetes.io/managed-by=Helm")
+    await kubectl("annotate", "crd", *OURS, *marks)
+    assert helm.install(CRD_CHART, CRDS_RELEASE)["status"] == "deployed"
+    assert await claims(empty) == before
+
+
+async def test_the_controller_comes_changes_goes_back_and_goes(
+    helm: helm_python.Config, empty: ControlPlane, kubectl: Kubectl
+) -> None:
+    """Each object of the chart is there, follows its values, and leaves with it; claims and CRDs stay as they were."""
+    await serve_claims(helm, kubectl)
+    before = await some_claims(empty)
+    definitions = await crds(empty)
+    deployment = f"{DEPLOYMENTS}/{RELEASE}"
+
+    made = helm.install(CHART, RELEASE, VALUES)
+    assert (made["status"], made["revision"], made["chart_name"]) == ("deployed", 1, "gpu-provisioner")
+    assert await objects_of(kubectl) == OBJECTS
+    first = await empty.demand("GET", deployment)
+    assert (first["spec"]["replicas"], first["metadata"]["generation"]) == (2, 1)
+
+    values = {**VALUES, "replicas": 1, "extraEnv": {"LOG_LEVEL": "debug"}}
+    assert helm.upgrade(CHART, RELEASE, values)["revision"] == 2
+    second = await empty.demand("GET", deployment)
+    assert (second["spec"]["replicas"], second["metadata"]["uid"]) == (1, first["metadata"]["uid"])
+    (container,) = second["spec"]["template"]["spec"]["containers"]
+    assert {"name": "LOG_LEVEL", "value": "debug"} in container["env"]
+
+    helm.rollback(RELEASE)
+    assert (await empty.demand("GET", deployment))["spec"] == first["spec"]
+    history = [(one["revision"], one["status"]) for one in helm.history(RELEASE)]
+    assert history == [(1, "superseded"), (2, "superseded"), (3, "deployed")]
+
+    assert helm.uninstall(RELEASE)["release"]["status"] == "uninstalled"
+    assert await objects_of(kubectl) == []
+    assert [release["name"] for release in helm.list()] == [CRDS_RELEASE]
+    assert (await claims(empty), await crds(empty)) == (before, definitions)
+
+
+async def test_a_missing_value_changes_nothing(helm: helm_python.Config, empty: ControlPlane, kubectl: Kubectl) -> None:
+    """Helm says which one; at installation nothing is made, at an upgrade the old release goes on."""
+    await serve_claims(helm, kubectl)
+    azure = {**VALUES["azure"], "clusterName": ""}
+    words = "azure.clusterName is needed: the name of the AKS cluster"
+    with pytest.raises(helm_python.HelmReleaseError, match=words):
+        helm.install(CHART, RELEASE, {"azure": azure})
+    assert ([one["name"] for one in helm.list(all_states=True)], await objects_of(kubectl)) == ([CRDS_RELEASE], [])
+    helm.install(CHART, RELEASE, VALUES)
+    before = await empty.demand("GET", f"{DEPLOYMENTS}/{RELEASE}")
+    with pytest.raises(helm_python.HelmReleaseError, match=words):
+        helm.upgrade(CHART, RELEASE, {"azure": azure})
+    assert await empty.demand("GET", f"{DEPLOYMENTS}/{RELEASE}") == before
+    assert (helm.status(RELEASE)["revision"], helm.status(RELEASE)["status"]) == (1, "deployed")
+
+
+async def test_two_releases_live_side_by_side(helm: helm_python.Config, kubectl: Kubectl) -> None:
+    """The second is named after its release; when it goes, the first keeps its rights."""
+    await serve_claims(helm, kubectl)
+    helm.install(CHART, RELEASE, VALUES)
+    helm.install(CHART, "canary", VALUES)
+    second = [name.replace("/gpu-provisioner", "/canary-gpu-provisioner") for name in OBJECTS]
+    assert (await objects_of(kubectl), await objects_of(kubectl, "canary")) == (OBJECTS, second)
+    helm.uninstall("canary")
+    assert (await objects_of(kubectl), await objects_of(kubectl, "canary")) == (OBJECTS, [])
+    may = ("auth", "can-i", "patch", "nodeclaims.karpenter.sh/ws1", "--as")
+    account = f"system:serviceaccount:{NAMESPACE}"
+    assert await kubectl(*may, f"{account}:gpu-provisioner") == "yes\n"
+    assert (await kubectl.run(*may, f"{account}:canary-gpu-provisioner")).out == "no\n"
+
+
+async def test_the_pod_is_allowed_where_pods_are_restricted(
+    helm: helm_python.Config, empty: ControlPlane, kubectl: Kubectl
+) -> None:
+    """In a namespace that enforces the restricted standard, the API server takes the chart's pod without a warning."""
+    await serve_claims(helm, kubectl)
+    helm.install(CHART, RELEASE, VALUES)
+    await kubectl("label", "ns", NAMESPACE, "pod-security.kubernetes.io/enforce=restricted", "--overwrite")
+    deployment = await empty.demand("GET", f"{DEPLOYMENTS}/{RELEASE}")
+    template = deployment["spec"]["template"]
+    pod = {"apiVersion": "v1", "kind": "Pod", **template, "metadata": {"name": "controller", "namespace": NAMESPACE}}
+    said = await kubectl.run("create", "--dry-run=server", "-f", kubectl.file(pod))
+    assert said == (0, "pod/controller created (server dry run)\n", "")
+    pod["spec"]["containers"][0]["securityContext"]["allowPrivilegeEscalation"] = True
+    said = await kubectl.run("create", "--dry-run=server", "-f", kubectl.file(pod))
+    assert 'violates PodSecurity "restricted:latest"' in said.err

@@ -1,0 +1,144 @@
+"""What the real Helm makes of our charts without a cluster: they lint, they say what is missing, and the program reads
+what they set.
+"""
+
+from typing import Any
+
+import helm_python
+import pytest
+import yaml
+
+from provisioner import settings
+from tests.cluster.charts import CHARTS, VALUES
+
+Json = dict[str, Any]
+
+CHART = CHARTS / "gpu-provisioner"
+CRD_CHART = CHARTS / "gpu-provisioner-crd"
+WARNING = 2
+SUBSCRIPTION = "00000000-0000-0000-0000-00000000000a"
+# What AKS's workload identity webhook adds to a pod with our label.
+INJECTED = {
+    "AZURE_CLIENT_ID": "00000000-0000-0000-0000-000000000001",
+    "AZURE_TENANT_ID": "00000000-0000-0000-0000-000000000002",
+    "AZURE_FEDERATED_TOKEN_FILE": "/var/run/secrets/azure/tokens/azure-identity-token",
+    "AZURE_AUTHORITY_HOST": "https://login.microsoftonline.com/",
+}
+
+
+def template(name: str = "gpu-provisioner", namespace: str = "gpu-provisioner", **values: Any) -> dict[str, Json]:
+    """The objects of a release by kind; each kind is there once."""
+    with helm_python.Chart.load(str(CHART)) as chart:
+        files = chart.render({**VALUES, **values}, name=name, namespace=namespace)
+    objects = [obj for text in files.values() for obj in yaml.safe_load_all(text) if obj]
+    by_kind = {obj["kind"]: obj for obj in objects}
+    assert len(by_kind) == len(objects)
+    return by_kind
+
+
+def container(objects: dict[str, Json]) -> Json:
+    (found,) = objects["Deployment"]["spec"]["template"]["spec"]["containers"]
+    return found
+
+
+@pytest.mark.parametrize(("chart", "values"), [(CHART, VALUES), (CRD_CHART, {})], ids=["controller", "crds"])
+def test_the_charts_lint(chart: Any, values: Json) -> None:
+    """Strictly: not even a warning."""
+    report = helm_python.lint(chart, values, strict=True, kube_version="v1.34.0")
+    assert (report["errors"], [m for m in report["messages"] if m["severity"] >= WARNING]) == ([], [])
+
+
+def test_the_charts_objects() -> None:
+    """A Deployment, its service account, and its rights in the cluster and in its own namespace, nothing else."""
+    objects = template()
+    assert sorted(objects) == [
+        "ClusterRole",
+        "ClusterRoleBinding",
+        "Deployment",
+        "Role",
+        "RoleBinding",
+        "ServiceAccount",
+    ]
+    assert {obj["metadata"]["name"] for obj in objects.values()} == {"gpu-provisioner"}
+    for obj in objects.values():
+        assert obj["metadata"]["labels"]["app.kubernetes.io/managed-by"] == "Helm"
+        assert obj["metadata"].get("namespace") == (None if "Cluster" in obj["kind"] else "gpu-provisioner")
+
+
+def test_the_crd_chart_keeps_its_crds() -> None:
+    """Both definitions bear the annotation that makes Helm leave them when the chart goes."""
+    with helm_python.Chart.load(str(CRD_CHART)) as chart:
+        crds = [yaml.safe_load(text) for text in chart.render({}).values()]
+    assert sorted(crd["metadata"]["name"] for crd in crds) == ["kaitonodeclasses.kaito.sh", "nodeclaims.karpenter.sh"]
+    assert all(crd["metadata"]["annotations"]["helm.sh/resource-policy"] == "keep" for crd in crds)
+
+
+@pytest.mark.parametrize(
+    ("missing", "words"),
+    [
+        ("subscriptionId", "azure.subscriptionId is needed: the subscription of the AKS cluster"),
+        ("resourceGroup", "azure.resourceGroup is needed: the resource group of the AKS cluster"),
+        ("clusterName", "azure.clusterName is needed: the name of the AKS cluster"),
+    ],
+)
+def test_a_missing_value_is_named(missing: str, words: str) -> None:
+    """Whoever installs without it reads which value it is, and what it means."""
+    with pytest.raises(helm_python.HelmRenderError) as refused:
+        template(azure={**VALUES["azure"], missing: ""})
+    assert str(refused.value).endswith(words)
+
+
+def test_a_foreign_service_account_needs_its_name() -> None:
+    """With create: false the rights go to the account that is named, and none is made."""
+    with pytest.raises(helm_python.HelmRenderError, match=r"serviceAccount.name is needed when serviceAccount.create"):
+        template(serviceAccount={"create": False})
+    objects = template(serviceAccount={"create": False, "name": "theirs"})
+    assert "ServiceAccount" not in objects
+    for kind in ("ClusterRoleBinding", "RoleBinding"):
+        (subject,) = objects[kind]["subjects"]
+        assert (subject["name"], subject["namespace"]) == ("theirs", "gpu-provisioner")
+    assert objects["Deployment"]["spec"]["template"]["spec"]["serviceAccountName"] == "theirs"
+
+
+def test_the_program_reads_what_the_chart_sets() -> None:
+    """The container's environment is a complete configuration; ports, probes and the lease are where we look."""
+    azure = {**VALUES["azure"], "subscriptionId": SUBSCRIPTION, "location": "westeurope"}
+    objects = template(azure=azure, extraEnv={"LOG_LEVEL": "debug"})
+    found = container(objects)
+    environment = {variable["name"]: variable["value"] for variable in found["env"]}
+    read = settings.load({}, {**environment, **INJECTED})
+    assert (read.subscription_id, read.resource_group, read.cluster_name, read.location, read.log_level) == (
+        SUBSCRIPTION,
+        "rg",
+        "aks",
+        "westeurope",
+        "debug",
+    )
+    assert read.warnings == ()
+    ports = {port["name"]: port["containerPort"] for port in found["ports"]}
+    assert ports == {"http-metrics": read.metrics_port, "http-health": read.health_probe_port}
+    assert {found[probe]["httpGet"]["port"] for probe in ("livenessProbe", "readinessProbe")} == {"http-health"}
+    lease = next(rule for rule in objects["Role"]["rules"] if "resourceNames" in rule)
+    assert lease["resourceNames"] == [read.leader_election_name]
+
+
+def test_values_reach_the_objects() -> None:
+    """Image, replicas and the identity of the service account."""
+    objects = template(
+        image={"repository": "example.com/ours", "tag": "1.2.3"},
+        replicas=3,
+        workloadIdentity={"clientId": INJECTED["AZURE_CLIENT_ID"]},
+    )
+    assert container(objects)["image"] == "example.com/ours:1.2.3"
+    assert objects["Deployment"]["spec"]["replicas"] == 3
+    annotations = objects["ServiceAccount"]["metadata"]["annotations"]
+    assert annotations == {"azure.workload.identity/client-id": INJECTED["AZURE_CLIENT_ID"]}
+
+
+def test_two_releases_share_no_name() -> None:
+    """In one namespace and in two: each has names, selectors and subjects of its own."""
+    one, two = template("one", "here"), template("two", "here")
+    for kind, obj in one.items():
+        assert obj["metadata"]["name"] != two[kind]["metadata"]["name"]
+    selectors = [objects["Deployment"]["spec"]["selector"]["matchLabels"] for objects in (one, two)]
+    assert selectors[0] != selectors[1]
