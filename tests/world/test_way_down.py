@@ -6,11 +6,13 @@ Every story is told under all invariants; most end in `went`, which asks the led
 import asyncio
 
 import pytest
+from aiohttp import web
 
 from provisioner.api import labels
 from provisioner.simulator.azure import errors, faults, state
 from provisioner.simulator.azure.faults import ALWAYS, Failure, Fault
 from provisioner.simulator.azure.settings import AzureSettings
+from provisioner.simulator.ledger import Call
 
 from .harness import Sim, node_claim, simulate
 from .telling import (
@@ -160,6 +162,24 @@ def test_deleted_while_its_put_is_in_flight(seconds: float) -> None:
         await sim.delete_claim(NAME)
         await went(sim, uid, WHOLE)
         assert len(pool_calls(sim, "PUT")) == 1
+
+    simulate(story, azure=FAST)
+
+
+def test_deleted_the_moment_its_pool_is_asked_for() -> None:
+    """A claim deleted while its PUT arrives is held by our finalizer, which was there first: nothing outlives it."""
+
+    async def story(sim: Sim) -> None:
+        async def overtake(call: Call, _: web.Request) -> web.StreamResponse | None:
+            if call.verb == "PUT" and not deleting(sim.claim(NAME)):
+                sim.store.delete(CLAIMS, NAME)
+            return None
+
+        sim.world.before.append(overtake)
+        uid = await applied(sim)
+        await sim.until(lambda: not sim.claim(NAME), 400, "the claim is gone")
+        assert sim.ledger.disappearances(uid) == WHOLE
+        await sim.settled(quiet_seconds=70.0)
 
     simulate(story, azure=FAST)
 

@@ -1,0 +1,177 @@
+"""Proof that the stories can fail: each rule is broken once, by one small patch, and a named story must notice.
+
+A mutant that lives would mean that a promise is tested by nothing. What is patched is a rule's own function, in the
+module that calls it; the stories and the world are those of every other run.
+"""
+
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from cloudprovider.azure import provider
+from controllers import fleet, garbage, launch, plan, registration, termination
+from controllers.acting import door
+from controllers.facts import Facts
+from controllers.ownership import Verdict, belongs, holds_finalizer
+from controllers.steps import CreateInstance, ReleaseFinalizer, Wait
+from provisioner import app
+from tests.world import test_garbage, test_leadership, test_main_job, test_way_down
+from tests.world.harness import crash_points, simulate
+from tests.world.process import PROCESS
+
+from . import test_crash
+
+Patch = pytest.MonkeyPatch
+ACTED = "the mutant has acted"
+
+
+def put_before_the_finalizer(patch: Patch) -> None:
+    """A claim without our finalizer may be deleted at any moment, and nothing would remember its pool."""
+    rise = plan._rise
+
+    def mutant(f: Facts, claim: Any) -> Any:
+        if holds_finalizer(claim) or f.instance is not None:
+            return rise(f, claim)
+        return CreateInstance(claim=claim, name=f.key) if f.inventory_synced else Wait(after=None, why=ACTED)
+
+    patch.setattr(plan, "_rise", mutant)
+
+
+def released_without_proof(patch: Patch) -> None:
+    """A pool that no list shows is taken for gone."""
+    patch.setattr(termination, "prove_gone", lambda f: None)
+
+
+def no_delete_without_a_provider_id(patch: Patch) -> None:
+    """What never got a providerID is taken for never made."""
+    step = termination.step
+
+    def mutant(f: Facts, claim: Any) -> Any:
+        if claim.status.provider_id or not holds_finalizer(claim):
+            return step(f, claim)
+        return ReleaseFinalizer(target=claim, why=ACTED)
+
+    patch.setattr(termination, "step", mutant)
+
+
+def node_before_the_pool(patch: Patch) -> None:
+    """The Node is let go as soon as it is deleted."""
+    step = termination.step
+
+    def mutant(f: Facts, claim: Any) -> Any:
+        going = [n for n in f.nodes if belongs(n, claim) and n.deleting and holds_finalizer(n)]
+        return ReleaseFinalizer(target=going[0], why=ACTED) if going else step(f, claim)
+
+    patch.setattr(termination, "step", mutant)
+
+
+def every_pool_is_ours(patch: Patch) -> None:
+    """A pool without any mark counts as one whose claim is gone."""
+    verdict = garbage.verdict
+
+    def mutant(instance: Any, claim: Any) -> Verdict:
+        found = verdict(instance, claim)
+        return Verdict.PREVIOUS if found is Verdict.FOREIGN else found
+
+    patch.setattr(garbage, "verdict", mutant)
+
+
+def put_over_what_is_there(patch: Patch) -> None:
+    """A name that the inventory shows is asked for all the same."""
+    step = launch.step
+
+    def mutant(f: Facts) -> Any:
+        foreign = f.claim is not None and f.instance is not None and not (f.instance.claim_uid or f.instance.label_uid)
+        return CreateInstance(claim=f.claim, name=f.key) if f.claim is not None and foreign else step(f)
+
+    patch.setattr(launch, "step", mutant)
+
+
+def put_without_a_precondition(patch: Patch) -> None:
+    """PUT goes out without If-None-Match."""
+
+    class Heedless:
+        IfMissing = None
+        IfNotModified = provider.MatchConditions.IfNotModified
+
+    patch.setattr(provider, "MatchConditions", Heedless)
+
+
+def random_names(patch: Patch) -> None:
+    """Each process makes up pool names of its own."""
+    numbers = itertools.count()
+    names: dict[tuple[str, str], str] = {}
+
+    def mutant(claim: Any) -> str:
+        process = PROCESS.get()
+        assert process is not None
+        key = (process.name, claim.uid)
+        return names.setdefault(key, f"g{next(numbers)}")
+
+    patch.setattr(app, "pool_name", mutant)
+
+
+def one_look(patch: Patch) -> None:
+    """Garbage is what a list says, at once, and nobody asks again."""
+    patch.setattr(garbage, "_held_back", lambda f, age, needed: None)
+    patch.setattr(garbage, "_fresh_looks", lambda f, name: None)
+
+
+def no_brake(patch: Patch) -> None:
+    """Whatever looks like garbage goes, however much it is."""
+    patch.setattr(fleet, "tripped", lambda *_, **__: False)
+
+
+def no_fence(patch: Patch) -> None:
+    """What is planned is sent, whoever holds the lease by now."""
+    patch.setattr(door, "ARM_WRITE_SECONDS", -1.0)
+
+
+def no_finalizer_on_nodes(patch: Patch) -> None:
+    """A Node is registered without our finalizer, and nobody puts it on later."""
+    patch.setattr(registration, "holds_finalizer", lambda thing: True)
+
+
+def no_drain(patch: Patch) -> None:
+    """Pods are not waited for."""
+    patch.setattr(termination, "empty", lambda f, node: None)
+
+
+def crashes(story: Callable[..., Any]) -> Callable[[], object]:
+    """The crash property of one of its stories."""
+    return lambda: test_crash.survive(story, crash_points(story, **test_crash.QUICK))
+
+
+def told(story: Callable[..., Any]) -> Callable[[], object]:
+    """The story itself, undisturbed."""
+    return lambda: simulate(story, **test_crash.QUICK)
+
+
+MUTANTS: list[tuple[Callable[[Patch], None], Callable[[], object], str]] = [
+    (put_before_the_finalizer, test_way_down.test_deleted_the_moment_its_pool_is_asked_for, "'claim'"),
+    (released_without_proof, lambda: test_way_down.test_deleted_while_its_put_is_in_flight(20.0), "'claim'"),
+    (no_delete_without_a_provider_id, told(test_crash.delete_while_creating), "I2"),
+    (node_before_the_pool, told(test_crash.create_and_delete), "I2"),
+    (every_pool_is_ours, lambda: test_garbage.test_foreign_pools_are_never_touched("", {}), "I4"),
+    (put_over_what_is_there, lambda: test_garbage.test_a_foreign_pool_is_never_put(True), "I4"),
+    (put_without_a_precondition, test_garbage.test_a_foreign_pool_that_came_unseen_is_never_put, "I4"),
+    (random_names, crashes(test_crash.create_and_delete), "I3"),
+    (one_look, lambda: test_garbage.test_a_stale_list_of_claims_deletes_nothing(True), "I7"),
+    (no_brake, test_garbage.test_all_nodes_deleted_by_hand_trip_the_brake, "gpu5"),
+    (no_fence, test_leadership.test_a_leader_cut_off_from_the_api_server_stops_writing_to_azure_in_time, "- 15.0"),
+    (no_finalizer_on_nodes, test_main_job.test_claim_becomes_a_ready_gpu_node_and_goes_again, "'node'"),
+    (no_drain, test_way_down.test_a_pod_that_must_not_be_disrupted_holds_the_machine, "the drain is overdue"),
+]
+
+
+@pytest.mark.parametrize(("mutate", "story", "says"), MUTANTS, ids=[row[0].__name__ for row in MUTANTS])
+def test_caught(mutate: Callable[[Patch], None], story: Callable[[], object], says: str) -> None:
+    """The story passes as the rules are, and fails once the rule is broken."""
+    with pytest.MonkeyPatch.context() as patch:
+        mutate(patch)
+        with pytest.raises((AssertionError, BaseExceptionGroup)) as caught:
+            story()
+    found = [str(caught.value), *getattr(caught.value, "__notes__", [])]
+    assert any(says in words for words in found), found
