@@ -15,8 +15,6 @@ from .ownership import Verdict, holds_finalizer, marked, verdict
 from .steps import AddFinalizer, Forget, LookUpPool, PatchStatus, ReleaseFinalizer, Step, Wait
 
 OWN_WRITE_SECONDS = 10.0
-# Only at start, and only until both first lists are in: nothing else tells that a list of nothing came.
-UNSYNCED_SECONDS = 0.1
 
 
 def plan(f: Facts) -> Step:
@@ -31,7 +29,7 @@ def _next(f: Facts) -> Step:
     if f.own_write_pending:
         return Wait(after=OWN_WRITE_SECONDS, why="our own write is not yet in the cache")
     if not f.kube_synced:
-        return Wait(after=UNSYNCED_SECONDS, why="claims and Nodes have not been listed yet")
+        return Wait(after=None, why="claims and Nodes have not been listed yet")
     claim = f.claim
     if claim is None:
         return garbage.step(f) or _nothing_or_wait(f)

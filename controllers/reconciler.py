@@ -107,6 +107,11 @@ class Reconciler:
             for waiting in self.fleet.first_in_line():
                 self._queue.add(waiting)
 
+    def cache_synced(self) -> None:
+        """Claims or Nodes have been listed for the first time: whoever waited for that looks again."""
+        for key in self._memories:
+            self._queue.add(key)
+
     def all_changed(self) -> None:
         """Something changed for every key: the first list of pools, the managed cluster's state."""
         for claim in self._views.claims():

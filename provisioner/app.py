@@ -105,6 +105,7 @@ class App:
             rng=rng,
             indexes=claim_indexes(pool_name),
             on_change=lambda old, new: self.reconciler.claim_changed(old, new),  # noqa: PLW0108 - bound late
+            on_synced=lambda: self.reconciler.cache_synced(),  # noqa: PLW0108 - bound late
             metrics=metrics.reflector("nodeclaims"),
         )
         self.nodes: Reflector[Node] = Reflector(
@@ -113,6 +114,7 @@ class App:
             rng=rng,
             indexes=node_indexes(),
             on_change=lambda old, new: self.reconciler.node_changed(old, new),  # noqa: PLW0108 - bound late
+            on_synced=lambda: self.reconciler.cache_synced(),  # noqa: PLW0108 - bound late
             metrics=metrics.reflector("nodes"),
         )
         self.crds: Reflector[CustomResourceDefinition] = Reflector(

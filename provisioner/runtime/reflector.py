@@ -53,8 +53,9 @@ class State(Enum):
 
 
 class Reflector(Generic[T]):
-    """`on_change(old, new)` is called after the cache has changed; it must not block, and an error in it is fatal.
+    """`on_change(old, new)` is called after the cache has changed, `on_synced()` after the first list, be it empty.
 
+    Neither may block, and an error in them is fatal.
     `silence_seconds` without a byte ends a watch (the server sends a bookmark each minute).
     """
 
@@ -66,6 +67,7 @@ class Reflector(Generic[T]):
         rng: Random,
         indexes: Mapping[str, Index[T]],
         on_change: OnChange[T],
+        on_synced: Callable[[], None] | None = None,
         label_selector: str = "",
         metrics: ReflectorMetrics | None = None,
         silence_seconds: float = 75.0,
@@ -76,6 +78,7 @@ class Reflector(Generic[T]):
         self._resource = resource
         self._rng = rng
         self._on_change = on_change
+        self._on_synced = on_synced
         self._label_selector = label_selector
         self._metrics = metrics or Metrics().reflector(resource.plural)
         self._metrics.age_seconds.set_function(age_since(lambda: self.fresh_at))
@@ -124,9 +127,12 @@ class Reflector(Generic[T]):
             self._consider_backward(listed.resource_version)
         self._backward_lists = 0
         self._must_list, self.resource_version = False, listed.resource_version
-        self.synced, self.fresh_at, self.last_error = True, begun, None
+        first, self.synced = not self.synced, True
+        self.fresh_at, self.last_error = begun, None
         self._metrics.lists.inc()
         self._tell(self._store.replace(listed.items))
+        if first and self._on_synced is not None:
+            self._on_synced()
 
     def _consider_backward(self, version: str) -> None:
         # One stale server is no reason to forget what was seen; when they all say so, the past is the new present.

@@ -36,6 +36,7 @@ class Mirror:
 
     def __init__(self, kube: Kube, **options: Any) -> None:
         self.told: list[str] = []
+        self.syncs = 0
         options = {"base_seconds": 0.01, "cap_seconds": 0.02, "silence_seconds": 5.0} | options
         self.reflector = Reflector(
             kube,
@@ -43,8 +44,13 @@ class Mirror:
             rng=seeded(),
             indexes={"pool": lambda n: filter(None, [n.metadata.labels.get("agentpool")])},
             on_change=self.tell,
+            on_synced=self.sync,
             **options,
         )
+
+    def sync(self) -> None:
+        assert self.reflector.synced
+        self.syncs += 1
 
     def tell(self, old: Node | None, new: Node | None) -> None:
         item = new or old
@@ -131,6 +137,16 @@ async def test_a_watch_that_makes_no_sense_is_followed_by_a_list(answer):
         async with running(server) as mirror:
             await until(lambda: mirror.reflector.resource_version == "9")
             assert mirror.told == ["+a@1", "-a@1"]
+
+
+async def test_the_first_list_is_told_of_even_if_it_is_empty():
+    """Who waits for the cache has nothing else to be woken by; later lists tell only what they change."""
+    async with kube_server() as server:
+        server.then(status(500, "InternalError"), listing("Node", [], "5"), stream(gone()))
+        server.then(listing("Node", [], "9"), stream(end="silence"))
+        async with running(server) as mirror:
+            await until(lambda: mirror.reflector.resource_version == "9")
+            assert (mirror.told, mirror.syncs) == ([], 1)
 
 
 async def test_410_as_a_status_also_lists_anew():
