@@ -196,7 +196,8 @@ def _first(error: BaseException) -> BaseException:
 def _try(arguments: Sequence[str], out: TextIO, err: TextIO) -> int:
     try:
         from .trial import command
+
+        return command.run(arguments, out, err)
     except ModuleNotFoundError as error:
         err.write(f"gpu-provisioner try: {error.name} is not installed\n    pip install 'aks-gpu-provisioner[try]'\n")
         return USAGE
-    return command.run(arguments, out, err)

@@ -6,13 +6,13 @@ Left to others: which objects, and whose (`story.py`).
 """
 
 from collections.abc import Iterator
-from typing import Any, Literal
 
 from provisioner.api import labels
 from provisioner.simulator.scene import condition, deleting
 
-Json = dict[str, Any]
-Tone = Literal["plain", "good", "bad", "quiet"]
+from .claims import Json
+from .printing import Tone
+
 Words = tuple[str, Tone]
 
 ORDER = ("Launched", "Registered", "Initialized", "Ready")

@@ -5,11 +5,11 @@ Promise: what is returned are NodeClaims with names, each once; anything else is
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import yaml
 
-from .changes import Json
-
+Json = dict[str, Any]
 DEMO = ("kaito-workspace.yaml", "first-gpu.yaml", "a100-multi.yaml")
 
 

@@ -1,9 +1,15 @@
 """`gpu-provisioner try`: its flags, what it prints, how it ends.
 
 Promise: with `--once` the exit code is 0 only if the whole story was seen; without, it serves until Ctrl-C or SIGTERM
-and then ends with 0. Mistakes in flags and files are a line for the cause and one for the remedy, exit code 2; nothing
-is written but the kubeconfig, and that goes at the end.
-Left to others: the world (`session.py`), the story (`story.py`), the script (`script.py`), the words (`guide.py`).
+and then ends with 0. Mistakes in flags and files are a line for the cause and one for the remedy, exit code 2, before
+anything heavy is imported.
+
+    command.py   flags and exit codes          session.py  a world, and the real controller in it
+    claims.py    the claims of files           causes.py   what goes wrong in it
+    failures.py  what can be made to fail      story.py    what happens, as lines
+    guide.py     the words around the story    changes.py  what is new about an object, in words
+    printing.py  how it looks                  script.py   the main job, played and proved
+    playing.py   from opening to verdict       person.py   somebody with kubectl and az
 """
 
 import argparse
@@ -17,21 +23,13 @@ from typing import TextIO
 from provisioner.runtime import logs
 from provisioner.runtime.clock import SystemClock
 from provisioner.runtime.signals import until_signalled
-from provisioner.simulator.invariants import InvariantError
 
-from .changes import Json
 from .claims import UnusableFile, examples, read_claims
 from .failures import FAILURES
-from .guide import announcement, commands, opening, verdict
 from .printing import Printer
-from .script import play
-from .session import CannotBegin, Trial, TrialSettings, trial
-from .story import CONTROLLER, Story
 
-OK, FAILED, USAGE, INTERRUPTED = 0, 1, 2, 130
+OK, USAGE, INTERRUPTED = 0, 2, 130
 SPEED = 60.0
-# For each wait of `--once`: the controller's own pace, and what Azure takes at most.
-OWN_PATIENCE_SECONDS, AZURE_PATIENCE_SECONDS = 60.0, 1800.0
 
 
 def run(arguments: Sequence[str], out: TextIO, err: TextIO) -> int:
@@ -40,19 +38,25 @@ def run(arguments: Sequence[str], out: TextIO, err: TextIO) -> int:
         wanted = _parser().parse_args(arguments)
     except SystemExit as ended:
         return USAGE if ended.code else OK
-    printer = Printer(out)
     try:
         # A failure is easier to follow on one claim.
         paths = wanted.filename or (examples() if wanted.once and not wanted.fail else examples()[:1])
         claims = read_claims(paths)
-        logs.configure(SystemClock(), level="info" if wanted.verbose else "error", stream=err)
-        code = asyncio.run(until_signalled(_run(wanted, paths, claims, printer)))
-    except (UnusableFile, CannotBegin) as error:
+    except UnusableFile as error:
         err.write(f"gpu-provisioner try: {error}\n")
         return USAGE
-    except InvariantError as error:
-        printer.verdict(f"\nA promise was broken:\n{error}", good=False)
-        return FAILED
+    from .playing import Playbill, perform  # both SDKs and the embedded servers: a second, and not for a mistake
+    from .session import CannotBegin, TrialSettings
+
+    settings = TrialSettings(speed=wanted.speed, fail=wanted.fail, kubeconfig=wanted.kubeconfig, kube_port=wanted.port)
+    playbill = Playbill(once=wanted.once, paths=tuple(paths), claims=tuple(claims))
+    printer = Printer(out)
+    logs.configure(SystemClock(), level="info" if wanted.verbose else "error", stream=err)
+    try:
+        code = asyncio.run(until_signalled(perform(settings, playbill, printer)))
+    except CannotBegin as error:
+        err.write(f"gpu-provisioner try: {error}\n")
+        return USAGE
     if code is None:
         printer.prose("\nstopped; nothing is left running")
         return INTERRUPTED if wanted.once else OK
@@ -88,33 +92,3 @@ def _port(text: str) -> int:
         if 0 <= (value := int(text)) <= 65535:
             return value
     raise argparse.ArgumentTypeError(f"{text!r} is no port: use 1 to 65535, or 0 for any free one")
-
-
-async def _run(wanted: argparse.Namespace, paths: Sequence[Path], claims: Sequence[Json], printer: Printer) -> int:
-    loop = asyncio.get_running_loop()
-    settings = TrialSettings(speed=wanted.speed, fail=wanted.fail, kubeconfig=wanted.kubeconfig, kube_port=wanted.port)
-    async with trial(settings) as running:
-        story = Story(running.world, loop.time, printer.line)
-        printer.prose(opening(wanted.speed) + "\n", "bold")
-        if running.failure is not None:
-            printer.prose(announcement(running.failure) + "\n")
-        if wanted.once:
-            return await _once(running, story, claims, printer)
-        names = [claim["metadata"]["name"] for claim in claims]
-        printer.verbatim(commands(wanted.kubeconfig, paths, names, running.failure) + "\n")
-        await loop.create_future()  # until somebody ends it
-        return OK
-
-
-async def _once(running: Trial, story: Story, claims: Sequence[Json], printer: Printer) -> int:
-    patience = OWN_PATIENCE_SECONDS + AZURE_PATIENCE_SECONDS / running.settings.speed
-    missing = await play(running, story, claims, patience_seconds=patience)
-    if missing:
-        printer.verdict("\nIt did not go as it should:", good=False)
-        for what in missing:
-            printer.prose(f"  {what}")
-        return FAILED
-    requests = running.world.ledger.calls(who=CONTROLLER, system="arm", kind="pools")
-    calls = sum(call.verb != "LIST" for call in requests)
-    printer.verdict("\n" + verdict(len(claims), running.failure, calls=calls, lists=story.lists), good=True)
-    return OK

@@ -1,29 +1,23 @@
 """The unhappy stories of `try --fail`: what Azure does wrong, how a claim says so, and how it ends.
 
-Promise: each is a fault of the simulated Azure or of its machines, never a change to the controller.
-Left to others: holding a run to what is promised here (`script.py`), telling it (`guide.py`).
+Promise: values only, so that the command line can name them at once.
+Left to others: arranging them (`causes.py`), holding a run to them (`script.py`), telling them (`guide.py`).
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
-from provisioner.simulator.azure import faults
-from provisioner.simulator.ledger import Kind
-from provisioner.simulator.world import World
-
 SLOW_GPU_SECONDS = 900.0
-IN_ORDER: tuple[Kind, ...] = ("pool", "node", "claim")
+IN_ORDER: tuple[str, ...] = ("pool", "node", "claim")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Failure:
-    """`cause` arranges it; `told` says what Azure does, `shown` what a person sees of it.
+    """`told` says what Azure does, `shown` what a person sees of it.
 
     A claim that meets it says so by `condition` and `reason`, for at least `lasts_seconds` of Azure's time; `every`
     claim meets it, or one at least. `ends`: the claim gets Ready all the same. `goes`: what of it disappears, in order.
     """
 
-    cause: Callable[[World], None]
     told: str
     shown: str
     condition: str
@@ -31,28 +25,11 @@ class Failure:
     every: bool
     ends: bool
     lasts_seconds: float = 0.0
-    goes: tuple[Kind, ...] = IN_ORDER
-
-
-def _quota(world: World) -> None:
-    world.cloud.faults.append(faults.quota_preflight())
-
-
-def _capacity(world: World) -> None:
-    world.cloud.faults.append(faults.capacity("AllocationFailed", times=1))
-
-
-def _slow_gpu(world: World) -> None:
-    world.nodes.plugin_delay_seconds = SLOW_GPU_SECONDS
-
-
-def _throttle(world: World) -> None:
-    world.cloud.faults.append(faults.throttled(seconds=5, times=3))
+    goes: tuple[str, ...] = IN_ORDER
 
 
 FAILURES = {
     "quota": Failure(
-        cause=_quota,
         told="the subscription has no cores left for any size, and never will have",
         shown="The claim says QuotaExceeded and what to do; it is tried again after 30 s, 60 s, … and never gets Ready."
         " Deleting it ends it at once: there is no machine to take away.",
@@ -63,7 +40,6 @@ FAILURES = {
         goes=("claim",),
     ),
     "capacity": Failure(
-        cause=_capacity,
         told="Azure accepts the first agent pool and then finds no machine for it",
         shown="The claim says AllocationFailed, the failed pool is removed, and 30 s later the next try succeeds.",
         condition="Launched",
@@ -73,7 +49,6 @@ FAILURES = {
         goes=("pool", *IN_ORDER),
     ),
     "slow-gpu": Failure(
-        cause=_slow_gpu,
         told="the device plugin shows its GPUs a quarter of an hour late",
         shown="The Node is Ready long before the claim: it says ResourceNotRegistered until the GPUs are allocatable.",
         condition="Initialized",
@@ -83,7 +58,6 @@ FAILURES = {
         lasts_seconds=SLOW_GPU_SECONDS / 2,
     ),
     "throttle": Failure(
-        cause=_throttle,
         told="ARM answers the first three requests for an agent pool with 429 and asks to wait for 5 s",
         shown="The claim says Throttled; nothing is sent before ARM's time has passed, and then it goes on as always.",
         condition="Launched",

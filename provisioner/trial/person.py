@@ -13,7 +13,7 @@ import aiohttp
 from provisioner.api import labels
 from provisioner.simulator.world import Addresses, World
 
-from .changes import Json
+from .claims import Json
 
 CLAIMS = "/apis/karpenter.sh/v1/nodeclaims"
 API_VERSION = "2026-08-01"

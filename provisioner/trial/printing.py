@@ -6,13 +6,12 @@ are never read as markup.
 
 import textwrap
 from dataclasses import dataclass
-from typing import TextIO
+from typing import Literal, TextIO
 
 from rich.console import Console
 from rich.text import Text
 
-from .changes import Tone
-
+Tone = Literal["plain", "good", "bad", "quiet"]
 STYLES: dict[Tone, str] = {"plain": "", "good": "green", "bad": "red", "quiet": "dim"}
 CLAIM_WIDTH, WHO_WIDTH = 12, 9
 NARROW = 60

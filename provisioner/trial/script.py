@@ -13,7 +13,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from provisioner.api import labels
 from provisioner.app import gpus_of
 
-from .changes import Json, conditions, gpus
+from .changes import conditions, gpus
+from .claims import Json
 from .failures import IN_ORDER, Failure
 from .person import Person, Refused, person
 from .session import Trial

@@ -21,6 +21,7 @@ from provisioner.settings import Settings, load
 from provisioner.simulator.azure.settings import AzureSettings
 from provisioner.simulator.world import Addresses, World, WorldSettings
 
+from .causes import CAUSES
 from .failures import FAILURES, Failure
 from .story import CONTROLLER
 
@@ -67,8 +68,8 @@ async def trial(wanted: TrialSettings) -> AsyncIterator[Trial]:
         world.invariants.controllers[CONTROLLER] = None
         addresses = await _listen(world, wanted.kube_port)
         running = Trial(settings=wanted, world=world, addresses=addresses)
-        if running.failure is not None:
-            running.failure.cause(world)
+        if wanted.fail:
+            CAUSES[wanted.fail](world)
         with _kubeconfig(world, addresses, wanted.kubeconfig):
             settings = _controller_settings(azure, addresses, wanted.kubeconfig)
             async with connect(settings) as outside, asyncio.TaskGroup() as tasks:

@@ -18,8 +18,9 @@ from provisioner.simulator.ledger import Call
 from provisioner.simulator.scene import labels_of, pool_mark
 from provisioner.simulator.world import World
 
-from .changes import Json, Tone, Words, claim_words, conditions, node_words
-from .printing import Line
+from .changes import Words, claim_words, conditions, node_words
+from .claims import Json
+from .printing import Line, Tone
 
 CONTROLLER = "gpu-provisioner"
 CLAIMS = "nodeclaims.karpenter.sh"

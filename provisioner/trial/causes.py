@@ -1,0 +1,37 @@
+"""How the unhappy stories of `try --fail` are arranged.
+
+Promise: each is a fault of the simulated Azure or of its machines, never a change to the controller.
+Left to others: what is said of them, and what is held to it (`failures.py`).
+"""
+
+from collections.abc import Callable, Mapping
+
+from provisioner.simulator.azure import faults
+from provisioner.simulator.world import World
+
+from .failures import SLOW_GPU_SECONDS
+
+
+def _quota(world: World) -> None:
+    world.cloud.faults.append(faults.quota_preflight())
+
+
+def _capacity(world: World) -> None:
+    world.cloud.faults.append(faults.capacity("AllocationFailed", times=1))
+
+
+def _slow_gpu(world: World) -> None:
+    world.nodes.plugin_delay_seconds = SLOW_GPU_SECONDS
+
+
+def _throttle(world: World) -> None:
+    world.cloud.faults.append(faults.throttled(seconds=5, times=3))
+
+
+# By the name of the failure.
+CAUSES: Mapping[str, Callable[[World], None]] = {
+    "quota": _quota,
+    "capacity": _capacity,
+    "slow-gpu": _slow_gpu,
+    "throttle": _throttle,
+}
