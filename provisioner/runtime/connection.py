@@ -20,6 +20,7 @@ from typing import Any
 import aiohttp
 import yaml
 
+from .logs import get_logger
 from .sdk import (
     ApiClient,
     ConfigException,
@@ -31,7 +32,10 @@ from .sdk import (
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 TOKEN_SECONDS = 60.0
+RETRY_SECONDS = 10.0
 CONNECTIONS = 100
+
+log = get_logger("runtime.connection")
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,9 +94,18 @@ class ServiceAccountToken:
         self._read_at = asyncio.get_running_loop().time()
 
     def refresh(self, configuration: Configuration) -> None:
-        """The SDK's hook before each request: load again once the last load is 60 s old."""
-        if asyncio.get_running_loop().time() - self._read_at >= TOKEN_SECONDS:
+        """The SDK's hook before each request: load again once the last load is 60 s old.
+
+        A file that cannot be read says nothing against the token in hand: that one is used until it is refused.
+        """
+        now = asyncio.get_running_loop().time()
+        if now - self._read_at < TOKEN_SECONDS:
+            return
+        try:
             self.load(configuration)
+        except ConfigException as error:
+            self._read_at = now - TOKEN_SECONDS + RETRY_SECONDS
+            log.warning("the token could not be read again", error=str(error), retry_seconds=RETRY_SECONDS)
 
 
 def client_over(session: aiohttp.ClientSession, configuration: Configuration, *, version: str) -> ApiClient:

@@ -52,7 +52,7 @@ async def lines(chunks: AsyncIterator[bytes], *, what: str, bytes_max: int) -> A
     async for chunk in chunks:
         scanned = len(buffer)
         buffer += chunk
-        while (end := buffer.find(b"\n", scanned)) >= 0:
+        while 0 <= (end := buffer.find(b"\n", scanned)) <= bytes_max:
             line = bytes(buffer[:end])
             del buffer[: end + 1]
             scanned = 0

@@ -15,6 +15,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 from kubernetes_asyncio.client import Configuration
 from kubernetes_asyncio.config import ConfigException
+from structlog.testing import capture_logs
 
 from provisioner.runtime.connection import ServiceAccountToken, build_api_client
 from provisioner.runtime.kube import Kube, KubeError
@@ -158,3 +159,27 @@ def test_a_service_accounts_token_is_read_again_each_minute(tmp_path):
         assert configuration.api_key["BearerToken"] == "Bearer two"
 
     virtually(main)
+
+
+def test_a_token_file_that_is_away_leaves_the_token_in_hand(tmp_path):
+    """What was read is used until it is refused; the file is looked for again each 10 s, and each time it is said."""
+    file = tmp_path / "token"
+
+    async def main():
+        configuration = Configuration(host="http://x")
+        token = ServiceAccountToken(file)
+        file.write_text("one")
+        token.load(configuration)
+        file.unlink()
+        for _ in range(80):
+            await asyncio.sleep(1)
+            token.refresh(configuration)
+        assert configuration.api_key["BearerToken"] == "Bearer one"
+        file.write_text("two")
+        await asyncio.sleep(10)
+        token.refresh(configuration)
+        assert configuration.api_key["BearerToken"] == "Bearer two"
+
+    with capture_logs() as lines:
+        virtually(main)
+    assert [line["error"] for line in lines] == ["service account token token: FileNotFoundError"] * 3

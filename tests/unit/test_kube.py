@@ -331,6 +331,7 @@ async def test_410_ends_a_watch_as_event_and_as_status():
         (b'{"type":"ADDED","object":{"kind":"Node","metadata":{"name":"n","labels":[]}}}\n', "n: Expected"),
         (b'{"type":"ADDED","object":{"x":' + b"[" * 9999 + b"]" * 9999 + b"}}\n", "not a watch event"),
         (b'"' + b"x" * (3 * 2**20 + 10), "a line of more than 3145728 bytes"),
+        (b'{"type":"BOOKMARK","x":"' + b"x" * 3 * 2**20 + b'"}\n', "a line of more than 3145728 bytes"),
     ],
 )
 async def test_a_watch_of_nonsense_ends_with_what_came(sent, said):
