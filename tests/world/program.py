@@ -9,7 +9,7 @@ from cloudprovider.azure.client import AzureConfig, StaticToken, build_client, w
 from cloudprovider.azure.provider import AzureProvider
 from controllers.policy import Policy
 from provisioner import app, outside
-from provisioner.runtime.connection import client_over
+from provisioner.runtime.connection import Connection, build_api_client, client_over
 from provisioner.runtime.kube import Kube
 from provisioner.runtime.metrics import Metrics
 from provisioner.simulator.world import KUBE_HOST
@@ -20,7 +20,8 @@ from .process import Process
 async def launch_controller(process: Process) -> None:
     """The real program over this process's network, its lease over a connection of its own.
 
-    Options: `policy` (a Policy), `elect` (False: without a lease), `metrics` (a Metrics, to look at).
+    Options: `policy` (a Policy), `elect` (False: without a lease), `metrics` (a Metrics, to look at),
+    `service_account` (a folder with its files, as a pod has them).
     """
     settings, options = process.world.settings, process.options
     config = AzureConfig(
@@ -31,13 +32,18 @@ async def launch_controller(process: Process) -> None:
     )
     metrics = options.get("metrics") or Metrics()
     async with AsyncExitStack() as sessions:
-        kube, lease, azure = [await sessions.enter_async_context(process.session()) for _ in range(3)]
+        kube, lease = [await connect(process, sessions) for _ in range(2)]
+        azure = await sessions.enter_async_context(process.session())
         client = build_client(config, without_resending(azure), StaticToken("simulator"), version="test")
         provider = AzureProvider(client, config, clock=process.clock)
         controller = app.App(
             app.Outside(
-                kube=Kube(kube_client(kube, settings.token), on_request=metrics.kube_request),
-                lease_kube=Kube(kube_client(lease, settings.token), timeout_seconds=outside.LEASE_TIMEOUT_SECONDS),
+                kube=Kube(kube.api_client, renew_credentials=kube.renew_credentials, on_request=metrics.kube_request),
+                lease_kube=Kube(
+                    lease.api_client,
+                    timeout_seconds=outside.LEASE_TIMEOUT_SECONDS,
+                    renew_credentials=lease.renew_credentials,
+                ),
                 provider=outside.dressed(provider, metrics),
                 clock=process.clock,
                 rng=process.rng,
@@ -52,6 +58,19 @@ async def launch_controller(process: Process) -> None:
             ),
         )
         await controller.run()
+
+
+async def connect(process: Process, sessions: AsyncExitStack) -> Connection:
+    """A way to the API server: with a service account's files if the process has them, else with the world's token."""
+    session = await sessions.enter_async_context(process.session())
+    if folder := process.options.get("service_account"):
+        environ = {"KUBERNETES_SERVICE_HOST": KUBE_HOST, "KUBERNETES_SERVICE_PORT": "443"}
+        return await build_api_client(version="test", session=session, service_account=folder, environ=environ)
+
+    async def nothing_to_renew() -> None:
+        pass
+
+    return Connection(kube_client(session, process.world.settings.token), nothing_to_renew)
 
 
 def kube_client(session: aiohttp.ClientSession, token: str | None = None) -> ApiClient:
