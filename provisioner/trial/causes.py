@@ -4,7 +4,7 @@ Promise: each is a fault of the simulated Azure or of its machines, never a chan
 Left to others: what is said of them, and what is held to it (`failures.py`).
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 from provisioner.simulator.azure import faults
 from provisioner.simulator.world import World
@@ -29,7 +29,7 @@ def _throttle(world: World) -> None:
 
 
 # By the name of the failure.
-CAUSES: Mapping[str, Callable[[World], None]] = {
+CAUSES: dict[str, Callable[[World], None]] = {
     "quota": _quota,
     "capacity": _capacity,
     "slow-gpu": _slow_gpu,

@@ -1,0 +1,99 @@
+"""The installed program as a process, and kubectl beside it: what stories of users need of both.
+
+Promise: a process that a story leaves behind is killed at its end; nothing of this machine's environment reaches it but
+what is named here.
+"""
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from time import monotonic, sleep
+
+ROOT = Path(__file__).parents[2]
+BIN = Path(sys.executable).parent
+PROGRAM = str(BIN / "gpu-provisioner")
+KUBECTL = str(BIN / "kubectl")
+NO_KUBECTL_PATH = "/usr/bin:/bin"
+LOOK_SECONDS = 0.05
+
+
+def environment(home: Path, path: str = NO_KUBECTL_PATH, **more: str) -> dict[str, str]:
+    """A user's environment with a home of its own."""
+    return {"PATH": path, "HOME": str(home), "LANG": "C.UTF-8", "TMPDIR": str(home), **more}
+
+
+class Running:
+    """A started program; what it has written so far is in `out` and `err`."""
+
+    def __init__(self, process: subprocess.Popen[bytes], home: Path) -> None:
+        self.process = process
+        self._home = home
+
+    @property
+    def out(self) -> str:
+        return (self._home / "stdout").read_text(encoding="utf-8")
+
+    @property
+    def err(self) -> str:
+        return (self._home / "stderr").read_text(encoding="utf-8")
+
+    def until(self, words: str, within_seconds: float = 30.0) -> None:
+        """Wait until it has written these words."""
+        deadline = monotonic() + within_seconds
+        while words not in self.out + self.err:
+            assert self.process.poll() is None, f"it ended with {self.process.returncode}\n{self.out}\n{self.err}"
+            assert monotonic() < deadline, f"it never wrote {words!r}\n{self.out}\n{self.err}"
+            sleep(LOOK_SECONDS)
+
+    def end(self, number: int | None = None, within_seconds: float = 30.0) -> int:
+        """Send a signal, if any, and wait for the end; the exit code."""
+        if number is not None:
+            self.process.send_signal(number)
+        return self.process.wait(within_seconds)
+
+
+@contextlib.contextmanager
+def started(home: Path, *arguments: str, env: Mapping[str, str] | None = None) -> Iterator[Running]:
+    """The program with these arguments, run from the checkout's folder; its output goes to files in `home`."""
+    home.mkdir(parents=True, exist_ok=True)
+    with (home / "stdout").open("wb") as out, (home / "stderr").open("wb") as err:
+        process = subprocess.Popen(
+            [PROGRAM, *arguments],
+            cwd=ROOT,
+            env=dict(env or environment(home)),
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=err,
+            start_new_session=True,
+        )
+    try:
+        yield Running(process, home)
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+
+def ended(home: Path, *arguments: str, env: Mapping[str, str] | None = None, within_seconds: float = 60.0) -> Running:
+    """The program, run to its end."""
+    with started(home, *arguments, env=env) as running:
+        running.end(within_seconds=within_seconds)
+        return running
+
+
+def kubectl(kubeconfig: Path, *arguments: str, ok: bool = True) -> str:
+    """What kubectl printed: its output if it succeeded, its complaint if it was meant to fail."""
+    done = subprocess.run(
+        [KUBECTL, *arguments],
+        env=environment(kubeconfig.parent, KUBECONFIG=str(kubeconfig)),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert (done.returncode == 0) is ok, f"{arguments}: {done.returncode}\n{done.stdout}\n{done.stderr}"
+    return done.stdout if ok else done.stderr
