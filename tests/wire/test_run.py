@@ -1,0 +1,449 @@
+"""`gpu-provisioner run` as a cluster meets it: a process with variables, probes, metrics, logs, signals, a lease."""
+
+import asyncio
+import base64
+import contextlib
+import json
+import re
+import signal
+import socket
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+from aiohttp import web
+
+from provisioner.api.crd import all_crds
+from provisioner.simulator.azure.settings import AzureSettings
+from provisioner.simulator.ledger import Call
+from provisioner.simulator.world import Addresses, World, WorldSettings
+from tests.world.harness import node_claim
+
+from .program import PROGRAM, ROOT, Running, ended, environment
+
+pytestmark = pytest.mark.usefixtures("abandoned")
+
+Json = dict[str, Any]
+CANARY = "c4nary-t0ken-0123456789abcdef"
+LEASES = "leases.coordination.k8s.io"
+CLAIMS = "nodeclaims.karpenter.sh"
+NAME = "ws1"
+SECONDS = 30.0
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+@dataclass
+class Site:
+    """A served world, and what a process needs to be run in it."""
+
+    world: World
+    addresses: Addresses
+    home: Path
+    metrics: int = field(default_factory=free_port)
+    health: int = field(default_factory=free_port)
+
+    def env(self, **more: str) -> dict[str, str]:
+        """The variables that Azure/gpu-provisioner's chart sets, as charts set them, and where ARM is."""
+        azure = self.world.settings.azure
+        values = {
+            "ARM_SUBSCRIPTION_ID": azure.subscription,
+            "ARM_RESOURCE_GROUP": azure.resource_group,
+            "AZURE_CLUSTER_NAME": azure.cluster,
+            "AZURE_NODE_RESOURCE_GROUP": azure.machine_group,
+            "LOCATION": azure.location,
+            "AZURE_TENANT_ID": "99999999-2222-3333-4444-555555555555",
+            "AZURE_CLIENT_ID": "88888888-2222-3333-4444-555555555555",
+            "AZURE_FEDERATED_TOKEN_FILE": "/var/run/secrets/azure/tokens/azure-identity-token",
+            "AZURE_AUTHORITY_HOST": "https://login.microsoftonline.com/",
+            "DEPLOYMENT_MODE": "",
+            "KARPENTER_SERVICE": "gpu-provisioner",
+            "SYSTEM_NAMESPACE": "gpu-provisioner",
+            "CONFIG_LOGGING_NAME": "gpu-provisioner-config-logging",
+            "DISABLE_WEBHOOK": "true",
+            "LEADER_ELECT": "false",
+            "FEATURE_GATES": "NodeRepair=true",
+            "E2E_TEST_MODE": "false",
+            "METRICS_PORT": str(self.metrics),
+            "HEALTH_PROBE_PORT": str(self.health),
+            "LEADER_ELECTION_NAMESPACE": "kube-system",
+            "ARM_ENDPOINT": self.addresses.arm,
+            "KUBECONFIG": str(self.home / "kubeconfig"),
+        }
+        return environment(self.home, **{**values, **more})
+
+    def lease(self, name: str = "gpu-provisioner-leader-election") -> Json:
+        found = self.world.store.get(LEASES, name, "kube-system")
+        assert found is not None
+        return found
+
+    def conditions(self) -> dict[str, str]:
+        claim = self.world.store.get(CLAIMS, NAME) or {}
+        return {c["type"]: c["status"] for c in (claim.get("status") or {}).get("conditions") or ()}
+
+    async def until(self, true: Callable[[], object], what: str) -> None:
+        try:
+            async with asyncio.timeout(SECONDS):
+                while not true():  # noqa: ASYNC110 - the process is another's
+                    await asyncio.sleep(0.05)
+        except TimeoutError:
+            raise AssertionError(f"it never was so: {what}\n{self.world.ledger.story()}") from None
+
+    async def listed(self) -> None:
+        """Wait until the pools are listed as they are now: at this speed a pool could come and go between two LISTs."""
+        before = len(self.lists())
+        await self.until(lambda: len(self.lists()) > before, "the pools are listed")
+
+    def lists(self) -> list[Call]:
+        return [call for call in self.world.ledger.calls(system="arm", verb="LIST", kind="pools") if call.status == 200]
+
+
+class Controller:
+    """A running process; its log is read as it comes."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self.process = process
+        self.lines: list[str] = []
+
+    async def read(self) -> None:
+        assert self.process.stderr is not None
+        async for line in self.process.stderr:
+            self.lines.append(line.decode().rstrip("\n"))
+
+    @property
+    def log(self) -> list[Json]:
+        return [json.loads(line) for line in self.lines]
+
+    def said(self, message: str) -> bool:
+        return any(entry["message"] == message for entry in self.log)
+
+    async def end(self, *numbers: int) -> int:
+        """Send these signals, a moment apart, and wait for the end; the exit code."""
+        for number in numbers:
+            self.process.send_signal(number)
+            await asyncio.sleep(0.3)
+        async with asyncio.timeout(SECONDS):
+            return await self.process.wait()
+
+
+def told(story: Callable[[Site], Coroutine[Any, Any, None]], home: Path, **settings: Any) -> None:
+    """Tell it in a world on loopback whose minutes pass a thousand times faster."""
+
+    async def main() -> None:
+        world_settings = WorldSettings(azure=AzureSettings(speed=1000.0), **settings)
+        async with World(crds=all_crds().values(), now=lambda: datetime.now(UTC), settings=world_settings) as world:
+            addresses = await world.listen()
+            world.write_kubeconfig(home / "kubeconfig", addresses)
+            await story(Site(world, addresses, home))
+
+    asyncio.run(main())
+
+
+@contextlib.asynccontextmanager
+async def run(site: Site, *arguments: str, env: Mapping[str, str]) -> AsyncIterator[Controller]:
+    """The program in that world, until it leads; killed at the end if it has not ended."""
+    process = await asyncio.create_subprocess_exec(
+        PROGRAM,
+        *arguments,
+        cwd=ROOT,
+        env=env,
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    controller = Controller(process)
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(controller.read())
+        try:
+            await site.until(lambda: controller.said("became leader") or process.returncode is not None, "it leads")
+            assert process.returncode is None, controller.lines
+            yield controller
+        finally:
+            if process.returncode is None:
+                process.kill()
+                await process.wait()
+    assert process.stdout is not None
+    assert await process.stdout.read() == b""
+
+
+async def asked(*urls: str) -> list[tuple[int, str]]:
+    answers = []
+    async with aiohttp.ClientSession(trust_env=False) as session:
+        for url in urls:
+            async with session.get(url) as response:
+                answers.append((response.status, await response.text()))
+    return answers
+
+
+def families(metrics: str) -> dict[str, str]:
+    """Metric families and their types."""
+    return dict(re.findall(r"^# TYPE (\S+) (\S+)$", metrics, re.MULTILINE))
+
+
+def sample(metrics: str, series: str) -> float:
+    (value,) = re.findall(rf"^{re.escape(series)} (\S+)$", metrics, re.MULTILINE)
+    return float(value)
+
+
+# --- its life --------------------------------------------------------------------------------------------------------
+
+
+def test_a_deployment_of_azure_gpu_provisioner_works_unchanged(tmp_path: Path) -> None:
+    """Its environment variables, a claim's whole life, the lease, the probes, the metrics, the log, SIGTERM, exit 0;
+    and the token that opens the API server is seen nowhere.
+    """
+
+    async def story(site: Site) -> None:
+        async with run(site, env=site.env(HTTPS_PROXY=f"http://user:{CANARY}@127.0.0.1:9", NO_PROXY="127.0.0.1")) as it:
+            lease = site.lease()["spec"]
+            assert lease["holderIdentity"]
+            assert lease["leaseDurationSeconds"] == 30
+            site.world.store.create(CLAIMS, node_claim(NAME))
+            await site.until(lambda: site.conditions().get("Ready") == "True", "the claim is Ready")
+            health, metrics = f"http://127.0.0.1:{site.health}", f"http://127.0.0.1:{site.metrics}/metrics"
+            assert await asked(f"{health}/healthz", f"{health}/readyz", f"{health}/readyz?verbose") == [
+                (200, "ok\n"),
+                (200, "ok\n"),
+                (200, "[+]caches ok\nreadyz check passed\n"),
+            ]
+            ((status, exposed),) = await asked(metrics)
+            assert status == 200
+            check_metrics(exposed)
+            await site.listed()
+            said = json.dumps(site.world.store.list(CLAIMS) + site.world.store.list("events"))
+            site.world.store.delete(CLAIMS, NAME)
+            await site.until(lambda: site.world.store.get(CLAIMS, NAME) is None, "the claim is gone")
+            assert await it.end(signal.SIGTERM) == 0
+            assert site.lease()["spec"]["holderIdentity"] == ""
+            check_log(it)
+            for text in (*it.lines, exposed, said):
+                assert CANARY not in text
+                assert base64.b64encode(CANARY.encode()).decode() not in text
+
+    told(story, tmp_path, token=CANARY)
+
+
+def check_metrics(exposed: str) -> None:
+    """Karpenter's, controller-runtime's and our own families, with what has happened in them."""
+    found = families(exposed)
+    wanted = {
+        "karpenter_cloudprovider_duration_seconds": "histogram",
+        "karpenter_cloudprovider_errors_total": "counter",
+        "workqueue_depth": "gauge",
+        "workqueue_adds_total": "counter",
+        "controller_runtime_reconcile_total": "counter",
+        "controller_runtime_reconcile_time_seconds": "histogram",
+        "leader_election_master_status": "gauge",
+        "client_go_request_total": "counter",
+        "process_resident_memory_bytes": "gauge",
+        "gpu_provisioner_arm_budget_tokens": "gauge",
+        "gpu_provisioner_cache_objects": "gauge",
+        "gpu_provisioner_events_sent_total": "counter",
+        "gpu_provisioner_removals_suspected": "gauge",
+    }
+    assert {name: found.get(name) for name in wanted} == wanted
+    assert not [name for name in found if name.endswith("_created")]
+    assert sample(exposed, 'leader_election_master_status{name="gpu-provisioner-leader-election"}') == 1.0
+    assert sample(exposed, 'workqueue_depth{controller="nodeclaim",name="nodeclaim"}') == 0.0
+    assert sample(exposed, 'controller_runtime_reconcile_total{controller="nodeclaim",result="success"}') > 0.0
+    assert sample(exposed, 'gpu_provisioner_cache_objects{resource="nodeclaims"}') == 1.0
+    created = re.findall(r"^karpenter_cloudprovider_duration_seconds_count\{.*Create.*\} (\S+)$", exposed, re.MULTILINE)
+    assert [float(count) for count in created] == [1.0]
+
+
+def check_log(it: Controller) -> None:
+    """One JSON object a line; passes name their controller, claim and id; all its writes are there, in order."""
+    for line, entry in zip(it.lines, it.log, strict=True):
+        assert list(entry)[:4] == ["level", "time", "logger", "message"], line
+        assert entry["level"] in {"INFO", "WARNING"}, line
+        assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", entry["time"])
+    passes = [entry for entry in it.log if "reconcileID" in entry]
+    assert {(entry["controller"], entry["key"]) for entry in passes} == {("nodeclaim", NAME)}
+    steps = [entry["step"] for entry in passes if entry["message"] == "wrote"]
+    first, last = steps.index("CreateInstance"), steps.index("DeleteInstance")
+    assert steps[0] == "AddFinalizer"
+    assert steps[-1] == "ReleaseFinalizer"
+    assert 0 < first < last
+
+
+def test_flags_count_before_variables(tmp_path: Path) -> None:
+    """With Karpenter's flags, one dash or two; what has no effect is said once, in words."""
+
+    async def story(site: Site) -> None:
+        metrics, health = free_port(), free_port()
+        arguments = ["run", f"--metrics-port={metrics}", "-health-probe-port", str(health), "--log-level=debug"]
+        arguments += ["--leader-election-name", "other", "--enable-profiling"]
+        async with run(site, *arguments, env=site.env()) as it:
+            assert site.lease("other")["spec"]["holderIdentity"]
+            answers = await asked(f"http://127.0.0.1:{health}/healthz", f"http://127.0.0.1:{metrics}/metrics")
+            assert [status for status, _ in answers] == [200, 200]
+            with pytest.raises(aiohttp.ClientConnectorError):
+                await asked(f"http://127.0.0.1:{site.metrics}/metrics")
+            assert await it.end(signal.SIGINT) == 0
+            notes = [entry["message"] for entry in it.log if "ENABLE_PROFILING" in entry["message"]]
+            assert len(notes) == 1
+
+    told(story, tmp_path)
+
+
+def test_no_proxy_stands_between_us_and_the_cluster(tmp_path: Path) -> None:
+    """AKS injects proxies into pods: the API server is reached directly whatever they say, ARM as NO_PROXY says."""
+    met: list[str] = []
+
+    async def proxy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        met.append((await reader.readline()).decode())
+        writer.close()
+
+    async def story(site: Site) -> None:
+        server = await asyncio.start_server(proxy, "127.0.0.1", 0)
+        address = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        proxies = dict.fromkeys(("HTTPS_PROXY", "HTTP_PROXY", "https_proxy", "http_proxy", "ALL_PROXY"), address)
+        async with run(site, env=site.env(**proxies, NO_PROXY="127.0.0.1,localhost,.svc")) as it:
+            await site.until(site.lists, "ARM is listed")
+            assert await it.end(signal.SIGTERM) == 0
+        assert met == []
+        server.close()
+
+    told(story, tmp_path)
+
+
+# --- its end ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_second_signal_ends_it_at_once(tmp_path: Path) -> None:
+    """The API server no longer answers, so the lease cannot be given back: whoever asks twice is not kept waiting."""
+
+    async def story(site: Site) -> None:
+        async with run(site, env=site.env()) as it:
+            site.world.before.append(silence)
+            assert await it.end(signal.SIGTERM, signal.SIGTERM) == 128 + signal.SIGTERM
+            assert site.lease()["spec"]["holderIdentity"]
+
+    told(story, tmp_path)
+
+
+async def silence(call: Call, _: web.Request) -> web.StreamResponse | None:
+    """No answer, for as long as anybody waits."""
+    if call.system == "kube":
+        await asyncio.sleep(60)
+    return None
+
+
+def test_a_leader_that_is_deposed_ends_itself(tmp_path: Path) -> None:
+    """Somebody else holds the lease: exit 1, the last line says why and what to do, and no traceback."""
+
+    async def story(site: Site) -> None:
+        async with run(site, env=site.env()) as it:
+            usurped = {"spec": {**site.lease()["spec"], "holderIdentity": "usurper"}}
+            site.world.store.patch(LEASES, site.lease()["metadata"]["name"], usurped, namespace="kube-system")
+            assert await it.end() == 1
+            await asyncio.sleep(0.1)
+            last = it.log[-1]
+            assert (last["level"], last["message"]) == ("ERROR", "ended: leadership was lost")
+            assert last["error"] == "lease kube-system/gpu-provisioner-leader-election: usurper holds it"
+            assert last["remedy"]
+            assert "Traceback" not in "".join(it.lines)
+            assert site.lease()["spec"]["holderIdentity"] == "usurper"
+
+    told(story, tmp_path)
+
+
+def test_a_port_that_is_taken_is_named(tmp_path: Path) -> None:
+    """Exit 1, one line."""
+
+    async def story(site: Site) -> None:
+        taken = await asyncio.start_server(lambda *_: None, "0.0.0.0", site.metrics)
+        process = await asyncio.create_subprocess_exec(
+            PROGRAM, env=site.env(), cwd=ROOT, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
+        )
+        async with asyncio.timeout(SECONDS):
+            out, err = await process.communicate()
+        assert (process.returncode, out) == (1, b"")
+        last = json.loads(err.splitlines()[-1])
+        assert last["message"] == "ended: cannot listen"
+        assert str(site.metrics) in last["error"]
+        assert last["remedy"] == "set METRICS_PORT and HEALTH_PROBE_PORT"
+        assert b"Traceback" not in err
+        taken.close()
+
+    told(story, tmp_path)
+
+
+# --- how it does not begin -------------------------------------------------------------------------------------------
+
+
+def refused(home: Path, **env: str) -> str:
+    """What a start with only these variables said: exit 2, nothing on stdout, no traceback."""
+    running: Running = ended(home, "run", env=environment(home, **env))
+    assert (running.process.returncode, running.out) == (2, ""), running.err
+    assert "Traceback" not in running.err
+    return running.err
+
+
+AZURE = {
+    "ARM_SUBSCRIPTION_ID": "11111111-2222-3333-4444-555555555555",
+    "ARM_RESOURCE_GROUP": "rg",
+    "AZURE_CLUSTER_NAME": "aks",
+    "ARM_ENDPOINT": "http://127.0.0.1:9",
+}
+
+
+def test_wrong_settings_are_told_all_at_once(tmp_path: Path) -> None:
+    """Each with its remedy, in one message."""
+    wrong = {
+        "ARM_SUBSCRIPTION_ID": "",
+        "METRICS_PORT": "70000",
+        "AZURE_ENVIRONMENT": "moon",
+        "ARM_ENDPOINT": "http://arm",
+    }
+    said = refused(tmp_path, **{**AZURE, **wrong})
+    assert said.startswith("gpu-provisioner: 7 settings are wrong:\n")
+    for name in (*wrong, "AZURE_TENANT_ID", "AZURE_CLIENT_ID", "AZURE_FEDERATED_TOKEN_FILE"):
+        assert re.search(rf"^  {name}\S*: .+\n    .+$", said, re.MULTILINE), name
+
+
+@pytest.mark.parametrize(
+    ("text", "cause"),
+    [
+        (None, r"KUBECONFIG=\S+: there is no such file\n    Set it to"),
+        (f"token: [{CANARY}", r"kubeconfig \S+: it is none \(ParserError\)\n    Mend"),
+        ("- 1\n", r"kubeconfig \S+: it is none \(\w+\)\n    Mend"),
+        ("kind: Config\n", r"Expected key current-context in \S+\n    Mend"),
+    ],
+)
+def test_a_kubeconfig_that_cannot_be_used_is_named(tmp_path: Path, text: str | None, cause: str) -> None:
+    """Missing, broken, of another shape, empty: the cause, the remedy, and nothing of what is in it."""
+    path = tmp_path / "config"
+    if text is not None:
+        path.write_text(text)
+    said = refused(tmp_path, **AZURE, KUBECONFIG=str(path))
+    assert re.search(cause, said), said
+    assert CANARY not in said
+
+
+def test_no_cluster_at_all_is_told(tmp_path: Path) -> None:
+    """Outside a pod, without KUBECONFIG and without a file in the usual place."""
+    assert "KUBECONFIG: it is not set, this is no pod, and no ~/.kube/config" in refused(tmp_path, **AZURE)
+
+
+# --- what takes long: begun first, read last -------------------------------------------------------------------------
+
+
+def test_a_leader_that_loses_the_api_server_ends_itself(abandoned: Running) -> None:
+    """Before its lease can lapse and another may lead: exit 1, the last line says why, and no traceback."""
+    assert abandoned.end(within_seconds=45.0) == 1
+    log = [json.loads(line) for line in abandoned.err.splitlines()]
+    assert log[-1]["level"] == "ERROR"
+    assert log[-1]["message"] == "ended: leadership was lost"
+    assert log[-1]["error"] == "lease kube-system/abandoned: it could not be renewed in time"
+    assert "Traceback" not in abandoned.err
+    assert abandoned.out == ""
