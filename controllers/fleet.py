@@ -1,7 +1,8 @@
 """What one key must know of all others: how many pools there are, who is in line, how much is suspected.
 
 Promise: counts are taken from the caches and kept until something changed; the line is by age, so that nobody who
-waits is overtaken. Creates are counted when they are sent, removals by inference when they are made.
+waits for room is overtaken; who waits for something else comes after them, once that is there. Creates are counted
+when they are sent, removals by inference when they are made.
 Left to others: what the counts mean (`launch.py`, `brake.py`).
 """
 
@@ -12,7 +13,7 @@ from provisioner.api.nodeclaim import NodeClaim
 
 from .brake import tripped
 from .facts import Fleet
-from .launch import launched
+from .launch import in_line
 from .ownership import Verdict, managed, verdict
 from .policy import Policy
 from .views import Views
@@ -109,7 +110,7 @@ class FleetView:
                 for c in self._views.claims()
                 if managed(c)
                 and not c.deleting
-                and not launched(c)
+                and in_line(c)
                 and (key := self._views.key_of(c)) not in self._in_the_air
                 and self._inventory.get(key) is None
             )

@@ -23,11 +23,21 @@ from .steps import CreateInstance, DeleteInstance, Event, LookUpPool, PatchClaim
 
 LAUNCHED = "Launched"
 USUAL_TIME = "AKS usually takes 3 to 8 min"
+LEFTOVER_NODE = "LeftoverNode"
 
 
 def launched(claim: NodeClaim) -> bool:
     """Whether this claim had its machine at some time."""
     return any(c.type == LAUNCHED and c.status == "True" for c in claim.status.conditions)
+
+
+def in_line(claim: NodeClaim) -> bool:
+    """Whether this claim keeps its place by age. One that cannot be served, or not now, would hold up all behind it.
+
+    What may have been asked for already stays in line: a list that lags must not let others take its room.
+    """
+    told = next((c for c in claim.status.conditions if c.type == LAUNCHED), None)
+    return told is None or (told.status == "Unknown" and told.reason != LEFTOVER_NODE)
 
 
 def step(f: Facts) -> Step | None:
@@ -170,7 +180,7 @@ def _name_kept(nodes: tuple[Node, ...]) -> Judgement:
     message = f"Node {names} of an earlier machine of this pool name is still there; it is being removed first"
     if not any(marked(node) for node in nodes):
         message = f"Node {names} bears this pool name and is not ours; remove it or use another name for this claim"
-    return Judgement(status="Unknown", reason="LeftoverNode", message=message)
+    return Judgement(status="Unknown", reason=LEFTOVER_NODE, message=message)
 
 
 def name_collides(f: Facts) -> Judgement:

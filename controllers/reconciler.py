@@ -22,6 +22,7 @@ from .acting.outcome import CloudFailed, Fenced, KubeFailed, Outcome, ReadNodes
 from .attention import in_flight
 from .facts import Facts, Fleet, Gpus
 from .fleet import FleetView
+from .launch import in_line
 from .memory import Memory
 from .observing import observe
 from .ownership import pool_of
@@ -87,11 +88,14 @@ class Reconciler:
     # What wakes which key
 
     def claim_changed(self, old: NodeClaim | None, new: NodeClaim | None) -> None:
-        """A claim appeared, changed or went."""
+        """A claim appeared, changed or went; one that gave its place in line up makes room for those behind it."""
         self.fleet.stale()
         for claim in (old, new):
             if claim is not None:
                 self._queue.add(self._views.key_of(claim))
+        left = old is not None and in_line(old) and (new is None or new.deleting or not in_line(new))
+        if old is not None and left and self._inventory.get(self._views.key_of(old)) is None:
+            self._wake_line()
 
     def node_changed(self, old: Node | None, new: Node | None) -> None:
         """A Node appeared, changed or went."""
@@ -104,8 +108,11 @@ class Reconciler:
         self.fleet.stale()
         self._queue.add(key)
         if self._inventory.get(key) is None:
-            for waiting in self.fleet.first_in_line():
-                self._queue.add(waiting)
+            self._wake_line()
+
+    def _wake_line(self) -> None:
+        for waiting in self.fleet.first_in_line():
+            self._queue.add(waiting)
 
     def cache_synced(self) -> None:
         """Claims or Nodes have been listed for the first time: whoever waited for that looks again."""
@@ -200,8 +207,9 @@ class Reconciler:
                 return self._refused_or_raise(memory, facts, step, outcome)
             case CloudFailed(error=error) if isinstance(step, DeleteInstance) and error.status == 412:
                 # The pool changed since the inventory saw it: look at what it is now, and decide anew.
-                memory.delete_failed = None
                 await self._perform(memory, facts, LookUpPool(name=facts.key))
+                if self._inventory.get(facts.key) != step.instance:
+                    memory.delete_failed = None  # else the read lags behind the change: the same DELETE waits its time
             case CloudFailed(error=error) if isinstance(step, DeleteInstance) and _first_conflict(memory, error):
                 # Somebody works on the pool: it may be a deletion already. Later refusals leave looking to the list.
                 await self._perform(memory, facts, LookUpPool(name=facts.key))

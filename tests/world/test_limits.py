@@ -41,7 +41,7 @@ def test_quota_refused_at_once_is_asked_for_less_and_less_often():
 
     async def story(sim):
         sim.cloud.faults.append(faults.quota_preflight())
-        await sim.start_controller()
+        await sim.start_controller(elect=False)
         claim = await sim.apply(node_claim("gpu1"))
         told = await says(sim, "gpu1", "Launched", "False", "QuotaExceeded", within_seconds=5)
         assert told["message"].startswith("ErrCode_InsufficientVCPUQuota: standardNCADSA100v4Family cores quota")
@@ -62,7 +62,7 @@ def test_quota_refused_later_removes_the_failed_pool_first():
 
     async def story(sim):
         sim.cloud.faults.append(faults.quota())
-        await sim.start_controller()
+        await sim.start_controller(elect=False)
         seen = versions(sim, "gpu1")
         most = most_pools(sim)
         claim = await sim.apply(node_claim("gpu1"))
@@ -97,11 +97,11 @@ def test_no_quota_at_all_is_asked_for_once_an_hour(how):
             sim.cloud.faults[0].times = ALWAYS
         else:
             sim.cloud.faults.append(Fault(verb="PUT", times=ALWAYS, failure=Failure(error=faults.wrapped(none))))
-        await sim.start_controller()
+        await sim.start_controller(elect=False)
         await sim.apply(node_claim("gpu1"))
         await says(sim, "gpu1", "Launched", "False", "QuotaExceeded", within_seconds=90)
-        await asyncio.sleep(3 * HOUR_SECONDS)
-        assert len(puts(sim, "gpu1")) in (3, 4)
+        await asyncio.sleep(1.5 * HOUR_SECONDS)
+        assert len(puts(sim, "gpu1")) == 2
         assert min(gaps(puts(sim, "gpu1"))) >= HOUR_SECONDS
 
     simulate(story)
@@ -113,7 +113,7 @@ def test_capacity_that_comes_back_is_taken(code):
 
     async def story(sim):
         sim.cloud.faults.append(faults.capacity(code, times=2))
-        await sim.start_controller()
+        await sim.start_controller(elect=False)
         await sim.apply(node_claim("gpu1"))
         told = await says(sim, "gpu1", "Launched", "False", code)
         assert told["message"].startswith(f"{code}: ")
@@ -154,7 +154,7 @@ def test_kaito_shows_each_cause_by_its_name(fault, seen):
 
     async def story(sim):
         sim.cloud.faults.append(fault)
-        await sim.start_controller()
+        await sim.start_controller(elect=False)
         await sim.apply(node_claim("gpu1"))
         await sim.until(lambda: kaito_sees(sim.claim("gpu1")).startswith(seen), 60, f"KAITO shows {seen}")
         assert sim.condition("gpu1", "Ready") in ("False", "Unknown")
@@ -170,7 +170,7 @@ def test_a_failed_pool_can_be_left_by_its_claim():
 
     async def story(sim):
         sim.cloud.faults.append(faults.quota())
-        await sim.start_controller()
+        await sim.start_controller(elect=False)
         await sim.apply(node_claim("gpu1"))
         await says(sim, "gpu1", "Launched", "False", "QuotaExceeded", within_seconds=60)
         await removed(sim, "gpu1", within_seconds=400)
@@ -189,7 +189,7 @@ def test_claims_beyond_the_limit_wait_in_line():
     async def story(sim):
         names = [f"gpu{n}" for n in range(1, 6)]
         most = most_pools(sim)
-        await sim.start_controller(policy=Policy(max_agent_pools=2))
+        await sim.start_controller(elect=False, policy=Policy(max_agent_pools=2))
         for name in names:
             await sim.apply(node_claim(name))
             await asyncio.sleep(2)
@@ -200,7 +200,7 @@ def test_claims_beyond_the_limit_wait_in_line():
             assert message(sim, name, "Launched").startswith(
                 f"2 of 2 agent pools are in use; place {place} of 3 in line"
             )
-        await asyncio.sleep(HOUR_SECONDS)
+        await asyncio.sleep(900)
         assert [name for name in names if puts(sim, name)] == names[:2]
         for gone, next_one in [("gpu2", "gpu3"), ("gpu1", "gpu4"), ("gpu3", "gpu5")]:
             await removed(sim, gone)
@@ -213,17 +213,59 @@ def test_claims_beyond_the_limit_wait_in_line():
     simulate(story)
 
 
+@pytest.mark.parametrize("policy", [Policy(max_agent_pools=2), Policy(max_creates_per_minute=2)], ids=["limit", "rate"])
+def test_the_oldest_claims_are_served_first(policy):
+    """A program that finds many claims when it starts serves them by age, whatever their names."""
+
+    async def story(sim):
+        names = [f"gpu{n}" for n in range(9, 4, -1)]
+        for name in names:
+            await sim.apply(node_claim(name))
+            await asyncio.sleep(2)
+        await sim.start_controller(policy=policy)
+        await asyncio.sleep(50)
+        assert {put.pool for put in sim.cloud.put_log} == set(names[:2])
+        await asyncio.sleep(60)
+        later = names[2:4] if policy.max_creates_per_minute else []
+        assert {put.pool for put in sim.cloud.put_log[2:]} == set(later)
+
+    simulate(story)
+
+
+def test_who_cannot_use_the_room_holds_nobody_up():
+    """Older claims that cannot be served, or whose offering is short, take no place in line from one that can."""
+
+    async def story(sim):
+        sim.cloud.faults.append(faults.quota_preflight(size="Standard_NC4as_T4_v3"))
+        await sim.start_controller(elect=False, policy=Policy(max_agent_pools=1))
+        await sim.apply(node_claim("bad1", size="m5.large"))
+        await sim.apply(node_claim("bad2", labels={"agentpool": "x"}))
+        await sim.apply(node_claim("short", size="Standard_NC4as_T4_v3"))
+        await says(sim, "short", "Launched", "False", "QuotaExceeded", within_seconds=5)
+        await asyncio.sleep(5)
+        await sim.apply(node_claim("good"))
+        await ready(sim, "good")
+        assert puts(sim, "good")[0] < 11
+        sim.cloud.faults.clear()
+        told = await says(sim, "short", "Launched", "Unknown", "PoolLimitReached")
+        assert told["message"].startswith("1 of 1 agent pools are in use; place 1 of 1 in line")
+        await removed(sim, "good")
+        await ready(sim, "short")
+
+    simulate(story)
+
+
 def test_a_burst_never_exceeds_the_limit():
     """Thirty claims at one moment, and a program that dies among them, make three pools and no more."""
 
     async def story(sim):
         most = most_pools(sim)
-        await sim.start_controller(policy=Policy(max_agent_pools=3))
+        await sim.start_controller(elect=False, policy=Policy(max_agent_pools=3))
         for number in range(30):
             await sim.apply(node_claim(f"gpu{number}"))
         await sim.until(lambda: most[0] == 3, 5, "three pools")
         sim.crash()
-        await sim.start_controller("ctl1", policy=Policy(max_agent_pools=3))
+        await sim.start_controller("ctl1", elect=False, policy=Policy(max_agent_pools=3))
         await asyncio.sleep(900)
         assert most == [3]
         assert len(sim.cloud.put_log) == 3
@@ -236,7 +278,7 @@ def test_the_clusters_own_limit_leaves_room_for_others():
 
     async def story(sim):
         most = most_pools(sim)
-        await sim.start_controller()
+        await sim.start_controller(elect=False)
         for number in range(5):
             await sim.apply(node_claim(f"gpu{number}"))
         await asyncio.sleep(900)
@@ -250,7 +292,7 @@ def test_a_cluster_that_is_full_all_the_same_is_told_of():
     """AKS's own refusal for too many pools names the remedy, and is met when there is room."""
 
     async def story(sim):
-        await sim.start_controller(policy=Policy(max_agent_pools=90))
+        await sim.start_controller(elect=False, policy=Policy(max_agent_pools=90))
         await sim.apply(node_claim("gpu1"))
         told = await says(sim, "gpu1", "Launched", "False", "PoolLimitReached", within_seconds=5)
         assert "Delete unused agent pools" in told["message"]
@@ -268,7 +310,7 @@ def test_creates_are_spread_over_minutes():
         names = [f"gpu{n}" for n in range(6)]
         for name in names:
             await sim.apply(node_claim(name))
-        await sim.start_controller(policy=Policy(max_creates_per_minute=2))
+        await sim.start_controller(elect=False, policy=Policy(max_creates_per_minute=2))
         await says(sim, "gpu5", "Launched", "Unknown", "CreateRateLimited", within_seconds=5)
         told = message(sim, "gpu5", "Launched")
         assert told.startswith("at most 2 agent pools are created a minute (--max-creates-per-minute); place ")
@@ -277,7 +319,8 @@ def test_creates_are_spread_over_minutes():
         sent = [put.time.timestamp() for put in sim.cloud.put_log]
         assert all(third - first >= 59.9 for first, third in zip(sent, sent[2:], strict=False))
         assert sent[-1] - sent[0] <= 123
-        assert [put.pool for put in sim.cloud.put_log] == names
+        asked = [put.pool for put in sim.cloud.put_log]
+        assert [set(asked[n : n + 2]) for n in (0, 2, 4)] == [set(names[n : n + 2]) for n in (0, 2, 4)]
 
     simulate(story)
 
@@ -298,15 +341,15 @@ def test_a_creation_that_takes_too_long_is_told_once():
     """After 45 min the claim says that its pool is overdue, by one event; the pool stays and is Ready in the end."""
 
     async def story(sim):
-        sim.cloud.faults.append(Fault(verb="PUT", operation_seconds=2 * HOUR_SECONDS))
-        await sim.start_controller()
+        sim.cloud.faults.append(Fault(verb="PUT", operation_seconds=HOUR_SECONDS))
+        await sim.start_controller(elect=False)
         await sim.apply(node_claim("gpu1"))
         await asyncio.sleep(2690)
         assert word(sim.claim("gpu1"), "Launched") == ("Unknown", "Creating")
         assert "overdue" not in message(sim, "gpu1", "Launched")
         await asyncio.sleep(20)
         assert message(sim, "gpu1", "Launched").endswith("; overdue: over 45 min")
-        await asyncio.sleep(HOUR_SECONDS)
+        await asyncio.sleep(600)
         assert deadline_words(sim, "Creating") == [("min; overdue: over 45 min", 1)]
         await ready(sim, "gpu1", within_seconds=HOUR_SECONDS)
         assert arm_calls(sim, "gpu1").count("DELETE") == 0
@@ -319,7 +362,7 @@ def test_a_node_that_never_registers_is_told_of_once():
 
     async def story(sim):
         sim.nodes.never_register("gpu1")
-        await sim.start_controller()
+        await sim.start_controller(elect=False)
         await sim.apply(node_claim("gpu1"))
         await says(sim, "gpu1", "Registered", "Unknown", "NodeNotFound")
         await asyncio.sleep(880)
@@ -327,7 +370,7 @@ def test_a_node_that_never_registers_is_told_of_once():
         await asyncio.sleep(30)
         assert message(sim, "gpu1", "Registered").endswith("; overdue: over 15 min")
         assert "check the pool's provisioning state, subnet" in message(sim, "gpu1", "Registered")
-        await asyncio.sleep(HOUR_SECONDS)
+        await asyncio.sleep(600)
         [(_, count)] = deadline_words(sim, "NodeNotFound")
         assert count == 1
         assert sim.cloud.pools["gpu1"].state == "Succeeded"
@@ -341,13 +384,13 @@ def test_gpus_that_never_come_are_told_of_once():
     """20 min after registration the closed gate is overdue, by one event; it opens all the same when the GPUs come."""
 
     async def story(sim):
-        sim.nodes.plugin_delay_seconds = 2 * HOUR_SECONDS
-        await sim.start_controller()
+        sim.nodes.plugin_delay_seconds = HOUR_SECONDS
+        await sim.start_controller(elect=False)
         await sim.apply(node_claim("gpu1"))
         await says(sim, "gpu1", "Initialized", "Unknown", "ResourceNotRegistered")
         await asyncio.sleep(1300)
         assert message(sim, "gpu1", "Initialized").endswith("; overdue: over 20 min")
-        await asyncio.sleep(HOUR_SECONDS)
+        await asyncio.sleep(600)
         [(_, count)] = deadline_words(sim, "ResourceNotRegistered")
         assert count == 1
         await ready(sim, "gpu1", within_seconds=HOUR_SECONDS)
@@ -361,7 +404,7 @@ def test_a_claim_that_cannot_be_launched_is_told_of_once():
 
     async def story(sim):
         sim.cloud.stop_cluster()
-        await sim.start_controller()
+        await sim.start_controller(elect=False)
         await sim.apply(node_claim("gpu1"))
         told = await says(sim, "gpu1", "Launched", "Unknown", "ClusterNotRunning", within_seconds=5)
         assert told["message"] == "the managed cluster is Stopped/Succeeded; start it with az aks start"
@@ -382,7 +425,7 @@ def test_a_long_cause_leaves_room_for_the_deadline():
         words = "The requested size is not available in this location for this subscription. " * 8
         sim.cloud.fail_next_create("SkuNotAvailable", words, sync=True)
         sim.cloud.faults[0].times = ALWAYS
-        await sim.start_controller()
+        await sim.start_controller(elect=False)
         await sim.apply(node_claim("gpu1"))
         await asyncio.sleep(HOUR_SECONDS)
         assert message(sim, "gpu1", "Launched").endswith("; overdue: over 5 min")
@@ -396,12 +439,12 @@ def test_a_place_in_line_is_overdue_once():
 
     async def story(sim):
         names = [f"gpu{n}" for n in range(5, 0, -1)]
-        await sim.start_controller(policy=Policy(max_agent_pools=1))
+        await sim.start_controller(elect=False, policy=Policy(max_agent_pools=1))
         for name in names:
             await sim.apply(node_claim(name))
             await asyncio.sleep(2)
         await ready(sim, names[0])
-        await asyncio.sleep(HOUR_SECONDS)
+        await asyncio.sleep(600)
         for gone, next_one in pairwise(names[:4]):
             await removed(sim, gone)
             await ready(sim, next_one)
