@@ -122,7 +122,7 @@ _RULES = (
     _option("max-agent-pools", "MAX_AGENT_POOLS", _COUNT, None, "create none beyond this many in the cluster",
             unset="the cluster's limit minus 10"),
     # A cluster holds 100 pools: filling one at a stroke is honest use, going on at that pace is a runaway owner.
-    _option("max-creates-per-minute", "MAX_CREATES_PER_MINUTE", _COUNT, 30, "create no faster than this"),
+    _option("max-creates-per-minute", "MAX_CREATES_PER_MINUTE", _COUNT, 100, "create no faster than this"),
     # On, as in Azure/gpu-provisioner. Karpenter's rule stays: naming any gate replaces this default as a whole.
     _option("feature-gates", "FEATURE_GATES", kinds.GATES, (("NodeRepair", True),), "optional features"),
 )  # fmt: skip
