@@ -54,7 +54,7 @@ class Inventory:
         self._busy_seconds = poll_seconds_busy
         self._idle_seconds = poll_seconds_idle
         self._answers: dict[str, Answer] = {}
-        self._seen_at: dict[str, float] = {}
+        self._got_at: dict[str, float] = {}
         self._shown_at: dict[str, float] = {}
         self._put_at: dict[str, float] = {}
         self._absent_at: dict[str, float] = {}
@@ -105,11 +105,21 @@ class Inventory:
         leading = self._leading_since if self._leading_since is not None else at
         return settles_in(
             now=at,
-            seen_at=self._seen_at.get(name),
+            seen_at=self._last_shown(name),
             put_at=self._put_at.get(name),
             leading_since=leading,
             settle_seconds=self._settle_seconds,
         )
+
+    def _last_shown(self, name: str) -> float | None:
+        """When a read that denies this pool now has last shown it: no other is known to have caught up with its PUT.
+
+        GETs and LISTs lag independently, and both behind what PUT and DELETE answer.
+        """
+        shown, listed = self._shown_at.get(name), self._listed_at
+        vanished = shown is not None and listed is not None and shown < listed
+        seen = [at for at in (self._got_at.get(name), shown if vanished else None) if at is not None]
+        return max(seen, default=None)
 
     # What the rules tell us
 
@@ -122,8 +132,14 @@ class Inventory:
         """The PUT was refused before anything was made: it counts for nothing."""
         self._put_at.pop(name, None)
 
+    def accepted(self, instance: Instance) -> None:
+        """A PUT was accepted: this is what it answered, and reads may not know of it yet."""
+        self._note(instance.name, instance)
+        self._wake.set()
+
     def learned(self, instance: Instance) -> None:
-        """A PUT or GET answered."""
+        """A GET showed this pool."""
+        self._got_at[instance.name] = self._now()
         self._note(instance.name, instance)
         self._wake.set()
 
@@ -152,7 +168,7 @@ class Inventory:
 
     def forget(self, name: str) -> None:
         """Nothing of this key is left anywhere."""
-        for memory in (self._expected, self._shown_at, self._put_at, self._seen_at, self._absent_at, self._deleted):
+        for memory in (self._expected, self._shown_at, self._put_at, self._got_at, self._absent_at, self._deleted):
             memory.pop(name, None)
         if self.get(name) is None:
             self._answers.pop(name, None)
@@ -162,7 +178,6 @@ class Inventory:
         before = self.get(name)
         self._answers[name] = Answer(instance=instance, at=now)
         if instance is not None:
-            self._seen_at[name] = now
             self._absent_at.pop(name, None)
         if before != instance:
             self._on_change(name)
@@ -204,7 +219,6 @@ class Inventory:
         for instance in listed:
             self._shown_at[instance.name] = started
         for name in self.names():
-            self._seen_at[name] = max(self._seen_at.get(name, 0.0), self._answers[name].at)
             self._absent_at.pop(name, None)
         for name in merged.changed:
             self._on_change(name)

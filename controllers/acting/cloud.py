@@ -36,7 +36,7 @@ class CloudActs:
             if _refused_at_once(error):
                 self._inventory.put_refused(step.name)
             return CloudFailed(error=error)
-        self._inventory.learned(instance)
+        self._inventory.accepted(instance)
         return Accepted()
 
     async def _delete(self, step: DeleteInstance) -> Accepted | CloudFailed:

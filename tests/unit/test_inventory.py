@@ -165,6 +165,41 @@ def test_a_404_right_after_a_put_is_not_proof_but_one_after_it_was_seen_is() -> 
     lived(0.0, lambda _cloud, _inventory: None, during=story)
 
 
+def test_what_a_put_answers_is_no_sight_of_the_pool() -> None:
+    """An accepted PUT or DELETE shows that writes know the pool; a lagging GET may deny it all the same."""
+
+    async def story(_: Cloud, inventory: Inventory) -> None:
+        inventory.put_attempted("a")
+        inventory.accepted(POOL)
+        inventory.deleting("a")
+        await asyncio.sleep(1.0)
+        inventory.answered_absent("a")
+        assert inventory.absence("a") == "unsettled"
+
+    lived(0.0, lambda _cloud, _inventory: None, during=story)
+
+
+def test_a_list_settles_a_404_only_once_it_agrees() -> None:
+    """A pool that lists show and a GET denies is not gone; one that lists have shown and show no more is."""
+
+    async def story(cloud: Cloud, inventory: Inventory) -> None:
+        inventory.put_attempted("a")
+        inventory.accepted(POOL)
+        await asyncio.sleep(10.0)
+        assert inventory.get("a") == POOL
+        inventory.answered_absent("a")
+        assert inventory.absence("a") == "unsettled"
+        await asyncio.sleep(10.0)
+        assert inventory.absence("a") == "present"
+        cloud.pools.clear()
+        await asyncio.sleep(10.0)
+        assert inventory.absence("a") == "unknown"
+        inventory.answered_absent("a")
+        assert inventory.absence("a") == "absent"
+
+    lived(0.0, lambda cloud, _: cloud.pools.append(POOL), during=story)
+
+
 def test_a_refused_put_leaves_nothing_to_wait_for() -> None:
     """After a clear no, absence settles as if nothing had been sent."""
 
