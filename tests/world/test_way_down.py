@@ -4,6 +4,7 @@ Every story is told under all invariants; most end in `went`, which asks the led
 """
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 from aiohttp import web
@@ -201,6 +202,22 @@ def test_a_pool_being_created_refuses_and_is_asked_again() -> None:
         assert gaps(tries)[:5] == [5, 10, 20, 30, 30]
 
     simulate(story, azure=AzureSettings(create_seconds=(200.0, 200.0), delete_seconds=(30.0, 60.0)))
+
+
+@pytest.mark.parametrize(("get", "listing"), [(30.0, 0.0), (0.0, 30.0), (10.0, 25.0), (30.0, 30.0)])
+def test_a_404_that_lags_behind_the_put_is_no_proof(get: float, listing: float) -> None:
+    """GETs and LISTs lag behind a PUT, each by its own measure: until one has caught up nothing is let go."""
+
+    async def story(sim: Sim) -> None:
+        uid = await applied(sim)
+        await sim.until(lambda: sim.pools_of(uid), 5, "the pool is being created")
+        await sim.delete_claim(NAME)
+        await gone(sim)
+        assert sim.ledger.disappearances(uid) in (WHOLE, NO_NODE)
+        await sim.settled(quiet_seconds=70.0)
+
+    azure = replace(FAST, create_seconds=(15.0, 20.0), get_lag_seconds=get, list_lag_seconds=listing)
+    simulate(story, azure=azure)
 
 
 def test_a_pool_being_created_can_be_preempted() -> None:
@@ -472,6 +489,22 @@ def test_a_pool_that_changed_is_read_again_and_then_deleted() -> None:
         assert [call.status for call in pool_calls(sim, "GET")] == [200, 404]
 
     simulate(story, azure=FAST)
+
+
+def test_a_pool_that_changed_but_reads_as_it_was() -> None:
+    """While reads lag behind the change there is no new ETag to be had: DELETE waits its time instead of hammering."""
+
+    async def story(sim: Sim) -> None:
+        uid = await up(sim)
+        await asyncio.sleep(2 * MINUTE)
+        sim.cloud.cluster_operation("Succeeded")
+        await sim.delete_claim(NAME)
+        await went(sim, uid, WHOLE)
+        tries = pool_calls(sim, "DELETE")
+        assert [call.status for call in tries] == [412] * (len(tries) - 1) + [202]
+        assert gaps(tries) == [5, 10, 20][: len(tries) - 1]
+
+    simulate(story, azure=LAGGING)
 
 
 OUTAGES = [
