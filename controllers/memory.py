@@ -23,13 +23,14 @@ REJECTED_FIRST_SECONDS, REJECTED_MOST_SECONDS = 300.0, 3600.0
 
 @dataclass(slots=True)
 class Barrier:
-    """Our last write on this key: no plan before the cache has seen it (DESIGN rule 1)."""
+    """Our last write on this key: no plan before the cache has seen it (DESIGN rule 1); `gone`: has lost the object."""
 
     kind: Kind
     name: str
     uid: str
     resource_version: str
     at: float
+    gone: bool = False
 
 
 @dataclass(slots=True)

@@ -19,8 +19,8 @@ from .views import Versions
 def remember(memory: Memory, facts: Facts, step: Step, outcome: Outcome, *, began: float, now: float) -> None:
     """Take the outcome of `step` in. `began` is the loop time before it was sent: what is read is as old as that."""
     match outcome:
-        case Wrote(kind=kind, name=name, uid=written, resource_version=version):
-            memory.barrier = Barrier(kind=kind, name=name, uid=written, resource_version=version, at=began)
+        case Wrote(kind=kind, name=name, uid=written, resource_version=version, gone=gone):
+            memory.barrier = Barrier(kind=kind, name=name, uid=written, resource_version=version, gone=gone, at=began)
         case Evicted(asked=asked, blocked=blocked):
             memory.drain.evicted |= asked
             memory.drain.blocked = {**memory.drain.blocked, **blocked}

@@ -94,4 +94,6 @@ class Views:
         seen = cache.get(barrier.name)
         if seen is None or seen.uid != barrier.uid:
             return True
+        if barrier.gone:
+            return False
         return cache.contains(barrier.resource_version) if barrier.resource_version else seen.metadata.deleting

@@ -145,4 +145,6 @@ def _same_object(uid: str) -> dict[str, object]:
 
 
 def _wrote(kind: Kind, meta: ObjectMeta) -> Wrote:
-    return Wrote(kind=kind, name=meta.name, uid=meta.uid, resource_version=meta.resource_version)
+    # What takes the last finalizer off a deleting object deletes it, and the deletion's version is not in the answer.
+    gone = meta.deleting and not meta.finalizers
+    return Wrote(kind=kind, name=meta.name, uid=meta.uid, resource_version=meta.resource_version, gone=gone)

@@ -16,12 +16,16 @@ from provisioner.runtime.kube import KubeError
 
 
 class Wrote(msgspec.Struct, frozen=True, kw_only=True):
-    """A write that the API server took. `resource_version` is "" for a delete, whose trace is a deleting object."""
+    """A write that the API server took. `resource_version` is "" for a delete, whose trace is a deleting object.
+
+    `gone`: the object went with this write; the answer then bears the version before it.
+    """
 
     kind: Literal["claim", "node"]
     name: str
     uid: str
     resource_version: str
+    gone: bool = False
 
 
 class Evicted(msgspec.Struct, frozen=True, kw_only=True):

@@ -206,6 +206,17 @@ def test_the_last_version_of_a_deleted_object_is_newer_than_all_before():
     assert int(obj["metadata"]["resourceVersion"]) == int(born["metadata"]["resourceVersion"]) + 1
 
 
+def test_what_lets_an_object_go_is_answered_with_the_version_before():
+    """The answer to the write that releases an object does not bear the version of its deletion; watches do."""
+    c = Cluster()
+    c.widget(finalizers=["example.com/a"])
+    c.store.delete(WIDGETS, "w1")
+    before = c.store.revision
+    answer = c.store.patch(WIDGETS, "w1", {"metadata": {"finalizers": None}})
+    assert int(answer["metadata"]["resourceVersion"]) == before
+    assert c.store.revision == before + 1
+
+
 def test_a_deleting_object_takes_no_new_finalizer():
     """The API forbids it, so a controller that comes late cannot hold the object."""
     c = Cluster()

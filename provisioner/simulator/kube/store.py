@@ -210,7 +210,11 @@ class Store:
         admit(shelf.resource, new, old)
         if new == old or options.dry_run:
             return copied(new)
-        return copied(self._settle(shelf, old, new))
+        answer = copied(self._settle(shelf, old, new))
+        if is_released(new):
+            # As the real server: what goes with this write is answered with its last version, not the deletion's.
+            answer["metadata"]["resourceVersion"] = old["metadata"]["resourceVersion"]
+        return answer
 
     def _settle(self, shelf: Shelf, old: Json, new: Json) -> Json:
         """Store a successor, or let go of an object that nothing holds any more."""
