@@ -16,6 +16,9 @@ from . import assets
 from .backend import Backend, real, simulated
 from .controlplane import ControlPlane
 
+# What asserts in the name of tests, without being one.
+pytest.register_assert_rewrite("tests.cluster.stories", "tests.cluster.realworld")
+
 
 def pytest_report_header() -> list[str]:
     """Which control plane the cluster tests use."""

@@ -6,7 +6,6 @@ Left to others: which programs and flags (`controlplane.py`).
 """
 
 import asyncio
-import os
 import signal
 import socket
 import subprocess
@@ -28,7 +27,10 @@ def free_ports(count: int) -> list[int]:
 
 
 class Program:
-    """One child process, which may be stopped and started again with the same command line."""
+    """One child process, which may be stopped and started again with the same command line.
+
+    `env` is all of its environment; None for ours.
+    """
 
     def __init__(self, name: str, command: Sequence[str], log: Path, env: Mapping[str, str] | None = None) -> None:
         self.name = name
@@ -55,8 +57,9 @@ class Program:
 
     def start(self) -> None:
         with self.log.open("ab") as log:
-            env = None if self._env is None else {**os.environ, **self._env}
-            self._process = subprocess.Popen(self._command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, env=env)
+            self._process = subprocess.Popen(
+                self._command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, env=self._env
+            )
 
     async def ready(self, asked: Callable[[], Awaitable[bool]], within_seconds: float = READY_SECONDS) -> None:
         """Wait until `asked` says so. Raises AssertionError with the end of the log if it does not."""

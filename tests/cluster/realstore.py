@@ -1,0 +1,214 @@
+"""The store that the simulated machines write through, when the API server behind it is the real one.
+
+Promise: the part of `simulator.kube.store.Store` that machines and stories use, with the same words, over HTTPS. Calls
+are synchronous, as there: each blocks the loop for some milliseconds, which nobody else shares (the controller is a
+process of its own). Subscribers hear of every change in the order of revisions, a moment after it.
+Left to others: machines (`simulator.nodes`), the emulated cloud, what is asserted of it (`chronicle.py`).
+
+What kubelet and the node controller would do about races is done here: a write to an object that has gone meanwhile is
+none, and a Node's taints are merged as a difference to what was last read, under the version it was read at.
+"""
+
+import asyncio
+import http.client
+import json
+import ssl
+from collections.abc import Callable
+from typing import Any, Literal
+from urllib.parse import urlencode, urlsplit
+
+import aiohttp
+
+from provisioner.simulator.kube.errors import ApiError
+
+Json = dict[str, Any]
+Change = Literal["ADDED", "MODIFIED", "DELETED"]
+Subscriber = Callable[[Change, str, Json, Json | None], None]
+
+REQUEST_SECONDS = 20.0
+TRIES = 5
+LINE_BYTES = 4 * 2**20
+TYPES = {"merge": "application/merge-patch+json", "strategic": "application/strategic-merge-patch+json"}
+ROOTS = {
+    "": "/api/v1",
+    "karpenter.sh": "/apis/karpenter.sh/v1",
+    "policy": "/apis/policy/v1",
+    "apps": "/apis/apps/v1",
+    "coordination.k8s.io": "/apis/coordination.k8s.io/v1",
+}
+
+
+def path_of(resource: str, name: str = "", namespace: str = "", subresource: str = "") -> str:
+    """Where that lives; `resource` as in `nodes` or `nodeclaims.karpenter.sh`."""
+    plural, _, group = resource.partition(".")
+    space = f"/namespaces/{namespace}" if namespace else ""
+    return "/".join(part for part in (f"{ROOTS[group]}{space}/{plural}", name, subresource) if part)
+
+
+def version_of(obj: Json) -> int:
+    """When it was written, on the one clock that all objects of a cluster share: etcd's revision."""
+    return int(obj["metadata"]["resourceVersion"])
+
+
+class RealStore:
+    """`feed` must be running for `subscribe` to hear anything. Methods raise ApiError with the server's words."""
+
+    def __init__(self, url: str, trust: ssl.SSLContext, token: str) -> None:
+        self._url, self._trust, self._token = url, trust, token
+        where = urlsplit(url)
+        self._link = http.client.HTTPSConnection(
+            where.hostname or "", where.port, timeout=REQUEST_SECONDS, context=trust
+        )
+        self._read: dict[str, Json] = {}
+        self._subscribers: list[Subscriber] = []
+
+    def close(self) -> None:
+        self._link.close()
+
+    # Reading
+
+    def get(self, resource: str, name: str, namespace: str = "") -> Json | None:
+        status, answer = self._send("GET", path_of(resource, name, namespace))
+        if status == 404:
+            return None
+        found = _accepted(status, answer)
+        if resource == "nodes":
+            self._read[name] = found
+        return found
+
+    def list(self, resource: str, namespace: str = "", *, labels: str = "", fields: str = "") -> list[Json]:
+        return self._listed(resource, namespace, labels=labels, fields=fields)["items"] or []
+
+    def revision(self) -> int:
+        """The cluster's revision now."""
+        return version_of(self._listed("nodes", limit="1"))
+
+    def subscribe(self, callback: Subscriber) -> None:
+        self._subscribers.append(callback)
+
+    # Writing
+
+    def create(self, resource: str, obj: Json, namespace: str = "") -> Json:
+        return _accepted(*self._send("POST", path_of(resource, "", namespace), obj))
+
+    def patch(
+        self,
+        resource: str,
+        name: str,
+        patch: Json,
+        namespace: str = "",
+        *,
+        how: Literal["merge", "strategic"] = "merge",
+        subresource: str = "",
+    ) -> Json:
+        """As the store's; {} if the object has gone meanwhile."""
+        path = path_of(resource, name, namespace, subresource)
+        if resource == "nodes" and "taints" in (patch.get("spec") or {}):
+            return self._patch_taints(path, name, patch)
+        status, answer = self._send("PATCH", path, patch, TYPES[how])
+        return {} if status == 404 else _accepted(status, answer)
+
+    def delete(
+        self, resource: str, name: str, namespace: str = "", *, uid: str | None = None, grace: int | None = None
+    ) -> None:
+        """As the store's; nothing happens if the object has gone meanwhile."""
+        options: Json = {"preconditions": {"uid": uid} if uid else None, "gracePeriodSeconds": grace}
+        status, answer = self._send("DELETE", path_of(resource, name, namespace), options)
+        if status not in {404, 409}:
+            _accepted(status, answer)
+
+    def _patch_taints(self, path: str, name: str, patch: Json) -> Json:
+        before = (self._read.get(name) or {}).get("spec", {}).get("taints") or []
+        wanted = patch["spec"]["taints"] or []
+        gone = [taint for taint in before if taint not in wanted]
+        new = [taint for taint in wanted if taint not in before]
+        for _ in range(TRIES):
+            node = self.get("nodes", name)
+            if node is None:
+                return {}
+            kept = [taint for taint in node["spec"].get("taints") or [] if taint not in gone]
+            have = {(taint["key"], taint["effect"]) for taint in kept}
+            taints = [*kept, *(taint for taint in new if (taint["key"], taint["effect"]) not in have)]
+            version = {"resourceVersion": node["metadata"]["resourceVersion"]}
+            body = {
+                "metadata": {**(patch.get("metadata") or {}), **version},
+                "spec": {**patch["spec"], "taints": taints or None},
+            }
+            status, answer = self._send("PATCH", path, body, TYPES["merge"])
+            if status == 404:
+                return {}
+            if status != 409:
+                return _accepted(status, answer)
+        raise ApiError(409, "Conflict", f"the taints of {name} would not stand still")
+
+    # HTTP
+
+    def _listed(
+        self, resource: str, namespace: str = "", *, labels: str = "", fields: str = "", limit: str = ""
+    ) -> Json:
+        query = {"labelSelector": labels, "fieldSelector": fields, "limit": limit}
+        path = f"{path_of(resource, '', namespace)}?{urlencode({key: value for key, value in query.items() if value})}"
+        return _accepted(*self._send("GET", path))
+
+    def _send(self, method: str, path: str, body: object = None, kind: str = "application/json") -> tuple[int, Json]:
+        headers = {"Authorization": f"Bearer {self._token}", "Content-Type": kind, "User-Agent": "machines"}
+        data = None if body is None else json.dumps(body)
+        try:
+            self._link.request(method, path, data, headers)
+            answer = self._link.getresponse()
+        except (http.client.RemoteDisconnected, ConnectionResetError, BrokenPipeError):
+            # An idle connection that the server has closed: nothing was done.
+            self._link.close()
+            self._link.request(method, path, data, headers)
+            answer = self._link.getresponse()
+        return answer.status, json.loads(answer.read())
+
+    # Watching
+
+    async def feed(self, *resources: str) -> None:
+        """Watch these kinds and tell the subscribers, until cancelled; what is there at first is told as ADDED."""
+        headers = {"Authorization": f"Bearer {self._token}"}
+        connector = aiohttp.TCPConnector(ssl=self._trust)
+        timeout = aiohttp.ClientTimeout(total=None, sock_connect=REQUEST_SECONDS)
+        async with (
+            aiohttp.ClientSession(
+                self._url, connector=connector, headers=headers, timeout=timeout, read_bufsize=LINE_BYTES
+            ) as session,
+            asyncio.TaskGroup() as tasks,
+        ):
+            for resource in resources:
+                tasks.create_task(self._watch(session, resource))
+
+    async def _watch(self, session: aiohttp.ClientSession, resource: str) -> None:
+        known: dict[str, Json] = {}
+        version = ""
+        while True:
+            query = {"watch": "1", "resourceVersion": version, "allowWatchBookmarks": "true"}
+            async with session.get(f"{path_of(resource)}?{urlencode(query)}") as answer:
+                assert answer.status == 200, await answer.text()
+                link = answer.connection.transport if answer.connection is not None else None
+                try:
+                    async for line in answer.content:
+                        event = json.loads(line)
+                        assert event["type"] != "ERROR", event
+                        version = event["object"]["metadata"]["resourceVersion"]
+                        if event["type"] != "BOOKMARK":
+                            self._tell(event["type"], resource, event["object"], known)
+                finally:
+                    # Nobody is left to wait for the server's goodbye, which TLS would: the loop ends.
+                    if link is not None:
+                        link.abort()
+
+    def _tell(self, kind: Change, resource: str, obj: Json, known: dict[str, Json]) -> None:
+        uid = obj["metadata"]["uid"]
+        before = known.pop(uid, None)
+        if kind != "DELETED":
+            known[uid] = obj
+        for subscriber in self._subscribers:
+            subscriber(kind, resource, obj, before)
+
+
+def _accepted(status: int, answer: Json) -> Json:
+    if status >= 400:
+        raise ApiError(status, answer.get("reason", ""), answer.get("message", ""), answer.get("details"))
+    return answer

@@ -1,0 +1,232 @@
+"""A whole world around a real API server: emulated Azure, simulated machines, and the controller as a real process.
+
+Promise: a story cannot tell this stage from the simulated one (`tests.world.harness.Sim`): the same words, of which a
+story may use `apply`, `delete_claim`, `delete_node`, `request`, `until`, `claim`, `condition`, `pools_of`, `nodes_of`,
+`store`, `cloud`, `nodes`, `ledger.disappearances` and the controller's fates. Azure's and the machines' minutes pass as
+seconds; the controller's own times are real.
+Left to others: the control plane, what is told (`stories.py`), the invariants (the simulated stage's).
+"""
+
+import asyncio
+import os
+import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from random import Random
+from typing import Any, Self, TypeVar
+
+from aiohttp import web
+
+from provisioner.runtime.clock import SystemClock
+from provisioner.simulator.azure.arm import make_arm_app
+from provisioner.simulator.azure.cloud import AzureCloud
+from provisioner.simulator.azure.settings import AzureSettings
+from provisioner.simulator.azure.state import Pool
+from provisioner.simulator.nodes import NodeSimulator
+from provisioner.simulator.nodes_machine import NodeSettings
+from provisioner.simulator.scene import pool_mark
+
+from .chronicle import Chronicle
+from .controlplane import NAMESPACE, ControlPlane
+from .processes import Program
+from .realstore import RealStore, path_of
+
+Json = dict[str, Any]
+T = TypeVar("T")
+
+SPEED = 60.0
+FOREIGN = {"system": "System", "theirs": "User"}
+CLAIMS = "nodeclaims.karpenter.sh"
+WATCHED = ("nodes", CLAIMS, "pods")
+LEASES = "kube-node-lease"
+HEARTBEAT_SECONDS = 10.0
+LOOK_SECONDS = 0.5
+QUIET_SECONDS = 3.0
+SETTLED_SECONDS = 60.0
+PROGRAM = Path(sys.executable).parent / "gpu-provisioner"
+
+
+class RealWorld:
+    """`patience_seconds` is the longest that `until` waits, in real seconds, whatever a story allows."""
+
+    patience_seconds = 150.0
+
+    def __init__(self, cp: ControlPlane, workdir: Path) -> None:
+        now = SystemClock().now
+        self.controllers: dict[str, Program] = {}
+        self.store = RealStore(cp.url, cp.ssl, cp.admin_token)
+        self.cloud = AzureCloud(AzureSettings(speed=SPEED), now, Random("cloud"))
+        self.nodes = NodeSimulator(self.store, self.cloud, NodeSettings(), Random("nodes"), now)
+        self._changed = asyncio.Event()
+        self._changed_at = 0.0
+        self.ledger = Chronicle(self.store, self.cloud, self._note)
+        self._cp = cp
+        self._workdir = workdir
+        self._arm_url = ""
+        self._ended: set[str] = set()
+
+    @classmethod
+    @asynccontextmanager
+    async def open(cls, cp: ControlPlane, workdir: Path) -> AsyncIterator[Self]:
+        """The world, served and alive until the context ends; every controller is killed with it."""
+        world = cls(cp, workdir)
+        runner = web.AppRunner(make_arm_app(world.cloud), access_log=None, shutdown_timeout=1.0)
+        await runner.setup()
+        try:
+            await web.TCPSite(runner, "127.0.0.1", 0).start()
+            world._arm_url = f"http://127.0.0.1:{runner.addresses[0][1]}"
+            async with asyncio.TaskGroup() as tasks:
+                works = (world.store.feed(*WATCHED), world.cloud.run(), world.nodes.run(), world._heartbeats())
+                running = [tasks.create_task(work) for work in works]
+                for name, mode in FOREIGN.items():
+                    world.cloud.seed_pool(name, mode=mode)
+                yield world
+                for task in running:
+                    task.cancel()
+        finally:
+            for program in world.controllers.values():
+                program.kill()
+            await runner.cleanup()
+            world.store.close()
+
+    # Controllers
+
+    async def start_controller(self, name: str = "ctl0") -> Program:
+        """Start `gpu-provisioner run` under our chart's service account."""
+        assert name not in self.controllers, f"{name} has been used"
+        azure = self.cloud.settings
+        environment = {
+            "ARM_SUBSCRIPTION_ID": azure.subscription,
+            "ARM_RESOURCE_GROUP": azure.resource_group,
+            "AZURE_CLUSTER_NAME": azure.cluster,
+            "LOCATION": azure.location,
+            "ARM_ENDPOINT": self._arm_url,
+            "KUBECONFIG": str(self._cp.kubeconfig(self._workdir / f"{name}.kubeconfig", "controller")),
+            "LEADER_ELECTION_NAMESPACE": NAMESPACE,
+            "METRICS_PORT": "0",
+            "HEALTH_PROBE_PORT": "0",
+            "LOG_LEVEL": "debug",
+            "PATH": os.environ["PATH"],
+        }
+        program = Program(name, [str(PROGRAM), "run"], self._workdir / f"{name}.log", environment)
+        program.start()
+        self.controllers[name] = program
+        return program
+
+    def crash(self, name: str = "ctl0") -> None:
+        """SIGKILL."""
+        self._ended.add(name)
+        self.controllers[name].kill()
+
+    async def stop_controller(self, name: str = "ctl0") -> None:
+        """SIGTERM; it releases its lease and ends with 0."""
+        self._ended.add(name)
+        code = self.controllers[name].stop()
+        assert code == 0, f"{name} ended with {code}:\n{self.controllers[name].tail()}"
+
+    def check(self) -> None:
+        """Raise AssertionError if a controller has ended by itself."""
+        for name, program in self.controllers.items():
+            assert name in self._ended or program.running, f"{name} ended with {program.code}:\n{program.tail()}"
+
+    # People
+
+    async def request(
+        self, method: str, path: str, body: object = None, *, content_type: str = "application/json"
+    ) -> Json:
+        """One request of the administrator, which must succeed."""
+        answer: Json = await self._cp.demand(method, path, body, content_type)
+        return answer
+
+    async def apply(self, obj: Json) -> Json:
+        """Create a NodeClaim."""
+        assert obj["kind"] == "NodeClaim", obj["kind"]
+        return await self.request("POST", path_of(CLAIMS), obj)
+
+    async def delete_claim(self, name: str) -> None:
+        await self.request("DELETE", path_of(CLAIMS, name))
+
+    async def delete_node(self, name: str) -> None:
+        await self.request("DELETE", path_of("nodes", name))
+
+    # What is
+
+    @property
+    def now(self) -> float:
+        """Seconds of the loop."""
+        return asyncio.get_running_loop().time()
+
+    def claim(self, name: str) -> Json | None:
+        return self.store.get(CLAIMS, name)
+
+    def condition(self, name: str, kind: str) -> str:
+        """A condition's status on a claim; "" if the claim or the condition is not there."""
+        status = (self.claim(name) or {}).get("status") or {}
+        return next((found["status"] for found in status.get("conditions") or () if found["type"] == kind), "")
+
+    def pools_of(self, uid: str) -> list[Pool]:
+        return [pool for pool in self.cloud.pools.values() if pool_mark(pool) == uid]
+
+    def nodes_of(self, pool: str) -> list[Json]:
+        return self.store.list("nodes", labels=f"agentpool={pool}")
+
+    def tell(self) -> str:
+        """What every claim says of itself, what went, and the controllers' last words."""
+        lines = [self.ledger.story()]
+        for claim in self.store.list(CLAIMS):
+            meta = claim["metadata"]
+            lines.append(f"claim {meta['name']} deleted={meta.get('deletionTimestamp')} {meta.get('finalizers', [])}")
+            lines += [
+                f"    {found['type']}={found['status']} {found['reason']}: {found['message']}"
+                for found in (claim.get("status") or {}).get("conditions") or ()
+            ]
+        lines += [f"pool {pool.name} {pool.state} {dict(pool.tags)}" for pool in self.cloud.pools.values()]
+        lines += [f"{name}:\n{program.tail()}" for name, program in self.controllers.items()]
+        return "\n".join(lines)
+
+    async def until(self, predicate: Callable[[], T], within_seconds: float, what: str) -> T:
+        """Wait until it is true; its value. Raises AssertionError with all that is known if it does not come."""
+        deadline = self.now + min(within_seconds, self.patience_seconds)
+        while True:
+            self.check()
+            self._changed.clear()
+            if found := predicate():
+                return found
+            assert self.now < deadline, f"not within {within_seconds:g} s: {what}\n{self.tell()}"
+            try:
+                async with asyncio.timeout(LOOK_SECONDS):
+                    await self._changed.wait()
+            except TimeoutError:
+                continue
+
+    async def settled(self) -> None:
+        """Wait until nothing has changed for a while; then no pool is left without a claim.
+
+        Raises AssertionError if it goes on and on.
+        """
+        deadline = self.now + SETTLED_SECONDS
+        while (left := self._changed_at + QUIET_SECONDS - self.now) > 0:
+            assert self.now < deadline, f"it does not settle\n{self.tell()}"
+            await asyncio.sleep(left)
+        self.check()
+        alive = {claim["metadata"]["uid"] for claim in self.store.list(CLAIMS)}
+        leaked = [pool.name for pool in self.cloud.pools.values() if pool_mark(pool) and pool_mark(pool) not in alive]
+        assert not leaked, f"left of claims that are gone: {leaked}\n{self.tell()}"
+
+    def _note(self) -> None:
+        self._changed.set()
+        self._changed_at = self.now
+
+    # Machines
+
+    async def _heartbeats(self) -> None:
+        """Kubelets renew their Leases, or the real node controller calls their Nodes dead after 50 s."""
+        while True:
+            renewed = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+            for name in [name for name, machine in self.nodes.machines.items() if machine.answers]:
+                spec = {"holderIdentity": name, "leaseDurationSeconds": 40, "renewTime": renewed}
+                if not self.store.patch("leases.coordination.k8s.io", name, {"spec": spec}, LEASES):
+                    self.store.create("leases.coordination.k8s.io", {"metadata": {"name": name}, "spec": spec}, LEASES)
+            await asyncio.sleep(HEARTBEAT_SECONDS)

@@ -1,0 +1,56 @@
+"""What our chart grants, and what of it the controller used: from the chart itself and the API server's audit log.
+
+Promise: rights are (group, resource or resource/subresource, verb).
+Left to others: which stories must have been told for that.
+"""
+
+import json
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from .charts import VALUES, rendered
+
+Json = dict[str, Any]
+
+
+class Right(NamedTuple):
+    """As in a rule of RBAC."""
+
+    group: str
+    resource: str
+    verb: str
+
+
+class Used(NamedTuple):
+    """One request: the right that it needed, and the answer."""
+
+    right: Right
+    code: int
+
+
+def granted(namespace: str) -> set[Right]:
+    """Every right of the chart's roles."""
+    found: set[Right] = set()
+    for role in rendered("gpu-provisioner", namespace=namespace, values=VALUES):
+        for rule in role.get("rules") or ():
+            found |= {
+                Right(group, resource, verb)
+                for group in rule["apiGroups"]
+                for resource in rule["resources"]
+                for verb in rule["verbs"]
+            }
+    return found
+
+
+def used(audit_log: Path, user: str) -> list[Used]:
+    """What that user asked for."""
+    found = []
+    for line in audit_log.read_text(encoding="utf-8").splitlines():
+        event: Json = json.loads(line)
+        where = event.get("objectRef")
+        if event["user"].get("username") != user or where is None:
+            continue
+        resource = "/".join(part for part in (where.get("resource", ""), where.get("subresource", "")) if part)
+        code = event.get("responseStatus", {}).get("code", 0)
+        found.append(Used(Right(where.get("apiGroup", ""), resource, event["verb"]), code))
+    return found

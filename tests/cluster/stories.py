@@ -1,0 +1,218 @@
+"""The main job's stories, told word for word the same on both stages: a virtual world and a real API server.
+
+Promise: each uses only what both stages have (`realworld.RealWorld`), and is about its own claim and pool, so that
+several can be told at once around one controller.
+Left to others: the stages, starting the controller (the crash story does it itself), what must hold afterwards.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any
+
+from provisioner.api import labels
+from tests.world.claims import condition, events, ready, removed, says, versions, word
+from tests.world.harness import SIZE, Sim, node_claim
+from tests.world.telling import BUDGETS, deleting, finalizers, run_pod, said
+
+from .realworld import RealWorld
+
+Json = dict[str, Any]
+Stage = Sim | RealWorld
+
+WHOLE = ["pool", "node", "claim"]
+LONG = 900.0
+
+
+@dataclass(frozen=True)
+class Scene:
+    """`a_while_seconds`: how long to look on when nothing is to happen."""
+
+    stage: Stage
+    name: str
+    a_while_seconds: float
+
+    async def up(self) -> str:
+        """A Ready claim; its UID."""
+        await self.stage.apply(node_claim(self.name))
+        return await ready(self.stage, self.name)
+
+    async def went(self, uid: str, order: list[str]) -> None:
+        """It goes in this order, and nothing of it is left."""
+        await self.stage.until(
+            lambda: len(self.stage.ledger.disappearances(uid)) == len(order), LONG, f"{self.name} and its machine go"
+        )
+        assert self.stage.ledger.disappearances(uid) == order, self.stage.tell()
+        assert self.stage.claim(self.name) is None
+        assert not self.stage.nodes_of(self.name)
+        assert not self.stage.pools_of(uid)
+
+    def node(self) -> Json:
+        """The one Node of its pool."""
+        (node,) = self.stage.nodes_of(self.name)
+        return node
+
+    def deleted_once(self) -> None:
+        """One DELETE was accepted; a pool that changed since it was last listed refuses an older ETag first."""
+        assert [status for status in self.calls("DELETE") if status != 412] == [202]
+
+    def calls(self, verb: str) -> list[int]:
+        """The answers to this verb about its pool, in order."""
+        return [call.status for call in self.stage.cloud.requests if (call.method, call.pool) == (verb, self.name)]
+
+
+Story = Callable[[Scene], Awaitable[None]]
+
+
+def health_taints(node: Json) -> list[Json]:
+    """What the node controller says of a Node that is not well."""
+    unwell = (labels.NOT_READY_TAINT, labels.UNREACHABLE_TAINT)
+    return [taint for taint in node["spec"].get("taints") or () if taint["key"] in unwell]
+
+
+async def create_and_delete(scene: Scene) -> None:
+    """A claim becomes a Ready GPU Node that bears what Karpenter's users read, and goes in order."""
+    uid = await scene.up()
+    claim, node = scene.stage.claim(scene.name), scene.node()
+    assert claim is not None
+    meta, status = node["metadata"], claim["status"]
+    assert (status["nodeName"], status["providerID"]) == (meta["name"], node["spec"]["providerID"])
+    assert node["status"]["allocatable"]["nvidia.com/gpu"] == "1"
+    assert [found["status"] for found in status["conditions"]] == ["True"] * 4
+    assert meta["labels"][labels.CLAIM_UID] == uid
+    assert (meta["labels"][labels.REGISTERED], meta["labels"][labels.INITIALIZED]) == ("true", "true")
+    assert meta["labels"][labels.INSTANCE_TYPE] == SIZE == claim["metadata"]["labels"][labels.INSTANCE_TYPE]
+    assert [owner["uid"] for owner in meta["ownerReferences"]] == [uid]
+    assert finalizers(node) == finalizers(claim) == [labels.FINALIZER]
+    await scene.stage.delete_claim(scene.name)
+    await scene.went(uid, WHOLE)
+    assert scene.calls("PUT") == [201]
+    scene.deleted_once()
+
+
+async def node_deleted(scene: Scene) -> None:
+    """Who deletes a Node means the machine: claim and pool follow, and an Event says why."""
+    uid = await scene.up()
+    await scene.stage.delete_node(scene.node()["metadata"]["name"])
+    await scene.stage.until(lambda: deleting(scene.stage.claim(scene.name)), 30, "the claim is deleted")
+    await scene.went(uid, WHOLE)
+    assert [event["type"] for event in events(scene.stage, scene.name, "NodeDeleted")] == ["Warning"]
+
+
+async def pool_deleted_in_the_portal(scene: Scene) -> None:
+    """Somebody deletes the pool behind our back: its Node and claim follow, and nobody else deletes it."""
+    uid = await scene.up()
+    scene.stage.cloud.delete_pool_by_hand(scene.name)
+    await scene.went(uid, WHOLE)
+    assert not scene.calls("DELETE")
+
+
+async def foreign_pool(scene: Scene) -> None:
+    """A claim named as somebody's pool says so, the pool is never written to, and the claim can be deleted."""
+    pool = scene.stage.cloud.pools["theirs"]
+    scene = Scene(scene.stage, "theirs", scene.a_while_seconds)
+    await scene.stage.apply(node_claim(scene.name))
+    await says(scene.stage, scene.name, "Launched", "False", "PoolNameTaken", within_seconds=30)
+    await asyncio.sleep(scene.a_while_seconds)
+    assert [event["count"] for event in events(scene.stage, scene.name, "PoolNameTaken")] == [1]
+    await removed(scene.stage, scene.name, within_seconds=90)
+    assert scene.calls("PUT") == scene.calls("DELETE") == []
+    assert scene.stage.cloud.pools["theirs"] == pool
+    assert scene.stage.nodes_of("theirs")
+
+
+async def orphan_pool(scene: Scene) -> None:
+    """A claim is deleted and its finalizers taken off by force: pool and Node are collected all the same."""
+    uid = await scene.up()
+    await scene.stage.delete_claim(scene.name)
+    body, merge = {"metadata": {"finalizers": None}}, "application/merge-patch+json"
+    await scene.stage.request("PATCH", f"/apis/karpenter.sh/v1/nodeclaims/{scene.name}", body, content_type=merge)
+    await scene.went(uid, ["claim", "pool", "node"])
+    scene.deleted_once()
+
+
+async def unmanaged_claim(scene: Scene) -> None:
+    """A claim of another class without a KAITO label gets no finalizer, no status and no ARM call."""
+    foreign = {"group": "karpenter.azure.com", "kind": "AKSNodeClass", "name": "default"}
+    claim = node_claim(scene.name, nodeClassRef=foreign)
+    del claim["metadata"]["labels"]
+    before = await scene.stage.apply(claim)
+    await asyncio.sleep(scene.a_while_seconds)
+    assert scene.stage.claim(scene.name) == before
+    assert not [call for call in scene.stage.cloud.requests if call.pool == scene.name]
+    await scene.stage.delete_claim(scene.name)
+    assert scene.stage.claim(scene.name) is None
+
+
+async def node_not_ready(scene: Scene) -> None:
+    """A Node that is not Ready, or falls silent, takes Initialized and Ready back in one write, and both return."""
+    seen = versions(scene.stage, scene.name)
+    uid = await scene.up()
+    node = scene.node()["metadata"]["name"]
+    for state in (False, None):
+        scene.stage.nodes.set_ready(node, state)
+        await says(scene.stage, scene.name, "Initialized", "False", "NodeNotReady", within_seconds=30)
+        assert scene.stage.condition(scene.name, "Ready") == "False"
+        scene.stage.nodes.set_ready(node, True)
+        await ready(scene.stage, scene.name, within_seconds=60)
+        # The real node controller may still taint a Node that has come back.
+        await scene.stage.until(lambda: not health_taints(scene.node()), 30, "the node controller's taints are off")
+    stored = [one.obj for one in seen if one.obj is not None and condition(one.obj, "Ready")]
+    assert all((word(obj, "Ready")[0] == "True") == (word(obj, "Initialized")[0] == "True") for obj in stored)
+    await scene.stage.delete_claim(scene.name)
+    await scene.went(uid, WHOLE)
+
+
+async def drained_node(scene: Scene) -> None:
+    """A disruption budget holds the machine and is named; when it is gone, the pod is evicted and all go."""
+    uid = await scene.up()
+    run_pod(scene.stage, scene.name, scene.node()["metadata"]["name"])
+    spec = {"minAvailable": 1, "selector": {"matchLabels": {"app": scene.name}}}
+    scene.stage.store.create(BUDGETS, {"metadata": {"name": "guard"}, "spec": spec}, "default")
+    await scene.stage.delete_claim(scene.name)
+    await scene.stage.until(
+        lambda: "disruption budget guard needs 1 healthy pods" in said(scene.stage, "Drained", scene.name)[2],
+        30,
+        "Drained names the budget",
+    )
+    assert said(scene.stage, "Drained", scene.name)[:2] == ("Unknown", "Draining")
+    await asyncio.sleep(scene.a_while_seconds)
+    assert not scene.calls("DELETE")
+    assert scene.stage.store.get("pods", scene.name, "default") is not None
+    scene.stage.store.delete(BUDGETS, "guard", "default")
+    await scene.went(uid, WHOLE)
+    assert scene.stage.store.get("pods", scene.name, "default") is None
+
+
+async def crash_and_restart(scene: Scene) -> None:
+    """Killed while the pool is being created, and again while it is being deleted: one pool, and nothing is left."""
+    stage = scene.stage
+    await stage.start_controller("ctl0")
+    uid = (await stage.apply(node_claim(scene.name)))["metadata"]["uid"]
+    await stage.until(lambda: stage.pools_of(uid), 30, "the pool is being created")
+    stage.crash("ctl0")
+    await stage.start_controller("ctl1")
+    await ready(stage, scene.name)
+    # Longer than it takes until a dead leader's lease lapses.
+    stage.cloud.configure(delete_seconds=(45 * 60.0, 45 * 60.0))
+    await stage.delete_claim(scene.name)
+    await stage.until(lambda: stage.cloud.pools[scene.name].state == "Deleting", 60, "the pool is being deleted")
+    stage.crash("ctl1")
+    await stage.start_controller("ctl2")
+    await stage.until(lambda: stage.claim(scene.name) is None, 3600, "the claim is gone")
+    await scene.went(uid, WHOLE)
+    assert scene.calls("PUT") == [201]
+    scene.deleted_once()
+
+
+# Told at once around one controller; the names are those of their claims and pools.
+STORIES: dict[str, Story] = {
+    "create": create_and_delete,
+    "nodedeleted": node_deleted,
+    "portal": pool_deleted_in_the_portal,
+    "foreign": foreign_pool,
+    "orphan": orphan_pool,
+    "unmanaged": unmanaged_claim,
+    "notready": node_not_ready,
+    "drained": drained_node,
+}

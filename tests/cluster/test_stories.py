@@ -1,0 +1,110 @@
+"""The main job's stories on both stages: in the simulated world under all invariants, and on a real API server.
+
+On the real one they are told at once, around one controller under our chart's service account; the story of crashes
+has a cluster of its own beside them. Each story then is a test of its own.
+"""
+
+import asyncio
+from collections.abc import Awaitable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from tests.world.harness import Sim, simulate
+from tests.world.telling import FAST
+
+from . import assets
+from .controlplane import CONTROLLERS, NAMESPACE, SERVICE_ACCOUNT, ControlPlane
+from .realworld import RealWorld
+from .rights import Right, Used, granted, used
+from .stories import STORIES, Scene, Story, crash_and_restart
+
+CRASH = "crash"
+ALL = {**STORIES, CRASH: crash_and_restart}
+USER = f"system:serviceaccount:{NAMESPACE}:{SERVICE_ACCOUNT}"
+SELDOM = {
+    Right("", "nodes", "get"),  # a watch that is ten seconds behind our own write
+    Right("", "events", "get"),  # an event of the same words that a predecessor wrote
+}
+# The node controller taints and untaints by itself here, as on any cluster.
+LOOPS = (*CONTROLLERS, "node-lifecycle-controller")
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_in_the_simulated_world(name: str) -> None:
+    """The story holds on virtual time, under the invariants."""
+
+    async def story(sim: Sim) -> None:
+        if name != CRASH:
+            await sim.start_controller()
+        await ALL[name](Scene(sim, name, a_while_seconds=600.0))
+        await sim.settled(quiet_seconds=70.0)
+        assert not [str(call) for call in sim.ledger.writes() if call.status == 404], "it wrote to what it had released"
+
+    simulate(story, azure=FAST)
+
+
+@dataclass
+class Told:
+    """What came of the stories: who failed and how, and what the controllers asked of the API servers."""
+
+    failures: dict[str, Exception] = field(default_factory=dict)
+    used: list[Used] = field(default_factory=list)
+
+
+async def tell(name: str, story: Awaitable[None], told: Told) -> None:
+    """Keep a failure for the story's own test; the others go on."""
+    try:
+        await story
+    except Exception as failure:  # noqa: BLE001
+        told.failures[name] = failure
+
+
+async def in_a_cluster(workdir: Path, told: Told, *names: str) -> None:
+    """These stories at once, in a cluster of their own."""
+    async with ControlPlane.start(assets.find(), workdir, controller_manager=LOOPS, audit=True) as cp:
+        await cp.install_crds()
+        await cp.install_chart_rbac()
+        async with RealWorld.open(cp, workdir) as world:
+            if CRASH not in names:
+                await world.start_controller()
+            async with asyncio.TaskGroup() as tasks:
+                for name in names:
+                    story: Story = ALL[name]
+                    tasks.create_task(tell(name, story(Scene(world, name, a_while_seconds=5.0)), told))
+            if not told.failures:
+                await world.settled()
+                await world.stop_controller(list(world.controllers)[-1])
+        assert cp.audit_log is not None
+        told.used += used(cp.audit_log, USER)
+
+
+@pytest.fixture(scope="module")
+def told(tmp_path_factory: pytest.TempPathFactory) -> Told:
+    """All stories, told."""
+    outcome, one, other = Told(), tmp_path_factory.mktemp("stories"), tmp_path_factory.mktemp("crash")
+
+    async def all_of_them() -> None:
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(in_a_cluster(one, outcome, *STORIES))
+            tasks.create_task(in_a_cluster(other, outcome, CRASH))
+
+    asyncio.run(all_of_them())
+    return outcome
+
+
+@pytest.mark.cluster
+@pytest.mark.parametrize("name", ALL)
+def test_on_the_real_server(told: Told, name: str) -> None:
+    """The same story holds on etcd and kube-apiserver, with the real process under the chart's service account."""
+    if name in told.failures:
+        raise told.failures[name]
+
+
+@pytest.mark.cluster
+def test_the_chart_grants_what_is_needed_and_no_more(told: Told) -> None:
+    """Nothing the controller asked for was forbidden, and each right of the chart was used but the two for bad days."""
+    assert not told.failures, "a story that fails may leave rights unused"
+    assert not sorted({use.right for use in told.used if use.code == 403})
+    assert granted(NAMESPACE) - {use.right for use in told.used} <= SELDOM <= granted(NAMESPACE)
