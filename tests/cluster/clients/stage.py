@@ -5,6 +5,7 @@ the server's own defaults writes to them.
 Left to others: the servers (`backend.py`), kubectl itself (`tests/wire/kubectl.py`), stories with the real controller.
 """
 
+import re
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -39,6 +40,11 @@ def claim(name: str = "ws1", *, spec: Json | None = None, **metadata: Any) -> Js
         "metadata": {"name": name, **metadata},
         "spec": {**SPEC, **(spec or {})},
     }
+
+
+def complaint(said: str) -> str:
+    """What a CRD's rule says; before it, 1.34 names the type of the refused value, 1.36 the value if it is a string."""
+    return re.sub(r'Invalid value: "[^"]*": ', "Invalid value: ", said)
 
 
 def conditions(**statuses: str) -> list[Json]:

@@ -1,0 +1,211 @@
+"""A claim's whole life with nothing but kubectl, on the real API server, the real controller behind it.
+
+Azure and its machines are emulated and fast; the controller is a process of its own with our chart's rights. What
+kubectl prints at each point is what the README and our conditions promise a user.
+"""
+
+import asyncio
+import re
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from tests.cluster.backend import real
+from tests.cluster.controlplane import ControlPlane
+from tests.cluster.realworld import RealWorld
+from tests.wire.kubectl import Kubectl
+
+from .stage import Stage, claim, complaint
+
+pytestmark = [pytest.mark.asyncio, pytest.mark.cluster]
+
+FIRST_GPU = Path(__file__).parents[3] / "examples" / "first-gpu.yaml"
+NAME, NODE = "firstgpu", "aks-firstgpu-47249735-vmss000000"
+IT = f"nodeclaim.karpenter.sh/{NAME}"
+SIZE = "Standard_NC4as_T4_v3"
+PROVIDER_ID = re.compile(
+    r"azure:///subscriptions/\S+/virtualMachineScaleSets/aks-firstgpu-47249735-vmss/virtualMachines/0"
+)
+DRAINED = "{.status.conditions[?(@.type=='Drained')].%s}"
+
+
+@dataclass
+class Life:
+    """A person's kubectl, what Azure has, and a hand for pods."""
+
+    kubectl: Kubectl
+    world: RealWorld
+    stage: Stage
+
+    async def reached(self, condition: str, name: str = NAME) -> None:
+        """`kubectl wait` sees that condition."""
+        said = await self.kubectl("wait", f"--for=condition={condition}", f"nodeclaim/{name}", "--timeout=60s")
+        assert said == f"nodeclaim.karpenter.sh/{name} condition met\n"
+
+    async def events(self, name: str = NAME) -> dict[str, str]:
+        """What `kubectl events --for` prints: messages by reason."""
+        _, *rows = await self.kubectl.table("events", "--for", f"nodeclaim/{name}")
+        assert {row[4] for row in rows} == {f"NodeClaim/{name}"}
+        return {row[3]: row[5] for row in rows}
+
+    async def column(self, kind: str, title: str) -> list[str]:
+        """One column of `kubectl get`."""
+        header, *rows = await self.kubectl.table("get", kind)
+        return [row[header.index(title)] for row in rows]
+
+    def pools(self) -> list[str]:
+        """Azure's agent pools, but those that were there before."""
+        return sorted(self.world.cloud.pools.keys() - {"system", "theirs"})
+
+
+@pytest_asyncio.fixture
+async def life(cluster: ControlPlane, tmp_path: Path) -> AsyncIterator[Life]:
+    """A cluster in which the controller runs."""
+    async with real(cluster, tmp_path) as backend, RealWorld.open(cluster, tmp_path) as world:
+        await world.start_controller()
+        stage = Stage(backend)
+        yield Life(stage.kubectl, world, stage)
+        await world.stop_controller()
+
+
+async def rows_of(kubectl: Kubectl, seen: list[list[str]]) -> None:
+    """Everything that `kubectl get nodeclaims -w` prints."""
+    async with kubectl.running("get", "nodeclaims", "-w") as running:
+        while line := await running.line():
+            seen.append(line)
+
+
+async def test_from_apply_to_gone(life: Life) -> None:
+    """Applied, waited for, read, drained by hand, deleted: each step says what it should, and nothing is left."""
+    kubectl = life.kubectl
+    assert await kubectl("apply", "-f", str(FIRST_GPU)) == f"{IT} created\n"
+    seen: list[list[str]] = []
+    async with asyncio.TaskGroup() as tasks:
+        watching = tasks.create_task(rows_of(kubectl, seen))
+        await comes(life)
+        await is_told(life)
+        await is_used(life)
+        await goes(life)
+        watching.cancel()
+    assert seen[0] == ["NAME", "TYPE", "CAPACITY", "ZONE", "NODE", "READY", "AGE"]
+    ready = [row[-2] for row in seen[1:] if row[-2] in {"Unknown", "False", "True"}]
+    assert list(dict.fromkeys(ready)) == ["Unknown", "True"]
+    assert seen[-1][:6] == [NAME, SIZE, "on-demand", "0", NODE, "True"]
+
+
+async def comes(life: Life) -> None:
+    """All conditions, in their order."""
+    for condition in ("Launched", "Registered", "Initialized", "Ready"):
+        await life.reached(condition)
+    assert life.pools() == [NAME]
+
+
+async def is_told(life: Life) -> None:
+    """get, describe and events agree on what has happened."""
+    header, row = await life.kubectl.table("get", "nodeclaims", "-o", "wide")
+    shown = dict(zip(header, row, strict=True))
+    age, image, provider_id = (shown.pop(title) for title in ("AGE", "IMAGEID", "ID"))
+    assert shown == {
+        "NAME": NAME,
+        "TYPE": SIZE,
+        "CAPACITY": "on-demand",
+        "ZONE": "0",
+        "NODE": NODE,
+        "READY": "True",
+        "NODEPOOL": "",
+        "NODECLASS": "default",
+        "DRIFTED": "",
+    }
+    assert re.fullmatch(r"\d+s", age)
+    assert image.startswith("AKSUbuntu-2204gen2containerd-")
+    assert PROVIDER_ID.fullmatch(provider_id)
+    described = await life.kubectl("describe", "nodeclaim", NAME)
+    assert re.findall(r"Status: +(\w+)\n +Type: +(\w+)\n", described) == [
+        ("True", condition) for condition in ("Launched", "Registered", "Initialized", "Ready")
+    ]
+    assert f"  Node Name:               {NODE}\n" in described
+    events = await life.events()
+    assert re.fullmatch(r"Creating since \d\d:\d\d:\d\dZ; AKS usually takes 3 to 8 min", events["Creating"])
+    assert events["Launched"] == "agent pool firstgpu is running"
+    assert events["Registered"] == f"Node {NODE} belongs to this claim"
+    assert events["Initialized"] == "the Node is Ready with 1 of 1 nvidia.com/gpu allocatable"
+    for reason, message in events.items():
+        assert re.search(rf"  Normal  {reason} +\S+ +gpu-provisioner  {re.escape(message)}\n", described)
+
+
+async def is_used(life: Life) -> None:
+    """Labels of a user stay, the spec is not theirs to change, and a drain by hand takes pods and no machine."""
+    kubectl = life.kubectl
+    assert await kubectl("label", "nodeclaim", NAME, "team=a") == f"{IT} labeled\n"
+    assert await kubectl("annotate", "nodeclaim", NAME, "note=mine") == f"{IT} annotated\n"
+    patch = ("patch", "nodeclaim", NAME, "--type=merge", "-p", '{"spec":{"expireAfter":"1h"}}')
+    said = await kubectl.refused(*patch)
+    assert complaint(said) == f'The NodeClaim "{NAME}" is invalid: spec: Invalid value: spec is immutable\n'
+    assert await kubectl("apply", "-f", str(FIRST_GPU)) == f"{IT} unchanged\n"
+    await life.stage.pod("web", node=NODE)
+    drained = (await kubectl("drain", NODE, "--force", "--timeout=30s")).splitlines()
+    assert drained == [f"node/{NODE} cordoned", "evicting pod default/web", "pod/web evicted", f"node/{NODE} drained"]
+    assert "Ready,SchedulingDisabled" in await life.column("nodes", "STATUS")
+    assert await kubectl("uncordon", NODE) == f"node/{NODE} uncordoned\n"
+    assert (await life.column("nodeclaims", "READY"), life.pools()) == (["True"], [NAME])
+    labels = await kubectl("label", "nodeclaim", NAME, "--list")
+    assert "team=a" in labels.splitlines()
+
+
+async def goes(life: Life) -> None:
+    """`delete` returns when the machine, its Node and the claim are gone; a budget holds it, and is named."""
+    kubectl = life.kubectl
+    await life.stage.pod("held", node=NODE, labels={"app": "held"})
+    budget = ("create", "pdb", "keep", "--selector=app=held", "--min-available=1")
+    assert await kubectl(*budget) == "poddisruptionbudget.policy/keep created\n"
+    counted = ("wait", "--for=jsonpath={.status.currentHealthy}=1", "pdb/keep", "--timeout=30s")
+    assert await kubectl(*counted) == "poddisruptionbudget.policy/keep condition met\n"
+    async with kubectl.running("delete", "nodeclaim", NAME, "-v=6") as deleting:
+        await deleting.watches()
+        draining = f"jsonpath={DRAINED % 'reason'}=Draining"
+        await kubectl("wait", f"--for={draining}", f"nodeclaim/{NAME}", "--timeout=60s")
+        held = await kubectl("get", "nodeclaim", NAME, "-o", f"jsonpath={DRAINED % 'message'}")
+        assert held == (
+            "1 pods are waiting to be evicted (default/held): "
+            "The disruption budget keep needs 1 healthy pods and has 1 currently"
+        )
+        assert (life.pools(), deleting.ended) == ([NAME], False)
+        await kubectl("delete", "pdb", "keep")
+        await life.reached("Drained")
+        await life.reached("InstanceTerminating")
+        code, out, _ = await deleting.end()
+    assert (code, out) == (0, f'nodeclaim.karpenter.sh "{NAME}" deleted\n')
+    assert await kubectl.run("get", "nodeclaims") == (0, "", "No resources found\n")
+    assert NODE not in await life.column("nodes", "NAME")
+    assert life.pools() == []
+    events = await life.events()
+    assert events["Draining"] == held
+    assert events["Drained"] == "no pod holds the Node any longer"
+    assert events["InstanceTerminating"] == "agent pool firstgpu is being deleted"
+
+
+async def test_what_cannot_be_bought_is_said(life: Life) -> None:
+    """A claim without a size: `describe` and events say what to add, no pool is asked for, and it may be deleted."""
+    kubectl, name = life.kubectl, "nosize"
+    nothing = claim(name, spec={"requirements": [{"key": "team", "operator": "Exists"}]})
+    assert await kubectl("apply", "-f", kubectl.file(nothing)) == f"nodeclaim.karpenter.sh/{name} created\n"
+    said = await kubectl("wait", "--for=condition=Launched=False", f"nodeclaim/{name}", "--timeout=60s")
+    assert said == f"nodeclaim.karpenter.sh/{name} condition met\n"
+    await life.reached("Ready=False", name)
+    remedy = (
+        "spec.requirements names no instance type; "
+        "add node.kubernetes.io/instance-type In [Standard_NC24ads_A100_v4], say"
+    )
+    described = await kubectl("describe", "nodeclaim", name)
+    assert re.search(
+        rf"Message: +{re.escape(remedy)}\n.*\n +Reason: +InstanceTypeMissing\n +Status: +False\n +Type: +Launched\n",
+        described,
+    )
+    assert (await life.events(name))["InstanceTypeMissing"] == remedy
+    assert await life.column("nodeclaims", "READY") == ["False"]
+    deleted = await kubectl("delete", "nodeclaim", name, "--wait=false")
+    assert deleted == f'nodeclaim.karpenter.sh "{name}" deleted\n'
+    assert life.pools() == []
