@@ -17,7 +17,8 @@ import yaml
 
 Json = dict[str, Any]
 
-PATIENCE_SECONDS = 30.0
+# Longer than any --timeout that stories give.
+PATIENCE_SECONDS = 90.0
 # A watch is heard of in the log of requests; from then on nothing that happens is missed.
 SAY_REQUESTS = "-v=6"
 
