@@ -191,7 +191,7 @@ def test_retry_after_is_obeyed_exactly(seconds):
 @pytest.mark.parametrize("order", ["before", "after"])
 @pytest.mark.parametrize(("get", "lists"), [(0, 30), (30, 0), (30, 30), (5, 20), (20, 5)])
 def test_reads_may_lag(get, lists, order):
-    """With GET and LIST each up to 30 s behind the truth a claim lives and leaves, one pool for each claim."""
+    """With GET and LIST each up to 30 s behind the truth a claim lives and leaves, with one PUT for each claim."""
 
     async def story(sim):
         await sim.start_controller()
@@ -200,7 +200,7 @@ def test_reads_may_lag(get, lists, order):
             await ready(sim, "gpu1")
             await removed(sim, "gpu1")
         await sim.settled()
-        assert created(sim, "gpu1") == 2
+        assert (created(sim, "gpu1"), len(puts(sim, "gpu1"))) == (2, 2)
 
     azure = AzureSettings(get_lag_seconds=get, list_lag_seconds=lists, list_order=order, create_seconds=(60.0, 90.0))
     simulate(story, azure=azure)

@@ -159,8 +159,8 @@ def test_kaito_shows_each_cause_by_its_name(fault, seen):
         await sim.until(lambda: kaito_sees(sim.claim("gpu1")).startswith(seen), 60, f"KAITO shows {seen}")
         assert sim.condition("gpu1", "Ready") in ("False", "Unknown")
         assert "http" not in kaito_sees(sim.claim("gpu1"))
-        await asyncio.sleep(HOUR_SECONDS)
-        assert len(puts(sim, "gpu1")) <= 1 + len(STEPS) + (fault.answer is FORBIDDEN) * 3
+        await asyncio.sleep(600)
+        assert len(puts(sim, "gpu1")) <= 5
 
     simulate(story)
 

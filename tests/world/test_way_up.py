@@ -174,6 +174,23 @@ def test_the_node_is_born_with_what_kaito_selects_on():
     simulate(story)
 
 
+def test_a_label_given_while_the_machine_comes_up_reaches_the_node():
+    """Labels and annotations that a claim is given after the PUT are on its Node once it is registered."""
+
+    async def story(sim):
+        await sim.start_controller()
+        await sim.apply(node_claim("gpu1"))
+        await says(sim, "gpu1", "Launched", "Unknown", "Creating", within_seconds=5)
+        late = {"name": "gpu1", "labels": {"example.com/late": "yes"}, "annotations": {"example.com/why": "asked"}}
+        await sim.apply({**node_claim("gpu1"), "metadata": late})
+        await ready(sim, "gpu1")
+        [node] = sim.nodes_of("gpu1")
+        assert node["metadata"]["labels"]["example.com/late"] == "yes"
+        assert node["metadata"]["annotations"]["example.com/why"] == "asked"
+
+    simulate(story)
+
+
 def test_storage_is_the_disks_and_not_the_nodes():
     """A request for storage, which no Node ever shows as allocatable, does not hold a claim back (K12)."""
 
@@ -583,7 +600,7 @@ def test_a_stopped_cluster_loses_its_nodes_and_no_pool():
         sim.cloud.stop_cluster()
         await says(sim, "gpu1", "Initialized", "False", "NodeLost", within_seconds=300)
         await sim.until(lambda: not sim.nodes_of("gpu1"), 60, "the Node is let go")
-        await asyncio.sleep(7200)
+        await asyncio.sleep(1800)
         assert sim.condition("gpu1", "Ready") == "False"
         sim.cloud.start_cluster()
         await ready(sim, "gpu1", within_seconds=1200)
