@@ -23,6 +23,7 @@ from .errors import CloudError
 from .interface import CloudProvider, Cluster, Instance, InstanceState
 
 CLUSTER_SECONDS = 60.0
+LOOK_SECONDS = 1.0
 BACKOFF_MOST_SECONDS = 120.0
 
 log = structlog.get_logger("inventory")
@@ -43,7 +44,7 @@ class Inventory:
         on_change: Callable[[str], None],
         on_news: Callable[[], None],
         settle_seconds: float = 60.0,
-        poll_seconds_busy: float = 5.0,
+        poll_seconds_busy: float = 4.0,
         poll_seconds_idle: float = 60.0,
     ) -> None:
         self._provider = provider
@@ -197,7 +198,7 @@ class Inventory:
                 self._failures += 1
                 self.last_error, after = error, error.after
                 log.warning("the agent pools could not be listed", error=str(error), failures=self._failures)
-            await self._pause(after)
+            await self._pause(started, after)
 
     async def _look(self, started: float) -> None:
         news = self._listed_at is None
@@ -233,9 +234,12 @@ class Inventory:
             log.warning("the managed cluster could not be read", error=str(error))
             return None
 
-    async def _pause(self, after: float | None) -> None:
-        """Until the next look is due: at once-ish if woken into a busy time, never sooner than the cloud asked."""
-        began = self._now()
+    async def _pause(self, started: float, after: float | None) -> None:
+        """Until the next look is due: at once-ish if woken into a busy time, never sooner than the cloud asked.
+
+        The usual second of a look is part of the interval; whatever else it waited for is not.
+        """
+        began = max(started, self._now() - LOOK_SECONDS) if not self._failures else self._now()
         while True:
             due = began + self._interval(after)
             left = due - self._now()

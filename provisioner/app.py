@@ -77,7 +77,7 @@ class Running:
     identity: str
     metrics_port: int | None = None
     health_port: int | None = None
-    poll_seconds_busy: float = 5.0
+    poll_seconds_busy: float = 4.0
     poll_seconds_idle: float = 60.0
     settle_seconds: float = 60.0
 

@@ -122,11 +122,11 @@ def lived(seconds: float, prepare, *, during=None) -> tuple[Cloud, Inventory, li
 
 
 def test_it_looks_often_only_while_something_is_in_flight() -> None:
-    """Idle: about once a minute; a pool being created: every five seconds."""
+    """Idle: about once a minute; a pool being created: every four seconds."""
     idle, _, _ = lived(300.0, lambda cloud, _: None)
     busy, _, _ = lived(300.0, lambda cloud, _: cloud.pools.append(POOL))
     assert len(idle.lists) in range(5, 8)
-    assert len(busy.lists) in range(58, 64)
+    assert len(busy.lists) in range(72, 78)
 
 
 def test_a_failing_list_is_unknown_not_empty() -> None:
