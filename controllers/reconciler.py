@@ -1,8 +1,9 @@
 """From caches to facts, from facts to one step, from its outcome to memory: the loop around the pure plan.
 
 Promise: one key is never worked on twice at once (the queue's promise); one write a pass; the next plan on that key
-waits until the cache shows the write. Which event wakes which key is decided here and nowhere else.
-Left to others: deciding (`plan.py`), performing (`acting/door.py`), retrying after surprises (`runtime.controller`).
+waits until the cache shows the write.
+Left to others: which event wakes which key (`waking.py`), deciding (`plan.py`), performing (`acting/door.py`), retrying
+after surprises (`runtime.controller`).
 """
 
 import asyncio
@@ -12,20 +13,15 @@ import structlog
 
 from cloudprovider.errors import CloudError, Retryable
 from cloudprovider.inventory import Inventory
-from provisioner.api.node import Node
-from provisioner.api.nodeclaim import NodeClaim
 from provisioner.runtime.clock import Clock
-from provisioner.runtime.workqueue import WorkQueue
 
 from .acting.door import Door
 from .acting.outcome import CloudFailed, Fenced, KubeFailed, Outcome, ReadNodes
 from .attention import in_flight
 from .facts import Facts, Fleet, Gpus
 from .fleet import FleetView
-from .launch import in_line
 from .memory import Memory
 from .observing import observe
-from .ownership import pool_of
 from .plan import OWN_WRITE_SECONDS, explain, plan
 from .policy import Policy
 from .remembering import notice_instance, refuse, remember
@@ -68,63 +64,25 @@ class Reconciler:
         views: Views,
         inventory: Inventory,
         door: Door,
-        queue: WorkQueue,
         clock: Clock,
         policy: Policy,
+        fleet: FleetView,
         gpus: Callable[[str], Gpus],
         on_overdue: Callable[[str], None],
     ) -> None:
         self._views = views
         self._inventory = inventory
         self._door = door
-        self._queue = queue
         self._clock = clock
         self._policy = policy
         self._gpus = gpus
         self._on_overdue = on_overdue
         self._memories: dict[str, Memory] = {}
-        self.fleet = FleetView(views=views, inventory=inventory, policy=policy)
+        self.fleet = fleet
 
-    # What wakes which key
-
-    def claim_changed(self, old: NodeClaim | None, new: NodeClaim | None) -> None:
-        """A claim appeared, changed or went; one that gave its place in line up makes room for those behind it."""
-        self.fleet.stale()
-        for claim in (old, new):
-            if claim is not None:
-                self._queue.add(self._views.key_of(claim))
-        left = old is not None and in_line(old) and (new is None or new.deleting or not in_line(new))
-        if old is not None and left and self._inventory.get(self._views.key_of(old)) is None:
-            self._wake_line()
-
-    def node_changed(self, old: Node | None, new: Node | None) -> None:
-        """A Node appeared, changed or went."""
-        for node in (old, new):
-            if node is not None and (key := pool_of(node)):
-                self._queue.add(key)
-
-    def pool_changed(self, key: str) -> None:
-        """The inventory learned something new of a pool; one that went makes room for the first in line."""
-        self.fleet.stale()
-        self._queue.add(key)
-        if self._inventory.get(key) is None:
-            self._wake_line()
-
-    def _wake_line(self) -> None:
-        for waiting in self.fleet.first_in_line():
-            self._queue.add(waiting)
-
-    def cache_synced(self) -> None:
-        """Claims or Nodes have been listed for the first time: whoever waited for that looks again."""
-        for key in self._memories:
-            self._queue.add(key)
-
-    def all_changed(self) -> None:
-        """Something changed for every key: the first list of pools, the managed cluster's state."""
-        for claim in self._views.claims():
-            self._queue.add(self._views.key_of(claim))
-        for key in (*self._inventory.names(), *self.fleet.suspects()):
-            self._queue.add(key)
+    def keys(self) -> tuple[str, ...]:
+        """The keys of which anything is remembered."""
+        return tuple(self._memories)
 
     # One pass
 

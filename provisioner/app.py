@@ -22,9 +22,11 @@ from controllers.acting.cloud import CloudActs
 from controllers.acting.door import Door
 from controllers.acting.kube import KubeActs
 from controllers.facts import Gpus
+from controllers.fleet import FleetView
 from controllers.policy import Policy
 from controllers.reconciler import Reconciler
 from controllers.views import Views, claim_indexes, node_indexes
+from controllers.waking import Waker
 
 from .api.node import Node
 from .api.nodeclaim import NodeClaim
@@ -104,8 +106,8 @@ class App:
             NODECLAIMS,
             rng=rng,
             indexes=claim_indexes(pool_name),
-            on_change=lambda old, new: self.reconciler.claim_changed(old, new),  # noqa: PLW0108 - bound late
-            on_synced=lambda: self.reconciler.cache_synced(),  # noqa: PLW0108 - bound late
+            on_change=lambda old, new: self.waker.claim_changed(old, new),  # noqa: PLW0108 - bound late
+            on_synced=lambda: self.waker.cache_synced(),  # noqa: PLW0108 - bound late
             metrics=metrics.reflector("nodeclaims"),
         )
         self.nodes: Reflector[Node] = Reflector(
@@ -113,8 +115,8 @@ class App:
             NODES,
             rng=rng,
             indexes=node_indexes(),
-            on_change=lambda old, new: self.reconciler.node_changed(old, new),  # noqa: PLW0108 - bound late
-            on_synced=lambda: self.reconciler.cache_synced(),  # noqa: PLW0108 - bound late
+            on_change=lambda old, new: self.waker.node_changed(old, new),  # noqa: PLW0108 - bound late
+            on_synced=lambda: self.waker.cache_synced(),  # noqa: PLW0108 - bound late
             metrics=metrics.reflector("nodes"),
         )
         self.crds: Reflector[CustomResourceDefinition] = Reflector(
@@ -128,8 +130,8 @@ class App:
         self.inventory = Inventory(
             outside.provider,
             rng=rng,
-            on_change=lambda key: self.reconciler.pool_changed(key),  # noqa: PLW0108 - bound late
-            on_news=lambda: self.reconciler.all_changed(),  # noqa: PLW0108 - bound late
+            on_change=lambda key: self.waker.pool_changed(key),  # noqa: PLW0108 - bound late
+            on_news=lambda: self.waker.all_changed(),  # noqa: PLW0108 - bound late
             poll_seconds_busy=running.poll_seconds_busy,
             poll_seconds_idle=running.poll_seconds_idle,
             settle_seconds=running.settle_seconds,
@@ -157,15 +159,23 @@ class App:
             self._lease_left,
             self._write_cut,
         )
+        self.fleet = FleetView(views=views, inventory=self.inventory, policy=running.policy)
         self.reconciler = Reconciler(
             views=views,
             inventory=self.inventory,
             door=door,
-            queue=self.queue,
             clock=outside.clock,
             policy=running.policy,
+            fleet=self.fleet,
             gpus=gpus_of,
             on_overdue=lambda deadline: overdue.labels(deadline).inc(),
+        )
+        self.waker = Waker(
+            queue=self.queue,
+            views=views,
+            inventory=self.inventory,
+            fleet=self.fleet,
+            known_keys=self.reconciler.keys,
         )
         self.controller = Controller(
             "nodeclaim",
@@ -178,9 +188,9 @@ class App:
         strange = metrics.gauge("gpu_provisioner_pools_in_unknown_state", "Agent pools in a state that is new to us")
         strange.set_function(lambda: float(sum(pool.unknown_state for pool in self.inventory.items())))
         suspected = metrics.gauge("gpu_provisioner_removals_suspected", "Keys suspected of being garbage")
-        suspected.set_function(lambda: float(len(self.reconciler.fleet.suspects())))
+        suspected.set_function(lambda: float(len(self.fleet.suspects())))
         braked = metrics.gauge("gpu_provisioner_removals_braked", "1 while too much looks like garbage to remove any")
-        braked.set_function(lambda: float(self.reconciler.fleet.braked(asyncio.get_running_loop().time())))
+        braked.set_function(lambda: float(self.fleet.braked(asyncio.get_running_loop().time())))
 
     def _lease_left(self) -> float:
         if self.election is not None:

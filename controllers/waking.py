@@ -1,0 +1,75 @@
+"""Which event wakes which key: here and nowhere else.
+
+Promise: whatever a plan may be waiting for adds its key to the queue; a key is added, never run.
+Left to others: working keys off (`reconciler.py`), waits that only time ends (the plan says how long).
+"""
+
+from collections.abc import Callable, Iterable
+
+from cloudprovider.inventory import Inventory
+from provisioner.api.node import Node
+from provisioner.api.nodeclaim import NodeClaim
+from provisioner.runtime.workqueue import WorkQueue
+
+from .fleet import FleetView
+from .launch import in_line
+from .ownership import pool_of
+from .views import Views
+
+
+class Waker:
+    """`known_keys` are those that somebody has looked at before."""
+
+    def __init__(
+        self,
+        *,
+        queue: WorkQueue,
+        views: Views,
+        inventory: Inventory,
+        fleet: FleetView,
+        known_keys: Callable[[], Iterable[str]],
+    ) -> None:
+        self._queue = queue
+        self._views = views
+        self._inventory = inventory
+        self._fleet = fleet
+        self._known_keys = known_keys
+
+    def claim_changed(self, old: NodeClaim | None, new: NodeClaim | None) -> None:
+        """A claim appeared, changed or went; one that gave its place in line up makes room for those behind it."""
+        self._fleet.stale()
+        for claim in (old, new):
+            if claim is not None:
+                self._queue.add(self._views.key_of(claim))
+        left = old is not None and in_line(old) and (new is None or new.deleting or not in_line(new))
+        if old is not None and left and self._inventory.get(self._views.key_of(old)) is None:
+            self._wake_line()
+
+    def node_changed(self, old: Node | None, new: Node | None) -> None:
+        """A Node appeared, changed or went."""
+        for node in (old, new):
+            if node is not None and (key := pool_of(node)):
+                self._queue.add(key)
+
+    def pool_changed(self, key: str) -> None:
+        """The inventory learned something new of a pool; one that went makes room for the first in line."""
+        self._fleet.stale()
+        self._queue.add(key)
+        if self._inventory.get(key) is None:
+            self._wake_line()
+
+    def _wake_line(self) -> None:
+        for waiting in self._fleet.first_in_line():
+            self._queue.add(waiting)
+
+    def cache_synced(self) -> None:
+        """Claims or Nodes have been listed for the first time: whoever waited for that looks again."""
+        for key in self._known_keys():
+            self._queue.add(key)
+
+    def all_changed(self) -> None:
+        """Something changed for every key: the first list of pools, the managed cluster's state."""
+        for claim in self._views.claims():
+            self._queue.add(self._views.key_of(claim))
+        for key in (*self._inventory.names(), *self._fleet.suspects()):
+            self._queue.add(key)
