@@ -1,3 +1,4 @@
+// The control plane that tests run, as Go tools. Written by pin.py; built by `make cluster-tools`.
 module cluster-tools
 
 go 1.26.0

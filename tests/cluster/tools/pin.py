@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 
 HERE = Path(__file__).parent
+HEAD = "// The control plane that tests run, as Go tools. Written by pin.py; built by `make cluster-tools`."
 TOOLS = (
     "go.etcd.io/etcd/server/v3",
     "k8s.io/kubernetes/cmd/kube-apiserver",
@@ -31,14 +32,14 @@ def staged(kubernetes: str) -> list[str]:
 def module(kubernetes: str, etcd: str) -> str:
     """A go.mod before `go mod tidy`."""
     staging = kubernetes.replace("v1.", "v0.")
-    lines = [
-        "module cluster-tools",
-        "go 1.26.0",
-        *(f"tool {tool}" for tool in TOOLS),
-        f"require k8s.io/kubernetes {kubernetes}",
-        f"require go.etcd.io/etcd/server/v3 {etcd}",
-        *(f"replace {name} => {name} {staging}" for name in staged(kubernetes)),
-    ]
+    blocks = {
+        "tool": TOOLS,
+        "require": (f"k8s.io/kubernetes {kubernetes}", f"go.etcd.io/etcd/server/v3 {etcd}"),
+        "replace": [f"{name} => {name} {staging}" for name in staged(kubernetes)],
+    }
+    lines = [HEAD, "module cluster-tools", "go 1.26.0"]
+    for word, entries in blocks.items():
+        lines += [f"{word} (", *entries, ")"]
     return "\n".join(lines) + "\n"
 
 
