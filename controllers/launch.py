@@ -9,6 +9,8 @@ Left to others: the finalizer (`plan.py`, before this), removal of lost pools (`
 Source: karpenter.md §3 (Launch), DESIGN rules 3, 5, 7, 13.
 """
 
+from datetime import datetime
+
 from cloudprovider.interface import Instance, InstanceState
 from provisioner.api import labels
 from provisioner.api.node import Node
@@ -22,6 +24,8 @@ from .selection import chosen_node, strangers
 from .steps import CreateInstance, DeleteInstance, Event, LookUpPool, PatchClaim, Step
 
 LAUNCHED = "Launched"
+# A machine's Node comes within seconds of its pool's end, before it or after.
+NODE_USUAL_SECONDS = 60.0
 USUAL_TIME = "AKS usually takes 3 to 8 min"
 LEFTOVER_NODE = "LeftoverNode"
 
@@ -77,15 +81,15 @@ def _clear_failed(f: Facts, claim: NodeClaim, instance: Instance) -> Step | None
 
 
 def columns(f: Facts) -> PatchClaim | None:
-    """The labels behind kubectl's Type, Capacity and Zone columns; a value the user gave stays."""
+    """The labels behind kubectl's Type, Capacity and Zone columns; a value the user gave stays.
+
+    One write for all three: the zone comes with the Node, from the node manager. Only if no Node comes, without it.
+    """
     claim, node = f.claim, chosen_node(f)
     if claim is None or "PatchClaim" in f.refused:
         return None
-    running = f.instance is not None and f.instance.state is InstanceState.RUNNING and held_by(f.instance, claim)
-    if node is None and not running:
+    if (node is None and not _late(f, claim)) or (node is not None and node.unidentified):
         return None
-    if node is not None and any(taint.key == labels.UNINITIALIZED_TAINT for taint in node.spec.taints):
-        return None  # the zone comes with the node manager, in a moment: one write for all columns
     wanted: dict[str, str] = {}
     if node is not None:
         wanted = {key: node.metadata.labels.get(key, "") for key in (labels.INSTANCE_TYPE, labels.ZONE)}
@@ -94,6 +98,21 @@ def columns(f: Facts) -> PatchClaim | None:
         wanted[labels.CAPACITY_TYPE] = "spot" if f.instance.priority == "Spot" else "on-demand"
     missing = {key: value for key, value in wanted.items() if value and key not in claim.metadata.labels}
     return PatchClaim(claim=claim, labels=missing) if missing else None
+
+
+def _late(f: Facts, claim: NodeClaim) -> bool:
+    """Whether the pool has run for a while, and its Node should have come."""
+    since = launched_since(f, claim)
+    return since is not None and (f.now - since).total_seconds() >= NODE_USUAL_SECONDS
+
+
+def launched_since(f: Facts, claim: NodeClaim) -> datetime | None:
+    """Since when the claim says that it is launched; now, if it is about to say so; None if it is not."""
+    told = next((c for c in claim.status.conditions if c.type == LAUNCHED and c.status == "True"), None)
+    if told is not None:
+        return told.last_transition_time
+    running = f.instance is not None and f.instance.state is InstanceState.RUNNING and held_by(f.instance, claim)
+    return f.now if running else None
 
 
 def judge(f: Facts, claim: NodeClaim) -> Judgement | None:

@@ -48,13 +48,14 @@ def _rise(f: Facts, claim: NodeClaim) -> Step:
     if removing is not None and not isinstance(removing, Wait):
         return removing
     judged = status.rising(f, claim)
+    soon = registration.unidentified(f, claim)
     return (
         launch.step(f)
         or registration.step(f)
         or launch.columns(f)
         or initialization.step(f)
-        or status.report(f, claim, judged)
-        or _soonest(judged, removing)
+        or (status.report(f, claim, judged) if soon is None else None)
+        or _soonest(judged, removing, soon)
     )
 
 
@@ -77,12 +78,12 @@ def explain(f: Facts) -> PatchStatus | None:
     return status.report(f, claim, status.falling(f, claim) if claim.deleting else status.rising(f, claim))
 
 
-def _soonest(judged: status.Judgements, removing: Wait | None) -> Wait:
+def _soonest(judged: status.Judgements, *waits: Wait | None) -> Wait:
     """Until the first moment at which time alone changes something."""
-    times = [j.recheck for j in judged.values() if j.recheck is not None]
-    if removing is not None and removing.after is not None:
-        times.append(removing.after)
-    why = removing.why if removing is not None else ", ".join(f"{n}={j.status}" for n, j in judged.items())
+    known = [wait for wait in waits if wait is not None]
+    after = [*(wait.after for wait in known), *(j.recheck for j in judged.values())]
+    times = [seconds for seconds in after if seconds is not None]
+    why = known[0].why if known else ", ".join(f"{n}={j.status}" for n, j in judged.items())
     return Wait(after=min(times, default=None), why=why or "something to happen")
 
 

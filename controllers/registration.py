@@ -16,12 +16,14 @@ from provisioner.api.nodeclaim import NodeClaim
 from .deadlines import watched
 from .facts import Facts
 from .judgement import Judgement, clock_text
+from .launch import launched_since
 from .ownership import holds_finalizer
 from .patches import add_keys, replace_list
 from .selection import chosen_node, live_nodes
-from .steps import PatchNode, Step
+from .steps import PatchNode, Step, Wait
 
 REGISTERED = "Registered"
+NODE_MANAGER_SECONDS = 10.0
 NEVER_COPIED = frozenset({"kubectl.kubernetes.io/last-applied-configuration"})
 
 
@@ -85,6 +87,15 @@ def registered(claim: NodeClaim) -> bool:
     return any(c.type == REGISTERED and c.status == "True" for c in claim.status.conditions)
 
 
+def unidentified(f: Facts, claim: NodeClaim) -> Wait | None:
+    """A new Node is told of together with its providerID, in one write, unless the node manager is slow to add it."""
+    node = chosen_node(f)
+    if node is None or not node.unidentified or registered(claim):
+        return None
+    left = NODE_MANAGER_SECONDS - (f.now - node.metadata.creation_timestamp).total_seconds()
+    return Wait(after=left, why=f"the node manager to say what Node {node.name} is") if left > 0 else None
+
+
 def judge(f: Facts, claim: NodeClaim) -> Judgement | None:
     """The Registered condition; None before the pool is launched."""
     node = chosen_node(f)
@@ -92,15 +103,14 @@ def judge(f: Facts, claim: NodeClaim) -> Judgement | None:
         return Judgement(status="True", reason=REGISTERED)
     if registered(claim):
         return Judgement(status="True", reason=REGISTERED)
-    launch = next((c for c in claim.status.conditions if c.type == "Launched" and c.status == "True"), None)
+    since = launched_since(f, claim)
     if node is not None:
         return None
     if len(live_nodes(f)) > 1:
         message = "Invariant violated, matched multiple nodes: " + ", ".join(n.name for n in live_nodes(f)[:3])
         return Judgement(status="False", reason="MultipleNodesFound", message=message, warning=True)
-    if launch is None:
+    if since is None:
         return None
-    since = launch.last_transition_time
     message = (
         f"Node not registered with cluster; agent pool {f.key} runs since {clock_text(since)};"
         " if it stays so check the pool's provisioning state, subnet and outbound access"

@@ -11,6 +11,7 @@ from datetime import datetime
 
 import msgspec
 
+from . import labels
 from .meta import NOTHING, ObjectMeta, Struct, Taint
 
 
@@ -59,6 +60,11 @@ class Node(Struct, frozen=True, kw_only=True):
     @property
     def deleting(self) -> bool:
         return self.metadata.deleting
+
+    @property
+    def unidentified(self) -> bool:
+        """Whether the cloud node manager has yet to say which machine this is: providerID, zone, size."""
+        return any(taint.key == labels.UNINITIALIZED_TAINT for taint in self.spec.taints)
 
     @property
     def ready_condition(self) -> NodeCondition | None:

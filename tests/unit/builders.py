@@ -92,6 +92,7 @@ def node(
     name: str = NODE,
     taints: tuple[Taint, ...] = (Taint(key="sku", value="gpu", effect="NoSchedule"),),
     more_labels: dict[str, str] | None = None,
+    age_seconds: float = 600.0,
 ) -> Node:
     """A Ready, registered and initialized Node of the claim, its GPU allocatable."""
     own = {labels.AKS_AGENTPOOL: KEY, labels.AGENTPOOL: KEY, labels.INSTANCE_TYPE: SIZE, **(more_labels or {})}
@@ -106,7 +107,7 @@ def node(
             name=name,
             uid=f"node-{name}",
             resource_version="20",
-            creation_timestamp=BORN,
+            creation_timestamp=NOW - timedelta(seconds=age_seconds),
             labels=own,
             annotations={"a": "b"},
             finalizers=finalizers,

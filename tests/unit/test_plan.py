@@ -87,6 +87,25 @@ UP_TABLE = [
         steps.PatchStatus,
     ),
     (
+        "a Node of this moment is told of when the node manager has said what it is",
+        {
+            "claims": (claim(),),
+            "instance": instance(CREATING),
+            "nodes": (node(initialized=False, ready="False", taints=(UNINITIALIZED,), age_seconds=2.0),),
+        },
+        steps.Wait,
+    ),
+    (
+        "a pool that runs is told of; the columns wait for its Node",
+        {"claims": (claim(),), "instance": instance()},
+        steps.PatchStatus,
+    ),
+    (
+        "unless the Node does not come",
+        {"claims": (claim(up=("Launched",)),), "instance": instance()},
+        steps.PatchClaim,
+    ),
+    (
         "a usable Node is labelled initialized before the claim says so",
         {"claims": (claim(more_labels=COLUMNS),), "instance": instance(CREATING), "nodes": (node(initialized=False),)},
         steps.PatchNode,
@@ -432,6 +451,23 @@ def conditions(known: Facts) -> dict[str, tuple[str, str, str]]:
     step = plan(known)
     assert isinstance(step, steps.PatchStatus), step
     return {c.type: (c.status, c.reason, c.message) for c in step.conditions}
+
+
+def test_launched_and_what_it_waits_for_are_told_in_one_write() -> None:
+    """A pool that runs before its Node is here: Launched is True, and Registered says what is missing, at once."""
+    told = plan(facts(claims=(claim(),), instance=instance()))
+    assert isinstance(told, steps.PatchStatus)
+    assert [(c.type, c.reason) for c in told.conditions if c.type in ("Launched", "Registered")] == [
+        ("Registered", "NodeNotFound"),
+        ("Launched", "Launched"),
+    ]
+
+
+def test_the_wait_for_the_node_manager_ends() -> None:
+    """Ten seconds after the Node's birth the claim tells of it, whatever the node manager does."""
+    young = node(initialized=False, ready="False", taints=(UNINITIALIZED,), age_seconds=4.0)
+    waiting = plan(facts(claims=(claim(more_labels=COLUMNS),), instance=instance(CREATING), nodes=(young,)))
+    assert waiting == steps.Wait(after=6.0, why=f"the node manager to say what Node {NODE} is")
 
 
 def test_ready_and_node_name_are_written_together() -> None:

@@ -631,9 +631,10 @@ def test_a_restart_in_the_middle_of_a_removal_goes_on_where_it_was() -> None:
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
-def test_a_life_costs_three_calls_and_fourteen_writes(seed: int) -> None:
+@pytest.mark.parametrize("node_share", [(0.9, 0.95), (1.05, 1.1)], ids=["Node first", "pool first"])
+def test_a_life_costs_three_calls_and_fourteen_writes(seed: int, node_share: tuple[float, float]) -> None:
     """PUT, DELETE and one GET that proves absence, beside the shared LIST; at most fourteen writes to Kubernetes."""
-    ledger = simulate(create_and_delete, seed=seed).world.ledger
+    ledger = simulate(create_and_delete, seed=seed, azure=AzureSettings(node_share=node_share)).world.ledger
     about_pools = [call.verb for call in ledger.calls(who="ctl0", system="arm", kind="pools") if call.verb != "LIST"]
     assert about_pools == ["PUT", "DELETE", "GET"]
     writes = [call for call in ledger.writes(who="ctl0") if call.system == "kube"]
