@@ -79,6 +79,12 @@ def find(env: Mapping[str, str] = os.environ) -> Path:
     return folder
 
 
+def named(folder: Path) -> str:
+    """Which Kubernetes these binaries are, in their own words."""
+    told = subprocess.run((str(folder / "kube-apiserver"), "--version"), check=True, capture_output=True, text=True)
+    return told.stdout.strip()
+
+
 def build(env: Mapping[str, str] = os.environ) -> Path:
     """Build what `find` does not find. Raises MissingError if it cannot be built here."""
     module = module_file(env)

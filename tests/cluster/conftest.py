@@ -16,16 +16,28 @@ from . import assets
 from .backend import Backend, real, simulated
 from .controlplane import ControlPlane
 
+HERE = Path(__file__).parent
+BACK_END = "back end"
+
 # What asserts in the name of tests, without being one.
 pytest.register_assert_rewrite("tests.cluster.stories", "tests.cluster.realworld")
 
 
-def pytest_report_header() -> list[str]:
-    """Which control plane the cluster tests use."""
-    try:
-        return [f"control plane: {assets.find()}"]
-    except assets.MissingError as error:
-        return [str(error)]
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Note on each test which back end it runs on."""
+    for item in items:
+        if HERE in item.path.parents:
+            is_real = item.get_closest_marker("cluster") is not None
+            item.user_properties.append((BACK_END, "real" if is_real else "simulator"))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """How many tests passed on each back end, and which Kubernetes the real one was."""
+    passed = [dict(report.user_properties).get(BACK_END) for report in terminalreporter.stats.get("passed", [])]
+    for back_end in ("simulator", "real"):
+        if count := passed.count(back_end):
+            name = assets.named(assets.find()) if back_end == "real" else "the simulator"
+            terminalreporter.write_line(f"passed on {name}: {count}")
 
 
 @pytest.fixture(scope="session")

@@ -7,10 +7,11 @@ Left to others: the binaries (`assets.py`), objects in bulk (`housekeeping.py`),
 Source: the flags that envtest gives; reference of kube-apiserver, kube-controller-manager and etcd.
 """
 
+import asyncio
 import json
 import secrets
 import ssl
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Self
@@ -20,7 +21,7 @@ import yaml
 
 from . import charts, housekeeping
 from .certificates import Pki, write_pki
-from .processes import Program, free_ports
+from .processes import Program, answers, free_ports
 
 Json = dict[str, Any]
 
@@ -54,11 +55,13 @@ class ControlPlane:
         self.pki: Pki = write_pki(workdir)
         self.ca_file = self.pki.ca
         self._assets = assets
-        self._etcd_port, peer_port, api_port, self._manager_port = free_ports(4)
-        self.url = f"https://127.0.0.1:{api_port}"
+        self._etcd_port, peer_port, self._api_port, self._manager_port = free_ports(4)
+        self.url = f"https://127.0.0.1:{self._api_port}"
         self._write_inputs()
         self.etcd = Program("etcd", self._etcd_command(peer_port), workdir / "etcd.log")
-        self.apiserver = Program("kube-apiserver", self._apiserver_command(api_port), workdir / "kube-apiserver.log")
+        self.apiserver = Program(
+            "kube-apiserver", self._apiserver_command(self._api_port), workdir / "kube-apiserver.log"
+        )
         self.manager: Program | None = None
 
     @classmethod
@@ -175,10 +178,7 @@ class ControlPlane:
 
     async def restart_apiserver(self, *, kill: bool = False) -> None:
         """Stop the API server (`kill`: without warning), start it again, and wait until it is ready."""
-        if kill:
-            self.apiserver.kill()
-        else:
-            self.apiserver.stop()
+        await asyncio.to_thread(self.apiserver.kill if kill else self.apiserver.stop)
         self.apiserver.start()
         await self.apiserver.ready(self.is_ready)
 
@@ -213,17 +213,17 @@ class ControlPlane:
         self.manager.start()
         await self.manager.ready(self._manager_is_ready)
 
-    async def is_ready(self) -> bool:
-        """Whether /readyz says so."""
-        return await _answers(f"{self.url}/readyz", self.ssl, {"Authorization": f"Bearer {self.admin_token}"})
+    def is_ready(self) -> bool:
+        """Whether /readyz says so. Blocks for as long as that takes."""
+        return answers(self._api_port, "/readyz", trust=self.ssl, token=self.admin_token)
 
-    async def _etcd_is_ready(self) -> bool:
-        return await _answers(f"http://127.0.0.1:{self._etcd_port}/health")
+    def _etcd_is_ready(self) -> bool:
+        return answers(self._etcd_port, "/health")
 
-    async def _manager_is_ready(self) -> bool:
+    def _manager_is_ready(self) -> bool:
         unknown = ssl.create_default_context()
         unknown.check_hostname, unknown.verify_mode = False, ssl.CERT_NONE
-        return await _answers(f"https://127.0.0.1:{self._manager_port}/healthz", unknown)
+        return answers(self._manager_port, "/healthz", trust=unknown)
 
     # Command lines
 
@@ -281,14 +281,3 @@ class ControlPlane:
             "--profiling=false",
             *audit,
         ]
-
-
-async def _answers(url: str, trust: ssl.SSLContext | bool = True, headers: Mapping[str, str] | None = None) -> bool:
-    try:
-        async with (
-            aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=5)) as session,
-            session.get(url, ssl=trust, headers=headers) as answer,
-        ):
-            return answer.status == 200
-    except (OSError, aiohttp.ClientError, TimeoutError):
-        return False

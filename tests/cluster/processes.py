@@ -6,14 +6,17 @@ Left to others: which programs and flags (`controlplane.py`).
 """
 
 import asyncio
+import http.client
 import signal
 import socket
+import ssl
 import subprocess
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 READY_SECONDS = 90.0
 STOP_SECONDS = 20.0
+ANSWER_SECONDS = 5.0
 TAIL_LINES = 25
 
 
@@ -24,6 +27,22 @@ def free_ports(count: int) -> list[int]:
     for made in sockets:
         made.close()
     return ports
+
+
+def answers(port: int, path: str, *, trust: ssl.SSLContext | None = None, token: str = "") -> bool:
+    """Whether that answers 200. Blocks; a server that only comes up resets handshakes, which asyncio's TLS leaks."""
+    link = (
+        http.client.HTTPSConnection("127.0.0.1", port, timeout=ANSWER_SECONDS, context=trust)
+        if trust is not None
+        else http.client.HTTPConnection("127.0.0.1", port, timeout=ANSWER_SECONDS)
+    )
+    try:
+        link.request("GET", path, headers={"Authorization": f"Bearer {token}"} if token else {})
+        return link.getresponse().status == 200
+    except (OSError, http.client.HTTPException):
+        return False
+    finally:
+        link.close()
 
 
 class Program:
@@ -61,11 +80,11 @@ class Program:
                 self._command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, env=self._env
             )
 
-    async def ready(self, asked: Callable[[], Awaitable[bool]], within_seconds: float = READY_SECONDS) -> None:
-        """Wait until `asked` says so. Raises AssertionError with the end of the log if it does not."""
+    async def ready(self, asked: Callable[[], bool], within_seconds: float = READY_SECONDS) -> None:
+        """Wait until `asked`, which may block, says so. Raises AssertionError with the end of the log if not."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + within_seconds
-        while not await asked():
+        while not await asyncio.to_thread(asked):
             assert self.running, f"{self.name} ended with {self.code}:\n{self.tail()}"
             assert loop.time() < deadline, f"{self.name} is not ready after {within_seconds:g} s:\n{self.tail()}"
             await asyncio.sleep(0.1)
