@@ -19,6 +19,8 @@ Kind = Literal["claim", "node"]
 RETRY_FIRST_SECONDS, RETRY_MOST_SECONDS = 5.0, 30.0
 CAPACITY_FIRST_SECONDS, CAPACITY_MOST_SECONDS = 30.0, 600.0
 REJECTED_FIRST_SECONDS, REJECTED_MOST_SECONDS = 300.0, 3600.0
+# An API server that has just started forbids everything for a second or two, until it has read its own roles.
+FORBIDDEN_FIRST_SECONDS = 5.0
 
 
 @dataclass(slots=True)
@@ -62,6 +64,16 @@ class FailureMemory:
 
 
 @dataclass(slots=True)
+class Refusal:
+    """The API server refused a step `at` that moment: it is passed by for `seconds`, or until its object changes."""
+
+    about: Kind
+    version: str
+    at: float
+    seconds: float
+
+
+@dataclass(slots=True)
 class DrainMemory:
     node_uid: str = ""
     pods: tuple[Pod, ...] = ()
@@ -81,8 +93,9 @@ class Memory:
     read_failed: FailureMemory | None = None
     brake_told: bool = False
     failed_etag: str = ""
-    refused: dict[str, tuple[Kind, str, float]] = field(default_factory=dict)
+    refused: dict[str, Refusal] = field(default_factory=dict)
     refusals: int = 0
+    forbidden: dict[str, int] = field(default_factory=dict)
     suspected: tuple[str, float] | None = None
     gpu_short_at: float | None = None
     pool_read_at: float | None = None

@@ -63,8 +63,8 @@ def observe(
         create_failed=memory.create_failed.as_fact(now) if memory.create_failed is not None else None,
         delete_failed=memory.delete_failed.as_fact(now) if memory.delete_failed is not None else None,
         read_failed=memory.read_failed.as_fact(now) if memory.read_failed is not None else None,
-        refused=_refused(memory, views.versions(key), policy, now),
-        refused_for=_refused_for(memory, policy, now),
+        refused=_refused(memory, views.versions(key), now),
+        refused_for=_refused_for(memory, now),
         drain=Drain(
             pods=drain.pods,
             age=_age(drain.read_at, now),
@@ -101,17 +101,17 @@ def _size(f: Facts) -> str:
     return next((size for meta in told if (size := meta.labels.get(labels.INSTANCE_TYPE))), "")
 
 
-def _refused(memory: Memory, versions: Versions, policy: Policy, now: float) -> frozenset[str]:
-    """Steps that the API server refused for good, while their object is as it was then and not too long ago."""
-    for step, (about, version, at) in list(memory.refused.items()):
-        if versions[about] != version or now - at >= policy.refused_seconds:
+def _refused(memory: Memory, versions: Versions, now: float) -> frozenset[str]:
+    """Steps that the API server refused, while their object is as it was then and not too long ago."""
+    for step, refusal in list(memory.refused.items()):
+        if versions[refusal.about] != refusal.version or now - refusal.at >= refusal.seconds:
             del memory.refused[step]
     return frozenset(memory.refused)
 
 
-def _refused_for(memory: Memory, policy: Policy, now: float) -> float:
+def _refused_for(memory: Memory, now: float) -> float:
     """Seconds until the first of what is still refused is due again."""
-    return min((policy.refused_seconds - (now - at) for _, _, at in memory.refused.values()), default=math.inf)
+    return min((one.seconds - (now - one.at) for one in memory.refused.values()), default=math.inf)
 
 
 def _first_sight_of_short_gpus(memory: Memory, facts: Facts, now: float) -> float:

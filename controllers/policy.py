@@ -45,7 +45,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     # Nothing is inferred from a list of pools, or a state of the cluster, older than an idle interval and a half.
     stale_list_seconds: float = 90.0
 
-    # A write refused for good is tried again when the object changes, or after this.
+    # A write refused for good is tried again when the object changes, or after this; a forbidden one sooner at first.
     refused_seconds: float = 600.0
     # How old a fresh read may be to count as fresh.
     fresh_seconds: float = 10.0

@@ -158,6 +158,7 @@ class Reconciler:
     async def _after_write(self, memory: Memory, facts: Facts, step: Write, outcome: Outcome) -> float | None:
         if not isinstance(outcome, KubeFailed):
             memory.refusals = 0
+            memory.forbidden.pop(type(step).__name__, None)
         match outcome:
             case Fenced():
                 return FENCED_SECONDS
@@ -189,9 +190,9 @@ class Reconciler:
     def _refused_or_raise(self, memory: Memory, facts: Facts, step: Write, failed: KubeFailed) -> float:
         """What is refused for good is remembered; what was decided on an old object waits for the new one."""
         error = failed.error
-        refuse(memory, step, failed, self._views.versions(facts.key), self._now())
+        versions, most = self._views.versions(facts.key), self._policy.refused_seconds
+        refuse(memory, step, failed, versions, now=self._now(), most_seconds=most)
         if error.refused:
-            memory.refusals += 1
             return min(BEHIND_SECONDS * 2.0 ** min(memory.refusals - 1, 16), REFUSED_MOST_SECONDS)
         if error.conflict or error.not_found:
             return BEHIND_SECONDS

@@ -11,7 +11,7 @@ from provisioner.api.nodeclaim import NodeClaim
 
 from .acting.outcome import Accepted, CloudFailed, Evicted, KubeFailed, Outcome, ReadClaim, ReadPods, ReadPool, Wrote
 from .facts import Facts
-from .memory import Barrier, DrainMemory, Kind, Memory, remember_failure
+from .memory import FORBIDDEN_FIRST_SECONDS, Barrier, DrainMemory, Kind, Memory, Refusal, remember_failure
 from .steps import CreateInstance, DeleteInstance, DeleteNode, LookUpPool, PatchNode, ReadDrain, ReleaseFinalizer, Step
 from .views import Versions
 
@@ -40,11 +40,24 @@ def remember(memory: Memory, facts: Facts, step: Step, outcome: Outcome, *, bega
             return
 
 
-def refuse(memory: Memory, step: Step, failed: KubeFailed, versions: Versions, now: float) -> None:
-    """The API server refuses this step until its object changes; plans go on without it meanwhile."""
+def refuse(
+    memory: Memory, step: Step, failed: KubeFailed, versions: Versions, *, now: float, most_seconds: float
+) -> None:
+    """The API server refuses this step until its object changes; plans go on without it meanwhile.
+
+    A missing permission (403) is no word about the object: the step is tried again soon, then less and less often.
+    """
+    if not failed.error.refused:
+        return
+    memory.refusals += 1
+    if isinstance(step, ReleaseFinalizer):
+        return
     about: Kind = "node" if isinstance(step, PatchNode | DeleteNode) else "claim"
-    if failed.error.refused and not isinstance(step, ReleaseFinalizer):
-        memory.refused[type(step).__name__] = (about, versions[about], now)
+    name, seconds = type(step).__name__, most_seconds
+    if failed.error.status == 403:
+        times = memory.forbidden[name] = memory.forbidden.get(name, 0) + 1
+        seconds = min(FORBIDDEN_FIRST_SECONDS * 2.0 ** min(times - 1, 16), most_seconds)
+    memory.refused[name] = Refusal(about=about, version=versions[about], at=now, seconds=seconds)
 
 
 def _read_drain(memory: Memory, step: ReadDrain, *, pods_read: ReadPods, began: float) -> None:

@@ -336,6 +336,26 @@ def test_a_permission_lost_before_a_removal_delays_it_and_breaks_no_order(denied
     assert names(lines, denied)
 
 
+def test_a_server_that_has_not_read_its_roles_delays_a_claim_by_seconds() -> None:
+    """A real API server that has just started forbids everything at first: that is no reason to wait ten minutes."""
+
+    async def story(sim: Sim) -> None:
+        await sim.start_controller()
+        await asyncio.sleep(5)
+        weather = Weather(sim, everything, status(403, "Forbidden", "clusterrole not found"))
+        sim.world.before.append(weather)
+        await sim.apply(node_claim(NAME))
+        await asyncio.sleep(3)
+        assert {call.verb for call in weather.calls} == {"PATCH"}
+        weather.ends()
+        await sim.until(lambda: puts(sim, NAME), 10, "the pool is asked for")
+        await ready(sim, NAME)
+        await removed(sim, NAME)
+        await sim.settled()
+
+    simulate(story, azure=FAST)
+
+
 def names(lines: list[Line], denied: Denied) -> bool:
     """Whether somebody who reads only warnings learns which permission is missing."""
     spoken = (str(line.get("error")) for line in lines if line["log_level"] in ("warning", "error"))
