@@ -35,6 +35,7 @@ class FleetView:
         self._suspects: dict[str, str] = {}
         self._ours: int | None = None
         self._line: list[NodeClaim] | None = None
+        self._places: dict[str, int] = {}
 
     def stale(self) -> None:
         """Something changed: count anew when next asked."""
@@ -100,7 +101,7 @@ class FleetView:
         plenty = limit is not None and pools + len(line) <= limit
         if plenty and (rate is None or recent + len(line) <= rate):
             return 1, len(line)
-        place = next((i for i, other in enumerate(line, start=1) if other.uid == claim.uid), len(line) + 1)
+        place = self._places.get(claim.uid, len(line) + 1)
         return place, max(len(line), place)
 
     def _waiting(self) -> list[NodeClaim]:
@@ -115,6 +116,8 @@ class FleetView:
                 and self._inventory.get(key) is None
             )
             self._line = sorted(without, key=lambda c: (c.metadata.creation_timestamp, c.name))
+            # Each claim asks for its place: a search through the line would cost a crowd its square.
+            self._places = {claim.uid: place for place, claim in enumerate(self._line, start=1)}
         return self._line
 
     def _pools(self) -> int:
