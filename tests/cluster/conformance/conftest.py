@@ -1,91 +1,89 @@
 """The two servers that every conformance case runs on.
 
-Promise: a case sees only a `backend`; it runs on the embedded API server over a real socket in every `make test`, and
-on the real kube-apiserver in `make test-cluster`. The embedded one is new for each case, the real one is shared.
-Left to others: starting the real one (`tests/cluster/controlplane.py`).
+Promise: a case sees only a `server`; it runs on the embedded API server over a real socket in every `make test`, and
+on the real kube-apiserver in `make test-cluster`. The embedded one is new for each case; the real one is shared, so
+each case works on objects of its own and nothing is wiped in between.
+Left to others: starting the real one (`tests/cluster/conftest.py`).
 """
 
-import ssl
-from collections.abc import AsyncIterator
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
-from datetime import UTC, datetime
 from random import Random
 from typing import Any
 
 import aiohttp
-import pytest
 import pytest_asyncio
 from aiohttp import web
 
 from provisioner.api.crd import all_crds
+from provisioner.runtime.clock import SystemClock
 from provisioner.simulator.kube.apiserver import ApiServer
 from provisioner.simulator.kube.store import Store
+from tests.cluster.controlplane import ControlPlane
 
-from .backend import Backend
+from .server import Server
 from .things import CRDS
 from .widgets import WIDGET_CRD
 
-_TOKEN = "conformance-token"
-
-
-@pytest.fixture(params=["simulator", pytest.param("real", marks=pytest.mark.cluster)])
-def control_plane_or_none(request: pytest.FixtureRequest) -> Any:
-    """The real control plane where the case is to run on it."""
-    return request.getfixturevalue("control_plane") if request.param == "real" else None
+TOKEN = "conformance"
+LINE_BYTES = 2**21
 
 
 @pytest_asyncio.fixture
-async def backend(control_plane_or_none: Any) -> AsyncIterator[Backend]:
+async def server(real_server: ControlPlane | None) -> AsyncGenerator[Server, None]:
     """The server of this case."""
-    serving = _simulated() if control_plane_or_none is None else _real(control_plane_or_none)
-    async with serving as it:
-        yield it
-        await it.clean()
+    async with _simulated() if real_server is None else _real(real_server) as made:
+        yield made
+        await made.clean()
 
 
 @asynccontextmanager
 async def _session() -> AsyncIterator[aiohttp.ClientSession]:
     timeout = aiohttp.ClientTimeout(total=None, sock_connect=5, sock_read=90)
-    async with aiohttp.ClientSession(trust_env=False, timeout=timeout, read_bufsize=2**21) as session:
+    async with aiohttp.ClientSession(trust_env=False, timeout=timeout, read_bufsize=LINE_BYTES) as session:
         yield session
+    # Connections are let go of in the loop's next turn.
+    await asyncio.sleep(0)
 
 
 @asynccontextmanager
-async def _simulated() -> AsyncIterator[Backend]:
-    store = Store(lambda: datetime.now(UTC), seed_uid=Random(4))
-    server = ApiServer(store, token=_TOKEN, crds=[*all_crds().values(), WIDGET_CRD])
-    runner = web.AppRunner(server.app, access_log=None, shutdown_timeout=0.1)
+async def _simulated() -> AsyncIterator[Server]:
+    store = Store(SystemClock().now, seed_uid=Random("conformance"))
+    crds = [*all_crds().values(), WIDGET_CRD]
+    runner = web.AppRunner(ApiServer(store, token=TOKEN, crds=crds).app, access_log=None, shutdown_timeout=0.1)
     await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    url = f"http://127.0.0.1:{runner.addresses[0][1]}"
 
     async def compact() -> None:
         store.compact()
 
     try:
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        url = f"http://127.0.0.1:{runner.addresses[0][1]}"
         async with _session() as session:
-            yield Backend("simulator", url=url, token=_TOKEN, tls=None, session=session, compact=compact)
+            yield Server("simulator", url=url, token=TOKEN, tls=None, session=session, compact=compact)
     finally:
         await runner.cleanup()
 
 
 @asynccontextmanager
-async def _real(plane: Any) -> AsyncIterator[Backend]:
-    tls = ssl.create_default_context(cafile=str(plane.ca_file))
+async def _real(plane: ControlPlane) -> AsyncIterator[Server]:
     async with _session() as session:
-        options: dict[str, Any] = {"url": plane.url, "token": plane.admin_token, "tls": tls, "session": session}
-        await _install(Backend("real", **options, compact=plane.compact_etcd))
-        yield Backend("real", **options, compact=plane.compact_etcd)
+        options: dict[str, Any] = {"token": plane.admin_token, "tls": plane.ssl, "session": session}
+        # Not by the server of the case, which would remove it with the rest.
+        await _install_widgets(Server("real", url=plane.url, **options, compact=plane.compact_etcd))
+        yield Server("real", url=plane.url, **options, compact=plane.compact_etcd)
 
 
-async def _install(backend: Backend) -> None:
-    """Serve the suite's own kind, once for all cases."""
-    if (await backend.request("POST", CRDS, WIDGET_CRD)).status == 409:
+async def _install_widgets(server: Server) -> None:
+    """Serve the suite's own kind, unless an earlier case did."""
+    if (await server.request("POST", CRDS, WIDGET_CRD)).status == 409:
         return
-    async with backend.stream(CRDS, fieldSelector=f"metadata.name={WIDGET_CRD['metadata']['name']}") as watch:
-        await watch.until(lambda event: _is_served(event.object))
+    async with server.stream(CRDS, fieldSelector=f"metadata.name={WIDGET_CRD['metadata']['name']}") as watch:
+        await watch.until(lambda event: is_served(event.object))
 
 
-def _is_served(crd: dict[str, Any]) -> bool:
-    conditions = crd.get("status", {}).get("conditions", [])
+def is_served(crd: dict[str, Any]) -> bool:
+    """Whether this CRD's kind can be used."""
+    conditions = crd.get("status", {}).get("conditions") or []
     return any(c["type"] == "Established" and c["status"] == "True" for c in conditions)

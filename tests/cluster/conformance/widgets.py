@@ -1,6 +1,6 @@
 """The suite's own CRD: one field for each thing a schema can say, so that NodeClaim's CRD need not say it all."""
 
-from .backend import Json
+from .server import Json
 
 WIDGET_CRD: Json = {
     "apiVersion": "apiextensions.k8s.io/v1",

@@ -1,0 +1,106 @@
+"""Many claims at once: how fast each is answered, and what their whole lives cost in CPU and memory.
+
+Promise: latencies are taken with AKS's token buckets off, as the predecessor's were; our own budget is never off, and
+paces the proofs of absence after a burst of removals: that time is told, without a target.
+Left to others: claims one by one (`lives.py`), 429 answers (`throttled.py`).
+"""
+
+import asyncio
+
+from .figures import Figure, percentile
+from .moments import between
+from .stage import INVENTORY_SECONDS, Stage, names, stage
+
+CLAIMS, REMOVED = 90, 50
+
+
+async def measure() -> list[Figure]:
+    """About 100 s, most of it waiting for our own budget."""
+    return [*await _up(), *await _whole_lives()]
+
+
+async def _up() -> list[Figure]:
+    wanted = names("up", CLAIMS)
+    async with stage() as on, on.controller() as controller:
+        await on.leading()
+        await _appear(on, wanted)
+        moments = on.moments
+        took = between(moments.created, moments.first("PUT"))
+        ready = between(moments.usable, moments.ready)
+        now_mib, most_mib = controller.memory_mib()
+    early = sum(moments.usable[name] < moments.succeeded[name] for name in wanted)
+    return [
+        Figure(
+            name=f"claim created → PUT on the wire, burst of {CLAIMS}",
+            unit="s",
+            labels=("p50", "max"),
+            predecessor="0.30",
+            target=(0.30,),
+            measured=(percentile(took, 0.5), max(took)),
+        ),
+        Figure(
+            name="Node Ready and GPUs allocatable → claim Ready",
+            unit="s",
+            labels=("p50", "p95"),
+            predecessor="12 / 26",
+            target=(0.1, 0.3),
+            measured=(percentile(ready, 0.5), percentile(ready, 0.95)),
+            note=f"{early} of {CLAIMS} before ARM's operation ended",
+        ),
+        Figure(
+            name=f"resident memory, {CLAIMS} claims",
+            unit="MiB",
+            labels=("now", "peak"),
+            predecessor="75",
+            target=(115,),
+            measured=(now_mib, most_mib),
+        ),
+    ]
+
+
+async def _whole_lives() -> list[Figure]:
+    wanted = names("life", REMOVED)
+    async with stage() as on, on.controller() as controller:
+        await on.leading()
+        used, begun = controller.cpu_seconds(), controller.log_lines()
+        await _appear(on, wanted)
+        await asyncio.sleep(INVENTORY_SECONDS + 1.0)
+        await on.delete(wanted)
+        await on.all_in(on.moments.gone, wanted, 150.0, "all are gone")
+        used = controller.cpu_seconds() - used
+        lines = controller.log_lines() - begun
+    asked = between(on.moments.deleted, on.moments.first("DELETE"))
+    gone = between(on.moments.pool_gone, on.moments.gone)
+    return [
+        Figure(
+            name=f"claim deleted → pool DELETE, burst of {REMOVED}",
+            unit="s",
+            labels=("p50", "max"),
+            predecessor="0.2 / 1.0",
+            target=(0.1, 0.5),
+            measured=(percentile(asked, 0.5), max(asked)),
+        ),
+        Figure(
+            name=f"pool gone in ARM → claim gone, burst of {REMOVED}",
+            unit="s",
+            labels=("p50", "max"),
+            measured=(percentile(gone, 0.5), max(gone)),
+            note="paced by our own budget: 60 + 1/s for DELETE, GET, LIST",
+        ),
+        Figure(
+            name=f"CPU, {REMOVED} claims' whole lives",
+            unit="s",
+            labels=("",),
+            predecessor="0.8",
+            target=(1.6,),
+            measured=(used,),
+            note=f"{lines / REMOVED:.0f} log lines a life",
+        ),
+    ]
+
+
+async def _appear(on: Stage, wanted: list[str]) -> None:
+    """All of these are created at once and become Ready, and ARM's operations end."""
+    await on.create(wanted)
+    await on.all_in(on.moments.ready, wanted, 60.0, "all are Ready")
+    await on.all_in(on.moments.succeeded, wanted, 60.0, "ARM's operations have ended")

@@ -1,0 +1,146 @@
+"""Where the bench plays: a simulated cluster and Azure on loopback sockets, in this process.
+
+Promise: azure's durations are a few real seconds and everything else is real; the world's invariants hold, or the run
+fails. One stage is one world; controllers come and go on it.
+Left to others: what is played and measured.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from provisioner.api.crd import all_crds
+from provisioner.runtime.clock import SystemClock
+from provisioner.simulator.azure.settings import AzureSettings
+from provisioner.simulator.ledger import Call
+from provisioner.simulator.nodes_machine import NodeSettings
+from provisioner.simulator.world import Addresses, World, WorldSettings
+from tests.world.harness import node_claim
+
+from .moments import CONTROLLER, Moments
+from .process import Controller, run_controller
+
+Json = dict[str, Any]
+CLAIMS = "nodeclaims.karpenter.sh"
+LOOK_SECONDS = 0.02
+MOST_POOLS = 130
+# The controller's own interval while something is in flight.
+INVENTORY_SECONDS = 4.0
+
+AZURE = AzureSettings(
+    throttle=False,
+    max_agent_pools=MOST_POOLS,
+    create_seconds=(4.0, 9.0),
+    delete_seconds=(3.0, 9.0),
+    # As the default: some Nodes are Ready before ARM's operation has ended, some after.
+    node_share=(0.4, 1.1),
+)
+NODES = NodeSettings(
+    initialize_seconds=(0.1, 0.3),
+    ready_seconds=(0.5, 1.5),
+    gpu_seconds=(0.3, 1.5),
+    unresponsive_seconds=4.0,
+    node_manager_seconds=0.5,
+)
+
+
+class Stage:
+    """A world and what happens in it."""
+
+    def __init__(self, world: World, addresses: Addresses, folder: Path) -> None:
+        self.world = world
+        self.moments = Moments(world)
+        self._folder = folder
+        self._addresses = addresses
+        self._controllers = 0
+        self._running: Controller | None = None
+
+    @asynccontextmanager
+    async def controller(self) -> AsyncIterator[Controller]:
+        """A controller process on this stage, until the context ends."""
+        self._controllers += 1
+        log = self._folder / f"controller-{self._controllers}.log"
+        async with run_controller(self._environment(), log) as running:
+            self._running = running
+            try:
+                yield running
+            finally:
+                self._running = None
+
+    def _environment(self) -> dict[str, str]:
+        azure, kubeconfig = self.world.settings.azure, self._folder / "kubeconfig"
+        self.world.write_kubeconfig(kubeconfig, self._addresses)
+        return {
+            "ARM_SUBSCRIPTION_ID": azure.subscription,
+            "ARM_RESOURCE_GROUP": azure.resource_group,
+            "AZURE_CLUSTER_NAME": azure.cluster,
+            "LOCATION": azure.location,
+            "ARM_ENDPOINT": self._addresses.arm,
+            "KUBECONFIG": str(kubeconfig),
+            "LEADER_ELECTION_NAMESPACE": "kube-system",
+            "METRICS_PORT": "0",
+            "HEALTH_PROBE_PORT": "0",
+            "MAX_AGENT_POOLS": str(MOST_POOLS - 10),
+            "MAX_CREATES_PER_MINUTE": "1000",
+        }
+
+    async def create(self, names: Iterable[str]) -> None:
+        """Claims appear, one after the other as fast as they come; the servers keep answering meanwhile."""
+        for name in names:
+            self.world.store.create(CLAIMS, node_claim(name))
+            await asyncio.sleep(0)
+
+    async def delete(self, names: Iterable[str]) -> None:
+        """Claims are asked to go."""
+        for name in names:
+            self.world.store.delete(CLAIMS, name)
+            await asyncio.sleep(0)
+
+    async def until(self, done: Callable[[], bool], within_seconds: float, what: str) -> None:
+        """Raises TimeoutError, with the story so far, if that does not come true; RuntimeError if a controller died."""
+        try:
+            async with asyncio.timeout(within_seconds):
+                while not done():
+                    if self._running is not None:
+                        self._running.check()
+                    await asyncio.sleep(LOOK_SECONDS)
+        except TimeoutError:
+            raise TimeoutError(f"not within {within_seconds:g} s: {what}\n{self.world.ledger.story(40)}") from None
+
+    async def all_in(self, where: dict[str, float], names: Iterable[str], within_seconds: float, what: str) -> None:
+        """Wait until each of these names has its moment."""
+        wanted = frozenset(names)
+        await self.until(lambda: wanted <= where.keys(), within_seconds, what)
+
+    async def leading(self) -> None:
+        """Wait until the controller has the lease and has read all pools."""
+        before = len(self.lists())
+        await self.until(lambda: len(self.lists()) > before, 15.0, "the controller leads")
+        await asyncio.sleep(0.3)
+
+    def lists(self) -> list[Call]:
+        """The shared LISTs so far."""
+        return self.moments.requests("LIST")
+
+
+def names(prefix: str, count: int) -> list[str]:
+    """Claim names that AKS takes as pool names."""
+    return [f"{prefix}{number:03d}" for number in range(count)]
+
+
+@asynccontextmanager
+async def _stage(azure: AzureSettings, nodes: NodeSettings) -> AsyncIterator[Stage]:
+    clock = SystemClock()
+    settings = WorldSettings(azure=azure, nodes=nodes, foreign_pools=("system",), token="bench")
+    with TemporaryDirectory(prefix="bench-") as folder:
+        async with World(crds=all_crds().values(), now=clock.now, settings=settings) as world:
+            world.invariants.controllers[CONTROLLER] = None
+            yield Stage(world, await world.listen(), Path(folder))
+
+
+def stage(azure: AzureSettings = AZURE, nodes: NodeSettings = NODES) -> AbstractAsyncContextManager[Stage]:
+    """A world, for as long as the context lasts. Raises InvariantError if it was violated."""
+    return _stage(azure, nodes)

@@ -1,0 +1,142 @@
+"""Who else is at the API server while the program runs: people with a client each, and machines that become Nodes.
+
+Promise: they outlive what is done to the server: whoever meets it away asks again.
+Left to others: the program (`inprocess.py`), what people want (the tests).
+"""
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import aiohttp
+
+from provisioner.api import labels
+from provisioner.simulator import nodes_objects
+from provisioner.simulator.azure.cloud import AzureCloud
+from provisioner.simulator.azure.settings import AzureSettings
+from provisioner.simulator.azure.state import Pool
+
+from .controlplane import ControlPlane
+
+Json = dict[str, Any]
+
+CLAIMS_PATH = "/apis/karpenter.sh/v1/nodeclaims"
+NODES_PATH = "/api/v1/nodes"
+MERGE = "application/merge-patch+json"
+GPUS = "1"
+LOOK_SECONDS = 0.1
+AGAIN_SECONDS = 0.2
+TRIES = 150
+CLOSING_SECONDS = 10.0
+# An API server that comes, goes, or has not read its own etcd yet.
+AWAY = frozenset({401, 403, 429, 500, 503, 504})
+
+
+class Hand:
+    """One client of people's: a session of its own that tries again while the API server is away."""
+
+    def __init__(self, session: aiohttp.ClientSession) -> None:
+        self.session = session
+
+    async def ask(self, method: str, path: str, body: object = None, kind: str = "application/json") -> tuple[int, Any]:
+        """(status, JSON); a write that met no answer may be sent twice."""
+        for _ in range(TRIES):
+            try:
+                headers = {"Content-Type": kind}
+                async with self.session.request(method, path, json=body, headers=headers) as answer:
+                    if answer.status not in AWAY:
+                        return answer.status, await answer.json()
+            except (OSError, aiohttp.ClientError):
+                pass
+            await asyncio.sleep(AGAIN_SECONDS)
+        raise AssertionError(f"{method} {path}: the API server stays away")
+
+    async def demand(self, method: str, path: str, body: object = None, kind: str = "application/json") -> Any:
+        """Raises AssertionError with the server's words if it is refused."""
+        status, answer = await self.ask(method, path, body, kind)
+        assert status < 400 or (method, status) in {("POST", 409), ("DELETE", 404)}, f"{method} {path}: {answer}"
+        return answer
+
+
+async def at_once(works: list[Callable[[], Awaitable[object]]], most: int = 50) -> None:
+    """All of it, `most` at a time."""
+    todo = iter(works)
+
+    async def worker() -> None:
+        for work in todo:
+            await work()
+
+    async with asyncio.TaskGroup() as tasks:
+        for _ in range(most):
+            tasks.create_task(worker())
+
+
+@asynccontextmanager
+async def people(cp: ControlPlane) -> AsyncIterator[Hand]:
+    """Somebody with a client; when all is over, no more sockets are open than before."""
+    files = open_files()
+    async with cp.session() as session:
+        yield Hand(session)
+    async with asyncio.timeout(CLOSING_SECONDS):
+        while open_files() > files:  # noqa: ASYNC110 - TLS says good-bye in its own time
+            await asyncio.sleep(0.1)
+
+
+def open_files() -> int:
+    """File descriptors of this process: a socket that is left open is one too many."""
+    return len(os.listdir("/proc/self/fd"))
+
+
+def bulky_node(number: int) -> Json:
+    """A Node of the size that they have in real clusters."""
+    images = [{"names": [f"registry.example.com/team-{n}/image@sha256:{n:064x}"], "sizeBytes": n} for n in range(40)]
+    found = {f"example.com/label-{n}": f"value-{n}" for n in range(30)}
+    name = f"crowd-{number:05d}"
+    meta = {"name": name, "labels": {**found, "agentpool": "theirs", "kubernetes.io/hostname": name}}
+    return {"apiVersion": "v1", "kind": "Node", "metadata": meta, "status": {"images": images}}
+
+
+async def machines(hand: Hand, cloud: AzureCloud) -> None:
+    """Each pool that runs gets its Node, Ready, with its GPU; for as long as it is not cancelled."""
+    born: dict[int, str] = {}
+    while True:
+        for pool in list(cloud.pools.values()):
+            if pool.state == "Succeeded" and pool.tags and pool.incarnation not in born:
+                born[pool.incarnation] = pool.name
+                node = await hand.demand("POST", NODES_PATH, _node(cloud.settings, pool))
+                await _untaint(hand, node["metadata"]["name"])
+        await asyncio.sleep(LOOK_SECONDS)
+
+
+async def _untaint(hand: Hand, name: str) -> None:
+    """What the node controller does for a Node that is Ready: each is born with this taint, by admission."""
+    path = f"{NODES_PATH}/{name}"
+    while True:
+        node = await hand.demand("GET", path)
+        kept = [taint for taint in node["spec"]["taints"] if taint["key"] != labels.NOT_READY_TAINT]
+        patch = {
+            "metadata": {"resourceVersion": node["metadata"]["resourceVersion"]},
+            "spec": {"taints": kept},
+        }
+        status, answer = await hand.ask("PATCH", path, patch, MERGE)
+        if status != 409:
+            assert status == 200, answer
+            return
+
+
+def _node(settings: AzureSettings, pool: Pool) -> Json:
+    name = f"aks-{pool.name}-vmss000000"
+    node = nodes_objects.registration(settings, pool, name)
+    provider_id, found = nodes_objects.initialization(settings, pool, 0)
+    node["metadata"]["labels"] |= found
+    node["spec"]["taints"] = [taint for taint in node["spec"]["taints"] if taint["key"] != labels.UNINITIALIZED_TAINT]
+    node["spec"]["providerID"] = provider_id
+    status = nodes_objects.status(settings, pool, "b", 0)
+    for amounts in (status["capacity"], status["allocatable"]):
+        amounts["nvidia.com/gpu"] = GPUS
+    now = "2026-01-01T00:00:00Z"
+    condition = {"type": "Ready", "status": "True", "reason": "KubeletReady", "message": "kubelet is posting"}
+    status["conditions"] = [{**condition, "lastHeartbeatTime": now, "lastTransitionTime": now}]
+    return {**node, "status": status}

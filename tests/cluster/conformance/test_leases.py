@@ -1,0 +1,101 @@
+"""Leases: how one of several takes the lead, and keeps it."""
+
+import asyncio
+
+import pytest
+
+from .server import MERGE, Json, Server
+from .things import LEASES, at, lease
+
+pytestmark = pytest.mark.asyncio
+
+
+def taking(held: Json, holder: str) -> Json:
+    """The patch with which somebody takes or renews the Lease at the version that was read."""
+    spec = {"holderIdentity": holder, "renewTime": "2026-03-01T12:00:10.000001Z"}
+    return {"metadata": {"resourceVersion": held["metadata"]["resourceVersion"]}, "spec": spec}
+
+
+async def test_a_lease_keeps_its_microseconds(server: Server):
+    """Times are written and read in full."""
+    held = await lease(server)
+    assert held["spec"]["renewTime"] == "2026-03-01T12:00:00.123456Z"
+    assert await server.get(at(LEASES, held)) == held
+
+
+async def test_a_time_without_microseconds_is_refused(server: Server):
+    """A MicroTime is not a Time: six digits after the point or nothing."""
+    held = await lease(server)
+    for wrong in ("2026-03-01T12:00:00Z", "soon"):
+        body = {"spec": {"renewTime": wrong}}
+        said = await server.refused(422, "Invalid", "PATCH", at(LEASES, held), body, how=MERGE)
+        assert said["details"]["causes"][0]["field"] == "patch"
+    body = {"metadata": {"name": server.name()}, "spec": {"renewTime": "2026-03-01T12:00:00Z"}}
+    await server.refused(400, "BadRequest", "POST", LEASES, body)
+
+
+async def test_only_one_of_many_creates_it(server: Server):
+    """The others are told AlreadyExists."""
+    name = server.name("lease")
+    body = {"metadata": {"name": name}, "spec": {"leaseDurationSeconds": 30}}
+    async with asyncio.TaskGroup() as group:
+        tries = [group.create_task(server.request("POST", LEASES, body)) for _ in range(8)]
+    answers = [one.result() for one in tries]
+    assert sorted(answer.status for answer in answers) == [201] + 7 * [409]
+    assert {answer.body["reason"] for answer in answers if answer.status == 409} == {"AlreadyExists"}
+
+
+async def test_only_one_of_many_takes_it_over(server: Server):
+    """All patch the version they read; one wins, the others are told Conflict, and the winner holds it."""
+    held = await lease(server)
+    async with asyncio.TaskGroup() as group:
+        tries = {
+            holder: group.create_task(
+                server.request("PATCH", at(LEASES, held), taking(held, holder), how=MERGE)
+            )
+            for holder in "abcdefgh"
+        }  # fmt: skip
+    answers = {holder: one.result() for holder, one in tries.items()}
+    winners = [holder for holder, answer in answers.items() if answer.status == 200]
+    assert len(winners) == 1
+    assert {answer.body["reason"] for answer in answers.values() if answer.status != 200} == {"Conflict"}
+    assert (await server.get(at(LEASES, held)))["spec"]["holderIdentity"] == winners[0]
+
+
+async def test_the_holder_renews_version_by_version(server: Server):
+    """Each renewal names the version of the last; one that names an older one is lost."""
+    held = await lease(server)
+    renewed = await server.patch(at(LEASES, held), taking(held, "one"))
+    again = await server.patch(at(LEASES, held), {**taking(renewed, "one"), "spec": {"leaseTransitions": 1}})
+    assert again["spec"]["leaseTransitions"] == 1
+    await server.refused(409, "Conflict", "PATCH", at(LEASES, held), taking(renewed, "one"), how=MERGE)
+
+
+async def test_a_lease_is_given_back_by_an_empty_holder(server: Server):
+    """As a leader does on its way out."""
+    held = await lease(server)
+    body = {**taking(held, ""), "spec": {"holderIdentity": "", "leaseDurationSeconds": 1}}
+    released = await server.patch(at(LEASES, held), body)
+    assert released["spec"].get("holderIdentity", "") == ""
+    assert released["spec"]["leaseDurationSeconds"] == 1
+
+
+async def test_a_lease_lasts_longer_than_nothing(server: Server):
+    """Zero seconds and negative transitions are 422."""
+    held = await lease(server)
+    for field, value in (("leaseDurationSeconds", 0), ("leaseTransitions", -1)):
+        body = {"spec": {field: value}}
+        said = await server.refused(422, "Invalid", "PATCH", at(LEASES, held), body, how=MERGE)
+        assert said["details"]["causes"][0]["field"] == f"spec.{field}"
+
+
+async def test_a_deleted_lease_is_made_anew(server: Server):
+    """Who held it is told that it is gone, and nothing of it is left."""
+    held = await lease(server)
+    await server.delete(at(LEASES, held))
+    said = await server.refused(404, "NotFound", "PATCH", at(LEASES, held), taking(held, "one"), how=MERGE)
+    assert said["details"] == {
+        "name": held["metadata"]["name"],
+        "group": "coordination.k8s.io",
+        "kind": "leases",
+    }

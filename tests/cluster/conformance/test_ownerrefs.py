@@ -1,0 +1,116 @@
+"""Owners and what they own: what the garbage collector deletes, and what it leaves."""
+
+import pytest
+
+from .server import Json, Server
+from .things import CLAIMS, LEASES, NODES, at, claim, lease, node
+
+pytestmark = pytest.mark.asyncio
+
+OTHER_UID = "11111111-1111-4111-8111-111111111111"
+
+
+def owned_by(owner: Json, **fields: object) -> Json:
+    """A reference as our controller writes it on a Node."""
+    return {
+        "apiVersion": owner["apiVersion"],
+        "kind": owner["kind"],
+        "name": owner["metadata"]["name"],
+        "uid": owner["metadata"]["uid"],
+        "blockOwnerDeletion": True,
+        **fields,
+    }
+
+
+async def gone(server: Server, collection: str, obj: Json) -> None:
+    """Wait until the object is deleted."""
+    query = {"fieldSelector": f"metadata.name={obj['metadata']['name']}"}
+    async with server.stream(collection, **query, resourceVersion=obj["metadata"]["resourceVersion"]) as watch:
+        await watch.until(lambda event: event.type == "DELETED")
+
+
+async def test_what_is_owned_goes_after_its_owner(server: Server):
+    """The owner goes at once; what it owned follows."""
+    owner = await claim(server)
+    owned = await node(server, ownerReferences=[owned_by(owner)])
+    said = await server.delete(at(CLAIMS, owner))
+    assert said["status"] == "Success"
+    await gone(server, NODES, owned)
+
+
+async def test_what_never_had_its_owner_goes_too(server: Server):
+    """A reference to a uid that does not exist, although the name does."""
+    owner = await claim(server)
+    owned = await node(server, ownerReferences=[owned_by(owner, uid=OTHER_UID)])
+    await gone(server, NODES, owned)
+    assert not await server.absent(at(CLAIMS, owner))
+
+
+async def test_one_living_owner_is_enough(server: Server):
+    """The reference to the dead one is taken away."""
+    first, second = await claim(server), await claim(server)
+    owned = await node(server, ownerReferences=[owned_by(first), owned_by(second)])
+    await server.delete(at(CLAIMS, first))
+    query = {"fieldSelector": f"metadata.name={owned['metadata']['name']}"}
+    async with server.stream(NODES, **query, resourceVersion=owned["metadata"]["resourceVersion"]) as watch:
+        event = await watch.next()
+    assert event.type == "MODIFIED"
+    assert [ref["uid"] for ref in event.object["metadata"]["ownerReferences"]] == [second["metadata"]["uid"]]
+
+
+async def test_a_deleting_owner_is_an_owner(server: Server):
+    """While a finalizer holds it, what it owns stays; then it goes."""
+    owner = await claim(server, finalizers=["example.com/a"])
+    owned = await node(server, ownerReferences=[owned_by(owner)])
+    bait = await node(server, ownerReferences=[owned_by(owner, uid=OTHER_UID)])
+    await server.delete(at(CLAIMS, owner))
+    # When the collector has dealt with the bait, it has had its chance at the other.
+    await gone(server, NODES, bait)
+    assert "deletionTimestamp" not in (await server.get(at(NODES, owned)))["metadata"]
+    await server.patch(at(CLAIMS, owner), {"metadata": {"finalizers": None}})
+    await gone(server, NODES, owned)
+
+
+async def test_a_foreground_deletion_waits_for_what_is_owned(server: Server):
+    """The owner is held by a finalizer of its own until the owned object, held by ours, is gone."""
+    owner = await claim(server)
+    owned = await node(server, ownerReferences=[owned_by(owner)], finalizers=["example.com/a"])
+    deleted = await server.delete(at(CLAIMS, owner), {"propagationPolicy": "Foreground"})
+    assert deleted["metadata"]["finalizers"] == ["foregroundDeletion"]
+    async with server.stream(NODES, fieldSelector=f"metadata.name={owned['metadata']['name']}") as watch:
+        await watch.until(lambda event: "deletionTimestamp" in event.object["metadata"])
+    assert not await server.absent(at(CLAIMS, owner))
+    await server.patch(at(NODES, owned), {"metadata": {"finalizers": None}})
+    await gone(server, CLAIMS, deleted)
+
+
+async def test_orphans_are_let_go(server: Server):
+    """propagationPolicy=Orphan: the reference is taken away, and the object stays."""
+    owner = await claim(server)
+    owned = await node(server, ownerReferences=[owned_by(owner)])
+    deleted = await server.delete(at(CLAIMS, owner), {"propagationPolicy": "Orphan"})
+    assert deleted["metadata"]["finalizers"] == ["orphan"]
+    await gone(server, CLAIMS, deleted)
+    found = await server.get(at(NODES, owned))
+    assert "ownerReferences" not in found["metadata"]
+    assert "deletionTimestamp" not in found["metadata"]
+
+
+async def test_a_finalizer_holds_what_the_collector_deletes(server: Server):
+    """It is marked like any other, and goes when its finalizer does: the order we rely on for Nodes."""
+    owner = await claim(server)
+    owned = await node(server, ownerReferences=[owned_by(owner)], finalizers=["example.com/a"])
+    await server.delete(at(CLAIMS, owner))
+    async with server.stream(NODES, fieldSelector=f"metadata.name={owned['metadata']['name']}") as watch:
+        event = await watch.until(lambda event: "deletionTimestamp" in event.object["metadata"])
+    assert event.object["metadata"]["finalizers"] == ["example.com/a"]
+    await server.patch(at(NODES, owned), {"metadata": {"finalizers": None}})
+    assert await server.absent(at(NODES, owned))
+
+
+async def test_a_namespaced_object_may_be_owned_from_above(server: Server):
+    """A Lease whose owner is a Node goes with the Node, as each kubelet's does."""
+    owner = await node(server)
+    owned = await lease(server, ownerReferences=[owned_by(owner)])
+    await server.delete(at(NODES, owner))
+    await gone(server, LEASES, owned)

@@ -1,0 +1,270 @@
+"""Our program in this process, as a pod of the real control plane: over sockets, under the chart's service account.
+
+Promise: connections are made as `provisioner.outside` makes them, from a pod's mounted files; a process that loses its
+lease is followed by another, as the kubelet would have it; its caches, its connections and each of its passes can be
+looked at. ARM is the emulator on loopback, and machines appear by themselves, as objects only.
+Left to others: the control plane, what is done to it (the tests), waiting for real clocks (everything here does).
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+from typing import Any, TypeVar
+
+import azure.mgmt.containerservice.aio  # noqa: F401 - imported late by the program, in a loop that we time
+import pytest
+from aiohttp import web
+from structlog.testing import capture_logs
+
+from controllers import reconciler
+from controllers.acting.kube import KubeActs
+from controllers.acting.outcome import Evicted, Wrote
+from controllers.facts import Facts
+from controllers.policy import Policy
+from provisioner import outside
+from provisioner.app import App, Outside, Running
+from provisioner.runtime.clock import SystemClock
+from provisioner.runtime.connection import Connection, build_api_client
+from provisioner.runtime.election import LeadershipLost
+from provisioner.runtime.kube import Kube
+from provisioner.runtime.metrics import Metrics
+from provisioner.runtime.resources import NODECLAIMS, NODES
+from provisioner.simulator.azure.arm import make_arm_app
+from provisioner.simulator.azure.cloud import AzureCloud
+from provisioner.simulator.azure.settings import AzureSettings
+
+from .bystanders import Hand, machines
+from .controlplane import NAMESPACE, ControlPlane
+
+Json = dict[str, Any]
+T = TypeVar("T")
+
+LEASE = "gpu-provisioner-leader-election"
+LOOK_SECONDS = 0.1
+TOLD_LINES = 60
+WATCHES = 3  # claims, Nodes, CRDs
+
+
+class Passes:
+    """Every pass's facts, held against our own last write of the same object (DESIGN rule 1)."""
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self.count = 0
+        self.held = 0
+        self.behind: list[str] = []
+        self._written: dict[str, int] = {}
+        observe, write = reconciler.observe, KubeActs.write
+
+        def observed(key: str, **sources: Any) -> Facts:
+            facts = observe(key, **sources)
+            self._look(facts)
+            return facts
+
+        async def written(acts: KubeActs, step: Any) -> Wrote | Evicted:
+            outcome = await write(acts, step)
+            if isinstance(outcome, Wrote) and outcome.resource_version:
+                self._written[outcome.uid] = int(outcome.resource_version)
+            return outcome
+
+        patch.setattr(reconciler, "observe", observed)
+        patch.setattr(KubeActs, "write", written)
+
+    @property
+    def writes(self) -> int:
+        """Objects that we wrote at least once."""
+        return len(self._written)
+
+    def _look(self, facts: Facts) -> None:
+        self.count += 1
+        if facts.own_write_pending:
+            self.held += 1
+            return
+        for obj in (*facts.claims, *facts.nodes):
+            version = int(obj.metadata.resource_version)
+            if version < self._written.get(obj.uid, 0):
+                self.behind.append(f"{facts.key}: {obj.name} at {version}, ours is {self._written[obj.uid]}")
+
+
+@dataclass
+class Pod:
+    """The program and what it stands on. `app` is the incarnation that runs; `lives` counts them."""
+
+    cp: ControlPlane
+    folder: Path
+    cloud: AzureCloud
+    policy: Policy
+    passes: Passes
+    said: list[Json]
+    arm_url: str = ""
+    lives: int = 0
+    answers: Counter[tuple[str, str, int]] = field(default_factory=Counter)
+    app: App = field(init=False)
+    connection: Connection = field(init=False)
+    kube: Kube = field(init=False)
+
+    def move_in(self) -> None:
+        """All that a service account's mount has."""
+        (self.folder / "ca.crt").write_bytes(self.cp.ca_file.read_bytes())
+        (self.folder / "namespace").write_text(NAMESPACE)
+        self.mount(self.cp.controller_token)
+
+    def mount(self, token: str) -> None:
+        """What the kubelet does: the file is replaced at once, never half."""
+        fresh = self.folder / ".token"
+        fresh.write_text(token)
+        fresh.rename(self.folder / "token")
+
+    async def run(self) -> None:
+        """One incarnation after another."""
+        while True:
+            try:
+                await self._live()
+            except* LeadershipLost:
+                pass
+            await asyncio.sleep(1.0)
+
+    async def _live(self) -> None:
+        clock, metrics = SystemClock(), Metrics()
+        async with AsyncExitStack() as life:
+            self.connection = await self._connect(life)
+            lease = await self._connect(life)
+            self.kube = Kube(
+                self.connection.api_client,
+                renew_credentials=self.connection.renew_credentials,
+                on_request=self._count,
+            )
+            azure = self.cloud.settings
+            config = outside.AzureConfig(
+                subscription_id=azure.subscription,
+                resource_group=azure.resource_group,
+                cluster_name=azure.cluster,
+                location=azure.location,
+                arm_endpoint=self.arm_url,
+                static_token="simulator",
+            )
+            provider = outside.build_provider(config, clock, metrics)
+            life.push_async_callback(provider.close)
+            self.lives += 1
+            self.app = App(
+                Outside(
+                    kube=self.kube,
+                    lease_kube=Kube(
+                        lease.api_client,
+                        timeout_seconds=outside.LEASE_TIMEOUT_SECONDS,
+                        renew_credentials=lease.renew_credentials,
+                    ),
+                    provider=provider,
+                    clock=clock,
+                    rng=Random(self.lives),
+                    metrics=metrics,
+                ),
+                Running(
+                    policy=self.policy,
+                    elect=True,
+                    lease_name=LEASE,
+                    lease_namespace=NAMESPACE,
+                    identity=f"pod-{self.lives}",
+                    poll_seconds_busy=2.0,
+                ),
+            )
+            await self.app.run()
+
+    async def _connect(self, life: AsyncExitStack) -> Connection:
+        host, port = self.cp.url.removeprefix("https://").split(":")
+        environ = {"KUBERNETES_SERVICE_HOST": host, "KUBERNETES_SERVICE_PORT": port}
+        made = await build_api_client(version="test", in_cluster=True, service_account=self.folder, environ=environ)
+        life.push_async_callback(made.close)
+        return made
+
+    def _count(self, verb: str, kind: str, status: int, _seconds: float) -> None:
+        self.answers[verb, kind, status] += 1
+
+    @property
+    def in_use(self) -> int:
+        """Connections to the API server that somebody holds, the lease's aside: in quiet, one for each watch."""
+        connector: Any = self.connection.api_client.rest_client.pool_manager.connector
+        return len(connector._acquired)
+
+    async def equals_a_fresh_list(self, within_seconds: float = 20.0) -> None:
+        """The caches hold what a list says now, to the last version. Raises AssertionError with what differs."""
+        for cache, resource in ((self.app.claims, NODECLAIMS), (self.app.nodes, NODES)):
+            deadline = asyncio.get_running_loop().time() + within_seconds
+            while True:
+                fresh = {item.metadata.name: item for item in (await self.kube.list(resource)).items}
+                cached = {item.metadata.name: item for item in cache.items()}
+                if cached == fresh:
+                    break
+                odd = [name for name in {**cached, **fresh} if cached.get(name) != fresh.get(name)]
+                assert asyncio.get_running_loop().time() < deadline, f"{resource.plural}: {len(odd)} differ: {odd[:5]}"
+                await asyncio.sleep(LOOK_SECONDS)
+
+    async def until(self, true: Callable[[], T], within_seconds: float, what: str) -> T:
+        """Wait until it is so; its value."""
+        deadline = asyncio.get_running_loop().time() + within_seconds
+        while not (found := true()):
+            late = asyncio.get_running_loop().time() >= deadline
+            assert not late, f"not within {within_seconds:g} s: {what}\n{self.tell()}"
+            await asyncio.sleep(LOOK_SECONDS)
+        return found
+
+    def tell(self) -> str:
+        """What every claim says of itself, and which pools there are."""
+        lines = [f"life {self.lives}"]
+        for claim in self.app.claims.items():
+            says = [
+                f"{c.type}={c.status} {c.reason}: {c.message}" for c in claim.status.conditions if c.status != "True"
+            ]
+            lines.append(f"claim {claim.name} deleting={claim.deleting} {claim.metadata.finalizers} {says}")
+        lines += [f"pool {pool.name} {pool.state}" for pool in self.cloud.pools.values()]
+        lines += [f"node {node.name} deleting={node.deleting}" for node in self.app.nodes.items()]
+        return "\n".join(lines[:TOLD_LINES])
+
+    def ready(self) -> int:
+        """How many claims the cache knows as Ready."""
+        return sum(
+            any(c.type == "Ready" and c.status == "True" for c in claim.status.conditions)
+            for claim in self.app.claims.items()
+        )
+
+
+@asynccontextmanager
+async def proven(cp: ControlPlane, folder: Path, policy: Policy | None = None) -> AsyncIterator[Pod]:
+    """The program, begun. At the end its caches equal a fresh list, it has left no task and no connection behind, and
+    no pass has run on an object older than our own last write of it.
+    """
+    tasks = len(asyncio.all_tasks())
+    with capture_logs() as said, pytest.MonkeyPatch.context() as patch:
+        passes = Passes(patch)
+        async with _begun(cp, folder, policy or Policy(), passes, said) as made:
+            yield made
+            await made.equals_a_fresh_list()
+            await made.until(lambda: made.in_use == WATCHES, 20, "a connection for each watch and no other")
+    assert len(asyncio.all_tasks()) == tasks
+    assert passes.behind == []
+    assert passes.count > 0
+
+
+@asynccontextmanager
+async def _begun(
+    cp: ControlPlane, folder: Path, policy: Policy, passes: Passes, said: list[Json]
+) -> AsyncIterator[Pod]:
+    cloud = AzureCloud(AzureSettings(speed=60.0), SystemClock().now, Random("cloud"))
+    made = Pod(cp, folder, cloud, policy, passes, said)
+    made.move_in()
+    runner = web.AppRunner(make_arm_app(cloud), access_log=None, shutdown_timeout=1.0)
+    await runner.setup()
+    try:
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        made.arm_url = f"http://127.0.0.1:{runner.addresses[0][1]}"
+        async with cp.session() as session, asyncio.TaskGroup() as tasks:
+            running = [tasks.create_task(work) for work in (cloud.run(), machines(Hand(session), cloud), made.run())]
+            await made.until(lambda: made.lives and made.app.claims.synced and made.app.nodes.synced, 60, "it began")
+            yield made
+            for task in running:
+                task.cancel()
+    finally:
+        await runner.cleanup()

@@ -1,0 +1,201 @@
+"""What a bad day does to the real API server, and to the program that stands on it.
+
+Promise: whatever happens, what `inprocess.proven` says holds afterwards.
+"""
+
+import asyncio
+import itertools
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from provisioner.runtime.connection import build_api_client
+from provisioner.runtime.kube import Kube
+from provisioner.runtime.resources import NODES
+from tests.world.harness import node_claim
+
+from .bystanders import CLAIMS_PATH, MERGE, NODES_PATH, Hand, at_once, bulky_node, people
+from .controlplane import NAMESPACE, SERVICE_ACCOUNT, ControlPlane
+from .inprocess import proven
+
+pytestmark = [pytest.mark.cluster, pytest.mark.asyncio]
+
+Json = dict[str, Any]
+
+
+async def test_a_list_in_pages_stays_whole_while_etcd_forgets(
+    cluster: ControlPlane, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Compacted again and again between its pages, and written to, a list has each Node once, or begins anew."""
+    count, rounds, compactions = 400, 8, 0
+    async with people(cluster) as hand:
+        await at_once([partial(hand.demand, "POST", NODES_PATH, bulky_node(n)) for n in range(count)])
+        async with proven(cluster, tmp_path) as made, asyncio.TaskGroup() as tasks:
+
+            async def disturb() -> None:
+                nonlocal compactions
+                for number in itertools.count():
+                    label = {"metadata": {"labels": {"disturbed": str(number)}}}
+                    await hand.demand("PATCH", f"{NODES_PATH}/crowd-{number % count:05d}", label, MERGE)
+                    await cluster.compact_etcd()
+                    compactions = number + 1
+
+            disturbing = tasks.create_task(disturb())
+            for _ in range(rounds):
+                listed = await made.kube.list(NODES, limit=20)
+                assert sorted(node.name for node in listed.items) == [f"crowd-{n:05d}" for n in range(count)]
+                versions = {int(node.metadata.resource_version) for node in listed.items}
+                assert max(versions) <= int(listed.resource_version)
+            disturbing.cancel()
+            pages = made.answers["list", "nodes", 200]
+        await hand.demand("DELETE", NODES_PATH)
+    with capsys.disabled():
+        print(f"\n{rounds} lists in {pages} pages while etcd was compacted {compactions} times")
+
+
+async def test_a_list_whose_next_page_is_forgotten_begins_anew(cluster: ControlPlane, tmp_path: Path) -> None:
+    """Between two pages the server starts anew and etcd loses the list's revision: 410, and all pages once more."""
+    count, seen = 30, list[int]()
+
+    async def forget() -> None:
+        await cluster.demand("DELETE", f"{NODES_PATH}/crowd-00000")
+        await cluster.compact_etcd()
+        await cluster.restart_apiserver()
+
+    def answered(_verb: str, _kind: str, status: int, _seconds: float) -> None:
+        seen.append(status)
+        if len(seen) == 3:
+            # The list must not go on meanwhile: our loop stands still, another one does it.
+            with ThreadPoolExecutor(1) as other:
+                other.submit(asyncio.run, forget()).result()
+
+    async with people(cluster) as hand:
+        await at_once([partial(hand.demand, "POST", NODES_PATH, bulky_node(n)) for n in range(count)])
+        connection = await build_api_client(str(cluster.kubeconfig(tmp_path / "config")), version="test")
+        try:
+            kube = Kube(connection.api_client, timeout_seconds=120.0, on_request=answered)
+            listed = await kube.list(NODES, limit=2)
+        finally:
+            await connection.close()
+        assert sorted(node.name for node in listed.items) == [f"crowd-{n:05d}" for n in range(1, count)]
+        assert seen == [200] * 3 + [410] + [200] * 15
+        await hand.demand("DELETE", NODES_PATH)
+
+
+async def test_watches_that_etcd_and_the_server_forgot_are_listed_anew(cluster: ControlPlane, tmp_path: Path) -> None:
+    """History is compacted and the server starts without any: 410, one list a kind, and nothing is missed."""
+    async with people(cluster) as hand:
+        for number in range(20):
+            await hand.demand("POST", NODES_PATH, bulky_node(number))
+        async with proven(cluster, tmp_path) as made:
+            lists = {kind: made.answers["list", kind, 200] for kind in ("nodeclaims", "nodes")}
+            # Other kinds move etcd on, so that what our watches have seen last is behind what is left of it.
+            for number in range(20):
+                await hand.demand("POST", "/api/v1/namespaces/default/configmaps", {"metadata": {"name": f"c{number}"}})
+            cluster.apiserver.kill()
+            await cluster.restart_apiserver()
+            await cluster.compact_etcd()
+            await hand.demand("DELETE", f"{NODES_PATH}/crowd-00003")
+            await made.until(lambda: made.app.nodes.get("crowd-00003") is None, 60, "the deletion is known")
+            await made.until(lambda: expired(made.said) >= {"nodeclaims", "nodes"}, 60, "both were told 410")
+            await made.equals_a_fresh_list()
+            assert made.lives == 1
+            for kind, before in lists.items():
+                assert made.answers["list", kind, 200] > before
+            await hand.demand("DELETE", "/api/v1/namespaces/default/configmaps")
+        await hand.demand("DELETE", NODES_PATH)
+
+
+def expired(said: list[Json]) -> set[str]:
+    """The kinds whose watch was told that it is too old."""
+    failed = [line for line in said if line["event"] == "reading the API server failed"]
+    return {line["resource"] for line in failed if line["reason"] in ("Expired", "Gone")}
+
+
+async def test_a_server_that_dies_under_load_loses_no_claim(
+    cluster: ControlPlane, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Claims come and go while the server is stopped once and killed once: each lives or is gone, as its owner said."""
+    names = [f"load{n}" for n in range(24)]
+    async with people(cluster) as hand:
+        async with proven(cluster, tmp_path) as made, asyncio.TaskGroup() as tasks:
+
+            async def own(name: str) -> None:
+                await hand.demand("POST", CLAIMS_PATH, node_claim(name))
+                if int(name.removeprefix("load")) % 2:
+                    await asyncio.sleep(5.0)
+                    await hand.demand("DELETE", f"{CLAIMS_PATH}/{name}")
+
+            tasks.create_task(at_once([partial(own, name) for name in names], most=4))
+            await made.until(lambda: len(made.app.claims.items()) >= 8, 60, "eight claims")
+            await cluster.restart_apiserver()
+            await made.until(lambda: made.ready() >= 4, 120, "four are Ready")
+            await cluster.restart_apiserver(kill=True)
+            kept = set(names[::2])
+            await made.until(
+                lambda: made.ready() == len(kept) == len(made.app.claims.items()), 150, "who is kept is Ready"
+            )
+            assert {claim.name for claim in made.app.claims.items()} == kept
+            assert {pool.name for pool in made.cloud.pools.values()} == kept
+            assert {node.metadata.labels["agentpool"] for node in made.app.nodes.items()} == kept
+        with capsys.disabled():
+            print(
+                f"\n{len(names)} claims through two restarts: {made.lives} lives of ours,"
+                f" {made.passes.count} passes, {made.passes.held} held back"
+            )
+
+
+async def test_a_token_is_rotated_revoked_and_comes_late(cluster: ControlPlane, tmp_path: Path) -> None:
+    """A token replaced before it is revoked costs nothing but one 401 a request; without a new one all waits for it."""
+    async with people(cluster) as hand:
+        secrets = [f"holder{n}" for n in range(3)]
+        first, second, third = [await bound_token(hand, name) for name in secrets]
+        async with proven(cluster, tmp_path) as made:
+            made.mount(first)
+            await made.connection.renew_credentials()
+            await hand.demand("POST", CLAIMS_PATH, node_claim("token1"))
+            await made.until(lambda: made.ready() == 1, 60, "it is Ready")
+            made.said.clear()
+            made.mount(second)
+            await revoke(cluster, hand, secrets[0], first)
+            await hand.demand("POST", CLAIMS_PATH, node_claim("token2"))
+            await made.until(
+                lambda: made.ready() == 2, 60, "the second is Ready, with the token that was mounted in time"
+            )
+            assert "the pass failed" not in {line["event"] for line in made.said}
+            await revoke(cluster, hand, secrets[1], second)
+            await hand.demand("POST", CLAIMS_PATH, node_claim("token3"))
+            await made.until(lambda: unauthorized(made.said), 60, "the third meets 401")
+            made.mount(third)
+            await made.until(lambda: made.ready() == 3, 90, "the third is Ready, once there is a token")
+        assert first not in str(made.said)
+        assert second not in str(made.said)
+
+
+def unauthorized(said: list[Json]) -> bool:
+    """Whether the log names a 401."""
+    return any("401 Unauthorized" in str(line.get("error")) for line in said)
+
+
+async def bound_token(hand: Hand, holder: str) -> str:
+    """A token of our service account that lives no longer than this Secret."""
+    space = f"/api/v1/namespaces/{NAMESPACE}"
+    made = await hand.demand("POST", f"{space}/secrets", {"metadata": {"name": holder}})
+    bound = {"kind": "Secret", "apiVersion": "v1", "name": holder, "uid": made["metadata"]["uid"]}
+    request = {
+        "apiVersion": "authentication.k8s.io/v1",
+        "kind": "TokenRequest",
+        "spec": {"expirationSeconds": 600, "boundObjectRef": bound},
+    }
+    answer = await hand.demand("POST", f"{space}/serviceaccounts/{SERVICE_ACCOUNT}/token", request)
+    return str(answer["status"]["token"])
+
+
+async def revoke(cluster: ControlPlane, hand: Hand, holder: str, token: str) -> None:
+    """Delete what the token is bound to, and wait until the API server's memory of it (10 s) has passed."""
+    await hand.demand("DELETE", f"/api/v1/namespaces/{NAMESPACE}/secrets/{holder}")
+    while (await cluster.request("GET", CLAIMS_PATH, token=token))[0] != 401:  # noqa: ASYNC110 - nobody tells us
+        await asyncio.sleep(0.5)
