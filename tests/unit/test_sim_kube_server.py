@@ -159,7 +159,8 @@ def test_a_streaming_list_says_when_it_is_complete():
 
 
 def test_bookmarks_come_each_minute_to_those_who_want_them():
-    """They carry the newest version of all kinds, so that quiet kinds can be resumed."""
+    """They carry the newest version of all kinds, so that quiet kinds can be resumed; the last two seconds before the
+    end, so that the next watch begins as late as can be."""
 
     async def story(it: Scene) -> None:
         wanted = it.watch(NODES, "allowWatchBookmarks=true&timeoutSeconds=150")
@@ -168,12 +169,14 @@ def test_bookmarks_come_each_minute_to_those_who_want_them():
         it.store.create(WIDGETS, {"metadata": {"name": "w"}, "spec": {"size": 1}})
         await asyncio.sleep(90)
         assert [(round(at), word) for (at, _), word in zip(wanted, kinds(wanted), strict=True)] == [
+            (0, "BOOKMARK"),
             (60, "BOOKMARK"),
             (120, "BOOKMARK"),
+            (148, "BOOKMARK"),
             (150, "end"),
         ]
         assert kinds(unwanted) == ["end"]
-        assert wanted[1][1]["object"]["metadata"]["resourceVersion"] == str(it.store.revision)
+        assert wanted[2][1]["object"]["metadata"]["resourceVersion"] == str(it.store.revision)
 
     told(story)
 
@@ -400,7 +403,7 @@ def test_a_delete_may_carry_preconditions_and_grace():
         assert (refusal, kept["metadata"]["deletionGracePeriodSeconds"]) == (409, 5)
         assert (status, gone["kind"], gone["metadata"]["name"]) == (200, "Pod", "b")
         assert (await it.call("DELETE", f"{pods}/a?gracePeriodSeconds=soon"))[0] == 400
-        assert (await it.call("DELETE", f"{pods}/a?propagationPolicy=Sideways"))[0] == 400
+        assert (await it.call("DELETE", f"{pods}/a?propagationPolicy=Sideways"))[0] == 422
 
     told(story)
 
@@ -436,7 +439,7 @@ def test_unknown_fields_are_warned_of_unless_told_otherwise():
                 heard[mode] = (response.status, response.headers.get("Warning"))
         warning = '299 - "unknown field \\"spec.typo\\""'
         assert heard == {"": (201, warning), "Warn": (201, warning), "Ignore": (201, None), "Strict": (400, None)}
-        assert (await it.call("POST", f"{WIDGET_PATH}?fieldValidation=Perhaps", widget))[0] == 400
+        assert (await it.call("POST", f"{WIDGET_PATH}?fieldValidation=Perhaps", widget))[0] == 422
         del widget["kind"]
         status, body = await it.call("POST", WIDGET_PATH, widget)
         assert (status, "Object 'Kind' is missing" in body["message"]) == (400, True)
@@ -519,7 +522,7 @@ def test_dry_runs_come_by_query():
     async def story(it: Scene) -> None:
         before = it.store.revision
         assert (await it.call("POST", f"{NODES}?dryRun=All", {"metadata": {"name": "n"}}))[0] == 201
-        assert (await it.call("POST", f"{NODES}?dryRun=Some", {"metadata": {"name": "n"}}))[0] == 400
+        assert (await it.call("POST", f"{NODES}?dryRun=Some", {"metadata": {"name": "n"}}))[0] == 422
         assert it.store.revision == before
 
     told(story)

@@ -14,11 +14,11 @@ from .objects import Json
 from .resources import Resource
 
 
-def admit(kind: Resource, new: Json, old: Json | None) -> None:
-    """Raises ApiError 422 if `new` may not be, or may not follow `old`."""
-    causes = list(checks.metadata(new["metadata"]))
+def admit(kind: Resource, new: Json, old: Json | None, sent_meta: Json | None = None) -> None:
+    """Raises ApiError 422 if `new` may not be, or may not follow `old`. `sent_meta`: what the writer sent of it."""
+    causes = list(checks.metadata(new["metadata"], built_in=kind.schema is None))
     if old is not None:
-        causes += checks.metadata_change(new["metadata"], old["metadata"])
+        causes += checks.metadata_change(new["metadata"], old["metadata"], sent_meta or {})
     causes += kind.check(new, old)
     if kind.schema is not None:
         causes += kind.schema.causes(new, old)
@@ -30,7 +30,8 @@ def require_version(kind: Resource, sent: Json, old: Json) -> None:
     """Raises ApiError 422 for a PUT that does not say what it replaces, where the kind asks for it."""
     if kind.needs_version and not (sent.get("metadata") or {}).get("resourceVersion"):
         words = "Invalid value: 0: must be specified for an update"
-        raise _refusal(kind, old, [Cause("metadata.resourceVersion", "FieldValueInvalid", words)])
+        causes = [Cause("metadata.resourceVersion", "FieldValueInvalid", words)]
+        raise invalid(kind.group, kind.plural, old["metadata"]["name"], causes)
 
 
 def require_place(kind: Resource, name: str, namespace: Json | None, crd: Json | None) -> None:

@@ -16,7 +16,7 @@ from inspect import isawaitable
 from aiohttp import web
 
 from . import discovery, openapi, requests
-from .errors import ApiError
+from .errors import ApiError, unserved
 from .gc import Collector
 from .handlers import Handlers, json_response
 from .objects import Json
@@ -119,10 +119,17 @@ class ApiServer:
             return self._described(request)
         served = {(resource.key, resource.version) for resource in self._store.resources}
         if (target.resource, target.version) not in served:
-            return _no_page()
+            return self._unserved(target)
         if request.method == "GET" and not target.name and requests.flag(request.query, "watch"):
             return await self._watch(request, target)
         return await self._handlers.handle(request, target)
+
+    def _unserved(self, target: Target) -> web.Response:
+        """An unknown kind of a built-in group and version is a Status; of any other, which a CRD may bring, a page."""
+        built_in = {r.group for r in self._store.resources if r.schema is None and r.version == target.version}
+        if target.resource.partition(".")[2] in built_in:
+            raise unserved()
+        return _no_page()
 
     async def _watch(self, request: web.Request, target: Target) -> web.StreamResponse:
         stream = Stream(self._source, request, target)
@@ -145,23 +152,27 @@ class ApiServer:
             case ["apis"]:
                 return json_response(discovery.group_list(resources))
             case ["api", version]:
-                return json_response(discovery.resource_list(resources, "", version))
+                return _page(discovery.resource_list(resources, "", version))
             case ["apis", group]:
-                return json_response(discovery.group(resources, group))
+                return _page(discovery.group(resources, group))
             case ["apis", group, version]:
-                return json_response(discovery.resource_list(resources, group, version))
+                return _page(discovery.resource_list(resources, group, version))
             case ["openapi", "v3"]:
                 return json_response(openapi.index(resources))
             case ["openapi", "v3", *place]:
-                return json_response(openapi.document(resources, "/".join(place)))
+                return _page(openapi.document(resources, "/".join(place)))
         return _no_page()
 
 
 def _status(error: ApiError) -> web.Response:
     response = json_response(error.body(), error.status)
-    if "retryAfterSeconds" in error.details:
+    if error.details and "retryAfterSeconds" in error.details:
         response.headers["Retry-After"] = str(error.details["retryAfterSeconds"])
     return response
+
+
+def _page(found: Json | None) -> web.Response:
+    return _no_page() if found is None else json_response(found)
 
 
 def _no_page() -> web.Response:

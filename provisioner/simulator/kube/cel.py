@@ -3,8 +3,8 @@
 Promise: each expression is compiled once and each (rule, value, old value) evaluated once, as rules are pure; a rule
 that cannot be evaluated (an absent field, say) refuses the object, as on the real server. A rule that names `oldSelf`
 holds only for updates, and only where old and new value can be told to be the same thing: not inside lists.
-Left to others: types, patterns and bounds (`schema.py`). Cost limits and ratcheting are not modelled: what the real
-server forgives on an unchanged field is refused here.
+A value that did not change is not held to rules that came after it; transition rules are tried all the same.
+Left to others: types, patterns and bounds (`schema.py`). Cost limits are not modelled.
 
 Source: Kubernetes docs, "CustomResourceDefinition validation rules"; message formats from apiextensions' `schema/cel`.
 """
@@ -70,18 +70,24 @@ class Rule:
 
     def broken(self, new: object, old: object, path: str, kind: str) -> Cause | None:
         """The cause if `new` breaks the rule."""
-        if self.expression.is_transition and old is None:
+        if old is None if self.expression.is_transition else old is not None and new == old:
             return None
         try:
             if self.expression(new, old):
                 return None
             message = self._words(new, old)
         except CELEvalError as error:
-            message = f"{error.args[0]} evaluating rule: {self.message}"
+            message = f"{_go_words(str(error.args[0]))} evaluating rule: {self.message}"
         return Cause(path + self.field_path, self.reason, _said(self.reason, kind, message))
 
     def _words(self, new: object, old: object) -> str:
         return str(self.message_expression(new, old)) if self.message_expression else self.message
+
+
+def _go_words(text: str) -> str:
+    """An error of the library in the words of the real server's."""
+    text = re.sub(r"^no such member in mapping: '(.*)'$", r"no such key: \1", text)
+    return "type conversion error from 'string' to 'int'" if text == "return error for overflow" else text
 
 
 def _said(reason: str, kind: str, message: str) -> str:
@@ -114,7 +120,7 @@ class Rules:
                 yield cause
         if isinstance(new, list) and self.items is not None:
             for index, item in enumerate(new):
-                yield from self.items.broken(item, None, f"{path}[{index}]")
+                yield from self.items.broken(item, item if new == old else None, f"{path}[{index}]")
         elif isinstance(new, dict):
             before = old if isinstance(old, dict) else {}
             for name, value in new.items():

@@ -32,6 +32,7 @@ _VALUE_WORDS = (
     "end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is "
     "'(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')"
 )
+_PLAIN_FINALIZERS = ("foregroundDeletion", "orphan", "kubernetes", "customresourcecleanup.apiextensions.k8s.io")
 _ANNOTATIONS_BYTES = 256 * 1024
 
 
@@ -57,7 +58,7 @@ def _label_value(field: str, value: object) -> Iterator[Cause]:
         yield _invalid(field, value, "must be no more than 63 bytes")
 
 
-def metadata(meta: Json) -> Iterator[Cause]:
+def metadata(meta: Json, *, built_in: bool = False) -> Iterator[Cause]:
     """Everything wrong with an object's metadata as such."""
     name = meta.get("name") or ""
     if not name:
@@ -73,19 +74,30 @@ def metadata(meta: Json) -> Iterator[Cause]:
     if sum(len(k.encode()) + len(str(v).encode()) for k, v in annotations.items()) > _ANNOTATIONS_BYTES:
         words = f"Too long: may not be more than {_ANNOTATIONS_BYTES} bytes"
         yield Cause("metadata.annotations", "FieldValueTooLong", words)
-    for finalizer in meta.get("finalizers") or []:
+    for index, finalizer in enumerate(meta.get("finalizers") or []):
         yield from _key("metadata.finalizers", finalizer)
-    for index, owner in enumerate(meta.get("ownerReferences") or []):
+        if built_in and "/" not in finalizer and finalizer not in _PLAIN_FINALIZERS:
+            words = "name is neither a standard finalizer name nor is it fully qualified"
+            yield _invalid(f"metadata.finalizers[{index}]", finalizer, words)
+    yield from _owners(meta.get("ownerReferences") or [])
+
+
+def _owners(owners: list[Json]) -> Iterator[Cause]:
+    for owner in owners:
         for field in ("apiVersion", "kind", "name", "uid"):
             if not owner.get(field):
-                where = f"metadata.ownerReferences[{index}].{field}"
-                yield Cause(
-                    where, "FieldValueInvalid", f"Invalid value: {shown(owner.get(field, ''))}: must not be empty"
-                )
+                yield _invalid(f"metadata.ownerReferences.{field}", owner.get(field, ""), "must not be empty")
+    first, *others = [f"{o.get('kind')}/{o.get('name')}" for o in owners if o.get("controller")] or [""]
+    if others:
+        words = 'Only one reference can have Controller set to true. Found "true" in references for '
+        yield _invalid("metadata.ownerReferences", owners, f"{words}{first} and {others[0]}")
 
 
-def metadata_change(new: Json, old: Json) -> Iterator[Cause]:
-    """What may not change: a deleting object takes no new finalizer."""
+def metadata_change(new: Json, old: Json, sent: Json) -> Iterator[Cause]:
+    """What may not change: the server's own fields, where they are sent; a deleting object takes no new finalizer."""
+    for field in ("uid", "deletionTimestamp"):
+        if sent.get(field) and sent[field] != old.get(field):
+            yield _invalid(f"metadata.{field}", sent[field], "field is immutable")
     if "deletionTimestamp" in old:
         added = [f for f in new.get("finalizers") or [] if f not in (old.get("finalizers") or [])]
         if added:
@@ -102,15 +114,19 @@ def node(new: Json, old: Json | None) -> Iterator[Cause]:
     seen: list[tuple[object, object]] = []
     effects = ("NoSchedule", "PreferNoSchedule", "NoExecute")
     for index, taint in enumerate(dig(new, "spec", "taints") or []):
-        where = f"spec.taints[{index}]"
+        # It is said of the spec, but the real server names the metadata.
+        where = f"metadata.taints[{index}]"
         yield from _key(f"{where}.key", taint.get("key", ""))
         yield from _label_value(f"{where}.value", taint.get("value", ""))
-        if taint.get("effect") not in effects:
-            options = ", ".join(f'"{e}"' for e in sorted(effects))
+        if not taint.get("effect"):
+            yield Cause(f"{where}.effect", "FieldValueRequired", "Required value")
+        elif taint["effect"] not in effects:
+            options = ", ".join(f'"{e}"' for e in effects)
             words = f"Unsupported value: {shown(taint.get('effect', ''))}: supported values: {options}"
             yield Cause(f"{where}.effect", "FieldValueNotSupported", words)
         if (taint.get("key"), taint.get("effect")) in seen:
-            yield Cause(where, "FieldValueDuplicate", f"Duplicate value: {shown(taint)}")
+            words = f"Duplicate value: {shown(taint)}: taints must be unique by key and effect pair"
+            yield Cause(where, "FieldValueDuplicate", words)
         seen.append((taint.get("key"), taint.get("effect")))
     before = dig(old, "spec", "providerID")
     if before and before != dig(new, "spec", "providerID"):

@@ -146,7 +146,8 @@ def _event_object(obj: Json, _: datetime) -> str:
 
 
 def _event_source(obj: Json, _: datetime) -> str:
-    parts = [dig(obj, "source", "component") or obj.get("reportingComponent"), dig(obj, "source", "host")]
+    host = dig(obj, "source", "host") or obj.get("reportingInstance")
+    parts = [dig(obj, "source", "component") or obj.get("reportingComponent"), host]
     return ", ".join(p for p in parts if p)
 
 

@@ -8,7 +8,6 @@ Source: Kubernetes API concepts, "API discovery"; `apidiscovery.k8s.io/v2`.
 
 from collections.abc import Iterable
 
-from .errors import ApiError
 from .objects import Json
 from .resources import Resource
 
@@ -87,11 +86,11 @@ def group_list(resources: Iterable[Resource]) -> Json:
     return {"kind": "APIGroupList", "apiVersion": "v1", "groups": groups}
 
 
-def group(resources: Iterable[Resource], name: str) -> Json:
-    """The answer of `/apis/<group>`."""
+def group(resources: Iterable[Resource], name: str) -> Json | None:
+    """The answer of `/apis/<group>`; None if there is none."""
     versions = _groups(resources).get(name)
     if not versions or not name:
-        raise ApiError(404, "NotFound", "the server could not find the requested resource")
+        return None
     return {"kind": "APIGroup", "apiVersion": "v1", **_group(name, list(versions))}
 
 
@@ -100,11 +99,11 @@ def _group(name: str, versions: list[str]) -> Json:
     return {"name": name, "versions": named, "preferredVersion": named[0]}
 
 
-def resource_list(resources: Iterable[Resource], group_name: str, version: str) -> Json:
-    """The answer of `/api/v1` and `/apis/<group>/<version>`."""
+def resource_list(resources: Iterable[Resource], group_name: str, version: str) -> Json | None:
+    """The answer of `/api/v1` and `/apis/<group>/<version>`; None if there is none."""
     served = _groups(resources).get(group_name, {}).get(version)
     if not served:
-        raise ApiError(404, "NotFound", "the server could not find the requested resource")
+        return None
     listed: list[Json] = []
     for resource in served:
         found = _discovered(resource)

@@ -7,6 +7,7 @@ Left to others: when each applies.
 Source: apimachinery's `api/errors` and `util/validation/field`.
 """
 
+import json
 from dataclasses import dataclass
 
 from .objects import Json
@@ -25,14 +26,17 @@ class Cause:
 
 
 class ApiError(Exception):
-    """A refused request: HTTP status, machine-readable reason, message, and `metav1.StatusDetails`."""
+    """A refused request: HTTP status, machine-readable reason, message, and `metav1.StatusDetails`.
+
+    Details may be {} where the real server has some that say nothing; None where it has none.
+    """
 
     def __init__(self, status: int, reason: str, message: str, details: Json | None = None) -> None:
         super().__init__(message)
         self.status = status
         self.reason = reason
         self.message = message
-        self.details = details or {}
+        self.details = details
 
     def body(self) -> Json:
         """The `metav1.Status` that travels."""
@@ -45,7 +49,7 @@ class ApiError(Exception):
         }
         if self.reason:
             body["reason"] = self.reason
-        if self.details:
+        if self.details is not None:
             body["details"] = self.details
         body["code"] = self.status
         return body
@@ -66,9 +70,15 @@ def not_found(qualified: str, name: str) -> ApiError:
     return ApiError(404, "NotFound", f'{qualified} "{name}" not found', _details(qualified, name))
 
 
-def already_exists(qualified: str, name: str) -> ApiError:
+def unserved() -> ApiError:
+    """404 for what no kind has: it names no object, so that nobody takes it for an absence."""
+    return ApiError(404, "NotFound", "the server could not find the requested resource", {})
+
+
+def already_exists(qualified: str, name: str, *, deleting: bool = False) -> ApiError:
     """409 on create."""
-    return ApiError(409, "AlreadyExists", f'{qualified} "{name}" already exists', _details(qualified, name))
+    words = f'{"object is being deleted: " if deleting else ""}{qualified} "{name}" already exists'
+    return ApiError(409, "AlreadyExists", words, _details(qualified, name))
 
 
 def conflict(qualified: str, name: str, why: str) -> ApiError:
@@ -94,10 +104,10 @@ def expired(message: str) -> ApiError:
     return ApiError(410, "Expired", message)
 
 
-def method_not_allowed(qualified: str, verb: str) -> ApiError:
-    """405; `verb` in lower case."""
-    message = f'{verb} is not supported on resources of kind "{qualified}"'
-    return ApiError(405, "MethodNotAllowed", message, _details(qualified, ""))
+def method_not_allowed() -> ApiError:
+    """405."""
+    message = "the server does not allow this method on the requested resource"
+    return ApiError(405, "MethodNotAllowed", message, {})
 
 
 def unsupported_media_type(message: str) -> ApiError:
@@ -110,11 +120,25 @@ def invalid(group: str, kind: str, name: str, causes: list[Cause]) -> ApiError:
     unique = list(dict.fromkeys(causes))
     words = str(unique[0]) if len(unique) == 1 else "[" + ", ".join(map(str, unique)) + "]"
     qualified = f"{kind}.{group}" if group else kind
-    details: Json = {"name": name, "kind": kind}
+    details: Json = {"name": name} if name else {}
     if group:
         details["group"] = group
+    if kind:
+        details["kind"] = kind
     details["causes"] = [{"reason": c.reason, "message": c.message, "field": c.field} for c in unique]
     return ApiError(422, "Invalid", f'{qualified} "{name}" is invalid: {words}', details)
+
+
+def invalid_option(kind: str, cause: Cause) -> ApiError:
+    """The 422 of a query parameter or a body of options; `kind` as in `DeleteOptions`."""
+    return invalid("meta.k8s.io", kind, "", [cause])
+
+
+def invalid_patch(patched: object, why: str) -> ApiError:
+    """The 422 of a patch whose result cannot be decoded; it shows the result and names no object."""
+    shown = json.dumps(patched, ensure_ascii=False, separators=(",", ":"))
+    words = f"Invalid value: {json.dumps(shown, ensure_ascii=False)}: {why}"
+    return invalid("", "", "", [Cause("patch", "FieldValueInvalid", words)])
 
 
 def too_many_requests(message: str, cause: Cause) -> ApiError:

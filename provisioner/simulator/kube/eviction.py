@@ -11,29 +11,45 @@ Source: Kubernetes' `registry/core/pod/storage/eviction.go` and `controller/disr
 
 from math import ceil
 
-from .errors import ApiError, Cause, not_found, too_many_requests
-from .objects import Json, dig
+from .errors import ApiError, Cause, bad_request, not_found, too_many_requests
+from .objects import Json, dig, rfc3339
 from .selectors import label_selector
 from .store import Store
 from .writes import STRICT, WriteOptions, check_preconditions
 
 _BUDGETS = "poddisruptionbudgets.policy"
 _VIOLATED = "Cannot evict pod as it would violate the pod's disruption budget."
+_CONDITION = {
+    "type": "DisruptionTarget",
+    "status": "True",
+    "reason": "EvictionByEvictionAPI",
+    "message": "Eviction API: evicting",
+}
 _SEVERAL = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."
 
 
 def evict(store: Store, name: str, namespace: str, body: Json, *, options: WriteOptions = STRICT) -> None:
-    """Evict a pod; `body` is the Eviction. Raises ApiError 404, 409 (preconditions), 429 or 500 (budgets)."""
+    """Evict a pod; `body` is the Eviction. Raises ApiError 400, 404, 409 (preconditions), 429, 500 (budgets)."""
     shelf = store.shelf("pods")
     record = shelf.objects.get((namespace, name))
     if record is None:
         raise not_found("pods", name)
+    if dig(body, "metadata", "name") not in {None, "", name}:
+        raise bad_request("name in URL does not match name in Eviction object")
     wanted = body.get("deleteOptions") or {}
     uid, rv = dig(wanted, "preconditions", "uid"), dig(wanted, "preconditions", "resourceVersion")
     check_preconditions(shelf.resource, record.obj, uid=uid, revision=rv)
     if not _passes_budgets(record.obj):
         _ask_budget(store, record.obj)
+    if not options.dry_run and "deletionTimestamp" not in record.obj["metadata"]:
+        store.patch("pods", name, _disrupted(record.obj, rfc3339(store.now())), namespace, subresource="status")
     store.delete("pods", name, namespace, grace=wanted.get("gracePeriodSeconds"), options=options)
+
+
+def _disrupted(pod: Json, now: str) -> Json:
+    """The condition by which the pod's owner tells an eviction from a failure, as a merge patch of the status."""
+    others = [c for c in dig(pod, "status", "conditions") or [] if c["type"] != _CONDITION["type"]]
+    return {"status": {"conditions": [*others, {**_CONDITION, "lastTransitionTime": now}]}}
 
 
 def _passes_budgets(pod: Json) -> bool:

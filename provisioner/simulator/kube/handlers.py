@@ -14,7 +14,7 @@ from aiohttp import web
 from multidict import CIMultiDict
 
 from . import requests
-from .errors import ApiError, method_not_allowed, not_found
+from .errors import ApiError, method_not_allowed, not_found, unserved
 from .eviction import evict
 from .objects import Json, Record
 from .requests import Target
@@ -63,6 +63,8 @@ class Handlers:
     async def handle(self, request: web.Request, target: Target) -> web.Response:
         """Answer anything but a watch."""
         resource = self._store.shelf(target.resource).resource
+        if not _has(resource, target.subresource):
+            raise unserved()
         match request.method, bool(target.name), target.subresource:
             case "GET", False, "":
                 return self._list(request, resource, target)
@@ -73,12 +75,10 @@ class Handlers:
             case "POST", True, "eviction" if target.resource == "pods":
                 return await self._evict(request, target)
             case ("PUT" | "PATCH") as verb, True, "" | "status":
-                if target.subresource and not resource.has_status:
-                    raise not_found(target.resource, target.name)
                 return await self._change(request, resource, target, verb)
             case "DELETE", True, "":
                 return await self._delete(request, resource, target)
-        raise method_not_allowed(target.resource, request.method.lower())
+        raise method_not_allowed()
 
     def _get(self, request: web.Request, resource: Resource, target: Target) -> web.Response:
         shelf = self._store.shelf(target.resource)
@@ -92,6 +92,7 @@ class Handlers:
 
     def _list(self, request: web.Request, resource: Resource, target: Target) -> web.Response:
         query = request.query
+        requests.check_list(query)
         options = ListOptions(
             namespace=target.namespace,
             chosen=chosen(resource, request),
@@ -115,8 +116,9 @@ class Handlers:
         return table(resource, records, meta, now=now, include=requests.include_object(request.query))
 
     async def _create(self, request: web.Request, target: Target) -> web.Response:
-        custom = self._store.shelf(target.resource).resource.schema is not None
-        sent = requests.decode(await body_of(request), request.content_type, custom=custom)
+        resource = self._store.shelf(target.resource).resource
+        custom = resource.schema is not None
+        sent = requests.decode(await body_of(request), request.content_type, resource.kind, custom=custom)
         warnings: list[str] = []
         obj = self._store.create(target.resource, sent, target.namespace, options=_options(request, warnings))
         return self._answer(request, target, obj, 201, warnings)
@@ -126,7 +128,7 @@ class Handlers:
         options = _options(request, warnings)
         where = (target.resource, target.name)
         if verb == "PUT":
-            sent = requests.decode(body, request.content_type, custom=resource.schema is not None)
+            sent = requests.decode(body, request.content_type, resource.kind, custom=resource.schema is not None)
             obj = self._store.replace(*where, sent, target.namespace, subresource=target.subresource, options=options)
         else:
             patch, how = requests.decode_patch(body, request.content_type, custom=resource.schema is not None)
@@ -148,7 +150,7 @@ class Handlers:
 
     async def _delete(self, request: web.Request, resource: Resource, target: Target) -> web.Response:
         body, query = await body_of(request), request.query
-        wanted: Json = requests.decode(body, request.content_type) if body else dict(query)
+        wanted: Json = requests.decode(body, request.content_type, "DeleteOptions") if body else dict(query)
         preconditions = wanted.get("preconditions") or {}
         asked = wanted.get("dryRun")
         dry_runs = asked if isinstance(asked, list) else query.getall("dryRun", [])
@@ -160,7 +162,7 @@ class Handlers:
             rv=preconditions.get("resourceVersion"),
             grace=requests.number(wanted, "gracePeriodSeconds") if "gracePeriodSeconds" in wanted else None,
             policy=requests.propagation(wanted.get("propagationPolicy")),
-            options=WriteOptions(dry_run=requests.dry_run(dry_runs)),
+            options=WriteOptions(dry_run=requests.dry_run(dry_runs, "DeleteOptions")),
         )
         if resource.answers_object or not gone:
             return json_response(obj)
@@ -168,15 +170,25 @@ class Handlers:
         return json_response(_success(details))
 
     async def _evict(self, request: web.Request, target: Target) -> web.Response:
-        sent = requests.decode(await body_of(request), request.content_type)
-        evict(self._store, target.name, target.namespace, sent, options=_options(request, []))
-        return json_response(_success({}), 201)
+        sent = requests.decode(await body_of(request), request.content_type, "Eviction")
+        asked = (sent.get("deleteOptions") or {}).get("dryRun")
+        evict(self._store, target.name, target.namespace, sent, options=_options(request, [], asked))
+        return json_response({**_success({}), "code": 201}, 201)
 
 
-def _options(request: web.Request, warnings: list[str]) -> WriteOptions:
+def _has(resource: Resource, subresource: str) -> bool:
+    served = {"": True, "status": resource.has_status, "eviction": resource.key == "pods"}
+    return served.get(subresource, False)
+
+
+_OPTIONS = {"POST": "CreateOptions", "PUT": "UpdateOptions", "PATCH": "PatchOptions"}
+
+
+def _options(request: web.Request, warnings: list[str], dry_runs: list[str] | None = None) -> WriteOptions:
+    kind = _OPTIONS[request.method]
     return WriteOptions(
-        dry_run=requests.dry_run(request.query.getall("dryRun", [])),
-        field_validation=requests.field_validation(request.query),
+        dry_run=requests.dry_run([*request.query.getall("dryRun", []), *(dry_runs or [])], kind),
+        field_validation=requests.field_validation(request.query, kind),
         warn=warnings.append,
     )
 

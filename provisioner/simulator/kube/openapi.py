@@ -10,7 +10,6 @@ Source: Kubernetes docs, "OpenAPI V3"; ecosystem.md §6.3, lesson 3.
 from collections.abc import Iterable
 
 from .discovery import VERSION
-from .errors import ApiError
 from .objects import Json
 from .resources import Resource
 
@@ -31,11 +30,11 @@ def index(resources: Iterable[Resource]) -> Json:
     return {"paths": {place: {"serverRelativeURL": f"/openapi/v3/{place}"} for place in places}}
 
 
-def document(resources: Iterable[Resource], place: str) -> Json:
+def document(resources: Iterable[Resource], place: str) -> Json | None:
     """The answer of `/openapi/v3/<place>`, `place` being `api/v1` or `apis/<group>/<version>`."""
     served = [resource for resource in resources if _place(resource) == place]
     if not served:
-        raise ApiError(404, "NotFound", "the server could not find the requested resource")
+        return None
     paths: Json = {}
     schemas: Json = {
         _META: {"type": "object", "description": "ObjectMeta is metadata that all persisted resources must have."}

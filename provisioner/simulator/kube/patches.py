@@ -1,17 +1,19 @@
 """The three patch formats: merge (RFC 7386), JSON (RFC 6902) and strategic merge.
 
 Promise: pure functions that never change their arguments and share what they did not touch. A JSON patch is all or
-nothing; a failed `test` is a 422, a malformed patch a 400, as the real server answers.
+nothing; an operation that fails or is malformed is a 422 that does not say which, as the real server answers.
 Left to others: which format a resource accepts (custom resources refuse the strategic one), and everything about
 versions and validation.
 
 Source: the RFCs; apimachinery's `strategicpatch`; merge keys from the Kubernetes API types' `patchMergeKey` tags.
 """
 
-from typing import Any
+from typing import Any, Literal
 
 from .errors import ApiError, bad_request
 from .objects import Json
+
+PatchKind = Literal["merge", "json", "strategic"]
 
 # Where a list is merged by key; keyed by the field's path in the object. All other lists are replaced whole: taints and
 # tolerations too, which the API types declare atomic.
@@ -54,17 +56,17 @@ def json_patch(target: Json, operations: object) -> Json:
 
 
 def _refused() -> ApiError:
-    """The real server hides the library's words here; clients see only this."""
-    return ApiError(422, "Invalid", "the server rejected our request due to an error in our request")
+    """The real server hides the library's words here; clients see only this, whatever does not fit or is malformed."""
+    return ApiError(422, "Invalid", "the server rejected our request due to an error in our request", {})
 
 
 def _operate(document: Any, operation: Any) -> Any:
     try:
         kind, path = operation["op"], _pointer(operation["path"])
         source = _pointer(operation["from"]) if kind in {"move", "copy"} else []
-        value = operation["value"] if kind in {"add", "replace", "test"} else None
-    except (KeyError, TypeError, ValueError) as error:
-        raise bad_request(f"error decoding patch: {operation!r}") from error
+        value = operation["value"] if kind == "test" else operation.get("value")
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise _refused() from error
     try:
         match kind:
             case "test":
@@ -84,7 +86,7 @@ def _operate(document: Any, operation: Any) -> Any:
                 return _change(_change(document, source, None, "remove"), path, moved, "add")
     except (LookupError, TypeError, ValueError) as error:
         raise _refused() from error
-    raise bad_request(f"error decoding patch: unknown operation {kind!r}")
+    raise _refused()
 
 
 def _tested(document: Any, path: list[str]) -> Any:
@@ -151,7 +153,7 @@ def _change(value: Any, path: list[str], new: Any, how: str) -> Any:
     elif how == "add":
         fields[part] = new
     elif how == "replace":
-        _ = fields[part]
+        # Against the RFC the library adds a member that is not there.
         fields[part] = new
     else:
         del fields[part]
@@ -169,6 +171,8 @@ def strategic(target: Any, patch: Any, path: tuple[str, ...] = ()) -> Any:
     if patch.get("$patch") == "delete":
         return {}
     whole = patch.get("$patch") == "replace"
+    if patch.get("$patch") not in {None, "replace", "delete", "merge"}:
+        raise ApiError(500, "", f"unknown patch type: {patch['$patch']} in map: {patch!r}")
     result = dict(target) if isinstance(target, dict) and not whole else {}
     if "$retainKeys" in patch:
         result = {k: v for k, v in result.items() if k in patch["$retainKeys"]}
@@ -196,7 +200,7 @@ def _strategic_list(target: list[Any], patch: list[Any], path: tuple[str, ...]) 
     result = list(target)
     for item in patch:
         if not isinstance(item, dict) or key not in item:
-            raise bad_request(f"map: {item!r} does not contain declared merge key: {key}")
+            raise ApiError(500, "", f"map: {item!r} does not contain declared merge key: {key}")
         places = [i for i, old in enumerate(result) if old.get(key) == item[key]]
         if item.get("$patch") == "delete":
             result = [old for i, old in enumerate(result) if i not in places]

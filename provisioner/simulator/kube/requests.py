@@ -6,23 +6,25 @@ Left to others: doing it (`handlers.py`, `streams.py`).
 Source: apiserver's `RequestInfo`, content negotiation; apimachinery's conversion of query values.
 """
 
+import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 import msgspec
 
-from .errors import ApiError, bad_request, unsupported_media_type
+from .errors import ApiError, Cause, bad_request, invalid_option, unsupported_media_type
 from .objects import Json
-from .store import PatchKind
+from .patches import PatchKind
 from .table import IncludeObject
 from .writes import FieldValidation, Propagation
 
 Shape = Literal["object", "table"]
 
 PATCH_TYPES: dict[str, PatchKind] = {
-    "application/merge-patch+json": "merge",
     "application/json-patch+json": "json",
+    "application/merge-patch+json": "merge",
     "application/strategic-merge-patch+json": "strategic",
 }
 
@@ -64,23 +66,30 @@ def flag(query: Mapping[str, str], name: str) -> bool:
 def number(query: Mapping[str, Any], name: str) -> int:
     """A whole number, as a number or as text; 0 if absent."""
     text = str(query.get(name) or "0")
-    if not text.isdigit():
-        raise bad_request(f'Invalid value: "{text}": {name}')
+    if not re.fullmatch(r"-?[0-9]+", text):
+        raise bad_request(f'strconv.ParseInt: parsing "{text}": invalid syntax')
     return int(text)
 
 
-def field_validation(query: Mapping[str, str]) -> FieldValidation:
-    """What to do about unknown fields; the server's default is to warn."""
+def _unsupported(options: str, field: str, shown: str, *supported: str) -> ApiError:
+    words = ", ".join(f'"{value}"' for value in supported)
+    return invalid_option(
+        options, Cause(field, "FieldValueNotSupported", f"Unsupported value: {shown}: supported values: {words}")
+    )
+
+
+def field_validation(query: Mapping[str, str], options: str) -> FieldValidation:
+    """What to do about unknown fields; the server's default is to warn. `options`: `CreateOptions` and the like."""
     text = query.get("fieldValidation") or "Warn"
     if text not in get_args(FieldValidation):
-        raise bad_request(f'Unsupported value: "{text}": supported values: "", "Ignore", "Strict", "Warn"')
+        raise _unsupported(options, "fieldValidation", f'"{text}"', "", "Ignore", "Strict", "Warn")
     return text  # type: ignore[return-value]
 
 
-def dry_run(values: list[str]) -> bool:
+def dry_run(values: list[str], options: str) -> bool:
     """Whether `dryRun` asks for one; its only value is All."""
     if any(value != "All" for value in values if value):
-        raise bad_request(f'Unsupported value: "{values[0]}": supported values: "All"')
+        raise _unsupported(options, "dryRun", json.dumps(values), "All")
     return any(values)
 
 
@@ -89,8 +98,33 @@ def propagation(text: str | None) -> Propagation:
     if not text:
         return "Background"
     if text not in get_args(Propagation):
-        raise bad_request(f'Unsupported value: "{text}": supported values: "Foreground", "Background", "Orphan"')
+        raise _unsupported(
+            "DeleteOptions", "propagationPolicy", f'"{text}"', "Foreground", "Background", "Orphan", "nil"
+        )
     return text  # type: ignore[return-value]
+
+
+def check_list(query: Mapping[str, str]) -> None:
+    """Raises ApiError 422 for options of a list or a watch that contradict each other."""
+    watching, match = flag(query, "watch"), query.get("resourceVersionMatch", "")
+    version, streaming = query.get("resourceVersion", ""), "sendInitialEvents" in query
+    # The server takes a watch that begins with what there is for a streaming list.
+    legacy = watching and not streaming and not match and version in {"", "0"}
+    why = ""
+    if watching and streaming and match != "NotOlderThan":
+        why = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"
+    elif watching and match and not streaming:
+        why = "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"
+    elif match and not watching and not version:
+        why = "resourceVersionMatch is forbidden unless resourceVersion is provided"
+    elif (match or legacy) and query.get("continue"):
+        why = "resourceVersionMatch is forbidden when continue is provided"
+    elif match == "Exact" and version == "0":
+        why = 'resourceVersionMatch "exact" is forbidden for resourceVersion "0"'
+    if why:
+        raise invalid_option("ListOptions", Cause("resourceVersionMatch", "FieldValueForbidden", f"Forbidden: {why}"))
+    if match not in {"", "Exact", "NotOlderThan"}:
+        raise _unsupported("ListOptions", "resourceVersionMatch", f'"{match}"', "Exact", "NotOlderThan", "")
 
 
 def include_object(query: Mapping[str, str]) -> IncludeObject:
@@ -125,22 +159,24 @@ def shape(header: str) -> Shape:
     raise ApiError(406, "NotAcceptable", message)
 
 
-def decode(body: bytes, content_type: str, *, custom: bool = False) -> Json:
-    """A JSON object from a request's body. Raises ApiError 415 for other formats, 400 for other JSON.
+def decode(body: bytes, content_type: str, kind: str, *, custom: bool = False) -> Json:
+    """A JSON object of this kind from a request's body. Raises ApiError 415 for other formats, 400 for other JSON.
 
     Custom resources must say their kind; for built-in ones the path has said it.
     """
+    unrecognized = f"the object provided is unrecognized (must be of type {kind})"
     if content_type not in {"application/json", "application/octet-stream", ""}:
         raise unsupported_media_type(
             "the body of the request was in an unknown format - accepted media types include: application/json; "
             f"this server does not read {content_type}"
         )
-    decoded = _json(body)
+    decoded = _json(body, f"{unrecognized}: couldn't get version/kind; json parse error")
     if not isinstance(decoded, dict):
-        raise bad_request("the object provided is unrecognized (must be of type JSON object)")
+        raise bad_request(f"{unrecognized}: couldn't get version/kind; json parse error: json: cannot unmarshal")
     for field in ("kind", "apiVersion") if custom else ():
         if not decoded.get(field):
-            raise bad_request(f"Object '{field[0].upper()}{field[1:]}' is missing in '{body.decode(errors='replace')}'")
+            words = f"Object '{field[0].upper()}{field[1:]}' is missing in '{body.decode(errors='replace')}'"
+            raise bad_request(f"{unrecognized}: {words}")
     return decoded
 
 
@@ -156,11 +192,14 @@ def decode_patch(body: bytes, content_type: str, *, custom: bool) -> tuple[objec
         raise unsupported_media_type(
             f"the body of the request was in an unknown format - accepted media types include: {accepted}"
         )
-    return _json(body), how
+    patch = _json(body, "error decoding patch")
+    if not isinstance(patch, list if how == "json" else dict):
+        raise bad_request(f"error decoding patch: json: cannot unmarshal {type(patch).__name__} into Go value")
+    return patch, how
 
 
-def _json(body: bytes) -> object:
+def _json(body: bytes, wrong: str) -> object:
     try:
         return msgspec.json.decode(body)
     except msgspec.DecodeError as error:
-        raise bad_request(f"the object provided is unrecognized: {error}") from error
+        raise bad_request(f"{wrong}: {error}") from error

@@ -88,6 +88,11 @@ class Resource:
         return f"{self.plural}.{self.group}" if self.group else self.plural
 
     @property
+    def qualified_kind(self) -> str:
+        """Kind and group, as some messages have it instead: `Node`, `NodeClaim.karpenter.sh`."""
+        return f"{self.kind}.{self.group}" if self.group else self.kind
+
+    @property
     def api_version(self) -> str:
         return f"{self.group}/{self.version}" if self.group else self.version
 

@@ -1,20 +1,21 @@
 """A CRD's structural schema at work: unknown fields, defaults, types and bounds, then the CEL rules.
 
-Promise: what the real server does to a custom resource on its way in, in its order and with its words. Compiled once.
+Promise: what the real server does to a custom resource on its way in, in its order and with its words: what was as
+wrong before is forgiven, so that objects from before an upgrade of their CRD can still be written. Compiled once.
 Left to others: CEL (`cel.py`), metadata (`checks.py`), which requests ask for strictness (`apiserver.py`).
 
 Source: apiextensions' pruning, defaulting and validation; texts from kube-openapi and `util/validation/field`.
 """
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any, cast
 
 import jsonschema_rs
 
 from .cel import compile_rules
 from .errors import Cause
-from .objects import Json, copied_value
+from .objects import Json, copied_value, dig
 
 METADATA_FIELDS = frozenset(
     [
@@ -36,7 +37,13 @@ METADATA_FIELDS = frozenset(
     ]
 )
 # After one of these the real server does not go on to the rules.
-_BLOCKING = ("FieldValueRequired", "FieldValueTooLong", "FieldValueTooMany", "FieldValueTypeInvalid")
+_BLOCKING = (
+    "FieldValueRequired",
+    "FieldValueTooLong",
+    "FieldValueTooMany",
+    "FieldValueTypeInvalid",
+    "FieldValueNotSupported",
+)
 _UNCHECKED = Cause(
     "<nil>",
     "FieldValueInvalid",
@@ -52,24 +59,58 @@ class Schema:
         self.openapi = openapi
         self._validator = jsonschema_rs.Draft4Validator(_json_schema(openapi), validate_formats=True)
         self._rules = compile_rules(openapi)
+        self._keyed = list(_keyed_lists(openapi, ()))
 
-    def shape(self, obj: Json) -> tuple[Json, list[str]]:
-        """The object without unknown fields and with defaults, and the paths of the unknown fields."""
-        unknown: list[str] = []
+    def shape(self, obj: Json, unknown: list[str]) -> Json:
+        """The object without unknown fields and with defaults; paths of unknown fields are added to `unknown`."""
         envelope: Json = {k: obj[k] for k in ("apiVersion", "kind") if k in obj}
         if isinstance(obj.get("metadata"), dict):
             envelope["metadata"] = known_metadata(obj["metadata"], unknown)
         body = {k: v for k, v in obj.items() if k not in {"apiVersion", "kind", "metadata"}}
         properties = {k: v for k, v in self.openapi.get("properties", {}).items() if k not in envelope}
         shaped = _shape(body, {**self.openapi, "properties": properties}, "", unknown)
-        return {**envelope, **shaped}, unknown
+        return {**envelope, **shaped}
 
     def causes(self, obj: Json, old: Json | None) -> list[Cause]:
-        """Everything wrong with `obj` as the successor of `old`."""
-        causes = [_cause(error) for error in self._validator.iter_errors(obj)]
+        """Everything wrong with `obj` as the successor of `old`, but for what was as wrong before (ratcheting)."""
+        errors = [error for error in self._validator.iter_errors(obj) if not _was_so(error, obj, old)]
+        causes = [_cause(error) for error in errors]
+        for path, keys in self._keyed:
+            causes += _duplicates(dig(obj, *path), ".".join(path), keys)
         if any(cause.reason in _BLOCKING for cause in causes):
             return [*causes, _UNCHECKED]
         return [*causes, *(self._rules.broken(obj, old, "") if self._rules else ())]
+
+
+def _was_so(error: jsonschema_rs.ValidationError, obj: Json, old: Json | None) -> bool:
+    """Whether the value was there before; then its faults are forgiven. What is missing is never forgiven.
+
+    Within a list only where the whole list is as it was: its items cannot be told from each other.
+    """
+    new_value: Any = obj
+    old_value: Any = old
+    for part in error.instance_path if error.kind.name != "required" else ():
+        if not (isinstance(new_value, dict) and isinstance(old_value, dict)):
+            break
+        new_value, old_value = new_value.get(part), old_value.get(part)
+    return old is not None and error.kind.name != "required" and new_value == old_value
+
+
+def _keyed_lists(schema: Json, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], tuple[str, ...]]]:
+    """Paths of the lists that are maps by these keys; such lists within lists are not looked for."""
+    if schema.get("x-kubernetes-list-type") == "map":
+        yield path, tuple(schema["x-kubernetes-list-map-keys"])
+    for name, below in schema.get("properties", {}).items():
+        yield from _keyed_lists(below, (*path, name))
+
+
+def _duplicates(items: object, path: str, keys: tuple[str, ...]) -> Iterator[Cause]:
+    seen: list[Json] = []
+    for index, item in enumerate(items if isinstance(items, list) else ()):
+        found = {key: item[key] for key in keys if key in item} if isinstance(item, dict) else {}
+        if found and found in seen:
+            yield Cause(f"{path}[{index}]", "FieldValueDuplicate", f"Duplicate value: {shown(found)}")
+        seen.append(found)
 
 
 def known_metadata(metadata: Json, unknown: list[str]) -> Json:
@@ -83,7 +124,8 @@ def _shape(value: Any, schema: Json, path: str, unknown: list[str]) -> Any:
         items = schema.get("items")
         return [_shape(v, items, f"{path}[{i}]", unknown) for i, v in enumerate(value)] if items else value
     if not isinstance(value, dict):
-        return value
+        is_whole = isinstance(value, float) and value.is_integer() and schema.get("type") == "integer"
+        return int(value) if is_whole else value
     properties, extra = schema.get("properties", {}), schema.get("additionalProperties")
     keeps_all = schema.get("x-kubernetes-preserve-unknown-fields") or extra is True
     shaped: Json = {}
@@ -95,7 +137,7 @@ def _shape(value: Any, schema: Json, path: str, unknown: list[str]) -> Any:
                 shaped[name] = field
             else:
                 unknown.append(where)
-        elif field is not None or below.get("nullable") or "default" not in below:
+        elif field is not None or below.get("nullable"):
             shaped[name] = _shape(field, below, where, unknown)
     for name, below in properties.items():
         if name not in shaped and "default" in below:
@@ -140,7 +182,8 @@ def _cause(error: jsonschema_rs.ValidationError) -> Cause:
             return Cause(f"{path}.{limit['property']}".lstrip("."), "FieldValueRequired", "Required value")
         case "type":
             found = _type_name(value)
-            words = f'Invalid value: "{found}": {path} in body must be of type {limit["types"][0]}: "{found}"'
+            wanted = ",".join(kind for kind in limit["types"] if kind != "null")
+            words = f'Invalid value: "{found}": {path} in body must be of type {wanted}: "{found}"'
             return Cause(path, "FieldValueTypeInvalid", words)
         case "enum":
             options = ", ".join(shown(option) for option in limit["options"])

@@ -20,6 +20,10 @@ _TERM = re.compile(
 )
 
 
+_KEY = re.compile(r"([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
+_VALUE = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?")
+
+
 def _split(text: str) -> list[str]:
     """Split at the commas that are not within parentheses."""
     terms, depth, start = [], 0, 0
@@ -45,6 +49,8 @@ def _label_term(term: str) -> Callable[[Labels], bool]:
     if match is None or (match["not"] and match["op"]):
         raise bad_request(f"unable to parse requirement: found {term.strip()!r}")
     key, operator, rest = match["key"], match["op"], (match["rest"] or "").strip()
+    if not _KEY.fullmatch(key):
+        raise bad_request(f'unable to parse requirement: <nil>: Invalid value: "{key}": not a label key')
     if operator is None:
         return (lambda found: key not in found) if match["not"] else (lambda found: key in found)
     if operator in {"in", "notin"}:
@@ -59,6 +65,8 @@ def _label_term(term: str) -> Callable[[Labels], bool]:
             raise bad_request(f"for 'Gt', 'Lt' operators, the value must be an integer: {rest!r}")
         bound = int(rest)
         return lambda found: _integer(found.get(key), bound, above=operator == ">")
+    if not _VALUE.fullmatch(rest):
+        raise bad_request(f"found '{rest}', expected: ',' or 'end of string'")
     if operator == "!=":
         return lambda found: found.get(key) != rest
     return lambda found: found.get(key) == rest
@@ -93,15 +101,23 @@ def _equal(key: str, value: str) -> Callable[[Labels], bool]:
 
 def fields(text: str, supported: tuple[str, ...]) -> Predicate:
     """A predicate over objects. Raises ApiError 400 for a field that is not `supported`."""
-    tests: list[tuple[list[str], str, bool]] = []
+    tests: list[tuple[str, str, bool]] = []
     for term in text.split(",") if text else []:
         name, operator, value = re.split(r"(!=|==|=)", term, maxsplit=1) if "=" in term else (term, "", "")
         if not operator:
             raise bad_request(f"invalid selector: '{term}'; can't understand '{term}'")
         if name not in supported:
             raise bad_request(f"field label not supported: {name}")
-        tests.append((name.split("."), value, operator != "!="))
-    return lambda obj: all(((_text(dig(obj, *path))) == value) is wanted for path, value, wanted in tests)
+        tests.append((name, value, operator != "!="))
+    return lambda obj: all((_text(_field(obj, name)) == value) is wanted for name, value, wanted in tests)
+
+
+def _field(obj: Json, name: str) -> object:
+    """A field as selectors see it: an absent boolean is false, and an event's source is whoever reported it."""
+    if name == "source":
+        return dig(obj, "source", "component") or obj.get("reportingComponent")
+    found = dig(obj, *name.split("."))
+    return found or False if name == "spec.unschedulable" else found
 
 
 def _text(value: object) -> str:

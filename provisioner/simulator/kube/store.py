@@ -15,42 +15,37 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from datetime import datetime
 from random import Random  # noqa: TID251 - the type; the caller seeds it
-from typing import Literal, NamedTuple
 
 from .admission import admit, require_place, require_version
-from .errors import ApiError, already_exists, forbidden, not_found
+from .errors import ApiError, already_exists, forbidden, not_found, unserved
 from .objects import Json, Record, copied, copied_value, key_of, rfc3339
-from .patches import json_patch, merge, strategic
+from .patches import PatchKind
 from .resources import CRD_FINALIZER, CRD_KEY, Resource, built_in, established, from_crd
 from .selectors import selector
 from .watch import Event, EventType, Shelf
 from .writes import (
     STRICT,
+    Deletion,
     Propagation,
     WriteOptions,
     born,
     check_identity,
     check_preconditions,
+    check_uid,
+    check_version,
     doomed,
     is_released,
+    patched,
     sent_metadata,
     shaped,
     succeeded,
 )
 
 Subscriber = Callable[[EventType, str, Json, Json | None], None]
-PatchKind = Literal["merge", "json", "strategic"]
 
 NAMESPACES = ("default", "kube-system", "kube-node-lease")
 NAMESPACE_FINALIZER = "kubernetes"
 _NAME_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
-
-
-class Deletion(NamedTuple):
-    """What a DELETE came to: the last known object, and whether it is gone."""
-
-    obj: Json
-    gone: bool
 
 
 class Store:
@@ -83,7 +78,7 @@ class Store:
         """The objects of one kind, shared and not to be changed. Raises ApiError 404 if the kind is not served."""
         found = self._shelves.get(resource)
         if found is None:
-            raise ApiError(404, "NotFound", "the server could not find the requested resource")
+            raise unserved()
         return found
 
     def serves(self, shelf: Shelf) -> bool:
@@ -126,6 +121,8 @@ class Store:
         check_identity(kind, sent, name="", namespace=namespace)
         sent = shaped(kind, sent, options)
         sent_meta = sent_metadata(kind, sent)
+        if sent_meta.get("resourceVersion"):
+            raise ApiError(500, "", "resourceVersion should not be set on objects to be created")
         name = sent_meta.get("name") or self._generated(sent_meta.get("generateName") or "")
         place = self._found(self._shelves["namespaces"], namespace, "") if kind.namespaced else None
         crd = self._shelves[CRD_KEY].objects.get(("", resource))
@@ -138,8 +135,9 @@ class Store:
         admit(kind, new, None)
         if resource == CRD_KEY:
             new["status"] = established(new, rfc3339(self.now()))
-        if (namespace if kind.namespaced else "", name) in shelf.objects:
-            raise already_exists(resource, name)
+        taken = shelf.objects.get((namespace if kind.namespaced else "", name))
+        if taken is not None:
+            raise already_exists(resource, name, deleting="deletionTimestamp" in taken.obj["metadata"])
         return copied(new if options.dry_run else self._put(shelf, None, new))
 
     def replace(
@@ -157,7 +155,8 @@ class Store:
         old = self._found(shelf, name, namespace)
         check_identity(shelf.resource, obj, name=name, namespace=namespace)
         require_version(shelf.resource, obj, old)
-        return self._update(shelf, old, copied(obj), subresource, options)
+        check_uid(shelf.resource, old, sent_metadata(shelf.resource, obj).get("uid"))
+        return self._update(shelf, old, shaped(shelf.resource, copied(obj), options), subresource, options)
 
     def patch(
         self,
@@ -173,8 +172,7 @@ class Store:
         """PATCH: `patch` is a dict, or a list of operations if `how` is json."""
         shelf = self.shelf(resource)
         old = self._found(shelf, name, namespace)
-        apply = {"merge": merge, "json": json_patch, "strategic": strategic}[how]
-        sent = apply(old, copied_value(patch))
+        sent = patched(shelf.resource, old, copied_value(patch), how, options)
         check_identity(shelf.resource, sent, name=name, namespace=namespace)
         return self._update(shelf, old, sent, subresource, options)
 
@@ -205,9 +203,11 @@ class Store:
 
     def _update(self, shelf: Shelf, old: Json, sent: Json, subresource: str, options: WriteOptions) -> Json:
         meta = sent.get("metadata") or {}
-        check_preconditions(shelf.resource, old, uid=meta.get("uid"), revision=meta.get("resourceVersion"))
-        new = succeeded(shelf.resource, old, shaped(shelf.resource, sent, options), subresource)
-        admit(shelf.resource, new, old)
+        check_version(shelf.resource, old, meta.get("resourceVersion"))
+        new = succeeded(shelf.resource, old, sent, subresource)
+        # The status of a custom resource takes nothing from the metadata, not even a refusal.
+        ignored = subresource == "status" and not shelf.resource.status_moves_metadata
+        admit(shelf.resource, new, old, old["metadata"] if ignored else meta)
         if new == old or options.dry_run:
             return copied(new)
         answer = copied(self._settle(shelf, old, new))

@@ -9,6 +9,7 @@ Source: Kubernetes API concepts, "Streaming lists", "Watch bookmarks".
 """
 
 import asyncio
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -17,7 +18,7 @@ import msgspec
 from aiohttp import web
 
 from . import requests
-from .errors import ApiError, Cause, invalid
+from .errors import ApiError
 from .handlers import chosen
 from .objects import Json, Record
 from .requests import Target
@@ -58,9 +59,10 @@ class Bell:
 
 @dataclass(frozen=True, slots=True)
 class WatchTimes:
-    """Seconds between bookmarks, and how long a watch lasts that does not say."""
+    """Seconds between bookmarks, from the last one to the end, and how long a watch lasts that does not say."""
 
     bookmark_seconds: float = 60.0
+    last_bookmark_seconds: float = 2.0
     default_seconds: float = 2700.0
 
 
@@ -87,14 +89,11 @@ class Stream:
         self._include = requests.include_object(request.query)
         self._bookmarks = requests.flag(request.query, "allowWatchBookmarks")
         revision = request.query.get("resourceVersion", "")
+        requests.check_list(request.query)
         asked = "sendInitialEvents" in request.query
         self._list_first = requests.flag(request.query, "sendInitialEvents") if asked else revision in {"", "0"}
-        self._marks_end = asked and self._list_first
+        self._marks_end = self._list_first
         self._position = revision_number(revision) if revision not in {"", "0"} else self._view.horizon
-        if asked and request.query.get("resourceVersionMatch") != "NotOlderThan":
-            words = "Forbidden: sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"
-            cause = Cause("resourceVersionMatch", "FieldValueForbidden", words)
-            raise invalid("meta.k8s.io", "ListOptions", "", [cause])
 
     def check_window(self) -> None:
         """Raises ApiError 410 if the watch cannot begin where it asks to."""
@@ -128,7 +127,8 @@ class Stream:
     async def _changes(self, response: web.StreamResponse) -> None:
         loop = asyncio.get_running_loop()
         seconds = requests.number(self._request.query, "timeoutSeconds") or self._times.default_seconds
-        end, bookmark = loop.time() + seconds, loop.time() + self._times.bookmark_seconds
+        end = loop.time() + seconds
+        bookmark = self._next_bookmark(loop.time(), end)
         with self._bell.listening() as rung:
             while True:
                 rung.clear()
@@ -137,7 +137,7 @@ class Stream:
                 self._position = max(self._position, self._view.horizon)
                 lines = [self._event(kind, r) for kind, r in selected(events, self._chosen, self._namespace)]
                 if loop.time() >= bookmark:
-                    bookmark += self._times.bookmark_seconds
+                    bookmark = self._next_bookmark(loop.time(), end)
                     lines += [self._bookmark({})] if self._bookmarks else []
                 if lines:
                     await response.write(b"".join(lines))
@@ -146,6 +146,11 @@ class Stream:
                 with suppress(TimeoutError):
                     async with asyncio.timeout_at(min(end, bookmark)):
                         await rung.wait()
+
+    def _next_bookmark(self, now: float, end: float) -> float:
+        """Every minute, and two seconds before the end, so that the next watch begins as late as it can."""
+        last = end - self._times.last_bookmark_seconds
+        return min(now + self._times.bookmark_seconds, last if last > now else math.inf)
 
     def _is_abandoned(self) -> bool:
         return self._request.transport is None or self._request.transport.is_closing()
@@ -158,7 +163,7 @@ class Stream:
         return _line(kind, msgspec.json.encode(rows))
 
     def _bookmark(self, annotations: Json) -> bytes:
-        meta: Json = {"resourceVersion": str(self._position), "creationTimestamp": None}
+        meta: Json = {"resourceVersion": str(self._position)}
         if annotations:
             meta["annotations"] = annotations
         resource = self._shelf.resource

@@ -44,7 +44,8 @@ def _column(spec: Json) -> Column:
         priority=spec.get("priority", 0),
         type=spec["type"],
         format=spec.get("format", ""),
-        description=spec.get("description", ""),
+        description=spec.get("description")
+        or f"Custom resource definition column (in JSONPath format): {spec['jsonPath']}",
     )
 
 

@@ -142,7 +142,8 @@ class View:
 def revision_number(text: str) -> int:
     """A resourceVersion as a number. Raises ApiError 400 if it is none."""
     if not text.isdigit():
-        raise bad_request(f'Invalid value: "{text}": strconv.ParseUint: parsing "{text}": invalid syntax')
+        words = f'Invalid value: "{text}": strconv.ParseUint: parsing "{text}": invalid syntax'
+        raise bad_request(f"invalid resource version: resourceVersion: {words}")
     return int(text)
 
 
@@ -151,4 +152,4 @@ def _decoded(token: str) -> _Token:
         raw = base64.urlsafe_b64decode(token + "=" * (-len(token) % 4))
         return msgspec.json.decode(raw, type=_Token)
     except (ValueError, binascii.Error, msgspec.DecodeError) as error:
-        raise bad_request(f"continue key is not valid: {error}") from error
+        raise bad_request(f"invalid continue token: continue key is not valid: {error}") from error

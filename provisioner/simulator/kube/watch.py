@@ -95,6 +95,12 @@ class Shelf:
         self.history = History(window, revision)
 
 
+def _as_it_was(before: Record, after: Record) -> Record:
+    """What a watcher is told that loses sight of an object: its last state that matched, at the version of the loss."""
+    meta = {**before.obj["metadata"], "resourceVersion": str(after.revision)}
+    return Record({**before.obj, "metadata": meta})
+
+
 def selected(events: list[Event], chosen: Predicate | None, namespace: str) -> Iterator[tuple[EventType, Record]]:
     """What a watcher with a selector sees: an object that begins to match is ADDED, one that ceases to is DELETED."""
     for event in events:
@@ -107,5 +113,5 @@ def selected(events: list[Event], chosen: Predicate | None, namespace: str) -> I
         before = event.before is not None and chosen(event.before.obj)
         if after:
             yield ("MODIFIED" if before else "ADDED"), event.record
-        elif before:
-            yield "DELETED", event.record
+        elif event.before is not None and before:
+            yield "DELETED", _as_it_was(event.before, event.record)

@@ -11,10 +11,12 @@ Source: apiserver's `registry/rest` (create, update, delete) and the strategies 
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Literal
+from typing import Any, Literal, NamedTuple
 
-from .errors import bad_request, conflict, stale
+from . import builtin
+from .errors import ApiError, Cause, bad_request, conflict, invalid, invalid_patch, stale
 from .objects import Json, dig, parse_time, rfc3339
+from .patches import PatchKind, json_patch, merge, strategic
 from .resources import Resource
 from .schema import known_metadata
 
@@ -29,6 +31,9 @@ _TYPES: tuple[tuple[str, type, type], ...] = (
     ("ownerReferences", list, dict),
 )
 _SENT_FIELDS = ("labels", "annotations", "ownerReferences", "finalizers")
+NOT_READY_TAINT = "node.kubernetes.io/not-ready"
+_STANDARD_FINALIZERS = ("foregroundDeletion", "orphan", "kubernetes")
+_PLAIN_FINALIZER = "prefer a domain-qualified finalizer name to avoid accidental conflicts with other finalizer writers"
 _POLICY_FINALIZERS = {"Foreground": "foregroundDeletion", "Orphan": "orphan"}
 
 
@@ -48,23 +53,41 @@ class WriteOptions:
 STRICT = WriteOptions()
 
 
+class Deletion(NamedTuple):
+    """What a DELETE came to: the last known object, and whether it is gone."""
+
+    obj: Json
+    gone: bool
+
+
 def shaped(resource: Resource, obj: Json, options: WriteOptions) -> Json:
-    """The object without unknown fields and with defaults. Raises ApiError 400 under Strict."""
-    if resource.schema is not None:
-        result, unknown = resource.schema.shape(obj)
-    else:
-        unknown = []
-        result = {**obj, "metadata": known_metadata(obj.get("metadata") or {}, unknown)}
-    words = [f'unknown field "{path}"' for path in unknown]
+    """The object without unknown fields and with defaults.
+
+    Raises ApiError 400 for values of the wrong types, and for unknown fields under Strict.
+    """
+    sent_meta, unknown = sent_metadata(resource, obj), list[str]()
+    try:
+        if resource.schema is not None:
+            result = resource.schema.shape(obj, unknown)
+        else:
+            result = builtin.shape(resource.key, {**obj, "metadata": known_metadata(sent_meta, unknown)}, unknown)
+    except ApiError as error:
+        raise _unhandled(resource, error.message) from error
+    words = [f'unknown field "{path}"' for path in sorted(unknown)]
     if words and options.field_validation == "Strict":
-        raise bad_request(
-            f'{resource.kind} in version "{resource.version}" cannot be handled as a {resource.kind}: '
-            f"strict decoding error: {', '.join(words)}"
-        )
+        raise _unhandled(resource, f"strict decoding error: {', '.join(words)}")
+    if resource.schema is not None:
+        for finalizer in sent_meta.get("finalizers") or ():
+            if "/" not in finalizer and finalizer not in _STANDARD_FINALIZERS:
+                options.warn(f'metadata.finalizers: "{finalizer}": {_PLAIN_FINALIZER}')
     if options.field_validation == "Warn":
         for word in words:
             options.warn(word)
     return result
+
+
+def _unhandled(resource: Resource, why: str) -> ApiError:
+    return bad_request(f'{resource.kind} in version "{resource.version}" cannot be handled as a {resource.kind}: {why}')
 
 
 def sent_metadata(resource: Resource, obj: Json) -> Json:
@@ -77,10 +100,7 @@ def sent_metadata(resource: Resource, obj: Json) -> Json:
         if not isinstance(value, kind) or not all(isinstance(item, inner) for item in inside):
             wrong.append(f"metadata.{field}")
     if wrong:
-        raise bad_request(
-            f'{resource.kind} in version "{resource.version}" cannot be handled as a {resource.kind}: '
-            f"json: cannot unmarshal into Go struct field {wrong[0]}"
-        )
+        raise _unhandled(resource, f"json: cannot unmarshal into Go struct field {wrong[0]}")
     return meta
 
 
@@ -99,9 +119,19 @@ def born(resource: Resource, sent: Json, *, name: str, namespace: str, uid: str,
         body.pop("status", None)
         if resource.born_with:
             body["status"] = resource.born_with
+    if resource.key == "nodes":
+        body["spec"] = _not_ready(body.get("spec") or {})
     if resource.key == "pods":
         body["spec"] = {"terminationGracePeriodSeconds": 30, **(body.get("spec") or {})}
     return {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": meta, **body}
+
+
+def _not_ready(spec: Json) -> Json:
+    """A new Node is tainted until the node controller has seen it ready: admission by TaintNodesByCondition."""
+    taints = spec.get("taints") or []
+    if any(taint.get("key") == NOT_READY_TAINT and taint.get("effect") == "NoSchedule" for taint in taints):
+        return spec
+    return {**spec, "taints": [*taints, {"key": NOT_READY_TAINT, "effect": "NoSchedule"}]}
 
 
 def check_identity(resource: Resource, obj: Json, *, name: str, namespace: str) -> None:
@@ -115,20 +145,59 @@ def check_identity(resource: Resource, obj: Json, *, name: str, namespace: str) 
         raise bad_request(
             f"the object provided is unrecognized: {found} does not match {resource.api_version}, Kind={resource.kind}"
         )
-    if name and meta.get("name", name) != name:
+    if name and not meta.get("name"):
+        words = f"the name of the object ({name} based on URL) was undeterminable: name must be provided"
+        raise bad_request(words)
+    if name and meta["name"] != name:
         raise bad_request(f"the name of the object ({meta['name']}) does not match the name on the URL ({name})")
     if resource.namespaced and (meta.get("namespace") or namespace) != namespace:
         raise bad_request("the namespace of the provided object does not match the namespace sent on the request")
 
 
-def check_preconditions(resource: Resource, old: Json, *, uid: str | None, revision: str | None) -> None:
-    """Raises ApiError 409 if the stored object is another one or has changed."""
+_PATCHES = {"merge": merge, "json": json_patch, "strategic": strategic}
+
+
+def patched(resource: Resource, old: Json, patch: Any, how: PatchKind, options: WriteOptions) -> Json:
+    """What a patch makes of an object. Raises ApiError 422 where the result is none, or is one of another kind."""
+    made = _PATCHES[how](old, patch)
+    try:
+        sent = shaped(resource, made, options)
+    except ApiError as error:
+        raise invalid_patch(made, error.message) from error
+    causes = [
+        Cause(field, "FieldValueInvalid", f'Invalid value: "{sent.get(field)}": must be {right}')
+        for field, right in (("kind", resource.kind), ("apiVersion", resource.api_version))
+        if sent.get(field) != right
+    ]
+    if causes and resource.schema is not None:
+        raise invalid(resource.group, str(sent.get("kind")), sent["metadata"].get("name", ""), causes)
+    return sent
+
+
+def check_uid(resource: Resource, old: Json, uid: str | None) -> None:
+    """Raises ApiError 409 if a PUT is meant for another object of that name."""
     meta = old["metadata"]
     if uid and uid != meta["uid"]:
         why = f"Precondition failed: UID in precondition: {uid}, UID in object meta: {meta['uid']}"
         raise conflict(resource.key, meta["name"], why)
-    if revision and revision != meta["resourceVersion"]:
-        raise stale(resource.key, meta["name"])
+
+
+def check_version(resource: Resource, old: Json, revision: str | None) -> None:
+    """Raises ApiError 409 if a write is meant for another version."""
+    if revision and revision != old["metadata"]["resourceVersion"]:
+        raise stale(resource.key, old["metadata"]["name"])
+
+
+def check_preconditions(resource: Resource, old: Json, *, uid: str | None, revision: str | None) -> None:
+    """Raises ApiError 409 if what is to be deleted is another object or has changed."""
+    meta = old["metadata"]
+    for word, asked, found, why in (
+        ("UID", uid, meta["uid"], "The object might have been deleted and then recreated"),
+        ("ResourceVersion", revision, meta["resourceVersion"], "The object might have been modified"),
+    ):
+        if asked and asked != found:
+            words = f"the {word} in the precondition ({asked}) does not match the {word} in record ({found}). {why}"
+            raise conflict(resource.qualified_kind, meta["name"], words)
 
 
 def succeeded(resource: Resource, old: Json, sent: Json, subresource: str) -> Json:
@@ -176,7 +245,7 @@ def grace_of(resource: Resource, old: Json, asked: int | None) -> int:
     ):
         return 0
     if asked is not None:
-        return asked
+        return asked if asked >= 0 else 1
     default = dig(old, "spec", "terminationGracePeriodSeconds")
     return 30 if default is None else int(default)
 

@@ -1,0 +1,120 @@
+"""What a Go server's decoder and encoder make of an object of a built-in kind.
+
+Promise: fields that the kind does not have are dropped and reported; values that Go cannot decode are refused; nulls
+and, where Go omits them, empty values leave no trace, so that what a JSON patch tests against is what the real server
+would hold. Pure.
+Left to others: custom resources (`schema.py`), what values mean (`checks.py`). Specs of pods and daemon sets are taken
+as they come, and so are statuses, where they are not listed here.
+
+Source: Kubernetes API reference, the kinds' fields; `metav1.MicroTime`, whose text has exactly six decimals.
+"""
+
+import re
+from typing import Any
+
+from .errors import bad_request
+from .objects import Json, dig
+
+_FIELDS: dict[str, dict[str, str]] = {
+    "nodes": {
+        "": "spec status",
+        "spec": "configSource externalID podCIDR podCIDRs providerID taints unschedulable",
+        "status": "addresses allocatable capacity conditions config daemonEndpoints declaredFeatures features images "
+        "nodeInfo phase runtimeHandlers volumesAttached volumesInUse",
+    },
+    "pods": {"": "spec status"},
+    "namespaces": {"": "spec status", "spec": "finalizers", "status": "conditions phase"},
+    "daemonsets.apps": {"": "spec status"},
+    "events": {
+        "": "action count eventTime firstTimestamp involvedObject lastTimestamp message reason related "
+        "reportingComponent reportingInstance series source type",
+        "involvedObject": "apiVersion fieldPath kind name namespace resourceVersion uid",
+        "source": "component host",
+    },
+    "leases.coordination.k8s.io": {
+        "": "spec",
+        "spec": "acquireTime holderIdentity leaseDurationSeconds leaseTransitions preferredHolder renewTime strategy",
+    },
+    "poddisruptionbudgets.policy": {
+        "": "spec status",
+        "spec": "maxUnavailable minAvailable selector unhealthyPodEvictionPolicy",
+        "status": "conditions currentHealthy desiredHealthy disruptedPods disruptionsAllowed expectedPods "
+        "observedGeneration",
+    },
+    "volumeattachments.storage.k8s.io": {
+        "": "spec status",
+        "spec": "attacher nodeName source",
+        "status": "attachError attached attachmentMetadata detachError",
+    },
+}
+# Where empty values are not written: the parts that our controller compares whole or by presence.
+_OMITS_EMPTY: dict[str, tuple[str, ...]] = {"nodes": ("spec",), "events": ("involvedObject", "source")}
+_LISTS: dict[str, tuple[tuple[str, ...], ...]] = {
+    "nodes": (("spec", "taints"), ("status", "conditions"), ("status", "addresses"))
+}
+_MICRO_TIMES: dict[str, tuple[tuple[str, ...], ...]] = {
+    "leases.coordination.k8s.io": (("spec", "renewTime"), ("spec", "acquireTime")),
+    "events": (("eventTime",),),
+}
+_MICRO_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}(Z|[+-]\d\d:\d\d)")
+
+
+def shape(key: str, obj: Json, unknown: list[str]) -> Json:
+    """The object as it is stored; paths of unknown fields are added to `unknown`. Raises ApiError 400."""
+    _check_types(key, obj)
+    fields = _FIELDS.get(key)
+    shaped: Json = {}
+    for name, value in obj.items():
+        if fields is not None and name not in {"apiVersion", "kind", "metadata", *fields[""].split()}:
+            unknown.append(name)
+        elif name == "metadata" or fields is None:
+            shaped[name] = value
+        elif value is not None:
+            shaped[name] = _known(value, name, fields.get(name), unknown)
+    for name in _OMITS_EMPTY.get(key, ()):
+        if name in shaped:
+            shaped[name] = _without_empty(shaped[name])
+    if key == "nodes":
+        shaped.setdefault("spec", {})
+        shaped.setdefault("status", {})
+    return shaped
+
+
+def _known(value: Any, path: str, names: str | None, unknown: list[str]) -> Any:
+    if not isinstance(value, dict):
+        return value
+    known = value if names is None else {k: v for k, v in value.items() if k in names.split()}
+    unknown.extend(f"{path}.{name}" for name in value if name not in known)
+    return {name: _without_nulls(below) for name, below in known.items() if below is not None}
+
+
+def _without_nulls(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {k: _without_nulls(v) for k, v in value.items() if v is not None}
+    return [_without_nulls(item) for item in value] if isinstance(value, list) else value
+
+
+def _without_empty(value: Any) -> Any:
+    if isinstance(value, dict):
+        found = {k: _without_empty(v) for k, v in value.items()}
+        return {k: v for k, v in found.items() if v not in ([], {}, "") and v is not False}
+    return [_without_empty(item) for item in value] if isinstance(value, list) else value
+
+
+def _check_types(key: str, obj: Json) -> None:
+    for name in ("spec", "status"):
+        if name in obj and not isinstance(obj[name], dict | None):
+            raise _undecodable(obj[name], name, "object")
+    for place in _LISTS.get(key, ()):
+        value = dig(obj, *place)
+        if not isinstance(value, list | None) or not all(isinstance(item, dict) for item in value or ()):
+            raise _undecodable(value, ".".join(place), "list")
+    for path in _MICRO_TIMES.get(key, ()):
+        value = dig(obj, *path)
+        if value is not None and not (isinstance(value, str) and _MICRO_TIME.fullmatch(value)):
+            raise bad_request(f'parsing time "{value}" as "2006-01-02T15:04:05.000000Z07:00": cannot parse')
+
+
+def _undecodable(value: object, path: str, kind: str) -> Exception:
+    found = {str: "string", list: "array", dict: "object", bool: "bool"}.get(type(value), "number")
+    return bad_request(f"json: cannot unmarshal {found} into Go struct field {path} of type {kind}")
