@@ -36,12 +36,8 @@ CONTROLLERS = (
     "serviceaccount-controller",
     "disruption-controller",
 )
-AUDIT = {
-    "apiVersion": "audit.k8s.io/v1",
-    "kind": "Policy",
-    "omitStages": ["RequestReceived"],
-    "rules": [{"level": "Metadata"}],
-}
+WHO_ASKED = {"level": "Metadata", "omitStages": ["RequestReceived"]}
+AUDIT = {"apiVersion": "audit.k8s.io/v1", "kind": "Policy", "rules": [WHO_ASKED]}
 
 
 class ControlPlane:
