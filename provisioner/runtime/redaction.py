@@ -25,6 +25,8 @@ SECRET_KEYS = frozenset(
     }
 )
 
+# Every pattern below needs one of these: nearly all text has none, and is looked through once instead of four times.
+_SUSPECT = re.compile(r"(?i)authorization|bearer|basic|eyj|[?&;]")
 _QUERY = re.compile(
     r"(?i)([?&;](?:sig|s|h|c|code|access_token|refresh_token|id_token|client_secret|client_assertion|assertion)=)[^&\s\"'<>)]+"
 )
@@ -37,6 +39,8 @@ _JWT = re.compile(r"\beyJ[A-Za-z0-9_-]{4,}\.[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]*)?"
 
 def redact(text: str) -> str:
     """The text with everything that looks like a credential replaced by `***`."""
+    if _SUSPECT.search(text) is None:
+        return text
     text = _HEADER.sub(rf"\1{MASK}", text)
     text = _BEARER.sub(rf"\1 {MASK}", text)
     text = _JWT.sub(MASK, text)
