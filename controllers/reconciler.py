@@ -176,7 +176,12 @@ class Reconciler:
                 await self._explain(memory, facts.key)
             case _:
                 self._count(facts, step)
-        return 0.0
+        return self._until_shown(memory)
+
+    def _until_shown(self, memory: Memory) -> float:
+        """The cache's next event of our write wakes the key; a pass before it would decide nothing."""
+        barrier = memory.barrier
+        return 0.0 if barrier is None or self._views.shows(barrier) else OWN_WRITE_SECONDS
 
     async def _explain(self, memory: Memory, key: str) -> None:
         """A failed step at the cloud is told on the claim in the same pass: the one exemption from one write a pass."""
