@@ -33,24 +33,29 @@ class FleetView:
         self._in_the_air: dict[str, float] = {}
         self._removals: deque[float] = deque()
         self._suspects: dict[str, str] = {}
-        self._ours: int | None = None
+        self._counted: tuple[int, int] | None = None
         self._line: list[NodeClaim] | None = None
         self._places: dict[str, int] = {}
 
-    def stale(self) -> None:
-        """Something changed: count anew when next asked."""
-        self._ours = self._line = None
+    def pools_changed(self) -> None:
+        """A pool appeared, changed or went: count anew when next asked."""
+        self._counted = self._line = None
+
+    def claim_changed(self, old: NodeClaim | None, new: NodeClaim | None) -> None:
+        """A claim appeared, changed or went; only who joins the line or leaves it makes it another one."""
+        if (old is not None and _waits(old)) != (new is not None and _waits(new)):
+            self._line = None
 
     def creating(self, key: str, now: float) -> None:
         """A PUT is about to be sent for this key."""
         self._creates.append(now)
         self._in_the_air[key] = now
-        self.stale()
+        self.pools_changed()
 
     def landed(self, key: str) -> None:
         """The PUT's answer, good or bad, has been taken in."""
         self._in_the_air.pop(key, None)
-        self.stale()
+        self.pools_changed()
 
     def removed_by_inference(self, now: float) -> None:
         self._removals.append(now)
@@ -70,17 +75,17 @@ class FleetView:
         """Whether removals by inference are held back now."""
         self._expire(now)
         lately = len(self._removals)
-        return tripped(self._policy, pools=self._pools(), suspects=len(self._suspects), removed_lately=lately)
+        return tripped(self._policy, pools=self._pools()[0], suspects=len(self._suspects), removed_lately=lately)
 
     def facts(self, claim: NodeClaim | None, now: float) -> Fleet:
         """The fleet as this claim needs to know it."""
         self._expire(now)
-        pools = self._pools()
+        pools, all_pools = self._pools()
         recent = len(self._creates)
         place, waiting = self._place(claim, pools, recent)
         return Fleet(
             pools=pools,
-            all_pools=len(self._inventory.names()) + self._unanswered(),
+            all_pools=all_pools,
             creates_last_minute=recent,
             next_create_in=max(0.0, self._creates[0] + MINUTE_SECONDS - now) if self._creates else 0.0,
             place=place,
@@ -109,9 +114,7 @@ class FleetView:
             without = (
                 c
                 for c in self._views.claims()
-                if managed(c)
-                and not c.deleting
-                and in_line(c)
+                if _waits(c)
                 and (key := self._views.key_of(c)) not in self._in_the_air
                 and self._inventory.get(key) is None
             )
@@ -120,17 +123,22 @@ class FleetView:
             self._places = {claim.uid: place for place, claim in enumerate(self._line, start=1)}
         return self._line
 
-    def _pools(self) -> int:
-        if self._ours is None:
-            held = sum(verdict(instance, None) is not Verdict.FOREIGN for instance in self._inventory.items())
-            self._ours = held + self._unanswered()
-        return self._ours
-
-    def _unanswered(self) -> int:
-        return sum(self._inventory.get(key) is None for key in self._in_the_air)
+    def _pools(self) -> tuple[int, int]:
+        """Ours, and all; both with those that were asked for and not yet answered."""
+        if self._counted is None:
+            found = self._inventory.items()
+            ours = sum(verdict(instance, None) is not Verdict.FOREIGN for instance in found)
+            unanswered = sum(self._inventory.get(key) is None for key in self._in_the_air)
+            self._counted = ours + unanswered, len(found) + unanswered
+        return self._counted
 
     def _expire(self, now: float) -> None:
         while self._creates and now - self._creates[0] >= MINUTE_SECONDS:
             self._creates.popleft()
         while self._removals and now - self._removals[0] >= self._policy.brake_window_seconds:
             self._removals.popleft()
+
+
+def _waits(claim: NodeClaim) -> bool:
+    """Whether this claim has a place in line, if it has no pool."""
+    return managed(claim) and not claim.deleting and in_line(claim)

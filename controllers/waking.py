@@ -37,7 +37,7 @@ class Waker:
 
     def claim_changed(self, old: NodeClaim | None, new: NodeClaim | None) -> None:
         """A claim appeared, changed or went; one that gave its place in line up makes room for those behind it."""
-        self._fleet.stale()
+        self._fleet.claim_changed(old, new)
         for claim in (old, new):
             if claim is not None:
                 self._queue.add(self._views.key_of(claim))
@@ -53,7 +53,7 @@ class Waker:
 
     def pool_changed(self, key: str) -> None:
         """The inventory learned something new of a pool; one that went makes room for the first in line."""
-        self._fleet.stale()
+        self._fleet.pools_changed()
         self._queue.add(key)
         if self._inventory.get(key) is None:
             self._wake_line()
