@@ -5,11 +5,9 @@ paces the proofs of absence after a burst of removals: that time is told, withou
 Left to others: claims one by one (`lives.py`), 429 answers (`throttled.py`).
 """
 
-import asyncio
-
 from .figures import Figure, percentile
 from .moments import between
-from .stage import INVENTORY_SECONDS, Stage, names, stage
+from .stage import names, stage
 
 CLAIMS, REMOVED = 90, 50
 
@@ -23,7 +21,8 @@ async def _up() -> list[Figure]:
     wanted = names("up", CLAIMS)
     async with stage() as on, on.controller() as controller:
         await on.leading()
-        await _appear(on, wanted)
+        await on.create(wanted)
+        await on.settled(wanted)
         moments = on.moments
         took = between(moments.created, moments.first("PUT"))
         ready = between(moments.usable, moments.ready)
@@ -63,8 +62,8 @@ async def _whole_lives() -> list[Figure]:
     async with stage() as on, on.controller() as controller:
         await on.leading()
         used, begun = controller.cpu_seconds(), controller.log_lines()
-        await _appear(on, wanted)
-        await asyncio.sleep(INVENTORY_SECONDS + 1.0)
+        await on.create(wanted)
+        await on.settled(wanted)
         await on.delete(wanted)
         await on.all_in(on.moments.gone, wanted, 150.0, "all are gone")
         used = controller.cpu_seconds() - used
@@ -97,10 +96,3 @@ async def _whole_lives() -> list[Figure]:
             note=f"{lines / REMOVED:.0f} log lines a life",
         ),
     ]
-
-
-async def _appear(on: Stage, wanted: list[str]) -> None:
-    """All of these are created at once and become Ready, and ARM's operations end."""
-    await on.create(wanted)
-    await on.all_in(on.moments.ready, wanted, 60.0, "all are Ready")
-    await on.all_in(on.moments.succeeded, wanted, 60.0, "ARM's operations have ended")

@@ -14,7 +14,7 @@ from provisioner.api import labels
 from .figures import Figure
 from .moments import CONTROLLER
 from .process import Controller
-from .stage import INVENTORY_SECONDS, names, stage
+from .stage import names, stage
 
 IDLE_SECONDS = 15.0
 STARTS = 5
@@ -63,9 +63,7 @@ async def _large() -> list[Figure]:
         async with on.controller() as controller:
             await on.leading()
             await on.create(wanted)
-            await on.all_in(on.moments.ready, wanted, 60.0, "all are Ready")
-            await on.all_in(on.moments.succeeded, wanted, 60.0, "ARM's operations have ended")
-            await asyncio.sleep(INVENTORY_SECONDS + 1.0)
+            await on.settled(wanted)
             share = await _cpu_share(controller)
             now_mib, most_mib = controller.memory_mib()
     return [

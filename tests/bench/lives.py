@@ -12,7 +12,7 @@ from statistics import median
 
 from .figures import Figure
 from .moments import CONTROLLER, between
-from .stage import INVENTORY_SECONDS, Stage, names, stage
+from .stage import Stage, names, stage
 
 SPACING_SECONDS = 0.3
 REMOVAL_SPACING_SECONDS = 1.3
@@ -44,9 +44,7 @@ async def _live(on: Stage) -> None:
     async with asyncio.TaskGroup() as tasks:
         for name in BRISK:
             tasks.create_task(_delete_once_succeeded(on, name))
-        tasks.create_task(on.all_in(moments.ready, STEADY, 60.0, "all are Ready"))
-        tasks.create_task(on.all_in(moments.succeeded, STEADY, 60.0, "ARM's operations have ended"))
-    await asyncio.sleep(INVENTORY_SECONDS + 1.0)
+        tasks.create_task(on.settled(STEADY))
     for name in STEADY:
         await on.delete([name])
         await asyncio.sleep(REMOVAL_SPACING_SECONDS)

@@ -27,8 +27,8 @@ Json = dict[str, Any]
 CLAIMS = "nodeclaims.karpenter.sh"
 LOOK_SECONDS = 0.02
 MOST_POOLS = 130
-# The controller's own interval while something is in flight.
-INVENTORY_SECONDS = 4.0
+# For an answer to arrive and be taken in.
+QUIET_SECONDS = 0.5
 
 AZURE = AzureSettings(
     throttle=False,
@@ -119,7 +119,19 @@ class Stage:
         """Wait until the controller has the lease and has read all pools."""
         before = len(self.lists())
         await self.until(lambda: len(self.lists()) > before, 15.0, "the controller leads")
-        await asyncio.sleep(0.3)
+        await asyncio.sleep(QUIET_SECONDS)
+
+    async def settled(self, names: Iterable[str], within_seconds: float = 60.0) -> None:
+        """Wait until these are Ready, their operations have ended, and a LIST has shown their pools as they are now."""
+        wanted = list(names)
+        await self.all_in(self.moments.ready, wanted, within_seconds, "all are Ready")
+        await self.all_in(self.moments.succeeded, wanted, within_seconds, "ARM's operations have ended")
+        ended = max(self.moments.succeeded[name] for name in wanted)
+        await self.until(lambda: self._listed_since(ended), within_seconds, "a LIST has shown that")
+        await asyncio.sleep(QUIET_SECONDS)
+
+    def _listed_since(self, moment: float) -> bool:
+        return any(call.at > moment and call.status == 200 for call in self.lists())
 
     def lists(self) -> list[Call]:
         """The shared LISTs so far."""
