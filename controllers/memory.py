@@ -5,6 +5,7 @@ All moments are loop times in seconds; None means never.
 Left to others: turning memories into ages (`reconciler.py`), delays after failures (`backoff` below, by kind).
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -93,6 +94,7 @@ class Memory:
     read_failed: FailureMemory | None = None
     brake_told: bool = False
     failed_etag: str = ""
+    versions: Mapping[str, str] = field(default_factory=lambda: {"claim": "", "node": ""})
     refused: dict[str, Refusal] = field(default_factory=dict)
     refusals: int = 0
     forbidden: dict[str, int] = field(default_factory=dict)

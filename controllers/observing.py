@@ -18,7 +18,7 @@ from .facts import Drain, Facts, Fleet, Gpus, Suspicion
 from .memory import Memory
 from .ownership import in_charge, managed, marks
 from .policy import Policy
-from .views import Versions, Views
+from .views import Views
 
 
 def observe(
@@ -38,6 +38,7 @@ def observe(
     uids = marks(instance) if instance is not None else frozenset()
     claims = in_charge((c for c in views.claims_of(key) if managed(c) or c.uid in uids), instance)
     absence = inventory.absence(key)
+    memory.versions = views.versions(key)
     _keep_proof(memory, proven=absence == "absent", present=instance is not None, now=now)
     drain = memory.drain
     facts = Facts(
@@ -63,7 +64,7 @@ def observe(
         create_failed=memory.create_failed.as_fact(now) if memory.create_failed is not None else None,
         delete_failed=memory.delete_failed.as_fact(now) if memory.delete_failed is not None else None,
         read_failed=memory.read_failed.as_fact(now) if memory.read_failed is not None else None,
-        refused=_refused(memory, views.versions(key), now),
+        refused=_refused(memory, now),
         refused_for=_refused_for(memory, now),
         drain=Drain(
             pods=drain.pods,
@@ -101,10 +102,10 @@ def _size(f: Facts) -> str:
     return next((size for meta in told if (size := meta.labels.get(labels.INSTANCE_TYPE))), "")
 
 
-def _refused(memory: Memory, versions: Versions, now: float) -> frozenset[str]:
+def _refused(memory: Memory, now: float) -> frozenset[str]:
     """Steps that the API server refused, while their object is as it was then and not too long ago."""
     for step, refusal in list(memory.refused.items()):
-        if versions[refusal.about] != refusal.version or now - refusal.at >= refusal.seconds:
+        if memory.versions[refusal.about] != refusal.version or now - refusal.at >= refusal.seconds:
             del memory.refused[step]
     return frozenset(memory.refused)
 

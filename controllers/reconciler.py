@@ -163,7 +163,7 @@ class Reconciler:
             case Fenced():
                 return FENCED_SECONDS
             case KubeFailed():
-                return self._refused_or_raise(memory, facts, step, outcome)
+                return self._refused_or_raise(memory, step, outcome)
             case CloudFailed(error=error) if isinstance(step, DeleteInstance) and error.status == 412:
                 # The pool changed since the inventory saw it: look at what it is now, and decide anew.
                 await self._perform(memory, facts, LookUpPool(name=facts.key))
@@ -190,13 +190,12 @@ class Reconciler:
         if told is not None:
             outcome, _ = await self._perform(memory, facts, told)
             if isinstance(outcome, KubeFailed):
-                self._refused_or_raise(memory, facts, told, outcome)
+                self._refused_or_raise(memory, told, outcome)
 
-    def _refused_or_raise(self, memory: Memory, facts: Facts, step: Write, failed: KubeFailed) -> float:
+    def _refused_or_raise(self, memory: Memory, step: Write, failed: KubeFailed) -> float:
         """What is refused for good is remembered; what was decided on an old object waits for the new one."""
         error = failed.error
-        versions, most = self._views.versions(facts.key), self._policy.refused_seconds
-        refuse(memory, step, failed, versions, now=self._now(), most_seconds=most)
+        refuse(memory, step, failed, now=self._now(), most_seconds=self._policy.refused_seconds)
         if error.refused:
             return min(BEHIND_SECONDS * 2.0 ** min(memory.refusals - 1, 16), REFUSED_MOST_SECONDS)
         if error.conflict or error.not_found:

@@ -13,7 +13,6 @@ from .acting.outcome import Accepted, CloudFailed, Evicted, KubeFailed, Outcome,
 from .facts import Facts
 from .memory import FORBIDDEN_FIRST_SECONDS, Barrier, DrainMemory, Kind, Memory, Refusal, remember_failure
 from .steps import CreateInstance, DeleteInstance, DeleteNode, LookUpPool, PatchNode, ReadDrain, ReleaseFinalizer, Step
-from .views import Versions
 
 
 def remember(memory: Memory, facts: Facts, step: Step, outcome: Outcome, *, began: float, now: float) -> None:
@@ -40,11 +39,11 @@ def remember(memory: Memory, facts: Facts, step: Step, outcome: Outcome, *, bega
             return
 
 
-def refuse(
-    memory: Memory, step: Step, failed: KubeFailed, versions: Versions, *, now: float, most_seconds: float
-) -> None:
+def refuse(memory: Memory, step: Step, failed: KubeFailed, *, now: float, most_seconds: float) -> None:
     """The API server refuses this step until its object changes; plans go on without it meanwhile.
 
+    It is bound to the versions that were decided on: a patch whose test of a list fails is refused for a change that
+    the cache may have by now, and then the step is right again at once.
     A missing permission (403) is no word about the object: the step is tried again soon, then less and less often.
     """
     if not failed.error.refused:
@@ -57,7 +56,7 @@ def refuse(
     if failed.error.status == 403:
         times = memory.forbidden[name] = memory.forbidden.get(name, 0) + 1
         seconds = min(FORBIDDEN_FIRST_SECONDS * 2.0 ** min(times - 1, 16), most_seconds)
-    memory.refused[name] = Refusal(about=about, version=versions[about], at=now, seconds=seconds)
+    memory.refused[name] = Refusal(about=about, version=memory.versions[about], at=now, seconds=seconds)
 
 
 def _read_drain(memory: Memory, step: ReadDrain, *, pods_read: ReadPods, began: float) -> None:

@@ -4,7 +4,9 @@ Promise: each write is conditional on the object being the one the plan saw (UID
 replaces); only fields of ours are in it. KubeError passes to the door.
 Left to others: whether to write at all (`door.py`), what the answer means (the next plan).
 
-Source: DESIGN rule 9; a UID in a merge patch is a precondition the API server checks (409).
+Source: DESIGN rule 9. The API server refuses another UID in a merge patch (422, metadata.uid), except in the status of a
+custom resource, where it looks at the version alone; a JSON patch whose `test` fails is a 422 too. All of these are
+tried on the real one (tests/cluster/conformance).
 """
 
 from controllers.memory import Kind
