@@ -4,8 +4,8 @@ Promise: each write is conditional on the object being the one the plan saw (UID
 replaces); only fields of ours are in it. KubeError passes to the door.
 Left to others: whether to write at all (`door.py`), what the answer means (the next plan).
 
-Source: DESIGN rule 9. The API server refuses another UID in a merge patch (422, metadata.uid), except in the status of a
-custom resource, where it looks at the version alone; a JSON patch whose `test` fails is a 422 too. All of these are
+Source: DESIGN rule 9. The API server refuses another UID in a merge patch (422, metadata.uid), except in the status of
+a custom resource, where it looks at the version alone; a JSON patch whose `test` fails is a 422 too. All of this is
 tried on the real one (tests/cluster/conformance).
 """
 
