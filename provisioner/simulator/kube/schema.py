@@ -83,17 +83,17 @@ class Schema:
 
 
 def _was_so(error: jsonschema_rs.ValidationError, obj: Json, old: Json | None) -> bool:
-    """Whether the value was there before; then its faults are forgiven. What is missing is never forgiven.
+    """Whether the value that is wrong, or that lacks something, was there before and just so.
 
     Within a list only where the whole list is as it was: its items cannot be told from each other.
     """
     new_value: Any = obj
     old_value: Any = old
-    for part in error.instance_path if error.kind.name != "required" else ():
+    for part in error.instance_path:
         if not (isinstance(new_value, dict) and isinstance(old_value, dict)):
             break
         new_value, old_value = new_value.get(part), old_value.get(part)
-    return old is not None and error.kind.name != "required" and new_value == old_value
+    return old is not None and new_value == old_value
 
 
 def _keyed_lists(schema: Json, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], tuple[str, ...]]]:

@@ -30,13 +30,16 @@ async def test_a_second_delete_adds_nothing(server: Server):
 
 
 async def test_the_object_goes_with_its_last_finalizer(server: Server):
-    """Each finalizer is taken off by its owner; the patch that takes the last answers 200 with the object."""
+    """Each finalizer is taken off by its owner; the patch that takes the last answers with the object, at the version
+    it had before: that of the deletion is told to watches alone."""
     made = await claim(server, finalizers=[A, B])
     await server.delete(at(CLAIMS, made))
     patched = await server.patch(at(CLAIMS, made), {"metadata": {"finalizers": [B]}})
     assert patched["metadata"]["finalizers"] == [B]
+    version = patched["metadata"]["resourceVersion"]
     patched = await server.patch(at(CLAIMS, made), {"metadata": {"finalizers": None}})
     assert "finalizers" not in patched["metadata"]
+    assert patched["metadata"]["resourceVersion"] == version
     assert await server.absent(at(CLAIMS, made))
 
 
