@@ -185,7 +185,12 @@ class Server:
             self.url + path, params=_texts({"watch": True, **query}), headers=headers, ssl=self.ssl or True
         ) as response:
             assert response.status == 200, await response.text()
-            yield Watch(response)
+            try:
+                yield Watch(response)
+            finally:
+                # Closing politely would wait for a server that has nothing to say, and outlive the case's loop.
+                if response.connection is not None and response.connection.transport is not None:
+                    response.connection.transport.abort()
 
     async def compact(self) -> None:
         await self._compact()

@@ -119,7 +119,7 @@ async def test_unknown_metadata_of_a_built_in_kind_is_told_too(server: Server):
 )
 async def test_types_are_checked(server: Server, spec: Json, field: str, found: str, wanted: str):
     """The cause says what was found and what is wanted; CEL rules are not tried then."""
-    first, unchecked = await causes(server, spec)
+    first, *_, unchecked = await causes(server, spec)
     words = f'Invalid value: "{found}": {field} in body must be of type {wanted}: "{found}"'
     assert first == (field, "FieldValueTypeInvalid", words)
     assert UNCHECKED in unchecked[2]
