@@ -37,8 +37,8 @@ check: $(LOCK_DEV)  ## format, lint, types, imports
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
 
-test-cluster: cluster-tools  ## the stories, one API suite and real clients on a real API server (KUBE_VERSION=1.36)
-	@$(BIN)/python -m pytest -m cluster tests/cluster
+test-cluster: cluster-tools  ## stories, API suite and real clients on a real API server, and what it shares on the simulator (KUBE_VERSION=1.36)
+	@$(BIN)/python -m pytest -m "cluster or not cluster" tests/cluster
 
 cluster-tools: $(LOCK_DEV)  ## build etcd and that API server, once: minutes, and needs Go or KUBEBUILDER_ASSETS
 	@$(BIN)/python -m tests.cluster.assets

@@ -8,6 +8,7 @@ both servers in turn; only its real half is marked `cluster`, so the other runs 
 import asyncio
 from collections.abc import AsyncGenerator, Generator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import pytest_asyncio
@@ -17,27 +18,50 @@ from .backend import Backend, real, simulated
 from .controlplane import ControlPlane
 
 HERE = Path(__file__).parent
-BACK_END = "back end"
+CONFORMANCE = HERE / "conformance"
+CONFORMANCE = HERE / "conformance"
+
+# Notes on a test's report.
+BACK_END, SIMULATOR, REAL = "back end", "simulator", "real"
+SHARED = "shared"
+SHARED = "one suite, two back ends"
 
 # What asserts in the name of tests, without being one.
 pytest.register_assert_rewrite("tests.cluster.stories", "tests.cluster.realworld")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Note on each test which back end it runs on."""
+    """Note on each test which back end it runs on, and whether it is a case of the one suite for both."""
     for item in items:
         if HERE in item.path.parents:
             is_real = item.get_closest_marker("cluster") is not None
-            item.user_properties.append((BACK_END, "real" if is_real else "simulator"))
+            item.user_properties.append((BACK_END, REAL if is_real else SIMULATOR))
+            item.user_properties.append((SHARED, CONFORMANCE in item.path.parents))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """How many tests passed on each back end, and which Kubernetes the real one was."""
-    passed = [dict(report.user_properties).get(BACK_END) for report in terminalreporter.stats.get("passed", [])]
-    for back_end in ("simulator", "real"):
-        if count := passed.count(back_end):
-            name = assets.named(assets.find()) if back_end == "real" else "the simulator"
-            terminalreporter.write_line(f"passed on {name}: {count}")
+    """What was run on each back end, and which Kubernetes the real one was."""
+    counts = {
+        back_end: {
+            outcome: _reports(terminalreporter, outcome, back_end) for outcome in ("passed", "skipped", "failed")
+        }
+        for back_end in (SIMULATOR, REAL)
+    }
+    for back_end, by_outcome in counts.items():
+        if not any(by_outcome.values()):
+            continue
+        name = assets.named(assets.find()) if back_end == REAL else "the simulator"
+        told = ", ".join(f"{len(reports)} {outcome}" for outcome, reports in by_outcome.items())
+        shared = sum(report[SHARED] for report in by_outcome["passed"])
+        terminalreporter.write_line(f"on {name}: {told}; {shared} of the passed are cases of the shared API suite")
+
+
+def _reports(terminalreporter: pytest.TerminalReporter, outcome: str, back_end: str) -> list[dict[str, Any]]:
+    """The notes on the tests that ended so on this back end; a failed set-up counts as failed."""
+    stats = terminalreporter.stats
+    reports = [*stats.get(outcome, []), *(stats.get("error", []) if outcome == "failed" else [])]
+    notes = [dict(report.user_properties) for report in reports]
+    return [note for note in notes if note.get(BACK_END) == back_end]
 
 
 @pytest.fixture(scope="session")
