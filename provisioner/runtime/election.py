@@ -4,8 +4,8 @@ Promise: `remaining()` never claims more of the lease than all others will wait.
 renewed it, while they count from when they saw the renewal; no two machines' wall clocks are ever compared. Leadership
 is given up while the lease has still `renew_seconds` to run, so that work is over before anyone else may begin.
 The order at an end: first the work stops, then the lease is released (never if it was lost, nor while a write that was
-cut off may still arrive: then it lapses). A worker that dies ends
-all. Others' fields of the Lease object are left alone.
+cut off may still arrive: then it lapses). A worker that dies ends all. Others' fields of the Lease, its annotations
+among them, are left alone.
 Left to others: asking `remaining()` before each write (the door); a connection of its own, so that no list can delay
 a renewal.
 
@@ -14,7 +14,7 @@ Source: reliability.md §1 (what the SDK's election does instead), §2 F, lease 
 
 import asyncio
 import math
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from random import Random  # noqa: TID251 - the type; the caller seeds it
 from typing import Any, NoReturn, Protocol, TypeVar
 
@@ -63,7 +63,10 @@ class NoElection:
 
 
 class Election:
-    """`identity` must be unique to this process. Raises ValueError if the lease is too short for two more renewals."""
+    """`identity` must be unique to this process; `on_annotations` hears of the Lease's annotations when they change.
+
+    Raises ValueError if the lease is too short for two more renewals.
+    """
 
     def __init__(
         self,
@@ -78,6 +81,7 @@ class Election:
         renew_seconds: float = 5.0,
         renew_timeout_seconds: float = 4.0,
         metrics: Gauge | None = None,
+        on_annotations: Callable[[Mapping[str, str]], None] = lambda _: None,
     ) -> None:
         if lease_seconds <= 2 * renew_seconds + renew_timeout_seconds:
             raise ValueError("lease_seconds must be more than twice renew_seconds and renew_timeout_seconds together")
@@ -91,6 +95,7 @@ class Election:
         self._renew_seconds = renew_seconds
         self._renew_timeout_seconds = renew_timeout_seconds
         self._metrics = metrics or Metrics().leader(name)
+        self._on_annotations = on_annotations
         self._valid_until = -math.inf
         self._version = ""
         self._observed: tuple[str, str, int] | None = None
@@ -98,6 +103,7 @@ class Election:
         self._unsettled_until = -math.inf
         self.acquired_at = math.inf
         self.holder = ""
+        self.annotations: Mapping[str, str] = {}
 
     def unsettled(self, seconds: float) -> None:
         """A write was given up on its way and may still be carried out for so long: until then nobody may follow us."""
@@ -209,8 +215,14 @@ class Election:
             if error.not_found:
                 return None
             raise
-        self._version = lease.metadata.resource_version
+        self._take(lease)
         return lease
+
+    def _take(self, lease: Lease) -> None:
+        self._version = lease.metadata.resource_version
+        if lease.metadata.annotations != self.annotations:
+            self.annotations = lease.metadata.annotations
+            self._on_annotations(self.annotations)
 
     async def _write(self, held: Lease | None) -> None:
         """Take or renew: on the version last read, or as a new object. What counts begins before the request."""
@@ -228,7 +240,7 @@ class Election:
             if held.spec.holder_identity != self._identity:
                 spec |= {"acquireTime": now, "leaseTransitions": (held.spec.lease_transitions or 0) + 1}
             lease = await self._patch(spec)
-        self._version = lease.metadata.resource_version
+        self._take(lease)
         self._valid_until = begun + self._lease_seconds
 
     async def _patch(self, spec: dict[str, Any]) -> Lease:

@@ -279,6 +279,54 @@ def test_a_renewal_that_fails_now_and_then_costs_nothing(hang):
     in_a_world(story)
 
 
+def test_annotations_on_the_lease_are_heard_of_and_kept():
+    """What somebody writes on the Lease, in conflict with our renewal, is told once and survives all renewals."""
+
+    async def story(it: World) -> None:
+        heard: list[dict[str, str]] = []
+        election = it.election("one", on_annotations=lambda notes: heard.append(dict(notes)))
+        async with asyncio.TaskGroup() as group:
+            task = group.create_task(election.lead(forever))
+            await asyncio.sleep(7)
+            lease = it.leases.lease
+            assert lease is not None
+            note = {"their.example/note": "1"}
+            it.leases.store(lease | {"metadata": lease["metadata"] | {"annotations": note}})
+            await asyncio.sleep(20)
+            assert heard == [note]
+            assert dict(election.annotations) == note
+            assert election.remaining() > 20
+            it.leases.lease = None
+            await asyncio.sleep(7)
+            assert heard == [note, {}]
+            task.cancel()
+
+    in_a_world(story)
+
+
+def test_a_lease_taken_over_keeps_its_annotations():
+    """A new leader reads what was written for its predecessor."""
+
+    async def story(it: World) -> None:
+        it.leases.put("")
+        lease = it.leases.lease
+        assert lease is not None
+        note = {"their.example/note": "1"}
+        it.leases.store(lease | {"metadata": lease["metadata"] | {"annotations": note}})
+        election = it.election("one")
+        seen: list[dict[str, str]] = []
+
+        async def work() -> None:
+            seen.append(dict(election.annotations))
+
+        await election.lead(work)
+        assert seen == [note]
+        assert it.leases.lease is not None
+        assert it.leases.lease["metadata"]["annotations"] == note
+
+    in_a_world(story)
+
+
 def test_a_lost_answer_is_not_a_lost_lease():
     """The renewal was applied, its answer was not heard: the conflict that follows is with ourselves."""
 
