@@ -75,7 +75,7 @@ def step(f: Facts) -> Step | None:
     suspicion = f.suspicion
     if suspicion is None:
         return None
-    if suspicion.cause == "node-deleted" and _let_go_rather(f):
+    if suspicion.cause == "node-deleted" and disturbed(f):
         node = _node_deleted(f, f.claim) if f.claim is not None else None
         return ReleaseFinalizer(target=node, why="AKS works on its pool or cluster") if node is not None else None
     match suspicion.cause:
@@ -94,15 +94,16 @@ def nobody_asked(f: Facts) -> Wait | None:
     suspicion = f.suspicion
     if suspicion is None or suspicion.cause != "crd-deleted":
         return None
-    return _held_back(f, suspicion.age, f.policy.orphan_seconds)
+    return held_back(f, suspicion.age, f.policy.orphan_seconds)
 
 
-def _let_go_rather(f: Facts) -> bool:
+def disturbed(f: Facts) -> bool:
+    """Whether the cluster is known to be down, or AKS to work on this pool: what fails now may be well afterwards."""
     stopped = f.cluster is not None and not f.cluster.running
     return stopped or (f.instance is not None and f.instance.busy)
 
 
-def _held_back(f: Facts, age: float, needed: float) -> Wait | None:
+def held_back(f: Facts, age: float, needed: float) -> Wait | None:
     """What every inference waits for: time, a list that is up to date, a running cluster, a pool at rest, the brake."""
     if age < needed:
         return Wait(after=needed - age, why="a second look")
@@ -130,7 +131,7 @@ def _orphan(f: Facts, age: float) -> Step | None:
     instance = f.instance
     if instance is None:
         return None
-    waiting = _held_back(f, age, f.policy.orphan_seconds) or _fresh_looks(f, instance.claim_name or instance.name)
+    waiting = held_back(f, age, f.policy.orphan_seconds) or _fresh_looks(f, instance.claim_name or instance.name)
     if waiting is not None:
         return waiting
     if f.claim_read is not None and (f.claim_read.uid in marks(instance) or held_by(instance, f.claim_read)):
@@ -156,7 +157,7 @@ def _missing(f: Facts, age: float) -> Step | None:
         return None
     if any(belongs(n, claim) and n.ready for n in f.nodes):
         return Wait(after=30.0, why="its Node is Ready, so its machine cannot be gone")
-    waiting = _held_back(f, age, f.policy.missing_seconds) or _fresh_looks(f, claim.name) or prove_gone(f)
+    waiting = held_back(f, age, f.policy.missing_seconds) or _fresh_looks(f, claim.name) or prove_gone(f)
     return waiting or _delete_claim(f, claim, "missing-pool", f"agent pool {f.key} is gone from the cluster")
 
 
@@ -164,7 +165,7 @@ def _deleted_node(f: Facts, age: float) -> Step | None:
     claim = f.claim
     if claim is None:
         return None
-    waiting = _held_back(f, age, f.policy.node_deleted_seconds) or _fresh_looks(f, claim.name)
+    waiting = held_back(f, age, f.policy.node_deleted_seconds) or _fresh_looks(f, claim.name)
     return waiting or _delete_claim(f, claim, "node-deleted", "its Node was deleted, so its machine goes too")
 
 
@@ -180,7 +181,7 @@ def _leftover_nodes(f: Facts, age: float) -> Step | None:
     strays = [node for node in f.nodes if _leftover(f, node)]
     going = [node for node in strays if node.deleting]
     if not going:
-        waiting = _held_back(f, age, f.policy.orphan_seconds)
+        waiting = held_back(f, age, f.policy.orphan_seconds)
         if waiting is not None:
             return waiting
     unproven = prove_gone(f)
