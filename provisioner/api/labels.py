@@ -56,8 +56,8 @@ GPU_READINESS = "gpu-provisioner.sh/gpu-readiness"
 # On a claim, by a person: the UID whose pool it takes over. On the Lease: removals that a person has confirmed.
 ADOPT = "gpu-provisioner.sh/adopt"
 CONFIRMED_REMOVALS = "gpu-provisioner.sh/confirmed-removals"
-# On a claim: "disabled" by a person, who wants the Node kept whatever becomes of it; and, by us, the end of the drain of
-# a Node that repair removes.
+# On a claim: "disabled" by a person, who wants the Node kept whatever becomes of it; and, by us, the end of the drain
+# of a Node that repair removes.
 REPAIR = "gpu-provisioner.sh/repair"
 REPAIR_DRAIN_UNTIL = "gpu-provisioner.sh/repair-drain-until"
 TAG_CLAIM_NAME = "gpu-provisioner_nodeclaim"
