@@ -20,7 +20,7 @@ from .process import Process
 async def launch_controller(process: Process) -> None:
     """The real program over this process's network, its lease over a connection of its own.
 
-    Options: `policy` (a Policy), `elect` (False: without a lease), `metrics` (a Metrics, to look at),
+    Options: `policy` (a Policy), `elect` (False: without a lease), `lease_name`, `metrics` (a Metrics, to look at),
     `service_account` (a folder with its files, as a pod has them).
     """
     settings, options = process.world.settings, process.options
@@ -52,7 +52,7 @@ async def launch_controller(process: Process) -> None:
             app.Running(
                 policy=options.get("policy") or Policy(),
                 elect=options.get("elect", True),
-                lease_name="gpu-provisioner",
+                lease_name=options.get("lease_name", "gpu-provisioner"),
                 lease_namespace="kube-system",
                 identity=process.name,
             ),

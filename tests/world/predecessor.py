@@ -1,0 +1,179 @@
+"""A cluster as Azure/gpu-provisioner leaves it: its claims, pools and Nodes, at any moment of their lives.
+
+Promise: what stands on them is what that program and Karpenter inside it write, and nothing of ours: pools without
+tags, known by the labels it forces on each (`kaito.sh/creation-timestamp` is the *claim's* creation time, with dashes);
+Karpenter's finalizer, owner reference and labels on Nodes; conditions with its reasons. Nobody's call makes them: they
+are there when the new controller starts.
+Left to others: what the new controller makes of them (`test_predecessor.py`).
+
+Source: karpenter.md §0 (managed), §1 (conditions), §2 (what is written where), §6 (pools), §12 (order of the writes);
+users.md §1.9; aks-arm.md §4 (providerID).
+"""
+
+from typing import Any
+
+from provisioner.api import labels
+from provisioner.simulator.azure.state import Pool
+
+from .claims import node_is_ready
+from .harness import SIZE, Sim, node_claim
+from .telling import CLAIMS
+
+Json = dict[str, Any]
+
+CRDS = "customresourcedefinitions.apiextensions.k8s.io"
+# Its own default name, and the one that its chart grants; both may be left over from tries with several replicas.
+LEASES = ("karpenter-leader-election", "gpu-provisioner-leader-election")
+NO_CLASS = {"group": "", "kind": "", "name": ""}
+WAITING = ("Unknown", "AwaitingReconciliation", "object is awaiting reconciliation")
+REFUSED = (
+    "Unknown",
+    "LaunchFailed",
+    'creating instance failed, agentPool.BeginCreateOrUpdate for "{name}" failed: PUT https://management.azure.com/…',
+)
+
+
+def claim(sim: Sim, name: str, *, finalizer: bool = True, own: Json | None = None, **spec: Any) -> Json:
+    """A claim of its time; `own` are its labels instead of KAITO's workspace, `spec` as for `node_claim`.
+
+    A claim whose nodeClassRef is empty comes from before the CRD asked for more, and so does the CRD, for that moment;
+    what a CRD fills in was filled in then as well.
+    """
+    wanted = node_claim(name, **spec)
+    if own is not None:
+        wanted["metadata"]["labels"] = own
+    if finalizer:
+        wanted["metadata"]["finalizers"] = [labels.FINALIZER]
+    if wanted["spec"]["nodeClassRef"] != NO_CLASS:
+        return sim.store.create(CLAIMS, wanted)
+    shipped = sim.store.get(CRDS, CLAIMS)
+    assert shipped is not None
+    anything = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
+    lax = [{**version, "schema": anything} for version in shipped["spec"]["versions"]]
+    sim.store.patch(CRDS, CLAIMS, {"spec": {"versions": lax}})
+    made = sim.store.create(CLAIMS, {**wanted, "spec": {"expireAfter": "720h", **wanted["spec"]}})
+    sim.store.patch(CRDS, CLAIMS, {"spec": {"versions": shipped["spec"]["versions"]}})
+    return made
+
+
+def pool_labels(of: Json) -> dict[str, str]:
+    """What it puts on the pool of this claim: its default NodePool, the claim's labels, and two that it forces."""
+    stamp = of["metadata"]["creationTimestamp"].replace(":", "-")
+    return {
+        labels.NODEPOOL: labels.DEFAULT_NODEPOOL,
+        **of["metadata"].get("labels", {}),
+        labels.KAITO_MACHINE_TYPE: "gpu",
+        labels.KAITO_CREATION_TIMESTAMP: stamp,
+    }
+
+
+def body(of: Json) -> Json:
+    """The properties of its PUT: no tags, no mode, no image."""
+    taints = [f"{t['key']}={t.get('value', '')}:{t['effect']}" for t in of["spec"].get("taints") or ()]
+    return {
+        "type": "VirtualMachineScaleSets",
+        "count": 1,
+        "vmSize": SIZE,
+        "osDiskSizeGB": 128,
+        "nodeLabels": pool_labels(of),
+        "nodeTaints": taints,
+    }
+
+
+def pool(sim: Sim, of: Json, **seed: Any) -> Pool:
+    """A pool that it made for this claim, as long ago as the claim; `seed` as for `seed_pool` (state=, error=)."""
+    return sim.cloud.seed_pool(of["metadata"]["name"], **seed, **body(of))
+
+
+def creating(sim: Sim, of: Json) -> Pool:
+    """A pool whose PUT was just accepted; it comes up by itself."""
+    return sim.cloud.lifecycle.create(of["metadata"]["name"], body(of)).pool
+
+
+async def register(sim: Sim, of: Json, *, initialized: bool = True) -> str:
+    """The Node of this claim's pool, Ready and registered; its name."""
+    name = await node_is_ready(sim, of["metadata"]["name"])
+    meta = of["metadata"]
+    owner = {"apiVersion": "karpenter.sh/v1", "kind": "NodeClaim", "name": meta["name"], "uid": meta["uid"]}
+    wanted = {**meta.get("labels", {}), labels.REGISTERED: "true"}
+    if initialized:
+        wanted[labels.INITIALIZED] = "true"
+    change = {
+        "labels": wanted,
+        "finalizers": [labels.FINALIZER],
+        "ownerReferences": [{**owner, "blockOwnerDeletion": True}],
+    }
+    sim.store.patch("nodes", name, {"metadata": change})
+    return name
+
+
+def launched(sim: Sim, of: Json, *, node: str = "", initialized: bool = True) -> None:
+    """What a claim says whose machine is here: providerID from the Node, and no image, capacity or capacity type."""
+    name = of["metadata"]["name"]
+    found = sim.store.get("nodes", node) if node else None
+    steps = {"Launched": True, "Registered": found is not None, "Initialized": found is not None and initialized}
+    states = {kind: ("True", kind, "") if done else WAITING for kind, done in steps.items()}
+    ready = all(steps.values())
+    waits = ", ".join(f"{kind}=Unknown" for kind, done in steps.items() if not done)
+    states["Ready"] = ("True", "Ready", "") if ready else ("Unknown", "ReconcilingDependents", waits)
+    says(sim, of, **states)
+    columns = {**pool_labels(of), labels.INSTANCE_TYPE: SIZE}
+    sim.store.patch(CLAIMS, name, {"metadata": {"labels": columns}})
+    if found is not None:
+        status = {"providerID": found["spec"]["providerID"], "nodeName": node}
+        sim.store.patch(CLAIMS, name, {"status": status}, subresource="status")
+
+
+def says(sim: Sim, of: Json, **states: tuple[str, str, str]) -> None:
+    """Conditions of a claim, by type: status, reason, message. Its list is a plain one, Ready last."""
+    conditions = [
+        {
+            "type": kind,
+            "status": status,
+            "reason": reason,
+            "message": message.format(name=of["metadata"]["name"]),
+            "lastTransitionTime": of["metadata"]["creationTimestamp"],
+            "observedGeneration": 1,
+        }
+        for kind, (status, reason, message) in states.items()
+    ]
+    sim.store.patch(CLAIMS, of["metadata"]["name"], {"status": {"conditions": conditions}}, subresource="status")
+
+
+def unlaunched(sim: Sim, of: Json, *, refused: bool = False) -> None:
+    """What a claim says whose PUT is running, or whose last one failed."""
+    rest = dict.fromkeys(("Registered", "Initialized"), WAITING)
+    waits = ("Unknown", "ReconcilingDependents", "Launched=Unknown, Registered=Unknown, Initialized=Unknown")
+    says(sim, of, Launched=REFUSED if refused else WAITING, **rest, Ready=waits)
+
+
+async def machine(sim: Sim, name: str, **of: Any) -> Json:
+    """A whole life so far: a Ready claim with its pool and its registered Node. `of` as for `claim`."""
+    made = claim(sim, name, **of)
+    pool(sim, made)
+    launched(sim, made, node=await register(sim, made))
+    return made
+
+
+def drained(sim: Sim, node: str) -> None:
+    """Somebody deleted the Node, and it has been emptied as Karpenter empties it."""
+    sim.store.delete("nodes", node)
+    found = sim.store.get("nodes", node)
+    assert found is not None
+    taints = [*(found["spec"].get("taints") or ()), {"key": labels.DISRUPTED_TAINT, "effect": "NoSchedule"}]
+    sim.store.patch(
+        "nodes",
+        node,
+        {"metadata": {"labels": {labels.EXCLUDE_BALANCERS: "karpenter"}}, "spec": {"taints": taints}},
+    )
+
+
+def leases(sim: Sim) -> None:
+    """Leases of its replicas, renewed until just now."""
+    now = sim.store.now().strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    for name in LEASES:
+        spec = {"holderIdentity": "gpu-provisioner-7c9f_1b2c", "leaseDurationSeconds": 15, "leaseTransitions": 0}
+        times = {"acquireTime": now, "renewTime": now}
+        sim.store.create(
+            "leases.coordination.k8s.io", {"metadata": {"name": name}, "spec": {**spec, **times}}, "kube-system"
+        )
