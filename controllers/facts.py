@@ -91,7 +91,8 @@ class Drain(msgspec.Struct, frozen=True, kw_only=True):
 class Facts(msgspec.Struct, frozen=True, kw_only=True):
     """`claims`: all that map to this key, the one in charge first; `nodes`: all with this pool's label.
 
-    `refused` names the steps that the API server refuses; `refused_for` are the seconds until one may be tried again.
+    `refused` has the steps that the API server refuses, each with its words; one may be tried again after `refused_for`
+    seconds.
     """
 
     key: str
@@ -124,7 +125,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     create_failed: Failed | None = None
     delete_failed: Failed | None = None
     read_failed: Failed | None = None
-    refused: frozenset[str] = frozenset()
+    refused: Mapping[str, str] = {}
     refused_for: float = math.inf
     suspicion: Suspicion | None = None
     gpu_short_age: float = 0.0

@@ -22,7 +22,7 @@ from .deadlines import watched
 from .facts import Facts
 from .judgement import Judgement, clock_text
 from .patches import add_keys
-from .registration import registered
+from .registration import change_refused, registered
 from .selection import chosen_node
 from .steps import PatchNode, Step
 
@@ -66,7 +66,8 @@ def judge(f: Facts, claim: NodeClaim) -> Judgement | None:
         return None
     shut = closed(f, claim, node)
     if shut is None:
-        return Judgement(status="True", reason=INITIALIZED) if labels.INITIALIZED in node.metadata.labels else None
+        labelled = labels.INITIALIZED in node.metadata.labels
+        return Judgement(status="True", reason=INITIALIZED) if labelled else change_refused(f, node)
     began = next((c for c in claim.status.conditions if c.type == "Registered" and c.status == "True"), None)
     since = began.last_transition_time if began is not None else f.now
     limit = f.policy.initialization_seconds

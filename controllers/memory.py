@@ -72,6 +72,7 @@ class Refusal:
     version: str
     at: float
     seconds: float
+    said: str = ""
 
 
 @dataclass(slots=True)

@@ -102,12 +102,12 @@ def _size(f: Facts) -> str:
     return next((size for meta in told if (size := meta.labels.get(labels.INSTANCE_TYPE))), "")
 
 
-def _refused(memory: Memory, now: float) -> frozenset[str]:
-    """Steps that the API server refused, while their object is as it was then and not too long ago."""
+def _refused(memory: Memory, now: float) -> dict[str, str]:
+    """Steps that the API server refused, while their object is as it was then and not too long ago, and its words."""
     for step, refusal in list(memory.refused.items()):
         if memory.versions[refusal.about] != refusal.version or now - refusal.at >= refusal.seconds:
             del memory.refused[step]
-    return frozenset(memory.refused)
+    return {step: refusal.said for step, refusal in memory.refused.items()}
 
 
 def _refused_for(memory: Memory, now: float) -> float:

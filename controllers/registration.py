@@ -9,6 +9,7 @@ Source: karpenter.md §2 ("Written to Node"), §3 (Registration); DESIGN rule 13
 """
 
 from provisioner.api import labels
+from provisioner.api.conditions import fit
 from provisioner.api.meta import OwnerReference, Taint
 from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
@@ -24,6 +25,8 @@ from .steps import PatchNode, Step, Wait
 
 REGISTERED = "Registered"
 NODE_MANAGER_SECONDS = 10.0
+# The API server's words name the account and the rule at length; who, where and what to do must still fit behind them.
+REFUSAL_BYTES = 110
 NEVER_COPIED = frozenset({"kubectl.kubernetes.io/last-applied-configuration"})
 
 
@@ -96,6 +99,18 @@ def unidentified(f: Facts, claim: NodeClaim) -> Wait | None:
     return Wait(after=left, why=f"the node manager to say what Node {node.name} is") if left > 0 else None
 
 
+def change_refused(f: Facts, node: Node) -> Judgement | None:
+    """What keeps our marks off this Node, in the API server's words; None: it refuses nothing."""
+    said = f.refused.get("PatchNode")
+    if said is None:
+        return None
+    message = (
+        f"{fit(said, REFUSAL_BYTES)}: our change to Node {node.name}, here since"
+        f" {clock_text(node.metadata.creation_timestamp)}, is refused; see kubectl auth can-i patch nodes"
+    )
+    return Judgement(status="Unknown", reason="NodeUpdateRefused", message=message, warning=True)
+
+
 def judge(f: Facts, claim: NodeClaim) -> Judgement | None:
     """The Registered condition; None before the pool is launched."""
     node = chosen_node(f)
@@ -105,7 +120,9 @@ def judge(f: Facts, claim: NodeClaim) -> Judgement | None:
         return Judgement(status="True", reason=REGISTERED)
     since = launched_since(f, claim)
     if node is not None:
-        return None
+        held = change_refused(f, node)
+        limit = f.policy.registration_seconds
+        return held and watched(held, name="registration", since=since or f.now, now=f.now, limit_seconds=limit)
     if len(live_nodes(f)) > 1:
         message = "Invariant violated, matched multiple nodes: " + ", ".join(n.name for n in live_nodes(f)[:3])
         return Judgement(status="False", reason="MultipleNodesFound", message=message, warning=True)

@@ -56,7 +56,8 @@ def refuse(memory: Memory, step: Step, failed: KubeFailed, *, now: float, most_s
     if failed.error.status == 403:
         times = memory.forbidden[name] = memory.forbidden.get(name, 0) + 1
         seconds = min(FORBIDDEN_FIRST_SECONDS * 2.0 ** min(times - 1, 16), most_seconds)
-    memory.refused[name] = Refusal(about=about, version=memory.versions[about], at=now, seconds=seconds)
+    said = f"{failed.error.reason}: {failed.error.message}"
+    memory.refused[name] = Refusal(about=about, version=memory.versions[about], at=now, seconds=seconds, said=said)
 
 
 def _read_drain(memory: Memory, step: ReadDrain, *, pods_read: ReadPods, began: float) -> None:

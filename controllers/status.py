@@ -9,6 +9,7 @@ Source: karpenter.md §1; users.md K4, §1.3 (what KAITO reads).
 
 from collections.abc import Mapping
 
+from cloudprovider.interface import InstanceState
 from provisioner.api import labels
 from provisioner.api.conditions import ConditionSet, fit
 from provisioner.api.nodeclaim import NodeClaim
@@ -66,6 +67,11 @@ def _plain(f: Facts, claim: NodeClaim, name: str) -> str:
     """A good word has no message on the condition; as an Event it should say what happened."""
     node = chosen_node(f)
     match name:
+        case "Launched" if f.instance is None or f.instance.state is not InstanceState.RUNNING:
+            # A Node proves its machine before ARM says that the pool is done.
+            return f"the machine of agent pool {f.key} is running" + (
+                f" as Node {node.name}" if node is not None else ""
+            )
         case "Launched":
             return f"agent pool {f.key} is running"
         case "Registered":

@@ -198,7 +198,7 @@ UP_TABLE = [
             "claims": (claim(),),
             "instance": instance(CREATING),
             "nodes": (node(registered=False, finalizers=()),),
-            "refused": frozenset({"PatchStatus"}),
+            "refused": {"PatchStatus": "Invalid: no"},
         },
         steps.PatchNode,
     ),
@@ -294,7 +294,7 @@ DOWN_TABLE = [
     ),
     (
         "a refused status write never stands before the removal",
-        {"claims": (GOING,), "instance": instance(DELETING), "refused": frozenset({"PatchStatus"})},
+        {"claims": (GOING,), "instance": instance(DELETING), "refused": {"PatchStatus": "Invalid: no"}},
         steps.Wait,
     ),
     ("without its key's pools listed nothing is inferred", {"claims": (GOING,), "inventory_synced": False}, steps.Wait),
@@ -443,7 +443,7 @@ def test_inferred_removals(told: str, known: dict, expected: type) -> None:
     """What nobody asked for goes only when it is certain, rested and within the brake."""
     step = plan(facts(**known))
     if expected is steps.Wait and isinstance(step, steps.PatchStatus):
-        step = plan(facts(**known, refused=frozenset({"PatchStatus"})))
+        step = plan(facts(**known, refused={"PatchStatus": "Invalid: no"}))
     assert isinstance(step, expected), (told, step)
 
 
@@ -461,6 +461,24 @@ def test_launched_and_what_it_waits_for_are_told_in_one_write() -> None:
         ("Registered", "NodeNotFound"),
         ("Launched", "Launched"),
     ]
+
+
+@pytest.mark.parametrize(
+    ("registered", "condition"),
+    [(False, "Registered"), (True, "Initialized")],
+    ids=["when it is to be registered", "when it is to be labelled initialized"],
+)
+def test_a_refused_change_to_the_node_is_told(registered: bool, condition: str) -> None:
+    """A missing permission to patch Nodes stands on the claim, in the API server's words and with what to do."""
+    said = "Forbidden: nodes is forbidden: User cannot patch resource"
+    born = node(registered=registered, initialized=False)
+    claims = (claim(up=("Launched", "Registered") if registered else (), more_labels=COLUMNS),)
+    told = conditions(facts(claims=claims, instance=instance(), nodes=(born,), refused={"PatchNode": said}))
+    status, reason, message = told[condition]
+    assert (status, reason) == ("Unknown", "NodeUpdateRefused")
+    assert message.startswith(f"{said}: our change to Node {NODE}, here since ")
+    assert message.endswith("see kubectl auth can-i patch nodes")
+    assert told["Ready"][0] != "True"
 
 
 def test_the_wait_for_the_node_manager_ends() -> None:
@@ -573,7 +591,7 @@ def test_final_rejection_waits_for_the_claim_not_for_time() -> None:
     step = plan(known)
     assert isinstance(step, steps.PatchStatus)
     again = plan(
-        facts(claims=(told,), create_failed=failed("rejected", delay=None), refused=frozenset({"PatchStatus"}))
+        facts(claims=(told,), create_failed=failed("rejected", delay=None), refused={"PatchStatus": "Invalid: no"})
     )
     assert isinstance(again, steps.Wait)
 
@@ -601,7 +619,7 @@ def test_a_refused_claim_whose_labels_were_corrected_is_tried_again() -> None:
     refused = claim(more_labels={"agentpool": "x"}, down={"Launched": "LabelRefused"})
     memory = remember_failure(None, Rejected("LabelRefused", "no", final=True), now=0.0, claim=refused)
     for asked, expected in ((refused, steps.Wait), (claim(down={"Launched": "LabelRefused"}), steps.CreateInstance)):
-        known = facts(claims=(asked,), create_failed=memory.as_fact(1.0), refused=frozenset({"PatchStatus"}))
+        known = facts(claims=(asked,), create_failed=memory.as_fact(1.0), refused={"PatchStatus": "Invalid: no"})
         assert isinstance(plan(known), expected)
 
 
@@ -640,7 +658,7 @@ def test_a_long_cause_leaves_room_for_its_deadline() -> None:
 def test_a_refused_write_is_waited_for_like_any_deadline() -> None:
     """Nothing may change until the refusal has aged, so the plan asks to be woken then."""
     known = {"claims": (ready_claim(),), "instance": instance(), "nodes": (node(ready="Unknown"),)}
-    refused = {"refused": frozenset({"PatchStatus"}), "refused_for": 55.0}
+    refused = {"refused": {"PatchStatus": "Invalid: no"}, "refused_for": 55.0}
     waiting = plan(facts(**known, **refused))
     assert isinstance(waiting, steps.Wait)
     assert waiting.after == 55.0

@@ -25,7 +25,7 @@ from provisioner.simulator.ledger import Call
 from provisioner.simulator.world import KUBE_HOST
 from tests.unit.kubeserver import Answer, answer, obj, raw, status, stream
 
-from .claims import CLAIMS, puts, ready, removed
+from .claims import CLAIMS, condition, puts, ready, removed
 from .harness import Sim, node_claim, simulate
 from .telling import FAST, MINUTE, node_name, person, run_pod
 
@@ -334,6 +334,30 @@ def test_a_permission_lost_before_a_removal_delays_it_and_breaks_no_order(denied
     with logs() as lines:
         simulate(story, azure=FAST)
     assert names(lines, denied)
+
+
+def test_a_forbidden_change_to_the_node_stands_on_the_claim() -> None:
+    """Who may not patch Nodes reads so on the claim, with the remedy, and in time that it is overdue."""
+
+    async def story(sim: Sim) -> None:
+        weather = Denied("PATCH", "nodes").during(sim)
+        weather.begins()
+        await sim.start_controller()
+        await sim.apply(node_claim(NAME))
+        await sim.until(
+            lambda: condition(sim.claim(NAME), "Registered").get("reason") == "NodeUpdateRefused", 20 * MINUTE, "told"
+        )
+        said = condition(sim.claim(NAME), "Registered")
+        assert said["status"] == "Unknown"
+        assert said["message"].startswith("Forbidden: ")
+        assert said["message"].endswith("is refused; see kubectl auth can-i patch nodes")
+        await asyncio.sleep(20 * MINUTE)
+        assert condition(sim.claim(NAME), "Registered")["message"].endswith("; overdue: over 15 min")
+        weather.ends()
+        await ready(sim, NAME, within_seconds=20 * MINUTE)
+        await sim.settled()
+
+    simulate(story, azure=FAST)
 
 
 def test_a_server_that_has_not_read_its_roles_delays_a_claim_by_seconds() -> None:

@@ -129,7 +129,7 @@ async def is_told(life: Life) -> None:
     assert f"  Node Name:               {NODE}\n" in described
     events = await life.events()
     assert re.fullmatch(r"Creating since \d\d:\d\d:\d\dZ; AKS usually takes 3 to 8 min", events["Creating"])
-    assert events["Launched"] == "agent pool firstgpu is running"
+    assert events["Launched"] == f"the machine of agent pool firstgpu is running as Node {NODE}"
     assert events["Registered"] == f"Node {NODE} belongs to this claim"
     assert events["Initialized"] == "the Node is Ready with 1 of 1 nvidia.com/gpu allocatable"
     for reason, message in events.items():
