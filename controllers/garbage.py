@@ -13,7 +13,7 @@ from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
 
 from .facts import Facts
-from .launch import launched
+from .launch import launched, lost
 from .ownership import Verdict, belongs, held_by, holds_finalizer, marked, marks, verdict
 from .steps import (
     Cause,
@@ -42,7 +42,7 @@ def suspect(f: Facts) -> Cause | None:
     if claim is not None and not claim.deleting:
         if _node_deleted(f, claim) is not None:
             return "node-deleted"
-        if launched(claim) and instance is None:
+        if instance is None and (launched(claim) or (lost(f, claim) and f.absence == "absent")):
             return "missing-pool"
     if instance is None and any(_leftover(f, node) for node in f.nodes):
         return "leftover-node"
@@ -74,7 +74,8 @@ def step(f: Facts) -> Step | None:
     """The next step for whatever is suspected here; None: nothing is, or nothing can be done about it now."""
     suspicion = f.suspicion
     if suspicion is None:
-        return None
+        # Reads lag behind a PUT: a pool that was just asked for is suspected only once its absence is proven.
+        return prove_gone(f) if f.claim is not None and lost(f, f.claim) else None
     if suspicion.cause == "node-deleted" and disturbed(f):
         node = _node_deleted(f, f.claim) if f.claim is not None else None
         return ReleaseFinalizer(target=node, why="AKS works on its pool or cluster") if node is not None else None

@@ -28,11 +28,24 @@ LAUNCHED = "Launched"
 NODE_USUAL_SECONDS = 60.0
 USUAL_TIME = "AKS usually takes 3 to 8 min"
 LEFTOVER_NODE = "LeftoverNode"
+CREATING, POOL_DELETED = "Creating", "PoolDeleted"
 
 
 def launched(claim: NodeClaim) -> bool:
     """Whether this claim had its machine at some time."""
     return any(c.type == LAUNCHED and c.status == "True" for c in claim.status.conditions)
+
+
+def lost(f: Facts, claim: NodeClaim) -> bool:
+    """Whether this claim says that its pool was accepted, neither ran nor failed, and no answer shows that pool.
+
+    Where no status can be written, what it says is old and means nothing.
+    """
+    accepted = any(
+        c.type == LAUNCHED and c.status == "Unknown" and c.reason in (CREATING, POOL_DELETED)
+        for c in claim.status.conditions
+    )
+    return accepted and f.instance is None and chosen_node(f) is None and "PatchStatus" not in f.refused
 
 
 def in_line(claim: NodeClaim) -> bool:
@@ -41,7 +54,7 @@ def in_line(claim: NodeClaim) -> bool:
     What may have been asked for already stays in line: a list that lags must not let others take its room.
     """
     told = next((c for c in claim.status.conditions if c.type == LAUNCHED), None)
-    return told is None or (told.status == "Unknown" and told.reason != LEFTOVER_NODE)
+    return told is None or (told.status == "Unknown" and told.reason not in (LEFTOVER_NODE, POOL_DELETED))
 
 
 def step(f: Facts) -> Step | None:
@@ -51,7 +64,7 @@ def step(f: Facts) -> Step | None:
         return None
     if f.instance is not None:
         return _clear_failed(f, claim, f.instance)
-    if launched(claim) or chosen_node(f) is not None:
+    if launched(claim) or lost(f, claim) or chosen_node(f) is not None:
         return None
     failed, unread = f.create_failed, f.read_failed
     answerless = failed is not None and failed.uncertain and f.pool_read_age > failed.age
@@ -120,6 +133,8 @@ def judge(f: Facts, claim: NodeClaim) -> Judgement | None:
     if launched(claim) or chosen_node(f) is not None:
         return Judgement(status="True", reason=LAUNCHED)
     instance = f.instance
+    if lost(f, claim):
+        return _deleted_by_others(f, claim) if f.absence == "absent" else None
     if instance is None or not held_by(instance, claim):
         held = obstacle(f)
         if held is None or _final(held):
@@ -133,11 +148,10 @@ def judge(f: Facts, claim: NodeClaim) -> Judgement | None:
         case InstanceState.FAILED:
             return _failed(instance)
         case InstanceState.DELETING:
-            message = f"the failed agent pool {instance.name} is being removed; a new attempt follows"
-            return _keep_cause(claim) or Judgement(status="Unknown", reason="RemovingFailedPool", message=message)
+            return _keep_cause(claim) or _deleted_by_others(f, claim)
         case _:
             message = f"{instance.raw_state or 'Creating'} since {clock_text(began)}; {USUAL_TIME}"
-            creating = Judgement(status="Unknown", reason="Creating", message=message)
+            creating = Judgement(status="Unknown", reason=CREATING, message=message)
             return watched(creating, name="creating", since=began, now=f.now, limit_seconds=f.policy.creating_seconds)
 
 
@@ -159,6 +173,16 @@ def _keep_cause(claim: NodeClaim) -> Judgement | None:
     if current is None:
         return None
     return Judgement(status="False", reason=current.reason, message=current.message, warning=True)
+
+
+def _deleted_by_others(f: Facts, claim: NodeClaim) -> Judgement:
+    """A pool that never failed and that we did not delete: who deleted it meant the machine, so the claim goes too."""
+    told = next((c for c in claim.status.conditions if c.type == LAUNCHED and c.reason == POOL_DELETED), None)
+    message = (
+        f"agent pool {f.key} was deleted by somebody else before it ever ran, as seen at {clock_text(f.now)};"
+        " this claim goes with it: make a new one if the machine is still wanted"
+    )
+    return Judgement(status="Unknown", reason=POOL_DELETED, message=told.message if told else message, warning=True)
 
 
 def obstacle(f: Facts) -> Judgement | None:

@@ -8,12 +8,13 @@ import pytest
 
 from cloudprovider.errors import Rejected
 from cloudprovider.interface import Cluster, Failure, InstanceState
-from controllers import steps
+from controllers import garbage, steps
 from controllers.facts import Drain, Facts, Failed, Fleet, Gpus, Suspicion
 from controllers.memory import remember_failure
 from controllers.plan import explain, plan
 from controllers.policy import Policy
 from provisioner.api import labels
+from provisioner.api.conditions import ConditionSet
 from provisioner.api.meta import ObjectMeta, OwnerReference, Taint
 from provisioner.api.pod import Pod, PodSpec, Toleration
 
@@ -445,6 +446,79 @@ def test_inferred_removals(told: str, known: dict, expected: type) -> None:
     if expected is steps.Wait and isinstance(step, steps.PatchStatus):
         step = plan(facts(**known, refused={"PatchStatus": "Invalid: no"}))
     assert isinstance(step, expected), (told, step)
+
+
+def launching(reason: str = "Creating", **fields: object):
+    """A claim whose pool was accepted, and which says so."""
+    made = claim(**fields)
+    conditions = ConditionSet.of(made, BORN).set("Launched", "Unknown", reason=reason, message="m", now=BORN)
+    return msgspec.structs.replace(made, status=msgspec.structs.replace(made.status, conditions=conditions.items))
+
+
+LOST_TABLE = [
+    ("what its absence is not proven of is looked up", {"claims": (launching(),)}, steps.LookUpPool),
+    (
+        "a 404 that may be lag is waited for, and nothing is asked for meanwhile",
+        {"claims": (launching(),), "absence": "unsettled", "settles_in": 30.0, "pool_read_age": 1.0},
+        steps.Wait,
+    ),
+    ("a proven absence is told", {"claims": (launching(),), **GONE}, steps.PatchStatus),
+    (
+        "once told it is looked at twice",
+        {"claims": (launching("PoolDeleted"),), "suspicion": Suspicion(cause="missing-pool", age=1.0), **GONE},
+        steps.Wait,
+    ),
+    (
+        "then the claim goes",
+        suspected("missing-pool", claims=(launching("PoolDeleted"),), claim_read=launching(), **GONE),
+        steps.DeleteClaim,
+    ),
+    (
+        "unless too many would",
+        suspected("missing-pool", claims=(launching("PoolDeleted"),), fleet=Fleet(braked=True), **GONE),
+        steps.Wait,
+    ),
+    (
+        "a pool that others are deleting is told of at once",
+        {"claims": (launching(),), "instance": instance(DELETING)},
+        steps.PatchStatus,
+    ),
+    (
+        "a failed pool that was removed is followed by a new attempt",
+        {"claims": (claim(down={"Launched": "QuotaExceeded"}),), "create_failed": failed(age=31.0), **GONE},
+        steps.CreateInstance,
+    ),
+    (
+        "and so it is where its cause could not be told",
+        {"claims": (launching(),), "refused": frozenset({"PatchStatus"}), **GONE},
+        steps.CreateInstance,
+    ),
+]
+
+
+@pytest.mark.parametrize(("told", "known", "expected"), LOST_TABLE, ids=[row[0] for row in LOST_TABLE])
+def test_a_pool_that_vanished_before_it_ran(told: str, known: dict, expected: type) -> None:
+    """Who deletes a pool while it is being created means the machine: it is not made anew, its claim goes too."""
+    assert isinstance(plan(facts(**known)), expected), told
+
+
+def test_a_vanished_pool_makes_its_claim_a_suspect_only_when_that_is_proven() -> None:
+    """Lists lag after a restart: claims whose pools they do not show yet must not trip the brake."""
+    assert garbage.suspect(facts(claims=(launching(),))) is None
+    assert garbage.suspect(facts(claims=(launching(),), **GONE)) == "missing-pool"
+
+
+def test_what_became_of_a_deleted_pool_is_told_in_the_same_words() -> None:
+    """From the first sight of its deletion to the claim's own end the message keeps its time."""
+    step = plan(facts(claims=(launching(),), instance=instance(DELETING)))
+    assert isinstance(step, steps.PatchStatus)
+    (told,) = [c for c in step.conditions if c.type == "Launched"]
+    assert (told.status, told.reason) == ("Unknown", "PoolDeleted")
+    assert "as seen at 12:10:00Z" in told.message
+    status = msgspec.structs.replace(step.claim.status, conditions=step.conditions)
+    told_claim = msgspec.structs.replace(step.claim, status=status)
+    later = facts(claims=(told_claim,), now=NOW + timedelta(minutes=1), **GONE)
+    assert isinstance(plan(later), steps.Wait)
 
 
 def conditions(known: Facts) -> dict[str, tuple[str, str, str]]:
