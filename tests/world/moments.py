@@ -1,0 +1,239 @@
+"""The moments of a claim's life, one by one: how to bring a world exactly there, and the proof that it is there.
+
+Promise: when `reach` has returned, its moment is now and stays so for as long as a person needs to send a command; a
+moment that lasts no time by itself is held by a `Gate` until `go_on` is called. `proof` says in one predicate over
+cluster, cloud and ledger what the moment is, so that no story can be told at another one.
+Left to others: what people do at that moment, and what must come of it (`test_removal_matrix.py`).
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from aiohttp import web
+
+from provisioner.simulator.azure import faults
+from provisioner.simulator.azure.settings import AzureSettings
+from provisioner.simulator.ledger import Call
+
+from .harness import Json, Sim
+from .telling import BUDGETS, deleting, finalizers, node_name, node_of, pool_calls, run_pod, said
+from .test_main_job import NAME
+
+# The Node comes before its pool's end, as it mostly does.
+AZURE = AzureSettings(create_seconds=(60.0, 90.0), delete_seconds=(30.0, 60.0), node_share=(0.6, 0.8))
+# A dozen seconds or more after it: enough to act on the pool's end, less than it takes to succeed to a dead leader.
+NODE_LATE = replace(AZURE, node_share=(1.2, 1.3))
+POD, BUDGET = "guarded", "guard"
+
+GoOn = Callable[[], None]
+
+
+class Gate:
+    """Holds the first call that fits until it is opened: when it arrives, or when it has taken effect unanswered."""
+
+    def __init__(self, sim: Sim, fits: Callable[[Call], bool], when: Literal["arrives", "is done"]) -> None:
+        self._fits = fits
+        self._opened = asyncio.Event()
+        self.held: Call | None = None
+        if when == "arrives":
+            sim.world.before.append(self._on_arrival)
+        else:
+            sim.world.after.append(self._on_effect)
+
+    def open(self) -> None:
+        """Let the call go on; every other passes anyway."""
+        self._opened.set()
+
+    async def _on_arrival(self, call: Call, request: web.Request) -> web.StreamResponse | None:
+        await request.read()  # it has left its sender whole: what becomes of that one changes nothing
+        await self._hold(call)
+        return None
+
+    async def _on_effect(self, call: Call, _: web.StreamResponse) -> None:
+        await self._hold(call)
+
+    async def _hold(self, call: Call) -> None:
+        if self.held is None and self._fits(call):
+            self.held = call
+            await self._opened.wait()
+
+
+@dataclass(frozen=True)
+class Moment:
+    """`reach` starts from a claim that was applied this instant under a living controller.
+
+    `proof` is true at that moment and not at the ones before it.
+    """
+
+    name: str
+    reach: Callable[[Sim], Awaitable[GoOn]]
+    proof: Callable[[Sim], bool]
+    azure: AzureSettings = AZURE
+
+
+def _nothing_is_held() -> None:
+    """This moment lasts by itself."""
+
+
+async def _gated(sim: Sim, fits: Callable[[Call], bool], when: Literal["arrives", "is done"], within: float) -> GoOn:
+    gate = Gate(sim, fits, when)
+    await sim.until(lambda: gate.held, within, "the call that is to be held")
+    return gate.open
+
+
+def _claim(sim: Sim) -> Json:
+    claim = sim.claim(NAME)
+    assert claim is not None
+    return claim
+
+
+def _state(sim: Sim) -> str:
+    """The pool's state as ARM has it; "" without a pool."""
+    return sim.cloud.pools[NAME].state if NAME in sim.cloud.pools else ""
+
+
+def _asked_to_go(sim: Sim) -> bool:
+    return deleting(_claim(sim)) or any(deleting(node) for node in sim.nodes_of(NAME))
+
+
+# How each is reached
+
+
+async def _before_the_put(sim: Sim) -> GoOn:
+    """The claim has just got our finalizer; the controller does not know it yet."""
+    return await _gated(sim, lambda call: call.verb == "PATCH" and call.target.name == NAME, "is done", 30)
+
+
+async def _put_in_flight(sim: Sim) -> GoOn:
+    """The PUT has left the controller, and ARM has not taken it in."""
+    return await _gated(sim, lambda call: (call.verb, call.target.kind) == ("PUT", "pools"), "arrives", 30)
+
+
+async def _creating(sim: Sim) -> GoOn:
+    await sim.until(lambda: said(sim, "Launched")[1] == "Creating", 30, "the pool is being created")
+    return _nothing_is_held
+
+
+async def _succeeded_without_node(sim: Sim) -> GoOn:
+    await sim.until(lambda: sim.condition(NAME, "Launched") == "True", 200, "the pool runs")
+    return _nothing_is_held
+
+
+async def _registered(sim: Sim) -> GoOn:
+    await sim.until(lambda: sim.condition(NAME, "Registered") == "True", 200, "the Node is registered")
+    return _nothing_is_held
+
+
+async def _ready(sim: Sim) -> GoOn:
+    await sim.until(lambda: sim.condition(NAME, "Ready") == "True", 400, "the claim is Ready")
+    return _nothing_is_held
+
+
+async def _not_ready(sim: Sim) -> GoOn:
+    await _ready(sim)
+    sim.nodes.set_ready(node_name(sim), None)
+    await sim.until(lambda: said(sim, "Initialized")[1] == "NodeNotReady", 10, "the claim says so")
+    return _nothing_is_held
+
+
+async def _draining(sim: Sim) -> GoOn:
+    """Somebody has deleted the claim, and a disruption budget holds its pod."""
+    await _ready(sim)
+    run_pod(sim, POD, node_name(sim))
+    spec = {"minAvailable": 1, "selector": {"matchLabels": {"app": POD}}}
+    sim.store.create(BUDGETS, {"metadata": {"name": BUDGET}, "spec": spec}, "default")
+    await sim.delete_claim(NAME)
+    await sim.until(lambda: BUDGET in said(sim, "Drained")[2], 30, "the claim names the budget")
+    return _nothing_is_held
+
+
+async def _deleting(sim: Sim) -> GoOn:
+    """Somebody has deleted the claim, and ARM has taken our DELETE."""
+    await _ready(sim)
+    await sim.delete_claim(NAME)
+    await sim.until(lambda: _state(sim) == "Deleting", 60, "the pool is being deleted")
+    return _nothing_is_held
+
+
+async def _failed(sim: Sim) -> GoOn:
+    """The creation has failed, and the claim has just said why; the controller does not know that it was written."""
+    sim.cloud.faults.append(faults.capacity(times=1))
+
+    def told(call: Call) -> bool:
+        return call.target.subresource == "status" and sim.condition(NAME, "Launched") == "False"
+
+    return await _gated(sim, told, "is done", 90)
+
+
+# What each is
+
+BEFORE_PUT = Moment(
+    "before the PUT",
+    _before_the_put,
+    lambda sim: finalizers(_claim(sim)) != [] and not pool_calls(sim, "PUT") and not _state(sim),
+)
+PUT_IN_FLIGHT = Moment(
+    "PUT in flight",
+    _put_in_flight,
+    lambda sim: [call.status for call in pool_calls(sim, "PUT")] == [None] and not _state(sim),
+)
+CREATING = Moment(
+    "Creating",
+    _creating,
+    lambda sim: _state(sim) == "Creating" and said(sim, "Launched")[1] == "Creating" and not sim.nodes_of(NAME),
+)
+SUCCEEDED = Moment(
+    "Succeeded without Node",
+    _succeeded_without_node,
+    lambda sim: _state(sim) == "Succeeded" and not sim.nodes_of(NAME) and not _asked_to_go(sim),
+    NODE_LATE,
+)
+REGISTERED = Moment(
+    "Registered",
+    _registered,
+    lambda sim: finalizers(node_of(sim)) != [] and sim.condition(NAME, "Initialized") != "True",
+)
+READY = Moment(
+    "Ready",
+    _ready,
+    lambda sim: sim.condition(NAME, "Ready") == "True" and not _asked_to_go(sim),
+)
+NOT_READY = Moment(
+    "NotReady",
+    _not_ready,
+    lambda sim: said(sim, "Initialized")[:2] == ("False", "NodeNotReady") and not _asked_to_go(sim),
+)
+DRAINING = Moment(
+    "draining",
+    _draining,
+    lambda sim: (
+        said(sim, "Drained")[:2] == ("Unknown", "Draining") and deleting(node_of(sim)) and not pool_calls(sim, "DELETE")
+    ),
+)
+DELETING = Moment(
+    "Deleting",
+    _deleting,
+    lambda sim: _state(sim) == "Deleting" and len(pool_calls(sim, "DELETE")) == 1 and deleting(node_of(sim)),
+)
+FAILED = Moment(
+    "Failed",
+    _failed,
+    lambda sim: (
+        _state(sim) == "Failed" and sim.condition(NAME, "Launched") == "False" and not pool_calls(sim, "DELETE")
+    ),
+)
+
+MOMENTS = (
+    BEFORE_PUT,
+    PUT_IN_FLIGHT,
+    CREATING,
+    SUCCEEDED,
+    REGISTERED,
+    READY,
+    NOT_READY,
+    DRAINING,
+    DELETING,
+    FAILED,
+)

@@ -1,0 +1,51 @@
+"""The table of removals at the end of a test run: each entry at each moment, and what came of it under each controller.
+
+Promise: computed from the reports of the cells that ran, wherever they ran (other processes too): a tick and the
+virtual seconds for a cell that passed, a cross for one that failed, a dash for one that was not selected.
+Left to others: the cells (`test_removal_matrix.py`), which note themselves on their tests' properties; the hook that
+prints (`tests/conftest.py`).
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+CELL, OUTCOME = "removal cell", "removal outcome"
+CONTROLLERS = ("alive", "restarted", "away")
+HEADS = ("controller alive", "crashed, restarted", "crashed, an hour away")
+TITLE = "removals: virtual seconds until all was gone or the claim was up (an hour away: since the return)"
+ENTRY_WIDTH, MOMENT_WIDTH, WIDTH = 11, 24, 23
+
+
+class Cell(NamedTuple):
+    """`row` is its place in the whole table, from 0; `controller` is one of CONTROLLERS."""
+
+    row: int
+    entry: str
+    moment: str
+    controller: str
+
+
+def outcomes(reports: Iterable[Any]) -> dict[Cell, str]:
+    """What became of each cell that these test reports speak of."""
+    found: dict[Cell, str] = {}
+    for report in reports:
+        said = dict(report.user_properties)
+        if CELL not in said or (report.when != "call" and not report.failed):
+            continue
+        cell = Cell(*said[CELL])
+        if report.failed or cell in found:
+            found[cell] = "✗"
+        elif report.passed:
+            found[cell] = f"✓ {said[OUTCOME]}"
+    return found
+
+
+def lines(found: Mapping[Cell, str]) -> list[str]:
+    """The rows of which any cell ran, and how many cells passed."""
+    told = [" " * (ENTRY_WIDTH + MOMENT_WIDTH) + "".join(head.ljust(WIDTH) for head in HEADS).rstrip()]
+    for row, entry, moment in sorted({cell[:3] for cell in found}):
+        columns = [found.get(Cell(row, entry, moment, fate), "-").ljust(WIDTH) for fate in CONTROLLERS]
+        told.append(f"{entry:{ENTRY_WIDTH}}{moment:{MOMENT_WIDTH}}{''.join(columns)}".rstrip())
+    passed = sum(text.startswith("✓") for text in found.values())
+    told.append(f"{passed} of {len(found)} cells passed")
+    return told
