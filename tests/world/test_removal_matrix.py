@@ -44,9 +44,9 @@ Deleting                PNC PNC PNC    PNC  PNC  PNC     PNC  PNC  PNC     PNC P
 Failed                  PC  PC  PC     P+up P+up P+up    P+up P+up P+up    PC  PC  PC
 """
 
-# Virtual seconds. AKS takes 90 for a pool and 60 for its end at most (`moments.AZURE`); the last two tries of a DELETE are
-# 30 apart; a 404 is believed 60 after a PUT or after taking over, and a lost pool acted on 60 after that; a dead leader's
-# lease lasts 30, and its successor looks every 5; the rest is reading and writing.
+# AKS takes 90 s for a pool and 60 for its end at most (`moments.AZURE`); the last two tries of a DELETE are 30 apart;
+# a 404 is believed 60 after a PUT or after taking over, and a lost pool acted on 60 after that; the lease of a dead
+# leader lasts 30, and its successor looks every 5; the rest is reading and writing.
 CREATE_SECONDS, RETRY_SECONDS, DELETE_SECONDS = 90.0, 30.0, 60.0
 SETTLE_SECONDS, MISSING_SECONDS, TAKEOVER_SECONDS, TALK_SECONDS = 60.0, 60.0, 35.0, 10.0
 WHILE_CREATING_SECONDS = CREATE_SECONDS + RETRY_SECONDS + DELETE_SECONDS
