@@ -200,6 +200,11 @@ class Inventory:
                 log.warning("the agent pools could not be listed", error=str(error), failures=self._failures)
             await self._pause(started, after)
 
+    async def look(self) -> None:
+        """One look at the managed cluster and all pools, for who does not stay. Raises CloudError."""
+        self._leading_since = self._now()
+        await self._look(self._leading_since)
+
     async def _look(self, started: float) -> None:
         news = self._listed_at is None
         if self._cluster_at is None or started - self._cluster_at >= CLUSTER_SECONDS or self._failures:

@@ -2,13 +2,17 @@
 
     gpu-provisioner [run] [flags]   the controller itself (the default, as for Azure/gpu-provisioner)
     gpu-provisioner try [...]       the same controller against an embedded cluster and Azure
+    gpu-provisioner gc [...]        what would be removed without anybody's having asked, and why
+    gpu-provisioner adopt NAME      a restored claim takes its agent pool back
+    gpu-provisioner release NAME    our finalizers come off a claim whose pool is gone for good
     gpu-provisioner config          every setting, its value and where it came from
     gpu-provisioner version
 
 Promise: exit codes 0 (done), 1 (failed while running), 2 (usage or settings), 130 (interrupted before it ran); a line
 for the cause and one for the remedy; no traceback for a user's mistake, and none past the redaction. SIGTERM and
 SIGINT: work stops, the lease is released, exit 0; a second one ends the process at once.
-Left to others: what runs (`app.py`), what settings mean (`settings`), the trial itself (`trial`).
+Left to others: what runs (`app.py`), what settings mean (`settings`), the trial itself (`trial`), what a person asks
+for once (`commands`).
 """
 
 import asyncio
@@ -23,16 +27,20 @@ from .installation import strangers
 from .runtime import logs
 from .runtime.clock import SystemClock
 from .runtime.signals import until_signalled
-from .settings import OPTIONS, Problem, Settings, SettingsError, describe, load, read_flags
+from .settings import OPTIONS, Problem, Settings, SettingsError, describe, load, read_file, read_flags
 from .version import own_version
 
 OK, FAILED, USAGE, INTERRUPTED = 0, 1, 2, 130
 COMMANDS = {
     "run": "the controller itself (the default)",
     "try": "the same controller on an embedded cluster and an embedded Azure; try --help tells more",
+    "gc": "what would be removed by inference, and why; --confirm lifts the brake for it",
+    "adopt": "let a restored NodeClaim take its agent pool back",
+    "release": "drop our finalizers from a deleting NodeClaim whose pool is gone for good",
     "config": "every setting, its value and where it came from",
     "version": "the version",
 }
+ONCE = frozenset({"gc", "adopt", "release"})
 HELP_FLAGS = frozenset({"-h", "-help", "--help"})
 VERSION_FLAGS = frozenset({"-version", "--version"})
 
@@ -60,6 +68,10 @@ def run_command(arguments: Sequence[str], env: Mapping[str, str], out: TextIO, e
         return USAGE
     if command == "try":
         return _try(rest, out, err)
+    if command in ONCE:
+        from .commands import command as once  # not before strangers have been looked for
+
+        return once.run(command, rest, env, typed=sys.stdin, out=out, err=err)
     if HELP_FLAGS & set(rest):
         out.write(_help())
         return OK
@@ -98,21 +110,9 @@ def _settings(arguments: Sequence[str], env: Mapping[str, str]) -> Settings:
 
 
 def _config_file(rest: list[str]) -> tuple[Mapping[str, Any], list[str]]:
-    name, _, path = rest[0].partition("=")
+    _, _, path = rest[0].partition("=")
     path, left = (path, rest[1:]) if path else (rest[1] if len(rest) > 1 else "", rest[2:])
-    try:
-        import yaml  # only here: the file is optional, and so is the library
-
-        with open(path, encoding="utf-8") as file:
-            read = yaml.safe_load(file) or {}
-    except (OSError, ImportError, yaml.YAMLError) as error:
-        why = f"it cannot be read: {type(error).__name__}"
-        raise SettingsError([Problem(name=name, value=path, why=why, remedy="Name a YAML file of settings.")]) from None
-    if not isinstance(read, dict):
-        raise SettingsError(
-            [Problem(name=name, value=path, why="it is no mapping", remedy="Write `flag: value` lines.")]
-        )
-    return read, left
+    return read_file(path), left
 
 
 def _help() -> str:

@@ -95,6 +95,12 @@ class EventRecorder:
         self._waiting[name] = _Pending(subject, type, reason[:REASON_CHARACTERS], text, now, now, 1)
         self._wake.set()
 
+    async def write(self, about: Recordable, type: EventKind, reason: str, message: str) -> None:  # noqa: A002
+        """Write one Event before returning: for a deed that must not be done untold. Raises KubeError."""
+        subject, text, now = _reference(about), cut(redact(message), MESSAGE_BYTES), self._clock.now()
+        pending = _Pending(subject, type, reason[:REASON_CHARACTERS], text, now, now, 1)
+        await self._create_or_count(_name(subject, type, reason, text), pending)
+
     async def run(self) -> Never:
         """Write what was recorded, in order, until cancelled."""
         while True:

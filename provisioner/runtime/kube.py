@@ -18,7 +18,7 @@ from tenacity import AsyncRetrying, retry_if_exception, stop_after_attempt
 
 from provisioner.api.pod import Pod
 
-from .decoding import Listed, decoded, page
+from .decoding import Listed, decoded, page, reviewed_username
 from .kube_errors import KubeError, unexpected
 from .objects import KubeObject
 from .resources import PODS, Resource
@@ -37,6 +37,7 @@ CONTENT_TYPES: Mapping[How, str] = {
     "json": "application/json-patch+json",
     "strategic": "application/strategic-merge-patch+json",
 }
+REVIEW_VERSION, REVIEW_KIND = "authentication.k8s.io/v1", "SelfSubjectReview"
 LIST_TRIES = 3
 PAGES_MAX = 2000
 SILENCE_SECONDS = 75.0
@@ -190,6 +191,15 @@ class Kube:
         await self._transport.send(
             _request("POST", "evict", PODS, meta.name, meta.namespace, subresource="eviction", body=body)
         )
+
+    async def username(self) -> str:
+        """Who the API server takes us for. Servers before Kubernetes 1.28 do not tell: a KubeError of status 404."""
+        what = f"create {REVIEW_KIND}"
+        body = {"apiVersion": REVIEW_VERSION, "kind": REVIEW_KIND}
+        request = Request(
+            "create", "POST", f"/apis/{REVIEW_VERSION}/selfsubjectreviews", "selfsubjectreviews", what, body=body
+        )
+        return reviewed_username(await self._transport.send(request), what)
 
     async def _object(self, request: Request, resource: Resource[T], name: str) -> T:
         answer = decoded(await self._transport.send(request), resource, request.what)

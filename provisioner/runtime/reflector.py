@@ -119,6 +119,10 @@ class Reflector(Generic[T]):
             except KubeError as error:
                 await self._pause(error)
 
+    async def read(self) -> None:
+        """Mirror the collection as it is now, for who does not stay. Raises KubeError."""
+        await self._list()
+
     async def _list(self) -> None:
         self.state = State.LISTING
         begun = self._now()

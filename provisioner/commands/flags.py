@@ -1,0 +1,112 @@
+"""What can be written after each command, and what `--help` says of it; light, so that a mistake is told at once.
+
+Left to others: what the words do (`gc.py`, `adopt.py`, `release.py`), running them (`command.py`).
+"""
+
+import argparse
+from collections.abc import Callable, Sequence
+from contextlib import redirect_stderr, redirect_stdout
+from typing import TextIO
+
+import msgspec
+
+from .refusal import OK, USAGE
+
+RELEASE_FLAG = "--i-know-the-pool-is-gone"
+SETTINGS = """
+The settings of `gpu-provisioner run` (KUBECONFIG, ARM_SUBSCRIPTION_ID, ARM_RESOURCE_GROUP, AZURE_CLUSTER_NAME, …)
+count here too, as flags or variables: gpu-provisioner --help lists them. With DEPLOYMENT_MODE=managed, Azure's default
+chain finds your own login (az login). Exit codes: 0 done, 1 refused or failed, 2 bad usage."""
+
+GC = """\
+Shows what the controller would remove although nobody asked for it: agent pools without a NodeClaim, NodeClaims whose
+pool is gone, machines whose Node was deleted, Nodes left over. One look at the cluster and one LIST of ARM; nothing is
+written. Foreign agent pools are never touched, and removals that were asked for (kubectl delete) are never held back.
+
+When more than max(3, 20 %) of the pools would go at once, the controller removes none of them: see what happened first
+(a restored backup? then: gpu-provisioner adopt --all). If it is as it should be, --confirm lets the leader make exactly
+the removals shown, within one hour."""
+GC_EXAMPLES = """\
+examples:
+  gpu-provisioner gc                    the table; - stands for none
+  gpu-provisioner gc -o json            the same for programs
+  gpu-provisioner gc --confirm          show it, ask, then let these removals pass the brake
+
+What the leader removed within the last ten minutes counts for its brake and cannot be seen from here."""
+
+ADOPT = """\
+A NodeClaim restored from a backup has a new UID, while its agent pool bears the old one: the controller then keeps the
+machine behind its brake and serves the claim with nothing. adopt annotates the claim with the old UID
+(gpu-provisioner.sh/adopt); the controller then takes pool and Node over as they are, GPUs, pods and all.
+
+It is refused while a claim with the old UID exists, for foreign pools, and for pools of other names."""
+ADOPT_EXAMPLES = """\
+examples:
+  gpu-provisioner adopt ws3f2a91c0d     one claim
+  gpu-provisioner adopt --all           a table of all claims whose pool bears a dead UID; asks, then annotates them
+  kubectl get nodeclaims -w             watch them become Ready"""
+
+RELEASE = """\
+For a NodeClaim that is being deleted and cannot end, because nothing proves to the controller that its agent pool is
+gone: the managed cluster was deleted in Azure, say. release asks ARM once more. If the pool is there it refuses: the
+machine would be billed without a claim. Otherwise it takes our finalizer (karpenter.sh/termination) off the claim's
+Nodes and off the claim, and nobody else's, after an Event (FinalizerReleasedByHand) that says who did it."""
+RELEASE_EXAMPLES = """\
+examples:
+  gpu-provisioner release ws3f2a91c0d                              what would be done; writes nothing, exit code 2
+  gpu-provisioner release ws3f2a91c0d --i-know-the-pool-is-gone    do it"""
+
+
+def _gc(parser: argparse.ArgumentParser) -> None:
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument("--dry-run", action="store_true", help="only show it (the default)")
+    which.add_argument("--confirm", action="store_true", help="let the leader make exactly the removals shown")
+    parser.add_argument("--yes", action="store_true", help="do not ask before --confirm writes")
+    parser.add_argument("-o", "--output", choices=("table", "json"), default="table", help="how to print it")
+
+
+def _adopt(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name", nargs="?", metavar="NAME", help="the NodeClaim")
+    parser.add_argument("--all", action="store_true", help="every NodeClaim whose pool bears a dead UID")
+    parser.add_argument("--yes", action="store_true", help="do not ask before --all writes")
+
+
+def _release(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name", metavar="NAME", help="the NodeClaim")
+    parser.add_argument(
+        RELEASE_FLAG, dest="known", action="store_true", help="you have made sure of it, in the portal, say"
+    )
+
+
+class Words(msgspec.Struct, frozen=True, kw_only=True):
+    """What a command's `--help` says, and the flags of its own."""
+
+    description: str
+    examples: str
+    flags: Callable[[argparse.ArgumentParser], None]
+
+
+COMMANDS = {
+    "gc": Words(description=GC, examples=GC_EXAMPLES, flags=_gc),
+    "adopt": Words(description=ADOPT, examples=ADOPT_EXAMPLES, flags=_adopt),
+    "release": Words(description=RELEASE, examples=RELEASE_EXAMPLES, flags=_release),
+}
+
+
+def parsed(name: str, words: Sequence[str], *, out: TextIO, err: TextIO) -> argparse.Namespace | int:
+    """What the words after a command say; an exit code if they ask for help or cannot be understood."""
+    command = COMMANDS[name]
+    parser = argparse.ArgumentParser(
+        prog=f"gpu-provisioner {name}",
+        description=command.description,
+        epilog=f"{command.examples}\n{SETTINGS}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    command.flags(parser)
+    parser.add_argument("--config", metavar="FILE", default="", help="a YAML file of settings, by their flags' names")
+    try:
+        with redirect_stdout(out), redirect_stderr(err):
+            return parser.parse_args(words)
+    except SystemExit as ended:
+        return USAGE if ended.code else OK

@@ -1,0 +1,185 @@
+"""What would go by inference, and what it waits for: the controller's own rules, asked about one look.
+
+Promise: no rule of its own. Facts come from `controllers.observing`, suspicions from `controllers.garbage`, steps from
+`controllers.plan`, the brake from `controllers.fleet`. What the controller would read afresh before a removal is
+answered from the look, which is as fresh. Only the leader knows when it first suspected a key and what it removed in
+the last ten minutes; where that decides, it is said.
+Left to others: printing (`gc.py`).
+"""
+
+import asyncio
+import math
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from cloudprovider.interface import Cluster
+from controllers.brake import allowance
+from controllers.facts import Facts, Fleet, Suspicion
+from controllers.fleet import FleetView
+from controllers.memory import Memory
+from controllers.observing import observe
+from controllers.ownership import Verdict, verdict
+from controllers.plan import plan
+from controllers.steps import (
+    DeleteClaim,
+    DeleteInstance,
+    DeleteNode,
+    EvictPods,
+    LookUpClaim,
+    LookUpNodes,
+    LookUpPool,
+    PatchNode,
+    ReadDrain,
+    ReleaseFinalizer,
+    Step,
+    Wait,
+)
+from provisioner.api.node import Node
+from provisioner.app import gpus_of
+
+from .clients import Sight, Tools
+
+# A plan reads the claim, the pool and the Nodes, each once at most.
+READS_MAX = 6
+NO_FLEET = Fleet()
+
+
+class Removal(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """One key that is suspected of being garbage. `since` is known only where an object states it."""
+
+    pool: str
+    claim: str
+    node: str
+    cause: str
+    action: str
+    waits_for: str
+    since: datetime | None
+
+
+class Survey(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """`pools` are ours, `well` of them unsuspected; `allowance` of them may go by inference within ten minutes.
+
+    `foreign` pools are nobody's business here; `asked` claims are deleting because somebody asked.
+    """
+
+    removals: tuple[Removal, ...]
+    pools: int
+    well: int
+    foreign: int
+    asked: int
+    allowance: int
+    braked: bool
+
+
+def survey(sight: Sight, tools: Tools) -> Survey:
+    """All removals by inference, by pool name, and the numbers that decide about them."""
+    policy, inventory = tools.running.policy, sight.inventory
+    now, wall = asyncio.get_running_loop().time(), tools.outside.clock.now()
+    fleet = FleetView(views=sight.views, inventory=inventory, policy=policy)
+    found: list[Facts] = []
+    for key in sight.pool_names():
+        facts = observe(
+            key,
+            views=sight.views,
+            inventory=inventory,
+            memory=Memory(),
+            fleet=lambda _: NO_FLEET,
+            policy=policy,
+            gpus=gpus_of,
+            wall=wall,
+            now=now,
+        )
+        found.append(facts)
+        fleet.suspect(key, facts.suspicion.cause if facts.suspicion is not None else None)
+    whole = [msgspec.structs.replace(f, fleet=fleet.facts(f.claim, now)) for f in found]
+    ours = {pool.name for pool in inventory.items() if verdict(pool, None) is not Verdict.FOREIGN}
+    return Survey(
+        removals=tuple(_removal(f, f.suspicion, sight) for f in whole if f.suspicion is not None),
+        pools=len(ours),
+        well=sum(f.suspicion is None and f.key in ours for f in whole),
+        foreign=len(inventory.items()) - len(ours),
+        asked=sum(f.suspicion is None and f.claim is not None and f.claim.deleting for f in whole),
+        allowance=allowance(policy, len(ours)),
+        braked=fleet.braked(now),
+    )
+
+
+def _removal(f: Facts, suspicion: Suspicion, sight: Sight) -> Removal:
+    since = _since(f, suspicion)
+    known = (f.now - since).total_seconds() if since is not None else 0.0
+    step, patient = _decided(_aged(f, known), sight), _decided(_aged(f, math.inf), sight)
+    # What time alone will not change is the better answer.
+    held = patient if isinstance(patient, Wait) else step
+    done = _decided(_at_rest(_aged(f, math.inf)), sight) if isinstance(patient, Wait) else patient
+    return Removal(
+        pool=f.key,
+        claim=f.claim.name if f.claim is not None else "",
+        node=",".join(node.name for node in f.nodes),
+        cause=suspicion.cause,
+        action=_action(done, f),
+        waits_for=held.why if isinstance(held, Wait) else "",
+        since=since,
+    )
+
+
+def _since(f: Facts, suspicion: Suspicion) -> datetime | None:
+    if suspicion.cause == "crd-deleted" and f.claim is not None:
+        return f.claim.metadata.deletion_timestamp
+    if suspicion.cause == "orphan-pool":  # a Node of an orphan may be deleting for reasons of its own
+        return None
+    return min((at for node in f.nodes if (at := node.metadata.deletion_timestamp) is not None), default=None)
+
+
+def _aged(f: Facts, seconds: float) -> Facts:
+    cause = f.suspicion.cause if f.suspicion is not None else ""
+    return msgspec.structs.replace(f, suspicion=Suspicion(cause=cause, age=seconds))
+
+
+def _at_rest(f: Facts) -> Facts:
+    """The same key once nothing holds inferences back any more: no brake, a running cluster, a pool at rest."""
+    instance = f.instance
+    if instance is not None:
+        instance = msgspec.structs.replace(instance, raw_state="Succeeded", power_state="Running")
+    fleet = msgspec.structs.replace(f.fleet, braked=False)
+    return msgspec.structs.replace(f, fleet=fleet, cluster=Cluster(running=True), instance=instance)
+
+
+def _decided(f: Facts, sight: Sight) -> Step:
+    """The first step that is no read; what the plan wants to read is answered from what was just read."""
+    for _ in range(READS_MAX):
+        step = plan(f)
+        known: dict[str, Any] = {}
+        match step:
+            case LookUpClaim(name=name):
+                known = {"claim_read_age": 0.0, "claim_read": sight.claim(name)}
+            case LookUpPool():
+                known = {"pool_read_age": 0.0}
+                if f.instance is None:
+                    known |= {"absence": "absent", "proof_age": 0.0}
+            case LookUpNodes():
+                known = {"nodes_known_age": 0.0}
+            case _:
+                return step
+        f = msgspec.structs.replace(f, **known)
+    return Wait(after=None, why="the plan goes on reading")
+
+
+def _action(step: Step, f: Facts) -> str:
+    """What the step comes to, in words: steps that prepare a removal are told as that removal."""
+    match step:
+        case DeleteInstance():
+            return "delete the agent pool"
+        case DeleteClaim():
+            return "delete the NodeClaim and its agent pool" if f.instance is not None else "delete the NodeClaim"
+        case ReadDrain() | PatchNode() | EvictPods():
+            return "drain the Node, delete the agent pool"
+        case ReleaseFinalizer(target=Node()):
+            return "let the Node go, keep the agent pool" if f.instance is not None else "let the Node go"
+        case DeleteNode() if f.claim is not None and f.claim.deleting:
+            return "drain the Node, delete agent pool, Node and NodeClaim"
+        case DeleteNode():
+            return "delete the Node"
+        case _:
+            return "none yet"

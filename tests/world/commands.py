@@ -1,0 +1,118 @@
+"""A person at a terminal in a simulated world: the commands as the console script runs them, over the same wire.
+
+The caller on the wire is `admin`; nobody holds it to a controller's invariants, so stories assert what it wrote.
+"""
+
+import argparse
+import asyncio
+import io
+from collections.abc import Mapping
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from random import Random
+
+import aiohttp
+from aiohttp import web
+
+from cloudprovider.azure.client import AzureConfig, StaticToken, build_client, without_resending
+from cloudprovider.azure.provider import AzureProvider
+from controllers.policy import Policy
+from provisioner import app, outside
+from provisioner.commands.clients import Tools
+from provisioner.commands.command import act
+from provisioner.commands.console import Console
+from provisioner.commands.flags import parsed
+from provisioner.runtime.kube import Kube
+from provisioner.runtime.metrics import Metrics
+from provisioner.simulator import loop as sim_loop
+from provisioner.simulator.ledger import Call
+
+from .harness import EPOCH, Sim
+from .program import kube_client
+
+WHO = "admin"
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a command ended, and what it wrote; `asked` are the questions that were put."""
+
+    code: int
+    out: str
+    err: str
+    asked: tuple[str, ...]
+
+    def row(self, first: str) -> str:
+        """The line of the table that begins with this word."""
+        (line,) = [line for line in self.out.splitlines() if line.split()[:1] == [first]]
+        return line
+
+
+async def command(sim: Sim, name: str, *words: str, answer: str | None = None, policy: Policy | None = None) -> Ended:
+    """Run a command to its end. `answer` is what somebody types when asked; None: nobody is at a terminal."""
+    out, err, asked = io.StringIO(), io.StringIO(), list[str]()
+
+    async def ask(question: str) -> str:
+        asked.append(question)
+        return answer or ""
+
+    wanted = parsed(name, words, out=out, err=err)
+    assert isinstance(wanted, argparse.Namespace), err.getvalue()
+    async with AsyncExitStack() as sessions:
+        tools = await _tools(sim, sessions, policy or Policy())
+        code = await act(name, tools, wanted, Console(out, err, None if answer is None else ask))
+    return Ended(code, out.getvalue(), err.getvalue(), tuple(asked))
+
+
+async def _tools(sim: Sim, sessions: AsyncExitStack, policy: Policy) -> Tools:
+    settings = sim.world.settings.azure
+    config = AzureConfig(
+        subscription_id=settings.subscription,
+        resource_group=settings.resource_group,
+        cluster_name=settings.cluster,
+        location=settings.location,
+    )
+    loop, metrics = asyncio.get_running_loop(), Metrics()
+    clock = sim_loop.VirtualClock(loop, EPOCH)
+    cluster, azure = [await sessions.enter_async_context(_session(sim)) for _ in range(2)]
+    kube = Kube(kube_client(cluster, sim.world.settings.token))
+    client = build_client(config, without_resending(azure), StaticToken("simulator"), version="test")
+    provider = outside.dressed(AzureProvider(client, config, clock=clock), metrics)
+    return Tools(
+        outside=app.Outside(
+            kube=kube, lease_kube=kube, provider=provider, clock=clock, rng=Random(WHO), metrics=metrics
+        ),
+        running=app.Running(
+            policy=policy, elect=True, lease_name="gpu-provisioner", lease_namespace="kube-system", identity=WHO
+        ),
+        cluster=f"cluster {settings.cluster} of resource group {settings.resource_group}",
+    )
+
+
+def _session(sim: Sim) -> aiohttp.ClientSession:
+    return aiohttp.ClientSession(
+        connector=sim.world.connector(WHO), cookie_jar=aiohttp.DummyCookieJar(), trust_env=False
+    )
+
+
+def written(sim: Sim) -> list[str]:
+    """What the commands wrote, at either system: `PATCH nodeclaims/ws1`. To ask who one is is no write."""
+    calls = [call for call in sim.ledger.calls(who=WHO) if call.is_write and call.target.kind != "selfsubjectreviews"]
+    return [f"{call.verb} {call.target.kind}/{call.target.name}".rstrip("/") for call in calls]
+
+
+def known_as(sim: Sim, username: str) -> None:
+    """From now on the API server tells people who they are, as a real one does."""
+
+    async def answer(call: Call, request: web.Request) -> web.StreamResponse | None:
+        if request.path != "/apis/authentication.k8s.io/v1/selfsubjectreviews":
+            return None
+        body: Mapping[str, object] = {
+            "kind": "SelfSubjectReview",
+            "apiVersion": "authentication.k8s.io/v1",
+            "metadata": {"creationTimestamp": "2026-03-01T12:00:00Z"},
+            "status": {"userInfo": {"username": username, "groups": ["system:masters"]}},
+        }
+        return web.json_response(body, status=201)
+
+    sim.world.before.append(answer)
