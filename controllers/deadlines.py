@@ -33,7 +33,12 @@ def watched(judged: Judgement, *, name: str, since: datetime, now: datetime, lim
     if left > 0:
         recheck = left if judged.recheck is None else min(left, judged.recheck)
         return msgspec.structs.replace(judged, recheck=recheck)
-    end = f"{MARK}over {round(limit_seconds / 60)} min"
+    return overdue(judged, name=name, remedy=f"over {round(limit_seconds / 60)} min")
+
+
+def overdue(judged: Judgement, *, name: str, remedy: str) -> Judgement:
+    """`judged`, past the deadline `name`: it says so, and how to look further."""
+    end = f"{MARK}{remedy}"
     # The cause gives way: it was told whole before, and without its end the deadline would never be heard of.
     text = fit(judged.message, MESSAGE_BYTES - len(end)) + end
     return msgspec.structs.replace(judged, message=text, warning=True, overdue=name)

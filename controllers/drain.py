@@ -1,96 +1,86 @@
-"""Emptying a Node before its machine goes: which pods must leave, in which order, and what holds them.
+"""Emptying a Node before its machine goes: who is asked to leave, when, and when the Node counts as empty.
 
 Promise: pods leave by the Eviction API in four tiers (ordinary, daemon, critical, critical daemon), each asked once;
-a disruption budget that refuses is waited for. Pods that tolerate the disrupted taint, mirror pods, finished pods and
-pods stuck past their own grace hold nothing up. Pods are read while a drain is on, never cached.
-Left to others: the order around it (`termination.py`), sending evictions (`acting/kube.py`).
+what refuses (a budget, several, an error) is waited for, asked again and named. Pods that would outlast the claim's
+termination time are deleted in time for it, in whatever tier. Pods are read while a drain is on, never cached.
+Left to others: what a pod is (`pods.py`), the termination time (`grace.py`), words (`removal_conditions.py`).
 
-Source: karpenter.md §4 (predicates, tiers, timings).
+Source: karpenter.md §4 (tiers, timings), §10.1 (pods bound just before the taint was seen).
 """
 
 from datetime import datetime
 
-from provisioner.api import labels
 from provisioner.api.node import Node
-from provisioner.api.pod import Pod, Toleration
+from provisioner.api.pod import Pod
 
-from .facts import Facts
-from .steps import EvictPods, ReadDrain, Step, Wait
+from . import grace
+from .facts import Asked, Drain, Facts
+from .pods import evictable, tier, waited_for
+from .steps import DeletePods, EvictPods, ReadDrain, Step, Wait
 
-STUCK_SECONDS = 60.0
-RETRY_SECONDS = 5.0
-CRITICAL = ("system-cluster-critical", "system-node-critical")
+# A scheduler that had not seen the taint may still bind pods for a moment.
+LATE_BINDING_SECONDS = 5.0
+# Whoever has not left within a minute is held by something that seconds do not change.
+PATIENT_AFTER_SECONDS = 60.0
 
 
-def step(f: Facts, node: Node) -> Step | None:
-    """The drain's next step; None: nothing holds this Node any longer."""
-    poll = f.policy.drain_poll_seconds
-    if f.drain.age > poll:
+def step(f: Facts, node: Node, by: datetime | None) -> Step | None:
+    """The drain's next step; None: nothing holds this Node any longer. `by`: when all pods must be gone."""
+    drain = f.drain_of(node)
+    if drain.unread is not None and drain.unread.holds_for > 0:
+        return Wait(after=drain.unread.holds_for, why=f"the pods of {node.name} cannot be read")
+    poll = poll_seconds(f, drain)
+    if drain.age > poll:
         return ReadDrain(node=node)
-    waiting = held_by_pods(f)
+    waiting = held_by_pods(f, node)
     if not waiting:
-        return None
-    tier = min(_tier(pod) for pod in waiting)
-    asked_again = f.drain.blocked_age > RETRY_SECONDS
-    due = tuple(
-        pod
-        for pod in waiting
-        if _tier(pod) == tier
-        and evictable(pod)
-        and pod.metadata.uid not in f.drain.evicted
-        and (asked_again or pod.metadata.uid not in f.drain.blocked)
-    )
-    if due:
+        left = _late_binding_left(drain)
+        return Wait(after=min(poll, left), why=f"pods may still come to {node.name}") if left > 0 else None
+    if by is not None:
+        late = grace.due(waiting, by, f.now)
+        if forced := tuple(pod for pod in late if _may_ask(drain, pod, "delete")):
+            return DeletePods(node=node, pods=forced, grace_seconds=grace.remaining_seconds(by, f.now))
+        waiting = tuple(pod for pod in waiting if pod not in late)
+    if due := _first_tier(f, drain, waiting):
         return EvictPods(node=node, pods=due)
-    return Wait(after=poll, why=f"{len(waiting)} pods are waiting to be evicted from {node.name}")
+    return Wait(after=min(poll, _until_forced(f, waiting, by)), why=f"pods are on {node.name}")
 
 
-def held_by_pods(f: Facts) -> tuple[Pod, ...]:
-    """The pods, as last read, that must be gone before the machine may go."""
-    return tuple(
-        pod for pod in f.drain.pods if drainable(pod, f.now) and pod.status.phase not in ("Succeeded", "Failed")
-    )
+def held_by_pods(f: Facts, node: Node) -> tuple[Pod, ...]:
+    """The pods, as last read, that must be gone before this Node's machine may go."""
+    return tuple(pod for pod in f.drain_of(node).pods if waited_for(pod, f.now))
 
 
-def message(f: Facts) -> str:
-    """What a drain waits for, with names: budgets first, for they are what a person can change."""
-    waiting = held_by_pods(f)
-    names = ", ".join(pod.name for pod in waiting[:3]) + (f" and {len(waiting) - 3} more" if len(waiting) > 3 else "")
-    refused = next((why for pod in waiting if (why := f.drain.blocked.get(pod.metadata.uid))), "")
-    cause = f": {refused}" if refused else ""
-    return f"{len(waiting)} pods are waiting to be evicted ({names}){cause}"
+def emptied(f: Facts, node: Node) -> bool:
+    """Whether the Node, as last read, had no pod to wait for, nor time left in which one might still come."""
+    drain = f.drain_of(node)
+    return drain.known and not held_by_pods(f, node) and _late_binding_left(drain) <= 0
 
 
-def drainable(pod: Pod, now: datetime) -> bool:
-    """Whether this pod's presence holds up the drain at all."""
-    return not (_mirror(pod) or _stuck(pod, now) or any(_tolerates_disruption(t) for t in pod.spec.tolerations))
+def poll_seconds(f: Facts, drain: Drain) -> float:
+    """How old a reading of the Node may be."""
+    return f.policy.drain_poll_seconds if drain.since < PATIENT_AFTER_SECONDS else f.policy.drain_patient_seconds
 
 
-def evictable(pod: Pod) -> bool:
-    """Whether this pod may be asked to leave: not already going, and not protected by its owner."""
-    protected = pod.metadata.annotations.get(labels.DO_NOT_DISRUPT) == "true"
-    return not pod.metadata.deleting and not protected
+def _first_tier(f: Facts, drain: Drain, waiting: tuple[Pod, ...]) -> tuple[Pod, ...]:
+    """Those of the first tier that is still there who may be asked to leave now."""
+    first = min((tier(pod) for pod in waiting), default=0)
+    candidates = (pod for pod in waiting if tier(pod) == first and evictable(pod, f.now))
+    return tuple(pod for pod in candidates if pod.metadata.uid not in drain.evicted and _may_ask(drain, pod, "evict"))
 
 
-def _mirror(pod: Pod) -> bool:
-    return any(owner.kind == "Node" and owner.api_version == "v1" for owner in pod.metadata.owner_references)
+def _late_binding_left(drain: Drain) -> float:
+    return LATE_BINDING_SECONDS - drain.since if drain.had_evictable else 0.0
 
 
-def _stuck(pod: Pod, now: datetime) -> bool:
-    """Deleting for over a minute past its grace, which deletionTimestamp already includes."""
-    gone_by = pod.metadata.deletion_timestamp
-    return gone_by is not None and (now - gone_by).total_seconds() > STUCK_SECONDS
+def _may_ask(drain: Drain, pod: Pod, what: Asked) -> bool:
+    held = drain.held.get(pod.metadata.uid)
+    return held is None or held.asked != what or held.holds_for <= 0
 
 
-def _tolerates_disruption(toleration: Toleration) -> bool:
-    if toleration.effect not in ("", "NoSchedule"):
-        return False
-    if toleration.operator == "Exists":
-        return toleration.key in ("", labels.DISRUPTED_TAINT)
-    return toleration.key == labels.DISRUPTED_TAINT and toleration.value == ""
-
-
-def _tier(pod: Pod) -> int:
-    critical = pod.spec.priority_class_name in CRITICAL
-    daemon = any(owner.kind == "DaemonSet" for owner in pod.metadata.owner_references)
-    return 2 * critical + daemon
+def _until_forced(f: Facts, waiting: tuple[Pod, ...], by: datetime | None) -> float:
+    """Seconds until the next pod has to be deleted for the termination time."""
+    if by is None:
+        return float("inf")
+    coming = [(grace.last_call(pod, by) - f.now).total_seconds() for pod in waiting]
+    return min((seconds for seconds in coming if seconds > 0), default=float("inf"))

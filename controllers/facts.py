@@ -8,6 +8,7 @@ Left to others: gathering (`reconciler.py`), judging (`ownership.py` and the rul
 import math
 from collections.abc import Mapping
 from datetime import datetime
+from typing import Literal
 
 import msgspec
 
@@ -16,6 +17,7 @@ from cloudprovider.interface import Cluster, Instance
 from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.pod import Pod
+from provisioner.api.volume import VolumeAttachment
 
 from .policy import Policy
 
@@ -78,21 +80,60 @@ class Fleet(msgspec.Struct, frozen=True, kw_only=True):
     braked: bool = False
 
 
+Asked = Literal["evict", "delete", "read"]
+
+
+class Held(msgspec.Struct, frozen=True, kw_only=True):
+    """What was `asked` and refused, in the API server's words; for so many seconds it should not be asked again."""
+
+    words: str
+    asked: Asked = "evict"
+    holds_for: float = 0.0
+
+
+class Volumes(msgspec.Struct, frozen=True, kw_only=True):
+    """Attachments read `age` seconds ago; `kept` are the PersistentVolumes that pods which stay were using then."""
+
+    attachments: tuple[VolumeAttachment, ...] = ()
+    kept: frozenset[str] = frozenset()
+    age: float = math.inf
+
+    @property
+    def known(self) -> bool:
+        """Whether they have been read at all."""
+        return self.age < math.inf
+
+
 class Drain(msgspec.Struct, frozen=True, kw_only=True):
-    """Pods read from the Node `age` seconds ago, and what became of the evictions sent so far."""
+    """One Node's pods, read `age` seconds ago and first of all `since` seconds ago, and what became of our requests.
+
+    `evicted`: UIDs that were asked to leave; `held`: why others were not, by UID; `had_evictable`: some pod could be
+    asked to leave in this drain; `unread`: why reading failed.
+    """
 
     pods: tuple[Pod, ...] = ()
     age: float = math.inf
+    since: float = 0.0
+    had_evictable: bool = False
     evicted: frozenset[str] = frozenset()
-    blocked: Mapping[str, str] = {}
-    blocked_age: float = math.inf
+    held: Mapping[str, Held] = {}
+    volumes: Volumes = Volumes()
+    unread: Held | None = None
+
+    @property
+    def known(self) -> bool:
+        """Whether the pods have been read at all."""
+        return self.age < math.inf
+
+
+NOT_DRAINED = Drain()
 
 
 class Facts(msgspec.Struct, frozen=True, kw_only=True):
     """`claims`: all that map to this key, the one in charge first; `nodes`: all with this pool's label.
 
     `refused` has the steps that the API server refuses, each with its words; one may be tried again after `refused_for`
-    seconds.
+    seconds. `drains` are by the Node's UID.
     """
 
     key: str
@@ -129,12 +170,16 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     refused_for: float = math.inf
     suspicion: Suspicion | None = None
     gpu_short_age: float = 0.0
-    drain: Drain = Drain()
+    drains: Mapping[str, Drain] = {}
 
     @property
     def claim(self) -> NodeClaim | None:
         """The claim in charge of this key."""
         return self.claims[0] if self.claims else None
+
+    def drain_of(self, node: Node) -> Drain:
+        """What is known of this Node's drain."""
+        return self.drains.get(node.uid, NOT_DRAINED)
 
     @property
     def cluster_running(self) -> bool:

@@ -141,7 +141,7 @@ def _orphan(f: Facts, age: float) -> Step | None:
         return Wait(after=f.delete_failed.holds_for, why=f"deletion: {f.delete_failed.reason}")
     for node in f.nodes:
         if marked(node) and node.deleting and holds_finalizer(node):
-            emptying = empty(f, node)
+            emptying = empty(f, node, None)
             if emptying is not None:
                 return emptying
     message = f"agent pool {instance.name} has no NodeClaim (was {instance.claim_name or 'unknown'}) and is deleted"

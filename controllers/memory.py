@@ -5,6 +5,7 @@ All moments are loop times in seconds; None means never.
 Left to others: turning memories into ages (`reconciler.py`), delays after failures (`backoff` below, by kind).
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
@@ -12,8 +13,9 @@ from typing import Literal
 from cloudprovider.errors import CloudError, NoCapacity, Rejected, Retryable
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.pod import Pod
+from provisioner.api.volume import VolumeAttachment
 
-from .facts import Failed, metadata_text
+from .facts import Asked, Drain, Failed, Held, Volumes, metadata_text
 
 Kind = Literal["claim", "node"]
 
@@ -76,13 +78,46 @@ class Refusal:
 
 
 @dataclass(slots=True)
+class HeldMemory:
+    """Something that the API server would not do, `times` in a row, last `at` that moment."""
+
+    words: str
+    asked: Asked
+    times: int
+    at: float
+    seconds: float
+
+    def as_fact(self, now: float) -> Held:
+        return Held(words=self.words, asked=self.asked, holds_for=max(0.0, self.at + self.seconds - now))
+
+
+@dataclass(slots=True)
 class DrainMemory:
-    node_uid: str = ""
+    """One Node's drain, `began_at` its first reading."""
+
+    began_at: float
     pods: tuple[Pod, ...] = ()
     read_at: float | None = None
+    had_evictable: bool = False
     evicted: frozenset[str] = frozenset()
-    blocked: dict[str, str] = field(default_factory=dict)
-    blocked_at: float | None = None
+    held: dict[str, HeldMemory] = field(default_factory=dict)
+    attachments: tuple[VolumeAttachment, ...] = ()
+    kept: frozenset[str] = frozenset()
+    attached_at: float | None = None
+    unread: HeldMemory | None = None
+
+    def as_fact(self, now: float) -> Drain:
+        volumes = Volumes(attachments=self.attachments, kept=self.kept, age=age(self.attached_at, now))
+        return Drain(
+            pods=self.pods,
+            age=age(self.read_at, now),
+            since=now - self.began_at,
+            had_evictable=self.had_evictable,
+            evicted=self.evicted,
+            held={uid: held.as_fact(now) for uid, held in self.held.items()},
+            volumes=volumes,
+            unread=self.unread.as_fact(now) if self.unread is not None else None,
+        )
 
 
 @dataclass(slots=True)
@@ -106,7 +141,13 @@ class Memory:
     claim_read: NodeClaim | None = None
     nodes_known_at: float | None = None
     proof_at: float | None = None
-    drain: DrainMemory = field(default_factory=DrainMemory)
+    drains: dict[str, DrainMemory] = field(default_factory=dict)
+    told: dict[tuple[str, str], tuple[str, float]] = field(default_factory=dict)
+
+
+def age(at: float | None, now: float) -> float:
+    """Seconds since that moment, inf if it never was."""
+    return math.inf if at is None else now - at
 
 
 def backoff(kind: str, times: int, *, after: float | None, final: bool = False) -> float | None:

@@ -14,8 +14,8 @@ from cloudprovider.inventory import Inventory
 from provisioner.api import labels
 
 from . import garbage, initialization
-from .facts import Drain, Facts, Fleet, Gpus, Suspicion
-from .memory import Memory
+from .facts import Facts, Fleet, Gpus, Suspicion
+from .memory import Memory, age
 from .ownership import in_charge, managed, marks
 from .policy import Policy
 from .views import Views
@@ -40,13 +40,14 @@ def observe(
     absence = inventory.absence(key)
     memory.versions = views.versions(key)
     _keep_proof(memory, proven=absence == "absent", present=instance is not None, now=now)
-    drain = memory.drain
+    nodes = views.nodes_of(key)
+    _keep_drains(memory, frozenset(node.uid for node in nodes))
     facts = Facts(
         key=key,
         now=wall,
         policy=policy,
         claims=claims,
-        nodes=views.nodes_of(key),
+        nodes=nodes,
         instance=instance,
         kube_synced=views.synced,
         inventory_synced=inventory.synced,
@@ -54,11 +55,11 @@ def observe(
         own_write_pending=memory.barrier is not None and not views.shows(memory.barrier),
         absence=absence,
         settles_in=inventory.settles_in(key),
-        proof_age=_age(memory.proof_at, now),
-        pool_read_age=_age(memory.pool_read_at, now),
-        claim_read_age=_age(memory.claim_read_at, now),
+        proof_age=age(memory.proof_at, now),
+        pool_read_age=age(memory.pool_read_at, now),
+        claim_read_age=age(memory.claim_read_at, now),
         claim_read=memory.claim_read,
-        nodes_known_age=_age(memory.nodes_known_at, now),
+        nodes_known_age=age(memory.nodes_known_at, now),
         cluster=inventory.cluster,
         crd_deleting=views.crd_deleting,
         create_failed=memory.create_failed.as_fact(now) if memory.create_failed is not None else None,
@@ -66,13 +67,7 @@ def observe(
         read_failed=memory.read_failed.as_fact(now) if memory.read_failed is not None else None,
         refused=_refused(memory, now),
         refused_for=_refused_for(memory, now),
-        drain=Drain(
-            pods=drain.pods,
-            age=_age(drain.read_at, now),
-            evicted=drain.evicted,
-            blocked=drain.blocked,
-            blocked_age=_age(drain.blocked_at, now),
-        ),
+        drains={uid: drain.as_fact(now) for uid, drain in memory.drains.items()},
     )
     facts = msgspec.structs.replace(facts, gpus=gpus(_size(facts)))
     facts = msgspec.structs.replace(facts, gpu_short_age=_first_sight_of_short_gpus(memory, facts, now))
@@ -80,8 +75,10 @@ def observe(
     return msgspec.structs.replace(facts, fleet=fleet(facts))
 
 
-def _age(at: float | None, now: float) -> float:
-    return math.inf if at is None else now - at
+def _keep_drains(memory: Memory, uids: frozenset[str]) -> None:
+    """What was remembered of a Node goes with it."""
+    for uid in [uid for uid in memory.drains if uid not in uids]:
+        del memory.drains[uid]
 
 
 def _keep_proof(memory: Memory, *, proven: bool, present: bool, now: float) -> None:

@@ -27,7 +27,10 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     registration_seconds: float = 900.0
     initialization_seconds: float = 1200.0
     draining_seconds: float = 900.0
+    # Kubernetes gives up waiting for an unmount after 6 min (options.py).
+    detaching_seconds: float = 360.0
     deleting_seconds: float = 1800.0
+    releasing_seconds: float = 600.0
 
     # The device manager keeps a dead plugin's devices for 5 min; one status period is added (users.md S5.1).
     gpu_loss_seconds: float = 360.0
@@ -49,4 +52,6 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     refused_seconds: float = 600.0
     # How old a fresh read may be to count as fresh.
     fresh_seconds: float = 10.0
+    # A drain is looked at each second at first, then less often: some wait for days.
     drain_poll_seconds: float = 1.0
+    drain_patient_seconds: float = 5.0

@@ -34,6 +34,8 @@ from .steps import (
     LookUpPool,
     PatchStatus,
     Read,
+    ReadDrain,
+    ReadVolumes,
     Wait,
     Write,
 )
@@ -108,7 +110,7 @@ class Reconciler:
                     outcome, began = await self._perform(memory, facts, step)
             if isinstance(step, Write):
                 return await self._after_write(memory, facts, step, outcome)
-            pause = self._after_read(memory, outcome, began)
+            pause = self._after_read(memory, step, outcome, began)
             if pause is not None:
                 return pause
         return BEHIND_SECONDS
@@ -202,9 +204,12 @@ class Reconciler:
             return BEHIND_SECONDS
         raise error
 
-    def _after_read(self, memory: Memory, outcome: Outcome, began: float) -> float | None:
+    def _after_read(self, memory: Memory, step: Read, outcome: Outcome, began: float) -> float | None:
         """Seconds to pause before planning with what was read; None: plan at once."""
         match outcome:
+            case KubeFailed(error=error) if isinstance(step, ReadDrain | ReadVolumes):
+                log.warning("what is on the Node cannot be read", node=step.node.name, error=str(error))
+                return None  # it is remembered, and the claim says that it waits for it
             case KubeFailed(error=error):
                 raise error
             case CloudFailed():

@@ -7,12 +7,40 @@ Left to others: forgetting a whole key (`reconciler.py`), turning memories into 
 
 from cloudprovider.errors import CloudError, NoCapacity, Rejected, Retryable
 from cloudprovider.interface import Failure, Instance, InstanceState
+from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
 
-from .acting.outcome import Accepted, CloudFailed, Evicted, KubeFailed, Outcome, ReadClaim, ReadPods, ReadPool, Wrote
+from .acting.outcome import (
+    Accepted,
+    CloudFailed,
+    Evicted,
+    KubeFailed,
+    Outcome,
+    ReadAttached,
+    ReadClaim,
+    ReadPods,
+    ReadPool,
+    Wrote,
+)
+from .drain_memory import asked_to_leave, could_not_read, drain_of, saw_pods, saw_volumes
 from .facts import Facts
-from .memory import FORBIDDEN_FIRST_SECONDS, Barrier, DrainMemory, Kind, Memory, Refusal, remember_failure
-from .steps import CreateInstance, DeleteInstance, DeleteNode, LookUpPool, PatchNode, ReadDrain, ReleaseFinalizer, Step
+from .memory import FORBIDDEN_FIRST_SECONDS, Barrier, Kind, Memory, Refusal, remember_failure
+from .steps import (
+    CreateInstance,
+    DeleteInstance,
+    DeleteNode,
+    DeletePods,
+    EvictPods,
+    LookUpPool,
+    PatchNode,
+    ReadDrain,
+    ReadVolumes,
+    ReleaseFinalizer,
+    Step,
+)
+
+# Nothing can be done in its stead, so it is never left alone for longer than this.
+RELEASE_MOST_SECONDS = 60.0
 
 
 def remember(memory: Memory, facts: Facts, step: Step, outcome: Outcome, *, began: float, now: float) -> None:
@@ -20,10 +48,8 @@ def remember(memory: Memory, facts: Facts, step: Step, outcome: Outcome, *, bega
     match outcome:
         case Wrote(kind=kind, name=name, uid=written, resource_version=version, gone=gone):
             memory.barrier = Barrier(kind=kind, name=name, uid=written, resource_version=version, gone=gone, at=began)
-        case Evicted(asked=asked, blocked=blocked):
-            memory.drain.evicted |= asked
-            memory.drain.blocked = {**memory.drain.blocked, **blocked}
-            memory.drain.blocked_at = now
+        case Evicted() if isinstance(step, EvictPods | DeletePods):
+            asked_to_leave(memory.drains[step.node.uid], step, outcome, now=now)
         case Accepted():
             if isinstance(step, DeleteInstance):
                 memory.delete_failed = None
@@ -32,7 +58,11 @@ def remember(memory: Memory, facts: Facts, step: Step, outcome: Outcome, *, bega
         case ReadClaim(claim=claim):
             memory.claim_read_at, memory.claim_read = began, claim
         case ReadPods(pods=pods) if isinstance(step, ReadDrain):
-            _read_drain(memory, step, pods_read=ReadPods(pods=pods), began=began)
+            saw_pods(drain_of(memory, step.node, began), pods, began=began, wall=facts.now)
+        case ReadAttached() if isinstance(step, ReadVolumes):
+            saw_volumes(drain_of(memory, step.node, began), outcome, began=began)
+        case KubeFailed(error=error) if isinstance(step, ReadDrain | ReadVolumes):
+            could_not_read(drain_of(memory, step.node, began), str(error), now=now)
         case CloudFailed(error=error):
             _cloud_failed(memory, step, error, claim=facts.claim, now=now)
         case _:
@@ -44,29 +74,24 @@ def refuse(memory: Memory, step: Step, failed: KubeFailed, *, now: float, most_s
 
     It is bound to the versions that were decided on: a patch whose test of a list fails is refused for a change that
     the cache may have by now, and then the step is right again at once.
-    A missing permission (403) is no word about the object: the step is tried again soon, then less and less often.
+    A missing permission (403) is no word about the object: the step is tried again soon, then less and less often; so
+    is letting an object go, which nothing can take the place of.
     """
     if not failed.error.refused:
         return
     memory.refusals += 1
-    if isinstance(step, ReleaseFinalizer):
-        return
-    about: Kind = "node" if isinstance(step, PatchNode | DeleteNode) else "claim"
+    of_node = isinstance(step, PatchNode | DeleteNode) or (
+        isinstance(step, ReleaseFinalizer) and isinstance(step.target, Node)
+    )
+    about: Kind = "node" if of_node else "claim"
     name, seconds = type(step).__name__, most_seconds
-    if failed.error.status == 403:
+    if isinstance(step, ReleaseFinalizer):
+        most_seconds = min(RELEASE_MOST_SECONDS, most_seconds)
+    if failed.error.status == 403 or isinstance(step, ReleaseFinalizer):
         times = memory.forbidden[name] = memory.forbidden.get(name, 0) + 1
         seconds = min(FORBIDDEN_FIRST_SECONDS * 2.0 ** min(times - 1, 16), most_seconds)
     said = f"{failed.error.reason}: {failed.error.message}"
     memory.refused[name] = Refusal(about=about, version=memory.versions[about], at=now, seconds=seconds, said=said)
-
-
-def _read_drain(memory: Memory, step: ReadDrain, *, pods_read: ReadPods, began: float) -> None:
-    if memory.drain.node_uid != step.node.uid:
-        memory.drain = DrainMemory(node_uid=step.node.uid)
-    present = {pod.metadata.uid for pod in pods_read.pods}
-    memory.drain.pods, memory.drain.read_at = pods_read.pods, began
-    memory.drain.evicted &= present
-    memory.drain.blocked = {uid: why for uid, why in memory.drain.blocked.items() if uid in present}
 
 
 def _cloud_failed(memory: Memory, step: Step, error: CloudError, *, claim: NodeClaim | None, now: float) -> None:

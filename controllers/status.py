@@ -2,7 +2,7 @@
 
 Promise: conditions keep Karpenter's mechanics (transition times, order, Ready's message); a change of status or reason
 speaks as an Event; Ready and nodeName are written together; nothing equal is ever written again.
-Left to others: the judgements (`launch`, `registration`, `initialization`, `termination`).
+Left to others: the judgements (`launch`, `registration`, `initialization`, `removal_conditions`).
 
 Source: karpenter.md §1; users.md K4, §1.3 (what KAITO reads).
 """
@@ -14,7 +14,7 @@ from provisioner.api import labels
 from provisioner.api.conditions import ConditionSet, fit
 from provisioner.api.nodeclaim import NodeClaim
 
-from . import deadlines, initialization, launch, registration, termination
+from . import deadlines, initialization, launch, registration, removal_conditions
 from .facts import Facts
 from .judgement import Judgement
 from .selection import chosen_node
@@ -35,7 +35,11 @@ def rising(f: Facts, claim: NodeClaim) -> Judgements:
 
 def falling(f: Facts, claim: NodeClaim) -> Judgements:
     """What is said of a deleting claim."""
-    found = {"Drained": termination.judge_drain(f, claim), "InstanceTerminating": termination.judge_instance(f, claim)}
+    found = {
+        "Drained": removal_conditions.judge_drain(f, claim),
+        "VolumesDetached": removal_conditions.judge_volumes(f, claim),
+        "InstanceTerminating": removal_conditions.judge_instance(f, claim),
+    }
     return {name: judged for name, judged in found.items() if judged is not None}
 
 
@@ -80,6 +84,8 @@ def _plain(f: Facts, claim: NodeClaim, name: str) -> str:
             return _initialized_text(f, claim)
         case "Drained":
             return "no pod holds the Node any longer"
+        case "VolumesDetached":
+            return "no volume is attached to the Node any longer"
         case _:
             return f"agent pool {f.key} is being deleted"
 

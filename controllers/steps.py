@@ -11,7 +11,7 @@ from typing import Literal
 import msgspec
 
 from cloudprovider.interface import Instance
-from provisioner.api.meta import Condition
+from provisioner.api.meta import NOTHING, Condition
 from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.pod import Pod
@@ -49,10 +49,11 @@ class DeleteInstance(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PatchClaim(msgspec.Struct, frozen=True, kw_only=True):
-    """Labels of ours on the claim (kubectl's columns)."""
+    """Labels of ours on the claim (kubectl's columns), or annotations: these only if nobody else wrote meanwhile."""
 
     claim: NodeClaim
-    labels: Mapping[str, str]
+    labels: Mapping[str, str] = NOTHING
+    annotations: Mapping[str, str] = NOTHING
 
 
 class PatchNode(msgspec.Struct, frozen=True, kw_only=True):
@@ -83,6 +84,14 @@ class EvictPods(msgspec.Struct, frozen=True, kw_only=True):
 
     node: Node
     pods: tuple[Pod, ...]
+
+
+class DeletePods(msgspec.Struct, frozen=True, kw_only=True):
+    """Pods whose time is up: deleted past budgets, by UID, with this much grace from now."""
+
+    node: Node
+    pods: tuple[Pod, ...]
+    grace_seconds: int
 
 
 class ReleaseFinalizer(msgspec.Struct, frozen=True, kw_only=True):
@@ -120,6 +129,13 @@ class ReadDrain(msgspec.Struct, frozen=True, kw_only=True):
     node: Node
 
 
+class ReadVolumes(msgspec.Struct, frozen=True, kw_only=True):
+    """One fresh LIST of what is attached to this Node, and a GET of each of these volume claims (namespace, name)."""
+
+    node: Node
+    claims: tuple[tuple[str, str], ...]
+
+
 class Wait(msgspec.Struct, frozen=True, kw_only=True):
     """Nothing to do before `after` seconds pass (None: before something observed changes)."""
 
@@ -133,8 +149,16 @@ class Forget(msgspec.Struct, frozen=True, kw_only=True):
 
 CloudWrite = CreateInstance | DeleteInstance
 KubeWrite = (
-    AddFinalizer | PatchClaim | PatchNode | PatchStatus | DeleteNode | EvictPods | ReleaseFinalizer | DeleteClaim
+    AddFinalizer
+    | PatchClaim
+    | PatchNode
+    | PatchStatus
+    | DeleteNode
+    | EvictPods
+    | DeletePods
+    | ReleaseFinalizer
+    | DeleteClaim
 )
 Write = CloudWrite | KubeWrite
-Read = LookUpPool | LookUpClaim | LookUpNodes | ReadDrain
+Read = LookUpPool | LookUpClaim | LookUpNodes | ReadDrain | ReadVolumes
 Step = Write | Read | Wait | Forget

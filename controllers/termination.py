@@ -3,10 +3,13 @@
 Promise: the pool is always looked for by name, whatever the claim's status says; nothing of the Node or the claim is
 let go before the pool is proven gone (DESIGN rule 4); a status write never stands before a step that removes.
 The claim's own finalizer also waits for a view of the Nodes that is newer than the proof.
-Left to others: which pods must leave (`drain.py`), removals nobody asked for (`garbage.py`).
+Left to others: pods and volumes (`drain.py`, `volumes.py`), what is said (`removal_conditions.py`), removals nobody
+asked for (`garbage.py`).
 
 Source: karpenter.md §3 (Finalization), §4; users.md S1.
 """
+
+from datetime import datetime
 
 from cloudprovider.interface import Instance, InstanceState
 from provisioner.api import labels
@@ -14,10 +17,8 @@ from provisioner.api.meta import Taint
 from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
 
-from . import drain
-from .deadlines import watched
+from . import drain, grace, volumes
 from .facts import Facts
-from .judgement import Judgement, clock_text
 from .ownership import belongs, held_by, holds_finalizer
 from .patches import add_keys, replace_list
 from .steps import DeleteInstance, DeleteNode, LookUpNodes, LookUpPool, PatchNode, ReleaseFinalizer, Step, Wait
@@ -29,19 +30,22 @@ def step(f: Facts, claim: NodeClaim) -> Step | None:
     """The next removing step for a deleting claim; a Wait when it must wait; None when nothing of ours is left."""
     nodes = tuple(n for n in f.nodes if belongs(n, claim))
     if f.instance is not None and held_by(f.instance, claim):
-        return _instance_first(f, f.instance, nodes)
-    return prove_gone(f) or _then_nodes(nodes) or _then_claim(f, claim)
+        return _instance_first(f, claim, f.instance, nodes)
+    return prove_gone(f) or _then_nodes(f, nodes) or _then_claim(f, claim)
 
 
-def _instance_first(f: Facts, instance: Instance, nodes: tuple[Node, ...]) -> Step:
+def _instance_first(f: Facts, claim: NodeClaim, instance: Instance, nodes: tuple[Node, ...]) -> Step:
     if instance.state is InstanceState.DELETING:
         return Wait(after=None, why="the agent pool is being deleted")
     for node in nodes:
         if not holds_finalizer(node):
             continue
+        noted = grace.note(f, claim)
+        if noted is not None:
+            return noted
         if not node.deleting and "DeleteNode" not in f.refused:
             return DeleteNode(node=node, cause="asked")
-        emptying = empty(f, node)
+        emptying = empty(f, node, grace.deadline(claim))
         if emptying is not None:
             return emptying
     if f.delete_failed is not None and f.delete_failed.holds_for > 0:
@@ -49,12 +53,15 @@ def _instance_first(f: Facts, instance: Instance, nodes: tuple[Node, ...]) -> St
     return DeleteInstance(instance=instance, cause="asked")
 
 
-def empty(f: Facts, node: Node) -> Step | None:
-    """Keep new pods off a Node, then make the old ones leave; None: it is empty."""
+def empty(f: Facts, node: Node, by: datetime | None) -> Step | None:
+    """Keep new pods off a Node, make the old ones leave, let volumes be detached; None: its machine may go.
+
+    `by`: when that must have ended, whoever is in the way.
+    """
     patch = _cordon(node)
     if patch and "PatchNode" not in f.refused:
         return PatchNode(node=node, patch=patch, why="keep new pods off a Node that is going")
-    return drain.step(f, node)
+    return drain.step(f, node, by) or volumes.step(f, node, by)
 
 
 def _cordon(node: Node) -> tuple[dict[str, object], ...]:
@@ -87,9 +94,11 @@ def prove_gone(f: Facts) -> Step | None:
     return LookUpPool(name=f.key)
 
 
-def _then_nodes(nodes: tuple[Node, ...]) -> Step | None:
+def _then_nodes(f: Facts, nodes: tuple[Node, ...]) -> Step | None:
     for node in nodes:
         if node.deleting and holds_finalizer(node):
+            if "ReleaseFinalizer" in f.refused:
+                return Wait(after=None, why=f"the API refuses to let Node {node.name} go")
             return ReleaseFinalizer(target=node, why="its agent pool is proven gone")
         if not node.deleting:
             return DeleteNode(node=node, cause="asked")
@@ -103,38 +112,6 @@ def _then_claim(f: Facts, claim: NodeClaim) -> Step | None:
         return LookUpNodes(pool=f.key)
     if not holds_finalizer(claim):
         return None
+    if "ReleaseFinalizer" in f.refused:
+        return Wait(after=None, why="the API refuses to let the claim go")
     return ReleaseFinalizer(target=claim, why="its agent pool and Nodes are proven gone")
-
-
-def judge_instance(f: Facts, claim: NodeClaim) -> Judgement | None:
-    """The InstanceTerminating condition."""
-    instance = f.instance if held_by(f.instance, claim) else None
-    asked = claim.metadata.deletion_timestamp or f.now
-    if instance is not None and instance.state is InstanceState.DELETING:
-        left = f.policy.deleting_seconds - (f.now - asked).total_seconds()
-        if left > 0:
-            return Judgement(status="True", reason="InstanceTerminating", recheck=left)
-        message = (
-            f"agent pool {instance.name} is being deleted since {clock_text(asked)}; overdue:"
-            f" see az aks nodepool show --name {instance.name}"
-        )
-        return Judgement(status="True", reason="InstanceTerminating", message=message, warning=True, overdue="deleting")
-    failed = f.delete_failed if instance is not None else f.read_failed
-    if failed is None:
-        return None
-    refused = Judgement(status="Unknown", reason=failed.reason, message=failed.message, recheck=failed.holds_for)
-    return watched(refused, name="deleting", since=asked, now=f.now, limit_seconds=f.policy.deleting_seconds)
-
-
-def judge_drain(f: Facts, claim: NodeClaim) -> Judgement | None:
-    """The Drained condition: False never; Unknown while pods are there; True once the instance may go."""
-    nodes = [n for n in f.nodes if belongs(n, claim) and n.deleting and holds_finalizer(n)]
-    if not nodes:
-        return None
-    if f.instance is not None and f.instance.state is InstanceState.DELETING:
-        return Judgement(status="True", reason="Drained")
-    if not drain.held_by_pods(f):
-        return None
-    began = nodes[0].metadata.deletion_timestamp or f.now
-    waiting = Judgement(status="Unknown", reason="Draining", message=drain.message(f))
-    return watched(waiting, name="draining", since=began, now=f.now, limit_seconds=f.policy.draining_seconds)

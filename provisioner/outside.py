@@ -46,7 +46,9 @@ def policy_of(settings: Settings) -> Policy:
         registration_seconds=settings.registration_seconds,
         initialization_seconds=settings.initialization_seconds,
         draining_seconds=settings.draining_seconds,
+        detaching_seconds=settings.detaching_seconds,
         deleting_seconds=settings.deleting_seconds,
+        releasing_seconds=settings.releasing_seconds,
     )
 
 

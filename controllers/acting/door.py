@@ -23,6 +23,7 @@ from controllers.steps import (
     PatchStatus,
     Read,
     ReadDrain,
+    ReadVolumes,
     Write,
 )
 from provisioner.api.node import Node
@@ -98,6 +99,8 @@ class Door:
                     return await self._kube.read_nodes(step)
                 case ReadDrain():
                     return await self._kube.read_pods(step)
+                case ReadVolumes():
+                    return await self._kube.read_volumes(step)
         except KubeError as error:
             return KubeFailed(error=error)
 

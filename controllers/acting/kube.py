@@ -15,6 +15,7 @@ from controllers.steps import (
     AddFinalizer,
     DeleteClaim,
     DeleteNode,
+    DeletePods,
     EvictPods,
     KubeWrite,
     LookUpClaim,
@@ -23,19 +24,18 @@ from controllers.steps import (
     PatchNode,
     PatchStatus,
     ReadDrain,
+    ReadVolumes,
     ReleaseFinalizer,
 )
 from provisioner.api import labels
 from provisioner.api.meta import ObjectMeta
 from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
-from provisioner.api.pod import Pod
 from provisioner.runtime.kube import Kube, KubeError
-from provisioner.runtime.resources import NODECLAIMS, NODES, PODS
+from provisioner.runtime.resources import NODECLAIMS, NODES
 
-from .outcome import Evicted, ReadClaim, ReadNodes, ReadPods, Wrote
-
-BUDGETS_ON_ONE_POD = "more than one PodDisruptionBudget"
+from .outcome import Evicted, ReadAttached, ReadClaim, ReadNodes, ReadPods, Wrote
+from .pods import PodActs
 
 
 class KubeActs:
@@ -43,6 +43,7 @@ class KubeActs:
 
     def __init__(self, kube: Kube) -> None:
         self._kube = kube
+        self._pods = PodActs(kube)
 
     async def write(self, step: KubeWrite) -> Wrote | Evicted:
         """Perform one write. Raises KubeError."""
@@ -52,10 +53,8 @@ class KubeActs:
             case ReleaseFinalizer(target=target):
                 kept = tuple(f for f in target.metadata.finalizers if f != labels.FINALIZER)
                 return await self._finalizers(target, kept)
-            case PatchClaim(claim=claim, labels=wanted):
-                body = {"metadata": {"uid": claim.uid, "labels": dict(wanted)}}
-                answer = await self._kube.patch(NODECLAIMS, claim.name, body, how="merge")
-                return _wrote("claim", answer.metadata)
+            case PatchClaim():
+                return await self._metadata_of_claim(step)
             case PatchStatus():
                 return await self._status(step)
             case PatchNode(node=node, patch=patch):
@@ -68,8 +67,10 @@ class KubeActs:
             case DeleteClaim(claim=claim):
                 await self._kube.delete(NODECLAIMS, claim.name, uid=claim.uid)
                 return Wrote(kind="claim", name=claim.name, uid=claim.uid, resource_version="")
-            case EvictPods(pods=pods):
-                return await self._evict(pods)
+            case EvictPods():
+                return await self._pods.evict(step)
+            case DeletePods():
+                return await self._pods.delete(step)
 
     async def _finalizers(self, target: NodeClaim | Node, finalizers: tuple[str, ...]) -> Wrote:
         change = replace_list("/metadata/finalizers", target.metadata.finalizers, finalizers)
@@ -80,6 +81,17 @@ class KubeActs:
         claim = await self._kube.patch(NODECLAIMS, target.name, operations, how="json")
         return _wrote("claim", claim.metadata)
 
+    async def _metadata_of_claim(self, step: PatchClaim) -> Wrote:
+        claim = step.claim
+        metadata: dict[str, object] = {"uid": claim.uid}
+        if step.labels:
+            metadata["labels"] = dict(step.labels)
+        if step.annotations:
+            # What another writes there first is to stand: the write is bound to the version that lacks it.
+            metadata |= {"annotations": dict(step.annotations), "resourceVersion": claim.metadata.resource_version}
+        answer = await self._kube.patch(NODECLAIMS, claim.name, {"metadata": metadata}, how="merge")
+        return _wrote("claim", answer.metadata)
+
     async def _status(self, step: PatchStatus) -> Wrote:
         # The condition list is replaced whole, so the write is bound to the version it was computed from.
         claim = step.claim
@@ -87,24 +99,6 @@ class KubeActs:
         body = {"metadata": metadata, "status": {**step.fields, "conditions": list(step.conditions)}}
         answer = await self._kube.patch(NODECLAIMS, claim.name, body, how="merge", subresource="status")
         return _wrote("claim", answer.metadata)
-
-    async def _evict(self, pods: tuple[Pod, ...]) -> Evicted:
-        asked: set[str] = set()
-        blocked: dict[str, str] = {}
-        for pod in pods:
-            try:
-                await self._kube.evict(pod)
-            except KubeError as error:
-                if error.status == 429 or (error.status == 500 and BUDGETS_ON_ONE_POD in error.message):
-                    # The message is the same for every budget; only the cause names the one that refuses.
-                    blocked[pod.metadata.uid] = "; ".join(error.causes) or error.message
-                elif not (error.status == 404 or error.conflict):
-                    raise
-                else:
-                    asked.add(pod.metadata.uid)
-            else:
-                asked.add(pod.metadata.uid)
-        return Evicted(asked=frozenset(asked), blocked=blocked)
 
     async def read_claim(self, step: LookUpClaim) -> ReadClaim:
         """The claim as it is now, None if the API server itself says that there is none of that name."""
@@ -137,8 +131,11 @@ class KubeActs:
 
     async def read_pods(self, step: ReadDrain) -> ReadPods:
         """All pods bound to this Node."""
-        found = await self._kube.list(PODS, field_selector=f"spec.nodeName={step.node.name}")
-        return ReadPods(pods=found.items)
+        return await self._pods.read_pods(step)
+
+    async def read_volumes(self, step: ReadVolumes) -> ReadAttached:
+        """All that is attached to this Node."""
+        return await self._pods.read_volumes(step)
 
 
 def _same_object(uid: str) -> dict[str, object]:

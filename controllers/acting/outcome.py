@@ -12,6 +12,7 @@ from cloudprovider.errors import CloudError
 from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.pod import Pod
+from provisioner.api.volume import VolumeAttachment
 from provisioner.runtime.kube import KubeError
 
 
@@ -29,10 +30,16 @@ class Wrote(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Evicted(msgspec.Struct, frozen=True, kw_only=True):
-    """`asked`: UIDs that are leaving or gone; `blocked`: UIDs that may not leave yet, with the API server's words."""
+    """What came of asking pods to leave, by their UIDs.
+
+    `asked`: they are leaving; `gone`: they were gone before, or are others by now; `blocked`: budgets do not let them,
+    in the API server's words; `failed`: it would not for another reason, and none after it was asked.
+    """
 
     asked: frozenset[str]
-    blocked: Mapping[str, str]
+    gone: frozenset[str] = frozenset()
+    blocked: Mapping[str, str] = {}
+    failed: Mapping[str, str] = {}
 
 
 class ReadPool(msgspec.Struct, frozen=True, kw_only=True):
@@ -51,6 +58,13 @@ class ReadPods(msgspec.Struct, frozen=True, kw_only=True):
     pods: tuple[Pod, ...]
 
 
+class ReadAttached(msgspec.Struct, frozen=True, kw_only=True):
+    """`kept`: the PersistentVolumes behind the volume claims that were asked for; unbound ones have none."""
+
+    attachments: tuple[VolumeAttachment, ...]
+    kept: frozenset[str]
+
+
 class Accepted(msgspec.Struct, frozen=True, kw_only=True):
     """The cloud took the request; the inventory has the answer."""
 
@@ -67,4 +81,16 @@ class Fenced(msgspec.Struct, frozen=True, kw_only=True):
     """Not sent: too little is left of the lease."""
 
 
-Outcome = Wrote | Evicted | ReadPool | ReadClaim | ReadNodes | ReadPods | Accepted | CloudFailed | KubeFailed | Fenced
+Outcome = (
+    Wrote
+    | Evicted
+    | ReadPool
+    | ReadClaim
+    | ReadNodes
+    | ReadPods
+    | ReadAttached
+    | Accepted
+    | CloudFailed
+    | KubeFailed
+    | Fenced
+)

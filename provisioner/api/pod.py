@@ -1,9 +1,9 @@
-"""The Pod, as much of it as a drain needs; and VolumeAttachments.
+"""The Pod, as much of it as a drain needs.
 
 Promise: enough to tell which pods must leave a Node, in which order, and which may stay.
-Left to others: the drain's judgements (`controllers.termination`).
+Left to others: the drain's judgements (`controllers.pods`).
 
-Source: Kubernetes API reference, Pod v1 and VolumeAttachment v1; karpenter.md §4.
+Source: Kubernetes API reference, Pod v1; karpenter.md §4.
 """
 
 from collections.abc import Mapping
@@ -22,12 +22,29 @@ class Toleration(Struct, frozen=True, kw_only=True):
     toleration_seconds: int | None = None
 
 
+class ClaimedVolume(Struct, frozen=True, kw_only=True):
+    claim_name: str = ""
+
+
+class EphemeralVolume(Struct, frozen=True, kw_only=True):
+    """Its claim is made for the pod, under the names of both."""
+
+
+class Volume(Struct, frozen=True, kw_only=True):
+    """One of a pod's volumes; all kinds but these two are without a PersistentVolume."""
+
+    name: str = ""
+    persistent_volume_claim: ClaimedVolume | None = None
+    ephemeral: EphemeralVolume | None = None
+
+
 class PodSpec(Struct, frozen=True, kw_only=True):
     node_name: str = ""
     node_selector: Mapping[str, str] = NOTHING
     tolerations: tuple[Toleration, ...] = ()
     priority_class_name: str = ""
     termination_grace_period_seconds: int | None = None
+    volumes: tuple[Volume, ...] = ()
 
 
 class PodStatus(Struct, frozen=True, kw_only=True):

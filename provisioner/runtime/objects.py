@@ -1,11 +1,10 @@
-"""The Kubernetes objects that only the runtime itself writes, and the two it merely looks at.
+"""The Kubernetes objects that only the runtime itself writes, and the one it merely looks at.
 
 Promise: wire types like those of `provisioner.api`; times as text where the API server insists on a format
 that `msgspec` does not write (a MicroTime has exactly six decimals, also when they are zero).
 Left to others: elections (`election.py`), deduplication of events (`events.py`).
 
-Source: Kubernetes API reference, Lease v1, Event v1 (core), VolumeAttachment v1, CustomResourceDefinition v1,
-SelfSubjectReview v1.
+Source: Kubernetes API reference, Lease v1, Event v1 (core), CustomResourceDefinition v1, SelfSubjectReview v1.
 """
 
 from datetime import UTC, datetime
@@ -69,25 +68,6 @@ class Event(Struct, frozen=True, kw_only=True):
     reason: str = ""
     message: str = ""
     count: int = 1
-
-
-class AttachmentSource(Struct, frozen=True, kw_only=True):
-    persistent_volume_name: str = ""
-
-
-class VolumeAttachmentSpec(Struct, frozen=True, kw_only=True):
-    attacher: str = ""
-    node_name: str = ""
-    source: AttachmentSource = AttachmentSource()
-
-
-class VolumeAttachment(Struct, frozen=True, kw_only=True):
-    """A volume that is, or is being, attached to a Node: a drain waits for these to go."""
-
-    api_version: str = "storage.k8s.io/v1"
-    kind: str = "VolumeAttachment"
-    metadata: ObjectMeta = ObjectMeta()
-    spec: VolumeAttachmentSpec = VolumeAttachmentSpec()
 
 
 class CustomResourceDefinition(Struct, frozen=True, kw_only=True):

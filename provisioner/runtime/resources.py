@@ -14,8 +14,9 @@ from urllib.parse import quote
 from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.pod import Pod
+from provisioner.api.volume import PersistentVolumeClaim, VolumeAttachment
 
-from .objects import CustomResourceDefinition, Event, KubeObject, Lease, VolumeAttachment
+from .objects import CustomResourceDefinition, Event, KubeObject, Lease
 
 T = TypeVar("T", bound=KubeObject)
 
@@ -67,6 +68,9 @@ EVENTS = Resource("", "v1", "events", "Event", namespaced=True, type=Event)
 LEASES = Resource("coordination.k8s.io", "v1", "leases", "Lease", namespaced=True, type=Lease)
 VOLUMEATTACHMENTS = Resource(
     "storage.k8s.io", "v1", "volumeattachments", "VolumeAttachment", namespaced=False, type=VolumeAttachment
+)
+PERSISTENTVOLUMECLAIMS = Resource(
+    "", "v1", "persistentvolumeclaims", "PersistentVolumeClaim", namespaced=True, type=PersistentVolumeClaim
 )
 CRDS = Resource(
     "apiextensions.k8s.io",

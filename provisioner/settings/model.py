@@ -70,6 +70,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     draining_seconds: float = 900.0
     detaching_seconds: float = 360.0
     deleting_seconds: float = 1800.0
+    releasing_seconds: float = 600.0
 
     warnings: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()

@@ -137,6 +137,7 @@ _DEADLINES = (
     # Kubernetes itself gives up waiting for an unmount after 6 min; earlier there is nothing to report.
     _deadline("detaching", 360.0, "until volumes that stay attached are reported"),
     _deadline("deleting", 1800.0, "until a pool that does not go is reported"),
+    _deadline("releasing", 600.0, "until it is reported who keeps a Node whose machine is gone"),
 )
 
 IGNORED = (

@@ -136,7 +136,7 @@ def no_finalizer_on_nodes(patch: Patch) -> None:
 
 def no_drain(patch: Patch) -> None:
     """Pods are not waited for."""
-    patch.setattr(termination, "empty", lambda f, node: None)
+    patch.setattr(termination, "empty", lambda f, node, by: None)
 
 
 def crashes(story: Callable[..., Any]) -> Callable[[], object]:

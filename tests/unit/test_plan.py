@@ -9,16 +9,16 @@ import pytest
 from cloudprovider.errors import Rejected
 from cloudprovider.interface import Cluster, Failure, InstanceState
 from controllers import garbage, steps
-from controllers.facts import Drain, Facts, Failed, Fleet, Gpus, Suspicion
+from controllers.facts import Facts, Failed, Fleet, Gpus, Suspicion
 from controllers.memory import remember_failure
 from controllers.plan import explain, plan
 from controllers.policy import Policy
 from provisioner.api import labels
 from provisioner.api.conditions import ConditionSet
-from provisioner.api.meta import ObjectMeta, OwnerReference, Taint
-from provisioner.api.pod import Pod, PodSpec, Toleration
+from provisioner.api.meta import Taint
 
 from .builders import BORN, COLUMNS, NODE, NOW, UID, UP, claim, facts, instance, node
+from .drains import GOING, cordoned, drained, pod
 
 CREATING, RUNNING = InstanceState.CREATING, InstanceState.RUNNING
 DELETING, FAILED = InstanceState.DELETING, InstanceState.FAILED
@@ -48,19 +48,6 @@ def failed(
         uncertain=uncertain,
         for_uid=UID,
     )
-
-
-def pod(name: str = "p", *, daemon: bool = False, critical: bool = False, **fields: object) -> Pod:
-    owners = (OwnerReference(api_version="apps/v1", kind="DaemonSet", name="d", uid="d"),) if daemon else ()
-    made = Pod(
-        metadata=ObjectMeta(name=name, namespace="default", uid=name, owner_references=owners),
-        spec=PodSpec(node_name=NODE, priority_class_name="system-node-critical" if critical else ""),
-    )
-    return msgspec.structs.replace(made, **fields)
-
-
-def drain(*pods: Pod, **fields: object) -> Drain:
-    return msgspec.structs.replace(Drain(pods=pods, age=0.1), **fields)
 
 
 UP_TABLE = [
@@ -212,7 +199,6 @@ def test_way_up(told: str, known: dict, expected: type) -> None:
     assert isinstance(plan(facts(**known)), expected), told
 
 
-GOING = claim(up=UP, deleting=True, node_name=NODE)
 DOWN_TABLE = [
     (
         "a held Node is deleted first",
@@ -226,7 +212,7 @@ DOWN_TABLE = [
     ),
     (
         "then the instance goes",
-        {"claims": (GOING,), "instance": instance(), "nodes": ("cordoned",), "drain": drain()},
+        {"claims": (GOING,), "instance": instance(), "nodes": ("cordoned",), "drains": drained()},
         steps.DeleteInstance,
     ),
     (
@@ -236,7 +222,7 @@ DOWN_TABLE = [
     ),
     (
         "and asked to leave",
-        {"claims": (GOING,), "instance": instance(), "nodes": ("cordoned",), "drain": drain(pod())},
+        {"claims": (GOING,), "instance": instance(), "nodes": ("cordoned",), "drains": drained(pod())},
         steps.EvictPods,
     ),
     (
@@ -300,14 +286,6 @@ DOWN_TABLE = [
     ),
     ("without its key's pools listed nothing is inferred", {"claims": (GOING,), "inventory_synced": False}, steps.Wait),
 ]
-
-
-def cordoned():
-    taints = (
-        Taint(key="sku", value="gpu", effect="NoSchedule"),
-        Taint(key=labels.DISRUPTED_TAINT, effect="NoSchedule"),
-    )
-    return node(deleting=True, taints=taints, more_labels={labels.EXCLUDE_BALANCERS: "karpenter"})
 
 
 @pytest.mark.parametrize(("told", "known", "expected"), DOWN_TABLE, ids=[row[0] for row in DOWN_TABLE])
@@ -754,66 +732,6 @@ def test_explaining_a_failure_is_one_status_write() -> None:
     step = explain(facts(claims=(claim(),), create_failed=failed()))
     assert step is not None
     assert {c.type: c.reason for c in step.conditions}["Launched"] == "QuotaExceeded"
-
-
-TIERS = [
-    ("ordinary pods leave first", [pod("a"), pod("d", daemon=True), pod("c", critical=True)], ["a"]),
-    ("then daemons", [pod("d", daemon=True), pod("c", critical=True)], ["d"]),
-    ("then critical ones", [pod("c", critical=True), pod("cd", critical=True, daemon=True)], ["c"]),
-    ("critical daemons last", [pod("cd", critical=True, daemon=True)], ["cd"]),
-]
-
-
-@pytest.mark.parametrize(("told", "pods", "expected"), TIERS, ids=[row[0] for row in TIERS])
-def test_drain_in_tiers(told: str, pods: list[Pod], expected: list[str]) -> None:
-    """Pods leave tier by tier."""
-    step = plan(facts(claims=(GOING,), instance=instance(), nodes=(cordoned(),), drain=drain(*pods)))
-    assert isinstance(step, steps.EvictPods), told
-    assert [p.metadata.name for p in step.pods] == expected
-
-
-TOLERATES = PodSpec(node_name=NODE, tolerations=(Toleration(operator="Exists"),))
-MIRROR = ObjectMeta(
-    name="m",
-    namespace="kube-system",
-    uid="m",
-    owner_references=(OwnerReference(api_version="v1", kind="Node", name=NODE, uid="n"),),
-)
-STUCK = ObjectMeta(name="s", namespace="default", uid="s", deletion_timestamp=NOW - timedelta(minutes=2))
-HOLD_NOTHING = [
-    ("a pod that tolerates the taint", pod(spec=TOLERATES)),
-    ("a mirror pod", pod(metadata=MIRROR)),
-    ("a pod stuck past its grace", pod(metadata=STUCK)),
-]
-
-
-@pytest.mark.parametrize(("told", "held"), HOLD_NOTHING, ids=[row[0] for row in HOLD_NOTHING])
-def test_pods_that_hold_nothing_up(told: str, held: Pod) -> None:
-    """Some pods never leave, and the machine goes all the same."""
-    step = plan(facts(claims=(GOING,), instance=instance(), nodes=(cordoned(),), drain=drain(held)))
-    assert isinstance(step, steps.DeleteInstance), told
-
-
-def test_a_budget_that_refuses_is_waited_for_and_named() -> None:
-    """A blocked eviction is told with the budget's own words, and asked again later."""
-    refused = drain(
-        pod(), blocked={"p": "Cannot evict pod as it would violate the pod's disruption budget."}, blocked_age=1.0
-    )
-    known = facts(claims=(GOING,), instance=instance(), nodes=(cordoned(),), drain=refused)
-    said = conditions(known)["Drained"]
-    assert said[:2] == ("Unknown", "Draining")
-    assert "default/p" in said[2]
-    assert "disruption budget" in said[2]
-    later = msgspec.structs.replace(known, drain=msgspec.structs.replace(refused, blocked_age=6.0))
-    assert isinstance(plan(later), steps.EvictPods)
-
-
-def test_an_eviction_is_asked_once() -> None:
-    """A pod that is leaving is waited for, not asked again."""
-    known = facts(
-        claims=(GOING,), instance=instance(), nodes=(cordoned(),), drain=drain(pod(), evicted=frozenset({"p"}))
-    )
-    assert not isinstance(plan(known), steps.EvictPods | steps.DeleteInstance)
 
 
 def test_a_pool_that_will_not_go_is_told_of() -> None:

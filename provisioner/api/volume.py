@@ -1,0 +1,43 @@
+"""Attached volumes and the claims behind them, as much of both as a drain needs.
+
+Promise: enough to tell which volumes are still attached to a Node, and which of them pods use that will stay.
+Left to others: the judgement (`controllers.volumes`).
+
+Source: Kubernetes API reference, VolumeAttachment v1 (storage.k8s.io) and PersistentVolumeClaim v1.
+"""
+
+from .meta import ObjectMeta, Struct
+
+
+class AttachmentSource(Struct, frozen=True, kw_only=True):
+    """Either a PersistentVolume's name, or a volume that a pod describes itself; the latter is dropped here."""
+
+    persistent_volume_name: str = ""
+
+
+class VolumeAttachmentSpec(Struct, frozen=True, kw_only=True):
+    attacher: str = ""
+    node_name: str = ""
+    source: AttachmentSource = AttachmentSource()
+
+
+class VolumeAttachment(Struct, frozen=True, kw_only=True):
+    """A volume that is, or is being, attached to a Node."""
+
+    api_version: str = "storage.k8s.io/v1"
+    kind: str = "VolumeAttachment"
+    metadata: ObjectMeta = ObjectMeta()
+    spec: VolumeAttachmentSpec = VolumeAttachmentSpec()
+
+
+class PersistentVolumeClaimSpec(Struct, frozen=True, kw_only=True):
+    """`volume_name` is empty until the claim is bound."""
+
+    volume_name: str = ""
+
+
+class PersistentVolumeClaim(Struct, frozen=True, kw_only=True):
+    api_version: str = "v1"
+    kind: str = "PersistentVolumeClaim"
+    metadata: ObjectMeta = ObjectMeta()
+    spec: PersistentVolumeClaimSpec = PersistentVolumeClaimSpec()
