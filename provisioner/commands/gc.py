@@ -54,11 +54,14 @@ def _lines(found: Survey) -> list[str]:
     ]
     verdict = "the brake holds them all" if found.braked else "the brake lets them pass"
     going = counted(len(found.removals), "removal")
+    renamed = sum(one.cause == "orphan-pool" and bool(one.claim) for one in found.removals)
+    hint = f"{counted(renamed, 'pool')} of another UID than the claim's: from a backup? gpu-provisioner adopt --all"
     return [
         *table(HEAD, rows),
         "",
         f"{going} by inference, allowance {found.allowance} of {counted(found.pools, 'pool')}: {verdict}",
         f"not among them: {_others(found)}",
+        *([hint] if renamed else []),
     ]
 
 

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import aiohttp
+import pytest
 from aiohttp import web
 from hypothesis import given
 from hypothesis import strategies as st
@@ -18,7 +19,7 @@ from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.pod import Pod
 from provisioner.runtime.connection import client_over
 from provisioner.runtime.events import EventRecorder, cut
-from provisioner.runtime.kube import Kube
+from provisioner.runtime.kube import Kube, KubeError
 from provisioner.runtime.metrics import Metrics
 from provisioner.simulator.loop import VirtualClock
 from provisioner.simulator.wire import MemoryConnector, Wire
@@ -221,6 +222,24 @@ def test_a_refused_event_is_given_up_and_a_throttled_one_waits():
         recorder.record(CLAIM, "Normal", "D", "lucky")
         await asyncio.sleep(1)
         assert len(it.api.events) == 2
+
+    told(story)
+
+
+def test_what_must_not_be_done_untold_is_written_before_it_is_done():
+    """The Event stands when the call returns, redacted like any other; a refusal is the caller's to answer."""
+
+    async def story(it: Story, recorder: EventRecorder) -> None:
+        await recorder.write(CLAIM, "Warning", "FinalizerReleasedByHand", "ada did it with Bearer c4nary-0123456")
+        (event,) = it.api.events.values()
+        assert (event["reason"], event["count"]) == ("FinalizerReleasedByHand", 1)
+        assert event["message"].startswith("ada did it with ")
+        assert "c4nary" not in event["message"]
+        it.api.refuse_with = [(403, {})]
+        with pytest.raises(KubeError) as refused:
+            await recorder.write(CLAIM, "Warning", "FinalizerReleasedByHand", "again")
+        assert refused.value.status == 403
+        assert len(it.api.events) == 1
 
     told(story)
 

@@ -265,6 +265,19 @@ async def test_writes_send_what_kubernetes_expects():
         assert evict.body["deleteOptions"] == {"preconditions": {"uid": "u1"}}
 
 
+async def test_who_we_are_is_what_the_api_server_says():
+    """A SelfSubjectReview has no name and is never stored; servers that do not know it say 404."""
+    review = {"kind": "SelfSubjectReview", "metadata": {}, "status": {"userInfo": {"username": "ada@example.com"}}}
+    async with kube_server() as server, kube_client(server) as kube:
+        server.then(answer(review, 201), status(404, "NotFound"), answer({"kind": "SelfSubjectReview"}, 201))
+        assert await kube.username() == "ada@example.com"
+        (asked,) = server.seen
+        assert (asked.method, asked.path) == ("POST", "/apis/authentication.k8s.io/v1/selfsubjectreviews")
+        assert asked.body == {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
+        assert (await refused(kube.username())).status == 404
+        assert (await refused(kube.username())).unexpected
+
+
 @pytest.mark.parametrize("name", ["", ".", "..", "a/b", "%2e%2e"])
 async def test_a_name_that_would_point_elsewhere_is_never_sent(name):
     """A DELETE without a proper name would be a DELETE of everything."""

@@ -112,6 +112,25 @@ def test_what_the_brake_holds_is_shown_and_stays() -> None:
     simulate(story, azure=FAST, **NO_BOUND)
 
 
+def test_a_restored_backup_is_recognized() -> None:
+    """Pools whose claims came back under new UIDs: each is shown beside its claim, and the way out is named."""
+
+    async def story(sim: Sim) -> None:
+        names = await fleet(sim, 4)
+        for name in names:
+            labelled = sim.claim(name)["metadata"]["labels"]  # type: ignore[index]
+            strip(sim, name)
+            sim.store.create(CLAIMS, {**node_claim(name), "metadata": {"name": name, "labels": labelled}})
+        await asyncio.sleep(2 * MINUTE)
+        ended = await command(sim, "gc")
+        assert [ended.row(name).split()[1] for name in names] == names
+        assert ended.out.splitlines()[-1] == (
+            "4 pools of another UID than the claim's: from a backup? gpu-provisioner adopt --all"
+        )
+
+    simulate(story, azure=FAST, **NO_BOUND)
+
+
 def test_a_stopped_cluster_is_what_removals_wait_for() -> None:
     """While the managed cluster is stopped nothing is inferred; the table says so instead of naming the brake."""
 

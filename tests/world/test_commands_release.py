@@ -256,3 +256,16 @@ def test_a_refusal_names_the_value_and_the_remedy(prepare: Any, cause: str, reme
         assert not [call for call in written(sim) if call.startswith("PATCH") and prepare is not no_patches]
 
     simulate(story, azure=FAST, **NO_BOUND)
+
+
+@pytest.mark.parametrize("name", ["", "..", "a/b"])
+def test_a_name_that_would_point_elsewhere(name: str) -> None:
+    """What is no name of an object is bad usage, and nothing is asked of anybody."""
+
+    async def story(sim: Sim) -> None:
+        ended = await command(sim, "release", name, FLAG)
+        assert (ended.code, ended.out) == (2, "")
+        assert len(ended.err.splitlines()) == 2
+        assert not sim.ledger.calls(who=WHO)
+
+    simulate(story)

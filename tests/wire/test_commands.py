@@ -1,0 +1,182 @@
+"""`gc`, `adopt` and `release` as people run them: the installed program over sockets, in pipes and at a terminal."""
+
+import asyncio
+import json
+import os
+import pty
+import signal
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from controllers.confirmation import decode
+from provisioner.api import labels
+from provisioner.simulator.world import World
+from tests.world.harness import SIZE, node_claim
+
+from .program import PROGRAM, ROOT
+from .test_run import CLAIMS, LEASES, NAME, SECONDS, Site, free_port, told
+
+OLD = "0a0a0a0a-1111-2222-3333-444444444444"
+LEASE = "gpu-provisioner-leader-election"
+
+
+@dataclass(frozen=True)
+class Ended:
+    code: int
+    out: str
+    err: str
+
+
+async def ran(*words: str, env: Mapping[str, str]) -> Ended:
+    """The program with these words, in pipes, run to its end."""
+    process = await asyncio.create_subprocess_exec(
+        PROGRAM,
+        *words,
+        cwd=ROOT,
+        env=env,
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    async with asyncio.timeout(SECONDS):
+        out, err = await process.communicate()
+    assert process.returncode is not None
+    return Ended(process.returncode, out.decode(), err.decode())
+
+
+def orphan(world: World, name: str = NAME) -> None:
+    """A pool of ours whose claim is gone, without a machine: nothing changes while one looks."""
+    marks = {labels.TAG_CLAIM_UID: OLD, labels.TAG_CLAIM_NAME: name}
+    world.cloud.seed_pool(name, state="Failed", error={"code": "X", "message": "x"}, vmSize=SIZE, tags=marks)
+
+
+def led(world: World) -> None:
+    """Somebody holds the lease."""
+    renewed = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    spec = {"holderIdentity": "ctl", "leaseDurationSeconds": 30, "renewTime": renewed}
+    world.store.create(LEASES, {"metadata": {"name": LEASE}, "spec": spec}, "kube-system")
+
+
+def confirmed(world: World) -> tuple[str, ...] | None:
+    lease = world.store.get(LEASES, LEASE, "kube-system") or {"metadata": {}}
+    found = decode((lease["metadata"].get("annotations") or {}).get(labels.CONFIRMED_REMOVALS, ""))
+    return None if found is None else found.removals
+
+
+def test_gc_in_a_pipe(tmp_path: Path) -> None:
+    """A plain table on stdout, JSON on demand, nothing on stderr, nothing written anywhere."""
+
+    async def story(site: Site) -> None:
+        orphan(site.world)
+        ended = await ran("gc", env=site.env())
+        assert (ended.code, ended.err) == (0, "")
+        head, row, _, verdict, _ = ended.out.splitlines()
+        assert head.split() == ["POOL", "CLAIM", "NODE", "CAUSE", "ACTION", "WAITS", "FOR", "SINCE"]
+        assert row.split()[:4] == [NAME, "-", "-", "orphan-pool"]
+        assert verdict == "1 removal by inference, allowance 3 of 1 pool: the brake lets them pass"
+        found = json.loads((await ran("gc", "-o", "json", env=site.env())).out)
+        assert [removal["pool"] for removal in found["removals"]] == [NAME]
+        assert "\x1b" not in ended.out
+        assert not [call for call in site.world.ledger.calls() if call.is_write]
+
+    told(story, tmp_path, token="t0ken")
+
+
+def test_gc_confirms_on_the_lease(tmp_path: Path) -> None:
+    """`--confirm --yes` in a script: the annotation stands, and the exit code is 0."""
+
+    async def story(site: Site) -> None:
+        orphan(site.world)
+        led(site.world)
+        ended = await ran("gc", "--confirm", "--yes", env=site.env())
+        assert (ended.code, ended.err) == (0, "")
+        assert confirmed(site.world) == (NAME,)
+
+    told(story, tmp_path, token="t0ken")
+
+
+@pytest.mark.parametrize(
+    ("typed", "code", "written"), [("yes\n", 0, (NAME,)), ("no\n", 1, None), ("", 130, None)], ids=["yes", "no", "^C"]
+)
+def test_gc_asks_at_a_terminal(tmp_path: Path, typed: str, code: int, written: tuple[str, ...] | None) -> None:
+    """Whoever sits at a terminal is asked, may change their mind, and may leave by Ctrl-C."""
+
+    async def story(site: Site) -> None:
+        orphan(site.world)
+        led(site.world)
+        mine, theirs = pty.openpty()
+        process = await asyncio.create_subprocess_exec(
+            PROGRAM,
+            "gc",
+            "--confirm",
+            cwd=ROOT,
+            env=site.env(),
+            stdin=theirs,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        os.close(theirs)
+        assert process.stderr is not None
+        async with asyncio.timeout(SECONDS):
+            question = (await process.stderr.readuntil(b"[yes/no]")).decode()
+            assert question == "Let the leader make the 1 removal above? [yes/no]"
+            if typed:
+                os.write(mine, typed.encode())
+            else:
+                process.send_signal(signal.SIGINT)
+            _, err = await process.communicate()
+        os.close(mine)
+        assert (process.returncode, confirmed(site.world)) == (code, written)
+        assert b"Traceback" not in err
+
+    told(story, tmp_path, token="t0ken")
+
+
+def test_adopt_and_release_over_sockets(tmp_path: Path) -> None:
+    """A restored claim asks for its pool; a claim that is only just being deleted is not let go."""
+
+    async def story(site: Site) -> None:
+        world = site.world
+        orphan(world)
+        world.store.create(CLAIMS, node_claim(NAME))
+        ended = await ran("adopt", NAME, env=site.env())
+        assert (ended.code, ended.err) == (0, "")
+        claim = world.store.get(CLAIMS, NAME)
+        assert claim is not None
+        assert claim["metadata"]["annotations"] == {labels.ADOPT: OLD}
+
+        lost: dict[str, Any] = node_claim("lost")
+        lost["metadata"]["finalizers"] = [labels.FINALIZER]
+        world.store.create(CLAIMS, lost)
+        world.store.delete(CLAIMS, "lost")
+        words = ("release", "lost", "--i-know-the-pool-is-gone")
+        ended = await ran(*words, env=site.env())
+        assert ended.code == 1
+        assert "may not be visible yet" in ended.err
+        assert world.store.get(CLAIMS, "lost") is not None
+
+    told(story, tmp_path, token="t0ken")
+
+
+def test_neither_side_answers(tmp_path: Path) -> None:
+    """A closed port is told as such, for ARM and for the API server; two lines, exit code 1, no traceback."""
+
+    async def story(site: Site) -> None:
+        ended = await ran("gc", env=site.env(ARM_ENDPOINT=f"http://127.0.0.1:{free_port()}"))
+        assert (ended.code, ended.out) == (1, "")
+        assert ended.err.startswith("gpu-provisioner gc: ARM: ConnectionFailed: ")
+        assert len(ended.err.splitlines()) == 2
+        kubeconfig = site.home / "kubeconfig"
+        port = site.addresses.kube.rpartition(":")[2]
+        kubeconfig.write_text(kubeconfig.read_text().replace(f":{port}\n", f":{free_port()}\n"))
+        ended = await ran("adopt", "--all", env=site.env())
+        assert (ended.code, ended.out) == (1, "")
+        assert ended.err.startswith("gpu-provisioner adopt: the API server: NoAnswer: ")
+        assert "KUBECONFIG" in ended.err
+
+    told(story, tmp_path, token="t0ken")
