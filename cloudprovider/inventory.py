@@ -90,6 +90,10 @@ class Inventory:
         """Seconds since the start of the newest successful LIST, inf if there was none."""
         return math.inf if self._listed_at is None else self._now() - self._listed_at
 
+    def cluster_age(self) -> float:
+        """Seconds since the managed cluster was last asked for, inf if it never was."""
+        return math.inf if self._cluster_at is None else self._now() - self._cluster_at
+
     def absence(self, name: str) -> Absence:
         """What is known of a pool's absence: `absent` is proof, `unsettled` a 404 too soon to believe."""
         if self.get(name) is not None:
@@ -143,6 +147,12 @@ class Inventory:
         self._got_at[instance.name] = self._now()
         self._note(instance.name, instance)
         self._wake.set()
+
+    def learned_cluster(self, cluster: Cluster, asked_at: float) -> None:
+        """A fresh read, sent at that moment, showed the managed cluster so."""
+        before, self.cluster, self._cluster_at = self.cluster, cluster, asked_at
+        if before != cluster:
+            self._on_news()
 
     def answered_absent(self, name: str) -> None:
         """A GET or DELETE said that this pool is not there."""

@@ -2,8 +2,9 @@
 
 Promise: what a person asked for is never braked. What we infer (a pool without a claim, a claim without a pool, a Node
 somebody deleted) passes only while it stays small: if more than max(3, 20 %) of our pools would go by inference, those
-gone in the last ten minutes included, none goes. It trips, it does not trickle (DESIGN rule 6).
-Left to others: what counts as a suspicion (`garbage.py`); counting over all keys (`reconciler.py`).
+gone in the last ten minutes included, none goes. It trips, it does not trickle (DESIGN rule 6). What a person confirmed
+by name was asked for: it passes, and is not counted.
+Left to others: what counts as a suspicion (`garbage.py`); counting over all keys (`fleet.py`, `suspects.py`).
 """
 
 from .policy import Policy
@@ -14,6 +15,6 @@ def allowance(policy: Policy, pools: int) -> int:
     return max(policy.brake_floor, int(policy.brake_share * pools))
 
 
-def tripped(policy: Policy, *, pools: int, suspects: int, removed_lately: int) -> bool:
-    """Whether too much would go at once. `pools` counts what there was, the lately removed included."""
-    return suspects + removed_lately > allowance(policy, pools + removed_lately)
+def tripped(policy: Policy, *, pools: int, going: int) -> bool:
+    """Whether too much would go at once. `pools` counts what there was, `going` what would go or lately went."""
+    return going > allowance(policy, pools)

@@ -68,7 +68,7 @@ class Suspicion(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Fleet(msgspec.Struct, frozen=True, kw_only=True):
-    """What one key must know of the others."""
+    """What one key must know of the others. `confirmed`: a person lets this key's removal pass the brake."""
 
     pools: int = 0
     all_pools: int = 0
@@ -78,6 +78,7 @@ class Fleet(msgspec.Struct, frozen=True, kw_only=True):
     waiting: int = 1
     suspects: int = 0
     braked: bool = False
+    confirmed: bool = False
 
 
 Asked = Literal["evict", "delete", "read"]
@@ -132,6 +133,10 @@ NOT_DRAINED = Drain()
 class Facts(msgspec.Struct, frozen=True, kw_only=True):
     """`claims`: all that map to this key, the one in charge first; `nodes`: all with this pool's label.
 
+    `kube_synced`: claims and Nodes have been listed; `kube_current`: nothing ails the watches that keep them true.
+    `crd_deleting`: the claim in charge goes because its CRD does; `crd_known`: the CRD was read since the claim goes.
+    `adoption_refused`: why the adoption asked for on that claim does not hold; it is then shown without.
+
     `refused` has the steps that the API server refuses, each with its words; one may be tried again after `refused_for`
     seconds. `drains` are by the Node's UID.
     """
@@ -146,6 +151,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
 
     # How good the caches are.
     kube_synced: bool = True
+    kube_current: bool = True
     inventory_synced: bool = True
     inventory_age: float = 0.0
     own_write_pending: bool = False
@@ -160,7 +166,11 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     nodes_known_age: float = math.inf
 
     cluster: Cluster | None = None
+    cluster_age: float = 0.0
     crd_deleting: bool = False
+    crd_known: bool = True
+    crd_created: datetime | None = None
+    adoption_refused: str = ""
     fleet: Fleet = Fleet()
 
     create_failed: Failed | None = None

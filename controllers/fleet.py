@@ -7,15 +7,20 @@ Left to others: what the counts mean (`launch.py`, `brake.py`).
 """
 
 from collections import deque
+from collections.abc import Mapping
+from datetime import datetime
 
 from cloudprovider.inventory import Inventory
 from provisioner.api.nodeclaim import NodeClaim
 
 from .brake import tripped
-from .facts import Fleet
+from .confirmation import Confirmation
+from .facts import Facts, Fleet
+from .garbage import machine
 from .launch import in_line
 from .ownership import Verdict, managed, verdict
 from .policy import Policy
+from .suspects import Suspect, Suspects
 from .views import Views
 
 MINUTE_SECONDS = 60.0
@@ -23,16 +28,17 @@ WAKE_AT_MOST = 5
 
 
 class FleetView:
-    """Times are loop times in seconds."""
+    """Times are loop times in seconds. `confirmation`: what a person lets pass the brake, if anything."""
 
-    def __init__(self, *, views: Views, inventory: Inventory, policy: Policy) -> None:
+    def __init__(self, *, views: Views, inventory: Inventory, policy: Policy, suspects: Suspects) -> None:
+        self.confirmation: Confirmation | None = None
         self._views = views
         self._inventory = inventory
         self._policy = policy
         self._creates: deque[float] = deque()
         self._in_the_air: dict[str, float] = {}
-        self._removals: deque[float] = deque()
-        self._suspects: dict[str, str] = {}
+        self._removals: deque[tuple[float, str, str]] = deque()
+        self._suspects = suspects
         self._counted: tuple[int, int] | None = None
         self._line: list[NodeClaim] | None = None
         self._places: dict[str, int] = {}
@@ -40,6 +46,14 @@ class FleetView:
     def pools_changed(self) -> None:
         """A pool appeared, changed or went: count anew when next asked."""
         self._counted = self._line = None
+
+    def key_changed(self, key: str) -> None:
+        """Something of this key is not as it was: judge it anew."""
+        self._suspects.changed(key)
+
+    def all_changed(self) -> None:
+        """Something changed for every key."""
+        self._suspects.all_changed()
 
     def claim_changed(self, old: NodeClaim | None, new: NodeClaim | None) -> None:
         """A claim appeared, changed or went; only who joins the line or leaves it makes it another one."""
@@ -57,32 +71,37 @@ class FleetView:
         self._in_the_air.pop(key, None)
         self.pools_changed()
 
-    def removed_by_inference(self, now: float) -> None:
-        self._removals.append(now)
+    def removed_by_inference(self, facts: Facts, now: float) -> None:
+        """What was suspected of this key has been asked to go; what a person confirmed counts for nothing."""
+        if not self._confirmed(facts.key, facts.now):
+            self._removals.append((now, facts.key, machine(facts)))
 
-    def suspect(self, key: str, cause: str | None) -> None:
-        """Whether this key is suspected of being garbage, and of which kind."""
-        if cause is None:
-            self._suspects.pop(key, None)
-        else:
-            self._suspects[key] = cause
+    def suspects(self) -> Mapping[str, Suspect]:
+        """All keys that may be removed by inference, and why."""
+        return self._suspects.found()
 
-    def suspects(self) -> dict[str, str]:
-        """Cause by key, of everything that may be removed by inference."""
-        return dict(self._suspects)
-
-    def braked(self, now: float) -> bool:
-        """Whether removals by inference are held back now."""
+    def braked(self, wall: datetime, now: float) -> bool:
+        """Whether removals by inference are held back now. One machine counts once, however far its removal is."""
         self._expire(now)
-        lately = len(self._removals)
-        return tripped(self._policy, pools=self._pools()[0], suspects=len(self._suspects), removed_lately=lately)
+        found = self.suspects()
+        going = {(key, one.machine) for key, one in found.items() if not self._confirmed(key, wall)}
+        going |= {(key, what) for _, key, what in self._removals}
+        vanished = sum(self._inventory.get(key) is None for key, _ in going)
+        return tripped(self._policy, pools=self._pools()[0] + vanished, going=len(going))
 
-    def facts(self, claim: NodeClaim | None, now: float) -> Fleet:
-        """The fleet as this claim needs to know it."""
+    def _confirmed(self, key: str, wall: datetime) -> bool:
+        return self.confirmation is not None and self.confirmation.covers(key, wall)
+
+    def facts(self, facts: Facts, now: float) -> Fleet:
+        """The fleet as this key needs to know it; whether it is braked matters to suspects only."""
         self._expire(now)
+        claim = facts.claim
         pools, all_pools = self._pools()
         recent = len(self._creates)
         place, waiting = self._place(claim, pools, recent)
+        suspected = facts.suspicion is not None
+        if suspected:
+            self._suspects.changed(facts.key)
         return Fleet(
             pools=pools,
             all_pools=all_pools,
@@ -90,8 +109,9 @@ class FleetView:
             next_create_in=max(0.0, self._creates[0] + MINUTE_SECONDS - now) if self._creates else 0.0,
             place=place,
             waiting=waiting,
-            suspects=len(self._suspects),
-            braked=self.braked(now),
+            suspects=len(self.suspects()) if suspected else 0,
+            braked=suspected and self.braked(facts.now, now),
+            confirmed=suspected and self._confirmed(facts.key, facts.now),
         )
 
     def first_in_line(self) -> list[str]:
@@ -135,7 +155,7 @@ class FleetView:
     def _expire(self, now: float) -> None:
         while self._creates and now - self._creates[0] >= MINUTE_SECONDS:
             self._creates.popleft()
-        while self._removals and now - self._removals[0] >= self._policy.brake_window_seconds:
+        while self._removals and now - self._removals[0][0] >= self._policy.brake_window_seconds:
             self._removals.popleft()
 
 

@@ -1,20 +1,22 @@
 """Removals nobody asked for: pools, Nodes and claims whose counterparts are gone.
 
-Promise: an inference is acted on only after it has stood for a while, with fresh reads of claim and pool, within the
-brake, and never while the managed cluster is not running or AKS itself works on that pool: what looks lost then comes
-back. A Node of a live claim that others delete in such a time is let go and its pool kept.
-Left to others: the count over all keys (`brake.py`), asked removals (`termination.py`).
+Promise: an inference is acted on only after it has stood for a while, with reads of claim, pool and cluster that are
+newer than the first sight, within the brake, and never while the cluster is not running, while AKS itself works on that
+pool, or while an API cannot be read: what looks lost then comes back. A Node of a live claim that others delete in such
+a time is let go and its pool kept.
+Left to others: the count over all keys (`suspects.py`, `brake.py`), asked removals (`termination.py`).
 
 Source: DESIGN rules 4 and 6; karpenter.md §5, W3, W4, W6; users.md S1.3.
 """
 
 from cloudprovider.interface import Instance, InstanceState
+from provisioner.api import labels
 from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
 
 from .facts import Facts
 from .launch import launched, lost
-from .ownership import Verdict, belongs, held_by, holds_finalizer, marked, marks, verdict
+from .ownership import Verdict, belongs, held_by, holds_finalizer, marked, marks, owned_by_another, verdict
 from .steps import (
     Cause,
     DeleteClaim,
@@ -22,6 +24,7 @@ from .steps import (
     DeleteNode,
     Event,
     LookUpClaim,
+    LookUpCluster,
     LookUpPool,
     ReleaseFinalizer,
     Step,
@@ -49,6 +52,13 @@ def suspect(f: Facts) -> Cause | None:
     return None
 
 
+def machine(f: Facts) -> str:
+    """The UID of the claim that this key's machine was made for, "" if nothing says it."""
+    named = [*sorted(marks(f.instance))] if f.instance is not None else []
+    named += [uid for node in f.nodes if (uid := node.metadata.labels.get(labels.CLAIM_UID, ""))]
+    return next(iter(named), f.claim.uid if f.claim is not None else "")
+
+
 def _orphaned(f: Facts, instance: Instance) -> bool:
     match verdict(instance, f.claim):
         case Verdict.PREVIOUS:
@@ -60,8 +70,12 @@ def _orphaned(f: Facts, instance: Instance) -> bool:
 
 
 def _node_deleted(f: Facts, claim: NodeClaim) -> Node | None:
-    """A Node of this live claim that somebody asked to go and our finalizer keeps."""
-    return next((n for n in f.nodes if belongs(n, claim) and n.deleting and holds_finalizer(n)), None)
+    """A Node of this live claim that somebody asked to go and our finalizer keeps.
+
+    One that another claim owns was asked to go by nobody: Kubernetes deletes what has lost its owner.
+    """
+    going = (n for n in f.nodes if belongs(n, claim) and n.deleting and holds_finalizer(n))
+    return next((n for n in going if not owned_by_another(n, claim)), None)
 
 
 def _leftover(f: Facts, node: Node) -> bool:
@@ -90,7 +104,7 @@ def step(f: Facts) -> Step | None:
             return _leftover_nodes(f, suspicion.age)
 
 
-def nobody_asked(f: Facts) -> Wait | None:
+def nobody_asked(f: Facts) -> Step | None:
     """Claims that are deleting only because their CRD is were not asked for by anybody: they pass the brake too."""
     suspicion = f.suspicion
     if suspicion is None or suspicion.cause != "crd-deleted":
@@ -104,37 +118,65 @@ def disturbed(f: Facts) -> bool:
     return stopped or (f.instance is not None and f.instance.busy)
 
 
-def held_back(f: Facts, age: float, needed: float) -> Wait | None:
-    """What every inference waits for: time, a list that is up to date, a running cluster, a pool at rest, the brake."""
+def held_back(f: Facts, age: float, needed: float) -> Step | None:
+    """What every inference waits for: time, APIs that can be read, a running cluster, a pool at rest, the brake."""
     if age < needed:
         return Wait(after=needed - age, why="a second look")
     if f.inventory_age > f.policy.stale_list_seconds:
         return Wait(after=5.0, why="the agent pools have not been listed for too long")
+    if not f.kube_current:
+        return Wait(after=5.0, why="claims, Nodes or CRDs cannot be read now; what is known of them may be old")
+    if f.read_failed is not None and f.read_failed.holds_for > 0:
+        return Wait(after=f.read_failed.holds_for, why=f"the cloud does not answer: {f.read_failed.reason}")
+    if f.cluster_age > age:
+        return LookUpCluster()
     if not f.cluster_running:
         return Wait(after=30.0, why="the managed cluster is not known to be running")
     if f.instance is not None and f.instance.busy:
         return Wait(after=30.0, why="AKS is working on the pool")
-    if f.fleet.braked:
+    if f.fleet.braked and not f.fleet.confirmed:
         return Wait(after=60.0, why="too many removals by inference at once: none is made")
     return None
 
 
+def held_for_people(f: Facts) -> str:
+    """Why what is suspected here stays until people confirm it or claims return, "" if it does not wait for them."""
+    if f.suspicion is None or f.fleet.confirmed:
+        return ""
+    remedy = "see gpu-provisioner gc"
+    if f.fleet.braked:
+        return f"{f.fleet.suspects} removals by inference at once are too many; none is made: {remedy}"
+    if f.suspicion.cause == "orphan-pool" and f.instance is not None and _outlived_crd(f, f.instance):
+        return f"agent pool {f.key} is older than the NodeClaim CRD, so nobody asked its claim to go: {remedy}"
+    return ""
+
+
 def _fresh_looks(f: Facts, claim_name: str) -> Step | None:
-    """Fresh reads of the claim and of the pool, each once."""
-    if f.claim_read_age > f.policy.fresh_seconds:
+    """Fresh reads of the claim and of the pool, each newer than the suspicion."""
+    oldest = min(f.policy.fresh_seconds, f.suspicion.age if f.suspicion is not None else 0.0)
+    if f.claim_read_age > oldest:
         return LookUpClaim(name=claim_name)
-    if f.pool_read_age > f.policy.fresh_seconds:
+    if f.pool_read_age > oldest:
         return LookUpPool(name=f.key)
     return None
+
+
+def _claim_name(f: Facts) -> str:
+    """The claim that this key's machine was made for, by name: the pool's tag, the Node's owner, or the key."""
+    owners = [o.name for n in f.nodes for o in n.metadata.owner_references if o.kind == NodeClaim().kind]
+    tagged = f.instance.claim_name if f.instance is not None else ""
+    return tagged or next(iter(owners), f.key)
 
 
 def _orphan(f: Facts, age: float) -> Step | None:
     instance = f.instance
     if instance is None:
         return None
-    waiting = held_back(f, age, f.policy.orphan_seconds) or _fresh_looks(f, instance.claim_name or instance.name)
+    waiting = held_back(f, age, f.policy.orphan_seconds) or _fresh_looks(f, _claim_name(f))
     if waiting is not None:
         return waiting
+    if _outlived_crd(f, instance) and not f.fleet.confirmed:
+        return Wait(after=None, why="the CRD is younger than this pool: its claim was not asked to go by anybody")
     if f.claim_read is not None and (f.claim_read.uid in marks(instance) or held_by(instance, f.claim_read)):
         return Wait(after=30.0, why="the API server still has the claim; the cache will follow")
     if f.delete_failed is not None and f.delete_failed.holds_for > 0:
@@ -150,6 +192,11 @@ def _orphan(f: Facts, age: float) -> Step | None:
         cause="orphan-pool",
         event=Event(type="Warning", reason="LeakedPoolDeleted", message=message),
     )
+
+
+def _outlived_crd(f: Facts, instance: Instance) -> bool:
+    """Whether the pool is older than the NodeClaim CRD: then its claim went with the one before, which asks nothing."""
+    return f.crd_created is not None and instance.put_time is not None and instance.put_time < f.crd_created
 
 
 def _missing(f: Facts, age: float) -> Step | None:
@@ -181,13 +228,13 @@ def _delete_claim(f: Facts, claim: NodeClaim, cause: Cause, why: str) -> Step:
 def _leftover_nodes(f: Facts, age: float) -> Step | None:
     strays = [node for node in f.nodes if _leftover(f, node)]
     going = [node for node in strays if node.deleting]
-    if not going:
-        waiting = held_back(f, age, f.policy.orphan_seconds)
-        if waiting is not None:
-            return waiting
-    unproven = prove_gone(f)
-    if unproven is not None:
-        return unproven
+    # One that goes already is only let go: for that, a proof that its pool is gone is enough.
+    waiting = None if going else held_back(f, age, f.policy.orphan_seconds)
+    waiting = waiting or _fresh_looks(f, _claim_name(f)) or prove_gone(f)
+    if waiting is not None:
+        return waiting
+    if f.claim_read is not None and any(belongs(node, f.claim_read) for node in strays):
+        return Wait(after=30.0, why="the API server still has the claim; the cache will follow")
     if going:
         return ReleaseFinalizer(target=going[0], why="its agent pool and claim are proven gone")
     return DeleteNode(node=strays[0], cause="leftover-node") if strays else None

@@ -190,6 +190,9 @@ def obstacle(f: Facts) -> Judgement | None:
     claim = f.claim
     if claim is None:
         return None
+    if f.adoption_refused:
+        message = f"cannot adopt: {f.adoption_refused}; correct or remove the annotation {labels.ADOPT}"
+        return Judgement(status="Unknown", reason="AdoptionRefused", message=message, warning=True)
     if f.instance is not None:
         return _name_taken(f, f.instance, claim)
     if strangers(f):

@@ -8,6 +8,7 @@ Left to others: turning memories into ages (`reconciler.py`), delays after failu
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Literal
 
 from cloudprovider.errors import CloudError, NoCapacity, Rejected, Retryable
@@ -121,6 +122,14 @@ class DrainMemory:
 
 
 @dataclass(slots=True)
+class CrdRead:
+    """When somebody deleted the NodeClaim CRD, as read for this deleting claim; None: nobody has."""
+
+    for_uid: str = ""
+    deleted_at: datetime | None = None
+
+
+@dataclass(slots=True)
 class Memory:
     """One key's memory."""
 
@@ -139,6 +148,7 @@ class Memory:
     pool_read_at: float | None = None
     claim_read_at: float | None = None
     claim_read: NodeClaim | None = None
+    crd_read: CrdRead = field(default_factory=CrdRead)
     nodes_known_at: float | None = None
     proof_at: float | None = None
     drains: dict[str, DrainMemory] = field(default_factory=dict)

@@ -12,8 +12,9 @@ import msgspec
 
 from cloudprovider.inventory import Inventory
 from provisioner.api import labels
+from provisioner.api.nodeclaim import NodeClaim
 
-from . import garbage, initialization
+from . import adoption, garbage, initialization
 from .facts import Facts, Fleet, Gpus, Suspicion
 from .memory import Memory, age
 from .ownership import in_charge, managed, marks
@@ -34,26 +35,14 @@ def observe(
     now: float,
 ) -> Facts:
     """The facts of `key` at the wall time `wall` and loop time `now`; keeps the memory's first sights up to date."""
-    instance = inventory.get(key)
-    uids = marks(instance) if instance is not None else frozenset()
-    claims = in_charge((c for c in views.claims_of(key) if managed(c) or c.uid in uids), instance)
-    absence = inventory.absence(key)
+    seen = glance(key, views=views, inventory=inventory, policy=policy, wall=wall)
     memory.versions = views.versions(key)
-    _keep_proof(memory, proven=absence == "absent", present=instance is not None, now=now)
-    nodes = views.nodes_of(key)
-    _keep_drains(memory, frozenset(node.uid for node in nodes))
-    facts = Facts(
-        key=key,
-        now=wall,
-        policy=policy,
-        claims=claims,
-        nodes=nodes,
-        instance=instance,
-        kube_synced=views.synced,
-        inventory_synced=inventory.synced,
+    _keep_proof(memory, proven=seen.absence == "absent", present=seen.instance is not None, now=now)
+    _keep_drains(memory, frozenset(node.uid for node in seen.nodes))
+    facts = msgspec.structs.replace(
+        seen,
         inventory_age=inventory.age(),
         own_write_pending=memory.barrier is not None and not views.shows(memory.barrier),
-        absence=absence,
         settles_in=inventory.settles_in(key),
         proof_age=age(memory.proof_at, now),
         pool_read_age=age(memory.pool_read_at, now),
@@ -61,7 +50,9 @@ def observe(
         claim_read=memory.claim_read,
         nodes_known_age=age(memory.nodes_known_at, now),
         cluster=inventory.cluster,
-        crd_deleting=views.crd_deleting,
+        cluster_age=inventory.cluster_age(),
+        crd_deleting=seen.crd_deleting or _goes_with(seen.claim, _read_for(seen.claim, memory)),
+        crd_known=seen.claim is None or not seen.claim.deleting or memory.crd_read.for_uid == seen.claim.uid,
         create_failed=memory.create_failed.as_fact(now) if memory.create_failed is not None else None,
         delete_failed=memory.delete_failed.as_fact(now) if memory.delete_failed is not None else None,
         read_failed=memory.read_failed.as_fact(now) if memory.read_failed is not None else None,
@@ -79,6 +70,49 @@ def _keep_drains(memory: Memory, uids: frozenset[str]) -> None:
     """What was remembered of a Node goes with it."""
     for uid in [uid for uid in memory.drains if uid not in uids]:
         del memory.drains[uid]
+
+
+def glance(key: str, *, views: Views, inventory: Inventory, policy: Policy, wall: datetime) -> Facts:
+    """What the caches alone say of `key`: enough to tell whether it looks like garbage."""
+    instance, nodes = inventory.get(key), views.nodes_of(key)
+    marked_for = marks(instance) if instance is not None else frozenset()
+    claims: list[NodeClaim] = []
+    refused: dict[str, str] = {}
+    for one in views.claims_of(key):
+        if not (managed(one) or one.uid in marked_for):
+            continue
+        why = adoption.refusal(one, instance=instance, nodes=nodes, living=views.claim_of_uid)
+        if why:
+            refused[one.uid] = why
+        claims.append(adoption.without(one) if why else one)
+    ordered = in_charge(claims, instance)
+    claim, crd = ordered[0] if ordered else None, views.crd
+    return Facts(
+        key=key,
+        now=wall,
+        policy=policy,
+        claims=ordered,
+        nodes=nodes,
+        instance=instance,
+        kube_synced=views.synced,
+        kube_current=views.current,
+        inventory_synced=inventory.synced,
+        absence=inventory.absence(key),
+        crd_deleting=_goes_with(claim, crd.metadata.deletion_timestamp if crd is not None else None),
+        crd_created=crd.metadata.creation_timestamp if crd is not None else None,
+        adoption_refused=refused.get(claim.uid, "") if claim is not None else "",
+    )
+
+
+def _goes_with(claim: NodeClaim | None, crd_deleted_at: datetime | None) -> bool:
+    """Whether this claim goes because its CRD does: whoever was asked to go before that was asked for by name."""
+    asked = claim.metadata.deletion_timestamp if claim is not None else None
+    return asked is not None and crd_deleted_at is not None and asked >= crd_deleted_at
+
+
+def _read_for(claim: NodeClaim | None, memory: Memory) -> datetime | None:
+    read = memory.crd_read
+    return read.deleted_at if claim is not None and read.for_uid == claim.uid else None
 
 
 def _keep_proof(memory: Memory, *, proven: bool, present: bool, now: float) -> None:

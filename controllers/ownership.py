@@ -1,7 +1,8 @@
 """Whose is this claim, this pool, this Node? Judgements only, from what is written on the objects.
 
 Promise: ownership is read, never guessed from a name (DESIGN rule 3). A pool bears its claim's mark twice, as Azure
-tags and as a node label; either suffices. An empty field matches nothing.
+tags and as a node label; either suffices. An empty field matches nothing. A claim answers to its own UID and to the one
+that a person wrote on it (`labels.ADOPT`): the rules see that annotation only where it holds (`adoption.py`).
 Left to others: what follows from a verdict.
 
 Sources: karpenter.md §0 (which claims are managed), §6 and aks-arm.md §4 (what Azure/gpu-provisioner writes on pools).
@@ -14,6 +15,8 @@ from cloudprovider.interface import Instance
 from provisioner.api import labels
 from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
+
+KIND = (NodeClaim().api_version, NodeClaim().kind)
 
 
 class Verdict(StrEnum):
@@ -43,6 +46,11 @@ def marks(instance: Instance) -> frozenset[str]:
     return frozenset(uid for uid in (instance.claim_uid, instance.label_uid) if uid)
 
 
+def uids(claim: NodeClaim) -> frozenset[str]:
+    """The UIDs this claim answers to: its own, and that of the vanished claim it took over from."""
+    return frozenset(uid for uid in (claim.uid, claim.metadata.annotations.get(labels.ADOPT, "")) if uid)
+
+
 def made_by_predecessor(instance: Instance) -> bool:
     """Whether Azure/gpu-provisioner made this pool: it forces these three labels on each, and never a system pool."""
     forced = (labels.KAITO_CREATION_TIMESTAMP, labels.KAITO_MACHINE_TYPE, labels.NODEPOOL)
@@ -51,9 +59,9 @@ def made_by_predecessor(instance: Instance) -> bool:
 
 def verdict(instance: Instance, claim: NodeClaim | None) -> Verdict:
     """Whose pool this is, as seen from `claim` (None: no claim has this key)."""
-    uids = marks(instance)
-    if uids:
-        return Verdict.OURS if claim is not None and claim.uid in uids else Verdict.PREVIOUS
+    marked_for = marks(instance)
+    if marked_for:
+        return Verdict.OURS if claim is not None and marked_for & uids(claim) else Verdict.PREVIOUS
     if made_by_predecessor(instance):
         same = claim is not None and claim.name == instance.name and instance.created_label == creation_stamp(claim)
         return Verdict.LEGACY if same else Verdict.ORPHANED_LEGACY
@@ -66,12 +74,18 @@ def held_by(instance: Instance | None, claim: NodeClaim | None) -> bool:
 
 
 def belongs(node: Node, claim: NodeClaim) -> bool:
-    """Whether this Node was born for this claim: by UID label; a legacy Node by the creation label and its name."""
+    """Whether this Node was born for this claim, or for the one it took over from; a legacy Node by creation label."""
     uid = node.metadata.labels.get(labels.CLAIM_UID, "")
     if uid:
-        return uid == claim.uid
+        return uid in uids(claim)
     stamp = node.metadata.labels.get(labels.KAITO_CREATION_TIMESTAMP, "")
     return stamp == creation_stamp(claim) and pool_of(node) == claim.name
+
+
+def owned_by_another(node: Node, claim: NodeClaim) -> bool:
+    """Whether a claim owns this Node, and it is not this one."""
+    owners = [o.uid for o in node.metadata.owner_references if (o.api_version, o.kind) == KIND]
+    return bool(owners) and claim.uid not in owners
 
 
 def marked(node: Node) -> bool:
@@ -92,5 +106,5 @@ def holds_finalizer(thing: NodeClaim | Node) -> bool:
 
 def in_charge(claims: Iterable[NodeClaim], instance: Instance | None) -> tuple[NodeClaim, ...]:
     """All claims of one key, the one in charge first: whoever the pool is marked for, else the oldest."""
-    uids = marks(instance) if instance is not None else frozenset()
-    return tuple(sorted(claims, key=lambda c: (c.uid not in uids, c.metadata.creation_timestamp, c.uid)))
+    marked_for = marks(instance) if instance is not None else frozenset()
+    return tuple(sorted(claims, key=lambda c: (not marked_for & uids(c), c.metadata.creation_timestamp, c.uid)))

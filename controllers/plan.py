@@ -12,7 +12,7 @@ from provisioner.api.nodeclaim import NodeClaim
 from . import garbage, initialization, launch, registration, status, termination
 from .facts import Facts
 from .ownership import Verdict, holds_finalizer, marked, verdict
-from .steps import AddFinalizer, Forget, LookUpPool, PatchStatus, ReleaseFinalizer, Step, Wait
+from .steps import AddFinalizer, Forget, LookUpCrd, LookUpPool, PatchStatus, ReleaseFinalizer, Step, Wait
 
 OWN_WRITE_SECONDS = 10.0
 
@@ -62,6 +62,8 @@ def _rise(f: Facts, claim: NodeClaim) -> Step:
 def _fall(f: Facts, claim: NodeClaim) -> Step:
     if not f.inventory_synced:
         return Wait(after=None, why="the agent pools have not been listed yet")
+    if not f.crd_known:
+        return LookUpCrd(claim=claim)
     removing = garbage.nobody_asked(f) or termination.step(f, claim)
     if removing is not None and not isinstance(removing, Wait):
         return removing

@@ -15,10 +15,11 @@ from cloudprovider.errors import CloudError, Retryable
 from cloudprovider.inventory import Inventory
 from provisioner.runtime.clock import Clock
 
+from . import garbage
 from .acting.door import Door
 from .acting.outcome import CloudFailed, Fenced, KubeFailed, Outcome, ReadNodes
 from .attention import in_flight
-from .facts import Facts, Fleet, Gpus
+from .facts import Facts, Gpus
 from .fleet import FleetView
 from .memory import Memory
 from .observing import observe
@@ -125,7 +126,7 @@ class Reconciler:
             views=self._views,
             inventory=self._inventory,
             memory=memory,
-            fleet=lambda f: self._fleet_facts(f, now),
+            fleet=lambda f: self.fleet.facts(f, now),
             policy=self._policy,
             gpus=self._gpus,
             wall=self._clock.now(),
@@ -134,10 +135,6 @@ class Reconciler:
         if memory.barrier is not None and not facts.own_write_pending:
             self._barrier_passed(memory)
         return facts
-
-    def _fleet_facts(self, facts: Facts, now: float) -> Fleet:
-        self.fleet.suspect(facts.key, facts.suspicion.cause if facts.suspicion is not None else None)
-        return self.fleet.facts(facts.claim, now)
 
     async def _perform(self, memory: Memory, facts: Facts, step: Write | Read) -> tuple[Outcome, float]:
         began = self._now()
@@ -247,33 +244,32 @@ class Reconciler:
     # Bookkeeping
 
     def _count(self, facts: Facts, step: Write) -> None:
-        inferred = isinstance(step, DeleteClaim) or (isinstance(step, DeleteInstance) and step.cause == "orphan-pool")
-        if inferred:
-            self.fleet.removed_by_inference(self._now())
+        if facts.suspicion is not None and isinstance(step, DeleteClaim | DeleteInstance):
+            self.fleet.removed_by_inference(facts, self._now())
         if isinstance(step, PatchStatus) and step.overdue:
             self._on_overdue(step.overdue)
         log.debug("took a step", step=type(step).__name__, key=facts.key)
 
     def _attend(self, key: str, memory: Memory, facts: Facts) -> None:
-        """While something is in flight the inventory looks often; and a tripped brake is told once."""
+        """While something is in flight the inventory looks often; and what waits for people is told once."""
         if in_flight(facts):
             self._inventory.expect(key)
         else:
             self._inventory.relax(key)
-        if facts.suspicion is None or not facts.fleet.braked:
+        held = garbage.held_for_people(facts)
+        if not held:
             memory.brake_told = False
         elif not memory.brake_told:
             memory.brake_told = True
-            log.error("too many removals by inference at once; none is made", suspects=self.fleet.suspects())
+            suspects = {name: one.cause for name, one in self.fleet.suspects().items()}
+            log.error("a removal by inference waits for people", why=held, suspects=suspects)
             about = facts.claim or facts.instance
             if about is not None:
-                message = f"{facts.fleet.suspects} pools would be removed at once by inference; none is: look at them"
-                self._door.tell(about, Event(type="Warning", reason="RemovalBraked", message=message))
+                self._door.tell(about, Event(type="Warning", reason="RemovalBraked", message=held))
 
     def _forget(self, key: str) -> None:
         self._memories.pop(key, None)
         self._inventory.forget(key)
-        self.fleet.suspect(key, None)
 
     @staticmethod
     def _now() -> float:

@@ -18,7 +18,7 @@ from .deadlines import watched
 from .facts import Facts
 from .judgement import Judgement, clock_text
 from .launch import launched_since
-from .ownership import holds_finalizer
+from .ownership import KIND, holds_finalizer, owned_by_another
 from .patches import add_keys, replace_list
 from .selection import chosen_node, live_nodes
 from .steps import PatchNode, Step, Wait
@@ -44,6 +44,9 @@ def step(f: Facts) -> Step | None:
         return None
     if labels.REGISTERED not in node.metadata.labels:
         return PatchNode(node=node, patch=_full(claim, node), why="register the Node with its claim")
+    if owned_by_another(node, claim):
+        patch = replace_list("/metadata/ownerReferences", node.metadata.owner_references, _owners(claim, node))
+        return PatchNode(node=node, patch=patch, why="own the Node of the claim that was taken over from")
     if not holds_finalizer(node):
         finalizers = (*node.metadata.finalizers, labels.FINALIZER)
         patch = replace_list("/metadata/finalizers", node.metadata.finalizers, finalizers)
@@ -54,9 +57,7 @@ def step(f: Facts) -> Step | None:
 def _full(claim: NodeClaim, node: Node) -> tuple[dict[str, object], ...]:
     meta = node.metadata
     finalizers = meta.finalizers if holds_finalizer(node) else (*meta.finalizers, labels.FINALIZER)
-    owners = meta.owner_references
-    if all(owner.uid != claim.uid for owner in owners):
-        owners = (*owners, _owner(claim))
+    owners = _owners(claim, node)
     wanted = {key: value for key, value in claim.metadata.labels.items() if copyable(key)}
     notes = {key: value for key, value in claim.metadata.annotations.items() if copyable(key)}
     operations = (
@@ -67,6 +68,14 @@ def _full(claim: NodeClaim, node: Node) -> tuple[dict[str, object], ...]:
         *add_keys("/metadata/annotations", meta.annotations, notes),
     )
     return tuple(dict(operation) for operation in operations)
+
+
+def _owners(claim: NodeClaim, node: Node) -> tuple[OwnerReference, ...]:
+    """The Node's owners with this claim in place of any other: a claim that is gone would take the Node along."""
+    owners = node.metadata.owner_references
+    if any(owner.uid == claim.uid for owner in owners):
+        return owners
+    return (*(owner for owner in owners if (owner.api_version, owner.kind) != KIND), _owner(claim))
 
 
 def _owner(claim: NodeClaim) -> OwnerReference:

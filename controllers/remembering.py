@@ -7,6 +7,7 @@ Left to others: forgetting a whole key (`reconciler.py`), turning memories into 
 
 from cloudprovider.errors import CloudError, NoCapacity, Rejected, Retryable
 from cloudprovider.interface import Failure, Instance, InstanceState
+from provisioner.api.meta import BEGINNING
 from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
 
@@ -18,19 +19,23 @@ from .acting.outcome import (
     Outcome,
     ReadAttached,
     ReadClaim,
+    ReadCluster,
+    ReadCrd,
     ReadPods,
     ReadPool,
     Wrote,
 )
 from .drain_memory import asked_to_leave, could_not_read, drain_of, saw_pods, saw_volumes
 from .facts import Facts
-from .memory import FORBIDDEN_FIRST_SECONDS, Barrier, Kind, Memory, Refusal, remember_failure
+from .memory import FORBIDDEN_FIRST_SECONDS, Barrier, CrdRead, Kind, Memory, Refusal, remember_failure
 from .steps import (
     CreateInstance,
     DeleteInstance,
     DeleteNode,
     DeletePods,
     EvictPods,
+    LookUpCluster,
+    LookUpCrd,
     LookUpPool,
     PatchNode,
     ReadDrain,
@@ -53,10 +58,15 @@ def remember(memory: Memory, facts: Facts, step: Step, outcome: Outcome, *, bega
         case Accepted():
             if isinstance(step, DeleteInstance):
                 memory.delete_failed = None
+        case ReadCluster():
+            memory.read_failed = None
         case ReadPool():
             memory.pool_read_at, memory.read_failed = began, None
         case ReadClaim(claim=claim):
             memory.claim_read_at, memory.claim_read = began, claim
+        case ReadCrd(crd=crd) if isinstance(step, LookUpCrd):
+            gone_at = crd.metadata.deletion_timestamp if crd is not None else BEGINNING
+            memory.crd_read = CrdRead(for_uid=step.claim.uid, deleted_at=gone_at)
         case ReadPods(pods=pods) if isinstance(step, ReadDrain):
             saw_pods(drain_of(memory, step.node, began), pods, began=began, wall=facts.now)
         case ReadAttached() if isinstance(step, ReadVolumes):
@@ -100,7 +110,7 @@ def _cloud_failed(memory: Memory, step: Step, error: CloudError, *, claim: NodeC
             memory.create_failed = remember_failure(memory.create_failed, error, now=now, claim=claim)
         case DeleteInstance():
             memory.delete_failed = remember_failure(memory.delete_failed, error, now=now, claim=claim)
-        case LookUpPool():
+        case LookUpPool() | LookUpCluster():
             memory.read_failed = remember_failure(memory.read_failed, error, now=now, claim=claim)
         case _:
             return

@@ -123,6 +123,16 @@ class LookUpNodes(msgspec.Struct, frozen=True, kw_only=True):
     pool: str
 
 
+class LookUpCluster(msgspec.Struct, frozen=True, kw_only=True):
+    """One fresh GET of the managed cluster."""
+
+
+class LookUpCrd(msgspec.Struct, frozen=True, kw_only=True):
+    """One fresh read of the NodeClaim CRD, on behalf of a claim that is asked to go."""
+
+    claim: NodeClaim
+
+
 class ReadDrain(msgspec.Struct, frozen=True, kw_only=True):
     """One fresh LIST of the pods bound to this Node."""
 
@@ -160,5 +170,5 @@ KubeWrite = (
     | DeleteClaim
 )
 Write = CloudWrite | KubeWrite
-Read = LookUpPool | LookUpClaim | LookUpNodes | ReadDrain | ReadVolumes
+Read = LookUpPool | LookUpCluster | LookUpClaim | LookUpCrd | LookUpNodes | ReadDrain | ReadVolumes
 Step = Write | Read | Wait | Forget

@@ -15,6 +15,7 @@ from .memory import Barrier
 from .ownership import pool_of
 
 POOL = "pool"
+UID = "uid"
 NODECLAIM_CRD = "nodeclaims.karpenter.sh"
 
 # The newest versions of a key's objects, by kind: what a refusal is bound to.
@@ -24,8 +25,8 @@ PoolName = Callable[[NodeClaim], str]
 
 
 def claim_indexes(pool_name: PoolName) -> Mapping[str, Callable[[NodeClaim], tuple[str, ...]]]:
-    """The index that a cache of claims must have to be viewed here."""
-    return {POOL: lambda claim: (pool_name(claim),)}
+    """The indexes that a cache of claims must have to be viewed here."""
+    return {POOL: lambda claim: (pool_name(claim),), UID: lambda claim: (claim.uid,)}
 
 
 def node_indexes() -> Mapping[str, Callable[[Node], tuple[str, ...]]]:
@@ -55,10 +56,24 @@ class Views:
         return self._claims.synced and self._nodes.synced
 
     @property
-    def crd_deleting(self) -> bool:
-        """Whether somebody deletes the NodeClaim CRD: its claims are then deleting without anybody's asking."""
-        crd = self._crds.get(NODECLAIM_CRD)
-        return crd is not None and crd.metadata.deleting
+    def current(self) -> bool:
+        """Whether nothing ails any of the three; what a list that fails leaves is old knowledge."""
+        caches = (self._claims, self._nodes, self._crds)
+        return all(cache.synced and cache.last_error is None for cache in caches)
+
+    @property
+    def crd(self) -> CustomResourceDefinition | None:
+        """The NodeClaim CRD: who deletes it makes all claims deleting without anybody's asking for one."""
+        return self._crds.get(NODECLAIM_CRD)
+
+    def keys(self) -> dict[str, None]:
+        """All keys that claims or Nodes map to."""
+        claims = dict.fromkeys(self.key_of(claim) for claim in self._claims.items())
+        return claims | dict.fromkeys(key for node in self._nodes.items() if (key := pool_of(node)))
+
+    def claim_of_uid(self, uid: str) -> NodeClaim | None:
+        """The claim that has this UID, whatever its name."""
+        return next(iter(self._claims.by_index(UID, uid)), None)
 
     def claims(self) -> tuple[NodeClaim, ...]:
         """All claims, managed or not."""

@@ -7,7 +7,7 @@ Left to others: reading settings (`settings.py`), building the two SDKs' clients
 
 import asyncio
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from random import Random  # noqa: TID251 - the type; the caller seeds it
 
@@ -21,13 +21,17 @@ from cloudprovider.inventory import Inventory
 from controllers.acting.cloud import CloudActs
 from controllers.acting.door import Door
 from controllers.acting.kube import KubeActs
+from controllers.confirmation import decode
 from controllers.facts import Gpus
 from controllers.fleet import FleetView
+from controllers.observing import glance
 from controllers.policy import Policy
 from controllers.reconciler import Reconciler
+from controllers.suspects import Suspects
 from controllers.views import Views, claim_indexes, node_indexes
 from controllers.waking import Waker
 
+from .api import labels
 from .api.node import Node
 from .api.nodeclaim import NodeClaim
 from .runtime.clock import Clock
@@ -124,7 +128,8 @@ class App:
             CRDS,
             rng=rng,
             indexes={},
-            on_change=lambda _old, _new: None,
+            on_change=lambda old, new: self.waker.crd_changed(old, new),  # noqa: PLW0108 - bound late
+            on_synced=lambda: self.waker.cache_synced(),  # noqa: PLW0108 - bound late
             metrics=metrics.reflector("customresourcedefinitions"),
         )
         self.inventory = Inventory(
@@ -146,6 +151,7 @@ class App:
                 identity=running.identity,
                 rng=rng,
                 metrics=metrics.leader(running.lease_name),
+                on_annotations=self._lease_annotated,
             )
         self._leading_alone = False
         views = Views(claims=self.claims, nodes=self.nodes, crds=self.crds, pool_name=pool_name)
@@ -159,7 +165,13 @@ class App:
             self._lease_left,
             self._write_cut,
         )
-        self.fleet = FleetView(views=views, inventory=self.inventory, policy=running.policy)
+        suspects = Suspects(
+            lambda key: glance(
+                key, views=views, inventory=self.inventory, policy=running.policy, wall=outside.clock.now()
+            ),
+            lambda: (*views.keys(), *self.inventory.names()),
+        )
+        self.fleet = FleetView(views=views, inventory=self.inventory, policy=running.policy, suspects=suspects)
         self.reconciler = Reconciler(
             views=views,
             inventory=self.inventory,
@@ -190,12 +202,20 @@ class App:
         suspected = metrics.gauge("gpu_provisioner_removals_suspected", "Keys suspected of being garbage")
         suspected.set_function(lambda: float(len(self.fleet.suspects())))
         braked = metrics.gauge("gpu_provisioner_removals_braked", "1 while too much looks like garbage to remove any")
-        braked.set_function(lambda: float(self.fleet.braked(asyncio.get_running_loop().time())))
+        braked.set_function(lambda: float(self.fleet.braked(outside.clock.now(), asyncio.get_running_loop().time())))
 
     def _lease_left(self) -> float:
         if self.election is not None:
             return self.election.remaining()
         return math.inf if self._leading_alone else 0.0
+
+    def _lease_annotated(self, annotations: Mapping[str, str]) -> None:
+        """What a person wrote on the Lease: which removals may pass the brake."""
+        text = annotations.get(labels.CONFIRMED_REMOVALS, "")
+        confirmation = decode(text) if text else None
+        if text and confirmation is None:
+            log.warning("a confirmation of removals that cannot be read is ignored", annotation=text[:256])
+        self.waker.confirmed(confirmation)
 
     def _write_cut(self, seconds: float) -> None:
         if self.election is not None:

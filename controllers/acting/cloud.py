@@ -5,12 +5,14 @@ answer enters the inventory before anybody plans again.
 Left to others: the lease (`door.py`), what an error means for the claim (`plan.explain`).
 """
 
+import asyncio
+
 from cloudprovider.errors import CloudError, NotFound, Rejected
 from cloudprovider.interface import CloudProvider
 from cloudprovider.inventory import Inventory
 from controllers.steps import CloudWrite, CreateInstance, DeleteInstance, LookUpPool
 
-from .outcome import Accepted, CloudFailed, ReadPool
+from .outcome import Accepted, CloudFailed, ReadCluster, ReadPool
 
 
 class CloudActs:
@@ -61,6 +63,16 @@ class CloudActs:
             return CloudFailed(error=error)
         self._inventory.learned(instance)
         return ReadPool()
+
+    async def look_up_cluster(self) -> ReadCluster | CloudFailed:
+        """One GET of the managed cluster; its answer enters the inventory."""
+        asked_at = asyncio.get_running_loop().time()
+        try:
+            cluster = await self._provider.cluster()
+        except CloudError as error:
+            return CloudFailed(error=error)
+        self._inventory.learned_cluster(cluster, asked_at)
+        return ReadCluster()
 
 
 def _refused_at_once(error: CloudError) -> bool:

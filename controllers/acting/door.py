@@ -18,6 +18,8 @@ from controllers.steps import (
     DeleteInstance,
     Event,
     LookUpClaim,
+    LookUpCluster,
+    LookUpCrd,
     LookUpNodes,
     LookUpPool,
     PatchStatus,
@@ -93,6 +95,10 @@ class Door:
             match step:
                 case LookUpPool():
                     return await self._cloud.look_up(step)
+                case LookUpCluster():
+                    return await self._cloud.look_up_cluster()
+                case LookUpCrd():
+                    return await self._kube.read_crd()
                 case LookUpClaim():
                     return await self._kube.read_claim(step)
                 case LookUpNodes():

@@ -27,14 +27,15 @@ from controllers.steps import (
     ReadVolumes,
     ReleaseFinalizer,
 )
+from controllers.views import NODECLAIM_CRD
 from provisioner.api import labels
 from provisioner.api.meta import ObjectMeta
 from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.runtime.kube import Kube, KubeError
-from provisioner.runtime.resources import NODECLAIMS, NODES
+from provisioner.runtime.resources import CRDS, NODECLAIMS, NODES
 
-from .outcome import Evicted, ReadAttached, ReadClaim, ReadNodes, ReadPods, Wrote
+from .outcome import Evicted, ReadAttached, ReadClaim, ReadCrd, ReadNodes, ReadPods, Wrote
 from .pods import PodActs
 
 
@@ -108,6 +109,11 @@ class KubeActs:
             if error.not_found:
                 return ReadClaim(claim=None)
             raise
+
+    async def read_crd(self) -> ReadCrd:
+        """The NodeClaim CRD as it is now, by the verb that its cache needs anyway."""
+        found = await self._kube.list(CRDS, field_selector=f"metadata.name={NODECLAIM_CRD}")
+        return ReadCrd(crd=next((crd for crd in found.items if crd.metadata.name == NODECLAIM_CRD), None))
 
     async def current_version(self, kind: Kind, name: str, uid: str) -> str:
         """The version of the object of this name and UID, "" if there is none."""

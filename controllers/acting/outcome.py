@@ -14,6 +14,7 @@ from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.pod import Pod
 from provisioner.api.volume import VolumeAttachment
 from provisioner.runtime.kube import KubeError
+from provisioner.runtime.objects import CustomResourceDefinition
 
 
 class Wrote(msgspec.Struct, frozen=True, kw_only=True):
@@ -44,6 +45,16 @@ class Evicted(msgspec.Struct, frozen=True, kw_only=True):
 
 class ReadPool(msgspec.Struct, frozen=True, kw_only=True):
     """The pool was looked up; the inventory has the answer."""
+
+
+class ReadCluster(msgspec.Struct, frozen=True, kw_only=True):
+    """The managed cluster was looked up; the inventory has the answer."""
+
+
+class ReadCrd(msgspec.Struct, frozen=True, kw_only=True):
+    """The NodeClaim CRD as it is now; None if there is none."""
+
+    crd: CustomResourceDefinition | None
 
 
 class ReadClaim(msgspec.Struct, frozen=True, kw_only=True):
@@ -81,16 +92,5 @@ class Fenced(msgspec.Struct, frozen=True, kw_only=True):
     """Not sent: too little is left of the lease."""
 
 
-Outcome = (
-    Wrote
-    | Evicted
-    | ReadPool
-    | ReadClaim
-    | ReadNodes
-    | ReadPods
-    | ReadAttached
-    | Accepted
-    | CloudFailed
-    | KubeFailed
-    | Fenced
-)
+Answered = ReadPool | ReadCluster | ReadClaim | ReadCrd | ReadNodes | ReadPods | ReadAttached
+Outcome = Wrote | Evicted | Answered | Accepted | CloudFailed | KubeFailed | Fenced

@@ -19,7 +19,7 @@ from controllers.brake import allowance
 from controllers.facts import Facts, Fleet, Suspicion
 from controllers.fleet import FleetView
 from controllers.memory import Memory
-from controllers.observing import observe
+from controllers.observing import glance, observe
 from controllers.ownership import Verdict, verdict
 from controllers.plan import plan
 from controllers.steps import (
@@ -28,6 +28,8 @@ from controllers.steps import (
     DeleteNode,
     EvictPods,
     LookUpClaim,
+    LookUpCluster,
+    LookUpCrd,
     LookUpNodes,
     LookUpPool,
     PatchNode,
@@ -36,6 +38,7 @@ from controllers.steps import (
     Step,
     Wait,
 )
+from controllers.suspects import Suspects
 from provisioner.api.node import Node
 from provisioner.app import gpus_of
 
@@ -77,7 +80,10 @@ def survey(sight: Sight, tools: Tools) -> Survey:
     """All removals by inference, by pool name, and the numbers that decide about them."""
     policy, inventory = tools.running.policy, sight.inventory
     now, wall = asyncio.get_running_loop().time(), tools.outside.clock.now()
-    fleet = FleetView(views=sight.views, inventory=inventory, policy=policy)
+    suspects = Suspects(
+        lambda key: glance(key, views=sight.views, inventory=inventory, policy=policy, wall=wall), sight.pool_names
+    )
+    fleet = FleetView(views=sight.views, inventory=inventory, policy=policy, suspects=suspects)
     found: list[Facts] = []
     for key in sight.pool_names():
         facts = observe(
@@ -92,8 +98,7 @@ def survey(sight: Sight, tools: Tools) -> Survey:
             now=now,
         )
         found.append(facts)
-        fleet.suspect(key, facts.suspicion.cause if facts.suspicion is not None else None)
-    whole = [msgspec.structs.replace(f, fleet=fleet.facts(f.claim, now)) for f in found]
+    whole = [msgspec.structs.replace(f, fleet=fleet.facts(f, now)) for f in found]
     ours = {pool.name for pool in inventory.items() if verdict(pool, None) is not Verdict.FOREIGN}
     return Survey(
         removals=tuple(_removal(f, f.suspicion, sight) for f in whole if f.suspicion is not None),
@@ -102,7 +107,7 @@ def survey(sight: Sight, tools: Tools) -> Survey:
         foreign=len(inventory.items()) - len(ours),
         asked=sum(f.suspicion is None and f.claim is not None and f.claim.deleting for f in whole),
         allowance=allowance(policy, len(ours)),
-        braked=fleet.braked(now),
+        braked=fleet.braked(wall, now),
     )
 
 
@@ -158,6 +163,10 @@ def _decided(f: Facts, sight: Sight) -> Step:
                 known = {"pool_read_age": 0.0}
                 if f.instance is None:
                     known |= {"absence": "absent", "proof_age": 0.0}
+            case LookUpCluster():
+                known = {"cluster_age": 0.0}
+            case LookUpCrd():
+                known = {"crd_known": True}
             case LookUpNodes():
                 known = {"nodes_known_age": 0.0}
             case _:

@@ -115,7 +115,7 @@ def random_names(patch: Patch) -> None:
 
 def one_look(patch: Patch) -> None:
     """Garbage is what a list says, at once, and nobody asks again."""
-    patch.setattr(garbage, "_held_back", lambda f, age, needed: None)
+    patch.setattr(garbage, "held_back", lambda f, age, needed: None)
     patch.setattr(garbage, "_fresh_looks", lambda f, name: None)
 
 
