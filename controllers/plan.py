@@ -32,9 +32,19 @@ def _next(f: Facts) -> Step:
         return Wait(after=None, why="claims and Nodes have not been listed yet")
     claim = f.claim
     if claim is None:
-        return garbage.step(f) or _nothing_or_wait(f)
+        return removal(f) or _nothing_or_wait(f)
     chosen = _fall(f, claim) if claim.deleting else _rise(f, claim)
     return _rivals(f) or chosen if isinstance(chosen, Wait) else chosen
+
+
+def removal(f: Facts) -> Step | None:
+    """The next step towards a removal, asked or inferred; a Wait while it has to wait; None: there is nothing to do."""
+    claim = f.claim
+    if claim is None or not claim.deleting:
+        return garbage.step(f)
+    if not f.crd_known:
+        return LookUpCrd(claim=claim)
+    return garbage.nobody_asked(f) or termination.step(f, claim)
 
 
 def _rise(f: Facts, claim: NodeClaim) -> Step:
@@ -44,7 +54,7 @@ def _rise(f: Facts, claim: NodeClaim) -> Step:
         return AddFinalizer(claim=claim)
     if not f.inventory_synced:
         return Wait(after=None, why="the agent pools have not been listed yet")
-    removing = garbage.step(f)
+    removing = removal(f)
     if removing is not None and not isinstance(removing, Wait):
         return removing
     judged = status.rising(f, claim)
@@ -62,9 +72,7 @@ def _rise(f: Facts, claim: NodeClaim) -> Step:
 def _fall(f: Facts, claim: NodeClaim) -> Step:
     if not f.inventory_synced:
         return Wait(after=None, why="the agent pools have not been listed yet")
-    if not f.crd_known:
-        return LookUpCrd(claim=claim)
-    removing = garbage.nobody_asked(f) or termination.step(f, claim)
+    removing = removal(f)
     if removing is not None and not isinstance(removing, Wait):
         return removing
     judged = status.falling(f, claim)

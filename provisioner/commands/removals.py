@@ -1,8 +1,8 @@
 """What would go by inference, and what it waits for: the controller's own rules, asked about one look.
 
 Promise: no rule of its own. Facts come from `controllers.observing`, suspicions from `controllers.garbage`, steps from
-`controllers.plan`, the brake from `controllers.fleet`. What the controller would read afresh before a removal is
-answered from the look, which is as fresh. Only the leader knows when it first suspected a key and what it removed in
+`controllers.plan.removal`, the brake from `controllers.fleet`. What the controller would read afresh before a removal
+is answered from the look, which is as fresh. Only the leader knows when it first suspected a key and what it removed in
 the last ten minutes; where that decides, it is said.
 Left to others: printing (`gc.py`).
 """
@@ -21,19 +21,16 @@ from controllers.fleet import FleetView
 from controllers.memory import Memory
 from controllers.observing import glance, observe
 from controllers.ownership import Verdict, verdict
-from controllers.plan import plan
+from controllers.plan import removal
 from controllers.steps import (
     DeleteClaim,
     DeleteInstance,
     DeleteNode,
-    EvictPods,
     LookUpClaim,
     LookUpCluster,
     LookUpCrd,
     LookUpNodes,
     LookUpPool,
-    PatchNode,
-    ReadDrain,
     ReleaseFinalizer,
     Step,
     Wait,
@@ -143,18 +140,18 @@ def _aged(f: Facts, seconds: float) -> Facts:
 
 
 def _at_rest(f: Facts) -> Facts:
-    """The same key once nothing holds inferences back any more: no brake, a running cluster, a pool at rest."""
+    """The same key once nothing holds inferences back any more: confirmed, the cluster running, the pool at rest."""
     instance = f.instance
     if instance is not None:
         instance = msgspec.structs.replace(instance, raw_state="Succeeded", power_state="Running")
-    fleet = msgspec.structs.replace(f.fleet, braked=False)
+    fleet = msgspec.structs.replace(f.fleet, confirmed=True)
     return msgspec.structs.replace(f, fleet=fleet, cluster=Cluster(running=True), instance=instance)
 
 
 def _decided(f: Facts, sight: Sight) -> Step:
     """The first step that is no read; what the plan wants to read is answered from what was just read."""
     for _ in range(READS_MAX):
-        step = plan(f)
+        step = removal(f)
         known: dict[str, Any] = {}
         match step:
             case LookUpClaim(name=name):
@@ -169,6 +166,8 @@ def _decided(f: Facts, sight: Sight) -> Step:
                 known = {"crd_known": True}
             case LookUpNodes():
                 known = {"nodes_known_age": 0.0}
+            case None:
+                return Wait(after=None, why="nothing is to be removed any longer")
             case _:
                 return step
         f = msgspec.structs.replace(f, **known)
@@ -178,17 +177,19 @@ def _decided(f: Facts, sight: Sight) -> Step:
 def _action(step: Step, f: Facts) -> str:
     """What the step comes to, in words: steps that prepare a removal are told as that removal."""
     match step:
+        case Wait():
+            return "none yet"
         case DeleteInstance():
             return "delete the agent pool"
         case DeleteClaim():
             return "delete the NodeClaim and its agent pool" if f.instance is not None else "delete the NodeClaim"
-        case ReadDrain() | PatchNode() | EvictPods():
-            return "drain the Node, delete the agent pool"
         case ReleaseFinalizer(target=Node()):
             return "let the Node go, keep the agent pool" if f.instance is not None else "let the Node go"
-        case DeleteNode() if f.claim is not None and f.claim.deleting:
-            return "drain the Node, delete agent pool, Node and NodeClaim"
-        case DeleteNode():
+        case ReleaseFinalizer():
+            return "let the NodeClaim go"
+        case DeleteNode() if f.claim is None or not f.claim.deleting:
             return "delete the Node"
+        case _ if f.claim is not None and f.claim.deleting:
+            return "drain the Node, delete agent pool, Node and NodeClaim"
         case _:
-            return "none yet"
+            return "drain the Node, delete the agent pool"

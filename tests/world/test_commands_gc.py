@@ -167,6 +167,23 @@ def test_a_pool_that_is_gone_and_nodes_that_go() -> None:
     simulate(story, azure=FAST, **NO_BOUND)
 
 
+def test_what_the_controller_has_yet_to_tell_hides_no_removal() -> None:
+    """Nodes deleted while no controller runs: their claims still say Ready, and the table is right all the same."""
+
+    async def story(sim: Sim) -> None:
+        names = await fleet(sim, 4)
+        await sim.stop_controller()
+        for name in names:
+            await sim.delete_node(node_name(sim, name))
+        await asyncio.sleep(MINUTE)
+        ended = await command(sim, "gc")
+        for name in names:
+            assert sim.condition(name, "Ready") == "True"
+            assert "node-deleted   delete the NodeClaim and its agent pool   too many removals" in ended.row(name)
+
+    simulate(story, azure=FAST, **NO_BOUND)
+
+
 def test_claims_deleting_with_their_crd() -> None:
     """`kubectl delete crd`: each claim is shown with what would become of it once that passes the brake."""
 
