@@ -13,7 +13,7 @@ from .acting.outcome import Evicted, ReadAttached
 from .facts import Asked
 from .memory import DrainMemory, HeldMemory, Memory
 from .pods import drainable, evictable
-from .steps import DeletePods, EvictPods
+from .steps import DeletePods, EvictPods, ReadDrain, ReadVolumes
 
 # A budget may change its mind at any moment; of another refusal that is not to be expected.
 BLOCKED_SECONDS = 5.0
@@ -36,12 +36,16 @@ def saw_pods(drain: DrainMemory, pods: tuple[Pod, ...], *, began: float, wall: d
 
 def saw_volumes(drain: DrainMemory, outcome: ReadAttached, *, began: float) -> None:
     """What is attached to the Node was read."""
-    drain.attachments, drain.kept, drain.attached_at, drain.unread = outcome.attachments, outcome.kept, began, None
+    drain.attachments, drain.kept = outcome.attachments, outcome.kept
+    drain.attached_at, drain.attached_unread = began, None
 
 
-def could_not_read(drain: DrainMemory, words: str, *, now: float) -> None:
+def could_not_read(drain: DrainMemory, step: ReadDrain | ReadVolumes, words: str, *, now: float) -> None:
     """The API server would not say."""
-    drain.unread = _again(drain.unread, words, "read", now)
+    if isinstance(step, ReadDrain):
+        drain.unread = _again(drain.unread, words, "read", now)
+    else:
+        drain.attached_unread = _again(drain.attached_unread, words, "read", now)
 
 
 def asked_to_leave(drain: DrainMemory, step: EvictPods | DeletePods, outcome: Evicted, *, now: float) -> None:

@@ -93,11 +93,15 @@ class Held(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Volumes(msgspec.Struct, frozen=True, kw_only=True):
-    """Attachments read `age` seconds ago; `kept` are the PersistentVolumes that pods which stay were using then."""
+    """Attachments read `age` seconds ago, or why reading failed (`unread`).
+
+    `kept` are the PersistentVolumes that pods which stay were using then.
+    """
 
     attachments: tuple[VolumeAttachment, ...] = ()
     kept: frozenset[str] = frozenset()
     age: float = math.inf
+    unread: Held | None = None
 
     @property
     def known(self) -> bool:

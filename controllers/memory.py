@@ -106,9 +106,15 @@ class DrainMemory:
     kept: frozenset[str] = frozenset()
     attached_at: float | None = None
     unread: HeldMemory | None = None
+    attached_unread: HeldMemory | None = None
 
     def as_fact(self, now: float) -> Drain:
-        volumes = Volumes(attachments=self.attachments, kept=self.kept, age=age(self.attached_at, now))
+        volumes = Volumes(
+            attachments=self.attachments,
+            kept=self.kept,
+            age=age(self.attached_at, now),
+            unread=self.attached_unread.as_fact(now) if self.attached_unread is not None else None,
+        )
         return Drain(
             pods=self.pods,
             age=age(self.read_at, now),
@@ -152,6 +158,7 @@ class Memory:
     nodes_known_at: float | None = None
     proof_at: float | None = None
     drains: dict[str, DrainMemory] = field(default_factory=dict)
+    # What was told of an object (its UID) for a reason: the words, and when.
     told: dict[tuple[str, str], tuple[str, float]] = field(default_factory=dict)
 
 

@@ -18,6 +18,7 @@ from provisioner.runtime.clock import Clock
 from . import garbage
 from .acting.door import Door
 from .acting.outcome import CloudFailed, Fenced, KubeFailed, Outcome, ReadNodes
+from .acting.telling import tell
 from .attention import in_flight
 from .facts import Facts, Gpus
 from .fleet import FleetView
@@ -103,6 +104,7 @@ class Reconciler:
                 case Wait(after=after, why=why):
                     log.debug("waits", why=why, after=after)
                     self._attend(key, memory, facts)
+                    tell(self._door, memory, facts, now=self._now())
                     return None if after is None else max(after, SHORTEST_WAIT_SECONDS)
                 case Forget():
                     self._forget(key)

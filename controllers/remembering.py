@@ -72,7 +72,7 @@ def remember(memory: Memory, facts: Facts, step: Step, outcome: Outcome, *, bega
         case ReadAttached() if isinstance(step, ReadVolumes):
             saw_volumes(drain_of(memory, step.node, began), outcome, began=began)
         case KubeFailed(error=error) if isinstance(step, ReadDrain | ReadVolumes):
-            could_not_read(drain_of(memory, step.node, began), str(error), now=now)
+            could_not_read(drain_of(memory, step.node, began), step, str(error), now=now)
         case CloudFailed(error=error):
             _cloud_failed(memory, step, error, claim=facts.claim, now=now)
         case _:

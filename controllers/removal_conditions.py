@@ -17,7 +17,7 @@ from provisioner.api.pod import Pod
 
 from . import drain, grace, volumes
 from .deadlines import overdue, watched
-from .facts import Drain, Facts
+from .facts import Drain, Facts, Held
 from .judgement import Judgement, clock_text
 from .ownership import belongs, held_by, holds_finalizer
 from .pods import protected, protected_until
@@ -32,7 +32,8 @@ def judge_drain(f: Facts, claim: NodeClaim) -> Judgement | None:
     if not nodes:
         return None
     for node in nodes:
-        words = _unread(f, node) if not f.drain_of(node).known else holders(f, node, late=_late(f, claim, node))
+        known = f.drain_of(node)
+        words = _draining_words(f, claim, node) if known.known else _unread(node, known.unread)
         if words and not going:
             waiting = Judgement(status="Unknown", reason="Draining", message=words)
             limit = f.policy.draining_seconds
@@ -86,20 +87,28 @@ def judge_instance(f: Facts, claim: NodeClaim) -> Judgement | None:
     return watched(kept, name="releasing", since=since, now=f.now, limit_seconds=f.policy.releasing_seconds)
 
 
-def holders(f: Facts, node: Node, *, late: bool) -> str:
-    """Who keeps this Node from being empty, what holds it in each pod's case; "" if no pod is there.
-
-    Pods that are merely leaving are named only if they are `late`: else the text would change with each of them.
-    """
+def holders(f: Facts, node: Node, *, leaving: bool = False) -> str:
+    """The pods that do not leave this Node by themselves, and why; `leaving`: also those that do, after them."""
     known, waiting = f.drain_of(node), drain.held_by_pods(f, node)
-    if not waiting:
-        return ""
     told = [words for pod in waiting if (words := _held(f, known, pod))]
-    if late:
+    if leaving:
         told += [_leaving(pod) for pod in waiting if not _held(f, known, pod)]
-    if not told:
-        return f"pods are being evicted from Node {node.name}"
-    return f"Node {node.name} waits for {_some(told)}"
+    return _some(told)
+
+
+def still_attached(f: Facts, node: Node) -> str:
+    """Which volumes the Node's machine waits for; "" if none, as far as was read."""
+    names = volumes.attached(f, node)
+    return f"volumes are attached to Node {node.name}: {_some(list(names))}" if names else ""
+
+
+def _draining_words(f: Facts, claim: NodeClaim, node: Node) -> str:
+    """Pods that merely leave are named only when they are late: else the text would change with each of them."""
+    if not drain.held_by_pods(f, node):
+        return ""
+    if words := holders(f, node, leaving=_late(f, claim, node)):
+        return f"Node {node.name} waits for {words}"
+    return f"pods are being evicted from Node {node.name}"
 
 
 def _held(f: Facts, known: Drain, pod: Pod) -> str:
@@ -118,15 +127,13 @@ def _leaving(pod: Pod) -> str:
 
 
 def _attached(f: Facts, node: Node) -> str:
-    known = f.drain_of(node)
-    names = volumes.attached(f, node)
-    if names:
-        return f"volumes are attached to Node {node.name}: {_some(list(names))}"
-    return _unread(f, node) if not known.volumes.known else ""
+    if words := still_attached(f, node):
+        return words
+    known = f.drain_of(node).volumes
+    return "" if known.known else _unread(node, known.unread)
 
 
-def _unread(f: Facts, node: Node) -> str:
-    unread = f.drain_of(node).unread
+def _unread(node: Node, unread: Held | None) -> str:
     return f"what is on Node {node.name} cannot be read: {unread.words}" if unread is not None else ""
 
 

@@ -22,8 +22,9 @@ def step(f: Facts, node: Node, by: datetime | None) -> Step | None:
     if by is not None and f.now >= by:
         return None
     known = f.drain_of(node)
-    if known.unread is not None and known.unread.holds_for > 0:
-        return Wait(after=known.unread.holds_for, why=f"the volumes of {node.name} cannot be read")
+    unread = known.volumes.unread
+    if unread is not None and unread.holds_for > 0:
+        return Wait(after=unread.holds_for, why=f"the volumes of {node.name} cannot be read")
     poll = drain.poll_seconds(f, known)
     if known.volumes.age > poll:
         return ReadVolumes(node=node, claims=staying(f, node))

@@ -16,7 +16,9 @@ from controllers.steps import (
     CreateInstance,
     DeleteClaim,
     DeleteInstance,
+    DeletePods,
     Event,
+    EvictPods,
     LookUpClaim,
     LookUpCluster,
     LookUpCrd,
@@ -30,16 +32,19 @@ from controllers.steps import (
 )
 from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
+from provisioner.api.pod import Pod
 from provisioner.runtime.events import EventRecorder
 from provisioner.runtime.kube import KubeError
 from provisioner.runtime.objects import ObjectReference
 
 from .cloud import CloudActs
 from .kube import KubeActs
-from .outcome import CloudFailed, Fenced, KubeFailed, Outcome
+from .outcome import CloudFailed, Evicted, Fenced, KubeFailed, Outcome
 
 # An ARM write may take 15 s (its own timeout); it is sent only if the lease outlives it.
 ARM_WRITE_SECONDS = 15.0
+# A hundred Nodes have thousands of pods; their Events must not crowd out those of claims and Nodes.
+POD_EVENTS_LEAVE = 50
 
 log = structlog.get_logger("door")
 
@@ -82,6 +87,8 @@ class Door:
         log.info("wrote", step=type(step).__name__, outcome=type(outcome).__name__, **_subject(step))
         if not isinstance(outcome, CloudFailed):
             self._record(step, claim)
+        if isinstance(outcome, Evicted) and isinstance(step, EvictPods | DeletePods):
+            self._record_departures(step, outcome)
         return outcome
 
     async def _send(self, step: Write) -> Outcome:
@@ -114,10 +121,14 @@ class Door:
         """The version the API server has of this object now; "" if it is gone. Raises KubeError."""
         return await self._kube.current_version(kind, name, uid)
 
-    def tell(self, about: NodeClaim | Node | Instance, event: Event) -> None:
-        """Record an Event that belongs to no write; of an instance, on the claim that it was made for."""
+    def tell(self, about: NodeClaim | Node | Pod | Instance, event: Event) -> bool:
+        """Record an Event that belongs to no write; of an instance, on the claim that it was made for.
+
+        False if it was dropped for there being too many.
+        """
         subject = _former_claim(about) if isinstance(about, Instance) else about
-        self._events.record(subject, event.type, event.reason, event.message)
+        leaving = POD_EVENTS_LEAVE if isinstance(about, Pod) else 0
+        return self._events.record(subject, event.type, event.reason, event.message, leaving=leaving)
 
     def _record(self, step: Write, claim: NodeClaim | None) -> None:
         events: tuple[Event, ...] = ()
@@ -134,6 +145,17 @@ class Door:
         if about is not None:
             for event in events:
                 self.tell(about, event)
+
+    def _record_departures(self, step: EvictPods | DeletePods, outcome: Evicted) -> None:
+        why = f"Node {step.node.name} is going"
+        for pod in step.pods:
+            if pod.metadata.uid not in outcome.asked:
+                continue
+            if isinstance(step, EvictPods):
+                self.tell(pod, Event(type="Normal", reason="Evicted", message=f"Evicted pod: {why}"))
+            else:
+                message = f"Deleted past budgets with {step.grace_seconds} s of grace: {why}, and its time is up"
+                self.tell(pod, Event(type="Normal", reason="Disrupted", message=message))
 
 
 def _former_claim(instance: Instance) -> ObjectReference:

@@ -80,20 +80,32 @@ class EventRecorder:
         self._written: dict[str, _Written] = {}
         self._wake = asyncio.Event()
 
-    def record(self, about: Recordable | ObjectReference, type: EventKind, reason: str, message: str) -> None:  # noqa: A002
-        """Say that something happened to this object."""
+    def record(
+        self,
+        about: Recordable | ObjectReference,
+        type: EventKind,  # noqa: A002
+        reason: str,
+        message: str,
+        *,
+        leaving: int = 0,
+    ) -> bool:
+        """Say that something happened to this object; whether it will be said.
+
+        `leaving`: as many events as must still be possible afterwards, for what comes in crowds and matters less.
+        """
         subject = about if isinstance(about, ObjectReference) else _reference(about)
         text = cut(redact(message), MESSAGE_BYTES)
         name = _name(subject, type, reason, text)
         now = self._clock.now()
         if (waiting := self._waiting.get(name)) is not None:
             self._waiting[name] = replace(waiting, last=now, times=waiting.times + 1)
-            return
-        if len(self._waiting) >= WAITING_MAX or not self._token():
+            return True
+        if len(self._waiting) >= WAITING_MAX - leaving or not self._token(leaving):
             self._metrics.dropped.inc()
-            return
+            return False
         self._waiting[name] = _Pending(subject, type, reason[:REASON_CHARACTERS], text, now, now, 1)
         self._wake.set()
+        return True
 
     async def write(self, about: Recordable, type: EventKind, reason: str, message: str) -> None:  # noqa: A002
         """Write one Event before returning: for a deed that must not be done untold. Raises KubeError."""
@@ -180,12 +192,12 @@ class EventRecorder:
         if len(self._written) > REMEMBERED_MAX:
             del self._written[next(iter(self._written))]
 
-    def _token(self) -> bool:
+    def _token(self, leaving: int) -> bool:
         now = self._now()
         since = now - self._tokens_at if self._tokens_at is not None else 0.0
         self._tokens = min(float(self._burst), self._tokens + since * self._per_second)
         self._tokens_at = now
-        if self._tokens < 1.0:
+        if self._tokens < 1.0 + leaving:
             return False
         self._tokens -= 1.0
         return True

@@ -103,7 +103,7 @@ def test_volumes_that_stay_attached_are_overdue_once() -> None:
 
 def test_attachments_that_cannot_be_read_are_not_taken_for_none() -> None:
     """A refused read holds the machine and is told."""
-    known = emptying(volumes=Volumes(), unread=Held(words="403 Forbidden: no", asked="read", holds_for=3.0))
+    known = emptying(volumes=Volumes(unread=Held(words="403 Forbidden: no", asked="read", holds_for=3.0)))
     assert not isinstance(plan(known), DeleteInstance)
     assert says(known, "VolumesDetached")[:2] == ("Unknown", "AwaitingVolumeDetachment")
     assert "403 Forbidden" in says(known, "VolumesDetached")[2]

@@ -23,6 +23,11 @@ _FIELDS: dict[str, dict[str, str]] = {
         "nodeInfo phase runtimeHandlers volumesAttached volumesInUse",
     },
     "pods": {"": "spec status"},
+    "persistentvolumeclaims": {
+        "": "spec status",
+        "spec": "accessModes dataSource dataSourceRef resources selector storageClassName volumeAttributesClassName "
+        "volumeMode volumeName",
+    },
     "namespaces": {"": "spec status", "spec": "finalizers", "status": "conditions phase"},
     "daemonsets.apps": {"": "spec status"},
     "events": {

@@ -114,6 +114,18 @@ def _containers(obj: Json) -> list[Json]:
     return dig(obj, "status", "containerStatuses") or []
 
 
+_MODES = {
+    "ReadWriteOnce": "RWO",
+    "ReadOnlyMany": "ROX",
+    "ReadWriteMany": "RWX",
+    "ReadWriteOncePod": "RWOP",
+}
+
+
+def _access_modes(obj: Json, _: datetime) -> str:
+    return ",".join(_MODES.get(mode, mode) for mode in dig(obj, "status", "accessModes") or [])
+
+
 def _pod_ready(obj: Json, _: datetime) -> str:
     ready = sum(1 for c in _containers(obj) if c.get("ready") and dig(c, "state", "running") is not None)
     return f"{ready}/{len(dig(obj, 'spec', 'containers') or [])}"
@@ -206,6 +218,16 @@ COLUMNS: dict[str, tuple[Column, ...]] = {
         _count("Available", "status", "numberAvailable"),
         Column("Node Selector", _selector),
         AGE,
+    ),
+    "persistentvolumeclaims": (
+        NAME,
+        Column("Status", _at("status", "phase")),
+        Column("Volume", _at("spec", "volumeName")),
+        Column("Capacity", _at("status", "capacity", "storage")),
+        Column("Access Modes", _access_modes),
+        Column("StorageClass", _at("spec", "storageClassName")),
+        AGE,
+        Column("VolumeMode", _at("spec", "volumeMode", default="<unset>"), 1),
     ),
     "leases.coordination.k8s.io": (NAME, Column("Holder", _at("spec", "holderIdentity")), AGE),
     "poddisruptionbudgets.policy": (

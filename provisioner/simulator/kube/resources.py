@@ -141,6 +141,13 @@ _BUILT_IN = (
         born_with={"currentNumberScheduled": 0, "desiredNumberScheduled": 0, "numberMisscheduled": 0, "numberReady": 0},
         counts_generation=True,
     ),
+    Resource(
+        "persistentvolumeclaims",
+        "PersistentVolumeClaim",
+        short_names=("pvc",),
+        has_status=True,
+        born_with={"phase": "Pending"},
+    ),
     Resource("leases", "Lease", "coordination.k8s.io", needs_version=True, check=checks.lease),
     Resource(
         "poddisruptionbudgets",

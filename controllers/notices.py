@@ -1,0 +1,61 @@
+"""What people should hear of a removal while it waits: Events that belong to no write of ours, on Node, claim and Pod.
+
+Promise: pure; Karpenter's reasons on Karpenter's objects. Nothing is said of what goes its way.
+Left to others: saying each once, and how often at most (`acting/telling.py`, `runtime.events`).
+
+Source: karpenter.md §7 (events), §10.2 (do-not-disrupt as a duration).
+"""
+
+import msgspec
+
+from provisioner.api import labels
+from provisioner.api.node import Node
+from provisioner.api.nodeclaim import NodeClaim
+from provisioner.api.pod import Pod
+
+from . import grace
+from .drain import held_by_pods
+from .facts import Facts
+from .ownership import holds_finalizer
+from .pods import misprotected
+from .removal_conditions import holders, still_attached
+from .steps import Event
+
+
+class Notice(msgspec.Struct, frozen=True, kw_only=True):
+    about: NodeClaim | Node | Pod
+    event: Event
+
+
+def notices(f: Facts) -> tuple[Notice, ...]:
+    """All that could be said now."""
+    claim, found = f.claim, list[Notice]()
+    by = grace.deadline(claim) if claim is not None and claim.deleting else None
+    draining = [node for node in f.nodes if holds_finalizer(node) and f.drain_of(node).known]
+    for node in draining:
+        found += _of_node(f, node)
+        if by is not None and held_by_pods(f, node):
+            found += [Notice(about=node, event=grace.expiring(by))]
+            found += [Notice(about=claim, event=grace.expiring(by))] if claim is not None else []
+    if draining and claim is not None and grace.misdated(claim):
+        words = f"{labels.TERMINATION_TIMESTAMP} is no time like 2006-01-02T15:04:05Z, and is ignored"
+        found.append(_warning(claim, "InvalidTerminationTimestamp", words))
+    return tuple(found)
+
+
+def _of_node(f: Facts, node: Node) -> list[Notice]:
+    found = list[Notice]()
+    if words := holders(f, node):
+        found.append(_warning(node, "FailedDraining", f"Failed to drain node, it waits for {words}"))
+    if not held_by_pods(f, node) and (words := still_attached(f, node)):
+        found.append(Notice(about=node, event=Event(type="Normal", reason="AwaitingVolumeDetachment", message=words)))
+    for pod in f.drain_of(node).pods:
+        if misprotected(pod):
+            value = pod.metadata.annotations[labels.DO_NOT_DISRUPT]
+            words = f'{labels.DO_NOT_DISRUPT}="{value}" is neither "true" nor a duration like 1h30m, and is ignored'
+            found.append(_warning(pod, "InvalidDoNotDisruptAnnotation", words))
+    return found
+
+
+def _warning(about: NodeClaim | Node | Pod, reason: str, message: str) -> Notice:
+    return Notice(about=about, event=Event(type="Warning", reason=reason, message=message))
