@@ -11,6 +11,7 @@ import contextvars
 import functools
 import hashlib
 import json
+import math
 from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -27,6 +28,7 @@ from provisioner.simulator.ledger import Call
 from provisioner.simulator.scene import pool_mark
 from provisioner.simulator.world import World, WorldSettings
 
+from .kaito_watcher import KaitoWatcher
 from .process import PROCESS, Launch, Process, track_tasks
 from .program import launch_controller
 
@@ -40,6 +42,11 @@ RESTART_SECONDS = 2.0
 CHARTS = Path(__file__).parents[2] / "charts" / "gpu-provisioner-crd" / "templates"
 SIZE = "Standard_NC24ads_A100_v4"
 PERSON = "person"
+OWNED = {
+    "karpenter.sh/nodepool": "kaito",
+    "kaito.sh/workspace": "w",
+    "kaito.sh/workspacenamespace": "default",
+}
 
 
 @functools.cache
@@ -53,7 +60,7 @@ def node_claim(name: str, *, size: str = SIZE, labels: Json | None = None, **spe
     return {
         "apiVersion": "karpenter.sh/v1",
         "kind": "NodeClaim",
-        "metadata": {"name": name, "labels": {"kaito.sh/workspace": "w", **(labels or {})}},
+        "metadata": {"name": name, "labels": {**OWNED, **(labels or {})}},
         "spec": {
             "nodeClassRef": {"group": "kaito.sh", "kind": "KaitoNodeClass", "name": "default"},
             "requirements": [{"key": "node.kubernetes.io/instance-type", "operator": "In", "values": [size]}],
@@ -102,6 +109,7 @@ class Sim:
         self.wire, self.ledger, self.invariants = world.wire, world.ledger, world.invariants
         self.controllers: dict[str, Process] = {}
         self.writes = 0
+        self._asked_since: dict[str, float] = {}
         self.person = world.session(PERSON)
         self._launch = launch
         self._crash = crash
@@ -109,6 +117,7 @@ class Sim:
         self._ending = False
         self._changed = asyncio.Event()
         self._loop = asyncio.get_running_loop()
+        self._kaito = KaitoWatcher(world, self._loop.time, self._serving_since)
         self.store.subscribe(lambda *_: self._changed.set())
         self.cloud.subscribe(lambda *_: self._changed.set())
         world.before.append(self._before)
@@ -158,6 +167,7 @@ class Sim:
         for process in self.controllers.values():
             if process.failure is not None:
                 raise AssertionError(f"{process.name} ended\n{self.tell()}") from process.failure
+        self._kaito.look()
         self.world.check()
 
     async def end(self) -> None:
@@ -261,9 +271,17 @@ class Sim:
         self.check()
         self.invariants.check_quiescent()
 
+    def _serving_since(self) -> float:
+        """Since when there is a living controller that has asked the cloud, as only a leader does; inf if none."""
+        living = (at for name, at in self._asked_since.items() if not self.controllers[name].dead)
+        return min(living, default=math.inf)
+
     # crashes
 
     async def _before(self, call: Call, request: web.Request) -> web.StreamResponse | None:
+        self._kaito.look()
+        if call.system == "arm" and call.who in self.controllers:
+            self._asked_since.setdefault(call.who, self.now)
         if not call.is_write or call.is_bookkeeping or call.who not in self.controllers:
             return None
         self.writes += 1

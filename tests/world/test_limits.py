@@ -6,7 +6,7 @@ from itertools import pairwise
 import pytest
 
 from controllers.policy import Policy
-from provisioner.simulator.azure import errors, faults
+from provisioner.simulator.azure import faults
 from provisioner.simulator.azure.faults import ALWAYS, Failure, Fault
 from provisioner.simulator.azure.settings import AzureSettings
 
@@ -34,27 +34,6 @@ def most_pools(sim):
 
 
 # Quota and capacity
-
-
-def test_quota_refused_at_once_is_asked_for_less_and_less_often():
-    """A claim over quota is kept with its cause, and costs one PUT a step of the back-off and nothing else (K17)."""
-
-    async def story(sim):
-        sim.cloud.faults.append(faults.quota_preflight())
-        await sim.start_controller(elect=False)
-        claim = await sim.apply(node_claim("gpu1"))
-        told = await says(sim, "gpu1", "Launched", "False", "QuotaExceeded", within_seconds=5)
-        assert told["message"].startswith("ErrCode_InsufficientVCPUQuota: standardNCADSA100v4Family cores quota")
-        assert "az vm list-usage --location westeurope" in told["message"]
-        await asyncio.sleep(HOUR_SECONDS)
-        assert gaps(puts(sim, "gpu1")) == pytest.approx(STEPS, abs=1.0)
-        assert set(arm_calls(sim, "gpu1")) == {"PUT"}
-        assert sim.claim("gpu1")["metadata"]["uid"] == claim["metadata"]["uid"]
-        assert word(sim.claim("gpu1"), "Launched") == ("False", "QuotaExceeded")
-        sim.cloud.faults.clear()
-        await ready(sim, "gpu1", within_seconds=1000)
-
-    simulate(story)
 
 
 def test_quota_refused_later_removes_the_failed_pool_first():
@@ -121,46 +100,6 @@ def test_capacity_that_comes_back_is_taken(code):
         assert created(sim, "gpu1") == 3
         await removed(sim, "gpu1")
         await sim.settled()
-
-    simulate(story)
-
-
-def kaito_sees(claim):
-    """What KAITO shows of a claim: the first stage that is not True and has words other than the initial ones."""
-    stages = [condition(claim, kind) for kind in ("Launched", "Registered", "Initialized")]
-    told = (one for one in stages if one and one["status"] != "True" and one["message"])
-    return next((f"{one['reason']}: {one['message']}" for one in told if one["reason"] != "AwaitingReconciliation"), "")
-
-
-SUBNET = faults.error("SubnetIsFull", "Subnet aks-subnet does not have enough capacity for 1 IP addresses.")
-FORBIDDEN = errors.forbidden("Microsoft.ContainerService/managedClusters/agentPools/write", "/subscriptions/x")
-POLICY = errors.gateway(403, "RequestDisallowedByPolicy", "Resource 'gpu1' was disallowed by policy.")
-
-
-@pytest.mark.parametrize(
-    ("fault", "seen"),
-    [
-        (faults.quota(), "QuotaExceeded: OperationNotAllowed: "),
-        (faults.quota(how="message"), "QuotaExceeded: OperationNotAllowed: "),
-        (faults.capacity("AllocationFailed"), "AllocationFailed: AllocationFailed: "),
-        (faults.capacity("SkuNotAvailable"), "SkuNotAvailable: SkuNotAvailable: "),
-        (Fault(verb="PUT", times=ALWAYS, failure=Failure(error=SUBNET)), "SubnetIsFull: SubnetIsFull: "),
-        (Fault(verb="PUT", times=ALWAYS, answer=FORBIDDEN), "AuthorizationFailed: AuthorizationFailed: "),
-        (Fault(verb="PUT", times=ALWAYS, answer=POLICY), "RequestDisallowedByPolicy: RequestDisallowedByPolicy: "),
-    ],
-)
-def test_kaito_shows_each_cause_by_its_name(fault, seen):
-    """Whatever Azure refuses, at once or later, KAITO's scan of the claim finds a reason and Azure's code (K6)."""
-
-    async def story(sim):
-        sim.cloud.faults.append(fault)
-        await sim.start_controller(elect=False)
-        await sim.apply(node_claim("gpu1"))
-        await sim.until(lambda: kaito_sees(sim.claim("gpu1")).startswith(seen), 60, f"KAITO shows {seen}")
-        assert sim.condition("gpu1", "Ready") in ("False", "Unknown")
-        assert "http" not in kaito_sees(sim.claim("gpu1"))
-        await asyncio.sleep(600)
-        assert len(puts(sim, "gpu1")) <= 5
 
     simulate(story)
 

@@ -10,7 +10,6 @@ from provisioner.simulator.nodes_machine import NodeSettings
 
 from .claims import (
     arm_calls,
-    condition,
     events,
     example,
     first,
@@ -27,8 +26,6 @@ from .harness import SIZE, node_claim, simulate
 
 FOUR_GPUS = "Standard_NC96ads_A100_v4"
 UNLISTED = "Standard_NV12ads_A10_v5"
-WORKSPACE = {"kaito.sh/workspace": "workspace-phi-4", "kaito.sh/workspacenamespace": "default", "apps": "phi-4"}
-RAGENGINE = {"kaito.sh/ragengine": "ragengine-docs", "kaito.sh/ragenginenamespace": "default", "apps": "ragengine-docs"}
 SKU_TAINT = {"key": "sku", "value": "gpu", "effect": "NoSchedule"}
 
 
@@ -47,7 +44,7 @@ def shows_gpus(node):
     "stem", ["kaito-workspace", "kaito-ragengine", "first-gpu", "a100-multi", "azure-linux", "cpu"]
 )
 def test_each_example_lives_and_leaves(stem):
-    """Every shipped example becomes Ready with one PUT and no NodeClass object, and leaves nothing behind (K1)."""
+    """Every shipped example becomes Ready with one PUT and no NodeClass object, and leaves nothing behind."""
 
     async def story(sim):
         await sim.start_controller()
@@ -60,116 +57,6 @@ def test_each_example_lives_and_leaves(stem):
         assert sim.ledger.disappearances(uid) == ["pool", "node", "claim"]
         await sim.settled()
         assert sorted(sim.cloud.pools) == ["system", "theirs"]
-
-    simulate(story)
-
-
-@pytest.mark.parametrize(
-    ("stem", "owner", "size", "disk"),
-    [
-        ("kaito-workspace", WORKSPACE, SIZE, 1024),
-        ("kaito-ragengine", RAGENGINE, "Standard_NV36ads_A10_v5", 200),
-    ],
-)
-def test_kaitos_claim_on_the_wire(stem, owner, size, disk):
-    """KAITO's claim is one PUT, never over an existing pool, with its size, disk, taint and all labels (K2)."""
-    conditional = []
-
-    async def story(sim):
-        async def note(call, request):
-            if call.verb == "PUT" and call.system == "arm":
-                conditional.append(request.headers.get("If-None-Match"))
-
-        sim.world.before.append(note)
-        await sim.start_controller()
-        claim = await sim.apply(example(stem))
-        name, uid = claim["metadata"]["name"], claim["metadata"]["uid"]
-        await ready(sim, name)
-        assert conditional == ["*"]
-        assert [put.pool for put in sim.cloud.put_log] == [name]
-        assert dict(sim.cloud.put_log[0].properties) == {
-            "count": 1,
-            "vmSize": size,
-            "type": "VirtualMachineScaleSets",
-            "mode": "User",
-            "osType": "Linux",
-            "osSKU": "Ubuntu",
-            "osDiskSizeGB": disk,
-            "nodeTaints": ["sku=gpu:NoSchedule"],
-            "nodeLabels": {
-                "karpenter.sh/nodepool": "kaito",
-                **owner,
-                "kaito.sh/machine-type": "gpu",
-                "kaito.sh/creation-timestamp": "2026-03-01T12-00-00Z",
-                "gpu-provisioner.sh/nodeclaim-uid": uid,
-            },
-            "tags": {
-                "gpu-provisioner_nodeclaim": name,
-                "gpu-provisioner_nodeclaim-uid": uid,
-                "gpu-provisioner_put-time": "2026-03-01T12:00:00Z",
-            },
-        }
-
-    simulate(story)
-
-
-def test_the_image_family_of_the_claim_is_the_nodes():
-    """A claim annotated azurelinux gets a machine that runs it, as KAITO's own tests look for it."""
-
-    async def story(sim):
-        await sim.start_controller()
-        await sim.apply(example("azure-linux"))
-        await ready(sim, "azlinux")
-        [node] = sim.nodes_of("azlinux")
-        assert "Azure Linux" in node["status"]["nodeInfo"]["osImage"]
-
-    simulate(story)
-
-
-@pytest.mark.parametrize("seed", [1, 2, 3])
-def test_every_version_of_a_claim_is_one_that_kaito_can_read(seed):
-    """In no version has a claim a nodeName without a Ready condition, nor is it Ready before its GPUs are (K4, K5)."""
-
-    async def story(sim):
-        await sim.start_controller()
-        seen = versions(sim, "ws3f2a91c0d")
-        nodes = versions(sim, "aks-ws3f2a91c0d-47249735-vmss000000", "nodes")
-        await sim.apply(example("kaito-workspace"))
-        await ready(sim, "ws3f2a91c0d")
-        await removed(sim, "ws3f2a91c0d")
-        told = [one for one in seen if one.obj is not None]
-        for _, claim in told:
-            status = claim.get("status") or {}
-            assert not status.get("nodeName") or condition(claim, "Ready")
-            assert all(len(c["message"].encode()) <= 256 for c in status.get("conditions") or ())
-        gpus = first(nodes, shows_gpus)
-        up = first(seen, is_ready)
-        assert gpus.at <= up.at
-        assert up.obj["status"]["nodeName"] == "aks-ws3f2a91c0d-47249735-vmss000000"
-
-    simulate(story, seed=seed)
-
-
-def test_the_node_is_born_with_what_kaito_selects_on():
-    """The Node has the owner's labels at birth, the size in exact case when Ready, all else once registered (K7)."""
-
-    async def story(sim):
-        await sim.start_controller()
-        nodes = versions(sim, "aks-ws3f2a91c0d-47249735-vmss000000", "nodes")
-        claim = await sim.apply(example("kaito-workspace"))
-        await ready(sim, "ws3f2a91c0d")
-        wanted = claim["metadata"]["labels"]
-        assert wanted.items() <= nodes[0].obj["metadata"]["labels"].items()
-        assert first(nodes, is_ready).obj["metadata"]["labels"]["node.kubernetes.io/instance-type"] == SIZE
-        [node] = sim.nodes_of("ws3f2a91c0d")
-        meta = node["metadata"]
-        assert meta["finalizers"] == ["karpenter.sh/termination"]
-        assert (meta["labels"]["karpenter.sh/registered"], meta["labels"]["karpenter.sh/initialized"]) == ("true",) * 2
-        assert meta["annotations"]["karpenter.sh/do-not-disrupt"] == "true"
-        assert [(o["kind"], o["uid"], o["blockOwnerDeletion"]) for o in meta["ownerReferences"]] == [
-            ("NodeClaim", claim["metadata"]["uid"], True)
-        ]
-        assert node["spec"]["taints"] == [SKU_TAINT]
 
     simulate(story)
 
@@ -187,39 +74,6 @@ def test_a_label_given_while_the_machine_comes_up_reaches_the_node():
         [node] = sim.nodes_of("gpu1")
         assert node["metadata"]["labels"]["example.com/late"] == "yes"
         assert node["metadata"]["annotations"]["example.com/why"] == "asked"
-
-    simulate(story)
-
-
-def test_storage_is_the_disks_and_not_the_nodes():
-    """A request for storage, which no Node ever shows as allocatable, does not hold a claim back (K12)."""
-
-    async def story(sim):
-        await sim.start_controller()
-        await sim.apply(node_claim("gpu1", resources={"requests": {"storage": "100Gi"}}))
-        await ready(sim, "gpu1")
-        assert sim.cloud.pools["gpu1"].properties["osDiskSizeGB"] == 100
-        assert "storage" not in sim.nodes_of("gpu1")[0]["status"]["allocatable"]
-
-    simulate(story)
-
-
-def test_a_ragengine_without_gpus_is_ready_without_gpus():
-    """A RAGEngine on a CPU size waits for no GPU, and keeps its taint (K16)."""
-
-    async def story(sim):
-        await sim.start_controller()
-        claim = example("kaito-ragengine")
-        for requirement in claim["spec"]["requirements"]:
-            if requirement["values"] == ["Standard_NV36ads_A10_v5"]:
-                requirement["values"] = ["Standard_D8s_v5"]
-        await sim.apply(claim)
-        name = claim["metadata"]["name"]
-        await ready(sim, name)
-        [node] = sim.nodes_of(name)
-        assert node["spec"]["taints"] == [SKU_TAINT]
-        assert node["metadata"]["labels"]["kaito.sh/machine-type"] == "cpu"
-        assert "nvidia.com/gpu" not in node["status"]["allocatable"]
 
     simulate(story)
 
@@ -293,23 +147,6 @@ def test_names_that_aks_does_not_allow():
 # Whose claims
 
 
-def test_unmanaged_claims_are_never_touched():
-    """A claim of another class without a KAITO label gets no finalizer, no status and no ARM call (K15)."""
-
-    async def story(sim):
-        claim = node_claim("other1", nodeClassRef={"group": "karpenter.azure.com", "kind": "AKSNodeClass", "name": "d"})
-        del claim["metadata"]["labels"]
-        before = await sim.apply(claim)
-        await sim.start_controller()
-        await asyncio.sleep(3600)
-        assert sim.claim("other1") == before
-        assert arm_calls(sim, "other1") == []
-        await sim.delete_claim("other1")
-        assert sim.claim("other1") is None
-
-    simulate(story)
-
-
 @pytest.mark.parametrize("own", [{}, {"kaito.sh/workspace": "w"}, {"kaito.sh/ragengine": "r"}])
 def test_either_sign_makes_a_claim_ours(own):
     """KAITO's node class without a label, or either of KAITO's labels on any node class, is served."""
@@ -367,30 +204,6 @@ def test_a_pool_may_run_before_its_node_is_there():
 
 
 # GPUs
-
-
-def test_late_gpus_keep_the_gate_closed_and_open_it_by_themselves():
-    """While the device plugin is late the claim says once what is missing and what to do; then it is Ready."""
-
-    async def story(sim):
-        sim.nodes.plugin_delay_seconds = 600.0
-        await sim.start_controller()
-        seen = versions(sim, "gpu1")
-        nodes = versions(sim, "aks-gpu1-47249735-vmss000000", "nodes")
-        await sim.apply(node_claim("gpu1"))
-        shut = await says(sim, "gpu1", "Initialized", "Unknown", "ResourceNotRegistered")
-        assert shut["message"] == (
-            "nvidia.com/gpu: 0 of 1 allocatable; is the device plugin running and tolerating the claim's taints? "
-            "To go without: annotate the claim gpu-provisioner.sh/gpu-readiness=report"
-        )
-        known = len(seen)
-        await asyncio.sleep(500)
-        assert len(seen) == known
-        await ready(sim, "gpu1")
-        gpus = first(nodes, shows_gpus)
-        assert 0 < first(seen, is_ready).at - gpus.at <= 0.3
-
-    simulate(story)
 
 
 @pytest.mark.parametrize("broken", [False, True])
@@ -533,59 +346,6 @@ def test_a_readiness_taint_is_waited_for():
 
 
 # Losing the Node, and getting it back
-
-
-@pytest.mark.parametrize("state", [False, None])
-def test_a_node_that_stops_being_usable_takes_readiness_back_in_one_write(state):
-    """Initialized and Ready turn False in one write within 5 s, return in one, and nothing is written between (K13)."""
-
-    async def story(sim):
-        await sim.start_controller()
-        await sim.apply(node_claim("gpu1"))
-        await ready(sim, "gpu1")
-        [node] = sim.nodes_of("gpu1")
-        await asyncio.sleep(600)
-        seen, lost = versions(sim, "gpu1"), sim.now
-        sim.nodes.set_ready(node["metadata"]["name"], state)
-        await asyncio.sleep(300)
-        [down] = seen
-        assert down.at - lost <= 5
-        assert word(down.obj, "Initialized") == ("False", "NodeNotReady")
-        assert word(down.obj, "Ready") == ("False", "UnhealthyDependents")
-        cause = "KubeletNotReady" if state is False else "NodeStatusUnknown"
-        told = condition(down.obj, "Initialized")["message"]
-        assert told.startswith(f"Node status is NotReady ({cause}) since 12:")
-        back = sim.now
-        sim.nodes.set_ready(node["metadata"]["name"], True)
-        await asyncio.sleep(300)
-        [_, up] = seen
-        assert up.at - back <= 5
-        assert [word(up.obj, kind)[0] for kind in ("Initialized", "Ready")] == ["True", "True"]
-
-    simulate(story)
-
-
-def test_a_slow_node_controller_causes_no_further_word():
-    """A Node that is Ready again while its not-ready taints still stand says nothing new until they are gone (K13)."""
-
-    async def story(sim):
-        await sim.start_controller()
-        await sim.apply(node_claim("gpu1"))
-        await ready(sim, "gpu1")
-        [node] = sim.nodes_of("gpu1")
-        name = node["metadata"]["name"]
-        seen = versions(sim, "gpu1")
-        sim.nodes.set_ready(name, None)
-        await asyncio.sleep(60)
-        tainted = sim.store.get("nodes", name)["spec"]["taints"]
-        sim.nodes.set_ready(name, True)
-        sim.store.patch("nodes", name, {"spec": {"taints": tainted}})
-        await asyncio.sleep(5)
-        sim.nodes.set_ready(name, True)
-        await asyncio.sleep(60)
-        assert [word(one.obj, "Ready")[0] for one in seen] == ["False", "True"]
-
-    simulate(story)
 
 
 def test_a_stopped_cluster_loses_its_nodes_and_no_pool():

@@ -1,0 +1,123 @@
+"""KAITO as a bystander of every story: what it would have misread or bought too much, at whatever moment.
+
+Promise: each version of each claim and Node is judged when it is written, so that a state which lasts no time at all is
+seen too. Three things are violations, under the name KAITO, of whatever story shows them:
+    * a claim names a Node and has no Ready condition, which KAITO takes for ready;
+    * a machine is counted twice: two claims name one Node, or a claim's Ready Node lacks the node pool's label, which
+      makes it one that the user brought;
+    * a surplus machine would be bought: a controller lets a claim go whose Node still serves (a Workspace counts claims
+      only), or a claim stays Initialized without a Ready Node for longer than a controller needs to say so (the
+      RAGEngine creates another then).
+It costs a look at one object a write. Left to others: the predicates (`kaito.py`), raising (`World.check`).
+
+Source: users.md §1.3, K4, K13.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from provisioner.simulator.invariants import Violation
+from provisioner.simulator.ledger import doer
+from provisioner.simulator.world import World
+
+from . import kaito
+
+Json = dict[str, Any]
+
+NAME = "KAITO"
+# K13: how long a claim may go on saying Initialized after its Node has stopped being Ready.
+NOTICE_SECONDS = 5.0
+STORY_LINES = 60
+
+
+class KaitoWatcher:
+    """`serving_since()` tells since when a controller is there to say what is, inf: none is; in seconds, as `time`."""
+
+    def __init__(self, world: World, time: Callable[[], float], serving_since: Callable[[], float]) -> None:
+        self._world = world
+        self._time = time
+        self._serving_since = serving_since
+        self._claims: dict[str, Json] = {}
+        self._nodes: dict[str, Json] = {}
+        self._named: dict[str, str] = {}
+        self._misleading_since: dict[str, float] = {}
+        world.store.subscribe(self._on_object)
+
+    def look(self) -> None:
+        """Time has passed: judge what may not last."""
+        if not self._misleading_since:
+            return
+        now = self._time()
+        for uid, since in list(self._misleading_since.items()):
+            lasts = now - max(since, self._serving_since())
+            if lasts > NOTICE_SECONDS:
+                del self._misleading_since[uid]
+                name = self._claims[uid]["metadata"]["name"]
+                self._violated(f"{name} has been Initialized without a Ready Node for {lasts:.1f} s: one more")
+
+    def _on_object(self, event: str, resource: str, obj: Json, before: Json | None) -> None:
+        if resource == "nodeclaims.karpenter.sh":
+            self._on_claim(obj, before, gone=event == "DELETED")
+        elif resource == "nodes":
+            self._on_node(obj, gone=event == "DELETED")
+
+    def _on_claim(self, claim: Json, before: Json | None, *, gone: bool) -> None:
+        uid, name = claim["metadata"]["uid"], kaito.node_name(claim)
+        if gone:
+            self._let_go(claim)
+            return
+        self._claims[uid] = claim
+        if kaito.is_trapped(claim) and not (before and kaito.is_trapped(before)):
+            self._violated(f"{claim['metadata']['name']} names Node {name} and has no Ready condition")
+        if name:
+            other = self._claims.get(self._named.setdefault(name, uid))
+            if other is not None and other is not claim:
+                self._violated(f"Node {name} is counted for {_names(other, claim)}")
+            if name in self._nodes:
+                self._check_brought(self._nodes[name])
+        self._judge(uid)
+
+    def _let_go(self, claim: Json) -> None:
+        meta, node = claim["metadata"], self._nodes.get(kaito.node_name(claim))
+        for known in (self._claims, self._misleading_since):
+            known.pop(meta["uid"], None)
+        if self._named.get(kaito.node_name(claim)) == meta["uid"]:
+            del self._named[kaito.node_name(claim)]
+        call = doer("claim", meta["name"])
+        if call is not None and call.who in self._world.invariants.controllers and node and kaito.is_up(node):
+            self._violated(f"{meta['name']} is gone and its Node {node['metadata']['name']} serves: one more")
+
+    def _on_node(self, node: Json, *, gone: bool) -> None:
+        name = node["metadata"]["name"]
+        if gone:
+            self._nodes.pop(name, None)
+        else:
+            self._nodes[name] = node
+            self._check_brought(node)
+        if uid := self._named.get(name):
+            self._judge(uid)
+
+    def _check_brought(self, node: Json) -> None:
+        claim = self._claims.get(self._named.get(node["metadata"]["name"], ""))
+        if claim is None or kaito.NODEPOOL not in kaito.labels_of(claim) or not kaito.is_up(node):
+            return
+        if kaito.NODEPOOL not in kaito.labels_of(node):
+            self._violated(f"{claim['metadata']['name']} and its Node, which has no node pool, count as two")
+
+    def _judge(self, uid: str) -> None:
+        """Whether the RAGEngine would take this claim for one whose machine is lost."""
+        claim = self._claims[uid]
+        node = self._nodes.get(kaito.node_name(claim))
+        waited_for = kaito.is_deleting(claim) or not kaito.is_true(claim, "Initialized")
+        if waited_for or (node is not None and kaito.is_up(node)):
+            self._misleading_since.pop(uid, None)
+        else:
+            self._misleading_since.setdefault(uid, self._time())
+
+    def _violated(self, what: str) -> None:
+        story = self._world.ledger.story(STORY_LINES)
+        self._world.invariants.violations.append(Violation(NAME, self._time(), what, story))
+
+
+def _names(*claims: Json) -> str:
+    return " and ".join(claim["metadata"]["name"] for claim in claims)
