@@ -36,7 +36,11 @@ def metadata_text(claim: NodeClaim) -> str:
 
 
 class Failed(msgspec.Struct, frozen=True, kw_only=True):
-    """The last failure of a cloud step on this key. `times` counts failures in a row; `delay` None means for good."""
+    """The last failure of a cloud step on this key. `times` counts failures in a row; `delay` None means for good.
+
+    `uncertain`: what it asked for may have come about; `unanswered`: nobody said anything about it. `within`: the most
+    seconds that any next try is away, however often it fails; None if there is none.
+    """
 
     kind: str
     reason: str
@@ -45,6 +49,8 @@ class Failed(msgspec.Struct, frozen=True, kw_only=True):
     age: float
     delay: float | None
     uncertain: bool = False
+    unanswered: bool = False
+    within: float | None = None
     for_uid: str = ""
     for_metadata: str = ""
 

@@ -14,6 +14,7 @@ from provisioner.api import labels
 from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
 
+from .deletion import not_yet
 from .facts import Facts
 from .launch import launched, lost
 from .ownership import Verdict, belongs, held_by, holds_finalizer, marked, marks, owned_by_another, verdict
@@ -179,8 +180,9 @@ def _orphan(f: Facts, age: float) -> Step | None:
         return Wait(after=None, why="the CRD is younger than this pool: its claim was not asked to go by anybody")
     if f.claim_read is not None and (f.claim_read.uid in marks(instance) or held_by(instance, f.claim_read)):
         return Wait(after=30.0, why="the API server still has the claim; the cache will follow")
-    if f.delete_failed is not None and f.delete_failed.holds_for > 0:
-        return Wait(after=f.delete_failed.holds_for, why=f"deletion: {f.delete_failed.reason}")
+    unsure = not_yet(f)
+    if unsure is not None:
+        return unsure
     for node in f.nodes:
         if marked(node) and node.deleting and holds_finalizer(node):
             emptying = empty(f, node, None)

@@ -17,6 +17,7 @@ from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
 
 from .deadlines import watched
+from .deletion import not_yet
 from .facts import Facts
 from .judgement import Judgement, Status, clock_text
 from .ownership import Verdict, held_by, marked, verdict
@@ -83,8 +84,9 @@ def _clear_failed(f: Facts, claim: NodeClaim, instance: Instance) -> Step | None
     told = any(c.type == LAUNCHED and c.status == "False" for c in claim.status.conditions)
     if not told and "PatchStatus" not in f.refused:
         return None
-    if f.delete_failed is not None and f.delete_failed.holds_for > 0:
-        return None
+    unsure = not_yet(f)
+    if unsure is not None:
+        return unsure if isinstance(unsure, LookUpPool) else None
     message = f"agent pool {f.key} failed and is removed before the next attempt"
     return DeleteInstance(
         instance=instance,
@@ -146,7 +148,7 @@ def judge(f: Facts, claim: NodeClaim) -> Judgement | None:
         case InstanceState.RUNNING:
             return Judgement(status="True", reason=LAUNCHED)
         case InstanceState.FAILED:
-            return _failed(instance)
+            return _failed(f, instance)
         case InstanceState.DELETING:
             return _keep_cause(claim) or _deleted_by_others(f, claim)
         case _:
@@ -160,11 +162,13 @@ def _final(held: Judgement) -> bool:
     return held.status == "False" and held.recheck is None
 
 
-def _failed(instance: Instance) -> Judgement:
-    if instance.failure is None:
-        message = f"agent pool ended in {instance.raw_state}; see az aks nodepool show --name {instance.name}"
-        return Judgement(status="False", reason="CreateFailed", message=message, warning=True)
-    return Judgement(status="False", reason=instance.failure.reason, message=instance.failure.message, warning=True)
+def _failed(f: Facts, instance: Instance) -> Judgement:
+    reason = "CreateFailed"
+    message = f"agent pool ended in {instance.raw_state}; see az aks nodepool show --name {instance.name}"
+    if instance.failure is not None:
+        reason, message = instance.failure.reason, instance.failure.message
+    recheck = f.delete_failed.holds_for if f.delete_failed is not None else None
+    return Judgement(status="False", reason=reason, message=message, recheck=recheck or None, warning=True)
 
 
 def _keep_cause(claim: NodeClaim) -> Judgement | None:

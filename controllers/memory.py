@@ -50,6 +50,8 @@ class FailureMemory:
     at: float
     delay: float | None
     uncertain: bool
+    unanswered: bool
+    within: float | None
     for_uid: str
     for_metadata: str
 
@@ -62,6 +64,8 @@ class FailureMemory:
             age=now - self.at,
             delay=self.delay,
             uncertain=self.uncertain,
+            unanswered=self.unanswered,
+            within=self.within,
             for_uid=self.for_uid,
             for_metadata=self.for_metadata,
         )
@@ -167,6 +171,14 @@ def age(at: float | None, now: float) -> float:
     return math.inf if at is None else now - at
 
 
+def _bounds(kind: str) -> tuple[float, float]:
+    """The shortest and the longest wait after a failure of that kind, in seconds."""
+    return {
+        NoCapacity.kind: (CAPACITY_FIRST_SECONDS, CAPACITY_MOST_SECONDS),
+        Rejected.kind: (REJECTED_FIRST_SECONDS, REJECTED_MOST_SECONDS),
+    }.get(kind, (RETRY_FIRST_SECONDS, RETRY_MOST_SECONDS))
+
+
 def backoff(kind: str, times: int, *, after: float | None, final: bool = False) -> float | None:
     """Seconds before the step is tried again after `times` failures in a row; None: never, until the claim changes.
 
@@ -174,10 +186,7 @@ def backoff(kind: str, times: int, *, after: float | None, final: bool = False) 
     """
     if final:
         return None
-    first, most = {
-        NoCapacity.kind: (CAPACITY_FIRST_SECONDS, CAPACITY_MOST_SECONDS),
-        Rejected.kind: (REJECTED_FIRST_SECONDS, REJECTED_MOST_SECONDS),
-    }.get(kind, (RETRY_FIRST_SECONDS, RETRY_MOST_SECONDS))
+    first, most = _bounds(kind)
     if after is not None and kind == Retryable.kind:
         return after
     grown = (after if after is not None else first) * 2.0 ** min(times - 1, 16)
@@ -205,6 +214,8 @@ def remember_failure(
         at=now,
         delay=backoff(error.kind, times, after=error.after, final=final),
         uncertain=(unanswered or conflict) and not final,
+        unanswered=unanswered and not final,
+        within=None if final else max(_bounds(error.kind)[1], error.after or 0.0),
         for_uid=for_uid,
         for_metadata=metadata_text(claim) if claim is not None and isinstance(error, Rejected) else "",
     )

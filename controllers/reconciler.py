@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import structlog
 
-from cloudprovider.errors import CloudError, Retryable
+from cloudprovider.errors import Retryable
 from cloudprovider.inventory import Inventory
 from provisioner.runtime.clock import Clock
 
@@ -26,7 +26,7 @@ from .memory import Memory
 from .observing import observe
 from .plan import OWN_WRITE_SECONDS, explain, plan
 from .policy import Policy
-from .remembering import notice_instance, refuse, remember
+from .remembering import first_conflict, notice_instance, refuse, remember
 from .steps import (
     CreateInstance,
     DeleteClaim,
@@ -52,11 +52,6 @@ REFUSED_MOST_SECONDS = 60.0
 SHORTEST_WAIT_SECONDS = 0.001
 
 log = structlog.get_logger("reconciler")
-
-
-def _first_conflict(memory: Memory, error: CloudError) -> bool:
-    failed = memory.delete_failed
-    return isinstance(error, Retryable) and error.conflict and failed is not None and failed.times == 1
 
 
 class Reconciler:
@@ -113,6 +108,8 @@ class Reconciler:
                     outcome, began = await self._perform(memory, facts, step)
             if isinstance(step, Write):
                 return await self._after_write(memory, facts, step, outcome)
+            if isinstance(outcome, CloudFailed):
+                await self._explain(memory, key)
             pause = self._after_read(memory, step, outcome, began)
             if pause is not None:
                 return pause
@@ -168,9 +165,10 @@ class Reconciler:
             case CloudFailed(error=error) if isinstance(step, DeleteInstance) and error.status == 412:
                 # The pool changed since the inventory saw it: look at what it is now, and decide anew.
                 await self._perform(memory, facts, LookUpPool(name=facts.key))
-                if self._inventory.get(facts.key) != step.instance:
-                    memory.delete_failed = None  # else the read lags behind the change: the same DELETE waits its time
-            case CloudFailed(error=error) if isinstance(step, DeleteInstance) and _first_conflict(memory, error):
+                if memory.delete_failed is not None and self._inventory.get(facts.key) != step.instance:
+                    # Else the read lags behind the change: the same DELETE waits its time. Refusals count on.
+                    memory.delete_failed.delay = 0.0
+            case CloudFailed(error=error) if isinstance(step, DeleteInstance) and first_conflict(memory, error):
                 # Somebody works on the pool: it may be a deletion already. Later refusals leave looking to the list.
                 await self._perform(memory, facts, LookUpPool(name=facts.key))
             case CloudFailed(error=error) if not (isinstance(error, Retryable) and error.conflict):
@@ -185,7 +183,7 @@ class Reconciler:
         return 0.0 if barrier is None or self._views.shows(barrier) else OWN_WRITE_SECONDS
 
     async def _explain(self, memory: Memory, key: str) -> None:
-        """A failed step at the cloud is told on the claim in the same pass: the one exemption from one write a pass."""
+        """A step that fails at the cloud is told in the same pass: the one exemption from one write a pass."""
         facts = self._observe(key, memory)
         told = explain(facts)
         if told is not None:

@@ -137,3 +137,9 @@ def _as_error(failure: Failure) -> CloudError:
     if failure.kind == Rejected.kind:
         return Rejected(failure.reason, failure.message, after=failure.after, code=failure.code)
     return Retryable(failure.reason, failure.message, after=failure.after, code=failure.code)
+
+
+def first_conflict(memory: Memory, error: CloudError) -> bool:
+    """Whether a DELETE was refused for another operation, for the first time in a row."""
+    failed = memory.delete_failed
+    return isinstance(error, Retryable) and error.conflict and failed is not None and failed.times == 1

@@ -17,6 +17,7 @@ from provisioner.api.pod import Pod
 
 from . import drain, grace, volumes
 from .deadlines import overdue, watched
+from .deletion import refused
 from .facts import Drain, Facts, Held
 from .judgement import Judgement, clock_text
 from .ownership import belongs, held_by, holds_finalizer
@@ -77,8 +78,7 @@ def judge_instance(f: Facts, claim: NodeClaim) -> Judgement | None:
         return overdue(judged, name="deleting", remedy=f"see az aks nodepool show --name {instance.name}")
     failed = f.delete_failed if instance is not None else f.read_failed
     if failed is not None:
-        refused = Judgement(status="Unknown", reason=failed.reason, message=failed.message, recheck=failed.holds_for)
-        return watched(refused, name="deleting", since=since, now=f.now, limit_seconds=limit)
+        return watched(refused(failed, since), name="deleting", since=since, now=f.now, limit_seconds=limit)
     words = _kept(f, claim) if instance is None else ""
     if not words:
         return None

@@ -18,6 +18,7 @@ from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
 
 from . import drain, grace, volumes
+from .deletion import not_yet
 from .facts import Facts
 from .ownership import belongs, held_by, holds_finalizer
 from .patches import add_keys, replace_list
@@ -48,9 +49,7 @@ def _instance_first(f: Facts, claim: NodeClaim, instance: Instance, nodes: tuple
         emptying = empty(f, node, grace.deadline(claim))
         if emptying is not None:
             return emptying
-    if f.delete_failed is not None and f.delete_failed.holds_for > 0:
-        return Wait(after=f.delete_failed.holds_for, why=f"deletion: {f.delete_failed.reason}")
-    return DeleteInstance(instance=instance, cause="asked")
+    return not_yet(f) or DeleteInstance(instance=instance, cause="asked")
 
 
 def empty(f: Facts, node: Node, by: datetime | None) -> Step | None:

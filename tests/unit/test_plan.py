@@ -36,7 +36,7 @@ def ready_claim(**fields: object):
 
 
 def failed(
-    kind: str = "no_capacity", *, delay: float | None = 30.0, age: float = 1.0, uncertain: bool = False
+    kind: str = "no_capacity", *, delay: float | None = 30.0, age: float = 1.0, uncertain: bool = False, **more: object
 ) -> Failed:
     return Failed(
         kind=kind,
@@ -47,6 +47,7 @@ def failed(
         delay=delay,
         uncertain=uncertain,
         for_uid=UID,
+        **more,
     )
 
 
@@ -234,6 +235,30 @@ DOWN_TABLE = [
         "a refused deletion is not repeated before its time",
         {"claims": (GOING,), "instance": instance(CREATING), "delete_failed": failed("retryable", delay=5.0)},
         steps.PatchStatus,
+    ),
+    (
+        "a refused one is repeated after it",
+        {"claims": (GOING,), "instance": instance(CREATING), "delete_failed": failed("retryable", delay=5.0, age=6.0)},
+        steps.DeleteInstance,
+    ),
+    (
+        "one whose answer was lost is looked up first: the pool may be going already",
+        {
+            "claims": (GOING,),
+            "instance": instance(),
+            "delete_failed": failed("retryable", delay=5.0, age=6.0, unanswered=True),
+        },
+        steps.LookUpPool,
+    ),
+    (
+        "and repeated if it is not",
+        {
+            "claims": (GOING,),
+            "instance": instance(),
+            "delete_failed": failed("retryable", delay=5.0, age=6.0, unanswered=True),
+            "pool_read_age": 1.0,
+        },
+        steps.DeleteInstance,
     ),
     (
         "a pool being deleted is not deleted again",
@@ -497,6 +522,39 @@ def test_what_became_of_a_deleted_pool_is_told_in_the_same_words() -> None:
     told_claim = msgspec.structs.replace(step.claim, status=status)
     later = facts(claims=(told_claim,), now=NOW + timedelta(minutes=1), **GONE)
     assert isinstance(plan(later), steps.Wait)
+
+
+def test_a_failed_pool_whose_removal_is_refused_is_removed_when_the_time_has_come() -> None:
+    """Nothing else would wake a claim whose failed pool AKS did not let go at once."""
+    waiting = {
+        "claims": (claim(down={"Launched": "QuotaExceeded"}),),
+        "instance": instance(FAILED, failure=QUOTA),
+        "refused": frozenset({"PatchStatus"}),
+    }
+    held = plan(facts(**waiting, delete_failed=failed("retryable", delay=5.0, age=1.0)))
+    assert isinstance(held, steps.Wait)
+    assert held.after == 4.0
+    assert isinstance(plan(facts(**waiting, delete_failed=failed("retryable", age=30.0))), steps.DeleteInstance)
+
+
+@pytest.mark.parametrize(
+    ("within", "says"), [(30.0, "next try within 30 s"), (120.0, "next try within 2 min"), (None, "12:09:30Z")]
+)
+def test_a_refused_deletion_says_why_since_when_and_when_next(within: float | None, says: str) -> None:
+    """The code first; the deletion's time; the same words at every try, and room for those of a deadline."""
+    told = set()
+    for times, delay in enumerate((5.0, 10.0, 20.0, 30.0), start=1):
+        refusal = failed("retryable", delay=delay, within=within)
+        refusal = msgspec.structs.replace(
+            refusal, times=times, message="OperationNotAllowed: " + "busy " * 60 + ". Do this"
+        )
+        known = facts(claims=(GOING,), instance=instance(CREATING), delete_failed=refusal)
+        told.add(conditions(known)["InstanceTerminating"][2])
+    (message,) = told
+    assert message.startswith("OperationNotAllowed: busy")
+    assert " Do this; deletion due since 12:09:30Z" in message
+    assert says in message
+    assert len(message.encode()) <= 256 - len("; overdue: over 30 min")
 
 
 def conditions(known: Facts) -> dict[str, tuple[str, str, str]]:
