@@ -19,6 +19,7 @@ def test_the_table_shows_what_ran() -> None:
     found = outcomes(
         [
             pytest.TestReport("other", ("f", 1, "t"), {}, "passed", None, "call"),
+            pytest.CollectReport("broken", "failed", None, None),
             report(THIRD, "failed", told="gone 9"),
             report(FIRST, "passed", when="setup"),
             report(FIRST, "passed", told="gone 33"),

@@ -29,7 +29,7 @@ def outcomes(reports: Iterable[Any]) -> dict[Cell, str]:
     """What became of each cell that these test reports speak of."""
     found: dict[Cell, str] = {}
     for report in reports:
-        said = dict(report.user_properties)
+        said = dict(getattr(report, "user_properties", ()))  # a module that cannot be collected has none
         if CELL not in said or (report.when != "call" and not report.failed):
             continue
         cell = Cell(*said[CELL])
