@@ -6,13 +6,14 @@ Left to others: the rule itself (`controllers`), the pool, which is not written 
 """
 
 import argparse
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 import msgspec
 
 from cloudprovider.azure.agentpool import pool_name
 from cloudprovider.errors import CloudError
 from cloudprovider.interface import Instance, InstanceState
+from controllers.adoption import refusal, without
 from controllers.ownership import Verdict, managed, marks, verdict
 from provisioner.api import labels
 from provisioner.api.nodeclaim import NodeClaim
@@ -29,15 +30,11 @@ TRIES = 5
 
 
 class Adoption(msgspec.Struct, frozen=True, kw_only=True):
-    """A claim that may take over a pool; `asked`: it bears the annotation already."""
+    """A claim, the pool that it may take over, and the UID that the pool bears."""
 
     claim: NodeClaim
     instance: Instance
     old_uid: str
-
-    @property
-    def asked(self) -> bool:
-        return self.claim.metadata.annotations.get(labels.ADOPT) == self.old_uid
 
 
 async def run(tools: Tools, wanted: argparse.Namespace, console: Console) -> int:
@@ -108,16 +105,17 @@ async def _all(
     return FAILED if failed else OK
 
 
-def judge(claim: NodeClaim, claims: Iterable[NodeClaim], pools: Iterable[Instance]) -> Adoption:
+def judge(claim: NodeClaim, claims: Sequence[NodeClaim], pools: Sequence[Instance]) -> Adoption:
     """The pool that this claim may take over. Raises Refused."""
     _may_ask(claim)
-    pools = tuple(pools)
     key = pool_name(claim)
     instance = next((pool for pool in pools if pool.name == key), None)
     if instance is None:
         raise _nothing_there(claim, claims, pools)
-    uids = _dead_mark(claim, instance)
-    living = next((other for other in claims if other.uid in uids), None)
+    by_uid = {other.uid: other for other in claims}
+    if refusal(claim, instance=instance, nodes=(), living=by_uid.get):
+        claim = without(claim)  # what it asks for does not hold, and the rules do not see it either
+    living = next((by_uid[uid] for uid in sorted(_dead_mark(claim, instance)) if uid in by_uid), None)
     if living is not None:
         raise Refused(
             f"agent pool {key}: its mark, {living.uid}, is the UID of nodeclaim/{living.name}, which is still there",
@@ -168,7 +166,7 @@ def _dead_mark(claim: NodeClaim, instance: Instance) -> frozenset[str]:
             )
 
 
-def _nothing_there(claim: NodeClaim, claims: Iterable[NodeClaim], pools: tuple[Instance, ...]) -> Refused:
+def _nothing_there(claim: NodeClaim, claims: Sequence[NodeClaim], pools: Sequence[Instance]) -> Refused:
     former = _elsewhere(claim, claims, pools)
     if former is None:
         return Refused(
@@ -182,7 +180,7 @@ def _nothing_there(claim: NodeClaim, claims: Iterable[NodeClaim], pools: tuple[I
     )
 
 
-def _elsewhere(claim: NodeClaim, claims: Iterable[NodeClaim], pools: Iterable[Instance]) -> Instance | None:
+def _elsewhere(claim: NodeClaim, claims: Sequence[NodeClaim], pools: Sequence[Instance]) -> Instance | None:
     """A pool that a dead claim of this name left under another name: those names come from UIDs."""
     living = {other.uid for other in claims}
     return next(
@@ -194,8 +192,6 @@ async def _annotate(tools: Tools, adoption: Adoption) -> None:
     """Write the annotation on that very claim; who writes it meanwhile is no reason to give up. Raises Refused."""
     kube, claim = tools.outside.kube, adoption.claim
     for _ in range(TRIES):
-        if adoption.asked:
-            return
         metadata = {
             "uid": claim.uid,
             "resourceVersion": claim.metadata.resource_version,
@@ -208,8 +204,7 @@ async def _annotate(tools: Tools, adoption: Adoption) -> None:
                 raise no_such_claim(claim.name) if error.not_found else by_api_server(error) from None
         else:
             return
-        claim = await _again(tools, adoption.claim)
-        adoption = msgspec.structs.replace(adoption, claim=claim)
+        claim = await _again(tools, claim)
     raise Refused(f"nodeclaim/{claim.name} changed under each of {TRIES} writes", "Run this again.")
 
 

@@ -8,7 +8,7 @@ Left to others: the annotation's format (`controllers.confirmation`), obeying it
 
 from datetime import datetime, timedelta
 
-from controllers.confirmation import CONFIRMED_SECONDS, Confirmation, encode
+from controllers.confirmation import CONFIRMED_SECONDS, Confirmation, decode, encode
 from provisioner.api import labels
 from provisioner.runtime.kube_errors import KubeError
 from provisioner.runtime.objects import Lease
@@ -42,6 +42,18 @@ async def leader(tools: Tools) -> Lease:
         since = moment(renewed)
         raise Refused(f"the Lease {namespace}/{name} was last renewed at {since}: no controller runs", START)
     return lease
+
+
+async def standing(tools: Tools) -> Confirmation | None:
+    """What is confirmed at this moment, None if nothing is. Raises Refused."""
+    try:
+        lease = await tools.outside.kube.get(LEASES, tools.running.lease_name, namespace=tools.running.lease_namespace)
+    except KubeError as error:
+        if error.not_found:
+            return None
+        raise by_api_server(error) from None
+    found = decode(lease.metadata.annotations.get(labels.CONFIRMED_REMOVALS, ""))
+    return found if found is not None and tools.outside.clock.now() < found.until else None
 
 
 async def confirm(tools: Tools, pools: tuple[str, ...]) -> Confirmation:

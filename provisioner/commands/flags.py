@@ -37,14 +37,15 @@ What the leader removed within the last ten minutes counts for its brake and can
 ADOPT = """\
 A NodeClaim restored from a backup has a new UID, while its agent pool bears the old one: the controller then keeps the
 machine behind its brake and serves the claim with nothing. adopt annotates the claim with the old UID
-(gpu-provisioner.sh/adopt); the controller then takes pool and Node over as they are, GPUs, pods and all.
+(gpu-provisioner.sh/adopt); the controller then hands it pool and Node as they are, and buys no second machine. A Node
+that Kubernetes is already deleting, because its former claim is gone, runs on; its new claim says so.
 
 It is refused while a claim with the old UID exists, for foreign pools, and for pools of other names."""
 ADOPT_EXAMPLES = """\
 examples:
   gpu-provisioner adopt ws3f2a91c0d     one claim
   gpu-provisioner adopt --all           a table of all claims whose pool bears a dead UID; asks, then annotates them
-  kubectl get nodeclaims -w             watch them become Ready"""
+  kubectl get nodeclaims -w             watch what becomes of them"""
 
 RELEASE = """\
 For a NodeClaim that is being deleted and cannot end, because nothing proves to the controller that its agent pool is

@@ -10,7 +10,7 @@ import argparse
 import msgspec
 
 from .clients import Tools, look
-from .confirming import confirm, leader
+from .confirming import confirm, leader, standing
 from .console import Console
 from .refusal import OK
 from .removals import Survey, survey
@@ -21,7 +21,7 @@ HEAD = ("POOL", "CLAIM", "NODE", "CAUSE", "ACTION", "WAITS FOR", "SINCE")
 
 async def run(tools: Tools, wanted: argparse.Namespace, console: Console) -> int:
     """Print the table, and confirm it if asked to. Raises Refused."""
-    found = survey(await look(tools), tools)
+    found = survey(await look(tools), tools, await standing(tools))
     as_json = wanted.output == "json"
     console.say(*([_json(found)] if as_json else _lines(found)))
     if not wanted.confirm or not found.removals:
@@ -52,7 +52,7 @@ def _lines(found: Survey) -> list[str]:
         (one.pool, one.claim, one.node, one.cause, one.action, one.waits_for, moment(one.since))
         for one in found.removals
     ]
-    verdict = "the brake holds them all" if found.braked else "the brake lets them pass"
+    verdict = _verdict(found)
     going = counted(len(found.removals), "removal")
     renamed = sum(one.cause == "orphan-pool" and bool(one.claim) for one in found.removals)
     hint = f"{counted(renamed, 'pool')} of another UID than the claim's: from a backup? gpu-provisioner adopt --all"
@@ -63,6 +63,13 @@ def _lines(found: Survey) -> list[str]:
         f"not among them: {_others(found)}",
         *([hint] if renamed else []),
     ]
+
+
+def _verdict(found: Survey) -> str:
+    if not found.confirmed:
+        return "the brake holds them all" if found.braked else "the brake lets them pass"
+    rest = "; the brake holds the others" if found.braked and found.confirmed < len(found.removals) else ""
+    return f"{found.confirmed} confirmed until {moment(found.confirmed_until)}{rest}"
 
 
 def _others(found: Survey) -> str:

@@ -16,6 +16,7 @@ import msgspec
 
 from cloudprovider.interface import Cluster
 from controllers.brake import allowance
+from controllers.confirmation import Confirmation
 from controllers.facts import Facts, Fleet, Suspicion
 from controllers.fleet import FleetView
 from controllers.memory import Memory
@@ -61,7 +62,8 @@ class Removal(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 class Survey(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """`pools` are ours, `well` of them unsuspected; `allowance` of them may go by inference within ten minutes.
 
-    `foreign` pools are nobody's business here; `asked` claims are deleting because somebody asked.
+    `foreign` pools are nobody's business here; `asked` claims are deleting because somebody asked. `confirmed` of the
+    removals pass the brake by a person's word, until `confirmed_until`.
     """
 
     removals: tuple[Removal, ...]
@@ -71,9 +73,11 @@ class Survey(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     asked: int
     allowance: int
     braked: bool
+    confirmed: int
+    confirmed_until: datetime | None
 
 
-def survey(sight: Sight, tools: Tools) -> Survey:
+def survey(sight: Sight, tools: Tools, confirmation: Confirmation | None) -> Survey:
     """All removals by inference, by pool name, and the numbers that decide about them."""
     policy, inventory = tools.running.policy, sight.inventory
     now, wall = asyncio.get_running_loop().time(), tools.outside.clock.now()
@@ -81,6 +85,7 @@ def survey(sight: Sight, tools: Tools) -> Survey:
         lambda key: glance(key, views=sight.views, inventory=inventory, policy=policy, wall=wall), sight.pool_names
     )
     fleet = FleetView(views=sight.views, inventory=inventory, policy=policy, suspects=suspects)
+    fleet.confirmation = confirmation
     found: list[Facts] = []
     for key in sight.pool_names():
         facts = observe(
@@ -105,6 +110,8 @@ def survey(sight: Sight, tools: Tools) -> Survey:
         asked=sum(f.suspicion is None and f.claim is not None and f.claim.deleting for f in whole),
         allowance=allowance(policy, len(ours)),
         braked=fleet.braked(wall, now),
+        confirmed=sum(f.fleet.confirmed for f in whole),
+        confirmed_until=confirmation.until if confirmation is not None else None,
     )
 
 

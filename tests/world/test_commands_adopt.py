@@ -13,7 +13,7 @@ from provisioner.simulator.ledger import Call
 
 from .commands import WHO, command, written
 from .harness import SIZE, Json, Sim, node_claim, simulate
-from .telling import CLAIMS, FAST, refuse, strip
+from .telling import CLAIMS, FAST, MINUTE, deleting, node_of, pool_calls, refuse, strip
 from .test_garbage import LEGACY, NO_BOUND, fleet, one
 from .test_main_job import NAME
 
@@ -58,7 +58,8 @@ def test_a_restored_claim_asks_for_its_pool() -> None:
         assert asked(sim) == old
         assert written(sim) == [f"PATCH nodeclaims/{NAME}"]
         again = await command(sim, "adopt", NAME)
-        assert again.code == 0
+        assert (again.code, again.out) == (1, "")
+        assert f"agent pool {NAME} is already that of nodeclaim/{NAME}" in again.err
         assert written(sim) == [f"PATCH nodeclaims/{NAME}"], "who asks twice writes once"
 
     simulate(story, azure=FAST, **NO_BOUND)
@@ -81,6 +82,31 @@ def test_all_restored_claims_at_once() -> None:
         ended = await command(sim, "adopt", "--all", "--yes")
         assert (ended.code, ended.err) == (0, "")
         assert {name: asked(sim, name) for name in names} == {**olds, names[3]: ""}
+
+    simulate(story, azure=FAST, **NO_BOUND)
+
+
+def test_the_controller_hands_the_machines_over() -> None:
+    """After `--all` every restored claim has the pool that was its: no PUT, no DELETE, and nothing is left to adopt.
+
+    Kubernetes has asked all Nodes to go by then, because their owners are gone; no machine goes with them.
+    """
+
+    async def story(sim: Sim) -> None:
+        names = await fleet(sim, 4)
+        for name in names:
+            restore(sim, name)
+        await sim.until(lambda: all(deleting(node_of(sim, name)) for name in names), 60, "Kubernetes deletes all Nodes")
+        puts = len(pool_calls(sim, "PUT", None))
+        assert (await command(sim, "adopt", "--all", "--yes")).code == 0
+        for name in names:
+            await sim.until(lambda name=name: sim.condition(name, "Launched") == "True", 5 * MINUTE, f"{name} has it")
+        await asyncio.sleep(20 * MINUTE)
+        assert len(pool_calls(sim, "PUT", None)) == puts
+        assert not pool_calls(sim, "DELETE", None)
+        ended = await command(sim, "adopt", "--all", "--yes")
+        assert ended.out == "nothing to adopt: no pool of 4 NodeClaims bears a dead UID\n"
+        assert (await command(sim, "gc")).out.startswith("nothing to remove: 4 agent pools of ours; ")
 
     simulate(story, azure=FAST, **NO_BOUND)
 
@@ -206,6 +232,12 @@ async def forbidden(sim: Sim) -> None:
     refuse(sim, lambda call: call.who == WHO and call.verb == "PATCH", 403, "Forbidden")
 
 
+async def living_owner_by_hand(sim: Sim) -> None:
+    await living_owner(sim)
+    uid = sim.claim("alive")["metadata"]["uid"]  # type: ignore[index]
+    sim.store.patch(CLAIMS, NAME, {"metadata": {"annotations": {labels.ADOPT: uid}}})
+
+
 REFUSALS: list[tuple[Any, str, str]] = [
     (no_claim, f"there is no NodeClaim {NAME}", "kubectl get nodeclaims"),
     (no_pool, f"there is no agent pool {NAME}", "nothing to adopt"),
@@ -213,6 +245,7 @@ REFUSALS: list[tuple[Any, str, str]] = [
     (legacy_pool, f"its label {labels.KAITO_CREATION_TIMESTAMP} is 2026-02-01T08-00-00Z", "--legacy-pools=report"),
     (own_pool, f"agent pool {NAME} is already that of nodeclaim/{NAME}", "nothing to do"),
     (living_owner, "is the UID of nodeclaim/alive, which is still there", "kubectl delete nodeclaim alive"),
+    (living_owner_by_hand, "is the UID of nodeclaim/alive, which is still there", "kubectl delete nodeclaim alive"),
     (going_pool, "its provisioningState is Deleting", "gets a new machine"),
     (going_claim, "its metadata.deletionTimestamp is set", "restore it again"),
     (other_class, "its spec.nodeClassRef is karpenter.azure.com/AKSNodeClass", "kaito.sh/KaitoNodeClass"),
@@ -227,13 +260,14 @@ def test_a_refusal_names_the_value_and_the_remedy(prepare: Any, cause: str, reme
 
     async def story(sim: Sim) -> None:
         await prepare(sim)
+        before = asked(sim)
         ended = await command(sim, "adopt", NAME)
         assert (ended.code, ended.out) == (1, "")
         told_cause, told_remedy = ended.err.splitlines()
         assert told_cause.startswith("gpu-provisioner adopt: ")
         assert cause in told_cause
         assert remedy in told_remedy
-        assert asked(sim) == ""
+        assert asked(sim) == before
 
     simulate(story, azure=FAST, **NO_BOUND)
 

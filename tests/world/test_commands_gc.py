@@ -225,6 +225,26 @@ def test_a_confirmation_names_exactly_the_removals_shown() -> None:
     simulate(story, azure=FAST, **NO_BOUND)
 
 
+def test_what_was_confirmed_goes_and_nothing_else() -> None:
+    """Five orphans that the brake held are confirmed: the leader removes them within minutes, in its own time."""
+
+    async def story(sim: Sim) -> None:
+        names = await fleet(sim, 7)
+        for name in names[:5]:
+            strip(sim, name)
+        await asyncio.sleep(3 * MINUTE)
+        assert not deletes(sim)
+        assert (await command(sim, "gc", "--confirm", "--yes")).code == 0
+        again = await command(sim, "gc")
+        assert "5 confirmed until 2026-03-01T" in again.out
+        assert "too many" not in again.out
+        await sim.until(lambda: len(sim.cloud.pools) == 2 + len(FOREIGN), 10 * MINUTE, "all five go")
+        assert sorted(deletes(sim)) == names[:5]
+        assert all(sim.condition(name, "Ready") == "True" for name in names[5:])
+
+    simulate(story, azure=FAST, **NO_BOUND)
+
+
 @pytest.mark.parametrize("answer", ["no", "", "y", "yes please"])
 def test_any_other_answer_confirms_nothing(answer: str) -> None:
     """Only the word itself counts."""
