@@ -22,7 +22,7 @@ from .facts import Facts
 from .judgement import Judgement, Status, clock_text
 from .ownership import Verdict, held_by, marked, verdict
 from .selection import chosen_node, strangers
-from .steps import CreateInstance, DeleteInstance, Event, LookUpPool, PatchClaim, Step
+from .steps import CreateInstance, DeleteInstance, Event, LookUpClaim, LookUpPool, PatchClaim, Step, Wait
 
 LAUNCHED = "Launched"
 # A machine's Node comes within seconds of its pool's end, before it or after.
@@ -73,7 +73,16 @@ def step(f: Facts) -> Step | None:
         return LookUpPool(name=f.key)
     if obstacle(f) is not None:
         return None
-    return CreateInstance(claim=claim, name=f.key)
+    return _not_as_read(f, claim) or CreateInstance(claim=claim, name=f.key)
+
+
+def _not_as_read(f: Facts, claim: NodeClaim) -> Step | None:
+    """A cache that is behind may show a claim that was deleted since, its machine gone: a PUT would buy another."""
+    if f.claim_read_age > f.policy.fresh_seconds:
+        return LookUpClaim(name=claim.name)
+    if f.claim_read is None or f.claim_read.uid != claim.uid or f.claim_read.deleting:
+        return Wait(after=f.policy.fresh_seconds, why="the claim is not what the cache shows; the cache will follow")
+    return None
 
 
 def _clear_failed(f: Facts, claim: NodeClaim, instance: Instance) -> Step | None:
@@ -199,8 +208,8 @@ def obstacle(f: Facts) -> Judgement | None:
         return Judgement(status="Unknown", reason="AdoptionRefused", message=message, warning=True)
     if f.instance is not None:
         return _name_taken(f, f.instance, claim)
-    if strangers(f):
-        return _name_kept(strangers(f))
+    if kept := strangers(f) or (() if chosen_node(f) is not None else f.nodes):
+        return _name_kept(kept)
     if f.cluster is not None and not f.cluster.running:
         message = f"the managed cluster is {f.cluster.power_state}/{f.cluster.state}; start it with az aks start"
         return Judgement(status="Unknown", reason="ClusterNotRunning", message=message, warning=True)

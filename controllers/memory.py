@@ -152,6 +152,7 @@ class Memory:
     versions: Mapping[str, str] = field(default_factory=lambda: {"claim": "", "node": ""})
     refused: dict[str, Refusal] = field(default_factory=dict)
     refusals: int = 0
+    behind: int = 0
     forbidden: dict[str, int] = field(default_factory=dict)
     suspected: tuple[str, float] | None = None
     gpu_short_at: float | None = None

@@ -45,7 +45,8 @@ from .views import Views
 
 READS_PER_PASS = 6
 FENCED_SECONDS = 5.0
-BEHIND_SECONDS = 1.0
+# The cache's next event wakes the key; what is waited for here is a cache that stays behind.
+BEHIND_SECONDS, BEHIND_MOST_SECONDS = 1.0, 10.0
 # Most steps that are refused for good are passed by; those that cannot be are tried less and less often.
 REFUSED_MOST_SECONDS = 60.0
 # Ages and limits are differences of floats: what is left of a wait may be less than the clock can tell.
@@ -155,7 +156,7 @@ class Reconciler:
 
     async def _after_write(self, memory: Memory, facts: Facts, step: Write, outcome: Outcome) -> float | None:
         if not isinstance(outcome, KubeFailed):
-            memory.refusals = 0
+            memory.refusals = memory.behind = 0
             memory.forbidden.pop(type(step).__name__, None)
         match outcome:
             case Fenced():
@@ -198,7 +199,8 @@ class Reconciler:
         if error.refused:
             return min(BEHIND_SECONDS * 2.0 ** min(memory.refusals - 1, 16), REFUSED_MOST_SECONDS)
         if error.conflict or error.not_found:
-            return BEHIND_SECONDS
+            memory.behind += 1
+            return min(BEHIND_SECONDS * 2.0 ** min(memory.behind - 1, 16), BEHIND_MOST_SECONDS)
         raise error
 
     def _after_read(self, memory: Memory, step: Read, outcome: Outcome, began: float) -> float | None:

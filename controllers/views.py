@@ -10,6 +10,7 @@ from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.runtime.objects import CustomResourceDefinition
 from provisioner.runtime.reflector import Reflector
+from provisioner.runtime.versions import reached
 
 from .memory import Barrier
 from .ownership import pool_of
@@ -111,4 +112,7 @@ class Views:
             return True
         if barrier.gone:
             return False
-        return cache.contains(barrier.resource_version) if barrier.resource_version else seen.metadata.deleting
+        if not barrier.resource_version:
+            return seen.metadata.deleting
+        # Of the object, not of the cache: a cache that missed our write's event may have seen later ones of others.
+        return reached(seen.metadata.resource_version, barrier.resource_version)

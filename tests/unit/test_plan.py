@@ -51,10 +51,27 @@ def failed(
     )
 
 
+# A fresh read of the claim, just as the cache shows it.
+READ = {"claim_read": claim(), "claim_read_age": 1.0}
+
 UP_TABLE = [
     ("a new claim gets our finalizer before anything else", {"claims": (claim(finalizers=()),)}, steps.AddFinalizer),
     ("nothing is launched before the pools were listed", {"claims": (claim(),), "inventory_synced": False}, steps.Wait),
-    ("then its pool is asked for", {"claims": (claim(),)}, steps.CreateInstance),
+    ("before its pool is asked for the claim is read afresh", {"claims": (claim(),)}, steps.LookUpClaim),
+    ("then its pool is asked for", {"claims": (claim(),), **READ}, steps.CreateInstance),
+    ("a read of long ago is none", {"claims": (claim(),), **READ, "claim_read_age": 11.0}, steps.LookUpClaim),
+    (
+        "a claim that was deleted since gets no machine",
+        {"claims": (claim(),), **READ, "claim_read": claim(deleting=True)},
+        steps.Wait,
+    ),
+    ("nor does one that is gone", {"claims": (claim(),), **READ, "claim_read": None}, steps.Wait),
+    ("nor one of another UID", {"claims": (claim(),), **READ, "claim_read": claim(uid="uid-2")}, steps.Wait),
+    (
+        "nor one whose own Node of an earlier machine is still going",
+        {"claims": (claim(),), "nodes": (node(deleting=True, finalizers=()),), **READ},
+        steps.PatchStatus,
+    ),
     ("an accepted pool is told of", {"claims": (claim(),), "instance": instance(CREATING)}, steps.PatchStatus),
     (
         "a Node that appears is registered first",
@@ -142,7 +159,7 @@ UP_TABLE = [
     ("a failed create is told", {"claims": (claim(),), "create_failed": failed()}, steps.PatchStatus),
     (
         "and tried again once its time has passed",
-        {"claims": (claim(down={"Launched": "QuotaExceeded"}),), "create_failed": failed(age=31.0)},
+        {"claims": (claim(down={"Launched": "QuotaExceeded"}),), "create_failed": failed(age=31.0), **READ},
         steps.CreateInstance,
     ),
     (
@@ -156,6 +173,7 @@ UP_TABLE = [
             "claims": (claim(),),
             "create_failed": failed("retryable", age=6.0, delay=5.0, uncertain=True),
             "pool_read_age": 1.0,
+            **READ,
         },
         steps.CreateInstance,
     ),
@@ -488,12 +506,12 @@ LOST_TABLE = [
     ),
     (
         "a failed pool that was removed is followed by a new attempt",
-        {"claims": (claim(down={"Launched": "QuotaExceeded"}),), "create_failed": failed(age=31.0), **GONE},
+        {"claims": (claim(down={"Launched": "QuotaExceeded"}),), "create_failed": failed(age=31.0), **GONE, **READ},
         steps.CreateInstance,
     ),
     (
         "and so it is where its cause could not be told",
-        {"claims": (launching(),), "refused": frozenset({"PatchStatus"}), **GONE},
+        {"claims": (launching(),), "refused": frozenset({"PatchStatus"}), **GONE, **READ},
         steps.CreateInstance,
     ),
 ]
@@ -729,7 +747,9 @@ def test_a_refused_claim_whose_labels_were_corrected_is_tried_again() -> None:
     refused = claim(more_labels={"agentpool": "x"}, down={"Launched": "LabelRefused"})
     memory = remember_failure(None, Rejected("LabelRefused", "no", final=True), now=0.0, claim=refused)
     for asked, expected in ((refused, steps.Wait), (claim(down={"Launched": "LabelRefused"}), steps.CreateInstance)):
-        known = facts(claims=(asked,), create_failed=memory.as_fact(1.0), refused={"PatchStatus": "Invalid: no"})
+        known = facts(
+            claims=(asked,), create_failed=memory.as_fact(1.0), refused={"PatchStatus": "Invalid: no"}, **READ
+        )
         assert isinstance(plan(known), expected)
 
 

@@ -107,6 +107,17 @@ def test_a_lagging_server_shows_the_past_until_it_catches_up():
     assert names(view.page(nodes, ListOptions(revision="0"))) == ["late", "n0"]
 
 
+def test_one_kind_may_lag_behind_the_others():
+    """Each kind has a watch cache of its own, and they are not equally fast."""
+    c, view, nodes = cluster(1)
+    then = c.store.revision
+    c.node("late")
+    view.freeze(then, kinds=["pods"])
+    assert names(view.page(nodes, ListOptions())) == ["late", "n0"]
+    view.freeze(then, kinds=["pods", "nodes"])
+    assert names(view.page(nodes, ListOptions())) == ["n0"]
+
+
 def test_the_past_can_be_shown_even_after_compaction():
     """Expiring watches and travelling in time are two faults, that a test may combine."""
     c, view, nodes = cluster(1)

@@ -146,6 +146,12 @@ class Sim:
         """Kill it, as SIGKILL would."""
         self.controllers[name].crash(reset=reset)
 
+    def replace_controller(self, name: str = "ctl0", *, reset: bool = False) -> None:
+        """Kill it, be it within one of its own calls, and let a successor start, whose name is the same and an '."""
+        process = self.controllers[name]
+        process.crash(reset=reset)
+        self._let_succeed(process)
+
     async def stop_controller(self, name: str = "ctl0") -> None:
         """Ask it to end, as SIGTERM does, and wait until it has: its last words still reach the servers."""
         process = self.controllers[name]
@@ -290,7 +296,7 @@ class Sim:
         self._doomed = call
         if self._crash.phase == "after":
             return None
-        self._replace(call.who, self._crash.reset)
+        self.replace_controller(call.who, reset=self._crash.reset)
         if request.transport is not None:
             request.transport.close()
         return web.Response()
@@ -298,13 +304,7 @@ class Sim:
     async def _after(self, call: Call, _: web.StreamResponse) -> None:
         self._changed.set()
         if call is self._doomed and self._crash is not None:
-            self._replace(call.who, self._crash.reset)
-
-    def _replace(self, name: str, reset: bool) -> None:
-        """Kill it within one of its own calls, and let a successor start."""
-        process = self.controllers[name]
-        process.crash(reset=reset)
-        self._let_succeed(process)
+            self.replace_controller(call.who, reset=self._crash.reset)
 
     def _on_end(self, process: Process) -> None:
         self._changed.set()

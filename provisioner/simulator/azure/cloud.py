@@ -26,7 +26,10 @@ from .throttle import Throttle
 
 
 class AzureCloud:
-    """`now` is the wall clock, `rng` the only source of chance. Methods need a running loop, and `run()` running."""
+    """`now` is the wall clock, `rng` the only source of chance. Methods need a running loop, and `run()` running.
+
+    `past`: what reads of a verb (GET, LIST) show instead of the truth.
+    """
 
     def __init__(self, settings: AzureSettings, now: Callable[[], datetime], rng: Random) -> None:
         self.now = now
@@ -37,6 +40,7 @@ class AzureCloud:
         self.operations = self.lifecycle.operations
         self.throttle = Throttle()
         self.faults: list[Fault] = []
+        self.past: dict[str, Mapping[str, Pool]] = {}
         self.cluster_state = "Succeeded"
         self.cluster_power = "Running"
         self.cluster_etag = self.lifecycle.guid()
@@ -72,6 +76,11 @@ class AzureCloud:
     @property
     def put_log(self) -> list[Put]:
         return self.ledger.puts
+
+    def view(self, verb: str) -> Mapping[str, Pool]:
+        """The pools as reads of this verb (GET, LIST) show them: as in `past`, if it says so, else with their lag."""
+        lag = self.settings.get_lag_seconds if verb == "GET" else self.settings.list_lag_seconds
+        return self.past[verb] if verb in self.past else self.book.view(lag)
 
     def subscribe(self, subscriber: Subscriber) -> None:
         """Be told of every change, synchronously: (kind, the pool after it; for "gone", as it last was)."""

@@ -111,17 +111,17 @@ def _cluster(cloud: AzureCloud, call: Call) -> Answer:
 
 
 def _get(cloud: AzureCloud, call: Call) -> Answer:
-    pool = cloud.book.view(cloud.settings.get_lag_seconds).get(call.pool)
+    pool = cloud.view("GET").get(call.pool)
     return Answer(200, bodies.pool_body(cloud.settings, pool)) if pool else errors.pool_not_found(call.pool)
 
 
 async def _list(cloud: AzureCloud, call: Call) -> Answer:
     """One page by name, so that pools which come and go between pages neither repeat nor hide others (§8 item 21)."""
     settings = cloud.settings
-    view = dict(cloud.book.view(settings.list_lag_seconds))
+    view = dict(cloud.view("LIST"))
     await cloud.agenda.sleep(settings.list_seconds)
     if settings.list_order == "after":
-        view = dict(cloud.book.view(settings.list_lag_seconds))
+        view = dict(cloud.view("LIST"))
     after = call.query.get("$skipToken", "")
     names = sorted(name for name in view if name > after)
     page = names[: settings.page_size]

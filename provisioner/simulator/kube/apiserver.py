@@ -65,12 +65,27 @@ class ApiServer:
         self.app.on_startup.append(self._start)
         self.app.on_shutdown.append(self._stop)
 
-    def freeze_view(self, revision: int, *, consistent_lists: bool = False) -> None:
+    def freeze_view(
+        self,
+        revision: int,
+        *,
+        consistent_lists: bool = False,
+        consistent_selections: bool = False,
+        kinds: Iterable[str] = (),
+    ) -> None:
         """Lag: watches fall silent and lists answer as of `revision`, until `thaw`; plain GETs and writes stay true.
 
-        A real server lags only in lists that allow it (`resourceVersion=0`): that is `consistent_lists`.
+        A real server lags only in lists that allow it (`resourceVersion=0`): that is `consistent_lists`; with
+        `consistent_selections` only those are true that have a selector. With `kinds` named (`nodes`,
+        `nodeclaims.karpenter.sh`) only these lag.
         """
-        self._view.freeze(revision, consistent_lists=consistent_lists)
+        self._view.freeze(
+            revision, consistent_lists=consistent_lists, consistent_selections=consistent_selections, kinds=kinds
+        )
+
+    def lose_event(self, revision: int) -> None:
+        """No watch tells of this write, and none notices; lists show it."""
+        self._view.lose(revision)
 
     def thaw(self) -> None:
         """Catch up: silent watches get what they missed."""

@@ -93,7 +93,7 @@ class Stream:
         asked = "sendInitialEvents" in request.query
         self._list_first = requests.flag(request.query, "sendInitialEvents") if asked else revision in {"", "0"}
         self._marks_end = self._list_first
-        self._position = revision_number(revision) if revision not in {"", "0"} else self._view.horizon
+        self._position = revision_number(revision) if revision not in {"", "0"} else self._view.horizon(self._shelf)
 
     def check_window(self) -> None:
         """Raises ApiError 410 if the watch cannot begin where it asks to."""
@@ -115,7 +115,7 @@ class Stream:
     async def _initial(self, response: web.StreamResponse) -> None:
         if not self._list_first:
             return
-        self._position = max(self._view.horizon, self._position if self._marks_end else 0)
+        self._position = max(self._view.horizon(self._shelf), self._position if self._marks_end else 0)
         found = self._view.objects(self._shelf)
         records = [found[key] for key in sorted(found) if not self._namespace or key[0] == self._namespace]
         lines = [self._event("ADDED", r) for r in records if self._chosen is None or self._chosen(r.obj)]
@@ -133,8 +133,10 @@ class Stream:
             while True:
                 rung.clear()
                 served = self._store.serves(self._shelf)
-                events = self._shelf.history.since(self._position, self._view.horizon)
-                self._position = max(self._position, self._view.horizon)
+                horizon = self._view.horizon(self._shelf)
+                events = self._shelf.history.since(self._position, horizon)
+                events = [event for event in events if not self._view.is_lost(event.revision)]
+                self._position = max(self._position, horizon)
                 lines = [self._event(kind, r) for kind, r in selected(events, self._chosen, self._namespace)]
                 if loop.time() >= bookmark:
                     bookmark = self._next_bookmark(loop.time(), end)

@@ -2,7 +2,8 @@
 
 Promise: every read names the revision it is true for. Pages of one list come from one revision; a token, or an exact
 revision, beyond the window is a 410. `freeze` makes the cached reads (watches, and lists) stop at a revision, as an API
-server behind a slow watch cache does; a GET without a resourceVersion asks etcd and is always fresh.
+server behind a slow watch cache does; a GET without a resourceVersion asks etcd and is always fresh. `lose` makes
+watches pass over a write.
 Left to others: selectors, encoding.
 
 Source: Kubernetes API concepts, "Resource versions", "Retrieving large result sets in chunks".
@@ -10,6 +11,7 @@ Source: Kubernetes API concepts, "Resource versions", "Retrieving large result s
 
 import base64
 import binascii
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import msgspec
@@ -55,30 +57,53 @@ class _Token(msgspec.Struct, frozen=True):
 
 
 class View:
-    """The reading side of a store. `consistent_lists` exempts lists without a resourceVersion from a freeze."""
+    """The reading side of a store.
+
+    `consistent_lists` exempts lists without a resourceVersion from a freeze, `consistent_selections` those of them that
+    have a selector besides: what a plan asks for afresh, beside the mirrors' lists.
+    """
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self._limit: int | None = None
+        self._frozen: frozenset[str] = frozenset()
+        self._lost: set[int] = set()
         self.consistent_lists = False
+        self.consistent_selections = False
 
-    @property
-    def horizon(self) -> int:
-        """The newest revision that cached reads show."""
-        return self._store.revision if self._limit is None else min(self._limit, self._store.revision)
+    def horizon(self, shelf: Shelf) -> int:
+        """The newest revision that cached reads of this kind show."""
+        if self._limit is None or (self._frozen and shelf.resource.key not in self._frozen):
+            return self._store.revision
+        return min(self._limit, self._store.revision)
 
-    def freeze(self, revision: int, *, consistent_lists: bool = False) -> None:
-        """Show nothing newer than `revision` from now on."""
-        self._limit = revision
-        self.consistent_lists = consistent_lists
+    def freeze(
+        self,
+        revision: int,
+        *,
+        consistent_lists: bool = False,
+        consistent_selections: bool = False,
+        kinds: Iterable[str] = (),
+    ) -> None:
+        """Show nothing newer than `revision` from now on, of these kinds (none named: of any)."""
+        self._limit, self._frozen = revision, frozenset(kinds)
+        self.consistent_lists, self.consistent_selections = consistent_lists, consistent_selections
 
     def thaw(self) -> None:
         """Show the present again."""
         self._limit = None
 
+    def lose(self, revision: int) -> None:
+        """No watch will tell of this write; lists show it."""
+        self._lost.add(revision)
+
+    def is_lost(self, revision: int) -> bool:
+        """Whether watches pass this write over."""
+        return revision in self._lost
+
     def objects(self, shelf: Shelf) -> dict[Key, Record]:
         """All objects of a kind as cached reads show them."""
-        return self._at(shelf, self.horizon)
+        return self._at(shelf, self.horizon(shelf))
 
     def _at(self, shelf: Shelf, revision: int) -> dict[Key, Record]:
         if revision >= self._store.revision:
@@ -89,7 +114,7 @@ class View:
         """One object; fresh unless a resourceVersion allows the cache to answer."""
         if not revision:
             return shelf.objects.get(key)
-        self._await(revision_number(revision))
+        self._await(shelf, revision_number(revision))
         return self.objects(shelf).get(key)
 
     def page(self, shelf: Shelf, options: ListOptions) -> Page:
@@ -122,19 +147,20 @@ class View:
                 raise expired(_TOO_OLD)
             return token.rv, token.start
         if not options.revision:
-            return (self._store.revision if self.consistent_lists else self.horizon), nowhere
+            fresh = self.consistent_lists or (self.consistent_selections and options.chosen is not None)
+            return (self._store.revision if fresh else self.horizon(shelf)), nowhere
         asked = revision_number(options.revision)
-        self._await(asked)
+        self._await(shelf, asked)
         if not options.exact:
-            return self.horizon, nowhere
+            return self.horizon(shelf), nowhere
         if asked < shelf.history.floor:
             raise expired(f"The resourceVersion for the provided list is too old: {asked} ({shelf.history.floor})")
         return asked, nowhere
 
-    def _await(self, revision: int) -> None:
+    def _await(self, shelf: Shelf, revision: int) -> None:
         """A real server waits some seconds for its cache to catch up; ours says at once that it has not."""
-        if revision > self.horizon:
-            message = f"Timeout: Too large resource version: {revision}, current: {self.horizon}"
+        if revision > self.horizon(shelf):
+            message = f"Timeout: Too large resource version: {revision}, current: {self.horizon(shelf)}"
             cause = {"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}
             raise ApiError(504, "Timeout", message, {"causes": [cause], "retryAfterSeconds": 1})
 

@@ -1,0 +1,158 @@
+"""What the properties about old and missing news share: the story, its points, and the ways in which news is old.
+
+Promise: points are counted, not timed: the n-th change of the story's claim, of its Node or of its pool, as it happens
+in the run itself; a run that a fault has changed may reach other points later, and then the fault does what it can.
+Everything lasts `STALE_SECONDS`, longer than any inference takes, and then the servers are well again.
+Left to others: which pairs of points are tried, and what must hold.
+
+EVERY_PAIR=1 in the environment tries all pairs; without it a fixed choice of them is tried.
+"""
+
+import asyncio
+import os
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import Any, TypeVar
+
+from aiohttp import web
+
+from provisioner.simulator.azure.settings import AzureSettings
+from provisioner.simulator.azure.state import Pool
+from provisioner.simulator.ledger import Call
+from provisioner.simulator.nodes_machine import NodeSettings
+from tests.world.harness import Sim, Story, node_claim, simulate
+from tests.world.telling import CLAIMS
+from tests.world.test_main_job import NAME
+
+T = TypeVar("T")
+
+EVERY_PAIR = os.environ.get("EVERY_PAIR", "") == "1"
+STALE_SECONDS = 150.0
+# A fault, the minute until a 404 is believed and the one before garbage goes, and the life itself, twice.
+WITHIN_SECONDS = STALE_SECONDS + 300.0
+QUIET_SECONDS = 70.0
+# A life has 16; what is decided on old news is refused (409) and tried again, less and less often (I10).
+WRITES_AT_MOST = 60
+QUICK: dict[str, Any] = {
+    "azure": AzureSettings(create_seconds=(15.0, 20.0), delete_seconds=(10.0, 15.0)),
+    "nodes": NodeSettings(ready_seconds=(2.0, 4.0), gpu_seconds=(2.0, 4.0)),
+}
+BOTH = (CLAIMS, "nodes")
+
+
+def chosen(points: Sequence[T], at_most: int) -> list[T]:
+    """All of them with EVERY_PAIR=1, else at most so many, always the same."""
+    if EVERY_PAIR or len(points) <= at_most:
+        return list(points)
+    return sorted(Random("points").sample(list(points), at_most), key=points.index)  # type: ignore[arg-type]
+
+
+async def life(sim: Sim) -> str:
+    """A claim comes, gets Ready, is deleted and goes, with one controller or with whatever has become of it."""
+    uid = (await sim.apply(node_claim(NAME)))["metadata"]["uid"]
+    await sim.until(lambda: sim.condition(NAME, "Ready") == "True", WITHIN_SECONDS, "the claim is Ready")
+    await sim.delete_claim(NAME)
+    await sim.until(lambda: sim.claim(NAME) is None, WITHIN_SECONDS, "the claim is gone")
+    return uid
+
+
+async def ends_well(sim: Sim, uid: str) -> None:
+    """One pool there was, it went first, and nothing is left; it took few writes, and nobody writes any more."""
+    changes = "\n".join(str(change) for change in sim.ledger.changes(uid=uid))
+    assert sim.ledger.disappearances(uid) == ["pool", "node", "claim"], changes
+    states = [change.what for change in sim.ledger.changes(kind="pool", uid=uid)]
+    assert states.count("Creating") == 1, states
+    assert len(sim.ledger.writes()) <= WRITES_AT_MOST, sim.tell()
+    await sim.settled(QUIET_SECONDS)
+
+
+@dataclass
+class Points:
+    """Counts the changes of these kinds of the story's objects, and what the cluster's revision was at each.
+
+    `revisions[n]` is that of the n-th change, `revisions[0]` the one before the first. `at[n]` is done at the n-th.
+    """
+
+    revisions: list[int]
+    at: dict[int, Callable[[], object]]
+
+    @classmethod
+    def count(cls, sim: Sim, kinds: Iterable[str], at: dict[int, Callable[[], object]] | None = None) -> "Points":
+        points, watched = cls([sim.store.revision], at or {}), tuple(kinds)
+
+        def hear(_: str, resource: str, obj: dict[str, Any], _before: object) -> None:
+            name = obj["metadata"]["name"]
+            if resource in watched and (name == NAME or name.startswith(f"aks-{NAME}-")):
+                points.note(int(obj["metadata"]["resourceVersion"]))
+
+        sim.store.subscribe(hear)
+        return points
+
+    def note(self, revision: int) -> None:
+        self.revisions.append(revision)
+        if act := self.at.get(len(self.revisions) - 1):
+            act()
+
+
+class Watches:
+    """The watches of these kinds that are open, so that they can be cut: a list must follow."""
+
+    def __init__(self, sim: Sim, kinds: Iterable[str]) -> None:
+        self._plurals = [kind.partition(".")[0] for kind in kinds]
+        self._open: list[web.Request] = []
+        self._expired: list[str] = []
+        sim.world.before.append(self._before)
+
+    def cut(self) -> None:
+        """All these watches end, and cannot be resumed: 410."""
+        for request in self._open:
+            if request.transport is not None:
+                request.transport.close()
+        self._open.clear()
+        self._expired[:] = self._plurals
+
+    async def _before(self, call: Call, request: web.Request) -> web.StreamResponse | None:
+        if call.verb != "WATCH" or call.target.kind not in self._plurals:
+            return None
+        if call.target.kind in self._expired:
+            self._expired.remove(call.target.kind)
+            body = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "Expired", "code": 410}
+            return web.json_response({**body, "message": "too old resource version"}, status=410)
+        self._open.append(request)
+        return None
+
+
+@dataclass
+class PoolPoints:
+    """The same for the story's pool: `pasts[n]` are all pools after its n-th change, `pasts[0]` before the first."""
+
+    pasts: list[dict[str, Pool]]
+    at: dict[int, Callable[[], object]]
+
+    @classmethod
+    def count(cls, sim: Sim, at: dict[int, Callable[[], object]] | None = None) -> "PoolPoints":
+        points = cls([dict(sim.cloud.pools)], at or {})
+
+        def hear(_: str, pool: Pool) -> None:
+            if pool.name == NAME:
+                points.pasts.append(dict(sim.cloud.pools))
+                if act := points.at.get(len(points.pasts) - 1):
+                    act()
+
+        sim.cloud.subscribe(hear)
+        return points
+
+
+def later(seconds: float, act: Callable[[], object]) -> None:
+    """Do that after so many seconds, also if the story has ended by then."""
+    asyncio.get_running_loop().call_later(seconds, act)
+
+
+def told(story: Story, what: object) -> None:
+    """Tell a story; an error says at which points."""
+    try:
+        simulate(story, **QUICK)
+    except Exception as error:
+        error.add_note(f"at {what}")
+        raise

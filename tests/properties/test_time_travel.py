@@ -1,0 +1,131 @@
+"""Time travel: a relist is answered by a server that is behind, and shows what was true at an earlier point.
+
+Every pair of points (i, j < i) of a claim's life: at its i-th change the watches end, and lists and new watches show
+the state of its j-th change for some minutes, then the server catches up. It happens to claims, to Nodes, to both
+(one old server), within one process or to a new one; and to LISTs and GETs of pools. Whatever is shown, the invariants
+hold after every write (I1 to I4, I7) and the life ends as ever (I5).
+
+What lags is what a mirror lists and watches. The reads that a plan orders afresh, one object or the Nodes of one pool,
+are true: the API server answers them from etcd, and the rules rest on that.
+
+EVERY_PAIR=1 tries all pairs, in some minutes; `make test` tries a fixed choice of them (see `stale.chosen`).
+"""
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.world.harness import Sim, simulate
+from tests.world.telling import CLAIMS
+
+from .stale import BOTH, QUICK, STALE_SECONDS, Points, PoolPoints, Watches, chosen, ends_well, later, life, told
+
+Pair = tuple[int, int]
+# Reads of a single pool lag a little (aks-arm.md §3.3); lists may for much longer.
+GET_STALE_SECONDS = 30.0
+
+
+def pairs(last: int) -> list[Pair]:
+    """All (i, j < i) up to that point."""
+    return [(i, j) for i in range(1, last + 1) for j in range(i)]
+
+
+def changes(kinds: tuple[str, ...]) -> int:
+    """How many changes of these kinds an undisturbed life has."""
+    counted: list[Points] = []
+
+    async def story(sim: Sim) -> None:
+        counted.append(Points.count(sim, kinds))
+        await sim.start_controller(elect=False)
+        await life(sim)
+
+    simulate(story, **QUICK)
+    return len(counted[0].revisions) - 1
+
+
+def travel(kinds: tuple[str, ...], pair: Pair, *, restart: bool) -> None:
+    """One journey."""
+    i, j = pair
+    trips: list[Pair] = []
+
+    async def story(sim: Sim) -> None:
+        watches = Watches(sim, kinds)
+
+        def depart() -> None:
+            trips.append(pair)
+            sim.api.freeze_view(points.revisions[j], consistent_selections=True, kinds=kinds)
+            watches.cut()
+            if restart:
+                sim.replace_controller("ctl0")
+            later(STALE_SECONDS, sim.api.thaw)
+
+        points = Points.count(sim, kinds, {i: depart})
+        await sim.start_controller(elect=False)
+        await ends_well(sim, await life(sim))
+
+    told(story, f"{kinds}, point {i} shown as {j}, {'restarted' if restart else 'same process'}")
+    assert trips == [pair]
+
+
+@pytest.mark.parametrize("restart", [False, True], ids=["same process", "restarted"])
+@pytest.mark.parametrize(
+    ("kinds", "at_most"), [((CLAIMS,), 55), (("nodes",), 12), (BOTH, 12)], ids=["claims", "nodes", "both"]
+)
+def test_relists_by_a_server_that_is_behind(
+    kinds: tuple[str, ...], at_most: int, restart: bool, record_property: Callable[[str, object], None]
+) -> None:
+    """Nothing is doubled, lost or leaked, whatever earlier point a list shows."""
+    every = pairs(changes(kinds))
+    tried = chosen(every, at_most)
+    for pair in tried:
+        travel(kinds, pair, restart=restart)
+    record_property("pairs", f"{len(tried)} of {len(every)}")
+    print(f"{len(tried)} of {len(every)} pairs")
+
+
+def pool_changes() -> int:
+    """How many changes the pool of an undisturbed life has."""
+    counted: list[PoolPoints] = []
+
+    async def story(sim: Sim) -> None:
+        counted.append(PoolPoints.count(sim))
+        await sim.start_controller(elect=False)
+        await life(sim)
+
+    simulate(story, **QUICK)
+    return len(counted[0].pasts) - 1
+
+
+def travel_of_pools(verb: str, pair: Pair, *, restart: bool) -> None:
+    """One journey of ARM's LIST or GET."""
+    i, j = pair
+    trips: list[Pair] = []
+
+    async def story(sim: Sim) -> None:
+        def depart() -> None:
+            trips.append(pair)
+            sim.cloud.past[verb] = points.pasts[j]
+            if restart:
+                sim.replace_controller("ctl0")
+            seconds = GET_STALE_SECONDS if verb == "GET" else STALE_SECONDS
+            later(seconds, lambda: sim.cloud.past.pop(verb))
+
+        points = PoolPoints.count(sim, {i: depart})
+        await sim.start_controller(elect=False)
+        await ends_well(sim, await life(sim))
+
+    told(story, f"{verb}, point {i} shown as {j}, {'restarted' if restart else 'same process'}")
+    assert trips == [pair]
+
+
+@pytest.mark.parametrize("restart", [False, True], ids=["same process", "restarted"])
+@pytest.mark.parametrize("verb", ["LIST", "GET"])
+def test_reads_of_pools_that_are_behind(
+    verb: str, restart: bool, record_property: Callable[[str, object], None]
+) -> None:
+    """A LIST may be minutes old, a GET half a minute: no second pool, and no Node or claim before its pool."""
+    every = pairs(pool_changes())
+    for pair in every:
+        travel_of_pools(verb, pair, restart=restart)
+    record_property("pairs", f"{len(every)} of {len(every)}")
+    print(f"{len(every)} of {len(every)} pairs")
