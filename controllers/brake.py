@@ -3,7 +3,7 @@
 Promise: what a person asked for is never braked. What we infer (a pool without a claim, a claim without a pool, a Node
 somebody deleted) passes only while it stays small: if more than max(3, 20 %) of our pools would go by inference, those
 gone in the last ten minutes included, none goes. It trips, it does not trickle (DESIGN rule 6). What a person confirmed
-by name was asked for: it passes, and is not counted.
+by name passes, and lets nothing else pass.
 Left to others: what counts as a suspicion (`garbage.py`); counting over all keys (`fleet.py`, `suspects.py`).
 """
 

@@ -8,6 +8,7 @@ Left to others: what the counts mean (`launch.py`, `brake.py`).
 
 from collections import deque
 from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 from datetime import datetime
 
 from cloudprovider.inventory import Inventory
@@ -26,6 +27,9 @@ from .views import Views
 MINUTE_SECONDS = 60.0
 WAKE_AT_MOST = 5
 
+# A key, and the UID of the claim that the machine under it was made for.
+Machine = tuple[str, str]
+
 
 class FleetView:
     """Times are loop times in seconds. `confirmation`: what a person lets pass the brake, if anything."""
@@ -39,6 +43,7 @@ class FleetView:
         self._in_the_air: dict[str, float] = {}
         self._removals: deque[tuple[float, str, str]] = deque()
         self._suspects = suspects
+        self._together: frozenset[Machine] = frozenset()
         self._counted: tuple[int, int] | None = None
         self._line: list[NodeClaim] | None = None
         self._places: dict[str, int] = {}
@@ -72,22 +77,39 @@ class FleetView:
         self.pools_changed()
 
     def removed_by_inference(self, facts: Facts, now: float) -> None:
-        """What was suspected of this key has been asked to go; what a person confirmed counts for nothing."""
-        if not self._confirmed(facts.key, facts.now):
-            self._removals.append((now, facts.key, machine(facts)))
+        """What was suspected of this key has been asked to go."""
+        self._removals.append((now, facts.key, machine(facts)))
 
     def suspects(self) -> Mapping[str, Suspect]:
         """All keys that may be removed by inference, and why."""
         return self._suspects.found()
 
     def braked(self, wall: datetime, now: float) -> bool:
-        """Whether removals by inference are held back now. One machine counts once, however far its removal is."""
+        """Whether removals by inference are held back now. One machine counts once, however far its removal is.
+
+        What tripped the brake together is counted together as long as one of it waits: who confirms half of it has not
+        confirmed the other half. Only what turns out well again is counted no more.
+        """
         self._expire(now)
-        found = self.suspects()
-        going = {(key, one.machine) for key, one in found.items() if not self._confirmed(key, wall)}
-        going |= {(key, what) for _, key, what in self._removals}
+        suspected = {(key, one.machine) for key, one in self.suspects().items()}
+        self._together = self._still_together(suspected, wall)
+        going = suspected | self._together | {(key, what) for _, key, what in self._removals}
+        counted = {key for key, _ in going}
+        confirmed = self.confirmation.removals if self.confirmation is not None else ()
+        # A process that has just started knows of no removals but those that a person has put down.
+        going |= {(key, "") for key in confirmed if key not in counted and self._gone_as_confirmed(key, wall)}
         vanished = sum(self._inventory.get(key) is None for key, _ in going)
-        return tripped(self._policy, pools=self._pools()[0] + vanished, going=len(going))
+        too_much = tripped(self._policy, pools=self._pools()[0] + vanished, going=len(going))
+        self._together = self._together | suspected if too_much else frozenset()
+        return too_much
+
+    def _still_together(self, suspected: AbstractSet[Machine], wall: datetime) -> frozenset[Machine]:
+        left = {one for one in self._together if one in suspected or self._inventory.get(one[0]) is None}
+        waiting = any(one in suspected and not self._confirmed(one[0], wall) for one in left)
+        return frozenset(left) if waiting else frozenset()
+
+    def _gone_as_confirmed(self, key: str, wall: datetime) -> bool:
+        return self._confirmed(key, wall) and self._inventory.get(key) is None
 
     def _confirmed(self, key: str, wall: datetime) -> bool:
         return self.confirmation is not None and self.confirmation.covers(key, wall)

@@ -18,7 +18,7 @@ from .deadlines import watched
 from .facts import Facts
 from .judgement import Judgement, clock_text
 from .launch import launched_since
-from .ownership import KIND, holds_finalizer, owned_by_another
+from .ownership import KIND, belongs, holds_finalizer, owned_by_another
 from .patches import add_keys, replace_list
 from .selection import chosen_node, live_nodes
 from .steps import PatchNode, Step, Wait
@@ -137,6 +137,13 @@ def judge(f: Facts, claim: NodeClaim) -> Judgement | None:
         return Judgement(status="False", reason="MultipleNodesFound", message=message, warning=True)
     if since is None:
         return None
+    going = next((n for n in f.nodes if belongs(n, claim) and n.deleting and owned_by_another(n, claim)), None)
+    if going is not None:
+        message = (
+            f"Node {going.name} is being deleted, as Kubernetes does when a Node's claim is gone; its pods run on;"
+            " delete this claim once its machine may be replaced"
+        )
+        return Judgement(status="Unknown", reason="NodeDeleting", message=message, warning=True)
     message = (
         f"Node not registered with cluster; agent pool {f.key} runs since {clock_text(since)};"
         " if it stays so check the pool's provisioning state, subnet and outbound access"

@@ -44,6 +44,11 @@ def labels_of(obj: Json) -> dict[str, str]:
     return obj["metadata"].get("labels") or {}
 
 
+def annotations_of(obj: Json) -> dict[str, str]:
+    """An object's annotations."""
+    return obj["metadata"].get("annotations") or {}
+
+
 def holds(obj: Json | None) -> bool:
     """Whether our finalizer is on it."""
     return obj is not None and labels.FINALIZER in (obj["metadata"].get("finalizers") or ())
@@ -73,9 +78,16 @@ class Scene:
     def belongs(self, pool: Pool, claim: Json) -> bool:
         meta, mark = claim["metadata"], pool_mark(pool)
         if mark:
-            return bool(mark == meta["uid"])
+            return bool(self.heir(mark) == meta["uid"])
         stamp = pool_stamp(pool)
         return bool(stamp and pool.name == meta["name"] and stamp == digits(meta["creationTimestamp"]))
+
+    def heir(self, uid: str) -> str:
+        """The UID of the claim that a mark speaks of now: its own while it lives, else of who was told to take over."""
+        if uid in self.claims:
+            return uid
+        heirs = (one for one, claim in self.claims.items() if annotations_of(claim).get(labels.ADOPT) == uid)
+        return next(heirs, uid) if uid else ""
 
     def legacy_claim(self, name: str, stamp: str) -> str:
         """The UID of the claim of that name that was created at that time; "" if there is none."""
@@ -88,7 +100,7 @@ class Scene:
     def claim_of_node(self, node: Json) -> str:
         found = labels_of(node)
         if uid := found.get(labels.CLAIM_UID, ""):
-            return uid
+            return self.heir(uid)
         return self.legacy_claim(
             found.get(labels.AGENTPOOL, ""), digits(found.get(labels.KAITO_CREATION_TIMESTAMP, ""))
         )
