@@ -73,6 +73,42 @@ class Suspicion(msgspec.Struct, frozen=True, kw_only=True):
     age: float
 
 
+Stage = Literal["Start", "End", "Error"]
+
+
+class Remedy(msgspec.Struct, frozen=True, kw_only=True):
+    """One Event of AKS's own node auto-repair: a reboot, reimage or redeploy that began, ended or failed."""
+
+    stage: Stage
+    at: datetime
+
+
+class Sick(msgspec.Struct, frozen=True, kw_only=True):
+    """Since how many seconds the claim's Node has not been Ready, and for how many of them this process has watched it.
+
+    `remedies`: AKS's, as read `remedies_age` seconds ago; None if the API server does not let us read them.
+    """
+
+    age: float
+    watched: float
+    remedies: tuple[Remedy, ...] | None = ()
+    remedies_age: float = math.inf
+
+
+class Ward(msgspec.Struct, frozen=True, kw_only=True):
+    """What one sick Node must know of the others, once its repair is due.
+
+    `nodes`: all that were usable once; `sick`: those not Ready now; `struck`: the most of these that fell sick within
+    one window; `going`: those being removed for it; `place`: this one's in the line of those whose repair is due.
+    """
+
+    nodes: int = 1
+    sick: int = 0
+    struck: int = 0
+    going: int = 0
+    place: int = 1
+
+
 class Fleet(msgspec.Struct, frozen=True, kw_only=True):
     """What one key must know of the others. `confirmed`: a person lets this key's removal pass the brake."""
 
@@ -85,6 +121,7 @@ class Fleet(msgspec.Struct, frozen=True, kw_only=True):
     suspects: int = 0
     braked: bool = False
     confirmed: bool = False
+    ward: Ward = Ward()
 
 
 Asked = Literal["evict", "delete", "read"]
@@ -174,6 +211,8 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     claim_read_age: float = math.inf
     claim_read: NodeClaim | None = None
     nodes_known_age: float = math.inf
+    nodes_read_age: float = math.inf
+    nodes_read: tuple[Node, ...] = ()
 
     cluster: Cluster | None = None
     cluster_age: float = 0.0
@@ -190,6 +229,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     refused_for: float = math.inf
     suspicion: Suspicion | None = None
     gpu_short_age: float = 0.0
+    sick: Sick | None = None
     drains: Mapping[str, Drain] = {}
 
     @property

@@ -115,7 +115,7 @@ class FleetView:
         return self.confirmation is not None and self.confirmation.covers(key, wall)
 
     def facts(self, facts: Facts, now: float) -> Fleet:
-        """The fleet as this key needs to know it; whether it is braked matters to suspects only."""
+        """The fleet as this key needs to know it; whether it is braked matters to suspects and the sick only."""
         self._expire(now)
         claim = facts.claim
         pools, all_pools = self._pools()
@@ -132,7 +132,7 @@ class FleetView:
             place=place,
             waiting=waiting,
             suspects=len(self.suspects()) if suspected else 0,
-            braked=suspected and self.braked(facts.now, now),
+            braked=(suspected or facts.sick is not None) and self.braked(facts.now, now),
             confirmed=suspected and self._confirmed(facts.key, facts.now),
         )
 

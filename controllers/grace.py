@@ -29,7 +29,7 @@ def deadline(claim: NodeClaim | None) -> datetime | None:
     """When all pods of this deleting claim's Nodes are gone, whatever they say; None: they may take their time."""
     if claim is None:
         return None
-    return _annotated(claim) or _granted(claim)
+    return annotated(claim) or _granted(claim)
 
 
 def note(f: Facts, claim: NodeClaim) -> PatchClaim | None:
@@ -42,7 +42,7 @@ def note(f: Facts, claim: NodeClaim) -> PatchClaim | None:
 
 def misdated(claim: NodeClaim) -> bool:
     """Whether the claim bears an annotation that is no time."""
-    return labels.TERMINATION_TIMESTAMP in claim.metadata.annotations and _annotated(claim) is None
+    return labels.TERMINATION_TIMESTAMP in claim.metadata.annotations and annotated(claim) is None
 
 
 def due(waiting: Iterable[Pod], by: datetime, now: datetime) -> tuple[Pod, ...]:
@@ -83,7 +83,8 @@ def _granted(claim: NodeClaim) -> datetime | None:
     return None if asked is None or period is None else asked + timedelta(seconds=period)
 
 
-def _annotated(claim: NodeClaim) -> datetime | None:
+def annotated(claim: NodeClaim) -> datetime | None:
+    """The moment that stands on the claim; None if there is none, or none that can be read."""
     written = claim.metadata.annotations.get(labels.TERMINATION_TIMESTAMP, "")
     try:
         moment = msgspec.convert(written, datetime)

@@ -12,11 +12,12 @@ from datetime import datetime
 from typing import Literal
 
 from cloudprovider.errors import CloudError, NoCapacity, Rejected, Retryable
+from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.pod import Pod
 from provisioner.api.volume import VolumeAttachment
 
-from .facts import Asked, Drain, Failed, Held, Volumes, metadata_text
+from .facts import Asked, Drain, Failed, Held, Remedy, Volumes, metadata_text
 
 Kind = Literal["claim", "node"]
 
@@ -80,6 +81,17 @@ class Refusal:
     at: float
     seconds: float
     said: str = ""
+
+
+@dataclass(slots=True)
+class SicknessMemory:
+    """A Node that is not Ready: since when, since when we look, and what AKS was last read to do about it."""
+
+    node_uid: str
+    since: float
+    watched_at: float
+    remedies: tuple[Remedy, ...] | None = ()
+    remedies_read_at: float | None = None
 
 
 @dataclass(slots=True)
@@ -156,11 +168,14 @@ class Memory:
     forbidden: dict[str, int] = field(default_factory=dict)
     suspected: tuple[str, float] | None = None
     gpu_short_at: float | None = None
+    sickness: SicknessMemory | None = None
     pool_read_at: float | None = None
     claim_read_at: float | None = None
     claim_read: NodeClaim | None = None
     crd_read: CrdRead = field(default_factory=CrdRead)
     nodes_known_at: float | None = None
+    nodes_read_at: float | None = None
+    nodes_read: tuple[Node, ...] = ()
     proof_at: float | None = None
     drains: dict[str, DrainMemory] = field(default_factory=dict)
     # What was told of an object (its UID) for a reason: the words, and when.

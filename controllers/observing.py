@@ -14,9 +14,9 @@ from cloudprovider.inventory import Inventory
 from provisioner.api import labels
 from provisioner.api.nodeclaim import NodeClaim
 
-from . import adoption, garbage, initialization
-from .facts import Facts, Fleet, Gpus, Suspicion
-from .memory import Memory, age
+from . import adoption, garbage, initialization, repair
+from .facts import Facts, Fleet, Gpus, Sick, Suspicion
+from .memory import Memory, SicknessMemory, age
 from .ownership import in_charge, managed, marks
 from .policy import Policy
 from .views import Views
@@ -49,6 +49,8 @@ def observe(
         claim_read_age=age(memory.claim_read_at, now),
         claim_read=memory.claim_read,
         nodes_known_age=age(memory.nodes_known_at, now),
+        nodes_read_age=age(memory.nodes_read_at, now),
+        nodes_read=memory.nodes_read,
         cluster=inventory.cluster,
         cluster_age=inventory.cluster_age(),
         crd_deleting=seen.crd_deleting or _goes_with(seen.claim, _read_for(seen.claim, memory)),
@@ -62,6 +64,7 @@ def observe(
     )
     facts = msgspec.structs.replace(facts, gpus=gpus(_size(facts)))
     facts = msgspec.structs.replace(facts, gpu_short_age=_first_sight_of_short_gpus(memory, facts, now))
+    facts = msgspec.structs.replace(facts, sick=_first_sight_of_sickness(memory, facts, now))
     facts = msgspec.structs.replace(facts, suspicion=_first_sight_of_garbage(memory, facts, now))
     return msgspec.structs.replace(facts, fleet=fleet(facts))
 
@@ -152,6 +155,25 @@ def _first_sight_of_short_gpus(memory: Memory, facts: Facts, now: float) -> floa
         return 0.0
     memory.gpu_short_at = now if memory.gpu_short_at is None else memory.gpu_short_at
     return now - memory.gpu_short_at
+
+
+def _first_sight_of_sickness(memory: Memory, facts: Facts, now: float) -> Sick | None:
+    """Time counts only while cluster and pool are at rest: what was stopped needs time to come back."""
+    node, known = repair.patient(facts), memory.sickness
+    if node is None:
+        memory.sickness = None
+        return None
+    if known is None or known.node_uid != node.uid:
+        known = SicknessMemory(node_uid=node.uid, since=now - repair.told_for(facts, node), watched_at=now)
+        memory.sickness = known
+    if garbage.disturbed(facts):
+        known.since = known.watched_at = now
+    return Sick(
+        age=now - known.since,
+        watched=now - known.watched_at,
+        remedies=known.remedies,
+        remedies_age=age(known.remedies_read_at, now),
+    )
 
 
 def _first_sight_of_garbage(memory: Memory, facts: Facts, now: float) -> Suspicion | None:

@@ -9,7 +9,7 @@ import math
 
 from provisioner.api.nodeclaim import NodeClaim
 
-from . import garbage, initialization, launch, registration, status, termination
+from . import garbage, initialization, launch, registration, repair, status, termination
 from .facts import Facts
 from .ownership import Verdict, holds_finalizer, marked, verdict
 from .steps import AddFinalizer, Forget, LookUpCrd, LookUpPool, PatchStatus, ReleaseFinalizer, Step, Wait
@@ -41,7 +41,7 @@ def removal(f: Facts) -> Step | None:
     """The next step towards a removal, asked or inferred; a Wait while it has to wait; None: there is nothing to do."""
     claim = f.claim
     if claim is None or not claim.deleting:
-        return garbage.step(f)
+        return garbage.step(f) or repair.step(f)
     if not f.crd_known:
         return LookUpCrd(claim=claim)
     return garbage.nobody_asked(f) or termination.step(f, claim)

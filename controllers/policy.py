@@ -45,6 +45,25 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     orphan_seconds: float = 60.0
     missing_seconds: float = 60.0
 
+    # Repair (users.md §4.2): a Node that was usable and is not Ready for so long, by our own first sight, is replaced.
+    # AKS's auto-repair begins after 5 min and gets 20 for each of its remedies; what it has ended gets the 5 min after
+    # which it would begin the next; after an hour it has given up.
+    node_repair: bool = True
+    repair_seconds: float = 600.0
+    repair_aks_seconds: float = 1500.0
+    repair_remedy_seconds: float = 1200.0
+    repair_remedied_seconds: float = 300.0
+    repair_most_seconds: float = 3600.0
+    # A process that has just begun to look must have seen it for itself, and all others who fell sick as well.
+    repair_watch_seconds: float = 60.0
+    repair_poll_seconds: float = 30.0
+    repair_drain_seconds: float = 300.0
+    # How many are repaired at once, and how many may fall sick together before it is no machine's fault.
+    repair_share: float = 0.2
+    repair_struck_floor: int = 2
+    repair_struck_share: float = 0.5
+    repair_struck_seconds: float = 600.0
+
     # Nothing is inferred from a list of pools, or a state of the cluster, older than an idle interval and a half.
     stale_list_seconds: float = 90.0
 

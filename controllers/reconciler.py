@@ -9,19 +9,21 @@ after surprises (`runtime.controller`).
 import asyncio
 from collections.abc import Callable
 
+import msgspec
 import structlog
 
 from cloudprovider.errors import Retryable
 from cloudprovider.inventory import Inventory
 from provisioner.runtime.clock import Clock
 
-from . import garbage
+from . import garbage, repair
 from .acting.door import Door
 from .acting.outcome import CloudFailed, Fenced, KubeFailed, Outcome, ReadNodes
 from .acting.telling import tell
 from .attention import in_flight
 from .facts import Facts, Gpus
 from .fleet import FleetView
+from .infirmary import Infirmary
 from .memory import Memory
 from .observing import observe
 from .plan import OWN_WRITE_SECONDS, explain, plan
@@ -68,6 +70,7 @@ class Reconciler:
         policy: Policy,
         fleet: FleetView,
         gpus: Callable[[str], Gpus],
+        infirmary: Infirmary,
         on_overdue: Callable[[str], None],
     ) -> None:
         self._views = views
@@ -76,6 +79,7 @@ class Reconciler:
         self._clock = clock
         self._policy = policy
         self._gpus = gpus
+        self._infirmary = infirmary
         self._on_overdue = on_overdue
         self._memories: dict[str, Memory] = {}
         self.fleet = fleet
@@ -126,7 +130,7 @@ class Reconciler:
             views=self._views,
             inventory=self._inventory,
             memory=memory,
-            fleet=lambda f: self.fleet.facts(f, now),
+            fleet=lambda f: msgspec.structs.replace(self.fleet.facts(f, now), ward=self._infirmary.admit(f, now)),
             policy=self._policy,
             gpus=self._gpus,
             wall=self._clock.now(),
@@ -246,8 +250,10 @@ class Reconciler:
     # Bookkeeping
 
     def _count(self, facts: Facts, step: Write) -> None:
-        if facts.suspicion is not None and isinstance(step, DeleteClaim | DeleteInstance):
+        if isinstance(step, DeleteClaim) or (isinstance(step, DeleteInstance) and facts.suspicion is not None):
             self.fleet.removed_by_inference(facts, self._now())
+        if isinstance(step, DeleteClaim) and step.cause == "unhealthy-node":
+            self._infirmary.repaired(repair.NOT_READY)
         if isinstance(step, PatchStatus) and step.overdue:
             self._on_overdue(step.overdue)
         log.debug("took a step", step=type(step).__name__, key=facts.key)
@@ -258,6 +264,9 @@ class Reconciler:
             self._inventory.expect(key)
         else:
             self._inventory.relax(key)
+        waiting = repair.blocked(facts)
+        if self._infirmary.block(key, blocked=bool(waiting)) and facts.claim is not None:
+            self._door.tell(facts.claim, Event(type="Warning", reason="NodeRepairBlocked", message=waiting))
         held = garbage.held_for_people(facts)
         if not held:
             memory.brake_told = False
@@ -272,6 +281,7 @@ class Reconciler:
     def _forget(self, key: str) -> None:
         self._memories.pop(key, None)
         self._inventory.forget(key)
+        self._infirmary.forget(key)
 
     @staticmethod
     def _now() -> float:

@@ -21,6 +21,8 @@ from .acting.outcome import (
     ReadClaim,
     ReadCluster,
     ReadCrd,
+    ReadEvents,
+    ReadNodes,
     ReadPods,
     ReadPool,
     Wrote,
@@ -58,6 +60,21 @@ def remember(memory: Memory, facts: Facts, step: Step, outcome: Outcome, *, bega
         case Accepted():
             if isinstance(step, DeleteInstance):
                 memory.delete_failed = None
+        case ReadPods(pods=pods) if isinstance(step, ReadDrain):
+            saw_pods(drain_of(memory, step.node, began), pods, began=began, wall=facts.now)
+        case ReadAttached() if isinstance(step, ReadVolumes):
+            saw_volumes(drain_of(memory, step.node, began), outcome, began=began)
+        case KubeFailed(error=error) if isinstance(step, ReadDrain | ReadVolumes):
+            could_not_read(drain_of(memory, step.node, began), step, str(error), now=now)
+        case CloudFailed(error=error):
+            _cloud_failed(memory, step, error, claim=facts.claim, now=now)
+        case _:
+            _read(memory, step, outcome, began=began)
+
+
+def _read(memory: Memory, step: Step, outcome: Outcome, *, began: float) -> None:
+    """What a plan wanted to know afresh."""
+    match outcome:
         case ReadCluster():
             memory.read_failed = None
         case ReadPool():
@@ -67,14 +84,10 @@ def remember(memory: Memory, facts: Facts, step: Step, outcome: Outcome, *, bega
         case ReadCrd(crd=crd) if isinstance(step, LookUpCrd):
             gone_at = crd.metadata.deletion_timestamp if crd is not None else BEGINNING
             memory.crd_read = CrdRead(for_uid=step.claim.uid, deleted_at=gone_at)
-        case ReadPods(pods=pods) if isinstance(step, ReadDrain):
-            saw_pods(drain_of(memory, step.node, began), pods, began=began, wall=facts.now)
-        case ReadAttached() if isinstance(step, ReadVolumes):
-            saw_volumes(drain_of(memory, step.node, began), outcome, began=began)
-        case KubeFailed(error=error) if isinstance(step, ReadDrain | ReadVolumes):
-            could_not_read(drain_of(memory, step.node, began), step, str(error), now=now)
-        case CloudFailed(error=error):
-            _cloud_failed(memory, step, error, claim=facts.claim, now=now)
+        case ReadNodes(nodes=nodes):
+            memory.nodes_read_at, memory.nodes_read = began, nodes
+        case ReadEvents(remedies=remedies) if memory.sickness is not None:
+            memory.sickness.remedies, memory.sickness.remedies_read_at = remedies, began
         case _:
             return
 

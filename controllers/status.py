@@ -14,7 +14,7 @@ from provisioner.api import labels
 from provisioner.api.conditions import ConditionSet, fit
 from provisioner.api.nodeclaim import NodeClaim
 
-from . import deadlines, initialization, launch, registration, removal_conditions
+from . import deadlines, initialization, launch, registration, removal_conditions, repair
 from .facts import Facts
 from .judgement import Judgement
 from .selection import chosen_node
@@ -28,7 +28,7 @@ def rising(f: Facts, claim: NodeClaim) -> Judgements:
     found = {
         "Launched": launch.judge(f, claim),
         "Registered": registration.judge(f, claim),
-        "Initialized": initialization.judge(f, claim),
+        "Initialized": repair.remark(f, initialization.judge(f, claim)),
     }
     return {name: judged for name, judged in found.items() if judged is not None}
 

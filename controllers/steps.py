@@ -19,7 +19,16 @@ from provisioner.api.pod import Pod
 JsonPatch = tuple[Mapping[str, object], ...]
 
 # Why something is removed. ASKED is never braked; all others are inferred and pass the brake (DESIGN rule 6).
-Cause = Literal["asked", "failed-create", "orphan-pool", "missing-pool", "node-deleted", "leftover-node", "crd-deleted"]
+Cause = Literal[
+    "asked",
+    "failed-create",
+    "orphan-pool",
+    "missing-pool",
+    "node-deleted",
+    "leftover-node",
+    "crd-deleted",
+    "unhealthy-node",
+]
 
 
 EventType = Literal["Normal", "Warning"]
@@ -49,11 +58,14 @@ class DeleteInstance(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PatchClaim(msgspec.Struct, frozen=True, kw_only=True):
-    """Labels of ours on the claim (kubectl's columns), or annotations: these only if nobody else wrote meanwhile."""
+    """Labels of ours on the claim (kubectl's columns), or annotations: these only if nobody else wrote meanwhile.
+
+    An annotation of None is taken off.
+    """
 
     claim: NodeClaim
     labels: Mapping[str, str] = NOTHING
-    annotations: Mapping[str, str] = NOTHING
+    annotations: Mapping[str, str | None] = NOTHING
 
 
 class PatchNode(msgspec.Struct, frozen=True, kw_only=True):
@@ -133,6 +145,12 @@ class LookUpCrd(msgspec.Struct, frozen=True, kw_only=True):
     claim: NodeClaim
 
 
+class ReadRemedies(msgspec.Struct, frozen=True, kw_only=True):
+    """One fresh LIST of the Events by which AKS's own auto-repair tells what it does to this Node."""
+
+    node: Node
+
+
 class ReadDrain(msgspec.Struct, frozen=True, kw_only=True):
     """One fresh LIST of the pods bound to this Node."""
 
@@ -170,5 +188,5 @@ KubeWrite = (
     | DeleteClaim
 )
 Write = CloudWrite | KubeWrite
-Read = LookUpPool | LookUpCluster | LookUpClaim | LookUpCrd | LookUpNodes | ReadDrain | ReadVolumes
+Read = LookUpPool | LookUpCluster | LookUpClaim | LookUpCrd | LookUpNodes | ReadRemedies | ReadDrain | ReadVolumes
 Step = Write | Read | Wait | Forget

@@ -24,6 +24,7 @@ from controllers.acting.kube import KubeActs
 from controllers.confirmation import decode
 from controllers.facts import Gpus
 from controllers.fleet import FleetView
+from controllers.infirmary import Infirmary
 from controllers.observing import glance
 from controllers.policy import Policy
 from controllers.reconciler import Reconciler
@@ -172,6 +173,10 @@ class App:
             lambda: (*views.keys(), *self.inventory.names()),
         )
         self.fleet = FleetView(views=views, inventory=self.inventory, policy=running.policy, suspects=suspects)
+        repaired = metrics.counter("gpu_provisioner_repairs_total", "Claims removed to replace their Nodes", ("cause",))
+        self.infirmary = Infirmary(
+            views=views, policy=running.policy, repaired=lambda cause: repaired.labels(cause).inc()
+        )
         self.reconciler = Reconciler(
             views=views,
             inventory=self.inventory,
@@ -180,6 +185,7 @@ class App:
             policy=running.policy,
             fleet=self.fleet,
             gpus=gpus_of,
+            infirmary=self.infirmary,
             on_overdue=lambda deadline: overdue.labels(deadline).inc(),
         )
         self.waker = Waker(
@@ -201,6 +207,8 @@ class App:
         strange.set_function(lambda: float(sum(pool.unknown_state for pool in self.inventory.items())))
         suspected = metrics.gauge("gpu_provisioner_removals_suspected", "Keys suspected of being garbage")
         suspected.set_function(lambda: float(len(self.fleet.suspects())))
+        blocked = metrics.gauge("gpu_provisioner_repairs_blocked", "Repairs that are due and wait for others")
+        blocked.set_function(lambda: float(self.infirmary.blocked()))
         braked = metrics.gauge("gpu_provisioner_removals_braked", "1 while too much looks like garbage to remove any")
         braked.set_function(lambda: float(self.fleet.braked(outside.clock.now(), asyncio.get_running_loop().time())))
 

@@ -39,6 +39,7 @@ def policy_of(settings: Settings) -> Policy:
     return Policy(
         gpu_readiness=settings.gpu_readiness,
         legacy_pools=settings.legacy_pools,
+        node_repair=settings.node_repair,
         max_agent_pools=settings.max_agent_pools,
         max_creates_per_minute=settings.max_creates_per_minute,
         launch_seconds=settings.launch_seconds,

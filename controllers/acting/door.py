@@ -27,6 +27,7 @@ from controllers.steps import (
     PatchStatus,
     Read,
     ReadDrain,
+    ReadRemedies,
     ReadVolumes,
     Write,
 )
@@ -110,6 +111,8 @@ class Door:
                     return await self._kube.read_claim(step)
                 case LookUpNodes():
                     return await self._kube.read_nodes(step)
+                case ReadRemedies():
+                    return await self._kube.read_remedies(step)
                 case ReadDrain():
                     return await self._kube.read_pods(step)
                 case ReadVolumes():

@@ -9,6 +9,7 @@ a custom resource, where it looks at the version alone; a JSON patch whose `test
 tried on the real one (tests/cluster/conformance).
 """
 
+from controllers.facts import Remedy, Stage
 from controllers.memory import Kind
 from controllers.patches import replace_list
 from controllers.steps import (
@@ -24,6 +25,7 @@ from controllers.steps import (
     PatchNode,
     PatchStatus,
     ReadDrain,
+    ReadRemedies,
     ReadVolumes,
     ReleaseFinalizer,
 )
@@ -33,10 +35,15 @@ from provisioner.api.meta import ObjectMeta
 from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.runtime.kube import Kube, KubeError
-from provisioner.runtime.resources import CRDS, NODECLAIMS, NODES
+from provisioner.runtime.objects import Event
+from provisioner.runtime.resources import CRDS, EVENTS, NODECLAIMS, NODES
 
-from .outcome import Evicted, ReadAttached, ReadClaim, ReadCrd, ReadNodes, ReadPods, Wrote
+from .outcome import Evicted, ReadAttached, ReadClaim, ReadCrd, ReadEvents, ReadNodes, ReadPods, Wrote
 from .pods import PodActs
+
+# Who signs the Events of AKS's node auto-repair, and how their reasons end: NodeRebootStart, NodeReimageEnd, …
+AUTO_REPAIR = "aks-auto-repair"
+STAGES: tuple[Stage, ...] = ("Start", "End", "Error")
 
 
 class KubeActs:
@@ -135,6 +142,18 @@ class KubeActs:
         found = await self._kube.list(NODES, label_selector=f"{labels.AKS_AGENTPOOL}={step.pool}")
         return ReadNodes(nodes=found.items)
 
+    async def read_remedies(self, step: ReadRemedies) -> ReadEvents:
+        """What AKS's auto-repair last said of this Node, in order of time. Events about Nodes are in `default`."""
+        about = f"involvedObject.kind=Node,involvedObject.name={step.node.name},source={AUTO_REPAIR}"
+        try:
+            found = await self._kube.list(EVENTS, field_selector=about, namespace="default")
+        except KubeError as error:
+            if error.status == 403:
+                return ReadEvents(remedies=None)
+            raise
+        told = [remedy for event in found.items if (remedy := _remedy(event)) is not None]
+        return ReadEvents(remedies=tuple(sorted(told, key=lambda remedy: (remedy.at, remedy.stage != "Start"))))
+
     async def read_pods(self, step: ReadDrain) -> ReadPods:
         """All pods bound to this Node."""
         return await self._pods.read_pods(step)
@@ -142,6 +161,12 @@ class KubeActs:
     async def read_volumes(self, step: ReadVolumes) -> ReadAttached:
         """All that is attached to this Node."""
         return await self._pods.read_volumes(step)
+
+
+def _remedy(event: Event) -> Remedy | None:
+    stage = next((stage for stage in STAGES if event.reason.endswith(stage)), None)
+    at = event.last_timestamp or event.event_time or event.metadata.creation_timestamp
+    return Remedy(stage=stage, at=at) if stage is not None else None
 
 
 def _same_object(uid: str) -> dict[str, object]:

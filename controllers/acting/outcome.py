@@ -9,6 +9,7 @@ from typing import Literal
 import msgspec
 
 from cloudprovider.errors import CloudError
+from controllers.facts import Remedy
 from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.pod import Pod
@@ -65,6 +66,12 @@ class ReadNodes(msgspec.Struct, frozen=True, kw_only=True):
     nodes: tuple[Node, ...]
 
 
+class ReadEvents(msgspec.Struct, frozen=True, kw_only=True):
+    """What AKS's auto-repair does to a Node; None: the API server does not let us read Events."""
+
+    remedies: tuple[Remedy, ...] | None
+
+
 class ReadPods(msgspec.Struct, frozen=True, kw_only=True):
     pods: tuple[Pod, ...]
 
@@ -92,5 +99,5 @@ class Fenced(msgspec.Struct, frozen=True, kw_only=True):
     """Not sent: too little is left of the lease."""
 
 
-Answered = ReadPool | ReadCluster | ReadClaim | ReadCrd | ReadNodes | ReadPods | ReadAttached
+Answered = ReadPool | ReadCluster | ReadClaim | ReadCrd | ReadNodes | ReadEvents | ReadPods | ReadAttached
 Outcome = Wrote | Evicted | Answered | Accepted | CloudFailed | KubeFailed | Fenced

@@ -68,6 +68,8 @@ class Event(Struct, frozen=True, kw_only=True):
     reason: str = ""
     message: str = ""
     count: int = 1
+    last_timestamp: datetime | None = None
+    event_time: datetime | None = None
 
 
 class CustomResourceDefinition(Struct, frozen=True, kw_only=True):
