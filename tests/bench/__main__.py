@@ -7,20 +7,25 @@ import sys
 
 from rich.console import Console
 
-from . import bursts, figures, footprint, lives, throttled
+from . import bursts, drains, figures, footprint, lives, throttled
 
 WIDTH = 190
 
 
 async def _measured() -> list[figures.Figure]:
-    return [*await lives.measure(), *await bursts.measure(), *await footprint.measure()]
+    return [
+        *await lives.measure(),
+        *await bursts.measure(),
+        *await drains.measure(),
+        *await footprint.measure(),
+    ]
 
 
 def main() -> int:
     """The exit code: 1 if a count is off."""
     console = Console(width=None if sys.stdout.isatty() else WIDTH)
     before = os.getloadavg()[0]
-    console.print("the real program over loopback, for about three and a half minutes ...")
+    console.print("the real program over loopback, for about four and a half minutes ...")
     found = [*asyncio.run(_measured()), *throttled.measure()]
     figures.show(found, console)
     # Controller and simulator take a core each while a burst lasts: what else runs then stretches every time.

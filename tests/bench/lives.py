@@ -20,7 +20,9 @@ REMOVAL_SPACING_SECONDS = 1.3
 STEADY, BRISK, HASTY = names("steady", 12), names("brisk", 2), names("hasty", 2)
 MOST_WRITES = 14
 LIFE_OF_ARM_CALLS = ["PUT", "DELETE", "GET"]
-CONDITIONS = frozenset({"Launched", "Registered", "Initialized", "Ready", "Drained", "InstanceTerminating"})
+CONDITIONS = frozenset(
+    {"Launched", "Registered", "Initialized", "Ready", "Drained", "VolumesDetached", "InstanceTerminating"}
+)
 
 
 async def measure() -> list[Figure]:

@@ -10,11 +10,13 @@ Source: proc(5): `schedstat` of a task is its time on a CPU in nanoseconds; `sta
 import asyncio
 import os
 import sys
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-PROGRAM = Path(sys.executable).with_name("gpu-provisioner")
+RUN = (str(Path(sys.executable).with_name("gpu-provisioner")), "run")
+# The same program, its loop watched from beside.
+WATCHED = (sys.executable, "-m", "tests.bench.watched")
 STOP_SECONDS = 10.0
 TAIL_BYTES = 4000
 
@@ -61,12 +63,14 @@ class Controller:
 
 
 @asynccontextmanager
-async def run_controller(settings: Mapping[str, str], log: Path) -> AsyncIterator[Controller]:
+async def run_controller(
+    settings: Mapping[str, str], log: Path, command: Sequence[str] = RUN
+) -> AsyncIterator[Controller]:
     """Start it with exactly these environment variables; it is stopped when the context ends."""
     started_at = asyncio.get_running_loop().time()
     with log.open("wb") as out:
         process = await asyncio.create_subprocess_exec(
-            PROGRAM, "run", env={"PATH": os.environ["PATH"], **settings}, stdout=out, stderr=out
+            *command, env={"PATH": os.environ["PATH"], **settings}, stdout=out, stderr=out
         )
     controller = Controller(process, log, started_at)
     try:

@@ -21,7 +21,7 @@ from provisioner.simulator.world import Addresses, World, WorldSettings
 from tests.world.harness import node_claim
 
 from .moments import CONTROLLER, Moments
-from .process import Controller, run_controller
+from .process import RUN, WATCHED, Controller, run_controller
 
 Json = dict[str, Any]
 CLAIMS = "nodeclaims.karpenter.sh"
@@ -53,17 +53,19 @@ class Stage:
     def __init__(self, world: World, addresses: Addresses, folder: Path) -> None:
         self.world = world
         self.moments = Moments(world)
-        self._folder = folder
+        self.folder = folder
         self._addresses = addresses
         self._controllers = 0
         self._running: Controller | None = None
 
     @asynccontextmanager
-    async def controller(self) -> AsyncIterator[Controller]:
-        """A controller process on this stage, until the context ends."""
+    async def controller(self, *, stalls_file: Path | None = None) -> AsyncIterator[Controller]:
+        """A controller process on this stage, until the context ends; with a file, its loop's stalls are in it then."""
         self._controllers += 1
-        log = self._folder / f"controller-{self._controllers}.log"
-        async with run_controller(self._environment(), log) as running:
+        log, environment = self.folder / f"controller-{self._controllers}.log", self._environment()
+        if stalls_file is not None:
+            environment["BENCH_STALLS"] = str(stalls_file)
+        async with run_controller(environment, log, WATCHED if stalls_file is not None else RUN) as running:
             self._running = running
             try:
                 yield running
@@ -71,7 +73,7 @@ class Stage:
                 self._running = None
 
     def _environment(self) -> dict[str, str]:
-        azure, kubeconfig = self.world.settings.azure, self._folder / "kubeconfig"
+        azure, kubeconfig = self.world.settings.azure, self.folder / "kubeconfig"
         self.world.write_kubeconfig(kubeconfig, self._addresses)
         return {
             "ARM_SUBSCRIPTION_ID": azure.subscription,

@@ -35,6 +35,7 @@ ROOTS = {
     "policy": "/apis/policy/v1",
     "apps": "/apis/apps/v1",
     "coordination.k8s.io": "/apis/coordination.k8s.io/v1",
+    "storage.k8s.io": "/apis/storage.k8s.io/v1",
 }
 
 

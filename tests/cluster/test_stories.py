@@ -16,12 +16,13 @@ from tests.world.telling import FAST
 
 from . import assets
 from .controlplane import CONTROLLERS, NAMESPACE, SERVICE_ACCOUNT, ControlPlane
+from .draining import DRAINS
 from .realworld import RealWorld
 from .rights import Right, Used, granted, used
 from .stories import STORIES, Scene, Story, crash_and_restart
 
 CRASH = "crash"
-ALL = {**STORIES, CRASH: crash_and_restart}
+ALL = {**STORIES, **DRAINS, CRASH: crash_and_restart}
 USER = f"system:serviceaccount:{NAMESPACE}:{SERVICE_ACCOUNT}"
 SELDOM = {
     Right("", "nodes", "get"),  # a watch that is ten seconds behind our own write
@@ -88,7 +89,7 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> Told:
 
     async def all_of_them() -> None:
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(in_a_cluster(one, outcome, *STORIES))
+            tasks.create_task(in_a_cluster(one, outcome, *STORIES, *DRAINS))
             tasks.create_task(in_a_cluster(other, outcome, CRASH))
 
     asyncio.run(all_of_them())

@@ -1,0 +1,52 @@
+"""The controller with a thread beside it that asks its event loop every few milliseconds how long an answer takes.
+
+Promise: the program is `gpu-provisioner run`, unchanged; when it ends, the file named by BENCH_STALLS has a JSON list
+of [moment, seconds]: the moment on the system's monotonic clock, and how long the loop needed to come round to the
+question. The wait for the interpreter's lock is part of that, so what is told is never too little.
+Left to others: which of the moments count (`drains.py`).
+"""
+
+import asyncio
+import json
+import os
+import sys
+import threading
+import time
+from pathlib import Path
+
+from provisioner.cli import main
+
+ASK_SECONDS = 0.005
+
+
+class _Watched(asyncio.DefaultEventLoopPolicy):
+    def __init__(self) -> None:
+        super().__init__()
+        self.stalls: list[tuple[float, float]] = []
+
+    def new_event_loop(self) -> asyncio.AbstractEventLoop:
+        loop = super().new_event_loop()
+        threading.Thread(target=self._watch, args=(loop,), daemon=True).start()
+        return loop
+
+    def _watch(self, loop: asyncio.AbstractEventLoop) -> None:
+        while not loop.is_closed():
+            asked, answered = time.monotonic(), threading.Event()
+            try:
+                loop.call_soon_threadsafe(answered.set)
+            except RuntimeError:
+                return
+            if answered.wait(60.0):
+                self.stalls.append((asked, time.monotonic() - asked))
+            time.sleep(ASK_SECONDS)
+
+
+if __name__ == "__main__":
+    told = Path(os.environ.pop("BENCH_STALLS"))
+    policy = _Watched()
+    asyncio.set_event_loop_policy(policy)
+    sys.argv[1:] = ["run"]
+    try:
+        main()
+    finally:
+        told.write_text(json.dumps(policy.stalls), encoding="ascii")

@@ -1,0 +1,76 @@
+"""Drains that end by force or wait for volumes, told word for word the same on both stages.
+
+Promise: as of `stories.py`. Together with its stories these use every right of the chart that a removal needs.
+"""
+
+import asyncio
+from typing import Any
+
+from provisioner.api import labels
+from tests.world.claims import events, ready
+from tests.world.harness import node_claim
+from tests.world.telling import BUDGETS, run_pod, said
+
+from .stories import WHOLE, Scene, Story
+
+Json = dict[str, Any]
+
+ATTACHMENTS = "volumeattachments.storage.k8s.io"
+VOLUME_CLAIMS = "persistentvolumeclaims"
+
+
+async def forced(scene: Scene) -> None:
+    """A budget and do-not-disrupt hold two pods until the claim's termination time; then both are deleted for it."""
+    stage = scene.stage
+    await stage.apply(node_claim(scene.name, terminationGracePeriod="40s"))
+    uid = await ready(stage, scene.name)
+    node = scene.node()["metadata"]["name"]
+    guarded, training = f"{scene.name}-guarded", f"{scene.name}-training"
+    run_pod(stage, guarded, node)
+    run_pod(stage, training, node, annotations={labels.DO_NOT_DISRUPT: "true"})
+    spec = {"minAvailable": 1, "selector": {"matchLabels": {"app": guarded}}}
+    stage.store.create(BUDGETS, {"metadata": {"name": guarded}, "spec": spec}, "default")
+    await stage.delete_claim(scene.name)
+    await stage.until(lambda: "do-not-disrupt" in said(stage, "Drained", scene.name)[2], 30, "Drained names what holds")
+    assert guarded in said(stage, "Drained", scene.name)[2]
+    assert not scene.calls("DELETE")
+    claim = stage.claim(scene.name)
+    assert claim is not None
+    assert labels.TERMINATION_TIMESTAMP in claim["metadata"]["annotations"]
+    await scene.went(uid, WHOLE)
+    assert stage.store.get("pods", guarded, "default") is None
+    assert stage.store.get("pods", training, "default") is None
+    assert events(stage, scene.name, "TerminationGracePeriodExpiring")
+    stage.store.delete(BUDGETS, guarded, "default")
+
+
+async def attached(scene: Scene) -> None:
+    """A volume that stays attached holds the machine and is named; one that a staying pod uses does not."""
+    stage = scene.stage
+    uid = await scene.up()
+    node = scene.node()["metadata"]["name"]
+    kept, waited_for = f"{scene.name}-kept", f"{scene.name}-data"
+    claimed = {"volumeName": kept, "accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+    stage.store.create(VOLUME_CLAIMS, {"metadata": {"name": kept}, "spec": claimed}, "default")
+    spec: Json = {
+        "nodeName": node,
+        "tolerations": [{"operator": "Exists"}],
+        "containers": [{"name": "c", "image": "i"}],
+        "volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": kept}}],
+    }
+    stage.store.create("pods", {"metadata": {"name": f"{scene.name}-agent"}, "spec": spec}, "default")
+    for volume in (kept, waited_for):
+        source = {"persistentVolumeName": volume}
+        attachment = {"attacher": "disk.csi.azure.com", "nodeName": node, "source": source}
+        stage.store.create(ATTACHMENTS, {"metadata": {"name": volume}, "spec": attachment})
+    await stage.delete_claim(scene.name)
+    await stage.until(lambda: waited_for in said(stage, "VolumesDetached", scene.name)[2], 30, "the volume is named")
+    assert said(stage, "VolumesDetached", scene.name)[:2] == ("Unknown", "AwaitingVolumeDetachment")
+    assert kept not in said(stage, "VolumesDetached", scene.name)[2]
+    await asyncio.sleep(scene.a_while_seconds)
+    assert not scene.calls("DELETE")
+    stage.store.delete(ATTACHMENTS, waited_for)
+    await scene.went(uid, WHOLE)
+
+
+DRAINS: dict[str, Story] = {"forced": forced, "attached": attached}
