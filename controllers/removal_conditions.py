@@ -41,9 +41,7 @@ def judge_drain(f: Facts, claim: NodeClaim) -> Judgement | None:
             return watched(waiting, name="draining", since=_drained_since(claim, node), now=f.now, limit_seconds=limit)
         if words:
             return None
-    if going or all(drain.emptied(f, node) for node in nodes):
-        return Judgement(status="True", reason="Drained")
-    return None
+    return Judgement(status="True", reason="Drained") if all(drain.emptied(f, node) for node in nodes) else None
 
 
 def judge_volumes(f: Facts, claim: NodeClaim) -> Judgement | None:

@@ -5,6 +5,7 @@ from datetime import timedelta
 import msgspec
 import pytest
 
+from cloudprovider.interface import InstanceState
 from controllers import steps
 from controllers.facts import Held, Volumes
 from controllers.plan import plan
@@ -14,7 +15,7 @@ from provisioner.api import labels
 from provisioner.api.meta import ObjectMeta, OwnerReference
 from provisioner.api.pod import Pod, Toleration
 
-from .builders import NODE, NOW, UP, claim
+from .builders import NODE, NOW, UP, claim, instance
 from .drains import EVERYTHING, emptying, pod, says, step
 
 TIERS = [
@@ -258,3 +259,13 @@ def test_a_node_is_read_for_volumes_only_once_it_is_empty() -> None:
     """Attachments are of no interest while pods are there."""
     assert not isinstance(step(pod(), evicted=frozenset({"p"}), volumes=Volumes()), ReadVolumes)
     assert isinstance(step(volumes=Volumes()), ReadVolumes)
+
+
+def test_a_drain_that_nobody_saw_is_not_called_done() -> None:
+    """After a restart, or where somebody else deleted the pool, Drained stays as it stands while the machine goes."""
+    seen = emptying()
+    going_machine = {"instance": instance(InstanceState.DELETING)}
+    assert says(msgspec.structs.replace(seen, **going_machine), "Drained")[0] == "True"
+    assert says(msgspec.structs.replace(seen, drains={}, **going_machine), "Drained") == ("", "", "")
+    crowded = msgspec.structs.replace(emptying(pod()), **going_machine)
+    assert says(crowded, "Drained") == ("", "", "")
