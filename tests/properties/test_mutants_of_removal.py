@@ -1,0 +1,173 @@
+"""The same proof for the rules of removal: proof of absence, fresh reads, the drain, ownership across restarts.
+
+Together with `test_mutants.py` these are the eleven planted bugs of the prototype (launch before the finalizer, no
+delete without a providerID, released on 202, garbage by a stale cache, PUT and DELETE without their checks, Node before
+instance, deletion by its event alone, ownership in memory, any error is NotFound, random names) and one for each rule
+of a removal.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from cloudprovider.errors import CloudError
+from cloudprovider.interface import InstanceState
+from cloudprovider.inventory import Inventory
+from controllers import drain, garbage, launch, plan, termination, views
+from controllers.acting import cloud
+from controllers.facts import Facts
+from controllers.ownership import holds_finalizer
+from controllers.steps import CreateInstance, DeleteInstance, ReleaseFinalizer, Wait
+from tests.world import test_garbage, test_way_down
+from tests.world.process import PROCESS, Process
+from tests.world.telling import CLAIMS, FAST
+
+from . import test_crash, test_dropped_events, test_time_travel
+from .stale import BOTH
+from .test_mutants import ACTED, Patch, crashes, must_notice, told
+
+
+def this_process() -> Process:
+    process = PROCESS.get()
+    assert process is not None
+    return process
+
+
+def released_on_202(patch: Patch) -> None:
+    """A DELETE that was accepted is taken for done."""
+    step = termination.step
+
+    def mutant(f: Facts, claim: Any) -> Any:
+        if f.instance is None or f.instance.state is not InstanceState.DELETING:
+            return step(f, claim)
+        held = [thing for thing in (*f.nodes, claim) if holds_finalizer(thing) and thing.metadata.deleting]
+        return ReleaseFinalizer(target=held[0], why=ACTED) if held else None
+
+    patch.setattr(termination, "step", mutant)
+
+
+def deleted_by_name_alone(patch: Patch) -> None:
+    """A deleting claim takes whatever pool bears its name along."""
+    patch.setattr(termination, "held_by", lambda instance, claim: instance is not None)
+
+
+def deletion_by_its_event_alone(patch: Patch) -> None:
+    """Only a process that has seen the claim alive removes what it had."""
+    seen: dict[tuple[Process, str], None] = {}
+    rise, fall = plan._rise, plan._fall
+
+    def alive(f: Facts, claim: Any) -> Any:
+        seen[this_process(), claim.uid] = None
+        return rise(f, claim)
+
+    def deleting(f: Facts, claim: Any) -> Any:
+        known = (this_process(), claim.uid) in seen
+        return fall(f, claim) if known else Wait(after=None, why=ACTED)
+
+    patch.setattr(plan, "_rise", alive)
+    patch.setattr(plan, "_fall", deleting)
+
+
+def ownership_in_memory(patch: Patch) -> None:
+    """A pool is a claim's own if this process has asked for it."""
+    asked: dict[tuple[Process, str], None] = {}
+    step = launch.step
+
+    def asking(f: Facts) -> Any:
+        found = step(f)
+        if isinstance(found, CreateInstance):
+            asked[this_process(), found.name] = None
+        return found
+
+    def mutant(instance: Any, claim: Any) -> bool:
+        return instance is not None and (this_process(), instance.name) in asked
+
+    patch.setattr(launch, "step", asking)
+    patch.setattr(termination, "held_by", mutant)
+
+
+def any_error_is_not_found(patch: Patch) -> None:
+    """Whatever ARM says to a read or a DELETE means that the pool is gone."""
+    patch.setattr(cloud, "NotFound", CloudError)
+
+
+def absence_without_settling(patch: Patch) -> None:
+    """The first 404 is proof."""
+    patch.setattr(Inventory, "_settles_in", lambda self, name, at: 0.0)
+
+
+def a_second_delete(patch: Patch) -> None:
+    """A pool that is being deleted is asked to go again."""
+    first = termination._instance_first
+
+    def mutant(f: Facts, claim: Any, instance: Any, nodes: Any) -> Any:
+        if instance.state is InstanceState.DELETING and (f.delete_failed is None or f.delete_failed.holds_for <= 0):
+            return DeleteInstance(instance=instance, cause="asked")
+        return first(f, claim, instance, nodes)
+
+    patch.setattr(termination, "_instance_first", mutant)
+
+
+def no_fresh_reads(patch: Patch) -> None:
+    """Garbage is looked at twice, but only in the caches."""
+    patch.setattr(garbage, "_fresh_looks", lambda f, name: None)
+
+
+def pools_by_a_stale_claim(patch: Patch) -> None:
+    """A pool is asked for by what the cache says of its claim."""
+    patch.setattr(launch, "_not_as_read", lambda f, claim: None)
+
+
+def all_tiers_at_once(patch: Patch) -> None:
+    """Daemons and critical pods are not kept for last."""
+    patch.setattr(drain, "tier", lambda pod: 0)
+
+
+def protected_pods_evicted(patch: Patch) -> None:
+    """Nobody's do-not-disrupt is heeded."""
+    patch.setattr(drain, "evictable", lambda pod, now: True)
+
+
+def seen_by_the_cache_at_large(patch: Patch) -> None:
+    """Our own write counts as seen when the cache has seen anything newer; some seconds are enough to show it."""
+    patch.setattr(test_dropped_events, "STALE_SECONDS", 15.0)
+    patch.setattr(views, "reached", lambda seen, version: True)
+
+
+def back_to_the_finalizer() -> None:
+    """A new process is shown the claim and no Node, as when the claim had just got its finalizer."""
+    for point in range(3, test_time_travel.changes(BOTH) + 1):
+        test_time_travel.travel(BOTH, (point, 2), restart=True)
+
+
+def one_event_lost() -> None:
+    """Each change of the claim in turn is one that no watch tells of."""
+    for point in range(1, test_time_travel.changes((CLAIMS,)) + 1):
+        test_dropped_events.drop((CLAIMS,), (point, point))
+
+
+MUTANTS: list[tuple[Callable[[Patch], None], Callable[[], object], str]] = [
+    (released_on_202, told(test_crash.create_and_delete), "I2"),
+    (deleted_by_name_alone, lambda: test_garbage.test_a_foreign_pool_is_never_put(True), "I4"),
+    (deletion_by_its_event_alone, test_way_down.test_a_restart_in_the_middle_of_a_removal_goes_on_where_it_was, "gone"),
+    (ownership_in_memory, crashes(test_crash.create_and_delete), "I2"),
+    (
+        any_error_is_not_found,
+        lambda: test_way_down.test_a_404_of_something_else_never_means_gone(*test_way_down.ELSEWHERE[0]),
+        "I2",
+    ),
+    (absence_without_settling, lambda: test_way_down.test_a_404_that_lags_behind_the_put_is_no_proof(30.0, 30.0), "I2"),
+    (a_second_delete, lambda: test_way_down.test_a_pool_being_deleted_is_not_deleted_again(FAST), "202"),
+    (no_fresh_reads, lambda: test_garbage.test_a_stale_list_of_claims_deletes_nothing(True), "I7"),
+    (all_tiers_at_once, test_way_down.test_pods_leave_in_tiers, ""),
+    (protected_pods_evicted, test_way_down.test_a_pod_that_must_not_be_disrupted_holds_the_machine, ""),
+    (pools_by_a_stale_claim, back_to_the_finalizer, "shown as 2"),
+    (seen_by_the_cache_at_large, one_event_lost, "lost"),
+]
+
+
+@pytest.mark.parametrize(("mutate", "story", "says"), MUTANTS, ids=[row[0].__name__ for row in MUTANTS])
+def test_caught(mutate: Callable[[Patch], None], story: Callable[[], object], says: str) -> None:
+    """The story passes as the rules are, and fails once the rule is broken."""
+    must_notice(mutate, story, says)
