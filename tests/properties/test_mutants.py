@@ -17,6 +17,7 @@ from controllers.facts import Facts
 from controllers.ownership import Verdict, belongs, holds_finalizer
 from controllers.steps import CreateInstance, ReleaseFinalizer, Wait
 from provisioner import app
+from provisioner.simulator.kube.errors import ApiError
 from tests.world import test_garbage, test_leadership, test_main_job, test_way_down
 from tests.world.harness import crash_points, simulate
 from tests.world.process import PROCESS
@@ -170,7 +171,7 @@ def must_notice(mutate: Callable[[Patch], None], story: Callable[[], object], sa
     """Break the rule; the story must fail, and with these words."""
     with pytest.MonkeyPatch.context() as patch:
         mutate(patch)
-        with pytest.raises((AssertionError, BaseExceptionGroup)) as caught:
+        with pytest.raises((AssertionError, BaseExceptionGroup, ApiError)) as caught:
             story()
     found = [str(caught.value), *getattr(caught.value, "__notes__", [])]
     assert any(says in words for words in found), found

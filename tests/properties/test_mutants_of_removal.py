@@ -9,17 +9,20 @@ of a removal.
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
 import pytest
 
 from cloudprovider.errors import CloudError
 from cloudprovider.interface import InstanceState
 from cloudprovider.inventory import Inventory
-from controllers import drain, garbage, launch, plan, termination, views
+from controllers import adoption, drain, garbage, grace, launch, plan, repair, termination, views, volumes
 from controllers.acting import cloud
 from controllers.facts import Facts
 from controllers.ownership import holds_finalizer
 from controllers.steps import CreateInstance, DeleteInstance, ReleaseFinalizer, Wait
-from tests.world import test_garbage, test_way_down
+from provisioner.api.pod import Pod
+from provisioner.runtime.kube import Kube
+from tests.world import test_doors, test_draining, test_garbage, test_repair, test_volumes, test_way_down
 from tests.world.process import PROCESS, Process
 from tests.world.telling import CLAIMS, FAST
 
@@ -135,6 +138,47 @@ def seen_by_the_cache_at_large(patch: Patch) -> None:
     patch.setattr(views, "reached", lambda seen, version: True)
 
 
+def adopted_from_the_living(patch: Patch) -> None:
+    """Whoever names a UID gets its machine, whether or not another claim has it."""
+    patch.setattr(adoption, "refusal", lambda claim, **_: "")
+
+
+def a_crd_that_goes_counts_as_asking(patch: Patch) -> None:
+    """Claims that are deleting because their CRD is are removed at once."""
+    patch.setattr(garbage, "nobody_asked", lambda f: None)
+
+
+def repair_without_its_brake(patch: Patch) -> None:
+    """However many Nodes are sick, each is replaced when its time has come."""
+    patch.setattr(repair, "_blocked", lambda policy, ward: "")
+
+
+def no_termination_time(patch: Patch) -> None:
+    """A drain has no end by force."""
+    patch.setattr(grace, "deadline", lambda claim: None)
+
+
+def volumes_left_attached(patch: Patch) -> None:
+    """Volumes are not waited for."""
+    patch.setattr(volumes, "step", lambda f, node, by: None)
+
+
+def eviction_by_name(patch: Patch) -> None:
+    """An eviction asks whichever pod has that name."""
+    evict = Kube.evict
+
+    async def mutant(self: Kube, pod: Pod) -> None:
+        anonymous = msgspec.structs.replace(pod.metadata, uid="")
+        await evict(self, msgspec.structs.replace(pod, metadata=anonymous))
+
+    patch.setattr(Kube, "evict", mutant)
+
+
+def pods_bound_late_forgotten(patch: Patch) -> None:
+    """A Node without pods is empty, however new its taint is."""
+    patch.setattr(drain, "_late_binding_left", lambda drain: 0.0)
+
+
 def back_to_the_finalizer() -> None:
     """A new process is shown the claim and no Node, as when the claim had just got its finalizer."""
     for point in range(3, test_time_travel.changes(BOTH) + 1):
@@ -160,8 +204,27 @@ MUTANTS: list[tuple[Callable[[Patch], None], Callable[[], object], str]] = [
     (absence_without_settling, lambda: test_way_down.test_a_404_that_lags_behind_the_put_is_no_proof(30.0, 30.0), "I2"),
     (a_second_delete, lambda: test_way_down.test_a_pool_being_deleted_is_not_deleted_again(FAST), "202"),
     (no_fresh_reads, lambda: test_garbage.test_a_stale_list_of_claims_deletes_nothing(True), "I7"),
-    (all_tiers_at_once, test_way_down.test_pods_leave_in_tiers, ""),
-    (protected_pods_evicted, test_way_down.test_a_pod_that_must_not_be_disrupted_holds_the_machine, ""),
+    (all_tiers_at_once, test_way_down.test_pods_leave_in_tiers, "second"),
+    (
+        protected_pods_evicted,
+        test_way_down.test_a_pod_that_must_not_be_disrupted_holds_the_machine,
+        "the drain is overdue",
+    ),
+    (eviction_by_name, test_draining.test_a_pod_made_anew_under_the_same_name_is_not_evicted_by_mistake, "409"),
+    (pods_bound_late_forgotten, test_draining.test_a_pod_bound_just_after_the_taint_is_asked_to_leave_too, ">= 4"),
+    (no_termination_time, test_draining.test_a_pods_grace_longer_than_the_claims_is_cut_short, "it is deleted"),
+    (
+        volumes_left_attached,
+        test_volumes.test_the_machine_waits_until_its_volumes_are_detached,
+        "VolumesDetached names the volume",
+    ),
+    (adopted_from_the_living, test_doors.test_a_living_claims_uid_is_not_adopted, "it is told"),
+    (a_crd_that_goes_counts_as_asking, lambda: test_doors.test_kubectl_delete_crd(False), "could not find"),
+    (
+        repair_without_its_brake,
+        test_repair.test_h3_four_of_five_within_ten_minutes_are_left_alone_until_most_are_back,
+        "assert not",
+    ),
     (pools_by_a_stale_claim, back_to_the_finalizer, "shown as 2"),
     (seen_by_the_cache_at_large, one_event_lost, "lost"),
 ]
