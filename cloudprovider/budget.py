@@ -21,7 +21,7 @@ from typing import TypeVar
 from provisioner.api.nodeclaim import NodeClaim
 
 from .errors import CloudError, Retryable
-from .interface import CloudProvider, Cluster, Instance
+from .interface import CloudProvider, Cluster, Instance, Offering
 
 # AKS counts a call when it arrives, and not all are equally long on their way: of its 60 and 20 a few stay unused.
 READ_BURST, READS_PER_SECOND = 58.0, 1.0
@@ -105,10 +105,10 @@ class Budgeted:
         """Reads and deletes that could be sent at once."""
         return READ_BURST if self._reads is None else self._reads.tokens(_now())
 
-    async def create(self, claim: NodeClaim, name: str) -> Instance:
+    async def create(self, claim: NodeClaim, name: str, offering: Offering | None = None) -> Instance:
         bucket = self._put_bucket(name)
         await self._draw(bucket, leave=0.0, patience_seconds=0.0, what=f"PUT of pool {name}")
-        return await self._heed(bucket, self._provider.create(claim, name))
+        return await self._heed(bucket, self._provider.create(claim, name, offering))
 
     async def get(self, name: str) -> Instance:
         patience = GET_PATIENCE_SECONDS

@@ -10,7 +10,7 @@ Left to others: translating to one cloud (`azure/`), caching (`inventory.py`), m
 from collections.abc import Mapping
 from datetime import datetime
 from enum import StrEnum
-from typing import Protocol
+from typing import Literal, Protocol
 
 import msgspec
 
@@ -19,6 +19,23 @@ from provisioner.api.nodeclaim import NodeClaim
 from .errors import Scope
 
 NO_LABELS: Mapping[str, str] = {}
+
+
+CapacityType = Literal["on-demand", "spot"]
+ON_DEMAND: CapacityType = "on-demand"
+SPOT: CapacityType = "spot"
+
+
+class Offering(msgspec.Struct, frozen=True, kw_only=True):
+    """What a machine can be had as: its size, where, and on which terms. `zone` "" is wherever the region has room."""
+
+    size: str
+    zone: str = ""
+    capacity_type: CapacityType = ON_DEMAND
+
+    def __str__(self) -> str:
+        where = f" in zone {self.zone}" if self.zone else ""
+        return f"{self.size}{where}" + (" (spot)" if self.capacity_type == SPOT else "")
 
 
 class InstanceState(StrEnum):
@@ -74,6 +91,12 @@ class Instance(msgspec.Struct, frozen=True, kw_only=True):
     unknown_state: bool = False
 
     @property
+    def offering(self) -> Offering:
+        """What was asked for. A pool over several zones was not made by us; its first one stands for them."""
+        kind: CapacityType = SPOT if self.priority == "Spot" else ON_DEMAND
+        return Offering(size=self.size, zone=self.zones[0] if self.zones else "", capacity_type=kind)
+
+    @property
     def busy(self) -> bool:
         """Whether the cloud itself is changing or has stopped the pool, so that a missing Node means nothing."""
         return self.raw_state in BUSY_STATES or self.power_state == "Stopped"
@@ -98,8 +121,10 @@ class Cluster(msgspec.Struct, frozen=True, kw_only=True):
 class CloudProvider(Protocol):
     """One cloud. Every call may raise a `CloudError` and nothing else (cancellation passes)."""
 
-    async def create(self, claim: NodeClaim, name: str) -> Instance:
+    async def create(self, claim: NodeClaim, name: str, offering: Offering | None = None) -> Instance:
         """Ask for an instance, once, never over an existing one (`If-None-Match: *`); returns at acceptance.
+
+        `offering` is one of those that the claim allows; None is the first of them.
 
         Raises Retryable(conflict=True) if the name is taken or another operation runs; Rejected(final=True) without
         any request if the claim's spec cannot be expressed.

@@ -17,7 +17,7 @@ from prometheus_client import CollectorRegistry, Counter, Histogram
 from provisioner.api.nodeclaim import NodeClaim
 
 from .errors import CloudError, NoCapacity, NotFound
-from .interface import CloudProvider, Cluster, Instance
+from .interface import CloudProvider, Cluster, Instance, Offering
 
 BUCKETS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 15, 30, 60)
 LABELS = ("controller", "method", "provider")
@@ -45,8 +45,8 @@ class Metered:
             registry=registry,
         )
 
-    async def create(self, claim: NodeClaim, name: str) -> Instance:
-        return await self._timed("nodeclaim.lifecycle", "Create", self._provider.create(claim, name))
+    async def create(self, claim: NodeClaim, name: str, offering: Offering | None = None) -> Instance:
+        return await self._timed("nodeclaim.lifecycle", "Create", self._provider.create(claim, name, offering))
 
     async def get(self, name: str) -> Instance:
         return await self._timed("node.termination", "Get", self._provider.get(name))

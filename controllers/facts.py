@@ -13,7 +13,7 @@ from typing import Literal
 import msgspec
 
 from cloudprovider.answers import Absence
-from cloudprovider.interface import Cluster, Instance
+from cloudprovider.interface import Cluster, Instance, Offering
 from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.pod import Pod
@@ -64,6 +64,19 @@ class Failed(msgspec.Struct, frozen=True, kw_only=True):
     def holds_for(self) -> float:
         """Seconds for which the step should not be tried again; inf if it never should."""
         return math.inf if self.delay is None else max(0.0, self.delay - self.age)
+
+
+class Offer(msgspec.Struct, frozen=True, kw_only=True):
+    """An offering the claim allows. `holds_for`: seconds until it may be asked for; inf while another claim tries it.
+
+    `reason` and `message` are those of the last failure that speaks of it, `failed_age` seconds ago.
+    """
+
+    offering: Offering
+    holds_for: float = 0.0
+    reason: str = ""
+    message: str = ""
+    failed_age: float = math.inf
 
 
 class Suspicion(msgspec.Struct, frozen=True, kw_only=True):
@@ -195,6 +208,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     nodes: tuple[Node, ...] = ()
     instance: Instance | None = None
     gpus: Gpus = Gpus()
+    offers: tuple[Offer, ...] = ()
 
     # How good the caches are.
     kube_synced: bool = True

@@ -11,11 +11,13 @@ Source: karpenter.md §3 (Launch), DESIGN rules 3, 5, 7, 13.
 
 from datetime import datetime
 
+from cloudprovider.errors import NoCapacity
 from cloudprovider.interface import Instance, InstanceState
 from provisioner.api import labels
 from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
 
+from . import offerings
 from .deadlines import watched
 from .deletion import not_yet
 from .facts import Facts
@@ -73,7 +75,13 @@ def step(f: Facts) -> Step | None:
         return LookUpPool(name=f.key)
     if obstacle(f) is not None:
         return None
-    return _not_as_read(f, claim) or CreateInstance(claim=claim, name=f.key)
+    unsure = _not_as_read(f, claim)
+    if unsure is not None:
+        return unsure
+    offering = offerings.chosen(f)
+    said = offerings.next_words(f, offering) if offering is not None else ""
+    event = Event(type="Normal", reason="TryingOffering", message=said) if said else None
+    return CreateInstance(claim=claim, name=f.key, offering=offering, event=event)
 
 
 def _not_as_read(f: Facts, claim: NodeClaim) -> Step | None:
@@ -149,7 +157,7 @@ def judge(f: Facts, claim: NodeClaim) -> Judgement | None:
     if instance is None or not held_by(instance, claim):
         held = obstacle(f)
         if held is None or _final(held):
-            return held
+            return held or offerings.tried(f)
         began = claim.metadata.creation_timestamp
         return watched(held, name="launch", since=began, now=f.now, limit_seconds=f.policy.launch_seconds)
     began = instance.put_time or claim.metadata.creation_timestamp
@@ -176,6 +184,8 @@ def _failed(f: Facts, instance: Instance) -> Judgement:
     message = f"agent pool ended in {instance.raw_state}; see az aks nodepool show --name {instance.name}"
     if instance.failure is not None:
         reason, message = instance.failure.reason, instance.failure.message
+        if instance.failure.kind == NoCapacity.kind and offerings.exhausted(f):
+            message = offerings.with_end(message)
     recheck = f.delete_failed.holds_for if f.delete_failed is not None else None
     return Judgement(status="False", reason=reason, message=message, recheck=recheck or None, warning=True)
 
@@ -200,6 +210,11 @@ def _deleted_by_others(f: Facts, claim: NodeClaim) -> Judgement:
 
 def obstacle(f: Facts) -> Judgement | None:
     """What keeps this claim from asking for its pool now, as its Launched condition says it; None: nothing does."""
+    return own_obstacle(f) or offerings.obstacle(f) or _over_limit(f)
+
+
+def own_obstacle(f: Facts) -> Judgement | None:
+    """What keeps this claim back whatever Azure has to offer and however many others wait."""
     claim = f.claim
     if claim is None:
         return None
@@ -213,7 +228,7 @@ def obstacle(f: Facts) -> Judgement | None:
     if f.cluster is not None and not f.cluster.running:
         message = f"the managed cluster is {f.cluster.power_state}/{f.cluster.state}; start it with az aks start"
         return Judgement(status="Unknown", reason="ClusterNotRunning", message=message, warning=True)
-    return _told_failure(f) or _over_limit(f)
+    return _told_failure(f)
 
 
 def _name_taken(f: Facts, instance: Instance, claim: NodeClaim) -> Judgement | None:
@@ -256,7 +271,7 @@ def _told_failure(f: Facts) -> Judgement | None:
             status="Unknown", reason=unread.reason, message=unread.message, recheck=unread.holds_for, warning=True
         )
     failed = f.create_failed
-    if failed is None or not failed.concerns(f.claim) or failed.holds_for <= 0:
+    if failed is None or failed.kind == NoCapacity.kind or not failed.concerns(f.claim) or failed.holds_for <= 0:
         return None
     recheck = None if failed.delay is None else failed.holds_for
     status: Status = "Unknown" if failed.kind == "retryable" else "False"

@@ -24,6 +24,7 @@ from .attention import in_flight
 from .facts import Facts, Gpus
 from .fleet import FleetView
 from .infirmary import Infirmary
+from .market import Market
 from .memory import Memory
 from .observing import observe
 from .plan import OWN_WRITE_SECONDS, explain, plan
@@ -69,6 +70,7 @@ class Reconciler:
         clock: Clock,
         policy: Policy,
         fleet: FleetView,
+        market: Market,
         gpus: Callable[[str], Gpus],
         infirmary: Infirmary,
         on_overdue: Callable[[str], None],
@@ -83,6 +85,7 @@ class Reconciler:
         self._on_overdue = on_overdue
         self._memories: dict[str, Memory] = {}
         self.fleet = fleet
+        self.market = market
 
     def keys(self) -> tuple[str, ...]:
         """The keys of which anything is remembered."""
@@ -125,6 +128,8 @@ class Reconciler:
         instance = self._inventory.get(key)
         claims = self._views.claims_of(key)
         notice_instance(memory, instance, claim=claims[0] if claims else None, now=now)
+        wall = self._clock.now()
+        self.market.notice(key, instance, wall=wall, now=now)
         facts = observe(
             key,
             views=self._views,
@@ -133,9 +138,10 @@ class Reconciler:
             fleet=lambda f: msgspec.structs.replace(self.fleet.facts(f, now), ward=self._infirmary.admit(f, now)),
             policy=self._policy,
             gpus=self._gpus,
-            wall=self._clock.now(),
+            wall=wall,
             now=now,
         )
+        facts = msgspec.structs.replace(facts, offers=self.market.offers(facts, now))
         if memory.barrier is not None and not facts.own_write_pending:
             self._barrier_passed(memory)
         return facts
@@ -153,8 +159,13 @@ class Reconciler:
         if not isinstance(step, CreateInstance):
             return await self._door.write(step, facts.claim)
         self.fleet.creating(step.name, began)
+        self.market.asked(step)
         try:
-            return await self._door.write(step, facts.claim)
+            outcome = await self._door.write(step, facts.claim)
+            if isinstance(outcome, CloudFailed):
+                error, wall = outcome.error, self._clock.now()
+                self.market.refused(step, error, asked=facts.now, wall=wall, now=self._now())
+            return outcome
         finally:
             self.fleet.landed(step.name)
 
@@ -282,6 +293,7 @@ class Reconciler:
         self._memories.pop(key, None)
         self._inventory.forget(key)
         self._infirmary.forget(key)
+        self.market.forget(key)
 
     @staticmethod
     def _now() -> float:

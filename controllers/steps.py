@@ -10,7 +10,7 @@ from typing import Literal
 
 import msgspec
 
-from cloudprovider.interface import Instance
+from cloudprovider.interface import Instance, Offering
 from provisioner.api.meta import NOTHING, Condition
 from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
@@ -47,8 +47,12 @@ class AddFinalizer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CreateInstance(msgspec.Struct, frozen=True, kw_only=True):
+    """`offering` None: the claim allows none that can be expressed, and the answer will say so."""
+
     claim: NodeClaim
     name: str
+    offering: Offering | None = None
+    event: Event | None = None
 
 
 class DeleteInstance(msgspec.Struct, frozen=True, kw_only=True):

@@ -15,16 +15,20 @@ import structlog
 from aiohttp import web
 
 from cloudprovider.azure.agentpool import pool_name
+from cloudprovider.azure.offers import offerings
 from cloudprovider.azure.skus import lookup
-from cloudprovider.interface import CloudProvider
+from cloudprovider.errors import Rejected
+from cloudprovider.interface import CloudProvider, Offering
 from cloudprovider.inventory import Inventory
 from controllers.acting.cloud import CloudActs
 from controllers.acting.door import Door
 from controllers.acting.kube import KubeActs
 from controllers.confirmation import decode
+from controllers.cooldowns import Cooldowns
 from controllers.facts import Gpus
 from controllers.fleet import FleetView
 from controllers.infirmary import Infirmary
+from controllers.market import Market
 from controllers.observing import glance
 from controllers.policy import Policy
 from controllers.reconciler import Reconciler
@@ -97,6 +101,14 @@ def gpus_of(size: str) -> Gpus:
     return Gpus(known=not size.lower().startswith("standard_n"))
 
 
+def offerings_of(claim: NodeClaim) -> tuple[Offering, ...]:
+    """What a claim allows, the preferred first; () if it cannot be expressed, which the attempt to create it tells."""
+    try:
+        return offerings(claim)
+    except Rejected:
+        return ()
+
+
 class App:
     """One controller process, wired and not yet running."""
 
@@ -166,6 +178,7 @@ class App:
             self._lease_left,
             self._write_cut,
         )
+        self.cooldowns = Cooldowns(self.queue.add)
         suspects = Suspects(
             lambda key: glance(
                 key, views=views, inventory=self.inventory, policy=running.policy, wall=outside.clock.now()
@@ -184,6 +197,7 @@ class App:
             clock=outside.clock,
             policy=running.policy,
             fleet=self.fleet,
+            market=Market(self.cooldowns, offerings_of),
             gpus=gpus_of,
             infirmary=self.infirmary,
             on_overdue=lambda deadline: overdue.labels(deadline).inc(),

@@ -1,8 +1,19 @@
-"""What a run tells at its end, whichever tests were selected and in whichever processes they ran."""
+"""What all tests share: logging is as it was before, and what a run tells at its end, whichever tests were selected."""
+
+from collections.abc import Iterator
 
 import pytest
+import structlog
 
 from tests.world import removal_table
+
+
+@pytest.fixture(autouse=True)
+def logging_as_before() -> Iterator[None]:
+    """A test that runs a command configures logging for its process, which is also that of the tests after it."""
+    yield
+    if structlog.is_configured():
+        structlog.reset_defaults()
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

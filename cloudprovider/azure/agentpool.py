@@ -3,7 +3,8 @@
 Promise: pure. One claim makes one pool of one machine, under a name that is a function of the claim alone; what cannot
 be expressed is refused here, final, with field, value and remedy, and nothing is sent. The claim's mark stands on the
 pool twice: as tags (name, UID, time of PUT) and as a node label (UID).
-Left to others: labels (`poollabels.py`), GPU data (`skus.py`), sending (`provider.py`).
+Left to others: which offering (`offers.py`, `controllers.offerings`), labels (`poollabels.py`), GPU data (`skus.py`),
+sending (`provider.py`).
 
 Source: aks-arm.md §1 (wire names, response facts), §4; karpenter.md §6; users.md K2, K3, K7, K16; DESIGN rules 2, 3.
 """
@@ -15,11 +16,10 @@ from datetime import UTC, datetime
 from typing import Any
 
 from cloudprovider.errors import Rejected
-from cloudprovider.interface import Failure, Instance, InstanceState
+from cloudprovider.interface import SPOT, Failure, Instance, InstanceState, Offering
 from provisioner.api import labels
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.quantity import as_gib_ceil, parse_quantity
-from provisioner.api.requirements import allowed_values, allows, conflicts, malformed
 
 from .errors import classify_failure
 from .poollabels import pool_labels
@@ -30,16 +30,11 @@ DERIVED_DIGITS = 11
 DISK_FLOOR_GIB, DISK_CEILING_GIB = 30, 2048
 TIME_LAYOUT = "%Y-%m-%dT%H:%M:%SZ"
 
-_SIZE = re.compile(r"(Standard|Basic)_[A-Za-z0-9_-]{1,60}", re.IGNORECASE)
-_ZONE = re.compile(r"(?:[a-z0-9]+-)?([1-9])")
 _TAINT_PART = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_./]{0,251}[A-Za-z0-9])?")
 _TAINT_VALUE = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
 _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 _IMAGES = {"ubuntu": "Ubuntu", "azurelinux": "AzureLinux"}
 _ALPHABET = "0123456789abcdefghijklmnopqrstuvwxyz"
-
-# KAITO names the size under Karpenter's Azure key as well (users.md §1.2).
-SKU_NAME = "karpenter.azure.com/sku-name"
 
 # Every state AKS is known to use (aks-arm.md §1.2); one that is not here counts as creating.
 STATES: Mapping[str, InstanceState] = {
@@ -73,10 +68,9 @@ def pool_name(claim: NodeClaim) -> str:
     return "c" + digits
 
 
-def to_agent_pool(claim: NodeClaim, name: str, *, now: datetime) -> dict[str, Any]:
-    """The PUT's body in wire names, for a claim and the time of the PUT. Raises Rejected (final)."""
-    _check_requirements(claim)
-    size = _size(claim)
+def to_agent_pool(claim: NodeClaim, offering: Offering, *, now: datetime) -> dict[str, Any]:
+    """The PUT's body in wire names, for a claim, what it is to get and the time of the PUT. Raises Rejected (final)."""
+    size = offering.size
     sku = lookup(size)
     properties: dict[str, Any] = {
         "count": 1,
@@ -94,39 +88,14 @@ def to_agent_pool(claim: NodeClaim, name: str, *, now: datetime) -> dict[str, An
             labels.TAG_PUT_TIME: now.strftime(TIME_LAYOUT),
         },
     }
-    zones = _zones(claim)
-    if zones:
-        properties["availabilityZones"] = list(zones)
-    if _only_spot(claim):
+    if offering.zone:
+        properties["availabilityZones"] = [offering.zone]
+    if offering.capacity_type == SPOT:
         properties |= {"scaleSetPriority": "Spot", "scaleSetEvictionPolicy": "Delete", "spotMaxPrice": -1.0}
     if sku is not None and sku.vendor == "amd":
         # AKS has no AMD driver to install; the AMD GPU operator brings its own (aks-arm.md §5).
         properties["gpuProfile"] = {"driver": "None"}
     return {"properties": properties}
-
-
-def _check_requirements(claim: NodeClaim) -> None:
-    wrong = malformed(claim.spec.requirements) or conflicts(claim.spec.requirements)
-    if wrong:
-        raise Rejected("RequirementsInvalid", f"spec.requirements: {wrong[0]}; create the claim anew", final=True)
-    if not allows(claim.spec.requirements, labels.OS, "linux"):
-        message = f"spec.requirements[{labels.OS}]: linux is excluded, and the machines are Linux; allow it"
-        raise Rejected("OperatingSystemInvalid", message, final=True)
-
-
-def _size(claim: NodeClaim) -> str:
-    wanted = allowed_values(claim.spec.requirements, labels.INSTANCE_TYPE)
-    example = f"add {labels.INSTANCE_TYPE} In [Standard_NC24ads_A100_v4], say"
-    if wanted is None:
-        raise Rejected("InstanceTypeMissing", f"spec.requirements names no instance type; {example}", final=True)
-    size = next((s for s in wanted if allows(claim.spec.requirements, SKU_NAME, s)), "")
-    if wanted and not size:
-        message = f"spec.requirements[{SKU_NAME}] allows none of {', '.join(wanted)[:80]}; name the same size in both"
-        raise Rejected("InstanceTypeInvalid", message, final=True)
-    if _SIZE.fullmatch(size) is None:
-        message = f"spec.requirements[{labels.INSTANCE_TYPE}]: {size[:60]!r} is no Azure VM size; {example}"
-        raise Rejected("InstanceTypeInvalid", message, final=True)
-    return size
 
 
 def _disk_gib(claim: NodeClaim) -> int:
@@ -175,27 +144,6 @@ def _taints(claim: NodeClaim) -> list[str]:
             raise Rejected("TaintInvalid", message, final=True)
         written.append(f"{taint.key}={taint.value}:{taint.effect}")
     return written
-
-
-def _zones(claim: NodeClaim) -> tuple[str, ...]:
-    """`westeurope-1` and `1` both mean zone 1; no requirement means a regional pool."""
-    zones = []
-    for value in allowed_values(claim.spec.requirements, labels.ZONE) or ():
-        match = _ZONE.fullmatch(value)
-        if match is None:
-            message = f"spec.requirements[{labels.ZONE}]: {value[:40]!r} is no zone; write <location>-1, -2 or -3"
-            raise Rejected("ZoneInvalid", message, final=True)
-        zones.append(match[1])
-    return tuple(dict.fromkeys(zones))
-
-
-def _only_spot(claim: NodeClaim) -> bool:
-    """Whether the claim leaves nothing but spot; where both are allowed, it gets what is not evicted."""
-    fit = [kind for kind in ("on-demand", "spot") if allows(claim.spec.requirements, labels.CAPACITY_TYPE, kind)]
-    if not fit:
-        message = f"spec.requirements[{labels.CAPACITY_TYPE}] allows neither on-demand nor spot; use one of them"
-        raise Rejected("CapacityTypeInvalid", message, final=True)
-    return fit[0] == "spot"
 
 
 def from_agent_pool(body: Mapping[str, Any]) -> Instance:

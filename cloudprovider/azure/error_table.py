@@ -21,7 +21,7 @@ HOUR_SECONDS = 3600.0
 SLOW_SECONDS = 300.0
 MINUTE_SECONDS = 60.0
 
-RAISE_QUOTA = "Raise it or use another size: az vm list-usage --location {location} -o table"
+RAISE_QUOTA = "Raise it or change size: az vm list-usage -l {location} -o table"
 OTHER_OFFERING = "Tried again by itself; another size, zone or region may be free"
 OTHER_SIZE = "Choose another size: az vm list-skus --location {location} -o table"
 OTHER_ZONE = "Let the claim name another zone"

@@ -26,6 +26,7 @@ from azure.core.exceptions import (
 
 from cloudprovider.errors import CloudError, NoCapacity, NotFound, Rejected, Retryable
 from cloudprovider.interface import Failure
+from provisioner.api.conditions import EXHAUSTED, MESSAGE_BYTES
 
 from .arm_errors import NOTHING, ArmError, Finding, findings, read_body, read_error
 from .error_table import AGAIN, FIX_IDENTITY, HOUR_SECONDS, TABLE, UNKNOWN, Row, Verb
@@ -36,6 +37,8 @@ _POOL_NAMED = re.compile(r"agent ?pools? '([^']*)'", re.IGNORECASE)
 # Its first sentence; behind it come ids and times, which would make every message a new one.
 _ENTRA = re.compile(r"(AADSTS\d{4,8}):\s*([^\r\n]{1,300}?\.)(?=\s|$)")
 LONGEST_AFTER_SECONDS = 3600.0
+# Behind the words of a shortage may come that nothing else is left to try, and that this is overdue.
+SHORT_BYTES = MESSAGE_BYTES - len(f"; {EXHAUSTED}") - len("; overdue: over 999 min")
 
 
 def classify(exc: BaseException, *, pool: str, verb: Verb) -> CloudError:
@@ -124,7 +127,8 @@ def _build(row: Row, finding: Finding, error: ArmError, *, status: int, after: f
     code = finding.code or error.code
     limits = quota(finding.message) if row.reason == "QuotaExceeded" else Quota()
     text = limits.words or words(finding.message) or (f"HTTP {status} without a readable reason" if status else "")
-    message = compose(code, text, row.remedy.format(location=location(finding.message) or "<location>"))
+    remedy = row.remedy.format(location=location(finding.message) or "<location>")
+    message = compose(code, text, remedy, limit=SHORT_BYTES if row.kind == "no_capacity" else MESSAGE_BYTES)
     reason = row.reason or _reason(code, status)
     match row.kind:
         case "no_capacity":

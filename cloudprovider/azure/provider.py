@@ -21,7 +21,7 @@ from azure.core.exceptions import HttpResponseError
 from azure.core.rest import HttpRequest
 
 from cloudprovider.errors import CloudError, NotFound, Retryable
-from cloudprovider.interface import Cluster, Instance
+from cloudprovider.interface import Cluster, Instance, Offering
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.runtime.clock import Clock
 
@@ -29,6 +29,7 @@ from .agentpool import from_agent_pool, to_agent_pool
 from .client import API_VERSION, AzureConfig
 from .error_table import Verb
 from .errors import classify
+from .offers import offerings
 
 if TYPE_CHECKING:
     from azure.mgmt.containerservice.aio import ContainerServiceClient
@@ -84,9 +85,10 @@ class AzureProvider:
         self._owned = owned
         self._where = (config.resource_group, config.cluster_name)
 
-    async def create(self, claim: NodeClaim, name: str) -> Instance:
+    async def create(self, claim: NodeClaim, name: str, offering: Offering | None = None) -> Instance:
         """PUT with `If-None-Match: *`."""
-        body: Any = to_agent_pool(claim, name, now=self._clock.now())
+        chosen = offering or offerings(claim)[0]
+        body: Any = to_agent_pool(claim, chosen, now=self._clock.now())
         async with self._writing("create", name, claim.uid, etag="") as exchange:
             await self._client.agent_pools.begin_create_or_update(
                 *self._where, name, body, polling=False, match_condition=MatchConditions.IfMissing, **exchange.hooks

@@ -42,14 +42,14 @@ class Quota(msgspec.Struct, frozen=True):
     limit: int | None = None
 
 
-def compose(code: str, text: str, remedy: str) -> str:
-    """`code: text. remedy` in 256 bytes; the text is what gives way."""
+def compose(code: str, text: str, remedy: str, *, limit: int = MESSAGE_BYTES) -> str:
+    """`code: text. remedy` in that many bytes; the text is what gives way."""
     head = f"{fit(_plain(code), CODE_BYTES)}: " if code else ""
     tail = f" {remedy}" if remedy else ""
-    room = MESSAGE_BYTES - len(head.encode()) - len(tail.encode()) - len(".")
+    room = limit - len(head.encode()) - len(tail.encode()) - len(".")
     body = fit(text.rstrip(". "), max(room, LEAST_WORDS_BYTES))
     stop = "." if tail and not body.endswith("...") else ""
-    return fit(head + body + stop + tail)
+    return fit(head + body + stop + tail, limit)
 
 
 def words(message: str) -> str:

@@ -33,7 +33,7 @@ class CloudActs:
     async def _create(self, step: CreateInstance) -> Accepted | CloudFailed:
         self._inventory.put_attempted(step.name)
         try:
-            instance = await self._provider.create(step.claim, step.name)
+            instance = await self._provider.create(step.claim, step.name, step.offering)
         except CloudError as error:
             if _refused_at_once(error):
                 self._inventory.put_refused(step.name)

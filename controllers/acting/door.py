@@ -76,6 +76,8 @@ class Door:
         if self._lease_left() <= (ARM_WRITE_SECONDS if at_cloud else 0.0):
             log.warning("not sent: too little is left of the lease", step=type(step).__name__)
             return Fenced()
+        if isinstance(step, CreateInstance) and step.event is not None:
+            self.tell(step.claim, step.event)  # that it is tried is worth telling, whatever the answer
         try:
             outcome = await self._send(step)
         except KubeError as error:

@@ -29,6 +29,8 @@ DEPENDENTS = (LAUNCHED, REGISTERED, INITIALIZED)
 AWAITING_REASON = "AwaitingReconciliation"
 AWAITING_MESSAGE = "object is awaiting reconciliation"
 MESSAGE_BYTES = 256
+# By these words KAITO's RAG engine knows that nothing is left to try (users.md §1.3).
+EXHAUSTED = "all requested instance types were unavailable during launch"
 
 _REASON = re.compile(r"([A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?|)")
 _REASON_LENGTH = 1024

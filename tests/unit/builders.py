@@ -1,11 +1,12 @@
 """Claims, Nodes, pools and facts for plan tables: a healthy machine by default, changed by keyword."""
 
+import math
 from datetime import UTC, datetime, timedelta
 
 import msgspec
 
-from cloudprovider.interface import Cluster, Instance, InstanceState
-from controllers.facts import Facts, Gpus
+from cloudprovider.interface import Cluster, Instance, InstanceState, Offering
+from controllers.facts import Facts, Gpus, Offer
 from controllers.policy import Policy
 from provisioner.api import labels
 from provisioner.api.conditions import ConditionSet
@@ -147,6 +148,14 @@ def instance(
         labels=more_labels or {},
     )
     return msgspec.structs.replace(made, **fields)
+
+
+def offer(holds_for: float = 0.0, *, size: str = SIZE, failed_age: float = math.inf, **fields: str) -> Offer:
+    """An offering of the claim that may be asked for, or rests after a failure."""
+    offering = Offering(size=size, zone=fields.get("zone", ""))
+    rests = holds_for > 0 or failed_age < math.inf
+    said = {"reason": "QuotaExceeded", "message": f"no cores for {size}"} if rests else {}
+    return Offer(offering=offering, holds_for=holds_for, failed_age=min(failed_age, 1.0) if rests else math.inf, **said)
 
 
 def facts(**fields: object) -> Facts:

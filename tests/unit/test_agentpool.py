@@ -6,9 +6,10 @@ import msgspec
 import pytest
 
 from cloudprovider.azure.agentpool import POOL_NAME, from_agent_pool, pool_name, to_agent_pool
+from cloudprovider.azure.offers import offerings
 from cloudprovider.azure.skus import is_gpu_size, lookup
 from cloudprovider.errors import Rejected
-from cloudprovider.interface import InstanceState
+from cloudprovider.interface import SPOT, InstanceState, Offering
 from provisioner.api import labels
 from provisioner.api.meta import Taint
 from provisioner.api.nodeclaim import NodeClaim, Requirement
@@ -18,8 +19,13 @@ from .builders import SIZE, UID, claim
 NOW = datetime(2026, 3, 1, 12, 5, 0, tzinfo=UTC)
 
 
+def asked_for(claim: NodeClaim) -> dict:
+    """The properties of the pool that its first offering becomes."""
+    return to_agent_pool(claim, offerings(claim)[0], now=NOW)["properties"]
+
+
 def sent(**fields: object) -> dict:
-    return to_agent_pool(claim(**fields), "ws3f2a91c0d", now=NOW)["properties"]
+    return asked_for(claim(**fields))
 
 
 def with_spec(**spec: object) -> NodeClaim:
@@ -154,7 +160,7 @@ REFUSED = [
 def test_what_cannot_be_made_is_refused_for_good(told: str, asked: NodeClaim, reason: str, names: str) -> None:
     """Each refusal is final, names field and value, and fits on a condition."""
     with pytest.raises(Rejected) as refused:
-        to_agent_pool(asked, "p", now=NOW)
+        asked_for(asked)
     assert refused.value.final
     assert refused.value.reason == reason
     assert names in refused.value.message, told
@@ -189,44 +195,13 @@ def test_no_storage_request_lets_aks_choose() -> None:
     assert sent(requests={"cpu": "1"})["osDiskSizeGB"] == 0
 
 
-def test_spot_and_zones() -> None:
-    """A claim that allows only spot gets it; zones are passed in order."""
-    asked = requiring(
-        Requirement(key=labels.CAPACITY_TYPE, values=("spot",)),
-        Requirement(key=labels.ZONE, values=("westeurope-2", "westeurope-1")),
-    )
-    body = to_agent_pool(asked, "p", now=NOW)["properties"]
-    assert (body["scaleSetPriority"], body["spotMaxPrice"]) == ("Spot", -1.0)
-    assert body["availabilityZones"] == ["2", "1"]
-
-
-@pytest.mark.parametrize(
-    ("operator", "values", "priority"),
-    [
-        ("In", ("spot", "on-demand"), None),
-        ("In", ("spot",), "Spot"),
-        ("NotIn", ("spot",), None),
-        ("NotIn", ("on-demand",), "Spot"),
-        ("Exists", (), None),
-    ],
-)
-def test_spot_is_for_claims_that_leave_nothing_else(
-    operator: str, values: tuple[str, ...], priority: str | None
-) -> None:
-    """Also when they say so by exclusion; where both are allowed the machine is one that nobody evicts."""
-    asked = requiring(Requirement(key=labels.CAPACITY_TYPE, operator=operator, values=values))
-    assert to_agent_pool(asked, "p", now=NOW)["properties"].get("scaleSetPriority") == priority
-
-
-def test_the_first_size_that_both_keys_allow_is_taken() -> None:
-    """KAITO names the size twice; the user's order decides among several."""
-    asked = with_spec(
-        requirements=(
-            Requirement(key=labels.INSTANCE_TYPE, values=("Standard_D4s_v5", "Standard_D8s_v5", SIZE)),
-            Requirement(key="karpenter.azure.com/sku-name", values=(SIZE, "Standard_D8s_v5")),
-        )
-    )
-    assert to_agent_pool(asked, "p", now=NOW)["properties"]["vmSize"] == "Standard_D8s_v5"
+def test_spot_and_a_zone() -> None:
+    """What is asked for is one offering: its terms and its one zone; without a zone Azure chooses."""
+    asked = to_agent_pool(claim(), Offering(size=SIZE, zone="2", capacity_type=SPOT), now=NOW)["properties"]
+    assert (asked["scaleSetPriority"], asked["spotMaxPrice"]) == ("Spot", -1.0)
+    assert asked["availabilityZones"] == ["2"]
+    plain = to_agent_pool(claim(), Offering(size=SIZE), now=NOW)["properties"]
+    assert not {"scaleSetPriority", "spotMaxPrice", "availabilityZones"} & set(plain)
 
 
 @pytest.mark.parametrize(

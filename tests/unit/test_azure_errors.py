@@ -79,7 +79,7 @@ def test_quota_is_found_wherever_it_hides(what: str, scope: str, how: str) -> No
     assert error.after is None
     assert "limit 24, used 24, needed 24" in error.message
     assert error.message.startswith("OperationNotAllowed: ")
-    assert error.message.endswith("az vm list-usage --location westeurope -o table")
+    assert error.message.endswith("az vm list-usage -l westeurope -o table")
     failure = classify_failure(body["code"], body["message"], body["details"])
     assert (failure.kind, failure.reason, failure.message) == ("no_capacity", "QuotaExceeded", error.message)
 

@@ -262,7 +262,7 @@ def test_a_failed_pool_keeps_its_cause() -> None:
         assert failed.state is InstanceState.FAILED
         assert failed.failure is not None
         assert (failed.failure.kind, failed.failure.reason) == ("no_capacity", "QuotaExceeded")
-        assert failed.failure.message.endswith("az vm list-usage --location westeurope -o table")
+        assert failed.failure.message.endswith("az vm list-usage -l westeurope -o table")
 
     on_azure(story)
 

@@ -11,7 +11,7 @@ import pytest
 
 from cloudprovider.budget import PUT_BURST, READ_BURST, Bucket, Budgeted
 from cloudprovider.errors import CloudError, Retryable
-from cloudprovider.interface import Cluster, Instance, InstanceState
+from cloudprovider.interface import Cluster, Instance, InstanceState, Offering
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.simulator.loop import run
 
@@ -31,7 +31,7 @@ class Arm:
         if self.refusing is not None:
             raise self.refusing
 
-    async def create(self, claim: NodeClaim, name: str) -> Instance:
+    async def create(self, claim: NodeClaim, name: str, offering: Offering | None = None) -> Instance:
         self._arrived("create")
         return pool(name)
 

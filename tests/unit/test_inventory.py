@@ -9,7 +9,7 @@ import pytest
 
 from cloudprovider.answers import Answer, merge, settles_in
 from cloudprovider.errors import Retryable
-from cloudprovider.interface import Cluster, Instance, InstanceState
+from cloudprovider.interface import Cluster, Instance, InstanceState, Offering
 from cloudprovider.inventory import Inventory
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.simulator.loop import run
@@ -90,7 +90,7 @@ class Cloud:
     async def cluster(self) -> Cluster:
         return Cluster(running=True)
 
-    async def create(self, claim: NodeClaim, name: str) -> Instance:
+    async def create(self, claim: NodeClaim, name: str, offering: Offering | None = None) -> Instance:
         raise AssertionError(name)
 
     async def get(self, name: str) -> Instance:

@@ -8,7 +8,7 @@ from typing import TypeVar
 import pytest
 
 from cloudprovider.errors import CloudError, NoCapacity, NotFound, Rejected, Retryable
-from cloudprovider.interface import Cluster, Instance, InstanceState
+from cloudprovider.interface import Cluster, Instance, InstanceState, Offering
 from cloudprovider.metered import Metered
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.runtime.metrics import Metrics
@@ -31,7 +31,7 @@ class Slow:
             raise self.error
         return value
 
-    async def create(self, claim: NodeClaim, name: str) -> Instance:
+    async def create(self, claim: NodeClaim, name: str, offering: Offering | None = None) -> Instance:
         return await self._answer(POOL)
 
     async def get(self, name: str) -> Instance:

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from cloudprovider.errors import Rejected
-from cloudprovider.interface import Cluster, Failure, InstanceState
+from cloudprovider.interface import Cluster, Failure, InstanceState, Offering
 from controllers import garbage, steps
 from controllers.facts import Facts, Failed, Fleet, Gpus, Suspicion
 from controllers.memory import remember_failure
@@ -17,7 +17,7 @@ from provisioner.api import labels
 from provisioner.api.conditions import ConditionSet
 from provisioner.api.meta import Taint
 
-from .builders import BORN, COLUMNS, NODE, NOW, UID, UP, claim, facts, instance, node
+from .builders import BORN, COLUMNS, NODE, NOW, SIZE, UID, UP, claim, facts, instance, node, offer
 from .drains import GOING, cordoned, drained, pod
 
 CREATING, RUNNING = InstanceState.CREATING, InstanceState.RUNNING
@@ -156,10 +156,34 @@ UP_TABLE = [
         {"claims": (claim(),), "cluster": Cluster(running=False, power_state="Stopped")},
         steps.PatchStatus,
     ),
-    ("a failed create is told", {"claims": (claim(),), "create_failed": failed()}, steps.PatchStatus),
+    ("what cannot be had is told", {"claims": (claim(),), "offers": (offer(30.0),)}, steps.PatchStatus),
+    (
+        "and asked for again once it has rested",
+        {
+            "claims": (claim(down={"Launched": "QuotaExceeded"}),),
+            "offers": (offer(0.0),),
+            "create_failed": failed(),
+            **READ,
+        },
+        steps.CreateInstance,
+    ),
+    (
+        "or another offering at once",
+        {
+            "claims": (claim(down={"Launched": "QuotaExceeded"}),),
+            "offers": (offer(30.0), offer(size="Standard_B")),
+            **READ,
+        },
+        steps.CreateInstance,
+    ),
+    (
+        "a refused create is told",
+        {"claims": (claim(),), "create_failed": failed("rejected", delay=300.0)},
+        steps.PatchStatus,
+    ),
     (
         "and tried again once its time has passed",
-        {"claims": (claim(down={"Launched": "QuotaExceeded"}),), "create_failed": failed(age=31.0), **READ},
+        {"claims": (claim(down={"Launched": "BadRequest"}),), "create_failed": failed("rejected", age=31.0), **READ},
         steps.CreateInstance,
     ),
     (
@@ -777,9 +801,43 @@ def test_a_deadline_that_was_told_is_not_told_again_in_other_words() -> None:
     assert "place 1 of 2 in line" in {c.type: c.message for c in again.conditions}["Launched"]
 
 
+def test_nothing_left_to_try_is_said_in_the_words_kaito_knows() -> None:
+    """The last cause first, then the words of users.md K10; while another offering is free they are not there."""
+    rests = (offer(30.0, failed_age=0.5), offer(90.0, size="Standard_B"))
+    told = conditions(facts(claims=(claim(),), offers=rests))["Launched"]
+    phrase = "all requested instance types were unavailable during launch"
+    assert told == ("False", "QuotaExceeded", f"no cores for {SIZE}; {phrase}; overdue: over 5 min")
+    untold = claim(down={"Launched": "Creating"})
+    step = plan(facts(claims=(untold,), offers=(rests[0], offer(size="Standard_B")), **READ))
+    assert isinstance(step, steps.CreateInstance)
+    assert step.offering == Offering(size="Standard_B")
+    assert step.event is not None
+    assert step.event.message == f"asks for Standard_B, choice 2 of 2; {SIZE}: QuotaExceeded"
+
+
+def test_a_failed_try_is_told_although_the_next_follows_at_once() -> None:
+    """Each try is an event: its cause stands on the claim before the next offering is asked for."""
+    known = facts(claims=(claim(),), offers=(offer(30.0), offer(size="Standard_B")), create_failed=failed())
+    told = explain(known)
+    assert told is not None
+    assert ("Launched", "False", "no cores") in [(c.type, c.status, c.message) for c in told.conditions]
+    assert [event.type for event in told.events] == ["Warning"]
+
+
+def test_what_rests_for_all_keeps_its_text_for_each() -> None:
+    """Other claims' tries change the numbers in the cause; a claim that says why already is not written again."""
+    first = plan(facts(claims=(claim(),), offers=(offer(30.0),)))
+    assert isinstance(first, steps.PatchStatus)
+    told = msgspec.structs.replace(claim(), status=msgspec.structs.replace(claim().status, conditions=first.conditions))
+    anew = msgspec.structs.replace(offer(60.0), message="other numbers")
+    waiting = plan(facts(claims=(told,), offers=(anew,)))
+    assert isinstance(waiting, steps.Wait)
+    assert waiting.after == 60.0
+
+
 def test_a_long_cause_leaves_room_for_its_deadline() -> None:
     """A message of 256 bytes gives way to the words that say it is overdue."""
-    long = msgspec.structs.replace(failed("no_capacity", delay=600.0), message="x" * 256)
+    long = msgspec.structs.replace(failed("rejected", delay=600.0), message="x" * 256)
     known = facts(claims=(claim(),), create_failed=long, now=BORN + timedelta(minutes=6))
     assert conditions(known)["Launched"][2].endswith("x...; overdue: over 5 min")
     assert len(conditions(known)["Launched"][2]) == 256

@@ -328,7 +328,7 @@ def test_k17_a_claim_over_quota_is_kept_and_asked_for_less_and_less_often(owner)
             name = claim["metadata"]["name"]
             told = await says(sim, name, "Launched", "False", "QuotaExceeded", within_seconds=5)
             assert told["message"].startswith("ErrCode_InsufficientVCPUQuota: standardNCADSA100v4Family cores quota")
-            assert "az vm list-usage --location westeurope" in told["message"]
+            assert "az vm list-usage -l westeurope" in told["message"]
             assert kaito.error_of(claims_of(sim, owner)) == f"QuotaExceeded: {told['message']}"
             await asyncio.sleep(HOUR_SECONDS)
             assert gaps(puts(sim, name)) == pytest.approx(STEPS, abs=1.0)

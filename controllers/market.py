@@ -1,0 +1,88 @@
+"""Between the reconciler and the memory of offerings: what a key's own story tells it, and what the key may ask for.
+
+Promise: every failure for want of capacity enters once, whether the cloud refused at once or the pool failed later;
+every machine that runs clears what stood against it; a claim found saying that nothing can be had is believed after a
+restart.
+Left to others: the memory (`cooldowns.py`), the judgement (`offerings.py`), which offerings a claim allows (the cloud).
+"""
+
+from collections.abc import Callable
+from datetime import datetime
+
+from cloudprovider.errors import CloudError, NoCapacity
+from cloudprovider.interface import Instance, InstanceState, Offering
+from provisioner.api.conditions import EXHAUSTED
+from provisioner.api.nodeclaim import NodeClaim
+
+from .cooldowns import Cooldowns, Finding
+from .facts import Facts, Offer
+from .launch import LAUNCHED, launched, own_obstacle
+from .offerings import without_end
+from .steps import CreateInstance
+
+OfferingsOf = Callable[[NodeClaim], tuple[Offering, ...]]
+
+
+class Market:
+    """`offerings_of` lists what a claim allows, the preferred first; () if it cannot be expressed."""
+
+    def __init__(self, cooldowns: Cooldowns, offerings_of: OfferingsOf) -> None:
+        self._cooldowns = cooldowns
+        self._offerings_of = offerings_of
+        self._seen_failed: dict[str, str] = {}
+        self._recalled: set[str] = set()
+
+    def notice(self, key: str, instance: Instance | None, *, wall: datetime, now: float) -> None:
+        """What the cloud says of this key's pool."""
+        if instance is None:
+            return
+        failure = instance.failure
+        if instance.state is InstanceState.RUNNING:
+            self._cooldowns.came(key, instance.offering, asked=instance.put_time)
+        elif failure is not None and failure.kind == NoCapacity.kind and self._seen_failed.get(key) != instance.etag:
+            self._seen_failed[key] = instance.etag
+            finding = Finding(reason=failure.reason, message=failure.message, scope=failure.scope, after=failure.after)
+            self._cooldowns.failed(key, instance.offering, finding, asked=instance.put_time, wall=wall, now=now)
+
+    def offers(self, f: Facts, now: float) -> tuple[Offer, ...]:
+        """What the claim in charge allows, and what of it may be asked for now."""
+        claim = f.claim
+        if claim is not None and launched(claim) and f.instance is not None:
+            # Its Node proves the machine before ARM says so.
+            self._cooldowns.came(f.key, f.instance.offering, asked=f.instance.put_time)
+        if claim is None or claim.deleting or launched(claim):
+            self._cooldowns.left(f.key)
+            return ()
+        if f.instance is not None and f.instance.state is not InstanceState.FAILED:
+            return ()
+        offerings = self._offerings_of(claim)
+        self._recall(f, claim, offerings, now)
+        waits = f.instance is None and bool(offerings) and own_obstacle(f) is None
+        return self._cooldowns.offers(f.key, offerings, created=claim.metadata.creation_timestamp, waits=waits, now=now)
+
+    def asked(self, step: CreateInstance) -> None:
+        """A PUT is about to be sent."""
+        if step.offering is not None:
+            self._cooldowns.asked(step.name, step.offering)
+
+    def refused(self, step: CreateInstance, error: CloudError, *, asked: datetime, wall: datetime, now: float) -> None:
+        """The PUT, sent at the wall time `asked`, was refused; one that is accepted goes on being a try."""
+        if isinstance(error, NoCapacity) and step.offering is not None:
+            finding = Finding(reason=error.reason, message=error.message, scope=error.scope, after=error.after)
+            self._cooldowns.failed(step.name, step.offering, finding, asked=asked, wall=wall, now=now)
+
+    def forget(self, key: str) -> None:
+        """Nothing is left of this key."""
+        self._cooldowns.left(key)
+        self._seen_failed.pop(key, None)
+        self._recalled.discard(key)
+
+    def _recall(self, f: Facts, claim: NodeClaim, offerings: tuple[Offering, ...], now: float) -> None:
+        """Once for each key: its claim may have been told by a process before us that nothing can be had."""
+        if f.key in self._recalled:
+            return
+        self._recalled.add(f.key)
+        told = next((c for c in claim.status.conditions if c.type == LAUNCHED), None)
+        if told is not None and told.status == "False" and EXHAUSTED in told.message:
+            finding = Finding(reason=told.reason, message=without_end(told.message), scope="zone")
+            self._cooldowns.recall(f.key, offerings, finding, wall=f.now, now=now)

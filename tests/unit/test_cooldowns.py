@@ -1,0 +1,163 @@
+"""What was found wanting rests; after its rest the claim that has waited longest tries it for all."""
+
+import math
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from cloudprovider.errors import Scope
+from cloudprovider.interface import SPOT, Offering
+from controllers.cooldowns import Cooldowns, Finding
+from controllers.offerings import shadow
+
+START = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
+A = Offering(size="Standard_A", zone="1")
+OLD, YOUNG = START - timedelta(hours=2), START - timedelta(hours=1)
+
+
+class Book:
+    """Cooldowns at moments: `at` is in seconds after START, by both clocks."""
+
+    def __init__(self) -> None:
+        self.woken: list[str] = []
+        self.cooldowns = Cooldowns(self.woken.append)
+
+    def failed(
+        self,
+        at: float,
+        *,
+        key: str = "k",
+        asked: float | None = None,
+        after: float | None = None,
+        scope: Scope = "size",
+    ) -> None:
+        sent = START + timedelta(seconds=at if asked is None else asked)
+        finding = Finding(reason="QuotaExceeded", message=f"at {at}", scope=scope, after=after)
+        wall = START + timedelta(seconds=at)
+        self.cooldowns.failed(key, A, finding, asked=sent, wall=wall, now=at)
+
+    def came(self, asked: float, key: str = "k") -> None:
+        self.cooldowns.came(key, A, asked=START + timedelta(seconds=asked))
+
+    def holds(
+        self, at: float, key: str = "k", *, created: datetime = OLD, waits: bool = True, offering: Offering = A
+    ) -> float:
+        (offer,) = self.cooldowns.offers(key, (offering,), created=created, waits=waits, now=at)
+        return offer.holds_for
+
+
+def test_each_failed_try_doubles_the_rest_up_to_ten_minutes() -> None:
+    """30 s, 60 s, ... 600 s; every try is one PUT of the whole fleet."""
+    book, at, rests = Book(), 0.0, []
+    for _ in range(7):
+        book.failed(at)
+        rests.append(book.holds(at))
+        at += rests[-1]
+        assert book.holds(at) == 0.0
+        book.cooldowns.asked("k", A)
+    assert rests == [30.0, 60.0, 120.0, 240.0, 480.0, 600.0, 600.0]
+
+
+def test_a_longer_rest_is_the_clouds_word() -> None:
+    """A limit of 0 says an hour, and no doubling goes beyond it."""
+    book = Book()
+    book.failed(0.0, after=3600.0)
+    assert book.holds(0.0) == 3600.0
+    book.failed(3600.0, after=3600.0)
+    assert book.holds(3600.0) == 3600.0
+
+
+def test_tries_on_their_way_count_once() -> None:
+    """Ninety pools asked for before anybody knew fail in turn: that is one finding."""
+    book = Book()
+    book.failed(45.0, key="a", asked=0.0)
+    for n in range(90):
+        book.failed(46.0 + n, key=f"b{n}", asked=1.0)
+    assert book.holds(75.0) == 0.0
+
+
+def test_the_claim_that_has_waited_longest_tries_for_all() -> None:
+    """The others wait for its verdict, with no time told; when it fails they rest with it."""
+    book = Book()
+    book.failed(0.0)
+    assert book.holds(10.0, "young", created=YOUNG) == 20.0
+    assert book.holds(10.0, "old", created=OLD) == 20.0
+    assert book.holds(31.0, "young", created=YOUNG) == math.inf
+    assert book.holds(31.0, "old", created=OLD) == 0.0
+    book.cooldowns.asked("old", A)
+    assert book.holds(32.0, "young", created=YOUNG) == math.inf
+    book.woken.clear()
+    book.failed(33.0, key="old", asked=31.0)
+    assert book.woken == ["young"]
+    assert book.holds(33.0, "young", created=YOUNG) == 60.0
+
+
+def test_a_machine_ends_the_rest_for_all() -> None:
+    """Only one that was asked for since: a machine from before proves nothing."""
+    book = Book()
+    book.failed(10.0)
+    book.holds(11.0, "waiting")
+    book.came(5.0)
+    assert book.holds(12.0, "waiting") == 28.0
+    book.woken.clear()
+    book.came(41.0)
+    assert book.woken == ["waiting"]
+    assert book.holds(42.0, "waiting") == 0.0
+
+
+def test_a_try_that_is_given_up_passes_to_the_next() -> None:
+    """The claim that tries is deleted: whoever is next is woken and may try."""
+    book = Book()
+    book.failed(0.0)
+    book.holds(31.0, "old")
+    book.cooldowns.asked("old", A)
+    assert book.holds(32.0, "young", created=YOUNG) == math.inf
+    book.woken.clear()
+    book.cooldowns.left("old")
+    assert book.woken == ["young"]
+    assert book.holds(33.0, "young", created=YOUNG) == 0.0
+
+
+def test_who_cannot_ask_does_not_hold_up_those_who_can() -> None:
+    """An older claim whose name is taken, say, is not in the line."""
+    book = Book()
+    book.failed(0.0)
+    book.holds(31.0, "old", waits=False)
+    assert book.holds(31.0, "young", created=YOUNG) == 0.0
+
+
+SPOT_ELSEWHERE = Offering(size="Standard_B", zone="2", capacity_type=SPOT)
+
+
+@pytest.mark.parametrize(
+    ("scope", "rests", "free"),
+    [
+        ("size", Offering(size="Standard_A", zone="2"), Offering(size="Standard_A", zone="1", capacity_type=SPOT)),
+        ("zone", Offering(size="Standard_A", zone="1", capacity_type=SPOT), Offering(size="Standard_A", zone="2")),
+        ("priority", Offering(size="Standard_B"), SPOT_ELSEWHERE),
+        ("region", Offering(size="Standard_B"), SPOT_ELSEWHERE),
+        ("subscription", SPOT_ELSEWHERE, None),
+        ("configuration", SPOT_ELSEWHERE, None),
+    ],
+)
+def test_what_a_failure_speaks_of(scope: Scope, rests: Offering, free: Offering | None) -> None:
+    """A size in all its zones, a zone on all terms, all on these terms, or everything."""
+    book = Book()
+    book.failed(0.0, scope=scope)
+    assert book.holds(1.0, offering=rests) == 29.0
+    if free is not None:
+        assert book.holds(1.0, offering=free) == 0.0
+        assert not shadow(A, scope).covers(free)
+
+
+def test_a_claim_from_before_our_time_is_believed() -> None:
+    """After a restart its offerings rest anew, once, and nothing that is known is forgotten for it."""
+    book = Book()
+    finding = Finding(reason="QuotaExceeded", message="before", scope="zone")
+    both = (A, Offering(size="Standard_B"))
+    book.cooldowns.recall("k", both, finding, wall=START, now=0.0)
+    offers = book.cooldowns.offers("k", both, created=OLD, waits=True, now=10.0)
+    assert [(offer.holds_for, offer.message) for offer in offers] == [(20.0, "before")] * 2
+    book.failed(31.0)
+    book.cooldowns.recall("k", both, finding, wall=START, now=32.0)
+    assert book.holds(32.0) == 29.0
