@@ -44,26 +44,22 @@ class Infirmary:
         patient.since = now - f.sick.age
         waiting = repair.not_yet(f)
         if isinstance(waiting, Wait):
-            patient.due = None
+            patient.due, patient.blocked = None, False
         elif waiting is None and patient.due is None:
             patient.due = now
         # Who has still to read something keeps the place it has.
-        return Ward() if waiting is not None or patient.due is None else self._ward(patient.due, f.key)
+        if waiting is not None or patient.due is None:
+            return Ward()
+        ward = self._ward(patient.due, f.key)
+        patient.blocked = bool(repair.crowded(self._policy, ward))
+        return ward
 
     def forget(self, key: str) -> None:
         """Nothing is left of this key."""
         self._patients.pop(key, None)
 
-    def block(self, key: str, *, blocked: bool) -> bool:
-        """Note whether this key's repair is held back; True if it is, and was not."""
-        patient = self._patients.get(key)
-        if patient is None:
-            return False
-        patient.blocked, before = blocked, patient.blocked
-        return blocked and not before
-
     def blocked(self) -> int:
-        """How many repairs are due and held back."""
+        """How many repairs are due and wait for others."""
         return sum(patient.blocked for patient in self._patients.values())
 
     def _ward(self, due: float, key: str) -> Ward:

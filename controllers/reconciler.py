@@ -275,9 +275,6 @@ class Reconciler:
             self._inventory.expect(key)
         else:
             self._inventory.relax(key)
-        waiting = repair.blocked(facts)
-        if self._infirmary.block(key, blocked=bool(waiting)) and facts.claim is not None:
-            self._door.tell(facts.claim, Event(type="Warning", reason="NodeRepairBlocked", message=waiting))
         held = garbage.held_for_people(facts)
         if not held:
             memory.brake_told = False

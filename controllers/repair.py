@@ -87,7 +87,7 @@ def step(f: Facts) -> Step | None:
     waiting = _not_yet(f, sick, node)
     if waiting is not None:
         return waiting
-    if f.fleet.braked or _blocked(f.policy, f.fleet.ward):
+    if f.fleet.braked or crowded(f.policy, f.fleet.ward):
         return Wait(after=f.policy.repair_poll_seconds, why="the repair waits for others")
     return _look(f, claim, node, sick) or _remove(f, claim, node, sick)
 
@@ -156,7 +156,8 @@ def most_struck(policy: Policy, nodes: int) -> float:
     return max(policy.repair_struck_floor, policy.repair_struck_share * nodes)
 
 
-def _blocked(policy: Policy, ward: Ward) -> str:
+def crowded(policy: Policy, ward: Ward) -> str:
+    """Why the state of the ward holds a repair back, in words for people; "" if it does not."""
     if ward.struck > most_struck(policy, ward.nodes):
         minutes = round(policy.repair_struck_seconds / 60)
         return f"{ward.struck} of {ward.nodes} Nodes fell sick within {minutes} min; find what they share"
@@ -170,7 +171,7 @@ def blocked(f: Facts) -> str:
     """Why a repair that is due is held back, in words for people; "" if it is not due, or not held back."""
     if not due(f):
         return ""
-    return "too many removals by inference at once" if f.fleet.braked else _blocked(f.policy, f.fleet.ward)
+    return "too many removals by inference at once" if f.fleet.braked else crowded(f.policy, f.fleet.ward)
 
 
 def remark(f: Facts, judged: Judgement | None) -> Judgement | None:

@@ -15,8 +15,12 @@ from provisioner.runtime.metrics import Metrics
 from provisioner.simulator.ledger import Call
 
 from .harness import EPOCH, Json, Sim, node_claim, simulate
+from .kaito import Owner
+from .kaito_actor import at_work
+from .kaito_stage import Most, actor_of, claims_of, serves
 from .telling import CLAIMS, FAST, MINUTE, events, node_name, pool_calls, refuse, run_pod, said
 from .test_garbage import fleet, one, upgrade, upgraded
+from .test_kaito_races import OWNERS
 from .test_main_job import NAME
 
 SICK = ("False", "NodeNotReady")
@@ -407,6 +411,38 @@ def test_events_that_may_not_be_read_cost_a_quarter_of_an_hour() -> None:
         await asyncio.sleep(24 * MINUTE)
         assert not deleted(sim)
         await replaced(sim, uid, within_seconds=4 * MINUTE)
+
+    simulate(story, azure=FAST)
+
+
+# H6: KAITO
+
+
+@pytest.mark.parametrize("restarted", [False, True], ids=["undisturbed", "the controller restarts"])
+@OWNERS
+def test_h6_kaito_replaces_a_dead_machine_once(owner: Owner, restarted: bool) -> None:
+    """The dead machine's claim goes, KAITO makes one other, and never has two machines at a time."""
+
+    async def story(sim: Sim) -> None:
+        await sim.start_controller(elect=False)
+        actor = actor_of(sim, owner)
+        async with at_work(actor):
+            await serves(sim, actor)
+            # Not in the very moment in which it looks: what it reads between the Node's word and ours is its own race.
+            await asyncio.sleep(MINUTE)
+            most = Most(sim)
+            [claim] = claims_of(sim, owner)
+            sim.nodes.set_ready(node_name(sim, claim["metadata"]["name"]), None)
+            if restarted:
+                await asyncio.sleep(9 * MINUTE)
+                sim.crash()
+                await sim.start_controller("ctl1", elect=False)
+            await asyncio.sleep(30 * MINUTE)
+            await serves(sim, actor, within_seconds=1)
+            [other] = claims_of(sim, owner)
+            assert other["metadata"]["uid"] != claim["metadata"]["uid"]
+            assert len(sim.cloud.put_log) == 2
+            assert (most.staying, most.claims, most.pools) == (1, 1, 1)
 
     simulate(story, azure=FAST)
 
