@@ -33,27 +33,34 @@ REFUSED = (
 )
 
 
-def claim(sim: Sim, name: str, *, finalizer: bool = True, own: Json | None = None, **spec: Any) -> Json:
-    """A claim of its time; `own` are its labels instead of KAITO's workspace, `spec` as for `node_claim`.
-
-    A claim whose nodeClassRef is empty comes from before the CRD asked for more, and so does the CRD, for that moment;
-    what a CRD fills in was filled in then as well.
-    """
-    wanted = node_claim(name, **spec)
+def wanted(name: str, *, finalizer: bool = True, own: Json | None = None, **spec: Any) -> Json:
+    """A claim of its time; `own` are its labels instead of KAITO's workspace, `spec` as for `node_claim`."""
+    made = node_claim(name, **spec)
     if own is not None:
-        wanted["metadata"]["labels"] = own
+        made["metadata"]["labels"] = own
     if finalizer:
-        wanted["metadata"]["finalizers"] = [labels.FINALIZER]
-    if wanted["spec"]["nodeClassRef"] != NO_CLASS:
-        return sim.store.create(CLAIMS, wanted)
+        made["metadata"]["finalizers"] = [labels.FINALIZER]
+    made["spec"].setdefault("expireAfter", "720h")
+    return made
+
+
+def lax(crd: Json) -> Json:
+    """A patch for the CRD as it was before it asked for anything."""
+    anything = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
+    return {"spec": {"versions": [{**version, "schema": anything} for version in crd["spec"]["versions"]]}}
+
+
+def claim(sim: Sim, name: str, **of: Any) -> Json:
+    """A claim of its time, as `wanted`; one with an empty nodeClassRef was made under the CRD of that time."""
+    made = wanted(name, **of)
+    if made["spec"]["nodeClassRef"] != NO_CLASS:
+        return sim.store.create(CLAIMS, made)
     shipped = sim.store.get(CRDS, CLAIMS)
     assert shipped is not None
-    anything = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
-    lax = [{**version, "schema": anything} for version in shipped["spec"]["versions"]]
-    sim.store.patch(CRDS, CLAIMS, {"spec": {"versions": lax}})
-    made = sim.store.create(CLAIMS, {**wanted, "spec": {"expireAfter": "720h", **wanted["spec"]}})
+    sim.store.patch(CRDS, CLAIMS, lax(shipped))
+    stored = sim.store.create(CLAIMS, made)
     sim.store.patch(CRDS, CLAIMS, {"spec": {"versions": shipped["spec"]["versions"]}})
-    return made
+    return stored
 
 
 def pool_labels(of: Json) -> dict[str, str]:
@@ -95,11 +102,11 @@ async def register(sim: Sim, of: Json, *, initialized: bool = True) -> str:
     name = await node_is_ready(sim, of["metadata"]["name"])
     meta = of["metadata"]
     owner = {"apiVersion": "karpenter.sh/v1", "kind": "NodeClaim", "name": meta["name"], "uid": meta["uid"]}
-    wanted = {**meta.get("labels", {}), labels.REGISTERED: "true"}
+    more = {**meta.get("labels", {}), labels.REGISTERED: "true"}
     if initialized:
-        wanted[labels.INITIALIZED] = "true"
+        more[labels.INITIALIZED] = "true"
     change = {
-        "labels": wanted,
+        "labels": more,
         "finalizers": [labels.FINALIZER],
         "ownerReferences": [{**owner, "blockOwnerDeletion": True}],
     }
