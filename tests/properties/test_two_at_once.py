@@ -1,0 +1,73 @@
+"""Two replicas that both believe to lead: no lease at all, and answers so late that each acts on what the other did.
+
+Each seed draws other latencies, up to a second a chunk, so that the two overlap differently. Whatever they do to each
+other: never a second pool for a claim (I3), nothing healthy or foreign touched (I4, I7), the order of a removal (I2),
+and both come to rest with nothing left (I1, I5).
+"""
+
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from tests.world.harness import Sim, node_claim, simulate
+from tests.world.telling import strip
+
+from .stale import QUICK, QUIET_SECONDS, WITHIN_SECONDS
+
+NAMES = ("gpu0", "gpu1", "gpu2")
+GOING = NAMES[:2]
+SEEDS = range(1, 7)
+
+
+async def by_claim(sim: Sim, name: str) -> None:
+    await sim.delete_claim(name)
+
+
+async def by_node(sim: Sim, name: str) -> None:
+    (node,) = sim.nodes_of(name)
+    await sim.delete_node(node["metadata"]["name"])
+
+
+async def in_the_portal(sim: Sim, name: str) -> None:
+    sim.cloud.delete_pool_by_hand(name)
+
+
+async def stripped(sim: Sim, name: str) -> None:
+    strip(sim, name)
+
+
+ENTRIES = [by_claim, by_node, in_the_portal, stripped]
+
+
+@pytest.mark.parametrize("remove", ENTRIES, ids=lambda remove: remove.__name__)
+@pytest.mark.parametrize("seed", SEEDS)
+def test_neither_harms_what_the_other_does(seed: int, remove: Callable[[Sim, str], Awaitable[None]]) -> None:
+    """Three claims come, two go; the third never notices."""
+
+    async def story(sim: Sim) -> None:
+        for who in ("ctl0", "ctl1"):
+            await sim.start_controller(who, elect=False)
+        uids = {name: (await sim.apply(node_claim(name)))["metadata"]["uid"] for name in NAMES}
+        ready = [(name, "Ready") for name in NAMES]
+        await sim.until(
+            lambda: all(sim.condition(*one) == "True" for one in ready), WITHIN_SECONDS, "all three are Ready"
+        )
+        for name in GOING:
+            await remove(sim, name)
+        await sim.until(
+            lambda: not any(sim.claim(name) or sim.nodes_of(name) or name in sim.cloud.pools for name in GOING),
+            WITHIN_SECONDS,
+            "two are gone",
+        )
+        for name in GOING:
+            order = ["claim", "pool", "node"] if remove is stripped else ["pool", "node", "claim"]
+            assert sim.ledger.disappearances(uids[name]) == order, sim.tell()
+        for uid in uids.values():
+            states = [change.what for change in sim.ledger.changes(kind="pool", uid=uid)]
+            assert states.count("Creating") == 1, states
+        await sim.settled(QUIET_SECONDS)
+        assert sim.condition(NAMES[2], "Ready") == "True"
+        assert not sim.ledger.disappearances(uids[NAMES[2]])
+        assert {call.who for call in sim.ledger.writes()} >= {"ctl0", "ctl1"}
+
+    simulate(story, seed=seed, latency_seconds=(0.0005, 1.0), **QUICK)
