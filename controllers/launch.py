@@ -3,8 +3,8 @@
 Promise: a pool is asked for once, under a name that is a function of the claim, and never under a name that is
 taken; whatever keeps a claim from its pool is said on it, with since when and what to do. Launched turns True when the
 pool runs or its Node is here, and never back.
-Left to others: the finalizer (`plan.py`, before this), removal of lost pools (`garbage.py`), what an ARM answer means
-(`explain` in `plan.py`).
+Left to others: the finalizer (`plan.py`, before this), caps and the line before them (`limits.py`), removal of lost
+pools (`garbage.py`), what an ARM answer means (`explain` in `plan.py`).
 
 Source: karpenter.md §3 (Launch), DESIGN rules 3, 5, 7, 13.
 """
@@ -17,18 +17,16 @@ from provisioner.api import labels
 from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
 
-from . import offerings
+from . import limits, offerings
 from .deadlines import watched
 from .deletion import not_yet
 from .facts import Facts
 from .judgement import Judgement, Status, clock_text
 from .ownership import Verdict, held_by, marked, verdict
 from .selection import chosen_node, strangers
-from .steps import CreateInstance, DeleteInstance, Event, LookUpClaim, LookUpPool, PatchClaim, Step, Wait
+from .steps import CreateInstance, DeleteInstance, Event, LookUpClaim, LookUpPool, Step, Wait
 
 LAUNCHED = "Launched"
-# A machine's Node comes within seconds of its pool's end, before it or after.
-NODE_USUAL_SECONDS = 60.0
 USUAL_TIME = "AKS usually takes 3 to 8 min"
 LEFTOVER_NODE = "LeftoverNode"
 CREATING, POOL_DELETED = "Creating", "PoolDeleted"
@@ -112,32 +110,6 @@ def _clear_failed(f: Facts, claim: NodeClaim, instance: Instance) -> Step | None
     )
 
 
-def columns(f: Facts) -> PatchClaim | None:
-    """The labels behind kubectl's Type, Capacity and Zone columns; a value the user gave stays.
-
-    One write for all three: the zone comes with the Node, from the node manager. Only if no Node comes, without it.
-    """
-    claim, node = f.claim, chosen_node(f)
-    if claim is None or "PatchClaim" in f.refused:
-        return None
-    if (node is None and not _late(f, claim)) or (node is not None and node.unidentified):
-        return None
-    wanted: dict[str, str] = {}
-    if node is not None:
-        wanted = {key: node.metadata.labels.get(key, "") for key in (labels.INSTANCE_TYPE, labels.ZONE)}
-    if f.instance is not None:
-        wanted[labels.INSTANCE_TYPE] = wanted.get(labels.INSTANCE_TYPE) or f.instance.size
-        wanted[labels.CAPACITY_TYPE] = "spot" if f.instance.priority == "Spot" else "on-demand"
-    missing = {key: value for key, value in wanted.items() if value and key not in claim.metadata.labels}
-    return PatchClaim(claim=claim, labels=missing) if missing else None
-
-
-def _late(f: Facts, claim: NodeClaim) -> bool:
-    """Whether the pool has run for a while, and its Node should have come."""
-    since = launched_since(f, claim)
-    return since is not None and (f.now - since).total_seconds() >= NODE_USUAL_SECONDS
-
-
 def launched_since(f: Facts, claim: NodeClaim) -> datetime | None:
     """Since when the claim says that it is launched; now, if it is about to say so; None if it is not."""
     told = next((c for c in claim.status.conditions if c.type == LAUNCHED and c.status == "True"), None)
@@ -210,7 +182,7 @@ def _deleted_by_others(f: Facts, claim: NodeClaim) -> Judgement:
 
 def obstacle(f: Facts) -> Judgement | None:
     """What keeps this claim from asking for its pool now, as its Launched condition says it; None: nothing does."""
-    return own_obstacle(f) or offerings.obstacle(f) or _over_limit(f)
+    return own_obstacle(f) or offerings.obstacle(f) or limits.obstacle(f)
 
 
 def own_obstacle(f: Facts) -> Judgement | None:
@@ -276,34 +248,3 @@ def _told_failure(f: Facts) -> Judgement | None:
     recheck = None if failed.delay is None else failed.holds_for
     status: Status = "Unknown" if failed.kind == "retryable" else "False"
     return Judgement(status=status, reason=failed.reason, message=failed.message, recheck=recheck, warning=True)
-
-
-def pool_limit(f: Facts) -> int:
-    """How many agent pools of ours may exist: as set, else what the cluster leaves us above a headroom."""
-    if f.policy.max_agent_pools is not None:
-        return f.policy.max_agent_pools
-    most = f.cluster.max_pools if f.cluster is not None else 100
-    foreign = f.fleet.all_pools - f.fleet.pools
-    return max(0, most - max(f.policy.pool_headroom, foreign))
-
-
-def _over_limit(f: Facts) -> Judgement | None:
-    limit, fleet = pool_limit(f), f.fleet
-    if fleet.pools + fleet.place > limit:
-        return Judgement(
-            status="Unknown",
-            reason="PoolLimitReached",
-            message=f"{fleet.pools} of {limit} agent pools are in use; place {fleet.place} of {fleet.waiting} in line;"
-            " delete claims or raise --max-agent-pools",
-            recheck=60.0,
-        )
-    rate = f.policy.max_creates_per_minute
-    if rate is not None and fleet.creates_last_minute + fleet.place > rate:
-        return Judgement(
-            status="Unknown",
-            reason="CreateRateLimited",
-            message=f"at most {rate} agent pools are created a minute (--max-creates-per-minute); place {fleet.place}"
-            f" of {fleet.waiting} in line",
-            recheck=max(0.05, fleet.next_create_in),
-        )
-    return None

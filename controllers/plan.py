@@ -9,7 +9,7 @@ import math
 
 from provisioner.api.nodeclaim import NodeClaim
 
-from . import garbage, initialization, launch, registration, repair, status, termination
+from . import columns, garbage, initialization, launch, registration, repair, status, termination
 from .facts import Facts
 from .ownership import Verdict, holds_finalizer, marked, verdict
 from .steps import AddFinalizer, Forget, LookUpCrd, LookUpPool, PatchStatus, ReleaseFinalizer, Step, Wait
@@ -62,7 +62,7 @@ def _rise(f: Facts, claim: NodeClaim) -> Step:
     return (
         launch.step(f)
         or registration.step(f)
-        or launch.columns(f)
+        or columns.step(f)
         or initialization.step(f)
         or (status.report(f, claim, judged) if soon is None else None)
         or _soonest(judged, removing, soon)

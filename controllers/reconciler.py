@@ -2,8 +2,8 @@
 
 Promise: one key is never worked on twice at once (the queue's promise); one write a pass; the next plan on that key
 waits until the cache shows the write.
-Left to others: which event wakes which key (`waking.py`), deciding (`plan.py`), performing (`acting/door.py`), retrying
-after surprises (`runtime.controller`).
+Left to others: which event wakes which key (`waking.py`), deciding (`plan.py`), performing (`acting/door.py`), what the
+cache shows of our writes (`barriers.py`), retrying after surprises (`runtime.controller`).
 """
 
 import asyncio
@@ -16,7 +16,7 @@ from cloudprovider.errors import Retryable
 from cloudprovider.inventory import Inventory
 from provisioner.runtime.clock import Clock
 
-from . import garbage, repair
+from . import barriers, garbage, repair
 from .acting.door import Door
 from .acting.outcome import CloudFailed, Fenced, KubeFailed, Outcome, ReadNodes
 from .acting.telling import tell
@@ -27,7 +27,7 @@ from .infirmary import Infirmary
 from .market import Market
 from .memory import Memory
 from .observing import observe
-from .plan import OWN_WRITE_SECONDS, explain, plan
+from .plan import explain, plan
 from .policy import Policy
 from .remembering import first_conflict, notice_instance, refuse, remember
 from .steps import (
@@ -99,7 +99,7 @@ class Reconciler:
         Raises KubeError for what the API server may answer better next time; the queue backs off.
         """
         memory = self._memories.setdefault(key, Memory())
-        await self._settle_barrier(memory)
+        await barriers.settle(memory, self._views, self._door, now=self._now)
         for _ in range(READS_PER_PASS):
             facts = self._observe(key, memory)
             step = plan(facts)
@@ -143,7 +143,7 @@ class Reconciler:
         )
         facts = msgspec.structs.replace(facts, offers=self.market.offers(facts, now))
         if memory.barrier is not None and not facts.own_write_pending:
-            self._barrier_passed(memory)
+            barriers.passed(memory)
         return facts
 
     async def _perform(self, memory: Memory, facts: Facts, step: Write | Read) -> tuple[Outcome, float]:
@@ -191,12 +191,7 @@ class Reconciler:
                 await self._explain(memory, facts.key)
             case _:
                 self._count(facts, step)
-        return self._until_shown(memory)
-
-    def _until_shown(self, memory: Memory) -> float:
-        """The cache's next event of our write wakes the key; a pass before it would decide nothing."""
-        barrier = memory.barrier
-        return 0.0 if barrier is None or self._views.shows(barrier) else OWN_WRITE_SECONDS
+        return barriers.until_shown(memory, self._views)
 
     async def _explain(self, memory: Memory, key: str) -> None:
         """A step that fails at the cloud is told in the same pass: the one exemption from one write a pass."""
@@ -235,28 +230,6 @@ class Reconciler:
                 return None
             case _:
                 return None
-
-    # Own writes
-
-    async def _settle_barrier(self, memory: Memory) -> None:
-        """An own write that the cache does not show after 10 s: ask the API server itself."""
-        barrier = memory.barrier
-        if barrier is None or self._views.shows(barrier) or self._now() - barrier.at < OWN_WRITE_SECONDS:
-            return
-        newest = await self._door.current_version(barrier.kind, barrier.name, barrier.uid)
-        if newest == self._views.version_of(barrier):
-            memory.barrier = None
-        else:
-            log.warning("the cache is behind our own write", kind=barrier.kind, name=barrier.name)
-            barrier.at = self._now()
-
-    @staticmethod
-    def _barrier_passed(memory: Memory) -> None:
-        """The cache shows our write: of a Node, this also dates what it knows of the Nodes of this key."""
-        barrier = memory.barrier
-        if barrier is not None and barrier.kind == "node" and barrier.resource_version:
-            memory.nodes_known_at = max(memory.nodes_known_at or 0.0, barrier.at)
-        memory.barrier = None
 
     # Bookkeeping
 

@@ -7,12 +7,11 @@ Left to others: reading settings (`settings.py`), building the two SDKs' clients
 
 import asyncio
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from random import Random  # noqa: TID251 - the type; the caller seeds it
 
 import structlog
-from aiohttp import web
 
 from cloudprovider.azure.agentpool import pool_name
 from cloudprovider.azure.offers import offerings
@@ -36,6 +35,7 @@ from controllers.suspects import Suspects
 from controllers.views import Views, claim_indexes, node_indexes
 from controllers.waking import Waker
 
+from . import gauges, serving
 from .api import labels
 from .api.node import Node
 from .api.nodeclaim import NodeClaim
@@ -48,7 +48,6 @@ from .runtime.metrics import Metrics
 from .runtime.objects import CustomResourceDefinition
 from .runtime.reflector import Reflector
 from .runtime.resources import CRDS, NODECLAIMS, NODES
-from .runtime.server import Check, health_app, metrics_app, serve
 from .runtime.workqueue import WorkQueue
 
 WORKERS = 20
@@ -217,14 +216,8 @@ class App:
             pass_timeout_seconds=PASS_SECONDS,
             metrics=metrics.controller("nodeclaim"),
         )
-        strange = metrics.gauge("gpu_provisioner_pools_in_unknown_state", "Agent pools in a state that is new to us")
-        strange.set_function(lambda: float(sum(pool.unknown_state for pool in self.inventory.items())))
-        suspected = metrics.gauge("gpu_provisioner_removals_suspected", "Keys suspected of being garbage")
-        suspected.set_function(lambda: float(len(self.fleet.suspects())))
-        blocked = metrics.gauge("gpu_provisioner_repairs_blocked", "Repairs that are due and wait for others")
-        blocked.set_function(lambda: float(self.infirmary.blocked()))
-        braked = metrics.gauge("gpu_provisioner_removals_braked", "1 while too much looks like garbage to remove any")
-        braked.set_function(lambda: float(self.fleet.braked(outside.clock.now(), asyncio.get_running_loop().time())))
+        gauges.of_the_cloud(metrics, self.inventory)
+        gauges.of_removals(metrics, self.fleet, self.infirmary, outside.clock)
 
     def _lease_left(self) -> float:
         if self.election is not None:
@@ -270,16 +263,13 @@ class App:
 
     async def _serve(self) -> None:
         """Health and metrics, for as long as the program runs."""
-        forever = asyncio.get_running_loop().create_future()
-        live: dict[str, Check] = {"ping": lambda: None, "progress": self._stuck}
-        ready: dict[str, Check] = {"caches": self._unsynced}
-        health, metrics = self._running.health_port, self._running.metrics_port
-        async with asyncio.TaskGroup() as tasks:
-            if health is not None:
-                tasks.create_task(_listen(health, lambda: health_app(live=live, ready=ready)))
-            if metrics is not None:
-                tasks.create_task(_listen(metrics, lambda: metrics_app(self._outside.metrics.registry)))
-            await forever
+        await serving.listen(
+            health_port=self._running.health_port,
+            metrics_port=self._running.metrics_port,
+            live={"ping": lambda: None, "progress": self._stuck},
+            ready={"caches": self._unsynced},
+            registry=self._outside.metrics.registry,
+        )
 
     def _stuck(self) -> str | None:
         """Work is waiting and no pass has ended for long: probes should restart us."""
@@ -292,8 +282,3 @@ class App:
     def _unsynced(self) -> str | None:
         waiting = [name for name, cache in (("claims", self.claims), ("nodes", self.nodes)) if not cache.synced]
         return f"not yet listed: {', '.join(waiting)}" if waiting else None
-
-
-async def _listen(port: int, make: Callable[[], web.Application]) -> None:
-    async with serve("0.0.0.0", port, make()):  # noqa: S104 - probes and scrapers come from outside the pod
-        await asyncio.get_running_loop().create_future()
