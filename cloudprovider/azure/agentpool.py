@@ -12,7 +12,7 @@ Source: aks-arm.md §1 (wire names, response facts), §4; karpenter.md §6; user
 import hashlib
 import re
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 from cloudprovider.errors import Rejected
@@ -30,6 +30,7 @@ DERIVED_DIGITS = 11
 DISK_FLOOR_GIB, DISK_CEILING_GIB = 30, 2048
 TIME_LAYOUT = "%Y-%m-%dT%H:%M:%SZ"
 
+_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", re.ASCII)
 _TAINT_PART = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_./]{0,251}[A-Za-z0-9])?")
 _TAINT_VALUE = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
 _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
@@ -201,8 +202,11 @@ def _tag(tags: Mapping[str, str], key: str) -> str:
 
 
 def _time(text: str) -> datetime | None:
+    # strptime took a seventh of a LIST's whole decoding, pool by pool, every four seconds.
+    if _TIME.fullmatch(text) is None:
+        return None
     try:
-        return datetime.strptime(text, TIME_LAYOUT).replace(tzinfo=UTC)
+        return datetime.fromisoformat(text)
     except ValueError:
         return None
 
