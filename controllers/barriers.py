@@ -1,7 +1,8 @@
 """Our own last write on a key, and whether the cache shows it yet (DESIGN rule 1).
 
 Promise: while it does not, no plan is made on that key; a cache that stays behind for 10 s is settled by the API server
-itself; a Node that shows our write also dates what is known of the Nodes of its key.
+itself, and listed again if that knows more: an event was lost and would not come any more. A Node that shows our write
+also dates what is known of the Nodes of its key.
 Left to others: where a barrier comes from (`remembering.py`), that a plan waits for it (`plan.py`).
 """
 
@@ -27,6 +28,7 @@ async def settle(memory: Memory, views: Views, door: Door, *, now: Callable[[], 
         memory.barrier = None
     else:
         log.warning("the cache is behind our own write", kind=barrier.kind, name=barrier.name)
+        views.distrust(barrier)
         barrier.at = now()
 
 

@@ -104,6 +104,10 @@ class Views:
         seen = cache.get(barrier.name)
         return seen.metadata.resource_version if seen is not None and seen.uid == barrier.uid else ""
 
+    def distrust(self, barrier: Barrier) -> None:
+        """The API server has another version of this object than its cache: list it again."""
+        (self._claims if barrier.kind == "claim" else self._nodes).distrust()
+
     def shows(self, barrier: Barrier) -> bool:
         """Whether the cache already contains the write behind a barrier, or no longer that object."""
         cache = self._claims if barrier.kind == "claim" else self._nodes

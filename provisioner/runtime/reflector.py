@@ -119,6 +119,10 @@ class Reflector(Generic[T]):
             except KubeError as error:
                 await self._pause(error)
 
+    def distrust(self) -> None:
+        """An event never came, though the watch looks well: list again with the next thing it says."""
+        self._must_list = True
+
     async def read(self) -> None:
         """Mirror the collection as it is now, for who does not stay. Raises KubeError."""
         await self._list()
@@ -185,6 +189,8 @@ class Reflector(Generic[T]):
 
     def _take(self, event: WatchEvent[T]) -> None:
         self.fresh_at = self._now()
+        if self._must_list:
+            raise KubeError(410, "EventLost", f"watch {self._resource.plural}: the API server knows more than it told")
         if older(event.resource_version, self.resource_version):
             self._consider_past(event)
             return

@@ -2,8 +2,8 @@
 
 import pytest
 
-from .claims import ready
-from .harness import node_claim, simulate
+from .claims import CLAIMS, ready, removed
+from .harness import Sim, node_claim, simulate
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -35,3 +35,27 @@ def test_a_node_that_others_write_to_at_the_same_time_is_registered_within_secon
         assert [f for f in node["metadata"]["finalizers"] if f in strangers] == strangers
 
     simulate(story, seed=seed)
+
+
+def test_an_event_of_our_own_write_that_never_comes_is_found_out() -> None:
+    """The watch looks well and says nothing of a write of ours: within minutes the cache is listed anew."""
+
+    async def story(sim: Sim) -> None:
+        await sim.start_controller(elect=False)
+        await sim.apply(node_claim("gpu1"))
+        lost = 0
+
+        def lose(event: str, kind: str, obj: dict, _before: dict | None) -> None:
+            nonlocal lost
+            if kind == CLAIMS and event == "MODIFIED" and lost == 0:
+                lost += 1
+                sim.api.lose_event(int(obj["metadata"]["resourceVersion"]))
+
+        sim.store.subscribe(lose)
+        await ready(sim, "gpu1", within_seconds=900)
+        assert lost == 1
+        assert [call for call in sim.ledger.calls(verb="LIST", kind="nodeclaims") if call.at > 1.0]
+        await removed(sim, "gpu1")
+        await sim.settled()
+
+    simulate(story)
