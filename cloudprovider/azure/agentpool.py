@@ -11,18 +11,19 @@ Source: aks-arm.md §1 (wire names, response facts), §4; karpenter.md §6; user
 
 import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import datetime
+from decimal import Decimal
 from typing import Any
 
-from cloudprovider.errors import Rejected
 from cloudprovider.interface import SPOT, Failure, Instance, InstanceState, Offering
 from provisioner.api import labels
 from provisioner.api.nodeclaim import NodeClaim
-from provisioner.api.quantity import as_gib_ceil, parse_quantity
+from provisioner.api.quantity import GIB, as_gib_ceil, parse_quantity
 
+from . import poollabels
 from .errors import classify_failure
-from .poollabels import pool_labels
+from .objection import Objection, refuse
 from .skus import Sku, lookup
 
 POOL_NAME = re.compile(r"[a-z][a-z0-9]{0,11}")
@@ -72,6 +73,7 @@ def pool_name(claim: NodeClaim) -> str:
 def to_agent_pool(claim: NodeClaim, offering: Offering, *, now: datetime) -> dict[str, Any]:
     """The PUT's body in wire names, for a claim, what it is to get and the time of the PUT. Raises Rejected (final)."""
     size = offering.size
+    refuse(objections(claim, size))
     sku = lookup(size)
     properties: dict[str, Any] = {
         "count": 1,
@@ -79,9 +81,9 @@ def to_agent_pool(claim: NodeClaim, offering: Offering, *, now: datetime) -> dic
         "type": "VirtualMachineScaleSets",
         "mode": "User",
         "osType": "Linux",
-        "osSKU": _image(claim, sku),
+        "osSKU": _image(claim),
         "osDiskSizeGB": _disk_gib(claim),
-        "nodeLabels": pool_labels(claim, size),
+        "nodeLabels": poollabels.pool_labels(claim, size),
         "nodeTaints": _taints(claim),
         "tags": {
             labels.TAG_CLAIM_NAME: claim.name[:256],
@@ -99,52 +101,95 @@ def to_agent_pool(claim: NodeClaim, offering: Offering, *, now: datetime) -> dic
     return {"properties": properties}
 
 
-def _disk_gib(claim: NodeClaim) -> int:
-    """The OS disk; 0 lets AKS choose, as for claims that ask for none or for less than 1 GiB."""
-    field = "spec.resources.requests.storage"
+def objections(claim: NodeClaim, size: str) -> Iterator[Objection]:
+    """All that a pool of this size cannot express of the claim, its requirements aside."""
+    yield from _image_objections(claim, lookup(size))
+    yield from _request_objections(claim)
+    yield from poollabels.objections(claim)
+    yield from _taint_objections(claim)
+
+
+def _request_objections(claim: NodeClaim) -> Iterator[Objection]:
     for resource, written in claim.spec.resources.requests.items():
+        field, value = f"spec.resources.requests[{resource}]", str(written)
         try:
             amount = parse_quantity(written)
         except ValueError as error:
-            message = f"spec.resources.requests[{resource}]: {error}"
-            raise Rejected("ResourceQuantityInvalid", message, final=True) from error
-        if resource != "storage" and "/" in resource and amount != int(amount):
-            message = f"spec.resources.requests[{resource}]: {written} is no whole number; devices cannot be shared so"
-            raise Rejected("ResourceQuantityInvalid", message, final=True)
+            problem, _, remedy = str(error).partition(": ")
+            yield Objection(
+                reason="ResourceQuantityInvalid", field=field, value=value, problem=f"{field}: {problem}", remedy=remedy
+            )
+            continue
+        if resource == "storage":
+            yield from _disk_objections(value, as_gib_ceil(written), amount)
+        elif "/" in resource and amount != int(amount):
+            yield Objection(
+                reason="ResourceQuantityInvalid",
+                field=field,
+                value=value,
+                problem=f"{field}: {value} is no whole number",
+                remedy="devices cannot be shared so",
+            )
+
+
+def _disk_objections(written: str, gib: int, amount: Decimal) -> Iterator[Objection]:
+    field = "spec.resources.requests.storage"
+    if amount <= 0:
+        yield Objection(
+            reason="DiskSizeInvalid",
+            field=field,
+            value=written,
+            problem=f"{field}: {written}: the storage request should be more than 0",
+            remedy=f"ask for {DISK_FLOOR_GIB}Gi or more",
+        )
+    elif amount >= GIB and not DISK_FLOOR_GIB <= gib <= DISK_CEILING_GIB:
+        yield Objection(
+            reason="DiskSizeInvalid",
+            field=field,
+            value=written,
+            problem=f"{field}: {written}: an OS disk has {DISK_FLOOR_GIB}Gi to {DISK_CEILING_GIB}Gi",
+            remedy="change the request",
+        )
+
+
+def _disk_gib(claim: NodeClaim) -> int:
+    """The OS disk; 0 lets AKS choose, as for claims that ask for none or for less than 1 GiB."""
     storage = claim.spec.resources.requests.get("storage")
-    if storage is None or 0 < parse_quantity(storage) < 2**30:
-        return 0
-    if parse_quantity(storage) <= 0:
-        message = f"{field}: {storage}: the storage request should be more than 0; ask for {DISK_FLOOR_GIB}Gi or more"
-        raise Rejected("DiskSizeInvalid", message, final=True)
-    gib = as_gib_ceil(storage)
-    if not DISK_FLOOR_GIB <= gib <= DISK_CEILING_GIB:
-        message = f"{field}: {storage}: an OS disk has {DISK_FLOOR_GIB}Gi to {DISK_CEILING_GIB}Gi; change the request"
-        raise Rejected("DiskSizeInvalid", message, final=True)
-    return gib
+    return 0 if storage is None or parse_quantity(storage) < GIB else as_gib_ceil(storage)
 
 
-def _image(claim: NodeClaim, sku: Sku | None) -> str:
+def _image_objections(claim: NodeClaim, sku: Sku | None) -> Iterator[Objection]:
+    if _image(claim) != "Ubuntu" and sku is not None and sku.vendor == "amd":
+        yield Objection(
+            reason="ImageFamilyInvalid",
+            field=f"metadata.annotations[{labels.KAITO_IMAGE_FAMILY}]",
+            value=claim.metadata.annotations[labels.KAITO_IMAGE_FAMILY],
+            problem=f"metadata.annotations[{labels.KAITO_IMAGE_FAMILY}]: {sku.name} runs Ubuntu only",
+            remedy="remove it",
+        )
+
+
+def _image(claim: NodeClaim) -> str:
     """The image family; anything that is not known means Ubuntu, as in Azure/gpu-provisioner."""
-    image = _IMAGES.get(claim.metadata.annotations.get(labels.KAITO_IMAGE_FAMILY, "").lower(), "Ubuntu")
-    if image != "Ubuntu" and sku is not None and sku.vendor == "amd":
-        message = f"metadata.annotations[{labels.KAITO_IMAGE_FAMILY}]: {sku.name} runs Ubuntu only; remove it"
-        raise Rejected("ImageFamilyInvalid", message, final=True)
-    return image
+    return _IMAGES.get(claim.metadata.annotations.get(labels.KAITO_IMAGE_FAMILY, "").lower(), "Ubuntu")
+
+
+def _taint_objections(claim: NodeClaim) -> Iterator[Objection]:
+    for index, taint in enumerate(claim.spec.taints):
+        fits = _TAINT_PART.fullmatch(taint.key) and _TAINT_VALUE.fullmatch(taint.value) and taint.effect in _EFFECTS
+        if not fits or taint.key.startswith("kubernetes.azure.com/"):
+            yield Objection(
+                reason="TaintInvalid",
+                field=f"spec.taints[{index}]",
+                value=str(taint),
+                problem=f"spec.taints[{index}]: {str(taint)[:80]!r} cannot be a taint of an agent pool",
+                remedy="use key=value:Effect",
+            )
 
 
 def _taints(claim: NodeClaim) -> list[str]:
     """`key=value:Effect`. Startup taints are not here: AKS would put them back whenever somebody removes them."""
-    written = []
-    for index, taint in enumerate(claim.spec.taints):
-        fits = _TAINT_PART.fullmatch(taint.key) and _TAINT_VALUE.fullmatch(taint.value) and taint.effect in _EFFECTS
-        if not fits or taint.key.startswith("kubernetes.azure.com/"):
-            message = (
-                f"spec.taints[{index}]: {str(taint)[:80]!r} cannot be a taint of an agent pool; use key=value:Effect"
-            )
-            raise Rejected("TaintInvalid", message, final=True)
-        written.append(f"{taint.key}={taint.value}:{taint.effect}")
-    return written
+    return [f"{taint.key}={taint.value}:{taint.effect}" for taint in claim.spec.taints]
 
 
 def from_agent_pool(body: Mapping[str, Any]) -> Instance:

@@ -11,12 +11,14 @@ Source: karpenter.md §1 (requirements), users.md §1.2, §3 (items 3, 10), aks-
 """
 
 import re
+from collections.abc import Iterator
 
-from cloudprovider.errors import Rejected
 from cloudprovider.interface import ON_DEMAND, SPOT, CapacityType, Offering
 from provisioner.api import labels
 from provisioner.api.nodeclaim import NodeClaim
-from provisioner.api.requirements import allowed_values, allows, conflicts, malformed
+from provisioner.api.requirements import allowed_values, allows, combine, conflicts, malformed
+
+from .objection import Objection, refuse
 
 # KAITO names the size under Karpenter's Azure key as well (users.md §1.2).
 SKU_NAME = "karpenter.azure.com/sku-name"
@@ -27,7 +29,7 @@ _ZONE = re.compile(r"(?:[a-z0-9]+-)?([1-9])")
 
 def offerings(claim: NodeClaim) -> tuple[Offering, ...]:
     """At least one offering. Raises Rejected (final)."""
-    _check(claim)
+    refuse(objections(claim))
     return tuple(
         Offering(size=size, zone=zone, capacity_type=kind)
         for size in _sizes(claim)
@@ -36,51 +38,90 @@ def offerings(claim: NodeClaim) -> tuple[Offering, ...]:
     )
 
 
-def _check(claim: NodeClaim) -> None:
-    wrong = malformed(claim.spec.requirements) or conflicts(claim.spec.requirements)
+def objections(claim: NodeClaim) -> Iterator[Objection]:
+    """All that is wrong with the requirements. What is wrong in itself hides what they say together."""
+    wanted = claim.spec.requirements
+    wrong = malformed(wanted)
+    for sentence in wrong or conflicts(wanted):
+        remedy = "create the claim anew"
+        yield Objection(
+            reason="RequirementsInvalid",
+            field="spec.requirements",
+            problem=f"spec.requirements: {sentence}",
+            remedy=remedy,
+        )
     if wrong:
-        raise Rejected("RequirementsInvalid", f"spec.requirements: {wrong[0]}; create the claim anew", final=True)
-    if not allows(claim.spec.requirements, labels.OS, "linux"):
-        message = f"spec.requirements[{labels.OS}]: linux is excluded, and the machines are Linux; allow it"
-        raise Rejected("OperatingSystemInvalid", message, final=True)
+        return
+    told = {demand.key for demand in combine(wanted) if not demand.satisfiable}
+    if labels.OS not in told and not allows(wanted, labels.OS, "linux"):
+        yield Objection(
+            reason="OperatingSystemInvalid",
+            field=f"spec.requirements[{labels.OS}]",
+            problem=f"spec.requirements[{labels.OS}]: linux is excluded, and the machines are Linux",
+            remedy="allow it",
+        )
+    if not told & {labels.INSTANCE_TYPE, SKU_NAME}:
+        yield from _size_objections(claim)
+    for value in allowed_values(wanted, labels.ZONE) or ():
+        if _ZONE.fullmatch(value) is None:
+            yield Objection(
+                reason="ZoneInvalid",
+                field=f"spec.requirements[{labels.ZONE}]",
+                value=value,
+                problem=f"spec.requirements[{labels.ZONE}]: {value[:40]!r} is no zone",
+                remedy="write <location>-1, -2 or -3",
+            )
+    if labels.CAPACITY_TYPE not in told and not _capacity_types(claim):
+        yield Objection(
+            reason="CapacityTypeInvalid",
+            field=f"spec.requirements[{labels.CAPACITY_TYPE}]",
+            value=", ".join(allowed_values(wanted, labels.CAPACITY_TYPE) or ()),
+            problem=f"spec.requirements[{labels.CAPACITY_TYPE}] allows neither on-demand nor spot",
+            remedy="use one of them",
+        )
+
+
+def _size_objections(claim: NodeClaim) -> Iterator[Objection]:
+    wanted = allowed_values(claim.spec.requirements, labels.INSTANCE_TYPE)
+    example = f"add {labels.INSTANCE_TYPE} In [Standard_NC24ads_A100_v4], say"
+    if not wanted:
+        problem = "spec.requirements names no instance type"
+        yield Objection(reason="InstanceTypeMissing", field="spec.requirements", problem=problem, remedy=example)
+        return
+    sizes = _sizes(claim)
+    if not sizes:
+        yield Objection(
+            reason="InstanceTypeInvalid",
+            field=f"spec.requirements[{SKU_NAME}]",
+            value=", ".join(wanted),
+            problem=f"spec.requirements[{SKU_NAME}] allows none of {', '.join(wanted)[:80]}",
+            remedy="name the same size in both",
+        )
+    for size in sizes:
+        if _SIZE.fullmatch(size) is None:
+            yield Objection(
+                reason="InstanceTypeInvalid",
+                field=f"spec.requirements[{labels.INSTANCE_TYPE}]",
+                value=size,
+                problem=f"spec.requirements[{labels.INSTANCE_TYPE}]: {size[:60]!r} is no Azure VM size",
+                remedy=example,
+            )
 
 
 def _sizes(claim: NodeClaim) -> tuple[str, ...]:
-    wanted = allowed_values(claim.spec.requirements, labels.INSTANCE_TYPE)
-    example = f"add {labels.INSTANCE_TYPE} In [Standard_NC24ads_A100_v4], say"
-    if wanted is None:
-        raise Rejected("InstanceTypeMissing", f"spec.requirements names no instance type; {example}", final=True)
-    sizes = tuple(size for size in wanted if allows(claim.spec.requirements, SKU_NAME, size))
-    if not sizes:
-        message = f"spec.requirements[{SKU_NAME}] allows none of {', '.join(wanted)[:80]}; name the same size in both"
-        raise Rejected("InstanceTypeInvalid", message, final=True)
-    for size in sizes:
-        if _SIZE.fullmatch(size) is None:
-            message = f"spec.requirements[{labels.INSTANCE_TYPE}]: {size[:60]!r} is no Azure VM size; {example}"
-            raise Rejected("InstanceTypeInvalid", message, final=True)
-    return sizes
+    wanted = allowed_values(claim.spec.requirements, labels.INSTANCE_TYPE) or ()
+    return tuple(size for size in wanted if allows(claim.spec.requirements, SKU_NAME, size))
 
 
 def _zones(claim: NodeClaim) -> tuple[str, ...]:
     """`westeurope-1` and `1` both mean zone 1."""
-    zones = []
-    for value in allowed_values(claim.spec.requirements, labels.ZONE) or ():
-        match = _ZONE.fullmatch(value)
-        if match is None:
-            message = f"spec.requirements[{labels.ZONE}]: {value[:40]!r} is no zone; write <location>-1, -2 or -3"
-            raise Rejected("ZoneInvalid", message, final=True)
-        zones.append(match[1])
-    return tuple(dict.fromkeys(zones))
+    values = allowed_values(claim.spec.requirements, labels.ZONE) or ()
+    return tuple(dict.fromkeys(match[1] for value in values if (match := _ZONE.fullmatch(value))))
 
 
 def _capacity_types(claim: NodeClaim) -> tuple[CapacityType, ...]:
     listed = allowed_values(claim.spec.requirements, labels.CAPACITY_TYPE)
     if listed is not None:
-        known = [kind for value in listed for kind in (ON_DEMAND, SPOT) if value == kind]
-    else:
-        # Without a list spot is only what is left when on-demand is excluded.
-        known = [k for k in (ON_DEMAND, SPOT) if allows(claim.spec.requirements, labels.CAPACITY_TYPE, k)][:1]
-    if not known:
-        message = f"spec.requirements[{labels.CAPACITY_TYPE}] allows neither on-demand nor spot; use one of them"
-        raise Rejected("CapacityTypeInvalid", message, final=True)
-    return tuple(known)
+        return tuple(kind for value in listed for kind in (ON_DEMAND, SPOT) if value == kind)
+    # Without a list spot is only what is left when on-demand is excluded.
+    return tuple(k for k in (ON_DEMAND, SPOT) if allows(claim.spec.requirements, labels.CAPACITY_TYPE, k))[:1]

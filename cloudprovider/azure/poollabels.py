@@ -10,11 +10,12 @@ DESIGN rules 3 and 13.
 """
 
 import re
+from collections.abc import Iterator
 
-from cloudprovider.errors import Rejected
 from provisioner.api import labels
 from provisioner.api.nodeclaim import NodeClaim
 
+from .objection import Objection
 from .skus import is_gpu_size
 
 # The cloud writes these on every Node; AKS refuses some of them from users.
@@ -39,17 +40,20 @@ _DOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-
 
 
 def pool_labels(claim: NodeClaim, size: str) -> dict[str, str]:
-    """The pool's node labels. Raises Rejected (final) for a label that AKS refuses."""
+    """The node labels of a pool for a claim without objections."""
     wanted = {labels.NODEPOOL: labels.DEFAULT_NODEPOOL}
-    for key, value in claim.metadata.labels.items():
-        if left_out(key):
-            continue
-        _check(key, value)
-        wanted[key] = value
+    wanted |= {key: value for key, value in claim.metadata.labels.items() if not left_out(key)}
     wanted[labels.KAITO_MACHINE_TYPE] = "gpu" if is_gpu_size(size) else "cpu"
     wanted[labels.KAITO_CREATION_TIMESTAMP] = claim.metadata.creation_timestamp.strftime(labels.CREATION_LAYOUT)
     wanted[labels.CLAIM_UID] = claim.uid
     return wanted
+
+
+def objections(claim: NodeClaim) -> Iterator[Objection]:
+    """Every label that AKS refuses."""
+    for key, value in claim.metadata.labels.items():
+        if not left_out(key):
+            yield from _wrong_with(key, value)
 
 
 def left_out(key: str) -> bool:
@@ -62,15 +66,17 @@ def _under(key: str, domains: tuple[str, ...]) -> bool:
     return any(domain == d or domain.endswith("." + d) for d in domains)
 
 
-def _check(key: str, value: str) -> None:
+def _wrong_with(key: str, value: str) -> Iterator[Objection]:
     domain, _, name = key.rpartition("/")
     if key in RESERVED_NAMES or (_under(key, REFUSED_DOMAINS) and not _under(key, ACCEPTED_DOMAINS)):
-        raise _refused(key, value, "AKS keeps this key for itself; remove the label or use a prefix of your own")
-    if _NAME.fullmatch(name) is None or (domain and (len(domain) > 253 or _DOMAIN.fullmatch(domain) is None)):
-        raise _refused(key, value, "this is no label key; use letters, digits, '-', '_' and '.', at most 63")
+        yield _refused(key, value, "AKS keeps this key for itself", "remove the label or use a prefix of your own")
+    elif _NAME.fullmatch(name) is None or (domain and (len(domain) > 253 or _DOMAIN.fullmatch(domain) is None)):
+        yield _refused(key, value, "this is no label key", "use letters, digits, '-', '_' and '.', at most 63")
     if value and _NAME.fullmatch(value) is None:
-        raise _refused(key, value, "this is no label value; use letters, digits, '-', '_' and '.', at most 63")
+        yield _refused(key, value, "this is no label value", "use letters, digits, '-', '_' and '.', at most 63")
 
 
-def _refused(key: str, value: str, remedy: str) -> Rejected:
-    return Rejected("LabelRefused", f"metadata.labels[{key}]: {value[:40]!r}: {remedy}", final=True)
+def _refused(key: str, value: str, why: str, remedy: str) -> Objection:
+    field = f"metadata.labels[{key}]"
+    problem = f"{field}: {value[:40]!r}: {why}"
+    return Objection(reason="LabelRefused", field=field, value=value, problem=problem, remedy=remedy)
