@@ -37,6 +37,7 @@ _POOL_NAMED = re.compile(r"agent ?pools? '([^']*)'", re.IGNORECASE)
 # Its first sentence; behind it come ids and times, which would make every message a new one.
 _ENTRA = re.compile(r"(AADSTS\d{4,8}):\s*([^\r\n]{1,300}?\.)(?=\s|$)")
 LONGEST_AFTER_SECONDS = 3600.0
+CANCELED = ArmError(code="OperationCanceled", message="the operation was canceled, by a person or by AKS itself")
 # Behind the words of a shortage may come that nothing else is left to try, and that this is overdue.
 SHORT_BYTES = MESSAGE_BYTES - len(f"; {EXHAUSTED}") - len("; overdue: over 999 min")
 
@@ -60,15 +61,28 @@ def classify_answer(status: int, error: ArmError, *, headers: Mapping[str, str],
         return NotFound(
             "NotFound", compose(error.code, f"agent pool {pool} does not exist", ""), code=error.code, status=404
         )
-    row, finding = _match(status, error, verb)
+    row, finding = matching(status, error, verb)
     told = retry_after_seconds(headers)
     return _build(row, finding, error, status=status, after=told if told is not None else row.after)
 
 
 def classify_failure(code: str, message: str, details: Any) -> Failure:
     """Why a Failed pool failed, from its `status.provisioningError` (the operation is over: no HTTP status)."""
-    error = read_error({"code": code, "message": message, "details": details})
-    row, finding = _match(0, error, "create")
+    return _failure(read_error({"code": code, "message": message, "details": details}))
+
+
+def classify_operation(body: Mapping[str, Any]) -> Failure | None:
+    """Why an operation failed, from what its URL answers (HTTP 200); None if it does not say, or has not failed."""
+    error, state = read_error(body.get("error")), str(body.get("status") or "").casefold()
+    if state not in ("failed", "canceled"):
+        return None
+    if error.code or error.message:
+        return _failure(error)
+    return _failure(CANCELED) if state == "canceled" else None
+
+
+def _failure(error: ArmError) -> Failure:
+    row, finding = matching(0, error, "create")
     cause = _build(row, finding, error, status=0, after=row.after)
     scope = cause.scope if isinstance(cause, NoCapacity) else "configuration"
     return Failure(
@@ -99,16 +113,17 @@ def retry_after_seconds(headers: Mapping[str, str]) -> float | None:
     return None
 
 
-def _match(status: int, error: ArmError, verb: Verb) -> tuple[Row, Finding]:
+def matching(status: int, error: ArmError, verb: Verb) -> tuple[Row, Finding]:
+    """The row that judges this error, and the code and words by which it was recognised."""
     found = tuple(findings(error))
     for row in TABLE:
         if (row.statuses and status not in row.statuses) or (row.verbs and verb not in row.verbs):
             continue
         if not row.codes and not row.says:
             return row, _first(found)
-        hit = next((finding for finding in found if _fits(row, finding)), None)
-        if hit is not None:
-            return row, hit
+        fitting = [finding for finding in found if _fits(row, finding)]
+        if fitting:
+            return row, fitting[-1]  # the innermost: wrappers quote the words of what they wrap
     return UNKNOWN, _first(found)
 
 
@@ -144,6 +159,7 @@ def _build(row: Row, finding: Finding, error: ArmError, *, status: int, after: f
 def _reason(code: str, status: int) -> str:
     """ARM's code, if a condition may bear it."""
     tail = code.rpartition("_")[2]
+    tail = tail[:1].upper() + tail[1:]
     if _REASON.fullmatch(tail):
         return tail
     return f"HTTP{status}" if status else "UnknownError"

@@ -54,9 +54,9 @@ def compose(code: str, text: str, remedy: str, *, limit: int = MESSAGE_BYTES) ->
 
 def words(message: str) -> str:
     """The message's sentences that hold no link, in plain text."""
-    sentences = _SENTENCE.split(" ".join(redact(message[:4096]).split()))
-    kept = [sentence for sentence in sentences if _LINK.search(sentence) is None]
-    return _plain(" ".join(kept) or _LINK.sub("", message))[:WORDS_CHARACTERS].strip()
+    text = " ".join(redact(message[:4096]).split())
+    kept = [sentence for sentence in _SENTENCE.split(text) if _LINK.search(sentence) is None]
+    return _plain(" ".join(kept) or text)[:WORDS_CHARACTERS].strip()
 
 
 def _plain(text: str) -> str:
