@@ -14,10 +14,11 @@ from provisioner.api import labels
 from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
 
+from .adoption import collected
 from .deletion import not_yet
 from .facts import Facts
 from .launch import launched, lost
-from .ownership import Verdict, belongs, held_by, holds_finalizer, marked, marks, owned_by_another, verdict
+from .ownership import Verdict, belongs, held_by, holds_finalizer, marked, marks, verdict
 from .steps import (
     Cause,
     DeleteClaim,
@@ -73,10 +74,10 @@ def _orphaned(f: Facts, instance: Instance) -> bool:
 def _node_deleted(f: Facts, claim: NodeClaim) -> Node | None:
     """A Node of this live claim that somebody asked to go and our finalizer keeps.
 
-    One that another claim owns was asked to go by nobody: Kubernetes deletes what has lost its owner.
+    One that was or is another claim's may have been asked to go by nobody: Kubernetes deletes what has lost its owner.
     """
     going = (n for n in f.nodes if belongs(n, claim) and n.deleting and holds_finalizer(n))
-    return next((n for n in going if not owned_by_another(n, claim)), None)
+    return next((n for n in going if not collected(n, claim)), None)
 
 
 def _leftover(f: Facts, node: Node) -> bool:

@@ -85,7 +85,11 @@ def _granted(claim: NodeClaim) -> datetime | None:
 
 def annotated(claim: NodeClaim) -> datetime | None:
     """The moment that stands on the claim; None if there is none, or none that can be read."""
-    written = claim.metadata.annotations.get(labels.TERMINATION_TIMESTAMP, "")
+    return moment_of(claim.metadata.annotations.get(labels.TERMINATION_TIMESTAMP, ""))
+
+
+def moment_of(written: str) -> datetime | None:
+    """The moment that this text names; None if it is no RFC 3339 time with a zone."""
     try:
         moment = msgspec.convert(written, datetime)
     except msgspec.ValidationError:

@@ -18,6 +18,7 @@ from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.quantity import parse_quantity
 
+from .adoption import kept
 from .deadlines import watched
 from .facts import Facts
 from .judgement import Judgement, clock_text
@@ -77,7 +78,8 @@ def judge(f: Facts, claim: NodeClaim) -> Judgement | None:
 def _usable(f: Facts, claim: NodeClaim, node: Node | None, current: Condition) -> Judgement:
     """Whether a claim that was initialized still is. Restoring needs the whole gate; losing needs a reason."""
     if node is None:
-        message = f"Node {claim.status.node_name or f.key} is gone or being deleted; see kubectl get nodes -L agentpool"
+        lost = f"Node {claim.status.node_name or f.key} is gone or being deleted; see kubectl get nodes -L agentpool"
+        message = kept(f.nodes, claim) or lost
         return Judgement(status="False", reason="NodeLost", message=message, warning=True)
     if not node.ready:
         return _not_ready(node, status="False")

@@ -8,17 +8,20 @@ Left to others: whether the Node is usable (`initialization.py`).
 Source: karpenter.md §2 ("Written to Node"), §3 (Registration); DESIGN rule 13.
 """
 
+from collections.abc import Mapping
+
 from provisioner.api import labels
 from provisioner.api.conditions import fit
 from provisioner.api.meta import OwnerReference, Taint
 from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
 
+from .adoption import handed_over, kept
 from .deadlines import watched
 from .facts import Facts
 from .judgement import Judgement, clock_text
 from .launch import launched_since
-from .ownership import KIND, belongs, holds_finalizer, owned_by_another
+from .ownership import KIND, holds_finalizer, owned_by_another
 from .patches import add_keys, replace_list
 from .selection import chosen_node, live_nodes
 from .steps import PatchNode, Step, Wait
@@ -42,10 +45,14 @@ def step(f: Facts) -> Step | None:
     claim, node = f.claim, chosen_node(f)
     if claim is None or node is None or "PatchNode" in f.refused:
         return None
+    taken = handed_over(f.now) if owned_by_another(node, claim) else {}
     if labels.REGISTERED not in node.metadata.labels:
-        return PatchNode(node=node, patch=_full(claim, node), why="register the Node with its claim")
-    if owned_by_another(node, claim):
-        patch = replace_list("/metadata/ownerReferences", node.metadata.owner_references, _owners(claim, node))
+        return PatchNode(node=node, patch=_full(claim, node, taken), why="register the Node with its claim")
+    if taken:
+        patch = (
+            *replace_list("/metadata/ownerReferences", node.metadata.owner_references, _owners(claim, node)),
+            *add_keys("/metadata/annotations", node.metadata.annotations, taken),
+        )
         return PatchNode(node=node, patch=patch, why="own the Node of the claim that was taken over from")
     if not holds_finalizer(node):
         finalizers = (*node.metadata.finalizers, labels.FINALIZER)
@@ -54,7 +61,7 @@ def step(f: Facts) -> Step | None:
     return None
 
 
-def _full(claim: NodeClaim, node: Node) -> tuple[dict[str, object], ...]:
+def _full(claim: NodeClaim, node: Node, taken: Mapping[str, str]) -> tuple[dict[str, object], ...]:
     meta = node.metadata
     finalizers = meta.finalizers if holds_finalizer(node) else (*meta.finalizers, labels.FINALIZER)
     owners = _owners(claim, node)
@@ -65,7 +72,7 @@ def _full(claim: NodeClaim, node: Node) -> tuple[dict[str, object], ...]:
         *replace_list("/metadata/ownerReferences", meta.owner_references, owners),
         *replace_list("/spec/taints", node.spec.taints, _taints(claim, node)),
         *add_keys("/metadata/labels", meta.labels, {**wanted, labels.REGISTERED: "true"}),
-        *add_keys("/metadata/annotations", meta.annotations, notes),
+        *add_keys("/metadata/annotations", meta.annotations, {**notes, **taken}),
     )
     return tuple(dict(operation) for operation in operations)
 
@@ -137,13 +144,9 @@ def judge(f: Facts, claim: NodeClaim) -> Judgement | None:
         return Judgement(status="False", reason="MultipleNodesFound", message=message, warning=True)
     if since is None:
         return None
-    going = next((n for n in f.nodes if belongs(n, claim) and n.deleting and owned_by_another(n, claim)), None)
-    if going is not None:
-        message = (
-            f"Node {going.name} is being deleted, as Kubernetes does when a Node's claim is gone; its pods run on;"
-            " delete this claim once its machine may be replaced"
-        )
-        return Judgement(status="Unknown", reason="NodeDeleting", message=message, warning=True)
+    going = kept(f.nodes, claim)
+    if going:
+        return Judgement(status="Unknown", reason="NodeDeleting", message=going, warning=True)
     message = (
         f"Node not registered with cluster; agent pool {f.key} runs since {clock_text(since)};"
         " if it stays so check the pool's provisioning state, subnet and outbound access"

@@ -18,11 +18,19 @@ from cloudprovider.inventory import Inventory
 from controllers import adoption, drain, garbage, grace, launch, plan, repair, termination, views, volumes
 from controllers.acting import cloud
 from controllers.facts import Facts
-from controllers.ownership import holds_finalizer
+from controllers.ownership import holds_finalizer, owned_by_another
 from controllers.steps import CreateInstance, DeleteInstance, ReleaseFinalizer, Wait
 from provisioner.api.pod import Pod
 from provisioner.runtime.kube import Kube
-from tests.world import test_doors, test_draining, test_garbage, test_repair, test_volumes, test_way_down
+from tests.world import (
+    test_adoption_races,
+    test_doors,
+    test_draining,
+    test_garbage,
+    test_repair,
+    test_volumes,
+    test_way_down,
+)
 from tests.world.process import PROCESS, Process
 from tests.world.telling import CLAIMS, FAST
 
@@ -143,6 +151,11 @@ def adopted_from_the_living(patch: Patch) -> None:
     patch.setattr(adoption, "refusal", lambda claim, **_: "")
 
 
+def deleted_nodes_of_the_adopted_count_as_asked(patch: Patch) -> None:
+    """Whoever owns a Node now decides whether a person deleted it, whenever it was handed over."""
+    patch.setattr(garbage, "collected", owned_by_another)
+
+
 def a_crd_that_goes_counts_as_asking(patch: Patch) -> None:
     """Claims that are deleting because their CRD is are removed at once."""
     patch.setattr(garbage, "nobody_asked", lambda f: None)
@@ -219,6 +232,11 @@ MUTANTS: list[tuple[Callable[[Patch], None], Callable[[], object], str]] = [
         "VolumesDetached names the volume",
     ),
     (adopted_from_the_living, test_doors.test_a_living_claims_uid_is_not_adopted, "it is told"),
+    (
+        deleted_nodes_of_the_adopted_count_as_asked,
+        lambda: test_adoption_races.test_the_deletion_meets_the_hand_over("before", False),
+        "nobody asked for that",
+    ),
     (a_crd_that_goes_counts_as_asking, lambda: test_doors.test_kubectl_delete_crd(False), "could not find"),
     (
         repair_without_its_brake,

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from cloudprovider.interface import Cluster, Instance, InstanceState
-from controllers import adoption, garbage, steps
+from controllers import adoption, garbage, grace, steps
 from controllers.brake import allowance, tripped
 from controllers.facts import Facts, Failed, Fleet, Suspicion
 from controllers.ownership import Verdict, belongs, held_by, verdict
@@ -20,7 +20,7 @@ from provisioner.api.meta import OwnerReference
 from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
 
-from .builders import BORN, KEY, NODE, UID, claim, facts, instance, node
+from .builders import BORN, KEY, NODE, NOW, UID, claim, facts, instance, node
 
 OLD_UID = "uid-0"
 UP = ("Launched", "Registered", "Initialized", "Ready")
@@ -218,9 +218,40 @@ def test_an_adopted_nodes_owner_is_replaced() -> None:
     heir = claim(annotations={labels.ADOPT: OLD_UID})
     taken = register(facts(claims=(heir,), instance=MINE, nodes=(born,)))
     assert isinstance(taken, steps.PatchNode)
-    (replaced,) = [one["value"] for one in taken.patch if one["op"] != "test"]
+    replaced, at = [one["value"] for one in taken.patch if one["op"] != "test"]
     assert isinstance(replaced, list | tuple)
+    assert at == grace.rfc3339(NOW), "and when that was stands on the Node"
     assert [owner["uid"] if isinstance(owner, dict) else owner.uid for owner in replaced] == ["c", UID]
+
+
+def handed_over(made: Node, text: str) -> Node:
+    """That Node with this text where the time of its hand-over stands."""
+    notes = {**made.metadata.annotations, labels.HANDED_OVER_AT: text}
+    return msgspec.structs.replace(made, metadata=msgspec.structs.replace(made.metadata, annotations=notes))
+
+
+# The Node goes since NOW; seconds from its hand-over on.
+DELETED = [
+    ("a minute before it was handed over", -60.0, None),
+    ("as it was handed over", 0.0, None),
+    ("while a request of that time may still be under way", adoption.COLLECTOR_SECONDS, None),
+    ("later", adoption.COLLECTOR_SECONDS + 1.0, "node-deleted"),
+]
+
+
+@pytest.mark.parametrize(("told", "after", "expected"), DELETED, ids=[row[0] for row in DELETED])
+def test_the_node_of_an_adopted_claim_was_deleted_by_kubernetes_or_by_a_person(
+    told: str, after: float, expected: str | None
+) -> None:
+    """By Kubernetes, which had read its former owner, if that was before or just after it was handed over."""
+    heir = claim(up=UP, annotations={labels.ADOPT: OLD_UID})
+    gone = owned(node(uid_label=OLD_UID, deleting=True), UID)
+    dated = handed_over(gone, grace.rfc3339(NOW - timedelta(seconds=after)))
+    judged = facts(claims=(heir,), instance=MINE, nodes=(dated,))
+    assert garbage.suspect(judged) == expected, told
+    assert (adoption.kept((dated,), heir) == "") == (expected is not None), "and the claim says so"
+    for text in ("", "yesterday"):
+        assert garbage.suspect(facts(claims=(heir,), instance=MINE, nodes=(handed_over(gone, text),))) == "node-deleted"
 
 
 def test_a_refused_adoption_buys_nothing_and_says_so() -> None:
