@@ -9,6 +9,8 @@ Left to others: the count over all keys (`suspects.py`, `brake.py`), asked remov
 Source: DESIGN rules 4 and 6; karpenter.md §5, W3, W4, W6; users.md S1.3.
 """
 
+from datetime import datetime, timedelta
+
 from cloudprovider.interface import Instance, InstanceState
 from provisioner.api import labels
 from provisioner.api.node import Node
@@ -186,7 +188,7 @@ def _orphan(f: Facts, age: float) -> Step | None:
         return unsure
     for node in f.nodes:
         if marked(node) and node.deleting and holds_finalizer(node):
-            emptying = empty(f, node, None)
+            emptying = empty(f, node, _bound(f, node))
             if emptying is not None:
                 return emptying
     message = f"agent pool {instance.name} has no NodeClaim (was {instance.claim_name or 'unknown'}) and is deleted"
@@ -195,6 +197,12 @@ def _orphan(f: Facts, age: float) -> Step | None:
         cause="orphan-pool",
         event=Event(type="Warning", reason="LeakedPoolDeleted", message=message),
     )
+
+
+def _bound(f: Facts, node: Node) -> datetime | None:
+    """By when an orphan's Node is empty: no claim speaks for its pods' time any longer, and each hour is billed."""
+    began = node.metadata.deletion_timestamp
+    return None if began is None else began + timedelta(seconds=f.policy.draining_seconds)
 
 
 def _outlived_crd(f: Facts, instance: Instance) -> bool:

@@ -21,7 +21,20 @@ from provisioner.simulator.azure.state import Pool
 from provisioner.simulator.ledger import Call
 
 from .harness import SIZE, Sim, node_claim, simulate
-from .telling import CLAIMS, FAST, MINUTE, deleting, events, finalizers, node_name, node_of, pool_calls, said, strip
+from .telling import (
+    CLAIMS,
+    FAST,
+    MINUTE,
+    deleting,
+    events,
+    finalizers,
+    node_name,
+    node_of,
+    pool_calls,
+    run_pod,
+    said,
+    strip,
+)
 from .test_main_job import NAME, ready
 
 NO_BOUND: dict[str, Any] = {"gc_bound_seconds": math.inf}
@@ -487,3 +500,19 @@ def test_pools_deleted_in_the_portal_by_the_dozen_keep_their_claims() -> None:
         await sim.settled(quiet_seconds=70)
 
     simulate(story, azure=FAST)
+
+
+def test_an_orphan_is_not_held_by_its_pods_for_good() -> None:
+    """Nobody speaks for the pods of a claim that is gone: after a drain's time even protected ones are deleted."""
+
+    async def story(sim: Sim) -> None:
+        await one(sim)
+        protected = {"annotations": {labels.DO_NOT_DISRUPT: "true"}}
+        run_pod(sim, "app", node_name(sim, NAME), **protected)
+        strip(sim, NAME)
+        await asyncio.sleep(10 * MINUTE)
+        assert deletes(sim) == [], "its pod has the time that any drain has"
+        await sim.until(lambda: NAME not in sim.cloud.pools, 20 * MINUTE, "the pool is gone")
+        await sim.settled()
+
+    simulate(story, azure=FAST, **NO_BOUND)
