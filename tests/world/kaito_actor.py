@@ -34,6 +34,10 @@ class WaitedInVain(Exception):
     """A blocking wait has ended without what it waited for; the next reconcile begins anew."""
 
 
+class EndedInError(Exception):
+    """A terminal error: nothing is looked at again before a claim changes."""
+
+
 class Api:
     """What KAITO asks of the API server. `now` is wall time in nanoseconds; names of claims are made of it."""
 
@@ -190,11 +194,14 @@ class Workspace:
 
 
 class RagEngine:
-    """`state` is what it waits for, `ready` when it serves; `failures` counts waits that were in vain."""
+    """`state` is what it waits for, `ready` when it serves; `failures` counts waits that were in vain.
+
+    `ended` counts its terminal errors; in one its `state` is those words.
+    """
 
     def __init__(self, api: Api, owner: Owner) -> None:
         self.state = ""
-        self.failures = 0
+        self.failures = self.ended = 0
         self._api = api
         self._owner = owner
 
@@ -205,7 +212,17 @@ class RagEngine:
                 await self._reconcile()
             except WaitedInVain:
                 self.failures += 1
+            except EndedInError:
+                self.ended += 1
+                self.state = kaito.TERMINAL
+                await self._change()
             await asyncio.sleep(REQUEUE_SECONDS)
+
+    async def _change(self) -> None:
+        """Wait until one of its claims is not as it was."""
+        listed = await self._api.listed(CLAIMS, self._owner.pair)
+        async for _ in self._api.watched(CLAIMS, self._owner.pair, listed["metadata"]["resourceVersion"]):
+            return
 
     async def _reconcile(self) -> None:
         for claim in (await self._api.listed(CLAIMS, self._owner.pair))["items"]:
@@ -229,7 +246,7 @@ class RagEngine:
                     if kaito.is_true(claim, "Ready"):
                         return kaito.node_name(claim)
                     if kaito.is_hopeless(claim):
-                        break
+                        raise EndedInError(name)
                     await asyncio.sleep(READY_POLL_SECONDS)
         except TimeoutError as error:
             raise WaitedInVain(name) from error

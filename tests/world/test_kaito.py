@@ -271,11 +271,7 @@ OUTAGE = Fault(verb="PUT", times=ALWAYS, answer=errors.html(503))
     [THROTTLED, OUTAGE, *(fault for fault, words in REFUSALS if not words.startswith(("Alloc", "Sku", "Quota")))],
 )
 def test_k10_what_is_no_shortage_never_ends_a_ragengine(fault):
-    """Neither throttling nor an outage, a refusal or a full subnet makes a claim say the phrase that ends a RAGEngine.
-
-    Covered is that the phrase never appears for these; that it does when every allowed size is exhausted needs the
-    fallback between sizes, which is not built.
-    """
+    """Neither throttling, an outage, a refusal nor a full subnet makes a claim say the phrase that ends a RAGEngine."""
 
     async def story(sim):
         sim.cloud.faults.append(fault)
@@ -290,6 +286,66 @@ def test_k10_what_is_no_shortage_never_ends_a_ragengine(fault):
         assert told
         assert not any(kaito.is_hopeless(claim) or kaito.TERMINAL in str(claim) for claim in told)
         assert engine.failures >= 1800 // 250
+        assert engine.ended == 0
+
+    simulate(story)
+
+
+def sizes_in(claim, *sizes):
+    """The claim with these sizes to choose from."""
+    wanted = claim["spec"]["requirements"]
+    choice = [{**one, "values": list(sizes)} if one["key"] == kaito.INSTANCE_TYPE else one for one in wanted]
+    return {**claim, "spec": {**claim["spec"], "requirements": [one for one in choice if "sku-name" not in one["key"]]}}
+
+
+@pytest.mark.parametrize("fault", [faults.capacity, faults.quota, faults.quota_preflight])
+@pytest.mark.parametrize("sizes", [[A10], [SIZE, A10]], ids=["one size", "two sizes"])
+def test_k10_the_phrase_comes_when_every_allowed_size_is_exhausted_and_not_before(sizes, fault):
+    """It ends the RAGEngine, which makes no second claim; the same claim, Ready later, brings the RAGEngine back."""
+
+    async def story(sim):
+        short = [fault(size=size) for size in sizes]
+        sim.cloud.faults += short
+        await sim.start_controller(elect=False)
+        claim = await sim.apply(sizes_in(kaito.claim_of(RAGENGINE, 1), *sizes))
+        name, engine, spoke = claim["metadata"]["name"], RagEngine(api_of(sim), RAGENGINE), []
+
+        def note(_, kind, obj, __):
+            if kind.startswith("nodeclaims") and kaito.TERMINAL in str(obj.get("status")):
+                spoke.append((kaito.is_hopeless(obj), [one.seen for one in short]))
+
+        sim.store.subscribe(note)
+        async with at_work(engine):
+            await sim.until(lambda: engine.ended, 600, "the RAGEngine ends")
+            assert engine.state == kaito.TERMINAL
+            assert all(hopeless and all(times) for hopeless, times in spoke), spoke
+            await asyncio.sleep(1800)
+            assert [one["metadata"]["name"] for one in claims_of(sim, RAGENGINE)] == [name]
+            sim.cloud.faults.remove(short[sizes.index(A10)])
+            await serves(sim, engine, within_seconds=1800)
+            assert [one["metadata"]["name"] for one in claims_of(sim, RAGENGINE)] == [name]
+            assert kaito.TERMINAL not in str(sim.claim(name)["status"])
+            assert sim.cloud.pools[name].properties["vmSize"] == A10
+
+    simulate(story)
+
+
+def test_k10_a_shortage_of_one_size_is_not_the_end_while_another_may_be_had():
+    """The claim gets its second size, and at no time says the phrase."""
+
+    async def story(sim):
+        sim.cloud.faults.append(faults.capacity(size=SIZE))
+        await sim.start_controller(elect=False)
+        seen = versions(sim, "gpu1")
+        claim = sizes_in(kaito.claim_of(RAGENGINE, 1), SIZE, A10)
+        claim["metadata"]["name"] = "gpu1"
+        await sim.apply(claim)
+        engine = RagEngine(api_of(sim), RAGENGINE)
+        async with at_work(engine):
+            await serves(sim, engine)
+        assert [put.properties["vmSize"] for put in sim.cloud.put_log] == [SIZE, A10]
+        assert not [one for one in seen if kaito.TERMINAL in str(one.obj)]
+        assert engine.ended == 0
 
     simulate(story)
 

@@ -19,7 +19,7 @@ from .harness import SIZE, node_claim, simulate
 from .kaito import Owner
 from .kaito_actor import NODES, at_work
 from .kaito_stage import Most, actor_of, api_of, claims_of, serves
-from .telling import FAST, run_pod
+from .telling import FAST, deleting, run_pod
 from .test_limits import STEPS, gaps
 
 HOUR_SECONDS = 3600.0
@@ -147,6 +147,17 @@ async def not_ready(sim, name):
     await says(sim, name, "Initialized", "False", "NodeNotReady", within_seconds=5)
 
 
+async def repairing(sim, name):
+    """Its Node has been dead for so long that the controller removes it; a pod that may not be evicted holds it."""
+    await ready(sim, name)
+    node = await node_of(sim, name)
+    run_pod(sim, "training", node, annotations={labels.DO_NOT_DISRUPT: "true"})
+    sim.nodes.set_ready(node, None)
+    await sim.until(lambda: deleting(sim.claim(name)), 1800, "the claim is being repaired")
+    assert labels.REPAIR_DRAIN_UNTIL in sim.claim(name)["metadata"]["annotations"]
+    assert sim.cloud.pools[name].state == "Succeeded"
+
+
 PHASES = {
     "before the PUT": before_the_put,
     "during the PUT": during_the_put,
@@ -154,6 +165,7 @@ PHASES = {
     "Registered": registered,
     "Ready": ready,
     "NotReady": not_ready,
+    "repairing": repairing,
 }
 
 
