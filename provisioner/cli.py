@@ -138,7 +138,8 @@ def _run(settings: Settings, env: Mapping[str, str], err: TextIO) -> int:
     from .outside import check_files
     from .runtime.sdk import ConfigException
 
-    logs.configure(SystemClock(), level=settings.log_level, stream=err)
+    console = {"auto": None, "json": False, "console": True}[settings.log_encoding]
+    logs.configure(SystemClock(), level=settings.log_level, stream=err, console=console)
     log = logs.get_logger("cli")
     for warning in settings.warnings:
         log.warning(warning)

@@ -55,6 +55,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     leader_election_name: str = "gpu-provisioner-leader-election"
     leader_election_namespace: str = ""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
+    log_encoding: Literal["auto", "json", "console"] = "auto"
     strict_config: bool = False
 
     gpu_readiness: Literal["require", "report"] = "require"

@@ -111,6 +111,8 @@ _PROCESS = (
             unset="the pod's own"),
     _option("log-level", "LOG_LEVEL", kinds.choice("debug", "info", "warning", "error", warn="warning"), "info",
             "the least level that is logged"),
+    _option("log-encoding", "LOG_ENCODING", kinds.choice("auto", "json", "console"), "auto",
+            "json for collectors, console for people; auto: console on a terminal"),
     _option("strict-config", "STRICT_CONFIG", kinds.BOOLEAN, False, "refuse what would otherwise only be warned of"),
 )  # fmt: skip
 

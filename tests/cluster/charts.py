@@ -33,11 +33,12 @@ CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 ESTABLISHED_SECONDS = 20.0
 
 
-def rendered(chart: str, *, namespace: str, values: Json | None = None) -> list[Json]:
+def rendered(chart: str, *, namespace: str, values: Json | None = None, release: str = RELEASE) -> list[Json]:
     """Every object that this chart of ours makes, in Helm's order of files."""
     with helm_python.Chart.load(str(CHARTS / chart)) as loaded:
-        files = loaded.render(values or {}, name=RELEASE, namespace=namespace)
-    return [obj for _, text in sorted(files.items()) for obj in yaml.safe_load_all(text) if obj]
+        files = loaded.render(values or {}, name=release, namespace=namespace)
+    manifests = [text for name, text in sorted(files.items()) if not name.endswith("NOTES.txt")]
+    return [obj for text in manifests for obj in yaml.safe_load_all(text) if obj]
 
 
 async def install_rbac(cp: "ControlPlane", namespace: str) -> None:

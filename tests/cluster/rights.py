@@ -29,10 +29,12 @@ class Used(NamedTuple):
 
 
 def granted(namespace: str) -> set[Right]:
-    """Every right of the chart's roles."""
+    """Every right of the roles that the chart binds to the controller's service account."""
+    objects = rendered("gpu-provisioner", namespace=namespace, values=VALUES)
+    bound = {(obj["roleRef"]["kind"], obj["roleRef"]["name"]) for obj in objects if obj["kind"].endswith("RoleBinding")}
     found: set[Right] = set()
-    for role in rendered("gpu-provisioner", namespace=namespace, values=VALUES):
-        for rule in role.get("rules") or ():
+    for role in objects:
+        for rule in role.get("rules") or () if (role["kind"], role["metadata"]["name"]) in bound else ():
             found |= {
                 Right(group, resource, verb)
                 for group in rule["apiGroups"]

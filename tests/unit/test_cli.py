@@ -69,6 +69,15 @@ def test_config_shows_each_value_and_where_it_came_from(tmp_path: Path) -> None:
     assert "hunter2" not in out
 
 
+@pytest.mark.parametrize(("encoding", "is_json"), [("json", True), ("console", False), ("auto", True)])
+def test_the_log_is_encoded_as_asked(encoding: str, is_json: bool) -> None:
+    """Left alone, what is no terminal gets JSON."""
+    env = {**ENV, "LOG_ENCODING": encoding, "LOG_OUTPUT_PATHS": "file", "KUBECONFIG": "/nowhere"}
+    code, _, err = command("run", env=env)
+    warning = next(line for line in err.splitlines() if "LOG_OUTPUT_PATHS" in line)
+    assert (code, warning.startswith("{")) == (2, is_json)
+
+
 # --- how it refuses --------------------------------------------------------------------------------------------------
 
 

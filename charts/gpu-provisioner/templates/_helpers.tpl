@@ -1,8 +1,15 @@
+{{- define "gpu-provisioner.name" -}}
+{{- default .Chart.Name .Values.nameOverride | trunc 63 | trimSuffix "-" -}}
+{{- end -}}
+
 {{- define "gpu-provisioner.fullname" -}}
-{{- if contains .Chart.Name .Release.Name -}}
+{{- $name := default .Chart.Name .Values.nameOverride -}}
+{{- if .Values.fullnameOverride -}}
+{{- .Values.fullnameOverride | trunc 63 | trimSuffix "-" -}}
+{{- else if contains $name .Release.Name -}}
 {{- .Release.Name | trunc 63 | trimSuffix "-" -}}
 {{- else -}}
-{{- printf "%s-%s" .Release.Name .Chart.Name | trunc 63 | trimSuffix "-" -}}
+{{- printf "%s-%s" .Release.Name $name | trunc 63 | trimSuffix "-" -}}
 {{- end -}}
 {{- end -}}
 
@@ -14,14 +21,58 @@
 {{- end -}}
 {{- end -}}
 
+{{- define "gpu-provisioner.leaseNamespace" -}}
+{{- default .Release.Namespace .Values.leaderElection.namespace -}}
+{{- end -}}
+
+{{- /* Azure/gpu-provisioner's selector, word for word: a Deployment's cannot change, so its release could not become ours. */ -}}
 {{- define "gpu-provisioner.selectorLabels" -}}
-app.kubernetes.io/name: {{ .Chart.Name }}
+app.kubernetes.io/name: {{ include "gpu-provisioner.name" . }}
 app.kubernetes.io/instance: {{ .Release.Name }}
 {{- end -}}
 
 {{- define "gpu-provisioner.labels" -}}
-helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
-{{ include "gpu-provisioner.selectorLabels" . }}
-app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
-app.kubernetes.io/managed-by: {{ .Release.Service }}
+{{- $ours := dict
+  "helm.sh/chart" (printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | trunc 63)
+  "app.kubernetes.io/version" .Chart.AppVersion
+  "app.kubernetes.io/managed-by" .Release.Service
+-}}
+{{- toYaml (merge $ours (include "gpu-provisioner.selectorLabels" . | fromYaml) .Values.additionalLabels) -}}
+{{- end -}}
+
+{{- /* The metadata of one object: (dict "root" $ "name" … "namespace" … "labels" … "annotations" …), all but root optional. */ -}}
+{{- define "gpu-provisioner.metadata" -}}
+name: {{ .name | default (include "gpu-provisioner.fullname" .root) }}
+{{- with .namespace }}
+namespace: {{ . }}
+{{- end }}
+labels:
+  {{- toYaml (merge (include "gpu-provisioner.labels" .root | fromYaml) (.labels | default dict)) | nindent 2 }}
+{{- with merge dict (.annotations | default dict) .root.Values.additionalAnnotations }}
+annotations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end -}}
+
+{{- /* Whoever copied all of Azure/gpu-provisioner's values names its image, which is another program. */ -}}
+{{- define "gpu-provisioner.namesPredecessor" -}}
+{{- if hasSuffix "aks/kaito/gpu-provisioner" (default "" .Values.controller.image.repository) -}}true{{- end -}}
+{{- end -}}
+
+{{- define "gpu-provisioner.image" -}}
+{{- $image := include "gpu-provisioner.namesPredecessor" . | empty | ternary .Values.controller.image dict -}}
+{{- $repository := default "ghcr.io/aks-gpu-provisioner/gpu-provisioner" $image.repository -}}
+{{- $tagged := printf "%s:%s" $repository (default .Chart.AppVersion $image.tag | toString) -}}
+{{- $image.digest | empty | ternary $tagged (printf "%s@%s" $tagged (default "" $image.digest)) -}}
+{{- end -}}
+
+{{- /* Every pod (anti-)affinity term and spread constraint that has no label selector, in place, gets the pods' own. */ -}}
+{{- define "gpu-provisioner.selectOwnPods" -}}
+{{- $own := dict "matchLabels" (include "gpu-provisioner.selectorLabels" .root | fromYaml) -}}
+{{- range .terms -}}
+{{- $term := .podAffinityTerm | default . -}}
+{{- if not (hasKey $term "labelSelector") -}}
+{{- $_ := set $term "labelSelector" $own -}}
+{{- end -}}
+{{- end -}}
 {{- end -}}

@@ -33,13 +33,19 @@ CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 OURS = ("kaitonodeclasses.kaito.sh", "nodeclaims.karpenter.sh")
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
 DEPLOYMENTS = f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments"
-KINDS = "deployments,serviceaccounts,roles,rolebindings,clusterroles,clusterrolebindings"
+KINDS = (
+    "deployments,services,poddisruptionbudgets,serviceaccounts,roles,rolebindings,clusterroles,clusterrolebindings,pods"
+)
 OBJECTS = [
     "clusterrole.rbac.authorization.k8s.io/gpu-provisioner",
+    "clusterrole.rbac.authorization.k8s.io/gpu-provisioner-claims-edit",
+    "clusterrole.rbac.authorization.k8s.io/gpu-provisioner-claims-view",
     "clusterrolebinding.rbac.authorization.k8s.io/gpu-provisioner",
     "deployment.apps/gpu-provisioner",
+    "poddisruptionbudget.policy/gpu-provisioner",
     "role.rbac.authorization.k8s.io/gpu-provisioner",
     "rolebinding.rbac.authorization.k8s.io/gpu-provisioner",
+    "service/gpu-provisioner",
     "serviceaccount/gpu-provisioner",
 ]
 
@@ -199,7 +205,7 @@ async def test_the_controller_comes_changes_goes_back_and_goes(
     first = await empty.demand("GET", deployment)
     assert (first["spec"]["replicas"], first["metadata"]["generation"]) == (2, 1)
 
-    values = {**VALUES, "replicas": 1, "extraEnv": {"LOG_LEVEL": "debug"}}
+    values = {**VALUES, "replicas": 1, "logLevel": "debug"}
     assert helm.upgrade(CHART, RELEASE, values)["revision"] == 2
     second = await empty.demand("GET", deployment)
     assert (second["spec"]["replicas"], second["metadata"]["uid"]) == (1, first["metadata"]["uid"])

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from provisioner import settings
-from tests.cluster.charts import CHARTS, VALUES
+from tests.cluster.charts import CHARTS, VALUES, rendered
 
 Json = dict[str, Any]
 
@@ -27,13 +27,18 @@ INJECTED = {
 
 
 def template(name: str = "gpu-provisioner", namespace: str = "gpu-provisioner", **values: Any) -> dict[str, Json]:
-    """The objects of a release by kind; each kind is there once."""
-    with helm_python.Chart.load(str(CHART)) as chart:
-        files = chart.render({**VALUES, **values}, name=name, namespace=namespace)
-    objects = [obj for text in files.values() for obj in yaml.safe_load_all(text) if obj]
-    by_kind = {obj["kind"]: obj for obj in objects}
-    assert len(by_kind) == len(objects)
+    """What bears the release's full name, by kind; each kind does so once."""
+    objects = everything(name, namespace, **values)
+    full_name = name if "gpu-provisioner" in name else f"{name}-gpu-provisioner"
+    named = [obj for obj in objects if obj["metadata"]["name"] == full_name]
+    by_kind = {obj["kind"]: obj for obj in named}
+    assert len(by_kind) == len(named)
     return by_kind
+
+
+def everything(name: str = "gpu-provisioner", namespace: str = "gpu-provisioner", **values: Any) -> list[Json]:
+    """All objects of a release."""
+    return rendered("gpu-provisioner", namespace=namespace, values={**VALUES, **values}, release=name)
 
 
 def container(objects: dict[str, Json]) -> Json:
@@ -49,18 +54,22 @@ def test_the_charts_lint(chart: Any, values: Json) -> None:
 
 
 def test_the_charts_objects() -> None:
-    """A Deployment, its service account, and its rights in the cluster and in its own namespace, nothing else."""
-    objects = template()
-    assert sorted(objects) == [
-        "ClusterRole",
-        "ClusterRoleBinding",
-        "Deployment",
-        "Role",
-        "RoleBinding",
-        "ServiceAccount",
+    """By default: the Pods and what they need, what people get, and the Pod of `helm test`; nothing else."""
+    objects = everything()
+    assert sorted((obj["kind"], obj["metadata"]["name"]) for obj in objects) == [
+        ("ClusterRole", "gpu-provisioner"),
+        ("ClusterRole", "gpu-provisioner-claims-edit"),
+        ("ClusterRole", "gpu-provisioner-claims-view"),
+        ("ClusterRoleBinding", "gpu-provisioner"),
+        ("Deployment", "gpu-provisioner"),
+        ("Pod", "gpu-provisioner-check"),
+        ("PodDisruptionBudget", "gpu-provisioner"),
+        ("Role", "gpu-provisioner"),
+        ("RoleBinding", "gpu-provisioner"),
+        ("Service", "gpu-provisioner"),
+        ("ServiceAccount", "gpu-provisioner"),
     ]
-    assert {obj["metadata"]["name"] for obj in objects.values()} == {"gpu-provisioner"}
-    for obj in objects.values():
+    for obj in objects:
         assert obj["metadata"]["labels"]["app.kubernetes.io/managed-by"] == "Helm"
         assert obj["metadata"].get("namespace") == (None if "Cluster" in obj["kind"] else "gpu-provisioner")
 
@@ -103,7 +112,7 @@ def test_a_foreign_service_account_needs_its_name() -> None:
 def test_the_program_reads_what_the_chart_sets() -> None:
     """The container's environment is a complete configuration; ports, probes and the lease are where we look."""
     azure = {**VALUES["azure"], "subscriptionId": SUBSCRIPTION, "location": "westeurope"}
-    objects = template(azure=azure, extraEnv={"LOG_LEVEL": "debug"})
+    objects = template(azure=azure, logLevel="debug")
     found = container(objects)
     environment = {variable["name"]: variable["value"] for variable in found["env"]}
     read = settings.load({}, {**environment, **INJECTED})
@@ -125,14 +134,14 @@ def test_the_program_reads_what_the_chart_sets() -> None:
 def test_values_reach_the_objects() -> None:
     """Image, replicas and the identity of the service account."""
     objects = template(
-        image={"repository": "example.com/ours", "tag": "1.2.3"},
+        controller={"image": {"repository": "example.com/ours", "tag": "1.2.3"}},
         replicas=3,
         workloadIdentity={"clientId": INJECTED["AZURE_CLIENT_ID"]},
     )
     assert container(objects)["image"] == "example.com/ours:1.2.3"
     assert objects["Deployment"]["spec"]["replicas"] == 3
     annotations = objects["ServiceAccount"]["metadata"]["annotations"]
-    assert annotations == {"azure.workload.identity/client-id": INJECTED["AZURE_CLIENT_ID"]}
+    assert annotations["azure.workload.identity/client-id"] == INJECTED["AZURE_CLIENT_ID"]
 
 
 def test_two_releases_share_no_name() -> None:

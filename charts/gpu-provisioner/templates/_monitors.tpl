@@ -1,0 +1,35 @@
+{{- /* Azure's managed Prometheus reads monitors of a group of its own and wants limits on labels. */ -}}
+{{- define "gpu-provisioner.monitorGroup" -}}
+{{- $group := .Values.metrics.monitor.apiGroup -}}
+{{- $upstream := "monitoring.coreos.com" -}}
+{{- $azure := "azmonitoring.coreos.com" -}}
+{{- if ne $group "auto" -}}
+{{- $group -}}
+{{- else if and (.Capabilities.APIVersions.Has (printf "%s/v1" $azure)) (not (.Capabilities.APIVersions.Has (printf "%s/v1" $upstream))) -}}
+{{- $azure -}}
+{{- else -}}
+{{- $upstream -}}
+{{- end -}}
+{{- end -}}
+
+{{- /* A ServiceMonitor or PodMonitor: (dict "root" $ "kind" … "endpoints" "endpoints" or "podMetricsEndpoints" "given" its values). */ -}}
+{{- define "gpu-provisioner.monitor" -}}
+{{- $group := include "gpu-provisioner.monitorGroup" .root -}}
+apiVersion: {{ $group }}/v1
+kind: {{ .kind }}
+metadata:
+  {{- include "gpu-provisioner.metadata" (dict "root" .root "namespace" .root.Release.Namespace "labels" .given.additionalLabels) | nindent 2 }}
+spec:
+  {{- if eq $group "azmonitoring.coreos.com" }}
+  labelLimit: 63
+  labelNameLengthLimit: 511
+  labelValueLengthLimit: 1023
+  {{- end }}
+  namespaceSelector:
+    matchNames: [{{ .root.Release.Namespace }}]
+  selector:
+    matchLabels:
+      {{- include "gpu-provisioner.selectorLabels" .root | nindent 6 }}
+  {{ .endpoints }}:
+    - {{- toYaml (merge dict .given.endpointConfig (dict "port" "http-metrics" "path" "/metrics")) | nindent 6 }}
+{{- end -}}

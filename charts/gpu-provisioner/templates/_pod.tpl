@@ -1,0 +1,134 @@
+{{- /* What the controller's Pods and the one of `helm test` share, so that the latter sees what the former see. */ -}}
+
+{{- /* Variables by name; the later ones win: the chart's, settings, extraEnv, env. */ -}}
+{{- define "gpu-provisioner.environment" -}}
+{{- $values := .Values -}}
+{{- $texts := dict
+  "ARM_SUBSCRIPTION_ID" $values.azure.subscriptionId
+  "ARM_RESOURCE_GROUP" $values.azure.resourceGroup
+  "AZURE_CLUSTER_NAME" (default (get ($values.settings.azure | default dict) "clusterName") $values.azure.clusterName)
+  "LOCATION" $values.azure.location
+  "AZURE_ENVIRONMENT" $values.azure.environment
+  "DEPLOYMENT_MODE" $values.deploymentMode
+  "LOG_LEVEL" (default $values.logLevel $values.controller.logLevel)
+  "LOG_ENCODING" (default $values.logEncoding $values.controller.logEncoding)
+  "METRICS_PORT" ($values.controller.metrics.port | int | toString)
+  "HEALTH_PROBE_PORT" ($values.controller.healthProbe.port | int | toString)
+  "DISABLE_LEADER_ELECTION" ($values.leaderElection.enabled | ternary "" "true")
+  "LEADER_ELECTION_NAME" ($values.leaderElection.enabled | ternary $values.leaderElection.name "")
+  "LEADER_ELECTION_NAMESPACE" ($values.leaderElection.enabled | ternary (include "gpu-provisioner.leaseNamespace" .) "")
+-}}
+{{- $entries := dict -}}
+{{- range $name, $text := $texts -}}
+{{- if $text -}}{{- $_ := set $entries $name (dict "value" $text) -}}{{- end -}}
+{{- end -}}
+{{- range $name, $given := omit $values.settings "azure" -}}
+{{- if kindIs "float64" $given -}}{{- $given = $given | int64 -}}{{- end -}}
+{{- if ne ($given | toString) "" -}}{{- $_ := set $entries ($name | snakecase | upper) (dict "value" ($given | toString)) -}}{{- end -}}
+{{- end -}}
+{{- range $name, $given := $values.controller.extraEnv -}}
+{{- if kindIs "float64" $given -}}{{- $given = $given | int64 -}}{{- end -}}
+{{- $_ := set $entries $name (kindIs "map" $given | ternary $given (dict "value" ($given | toString))) -}}
+{{- end -}}
+{{- range $values.controller.env -}}
+{{- $entry := omit . "name" -}}
+{{- if or $entry.value $entry.valueFrom -}}{{- $_ := set $entries .name $entry -}}{{- end -}}
+{{- end -}}
+{{- if not $values.controller.envFrom -}}
+{{- $_ := required "azure.subscriptionId is needed: the subscription of the AKS cluster" (get $entries "ARM_SUBSCRIPTION_ID") -}}
+{{- $_ := required "azure.resourceGroup is needed: the resource group of the AKS cluster" (get $entries "ARM_RESOURCE_GROUP") -}}
+{{- $_ := required "azure.clusterName is needed: the name of the AKS cluster" (get $entries "AZURE_CLUSTER_NAME") -}}
+{{- end -}}
+{{- toYaml $entries -}}
+{{- end -}}
+
+{{- /* The controller's container without its ports and probes: (dict "root" $ "name" "controller" "command" "run"). */ -}}
+{{- define "gpu-provisioner.container" -}}
+{{- $controller := .root.Values.controller -}}
+name: {{ .name }}
+image: {{ include "gpu-provisioner.image" .root | quote }}
+imagePullPolicy: {{ .root.Values.imagePullPolicy }}
+args: [{{ .command }}]
+env:
+  {{- range $name, $entry := include "gpu-provisioner.environment" .root | fromYaml }}
+  - name: {{ $name }}
+    {{- toYaml $entry | nindent 4 }}
+  {{- end }}
+{{- with $controller.envFrom }}
+envFrom:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with $controller.resources }}
+resources:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with $controller.securityContext }}
+securityContext:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with $controller.extraVolumeMounts }}
+volumeMounts:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end -}}
+
+{{- /* Labels of a Pod that the given ones do not replace: (dict "root" $ "labels" …). */ -}}
+{{- define "gpu-provisioner.podLabels" -}}
+{{- $identity := .root.Values.workloadIdentity.enabled | ternary (dict "azure.workload.identity/use" "true") dict -}}
+{{- toYaml (merge dict .labels $identity .root.Values.podLabels) -}}
+{{- end -}}
+
+{{- /* Who the Pod is, where it runs and what it may, without containers. */ -}}
+{{- define "gpu-provisioner.pod" -}}
+serviceAccountName: {{ include "gpu-provisioner.serviceAccountName" . }}
+automountServiceAccountToken: true
+{{- with .Values.imagePullSecrets }}
+imagePullSecrets:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .Values.priorityClassName }}
+priorityClassName: {{ . }}
+{{- end }}
+{{- if .Values.hostNetwork }}
+hostNetwork: true
+{{- end }}
+{{- with .Values.dnsPolicy }}
+dnsPolicy: {{ . }}
+{{- end }}
+{{- with .Values.dnsConfig }}
+dnsConfig:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .Values.podSecurityContext }}
+securityContext:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .Values.nodeSelector }}
+nodeSelector:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- $affinity := deepCopy .Values.affinity }}
+{{- range $kind := list "podAffinity" "podAntiAffinity" }}
+{{- range $terms := get $affinity $kind | default dict }}
+{{- include "gpu-provisioner.selectOwnPods" (dict "root" $ "terms" $terms) }}
+{{- end }}
+{{- end }}
+{{- with $affinity }}
+affinity:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- $constraints := deepCopy .Values.topologySpreadConstraints }}
+{{- include "gpu-provisioner.selectOwnPods" (dict "root" $ "terms" $constraints) }}
+{{- with $constraints }}
+topologySpreadConstraints:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .Values.tolerations }}
+tolerations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .Values.extraVolumes }}
+volumes:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end -}}
