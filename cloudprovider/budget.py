@@ -21,7 +21,7 @@ from typing import TypeVar
 from provisioner.api.nodeclaim import NodeClaim
 
 from .errors import CloudError, Retryable
-from .interface import CloudProvider, Cluster, Instance, Offering
+from .interface import CloudProvider, Cluster, Failure, Instance, Offering
 
 # AKS counts a call when it arrives, and not all are equally long on their way: of its 60 and 20 a few stay unused.
 READ_BURST, READS_PER_SECOND = 58.0, 1.0
@@ -123,6 +123,10 @@ class Budgeted:
         what = f"DELETE of pool {instance.name}"
         await self._draw(self._shared(), leave=0.0, patience_seconds=0.0, what=what)
         await self._heed(self._shared(), self._provider.delete(instance))
+
+    async def cause(self, instance: Instance) -> Failure | None:
+        # Operations have a bucket of their own, and each is asked once at most.
+        return await self._provider.cause(instance)
 
     async def cluster(self) -> Cluster:
         # The managed cluster has a bucket of its own, far larger than once a minute.

@@ -1,6 +1,6 @@
 """What the rules may ask of a cloud, and what it answers.
 
-Promise: five calls, no waiting on operations, no retries hidden inside; each call is one request (LIST: one a page).
+Promise: six calls, no waiting on operations, no retries hidden inside; each call is one request (LIST: one a page).
 All names are pool names, which is also the controllers' key. Ages are in seconds, times are loop times
 (`asyncio` loop clock, seconds) or wall times (aware datetimes in UTC), as the field says.
 Left to others: translating to one cloud (`azure/`), caching (`inventory.py`), metrics (`metered.py`), rate
@@ -66,7 +66,8 @@ class Instance(msgspec.Struct, frozen=True, kw_only=True):
 
     `claim_uid`/`claim_name` are our ownership tags, `label_uid` the node label with the UID (either marks it ours);
     `created_label` is Azure/gpu-provisioner's creation stamp; `put_time` our own time of PUT, in UTC.
-    `unknown_state`: the cloud's word for the state is new to us. `busy`: the cloud works on the pool, or stopped it.
+    `failure` None of a FAILED one: it does not say why. `unknown_state`: the cloud's word for the state is new to us.
+    `busy`: the cloud works on the pool, or stopped it.
     """
 
     name: str
@@ -140,6 +141,12 @@ class CloudProvider(Protocol):
         """Ask for the removal of exactly this instance (`If-Match` its ETag); returns at acceptance.
 
         Raises NotFound if it was already absent, Retryable(conflict=True) if it changed since or is being worked on.
+        """
+
+    async def cause(self, instance: Instance) -> Failure | None:
+        """Why this instance, which does not say it itself, failed: asked once of whatever made it.
+
+        None: nobody tells, or nobody is known (any longer) who could.
         """
 
     async def cluster(self) -> Cluster:

@@ -17,7 +17,7 @@ from prometheus_client import CollectorRegistry, Counter, Histogram
 from provisioner.api.nodeclaim import NodeClaim
 
 from .errors import CloudError, NoCapacity, NotFound
-from .interface import CloudProvider, Cluster, Instance, Offering
+from .interface import CloudProvider, Cluster, Failure, Instance, Offering
 
 BUCKETS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 15, 30, 60)
 LABELS = ("controller", "method", "provider")
@@ -56,6 +56,9 @@ class Metered:
 
     async def delete(self, instance: Instance) -> None:
         await self._timed("node.termination", "Delete", self._provider.delete(instance))
+
+    async def cause(self, instance: Instance) -> Failure | None:
+        return await self._timed("nodeclaim.lifecycle", "Cause", self._provider.cause(instance))
 
     async def cluster(self) -> Cluster:
         return await self._timed("instance.garbagecollection", "Cluster", self._provider.cluster())

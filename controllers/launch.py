@@ -24,7 +24,7 @@ from .facts import Facts
 from .judgement import Judgement, Status, clock_text
 from .ownership import Verdict, held_by, marked, verdict
 from .selection import chosen_node, strangers
-from .steps import CreateInstance, DeleteInstance, Event, LookUpClaim, LookUpPool, Step, Wait
+from .steps import AskCause, CreateInstance, DeleteInstance, Event, LookUpClaim, LookUpPool, Step, Wait
 
 LAUNCHED = "Launched"
 USUAL_TIME = "AKS usually takes 3 to 8 min"
@@ -96,6 +96,8 @@ def _clear_failed(f: Facts, claim: NodeClaim, instance: Instance) -> Step | None
     useless = instance.state is InstanceState.FAILED and not launched(claim) and not f.nodes
     if not useless or not held_by(instance, claim):
         return None
+    if instance.failure is None:
+        return AskCause(instance=instance)
     told = any(c.type == LAUNCHED and c.status == "False" for c in claim.status.conditions)
     if not told and "PatchStatus" not in f.refused:
         return None

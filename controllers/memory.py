@@ -12,6 +12,7 @@ from datetime import datetime
 from typing import Literal
 
 from cloudprovider.errors import CloudError, NoCapacity, Rejected, Retryable
+from cloudprovider.interface import Failure
 from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.pod import Pod
@@ -161,6 +162,7 @@ class Memory:
     read_failed: FailureMemory | None = None
     brake_told: bool = False
     failed_etag: str = ""
+    cause: tuple[datetime | None, Failure] | None = None
     versions: Mapping[str, str] = field(default_factory=lambda: {"claim": "", "node": ""})
     refused: dict[str, Refusal] = field(default_factory=dict)
     refusals: int = 0

@@ -19,6 +19,7 @@ from .facts import Facts, Fleet, Gpus, Sick, Suspicion
 from .memory import Memory, SicknessMemory, age
 from .ownership import in_charge, managed, marks
 from .policy import Policy
+from .remembering import with_cause
 from .views import Views
 
 
@@ -36,6 +37,7 @@ def observe(
 ) -> Facts:
     """The facts of `key` at the wall time `wall` and loop time `now`; keeps the memory's first sights up to date."""
     seen = glance(key, views=views, inventory=inventory, policy=policy, wall=wall)
+    seen = msgspec.structs.replace(seen, instance=with_cause(memory, seen.instance))
     memory.versions = views.versions(key)
     _keep_proof(memory, proven=seen.absence == "absent", present=seen.instance is not None, now=now)
     _keep_drains(memory, frozenset(node.uid for node in seen.nodes))

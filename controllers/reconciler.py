@@ -29,7 +29,7 @@ from .memory import Memory
 from .observing import observe
 from .plan import explain, plan
 from .policy import Policy
-from .remembering import first_conflict, notice_instance, refuse, remember
+from .remembering import first_conflict, notice_instance, refuse, remember, with_cause
 from .steps import (
     CreateInstance,
     DeleteClaim,
@@ -125,7 +125,7 @@ class Reconciler:
 
     def _observe(self, key: str, memory: Memory) -> Facts:
         now = self._now()
-        instance = self._inventory.get(key)
+        instance = with_cause(memory, self._inventory.get(key))
         claims = self._views.claims_of(key)
         notice_instance(memory, instance, claim=claims[0] if claims else None, now=now)
         wall = self._clock.now()

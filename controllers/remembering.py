@@ -5,6 +5,8 @@ DELETE clears its refusals), and nothing is remembered that is not in an outcome
 Left to others: forgetting a whole key (`reconciler.py`), turning memories into ages (`observing.py`).
 """
 
+import msgspec
+
 from cloudprovider.errors import CloudError, NoCapacity, Rejected, Retryable
 from cloudprovider.interface import Failure, Instance, InstanceState
 from provisioner.api.meta import BEGINNING
@@ -18,6 +20,7 @@ from .acting.outcome import (
     KubeFailed,
     Outcome,
     ReadAttached,
+    ReadCause,
     ReadClaim,
     ReadCluster,
     ReadCrd,
@@ -31,6 +34,7 @@ from .drain_memory import asked_to_leave, could_not_read, drain_of, saw_pods, sa
 from .facts import Facts
 from .memory import FORBIDDEN_FIRST_SECONDS, Barrier, CrdRead, Kind, Memory, Refusal, remember_failure
 from .steps import (
+    AskCause,
     CreateInstance,
     DeleteInstance,
     DeleteNode,
@@ -46,6 +50,7 @@ from .steps import (
     Step,
 )
 
+UNTOLD, UNTOLD_FIRST_SECONDS = "CreateFailed", 60.0
 # Nothing can be done in its stead, so it is never left alone for longer than this.
 RELEASE_MOST_SECONDS = 60.0
 
@@ -79,6 +84,8 @@ def _read(memory: Memory, step: Step, outcome: Outcome, *, began: float) -> None
             memory.read_failed = None
         case ReadPool():
             memory.pool_read_at, memory.read_failed = began, None
+        case ReadCause(failure=failure) if isinstance(step, AskCause):
+            memory.cause = (step.instance.put_time, failure or _untold(step.instance))
         case ReadClaim(claim=claim):
             memory.claim_read_at, memory.claim_read = began, claim
         case ReadCrd(crd=crd) if isinstance(step, LookUpCrd):
@@ -141,6 +148,25 @@ def notice_instance(memory: Memory, instance: Instance | None, *, claim: NodeCla
         error = _as_error(instance.failure)
         memory.create_failed = remember_failure(memory.create_failed, error, now=now, claim=claim)
         memory.create_failed.uncertain = False
+
+
+def with_cause(memory: Memory, instance: Instance | None) -> Instance | None:
+    """The pool as the inventory has it, with what was learned elsewhere of why it failed."""
+    silent = instance is not None and instance.state is InstanceState.FAILED and instance.failure is None
+    if instance is None or not silent or memory.cause is None or memory.cause[0] != instance.put_time:
+        return instance
+    return msgspec.structs.replace(instance, failure=memory.cause[1])
+
+
+def _untold(instance: Instance) -> Failure:
+    """Nobody says why: the next attempt follows soon at first, and then less and less often."""
+    message = (
+        f"agent pool {instance.name} ended in {instance.raw_state}; AKS names no cause on it, and its operation tells"
+        f" none (any longer): see az aks nodepool show --name {instance.name} and the activity log"
+    )
+    return Failure(
+        reason=UNTOLD, message=message, kind=Rejected.kind, scope="configuration", after=UNTOLD_FIRST_SECONDS
+    )
 
 
 def _as_error(failure: Failure) -> CloudError:

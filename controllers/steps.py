@@ -127,6 +127,12 @@ class LookUpPool(msgspec.Struct, frozen=True, kw_only=True):
     name: str
 
 
+class AskCause(msgspec.Struct, frozen=True, kw_only=True):
+    """One question why this instance failed, which does not say it itself."""
+
+    instance: Instance
+
+
 class LookUpClaim(msgspec.Struct, frozen=True, kw_only=True):
     """One fresh GET of the claim, by name: `name` need not be in the cache."""
 
@@ -192,5 +198,15 @@ KubeWrite = (
     | DeleteClaim
 )
 Write = CloudWrite | KubeWrite
-Read = LookUpPool | LookUpCluster | LookUpClaim | LookUpCrd | LookUpNodes | ReadRemedies | ReadDrain | ReadVolumes
+Read = (
+    LookUpPool
+    | AskCause
+    | LookUpCluster
+    | LookUpClaim
+    | LookUpCrd
+    | LookUpNodes
+    | ReadRemedies
+    | ReadDrain
+    | ReadVolumes
+)
 Step = Write | Read | Wait | Forget

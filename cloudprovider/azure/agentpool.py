@@ -256,6 +256,7 @@ def _time(text: str) -> datetime | None:
         return None
 
 
-def _failure(said: Mapping[str, Any]) -> Failure:
+def _failure(said: Mapping[str, Any]) -> Failure | None:
     error = _map(_map(said.get("status")).get("provisioningError"))
-    return classify_failure(str(error.get("code") or ""), str(error.get("message") or ""), error.get("details") or ())
+    code, message, details = str(error.get("code") or ""), str(error.get("message") or ""), error.get("details") or ()
+    return classify_failure(code, message, details) if code or message or details else None

@@ -26,6 +26,7 @@ OTHER_OFFERING = "Tried again by itself; another size, zone or region may be fre
 OTHER_SIZE = "Choose another size: az vm list-skus --location {location} -o table"
 OTHER_ZONE = "Let the claim name another zone"
 NETWORK = "Check the cluster's outbound network, DNS and firewall"
+CANCELED = "Tried again later; delete the claim if its machine is not wanted"
 BRING_UP = "Tried again later; if it repeats, check image, driver and the cluster's outbound network"
 AGAIN = "Tried again by itself"
 FIX_CLAIM = "Correct the claim: delete it and make a new one"
@@ -158,6 +159,9 @@ BRING_UP_FAILURES = (
     _no("NodesNotReady", remedy=BRING_UP),
 )
 
+# §1: somebody aborted it; no error need stand anywhere.
+CANCELLATIONS = (_no("OperationCanceled", remedy=CANCELED, after=MINUTE_SECONDS),)
+
 # §3.4: the same code means quota (above), conflict or immutability; the message tells.
 CONFLICTS = (
     _again("AKSOperationPreempted* OperationPreempted", conflict=True),
@@ -242,6 +246,7 @@ TABLE = (
     *QUOTA,
     *CAPACITY,
     *BRING_UP_FAILURES,
+    *CANCELLATIONS,
     *CONFLICTS,
     *ELSEWHERE,
     *ACCESS,

@@ -1,4 +1,4 @@
-"""The five calls of a cloud provider over the real SDK.
+"""The six calls of a cloud provider over the real SDK.
 
 Promise: each call is one request (LIST: one a page), ends within 15 s, and fails with a `CloudError` only; cancellation
 passes. Each write to ARM is one audit line, whatever becomes of it: no header, body or token is ever in it. Reads go
@@ -11,6 +11,7 @@ Source: aks-arm.md §1 (accepted statuses), §1.3 (ETags), §2.2 (what polling=F
 import asyncio
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import quote, urlsplit
 
@@ -21,14 +22,14 @@ from azure.core.exceptions import HttpResponseError
 from azure.core.rest import HttpRequest
 
 from cloudprovider.errors import CloudError, NotFound, Retryable
-from cloudprovider.interface import Cluster, Instance, Offering
+from cloudprovider.interface import Cluster, Failure, Instance, Offering
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.runtime.clock import Clock
 
 from .agentpool import from_agent_pool, to_agent_pool
 from .client import API_VERSION, AzureConfig
 from .error_table import Verb
-from .errors import classify
+from .errors import classify, classify_operation
 from .offers import offerings
 
 if TYPE_CHECKING:
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
 
 CALL_SECONDS = 15.0
 CLOSE_SECONDS = 5.0
+# The operations that may still be asked why they failed: as many as a cluster has pools, and those being re-made.
+MOST_OPERATIONS = 200
 # 100 pools fit one page today; a list that goes on for ever is none.
 MOST_PAGES = 100
 DEFAULT_MAX_POOLS = 100
@@ -69,6 +72,11 @@ class Exchange:
         return self.response.status_code if self.response is not None else 0
 
     @property
+    def operation(self) -> str:
+        """Where the operation that was started can be asked about, "" if the answer does not say."""
+        return str(self.response.headers.get("Azure-AsyncOperation") or "") if self.response is not None else ""
+
+    @property
     def hooks(self) -> dict[str, Any]:
         return {"raw_request_hook": self.sent, "raw_response_hook": self.answered}
 
@@ -84,6 +92,7 @@ class AzureProvider:
         self._clock = clock
         self._owned = owned
         self._where = (config.resource_group, config.cluster_name)
+        self._operations: dict[str, tuple[datetime | None, str]] = {}
 
     async def create(self, claim: NodeClaim, name: str, offering: Offering | None = None) -> Instance:
         """PUT with `If-None-Match: *`."""
@@ -93,7 +102,9 @@ class AzureProvider:
             await self._client.agent_pools.begin_create_or_update(
                 *self._where, name, body, polling=False, match_condition=MatchConditions.IfMissing, **exchange.hooks
             )
-            return _named(name, _object(exchange.response.content))
+            made = _named(name, _object(exchange.response.content))
+            self._keep_operation(made, exchange.operation)
+            return made
 
     async def get(self, name: str) -> Instance:
         with _judging("get", name):
@@ -124,6 +135,15 @@ class AzureProvider:
             if exchange.status == 204:
                 raise NotFound("NotFound", f"agent pool {instance.name} does not exist", status=204)
 
+    async def cause(self, instance: Instance) -> Failure | None:
+        """One GET of the operation of our own PUT, whose URL only this process knows; its 404 proves nothing."""
+        made_at, url = self._operations.pop(instance.name, (None, ""))
+        if not url or made_at != instance.put_time:
+            return None
+        with _judging("get", ""):
+            async with asyncio.timeout(CALL_SECONDS):
+                return classify_operation(await self._read(url))
+
     async def cluster(self) -> Cluster:
         with _judging("cluster", ""):
             async with asyncio.timeout(CALL_SECONDS):
@@ -146,6 +166,17 @@ class AzureProvider:
             for one in reversed((self._client, *self._owned)):
                 stack.push_async_callback(one.close)
 
+    def _keep_operation(self, made: Instance, url: str) -> None:
+        """The newest ones; its token goes to ARM and to nobody else."""
+        self._operations.pop(made.name, None)
+        if url and self._at_arm(url):
+            self._operations[made.name] = (made.put_time, url)
+        while len(self._operations) > MOST_OPERATIONS:
+            del self._operations[next(iter(self._operations))]
+
+    def _at_arm(self, url: str) -> bool:
+        return urlsplit(url).hostname == urlsplit(self._config.arm_endpoint).hostname
+
     def _path(self, *below: str) -> str:
         path = "/".join((self._config.cluster_path, *below))
         return f"{quote(path)}?api-version={API_VERSION}"
@@ -165,7 +196,7 @@ class AzureProvider:
             url = str(page.get("nextLink") or "")
             if not url:
                 return
-            if urlsplit(url).hostname != urlsplit(self._config.arm_endpoint).hostname:
+            if not self._at_arm(url):
                 raise ValueError("a page elsewhere: the token does not go there")
         raise ValueError("too many pages")
 

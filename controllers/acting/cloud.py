@@ -7,12 +7,16 @@ Left to others: the lease (`door.py`), what an error means for the claim (`plan.
 
 import asyncio
 
+import structlog
+
 from cloudprovider.errors import CloudError, NotFound, Rejected
 from cloudprovider.interface import CloudProvider
 from cloudprovider.inventory import Inventory
-from controllers.steps import CloudWrite, CreateInstance, DeleteInstance, LookUpPool
+from controllers.steps import AskCause, CloudWrite, CreateInstance, DeleteInstance, LookUpPool
 
-from .outcome import Accepted, CloudFailed, ReadCluster, ReadPool
+from .outcome import Accepted, CloudFailed, ReadCause, ReadCluster, ReadPool
+
+log = structlog.get_logger("cloud")
 
 
 class CloudActs:
@@ -63,6 +67,14 @@ class CloudActs:
             return CloudFailed(error=error)
         self._inventory.learned(instance)
         return ReadPool()
+
+    async def ask_cause(self, step: AskCause) -> ReadCause:
+        """One question, which is never asked again: no answer is one too."""
+        try:
+            return ReadCause(failure=await self._provider.cause(step.instance))
+        except CloudError as error:
+            log.warning("why the agent pool failed could not be read", pool=step.instance.name, error=str(error))
+            return ReadCause(failure=None)
 
     async def look_up_cluster(self) -> ReadCluster | CloudFailed:
         """One GET of the managed cluster; its answer enters the inventory."""

@@ -13,6 +13,7 @@ import structlog
 from cloudprovider.interface import Instance
 from controllers.memory import Kind
 from controllers.steps import (
+    AskCause,
     CreateInstance,
     DeleteClaim,
     DeleteInstance,
@@ -105,6 +106,8 @@ class Door:
             match step:
                 case LookUpPool():
                     return await self._cloud.look_up(step)
+                case AskCause():
+                    return await self._cloud.ask_cause(step)
                 case LookUpCluster():
                     return await self._cloud.look_up_cluster()
                 case LookUpCrd():

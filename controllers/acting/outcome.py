@@ -9,6 +9,7 @@ from typing import Literal
 import msgspec
 
 from cloudprovider.errors import CloudError
+from cloudprovider.interface import Failure
 from controllers.facts import Remedy
 from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
@@ -46,6 +47,12 @@ class Evicted(msgspec.Struct, frozen=True, kw_only=True):
 
 class ReadPool(msgspec.Struct, frozen=True, kw_only=True):
     """The pool was looked up; the inventory has the answer."""
+
+
+class ReadCause(msgspec.Struct, frozen=True, kw_only=True):
+    """Why an instance failed; None: nobody tells, and asking again would not help."""
+
+    failure: Failure | None
 
 
 class ReadCluster(msgspec.Struct, frozen=True, kw_only=True):
@@ -99,5 +106,5 @@ class Fenced(msgspec.Struct, frozen=True, kw_only=True):
     """Not sent: too little is left of the lease."""
 
 
-Answered = ReadPool | ReadCluster | ReadClaim | ReadCrd | ReadNodes | ReadEvents | ReadPods | ReadAttached
+Answered = ReadPool | ReadCause | ReadCluster | ReadClaim | ReadCrd | ReadNodes | ReadEvents | ReadPods | ReadAttached
 Outcome = Wrote | Evicted | Answered | Accepted | CloudFailed | KubeFailed | Fenced

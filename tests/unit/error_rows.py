@@ -204,6 +204,14 @@ ADDRESSES = (
 IN_PROGRESS = {"reason": "OperationInProgress", "conflict": True}
 PREEMPTED = {"reason": "OperationPreempted", "conflict": True}
 CONFLICTS = (
+    refused(
+        "1",
+        "OperationCanceled",
+        "canceled",
+        "delete the claim if its machine is not wanted",
+        statuses=LATER,
+        after=MINUTE,
+    ),
     passing(
         "3.4",
         "OperationNotAllowed",

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from random import Random
 from typing import Any, TypeVar
 
@@ -263,6 +263,71 @@ def test_a_failed_pool_keeps_its_cause() -> None:
         assert failed.failure is not None
         assert (failed.failure.kind, failed.failure.reason) == ("no_capacity", "QuotaExceeded")
         assert failed.failure.message.endswith("az vm list-usage -l westeurope -o table")
+
+    on_azure(story)
+
+
+SILENT = faults.Failure(error=faults.wrapped(faults.no_capacity()), after_seconds=45.0, silent=True)
+
+
+def test_a_failed_pool_without_a_cause_is_asked_for_it_once() -> None:
+    """Only the operation of our own PUT tells; asked again, or by another process, nobody knows."""
+
+    async def story(azure: Azure) -> None:
+        azure.cloud.faults.append(Fault(verb="PUT", failure=SILENT))
+        await azure.provider.create(claim(), KEY)
+        await asyncio.sleep(60)
+        pool = await azure.provider.get(KEY)
+        assert (pool.state, pool.failure) == (InstanceState.FAILED, None)
+        assert await azure.provider_for().cause(pool) is None
+        assert azure.cloud.counts["OPERATION"] == 0
+        told = await azure.provider.cause(pool)
+        assert told is not None
+        assert (told.kind, told.reason) == ("no_capacity", "AllocationFailed")
+        assert await azure.provider.cause(pool) is None
+        assert azure.cloud.counts["OPERATION"] == 1
+
+    on_azure(story)
+
+
+def test_an_expired_operation_is_no_cause_and_no_absence() -> None:
+    """Its 404 is told as what it is: the pool that failed is still there."""
+
+    async def story(azure: Azure) -> None:
+        azure.cloud.faults.append(Fault(verb="PUT", failure=SILENT))
+        await azure.provider.create(claim(), KEY)
+        await asyncio.sleep(60)
+        pool = await azure.provider.get(KEY)
+        error = await failing(azure.provider.cause(pool))
+        assert isinstance(error, Retryable)
+        assert error.reason == "NotFoundWithoutProof"
+        assert await azure.provider.cause(pool) is None
+        assert await azure.provider.get(KEY) == pool
+
+    on_azure(story, operation_ttl_seconds=10.0)
+
+
+def test_another_machines_operation_is_not_asked() -> None:
+    """A pool of the same name that somebody else made since did not fail by our operation."""
+
+    async def story(azure: Azure) -> None:
+        made = await azure.provider.create(claim(), KEY)
+        other = msgspec.structs.replace(made, put_time=EPOCH + timedelta(seconds=1), state=InstanceState.FAILED)
+        assert await azure.provider.cause(other) is None
+        assert azure.cloud.counts["OPERATION"] == 0
+
+    on_azure(story)
+
+
+def test_the_token_goes_to_no_operation_elsewhere() -> None:
+    """An operation on another host is not asked: ARM's word alone does not make it trustworthy."""
+
+    async def story(azure: Azure) -> None:
+        body = {"name": KEY, "properties": {"provisioningState": "Creating", "vmSize": SIZE}}
+        headers = {"Azure-AsyncOperation": "https://elsewhere.example/operations/1"}
+        azure.cloud.faults.append(Fault(verb="PUT", answer=errors.Answer(201, body, headers)))
+        made = await azure.provider.create(claim(), KEY)
+        assert await azure.provider.cause(made) is None
 
     on_azure(story)
 

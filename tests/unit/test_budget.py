@@ -11,7 +11,7 @@ import pytest
 
 from cloudprovider.budget import PUT_BURST, READ_BURST, Bucket, Budgeted
 from cloudprovider.errors import CloudError, Retryable
-from cloudprovider.interface import Cluster, Instance, InstanceState, Offering
+from cloudprovider.interface import Cluster, Failure, Instance, InstanceState, Offering
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.simulator.loop import run
 
@@ -45,6 +45,10 @@ class Arm:
 
     async def delete(self, instance: Instance) -> None:
         self._arrived("delete")
+
+    async def cause(self, instance: Instance) -> Failure | None:
+        self._arrived("cause")
+        return None
 
     async def cluster(self) -> Cluster:
         self._arrived("cluster")

@@ -9,7 +9,7 @@ import pytest
 
 from cloudprovider.answers import Answer, merge, settles_in
 from cloudprovider.errors import Retryable
-from cloudprovider.interface import Cluster, Instance, InstanceState, Offering
+from cloudprovider.interface import Cluster, Failure, Instance, InstanceState, Offering
 from cloudprovider.inventory import Inventory
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.simulator.loop import run
@@ -86,6 +86,9 @@ class Cloud:
         if self.failing is not None:
             raise self.failing
         return list(self.pools)
+
+    async def cause(self, instance: Instance) -> Failure | None:
+        raise AssertionError(instance)
 
     async def cluster(self) -> Cluster:
         return Cluster(running=True)

@@ -8,7 +8,7 @@ from typing import TypeVar
 import pytest
 
 from cloudprovider.errors import CloudError, NoCapacity, NotFound, Rejected, Retryable
-from cloudprovider.interface import Cluster, Instance, InstanceState, Offering
+from cloudprovider.interface import Cluster, Failure, Instance, InstanceState, Offering
 from cloudprovider.metered import Metered
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.runtime.metrics import Metrics
@@ -43,6 +43,9 @@ class Slow:
     async def delete(self, instance: Instance) -> None:
         return await self._answer(None)
 
+    async def cause(self, instance: Instance) -> Failure | None:
+        return await self._answer(None)
+
     async def cluster(self) -> Cluster:
         return await self._answer(Cluster(running=True))
 
@@ -55,6 +58,7 @@ CALLS: dict[str, Callable[[Metered], Awaitable[object]]] = {
     "Get": lambda cloud: cloud.get("a"),
     "List": lambda cloud: cloud.list(),
     "Delete": lambda cloud: cloud.delete(POOL),
+    "Cause": lambda cloud: cloud.cause(POOL),
     "Cluster": lambda cloud: cloud.cluster(),
 }
 

@@ -23,11 +23,15 @@ ALWAYS = 1_000_000_000
 
 @dataclass(frozen=True, kw_only=True)
 class Failure:
-    """How an accepted operation fails: after how many simulated seconds, why, and whether a machine booted first."""
+    """How an accepted operation fails: after how many simulated seconds, why, and whether a machine booted first.
+
+    `silent`: only the operation says why; the pool has no `status.provisioningError`.
+    """
 
     error: Error
     after_seconds: float = 45.0
     machine: bool = False
+    silent: bool = False
 
 
 @dataclass(kw_only=True)

@@ -167,7 +167,7 @@ class Lifecycle:
         return self.draw(usual) if override is None else override
 
     def _fail_later(self, pool: Pool, failure: Failure) -> None:
-        self.agenda.after(failure.after_seconds, partial(self._fail, pool.name, pool.operation, failure.error))
+        self.agenda.after(failure.after_seconds, partial(self._fail, pool.name, pool.operation, failure))
 
     def _held(self, name: str, operation: str) -> Pool | None:
         """The pool, if that operation still holds it."""
@@ -181,11 +181,12 @@ class Lifecycle:
         self.end(operation, "Succeeded")
         return self.book.put("running", state.settled(pool, "Succeeded", self.guid()))
 
-    def _fail(self, name: str, operation: str, reason: Mapping[str, Any]) -> None:
+    def _fail(self, name: str, operation: str, failure: Failure) -> None:
         pool = self._held(name, operation)
         if pool is not None:
-            self.end(operation, "Failed", reason)
-            self.book.put("failed", state.failed(pool, reason, self.guid()))
+            self.end(operation, "Failed", failure.error)
+            told = None if failure.silent else failure.error
+            self.book.put("failed", state.failed(pool, told, self.guid()))
 
     def _cancel(self, name: str, operation: str, aborted: str) -> None:
         pool = self._held(name, operation)

@@ -145,8 +145,8 @@ def without_machines(pool: Pool, gone: tuple[int, ...], etag: str, *, shrink: bo
     return replace(pool, properties=properties, machines=left, etag=etag)
 
 
-def failed(pool: Pool, error: Mapping[str, Any], etag: str) -> Pool:
-    """The operation failed: the pool stays, as `Failed`, and says why in `status.provisioningError` (§8 item 11)."""
+def failed(pool: Pool, error: Mapping[str, Any] | None, etag: str) -> Pool:
+    """The operation failed: the pool stays, as `Failed`; if told, `status.provisioningError` says why (§8 item 11)."""
     return replace(pool, state="Failed", error=error, operation="", etag=etag)
 
 

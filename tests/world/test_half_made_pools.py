@@ -1,0 +1,155 @@
+"""Pools that are neither made nor gone: failed, cancelled, without a Node or with two, changed by hand or worked on."""
+
+import asyncio
+from itertools import pairwise
+
+import pytest
+
+from provisioner.simulator.azure import errors, faults
+from provisioner.simulator.azure.faults import ALWAYS, Failure, Fault
+from provisioner.simulator.azure.settings import AzureSettings
+
+from .claims import arm_calls, condition, created, events, puts, ready, removed, says
+from .harness import Sim, node_claim, simulate
+
+NAME = "gpu1"
+MINUTE, HOUR_SECONDS = 60.0, 3600.0
+BROKEN = faults.error("VMExtensionProvisioningError", "VM has reported a failure when processing extension 'vmssCSE'.")
+
+
+def silent(times: int = 1) -> Fault:
+    """Pools fail, and only their operation says why."""
+    return Fault(verb="PUT", times=times, failure=Failure(error=BROKEN, silent=True))
+
+
+def operations(sim: Sim) -> int:
+    return sim.cloud.counts["OPERATION"]
+
+
+# Failed without a cause
+
+
+def test_a_pool_that_fails_without_a_cause_is_asked_for_it_once() -> None:
+    """The cause comes from the operation of our PUT, in one GET, and stands on the claim before the pool goes."""
+
+    async def story(sim: Sim) -> None:
+        sim.cloud.faults.append(silent())
+        await sim.start_controller(elect=False)
+        uid = (await sim.apply(node_claim(NAME)))["metadata"]["uid"]
+        told = await says(sim, NAME, "Launched", "False", "VMExtensionProvisioningError", within_seconds=60)
+        assert told["message"].startswith("VMExtensionProvisioningError: VM has reported a failure")
+        assert "DELETE" not in arm_calls(sim, NAME)
+        assert operations(sim) == 1
+        assert await ready(sim, NAME) == uid
+        first, second = puts(sim, NAME)
+        assert second - first >= 300.0
+        assert operations(sim) == 1
+        await removed(sim, NAME)
+        await sim.settled()
+
+    simulate(story)
+
+
+def test_a_restart_loses_the_cause_and_says_so() -> None:
+    """The operation's URL goes with the process: the claim says that nobody tells, and the pool is re-made all the same.
+
+    Attempts get rarer from a minute to an hour: each may have cost a machine.
+    """
+
+    async def story(sim: Sim) -> None:
+        sim.cloud.faults.append(silent(times=ALWAYS))
+        await sim.start_controller(elect=False)
+        await sim.apply(node_claim(NAME))
+        await sim.until(lambda: created(sim, NAME), 5, "the PUT is accepted")
+        sim.crash()
+        await sim.start_controller("ctl1", elect=False)
+        told = await says(sim, NAME, "Launched", "False", "CreateFailed", within_seconds=60)
+        assert told["message"] == (
+            "agent pool gpu1 ended in Failed; AKS names no cause on it, and its operation tells none (any longer): "
+            "see az aks nodepool show --name gpu1 and the activity log"
+        )
+        assert operations(sim) == 0
+        await says(sim, NAME, "Launched", "False", "VMExtensionProvisioningError", within_seconds=600)
+        assert (created(sim, NAME), operations(sim)) == (2, 1)
+
+    simulate(story)
+
+
+def test_an_operation_that_has_expired_is_no_word_about_the_pool() -> None:
+    """Its 404 makes nothing vanish: the pool is told as failed without a cause, removed, and made anew."""
+
+    async def story(sim: Sim) -> None:
+        sim.cloud.faults.append(silent(times=2))
+        await sim.start_controller(elect=False)
+        uid = (await sim.apply(node_claim(NAME)))["metadata"]["uid"]
+        await says(sim, NAME, "Launched", "False", "CreateFailed", within_seconds=60)
+        assert operations(sim) == 1
+        await says(sim, NAME, "Launched", "Unknown", "Creating")
+        assert await ready(sim, NAME, within_seconds=1800) == uid
+        first, second, third = puts(sim, NAME)
+        assert (second - first >= 45 + 60, third - second >= 45 + 120) == (True, True)
+        assert operations(sim) == 2
+        changes = [change.what for change in sim.ledger.changes(kind="pool", uid=uid)]
+        assert changes.count("Creating") == 3
+
+    simulate(story, azure=AzureSettings(operation_ttl_seconds=10.0))
+
+
+@pytest.mark.parametrize("answer", ["a page", "throttled", "nothing"])
+def test_an_operation_that_cannot_be_read_is_not_asked_again(answer: str) -> None:
+    """Whatever happens to the one question, the claim goes its way: told, removed, made anew."""
+    faulty = {
+        "a page": Fault(verb="OPERATION", answer=errors.html(502)),
+        "throttled": faults.throttled(verb="OPERATION", times=1),
+        "nothing": Fault(verb="OPERATION", drop="before"),
+    }[answer]
+
+    async def story(sim: Sim) -> None:
+        sim.cloud.faults += [silent(), faulty]
+        await sim.start_controller(elect=False)
+        await sim.apply(node_claim(NAME))
+        await says(sim, NAME, "Launched", "False", "CreateFailed", within_seconds=90)
+        await ready(sim, NAME)
+        assert operations(sim) == 1
+        assert created(sim, NAME) == 2
+
+    simulate(story)
+
+
+def test_a_creation_that_somebody_aborts_is_told_and_made_anew() -> None:
+    """`az aks nodepool operation-abort`: the pool ends in Canceled, which is an attempt that failed and no machine."""
+
+    async def story(sim: Sim) -> None:
+        await sim.start_controller(elect=False)
+        uid = (await sim.apply(node_claim(NAME)))["metadata"]["uid"]
+        await sim.until(lambda: created(sim, NAME), 5, "the PUT is accepted")
+        await asyncio.sleep(20)
+        sim.cloud.lifecycle.abort(NAME)
+        told = await says(sim, NAME, "Launched", "False", "OperationCanceled", within_seconds=90)
+        assert told["message"].startswith("OperationCanceled: ")
+        assert await ready(sim, NAME, within_seconds=1200) == uid
+        assert created(sim, NAME) == 2
+        assert [one["reason"] for one in events(sim, NAME)].count("RemovingFailedPool") == 1
+        await removed(sim, NAME)
+        await sim.settled()
+
+    simulate(story)
+
+
+def test_attempts_that_fail_get_rarer_and_never_stop() -> None:
+    """Two hours of machines that do not come up: 5 min, 10, 20, 40 between attempts, one pool at a time, one claim."""
+
+    async def story(sim: Sim) -> None:
+        sim.cloud.faults.append(Fault(verb="PUT", times=ALWAYS, failure=Failure(error=BROKEN)))
+        await sim.start_controller(elect=False)
+        uid = (await sim.apply(node_claim(NAME)))["metadata"]["uid"]
+        await asyncio.sleep(2 * HOUR_SECONDS)
+        waits = [later - sooner for sooner, later in pairwise(puts(sim, NAME))]
+        assert len(waits) == 4
+        for waited, least in zip(waits, (300.0, 600.0, 1200.0, 2400.0), strict=True):
+            assert least <= waited < least + 120.0
+        assert condition(sim.claim(NAME), "Launched")["reason"] == "VMExtensionProvisioningError"
+        sim.cloud.faults.clear()
+        assert await ready(sim, NAME, within_seconds=2 * HOUR_SECONDS) == uid
+
+    simulate(story)
