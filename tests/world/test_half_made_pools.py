@@ -51,10 +51,7 @@ def test_a_pool_that_fails_without_a_cause_is_asked_for_it_once() -> None:
 
 
 def test_a_restart_loses_the_cause_and_says_so() -> None:
-    """The operation's URL goes with the process: the claim says that nobody tells, and the pool is re-made all the same.
-
-    Attempts get rarer from a minute to an hour: each may have cost a machine.
-    """
+    """The operation's URL goes with the process: the claim says that nobody tells, and its pool is made anew."""
 
     async def story(sim: Sim) -> None:
         sim.cloud.faults.append(silent(times=ALWAYS))
