@@ -19,11 +19,9 @@ from .controlplane import ControlPlane
 
 HERE = Path(__file__).parent
 CONFORMANCE = HERE / "conformance"
-CONFORMANCE = HERE / "conformance"
 
 # Notes on a test's report.
 BACK_END, SIMULATOR, REAL = "back end", "simulator", "real"
-SHARED = "shared"
 SHARED = "one suite, two back ends"
 
 # What asserts in the name of tests, without being one.

@@ -169,14 +169,16 @@ async def test_the_controller_may_do_what_it_needs(controller: Kubectl) -> None:
     granted = sorted((row[0], row[2], row[3]) for row in rows if len(row) == len(header))
     assert [row for row in granted if not row[0].startswith("selfsubject")] == [
         ("customresourcedefinitions.apiextensions.k8s.io", "[]", "[list watch]"),
-        ("events", "[]", "[create get patch]"),
+        ("events", "[]", "[create get list patch]"),
         ("leases.coordination.k8s.io", "[]", "[create]"),
         ("leases.coordination.k8s.io", "[gpu-provisioner-leader-election]", "[get patch]"),
         ("nodeclaims.karpenter.sh", "[]", "[get list watch patch delete]"),
         ("nodeclaims.karpenter.sh/status", "[]", "[patch]"),
         ("nodes", "[]", "[get list watch patch delete]"),
-        ("pods", "[]", "[list]"),
+        ("persistentvolumeclaims", "[]", "[get]"),
+        ("pods", "[]", "[list delete]"),
         ("pods/eviction", "[]", "[create]"),
+        ("volumeattachments.storage.k8s.io", "[]", "[list]"),
     ]
 
 
@@ -188,6 +190,7 @@ async def test_the_controller_may_do_what_it_needs(controller: Kubectl) -> None:
         "delete nodeclaims",
         "delete nodes",
         "create pods/eviction -A",
+        "delete pods -A",
         "create events -n default",
         f"patch leases/gpu-provisioner-leader-election -n {NAMESPACE}",
     ],
@@ -209,7 +212,9 @@ async def test_can_i_says_yes(controller: Kubectl, asked: str) -> None:
         "deletecollection nodeclaims",
         "patch nodes/status",
         "create nodes",
-        "delete pods -A",
+        "deletecollection pods -A",
+        "get pods -A",
+        "patch pods -A",
         "get pods/exec -A",
         "create serviceaccounts/token -A",
         "delete customresourcedefinitions",
