@@ -26,7 +26,7 @@ ON_DEMAND: CapacityType = "on-demand"
 SPOT: CapacityType = "spot"
 
 
-class Offering(msgspec.Struct, frozen=True, kw_only=True):
+class Offering(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """What a machine can be had as: its size, where, and on which terms. `zone` "" is wherever the region has room."""
 
     size: str

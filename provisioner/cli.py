@@ -2,6 +2,7 @@
 
     gpu-provisioner [run] [flags]   the controller itself (the default, as for Azure/gpu-provisioner)
     gpu-provisioner try [...]       the same controller against an embedded cluster and Azure
+    gpu-provisioner plan -f FILE    what agent pool and Node a NodeClaim would become, and what is wrong with it
     gpu-provisioner gc [...]        what would be removed without anybody's having asked, and why
     gpu-provisioner adopt NAME      a restored claim takes its agent pool back
     gpu-provisioner release NAME    our finalizers come off a claim whose pool is gone for good
@@ -34,13 +35,14 @@ OK, FAILED, USAGE, INTERRUPTED = 0, 1, 2, 130
 COMMANDS = {
     "run": "the controller itself (the default)",
     "try": "the same controller on an embedded cluster and an embedded Azure; try --help tells more",
+    "plan": "offline: what a NodeClaim would become, and what is wrong with it; plan --help tells more",
     "gc": "what would be removed by inference, and why; --confirm lifts the brake for it",
     "adopt": "let a restored NodeClaim take its agent pool back",
     "release": "drop our finalizers from a deleting NodeClaim whose pool is gone for good",
     "config": "every setting, its value and where it came from",
     "version": "the version",
 }
-ONCE = frozenset({"gc", "adopt", "release"})
+ONCE = frozenset({"plan", "gc", "adopt", "release"})
 HELP_FLAGS = frozenset({"-h", "-help", "--help"})
 VERSION_FLAGS = frozenset({"-version", "--version"})
 

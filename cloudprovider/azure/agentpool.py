@@ -35,7 +35,7 @@ _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", re.ASCII)
 _TAINT_PART = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_./]{0,251}[A-Za-z0-9])?")
 _TAINT_VALUE = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
 _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
-_IMAGES = {"ubuntu": "Ubuntu", "azurelinux": "AzureLinux"}
+IMAGES = {"ubuntu": "Ubuntu", "azurelinux": "AzureLinux"}
 _ALPHABET = "0123456789abcdefghijklmnopqrstuvwxyz"
 
 # Every state AKS is known to use (aks-arm.md §1.2); one that is not here counts as creating.
@@ -171,7 +171,7 @@ def _image_objections(claim: NodeClaim, sku: Sku | None) -> Iterator[Objection]:
 
 def _image(claim: NodeClaim) -> str:
     """The image family; anything that is not known means Ubuntu, as in Azure/gpu-provisioner."""
-    return _IMAGES.get(claim.metadata.annotations.get(labels.KAITO_IMAGE_FAMILY, "").lower(), "Ubuntu")
+    return IMAGES.get(claim.metadata.annotations.get(labels.KAITO_IMAGE_FAMILY, "").lower(), "Ubuntu")
 
 
 def _taint_objections(claim: NodeClaim) -> Iterator[Objection]:

@@ -1,4 +1,4 @@
-"""What a person asks for once, beside the running controller: `gc`, `adopt`, `release`.
+"""What a person asks for once, beside the running controller: `plan`, `gc`, `adopt`, `release`.
 
 Promise: the same connections, ownership and rules as the controller's, read once; never the lease, never a write to ARM
 (one leader writes there). Each write is on an object that the person named or saw in a table.
@@ -8,5 +8,6 @@ Promise: the same connections, ownership and rules as the controller's, read onc
     console.py   out, err, and who may be asked  confirming.py  the confirmation, on the leader's Lease
     refusal.py   a cause, a remedy, a code       adopt.py       a claim takes its pool back
     clients.py   connections; one look at all    release.py     our finalizers off, once the pool is gone for good
-    tables.py    columns
+    tables.py    columns                         plan.py        what a claim would become, printed
+                                                 planning.py    the same as values; manifests.py reads the claims
 """

@@ -1,9 +1,9 @@
-"""The three commands on the command line: flags, settings, connections, exit codes.
+"""The commands on the command line: flags, settings, connections, exit codes.
 
 Promise: the settings are those of `run`, by flag, environment or file, and are read by the same code. Exit codes: 0
-done, 1 refused or failed, 2 bad usage or settings, 130 interrupted. A failure is a line for the cause and one for the
-remedy on `err`, never a traceback for what a user, the API server or ARM may do. Both SDKs take half a second to
-import: not for --help, nor for a mistake in the words.
+done, 1 refused or failed, 2 bad usage or settings, 130 interrupted. A failure is a line for
+the cause and one for the remedy on `err`, never a traceback for what a user, the API server or ARM may do. Both SDKs
+take half a second to import: not for --help, nor for a mistake in the words.
 Left to others: what each command does.
 """
 
@@ -29,6 +29,8 @@ INTERRUPTED = 130
 
 def run(name: str, words: Sequence[str], env: Mapping[str, str], *, typed: TextIO, out: TextIO, err: TextIO) -> int:
     """Run the command of that name; returns the exit code."""
+    if name == "plan":
+        return _offline(words, typed, Console(out, err))
     try:
         flags, rest = read_flags(words)
         wanted = parsed(name, rest, out=out, err=err)
@@ -45,6 +47,23 @@ def run(name: str, words: Sequence[str], env: Mapping[str, str], *, typed: TextI
     return _ended(name, _within(name, settings, wanted, Console(out, err, asking(typed, err))), err)
 
 
+def _offline(words: Sequence[str], typed: TextIO, console: Console) -> int:
+    wanted = parsed("plan", words, out=console.out, err=console.err)
+    if isinstance(wanted, int):
+        return wanted
+    from . import plan
+
+    try:
+        return plan.run(wanted, typed, console)
+    except Refused as refused:
+        return _told("plan", refused, console)
+
+
+def _told(name: str, refused: Refused, console: Console) -> int:
+    console.err.write(f"gpu-provisioner {name}: {refused.cause}\n    {refused.remedy}\n")
+    return refused.code
+
+
 async def act(name: str, tools: "Tools", wanted: argparse.Namespace, console: Console) -> int:
     """Do what the parsed words say, and tell why if it is refused; returns the exit code."""
     from . import adopt, gc, release
@@ -53,8 +72,7 @@ async def act(name: str, tools: "Tools", wanted: argparse.Namespace, console: Co
     try:
         return await acts[name](tools, wanted, console)
     except Refused as refused:
-        console.err.write(f"gpu-provisioner {name}: {refused.cause}\n    {refused.remedy}\n")
-        return refused.code
+        return _told(name, refused, console)
 
 
 async def _within(name: str, settings: Settings, wanted: argparse.Namespace, console: Console) -> int:

@@ -1,6 +1,6 @@
 """What can be written after each command, and what `--help` says of it; light, so that a mistake is told at once.
 
-Left to others: what the words do (`gc.py`, `adopt.py`, `release.py`), running them (`command.py`).
+Left to others: what the words do (the module of that name), running them (`command.py`).
 """
 
 import argparse
@@ -16,7 +16,19 @@ RELEASE_FLAG = "--i-know-the-pool-is-gone"
 SETTINGS = """
 The settings of `gpu-provisioner run` (KUBECONFIG, ARM_SUBSCRIPTION_ID, ARM_RESOURCE_GROUP, AZURE_CLUSTER_NAME, …)
 count here too, as flags or variables: gpu-provisioner --help lists them. With DEPLOYMENT_MODE=managed, Azure's default
-chain finds your own login (az login). Exit codes: 0 done, 1 refused or failed, 2 bad usage."""
+chain finds your own login (az login)."""
+CODES = "Exit codes: 0 done, 1 refused or failed, 2 bad usage."
+
+PLAN = """\
+Shows, for each NodeClaim in some manifests, the agent pool that would be PUT, in which order sizes, zones and terms
+would be tried, the Node that would come of it, and everything that is wrong with the claim, each with its remedy. It
+asks nobody: no cluster, no Azure, no setting is needed. What only the cluster will know is shown as a <placeholder>."""
+PLAN_EXAMPLES = """\
+examples:
+  gpu-provisioner plan -f claim.yaml              one file, with as many documents as it has
+  gpu-provisioner plan -f claims/ -f more.json    every .yaml, .yml and .json in a directory, and a file
+  kubectl get nodeclaims -o json | gpu-provisioner plan -f - -o json"""
+PLAN_CODES = "Exit codes: 0 nothing is wrong, 1 something is, 2 bad usage."
 
 GC = """\
 Shows what the controller would remove although nobody asked for it: agent pools without a NodeClaim, NodeClaims whose
@@ -79,15 +91,25 @@ def _release(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def _plan(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "-f", "--file", action="append", required=True, metavar="FILE|DIR|-", help="manifests; may be given repeatedly"
+    )
+    parser.add_argument("-o", "--output", choices=("text", "json", "yaml"), default="text", help="how to print it")
+
+
 class Words(msgspec.Struct, frozen=True, kw_only=True):
-    """What a command's `--help` says, and the flags of its own."""
+    """What a command's `--help` says, the flags of its own, and whether the settings count."""
 
     description: str
     examples: str
     flags: Callable[[argparse.ArgumentParser], None]
+    codes: str = CODES
+    settings: bool = True
 
 
 COMMANDS = {
+    "plan": Words(description=PLAN, examples=PLAN_EXAMPLES, flags=_plan, codes=PLAN_CODES, settings=False),
     "gc": Words(description=GC, examples=GC_EXAMPLES, flags=_gc),
     "adopt": Words(description=ADOPT, examples=ADOPT_EXAMPLES, flags=_adopt),
     "release": Words(description=RELEASE, examples=RELEASE_EXAMPLES, flags=_release),
@@ -100,12 +122,15 @@ def parsed(name: str, words: Sequence[str], *, out: TextIO, err: TextIO) -> argp
     parser = argparse.ArgumentParser(
         prog=f"gpu-provisioner {name}",
         description=command.description,
-        epilog=f"{command.examples}\n{SETTINGS}",
+        epilog="\n".join((command.examples, *([SETTINGS] if command.settings else []), "", command.codes)),
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
     command.flags(parser)
-    parser.add_argument("--config", metavar="FILE", default="", help="a YAML file of settings, by their flags' names")
+    if command.settings:
+        parser.add_argument(
+            "--config", metavar="FILE", default="", help="a YAML file of settings, by their flags' names"
+        )
     try:
         with redirect_stdout(out), redirect_stderr(err):
             return parser.parse_args(words)

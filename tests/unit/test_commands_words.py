@@ -37,8 +37,9 @@ def test_help_says_what_why_and_how(name: str, flag: str) -> None:
     code, out, err = command(name, flag, env={})
     assert (code, err) == (0, "")
     assert out.startswith(f"usage: gpu-provisioner {name} ")
-    for words in ("examples:\n", f"  gpu-provisioner {name}", "--config FILE", "Exit codes: 0 done"):
+    for words in ("examples:\n", f"  gpu-provisioner {name}", f"\n{COMMANDS[name].codes}\n"):
         assert words in out
+    assert ("--config FILE" in out) is COMMANDS[name].settings
     assert max(len(line) for line in out.splitlines()) <= 120
 
 
@@ -63,7 +64,7 @@ def test_bad_usage_is_told_before_anything_else(words: tuple[str, ...], cause: s
     assert cause in err
 
 
-@pytest.mark.parametrize("name", sorted(COMMANDS))
+@pytest.mark.parametrize("name", sorted(NAMED))
 def test_settings_are_those_of_run(name: str, tmp_path: Path) -> None:
     """What is missing is told with all the rest, each with its remedy."""
     code, out, err = command(name, *NAMED[name], "--metrics-port=http", env={"DEPLOYMENT_MODE": "managed"})
@@ -84,7 +85,7 @@ def test_settings_are_those_of_run(name: str, tmp_path: Path) -> None:
     assert f"KUBECONFIG={gone}: there is no such file" in err
 
 
-@pytest.mark.parametrize("name", sorted(COMMANDS))
+@pytest.mark.parametrize("name", sorted(NAMED))
 @pytest.mark.parametrize("text", ["", "{}", "not: [a kubeconfig", "apiVersion: v1\nkind: Config\n"])
 def test_an_unusable_kubeconfig_is_no_traceback(name: str, text: str, tmp_path: Path) -> None:
     """Empty, broken, or without a context: exit code 2, a cause and a remedy."""
