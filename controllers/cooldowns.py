@@ -2,14 +2,14 @@
 
 Promise: a failure makes what it speaks of rest for 30 s, doubling to 10 min (longer where the cloud's answer says so);
 attempts that were already on their way then make it no longer. After its rest one claim, the one that has waited
-longest, tries it; a machine that comes of an attempt made since then ends the rest for all.
+longest of those that nothing else keeps from it, tries it; a machine that comes of an attempt made since then ends the
+rest for all. What nobody asked for in the hour after its rest is forgotten.
 Nothing here matters after a restart: failed pools and claims that still say so bring it back (`recall`, `failed`).
 Left to others: what a plan makes of it (`offerings.py`).
 
 Source: DESIGN rule 7. Loop times in seconds; wall times where an attempt's own time (a pool's tag) is compared.
 """
 
-import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
@@ -23,6 +23,14 @@ from .facts import Offer
 from .memory import backoff
 from .offerings import Shadow, shadow
 
+# Turns pass by waking whoever is next; who waits looks by itself as well, so that no lost word makes it wait for ever.
+TURN_SECONDS = 30.0
+# Shortages show within minutes. What takes longer was allocated, or hangs: the next claim need not wait for it.
+TRY_MOST_SECONDS = 600.0
+# Nothing is known any more of what nobody has tried for so long after its rest; and never more than so much is known.
+FORGOTTEN_SECONDS = 3600.0
+KNOWN_AT_MOST = 1000
+
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
     """A failure for want of capacity or quota: its words, its scope and for how many seconds the cloud says so."""
@@ -35,7 +43,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(slots=True)
 class Cooldown:
-    """One shadow's rest. `probe` is the key that tries it."""
+    """One shadow's rest. `probe` is the key that tries it, since `probed_at`."""
 
     shadow: Shadow
     finding: Finding
@@ -44,10 +52,15 @@ class Cooldown:
     failed_wall: datetime
     seconds: float
     probe: str = ""
+    probed_at: float = 0.0
 
     def left(self, now: float) -> float:
         """Seconds of rest that are left; 0 or less: somebody may try."""
         return self.seconds - (now - self.failed_at)
+
+    def tried_by_another(self, key: str, now: float) -> bool:
+        """Whether its one try is under way, and not this key's."""
+        return self.probe not in ("", key) and now - self.probed_at < TRY_MOST_SECONDS
 
 
 @dataclass(slots=True, frozen=True)
@@ -72,13 +85,17 @@ class Cooldowns:
         """An attempt of `key`, sent at the wall time `asked`, ended for want of this."""
         about = shadow(offering, finding.scope)
         before = self._known.get(about)
-        if before is not None and before.probe != key and asked is not None and asked <= before.failed_wall:
-            return
-        times = before.times + 1 if before is not None else 1
-        seconds = backoff(NoCapacity.kind, times, after=finding.after) or 0.0
-        self._known[about] = Cooldown(about, finding, times, now, wall, seconds)
-        self._release(key)
-        self._stir(about)
+        late = before is not None and before.probe != key and asked is not None and asked <= before.failed_wall
+        freed = [cooldown.shadow for cooldown in self._release(key)]
+        if not late:
+            times = before.times + 1 if before is not None else 1
+            seconds = backoff(NoCapacity.kind, times, after=finding.after) or 0.0
+            self._known[about] = Cooldown(about, finding, times, now, wall, seconds)
+            self._forget_old(now)
+            freed.append(about)
+        # A try of several at once is one of each: what it did not find wanting is the next one's to try.
+        for one in dict.fromkeys(freed):
+            self._stir(one)
 
     def recall(self, key: str, offerings: Iterable[Offering], finding: Finding, *, wall: datetime, now: float) -> None:
         """A claim from before our time says that all of these were wanting: they rest anew, if nothing is known."""
@@ -95,11 +112,11 @@ class Cooldowns:
                 del self._known[cooldown.shadow]
                 self._stir(cooldown.shadow)
 
-    def asked(self, key: str, offering: Offering) -> None:
+    def asked(self, key: str, offering: Offering, now: float) -> None:
         """A PUT for this offering is about to be sent: it is the one try of whatever has rested."""
         self._waiting.pop(key, None)
         for cooldown in self._about(offering):
-            cooldown.probe = key
+            cooldown.probe, cooldown.probed_at = key, now
 
     def left(self, key: str) -> None:
         """This key neither tries nor waits for anything any longer."""
@@ -111,10 +128,15 @@ class Cooldowns:
         self, key: str, offerings: tuple[Offering, ...], *, created: datetime, waits: bool, now: float
     ) -> tuple[Offer, ...]:
         """What may be asked for now. `waits`: nothing but its offerings keeps this claim from asking."""
+        self._forget_old(now)
         if waits:
             self._waiting[key] = Waiter(created, offerings)
         else:
             self.left(key)
+        return self.shown(key, offerings, now=now)
+
+    def shown(self, key: str, offerings: tuple[Offering, ...], *, now: float) -> tuple[Offer, ...]:
+        """What stands against each of them now, for a claim that has asked already."""
         return tuple(self._offer(key, offering, now) for offering in offerings)
 
     def resting(self, now: float) -> tuple[tuple[Shadow, float], ...]:
@@ -140,16 +162,28 @@ class Cooldowns:
         left = cooldown.left(now)
         if left > 0:
             return left
-        if cooldown.probe:
-            return 0.0 if cooldown.probe == key else math.inf
-        return 0.0 if self._first(cooldown) in ("", key) else math.inf
+        others_turn = cooldown.tried_by_another(key, now) or self._first(cooldown, now) not in ("", key)
+        return TURN_SECONDS if others_turn and cooldown.probe != key else 0.0
 
-    def _first(self, cooldown: Cooldown) -> str:
-        """The claim that has waited longest for anything in this shadow."""
+    def _first(self, cooldown: Cooldown, now: float) -> str:
+        """The claim that has waited longest for something in this shadow, and waits for nothing but its turn."""
         waiting = (
-            (w.created, key) for key, w in self._waiting.items() if any(map(cooldown.shadow.covers, w.offerings))
+            (waiter.created, key)
+            for key, waiter in self._waiting.items()
+            if any(cooldown.shadow.covers(o) and self._rested(key, o, now) for o in waiter.offerings)
         )
         return min(waiting, default=(None, ""))[1]
+
+    def _rested(self, key: str, offering: Offering, now: float) -> bool:
+        return not any(one.left(now) > 0 or one.tried_by_another(key, now) for one in self._about(offering))
+
+    def _forget_old(self, now: float) -> None:
+        for cooldown in [one for one in self._known.values() if one.left(now) < -FORGOTTEN_SECONDS]:
+            covers = cooldown.shadow.covers
+            if not any(any(map(covers, waiter.offerings)) for waiter in self._waiting.values()):
+                del self._known[cooldown.shadow]
+        while len(self._known) > KNOWN_AT_MOST:
+            del self._known[min(self._known.values(), key=lambda one: one.failed_at).shadow]
 
     def _about(self, offering: Offering) -> Iterator[Cooldown]:
         return (cooldown for cooldown in list(self._known.values()) if cooldown.shadow.covers(offering))

@@ -67,9 +67,10 @@ class Failed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Offer(msgspec.Struct, frozen=True, kw_only=True):
-    """An offering the claim allows. `holds_for`: seconds until it may be asked for; inf while another claim tries it.
+    """An offering the claim allows. `holds_for`: seconds until it, or whose turn it is, should be looked at again.
 
-    `reason` and `message` are those of the last failure that speaks of it, `failed_age` seconds ago.
+    `reason` and `message` are those of the last failure that speaks of it, `failed_age` seconds ago; `tried`: this
+    claim's own attempt showed it, and others are left that it has not tried since.
     """
 
     offering: Offering
@@ -77,6 +78,7 @@ class Offer(msgspec.Struct, frozen=True, kw_only=True):
     reason: str = ""
     message: str = ""
     failed_age: float = math.inf
+    tried: bool = False
 
 
 class Suspicion(msgspec.Struct, frozen=True, kw_only=True):

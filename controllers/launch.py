@@ -143,7 +143,9 @@ def judge(f: Facts, claim: NodeClaim) -> Judgement | None:
         case InstanceState.DELETING:
             return _keep_cause(claim) or _deleted_by_others(f, claim)
         case _:
-            message = f"{instance.raw_state or 'Creating'} since {clock_text(began)}; {USUAL_TIME}"
+            choice = offerings.second_choice(f, instance)
+            state = f"{instance.raw_state or 'Creating'} since {clock_text(began)}"
+            message = "; ".join((state, *filter(None, (choice,)), USUAL_TIME))
             creating = Judgement(status="Unknown", reason=CREATING, message=message)
             return watched(creating, name="creating", since=began, now=f.now, limit_seconds=f.policy.creating_seconds)
 

@@ -1,13 +1,16 @@
 """Between the reconciler and the memory of offerings: what a key's own story tells it, and what the key may ask for.
 
 Promise: every failure for want of capacity enters once, whether the cloud refused at once or the pool failed later;
-every machine that runs clears what stood against it; a claim found saying that nothing can be had is believed after a
-restart.
+every machine that runs clears what stood against it; a claim tries all that it allows before it tries anything again;
+one found saying that nothing can be had is believed after a restart.
 Left to others: the memory (`cooldowns.py`), the judgement (`offerings.py`), which offerings a claim allows (the cloud).
 """
 
 from collections.abc import Callable
 from datetime import datetime
+from typing import Protocol
+
+import msgspec
 
 from cloudprovider.errors import CloudError, NoCapacity
 from cloudprovider.interface import Instance, InstanceState, Offering
@@ -17,20 +20,30 @@ from provisioner.api.nodeclaim import NodeClaim
 from .cooldowns import Cooldowns, Finding
 from .facts import Facts, Offer
 from .launch import LAUNCHED, launched, own_obstacle
-from .offerings import without_end
+from .offerings import Shadow, shadow, without_end
 from .steps import CreateInstance
 
 OfferingsOf = Callable[[NodeClaim], tuple[Offering, ...]]
 
 
+class Tallies(Protocol):
+    """Who counts."""
+
+    def tried(self, offering: Offering) -> None: ...
+
+    def short(self, offering: Offering, reason: str) -> None: ...
+
+
 class Market:
     """`offerings_of` lists what a claim allows, the preferred first; () if it cannot be expressed."""
 
-    def __init__(self, cooldowns: Cooldowns, offerings_of: OfferingsOf) -> None:
+    def __init__(self, cooldowns: Cooldowns, offerings_of: OfferingsOf, tallies: Tallies) -> None:
         self._cooldowns = cooldowns
         self._offerings_of = offerings_of
+        self._tallies = tallies
         self._seen_failed: dict[str, str] = {}
         self._recalled: set[str] = set()
+        self._tried: dict[str, list[Shadow]] = {}
 
     def notice(self, key: str, instance: Instance | None, *, wall: datetime, now: float) -> None:
         """What the cloud says of this key's pool."""
@@ -42,7 +55,7 @@ class Market:
         elif failure is not None and failure.kind == NoCapacity.kind and self._seen_failed.get(key) != instance.etag:
             self._seen_failed[key] = instance.etag
             finding = Finding(reason=failure.reason, message=failure.message, scope=failure.scope, after=failure.after)
-            self._cooldowns.failed(key, instance.offering, finding, asked=instance.put_time, wall=wall, now=now)
+            self._failed(key, instance.offering, finding, asked=instance.put_time, wall=wall, now=now)
 
     def offers(self, f: Facts, now: float) -> tuple[Offer, ...]:
         """What the claim in charge allows, and what of it may be asked for now."""
@@ -52,30 +65,52 @@ class Market:
             self._cooldowns.came(f.key, f.instance.offering, asked=f.instance.put_time)
         if claim is None or claim.deleting or launched(claim):
             self._cooldowns.left(f.key)
-            return ()
-        if f.instance is not None and f.instance.state is not InstanceState.FAILED:
+            self._tried.pop(f.key, None)
             return ()
         offerings = self._offerings_of(claim)
         self._recall(f, claim, offerings, now)
+        born = claim.metadata.creation_timestamp
+        if f.instance is not None and f.instance.state is not InstanceState.FAILED:
+            return self._cooldowns.shown(f.key, offerings, now=now)
         waits = f.instance is None and bool(offerings) and own_obstacle(f) is None
-        return self._cooldowns.offers(f.key, offerings, created=claim.metadata.creation_timestamp, waits=waits, now=now)
+        offers = self._cooldowns.offers(f.key, offerings, created=born, waits=waits, now=now)
+        return self._told_apart(f.key, offers)
 
-    def asked(self, step: CreateInstance) -> None:
+    def asked(self, step: CreateInstance, now: float) -> None:
         """A PUT is about to be sent."""
         if step.offering is not None:
-            self._cooldowns.asked(step.name, step.offering)
+            self._cooldowns.asked(step.name, step.offering, now)
+            self._tallies.tried(step.offering)
 
     def refused(self, step: CreateInstance, error: CloudError, *, asked: datetime, wall: datetime, now: float) -> None:
         """The PUT, sent at the wall time `asked`, was refused; one that is accepted goes on being a try."""
         if isinstance(error, NoCapacity) and step.offering is not None:
             finding = Finding(reason=error.reason, message=error.message, scope=error.scope, after=error.after)
-            self._cooldowns.failed(step.name, step.offering, finding, asked=asked, wall=wall, now=now)
+            self._failed(step.name, step.offering, finding, asked=asked, wall=wall, now=now)
 
     def forget(self, key: str) -> None:
         """Nothing is left of this key."""
         self._cooldowns.left(key)
         self._seen_failed.pop(key, None)
         self._recalled.discard(key)
+        self._tried.pop(key, None)
+
+    def _failed(
+        self, key: str, offering: Offering, finding: Finding, *, asked: datetime | None, wall: datetime, now: float
+    ) -> None:
+        self._tallies.short(offering, finding.reason)
+        self._tried.setdefault(key, []).append(shadow(offering, finding.scope))
+        self._cooldowns.failed(key, offering, finding, asked=asked, wall=wall, now=now)
+
+    def _told_apart(self, key: str, offers: tuple[Offer, ...]) -> tuple[Offer, ...]:
+        """Who has tried everything begins anew with what it prefers."""
+        tried = self._tried.get(key, [])
+        again = [any(one.covers(offer.offering) for one in tried) for offer in offers]
+        if all(again):
+            self._tried.pop(key, None)
+            return offers
+        pairs = zip(offers, again, strict=True)
+        return tuple(msgspec.structs.replace(offer, tried=seen) for offer, seen in pairs)
 
     def _recall(self, f: Facts, claim: NodeClaim, offerings: tuple[Offering, ...], now: float) -> None:
         """Once for each key: its claim may have been told by a process before us that nothing can be had."""

@@ -8,13 +8,11 @@ Left to others: what rests and for how long (`cooldowns.py`), which offerings a 
 Source: DESIGN rule 7; aks-arm.md §3.1 (scopes); users.md §1.3 and K10 (the words), K17.
 """
 
-import math
-
 import msgspec
 
 from cloudprovider.errors import NoCapacity, Scope
-from cloudprovider.interface import CapacityType, Offering
-from provisioner.api.conditions import EXHAUSTED
+from cloudprovider.interface import CapacityType, Instance, Offering
+from provisioner.api.conditions import EXHAUSTED, LAUNCHED
 
 from .facts import Facts
 from .judgement import Judgement
@@ -45,17 +43,20 @@ def shadow(offering: Offering, scope: Scope) -> Shadow:
             return Shadow(size=offering.size, zone=offering.zone)
         case "priority" | "region":
             return Shadow(capacity_type=offering.capacity_type)
-        case _:
+        case "configuration":
+            # It may be this claim's own: whoever asks for something else must not rest for it.
+            return Shadow(size=offering.size, zone=offering.zone, capacity_type=offering.capacity_type)
+        case "subscription":
             return Shadow()
 
 
 def chosen(f: Facts) -> Offering | None:
     """What to ask for now; None if the claim allows nothing that can be expressed, or if all of it rests.
 
-    What was never found wanting comes first: a try takes minutes, in which the short rest of the one before ends.
+    What this claim has tried comes last: a try takes minutes, in which the short rest of the one before ends.
     """
     free = [offer for offer in f.offers if offer.holds_for <= 0]
-    return next((offer.offering for offer in (*(o for o in free if not o.reason), *free)), None)
+    return next((offer.offering for offer in (*(o for o in free if not o.tried), *free)), None)
 
 
 def exhausted(f: Facts) -> bool:
@@ -70,11 +71,10 @@ def obstacle(f: Facts) -> Judgement | None:
         return None
     last = min(f.offers, key=lambda offer: offer.failed_age)
     soonest = min(offer.holds_for for offer in f.offers)
-    recheck = None if math.isinf(soonest) else soonest
     told = next((c for c in claim.status.conditions if c.type == "Launched" and c.status == "False"), None)
     kept = told is not None and EXHAUSTED in told.message and told.reason == last.reason
     message = with_end(without_end(told.message) if told is not None and kept else last.message)
-    return Judgement(status="False", reason=last.reason, message=message, recheck=recheck, warning=True)
+    return Judgement(status="False", reason=last.reason, message=message, recheck=soonest, warning=True)
 
 
 def with_end(message: str) -> str:
@@ -101,6 +101,21 @@ def next_words(f: Facts, offering: Offering) -> str:
     failed = next((o for o in f.offers if o.reason), None)
     if len(f.offers) < 2 and failed is None:
         return ""
-    place = next(n for n, offer in enumerate(f.offers, start=1) if offer.offering == offering)
     cause = f"; {failed.offering}: {failed.reason}" if failed is not None else ""
-    return f"asks for {offering}, choice {place} of {len(f.offers)}{cause}"
+    return f"asks for {offering}, choice {_place(f, offering)} of {len(f.offers)}{cause}"
+
+
+def second_choice(f: Facts, instance: Instance) -> str:
+    """What a pool is that is not what its claim prefers, and why; "" for the first choice. Told once, it stays so."""
+    place = _place(f, instance.offering)
+    if f.claim is None or place < 2:
+        return ""
+    choice, first = f"{instance.offering} is choice {place} of {len(f.offers)}", f.offers[0]
+    told = next((c.message for c in f.claim.status.conditions if c.type == LAUNCHED and c.status == "Unknown"), "")
+    cause = f", {first.offering} had {first.reason}" if first.reason else ""
+    return next((words for words in told.split("; ") if words.startswith(choice)), choice + cause)
+
+
+def _place(f: Facts, offering: Offering) -> int:
+    """Its place among the claim's offerings, from 1; 0 if it is none of them."""
+    return next((n for n, offer in enumerate(f.offers, start=1) if offer.offering == offering), 0)

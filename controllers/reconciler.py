@@ -159,7 +159,7 @@ class Reconciler:
         if not isinstance(step, CreateInstance):
             return await self._door.write(step, facts.claim)
         self.fleet.creating(step.name, began)
-        self.market.asked(step)
+        self.market.asked(step, began)
         try:
             outcome = await self._door.write(step, facts.claim)
             if isinstance(outcome, CloudFailed):

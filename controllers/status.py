@@ -14,7 +14,7 @@ from provisioner.api import labels
 from provisioner.api.conditions import ConditionSet, fit
 from provisioner.api.nodeclaim import NodeClaim
 
-from . import deadlines, initialization, launch, registration, removal_conditions, repair
+from . import deadlines, initialization, launch, offerings, registration, removal_conditions, repair
 from .facts import Facts
 from .judgement import Judgement
 from .selection import chosen_node
@@ -73,11 +73,10 @@ def _plain(f: Facts, claim: NodeClaim, name: str) -> str:
     match name:
         case "Launched" if f.instance is None or f.instance.state is not InstanceState.RUNNING:
             # A Node proves its machine before ARM says that the pool is done.
-            return f"the machine of agent pool {f.key} is running" + (
-                f" as Node {node.name}" if node is not None else ""
-            )
+            named = f" as Node {node.name}" if node is not None else ""
+            return f"the machine of agent pool {f.key} is running{named}{_choice(f)}"
         case "Launched":
-            return f"agent pool {f.key} is running"
+            return f"agent pool {f.key} is running{_choice(f)}"
         case "Registered":
             return f"Node {node.name if node is not None else f.key} belongs to this claim"
         case "Initialized":
@@ -88,6 +87,11 @@ def _plain(f: Facts, claim: NodeClaim, name: str) -> str:
             return "no volume is attached to the Node any longer"
         case _:
             return f"agent pool {f.key} is being deleted"
+
+
+def _choice(f: Facts) -> str:
+    choice = offerings.second_choice(f, f.instance) if f.instance is not None else ""
+    return f"; {choice}" if choice else ""
 
 
 def _initialized_text(f: Facts, claim: NodeClaim) -> str:

@@ -39,6 +39,7 @@ from . import gauges, serving
 from .api import labels
 from .api.node import Node
 from .api.nodeclaim import NodeClaim
+from .offering_metrics import of_offerings
 from .runtime.clock import Clock
 from .runtime.controller import Controller
 from .runtime.election import Election
@@ -196,7 +197,7 @@ class App:
             clock=outside.clock,
             policy=running.policy,
             fleet=self.fleet,
-            market=Market(self.cooldowns, offerings_of),
+            market=Market(self.cooldowns, offerings_of, of_offerings(metrics, self.cooldowns)),
             gpus=gpus_of,
             infirmary=self.infirmary,
             on_overdue=lambda deadline: overdue.labels(deadline).inc(),

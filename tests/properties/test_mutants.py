@@ -11,14 +11,16 @@ from typing import Any
 import pytest
 
 from cloudprovider.azure import provider
-from controllers import fleet, garbage, launch, plan, registration, termination
+from controllers import cooldowns, fleet, garbage, launch, plan, registration, termination
 from controllers.acting import door
+from controllers.cooldowns import Cooldown, Cooldowns
 from controllers.facts import Facts
+from controllers.memory import backoff
 from controllers.ownership import Verdict, belongs, holds_finalizer
 from controllers.steps import CreateInstance, ReleaseFinalizer, Wait
 from provisioner import app
 from provisioner.simulator.kube.errors import ApiError
-from tests.world import test_garbage, test_leadership, test_main_job, test_way_down
+from tests.world import test_garbage, test_leadership, test_main_job, test_offerings, test_way_down
 from tests.world.harness import crash_points, simulate
 from tests.world.process import PROCESS
 
@@ -140,6 +142,17 @@ def no_drain(patch: Patch) -> None:
     patch.setattr(termination, "empty", lambda f, node, by: None)
 
 
+def every_claim_tries(patch: Patch) -> None:
+    """What rests is left alone, and afterwards whoever looks may ask."""
+    patch.setattr(Cooldowns, "_first", lambda self, cooldown, now: "")
+    patch.setattr(Cooldown, "tried_by_another", lambda self, key, now: False)
+
+
+def rests_that_do_not_double(patch: Patch) -> None:
+    """Each failure is treated as the first."""
+    patch.setattr(cooldowns, "backoff", lambda kind, times, *, after: backoff(kind, 1, after=after))
+
+
 def crashes(story: Callable[..., Any]) -> Callable[[], object]:
     """The crash property of one of its stories."""
     return lambda: test_crash.survive(story, crash_points(story, **test_crash.QUICK))
@@ -163,6 +176,8 @@ MUTANTS: list[tuple[Callable[[Patch], None], Callable[[], object], str]] = [
     (no_brake, test_garbage.test_all_nodes_deleted_by_hand_trip_the_brake, "gpu5"),
     (no_fence, test_leadership.test_a_leader_cut_off_from_the_api_server_stops_writing_to_azure_in_time, "- 15.0"),
     (no_finalizer_on_nodes, test_main_job.test_claim_becomes_a_ready_gpu_node_and_goes_again, "'node'"),
+    (every_claim_tries, lambda: test_offerings.test_many_claims_cost_one_put_a_step("later"), "<= 9"),
+    (rests_that_do_not_double, lambda: test_offerings.test_many_claims_cost_one_put_a_step("at once"), "<= 9"),
     (no_drain, test_way_down.test_a_pod_that_must_not_be_disrupted_holds_the_machine, "the drain is overdue"),
 ]
 

@@ -1,13 +1,12 @@
 """What was found wanting rests; after its rest the claim that has waited longest tries it for all."""
 
-import math
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from cloudprovider.errors import Scope
 from cloudprovider.interface import SPOT, Offering
-from controllers.cooldowns import Cooldowns, Finding
+from controllers.cooldowns import FORGOTTEN_SECONDS, KNOWN_AT_MOST, TRY_MOST_SECONDS, TURN_SECONDS, Cooldowns, Finding
 from controllers.offerings import shadow
 
 START = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
@@ -30,11 +29,12 @@ class Book:
         asked: float | None = None,
         after: float | None = None,
         scope: Scope = "size",
+        offering: Offering = A,
     ) -> None:
         sent = START + timedelta(seconds=at if asked is None else asked)
         finding = Finding(reason="QuotaExceeded", message=f"at {at}", scope=scope, after=after)
         wall = START + timedelta(seconds=at)
-        self.cooldowns.failed(key, A, finding, asked=sent, wall=wall, now=at)
+        self.cooldowns.failed(key, offering, finding, asked=sent, wall=wall, now=at)
 
     def came(self, asked: float, key: str = "k") -> None:
         self.cooldowns.came(key, A, asked=START + timedelta(seconds=asked))
@@ -54,7 +54,7 @@ def test_each_failed_try_doubles_the_rest_up_to_ten_minutes() -> None:
         rests.append(book.holds(at))
         at += rests[-1]
         assert book.holds(at) == 0.0
-        book.cooldowns.asked("k", A)
+        book.cooldowns.asked("k", A, at)
     assert rests == [30.0, 60.0, 120.0, 240.0, 480.0, 600.0, 600.0]
 
 
@@ -77,15 +77,15 @@ def test_tries_on_their_way_count_once() -> None:
 
 
 def test_the_claim_that_has_waited_longest_tries_for_all() -> None:
-    """The others wait for its verdict, with no time told; when it fails they rest with it."""
+    """The others wait for its verdict, and look again now and then; when it fails they rest with it."""
     book = Book()
     book.failed(0.0)
     assert book.holds(10.0, "young", created=YOUNG) == 20.0
     assert book.holds(10.0, "old", created=OLD) == 20.0
-    assert book.holds(31.0, "young", created=YOUNG) == math.inf
+    assert book.holds(31.0, "young", created=YOUNG) == TURN_SECONDS
     assert book.holds(31.0, "old", created=OLD) == 0.0
-    book.cooldowns.asked("old", A)
-    assert book.holds(32.0, "young", created=YOUNG) == math.inf
+    book.cooldowns.asked("old", A, 31.0)
+    assert book.holds(32.0, "young", created=YOUNG) == TURN_SECONDS
     book.woken.clear()
     book.failed(33.0, key="old", asked=31.0)
     assert book.woken == ["young"]
@@ -110,8 +110,8 @@ def test_a_try_that_is_given_up_passes_to_the_next() -> None:
     book = Book()
     book.failed(0.0)
     book.holds(31.0, "old")
-    book.cooldowns.asked("old", A)
-    assert book.holds(32.0, "young", created=YOUNG) == math.inf
+    book.cooldowns.asked("old", A, 31.0)
+    assert book.holds(32.0, "young", created=YOUNG) == TURN_SECONDS
     book.woken.clear()
     book.cooldowns.left("old")
     assert book.woken == ["young"]
@@ -137,11 +137,11 @@ SPOT_ELSEWHERE = Offering(size="Standard_B", zone="2", capacity_type=SPOT)
         ("priority", Offering(size="Standard_B"), SPOT_ELSEWHERE),
         ("region", Offering(size="Standard_B"), SPOT_ELSEWHERE),
         ("subscription", SPOT_ELSEWHERE, None),
-        ("configuration", SPOT_ELSEWHERE, None),
+        ("configuration", A, Offering(size="Standard_A", zone="2")),
     ],
 )
 def test_what_a_failure_speaks_of(scope: Scope, rests: Offering, free: Offering | None) -> None:
-    """A size in all its zones, a zone on all terms, all on these terms, or everything."""
+    """A size in all its zones, a zone on all terms, all on these terms, everything, or only what was asked for."""
     book = Book()
     book.failed(0.0, scope=scope)
     assert book.holds(1.0, offering=rests) == 29.0
@@ -161,3 +161,106 @@ def test_a_claim_from_before_our_time_is_believed() -> None:
     book.failed(31.0)
     book.cooldowns.recall("k", both, finding, wall=START, now=32.0)
     assert book.holds(32.0) == 29.0
+
+
+ELSEWHERE = Offering(size="Standard_A", zone="2")
+
+
+def test_a_try_of_two_shortages_ends_both_though_it_failed_of_one() -> None:
+    """The zone is still full; whether the size is short elsewhere is the next claim's to try, and it is woken."""
+    book = Book()
+    book.failed(0.0, scope="zone")
+    book.failed(0.0, key="other", asked=1.0)
+    book.holds(31.0, "old")
+    book.cooldowns.asked("old", A, 31.0)
+    assert book.holds(32.0, "young", created=YOUNG, offering=ELSEWHERE) == TURN_SECONDS
+    book.woken.clear()
+    book.failed(33.0, key="old", asked=31.0, scope="zone")
+    assert "young" in book.woken
+    assert book.holds(33.0, "young", created=YOUNG, offering=ELSEWHERE) == 0.0
+    assert book.holds(33.0, "old") == 60.0
+
+
+def test_a_late_verdict_gives_the_turn_back() -> None:
+    """A try that somebody else's failure has overtaken makes nothing rest longer, and holds nobody up."""
+    book = Book()
+    book.failed(0.0)
+    book.holds(31.0, "old")
+    book.cooldowns.asked("old", A, 31.0)
+    book.failed(40.0, key="other", asked=35.0, scope="zone")
+    book.woken.clear()
+    assert book.holds(60.0, "young", created=YOUNG, offering=ELSEWHERE) == TURN_SECONDS
+    book.failed(61.0, key="old", asked=31.0, scope="zone")
+    assert book.woken == ["young"]
+    assert book.holds(61.0, "young", created=YOUNG, offering=ELSEWHERE) == 0.0
+    assert book.holds(70.0, "old") == 0.0
+
+
+def test_who_waits_for_more_than_the_turn_does_not_hold_it() -> None:
+    """The oldest wants a zone that still rests: another claim tries the size elsewhere meanwhile."""
+    book = Book()
+    book.failed(0.0)
+    book.failed(0.0, scope="zone", after=600.0)
+    assert book.holds(31.0, "old") == 569.0
+    assert book.holds(31.0, "young", created=YOUNG, offering=ELSEWHERE) == 0.0
+    assert book.holds(600.0, "old") == 0.0
+    assert book.holds(600.0, "young", created=YOUNG, offering=ELSEWHERE) == TURN_SECONDS
+
+
+def test_claims_with_different_lists_share_the_turns_of_the_size_they_share() -> None:
+    """The older one may ask for the size too: it goes first there, and the younger one at what only it allows."""
+    book = Book()
+    b, c = Offering(size="Standard_B"), Offering(size="Standard_C")
+    for offering in (A, b, c):
+        book.failed(0.0, offering=offering)
+    book.cooldowns.offers("old", (b, A), created=OLD, waits=True, now=31.0)
+    young = book.cooldowns.offers("young", (A, c), created=YOUNG, waits=True, now=31.0)
+    assert [offer.holds_for for offer in young] == [TURN_SECONDS, 0.0]
+    book.cooldowns.asked("old", b, 31.0)
+    assert book.holds(32.0, "young", created=YOUNG) == 0.0
+
+
+def test_a_try_that_never_ends_holds_nobody_for_ever() -> None:
+    """A pool that hangs in Creating shows no shortage: after ten minutes the next claim tries."""
+    book = Book()
+    book.failed(0.0)
+    book.holds(31.0, "old")
+    book.cooldowns.asked("old", A, 31.0)
+    assert book.holds(30.0 + TRY_MOST_SECONDS, "young", created=YOUNG) == TURN_SECONDS
+    assert book.holds(31.0 + TRY_MOST_SECONDS, "young", created=YOUNG) == 0.0
+    book.cooldowns.asked("young", A, 700.0)
+    assert book.holds(701.0, "third") == TURN_SECONDS
+    book.came(31.0, "old")
+    assert book.holds(702.0, "third") == 0.0
+
+
+def test_a_time_of_put_has_whole_seconds_and_clears_nothing_by_that() -> None:
+    """Asked for in the second in which another attempt failed, perhaps before it: only a try of its own tells."""
+    book = Book()
+    book.failed(10.5)
+    book.came(10.0)
+    assert book.holds(11.0) == 29.5
+    book.holds(41.0, "old")
+    book.cooldowns.asked("old", A, 41.0)
+    book.came(10.0, "old")
+    assert book.holds(42.0, "other") == 0.0
+
+
+def test_what_nobody_asks_for_any_more_is_forgotten() -> None:
+    """An hour after its rest, unless a claim still waits for it; and there is a bound to all that is known."""
+    book = Book()
+    book.failed(0.0)
+    book.failed(0.0, offering=Offering(size="Standard_B"))
+    late = 31.0 + FORGOTTEN_SECONDS
+    book.cooldowns.offers("k", (A,), created=OLD, waits=True, now=30.0)
+    book.cooldowns.offers("other", (), created=OLD, waits=False, now=late)
+    assert [about.size for about, _ in book.cooldowns.resting(late)] == ["Standard_A"]
+    book.cooldowns.left("k")
+    book.cooldowns.offers("other", (), created=OLD, waits=False, now=late)
+    assert book.cooldowns.resting(late) == ()
+    for n in range(KNOWN_AT_MOST + 5):
+        book.failed(late + n, key=f"k{n}", offering=Offering(size=f"Standard_{n}"))
+    known = {about.size for about, _ in book.cooldowns.resting(late)}
+    assert len(known) == KNOWN_AT_MOST
+    assert "Standard_4" not in known
+    assert "Standard_5" in known

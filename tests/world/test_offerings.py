@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from provisioner.api import labels
+from provisioner.runtime.metrics import Metrics
 from provisioner.simulator.azure import faults
 
 from .claims import condition, events, message, puts, ready, removed, says
@@ -53,6 +54,8 @@ def test_the_next_size_is_tried_after_a_shortage(refused: str) -> None:
         causes = [event["message"] for event in events(sim, "gpu1") if event["reason"] == "QuotaExceeded"]
         assert causes
         assert not any(EXHAUSTED in cause for cause in causes)
+        (got,) = (event["message"] for event in events(sim, "gpu1", "Launched"))
+        assert got.endswith(f"; {THIRD} is choice 3 of 3, {SIZE} had QuotaExceeded")
         await removed(sim, "gpu1")
         assert sim.ledger.disappearances(uid)[-3:] == ["pool", "node", "claim"]
         await sim.settled()
@@ -140,7 +143,8 @@ def test_the_longest_waiting_claim_tries_for_all_and_its_deletion_passes_the_tur
 
     async def story(sim: Sim) -> None:
         sim.cloud.faults.append(faults.quota_preflight())
-        await sim.start_controller(elect=False)
+        metrics = Metrics()
+        await sim.start_controller(elect=False, metrics=metrics)
         for name in ("zebra", "camel", "apple"):
             await sim.apply(node_claim(name))
             await asyncio.sleep(2)
@@ -148,6 +152,14 @@ def test_the_longest_waiting_claim_tries_for_all_and_its_deletion_passes_the_tur
         tries = {name: len(puts(sim, name)) for name in ("zebra", "camel", "apple")}
         assert tries["zebra"] >= 3
         assert tries["camel"] == tries["apple"] == 0
+        terms = {"instance_type": SIZE, "capacity_type": "on-demand"}
+        counted = metrics.registry.get_sample_value
+        assert counted("gpu_provisioner_offering_tries_total", terms) == tries["zebra"]
+        short = {**terms, "reason": "QuotaExceeded"}
+        assert counted("gpu_provisioner_offering_shortages_total", short) == tries["zebra"]
+        left = counted("gpu_provisioner_offering_cooldown_seconds", {**terms, "zone": "any"})
+        assert left is not None
+        assert 0 < left <= 480
         await removed(sim, "zebra")
         await asyncio.sleep(HOUR_SECONDS)
         assert len(puts(sim, "camel")) >= 2
