@@ -27,8 +27,8 @@
 
 {{- /* Azure/gpu-provisioner's selector, word for word: a Deployment's cannot change, so its release could not become ours. */ -}}
 {{- define "gpu-provisioner.selectorLabels" -}}
-app.kubernetes.io/name: {{ include "gpu-provisioner.name" . }}
-app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/name: {{ include "gpu-provisioner.name" . | quote }}
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
 {{- end -}}
 
 {{- define "gpu-provisioner.labels" -}}
@@ -37,18 +37,18 @@ app.kubernetes.io/instance: {{ .Release.Name }}
   "app.kubernetes.io/version" .Chart.AppVersion
   "app.kubernetes.io/managed-by" .Release.Service
 -}}
-{{- toYaml (merge $ours (include "gpu-provisioner.selectorLabels" . | fromYaml) .Values.additionalLabels) -}}
+{{- toYaml (merge $ours (include "gpu-provisioner.selectorLabels" . | fromYaml) (default dict .Values.additionalLabels)) -}}
 {{- end -}}
 
 {{- /* The metadata of one object: (dict "root" $ "name" … "namespace" … "labels" … "annotations" …), all but root optional. */ -}}
 {{- define "gpu-provisioner.metadata" -}}
-name: {{ .name | default (include "gpu-provisioner.fullname" .root) }}
+name: {{ .name | default (include "gpu-provisioner.fullname" .root) | quote }}
 {{- with .namespace }}
-namespace: {{ . }}
+namespace: {{ . | quote }}
 {{- end }}
 labels:
-  {{- toYaml (merge (include "gpu-provisioner.labels" .root | fromYaml) (.labels | default dict)) | nindent 2 }}
-{{- with merge dict (.annotations | default dict) .root.Values.additionalAnnotations }}
+  {{- toYaml (merge (include "gpu-provisioner.labels" .root | fromYaml) (default dict .labels)) | nindent 2 }}
+{{- with merge dict (default dict .annotations) (default dict .root.Values.additionalAnnotations) }}
 annotations:
   {{- toYaml . | nindent 2 }}
 {{- end }}

@@ -26,10 +26,10 @@ spec:
   labelValueLengthLimit: 1023
   {{- end }}
   namespaceSelector:
-    matchNames: [{{ .root.Release.Namespace }}]
+    matchNames: [{{ .root.Release.Namespace | quote }}]
   selector:
     matchLabels:
       {{- include "gpu-provisioner.selectorLabels" .root | nindent 6 }}
   {{ .endpoints }}:
-    - {{- toYaml (merge dict .given.endpointConfig (dict "port" "http-metrics" "path" "/metrics")) | nindent 6 }}
+    - {{- toYaml (merge dict (default dict .given.endpointConfig) (dict "port" "http-metrics" "path" "/metrics")) | nindent 6 }}
 {{- end -}}

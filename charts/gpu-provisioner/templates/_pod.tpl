@@ -24,7 +24,7 @@
 {{- end -}}
 {{- range $name, $given := omit $values.settings "azure" -}}
 {{- if kindIs "float64" $given -}}{{- $given = $given | int64 -}}{{- end -}}
-{{- if ne ($given | toString) "" -}}{{- $_ := set $entries ($name | snakecase | upper) (dict "value" ($given | toString)) -}}{{- end -}}
+{{- if not (or (kindIs "invalid" $given) (eq ($given | toString) "")) -}}{{- $_ := set $entries ($name | snakecase | upper) (dict "value" ($given | toString)) -}}{{- end -}}
 {{- end -}}
 {{- range $name, $given := $values.controller.extraEnv -}}
 {{- if kindIs "float64" $given -}}{{- $given = $given | int64 -}}{{- end -}}
@@ -51,7 +51,7 @@ imagePullPolicy: {{ .root.Values.imagePullPolicy }}
 args: [{{ .command }}]
 env:
   {{- range $name, $entry := include "gpu-provisioner.environment" .root | fromYaml }}
-  - name: {{ $name }}
+  - name: {{ $name | quote }}
     {{- toYaml $entry | nindent 4 }}
   {{- end }}
 {{- with $controller.envFrom }}
@@ -75,19 +75,19 @@ volumeMounts:
 {{- /* Labels of a Pod that the given ones do not replace: (dict "root" $ "labels" …). */ -}}
 {{- define "gpu-provisioner.podLabels" -}}
 {{- $identity := .root.Values.workloadIdentity.enabled | ternary (dict "azure.workload.identity/use" "true") dict -}}
-{{- toYaml (merge dict .labels $identity .root.Values.podLabels) -}}
+{{- toYaml (merge dict .labels $identity (default dict .root.Values.podLabels)) -}}
 {{- end -}}
 
-{{- /* Who the Pod is, where it runs and what it may, without containers. */ -}}
+{{- /* Who the Pod is, which nodes it may run on and what it may do there, without containers. */ -}}
 {{- define "gpu-provisioner.pod" -}}
-serviceAccountName: {{ include "gpu-provisioner.serviceAccountName" . }}
+serviceAccountName: {{ include "gpu-provisioner.serviceAccountName" . | quote }}
 automountServiceAccountToken: true
 {{- with .Values.imagePullSecrets }}
 imagePullSecrets:
   {{- toYaml . | nindent 2 }}
 {{- end }}
 {{- with .Values.priorityClassName }}
-priorityClassName: {{ . }}
+priorityClassName: {{ . | quote }}
 {{- end }}
 {{- if .Values.hostNetwork }}
 hostNetwork: true
@@ -107,7 +107,19 @@ securityContext:
 nodeSelector:
   {{- toYaml . | nindent 2 }}
 {{- end }}
-{{- $affinity := deepCopy .Values.affinity }}
+{{- with .Values.tolerations }}
+tolerations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .Values.extraVolumes }}
+volumes:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end -}}
+
+{{- /* Where the controller's Pods run, beside each other. */ -}}
+{{- define "gpu-provisioner.placement" -}}
+{{- $affinity := deepCopy (default dict .Values.affinity) }}
 {{- range $kind := list "podAffinity" "podAntiAffinity" }}
 {{- range $terms := get $affinity $kind | default dict }}
 {{- include "gpu-provisioner.selectOwnPods" (dict "root" $ "terms" $terms) }}
@@ -117,18 +129,10 @@ nodeSelector:
 affinity:
   {{- toYaml . | nindent 2 }}
 {{- end }}
-{{- $constraints := deepCopy .Values.topologySpreadConstraints }}
+{{- $constraints := deepCopy (default list .Values.topologySpreadConstraints) }}
 {{- include "gpu-provisioner.selectOwnPods" (dict "root" $ "terms" $constraints) }}
 {{- with $constraints }}
 topologySpreadConstraints:
-  {{- toYaml . | nindent 2 }}
-{{- end }}
-{{- with .Values.tolerations }}
-tolerations:
-  {{- toYaml . | nindent 2 }}
-{{- end }}
-{{- with .Values.extraVolumes }}
-volumes:
   {{- toYaml . | nindent 2 }}
 {{- end }}
 {{- end -}}
