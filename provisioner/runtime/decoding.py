@@ -13,7 +13,7 @@ from typing import Generic, TypeVar
 import msgspec
 
 from .kube_errors import UNREADABLE, unexpected
-from .objects import Head, KubeObject, SelfSubjectReview
+from .objects import Head, KubeObject
 from .resources import Resource
 
 T = TypeVar("T", bound=KubeObject)
@@ -47,14 +47,6 @@ def decoded(body: bytes | msgspec.Raw, resource: Resource[T], what: str) -> T:
         raise unexpected(200, f"{what}: {_name(body)}: {error}") from None
     except UNREADABLE:
         raise unexpected(200, f"{what}: not JSON", body=bytes(body)) from None
-
-
-def reviewed_username(body: bytes, what: str) -> str:
-    """The user's name in a SelfSubjectReview. Raises KubeError."""
-    try:
-        return msgspec.json.decode(body, type=SelfSubjectReview).status.user_info.username
-    except UNREADABLE:
-        raise unexpected(200, f"{what}: expected a user's name", body=body) from None
 
 
 def page(body: bytes, resource: Resource[T], what: str) -> tuple[list[T], str, str]:

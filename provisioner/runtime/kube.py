@@ -18,10 +18,12 @@ from tenacity import AsyncRetrying, retry_if_exception, stop_after_attempt
 
 from provisioner.api.pod import Pod
 
-from .decoding import Listed, decoded, page, reviewed_username
+from . import reviews
+from .decoding import Listed, decoded, page
 from .kube_errors import KubeError, unexpected
 from .objects import KubeObject
 from .resources import PODS, Resource
+from .rights import Right
 from .sdk import ApiClient
 from .transport import OBJECT_BYTES, PAGE_BYTES, OnRequest, Request, Transport
 from .watching import EventType, WatchEvent, event, lines
@@ -29,6 +31,7 @@ from .watching import EventType, WatchEvent, event, lines
 __all__ = ["EventType", "Kube", "KubeError", "Listed", "WatchEvent"]
 
 T = TypeVar("T", bound=KubeObject)
+Said = TypeVar("Said")
 How = Literal["merge", "json", "strategic"]
 Patch = Mapping[str, Any] | list[Any]
 
@@ -37,7 +40,6 @@ CONTENT_TYPES: Mapping[How, str] = {
     "json": "application/json-patch+json",
     "strategic": "application/strategic-merge-patch+json",
 }
-REVIEW_VERSION, REVIEW_KIND = "authentication.k8s.io/v1", "SelfSubjectReview"
 LIST_TRIES = 3
 PAGES_MAX = 2000
 SILENCE_SECONDS = 75.0
@@ -194,12 +196,19 @@ class Kube:
 
     async def username(self) -> str:
         """Who the API server takes us for. Servers before Kubernetes 1.28 do not tell: a KubeError of status 404."""
-        what = f"create {REVIEW_KIND}"
-        body = {"apiVersion": REVIEW_VERSION, "kind": REVIEW_KIND}
-        request = Request(
-            "create", "POST", f"/apis/{REVIEW_VERSION}/selfsubjectreviews", "selfsubjectreviews", what, body=body
-        )
-        return reviewed_username(await self._transport.send(request), what)
+        return (await self._ask(reviews.whoami(), reviews.SelfSubjectReview)).status.user_info.username
+
+    async def may(self, right: Right, *, namespace: str = "", name: str = "") -> bool:
+        """Whether we have this right; without a namespace in all of them."""
+        request = reviews.may(right, namespace=namespace, name=name)
+        return (await self._ask(request, reviews.SelfSubjectAccessReview)).status.allowed
+
+    async def version(self) -> str:
+        """The API server's version, as in `v1.34.4`."""
+        return (await self._ask(reviews.version(), reviews.Version)).git_version
+
+    async def _ask(self, request: Request, kind: type[Said]) -> Said:
+        return reviews.answered(await self._transport.send(request), kind, request)
 
     async def _object(self, request: Request, resource: Resource[T], name: str) -> T:
         answer = decoded(await self._transport.send(request), resource, request.what)

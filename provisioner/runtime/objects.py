@@ -4,7 +4,7 @@ Promise: wire types like those of `provisioner.api`; times as text where the API
 that `msgspec` does not write (a MicroTime has exactly six decimals, also when they are zero).
 Left to others: elections (`election.py`), deduplication of events (`events.py`).
 
-Source: Kubernetes API reference, Lease v1, Event v1 (core), CustomResourceDefinition v1, SelfSubjectReview v1.
+Source: Kubernetes API reference, Lease v1, Event v1 (core), CustomResourceDefinition v1.
 """
 
 from datetime import UTC, datetime
@@ -78,20 +78,6 @@ class CustomResourceDefinition(Struct, frozen=True, kw_only=True):
     api_version: str = "apiextensions.k8s.io/v1"
     kind: str = "CustomResourceDefinition"
     metadata: ObjectMeta = ObjectMeta()
-
-
-class UserInfo(Struct, frozen=True, kw_only=True):
-    username: str
-
-
-class SelfSubjectReviewStatus(Struct, frozen=True, kw_only=True):
-    user_info: UserInfo
-
-
-class SelfSubjectReview(Struct, frozen=True, kw_only=True):
-    """The API server's answer to "who am I"; an object without a name, which is never stored."""
-
-    status: SelfSubjectReviewStatus
 
 
 class Status(Struct, frozen=True, kw_only=True):

@@ -6,7 +6,6 @@ The caller on the wire is `admin`; nobody holds it to a controller's invariants,
 import argparse
 import asyncio
 import io
-from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from random import Random
@@ -25,6 +24,7 @@ from provisioner.commands.flags import parsed
 from provisioner.runtime.kube import Kube
 from provisioner.runtime.metrics import Metrics
 from provisioner.simulator import loop as sim_loop
+from provisioner.simulator.kube.reviews import KINDS, Caller
 from provisioner.simulator.ledger import Call
 
 from .harness import EPOCH, Sim
@@ -96,23 +96,21 @@ def _session(sim: Sim) -> aiohttp.ClientSession:
 
 
 def written(sim: Sim) -> list[str]:
-    """What the commands wrote, at either system: `PATCH nodeclaims/ws1`. To ask who one is is no write."""
-    calls = [call for call in sim.ledger.calls(who=WHO) if call.is_write and call.target.kind != "selfsubjectreviews"]
+    """What the commands wrote, at either system: `PATCH nodeclaims/ws1`. To ask who one is, or may do, is no write."""
+    questions = {kind.partition(".")[0] for kind in KINDS}
+    calls = [call for call in sim.ledger.calls(who=WHO) if call.is_write and call.target.kind not in questions]
     return [f"{call.verb} {call.target.kind}/{call.target.name}".rstrip("/") for call in calls]
 
 
 def known_as(sim: Sim, username: str) -> None:
-    """From now on the API server tells people who they are, as a real one does."""
+    """From now on the API server takes everybody for this one."""
+    sim.api.caller = Caller(username)
 
-    async def answer(call: Call, request: web.Request) -> web.StreamResponse | None:
-        if request.path != "/apis/authentication.k8s.io/v1/selfsubjectreviews":
-            return None
-        body: Mapping[str, object] = {
-            "kind": "SelfSubjectReview",
-            "apiVersion": "authentication.k8s.io/v1",
-            "metadata": {"creationTimestamp": "2026-03-01T12:00:00Z"},
-            "status": {"userInfo": {"username": username, "groups": ["system:masters"]}},
-        }
-        return web.json_response(body, status=201)
+
+def unknown(sim: Sim) -> None:
+    """From now on the API server tells nobody who they are, as before Kubernetes 1.28."""
+
+    async def answer(call: Call, _: web.Request) -> web.StreamResponse | None:
+        return web.Response(text="404 page not found", status=404) if call.target.kind == "selfsubjectreviews" else None
 
     sim.world.before.append(answer)

@@ -11,7 +11,7 @@ from provisioner.simulator.azure import errors
 from provisioner.simulator.azure.faults import ALWAYS, Fault
 from provisioner.simulator.ledger import Call
 
-from .commands import WHO, command, known_as, written
+from .commands import WHO, command, known_as, unknown, written
 from .harness import Sim, node_claim, simulate
 from .telling import CLAIMS, FAST, MINUTE, events, finalizers, node_name, refuse
 from .test_garbage import NO_BOUND, one
@@ -95,6 +95,7 @@ def test_an_api_server_that_does_not_tell_who_one_is() -> None:
     """Before Kubernetes 1.28 nobody knows: the Event says so, and the release is not held up."""
 
     async def story(sim: Sim) -> None:
+        unknown(sim)
         await stuck(sim)
         await sim.stop_controller()
         assert (await command(sim, "release", NAME, FLAG)).code == 0

@@ -15,11 +15,11 @@ from inspect import isawaitable
 
 from aiohttp import web
 
-from . import discovery, openapi, requests
+from . import discovery, openapi, requests, reviews
 from .errors import ApiError, unserved
 from .gc import Collector
-from .handlers import Handlers, json_response
-from .objects import Json
+from .handlers import Handlers, body_of, json_response
+from .objects import Json, rfc3339
 from .requests import Target
 from .resources import CRD_KEY
 from .store import Store
@@ -39,8 +39,8 @@ class ApiServer:
 
     `token`: the bearer token to ask for, None for none. `crds` are created unless the store has them. A fault may
     answer a request, or return None to let it pass; `request[TARGET]` is what it names (a `Target`, or None).
-    `expired_as_status`: tell a watch that begins too far back by HTTP 410 instead of an ERROR event; real servers do
-    either.
+    `caller` is who everybody is taken for. `expired_as_status`: tell a watch that begins too far back by HTTP 410
+    instead of an ERROR event; real servers do either.
     """
 
     def __init__(
@@ -49,6 +49,7 @@ class ApiServer:
         self.faults: list[Fault] = []
         self.after: list[After] = []
         self.expired_as_status = False
+        self.caller = reviews.Caller()
         self.collector = Collector(store)
         self._store = store
         self._token = token
@@ -132,12 +133,20 @@ class ApiServer:
             raise ApiError(401, "Unauthorized", "Unauthorized")
         if target is None:
             return self._described(request)
+        if target.resource in reviews.KINDS:
+            return await self._reviewed(request, target.resource)
         served = {(resource.key, resource.version) for resource in self._store.resources}
         if (target.resource, target.version) not in served:
             return self._unserved(target)
         if request.method == "GET" and not target.name and requests.flag(request.query, "watch"):
             return await self._watch(request, target)
         return await self._handlers.handle(request, target)
+
+    async def _reviewed(self, request: web.Request, resource: str) -> web.Response:
+        body = await body_of(request)
+        sent = requests.decode(body, request.content_type, reviews.KINDS[resource]) if body else {}
+        now = rfc3339(self._store.now())
+        return json_response(reviews.review(request.method, resource, sent, self.caller, now), 201)
 
     def _unserved(self, target: Target) -> web.Response:
         """An unknown kind of a built-in group and version is a Status; of any other, which a CRD may bring, a page."""

@@ -1,0 +1,37 @@
+"""What the program asks of the API server: every right that it needs, as rules of RBAC have them.
+
+Promise: the chart grants exactly these (a test compares the two), and `gpu-provisioner check` asks for exactly these.
+Left to others: asking (`kube.py`).
+"""
+
+from typing import NamedTuple
+
+
+class Right(NamedTuple):
+    """`resource` is `pods` or `pods/eviction`. `on_lease`: it is for the lease, in the lease's namespace."""
+
+    group: str
+    resource: str
+    verb: str
+    on_lease: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.verb} {self.resource}{'.' + self.group if self.group else ''}"
+
+
+def _rights(group: str, resource: str, verbs: str, *, on_lease: bool = False) -> tuple[Right, ...]:
+    return tuple(Right(group, resource, verb, on_lease) for verb in verbs.split())
+
+
+RIGHTS = (
+    *_rights("karpenter.sh", "nodeclaims", "get list watch patch delete"),
+    *_rights("karpenter.sh", "nodeclaims/status", "patch"),
+    *_rights("", "nodes", "get list watch patch delete"),
+    *_rights("", "pods", "list delete"),
+    *_rights("", "pods/eviction", "create"),
+    *_rights("storage.k8s.io", "volumeattachments", "list"),
+    *_rights("", "persistentvolumeclaims", "get"),
+    *_rights("apiextensions.k8s.io", "customresourcedefinitions", "list watch"),
+    *_rights("", "events", "create get list patch"),
+    *_rights("coordination.k8s.io", "leases", "create get patch", on_lease=True),
+)

@@ -1,0 +1,60 @@
+"""Reviews: who the caller is, and what it may do; questions in the shape of objects, answered and never stored.
+
+Promise: 201 with the question and its answer, as on the real server; nothing else than POST is allowed. Everybody is
+one caller, who may do everything but what `denied` says.
+Left to others: refusing what is denied (RBAC is off; faults can do it).
+
+Source: Kubernetes API reference, SelfSubjectReview v1 and SelfSubjectAccessReview v1; apiserver's validation of them.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from .errors import Cause, invalid, method_not_allowed
+from .objects import Json
+
+WHO = "selfsubjectreviews.authentication.k8s.io"
+MAY = "selfsubjectaccessreviews.authorization.k8s.io"
+KINDS: Mapping[str, str] = {WHO: "SelfSubjectReview", MAY: "SelfSubjectAccessReview"}
+_NOT_BOTH = "cannot be specified in combination with resourceAttributes"
+_ONE_OF = "exactly one of nonResourceAttributes or resourceAttributes must be specified"
+
+
+@dataclass(slots=True)
+class Caller:
+    """Who asks. `denied`: pairs of a verb and a resource (`pods/eviction`, `nodeclaims.karpenter.sh`)."""
+
+    username: str = "simulator"
+    groups: tuple[str, ...] = ("system:masters", "system:authenticated")
+    denied: set[tuple[str, str]] = field(default_factory=set)
+
+    def may(self, attributes: Mapping[str, Any]) -> bool:
+        """Whether it has this right."""
+        parts = (attributes.get("resource", ""), attributes.get("subresource", ""))
+        resource = "/".join(part for part in parts if part)
+        group = attributes.get("group", "")
+        return (attributes.get("verb", ""), f"{resource}.{group}" if group else resource) not in self.denied
+
+
+def review(method: str, resource: str, sent: Json, caller: Caller, now: str) -> Json:
+    """The answer's body. Raises ApiError."""
+    if method != "POST":
+        raise method_not_allowed()
+    group = resource.partition(".")[2]
+    head: Json = {"kind": KINDS[resource], "apiVersion": f"{group}/v1", "metadata": {"creationTimestamp": now}}
+    if resource == WHO:
+        return {**head, "status": {"userInfo": {"username": caller.username, "groups": list(caller.groups)}}}
+    spec = sent.get("spec") or {}
+    wanted, other = spec.get("resourceAttributes"), spec.get("nonResourceAttributes")
+    wrong = None
+    if wanted is not None and other is not None:
+        shown = json.dumps({"Path": other.get("path", ""), "Verb": other.get("verb", "")}, separators=(",", ":"))
+        wrong = Cause("spec.nonResourceAttributes", "FieldValueInvalid", f"Invalid value: {shown}: {_NOT_BOTH}")
+    elif wanted is None and other is None:
+        wrong = Cause("spec.resourceAttributes", "FieldValueInvalid", f"Invalid value: null: {_ONE_OF}")
+    if wrong is not None:
+        # The real server does not name the kind either.
+        raise invalid(group, "", "", [wrong])
+    return {**head, "spec": spec, "status": {"allowed": wanted is None or caller.may(wanted)}}
