@@ -4,8 +4,8 @@ Promise: true exactly while the cloud's next answer may change what we do; a cla
 person costs no reads (DESIGN rule 10).
 """
 
+from .attempts import launched
 from .facts import Facts
-from .launch import launched
 from .ownership import belongs
 
 

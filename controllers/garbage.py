@@ -17,9 +17,10 @@ from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
 
 from .adoption import collected
+from .attempts import launched, remains
 from .deletion import not_yet
 from .facts import Facts
-from .launch import launched, lost
+from .launch import lost
 from .ownership import Verdict, belongs, held_by, holds_finalizer, marked, marks, verdict
 from .steps import (
     Cause,
@@ -47,7 +48,7 @@ def suspect(f: Facts) -> Cause | None:
     if claim is not None and claim.deleting and f.crd_deleting:
         return "crd-deleted"
     if claim is not None and not claim.deleting:
-        if _node_deleted(f, claim) is not None:
+        if _node_deleted(f, claim) is not None and not remains(f, claim):
             return "node-deleted"
         if instance is None and (launched(claim) or (lost(f, claim) and f.absence == "absent")):
             return "missing-pool"

@@ -11,6 +11,7 @@ from collections.abc import Callable
 import msgspec
 
 from . import repair
+from .attempts import was_usable
 from .facts import Facts, Ward
 from .ownership import managed
 from .policy import Policy
@@ -63,7 +64,7 @@ class Infirmary:
         return sum(patient.blocked for patient in self._patients.values())
 
     def _ward(self, due: float, key: str) -> Ward:
-        usable = [claim for claim in self._views.claims() if managed(claim) and repair.was_usable(claim)]
+        usable = [claim for claim in self._views.claims() if managed(claim) and was_usable(claim)]
         line = [(p.due, other) for other, p in self._patients.items() if p.due is not None]
         return Ward(
             nodes=len(usable),

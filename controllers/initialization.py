@@ -19,11 +19,12 @@ from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.quantity import parse_quantity
 
 from .adoption import kept
+from .attempts import remains
 from .deadlines import watched
 from .facts import Facts
 from .judgement import Judgement, clock_text
 from .patches import add_keys
-from .registration import change_refused, registered
+from .registration import change_refused, registered, taken_back
 from .selection import chosen_node
 from .steps import PatchNode, Step
 
@@ -60,6 +61,8 @@ def step(f: Facts) -> Step | None:
 def judge(f: Facts, claim: NodeClaim) -> Judgement | None:
     """The Initialized condition; None before the Node is registered."""
     node = chosen_node(f)
+    if remains(f, claim):
+        return taken_back(f) if registered(claim) else None
     current = next((c for c in claim.status.conditions if c.type == INITIALIZED), None)
     if current is not None and current.status in ("True", "False"):
         return _usable(f, claim, node, current)

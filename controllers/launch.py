@@ -2,9 +2,9 @@
 
 Promise: a pool is asked for once, under a name that is a function of the claim, and never under a name that is
 taken; whatever keeps a claim from its pool is said on it, with since when and what to do. Launched turns True when the
-pool runs or its Node is here, and never back.
-Left to others: the finalizer (`plan.py`, before this), caps and the line before them (`limits.py`), removal of lost
-pools (`garbage.py`), what an ARM answer means (`explain` in `plan.py`).
+pool runs or its Node is here, and goes back only if the pool fails before its Node was ever usable.
+Left to others: clearing failed attempts away (`attempts.py`), the finalizer (`plan.py`, before this), caps and the line
+before them (`limits.py`), removal of lost pools (`garbage.py`), what an ARM answer means (`explain` in `plan.py`).
 
 Source: karpenter.md §3 (Launch), DESIGN rules 3, 5, 7, 13.
 """
@@ -14,27 +14,22 @@ from datetime import datetime
 from cloudprovider.errors import NoCapacity
 from cloudprovider.interface import Instance, InstanceState
 from provisioner.api import labels
+from provisioner.api.conditions import LAUNCHED
 from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
 
-from . import limits, offerings
+from . import attempts, limits, offerings
+from .attempts import launched
 from .deadlines import watched
-from .deletion import not_yet
 from .facts import Facts
 from .judgement import Judgement, Status, clock_text
 from .ownership import Verdict, held_by, marked, verdict
 from .selection import chosen_node, strangers
-from .steps import AskCause, CreateInstance, DeleteInstance, Event, LookUpClaim, LookUpPool, Step, Wait
+from .steps import CreateInstance, Event, LookUpClaim, LookUpPool, Step, Wait
 
-LAUNCHED = "Launched"
 USUAL_TIME = "AKS usually takes 3 to 8 min"
 LEFTOVER_NODE = "LeftoverNode"
 CREATING, POOL_DELETED = "Creating", "PoolDeleted"
-
-
-def launched(claim: NodeClaim) -> bool:
-    """Whether this claim had its machine at some time."""
-    return any(c.type == LAUNCHED and c.status == "True" for c in claim.status.conditions)
 
 
 def lost(f: Facts, claim: NodeClaim) -> bool:
@@ -59,12 +54,14 @@ def in_line(claim: NodeClaim) -> bool:
 
 
 def step(f: Facts) -> Step | None:
-    """Ask for the pool, clear a failed attempt away, or look when the last attempt's outcome is not known."""
+    """Clear a failed attempt away, ask for the pool, or look when the last attempt's outcome is not known."""
     claim = f.claim
     if claim is None:
         return None
     if f.instance is not None:
-        return _clear_failed(f, claim, f.instance)
+        return attempts.step(f, claim)
+    if clearing := attempts.step(f, claim):
+        return clearing
     if launched(claim) or lost(f, claim) or chosen_node(f) is not None:
         return None
     failed, unread = f.create_failed, f.read_failed
@@ -91,27 +88,6 @@ def _not_as_read(f: Facts, claim: NodeClaim) -> Step | None:
     return None
 
 
-def _clear_failed(f: Facts, claim: NodeClaim, instance: Instance) -> Step | None:
-    """A pool that failed before it ever ran keeps its name and its cost: it goes once its cause stands on the claim."""
-    useless = instance.state is InstanceState.FAILED and not launched(claim) and not f.nodes
-    if not useless or not held_by(instance, claim):
-        return None
-    if instance.failure is None:
-        return AskCause(instance=instance)
-    told = any(c.type == LAUNCHED and c.status == "False" for c in claim.status.conditions)
-    if not told and "PatchStatus" not in f.refused:
-        return None
-    unsure = not_yet(f)
-    if unsure is not None:
-        return unsure if isinstance(unsure, LookUpPool) else None
-    message = f"agent pool {f.key} failed and is removed before the next attempt"
-    return DeleteInstance(
-        instance=instance,
-        cause="failed-create",
-        event=Event(type="Normal", reason="RemovingFailedPool", message=message),
-    )
-
-
 def launched_since(f: Facts, claim: NodeClaim) -> datetime | None:
     """Since when the claim says that it is launched; now, if it is about to say so; None if it is not."""
     told = next((c for c in claim.status.conditions if c.type == LAUNCHED and c.status == "True"), None)
@@ -123,9 +99,9 @@ def launched_since(f: Facts, claim: NodeClaim) -> datetime | None:
 
 def judge(f: Facts, claim: NodeClaim) -> Judgement | None:
     """The Launched condition; None while there is nothing to say yet."""
-    if launched(claim) or chosen_node(f) is not None:
-        return Judgement(status="True", reason=LAUNCHED)
     instance = f.instance
+    if not attempts.remains(f, claim) and (launched(claim) or chosen_node(f) is not None):
+        return Judgement(status="True", reason=LAUNCHED)
     if lost(f, claim):
         return _deleted_by_others(f, claim) if f.absence == "absent" else None
     if instance is None or not held_by(instance, claim):
@@ -199,6 +175,8 @@ def own_obstacle(f: Facts) -> Judgement | None:
         return Judgement(status="Unknown", reason="AdoptionRefused", message=message, warning=True)
     if f.instance is not None:
         return _name_taken(f, f.instance, claim)
+    if attempts.nodes_left(f, claim):
+        return _keep_cause(claim)
     if kept := strangers(f) or (() if chosen_node(f) is not None else f.nodes):
         return _name_kept(kept)
     if f.cluster is not None and not f.cluster.running:

@@ -14,12 +14,13 @@ import msgspec
 
 from cloudprovider.errors import CloudError, NoCapacity
 from cloudprovider.interface import Instance, InstanceState, Offering
-from provisioner.api.conditions import EXHAUSTED
+from provisioner.api.conditions import EXHAUSTED, LAUNCHED
 from provisioner.api.nodeclaim import NodeClaim
 
+from .attempts import launched
 from .cooldowns import Cooldowns, Finding
 from .facts import Facts, Offer
-from .launch import LAUNCHED, launched, own_obstacle
+from .launch import own_obstacle
 from .offerings import Shadow, shadow, without_end
 from .steps import CreateInstance
 

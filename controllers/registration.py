@@ -17,6 +17,7 @@ from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
 
 from .adoption import handed_over, kept
+from .attempts import remains
 from .deadlines import watched
 from .facts import Facts
 from .judgement import Judgement, clock_text
@@ -43,7 +44,7 @@ def copyable(key: str) -> bool:
 def step(f: Facts) -> Step | None:
     """Make the Node the claim's, or give it our finalizer back."""
     claim, node = f.claim, chosen_node(f)
-    if claim is None or node is None or "PatchNode" in f.refused:
+    if claim is None or node is None or "PatchNode" in f.refused or remains(f, claim):
         return None
     taken = handed_over(f.now) if owned_by_another(node, claim) else {}
     if labels.REGISTERED not in node.metadata.labels:
@@ -127,8 +128,16 @@ def change_refused(f: Facts, node: Node) -> Judgement | None:
     return Judgement(status="Unknown", reason="NodeUpdateRefused", message=message, warning=True)
 
 
+def taken_back(f: Facts) -> Judgement:
+    """What a claim says of the rest of its way up when its pool failed on it: it begins anew."""
+    message = f"agent pool {f.key} failed before its Node was usable; see Launched"
+    return Judgement(status="Unknown", reason="PoolFailed", message=message)
+
+
 def judge(f: Facts, claim: NodeClaim) -> Judgement | None:
     """The Registered condition; None before the pool is launched."""
+    if remains(f, claim):
+        return taken_back(f) if registered(claim) else None
     node = chosen_node(f)
     if node is not None and labels.REGISTERED in node.metadata.labels and holds_finalizer(node):
         return Judgement(status="True", reason=REGISTERED)

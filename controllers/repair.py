@@ -22,6 +22,7 @@ from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
 
 from . import grace
+from .attempts import was_usable
 from .facts import Facts, Sick, Ward
 from .garbage import held_back
 from .judgement import Judgement
@@ -50,11 +51,6 @@ def patient(f: Facts) -> Node | None:
     if claim is None or claim.deleting or node is None or node.ready or not was_usable(claim):
         return None
     return node
-
-
-def was_usable(claim: NodeClaim) -> bool:
-    """Whether this claim was ever Initialized: the condition never goes back to Unknown."""
-    return any(c.type == INITIALIZED and c.status in ("True", "False") for c in claim.status.conditions)
 
 
 def leaving(claim: NodeClaim) -> bool:

@@ -8,6 +8,7 @@ import pytest
 from provisioner.simulator.azure import errors, faults
 from provisioner.simulator.azure.faults import ALWAYS, Failure, Fault
 from provisioner.simulator.azure.settings import AzureSettings
+from provisioner.simulator.nodes_machine import NodeSettings
 
 from .claims import arm_calls, condition, created, events, puts, ready, removed, says
 from .harness import Sim, node_claim, simulate
@@ -150,3 +151,104 @@ def test_attempts_that_fail_get_rarer_and_never_stop() -> None:
         assert await ready(sim, NAME, within_seconds=2 * HOUR_SECONDS) == uid
 
     simulate(story)
+
+
+# Failed with a Node
+
+
+UNREADY = Failure(error=faults.nodes_not_ready(), after_seconds=120.0, machine=True)
+NEVER = NodeSettings(ready_seconds=(10 * HOUR_SECONDS, 10 * HOUR_SECONDS))
+
+
+async def failed_with_a_node(sim: Sim, **fault: object) -> str:
+    """A claim whose pool fails although its machine has a Node, which is not Ready; the claim's UID."""
+    sim.cloud.faults.append(Fault(**{"verb": "PUT", "failure": UNREADY, **fault}))
+    await sim.start_controller(elect=False)
+    uid = (await sim.apply(node_claim(NAME)))["metadata"]["uid"]
+    await sim.until(lambda: sim.nodes_of(NAME), 120, "the machine has a Node")
+    return uid
+
+
+def node_names(sim: Sim) -> list[str]:
+    return [node["metadata"]["name"] for node in sim.nodes_of(NAME)]
+
+
+@pytest.mark.parametrize("restart", [False, True])
+def test_a_pool_that_fails_with_a_node_is_made_anew_after_both_are_gone(*, restart: bool) -> None:
+    """Pool, then Node, then the next PUT: the new machine bears the old one's name, and the claim is the same one."""
+
+    async def story(sim: Sim) -> None:
+        uid = await failed_with_a_node(sim)
+        (old,) = node_names(sim)
+        first = sim.nodes_of(NAME)[0]["metadata"]["uid"]
+        await says(sim, NAME, "Registered", "True", "Registered", within_seconds=90)
+        told = await says(sim, NAME, "Launched", "False", "NodesNotReady", within_seconds=120)
+        assert told["message"].startswith("NodesNotReady: Not all nodes reached Ready state")
+        for kind in ("Registered", "Initialized"):
+            assert condition(sim.claim(NAME), kind)["reason"] == "PoolFailed"
+        if restart:
+            sim.crash()
+            await sim.start_controller("ctl1", elect=False)
+        await sim.until(lambda: created(sim, NAME) == 2, 1200, "the pool is asked for again")
+        assert sim.ledger.disappearances(uid) == ["pool", "node"]
+        assert node_names(sim) == []
+        await sim.until(lambda: sim.nodes_of(NAME), 600, "the next machine has a Node")
+        assert node_names(sim) == [old]
+        assert sim.nodes_of(NAME)[0]["metadata"]["uid"] != first
+        sim.nodes.set_ready(old, True)
+        sim.nodes.set_gpus(old, 1)
+        assert await ready(sim, NAME) == uid
+        await removed(sim, NAME)
+        await sim.settled()
+
+    simulate(story, nodes=NEVER)
+
+
+def test_a_node_that_lingers_holds_the_next_attempt() -> None:
+    """The Node of a failed pool that somebody's finalizer keeps stands in the way, and the claim goes on saying why."""
+
+    async def story(sim: Sim) -> None:
+        await failed_with_a_node(sim)
+        (old,) = node_names(sim)
+        sim.store.patch("nodes", old, {"metadata": {"finalizers": ["example.com/keep"]}})
+        await says(sim, NAME, "Launched", "False", "NodesNotReady", within_seconds=240)
+        await asyncio.sleep(HOUR_SECONDS)
+        assert NAME not in sim.cloud.pools
+        assert created(sim, NAME) == 1
+        assert condition(sim.claim(NAME), "Launched")["reason"] == "NodesNotReady"
+        sim.store.patch("nodes", old, {"metadata": {"finalizers": None}})
+        await sim.until(lambda: created(sim, NAME) == 2, 60, "the pool is asked for again")
+
+    simulate(story, nodes=NEVER)
+
+
+def test_a_failed_pool_whose_node_is_ready_is_kept() -> None:
+    """AKS gave up, the machine did not: whoever can be used is used, and leaves in order when asked to."""
+
+    async def story(sim: Sim) -> None:
+        uid = await failed_with_a_node(sim)
+        await sim.until(lambda: sim.cloud.pools[NAME].state == "Failed", 200, "the pool fails")
+        assert await ready(sim, NAME) == uid
+        await asyncio.sleep(HOUR_SECONDS)
+        assert created(sim, NAME) == 1
+        await removed(sim, NAME)
+        assert sim.ledger.disappearances(uid) == ["pool", "node", "claim"]
+        await sim.settled()
+
+    simulate(story)
+
+
+def test_a_claim_with_a_failed_pool_and_its_node_can_be_deleted() -> None:
+    """At whatever stage of clearing the attempt away: everything goes, in order, once."""
+
+    for seconds in (0.0, 5.0, 60.0, 150.0, 300.0):
+
+        async def story(sim: Sim, seconds: float = seconds) -> None:
+            uid = await failed_with_a_node(sim, times=ALWAYS)
+            await says(sim, NAME, "Launched", "False", "NodesNotReady", within_seconds=240)
+            await asyncio.sleep(seconds)
+            await removed(sim, NAME)
+            assert sim.ledger.disappearances(uid)[:2] == ["pool", "node"]
+            await sim.settled()
+
+        simulate(story, nodes=NEVER)
