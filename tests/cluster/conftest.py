@@ -25,7 +25,7 @@ BACK_END, SIMULATOR, REAL = "back end", "simulator", "real"
 SHARED = "one suite, two back ends"
 
 # What asserts in the name of tests, without being one.
-pytest.register_assert_rewrite("tests.cluster.stories", "tests.cluster.realworld")
+pytest.register_assert_rewrite("tests.cluster.stories", "tests.cluster.doors", "tests.cluster.realworld")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

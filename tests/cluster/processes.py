@@ -13,10 +13,12 @@ import ssl
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 READY_SECONDS = 90.0
 STOP_SECONDS = 20.0
 ANSWER_SECONDS = 5.0
+RUN_SECONDS = 60.0
 TAIL_LINES = 25
 
 
@@ -43,6 +45,29 @@ def answers(port: int, path: str, *, trust: ssl.SSLContext | None = None, token:
         return False
     finally:
         link.close()
+
+
+class Ended(NamedTuple):
+    """How a program ended, and what it wrote."""
+
+    code: int
+    out: str
+    err: str
+
+
+async def ran(command: Sequence[str], env: Mapping[str, str]) -> Ended:
+    """A program run to its end, in pipes, with nobody at a terminal; `env` is all of its environment."""
+    process = await asyncio.create_subprocess_exec(
+        *command,
+        env=env,
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    async with asyncio.timeout(RUN_SECONDS):
+        out, err = await process.communicate()
+    assert process.returncode is not None
+    return Ended(process.returncode, out.decode(), err.decode())
 
 
 class Program:

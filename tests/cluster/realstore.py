@@ -27,6 +27,7 @@ Subscriber = Callable[[Change, str, Json, Json | None], None]
 
 REQUEST_SECONDS = 20.0
 TRIES = 5
+UNSERVED_SECONDS = 0.5
 LINE_BYTES = 4 * 2**20
 TYPES = {"merge": "application/merge-patch+json", "strategic": "application/strategic-merge-patch+json"}
 ROOTS = {
@@ -78,7 +79,13 @@ class RealStore:
         return found
 
     def list(self, resource: str, namespace: str = "", *, labels: str = "", fields: str = "") -> list[Json]:
-        return self._listed(resource, namespace, labels=labels, fields=fields)["items"] or []
+        """None of a kind that is not served."""
+        try:
+            return self._listed(resource, namespace, labels=labels, fields=fields)["items"] or []
+        except ApiError as error:
+            if error.status != 404:
+                raise
+            return []
 
     def revision(self) -> int:
         """The cluster's revision now."""
@@ -162,7 +169,10 @@ class RealStore:
             self._link.close()
             self._link.request(method, path, data, headers)
             answer = self._link.getresponse()
-        return answer.status, json.loads(answer.read())
+        told = answer.read()
+        if answer.status == 404 and not told.startswith(b"{"):  # a kind that is not served has no Status
+            return 404, {"reason": "NotFound", "message": told.decode()}
+        return answer.status, json.loads(told)
 
     # Watching
 
@@ -186,6 +196,10 @@ class RealStore:
         while True:
             query = {"watch": "1", "resourceVersion": version, "allowWatchBookmarks": "true"}
             async with session.get(f"{path_of(resource)}?{urlencode(query)}") as answer:
+                if answer.status == 404:  # the kind is not served, or not yet again
+                    version = ""
+                    await asyncio.sleep(UNSERVED_SECONDS)
+                    continue
                 assert answer.status == 200, await answer.text()
                 link = answer.connection.transport if answer.connection is not None else None
                 try:

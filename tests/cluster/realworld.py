@@ -2,8 +2,8 @@
 
 Promise: a story cannot tell this stage from the simulated one (`tests.world.harness.Sim`): the same words, of which a
 story may use `apply`, `delete_claim`, `delete_node`, `request`, `until`, `claim`, `condition`, `pools_of`, `nodes_of`,
-`store`, `cloud`, `nodes`, `ledger.disappearances` and the controller's fates. Azure's and the machines' minutes pass as
-seconds; the controller's own times are real.
+`store`, `cloud`, `nodes`, `ledger.disappearances` and the controller's fates; KAITO's watcher stands beside it as well.
+Azure's and the machines' minutes pass as seconds; the controller's own times are real.
 Left to others: the control plane, what is told (`stories.py`), the invariants (the simulated stage's).
 """
 
@@ -19,6 +19,7 @@ from typing import Any, Self, TypeVar
 
 from aiohttp import web
 
+from provisioner.api import labels
 from provisioner.runtime.clock import SystemClock
 from provisioner.simulator.azure.arm import make_arm_app
 from provisioner.simulator.azure.cloud import AzureCloud
@@ -28,9 +29,11 @@ from provisioner.simulator.nodes import NodeSimulator
 from provisioner.simulator.nodes_machine import NodeSettings
 from provisioner.simulator.scene import pool_mark
 
+from .bystanders import MERGE
 from .chronicle import Chronicle
 from .controlplane import NAMESPACE, ControlPlane
-from .processes import Program
+from .kaito_beside import WATCHES_DIFFER_SECONDS, KaitoBeside
+from .processes import Ended, Program, ran
 from .realstore import RealStore, path_of
 
 Json = dict[str, Any]
@@ -45,6 +48,7 @@ HEARTBEAT_SECONDS = 10.0
 LOOK_SECONDS = 0.5
 QUIET_SECONDS = 3.0
 SETTLED_SECONDS = 60.0
+UNSERVED_SECONDS = 60.0
 PROGRAM = Path(sys.executable).parent / "gpu-provisioner"
 
 
@@ -62,6 +66,8 @@ class RealWorld:
         self._changed = asyncio.Event()
         self._changed_at = 0.0
         self.ledger = Chronicle(self.store, self.cloud, self._note)
+        self._kaito = KaitoBeside(asyncio.get_running_loop().time, lambda: len(self.cloud.requests))
+        self.store.subscribe(self._kaito.on_object)
         self._cp = cp
         self._workdir = workdir
         self._arm_url = ""
@@ -96,38 +102,50 @@ class RealWorld:
     async def start_controller(self, name: str = "ctl0") -> Program:
         """Start `gpu-provisioner run` under our chart's service account."""
         assert name not in self.controllers, f"{name} has been used"
-        azure = self.cloud.settings
-        environment = {
-            "ARM_SUBSCRIPTION_ID": azure.subscription,
-            "ARM_RESOURCE_GROUP": azure.resource_group,
-            "AZURE_CLUSTER_NAME": azure.cluster,
-            "LOCATION": azure.location,
-            "ARM_ENDPOINT": self._arm_url,
-            "KUBECONFIG": str(self._cp.kubeconfig(self._workdir / f"{name}.kubeconfig", "controller")),
-            "LEADER_ELECTION_NAMESPACE": NAMESPACE,
+        environment = self._environment(name, "controller") | {
             "METRICS_PORT": "0",
             "HEALTH_PROBE_PORT": "0",
             "LOG_LEVEL": "debug",
-            "PATH": os.environ["PATH"],
         }
         program = Program(name, [str(PROGRAM), "run"], self._workdir / f"{name}.log", environment)
         program.start()
         self.controllers[name] = program
         return program
 
+    async def command(self, *words: str) -> Ended:
+        """One of the program's commands, run to its end as the administrator types it into a pipe."""
+        return await ran([str(PROGRAM), *words], self._environment("admin", "admin"))
+
+    def _environment(self, name: str, user: str) -> dict[str, str]:
+        azure = self.cloud.settings
+        return {
+            "ARM_SUBSCRIPTION_ID": azure.subscription,
+            "ARM_RESOURCE_GROUP": azure.resource_group,
+            "AZURE_CLUSTER_NAME": azure.cluster,
+            "LOCATION": azure.location,
+            "ARM_ENDPOINT": self._arm_url,
+            "KUBECONFIG": str(self._cp.kubeconfig(self._workdir / f"{name}.kubeconfig", user)),
+            "LEADER_ELECTION_NAMESPACE": NAMESPACE,
+            "PATH": os.environ["PATH"],
+        }
+
     def crash(self, name: str = "ctl0") -> None:
         """SIGKILL."""
         self._ended.add(name)
         self.controllers[name].kill()
+        self._kaito.alone()
 
     async def stop_controller(self, name: str = "ctl0") -> None:
         """SIGTERM; it releases its lease and ends with 0."""
         self._ended.add(name)
         code = self.controllers[name].stop()
+        self._kaito.alone()
         assert code == 0, f"{name} ended with {code}:\n{self.controllers[name].tail()}"
 
     def check(self) -> None:
-        """Raise AssertionError if a controller has ended by itself."""
+        """Raise AssertionError if a controller has ended by itself, or KAITO was misled."""
+        self._kaito.look()
+        assert not self._kaito.violations, f"KAITO: {self._kaito.violations}\n{self.tell()}"
         for name, program in self.controllers.items():
             assert name in self._ended or program.running, f"{name} ended with {program.code}:\n{program.tail()}"
 
@@ -138,6 +156,8 @@ class RealWorld:
     ) -> Json:
         """One request of the administrator, which must succeed."""
         answer: Json = await self._cp.demand(method, path, body, content_type)
+        if isinstance(body, dict) and "finalizers" in (body.get("metadata") or {}):
+            self._kaito.taken_off(answer["metadata"]["uid"])
         return answer
 
     async def apply(self, obj: Json) -> Json:
@@ -150,6 +170,30 @@ class RealWorld:
 
     async def delete_node(self, name: str) -> None:
         await self.request("DELETE", path_of("nodes", name))
+
+    async def strip(self, name: str) -> None:
+        """Take all finalizers off a claim and delete it, so that it is gone before anything of it is."""
+        path = path_of(CLAIMS, name)
+        while True:
+            bare = await self.request("PATCH", path, {"metadata": {"finalizers": None}}, content_type=MERGE)
+            if "deletionTimestamp" in bare["metadata"]:
+                return
+            # The controller puts its own on again: it is to be deleted as it is without.
+            unchanged = {"preconditions": {"resourceVersion": bare["metadata"]["resourceVersion"]}}
+            status, answer = await self._cp.request("DELETE", path, unchanged)
+            if status != 409:
+                assert status == 200, answer
+                return
+
+    async def unserved(self) -> None:
+        """Wait until claims are a kind that the API server does not know any more."""
+        async with asyncio.timeout(UNSERVED_SECONDS):
+            while (await self._cp.request("GET", path_of(CLAIMS)))[0] != 404:  # noqa: ASYNC110 - another process
+                await asyncio.sleep(LOOK_SECONDS)
+
+    async def install_crds(self) -> None:
+        """Install our CRDs again."""
+        await self._cp.install_crds()
 
     # What is
 
@@ -210,8 +254,11 @@ class RealWorld:
         while (left := self._changed_at + QUIET_SECONDS - self.now) > 0:
             assert self.now < deadline, f"it does not settle\n{self.tell()}"
             await asyncio.sleep(left)
+        await asyncio.sleep(WATCHES_DIFFER_SECONDS)
         self.check()
-        alive = {claim["metadata"]["uid"] for claim in self.store.list(CLAIMS)}
+        claims = [claim["metadata"] for claim in self.store.list(CLAIMS)]
+        adopted = [(meta.get("annotations") or {}).get(labels.ADOPT) for meta in claims]
+        alive = {*(meta["uid"] for meta in claims), *adopted}
         leaked = [pool.name for pool in self.cloud.pools.values() if pool_mark(pool) and pool_mark(pool) not in alive]
         assert not leaked, f"left of claims that are gone: {leaked}\n{self.tell()}"
 

@@ -28,7 +28,7 @@ from provisioner.simulator.ledger import Call
 from provisioner.simulator.scene import pool_mark
 from provisioner.simulator.world import World, WorldSettings
 
-from .kaito_watcher import KaitoWatcher
+from .kaito_watcher import beside
 from .process import PROCESS, Launch, Process, track_tasks
 from .program import launch_controller
 
@@ -117,7 +117,7 @@ class Sim:
         self._ending = False
         self._changed = asyncio.Event()
         self._loop = asyncio.get_running_loop()
-        self._kaito = KaitoWatcher(world, self._loop.time, self._serving_since)
+        self._kaito = beside(world, self._loop.time, self._serving_since)
         self.store.subscribe(lambda *_: self._changed.set())
         self.cloud.subscribe(lambda *_: self._changed.set())
         world.before.append(self._before)

@@ -8,12 +8,14 @@ seen too. Three things are violations, under the name KAITO, of whatever story s
     * a surplus machine would be bought: a controller lets a claim go whose Node still serves (a Workspace counts claims
       only), or a claim stays Initialized without a Ready Node for longer than a controller needs to say so (the
       RAGEngine creates another then).
-It costs a look at one object a write. Left to others: the predicates (`kaito.py`), raising (`World.check`).
+It costs a look at one object a write. Left to others: the predicates (`kaito.py`), the stage that it stands on (of the
+simulated world `beside` here; of a real cluster `tests.cluster.kaito_beside`), raising.
 
 Source: users.md §1.3, K4, K13.
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from provisioner.simulator.invariants import Violation
@@ -28,35 +30,66 @@ NAME = "KAITO"
 # K13: how long a claim may go on saying Initialized after its Node has stopped being Ready.
 NOTICE_SECONDS = 5.0
 STORY_LINES = 60
+CLAIMS = "nodeclaims.karpenter.sh"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stage:
+    """What the watcher asks of where it stands, and tells it.
+
+    `serving_since` tells since when a controller is there to say what is, inf: none is; in seconds, as `time`.
+    `by_controller`: whether one is the cause of the claim's going that is just told. `notice_seconds`: how long a claim
+    may mislead.
+    """
+
+    time: Callable[[], float]
+    serving_since: Callable[[], float]
+    by_controller: Callable[[Json], bool]
+    violated: Callable[[str], None]
+    notice_seconds: float = NOTICE_SECONDS
+
+
+def beside(world: World, time: Callable[[], float], serving_since: Callable[[], float]) -> "KaitoWatcher":
+    """The watcher of a simulated world: what it calls a violation is one of the world's."""
+
+    def by_controller(claim: Json) -> bool:
+        call = doer("claim", claim["metadata"]["name"])
+        return call is not None and call.who in world.invariants.controllers
+
+    def violated(what: str) -> None:
+        world.invariants.violations.append(Violation(NAME, time(), what, world.ledger.story(STORY_LINES)))
+
+    stage = Stage(time=time, serving_since=serving_since, by_controller=by_controller, violated=violated)
+    made = KaitoWatcher(stage)
+    world.store.subscribe(made.on_object)
+    return made
 
 
 class KaitoWatcher:
-    """`serving_since()` tells since when a controller is there to say what is, inf: none is; in seconds, as `time`."""
+    """Tell it every change by `on_object`, in the order in which they were made, and `look` now and then."""
 
-    def __init__(self, world: World, time: Callable[[], float], serving_since: Callable[[], float]) -> None:
-        self._world = world
-        self._time = time
-        self._serving_since = serving_since
+    def __init__(self, stage: Stage) -> None:
+        self._stage = stage
         self._claims: dict[str, Json] = {}
         self._nodes: dict[str, Json] = {}
         self._named: dict[str, str] = {}
         self._misleading_since: dict[str, float] = {}
-        world.store.subscribe(self._on_object)
 
     def look(self) -> None:
         """Time has passed: judge what may not last."""
         if not self._misleading_since:
             return
-        now = self._time()
+        now = self._stage.time()
         for uid, since in list(self._misleading_since.items()):
-            lasts = now - max(since, self._serving_since())
-            if lasts > NOTICE_SECONDS:
+            lasts = now - max(since, self._stage.serving_since())
+            if lasts > self._stage.notice_seconds:
                 del self._misleading_since[uid]
                 name = self._claims[uid]["metadata"]["name"]
-                self._violated(f"{name} has been Initialized without a Ready Node for {lasts:.1f} s: one more")
+                self._stage.violated(f"{name} has been Initialized without a Ready Node for {lasts:.1f} s: one more")
 
-    def _on_object(self, event: str, resource: str, obj: Json, before: Json | None) -> None:
-        if resource == "nodeclaims.karpenter.sh":
+    def on_object(self, event: str, resource: str, obj: Json, before: Json | None) -> None:
+        """A claim or a Node was ADDED, MODIFIED or DELETED; `before` is what it was."""
+        if resource == CLAIMS:
             self._on_claim(obj, before, gone=event == "DELETED")
         elif resource == "nodes":
             self._on_node(obj, gone=event == "DELETED")
@@ -68,11 +101,11 @@ class KaitoWatcher:
             return
         self._claims[uid] = claim
         if kaito.is_trapped(claim) and not (before and kaito.is_trapped(before)):
-            self._violated(f"{claim['metadata']['name']} names Node {name} and has no Ready condition")
+            self._stage.violated(f"{claim['metadata']['name']} names Node {name} and has no Ready condition")
         if name:
             other = self._claims.get(self._named.setdefault(name, uid))
             if other is not None and other is not claim:
-                self._violated(f"Node {name} is counted for {_names(other, claim)}")
+                self._stage.violated(f"Node {name} is counted for {_names(other, claim)}")
             if name in self._nodes:
                 self._check_brought(self._nodes[name])
         self._judge(uid)
@@ -83,9 +116,8 @@ class KaitoWatcher:
             known.pop(meta["uid"], None)
         if self._named.get(kaito.node_name(claim)) == meta["uid"]:
             del self._named[kaito.node_name(claim)]
-        call = doer("claim", meta["name"])
-        if call is not None and call.who in self._world.invariants.controllers and node and kaito.is_up(node):
-            self._violated(f"{meta['name']} is gone and its Node {node['metadata']['name']} serves: one more")
+        if node and kaito.is_up(node) and self._stage.by_controller(claim):
+            self._stage.violated(f"{meta['name']} is gone and its Node {node['metadata']['name']} serves: one more")
 
     def _on_node(self, node: Json, *, gone: bool) -> None:
         name = node["metadata"]["name"]
@@ -102,7 +134,7 @@ class KaitoWatcher:
         if claim is None or kaito.NODEPOOL not in kaito.labels_of(claim) or not kaito.is_up(node):
             return
         if kaito.NODEPOOL not in kaito.labels_of(node):
-            self._violated(f"{claim['metadata']['name']} and its Node, which has no node pool, count as two")
+            self._stage.violated(f"{claim['metadata']['name']} and its Node, which has no node pool, count as two")
 
     def _judge(self, uid: str) -> None:
         """Whether the RAGEngine would take this claim for one whose machine is lost."""
@@ -112,11 +144,7 @@ class KaitoWatcher:
         if waited_for or (node is not None and kaito.is_up(node)):
             self._misleading_since.pop(uid, None)
         else:
-            self._misleading_since.setdefault(uid, self._time())
-
-    def _violated(self, what: str) -> None:
-        story = self._world.ledger.story(STORY_LINES)
-        self._world.invariants.violations.append(Violation(NAME, self._time(), what, story))
+            self._misleading_since.setdefault(uid, self._stage.time())
 
 
 def _names(*claims: Json) -> str:

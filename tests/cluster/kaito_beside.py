@@ -1,0 +1,68 @@
+"""KAITO's watcher (`tests.world.kaito_watcher`) beside a real API server, where news comes by two watches.
+
+Promise: changes of claims and Nodes are judged in the order of etcd's revisions: each waits until the other watch can
+no longer be behind it. A claim's going is a controller's unless people were heard to take its finalizers off.
+Left to others: telling it everything (`realworld.py`), what misleads KAITO.
+"""
+
+import heapq
+import math
+from collections.abc import Callable
+from typing import Any
+
+from tests.world.kaito_watcher import CLAIMS, KaitoWatcher, Stage
+
+from .realstore import version_of
+
+Json = dict[str, Any]
+
+# How far one watch may be behind the other; in the simulated world nothing is.
+WATCHES_DIFFER_SECONDS = 3.0
+# Nothing is measured against real clocks: this only tells a claim that is never corrected from one that is.
+NOTICE_SECONDS = 45.0
+
+
+class KaitoBeside:
+    """`time` in seconds; `asked` counts what controllers have asked of the cloud, which only a leader does."""
+
+    def __init__(self, time: Callable[[], float], asked: Callable[[], int]) -> None:
+        self.violations: list[str] = []
+        self._time = time
+        self._asked = asked
+        self._waiting: list[tuple[int, int, float, tuple[str, str, Json, Json | None]]] = []
+        self._told = 0
+        self._by_people: dict[str, None] = {}
+        self._asked_before = 0
+        self._serving_since = math.inf
+        self._watcher = KaitoWatcher(
+            Stage(
+                time=lambda: self._time() - WATCHES_DIFFER_SECONDS,
+                serving_since=lambda: self._serving_since,
+                by_controller=lambda claim: claim["metadata"]["uid"] not in self._by_people,
+                violated=self.violations.append,
+                notice_seconds=NOTICE_SECONDS,
+            )
+        )
+
+    def on_object(self, event: str, resource: str, obj: Json, before: Json | None) -> None:
+        """A watch tells of a change."""
+        if resource in (CLAIMS, "nodes"):
+            self._told += 1
+            heapq.heappush(self._waiting, (version_of(obj), self._told, self._time(), (event, resource, obj, before)))
+
+    def taken_off(self, uid: str) -> None:
+        """People take the finalizers off the claim of this UID."""
+        self._by_people[uid] = None
+
+    def alone(self) -> None:
+        """No controller is there any more."""
+        self._serving_since, self._asked_before = math.inf, self._asked()
+
+    def look(self) -> None:
+        """Judge all whose turn has come."""
+        now = self._time()
+        if self._serving_since == math.inf and self._asked() > self._asked_before:
+            self._serving_since = now
+        while self._waiting and now - self._waiting[0][2] >= WATCHES_DIFFER_SECONDS:
+            self._watcher.on_object(*heapq.heappop(self._waiting)[3])
+        self._watcher.look()
