@@ -1,169 +1,176 @@
-"""Our own share of ARM's patience: token buckets before each call, so that ARM need not refuse us.
+"""Our own share of Azure's patience: token buckets before each call, so that neither AKS nor ARM need refuse us.
 
-Promise: AKS's published buckets are never overdrawn by this process; a DELETE goes before the GET that proves an
-absence, and that before the shared LIST, by how many tokens each leaves untouched. A LIST waits for its turn, a GET a
-few seconds; a write never waits, because it may only be sent while the lease outlives it, and that was checked before.
-What may not wait is an error that says when, each time another moment, so that those turned away do not return as a
-crowd. After a 429 nothing is drawn until the time ARM asked for, then one, and then half as fast for a while: others
-share it.
-Left to others: obeying Retry-After (the queue, the inventory), counting calls (`metered.py`).
+Promise: the published buckets are never overdrawn by this process; a DELETE goes before the GET that proves an
+absence, and that before the shared LIST, by how many tokens each leaves untouched. A LIST waits for its turn, each of
+its pages too, a GET a few seconds; a write never waits, because it may only be sent while the lease outlives it, and
+that was checked before. What may not wait is an error that says when, each time another moment, so that those turned
+away do not return as a crowd. A 429 shrinks the bucket that it is about and no other: AKS's own that of one pool's
+PUTs, of the managed cluster, of operations, or the one that all else shares; ARM's, in front of AKS, that of all reads, writes or
+deletes of the subscription.
+Left to others: the buckets themselves (`bucket.py`), obeying Retry-After (the queue, the inventory), counting calls
+(`metered.py`).
 
-Source: aks-arm.md §3.6 (60 and 1/s for reads and deletes of a subscription and region; 20 and 1/min for PUTs of a
-pool); DESIGN rules 10 and 11.
+Source: aks-arm.md §3.6 (both tables); DESIGN rules 10 and 11.
 """
 
 import asyncio
 import builtins
 import math
 from collections.abc import Awaitable
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
+
+from prometheus_client import Counter
 
 from provisioner.api.nodeclaim import NodeClaim
 
-from .errors import CloudError, Retryable
-from .interface import CloudProvider, Cluster, Failure, Instance, Offering
+from .bucket import Bucket
+from .errors import THROTTLED_IN_FRONT, CloudError, Retryable
+from .interface import CloudProvider, Cluster, Failure, Instance, NextPage, Offering, at_once
 
-# AKS counts a call when it arrives, and not all are equally long on their way: of its 60 and 20 a few stay unused.
+# A call counts when it arrives, and not all are equally long on their way: of the published sizes a few stay unused.
 READ_BURST, READS_PER_SECOND = 58.0, 1.0
 PUT_BURST, PUTS_PER_SECOND = 19.0, 1.0 / 60.0
+AKS, CLUSTER, OPERATIONS, PUTS = "aks", "aks-cluster", "aks-operations", "aks-put"
+ARM_READS, ARM_WRITES, ARM_DELETES = "arm-reads", "arm-writes", "arm-deletes"
+LIMITS = {
+    AKS: (READ_BURST, READS_PER_SECOND),
+    CLUSTER: (READ_BURST, READS_PER_SECOND),
+    OPERATIONS: (190.0, 2.0),
+    ARM_READS: (240.0, 25.0),
+    ARM_WRITES: (190.0, 10.0),
+    ARM_DELETES: (190.0, 10.0),
+}
+BUCKETS = (*LIMITS, PUTS)
 LEFT_BY_LIST, LEFT_BY_GET = 20.0, 8.0
 GET_PATIENCE_SECONDS = 5.0
-SHRUNK_SECONDS = 300.0
 MOST_PUT_BUCKETS = 256
-LEAST_WAIT_SECONDS = 0.001
 
 T = TypeVar("T")
 
 
-class Bucket:
-    """`burst` tokens, refilled by `per_second`; times are the loop's."""
+class Lane(NamedTuple):
+    """What one call draws on: a bucket of AKS's, of which it leaves `leave` tokens to others, and one of ARM's."""
 
-    def __init__(self, burst: float, per_second: float, now: float) -> None:
-        self._burst = burst
-        self._per_second = per_second
-        self._tokens = burst
-        self._at = now
-        self._shrunk_until = -math.inf
-        self._last_turn = -math.inf
-
-    def tokens(self, now: float) -> float:
-        """What is there now."""
-        if now < self._at:
-            return 0.0
-        self._tokens += (now - self._at) * self._rate(now)
-        self._at = now
-        self._tokens = min(self._tokens, self._burst * self._share(now))
-        return self._tokens
-
-    def wait_for(self, now: float, *, leave: float) -> float:
-        """Seconds until a token may be taken that leaves `leave` others; 0: now."""
-        held = max(0.0, self._at - now)
-        missing = leave + 1.0 - (self._tokens if held else self.tokens(now))
-        wait = held + max(0.0, missing) / self._rate(now)
-        # A wait that rounding left over may be too small to move the clock at all: who sleeps it would spin.
-        return max(wait, LEAST_WAIT_SECONDS) if wait > 0 else 0.0
-
-    def take(self, now: float) -> None:
-        """Take one that `wait_for` said is there."""
-        self._tokens = self.tokens(now) - 1.0
-
-    def turn_away(self, now: float, wait: float) -> float:
-        """Seconds after which a caller whose turn is in `wait` should come back: behind those sent away before it."""
-        turn = max(now + wait, min(self._last_turn + 1.0 / self._rate(now), now + wait + self._burst))
-        self._last_turn = turn
-        return turn - now
-
-    def shrink(self, now: float, after: float) -> None:
-        """ARM refused although we thought there was room (somebody else draws on it too), and asks for `after`.
-
-        That is when it will have a token again: to wait for our own refill as well would cost a PUT two minutes more.
-        """
-        self._tokens, self._at = 1.0, max(self._at, now + after)
-        self._shrunk_until = self._at + SHRUNK_SECONDS
-
-    def full(self, now: float) -> bool:
-        """Whether it remembers nothing that a new bucket would not know."""
-        return now >= self._shrunk_until and self.tokens(now) >= self._burst
-
-    def _share(self, now: float) -> float:
-        return 0.5 if now < self._shrunk_until else 1.0
-
-    def _rate(self, now: float) -> float:
-        return self._per_second * self._share(now)
+    what: str
+    aks: str
+    arm: str
+    pool: str = ""
+    leave: float = 0.0
+    patience_seconds: float = 0.0
 
 
 class Budgeted:
-    """A provider that asks its buckets first."""
+    """A provider that asks its buckets first. `refused` counts 429s by bucket and by who said it (budget, cloud)."""
 
-    def __init__(self, provider: CloudProvider) -> None:
+    def __init__(self, provider: CloudProvider, refused: Counter | None = None) -> None:
         self._provider = provider
-        self._reads: Bucket | None = None
+        self._refused = refused
+        self._shared: dict[str, Bucket] = {}
         self._puts: dict[str, Bucket] = {}
 
-    @property
-    def tokens_left(self) -> float:
-        """Reads and deletes that could be sent at once."""
-        return READ_BURST if self._reads is None else self._reads.tokens(_now())
+    def tokens_left(self, name: str) -> float:
+        """Calls of this bucket that could be sent at once; of PUTs, for the pool that has the fewest left."""
+        now = _now()
+        if name == PUTS:
+            return min((bucket.tokens(now) for bucket in self._puts.values()), default=PUT_BURST)
+        return self._bucket(name).tokens(now)
+
+    def wait_seconds(self, name: str) -> float:
+        """How long the next call of this bucket would wait; of PUTs, for the pool that waits longest."""
+        now = _now()
+        if name == PUTS:
+            return max((bucket.wait_for(now, leave=0.0) for bucket in self._puts.values()), default=0.0)
+        return self._bucket(name).wait_for(now, leave=0.0)
 
     async def create(self, claim: NodeClaim, name: str, offering: Offering | None = None) -> Instance:
-        bucket = self._put_bucket(name)
-        await self._draw(bucket, leave=0.0, patience_seconds=0.0, what=f"PUT of pool {name}")
-        return await self._heed(bucket, self._provider.create(claim, name, offering))
+        lane = Lane(f"PUT of pool {name}", PUTS, ARM_WRITES, pool=name)
+        await self._draw(lane)
+        return await self._heed(lane, self._provider.create(claim, name, offering))
 
     async def get(self, name: str) -> Instance:
         patience = GET_PATIENCE_SECONDS
-        await self._draw(self._shared(), leave=LEFT_BY_GET, patience_seconds=patience, what=f"GET of pool {name}")
-        return await self._heed(self._shared(), self._provider.get(name))
+        lane = Lane(f"GET of pool {name}", AKS, ARM_READS, leave=LEFT_BY_GET, patience_seconds=patience)
+        await self._draw(lane)
+        return await self._heed(lane, self._provider.get(name))
 
-    async def list(self) -> builtins.list[Instance]:
-        await self._draw(self._shared(), leave=LEFT_BY_LIST, patience_seconds=math.inf, what="LIST")
-        return await self._heed(self._shared(), self._provider.list())
+    async def list(self, *, next_page: NextPage = at_once) -> builtins.list[Instance]:
+        lane = Lane("LIST", AKS, ARM_READS, leave=LEFT_BY_LIST, patience_seconds=math.inf)
+
+        async def turn() -> None:
+            await next_page()
+            await self._draw(lane)
+
+        await self._draw(lane)
+        return await self._heed(lane, self._provider.list(next_page=turn))
 
     async def delete(self, instance: Instance) -> None:
-        what = f"DELETE of pool {instance.name}"
-        await self._draw(self._shared(), leave=0.0, patience_seconds=0.0, what=what)
-        await self._heed(self._shared(), self._provider.delete(instance))
+        lane = Lane(f"DELETE of pool {instance.name}", AKS, ARM_DELETES)
+        await self._draw(lane)
+        await self._heed(lane, self._provider.delete(instance))
 
     async def cause(self, instance: Instance) -> Failure | None:
-        # Operations have a bucket of their own, and each is asked once at most.
-        return await self._provider.cause(instance)
+        what = f"GET of the operation of pool {instance.name}"
+        lane = Lane(what, OPERATIONS, ARM_READS, patience_seconds=GET_PATIENCE_SECONDS)
+        await self._draw(lane)
+        return await self._heed(lane, self._provider.cause(instance))
 
     async def cluster(self) -> Cluster:
-        # The managed cluster has a bucket of its own, far larger than once a minute.
-        return await self._provider.cluster()
+        lane = Lane("GET of the managed cluster", CLUSTER, ARM_READS, patience_seconds=GET_PATIENCE_SECONDS)
+        await self._draw(lane)
+        return await self._heed(lane, self._provider.cluster())
 
     async def close(self) -> None:
         await self._provider.close()
 
-    def _shared(self) -> Bucket:
-        if self._reads is None:
-            self._reads = Bucket(READ_BURST, READS_PER_SECOND, _now())
-        return self._reads
+    def _bucket(self, name: str) -> Bucket:
+        return self._shared.setdefault(name, Bucket(*LIMITS[name], _now()))
 
-    def _put_bucket(self, name: str) -> Bucket:
+    def _put_bucket(self, pool: str) -> Bucket:
         now = _now()
         if len(self._puts) >= MOST_PUT_BUCKETS:
-            self._puts = {pool: bucket for pool, bucket in self._puts.items() if not bucket.full(now)}
-        return self._puts.setdefault(name, Bucket(PUT_BURST, PUTS_PER_SECOND, now))
+            self._puts = {name: bucket for name, bucket in self._puts.items() if not bucket.full(now)}
+        return self._puts.setdefault(pool, Bucket(PUT_BURST, PUTS_PER_SECOND, now))
 
-    async def _draw(self, bucket: Bucket, *, leave: float, patience_seconds: float, what: str) -> None:
-        deadline = _now() + patience_seconds
-        while (wait := bucket.wait_for(_now(), leave=leave)) > 0:
+    def _of_aks(self, lane: Lane) -> Bucket:
+        return self._put_bucket(lane.pool) if lane.aks == PUTS else self._bucket(lane.aks)
+
+    async def _draw(self, lane: Lane) -> None:
+        aks, arm = self._of_aks(lane), self._bucket(lane.arm)
+        deadline = _now() + lane.patience_seconds
+        while True:
+            waits = (aks.wait_for(_now(), leave=lane.leave), arm.wait_for(_now(), leave=0.0))
+            wait = max(waits)
+            if wait <= 0:
+                break
             if _now() + wait > deadline:
-                after = bucket.turn_away(_now(), wait)
-                message = f"ThrottledByBudget: {what} would exceed AKS's rate; it is tried again by itself"
-                # As ARM's own refusal would be: nothing was sent, so nobody need look for what became of it.
-                raise Retryable("ThrottledByBudget", message, after=after, status=429)
+                in_front = waits[1] > waits[0]
+                after = (arm if in_front else aks).turn_away(_now(), wait)
+                self._count(lane.arm if in_front else lane.aks, "budget")
+                raise _too_much(lane, "ARM's" if in_front else "AKS's", after)
             await asyncio.sleep(wait)
-        bucket.take(_now())
+        aks.take(_now())
+        arm.take(_now())
 
-    async def _heed(self, bucket: Bucket, call: Awaitable[T]) -> T:
+    async def _heed(self, lane: Lane, call: Awaitable[T]) -> T:
         try:
             return await call
         except CloudError as error:
             if error.status == 429:
+                in_front = error.reason == THROTTLED_IN_FRONT
+                bucket = self._bucket(lane.arm) if in_front else self._of_aks(lane)
                 bucket.shrink(_now(), error.after or 0.0)
+                self._count(lane.arm if in_front else lane.aks, "cloud")
             raise
+
+    def _count(self, bucket: str, by: str) -> None:
+        if self._refused is not None:
+            self._refused.labels(bucket, by).inc()
+
+
+def _too_much(lane: Lane, whose: str, after: float) -> Retryable:
+    message = f"ThrottledByBudget: {lane.what} would exceed {whose} rate; it is tried again by itself"
+    # As their own refusal would be: nothing was sent, so nobody need look for what became of it.
+    return Retryable("ThrottledByBudget", message, after=after, status=429)
 
 
 def _now() -> float:

@@ -13,6 +13,9 @@ Left to others: which ARM answer becomes which error (`azure/errors.py`), what t
 
 from typing import ClassVar, Literal
 
+# The reason of a 429 by which the cloud's front door refuses, on behalf of all services behind it.
+THROTTLED_IN_FRONT = "SubscriptionThrottled"
+
 Scope = Literal["size", "zone", "priority", "region", "subscription", "configuration"]
 
 

@@ -7,7 +7,7 @@ Left to others: translating to one cloud (`azure/`), caching (`inventory.py`), m
 (`budget.py`).
 """
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from datetime import datetime
 from enum import StrEnum
 from typing import Literal, Protocol
@@ -119,6 +119,13 @@ class Cluster(msgspec.Struct, frozen=True, kw_only=True):
     node_resource_group: str = ""
 
 
+NextPage = Callable[[], Awaitable[None]]
+
+
+async def at_once() -> None:
+    """Nothing stands before the next page."""
+
+
 class CloudProvider(Protocol):
     """One cloud. Every call may raise a `CloudError` and nothing else (cancellation passes)."""
 
@@ -134,8 +141,11 @@ class CloudProvider(Protocol):
     async def get(self, name: str) -> Instance:
         """One fresh read. Raises NotFound only if the answer proves that this pool is absent."""
 
-    async def list(self) -> list[Instance]:
-        """All agent pools of the cluster, ours or not; a partial answer is an error, never a short list."""
+    async def list(self, *, next_page: NextPage = at_once) -> list[Instance]:
+        """All agent pools of the cluster, ours or not; a partial answer is an error, never a short list.
+
+        Each page is a request of its own: `next_page` is awaited before every one but the first.
+        """
 
     async def delete(self, instance: Instance) -> None:
         """Ask for the removal of exactly this instance (`If-Match` its ETag); returns at acceptance.

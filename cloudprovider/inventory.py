@@ -33,7 +33,8 @@ class Inventory:
     """Times are loop times in seconds.
 
     `on_change(key)` is called for each key whose instance changed; `on_news()` when something changed for all keys: the
-    first whole LIST, or the managed cluster's state.
+    first whole LIST, that it fails, or the managed cluster's state. `failing` is what the first of the LISTs in a row
+    that have failed said: it stays the same while they do.
     """
 
     def __init__(
@@ -68,6 +69,7 @@ class Inventory:
         self._wake = asyncio.Event()
         self.cluster: Cluster | None = None
         self.last_error: CloudError | None = None
+        self.failing: CloudError | None = None
 
     # What is known
 
@@ -203,10 +205,13 @@ class Inventory:
             after: float | None = None
             try:
                 await self._look(started)
-                self._failures, self.last_error = 0, None
+                self._failures, self.last_error, self.failing = 0, None, None
             except CloudError as error:
                 self._failures += 1
                 self.last_error, after = error, error.after
+                if self.failing is None:
+                    self.failing = error
+                    self._on_news()
                 log.warning("the agent pools could not be listed", error=str(error), failures=self._failures)
             await self._pause(started, after)
 

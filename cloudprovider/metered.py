@@ -17,7 +17,7 @@ from prometheus_client import CollectorRegistry, Counter, Histogram
 from provisioner.api.nodeclaim import NodeClaim
 
 from .errors import CloudError, NoCapacity, NotFound
-from .interface import CloudProvider, Cluster, Failure, Instance, Offering
+from .interface import CloudProvider, Cluster, Failure, Instance, NextPage, Offering, at_once
 
 BUCKETS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 15, 30, 60)
 LABELS = ("controller", "method", "provider")
@@ -51,8 +51,8 @@ class Metered:
     async def get(self, name: str) -> Instance:
         return await self._timed("node.termination", "Get", self._provider.get(name))
 
-    async def list(self) -> builtins.list[Instance]:
-        return await self._timed("instance.garbagecollection", "List", self._provider.list())
+    async def list(self, *, next_page: NextPage = at_once) -> builtins.list[Instance]:
+        return await self._timed("instance.garbagecollection", "List", self._provider.list(next_page=next_page))
 
     async def delete(self, instance: Instance) -> None:
         await self._timed("node.termination", "Delete", self._provider.delete(instance))

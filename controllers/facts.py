@@ -35,6 +35,13 @@ def metadata_text(claim: NodeClaim) -> str:
     return repr((sorted(claim.metadata.labels.items()), sorted(claim.metadata.annotations.items())))
 
 
+class Unlisted(msgspec.Struct, frozen=True, kw_only=True):
+    """Why the agent pools cannot be listed: the first of the failures in a row."""
+
+    reason: str
+    message: str
+
+
 class Failed(msgspec.Struct, frozen=True, kw_only=True):
     """The last failure of a cloud step on this key. `times` counts failures in a row; `delay` None means for good.
 
@@ -197,6 +204,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
 
     `kube_synced`: claims and Nodes have been listed; `kube_current`: nothing ails the watches that keep them true.
     `crd_deleting`: the claim in charge goes because its CRD does; `crd_known`: the CRD was read since the claim goes.
+    `unlisted`: why the agent pools cannot be listed, None if the last LIST was fine or is the first.
     `adoption_refused`: why the adoption asked for on that claim does not hold; it is then shown without.
 
     `refused` has the steps that the API server refuses, each with its words; one may be tried again after `refused_for`
@@ -216,6 +224,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     kube_synced: bool = True
     kube_current: bool = True
     inventory_synced: bool = True
+    unlisted: Unlisted | None = None
     inventory_age: float = 0.0
     own_write_pending: bool = False
 

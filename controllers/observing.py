@@ -15,7 +15,7 @@ from provisioner.api import labels
 from provisioner.api.nodeclaim import NodeClaim
 
 from . import adoption, garbage, initialization, repair
-from .facts import Facts, Fleet, Gpus, Sick, Suspicion
+from .facts import Facts, Fleet, Gpus, Sick, Suspicion, Unlisted
 from .memory import Memory, SicknessMemory, age
 from .ownership import in_charge, managed, marks
 from .policy import Policy
@@ -102,11 +102,17 @@ def glance(key: str, *, views: Views, inventory: Inventory, policy: Policy, wall
         kube_synced=views.synced,
         kube_current=views.current,
         inventory_synced=inventory.synced,
+        unlisted=_unlisted(inventory),
         absence=inventory.absence(key),
         crd_deleting=_goes_with(claim, crd.metadata.deletion_timestamp if crd is not None else None),
         crd_created=crd.metadata.creation_timestamp if crd is not None else None,
         adoption_refused=refused.get(claim.uid, "") if claim is not None else "",
     )
+
+
+def _unlisted(inventory: Inventory) -> Unlisted | None:
+    error = inventory.failing
+    return Unlisted(reason=error.reason, message=error.message) if error is not None else None
 
 
 def _goes_with(claim: NodeClaim | None, crd_deleted_at: datetime | None) -> bool:

@@ -25,6 +25,7 @@ from .pods import protected, protected_until
 
 MOST_NAMES = 3
 TERMINATED = "InstanceTerminated"
+INSTANCE_TERMINATING = "InstanceTerminating"
 
 
 def judge_drain(f: Facts, claim: NodeClaim) -> Judgement | None:

@@ -43,6 +43,19 @@ def falling(f: Facts, claim: NodeClaim) -> Judgements:
     return {name: judged for name, judged in found.items() if judged is not None}
 
 
+def unlisted(f: Facts, claim: NodeClaim, condition: str) -> Judgement | None:
+    """Why nothing happens while the agent pools cannot be listed, unless that condition says something already."""
+    told = next((c for c in claim.status.conditions if c.type == condition), None)
+    if f.unlisted is None or (told is not None and (told.status, told.reason) != ("Unknown", f.unlisted.reason)):
+        return None
+    held = Judgement(status="Unknown", reason=f.unlisted.reason, message=f.unlisted.message, warning=True)
+    began, limit = claim.metadata.creation_timestamp, f.policy.launch_seconds
+    if claim.deleting:
+        began, limit = claim.metadata.deletion_timestamp or f.now, f.policy.deleting_seconds
+    name = "deleting" if claim.deleting else "launch"
+    return deadlines.watched(held, name=name, since=began, now=f.now, limit_seconds=limit)
+
+
 def report(f: Facts, claim: NodeClaim, judged: Judgements) -> PatchStatus | None:
     """The write that makes the claim say this; None if it does already, or if the API refused to take it."""
     if "PatchStatus" in f.refused or not judged:

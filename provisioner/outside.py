@@ -7,14 +7,15 @@ Left to others: what runs on top (`app.py`), what the settings mean (`settings`)
 
 import os
 import socket
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 from pathlib import Path
 from random import SystemRandom  # noqa: TID251 - the one door for chance
 
 from cloudprovider.azure.client import AzureConfig, build_client, build_credential, build_session
 from cloudprovider.azure.provider import AzureProvider
-from cloudprovider.budget import Budgeted
+from cloudprovider.budget import BUCKETS, Budgeted
 from cloudprovider.interface import CloudProvider
 from cloudprovider.metered import Metered
 from controllers.policy import Policy
@@ -152,14 +153,18 @@ def build_provider(config: AzureConfig, clock: Clock, metrics: Metrics) -> Cloud
 
 def dressed(provider: CloudProvider, metrics: Metrics) -> CloudProvider:
     """The decorators every provider wears: what is refused by the budget is no call, so it is not metered."""
-    budgeted = Budgeted(Metered(provider, metrics.registry))
-    tokens = metrics.gauge("gpu_provisioner_arm_budget_tokens", "ARM reads and deletes that could be sent at once")
-    tokens.set_function(_reading(budgeted))
+    refused = metrics.counter(
+        "gpu_provisioner_arm_throttled_total",
+        "Calls refused for their rate: by our own budget before they were sent, or by the cloud",
+        ("bucket", "by"),
+    )
+    tokens = metrics.gauge("gpu_provisioner_arm_budget_tokens", "Calls that could be sent at once", ("bucket",))
+    waits = metrics.gauge("gpu_provisioner_arm_budget_wait_seconds", "How long the next call would wait", ("bucket",))
+    budgeted = Budgeted(Metered(provider, metrics.registry), refused)
+    for name in BUCKETS:
+        tokens.labels(name).set_function(partial(budgeted.tokens_left, name))
+        waits.labels(name).set_function(partial(budgeted.wait_seconds, name))
     return budgeted
-
-
-def _reading(budgeted: Budgeted) -> Callable[[], float]:
-    return lambda: budgeted.tokens_left
 
 
 async def _kube(

@@ -12,7 +12,7 @@ from typing import Literal
 
 import msgspec
 
-from cloudprovider.errors import Scope
+from cloudprovider.errors import THROTTLED_IN_FRONT, Scope
 
 Kind = Literal["no_capacity", "rejected", "retryable"]
 Verb = Literal["create", "get", "list", "delete", "cluster"]
@@ -105,11 +105,14 @@ def _again(codes: str, says: str = "", remedy: str = AGAIN, **more: object) -> R
 
 QUOTA_CODES = "OperationNotAllowed QuotaExceeded InvalidTemplateDeployment BadRequest"
 SIZE_CODES = "BadRequest InvalidParameter OperationNotAllowed NotAvailableForSubscription"
+IN_FRONT_CODES = "SubscriptionRequestsThrottled TooManyRequests"
 THROTTLED_CODES = "Throttled SubscriptionRequestsThrottled TooManyRequests TooManyRequestsReceived"
 NETWORK_CODES = "*OutboundConnFail* *K8SAPIServerConnFail* *K8SAPIServerDNSLookupFail* *CNIDownloadTimeout*"
 EXTENSION_CODES = "VMExtensionProvisioningError VMExtensionProvisioningTimeout VMExtensionError* vmssCSE*"
 
 THROTTLING = (
+    # ARM in front of AKS, on behalf of the whole subscription; AKS itself says `Throttled`.
+    _again(IN_FRONT_CODES, statuses=(429,), reason=THROTTLED_IN_FRONT),
     _again("", statuses=(429,), reason="Throttled"),
     _again(THROTTLED_CODES, reason="Throttled"),
 )

@@ -1,8 +1,8 @@
 """The six calls of a cloud provider over the real SDK.
 
-Promise: each call is one request (LIST: one a page), ends within 15 s, and fails with a `CloudError` only; cancellation
-passes. Each write to ARM is one audit line, whatever becomes of it: no header, body or token is ever in it. Reads go
-through the client's pipeline, but are decoded here: the SDK's models cost ten times the rest of a LIST.
+Promise: each call is one request (LIST: one a page), which ends within 15 s; what fails is a `CloudError` only, and
+cancellation passes. Each write to ARM is one audit line, whatever becomes of it: no header, body or token is ever in
+it. Reads go through the client's pipeline, but are decoded here: the SDK's models cost ten times the rest of a LIST.
 Left to others: which pool a claim wants (`agentpool.py`), what failures mean (`errors.py`), rate (`budget.py`).
 
 Source: aks-arm.md §1 (accepted statuses), §1.3 (ETags), §2.2 (what polling=False spares us), DESIGN rules 4, 10, 11.
@@ -22,7 +22,7 @@ from azure.core.exceptions import HttpResponseError
 from azure.core.rest import HttpRequest
 
 from cloudprovider.errors import CloudError, NotFound, Retryable
-from cloudprovider.interface import Cluster, Failure, Instance, Offering
+from cloudprovider.interface import Cluster, Failure, Instance, NextPage, Offering, at_once
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.runtime.clock import Clock
 
@@ -111,10 +111,9 @@ class AzureProvider:
             async with asyncio.timeout(CALL_SECONDS):
                 return _named(name, await self._read(self._path("agentPools", name)))
 
-    async def list(self) -> list[Instance]:
+    async def list(self, *, next_page: NextPage = at_once) -> list[Instance]:
         with _judging("list", ""):
-            async with asyncio.timeout(CALL_SECONDS):
-                return [from_agent_pool(row) async for row in self._rows()]
+            return [from_agent_pool(row) async for row in self._rows(next_page)]
 
     async def delete(self, instance: Instance) -> None:
         """DELETE with `If-Match`; the pods were drained before, so budgets are not asked again."""
@@ -181,11 +180,14 @@ class AzureProvider:
         path = "/".join((self._config.cluster_path, *below))
         return f"{quote(path)}?api-version={API_VERSION}"
 
-    async def _rows(self) -> AsyncIterator[Mapping[str, Any]]:
+    async def _rows(self, next_page: NextPage) -> AsyncIterator[Mapping[str, Any]]:
         """Every row of every page. Raises ValueError for anything that is not a whole list."""
         url = self._path("agentPools")
-        for _ in range(MOST_PAGES):
-            page = await self._read(url)
+        for number in range(MOST_PAGES):
+            if number:
+                await next_page()
+            async with asyncio.timeout(CALL_SECONDS):
+                page = await self._read(url)
             rows = page.get("value")
             if not isinstance(rows, list):
                 raise ValueError("a page without rows")  # noqa: TRY004 - as every answer that cannot be read

@@ -293,6 +293,8 @@ def test_a_preempted_operation_is_tried_again(code: str) -> None:
         (403, errors.forbidden("write", CLUSTER_ID).body, "AuthorizationFailed", 300.0),
         (429, flat("Throttled", "PutAgentPoolHandler.PUT request limit has been exceeded"), "Throttled", None),
         (429, "", "Throttled", None),
+        (429, errors.arm_throttled("reads", 5).body, "SubscriptionThrottled", None),
+        (429, wrapped("TooManyRequests", "slow down"), "SubscriptionThrottled", None),
         (400, wrapped("TooManyRequestsReceived", "Compute is busy"), "Throttled", None),
         (500, wrapped("InternalServerError", "oops"), "InternalServerError", None),
         (

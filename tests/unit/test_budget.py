@@ -9,14 +9,15 @@ from typing import TypeVar
 
 import pytest
 
-from cloudprovider.budget import PUT_BURST, READ_BURST, Bucket, Budgeted
+from cloudprovider.bucket import Bucket
+from cloudprovider.budget import AKS, ARM_READS, ARM_WRITES, CLUSTER, PUT_BURST, PUTS, READ_BURST, Budgeted
 from cloudprovider.errors import CloudError, Retryable
-from cloudprovider.interface import Cluster, Failure, Instance, InstanceState, Offering
+from cloudprovider.interface import Cluster, Failure, Instance, InstanceState, NextPage, Offering, at_once
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.simulator.loop import run
 
 T = TypeVar("T")
-READS, PUTS = int(READ_BURST), int(PUT_BURST)
+READS, PUTS_AT_MOST = int(READ_BURST), int(PUT_BURST)
 
 
 class Arm:
@@ -25,6 +26,7 @@ class Arm:
     def __init__(self) -> None:
         self.calls: list[tuple[str, float]] = []
         self.refusing: CloudError | None = None
+        self.pages = 1
 
     def _arrived(self, verb: str) -> None:
         self.calls.append((verb, now()))
@@ -39,8 +41,11 @@ class Arm:
         self._arrived("get")
         return pool(name)
 
-    async def list(self) -> list[Instance]:
-        self._arrived("list")
+    async def list(self, *, next_page: NextPage = at_once) -> list[Instance]:
+        for page in range(self.pages):
+            if page:
+                await next_page()
+            self._arrived("list")
         return []
 
     async def delete(self, instance: Instance) -> None:
@@ -88,10 +93,10 @@ def test_a_write_never_waits() -> None:
             await budget.delete(pool(f"p{number}"))
         error = await refused(budget.delete(pool("late")))
         assert (error.reason, error.after, now()) == ("ThrottledByBudget", 1.0, 0.0)
-        for _ in range(PUTS):
+        for _ in range(PUTS_AT_MOST):
             await budget.create(NodeClaim(), "a")
         error = await refused(budget.create(NodeClaim(), "a"))
-        assert (error.reason, now(), len(arm.calls)) == ("ThrottledByBudget", 0.0, READS + PUTS)
+        assert (error.reason, now(), len(arm.calls)) == ("ThrottledByBudget", 0.0, READS + PUTS_AT_MOST)
 
     on_budget(story)
 
@@ -123,7 +128,7 @@ def test_a_refusal_by_the_budget_proves_that_nothing_was_sent() -> None:
     """It bears ARM's status for it, so that nobody looks for a pool that cannot be there."""
 
     async def story(arm: Arm, budget: Budgeted) -> None:
-        for _ in range(PUTS):
+        for _ in range(PUTS_AT_MOST):
             await budget.create(NodeClaim(), "a")
         error = await refused(budget.create(NodeClaim(), "a"))
         assert error.status == 429
@@ -136,7 +141,7 @@ def test_each_pool_has_a_put_bucket_of_its_own() -> None:
     """One claim's retries take nothing from another's first try, and a deleted pool's bucket is not forgotten."""
 
     async def story(arm: Arm, budget: Budgeted) -> None:
-        for _ in range(PUTS):
+        for _ in range(PUTS_AT_MOST):
             await budget.create(NodeClaim(), "a")
         await budget.create(NodeClaim(), "b")
         await budget.delete(pool("a"))
@@ -200,15 +205,15 @@ def test_after_a_429_nothing_is_drawn_until_arm_said_then_one_and_then_half_as_f
         arm.refusing = None
         assert (await refused(budget.delete(pool("x")))).after == pytest.approx(40.0)
         await asyncio.sleep(39.0)
-        assert budget.tokens_left == 0.0
+        assert budget.tokens_left(AKS) == 0.0
         await asyncio.sleep(1.0)
         await budget.delete(pool("x"))
         await asyncio.sleep(1.0)
-        assert budget.tokens_left == pytest.approx(0.5)
+        assert budget.tokens_left(AKS) == pytest.approx(0.5)
         await asyncio.sleep(200.0)
-        assert budget.tokens_left == pytest.approx(READS / 2)
+        assert budget.tokens_left(AKS) == pytest.approx(READS / 2)
         await asyncio.sleep(400.0)
-        assert budget.tokens_left == READS
+        assert budget.tokens_left(AKS) == READS
 
     on_budget(story)
 
@@ -233,7 +238,62 @@ def test_other_errors_leave_the_budget_alone() -> None:
     async def story(arm: Arm, budget: Budgeted) -> None:
         arm.refusing = Retryable("ServiceUnavailable", "ServiceUnavailable", after=40.0, status=503)
         await refused(budget.list())
-        assert budget.tokens_left == READS - 1
+        assert budget.tokens_left(AKS) == READS - 1
+
+    on_budget(story)
+
+
+def test_every_page_of_a_list_is_a_call() -> None:
+    """Eight pages draw eight tokens, and a page whose turn has not come waits for it."""
+
+    async def story(arm: Arm, budget: Budgeted) -> None:
+        arm.pages = 8
+        for _ in range(4):
+            await budget.list()
+        assert (len(arm.calls), budget.tokens_left(AKS), now()) == (32, READS - 32.0, 0.0)
+        await budget.list()
+        assert (len(arm.calls), now()) == (40, pytest.approx(2.0))
+        assert budget.tokens_left(ARM_READS) == 239.0
+
+    on_budget(story)
+
+
+def test_a_429_in_front_of_aks_is_about_its_kind_of_call() -> None:
+    """ARM counts all writes, all reads and all deletes of a subscription, whatever pool they are about."""
+    front = Retryable("SubscriptionThrottled", "SubscriptionRequestsThrottled: slow down", after=40.0, status=429)
+
+    async def story(arm: Arm, budget: Budgeted) -> None:
+        arm.refusing = front
+        await refused(budget.create(NodeClaim(), "a"))
+        arm.refusing = None
+        error = await refused(budget.create(NodeClaim(), "b"))
+        assert (error.message.split("would")[1][:11], error.after) == (" exceed ARM", pytest.approx(40.0))
+        await budget.list()
+        await budget.get("x")
+        await budget.delete(pool("x"))
+        await budget.cluster()
+        assert (now(), budget.tokens_left(AKS), budget.tokens_left(PUTS)) == (0.0, READS - 3.0, PUTS_AT_MOST - 1.0)
+        await asyncio.sleep(40.0)
+        await budget.create(NodeClaim(), "b")
+
+    on_budget(story)
+
+
+def test_a_pools_429_is_about_that_pool() -> None:
+    """AKS has a bucket of PUTs for each pool; the reads have one for all, the managed cluster its own."""
+
+    async def story(arm: Arm, budget: Budgeted) -> None:
+        arm.refusing = Retryable("Throttled", "Throttled: slow down", after=40.0, status=429)
+        await refused(budget.create(NodeClaim(), "a"))
+        await refused(budget.cluster())
+        arm.refusing = None
+        await budget.create(NodeClaim(), "b")
+        await budget.delete(pool("a"))
+        await budget.list()
+        assert now() == 0.0
+        assert (budget.wait_seconds(PUTS), budget.wait_seconds(CLUSTER)) == (40.0, 40.0)
+        assert (budget.wait_seconds(AKS), budget.wait_seconds(ARM_WRITES)) == (0.0, 0.0)
+        assert (await refused(budget.cluster())).after == pytest.approx(40.0)
 
     on_budget(story)
 

@@ -8,7 +8,7 @@ from typing import TypeVar
 import pytest
 
 from cloudprovider.errors import CloudError, NoCapacity, NotFound, Rejected, Retryable
-from cloudprovider.interface import Cluster, Failure, Instance, InstanceState, Offering
+from cloudprovider.interface import Cluster, Failure, Instance, InstanceState, NextPage, Offering, at_once
 from cloudprovider.metered import Metered
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.runtime.metrics import Metrics
@@ -37,7 +37,7 @@ class Slow:
     async def get(self, name: str) -> Instance:
         return await self._answer(POOL)
 
-    async def list(self) -> list[Instance]:
+    async def list(self, *, next_page: NextPage = at_once) -> list[Instance]:
         return await self._answer([POOL])
 
     async def delete(self, instance: Instance) -> None:

@@ -9,7 +9,7 @@ import pytest
 from cloudprovider.errors import Rejected
 from cloudprovider.interface import Cluster, Failure, InstanceState, Offering
 from controllers import garbage, steps
-from controllers.facts import Facts, Failed, Fleet, Gpus, Suspicion
+from controllers.facts import Facts, Failed, Fleet, Gpus, Suspicion, Unlisted
 from controllers.memory import remember_failure
 from controllers.plan import explain, plan
 from controllers.policy import Policy
@@ -23,6 +23,7 @@ from .drains import GOING, cordoned, drained, pod
 CREATING, RUNNING = InstanceState.CREATING, InstanceState.RUNNING
 DELETING, FAILED = InstanceState.DELETING, InstanceState.FAILED
 GONE = {"absence": "absent", "proof_age": 5.0}
+UNLISTED = Unlisted(reason="Throttled", message="Throttled: slow down; Tried again by itself")
 QUOTA = Failure(reason="QuotaExceeded", message="QuotaExceeded: no cores; ask for more", kind="no_capacity")
 UNINITIALIZED = Taint(key=labels.UNINITIALIZED_TAINT, value="true", effect="NoSchedule")
 READY_CLAIM = claim(up=UP, node_name=NODE, more_labels=COLUMNS)
@@ -57,6 +58,16 @@ READ = {"claim_read": claim(), "claim_read_age": 1.0}
 UP_TABLE = [
     ("a new claim gets our finalizer before anything else", {"claims": (claim(finalizers=()),)}, steps.AddFinalizer),
     ("nothing is launched before the pools were listed", {"claims": (claim(),), "inventory_synced": False}, steps.Wait),
+    (
+        "if they cannot be listed, the claim says why",
+        {"claims": (claim(),), "inventory_synced": False, "unlisted": UNLISTED},
+        steps.PatchStatus,
+    ),
+    (
+        "one that says something already keeps its words",
+        {"claims": (claim(up=("Launched",)),), "inventory_synced": False, "unlisted": UNLISTED},
+        steps.Wait,
+    ),
     ("before its pool is asked for the claim is read afresh", {"claims": (claim(),)}, steps.LookUpClaim),
     ("then its pool is asked for", {"claims": (claim(),), **READ}, steps.CreateInstance),
     ("a read of long ago is none", {"claims": (claim(),), **READ, "claim_read_age": 11.0}, steps.LookUpClaim),
@@ -352,6 +363,11 @@ DOWN_TABLE = [
         steps.Wait,
     ),
     ("without its key's pools listed nothing is inferred", {"claims": (GOING,), "inventory_synced": False}, steps.Wait),
+    (
+        "a removal that cannot begin says why",
+        {"claims": (GOING,), "inventory_synced": False, "unlisted": UNLISTED},
+        steps.PatchStatus,
+    ),
 ]
 
 

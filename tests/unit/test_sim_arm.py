@@ -356,6 +356,25 @@ def test_reads_and_deletes_share_a_bucket_of_sixty_and_one_a_second() -> None:
     story(tell)
 
 
+def test_arm_counts_in_front_of_aks_and_tells_what_is_left() -> None:
+    """ARM's 429 is wrapped and names its kind; each answer tells what is left of the kind that it drew on."""
+
+    async def tell(azure: Arm) -> None:
+        answers = [await azure.ask("GET", "/gpu1") for _ in range(250)]
+        assert [int(a.headers["x-ms-ratelimit-remaining-subscription-reads"]) for a in answers] == [*range(249, -1, -1)]
+        refused = await azure.ask("GET", "/gpu1")
+        assert (refused.status, json_of(refused)["error"]["code"]) == (429, "SubscriptionRequestsThrottled")
+        assert refused.headers["x-ms-failure-cause"] == "gateway"
+        assert refused.headers["Retry-After"] == "1"
+        removal = await azure.ask("DELETE", "/gpu1")
+        assert removal.headers["x-ms-ratelimit-remaining-subscription-deletes"] == "199"
+        assert (removal.status, (await azure.put("gpu1")).status) == (429, 201)
+        await asyncio.sleep(1)
+        assert (await azure.ask("GET", "/gpu1")).headers["x-ms-ratelimit-remaining-subscription-reads"] == "24"
+
+    story(tell)
+
+
 BAD = {
     "name": ("GPU", {}),
     "long name": ("abcdefghijklm", {}),

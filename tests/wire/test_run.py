@@ -246,6 +246,8 @@ def check_metrics(exposed: str) -> None:
         "client_go_request_total": "counter",
         "process_resident_memory_bytes": "gauge",
         "gpu_provisioner_arm_budget_tokens": "gauge",
+        "gpu_provisioner_arm_budget_wait_seconds": "gauge",
+        "gpu_provisioner_arm_throttled_total": "counter",
         "gpu_provisioner_cache_objects": "gauge",
         "gpu_provisioner_events_sent_total": "counter",
         "gpu_provisioner_removals_suspected": "gauge",
@@ -255,6 +257,9 @@ def check_metrics(exposed: str) -> None:
     assert sample(exposed, 'leader_election_master_status{name="gpu-provisioner-leader-election"}') == 1.0
     assert sample(exposed, 'workqueue_depth{controller="nodeclaim",name="nodeclaim"}') == 0.0
     assert sample(exposed, 'controller_runtime_reconcile_total{controller="nodeclaim",result="success"}') > 0.0
+    assert 0.0 < sample(exposed, 'gpu_provisioner_arm_budget_tokens{bucket="aks"}') <= 58.0
+    assert 0.0 < sample(exposed, 'gpu_provisioner_arm_budget_tokens{bucket="aks-put"}') < 19.0
+    assert sample(exposed, 'gpu_provisioner_arm_budget_wait_seconds{bucket="arm-reads"}') == 0.0
     assert sample(exposed, 'gpu_provisioner_cache_objects{resource="nodeclaims"}') == 1.0
     created = re.findall(r"^karpenter_cloudprovider_duration_seconds_count\{.*Create.*\} (\S+)$", exposed, re.MULTILINE)
     assert [float(count) for count in created] == [1.0]

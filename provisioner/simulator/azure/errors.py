@@ -193,6 +193,16 @@ def throttled(handler: str, seconds: int) -> Answer:
     )
 
 
+def arm_throttled(kind: str, seconds: int) -> Answer:
+    """ARM's own 429, in front of AKS; `kind` is reads, writes or deletes, `seconds` is whole."""
+    message = (
+        f"Number of '{kind}' requests for subscription actor exceeded. Please try again after '{seconds}' seconds "
+        "after additional tokens are available. Refer to https://aka.ms/arm-throttling for additional information."
+    )
+    headers = {"Retry-After": str(seconds), f"x-ms-ratelimit-remaining-subscription-{kind}": "0"}
+    return gateway(429, "SubscriptionRequestsThrottled", message, headers)
+
+
 def html(status: int) -> Answer:
     """What a proxy in front of ARM says when ARM does not answer (§2.4): no JSON at all."""
     return Answer(status, f"<html><head><title>{status}</title></head><body><h1>{status}</h1></body></html>")

@@ -9,6 +9,7 @@ If-Match of an absent pool is 204 (AKS's page on eTags, the DELETE table).
 """
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from urllib.parse import quote
 
 from . import bodies, errors, faults, operations, throttle, validation
@@ -26,9 +27,19 @@ WRITES = frozenset({"PUT", "DELETE", "DELETE_MACHINES", "ABORT"})
 async def serve(cloud: AzureCloud, call: Call) -> Answer | None:
     """The answer; None if the connection is to be dropped without one."""
     arrived = cloud.now()
-    answer = await _serve(cloud, call)
+    answer = _with_remaining(cloud, call, await _serve(cloud, call))
     cloud.ledger.note(Request(arrived, call.verb, call.pool, answer.status if answer else 0))
     return answer
+
+
+def _with_remaining(cloud: AzureCloud, call: Call, answer: Answer | None) -> Answer | None:
+    """ARM tells with each answer how many tokens are left (§2.1, §3.6)."""
+    if answer is None or not cloud.settings.arm_throttle:
+        return answer
+    bucket = throttle.arm_bucket_for(call.verb)
+    left = cloud.throttle.left(bucket, "", cloud.agenda.time())
+    name = f"x-ms-ratelimit-remaining-subscription-{bucket.handler}"
+    return replace(answer, headers={name: str(left), **answer.headers})
 
 
 async def _serve(cloud: AzureCloud, call: Call) -> Answer | None:
@@ -52,7 +63,7 @@ def _fault(cloud: AzureCloud, call: Call) -> Fault | None:
 
 
 async def _answer(cloud: AzureCloud, call: Call, fault: Fault | None) -> Answer:
-    refusal = _gateway(cloud, call) or _rate(cloud, call)
+    refusal = _gateway(cloud, call) or _arm_rate(cloud, call) or _rate(cloud, call)
     if refusal is not None:
         return refusal
     if call.verb == "LIST":
@@ -88,6 +99,15 @@ def _gateway(cloud: AzureCloud, call: Call) -> Answer | None:
         return errors.cluster_not_found(call.group, call.cluster)
     parent = settings.cluster_id.removesuffix(settings.cluster) + call.cluster
     return errors.parent_not_found("write" if call.verb == "PUT" else "read", parent)
+
+
+def _arm_rate(cloud: AzureCloud, call: Call) -> Answer | None:
+    """ARM's own token buckets, in front of all services (§3.6)."""
+    if not cloud.settings.arm_throttle:
+        return None
+    bucket = throttle.arm_bucket_for(call.verb)
+    wait = cloud.throttle.take(bucket, "", cloud.agenda.time())
+    return errors.arm_throttled(bucket.handler, throttle.whole_seconds(wait, cloud.settings.speed)) if wait else None
 
 
 def _rate(cloud: AzureCloud, call: Call) -> Answer | None:

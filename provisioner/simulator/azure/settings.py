@@ -20,6 +20,7 @@ class AzureSettings:
     Succeeded first. `get_lag_seconds` and `list_lag_seconds`: how old the view is that reads serve. `list_order`:
     whether a LIST shows what was written while it ran (`list_seconds` long). `delete_preempts`: whether DELETE of a
     busy pool is accepted (AKSOperationPreemptedByDelete) instead of refused with 409.
+    `throttle`: AKS's token buckets; `arm_throttle`: ARM's, in front of them.
     `ignore_preconditions`: a service that overlooks If-Match and If-None-Match. `token`: the only bearer accepted.
     """
 
@@ -43,6 +44,7 @@ class AzureSettings:
     delete_preempts: bool = False
     ignore_preconditions: bool = False
     throttle: bool = True
+    arm_throttle: bool = True
     token: str | None = None
     speed: float = 1.0
 

@@ -1,11 +1,10 @@
-"""AKS's token buckets: what a fleet may ask before it hears 429.
+"""The token buckets of AKS, and of ARM in front of it: what a fleet may ask before it hears 429.
 
 Promise: sizes, refills and scopes of the published table; a refused request costs no token; the answer says in whole
 seconds when one token will be there.
-Left to others: the switch and the 429's words (`service.py`, `errors.py`). ARM's own, much wider buckets are not
-emulated.
+Left to others: the switch and the 429's words (`service.py`, `errors.py`).
 
-Source: aks-arm.md §3.6 (table), §8 item 20.
+Source: aks-arm.md §3.6 (table and what follows it), §8 item 20.
 """
 
 import math
@@ -25,6 +24,9 @@ PUT_POOL = Bucket(20, 1 / 60, "PutAgentPoolHandler.PUT")
 GET_CLUSTER = Bucket(60, 1, "GetManagedClusterHandler.GET")
 GET_OPERATION = Bucket(200, 2, "GetOperationStatusHandler.GET")
 OTHER = Bucket(60, 1, "AgentPoolHandler")
+# ARM's, of a subscription, principal and region; `handler` is the kind of operation in its headers.
+ARM = {kind: Bucket(*limits, kind) for kind, limits in {"reads": (250, 25), "writes": (200, 10)}.items()}
+ARM["deletes"] = Bucket(200, 10, "deletes")
 
 
 class Throttle:
@@ -43,6 +45,11 @@ class Throttle:
             return 0.0
         return (1 - tokens) / bucket.per_second
 
+    def left(self, bucket: Bucket, scope: str, now: float) -> int:
+        """Whole tokens that are there."""
+        tokens, since = self._levels.get((bucket, scope), (bucket.size, now))
+        return int(min(bucket.size, tokens + (now - since) * bucket.per_second) + 1e-9)
+
     def _forget_full(self, now: float) -> None:
         """Keep the table as small as the set of recently used scopes."""
         if len(self._levels) > 500:
@@ -56,6 +63,12 @@ class Throttle:
 def whole_seconds(simulated: float, speed: float) -> int:
     """Retry-After as the client must wait for it: real, whole, at least 1."""
     return max(1, math.ceil(simulated / speed - 1e-9))
+
+
+def arm_bucket_for(verb: str) -> Bucket:
+    """Which of ARM's own buckets a call draws from."""
+    kinds = {"PUT": "writes", "ABORT": "writes", "DELETE_MACHINES": "writes", "DELETE": "deletes"}
+    return ARM[kinds.get(verb, "reads")]
 
 
 def bucket_for(verb: str, pool: str) -> tuple[Bucket, str]:
