@@ -5,8 +5,8 @@ absence, and that before the shared LIST, by how many tokens each leaves untouch
 its pages too, a GET a few seconds; a write never waits, because it may only be sent while the lease outlives it, and
 that was checked before. What may not wait is an error that says when, each time another moment, so that those turned
 away do not return as a crowd. A 429 shrinks the bucket that it is about and no other: AKS's own that of one pool's
-PUTs, of the managed cluster, of operations, or the one that all else shares; ARM's, in front of AKS, that of all reads, writes or
-deletes of the subscription.
+PUTs, of the managed cluster, of operations, or the one that all else shares; ARM's, in front of AKS, that of all reads,
+writes or deletes of the subscription.
 Left to others: the buckets themselves (`bucket.py`), obeying Retry-After (the queue, the inventory), counting calls
 (`metered.py`).
 

@@ -9,7 +9,7 @@ import math
 
 from provisioner.api.nodeclaim import NodeClaim
 
-from . import columns, garbage, initialization, launch, registration, removal_conditions, repair, status, termination
+from . import columns, garbage, initialization, launch, registration, repair, status, termination
 from .facts import Facts
 from .ownership import Verdict, holds_finalizer, marked, verdict
 from .steps import AddFinalizer, Forget, LookUpCrd, LookUpPool, PatchStatus, ReleaseFinalizer, Step, Wait
@@ -53,7 +53,7 @@ def _rise(f: Facts, claim: NodeClaim) -> Step:
             return Wait(after=None, why="the API refuses our finalizer; nothing is launched without it")
         return AddFinalizer(claim=claim)
     if not f.inventory_synced:
-        return _unlisted(f, claim, launch.LAUNCHED)
+        return _blind(f, claim)
     removing = removal(f)
     if removing is not None and not isinstance(removing, Wait):
         return removing
@@ -69,17 +69,17 @@ def _rise(f: Facts, claim: NodeClaim) -> Step:
     )
 
 
-def _unlisted(f: Facts, claim: NodeClaim, condition: str) -> Step:
-    """Nothing is done before the pools were listed; if they cannot be, a claim that says nothing of it yet says so."""
-    judged = status.unlisted(f, claim, condition)
-    told = status.report(f, claim, {condition: judged}) if judged is not None else None
-    after = judged.recheck if judged is not None else None
-    return told or Wait(after=after, why="the agent pools have not been listed yet")
+def _blind(f: Facts, claim: NodeClaim) -> Step:
+    """Nothing is done before the pools were listed; what can be said without them is said."""
+    judged = status.blind(f, claim)
+    times = [j.recheck for j in judged.values() if j.recheck is not None]
+    waiting = Wait(after=min(times, default=None), why="the agent pools have not been listed yet")
+    return status.report(f, claim, judged) or waiting
 
 
 def _fall(f: Facts, claim: NodeClaim) -> Step:
     if not f.inventory_synced:
-        return _unlisted(f, claim, removal_conditions.INSTANCE_TERMINATING)
+        return _blind(f, claim)
     removing = removal(f)
     if removing is not None and not isinstance(removing, Wait):
         return removing

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 from cloudprovider.interface import InstanceState
 from provisioner.api import labels
-from provisioner.api.conditions import ConditionSet, fit
+from provisioner.api.conditions import INITIALIZED, LAUNCHED, ConditionSet, fit
 from provisioner.api.nodeclaim import NodeClaim
 
 from . import deadlines, initialization, launch, offerings, registration, removal_conditions, repair
@@ -43,8 +43,20 @@ def falling(f: Facts, claim: NodeClaim) -> Judgements:
     return {name: judged for name, judged in found.items() if judged is not None}
 
 
-def unlisted(f: Facts, claim: NodeClaim, condition: str) -> Judgement | None:
-    """Why nothing happens while the agent pools cannot be listed, unless that condition says something already."""
+def blind(f: Facts, claim: NodeClaim) -> Judgements:
+    """What is said while the agent pools have not been listed: why nothing happens, and what its Node alone tells.
+
+    A Node that stops being usable is no news of the cloud's; whoever looks at the claim must not wait for a LIST.
+    """
+    about = removal_conditions.INSTANCE_TERMINATING if claim.deleting else LAUNCHED
+    found = {about: _unlisted(f, claim, about)}
+    if not claim.deleting and any(c.type == INITIALIZED and c.status != "Unknown" for c in claim.status.conditions):
+        found[INITIALIZED] = initialization.judge(f, claim)
+    return {name: judged for name, judged in found.items() if judged is not None}
+
+
+def _unlisted(f: Facts, claim: NodeClaim, condition: str) -> Judgement | None:
+    """Why the pools cannot be listed, unless this condition says something already."""
     told = next((c for c in claim.status.conditions if c.type == condition), None)
     if f.unlisted is None or (told is not None and (told.status, told.reason) != ("Unknown", f.unlisted.reason)):
         return None

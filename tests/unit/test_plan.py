@@ -64,6 +64,11 @@ UP_TABLE = [
         steps.PatchStatus,
     ),
     (
+        "a Node that stops being Ready is told of without a list",
+        {"claims": (READY_CLAIM,), "nodes": (node(ready="False"),), "inventory_synced": False},
+        steps.PatchStatus,
+    ),
+    (
         "one that says something already keeps its words",
         {"claims": (claim(up=("Launched",)),), "inventory_synced": False, "unlisted": UNLISTED},
         steps.Wait,
