@@ -35,6 +35,7 @@ from .steps import (
     Step,
     Wait,
 )
+from .tampering import emptied
 from .termination import empty, prove_gone
 
 
@@ -118,9 +119,9 @@ def nobody_asked(f: Facts) -> Step | None:
 
 
 def disturbed(f: Facts) -> bool:
-    """Whether the cluster is known to be down, or AKS to work on this pool: what fails now may be well afterwards."""
+    """Whether the cluster is known to be down, the pool to be emptied or worked on: what fails now may be well then."""
     stopped = f.cluster is not None and not f.cluster.running
-    return stopped or (f.instance is not None and f.instance.busy)
+    return stopped or emptied(f.instance) or (f.instance is not None and f.instance.busy)
 
 
 def held_back(f: Facts, age: float, needed: float) -> Step | None:

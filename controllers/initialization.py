@@ -27,6 +27,7 @@ from .patches import add_keys
 from .registration import change_refused, registered, taken_back
 from .selection import chosen_node
 from .steps import PatchNode, Step
+from .tampering import emptied, refill_words
 
 INITIALIZED = "Initialized"
 
@@ -82,6 +83,8 @@ def _usable(f: Facts, claim: NodeClaim, node: Node | None, current: Condition) -
     """Whether a claim that was initialized still is. Restoring needs the whole gate; losing needs a reason."""
     if node is None:
         lost = f"Node {claim.status.node_name or f.key} is gone or being deleted; see kubectl get nodes -L agentpool"
+        if f.instance is not None and emptied(f.instance):
+            lost = f"Node {claim.status.node_name or f.key} is gone: {refill_words(f.instance)}"
         message = kept(f.nodes, claim) or lost
         return Judgement(status="False", reason="NodeLost", message=message, warning=True)
     if not node.ready:

@@ -1,4 +1,4 @@
-"""What people should hear of a removal or repair while it waits: Events that belong to no write of ours.
+"""What people should hear of a removal or repair while it waits, or of a pool that others changed: Events of no write.
 
 Promise: pure; Karpenter's reasons on Karpenter's objects: Node, claim and Pod. Nothing is said of what goes its way.
 Left to others: saying each once, and how often at most (`acting/telling.py`, `runtime.events`).
@@ -13,7 +13,7 @@ from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.pod import Pod
 
-from . import grace, repair
+from . import grace, repair, tampering
 from .drain import held_by_pods
 from .facts import Facts
 from .ownership import holds_finalizer
@@ -40,6 +40,8 @@ def notices(f: Facts) -> tuple[Notice, ...]:
     if draining and claim is not None and grace.misdated(claim):
         words = f"{labels.TERMINATION_TIMESTAMP} is no time like 2006-01-02T15:04:05Z, and is ignored"
         found.append(_warning(claim, "InvalidTerminationTimestamp", words))
+    if claim is not None and not claim.deleting and (words := tampering.words(f, claim)):
+        found.append(_warning(claim, "PoolChanged", words))
     if claim is not None and (words := repair.blocked(f)):
         found.append(_warning(claim, "NodeRepairBlocked", f"the repair of its Node waits: {words}"))
     return tuple(found)

@@ -74,23 +74,33 @@ def held_by(instance: Instance | None, claim: NodeClaim | None) -> bool:
 
 
 def belongs(node: Node, claim: NodeClaim) -> bool:
-    """Whether this Node was born for this claim, or for the one it took over from; a legacy Node by creation label."""
+    """Whether this Node was born for this claim, or for the one it took over from; a legacy Node by creation label.
+
+    AKS replaces a Node's labels when people change its pool's: then the owner says it that we wrote when it registered.
+    """
     uid = node.metadata.labels.get(labels.CLAIM_UID, "")
     if uid:
         return uid in uids(claim)
+    if any(owner in uids(claim) for owner in _owners(node)):
+        return True
     stamp = node.metadata.labels.get(labels.KAITO_CREATION_TIMESTAMP, "")
     return stamp == creation_stamp(claim) and pool_of(node) == claim.name
 
 
 def owned_by_another(node: Node, claim: NodeClaim) -> bool:
     """Whether a claim owns this Node, and it is not this one."""
-    owners = [o.uid for o in node.metadata.owner_references if (o.api_version, o.kind) == KIND]
+    owners = _owners(node)
     return bool(owners) and claim.uid not in owners
+
+
+def _owners(node: Node) -> list[str]:
+    return [o.uid for o in node.metadata.owner_references if (o.api_version, o.kind) == KIND]
 
 
 def marked(node: Node) -> bool:
     """Whether this Node was born from a pool of ours or of our predecessor's."""
-    return any(node.metadata.labels.get(key) for key in (labels.CLAIM_UID, labels.KAITO_CREATION_TIMESTAMP))
+    born = any(node.metadata.labels.get(key) for key in (labels.CLAIM_UID, labels.KAITO_CREATION_TIMESTAMP))
+    return born or bool(_owners(node))
 
 
 def pool_of(node: Node) -> str:

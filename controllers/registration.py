@@ -26,6 +26,7 @@ from .ownership import KIND, holds_finalizer, owned_by_another
 from .patches import add_keys, replace_list
 from .selection import chosen_node, live_nodes
 from .steps import PatchNode, Step, Wait
+from .tampering import emptied, refill_words
 
 REGISTERED = "Registered"
 NODE_MANAGER_SECONDS = 10.0
@@ -160,6 +161,8 @@ def judge(f: Facts, claim: NodeClaim) -> Judgement | None:
         f"Node not registered with cluster; agent pool {f.key} runs since {clock_text(since)};"
         " if it stays so check the pool's provisioning state, subnet and outbound access"
     )
+    if f.instance is not None and emptied(f.instance):
+        message = f"Node not registered with cluster; {refill_words(f.instance)}"
     waiting = Judgement(status="Unknown", reason="NodeNotFound", message=message)
     limit = f.policy.registration_seconds
     return watched(waiting, name="registration", since=since, now=f.now, limit_seconds=limit)

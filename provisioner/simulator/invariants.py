@@ -88,7 +88,7 @@ class Invariants:
     def check_quiescent(self) -> None:
         """I1 at rest: nothing bears our mark without a live claim, not even within the bound. Raises InvariantError."""
         for pool in self._scene.pools.values():
-            if (uid := pool_mark(pool)) and self._scene.heir(uid) not in self._scene.claims:
+            if (uid := self._scene.heir_of(pool)) and uid not in self._scene.claims:
                 self._violated("I1", f"at rest, pool {pool.name} ({pool.state}) is left of claim {uid}")
         self.raise_if_violated()
 
@@ -204,7 +204,7 @@ class Invariants:
     # the cloud
 
     def _on_cloud(self, event: str, pool: Pool) -> None:
-        prior, uid = self._scene.pools.get(pool.name), self._scene.heir(pool_mark(pool))
+        prior, uid = self._scene.pools.get(pool.name), self._scene.heir_of(pool)
         call = self._by_controller("pool", pool.name)
         if call and prior is not None:
             self._check_pool_write(call, prior, pool, event)
@@ -216,9 +216,7 @@ class Invariants:
                 self._scene.our_pool_names[pool.name] = None
         if prior is None or event == "gone" or prior.state != pool.state:
             self._ledger.change(self._time(), "pool", pool.name, event if event == "gone" else pool.state, uid=uid)
-        twins = [
-            other.name for other in self._scene.pools.values() if uid and self._scene.heir(pool_mark(other)) == uid
-        ]
+        twins = [other.name for other in self._scene.pools.values() if uid and self._scene.heir_of(other) == uid]
         if len(twins) > 1:
             self._violated("I3", f"claim {uid} has {len(twins)} pools: {', '.join(twins)}")
         self._check_orphans()
@@ -230,14 +228,14 @@ class Invariants:
         elif mark and pool_mark(pool) != mark:
             self._violated("I4", f"{call.who} took pool {pool.name} from claim {mark}: {call}")
         elif event == "deleting" and self._scene.healthy(
-            self._scene.heir(mark) or self._scene.legacy_claim(prior.name, pool_stamp(prior))
+            self._scene.heir_of(prior) or self._scene.legacy_claim(prior.name, pool_stamp(prior))
         ):
             self._violated("I7", f"{call.who} deleted pool {pool.name} of a healthy claim")
 
     def _check_orphans(self) -> None:
         now = self._time()
         for name, pool in self._scene.pools.items():
-            uid = self._scene.heir(pool_mark(pool))
+            uid = self._scene.heir_of(pool)
             if not uid or uid in self._scene.claims or pool.state == "Deleting":
                 self._orphan_since.pop(name, None)
                 continue

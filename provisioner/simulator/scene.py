@@ -21,10 +21,15 @@ FAILED = frozenset({"Failed", "Canceled", "Canceling"})
 WORKED_ON = frozenset({"Updating", "Upgrading", "UpgradingNodeImageVersion", "Starting", "Stopping", "Scaling"})
 
 
+def pool_marks(pool: Pool) -> tuple[str, ...]:
+    """The UIDs of the claims that the pool says it belongs to: by its tag first, then by its label."""
+    tags = {key.lower(): value for key, value in pool.tags.items()}
+    return tuple(filter(None, (tags.get(labels.TAG_CLAIM_UID.lower(), ""), pool.labels.get(labels.CLAIM_UID, ""))))
+
+
 def pool_mark(pool: Pool) -> str:
     """The UID of the claim that the pool says it belongs to; "" if it says nothing."""
-    tags = {key.lower(): value for key, value in pool.tags.items()}
-    return tags.get(labels.TAG_CLAIM_UID.lower(), "") or pool.labels.get(labels.CLAIM_UID, "")
+    return next(iter(pool_marks(pool)), "")
 
 
 def pool_stamp(pool: Pool) -> str:
@@ -78,7 +83,7 @@ class Scene:
     def belongs(self, pool: Pool, claim: Json) -> bool:
         meta, mark = claim["metadata"], pool_mark(pool)
         if mark:
-            return bool(self.heir(mark) == meta["uid"])
+            return bool(self.heir_of(pool) == meta["uid"])
         stamp = pool_stamp(pool)
         return bool(stamp and pool.name == meta["name"] and stamp == digits(meta["creationTimestamp"]))
 
@@ -88,6 +93,11 @@ class Scene:
             return uid
         heirs = (one for one, claim in self.claims.items() if annotations_of(claim).get(labels.ADOPT) == uid)
         return next(heirs, uid) if uid else ""
+
+    def heir_of(self, pool: Pool) -> str:
+        """The same for a pool: either of its marks will do, the one of a living claim first."""
+        heirs = [self.heir(mark) for mark in pool_marks(pool)]
+        return next((uid for uid in heirs if uid in self.claims), next(iter(heirs), ""))
 
     def legacy_claim(self, name: str, stamp: str) -> str:
         """The UID of the claim of that name that was created at that time; "" if there is none."""
@@ -111,8 +121,8 @@ class Scene:
         pool = self.pools.get(found.get(labels.AKS_AGENTPOOL, "") or found.get(labels.AGENTPOOL, ""))
         if pool is None:
             return None
-        if mark := pool_mark(pool):
-            return pool if found.get(labels.CLAIM_UID, "") == mark else None
+        if own := pool_marks(pool):
+            return pool if found.get(labels.CLAIM_UID, "") in own else None
         return pool if pool_stamp(pool) == digits(found.get(labels.KAITO_CREATION_TIMESTAMP, "")) else None
 
     def is_ours(self, node: Json) -> bool:
@@ -121,8 +131,9 @@ class Scene:
         return labels.CLAIM_UID in found or name in self.our_pool_names
 
     def worked_on(self, pool: Pool) -> bool:
-        """Whether people or Azure are at the cluster or at this pool."""
-        return not self._calm() or pool.power != "Running" or pool.state in WORKED_ON
+        """Whether people or Azure are at the cluster or at this pool, or people have scaled it to nothing."""
+        emptied = pool.count == 0 and pool.priority != "Spot"
+        return not self._calm() or pool.power != "Running" or pool.state in WORKED_ON or emptied
 
     def healthy(self, uid: str) -> bool:
         """A live claim whose machine is coming up (no deadline destroys one), or up and well."""

@@ -1,16 +1,19 @@
 """Pools that are neither made nor gone: failed, cancelled, without a Node or with two, changed by hand or worked on."""
 
 import asyncio
+from dataclasses import replace
 from itertools import pairwise
+from typing import Any
 
 import pytest
 
-from provisioner.simulator.azure import errors, faults
+from provisioner.api import labels as own_labels
+from provisioner.simulator.azure import errors, faults, state
 from provisioner.simulator.azure.faults import ALWAYS, Failure, Fault
 from provisioner.simulator.azure.settings import AzureSettings
 from provisioner.simulator.nodes_machine import NodeSettings
 
-from .claims import arm_calls, condition, created, events, puts, ready, removed, says
+from .claims import Json, arm_calls, condition, created, events, puts, ready, removed, says, versions
 from .harness import Sim, node_claim, simulate
 
 NAME = "gpu1"
@@ -252,3 +255,179 @@ def test_a_claim_with_a_failed_pool_and_its_node_can_be_deleted() -> None:
             await sim.settled()
 
         simulate(story, nodes=NEVER)
+
+
+# Changed by hand
+
+
+def scale(sim: Sim, count: int) -> None:
+    """`az aks nodepool scale`."""
+    sim.cloud.lifecycle.update(NAME, {**sim.cloud.pools[NAME].properties, "count": count})
+
+
+def relabel(sim: Sim, *, tags: Json | None = None, labels: Json | None = None) -> None:
+    """`az aks nodepool update` with other tags, or other labels, than the pool has."""
+    properties = dict(sim.cloud.pools[NAME].properties)
+    if tags is not None:
+        properties["tags"] = tags
+    if labels is not None:
+        properties["nodeLabels"] = labels
+    sim.cloud.lifecycle.update(NAME, properties)
+
+
+async def up(sim: Sim) -> str:
+    """A controller, and a Ready claim; its UID."""
+    await sim.start_controller(elect=False)
+    await sim.apply(node_claim(NAME))
+    return await ready(sim, NAME)
+
+
+def pool_writes(sim: Sim) -> list[str]:
+    return [call.verb for call in sim.ledger.writes(who="ctl0") if call.system == "arm"]
+
+
+def test_a_pool_scaled_to_nothing_waits_to_be_scaled_back() -> None:
+    """Somebody saves the machine's price: claim and pool stay, the claim names the command, and is Ready after it."""
+
+    async def story(sim: Sim) -> None:
+        uid = await up(sim)
+        scale(sim, 0)
+        told = await says(sim, NAME, "Initialized", "False", "NodeLost", within_seconds=600)
+        await sim.until(lambda: not sim.nodes_of(NAME), 600, "the Node is let go")
+        await asyncio.sleep(HOUR_SECONDS)
+        told = condition(sim.claim(NAME), "Initialized")
+        assert told["reason"] == "NodeLost"
+        assert told["message"].endswith(
+            "is gone: agent pool gpu1 was scaled to 0: az aks nodepool scale --name gpu1 --node-count 1"
+        )
+        assert sim.condition(NAME, "Ready") == "False"
+        (event,) = events(sim, NAME, "PoolChanged")
+        assert "it has no machine" in event["message"]
+        scale(sim, 1)
+        assert await ready(sim, NAME) == uid
+        assert pool_writes(sim) == ["PUT"]
+        await removed(sim, NAME)
+        assert sim.ledger.disappearances(uid)[-3:] == ["pool", "node", "claim"]
+        await sim.settled()
+
+    simulate(story)
+
+
+@pytest.mark.parametrize("count", [2, 3])
+def test_more_machines_than_asked_for_are_told_and_go_with_the_claim(count: int) -> None:
+    """Nobody is scaled down behind his back: the claim stays Ready, an Event names count and command."""
+
+    async def story(sim: Sim) -> None:
+        uid = await up(sim)
+        mine = sim.claim(NAME)["status"]["nodeName"]
+        scale(sim, count)
+        await sim.until(lambda: len(sim.nodes_of(NAME)) == count, 600, "the other machines have Nodes")
+        await asyncio.sleep(HOUR_SECONDS)
+        assert sim.condition(NAME, "Ready") == "True"
+        assert sim.claim(NAME)["status"]["nodeName"] == mine
+        (event,) = events(sim, NAME, "PoolChanged")
+        assert f"it has {count} machines, one was asked for" in event["message"]
+        assert pool_writes(sim) == ["PUT"]
+        await removed(sim, NAME)
+        assert sim.nodes_of(NAME) == []
+        assert sim.ledger.disappearances(uid)[-1] == "claim"
+        await sim.settled()
+
+    simulate(story)
+
+
+def test_a_count_put_back_leaves_the_claim_as_it_was() -> None:
+    """Two machines for a while: the second one's Node goes again without a word about the first."""
+
+    async def story(sim: Sim) -> None:
+        await up(sim)
+        mine = sim.claim(NAME)["status"]["nodeName"]
+        scale(sim, 2)
+        await sim.until(lambda: len(sim.nodes_of(NAME)) == 2, 600, "the second machine has a Node")
+        await sim.until(lambda: sim.cloud.pools[NAME].state == "Succeeded", 600, "the pool is at rest")
+        seen = versions(sim, NAME)
+        scale(sim, 1)
+        await sim.until(lambda: len(sim.nodes_of(NAME)) == 1, 900, "the second Node is gone")
+        await asyncio.sleep(5 * MINUTE)
+        assert {condition(one.obj, "Ready").get("status") for one in seen} <= {"True"}
+        assert sim.claim(NAME)["status"]["nodeName"] == mine
+
+    simulate(story)
+
+
+@pytest.mark.parametrize("what", ["tags stripped", "tags of another", "labels stripped", "labels of another"])
+def test_one_mark_is_enough(what: str) -> None:
+    """With its tags or its labels changed the pool is still ours: told once, kept while wanted, gone with its claim."""
+    key, other = ("karpenter.azure.com", "x")
+    changed: dict[str, Any] = {
+        "tags stripped": {"tags": {}},
+        "tags of another": {"tags": {own_labels.TAG_CLAIM_UID: "another"}},
+        "labels stripped": {"labels": {}},
+        "labels of another": {"labels": {own_labels.CLAIM_UID: "another", key: other}},
+    }[what]
+
+    async def story(sim: Sim) -> None:
+        uid = await up(sim)
+        relabel(sim, **changed)
+        await asyncio.sleep(HOUR_SECONDS)
+        assert sim.condition(NAME, "Ready") == "True"
+        (event,) = events(sim, NAME, "PoolChanged")
+        assert f"its {'tags' if 'tags' in changed else 'node labels'} no longer name this claim" in event["message"]
+        sim.crash()
+        await sim.start_controller("ctl1", elect=False)
+        await asyncio.sleep(10 * MINUTE)
+        assert sim.condition(NAME, "Ready") == "True"
+        await removed(sim, NAME)
+        assert NAME not in sim.cloud.pools
+        assert sim.ledger.disappearances(uid)[-3:] == ["pool", "node", "claim"]
+
+    simulate(story)
+
+
+def test_a_node_whose_labels_went_with_its_pools_is_still_the_claims() -> None:
+    """AKS replaces a Node's labels with its pool's: the claim that owns the Node stays Ready, and takes it along."""
+
+    async def story(sim: Sim) -> None:
+        uid = await up(sim)
+        (name,) = node_names(sim)
+        relabel(sim, labels={own_labels.NODEPOOL: "kaito"})
+        gone = dict.fromkeys((own_labels.CLAIM_UID, own_labels.KAITO_CREATION_TIMESTAMP))
+        sim.store.patch("nodes", name, {"metadata": {"labels": gone}})
+        await asyncio.sleep(HOUR_SECONDS)
+        assert sim.condition(NAME, "Ready") == "True"
+        await removed(sim, NAME)
+        assert node_names(sim) == []
+        assert NAME not in sim.cloud.pools
+        assert [what for what in sim.ledger.disappearances(uid) if what != "node"] == ["pool", "claim"]
+        await sim.settled()
+
+    simulate(story)
+
+
+# Worked on by AKS
+
+
+def test_an_upgrade_with_a_surge_machine_loses_nothing() -> None:
+    """A second Node comes, the first one goes: the claim stays, is Ready with the new one, and asks nothing of ARM."""
+
+    async def story(sim: Sim) -> None:
+        uid = await up(sim)
+        old = sim.claim(NAME)["status"]["nodeName"]
+        upgrading = sim.cloud.lifecycle.work_on(sim.cloud.pools[NAME], "UpgradingNodeImageVersion", "updated")
+        sim.cloud.add_machine(NAME)
+        await sim.until(lambda: len(sim.nodes_of(NAME)) == 2, 300, "the surge machine has a Node")
+        await asyncio.sleep(3 * MINUTE)
+        assert sim.condition(NAME, "Ready") == "True"
+        pool = sim.cloud.pools[NAME]
+        sim.cloud.book.put("updated", replace(pool, machines=pool.machines[1:]))
+        await sim.until(lambda: len(sim.nodes_of(NAME)) == 1, 900, "the old machine's Node is gone")
+        sim.cloud.lifecycle.end(upgrading.operation, "Succeeded")
+        sim.cloud.book.put("running", state.settled(sim.cloud.pools[NAME], "Succeeded", "after"))
+        assert await ready(sim, NAME) == uid
+        new = sim.claim(NAME)["status"]["nodeName"]
+        assert new != old
+        assert pool_writes(sim) == ["PUT"]
+        await removed(sim, NAME)
+        await sim.settled()
+
+    simulate(story)
