@@ -124,7 +124,7 @@ async def crd_deleted(world: RealWorld) -> None:
     )
     gone = world.ledger.disappearances
     for name in names:
-        await world.until(lambda name=name: "claim" in gone(was[name]), PATIENCE_SECONDS, f"{name} goes")
+        await world.until(lambda name=name: len(gone(was[name])) == len(WHOLE), PATIENCE_SECONDS, f"{name} goes")
         assert gone(was[name]) == WHOLE, world.tell()
     assert asked(world, "DELETE") == names
 
@@ -200,7 +200,7 @@ async def repaired(world: RealWorld) -> None:
         world.store.patch(resource, which, {"status": {"conditions": said_of_it}}, subresource="status")
     await world.start_controller("ctl1")
     gone = world.ledger.disappearances
-    await world.until(lambda: "claim" in gone(uid), PATIENCE_SECONDS, "it is removed")
+    await world.until(lambda: len(gone(uid)) == len(WHOLE), PATIENCE_SECONDS, "it is removed")
     assert gone(uid) == WHOLE, world.tell()
     assert [one["type"] for one in events(world, name, "NodeRepair")] == ["Warning"]
     assert asked(world, "DELETE") == [name]

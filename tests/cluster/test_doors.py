@@ -1,7 +1,9 @@
 """Every door on the real API server, each in a cluster of its own, all at once: they mostly look on and wait."""
 
 import asyncio
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -26,18 +28,19 @@ async def told(name: str, workdir: Path, failures: dict[str, Exception]) -> None
         failures[name] = failure
 
 
-@pytest.fixture(scope="module")
-def failed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Exception]:
-    """All stories, told; who failed, and how."""
+async def tell_all(folder: Callable[[str], Path]) -> dict[str, Exception]:
+    """All stories; who failed, and how."""
     failures: dict[str, Exception] = {}
-
-    async def all_of_them() -> None:
-        async with asyncio.TaskGroup() as tasks:
-            for name in DOORS:
-                tasks.create_task(told(name, tmp_path_factory.mktemp(name), failures))
-
-    asyncio.run(all_of_them())
+    async with asyncio.TaskGroup() as tasks:
+        for name in DOORS:
+            tasks.create_task(told(name, folder(name), failures))
     return failures
+
+
+@pytest.fixture(scope="module")
+def failed(all_told: dict[str, Any]) -> dict[str, Exception]:
+    """Who failed, and how."""
+    return all_told[__name__]
 
 
 @pytest.mark.parametrize("name", DOORS)

@@ -6,9 +6,9 @@ whole table, with every moment, runs in the simulated world (`tests/world/test_r
 """
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -18,6 +18,7 @@ from tests.world.telling import BUDGETS, deleting, run_pod
 
 from . import assets
 from .controlplane import CONTROLLERS, ControlPlane
+from .kaito_beside import WATCHES_DIFFER_SECONDS
 from .realworld import RealWorld
 from .stories import WHOLE
 
@@ -103,8 +104,9 @@ async def ends(world: RealWorld, cell: Cell, uid: str) -> None:
     if cell == Cell("creating", "pool"):
         await says(world, cell.name, "Launched", "Unknown", "PoolDeleted", within_seconds=STAGE_SECONDS)
     await world.until(lambda: going(world, cell), STAGE_SECONDS, f"{cell.name} is on its way out")
-    # The watch that dates it may come after the answer that says so.
+    # The watch that dates it may come after the answer that says so, and that of Nodes after that of claims.
     await world.until(lambda: "claim" in world.ledger.disappearances(uid), STAGE_SECONDS, f"{cell.name} is gone")
+    await asyncio.sleep(WATCHES_DIFFER_SECONDS)
     order = world.ledger.disappearances(uid)
     assert order in (BORN_LATE if cell.moment == "creating" else [WHOLE]), world.tell()
     assert world.claim(cell.name) is None
@@ -165,16 +167,17 @@ async def all_cells(workdir: Path, fate: str) -> dict[Cell, Exception]:
     return failures
 
 
+async def tell_all(folder: Callable[[str], Path]) -> dict[str, dict[Cell, Exception]]:
+    """All cells, a cluster for each fate; who failed, and how."""
+    async with asyncio.TaskGroup() as tasks:
+        runs = {fate: tasks.create_task(all_cells(folder(fate), fate)) for fate in FATES}
+    return {fate: run.result() for fate, run in runs.items()}
+
+
 @pytest.fixture(scope="module")
-def failed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[Cell, Exception]]:
-    """All cells, told: two clusters at once."""
-
-    async def both() -> dict[str, dict[Cell, Exception]]:
-        async with asyncio.TaskGroup() as tasks:
-            runs = {fate: tasks.create_task(all_cells(tmp_path_factory.mktemp(fate), fate)) for fate in FATES}
-        return {fate: run.result() for fate, run in runs.items()}
-
-    return asyncio.run(both())
+def failed(all_told: dict[str, Any]) -> dict[str, dict[Cell, Exception]]:
+    """Who failed, and how."""
+    return all_told[__name__]
 
 
 @pytest.mark.parametrize("fate", FATES)

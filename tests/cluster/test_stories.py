@@ -5,9 +5,10 @@ has a cluster of its own beside them. Each story then is a test of its own.
 """
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -82,18 +83,19 @@ async def in_a_cluster(workdir: Path, told: Told, *names: str) -> None:
         told.used += used(cp.audit_log, USER)
 
 
-@pytest.fixture(scope="module")
-def told(tmp_path_factory: pytest.TempPathFactory) -> Told:
-    """All stories, told."""
-    outcome, one, other = Told(), tmp_path_factory.mktemp("stories"), tmp_path_factory.mktemp("crash")
-
-    async def all_of_them() -> None:
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(in_a_cluster(one, outcome, *STORIES, *DRAINS))
-            tasks.create_task(in_a_cluster(other, outcome, CRASH))
-
-    asyncio.run(all_of_them())
+async def tell_all(folder: Callable[[str], Path]) -> Told:
+    """All stories, in two clusters."""
+    outcome = Told()
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(in_a_cluster(folder("stories"), outcome, *STORIES, *DRAINS))
+        tasks.create_task(in_a_cluster(folder("crash"), outcome, CRASH))
     return outcome
+
+
+@pytest.fixture(scope="module")
+def told(all_told: dict[str, Any]) -> Told:
+    """What came of them."""
+    return all_told[__name__]
 
 
 @pytest.mark.cluster
