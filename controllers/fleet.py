@@ -17,7 +17,7 @@ from provisioner.api.nodeclaim import NodeClaim
 from .brake import tripped
 from .confirmation import Confirmation
 from .facts import Facts, Fleet
-from .garbage import machine
+from .garbage import braked_by, machine
 from .launch import in_line
 from .ownership import Verdict, managed, verdict
 from .policy import Policy
@@ -78,6 +78,8 @@ class FleetView:
 
     def removed_by_inference(self, facts: Facts, now: float) -> None:
         """What was suspected of this key has been asked to go."""
+        if facts.suspicion is not None and not braked_by(facts.suspicion.cause):
+            return
         self._removals.append((now, facts.key, machine(facts)))
 
     def suspects(self) -> Mapping[str, Suspect]:
@@ -91,7 +93,7 @@ class FleetView:
         confirmed the other half. Only what turns out well again is counted no more.
         """
         self._expire(now)
-        suspected = {(key, one.machine) for key, one in self.suspects().items()}
+        suspected = {(key, one.machine) for key, one in self.suspects().items() if braked_by(one.cause)}
         self._together = self._still_together(suspected, wall)
         going = suspected | self._together | {(key, what) for _, key, what in self._removals}
         counted = {key for key, _ in going}

@@ -16,6 +16,7 @@ from provisioner.api import labels
 from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
 
+from . import eviction
 from .adoption import collected
 from .attempts import launched, remains
 from .deletion import not_yet
@@ -49,6 +50,8 @@ def suspect(f: Facts) -> Cause | None:
     if claim is not None and claim.deleting and f.crd_deleting:
         return "crd-deleted"
     if claim is not None and not claim.deleting:
+        if eviction.taken(f, claim):
+            return "spot-evicted"
         if _node_deleted(f, claim) is not None and not remains(f, claim):
             return "node-deleted"
         if instance is None and (launched(claim) or (lost(f, claim) and f.absence == "absent")):
@@ -56,6 +59,11 @@ def suspect(f: Facts) -> Cause | None:
     if instance is None and any(_leftover(f, node) for node in f.nodes):
         return "leftover-node"
     return None
+
+
+def braked_by(cause: str) -> bool:
+    """Whether removals for this cause share the brake: none is lost where Azure says that the machine is gone."""
+    return cause != "spot-evicted"
 
 
 def machine(f: Facts) -> str:
@@ -106,6 +114,8 @@ def step(f: Facts) -> Step | None:
             return _missing(f, suspicion.age)
         case "node-deleted":
             return _deleted_node(f, suspicion.age)
+        case "spot-evicted":
+            return _evicted(f, suspicion.age)
         case _:
             return _leftover_nodes(f, suspicion.age)
 
@@ -126,6 +136,14 @@ def disturbed(f: Facts) -> bool:
 
 def held_back(f: Facts, age: float, needed: float) -> Step | None:
     """What every inference waits for: time, APIs that can be read, a running cluster, a pool at rest, the brake."""
+    waiting = _unsure(f, age, needed)
+    if waiting is None and f.fleet.braked and not f.fleet.confirmed:
+        return Wait(after=60.0, why="too many removals by inference at once: none is made")
+    return waiting
+
+
+def _unsure(f: Facts, age: float, needed: float) -> Step | None:
+    """What even a proven end waits for."""
     if age < needed:
         return Wait(after=needed - age, why="a second look")
     if f.inventory_age > f.policy.stale_list_seconds:
@@ -140,14 +158,12 @@ def held_back(f: Facts, age: float, needed: float) -> Step | None:
         return Wait(after=30.0, why="the managed cluster is not known to be running")
     if f.instance is not None and f.instance.busy:
         return Wait(after=30.0, why="AKS is working on the pool")
-    if f.fleet.braked and not f.fleet.confirmed:
-        return Wait(after=60.0, why="too many removals by inference at once: none is made")
     return None
 
 
 def held_for_people(f: Facts) -> str:
     """Why what is suspected here stays until people confirm it or claims return, "" if it does not wait for them."""
-    if f.suspicion is None or f.fleet.confirmed:
+    if f.suspicion is None or f.fleet.confirmed or not braked_by(f.suspicion.cause):
         return ""
     remedy = "see gpu-provisioner gc"
     if f.fleet.braked:
@@ -230,11 +246,23 @@ def _deleted_node(f: Facts, age: float) -> Step | None:
     return waiting or _delete_claim(f, claim, "node-deleted", "its Node was deleted, so its machine goes too")
 
 
+def _evicted(f: Facts, age: float) -> Step | None:
+    claim = f.claim
+    if claim is None:
+        return None
+    if any(belongs(n, claim) and n.ready for n in f.nodes):
+        return Wait(after=30.0, why="its Node is still Ready; it turns Unknown within a minute if its machine is gone")
+    waiting = _unsure(f, age, f.policy.node_deleted_seconds) or _fresh_looks(f, claim.name)
+    why = f"Azure took the spot machine of agent pool {f.key} back: the pool and this claim go, for a new one"
+    return waiting or _delete_claim(f, claim, "spot-evicted", why)
+
+
 def _delete_claim(f: Facts, claim: NodeClaim, cause: Cause, why: str) -> Step:
     """By UID, and only if the fresh read showed this very claim, alive."""
     if f.claim_read is None or f.claim_read.uid != claim.uid or f.claim_read.deleting:
         return Wait(after=5.0, why="the claim changed; the cache will follow")
-    event = Event(type="Warning", reason="InstanceGone" if cause == "missing-pool" else "NodeDeleted", message=why)
+    reason = {"missing-pool": "InstanceGone", "spot-evicted": eviction.EVICTED}.get(cause, "NodeDeleted")
+    event = Event(type="Warning", reason=reason, message=why)
     return DeleteClaim(claim=claim, cause=cause, event=event)
 
 

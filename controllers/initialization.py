@@ -5,7 +5,7 @@ was asked for and every GPU its size promises: one observation opens it. It is t
 being usable, and Ready with it in the same write: our one deviation from Karpenter, because KAITO's RAG engine buys a
 second machine for a claim that is Initialized without a Ready Node (users.md §1.3).
 GPUs are judged by what is allocatable, never by capacity: a dead plugin's capacity stays for minutes (users.md S5.3).
-Left to others: removing a Node that stays unusable (repair).
+Left to others: removing a Node that stays unusable (repair), spot machines that Azure takes back (`eviction.py`).
 
 Source: karpenter.md §3 (Initialization), users.md S4, S5, K5, K12, K13.
 """
@@ -18,6 +18,7 @@ from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.quantity import parse_quantity
 
+from . import eviction
 from .adoption import kept
 from .attempts import remains
 from .deadlines import watched
@@ -67,8 +68,9 @@ def judge(f: Facts, claim: NodeClaim) -> Judgement | None:
     current = next((c for c in claim.status.conditions if c.type == INITIALIZED), None)
     if current is not None and current.status in ("True", "False"):
         return _usable(f, claim, node, current)
-    if node is None or labels.REGISTERED not in node.metadata.labels:
-        return None
+    evicted = eviction.judge(f, claim, "Unknown") if node is None or not node.ready else None
+    if evicted is not None or node is None or labels.REGISTERED not in node.metadata.labels:
+        return evicted
     shut = closed(f, claim, node)
     if shut is None:
         labelled = labels.INITIALIZED in node.metadata.labels
@@ -81,6 +83,10 @@ def judge(f: Facts, claim: NodeClaim) -> Judgement | None:
 
 def _usable(f: Facts, claim: NodeClaim, node: Node | None, current: Condition) -> Judgement:
     """Whether a claim that was initialized still is. Restoring needs the whole gate; losing needs a reason."""
+    if node is None or not node.ready:
+        evicted = eviction.judge(f, claim, "False")
+        if evicted is not None:
+            return evicted
     if node is None:
         lost = f"Node {claim.status.node_name or f.key} is gone or being deleted; see kubectl get nodes -L agentpool"
         if f.instance is not None and emptied(f.instance):

@@ -21,7 +21,7 @@ from provisioner.api.duration import seconds_of
 from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
 
-from . import grace
+from . import eviction, grace
 from .attempts import was_usable
 from .facts import Facts, Sick, Ward
 from .garbage import held_back
@@ -65,7 +65,7 @@ def told_for(f: Facts, node: Node) -> float:
     and Unknown took turns): the later of the two never takes a Node too early.
     """
     said = next((c for c in f.claim.status.conditions if c.type == INITIALIZED), None) if f.claim is not None else None
-    if said is None or said.status != "False" or said.reason != NOT_READY:
+    if said is None or said.status != "False" or said.reason not in (NOT_READY, eviction.EVICTED):
         return 0.0
     ready = node.ready_condition
     since = ready.last_transition_time if ready is not None else None

@@ -28,6 +28,7 @@ Cause = Literal[
     "leftover-node",
     "crd-deleted",
     "unhealthy-node",
+    "spot-evicted",
 ]
 
 

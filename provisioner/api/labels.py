@@ -31,6 +31,7 @@ EXCLUDE_BALANCERS = "node.kubernetes.io/exclude-from-external-load-balancers"
 NOT_READY_TAINT = "node.kubernetes.io/not-ready"
 UNREACHABLE_TAINT = "node.kubernetes.io/unreachable"
 UNINITIALIZED_TAINT = "node.cloudprovider.kubernetes.io/uninitialized"
+SHUTDOWN_TAINT = "node.cloudprovider.kubernetes.io/shutdown"
 
 # KAITO and Azure/gpu-provisioner
 KAITO_WORKSPACE = "kaito.sh/workspace"

@@ -100,6 +100,10 @@ class NodeSimulator:
         if machine.answers:
             self._pods.kubelet_back(node)
 
+    def set_condition(self, node: str, kind: str, word: str, reason: str = "", message: str = "") -> None:
+        """An agent on the Node (a problem detector, the spot agent) says so; `word` is True, False or Unknown."""
+        self._writer.condition(node, kind, word, reason, message)
+
     def set_gpus(self, node: str, count: int) -> None:
         """The plugin serves this many devices from now on."""
         resource = self.machines[node].devices.resource or "nvidia.com/gpu"

@@ -27,7 +27,10 @@ OWNER_KEYS = ("kaito.sh/workspace", "kaito.sh/ragengine")
 
 @dataclass(frozen=True, kw_only=True)
 class Owner:
-    """A Workspace or a RAGEngine, as far as machines go: `count` of them, of one size, `storage` of disk each."""
+    """A Workspace or a RAGEngine, as far as machines go: `count` of them, of one size, `storage` of disk each.
+
+    `terms`: a capacity type, for the day on which KAITO asks for one.
+    """
 
     kind: Literal["workspace", "ragengine"]
     name: str
@@ -36,6 +39,7 @@ class Owner:
     count: int = 1
     storage: str = "1024Gi"
     image: str = "ubuntu"
+    terms: str = ""
     labels: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -52,6 +56,7 @@ def claim_of(owner: Owner, nanoseconds: int) -> Json:
         (INSTANCE_TYPE, owner.size),
         ("kubernetes.io/os", "linux"),
         ("karpenter.azure.com/sku-name", owner.size),
+        *([("karpenter.sh/capacity-type", owner.terms)] if owner.terms else []),
     ]
     return {
         "apiVersion": "karpenter.sh/v1",
