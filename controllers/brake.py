@@ -10,6 +10,11 @@ Left to others: what counts as a suspicion (`garbage.py`); counting over all key
 from .policy import Policy
 
 
+def braked_by(cause: str) -> bool:
+    """Whether removals for this cause share the brake: none is lost where Azure says that the machine is gone."""
+    return cause != "spot-evicted"
+
+
 def allowance(policy: Policy, pools: int) -> int:
     """How many of `pools` may go by inference within one window."""
     return max(policy.brake_floor, int(policy.brake_share * pools))

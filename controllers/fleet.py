@@ -14,10 +14,10 @@ from datetime import datetime
 from cloudprovider.inventory import Inventory
 from provisioner.api.nodeclaim import NodeClaim
 
-from .brake import tripped
+from .brake import braked_by, tripped
 from .confirmation import Confirmation
 from .facts import Facts, Fleet
-from .garbage import braked_by, machine
+from .garbage import machine
 from .launch import in_line
 from .ownership import Verdict, managed, verdict
 from .policy import Policy

@@ -19,6 +19,7 @@ from provisioner.api.nodeclaim import NodeClaim
 from . import eviction
 from .adoption import collected
 from .attempts import launched, remains
+from .brake import braked_by
 from .deletion import not_yet
 from .facts import Facts
 from .launch import lost
@@ -59,11 +60,6 @@ def suspect(f: Facts) -> Cause | None:
     if instance is None and any(_leftover(f, node) for node in f.nodes):
         return "leftover-node"
     return None
-
-
-def braked_by(cause: str) -> bool:
-    """Whether removals for this cause share the brake: none is lost where Azure says that the machine is gone."""
-    return cause != "spot-evicted"
 
 
 def machine(f: Facts) -> str:
