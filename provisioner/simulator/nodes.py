@@ -161,7 +161,8 @@ class NodeSimulator:
 
     def _power_on(self, name: str, pool: Pool, instance: int) -> None:
         boot_id = self._kubelets.boot_id()
-        machine = Machine(name=name, pool=pool, instance=instance, devices=devices_of(pool), boot_id=boot_id)
+        devices = devices_of(pool, self._cloud.settings.rtx_pro_fraction_gpus)
+        machine = Machine(name=name, pool=pool, instance=instance, devices=devices, boot_id=boot_id)
         self.machines[name] = machine
         if pool.name not in self._mute:
             self._kubelets.register_after(machine, AT_ONCE)

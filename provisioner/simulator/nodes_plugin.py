@@ -57,8 +57,8 @@ class Devices:
         return self if self.phase == "absent" else replace(self, phase="empty")
 
 
-def devices_of(pool: Pool) -> Devices:
-    """What the plugin will find on a machine of this pool."""
+def devices_of(pool: Pool, fraction_gpus: int) -> Devices:
+    """What the plugin will find on a machine of this pool; `fraction_gpus`: on one with a part of a GPU."""
     size = sizes.find(pool.size) or sizes.Size()
-    count = sizes.advertised(size, str(pool.properties.get("gpuInstanceProfile") or ""))
+    count = sizes.advertised(size, str(pool.properties.get("gpuInstanceProfile") or ""), fraction_gpus)
     return Devices(resource=RESOURCES[size.vendor] if count else "", count=count)

@@ -20,6 +20,7 @@ from provisioner.simulator.azure.cloud import AzureCloud
 from provisioner.simulator.azure.errors import Answer
 from provisioner.simulator.azure.faults import Failure, Fault
 from provisioner.simulator.azure.settings import AzureSettings
+from provisioner.simulator.nodes_plugin import devices_of
 from provisioner.simulator.wire import MemoryConnector, Wire
 
 EPOCH = datetime(2026, 11, 1, tzinfo=UTC)
@@ -472,3 +473,159 @@ def test_the_real_client_works_in_memory_on_virtual_time() -> None:
         await runner.cleanup()
 
     story(tell, create_seconds=(1560, 1560), page_size=1)
+
+
+# Quota and what a PUT may not change (§8 items 17 and 18)
+
+A100, T4 = "StandardNCADSA100v4Family", "Standard_NC4as_T4_v3"
+
+
+@pytest.mark.parametrize(
+    ("limits", "asked", "words"),
+    [
+        ({"family_cores": {A100: 24}}, {}, "exceeding approved StandardNCADSA100v4Family Cores quota"),
+        ({"regional_cores": 30}, {"vmSize": T4, "count": 2}, "exceeding approved Total Regional Cores quota"),
+        ({"low_priority_cores": 0}, {"scaleSetPriority": "Spot"}, "exceeding approved LowPriorityCores quota"),
+    ],
+)
+def test_cores_are_counted_by_family_region_and_priority(
+    limits: dict[str, Any], asked: dict[str, Any], words: str
+) -> None:
+    """One machine of 24 cores fits; the next pool is accepted and fails in Compute's words, with the true numbers."""
+
+    async def tell(azure: Arm) -> None:
+        azure.cloud.seed_pool("first", vmSize=SIZE)
+        assert (await azure.put("gpu1", **asked)).status == 201
+        await asyncio.sleep(60)
+        inner = azure.cloud.pools["gpu1"].error["details"][0]  # type: ignore[index]
+        assert inner["code"] == "OperationNotAllowed"
+        assert words in inner["message"]
+        used = 0 if "low_priority_cores" in limits else 24
+        assert f"Current Usage: {used}, " in inner["message"]
+        azure.cloud.delete_pool_by_hand("first")
+        azure.cloud.delete_pool_by_hand("gpu1")
+        await asyncio.sleep(300)
+        expected = "Failed" if "low_priority_cores" in limits else "Succeeded"
+        assert (await azure.put("gpu2", **asked)).status == 201
+        await asyncio.sleep(400)
+        assert azure.cloud.pools["gpu2"].state == expected
+
+    story(tell, **limits)
+
+
+def test_quota_may_be_checked_before_a_put_is_accepted() -> None:
+    """400 with AKS's own code; nothing is made."""
+
+    async def tell(azure: Arm) -> None:
+        refused = await azure.put("gpu1")
+        assert (refused.status, json_of(refused)["code"]) == (400, "ErrCode_InsufficientVCPUQuota")
+        assert "requested 24, remaining 23 for family StandardNCADSA100v4Family" in json_of(refused)["message"]
+        assert (await azure.put("gpu2", vmSize=T4)).status == 201
+        assert list(azure.cloud.pools) == ["gpu2"]
+
+    story(tell, family_cores={A100.lower(): 23}, quota_check="preflight")
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("vmSize", T4),
+        ("osDiskType", "Ephemeral"),
+        ("maxPods", 50),
+        ("scaleSetPriority", "Spot"),
+        ("gpuInstanceProfile", "MIG1g"),
+        ("gpuProfile", {"driver": "None"}),
+    ],
+)
+def test_what_is_create_only_is_never_changed(key: str, value: object) -> None:
+    """400; the same value again, in whatever casing, is no change."""
+
+    async def tell(azure: Arm) -> None:
+        azure.cloud.seed_pool("gpu1", vmSize=SIZE)
+        before = azure.cloud.pools["gpu1"]
+        refused = await azure.put("gpu1", **{key: value})
+        assert (refused.status, json_of(refused)["code"]) == (400, "PropertyChangeNotAllowed")
+        assert json_of(refused)["target"] == f"properties.{key}"
+        assert azure.cloud.pools["gpu1"] == before
+        assert (await azure.put("gpu1", vmSize=SIZE.upper())).status == 200
+
+    story(tell)
+
+
+# What nobody has established is a switch (§9)
+
+
+def test_the_code_of_the_pool_past_the_cap_is_a_switch() -> None:
+    """BadRequest, or whatever is set."""
+
+    async def tell(azure: Arm) -> None:
+        azure.cloud.seed_pool("one")
+        assert json_of(await azure.put("two"))["code"] == "TooManyAgentPools"
+
+    story(tell, max_agent_pools=1, pool_limit_code="TooManyAgentPools")
+
+
+def test_how_many_pools_are_worked_on_at_once_is_a_switch() -> None:
+    """With one, the second PUT is 409 in the words of a pending operation, until the first has ended."""
+
+    async def tell(azure: Arm) -> None:
+        assert (await azure.put("gpu1")).status == 201
+        refused = await azure.put("gpu2")
+        assert (refused.status, json_of(refused)["code"]) == (409, "OperationNotAllowed")
+        assert "Another agentpool operation (gpu1 - Creating) is in progress" in json_of(refused)["message"]
+        await asyncio.sleep(400)
+        assert (await azure.put("gpu2")).status == 201
+        assert (await azure.ask("DELETE", "/gpu1")).status == 409
+
+    story(tell, parallel_operations=1)
+
+
+@pytest.mark.parametrize(("minds", "status"), [("ignore", 201), ("reject", 400)])
+def test_whether_unknown_members_matter_is_a_switch(minds: str, status: int) -> None:
+    """Ignored as by most API versions, or refused by name; what we PUT is known in either case."""
+
+    async def tell(azure: Arm) -> None:
+        assert (await azure.put("gpu1", soonToCome=True)).status == status
+        assert (await azure.put("gpu2", nodeLabels={"a": "b"}, tags={"a": "b"})).status == 201
+
+    story(tell, unknown_members=minds)
+
+
+@pytest.mark.parametrize("may", [True, False])
+def test_whether_a_pool_may_lose_its_last_machine_is_a_switch(may: bool) -> None:
+    """deleteMachines leaves count 0, or is refused."""
+
+    async def tell(azure: Arm) -> None:
+        azure.cloud.seed_pool("gpu1", vmSize=SIZE)
+        (machine,) = json_of(await azure.ask("GET", "/gpu1/machines"))["value"]
+        answer = await azure.ask("POST", "/gpu1/deleteMachines", {"machineNames": [machine["name"]]})
+        assert answer.status == (202 if may else 400)
+        await asyncio.sleep(60)
+        assert azure.cloud.pools["gpu1"].count == (0 if may else 1)
+
+    story(tell, machines_may_empty=may)
+
+
+@pytest.mark.parametrize("seconds", [None, 15])
+def test_retry_after_on_accepted_writes_is_a_switch(seconds: int | None) -> None:
+    """On 201 and 202 alike, or on neither."""
+
+    async def tell(azure: Arm) -> None:
+        azure.cloud.seed_pool("old")
+        answers = [await azure.put("gpu1"), await azure.ask("DELETE", "/old")]
+        told = [answer.headers.get("Retry-After") for answer in answers]
+        assert told == [None if seconds is None else "15"] * 2
+
+    story(tell, accepted_retry_after_seconds=seconds)
+
+
+@pytest.mark.parametrize("gpus", [0, 1])
+def test_what_a_part_of_a_gpu_shows_is_a_switch(gpus: int) -> None:
+    """The smaller RTX PRO sizes: one device, or none."""
+
+    async def tell(azure: Arm) -> None:
+        pool = azure.cloud.seed_pool("gpu1", vmSize="Standard_NC24lds_xl_RTXPRO6000BSE_v6")
+        found = devices_of(pool, azure.cloud.settings.rtx_pro_fraction_gpus)
+        assert (found.count, found.resource) == (gpus, "nvidia.com/gpu" if gpus else "")
+
+    story(tell, rtx_pro_fraction_gpus=gpus)

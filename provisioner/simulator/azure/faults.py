@@ -92,13 +92,16 @@ def wrapped(inner: Error, *, how: str = "details") -> dict[str, Any]:
     return error("ReconcileVMSSAgentPoolFailed", "We are unable to create the scale set. See details.", [inner])
 
 
-def quota_exceeded(what: str, *, limit: int = 24, needed: int = 24, region: str = "westeurope") -> Error:
+def quota_exceeded(
+    what: str, *, limit: int = 24, usage: int | None = None, needed: int = 24, region: str = "westeurope"
+) -> Error:
     """Compute's quota error. `what`: `<name>Family Cores`, `Total Regional Cores` or `LowPriorityCores`."""
+    used = limit if usage is None else usage
     return error(
         "OperationNotAllowed",
         f"Operation could not be completed as it results in exceeding approved {what} quota. Additional details - "
-        f"Deployment Model: Resource Manager, Location: {region}, Current Limit: {limit}, Current Usage: {limit}, "
-        f"Additional Required: {needed}, (Minimum) New Limit Required: {limit + needed}. Submit a request for Quota "
+        f"Deployment Model: Resource Manager, Location: {region}, Current Limit: {limit}, Current Usage: {used}, "
+        f"Additional Required: {needed}, (Minimum) New Limit Required: {used + needed}. Submit a request for Quota "
         "increase at https://aka.ms/ProdportalCRP/#blade/Microsoft_Azure_Capacity/UsageAndQuota.ReactView by "
         "specifying parameters listed in the 'Details' section for deployment to succeed.",
     )

@@ -2,7 +2,8 @@
 
 Promise: gateway first (token, api-version, subscription, group, cluster), then AKS (rate, preconditions, locks,
 validation), then the accepted call takes effect. Faults come before everything. A refused call changes nothing.
-Left to others: HTTP (`arm.py`), what happens after acceptance (`cloud.py`), the words (`errors.py`).
+Left to others: HTTP (`arm.py`), the gateway and rates (`front.py`), what happens after acceptance (`cloud.py`), the
+words (`errors.py`).
 
 Source: aks-arm.md §1 (statuses), §1.3 (eTag matrix), §2.1 (headers), §3, §8 items 1 to 16 and 20 to 22; DELETE with
 If-Match of an absent pool is 204 (AKS's page on eTags, the DELETE table).
@@ -12,7 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from urllib.parse import quote
 
-from . import bodies, errors, faults, operations, throttle, validation
+from . import bodies, errors, faults, front, operations, quota, validation
 from .call import Call
 from .cloud import AzureCloud
 from .errors import Answer
@@ -27,19 +28,9 @@ WRITES = frozenset({"PUT", "DELETE", "DELETE_MACHINES", "ABORT"})
 async def serve(cloud: AzureCloud, call: Call) -> Answer | None:
     """The answer; None if the connection is to be dropped without one."""
     arrived = cloud.now()
-    answer = _with_remaining(cloud, call, await _serve(cloud, call))
+    answer = front.with_remaining(cloud, call, await _serve(cloud, call))
     cloud.ledger.note(Request(arrived, call.verb, call.pool, answer.status if answer else 0))
     return answer
-
-
-def _with_remaining(cloud: AzureCloud, call: Call, answer: Answer | None) -> Answer | None:
-    """ARM tells with each answer how many tokens are left (§2.1, §3.6)."""
-    if answer is None or not cloud.settings.arm_throttle:
-        return answer
-    bucket = throttle.arm_bucket_for(call.verb)
-    left = cloud.throttle.left(bucket, "", cloud.agenda.time())
-    name = f"x-ms-ratelimit-remaining-subscription-{bucket.handler}"
-    return replace(answer, headers={name: str(left), **answer.headers})
 
 
 async def _serve(cloud: AzureCloud, call: Call) -> Answer | None:
@@ -63,7 +54,7 @@ def _fault(cloud: AzureCloud, call: Call) -> Fault | None:
 
 
 async def _answer(cloud: AzureCloud, call: Call, fault: Fault | None) -> Answer:
-    refusal = _gateway(cloud, call) or _arm_rate(cloud, call) or _rate(cloud, call)
+    refusal = front.refusal(cloud, call)
     if refusal is not None:
         return refusal
     if call.verb == "LIST":
@@ -71,52 +62,6 @@ async def _answer(cloud: AzureCloud, call: Call, fault: Fault | None) -> Answer:
     if call.verb in WRITES:
         return _write(cloud, call, fault)
     return _READS[call.verb](cloud, call)
-
-
-def _gateway(cloud: AzureCloud, call: Call) -> Answer | None:
-    """What ARM itself refuses, before AKS hears of it (§3.3, §3.6)."""
-    settings = cloud.settings
-    scheme, _, token = call.headers.get("Authorization", "").partition(" ")
-    if scheme.lower() != "bearer" or not token:
-        return errors.unauthenticated(
-            "AuthenticationFailed", "Authentication failed. The 'Authorization' header is missing."
-        )
-    if settings.token is not None and token != settings.token:
-        return errors.unauthenticated("InvalidAuthenticationToken", "The access token is invalid.")
-    if not call.query.get("api-version"):
-        return errors.missing_api_version()
-    if call.subscription != settings.subscription:
-        return errors.subscription_not_found(call.subscription)
-    if call.verb in ("OPERATION", "RESULT"):
-        return None
-    if call.verb == "OTHER":
-        return errors.gateway(404, "InvalidResourceType", "The resource type or action could not be found.")
-    if call.group != settings.resource_group:
-        return errors.group_not_found(call.group)
-    if call.cluster == settings.cluster:
-        return None
-    if call.verb == "CLUSTER":
-        return errors.cluster_not_found(call.group, call.cluster)
-    parent = settings.cluster_id.removesuffix(settings.cluster) + call.cluster
-    return errors.parent_not_found("write" if call.verb == "PUT" else "read", parent)
-
-
-def _arm_rate(cloud: AzureCloud, call: Call) -> Answer | None:
-    """ARM's own token buckets, in front of all services (§3.6)."""
-    if not cloud.settings.arm_throttle:
-        return None
-    bucket = throttle.arm_bucket_for(call.verb)
-    wait = cloud.throttle.take(bucket, "", cloud.agenda.time())
-    return errors.arm_throttled(bucket.handler, throttle.whole_seconds(wait, cloud.settings.speed)) if wait else None
-
-
-def _rate(cloud: AzureCloud, call: Call) -> Answer | None:
-    """AKS's token buckets (§3.6)."""
-    if not cloud.settings.throttle:
-        return None
-    bucket, scope = throttle.bucket_for(call.verb, call.pool)
-    wait = cloud.throttle.take(bucket, scope, cloud.agenda.time())
-    return errors.throttled(bucket.handler, throttle.whole_seconds(wait, cloud.settings.speed)) if wait else None
 
 
 # reads
@@ -239,9 +184,16 @@ def _locked(cloud: AzureCloud, call: Call, pool: Pool | None) -> Answer | None:
         return errors.cluster_busy(cloud.cluster_state)
     if pool is None or call.verb == "ABORT":
         idle = call.verb == "ABORT" and pool is not None and not pool.busy
-        return errors.nothing_to_abort(call.pool) if idle else None
+        return errors.nothing_to_abort(call.pool) if idle else _crowded(cloud, call) if pool is None else None
     preempts = call.verb == "DELETE" and cloud.settings.delete_preempts and pool.state != "Deleting"
-    return errors.pool_busy(pool.name, pool.state) if pool.busy and not preempts else None
+    return errors.pool_busy(pool.name, pool.state) if pool.busy and not preempts else _crowded(cloud, call)
+
+
+def _crowded(cloud: AzureCloud, call: Call) -> Answer | None:
+    """How many pools AKS works on at once is not established (§3.4, §9)."""
+    most = cloud.settings.parallel_operations
+    busy = [pool for pool in cloud.pools.values() if pool.busy and pool.name != call.pool]
+    return errors.pool_busy(busy[0].name, busy[0].state) if most is not None and len(busy) >= most else None
 
 
 def _put(cloud: AzureCloud, call: Call, pool: Pool | None, fault: Fault | None) -> Answer:
@@ -249,16 +201,32 @@ def _put(cloud: AzureCloud, call: Call, pool: Pool | None, fault: Fault | None) 
         return errors.gateway(
             400, "InvalidRequestContent", "The request content was invalid and could not be deserialized."
         )
+    settings = cloud.settings
     refusal = validation.check(call.pool, call.properties)
-    if refusal is None and pool is None and len(cloud.pools) >= cloud.settings.max_agent_pools:
-        refusal = validation.too_many_pools(cloud.settings.max_agent_pools)
+    if refusal is None and settings.unknown_members == "reject":
+        refusal = validation.check_members(call.properties)
+    if refusal is None and pool is not None:
+        refusal = validation.check_unchanged(pool.properties, call.properties)
+    if refusal is None and pool is None and len(cloud.pools) >= settings.max_agent_pools:
+        refusal = validation.too_many_pools(settings.max_agent_pools, settings.pool_limit_code)
     if refusal is not None:
         return refusal
+    short = quota.shortage(settings, cloud.pools, call.pool, call.properties)
+    if short is not None and settings.quota_check == "preflight":
+        return quota.refusal(short, settings.location)
+    if short is not None and (fault is None or fault.failure is None):
+        fault = replace(fault or Fault(), failure=quota.failure(short, settings.location))
     status = 201 if pool is None else 200
     change = cloud.lifecycle.create if pool is None else cloud.lifecycle.update
     accepted = change(call.pool, call.properties, fault)
-    headers = {"Azure-AsyncOperation": _url(cloud, call, accepted.operation)}
-    return Answer(status, bodies.pool_body(cloud.settings, accepted.pool), headers)
+    headers = {"Azure-AsyncOperation": _url(cloud, call, accepted.operation), **_retry_after(cloud)}
+    return Answer(status, bodies.pool_body(settings, accepted.pool), headers)
+
+
+def _retry_after(cloud: AzureCloud) -> dict[str, str]:
+    """Recorded answers bear none (§8 item 2); whether today's do is not established (§9)."""
+    seconds = cloud.settings.accepted_retry_after_seconds
+    return {"Retry-After": str(seconds)} if seconds is not None else {}
 
 
 def _delete(cloud: AzureCloud, call: Call, pool: Pool | None, fault: Fault | None) -> Answer:
@@ -277,6 +245,8 @@ def _delete_machines(cloud: AzureCloud, call: Call, pool: Pool) -> Answer:
         return errors.invalid(
             "Cannot find any valid machines to delete. Please check your input machine names.", "machineNames"
         )
+    if not cloud.settings.machines_may_empty and len(wanted) >= pool.count:
+        return errors.bad_request("The last machine of an agent pool cannot be deleted; delete the agent pool.")
     return _accepted(cloud, call, cloud.lifecycle.delete_machines(pool.name, tuple(named[name] for name in wanted)))
 
 
@@ -285,6 +255,7 @@ def _accepted(cloud: AzureCloud, call: Call, accepted: Accepted) -> Answer:
     headers = {
         "Azure-AsyncOperation": _url(cloud, call, accepted.operation),
         "Location": _url(cloud, call, accepted.operation, results=True),
+        **_retry_after(cloud),
     }
     return Answer(202, None, headers)
 

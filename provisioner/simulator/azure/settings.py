@@ -7,7 +7,9 @@ Source: aks-arm.md §3.6, §4 (timings), §8 items 16, 20, 21, 25, and §9 for w
 """
 
 import zlib
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
 
 Range = tuple[float, float]
 
@@ -21,6 +23,7 @@ class AzureSettings:
     whether a LIST shows what was written while it ran (`list_seconds` long). `delete_preempts`: whether DELETE of a
     busy pool is accepted (AKSOperationPreemptedByDelete) instead of refused with 409.
     `throttle`: AKS's token buckets; `arm_throttle`: ARM's, in front of them.
+    `family_cores` (by the family's name), `regional_cores`, `low_priority_cores`: quotas, none unless set.
     `ignore_preconditions`: a service that overlooks If-Match and If-None-Match. `token`: the only bearer accepted.
     """
 
@@ -45,8 +48,27 @@ class AzureSettings:
     ignore_preconditions: bool = False
     throttle: bool = True
     arm_throttle: bool = True
+    family_cores: Mapping[str, int] = field(default_factory=dict)
+    regional_cores: int | None = None
+    low_priority_cores: int | None = None
     token: str | None = None
     speed: float = 1.0
+
+    # What nobody has established (§9): a switch each, and why it stands as it does.
+    # A shortage is found by Compute, after AKS has accepted: both are seen, and this one takes a client longer.
+    quota_check: Literal["operation", "preflight"] = "operation"
+    # The general code of a refused pool: whoever knows the pool past the cap by its code alone would not know it here.
+    pool_limit_code: str = "BadRequest"
+    # Clients rely on creating different pools at once (§3.4); where AKS does not let them, 1 makes it refuse.
+    parallel_operations: int | None = None
+    # API versions are meant to grow, and a plain dictionary passes unknown members through the SDK (§1.1).
+    unknown_members: Literal["ignore", "reject"] = "ignore"
+    # A user pool may be at 0 (§4), so deleteMachines leaves it there.
+    machines_may_empty: bool = True
+    # Recorded answers to accepted writes bear none (§8 item 2).
+    accepted_retry_after_seconds: int | None = None
+    # The Compute listing says 1 of sizes that look like fractions of an RTX PRO 6000 (§5).
+    rtx_pro_fraction_gpus: int = 1
 
     @property
     def machine_group(self) -> str:

@@ -17,12 +17,13 @@ SLICES = {"MIG1g": 7, "MIG2g": 3, "MIG3g": 2, "MIG4g": 1, "MIG7g": 1}
 
 @dataclass(frozen=True)
 class Size:
-    """Whole GPUs, vCPUs and GiB of memory of one machine."""
+    """Whole GPUs, vCPUs and GiB of memory of one machine. `fraction`: its one GPU may be a part of one (§9)."""
 
     gpus: int = 0
     vcpus: int = 4
     memory_gib: int = 16
     vendor: str = ""
+    fraction: bool = False
 
 
 _NVIDIA = {
@@ -56,6 +57,14 @@ _NVIDIA = {
     "NC288ds_xl_RTXPRO6000BSE_v6": (2, 288, 1032),
     "NC288lds_xl_RTXPRO6000BSE_v6": (2, 288, 516),
 }
+_RTX_FRACTIONS = {
+    "NC24lds_xl_RTXPRO6000BSE_v6": (24, 72),
+    "NC36lds_xl_RTXPRO6000BSE_v6": (36, 72),
+    "NC36ds_xl_RTXPRO6000BSE_v6": (36, 132),
+    "NC72lds_xl_RTXPRO6000BSE_v6": (72, 132),
+    "NC72ds_xl_RTXPRO6000BSE_v6": (72, 264),
+    "NC144lds_xl_RTXPRO6000BSE_v6": (144, 264),
+}
 _AMD = {
     "ND96isr_MI300X_v5": (8, 96, 1850),
     "ND96is_MI300X_v5": (8, 96, 1850),
@@ -69,6 +78,7 @@ _TABLE = {
     for vendor, rows in ((NVIDIA, _NVIDIA), (AMD, _AMD))
     for name, (gpus, vcpus, memory) in rows.items()
 }
+_TABLE |= {name.lower(): Size(1, *row, NVIDIA, fraction=True) for name, row in _RTX_FRACTIONS.items()}
 _CPU = re.compile(r"Standard_[A-FHLM]\w*", re.IGNORECASE)
 
 
@@ -85,6 +95,6 @@ def find(vm_size: str) -> Size | None:
     return Size(vcpus=vcpus, memory_gib=4 * vcpus)
 
 
-def advertised(size: Size, instance_profile: str) -> int:
+def advertised(size: Size, instance_profile: str, fraction_gpus: int = 1) -> int:
     """How many devices the plugin reports: MIG in the `single` strategy multiplies whole GPUs (§5)."""
-    return size.gpus * SLICES.get(instance_profile, 1)
+    return (fraction_gpus if size.fraction else size.gpus) * SLICES.get(instance_profile, 1)

@@ -1,9 +1,10 @@
 """What AKS refuses at once: names, ranges, enumerations, labels, taints.
 
 Promise: pure; the first broken rule, as the 400 that AKS would give, or None.
-Left to others: preconditions, locks, quota; immutable fields of an existing pool are not checked.
+Left to others: preconditions, locks, quota.
 
-Source: aks-arm.md §3.5, §4 (names, labels, limits), §8 item 16; §0.4 for `nodeInitializationTaints`.
+Source: aks-arm.md §1.1 (members; what is create-only), §3.4, §3.5, §4 (names, labels, limits), §8 items 16 and 17;
+§0.4 for `nodeInitializationTaints`.
 """
 
 import re
@@ -42,6 +43,76 @@ _ENUMS = {
     "gpuInstanceProfile": set(sizes.SLICES),
     "scaleDownMode": {"Delete", "Deallocate"},
 }
+
+
+_CREATE_ONLY = (
+    "vmSize",
+    "osType",
+    "osDiskType",
+    "kubeletDiskType",
+    "type",
+    "maxPods",
+    "availabilityZones",
+    "scaleSetPriority",
+    "scaleSetEvictionPolicy",
+    "spotMaxPrice",
+    "gpuProfile",
+    "gpuInstanceProfile",
+)
+_MEMBERS = frozenset(
+    [
+        "vmSize",
+        "count",
+        "type",
+        "mode",
+        "osType",
+        "osSKU",
+        "osDiskSizeGB",
+        "osDiskType",
+        "kubeletDiskType",
+        "maxPods",
+        "vnetSubnetID",
+        "podSubnetID",
+        "availabilityZones",
+        "nodeLabels",
+        "nodeTaints",
+        "tags",
+        "scaleSetPriority",
+        "scaleSetEvictionPolicy",
+        "spotMaxPrice",
+        "gpuProfile",
+        "gpuInstanceProfile",
+        "capacityReservationGroupID",
+        "proximityPlacementGroupID",
+        "hostGroupID",
+        "enableFIPS",
+        "enableEncryptionAtHost",
+        "enableUltraSSD",
+        "enableNodePublicIP",
+        "enableAutoScaling",
+        "minCount",
+        "maxCount",
+        "kubeletConfig",
+        "linuxOSConfig",
+        "orchestratorVersion",
+        "upgradeSettings",
+        "securityProfile",
+        "scaleDownMode",
+        "workloadRuntime",
+        "localDNSProfile",
+        "artifactStreamingProfile",
+        "virtualMachinesProfile",
+        "creationData",
+        "networkProfile",
+        "messageOfTheDay",
+        "powerState",
+        "provisioningState",
+        "eTag",
+        "status",
+        "currentOrchestratorVersion",
+        "nodeImageVersion",
+    ]
+)
 
 
 def check_name(name: str) -> Answer | None:
@@ -159,8 +230,30 @@ def _tags(properties: Mapping[str, Any]) -> Answer | None:
     return None
 
 
-def too_many_pools(limit: int) -> Answer:
+def check_members(properties: Mapping[str, Any]) -> Answer | None:
+    """The first member that this API version does not know; whether AKS minds is not established (aks-arm.md §9)."""
+    unknown = next((key for key in properties if key not in _MEMBERS), None)
+    return None if unknown is None else errors.bad_request(f"Could not find member '{unknown}' on the object.")
+
+
+def check_unchanged(stored: Mapping[str, Any], asked: Mapping[str, Any]) -> Answer | None:
+    """The first create-only member that a PUT of an existing pool would change; what it leaves out stays."""
+    for key in _CREATE_ONLY:
+        old, new = stored.get(key), asked.get(key)
+        if new is None or _plain(new) == _plain(old):
+            continue
+        message = f"Changing property 'properties.{key}' is not allowed."
+        return errors.rp(400, "PropertyChangeNotAllowed", message, target=f"properties.{key}")
+    return None
+
+
+def _plain(value: Any) -> Any:
+    """Sizes and words of enumerations are compared without case."""
+    return value.casefold() if isinstance(value, str) else value
+
+
+def too_many_pools(limit: int, code: str) -> Answer:
     """The pool past the cap. The exact code is not established (aks-arm.md §9)."""
-    return errors.bad_request(
-        f"The maximum number of agent pools ({limit}) allowed in a managed cluster has been reached."
+    return errors.rp(
+        400, code, f"The maximum number of agent pools ({limit}) allowed in a managed cluster has been reached."
     )

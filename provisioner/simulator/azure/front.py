@@ -1,0 +1,76 @@
+"""What stands before AKS's own judgement: ARM's front door, and the buckets of both.
+
+Promise: ARM first (token, api-version, subscription, group, cluster, its rate), then AKS's rate; a call refused by one
+costs the other nothing; every answer tells what is left of ARM's tokens of its kind.
+Left to others: the levels (`throttle.py`), everything about pools (`service.py`).
+
+Source: aks-arm.md §3.3, §3.6, §8 items 1, 12, 13, 20.
+"""
+
+from dataclasses import replace
+
+from . import errors, throttle
+from .call import Call
+from .cloud import AzureCloud
+from .errors import Answer
+
+
+def refusal(cloud: AzureCloud, call: Call) -> Answer | None:
+    """Why this call does not get as far as AKS's judgement; None: it does."""
+    return _gateway(cloud, call) or _arm_rate(cloud, call) or _rate(cloud, call)
+
+
+def with_remaining(cloud: AzureCloud, call: Call, answer: Answer | None) -> Answer | None:
+    """ARM tells with each answer how many tokens are left (§2.1, §3.6)."""
+    if answer is None or not cloud.settings.arm_throttle:
+        return answer
+    bucket = throttle.arm_bucket_for(call.verb)
+    left = cloud.throttle.left(bucket, "", cloud.agenda.time())
+    name = f"x-ms-ratelimit-remaining-subscription-{bucket.handler}"
+    return replace(answer, headers={name: str(left), **answer.headers})
+
+
+def _gateway(cloud: AzureCloud, call: Call) -> Answer | None:
+    """What ARM itself refuses, before AKS hears of it (§3.3, §3.6)."""
+    settings = cloud.settings
+    scheme, _, token = call.headers.get("Authorization", "").partition(" ")
+    if scheme.lower() != "bearer" or not token:
+        return errors.unauthenticated(
+            "AuthenticationFailed", "Authentication failed. The 'Authorization' header is missing."
+        )
+    if settings.token is not None and token != settings.token:
+        return errors.unauthenticated("InvalidAuthenticationToken", "The access token is invalid.")
+    if not call.query.get("api-version"):
+        return errors.missing_api_version()
+    if call.subscription != settings.subscription:
+        return errors.subscription_not_found(call.subscription)
+    if call.verb in ("OPERATION", "RESULT"):
+        return None
+    if call.verb == "OTHER":
+        return errors.gateway(404, "InvalidResourceType", "The resource type or action could not be found.")
+    if call.group != settings.resource_group:
+        return errors.group_not_found(call.group)
+    if call.cluster == settings.cluster:
+        return None
+    if call.verb == "CLUSTER":
+        return errors.cluster_not_found(call.group, call.cluster)
+    parent = settings.cluster_id.removesuffix(settings.cluster) + call.cluster
+    return errors.parent_not_found("write" if call.verb == "PUT" else "read", parent)
+
+
+def _arm_rate(cloud: AzureCloud, call: Call) -> Answer | None:
+    """ARM's own token buckets, in front of all services (§3.6)."""
+    if not cloud.settings.arm_throttle:
+        return None
+    bucket = throttle.arm_bucket_for(call.verb)
+    wait = cloud.throttle.take(bucket, "", cloud.agenda.time())
+    return errors.arm_throttled(bucket.handler, throttle.whole_seconds(wait, cloud.settings.speed)) if wait else None
+
+
+def _rate(cloud: AzureCloud, call: Call) -> Answer | None:
+    """AKS's token buckets (§3.6)."""
+    if not cloud.settings.throttle:
+        return None
+    bucket, scope = throttle.bucket_for(call.verb, call.pool)
+    wait = cloud.throttle.take(bucket, scope, cloud.agenda.time())
+    return errors.throttled(bucket.handler, throttle.whole_seconds(wait, cloud.settings.speed)) if wait else None
