@@ -62,6 +62,7 @@ class Inventory:
         self._absent_at: dict[str, float] = {}
         self._deleted: dict[str, tuple[str, float]] = {}
         self._expected: dict[str, None] = {}
+        self._unheard: dict[str, None] = {}
         self._leading_since: float | None = None
         self._listed_at: float | None = None
         self._cluster_at: float | None = None
@@ -138,6 +139,12 @@ class Inventory:
     def put_refused(self, name: str) -> None:
         """The PUT was refused before anything was made: it counts for nothing."""
         self._put_at.pop(name, None)
+        self._unheard.pop(name, None)
+
+    def put_unheard(self, name: str) -> None:
+        """Nobody knows what became of the PUT: until a 404 can be believed, or the pool is seen, look often."""
+        self._unheard[name] = None
+        self._wake.set()
 
     def accepted(self, instance: Instance) -> None:
         """A PUT was accepted: this is what it answered, and reads may not know of it yet."""
@@ -181,7 +188,15 @@ class Inventory:
 
     def forget(self, name: str) -> None:
         """Nothing of this key is left anywhere."""
-        for memory in (self._expected, self._shown_at, self._put_at, self._got_at, self._absent_at, self._deleted):
+        for memory in (
+            self._expected,
+            self._unheard,
+            self._shown_at,
+            self._put_at,
+            self._got_at,
+            self._absent_at,
+            self._deleted,
+        ):
             memory.pop(name, None)
         if self.get(name) is None:
             self._answers.pop(name, None)
@@ -281,7 +296,9 @@ class Inventory:
 
     def _busy(self) -> bool:
         moving = (InstanceState.CREATING, InstanceState.DELETING)
-        return bool(self._expected) or any(instance.state in moving for instance in self.items())
+        for name in [n for n in self._unheard if self.get(n) is not None or self._settles_in(n, self._now()) <= 0]:
+            del self._unheard[name]
+        return bool(self._expected or self._unheard) or any(i.state in moving for i in self.items())
 
     @staticmethod
     def _now() -> float:

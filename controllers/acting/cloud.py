@@ -41,6 +41,8 @@ class CloudActs:
         except CloudError as error:
             if _refused_at_once(error):
                 self._inventory.put_refused(step.name)
+            else:
+                self._inventory.put_unheard(step.name)
             return CloudFailed(error=error)
         self._inventory.accepted(instance)
         return Accepted()

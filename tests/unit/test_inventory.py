@@ -214,3 +214,27 @@ def test_a_refused_put_leaves_nothing_to_wait_for() -> None:
         assert inventory.settles_in("a") == 0.0
 
     lived(0.0, lambda _cloud, _inventory: None, during=story)
+
+
+@pytest.mark.parametrize("shown", [True, False])
+def test_an_unheard_put_is_looked_for_often(*, shown: bool) -> None:
+    """From the lost answer on it lists every few seconds: until the pool is seen, or a 404 could be believed."""
+
+    async def story(cloud: Cloud, inventory: Inventory) -> None:
+        await asyncio.sleep(20.0)
+        inventory.put_attempted("a")
+        before = len(cloud.lists)
+        inventory.put_unheard("a")
+        await asyncio.sleep(10.0)
+        assert len(cloud.lists) - before in (2, 3)
+        if shown:
+            cloud.pools.append(RUNNING)
+            await asyncio.sleep(5.0)
+            assert inventory.get("a") == RUNNING
+        else:
+            await asyncio.sleep(55.0)
+        before = len(cloud.lists)
+        await asyncio.sleep(50.0)
+        assert len(cloud.lists) - before <= 1
+
+    lived(0.0, lambda _cloud, _inventory: None, during=story)
