@@ -1,0 +1,204 @@
+"""Whom the contract is read to: the simulated Azure on a loopback socket, or a real managed cluster.
+
+Promise: the same real SDK client, without retries, for both. The real one is asked only with AZURE_LIVE=1; it needs
+ARM_SUBSCRIPTION_ID, ARM_RESOURCE_GROUP and AZURE_CLUSTER_NAME, whatever DefaultAzureCredential finds, and a cluster
+that may get agent pools of count 0, named `ct…`, which cost nothing and are removed again. AZURE_LIVE_SIZE names their
+size.
+Left to others: what the contract says (`test_azure_contract.py`).
+
+Source: aks-arm.md §2.5 (retries), §2.6 (plain http), §7 (credentials).
+"""
+
+import asyncio
+import contextlib
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable
+from datetime import UTC, datetime
+from random import Random
+from typing import Any
+
+import aiohttp
+import pytest
+from aiohttp import web
+from azure.core.credentials import AccessToken
+from azure.core.exceptions import HttpResponseError, ResourceNotFoundError
+from azure.core.pipeline.policies import SansIOHTTPPolicy
+from azure.core.pipeline.transport import AioHttpTransport
+from azure.core.rest import HttpRequest
+from azure.mgmt.containerservice.aio import ContainerServiceClient
+from azure.mgmt.containerservice.models import AgentPool
+
+from provisioner.simulator.azure import arm
+from provisioner.simulator.azure.cloud import AzureCloud
+from provisioner.simulator.azure.settings import AzureSettings
+
+EMULATOR, AZURE = "emulator", "azure"
+API_VERSION = "2026-08-01"
+NEEDED = ("ARM_SUBSCRIPTION_ID", "ARM_RESOURCE_GROUP", "AZURE_CLUSTER_NAME")
+SPEED = 600.0
+
+
+def why_not_live() -> str:
+    """Why the real service is not asked; "" if it is."""
+    if os.environ.get("AZURE_LIVE") != "1":
+        return "AZURE_LIVE is not 1"
+    missing = [name for name in NEEDED if not os.environ.get(name)]
+    return f"{', '.join(missing)} not set" if missing else ""
+
+
+class Plain(SansIOHTTPPolicy[Any, Any]):
+    """Lets the bearer token travel over plain http, on loopback."""
+
+    def on_request(self, request: Any) -> None:
+        request.context.options["enforce_https"] = False
+
+
+class Token:
+    """The emulator's credential."""
+
+    async def get_token(self, *scopes: str, **options: Any) -> AccessToken:
+        return AccessToken("contract", 4102444800)
+
+    async def close(self) -> None: ...
+
+    async def __aenter__(self) -> "Token":
+        return self
+
+    async def __aexit__(self, *exc: object) -> None: ...
+
+
+class Service:
+    """One managed cluster as the SDK reaches it. `last` is the HTTP response to the latest write."""
+
+    def __init__(
+        self, client_of: Callable[[str], ContainerServiceClient], where: tuple[str, str, str], size: str
+    ) -> None:
+        self.subscription, self.group, self.cluster = where
+        self.client_of = client_of
+        self.client = client_of(self.subscription)
+        self.pools = self.client.agent_pools
+        self.size = size
+        self.last: Any = None
+        self._made: list[str] = []
+
+    async def put(self, name: str, *, headers: dict[str, str] | None = None, **changes: Any) -> Any:
+        """PUT a pool of count 0; the answer's model. Raises HttpResponseError."""
+        if name not in self._made:
+            self._made.append(name)
+        wanted = {"count": 0, "vm_size": self.size, "type_properties_type": "VirtualMachineScaleSets", "mode": "User"}
+        poller = await self.pools.begin_create_or_update(
+            self.group,
+            self.cluster,
+            name,
+            AgentPool(**{**wanted, **changes}),
+            polling=False,
+            headers=headers or {},
+            raw_response_hook=self._note,
+        )
+        return await poller.result()
+
+    async def delete(self, name: str, *, headers: dict[str, str] | None = None) -> int:
+        """DELETE a pool; the status."""
+        await self.pools.begin_delete(
+            self.group, self.cluster, name, polling=False, headers=headers or {}, raw_response_hook=self._note
+        )
+        return int(self.last.status_code)
+
+    async def get(self, name: str) -> Any:
+        return await self.pools.get(self.group, self.cluster, name)
+
+    async def ask(self, path: str, *, query: str = f"api-version={API_VERSION}", subscription: str = "") -> Any:
+        """GET any ARM path below a subscription; the response, whatever its status."""
+        about = subscription or self.subscription
+        url = f"/subscriptions/{about}{path}" + (f"?{query}" if query else "")
+        response = await self.client_of(about).send_request(HttpRequest("GET", url), stream=True)
+        await response.read()
+        return response
+
+    async def become(self, name: str, state: str, *, within_seconds: float = 1800.0) -> Any:
+        """Wait, in the service's own seconds, until the pool is in this state; "" is absent."""
+        async with asyncio.timeout(within_seconds):
+            while True:
+                try:
+                    pool = await self.get(name)
+                except ResourceNotFoundError:
+                    if not state:
+                        return None
+                else:
+                    if pool.provisioning_state == state:
+                        return pool
+                await asyncio.sleep(self.pause_seconds)
+
+    pause_seconds = 15.0
+
+    async def clean(self) -> None:
+        """Remove what was made."""
+        for name in self._made:
+            with contextlib.suppress(HttpResponseError):
+                await self.delete(name)
+
+    def _note(self, response: Any) -> None:
+        self.last = response.http_response
+
+
+@contextlib.asynccontextmanager
+async def service(kind: str, **settings: Any) -> AsyncIterator[Service]:
+    """The one to read the contract to; skips the test, with the reason, if the real one is not to be asked."""
+    if kind == EMULATOR:
+        async with _emulator(**settings) as found:
+            yield found
+        return
+    if reason := why_not_live():
+        pytest.skip(f"not run against the real service: {reason}")
+    async with _azure() as found:
+        try:
+            yield found
+        finally:
+            await found.clean()
+
+
+@contextlib.asynccontextmanager
+async def _emulator(**settings: Any) -> AsyncIterator[Service]:
+    where = AzureSettings(speed=SPEED, **settings)
+    cloud = AzureCloud(where, lambda: datetime.now(UTC), Random(5))
+    cloud.seed_pool("system", mode="System")
+    runner = web.AppRunner(arm.make_arm_app(cloud), access_log=None, shutdown_timeout=0.1)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    origin = f"http://127.0.0.1:{runner.addresses[0][1]}"
+    async with asyncio.TaskGroup() as tasks, aiohttp.ClientSession(trust_env=False) as session:
+        time_passes = tasks.create_task(cloud.run())
+
+        def client_of(subscription: str) -> ContainerServiceClient:
+            transport = AioHttpTransport(session=session, session_owner=False, use_env_settings=False)
+            options: dict[str, Any] = {"per_call_policies": [Plain()], "retry_total": 0, "transport": transport}
+            return ContainerServiceClient(Token(), subscription, base_url=origin, **options)  # type: ignore[arg-type]
+
+        try:
+            found = Service(client_of, (where.subscription, where.resource_group, where.cluster), "Standard_D2s_v5")
+            found.pause_seconds = 0.02
+            yield found
+        finally:
+            time_passes.cancel()
+            await runner.cleanup()
+
+
+@contextlib.asynccontextmanager
+async def _azure() -> AsyncIterator[Service]:
+    from azure.identity.aio import DefaultAzureCredential  # slow, and only here
+
+    async with contextlib.AsyncExitStack() as open_until_then:
+        credential = await open_until_then.enter_async_context(DefaultAzureCredential())
+        clients: dict[str, ContainerServiceClient] = {}
+
+        def client_of(subscription: str) -> ContainerServiceClient:
+            if subscription not in clients:
+                clients[subscription] = ContainerServiceClient(credential, subscription, retry_total=0)
+                open_until_then.push_async_callback(clients[subscription].close)
+            return clients[subscription]
+
+        subscription, group, cluster = (os.environ[name] for name in NEEDED)
+        yield Service(client_of, (subscription, group, cluster), os.environ.get("AZURE_LIVE_SIZE", "Standard_D2s_v5"))
+
+
+Case = Callable[[Service], Awaitable[None]]

@@ -1,0 +1,229 @@
+"""What we believe of AKS's agent pools, as real SDK calls: the emulator must answer so, and so should the real service.
+
+Each case names the section of aks-arm.md that it is taken from. `AZURE_LIVE=1` reads it to a real cluster
+(`service.py` says what that needs); without, those runs are skipped, and the run's last lines say how many and why.
+"""
+
+import json
+from collections.abc import Awaitable
+from typing import Any
+
+import pytest
+from azure.core.exceptions import HttpResponseError
+
+from .service import AZURE, EMULATOR, Service, service
+
+RP = "/providers/Microsoft.ContainerService"
+HEADERS = {"If-None-Match": "*"}
+
+pytestmark = pytest.mark.parametrize("kind", [EMULATOR, AZURE])
+
+
+async def refusal(call: Awaitable[object]) -> tuple[int, str, dict[str, Any]]:
+    """Status, code and body of a refused call."""
+    with pytest.raises(HttpResponseError) as caught:
+        await call
+    error = caught.value
+    body = json.loads(error.response.text())
+    inner = body.get("error", body)
+    return int(error.status_code), inner["code"], body
+
+
+def pools_path(azure: Service, group: str = "", cluster: str = "") -> str:
+    return f"/resourceGroups/{group or azure.group}{RP}/managedClusters/{cluster or azure.cluster}/agentPools"
+
+
+@pytest.mark.asyncio
+async def test_a_new_pool_is_201_and_creating(kind: str) -> None:
+    """§1.2, §2.1, §8.2: the body is already filled in; Azure-AsyncOperation is the only header of the operation."""
+    async with service(kind) as azure:
+        pool = await azure.put("ct01")
+        assert azure.last.status_code == 201
+        assert azure.last.headers["Azure-AsyncOperation"].startswith("http")
+        assert "Location" not in azure.last.headers
+        assert pool.provisioning_state == "Creating"
+        assert pool.power_state.code == "Running"
+        assert (pool.os_disk_size_gb or 0) > 0
+        assert pool.max_pods
+        assert pool.e_tag
+
+
+@pytest.mark.asyncio
+async def test_ids_and_sizes_are_echoed_as_recorded(kind: str) -> None:
+    """§1.2, §8.25: lower-case `resourcegroups`, the ARM type, the size in the caller's casing."""
+    async with service(kind) as azure:
+        size = azure.size.upper().replace("STANDARD", "Standard")
+        pool = await azure.put("ct02", vm_size=size)
+        assert "/resourcegroups/" in pool.id
+        assert pool.type == "Microsoft.ContainerService/managedClusters/agentPools"
+        assert pool.vm_size == size
+
+
+@pytest.mark.asyncio
+async def test_an_operation_is_told_by_its_url(kind: str) -> None:
+    """§2.1, §8.7-8: another api-version, a query of kilobytes; name, status, startTime, and endTime at its end."""
+    async with service(kind) as azure:
+        await azure.put("ct03")
+        url = azure.last.headers["Azure-AsyncOperation"]
+        path, query = url.split(f"/subscriptions/{azure.subscription}")[1].split("?")
+        assert "api-version=2026-08-01" not in query
+        assert len(query) > 1000
+        body = json.loads((await azure.ask(path, query=query)).text())
+        assert set(body) == {"name", "status", "startTime"}
+        assert body["status"] == "InProgress"
+        await azure.become("ct03", "Succeeded")
+        body = json.loads((await azure.ask(path, query=query)).text())
+        assert (body["status"], "endTime" in body) == ("Succeeded", True)
+
+
+@pytest.mark.asyncio
+async def test_if_none_match_protects_what_is_there(kind: str) -> None:
+    """§1.3: PUT with `*` on an existing pool is 412 PreConditionFailed, and nothing changes."""
+    async with service(kind) as azure:
+        await azure.put("ct04", headers=HEADERS)
+        made = await azure.become("ct04", "Succeeded")
+        assert (await refusal(azure.put("ct04", headers=HEADERS)))[:2] == (412, "PreConditionFailed")
+        assert (await azure.get("ct04")).e_tag == made.e_tag
+
+
+@pytest.mark.asyncio
+async def test_the_matrix_of_preconditions(kind: str) -> None:
+    """§1.3: If-Match on an absent pool 412; If-None-Match other than `*` 400; both together 400."""
+    async with service(kind) as azure:
+        assert (await refusal(azure.put("ct05", headers={"If-Match": '"x"'})))[0] == 412
+        assert (await refusal(azure.put("ct05", headers={"If-None-Match": '"x"'})))[0] == 400
+        both = {"If-Match": '"x"', "If-None-Match": "*"}
+        assert (await refusal(azure.put("ct05", headers=both)))[0] == 400
+
+
+@pytest.mark.asyncio
+async def test_the_etag_changes_with_every_operation(kind: str) -> None:
+    """§1.3, §8.15: from Creating to Succeeded, and with it what If-Match accepts."""
+    async with service(kind) as azure:
+        began = await azure.put("ct06")
+        ended = await azure.become("ct06", "Succeeded")
+        assert began.e_tag != ended.e_tag
+        stale, fresh = ({"If-Match": f'"{pool.e_tag}"'} for pool in (began, ended))
+        assert (await refusal(azure.delete("ct06", headers=stale)))[:2] == (412, "PreConditionFailed")
+        assert await azure.delete("ct06", headers=fresh) == 202
+
+
+@pytest.mark.asyncio
+async def test_a_busy_pool_refuses_with_the_pending_operation(kind: str) -> None:
+    """§3.4, §8.14: 409 OperationNotAllowed, a message that says that another operation is in progress."""
+    async with service(kind) as azure:
+        await azure.put("ct07")
+        status, code, body = await refusal(azure.put("ct07", node_labels={"a": "b"}))
+        assert (status, code) == (409, "OperationNotAllowed")
+        assert "in progress" in json.dumps(body)
+
+
+@pytest.mark.asyncio
+async def test_a_removal_is_202_empty_then_deleting_then_404(kind: str) -> None:
+    """§2.1, §8.4: both operation headers, no body."""
+    async with service(kind) as azure:
+        await azure.put("ct08")
+        await azure.become("ct08", "Succeeded")
+        assert await azure.delete("ct08") == 202
+        assert {"azure-asyncoperation", "location"} <= {name.lower() for name in azure.last.headers}
+        assert azure.last.text() == ""
+        assert (await azure.get("ct08")).provisioning_state == "Deleting"
+        assert await azure.become("ct08", "") is None
+
+
+@pytest.mark.asyncio
+async def test_an_absent_pool(kind: str) -> None:
+    """§3.3: GET is 404 with an answer that names the pool's absence, DELETE 204."""
+    async with service(kind) as azure:
+        status, code, body = await refusal(azure.get("ct09"))
+        assert status == 404
+        flat = code == "NotFound" and "error" not in body and "Agent Pool not found" in body["message"]
+        assert flat or (code == "ResourceNotFound" and "/agentPools/ct09" in body["error"]["message"])
+        assert await azure.delete("ct09") == 204
+
+
+@pytest.mark.asyncio
+async def test_other_404s_are_arms_and_say_so(kind: str) -> None:
+    """§3.3, §8.13: cluster, group and subscription; wrapped, from the gateway, and never about the pool."""
+    async with service(kind) as azure:
+        nobody = "11111111-2222-3333-4444-555555555555"
+        for path, about, codes in (
+            (pools_path(azure, cluster="ctnone"), "", {"ResourceNotFound", "ParentResourceNotFound"}),
+            (pools_path(azure, group="ctnone"), "", {"ResourceGroupNotFound"}),
+            (pools_path(azure), nobody, {"SubscriptionNotFound", "InvalidSubscriptionId"}),
+        ):
+            response = await azure.ask(path, subscription=about)
+            assert response.status_code == 404
+            assert json.loads(response.text())["error"]["code"] in codes
+            assert response.headers["x-ms-failure-cause"] == "gateway"
+
+
+@pytest.mark.asyncio
+async def test_the_list_is_one_object_with_value(kind: str) -> None:
+    """§1, §8.21: `value` has all pools; an empty or absent nextLink ends it."""
+    async with service(kind) as azure:
+        await azure.put("ct11")
+        body = json.loads((await azure.ask(pools_path(azure))).text())
+        assert "ct11" in {pool["name"] for pool in body["value"]}
+        assert not body.get("nextLink")
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize(
+    ("name", "changes"),
+    [
+        ("Ct12", {}),
+        ("ct12toolongby1", {}),
+        ("ct12", {"node_labels": {"kubernetes.azure.com/mine": "x"}}),
+        ("ct12", {"node_taints": ["no-effect"]}),
+        ("ct12", {"count": -1}),
+        ("ct12", {"os_disk_size_gb": 10}),
+        ("ct12", {"os_sku": "Slackware"}),
+    ],
+)
+async def test_what_is_wrong_is_refused_at_once(kind: str, name: str, changes: dict[str, Any]) -> None:
+    """§3.5, §4, §8.16: names, labels, taints, counts, disks and enumerations: 400, nothing made."""
+    async with service(kind) as azure:
+        assert (await refusal(azure.put(name, **changes)))[0] == 400
+        assert name not in {pool.name async for pool in azure.pools.list(azure.group, azure.cluster)}
+
+
+@pytest.mark.asyncio
+async def test_what_is_create_only_cannot_be_changed(kind: str) -> None:
+    """§1.1, §3.4, §8.17: another number of pods per node is 400."""
+    async with service(kind) as azure:
+        await azure.put("ct13", max_pods=40)
+        await azure.become("ct13", "Succeeded")
+        assert (await refusal(azure.put("ct13", max_pods=50)))[0] == 400
+
+
+@pytest.mark.asyncio
+async def test_answers_carry_ids_and_what_is_left(kind: str) -> None:
+    """§2.1, §3.6, §8.20, §8.25: request and correlation ids, and ARM's remaining reads."""
+    async with service(kind) as azure:
+        headers = (await azure.ask(pools_path(azure))).headers
+        assert headers["x-ms-request-id"]
+        assert headers["x-ms-correlation-request-id"]
+        assert int(headers["x-ms-ratelimit-remaining-subscription-reads"]) > 0
+
+
+@pytest.mark.asyncio
+async def test_a_call_without_api_version_is_refused(kind: str) -> None:
+    """§8.1: 400 MissingApiVersionParameter."""
+    async with service(kind) as azure:
+        response = await azure.ask(pools_path(azure), query="")
+        assert response.status_code == 400
+        assert json.loads(response.text())["error"]["code"] == "MissingApiVersionParameter"
+
+
+@pytest.mark.asyncio
+async def test_a_pools_puts_are_limited_and_reads_are_not_slowed_by_it(kind: str) -> None:
+    """§3.6, §8.20: at the latest the 30th PUT of one pool in a row is 429 `Throttled`, with whole seconds."""
+    async with service(kind) as azure:
+        await azure.put("ct16")
+        heard: list[tuple[int, str]] = []
+        while len(heard) < 30 and not any(status == 429 for status, _ in heard):
+            heard.append((await refusal(azure.put("ct16", headers=HEADERS)))[:2])
+        assert heard[-1] == (429, "Throttled")
+        assert int(azure.last.headers["Retry-After"]) >= 1
+        assert (await azure.get("ct16")).name == "ct16"
