@@ -3,15 +3,16 @@
     gpu-provisioner [run] [flags]   the controller itself (the default, as for Azure/gpu-provisioner)
     gpu-provisioner try [...]       the same controller against an embedded cluster and Azure
     gpu-provisioner plan -f FILE    what agent pool and Node a NodeClaim would become, and what is wrong with it
+    gpu-provisioner check           whether everything that the controller needs is there
     gpu-provisioner gc [...]        what would be removed without anybody's having asked, and why
     gpu-provisioner adopt NAME      a restored claim takes its agent pool back
     gpu-provisioner release NAME    our finalizers come off a claim whose pool is gone for good
     gpu-provisioner config          every setting, its value and where it came from
     gpu-provisioner version
 
-Promise: exit codes 0 (done), 1 (failed while running), 2 (usage or settings), 130 (interrupted before it ran); a line
-for the cause and one for the remedy; no traceback for a user's mistake, and none past the redaction. SIGTERM and
-SIGINT: work stops, the lease is released, exit 0; a second one ends the process at once.
+Promise: exit codes 0 (done), 1 (failed while running), 2 (usage or settings), 3 (`check` found something), 130
+(interrupted before it ran); a line for the cause and one for the remedy; no traceback for a user's mistake, and none
+past the redaction. SIGTERM and SIGINT: work stops, the lease is released, exit 0; a second one ends the process.
 Left to others: what runs (`app.py`), what settings mean (`settings`), the trial itself (`trial`), what a person asks
 for once (`commands`).
 """
@@ -36,13 +37,14 @@ COMMANDS = {
     "run": "the controller itself (the default)",
     "try": "the same controller on an embedded cluster and an embedded Azure; try --help tells more",
     "plan": "offline: what a NodeClaim would become, and what is wrong with it; plan --help tells more",
+    "check": "configuration, cluster, Azure, quota: what is missing, and what to do about it",
     "gc": "what would be removed by inference, and why; --confirm lifts the brake for it",
     "adopt": "let a restored NodeClaim take its agent pool back",
     "release": "drop our finalizers from a deleting NodeClaim whose pool is gone for good",
     "config": "every setting, its value and where it came from",
     "version": "the version",
 }
-ONCE = frozenset({"plan", "gc", "adopt", "release"})
+ONCE = frozenset({"plan", "check", "gc", "adopt", "release"})
 HELP_FLAGS = frozenset({"-h", "-help", "--help"})
 VERSION_FLAGS = frozenset({"-version", "--version"})
 

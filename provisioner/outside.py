@@ -9,11 +9,13 @@ import os
 import socket
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from random import SystemRandom  # noqa: TID251 - the one door for chance
 
-from cloudprovider.azure.client import AzureConfig, build_client, build_credential, build_session
+from cloudprovider.azure.client import AzureConfig, build_arm
+from cloudprovider.azure.inspector import Inspector
 from cloudprovider.azure.provider import AzureProvider
 from cloudprovider.budget import BUCKETS, Budgeted
 from cloudprovider.interface import CloudProvider
@@ -143,12 +145,38 @@ async def connect(settings: Settings) -> AsyncIterator[Outside]:
         )
 
 
+@asynccontextmanager
+async def open_kube(settings: Settings) -> AsyncIterator[Kube]:
+    """The API server alone. Raises ConfigException without a usable configuration."""
+    async with AsyncExitStack() as open_until_then:
+        yield await _kube(settings, open_until_then, Metrics())
+
+
+@dataclass(frozen=True, slots=True)
+class Azure:
+    """ARM as the controller asks it, and what else can be asked there with the same credential."""
+
+    provider: CloudProvider
+    inspector: Inspector
+
+
+@asynccontextmanager
+async def open_arm(settings: Settings) -> AsyncIterator[Azure]:
+    """ARM alone. Raises OSError for certificates that cannot be used, ValueError for an identity that is none."""
+    config = azure_config(settings)
+    arm = build_arm(config, version=own_version())
+    provider = AzureProvider(arm.client, config, clock=SystemClock(), owned=(arm.credential, arm.session))
+    try:
+        yield Azure(provider, Inspector(arm.client, arm.credential, config))
+    finally:
+        await provider.close()
+
+
 def build_provider(config: AzureConfig, clock: Clock, metrics: Metrics) -> CloudProvider:
     """AKS over the real SDK, metered, within its budget."""
-    session = build_session(config)
-    credential = build_credential(config)
-    client = build_client(config, session, credential, version=own_version())
-    return dressed(AzureProvider(client, config, clock=clock, owned=(credential, session)), metrics)
+    arm = build_arm(config, version=own_version())
+    provider = AzureProvider(arm.client, config, clock=clock, owned=(arm.credential, arm.session))
+    return dressed(provider, metrics)
 
 
 def dressed(provider: CloudProvider, metrics: Metrics) -> CloudProvider:

@@ -12,7 +12,7 @@ otherwise reach ARM 8 times; an environment-trusting session asks a thread at ev
 import ipaddress
 import ssl
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from urllib.parse import urlsplit
 
 import aiohttp
@@ -194,6 +194,21 @@ def build_client(
         per_call_policies=_plain_http(config.arm_endpoint),
         **_proxies(config, config.arm_endpoint),
     )
+
+
+class Arm(NamedTuple):
+    """The SDK's client, with what it stands on and does not close."""
+
+    client: "ContainerServiceClient"
+    session: aiohttp.ClientSession
+    credential: Credential
+
+
+def build_arm(config: AzureConfig, *, version: str) -> Arm:
+    """A client with a session and a credential of its own. Raises OSError and ValueError as their builders do."""
+    session = build_session(config)
+    credential = build_credential(config)
+    return Arm(build_client(config, session, credential, version=version), session, credential)
 
 
 def _proxies(config: AzureConfig, address: str) -> dict[str, Any]:

@@ -9,17 +9,14 @@ Source: aks-arm.md §1 (accepted statuses), §1.3 (ETags), §2.2 (what polling=F
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Protocol
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote
 
-import msgspec
 import structlog
 from azure.core import MatchConditions
-from azure.core.exceptions import HttpResponseError
-from azure.core.rest import HttpRequest
 
 from cloudprovider.errors import CloudError, NotFound, Retryable
 from cloudprovider.interface import Cluster, Failure, Instance, NextPage, Offering, at_once
@@ -29,18 +26,16 @@ from provisioner.runtime.clock import Clock
 from .agentpool import from_agent_pool, to_agent_pool
 from .client import API_VERSION, AzureConfig
 from .error_table import Verb
-from .errors import classify, classify_operation
+from .errors import classify_operation
 from .offers import offerings
+from .reading import CALL_SECONDS, at_home, decoded, judging, read, rows
 
 if TYPE_CHECKING:
     from azure.mgmt.containerservice.aio import ContainerServiceClient
 
-CALL_SECONDS = 15.0
 CLOSE_SECONDS = 5.0
 # The operations that may still be asked why they failed: as many as a cluster has pools, and those being re-made.
 MOST_OPERATIONS = 200
-# 100 pools fit one page today; a list that goes on for ever is none.
-MOST_PAGES = 100
 DEFAULT_MAX_POOLS = 100
 CLUSTER_AWAY = frozenset({"Creating", "Starting", "Stopping", "Stopped", "Deleting"})
 
@@ -102,18 +97,19 @@ class AzureProvider:
             await self._client.agent_pools.begin_create_or_update(
                 *self._where, name, body, polling=False, match_condition=MatchConditions.IfMissing, **exchange.hooks
             )
-            made = _named(name, _object(exchange.response.content))
+            made = _named(name, decoded(exchange.response.content))
             self._keep_operation(made, exchange.operation)
             return made
 
     async def get(self, name: str) -> Instance:
-        with _judging("get", name):
+        with judging("get", name):
             async with asyncio.timeout(CALL_SECONDS):
-                return _named(name, await self._read(self._path("agentPools", name)))
+                return _named(name, await read(self._client, self._path("agentPools", name)))
 
     async def list(self, *, next_page: NextPage = at_once) -> list[Instance]:
-        with _judging("list", ""):
-            return [from_agent_pool(row) async for row in self._rows(next_page)]
+        with judging("list", ""):
+            pools = rows(self._client, self._path("agentPools"), self._config.arm_endpoint, next_page=next_page)
+            return [from_agent_pool(_with_name(row)) async for row in pools]
 
     async def delete(self, instance: Instance) -> None:
         """DELETE with `If-Match`; the pods were drained before, so budgets are not asked again."""
@@ -139,14 +135,14 @@ class AzureProvider:
         made_at, url = self._operations.pop(instance.name, (None, ""))
         if not url or made_at != instance.put_time:
             return None
-        with _judging("get", ""):
+        with judging("get", ""):
             async with asyncio.timeout(CALL_SECONDS):
-                return classify_operation(await self._read(url))
+                return classify_operation(await read(self._client, url))
 
     async def cluster(self) -> Cluster:
-        with _judging("cluster", ""):
+        with judging("cluster", ""):
             async with asyncio.timeout(CALL_SECONDS):
-                body = await self._read(self._path())
+                body = await read(self._client, self._path())
             said = _member(body, "properties")
             state, most = str(said.get("provisioningState") or ""), said.get("maxAgentPools")
             power = str(_member(said, "powerState").get("code") or "Running")
@@ -168,53 +164,20 @@ class AzureProvider:
     def _keep_operation(self, made: Instance, url: str) -> None:
         """The newest ones; its token goes to ARM and to nobody else."""
         self._operations.pop(made.name, None)
-        if url and self._at_arm(url):
+        if url and at_home(url, self._config.arm_endpoint):
             self._operations[made.name] = (made.put_time, url)
         while len(self._operations) > MOST_OPERATIONS:
             del self._operations[next(iter(self._operations))]
-
-    def _at_arm(self, url: str) -> bool:
-        return urlsplit(url).hostname == urlsplit(self._config.arm_endpoint).hostname
 
     def _path(self, *below: str) -> str:
         path = "/".join((self._config.cluster_path, *below))
         return f"{quote(path)}?api-version={API_VERSION}"
 
-    async def _rows(self, next_page: NextPage) -> AsyncIterator[Mapping[str, Any]]:
-        """Every row of every page. Raises ValueError for anything that is not a whole list."""
-        url = self._path("agentPools")
-        for number in range(MOST_PAGES):
-            if number:
-                await next_page()
-            async with asyncio.timeout(CALL_SECONDS):
-                page = await self._read(url)
-            rows = page.get("value")
-            if not isinstance(rows, list):
-                raise ValueError("a page without rows")  # noqa: TRY004 - as every answer that cannot be read
-            for row in rows:
-                if not isinstance(row, Mapping) or not row.get("name"):
-                    raise ValueError("a row without a name")
-                yield row
-            url = str(page.get("nextLink") or "")
-            if not url:
-                return
-            if not self._at_arm(url):
-                raise ValueError("a page elsewhere: the token does not go there")
-        raise ValueError("too many pages")
-
-    async def _read(self, url: str) -> Mapping[str, Any]:
-        # Streamed, so that the SDK neither decodes the body a first time nor tries to register resource providers.
-        response = await self._client.send_request(HttpRequest("GET", url), stream=True)
-        await response.read()
-        if response.status_code != 200:
-            raise HttpResponseError(response=response)
-        return _object(response.content)
-
     @asynccontextmanager
     async def _writing(self, verb: Verb, pool: str, claim_uid: str, *, etag: str) -> AsyncIterator[Exchange]:
         exchange, outcome = Exchange(), "cancelled"
         try:
-            with _judging(verb, pool):
+            with judging(verb, pool):
                 async with asyncio.timeout(CALL_SECONDS):
                     yield exchange
             outcome = "accepted"
@@ -234,22 +197,10 @@ class AzureProvider:
             )
 
 
-@contextmanager
-def _judging(verb: Verb, pool: str) -> Iterator[None]:
-    """Whatever fails inside fails as a CloudError; what it was made of may hold secrets and is not shown."""
-    try:
-        yield
-    except CloudError:
-        raise
-    except Exception as error:  # noqa: BLE001 - the contract: a CloudError and nothing else
-        raise classify(error, pool=pool, verb=verb) from None
-
-
-def _object(content: bytes) -> Mapping[str, Any]:
-    body = msgspec.json.decode(content)
-    if not isinstance(body, Mapping):
-        raise ValueError("not an object")  # noqa: TRY004 - as every answer that cannot be read
-    return body
+def _with_name(row: Mapping[str, Any]) -> Mapping[str, Any]:
+    if not row.get("name"):
+        raise ValueError("a row without a name")
+    return row
 
 
 def _named(name: str, body: Mapping[str, Any]) -> Instance:

@@ -1,7 +1,7 @@
 """The commands on the command line: flags, settings, connections, exit codes.
 
 Promise: the settings are those of `run`, by flag, environment or file, and are read by the same code. Exit codes: 0
-done, 1 refused or failed, 2 bad usage or settings, 130 interrupted. A failure is a line for
+done, 1 refused or failed, 2 bad usage or settings, 3 `check` found something, 130 interrupted. A failure is a line for
 the cause and one for the remedy on `err`, never a traceback for what a user, the API server or ARM may do. Both SDKs
 take half a second to import: not for --help, nor for a mistake in the words.
 Left to others: what each command does.
@@ -36,6 +36,8 @@ def run(name: str, words: Sequence[str], env: Mapping[str, str], *, typed: TextI
         wanted = parsed(name, rest, out=out, err=err)
         if isinstance(wanted, int):
             return wanted
+        if name == "check":
+            return _checked(flags, env, wanted, Console(out, err))
         settings = load(flags, env, read_file(wanted.config) if wanted.config else None)
         from provisioner.outside import check_files
 
@@ -57,6 +59,20 @@ def _offline(words: Sequence[str], typed: TextIO, console: Console) -> int:
         return plan.run(wanted, typed, console)
     except Refused as refused:
         return _told("plan", refused, console)
+
+
+def _checked(flags: Mapping[str, str], env: Mapping[str, str], wanted: argparse.Namespace, console: Console) -> int:
+    """`check`, for which settings that are wrong are a finding among others."""
+    settings: Settings | SettingsError
+    try:
+        settings = load(flags, env, read_file(wanted.config) if wanted.config else None)
+    except SettingsError as error:
+        settings = error
+    from . import check
+
+    logs.configure(SystemClock(), level="error", stream=console.err)
+    code = asyncio.run(until_signalled(check.run(settings, env, wanted, console)))
+    return INTERRUPTED if code is None else code
 
 
 def _told(name: str, refused: Refused, console: Console) -> int:

@@ -30,6 +30,21 @@ examples:
   kubectl get nodeclaims -o json | gpu-provisioner plan -f - -o json"""
 PLAN_CODES = "Exit codes: 0 nothing is wrong, 1 something is, 2 bad usage."
 
+CHECK = """\
+Looks at everything that the controller needs, and says what is missing: its settings; the API server, the CRD, the
+permissions, the lease; Azure's credential, the managed cluster, the permissions there, and quota and restrictions of
+the sizes in use. Nothing is written anywhere.
+
+✓ it is well   ✗ it is not, and what to do   - it could not be told, and why
+
+Permissions are those of whoever runs it: in the controller's pod the controller's own, on your machine yours."""
+CHECK_EXAMPLES = """\
+examples:
+  gpu-provisioner check                                      the sizes that NodeClaims ask for
+  gpu-provisioner check --size Standard_NC24ads_A100_v4      this one too, as if one more machine of it were wanted
+  kubectl -n gpu-provisioner exec deploy/gpu-provisioner -- gpu-provisioner check -o json"""
+CHECK_CODES = "Exit codes: 0 nothing is ✗, 3 something is, 2 bad usage."
+
 GC = """\
 Shows what the controller would remove although nobody asked for it: agent pools without a NodeClaim, NodeClaims whose
 pool is gone, machines whose Node was deleted, Nodes left over. One look at the cluster and one LIST of ARM; nothing is
@@ -98,6 +113,13 @@ def _plan(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-o", "--output", choices=("text", "json", "yaml"), default="text", help="how to print it")
 
 
+def _check(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--size", action="append", default=[], metavar="SIZE", help="a VM size; may be given repeatedly"
+    )
+    parser.add_argument("-o", "--output", choices=("text", "json"), default="text", help="how to print it")
+
+
 class Words(msgspec.Struct, frozen=True, kw_only=True):
     """What a command's `--help` says, the flags of its own, and whether the settings count."""
 
@@ -110,6 +132,7 @@ class Words(msgspec.Struct, frozen=True, kw_only=True):
 
 COMMANDS = {
     "plan": Words(description=PLAN, examples=PLAN_EXAMPLES, flags=_plan, codes=PLAN_CODES, settings=False),
+    "check": Words(description=CHECK, examples=CHECK_EXAMPLES, flags=_check, codes=CHECK_CODES),
     "gc": Words(description=GC, examples=GC_EXAMPLES, flags=_gc),
     "adopt": Words(description=ADOPT, examples=ADOPT_EXAMPLES, flags=_adopt),
     "release": Words(description=RELEASE, examples=RELEASE_EXAMPLES, flags=_release),

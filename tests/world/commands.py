@@ -5,6 +5,7 @@ The caller on the wire is `admin`; nobody holds it to a controller's invariants,
 
 import argparse
 import asyncio
+import dataclasses
 import io
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
@@ -14,9 +15,13 @@ import aiohttp
 from aiohttp import web
 
 from cloudprovider.azure.client import AzureConfig, StaticToken, build_client, without_resending
+from cloudprovider.azure.inspector import Inspector
 from cloudprovider.azure.provider import AzureProvider
 from controllers.policy import Policy
 from provisioner import app, outside
+from provisioner.commands.check import tell
+from provisioner.commands.check_azure import azure
+from provisioner.commands.check_kubernetes import kubernetes
 from provisioner.commands.clients import Tools
 from provisioner.commands.command import act
 from provisioner.commands.console import Console
@@ -64,20 +69,53 @@ async def command(sim: Sim, name: str, *words: str, answer: str | None = None, p
     return Ended(code, out.getvalue(), err.getvalue(), tuple(asked))
 
 
-async def _tools(sim: Sim, sessions: AsyncExitStack, policy: Policy) -> Tools:
+async def check(sim: Sim, *words: str, policy: Policy | None = None, location: str = "", elect: bool = True) -> Ended:
+    """`gpu-provisioner check`, its settings aside."""
+    out, err = io.StringIO(), io.StringIO()
+    wanted = parsed("check", words, out=out, err=err)
+    assert isinstance(wanted, argparse.Namespace), err.getvalue()
+    async with AsyncExitStack() as sessions:
+        tools = await _tools(sim, sessions, policy or Policy())
+        running = dataclasses.replace(tools.running, elect=elect)
+        section, claims = await kubernetes(tools.outside.kube, running, tools.outside.clock)
+        provider, inspector = await _azure(sim, sessions)
+        azure_side = await azure(
+            outside.Azure(provider, inspector),
+            running,
+            cluster=tools.cluster,
+            location=location,
+            claims=claims,
+            sizes=wanted.size,
+        )
+        code = tell([*section.items, *azure_side.items], wanted, Console(out, err))
+    return Ended(code, out.getvalue(), err.getvalue(), ())
+
+
+async def _azure(sim: Sim, sessions: AsyncExitStack) -> tuple[AzureProvider, Inspector]:
+    config, credential = _config(sim), StaticToken("simulator")
+    session = await sessions.enter_async_context(_session(sim))
+    client = build_client(config, without_resending(session), credential, version="test")
+    clock = sim_loop.VirtualClock(asyncio.get_running_loop(), EPOCH)
+    return AzureProvider(client, config, clock=clock), Inspector(client, credential, config)
+
+
+def _config(sim: Sim) -> AzureConfig:
     settings = sim.world.settings.azure
-    config = AzureConfig(
+    return AzureConfig(
         subscription_id=settings.subscription,
         resource_group=settings.resource_group,
         cluster_name=settings.cluster,
         location=settings.location,
     )
+
+
+async def _tools(sim: Sim, sessions: AsyncExitStack, policy: Policy) -> Tools:
+    settings = sim.world.settings.azure
     loop, metrics = asyncio.get_running_loop(), Metrics()
     clock = sim_loop.VirtualClock(loop, EPOCH)
-    cluster, azure = [await sessions.enter_async_context(_session(sim)) for _ in range(2)]
+    cluster = await sessions.enter_async_context(_session(sim))
     kube = Kube(kube_client(cluster, sim.world.settings.token))
-    client = build_client(config, without_resending(azure), StaticToken("simulator"), version="test")
-    provider = outside.dressed(AzureProvider(client, config, clock=clock), metrics)
+    provider = outside.dressed((await _azure(sim, sessions))[0], metrics)
     return Tools(
         outside=app.Outside(
             kube=kube, lease_kube=kube, provider=provider, clock=clock, rng=Random(WHO), metrics=metrics

@@ -23,6 +23,7 @@ _SCOPE = (
     None,
 )
 _REGION = ("subscriptions", None, "providers", "microsoft.containerservice", "locations", None)
+_COMPUTE = ("subscriptions", None, "providers", "microsoft.compute")
 _ROUTES = {
     ("GET", (*_SCOPE,)): "CLUSTER",
     ("GET", (*_SCOPE, "agentpools")): "LIST",
@@ -33,9 +34,14 @@ _ROUTES = {
     ("POST", (*_SCOPE, "agentpools", None, "deletemachines")): "DELETE_MACHINES",
     ("GET", (*_SCOPE, "agentpools", None, "machines")): "MACHINES",
     ("GET", (*_SCOPE, "agentpools", None, "machines", None)): "MACHINE",
+    ("GET", (*_SCOPE, "providers", "microsoft.authorization", "permissions")): "PERMISSIONS",
+    ("GET", (*_COMPUTE, "locations", None, "usages")): "USAGES",
+    ("GET", (*_COMPUTE, "skus")): "SKUS",
     ("GET", (*_REGION, "operations", None)): "OPERATION",
     ("GET", (*_REGION, "operationresults", None)): "RESULT",
 }
+# What belongs to a subscription and a location, and to no resource group.
+BEYOND_GROUPS = frozenset({"OPERATION", "RESULT", "USAGES", "SKUS"})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,13 +68,13 @@ class Call:
 
 
 def route(method: str, path: str) -> dict[str, str]:
-    """The verb and the names in a path, as `Call`'s arguments. `item` is a machine's name or an operation's id."""
+    """The verb and the names in a path, as `Call`'s arguments. `item` is a machine, an operation or a location."""
     parts = [unquote(part) for part in path.strip("/").split("/")]
     for (wanted, pattern), verb in _ROUTES.items():
         if wanted == method and _fits(parts, pattern):
             names = [part for part, fixed in zip(parts, pattern, strict=True) if fixed is None]
-            if verb in ("OPERATION", "RESULT"):
-                return {"verb": verb, "subscription": names[0], "item": names[2]}
+            if verb in BEYOND_GROUPS:
+                return {"verb": verb, "subscription": names[0], "item": names[-1]}
             keys = ("subscription", "group", "cluster", "pool", "item")
             return {"verb": verb, **dict(zip(keys, names, strict=False))}
     return {"verb": "OTHER", "subscription": parts[1] if len(parts) > 1 else ""}

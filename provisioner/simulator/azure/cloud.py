@@ -17,6 +17,7 @@ from typing import Any
 
 from . import errors, faults, state
 from .book import Subscriber
+from .compute import Compute
 from .faults import Failure, Fault
 from .ledger import Put, Request
 from .lifecycle import Lifecycle
@@ -41,6 +42,7 @@ class AzureCloud:
         self.throttle = Throttle()
         self.faults: list[Fault] = []
         self.past: dict[str, Mapping[str, Pool]] = {}
+        self.compute = Compute()
         self.cluster_state = "Succeeded"
         self.cluster_power = "Running"
         self.cluster_etag = self.lifecycle.guid()

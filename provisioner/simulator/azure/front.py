@@ -9,8 +9,8 @@ Source: aks-arm.md §3.3, §3.6, §8 items 1, 12, 13, 20.
 
 from dataclasses import replace
 
-from . import errors, throttle
-from .call import Call
+from . import compute, errors, throttle
+from .call import BEYOND_GROUPS, Call
 from .cloud import AzureCloud
 from .errors import Answer
 
@@ -44,7 +44,7 @@ def _gateway(cloud: AzureCloud, call: Call) -> Answer | None:
         return errors.missing_api_version()
     if call.subscription != settings.subscription:
         return errors.subscription_not_found(call.subscription)
-    if call.verb in ("OPERATION", "RESULT"):
+    if call.verb in BEYOND_GROUPS:
         return None
     if call.verb == "OTHER":
         return errors.gateway(404, "InvalidResourceType", "The resource type or action could not be found.")
@@ -69,7 +69,7 @@ def _arm_rate(cloud: AzureCloud, call: Call) -> Answer | None:
 
 def _rate(cloud: AzureCloud, call: Call) -> Answer | None:
     """AKS's token buckets (§3.6)."""
-    if not cloud.settings.throttle:
+    if not cloud.settings.throttle or call.verb in compute.VERBS:
         return None
     bucket, scope = throttle.bucket_for(call.verb, call.pool)
     wait = cloud.throttle.take(bucket, scope, cloud.agenda.time())

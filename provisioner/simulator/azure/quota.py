@@ -45,7 +45,7 @@ def shortage(
     """The first quota that this PUT of pool `name` would exceed."""
     vm_size = str(properties.get("vmSize") or "")
     spot = properties.get("scaleSetPriority") == "Spot"
-    needed = _cores(vm_size, int(properties.get("count") or 1))
+    needed = cores(vm_size, int(properties.get("count") or 1))
     others = [pool for pool in pools.values() if pool.name != name and pool.state not in _FREE]
     alike, kind = [pool for pool in others if (pool.priority == "Spot") == spot], family(vm_size)
     limits = {limited.casefold(): cores for limited, cores in settings.family_cores.items()}
@@ -55,7 +55,7 @@ def shortage(
         checks = [(f"{kind} Cores", limits.get(kind.casefold()), kin)]
         checks.append(("Total Regional Cores", settings.regional_cores, alike))
     for what, limit, users in checks:
-        usage = sum(_cores(pool.size, pool.count) for pool in users)
+        usage = sum(cores(pool.size, pool.count) for pool in users)
         if limit is not None and usage + needed > limit:
             return Shortage(what, limit, usage, needed)
     return None
@@ -80,6 +80,7 @@ def failure(short: Shortage, location: str) -> Failure:
     return Failure(error=faults.wrapped(error))
 
 
-def _cores(vm_size: str, count: int) -> int:
+def cores(vm_size: str, count: int) -> int:
+    """What so many machines of a size draw on its quota."""
     size = sizes.find(vm_size)
     return size.vcpus * count if size is not None else 0

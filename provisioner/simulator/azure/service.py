@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from urllib.parse import quote
 
-from . import bodies, errors, faults, front, operations, quota, validation
+from . import bodies, compute, errors, faults, front, operations, quota, validation
 from .call import Call
 from .cloud import AzureCloud
 from .errors import Answer
@@ -126,6 +126,10 @@ def _operation(cloud: AzureCloud, call: Call) -> Answer:
     return Answer(204) if operation.done else Answer(202, None, {"Location": call.origin + call.url})
 
 
+def _not_aks(cloud: AzureCloud, call: Call) -> Answer:
+    return Answer(200, compute.answer(cloud.compute, cloud.settings, cloud.pools.values(), call))
+
+
 _READS: Mapping[str, Callable[[AzureCloud, Call], Answer]] = {
     "CLUSTER": _cluster,
     "GET": _get,
@@ -133,6 +137,7 @@ _READS: Mapping[str, Callable[[AzureCloud, Call], Answer]] = {
     "MACHINE": _machine,
     "OPERATION": _operation,
     "RESULT": _operation,
+    **dict.fromkeys(compute.VERBS, _not_aks),
 }
 
 

@@ -95,6 +95,11 @@ def find(vm_size: str) -> Size | None:
     return Size(vcpus=vcpus, memory_gib=4 * vcpus)
 
 
+def names() -> tuple[str, ...]:
+    """Every GPU size, in full."""
+    return tuple(f"{PREFIX}{name}" for rows in (_NVIDIA, _AMD) for name in rows)
+
+
 def advertised(size: Size, instance_profile: str, fraction_gpus: int = 1) -> int:
     """How many devices the plugin reports: MIG in the `single` strategy multiplies whole GPUs (§5)."""
     return (fraction_gpus if size.fraction else size.gpus) * SLICES.get(instance_profile, 1)
