@@ -26,7 +26,7 @@ from .ownership import KIND, holds_finalizer, owned_by_another
 from .patches import add_keys, replace_list
 from .selection import chosen_node, live_nodes
 from .steps import PatchNode, Step, Wait
-from .tampering import emptied, refill_words
+from .tampering import emptied, refill_words, scale_words
 
 REGISTERED = "Registered"
 NODE_MANAGER_SECONDS = 10.0
@@ -150,7 +150,8 @@ def judge(f: Facts, claim: NodeClaim) -> Judgement | None:
         limit = f.policy.registration_seconds
         return held and watched(held, name="registration", since=since or f.now, now=f.now, limit_seconds=limit)
     if len(live_nodes(f)) > 1:
-        message = "Invariant violated, matched multiple nodes: " + ", ".join(n.name for n in live_nodes(f)[:3])
+        names = ", ".join(node.name for node in live_nodes(f)[:2])
+        message = f"Invariant violated, matched multiple nodes: {names}; {scale_words(f.key)}, or delete this claim"
         return Judgement(status="False", reason="MultipleNodesFound", message=message, warning=True)
     if since is None:
         return None

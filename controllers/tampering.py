@@ -25,9 +25,14 @@ def emptied(instance: Instance | None) -> bool:
     )
 
 
+def scale_words(name: str) -> str:
+    """The command that gives a pool the one machine that was asked for."""
+    return f"az aks nodepool scale --name {name} --node-count 1"
+
+
 def refill_words(instance: Instance) -> str:
     """What is said of a pool that was scaled to 0."""
-    return f"agent pool {instance.name} was scaled to 0: az aks nodepool scale --name {instance.name} --node-count 1"
+    return f"agent pool {instance.name} was scaled to 0: {scale_words(instance.name)}"
 
 
 def words(f: Facts, claim: NodeClaim) -> str:
@@ -43,7 +48,7 @@ def _count(instance: Instance) -> list[str]:
     if instance.count == 1 or (instance.count == 0 and not emptied(instance)):
         return []
     cost = f"it has {instance.count} machines, one was asked for; all of them go with this claim"
-    scale = f"az aks nodepool scale --name {instance.name} --node-count 1"
+    scale = scale_words(instance.name)
     return [f"it has no machine: {scale}" if instance.count == 0 else f"{cost}, or {scale}"]
 
 

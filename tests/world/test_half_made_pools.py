@@ -431,3 +431,60 @@ def test_an_upgrade_with_a_surge_machine_loses_nothing() -> None:
         await sim.settled()
 
     simulate(story)
+
+
+# Made, and not as asked for
+
+
+def test_a_pool_without_a_node_is_told_and_can_be_left() -> None:
+    """Succeeded, and no Node for an hour: overdue by one Event, nothing destroyed; the pool goes with its claim."""
+
+    async def story(sim: Sim) -> None:
+        sim.nodes.never_register(NAME)
+        await sim.start_controller(elect=False)
+        uid = (await sim.apply(node_claim(NAME)))["metadata"]["uid"]
+        await says(sim, NAME, "Registered", "Unknown", "NodeNotFound")
+        await asyncio.sleep(HOUR_SECONDS)
+        told = condition(sim.claim(NAME), "Registered")["message"]
+        assert told.endswith("; overdue: over 15 min")
+        assert sim.condition(NAME, "Launched") == "True"
+        assert [one["type"] for one in events(sim, NAME, "NodeNotFound")].count("Warning") == 1
+        assert created(sim, NAME) == 1
+        await removed(sim, NAME)
+        assert sim.ledger.disappearances(uid) == ["pool", "claim"]
+        await sim.settled()
+
+    simulate(story)
+
+
+@pytest.mark.parametrize("end", ["scaled back", "deleted"])
+def test_a_pool_that_comes_with_two_nodes_takes_neither(end: str) -> None:
+    """Two machines at once: the claim names both and the command, and takes the one that is left."""
+
+    async def story(sim: Sim) -> None:
+        sim.nodes.two_nodes(NAME)
+        await sim.start_controller(elect=False)
+        await sim.apply(node_claim(NAME))
+        await sim.until(lambda: len(sim.nodes_of(NAME)) == 2, 600, "there are two Nodes")
+        both = ", ".join(sorted(node_names(sim)))
+        await asyncio.sleep(10 * MINUTE)
+        told = condition(sim.claim(NAME), "Registered")
+        assert (told["status"], told["reason"]) == ("False", "MultipleNodesFound")
+        assert told["message"] == (
+            f"Invariant violated, matched multiple nodes: {both}; az aks nodepool scale --name gpu1 --node-count 1,"
+            " or delete this claim"
+        )
+        assert not sim.claim(NAME)["status"].get("nodeName")
+        assert len(sim.nodes_of(NAME)) == 2
+        if end == "scaled back":
+            scale(sim, 2)
+            await asyncio.sleep(2 * MINUTE)
+            scale(sim, 1)
+            await sim.until(lambda: len(sim.nodes_of(NAME)) == 1, 900, "one of them is gone")
+            await ready(sim, NAME)
+            assert sim.claim(NAME)["status"]["nodeName"] == node_names(sim)[0]
+        await removed(sim, NAME)
+        assert node_names(sim) == []
+        await sim.settled()
+
+    simulate(story)
