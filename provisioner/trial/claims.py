@@ -1,4 +1,4 @@
-"""The claims that a trial is about: those of the examples, or of files that people name.
+"""The claims that a trial is about, of the examples or of files that people name, and the fault plan that they name.
 
 Promise: what is returned are NodeClaims with names, each once; anything else is an error that names file and remedy.
 """
@@ -8,6 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+
+from provisioner.simulator.azure import faultfile
+from provisioner.simulator.azure.faults import Fault
 
 Json = dict[str, Any]
 DEMO = ("kaito-workspace.yaml", "first-gpu.yaml", "a100-multi.yaml")
@@ -34,6 +37,20 @@ def read_claims(paths: Sequence[Path]) -> list[Json]:
     for path, name in ((path, name) for path in paths for name in names if names.count(name) > 1):
         raise UnusableFile(path, f"the name {name} is given twice", "Give each NodeClaim a name of its own.")
     return claims
+
+
+def read_faults(path: Path) -> tuple[Fault, ...]:
+    """The rules of a fault plan. Raises UnusableFile."""
+    try:
+        return tuple(faultfile.read(path.read_text(encoding="utf-8")))
+    except OSError as error:
+        why = (error.strerror or type(error).__name__).lower()
+        raise UnusableFile(path, why, "Name a file that can be read.") from None
+    except UnicodeError:
+        raise UnusableFile(path, "it is no text", "Mend it, or name another file.") from None
+    except faultfile.UnusableFaults as error:
+        remedy = "Write a list of rules, each as: - {verb: PUT, times: 2, throttled_seconds: 30}"
+        raise UnusableFile(path, str(error).replace("\n", "\n    "), remedy) from None
 
 
 def _read(path: Path) -> list[Json]:

@@ -24,7 +24,7 @@ from provisioner.runtime import logs
 from provisioner.runtime.clock import SystemClock
 from provisioner.runtime.signals import until_signalled
 
-from .claims import UnusableFile, examples, read_claims
+from .claims import UnusableFile, examples, read_claims, read_faults
 from .failures import FAILURES
 from .printing import Printer
 
@@ -42,13 +42,16 @@ def run(arguments: Sequence[str], out: TextIO, err: TextIO) -> int:
         # A failure is easier to follow on one claim.
         paths = wanted.filename or (examples() if wanted.once and not wanted.fail else examples()[:1])
         claims = read_claims(paths)
+        plan = read_faults(wanted.faults) if wanted.faults is not None else ()
     except UnusableFile as error:
         err.write(f"gpu-provisioner try: {error}\n")
         return USAGE
     from .playing import Playbill, perform  # both SDKs and the embedded servers: a second, and not for a mistake
     from .session import CannotBegin, TrialSettings
 
-    settings = TrialSettings(speed=wanted.speed, fail=wanted.fail, kubeconfig=wanted.kubeconfig, kube_port=wanted.port)
+    settings = TrialSettings(
+        speed=wanted.speed, fail=wanted.fail, faults=plan, kubeconfig=wanted.kubeconfig, kube_port=wanted.port
+    )
     playbill = Playbill(once=wanted.once, paths=tuple(paths), claims=tuple(claims))
     printer = Printer(out)
     logs.configure(SystemClock(), level="info" if wanted.verbose else "error", stream=err)
@@ -71,7 +74,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--once", action="store_true", help="play the whole life of the claims once and exit")
     parser.add_argument("--speed", type=_speed, default=SPEED, help="how much faster Azure's time passes (%(default)g)")
-    parser.add_argument("--fail", choices=sorted(FAILURES), default="", help="let something go wrong")
+    wrong = parser.add_mutually_exclusive_group()
+    wrong.add_argument("--fail", choices=sorted(FAILURES), default="", help="let something go wrong")
+    wrong.add_argument("--faults", type=Path, metavar="FILE", help="let Azure do wrong what this fault plan says")
     parser.add_argument("-f", "--filename", action="append", type=Path, help="NodeClaims in YAML (default: examples)")
     default = Path(tempfile.gettempdir()) / "gpu-provisioner-try.kubeconfig"
     parser.add_argument("--kubeconfig", type=Path, default=default, help="where to write it (%(default)s)")

@@ -18,6 +18,7 @@ from provisioner.app import App
 from provisioner.outside import connect, running_of
 from provisioner.runtime.clock import SystemClock
 from provisioner.settings import Settings, load
+from provisioner.simulator.azure.faults import Fault
 from provisioner.simulator.azure.settings import AzureSettings
 from provisioner.simulator.world import Addresses, World, WorldSettings
 
@@ -35,12 +36,13 @@ class CannotBegin(Exception):
 
 @dataclass(frozen=True, kw_only=True)
 class TrialSettings:
-    """`fail`: one of `failures.FAILURES`, "" for none. Ports of 0 are any free ones."""
+    """`fail`: one of `failures.FAILURES`, "" for none; `faults`: a fault plan. Ports of 0 are any free ones."""
 
     speed: float
     fail: str
     kubeconfig: Path
     kube_port: int = 0
+    faults: tuple[Fault, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,6 +70,7 @@ async def trial(wanted: TrialSettings) -> AsyncIterator[Trial]:
         world.invariants.controllers[CONTROLLER] = None
         addresses = await _listen(world, wanted.kube_port)
         running = Trial(settings=wanted, world=world, addresses=addresses)
+        world.cloud.faults.extend(wanted.faults)
         if wanted.fail:
             CAUSES[wanted.fail](world)
         with _kubeconfig(world, addresses, wanted.kubeconfig):

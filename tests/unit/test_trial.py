@@ -50,6 +50,7 @@ def claim(*conditions: tuple[str, str, str, str], **metadata: Any) -> Json:
         (("--port", "70000"), "'70000' is no port: use 1 to 65535"),
         (("--port", "https"), "'https' is no port"),
         (("--fail", "nothing"), "invalid choice: 'nothing' (choose from"),
+        (("--fail", "quota", "--faults", "plan.yaml"), "--faults: not allowed with argument --fail"),
         (("--bogus",), "unrecognized arguments: --bogus"),
     ],
 )
@@ -259,3 +260,27 @@ def test_a_pipe_gets_plain_lines(monkeypatch: pytest.MonkeyPatch) -> None:
     shown = printed(io.StringIO(), monkeypatch)
     assert "\x1b" not in shown
     assert len(shown.splitlines()) == 3
+
+
+@pytest.mark.parametrize(
+    ("plan", "told"),
+    [
+        (None, "plan.yaml: no such file or directory"),
+        ("- {verb: PUT}\n- {verb: POST, drop: after}", "plan.yaml: rule 1: it does nothing;"),
+        ("PUT", "plan.yaml: a fault plan is a list of rules"),
+    ],
+)
+def test_a_fault_plan_that_cannot_be_used_is_named(
+    plan: str | None, told: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Exit 2: every mistake with its rule, and what a rule looks like; nothing was started."""
+    path = tmp_path / "plan.yaml"
+    if plan is not None:
+        path.write_text(plan)
+    assert run(("--faults", str(path)), sys.stdout, sys.stderr) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert told in err
+    if plan is not None and "\n" in plan:
+        assert "\n    rule 2: Invalid enum value 'POST' - at `$.verb`\n" in err
+        assert "throttled_seconds: 30}" in err.splitlines()[-1]

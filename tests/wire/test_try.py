@@ -390,3 +390,15 @@ def test_the_demo_is_told_and_proved(demo: Running) -> None:
     log = [json.loads(line) for line in demo.err.splitlines()]
     assert {entry["key"] for entry in log if "reconcileID" in entry} == {NAME, "firstgpu", "a100multi"}
     assert {entry["level"] for entry in log} == {"INFO"}
+
+
+def test_a_fault_plan_is_carried_out(tmp_path: Path) -> None:
+    """Two refusals by ARM from a file: the claim says so, and gets its machine all the same."""
+    plan = tmp_path / "plan.yaml"
+    plan.write_text("- {verb: PUT, times: 2, arm_throttled_seconds: 2}\n")
+    claim = ("-f", str(ROOT / "examples" / "first-gpu.yaml"))
+    with started(tmp_path, "try", "--once", "--speed", SPEED, "--faults", str(plan), *claim) as running:
+        assert running.end(within_seconds=120.0) == 0, running.out
+        told = "\n".join(story(running))
+    assert told.count("429 Too Many Requests") == 2
+    assert "Launched = Unknown: SubscriptionRequestsThrottled: " in told
