@@ -109,12 +109,16 @@ BUSY_STATES = frozenset(
 
 
 class Cluster(msgspec.Struct, frozen=True, kw_only=True):
-    """The managed cluster. Inferred removals wait unless it is `running` (DESIGN rule 6)."""
+    """The managed cluster. Inferred removals wait unless it is `running` (DESIGN rule 6).
+
+    `max_pools` and `max_nodes` are AKS's own bounds; None: none is known.
+    """
 
     running: bool
     state: str = "Succeeded"
     power_state: str = "Running"
     max_pools: int = 100
+    max_nodes: int | None = None
     location: str = ""
     node_resource_group: str = ""
 

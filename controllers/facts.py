@@ -136,6 +136,7 @@ class Fleet(msgspec.Struct, frozen=True, kw_only=True):
 
     pools: int = 0
     all_pools: int = 0
+    nodes: int = 0
     creates_last_minute: int = 0
     next_create_in: float = 0.0
     place: int = 1

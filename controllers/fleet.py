@@ -44,7 +44,7 @@ class FleetView:
         self._removals: deque[tuple[float, str, str]] = deque()
         self._suspects = suspects
         self._together: frozenset[Machine] = frozenset()
-        self._counted: tuple[int, int] | None = None
+        self._counted: tuple[int, int, int] | None = None
         self._line: list[NodeClaim] | None = None
         self._places: dict[str, int] = {}
 
@@ -120,15 +120,16 @@ class FleetView:
         """The fleet as this key needs to know it; whether it is braked matters to suspects and the sick only."""
         self._expire(now)
         claim = facts.claim
-        pools, all_pools = self._pools()
+        pools, all_pools, nodes = self._pools()
         recent = len(self._creates)
-        place, waiting = self._place(claim, pools, recent)
+        place, waiting = self._place(claim, pools, all_pools, recent)
         suspected = facts.suspicion is not None
         if suspected:
             self._suspects.changed(facts.key)
         return Fleet(
             pools=pools,
             all_pools=all_pools,
+            nodes=nodes,
             creates_last_minute=recent,
             next_create_in=max(0.0, self._creates[0] + MINUTE_SECONDS - now) if self._creates else 0.0,
             place=place,
@@ -142,12 +143,14 @@ class FleetView:
         """The keys to wake when room was made: the oldest claims without a pool."""
         return [self._views.key_of(claim) for claim in self._waiting()[:WAKE_AT_MOST]]
 
-    def _place(self, claim: NodeClaim | None, pools: int, recent: int) -> tuple[int, int]:
+    def _place(self, claim: NodeClaim | None, pools: int, all_pools: int, recent: int) -> tuple[int, int]:
         if claim is None or claim.deleting or self._inventory.get(self._views.key_of(claim)) is not None:
             return 1, 1
         limit, rate = self._policy.max_agent_pools, self._policy.max_creates_per_minute
         line = self._waiting()
-        plenty = limit is not None and pools + len(line) <= limit
+        cluster = self._inventory.cluster
+        room = cluster is not None and cluster.max_nodes is None and all_pools + len(line) <= cluster.max_pools
+        plenty = room and limit is not None and pools + len(line) <= limit
         if plenty and (rate is None or recent + len(line) <= rate):
             return 1, len(line)
         place = self._places.get(claim.uid, len(line) + 1)
@@ -167,13 +170,14 @@ class FleetView:
             self._places = {claim.uid: place for place, claim in enumerate(self._line, start=1)}
         return self._line
 
-    def _pools(self) -> tuple[int, int]:
-        """Ours, and all; both with those that were asked for and not yet answered."""
+    def _pools(self) -> tuple[int, int, int]:
+        """Ours, all, and the Nodes of all; each with those that were asked for and not yet answered."""
         if self._counted is None:
             found = self._inventory.items()
             ours = sum(verdict(instance, None) is not Verdict.FOREIGN for instance in found)
             unanswered = sum(self._inventory.get(key) is None for key in self._in_the_air)
-            self._counted = ours + unanswered, len(found) + unanswered
+            nodes = sum(instance.count for instance in found)
+            self._counted = ours + unanswered, len(found) + unanswered, nodes + unanswered
         return self._counted
 
     def _expire(self, now: float) -> None:

@@ -29,7 +29,9 @@ from .steps import CreateInstance, Event, LookUpClaim, LookUpPool, Step, Wait
 
 USUAL_TIME = "AKS usually takes 3 to 8 min"
 LEFTOVER_NODE = "LeftoverNode"
-CREATING, POOL_DELETED = "Creating", "PoolDeleted"
+CREATING, POOL_DELETED, ADOPTION_REFUSED = "Creating", "PoolDeleted", "AdoptionRefused"
+# What waits for a person, or for a removal, and not for room.
+OUT_OF_LINE = (LEFTOVER_NODE, POOL_DELETED, ADOPTION_REFUSED)
 
 
 def lost(f: Facts, claim: NodeClaim) -> bool:
@@ -50,7 +52,7 @@ def in_line(claim: NodeClaim) -> bool:
     What may have been asked for already stays in line: a list that lags must not let others take its room.
     """
     told = next((c for c in claim.status.conditions if c.type == LAUNCHED), None)
-    return told is None or (told.status == "Unknown" and told.reason not in (LEFTOVER_NODE, POOL_DELETED))
+    return told is None or (told.status == "Unknown" and told.reason not in OUT_OF_LINE)
 
 
 def step(f: Facts) -> Step | None:
@@ -172,7 +174,7 @@ def own_obstacle(f: Facts) -> Judgement | None:
         return None
     if f.adoption_refused:
         message = f"cannot adopt: {f.adoption_refused}; correct or remove the annotation {labels.ADOPT}"
-        return Judgement(status="Unknown", reason="AdoptionRefused", message=message, warning=True)
+        return Judgement(status="Unknown", reason=ADOPTION_REFUSED, message=message, warning=True)
     if f.instance is not None:
         return _name_taken(f, f.instance, claim)
     if attempts.nodes_left(f, claim):

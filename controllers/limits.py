@@ -3,31 +3,32 @@
 Promise: nothing is asked for past a limit; who waits for one says which, how much of it is used, and its place in line.
 Left to others: the line itself and the counts (`fleet.py`), who is in it (`launch.in_line`).
 
-Source: DESIGN rule 13; aks-arm.md §4 (100 pools a cluster, `maxAgentPools`).
+Source: DESIGN rule 13; aks-arm.md §4 (100 pools a cluster, `maxAgentPools`), §3.5 (400 Nodes with kubenet).
 """
 
 from .facts import Facts
 from .judgement import Judgement
 
 
-def pool_limit(f: Facts) -> int:
-    """How many agent pools of ours may exist: as set, else what the cluster leaves us above a headroom."""
-    if f.policy.max_agent_pools is not None:
-        return f.policy.max_agent_pools
-    most = f.cluster.max_pools if f.cluster is not None else 100
-    foreign = f.fleet.all_pools - f.fleet.pools
-    return max(0, most - max(f.policy.pool_headroom, foreign))
-
-
 def obstacle(f: Facts) -> Judgement | None:
     """The Launched condition of a claim that must wait for its turn, with its place in line; None: it is its turn."""
-    limit, fleet = pool_limit(f), f.fleet
+    fleet = f.fleet
+    limit, remedy = _pool_limit(f)
     if fleet.pools + fleet.place > limit:
         return Judgement(
             status="Unknown",
             reason="PoolLimitReached",
             message=f"{fleet.pools} of {limit} agent pools are in use; place {fleet.place} of {fleet.waiting} in line;"
-            " delete claims or raise --max-agent-pools",
+            f" {remedy}",
+            recheck=60.0,
+        )
+    most = f.cluster.max_nodes if f.cluster is not None else None
+    if most is not None and fleet.nodes + fleet.place > most:
+        return Judgement(
+            status="Unknown",
+            reason="NodeLimitReached",
+            message=f"{fleet.nodes} of {most} Nodes, all that the cluster's network plugin allows, are in use; place"
+            f" {fleet.place} of {fleet.waiting} in line; delete claims or scale other agent pools down",
             recheck=60.0,
         )
     rate = f.policy.max_creates_per_minute
@@ -40,3 +41,16 @@ def obstacle(f: Facts) -> Judgement | None:
             recheck=max(0.05, fleet.next_create_in),
         )
     return None
+
+
+def _pool_limit(f: Facts) -> tuple[int, str]:
+    """How many agent pools of ours may exist, and what to do there: as set, never more than AKS leaves us.
+
+    Unless a number is set, a headroom is left to others.
+    """
+    most = f.cluster.max_pools if f.cluster is not None else 100
+    foreign = f.fleet.all_pools - f.fleet.pools
+    if f.policy.max_agent_pools is not None and f.policy.max_agent_pools <= most - foreign:
+        return f.policy.max_agent_pools, "delete claims or raise --max-agent-pools"
+    others = foreign if f.policy.max_agent_pools is not None else max(f.policy.pool_headroom, foreign)
+    return max(0, most - others), f"AKS allows {most} a cluster, {others} are left to others: delete claims"

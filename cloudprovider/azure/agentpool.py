@@ -177,19 +177,25 @@ def _image(claim: NodeClaim) -> str:
 def _taint_objections(claim: NodeClaim) -> Iterator[Objection]:
     for index, taint in enumerate(claim.spec.taints):
         fits = _TAINT_PART.fullmatch(taint.key) and _TAINT_VALUE.fullmatch(taint.value) and taint.effect in _EFFECTS
-        if not fits or taint.key.startswith("kubernetes.azure.com/"):
+        kept = poollabels.kept_by_aks(taint.key) and taint.key != labels.AKS_SPOT
+        if not fits or kept:
             yield Objection(
                 reason="TaintInvalid",
                 field=f"spec.taints[{index}]",
                 value=str(taint),
-                problem=f"spec.taints[{index}]: {str(taint)[:80]!r} cannot be a taint of an agent pool",
-                remedy="use key=value:Effect",
+                problem=f"spec.taints[{index}]: {str(taint)[:80]!r} cannot be a taint of an agent pool"
+                + (": AKS keeps this key for itself" if kept else ""),
+                remedy="use a prefix of your own" if kept else "use key=value:Effect",
             )
 
 
 def _taints(claim: NodeClaim) -> list[str]:
-    """`key=value:Effect`. Startup taints are not here: AKS would put them back whenever somebody removes them."""
-    return [f"{taint.key}={taint.value}:{taint.effect}" for taint in claim.spec.taints]
+    """`key=value:Effect`. Startup taints are not here: AKS would put them back whenever somebody removes them.
+
+    Nor is the one that AKS itself gives its spot Nodes.
+    """
+    own = (taint for taint in claim.spec.taints if taint.key != labels.AKS_SPOT)
+    return [f"{taint.key}={taint.value}:{taint.effect}" for taint in own]
 
 
 def from_agent_pool(body: Mapping[str, Any]) -> Instance:

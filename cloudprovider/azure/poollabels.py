@@ -61,6 +61,11 @@ def left_out(key: str) -> bool:
     return key in SET_BY_CLOUD or _under(key, labels.PRIVILEGED_DOMAINS)
 
 
+def kept_by_aks(key: str) -> bool:
+    """Whether AKS refuses this key from users, on whatever it stands."""
+    return _under(key, ("kubernetes.azure.com",))
+
+
 def _under(key: str, domains: tuple[str, ...]) -> bool:
     domain = key.rpartition("/")[0]
     return any(domain == d or domain.endswith("." + d) for d in domains)

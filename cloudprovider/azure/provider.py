@@ -37,6 +37,7 @@ CLOSE_SECONDS = 5.0
 # The operations that may still be asked why they failed: as many as a cluster has pools, and those being re-made.
 MOST_OPERATIONS = 200
 DEFAULT_MAX_POOLS = 100
+KUBENET_NODES = 400
 CLUSTER_AWAY = frozenset({"Creating", "Starting", "Stopping", "Stopped", "Deleting"})
 
 log = structlog.get_logger("azure")
@@ -150,6 +151,7 @@ class AzureProvider:
                 running=power == "Running" and state not in CLUSTER_AWAY,
                 state=state,
                 power_state=power,
+                max_nodes=KUBENET_NODES if _member(said, "networkProfile").get("networkPlugin") == "kubenet" else None,
                 max_pools=most if isinstance(most, int) and most > 0 else DEFAULT_MAX_POOLS,
                 location=str(body.get("location") or self._config.location),
                 node_resource_group=str(said.get("nodeResourceGroup") or ""),

@@ -14,7 +14,7 @@ from provisioner.api import labels
 from provisioner.api.meta import Taint
 from provisioner.api.nodeclaim import NodeClaim, Requirement
 
-from .builders import SIZE, UID, claim
+from .builders import BORN, SIZE, UID, claim
 
 NOW = datetime(2026, 3, 1, 12, 5, 0, tzinfo=UTC)
 
@@ -270,3 +270,25 @@ def test_sizes_are_found_in_any_casing() -> None:
     assert lookup("Standard_D4s_v5") is None
     assert is_gpu_size("Standard_NC4as_T4_v3")
     assert not is_gpu_size("Standard_D4s_v5")
+
+
+def test_the_taint_of_akss_spot_nodes_is_left_to_aks() -> None:
+    """A claim may name it, as its Node will bear it; a sub-domain of AKS's own is refused like the domain itself."""
+    own = Taint(key="sku", value="gpu", effect="NoSchedule")
+    spot = Taint(key=labels.AKS_SPOT, value="spot", effect="NoSchedule")
+    made = with_spec(taints=(own, spot))
+    assert to_agent_pool(made, Offering(size=SIZE), now=BORN)["properties"]["nodeTaints"] == ["sku=gpu:NoSchedule"]
+    with pytest.raises(Rejected, match="AKS keeps this key for itself"):
+        to_agent_pool(
+            with_spec(taints=(Taint(key="a.kubernetes.azure.com/x", effect="NoSchedule"),)),
+            Offering(size=SIZE),
+            now=BORN,
+        )
+
+
+def test_tags_stay_within_azures_bounds() -> None:
+    """50 of them, 512 characters of name and 256 of value, however long the claim's name is."""
+    made = claim(name="a" * 253, uid="u" * 36)
+    tags = to_agent_pool(made, Offering(size=SIZE), now=BORN)["properties"]["tags"]
+    assert len(tags) <= 50
+    assert all(len(name) <= 512 and len(value) <= 256 for name, value in tags.items())

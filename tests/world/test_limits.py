@@ -6,7 +6,8 @@ from itertools import pairwise
 import pytest
 
 from controllers.policy import Policy
-from provisioner.simulator.azure import faults
+from provisioner.api import labels
+from provisioner.simulator.azure import faults, validation
 from provisioner.simulator.azure.faults import ALWAYS, Failure, Fault
 from provisioner.simulator.azure.settings import AzureSettings
 
@@ -228,18 +229,94 @@ def test_the_clusters_own_limit_leaves_room_for_others():
 
 
 def test_a_cluster_that_is_full_all_the_same_is_told_of():
-    """AKS's own refusal for too many pools names the remedy, and is met when there is room."""
+    """AKS's own refusal for too many pools, whatever the cluster said before, names the remedy and is met later."""
 
     async def story(sim):
+        sim.cloud.faults.append(Fault(verb="PUT", answer=validation.too_many_pools(2)))
         await sim.start_controller(elect=False, policy=Policy(max_agent_pools=90))
         await sim.apply(node_claim("gpu1"))
         told = await says(sim, "gpu1", "Launched", "False", "PoolLimitReached", within_seconds=5)
         assert "Delete unused agent pools" in told["message"]
-        sim.cloud.delete_pool_by_hand("theirs")
         await ready(sim, "gpu1", within_seconds=1800)
         assert len(puts(sim, "gpu1")) == 2
 
+    simulate(story)
+
+
+def test_no_setting_lets_us_ask_for_more_pools_than_the_cluster_takes():
+    """AKS's bound is known beforehand: nothing is sent, the claim says the numbers, and others' deletion makes room."""
+
+    async def story(sim):
+        await sim.start_controller(elect=False, policy=Policy(max_agent_pools=90))
+        await sim.apply(node_claim("gpu1"))
+        told = await says(sim, "gpu1", "Launched", "Unknown", "PoolLimitReached", within_seconds=5)
+        assert told["message"] == (
+            "0 of 0 agent pools are in use; place 1 of 1 in line; AKS allows 2 a cluster, 2 are left to others: delete"
+            " claims"
+        )
+        assert puts(sim, "gpu1") == []
+        sim.cloud.delete_pool_by_hand("theirs")
+        await ready(sim, "gpu1", within_seconds=1800)
+        assert len(puts(sim, "gpu1")) == 1
+
     simulate(story, azure=AzureSettings(max_agent_pools=2))
+
+
+def test_a_hundred_and_ten_claims_share_what_a_cluster_of_a_hundred_pools_leaves_them():
+    """Five pools are others': ninety run, twenty wait by age and say their place, over a restart; removals let them in.
+
+    A claim that waits for a person, older than nearly all, holds none of them up.
+    """
+    names = [f"gpu{n:03}" for n in range(110)]
+
+    async def story(sim):
+        for n in range(3):
+            sim.cloud.seed_pool(f"more{n}")
+        assert len(sim.cloud.pools) == 5
+        most = most_pools(sim)
+        living = await sim.apply(node_claim(names[0]))
+        await asyncio.sleep(1)
+        stuck = node_claim("stuck")
+        stuck["metadata"]["annotations"] = {labels.ADOPT: living["metadata"]["uid"]}
+        await sim.apply(stuck)
+        await asyncio.sleep(1)
+        for name in names[1:]:
+            await sim.apply(node_claim(name))
+            await asyncio.sleep(1)
+        await sim.start_controller(elect=False)
+        for name in names[:90]:
+            await ready(sim, name, within_seconds=3600)
+        assert most == [90]
+        assert word(sim.claim("stuck"), "Launched") == ("Unknown", "AdoptionRefused")
+        sim.crash()
+        await sim.start_controller("ctl1", elect=False)
+        await asyncio.sleep(120)
+        for place, name in enumerate(names[90:], start=1):
+            said = message(sim, name, "Launched")
+            assert said.startswith(f"90 of 90 agent pools are in use; place {place} of 20 in line; AKS allows 100"), (
+                said
+            )
+        for gone, let_in in zip(names[:3], names[90:93], strict=True):
+            await removed(sim, gone)
+            await sim.until(lambda name=let_in: puts(sim, name), 30, f"{let_in} has its turn")
+        assert [name for name in names[90:] if puts(sim, name)] == names[90:93]
+        assert most == [90]
+
+    simulate(story)
+
+
+def test_a_kubenet_cluster_takes_400_nodes():
+    """The bound of the network plugin is known beforehand too; all pools' Nodes count."""
+
+    async def story(sim):
+        sim.cloud.seed_pool("big", count=399)
+        await sim.start_controller(elect=False)
+        await sim.apply(node_claim("gpu1"))
+        told = await says(sim, "gpu1", "Launched", "Unknown", "NodeLimitReached", within_seconds=5)
+        assert told["message"].startswith("401 of 400 Nodes, all that the cluster's network plugin allows, are in use")
+        assert puts(sim, "gpu1") == []
+
+    simulate(story, azure=AzureSettings(network_plugin="kubenet"))
 
 
 def test_creates_are_spread_over_minutes():

@@ -101,6 +101,7 @@ def cluster_body(
             "currentKubernetesVersion": settings.kubernetes_version,
             "dnsPrefix": settings.cluster,
             "maxAgentPools": settings.max_agent_pools,
+            "networkProfile": {"networkPlugin": settings.network_plugin},
             "nodeResourceGroup": settings.machine_group,
             "agentPoolProfiles": [{"name": pool["name"], **pool["properties"]} for pool in pools],
         },

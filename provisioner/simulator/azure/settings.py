@@ -34,6 +34,7 @@ class AzureSettings:
     node_resource_group: str = ""
     kubernetes_version: str = "1.33.2"
     max_agent_pools: int = 100
+    network_plugin: str = "azure"
     page_size: int = 100
     create_seconds: Range = (180.0, 300.0)
     delete_seconds: Range = (120.0, 240.0)
