@@ -11,7 +11,7 @@ from tests.world.claims import events, ready
 from tests.world.harness import node_claim
 from tests.world.telling import BUDGETS, run_pod, said
 
-from .stories import WHOLE, Scene, Story
+from .stories import LONG, WHOLE, Scene, Story
 
 Json = dict[str, Any]
 
@@ -31,7 +31,9 @@ async def forced(scene: Scene) -> None:
     spec = {"minAvailable": 1, "selector": {"matchLabels": {"app": guarded}}}
     stage.store.create(BUDGETS, {"metadata": {"name": guarded}, "spec": spec}, "default")
     await stage.delete_claim(scene.name)
-    await stage.until(lambda: "do-not-disrupt" in said(stage, "Drained", scene.name)[2], 30, "Drained names what holds")
+    await stage.until(
+        lambda: "do-not-disrupt" in said(stage, "Drained", scene.name)[2], LONG, "Drained names what holds"
+    )
     assert guarded in said(stage, "Drained", scene.name)[2]
     assert not scene.calls("DELETE")
     claim = stage.claim(scene.name)
@@ -64,7 +66,7 @@ async def attached(scene: Scene) -> None:
         attachment = {"attacher": "disk.csi.azure.com", "nodeName": node, "source": source}
         stage.store.create(ATTACHMENTS, {"metadata": {"name": volume}, "spec": attachment})
     await stage.delete_claim(scene.name)
-    await stage.until(lambda: waited_for in said(stage, "VolumesDetached", scene.name)[2], 30, "the volume is named")
+    await stage.until(lambda: waited_for in said(stage, "VolumesDetached", scene.name)[2], LONG, "the volume is named")
     assert said(stage, "VolumesDetached", scene.name)[:2] == ("Unknown", "AwaitingVolumeDetachment")
     assert kept not in said(stage, "VolumesDetached", scene.name)[2]
     await asyncio.sleep(scene.a_while_seconds)

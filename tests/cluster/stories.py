@@ -172,7 +172,7 @@ async def drained_node(scene: Scene) -> None:
     await scene.stage.delete_claim(scene.name)
     await scene.stage.until(
         lambda: "disruption budget guard needs 1 healthy pods" in said(scene.stage, "Drained", scene.name)[2],
-        30,
+        LONG,  # how soon the disruption controller counts its pods is its own affair
         "Drained names the budget",
     )
     assert said(scene.stage, "Drained", scene.name)[:2] == ("Unknown", "Draining")
