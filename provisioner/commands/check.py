@@ -119,6 +119,6 @@ def _lines(found: Sequence[Finding]) -> Iterator[str]:
         if one.remedy:
             yield f"    {'':<{width}}  {one.remedy}"
     bad, unknown = (sum(one.state == state for one in found) for state in ("bad", "unknown"))
-    told = f", {unknown} could not be told" if unknown else ""
+    told = f"; {counted(unknown, 'line')} marked -" if unknown else ""
     yield ""
     yield f"{counted(bad, 'problem') if bad else 'nothing is wrong'}{told}"

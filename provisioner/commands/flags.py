@@ -35,7 +35,7 @@ Looks at everything that the controller needs, and says what is missing: its set
 permissions, the lease; Azure's credential, the managed cluster, the permissions there, and quota and restrictions of
 the sizes in use. Nothing is written anywhere.
 
-✓ it is well   ✗ it is not, and what to do   - it could not be told, and why
+✓ it is well   ✗ it is not, and what to do   - it could not be told, or is unusual, and why
 
 Permissions are those of whoever runs it: in the controller's pod the controller's own, on your machine yours."""
 CHECK_EXAMPLES = """\

@@ -397,7 +397,7 @@ def test_for_people() -> None:
         cluster = " ".join(lines[place].split())
         assert cluster == "✗ cluster cluster aks of resource group rg: Succeeded, Stopped, in westeurope"
         assert lines[place + 1].strip().startswith("Start it (az aks start)")
-        assert lines[-1] == "1 problem, 2 could not be told"
+        assert lines[-1] == "1 problem; 2 lines marked -"
         assert "\x1b" not in ended.out
         assert KUBE_HOST not in ended.out
 

@@ -1,0 +1,132 @@
+"""`check` and `plan` as people run them: the installed program over sockets, with settings right and wrong."""
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from provisioner.commands.check import FOUND
+from tests.world.harness import SIZE, node_claim
+
+from .test_commands import led, ran
+from .test_run import CLAIMS, Site, free_port, told
+
+TOKEN = "t0ken"
+
+
+def marks(out: str) -> dict[str, str]:
+    """Check and mark of every line that has one."""
+    return {line[4:].split("  ")[0]: line[2] for line in out.splitlines() if line[:2] == "  " and line[2:3] in "✓✗-"}
+
+
+def findings(out: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = json.loads(out)["findings"]
+    return found
+
+
+def test_check_in_a_pipe(tmp_path: Path) -> None:
+    """All is well: exit code 0, every section, nothing on stderr, nothing written, no token anywhere."""
+
+    async def story(site: Site) -> None:
+        led(site.world)
+        site.world.store.create(CLAIMS, node_claim("gpu1"))
+        ended = await ran("check", env=site.env())
+        assert (ended.code, ended.err) == (0, "")
+        assert set(marks(ended.out).values()) == {"✓"}
+        assert {"settings", "API server", "CRD", "permissions", "lease", "credential", "cluster"} <= set(
+            marks(ended.out)
+        )
+        assert f"size {SIZE}" in marks(ended.out)
+        # A plain-http ARM, and a variable without effect here: neither is wrong, neither is usual.
+        assert ended.out.splitlines()[-1] == "nothing is wrong; 2 lines marked -"
+        assert ended.out.count("probably not meant") == 2
+        assert TOKEN not in ended.out
+        said = json.loads((await ran("check", "-o", "json", env=site.env())).out)
+        assert said["ok"] is True
+        assert not [call for call in site.world.ledger.calls() if call.is_write and "review" not in call.target.kind]
+
+    told(story, tmp_path, token=TOKEN)
+
+
+def test_check_tells_all_settings_at_once(tmp_path: Path) -> None:
+    """Each that is wrong is a ✗ with its remedy, and neither side is asked; exit code 3, as for any finding."""
+
+    async def story(site: Site) -> None:
+        env = site.env(METRICS_PORT="8081", HEALTH_PROBE_PORT="8081", ARM_RESOURCE_GROUP="", AZURE_CLUSTER_NAME="")
+        ended = await ran("check", "-o", "json", env=env)
+        assert (ended.code, ended.err) == (FOUND, "")
+        bad = [one for one in findings(ended.out) if one["state"] == "bad"]
+        assert {one["message"].partition(":")[0].partition("=")[0] for one in bad} == {
+            "ARM_RESOURCE_GROUP",
+            "AZURE_CLUSTER_NAME",
+            "HEALTH_PROBE_PORT",
+        }
+        assert {one["section"] for one in findings(ended.out) if one["state"] == "unknown"} == {"kubernetes", "azure"}
+        assert not site.world.ledger.calls()
+
+        ended = await ran("check", "-o", "json", env=site.env(KUBECONFIG=str(tmp_path / "nowhere")))
+        assert ended.code == FOUND
+        by_section = {one["section"]: one["state"] for one in findings(ended.out)}
+        assert by_section == {"configuration": "bad", "kubernetes": "unknown", "azure": "unknown"}
+
+    told(story, tmp_path, token=TOKEN)
+
+
+def test_check_when_a_side_is_not_there(tmp_path: Path) -> None:
+    """A closed port is told for either; a kubeconfig that is none, too; the other side is looked at all the same."""
+
+    async def story(site: Site) -> None:
+        led(site.world)
+        ended = await ran("check", "--size", SIZE, env=site.env(ARM_ENDPOINT=f"http://127.0.0.1:{free_port()}"))
+        assert (ended.code, ended.err) == (FOUND, "")
+        seen = marks(ended.out)
+        assert (seen["API server"], seen["cluster"], seen["the rest"]) == ("✓", "✗", "-")
+
+        kubeconfig = site.home / "kubeconfig"
+        port = site.addresses.kube.rpartition(":")[2]
+        kubeconfig.write_text(kubeconfig.read_text().replace(f":{port}\n", f":{free_port()}\n"))
+        ended = await ran("check", "--size", SIZE, env=site.env())
+        seen = marks(ended.out)
+        assert (ended.code, seen["API server"], seen["cluster"]) == (FOUND, "✗", "✓")
+        kubeconfig.write_text("not: [a kubeconfig")
+        ended = await ran("check", "--size", SIZE, env=site.env())
+        seen = marks(ended.out)
+        assert (ended.code, seen["kubeconfig"], seen["cluster"]) == (FOUND, "✗", "✓")
+        assert "Traceback" not in ended.out + ended.err
+
+    told(story, tmp_path, token=TOKEN)
+
+
+def test_a_wrong_token_is_told_and_not_shown(tmp_path: Path) -> None:
+    """401 from the API server: a ✗ that says what to renew."""
+
+    async def story(site: Site) -> None:
+        kubeconfig = site.home / "kubeconfig"
+        kubeconfig.write_text(kubeconfig.read_text().replace(TOKEN, "s3cret-of-another"))
+        ended = await ran("check", env=site.env())
+        assert (ended.code, marks(ended.out)["API server"]) == (FOUND, "✗")
+        assert "Renew the credentials in the kubeconfig" in ended.out
+        assert "s3cret" not in ended.out + ended.err
+
+    told(story, tmp_path, token=TOKEN)
+
+
+def test_plan_needs_nothing(tmp_path: Path) -> None:
+    """No setting, no home, no cluster: a claim on standard input or in a file, and its plan in a pipe."""
+    manifest = tmp_path / "claim.yaml"
+    manifest.write_text(yaml.safe_dump(node_claim("gpu1")))
+
+    async def story() -> None:
+        ended = await ran("plan", "-f", str(manifest), "-o", "json", env={"PATH": "/usr/bin:/bin"})
+        assert (ended.code, ended.err) == (0, "")
+        (plan,) = json.loads(ended.out)
+        assert plan["agentPool"]["properties"]["vmSize"] == SIZE
+        ended = await ran("plan", "-f", "-", env={"PATH": "/usr/bin:/bin"})
+        assert ended.code == 2
+        assert ended.err == (
+            "gpu-provisioner plan: -: there is no NodeClaim in it\n    Name manifests of kind NodeClaim.\n"
+        )
+
+    asyncio.run(story())
