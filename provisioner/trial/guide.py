@@ -9,6 +9,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from provisioner.simulator.azure.settings import AzureSettings
+
 from .failures import Failure
 
 NO_KUBECTL = (
@@ -45,6 +47,20 @@ def commands(kubeconfig: Path, paths: Sequence[Path], names: Sequence[str], fail
         "What happens is told here. Ctrl-C ends it, and nothing stays behind.",
     ]
     return "\n".join([*([missing] if missing else []), *lines])
+
+
+def checking(arm: str, azure: AzureSettings) -> str:
+    """What to type to have this cluster and this Azure checked."""
+    named = {
+        "ARM_ENDPOINT": arm,
+        "ARM_SUBSCRIPTION_ID": azure.subscription,
+        "ARM_RESOURCE_GROUP": azure.resource_group,
+        "AZURE_CLUSTER_NAME": azure.cluster,
+        "LEADER_ELECTION_NAMESPACE": "kube-system",
+    }
+    program = _path(Path(sys.executable).with_name("gpu-provisioner"))
+    words = " ".join(f"{name}={shlex.quote(value)}" for name, value in named.items())
+    return f"Whether all is well here, as gpu-provisioner check sees it:\n  {words} {program} check"
 
 
 def verdict(claims: int, failure: Failure | None, *, calls: int, lists: int) -> str:

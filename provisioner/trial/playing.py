@@ -11,7 +11,7 @@ from pathlib import Path
 from provisioner.simulator.invariants import InvariantError
 
 from .claims import Json
-from .guide import announcement, commands, opening, verdict
+from .guide import announcement, checking, commands, opening, verdict
 from .printing import Printer
 from .script import play
 from .session import Trial, TrialSettings, trial
@@ -64,6 +64,7 @@ async def _once(running: Trial, story: Story, playbill: Playbill, printer: Print
 
 async def _serve(running: Trial, playbill: Playbill, printer: Printer) -> int:
     names = [claim["metadata"]["name"] for claim in playbill.claims]
-    printer.verbatim(commands(running.settings.kubeconfig, playbill.paths, names, running.failure) + "\n")
+    told = commands(running.settings.kubeconfig, playbill.paths, names, running.failure)
+    printer.verbatim(f"{told}\n\n{checking(running.addresses.arm, running.world.settings.azure)}\n")
     await asyncio.get_running_loop().create_future()  # until somebody ends it
     return OK

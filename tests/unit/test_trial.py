@@ -2,6 +2,7 @@
 
 import io
 import re
+import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from provisioner.simulator.azure.settings import AzureSettings
 from provisioner.trial import guide
 from provisioner.trial.causes import CAUSES
 from provisioner.trial.changes import claim_words, node_words
@@ -284,3 +286,13 @@ def test_a_fault_plan_that_cannot_be_used_is_named(
     if plan is not None and "\n" in plan:
         assert "\n    rule 2: Invalid enum value 'POST' - at `$.verb`\n" in err
         assert "throttled_seconds: 30}" in err.splitlines()[-1]
+
+
+def test_check_can_be_copied_too() -> None:
+    """One line for a shell: where this Azure is, and which cluster is meant."""
+    told, line = guide.checking("http://127.0.0.1:1", AzureSettings(resource_group="a group")).splitlines()
+    assert told.endswith("gpu-provisioner check sees it:")
+    words = shlex.split(line)
+    assert words[0] == "ARM_ENDPOINT=http://127.0.0.1:1"
+    assert "ARM_RESOURCE_GROUP=a group" in words
+    assert words[-1] == "check"

@@ -66,18 +66,19 @@ def in_order(lines: list[str], *beginnings: str) -> None:
 
 
 def test_the_printed_lines_work_as_they_are(tmp_path: Path) -> None:
-    """Whoever has no kubectl but the one beside our Python copies four lines into a shell: Ready, and gone again."""
+    """Whoever has only the kubectl beside our Python copies five lines into a shell: Ready, gone again, all is well."""
     kubeconfig = tmp_path / "a file with spaces"
     with started(tmp_path, "try", "--speed", "1000", "--kubeconfig", str(kubeconfig)) as running:
-        running.until("Ctrl-C ends it")
+        running.until("gpu-provisioner check\n")
         lines = [line for line in running.out.splitlines() if line.startswith("  ")]
-        assert len(lines) == 4
+        assert len(lines) == 5
         shell = "set -e\n" + "\n".join(lines)
         env = environment(tmp_path)
         done = subprocess.run(
             ["sh", "-c", shell], cwd=ROOT, env=env, capture_output=True, text=True, check=False, timeout=60
         )
-        assert done.returncode == 0, done.stderr
+        assert done.returncode == 0, done.stderr + done.stdout
+        assert "\nnothing is wrong" in done.stdout
         (claim,) = rows(done.stdout[done.stdout.index("NAME ") : done.stdout.rindex("\nnodeclaim")])
         age = claim.pop("AGE")
         assert re.fullmatch(r"\d+s", age)
