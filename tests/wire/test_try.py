@@ -401,5 +401,5 @@ def test_a_fault_plan_is_carried_out(tmp_path: Path) -> None:
     with started(tmp_path, "try", "--once", "--speed", SPEED, "--faults", str(plan), *claim) as running:
         assert running.end(within_seconds=120.0) == 0, running.out
         told = "\n".join(story(running))
-    assert told.count("429 Too Many Requests") == 2
-    assert "Launched = Unknown: SubscriptionRequestsThrottled: " in told
+    assert told.count("429 Too Many Requests") == 2, told
+    assert "Launched = Unknown (SubscriptionThrottled): SubscriptionRequestsThrottled: " in told, told
