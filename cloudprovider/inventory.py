@@ -4,7 +4,8 @@ Promise: a cached instance is the newest answer there is: a LIST never overrides
 list's own start. A pool missing from a list leaves the cache, but that proves nothing: absence is only what a GET or a
 DELETE said of this very pool, and only once it is settled (`absence`). A list that fails is "unknown", never empty.
 One LIST serves all keys: often while something is in flight, rarely when idle, later when the cloud asks for it.
-Left to others: whose the instances are, what follows from their absence (`controllers`).
+Left to others: how often it looks (`pacing.py`), whose the instances are, what follows from their absence
+(`controllers`).
 
 Source: DESIGN rules 4 and 10; aks-arm.md §3.3 (a GET may 404 for a moment after a PUT), §3.6 (buckets).
 """
@@ -21,10 +22,9 @@ import structlog
 from .answers import Absence, Answer, merge, settles_in, shown
 from .errors import CloudError
 from .interface import CloudProvider, Cluster, Instance, InstanceState
+from .pacing import Pacing
 
 CLUSTER_SECONDS = 60.0
-LOOK_SECONDS = 1.0
-BACKOFF_MOST_SECONDS = 120.0
 
 log = structlog.get_logger("inventory")
 
@@ -49,12 +49,10 @@ class Inventory:
         poll_seconds_idle: float = 60.0,
     ) -> None:
         self._provider = provider
-        self._rng = rng
         self._on_change = on_change
         self._on_news = on_news
         self._settle_seconds = settle_seconds
-        self._busy_seconds = poll_seconds_busy
-        self._idle_seconds = poll_seconds_idle
+        self._pacing = Pacing(busy=self._busy, busy_seconds=poll_seconds_busy, idle_seconds=poll_seconds_idle, rng=rng)
         self._answers: dict[str, Answer] = {}
         self._got_at: dict[str, float] = {}
         self._shown_at: dict[str, float] = {}
@@ -67,7 +65,6 @@ class Inventory:
         self._listed_at: float | None = None
         self._cluster_at: float | None = None
         self._failures = 0
-        self._wake = asyncio.Event()
         self.cluster: Cluster | None = None
         self.last_error: CloudError | None = None
         self.failing: CloudError | None = None
@@ -144,18 +141,18 @@ class Inventory:
     def put_unheard(self, name: str) -> None:
         """Nobody knows what became of the PUT: until a 404 can be believed, or the pool is seen, look often."""
         self._unheard[name] = None
-        self._wake.set()
+        self._pacing.wake()
 
     def accepted(self, instance: Instance) -> None:
         """A PUT was accepted: this is what it answered, and reads may not know of it yet."""
         self._note(instance.name, instance)
-        self._wake.set()
+        self._pacing.wake()
 
     def learned(self, instance: Instance) -> None:
         """A GET showed this pool."""
         self._got_at[instance.name] = self._now()
         self._note(instance.name, instance)
-        self._wake.set()
+        self._pacing.wake()
 
     def learned_cluster(self, cluster: Cluster, asked_at: float) -> None:
         """A fresh read, sent at that moment, showed the managed cluster so."""
@@ -175,13 +172,13 @@ class Inventory:
             self._deleted[name] = (instance.etag, self._now())
             going = msgspec.structs.replace(instance, state=InstanceState.DELETING, raw_state="Deleting")
             self._note(name, going)
-        self._wake.set()
+        self._pacing.wake()
 
     def expect(self, name: str) -> None:
         """The next answer about this pool may change what is done: look often."""
         if name not in self._expected:
             self._expected[name] = None
-            self._wake.set()
+            self._pacing.wake()
 
     def relax(self, name: str) -> None:
         self._expected.pop(name, None)
@@ -228,7 +225,7 @@ class Inventory:
                     self.failing = error
                     self._on_news()
                 log.warning("the agent pools could not be listed", error=str(error), failures=self._failures)
-            await self._pause(started, after)
+            await self._pacing.pause(started, failures=self._failures, after=after)
 
     async def look(self) -> None:
         """One look at the managed cluster and all pools, for who does not stay. Raises CloudError."""
@@ -268,31 +265,6 @@ class Inventory:
         except CloudError as error:
             log.warning("the managed cluster could not be read", error=str(error))
             return None
-
-    async def _pause(self, started: float, after: float | None) -> None:
-        """Until the next look is due: at once-ish if woken into a busy time, never sooner than the cloud asked.
-
-        The usual second of a look is part of the interval; whatever else it waited for is not.
-        """
-        began = max(started, self._now() - LOOK_SECONDS) if not self._failures else self._now()
-        while True:
-            due = began + self._interval(after)
-            left = due - self._now()
-            if left <= 0:
-                return
-            self._wake.clear()
-            try:
-                async with asyncio.timeout(left):
-                    await self._wake.wait()
-            except TimeoutError:
-                return
-
-    def _interval(self, after: float | None) -> float:
-        base = self._busy_seconds if self._busy() else self._idle_seconds
-        if self._failures:
-            grown = min(self._busy_seconds * 2.0 ** (self._failures - 1), BACKOFF_MOST_SECONDS)
-            return max(after or 0.0, grown) * self._rng.uniform(1.0, 1.25)
-        return base
 
     def _busy(self) -> bool:
         moving = (InstanceState.CREATING, InstanceState.DELETING)
