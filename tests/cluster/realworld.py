@@ -28,6 +28,7 @@ from provisioner.simulator.azure.state import Pool
 from provisioner.simulator.nodes import NodeSimulator
 from provisioner.simulator.nodes_machine import NodeSettings
 from provisioner.simulator.scene import pool_mark
+from tests.world.azurerole import AZURE_ACTIONS
 
 from .bystanders import MERGE
 from .chronicle import Chronicle
@@ -61,7 +62,7 @@ class RealWorld:
         now = SystemClock().now
         self.controllers: dict[str, Program] = {}
         self.store = RealStore(cp.url, cp.ssl, cp.admin_token)
-        self.cloud = AzureCloud(AzureSettings(speed=SPEED), now, Random("cloud"))
+        self.cloud = AzureCloud(AzureSettings(speed=SPEED, actions=AZURE_ACTIONS), now, Random("cloud"))
         self.nodes = NodeSimulator(self.store, self.cloud, NodeSettings(), Random("nodes"), now)
         self._changed = asyncio.Event()
         self._changed_at = 0.0

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from tests.world.azurerole import AZURE_ACTIONS, used_actions
 from tests.world.harness import Sim, simulate
 from tests.world.telling import FAST
 
@@ -54,6 +55,7 @@ class Told:
 
     failures: dict[str, Exception] = field(default_factory=dict)
     used: list[Used] = field(default_factory=list)
+    azure: set[str] = field(default_factory=set)
 
 
 async def tell(name: str, story: Awaitable[None], told: Told) -> None:
@@ -81,6 +83,7 @@ async def in_a_cluster(workdir: Path, told: Told, *names: str) -> None:
                 await world.stop_controller(list(world.controllers)[-1])
         assert cp.audit_log is not None
         told.used += used(cp.audit_log, USER)
+        told.azure |= used_actions(world.cloud.ledger)
 
 
 async def tell_all(folder: Callable[[str], Path]) -> Told:
@@ -112,3 +115,10 @@ def test_the_chart_grants_what_is_needed_and_no_more(told: Told) -> None:
     assert not told.failures, "a story that fails may leave rights unused"
     assert not sorted({use.right for use in told.used if use.code == 403})
     assert granted(NAMESPACE) - {use.right for use in told.used} <= SELDOM <= granted(NAMESPACE)
+
+
+@pytest.mark.cluster
+def test_the_role_in_azure_allows_what_is_needed_and_no_more(told: Told) -> None:
+    """All stories together asked ARM for each action of the chart's role and for no other."""
+    assert not told.failures, "a story that fails may leave actions unused"
+    assert told.azure == AZURE_ACTIONS, f"used {sorted(told.azure)}, granted {sorted(AZURE_ACTIONS)}"

@@ -629,3 +629,24 @@ def test_what_a_part_of_a_gpu_shows_is_a_switch(gpus: int) -> None:
         assert (found.count, found.resource) == (gpus, "nvidia.com/gpu" if gpus else "")
 
     story(tell, rtx_pro_fraction_gpus=gpus)
+
+
+def test_what_the_role_does_not_allow_is_refused_and_changes_nothing() -> None:
+    """The gateway names the action that is missing; with no role given everything is allowed."""
+    read = "Microsoft.ContainerService/managedClusters/agentPools/read"
+
+    async def tell(azure: Arm) -> None:
+        assert (await azure.ask("GET")).status == 200
+        for method, path, action in (
+            ("PUT", "/p", "write"),
+            ("DELETE", "/p", "delete"),
+            ("POST", "/p/abort", "abort/action"),
+            ("POST", "/p/deleteMachines", "deleteMachines/action"),
+            ("GET", "/p/machines", "machines/read"),
+        ):
+            refused = await azure.ask(method, path, {"properties": {"vmSize": SIZE, "count": 1}})
+            wanted = read.replace("read", "") + action
+            assert (refused.status, wanted in json_of(refused)["error"]["message"]) == (403, True)
+        assert azure.cloud.pools == {}
+
+    story(tell, actions=frozenset({read}))

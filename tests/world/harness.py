@@ -8,6 +8,7 @@ one of its own writes and a successor starts; `crash_points(story)` gives all su
 
 import asyncio
 import contextvars
+import dataclasses
 import functools
 import hashlib
 import json
@@ -28,6 +29,7 @@ from provisioner.simulator.ledger import Call
 from provisioner.simulator.scene import pool_mark
 from provisioner.simulator.world import World, WorldSettings
 
+from .azurerole import AZURE_ACTIONS
 from .kaito_watcher import beside
 from .process import PROCESS, Launch, Process, track_tasks
 from .program import launch_controller
@@ -333,9 +335,14 @@ def simulate(
 ) -> Report:
     """Tell a story in a world of its own; `settings` are WorldSettings' fields (seed=, azure=, nodes=, …).
 
+    In Azure the controller may do what the chart's role allows, unless `azure` says otherwise.
+
     Raises what the story raises, InvariantError, SilentFailures (I8), DeadlockError, LivelockError, HorizonError (I9).
     """
     world_settings = WorldSettings(**settings)
+    if world_settings.azure.actions is None:
+        azure = dataclasses.replace(world_settings.azure, actions=AZURE_ACTIONS)
+        world_settings = dataclasses.replace(world_settings, azure=azure)
 
     async def main() -> Report:
         loop = asyncio.get_running_loop()

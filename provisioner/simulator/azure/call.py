@@ -42,6 +42,20 @@ _ROUTES = {
 }
 # What belongs to a subscription and a location, and to no resource group.
 BEYOND_GROUPS = frozenset({"OPERATION", "RESULT", "USAGES", "SKUS"})
+_CLUSTERS = "Microsoft.ContainerService/managedClusters"
+# What a role must allow at the cluster. The URL of an operation is signed; that it asks for no role beside is assumed.
+# What `check` would like to read beside (quota, sizes, permissions) is not held against the role.
+ACTIONS = {
+    "CLUSTER": f"{_CLUSTERS}/read",
+    "LIST": f"{_CLUSTERS}/agentPools/read",
+    "GET": f"{_CLUSTERS}/agentPools/read",
+    "PUT": f"{_CLUSTERS}/agentPools/write",
+    "DELETE": f"{_CLUSTERS}/agentPools/delete",
+    "ABORT": f"{_CLUSTERS}/agentPools/abort/action",
+    "DELETE_MACHINES": f"{_CLUSTERS}/agentPools/deleteMachines/action",
+    "MACHINES": f"{_CLUSTERS}/agentPools/machines/read",
+    "MACHINE": f"{_CLUSTERS}/agentPools/machines/read",
+}
 
 
 @dataclass(frozen=True, kw_only=True)

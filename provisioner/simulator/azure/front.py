@@ -10,7 +10,7 @@ Source: aks-arm.md §3.3, §3.6, §8 items 1, 12, 13, 20.
 from dataclasses import replace
 
 from . import compute, errors, throttle
-from .call import BEYOND_GROUPS, Call
+from .call import ACTIONS, BEYOND_GROUPS, Call
 from .cloud import AzureCloud
 from .errors import Answer
 
@@ -51,7 +51,9 @@ def _gateway(cloud: AzureCloud, call: Call) -> Answer | None:
     if call.group != settings.resource_group:
         return errors.group_not_found(call.group)
     if call.cluster == settings.cluster:
-        return None
+        action = ACTIONS.get(call.verb, "")
+        allowed = settings.actions is None or not action or action in settings.actions
+        return None if allowed else errors.forbidden(action, settings.cluster_id)
     if call.verb == "CLUSTER":
         return errors.cluster_not_found(call.group, call.cluster)
     parent = settings.cluster_id.removesuffix(settings.cluster) + call.cluster

@@ -25,6 +25,7 @@ class AzureSettings:
     `throttle`: AKS's token buckets; `arm_throttle`: ARM's, in front of them.
     `family_cores` (by the family's name), `regional_cores`, `low_priority_cores`: quotas, none unless set.
     `ignore_preconditions`: a service that overlooks If-Match and If-None-Match. `token`: the only bearer accepted.
+    `actions`: all that the caller's role allows at the cluster, as ARM writes them; None: everything.
     """
 
     subscription: str = "00000000-0000-0000-0000-000000000000"
@@ -53,6 +54,7 @@ class AzureSettings:
     regional_cores: int | None = None
     low_priority_cores: int | None = None
     token: str | None = None
+    actions: frozenset[str] | None = None
     speed: float = 1.0
 
     # What nobody has established (§9): a switch each, and why it stands as it does.
