@@ -32,7 +32,10 @@ EVERYTHING: Json = {
     "serviceAccount": {"name": "ours"},
 }
 # What else must be so for a key to be changed at all.
-COMPANIONS: dict[str, Json] = {"leaderElection.enabled": {"replicas": 1}}
+COMPANIONS: dict[str, Json] = {
+    "leaderElection.enabled": {"replicas": 1},
+    "controller.extraVolumeMounts": {"extraVolumes": [{"name": "certificates", "secret": {"secretName": "c"}}]},
+}
 
 
 @cache

@@ -159,6 +159,13 @@ def test_two_without_a_lease_are_refused() -> None:
     assert not {"Role", "RoleBinding", "PodDisruptionBudget"} & {obj["kind"] for obj in objects}
 
 
+def test_one_port_for_two_purposes_is_refused() -> None:
+    """Kubernetes would say that of a list of ports, in words about merge keys."""
+    values = with_value(NEEDED, "controller.metrics.port", defaults()["controller"]["healthProbe"]["port"])
+    with pytest.raises(helm_python.HelmRenderError, match=r"controller\.healthProbe\.port must differ"):
+        render(values)
+
+
 # --- variables -------------------------------------------------------------------------------------------------------
 
 
