@@ -54,7 +54,7 @@ PROGRAM = Path(sys.executable).parent / "gpu-provisioner"
 
 
 class RealWorld:
-    """`patience_seconds` is the longest that `until` waits, in real seconds, whatever a story allows."""
+    """`patience_seconds` is the longest that `until` waits, in real seconds; `arm_url` is where Azure answers."""
 
     patience_seconds = 150.0
 
@@ -71,7 +71,7 @@ class RealWorld:
         self.store.subscribe(self._kaito.on_object)
         self._cp = cp
         self._workdir = workdir
-        self._arm_url = ""
+        self.arm_url = ""
         self._ended: set[str] = set()
 
     @classmethod
@@ -83,7 +83,7 @@ class RealWorld:
         await runner.setup()
         try:
             await web.TCPSite(runner, "127.0.0.1", 0).start()
-            world._arm_url = f"http://127.0.0.1:{runner.addresses[0][1]}"
+            world.arm_url = f"http://127.0.0.1:{runner.addresses[0][1]}"
             async with asyncio.TaskGroup() as tasks:
                 works = (world.store.feed(*WATCHED), world.cloud.run(), world.nodes.run(), world._heartbeats())
                 running = [tasks.create_task(work) for work in works]
@@ -124,7 +124,7 @@ class RealWorld:
             "ARM_RESOURCE_GROUP": azure.resource_group,
             "AZURE_CLUSTER_NAME": azure.cluster,
             "LOCATION": azure.location,
-            "ARM_ENDPOINT": self._arm_url,
+            "ARM_ENDPOINT": self.arm_url,
             "KUBECONFIG": str(self._cp.kubeconfig(self._workdir / f"{name}.kubeconfig", user)),
             "LEADER_ELECTION_NAMESPACE": NAMESPACE,
             "PATH": os.environ["PATH"],
