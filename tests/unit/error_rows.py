@@ -294,9 +294,10 @@ SERVICE = (
     passing("3.6", "InvalidAuthenticationTokenTenant", "no", (401,), reason="Unauthenticated", ends=IDENTITY),
     passing("3.6", "ExpiredAuthenticationToken", "no", (401,), reason="Unauthenticated", ends=IDENTITY),
     passing("3.6", "AuthorizationFailed", "no role", (403,), ends="that can take an hour to spread", after=SLOW),
+    passing("3.6", "Throttled", "retry again in X seconds", (429,), reason="Throttled"),
     *(
-        passing("3.6", code, "retry again in X seconds", (429,), reason="Throttled")
-        for code in ("Throttled", "SubscriptionRequestsThrottled", "TooManyRequests")
+        passing("3.6", code, "retry again in X seconds", (429,), reason="SubscriptionThrottled")
+        for code in ("SubscriptionRequestsThrottled", "TooManyRequests")
     ),
     passing("3.6", "TooManyRequestsReceived", "Compute is busy", LATER, reason="Throttled"),
     passing("3.6", "InternalServerError", "Oops.", (500,)),

@@ -122,7 +122,7 @@ BAD = {
     ),
     "a taint of AKS": Bad(
         "TaintInvalid",
-        ("spec.taints[1]: 'kubernetes.azure.com/mine:NoSchedule'", "use key=value:Effect"),
+        ("spec.taints[1]: 'kubernetes.azure.com/mine:NoSchedule'", "AKS keeps this key", "use a prefix of your own"),
         tainted("kubernetes.azure.com/mine"),
     ),
     "no such image": Bad(

@@ -232,7 +232,7 @@ def test_a_cluster_that_is_full_all_the_same_is_told_of():
     """AKS's own refusal for too many pools, whatever the cluster said before, names the remedy and is met later."""
 
     async def story(sim):
-        sim.cloud.faults.append(Fault(verb="PUT", answer=validation.too_many_pools(2)))
+        sim.cloud.faults.append(Fault(verb="PUT", answer=validation.too_many_pools(2, AzureSettings().pool_limit_code)))
         await sim.start_controller(elect=False, policy=Policy(max_agent_pools=90))
         await sim.apply(node_claim("gpu1"))
         told = await says(sim, "gpu1", "Launched", "False", "PoolLimitReached", within_seconds=5)
