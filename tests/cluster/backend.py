@@ -24,6 +24,7 @@ from provisioner.simulator.kube.apiserver import ApiServer
 from provisioner.simulator.kube.store import Store
 
 from .controlplane import ControlPlane
+from .cutting import cut
 
 Json = dict[str, Any]
 
@@ -77,7 +78,10 @@ class Backend:
         timeout = aiohttp.ClientTimeout(total=None)
         async with self.session.get(path, headers=headers, timeout=timeout, read_bufsize=LINE_BYTES) as answer:
             assert answer.status == 200, f"{path}: {answer.status} {await answer.text()}"
-            yield Stream(answer)
+            try:
+                yield Stream(answer)
+            finally:
+                cut(answer)
 
 
 class Stream:

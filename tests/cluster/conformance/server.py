@@ -16,6 +16,8 @@ from typing import Any, Literal, NamedTuple
 
 import aiohttp
 
+from tests.cluster.cutting import cut
+
 Json = dict[str, Any]
 
 MERGE = "application/merge-patch+json"
@@ -188,9 +190,7 @@ class Server:
             try:
                 yield Watch(response)
             finally:
-                # Closing politely would wait for a server that has nothing to say, and outlive the case's loop.
-                if response.connection is not None and response.connection.transport is not None:
-                    response.connection.transport.abort()
+                cut(response)
 
     async def compact(self) -> None:
         await self._compact()
