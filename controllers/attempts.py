@@ -23,17 +23,17 @@ from .termination import prove_gone
 
 def was_usable(claim: NodeClaim) -> bool:
     """Whether this claim was ever Initialized: the condition never goes back to Unknown."""
-    return any(c.type == INITIALIZED and c.status in ("True", "False") for c in claim.status.conditions)
+    return claim.condition(INITIALIZED, "True", "False") is not None
 
 
 def launched(claim: NodeClaim) -> bool:
     """Whether this claim has had its machine, and no attempt has failed since."""
-    return any(c.type == LAUNCHED and c.status == "True" for c in claim.status.conditions)
+    return claim.condition(LAUNCHED, "True") is not None
 
 
 def told(claim: NodeClaim) -> bool:
     """Whether this claim says why its last attempt failed."""
-    return any(c.type == LAUNCHED and c.status == "False" for c in claim.status.conditions)
+    return claim.condition(LAUNCHED, "False") is not None
 
 
 def remains(f: Facts, claim: NodeClaim) -> bool:

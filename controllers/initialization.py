@@ -65,7 +65,7 @@ def judge(f: Facts, claim: NodeClaim) -> Judgement | None:
     node = chosen_node(f)
     if remains(f, claim):
         return taken_back(f) if registered(claim) else None
-    current = next((c for c in claim.status.conditions if c.type == INITIALIZED), None)
+    current = claim.condition(INITIALIZED)
     if current is not None and current.status in ("True", "False"):
         return _usable(f, claim, node, current)
     evicted = eviction.judge(f, claim, "Unknown") if node is None or not node.ready else None
@@ -75,7 +75,7 @@ def judge(f: Facts, claim: NodeClaim) -> Judgement | None:
     if shut is None:
         labelled = labels.INITIALIZED in node.metadata.labels
         return Judgement(status="True", reason=INITIALIZED) if labelled else change_refused(f, node)
-    began = next((c for c in claim.status.conditions if c.type == "Registered" and c.status == "True"), None)
+    began = claim.condition("Registered", "True")
     since = began.last_transition_time if began is not None else f.now
     limit = f.policy.initialization_seconds
     return watched(shut, name="initialization", since=since, now=f.now, limit_seconds=limit)

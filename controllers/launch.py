@@ -51,7 +51,7 @@ def in_line(claim: NodeClaim) -> bool:
 
     What may have been asked for already stays in line: a list that lags must not let others take its room.
     """
-    told = next((c for c in claim.status.conditions if c.type == LAUNCHED), None)
+    told = claim.condition(LAUNCHED)
     return told is None or (told.status == "Unknown" and told.reason not in OUT_OF_LINE)
 
 
@@ -92,7 +92,7 @@ def _not_as_read(f: Facts, claim: NodeClaim) -> Step | None:
 
 def launched_since(f: Facts, claim: NodeClaim) -> datetime | None:
     """Since when the claim says that it is launched; now, if it is about to say so; None if it is not."""
-    told = next((c for c in claim.status.conditions if c.type == LAUNCHED and c.status == "True"), None)
+    told = claim.condition(LAUNCHED, "True")
     if told is not None:
         return told.last_transition_time
     running = f.instance is not None and f.instance.state is InstanceState.RUNNING and held_by(f.instance, claim)
@@ -146,7 +146,7 @@ def _failed(f: Facts, instance: Instance) -> Judgement:
 
 def _keep_cause(claim: NodeClaim) -> Judgement | None:
     """While a failed pool is being removed, its cause stays what the claim says."""
-    current = next((c for c in claim.status.conditions if c.type == LAUNCHED and c.status == "False"), None)
+    current = claim.condition(LAUNCHED, "False")
     if current is None:
         return None
     return Judgement(status="False", reason=current.reason, message=current.message, warning=True)
@@ -154,12 +154,13 @@ def _keep_cause(claim: NodeClaim) -> Judgement | None:
 
 def _deleted_by_others(f: Facts, claim: NodeClaim) -> Judgement:
     """A pool that never failed and that we did not delete: who deleted it meant the machine, so the claim goes too."""
-    told = next((c for c in claim.status.conditions if c.type == LAUNCHED and c.reason == POOL_DELETED), None)
+    told = claim.condition(LAUNCHED)
+    said = told.message if told is not None and told.reason == POOL_DELETED else ""
     message = (
         f"agent pool {f.key} was deleted by somebody else before it ever ran, as seen at {clock_text(f.now)};"
         " this claim goes with it: make a new one if the machine is still wanted"
     )
-    return Judgement(status="Unknown", reason=POOL_DELETED, message=told.message if told else message, warning=True)
+    return Judgement(status="Unknown", reason=POOL_DELETED, message=said or message, warning=True)
 
 
 def obstacle(f: Facts) -> Judgement | None:

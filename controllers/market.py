@@ -118,7 +118,7 @@ class Market:
         if f.key in self._recalled:
             return
         self._recalled.add(f.key)
-        told = next((c for c in claim.status.conditions if c.type == LAUNCHED), None)
-        if told is not None and told.status == "False" and EXHAUSTED in told.message:
+        told = claim.condition(LAUNCHED, "False")
+        if told is not None and EXHAUSTED in told.message:
             finding = Finding(reason=told.reason, message=without_end(told.message), scope="zone")
             self._cooldowns.recall(f.key, offerings, finding, wall=f.now, now=now)

@@ -71,7 +71,7 @@ def obstacle(f: Facts) -> Judgement | None:
         return None
     last = min(f.offers, key=lambda offer: offer.failed_age)
     soonest = min(offer.holds_for for offer in f.offers)
-    told = next((c for c in claim.status.conditions if c.type == "Launched" and c.status == "False"), None)
+    told = claim.condition(LAUNCHED, "False")
     kept = told is not None and EXHAUSTED in told.message and told.reason == last.reason
     message = with_end(without_end(told.message) if told is not None and kept else last.message)
     return Judgement(status="False", reason=last.reason, message=message, recheck=soonest, warning=True)
@@ -111,9 +111,10 @@ def second_choice(f: Facts, instance: Instance) -> str:
     if f.claim is None or place < 2:
         return ""
     choice, first = f"{instance.offering} is choice {place} of {len(f.offers)}", f.offers[0]
-    told = next((c.message for c in f.claim.status.conditions if c.type == LAUNCHED and c.status == "Unknown"), "")
+    told = f.claim.condition(LAUNCHED, "Unknown")
     cause = f", {first.offering} had {first.reason}" if first.reason else ""
-    return next((words for words in told.split("; ") if words.startswith(choice)), choice + cause)
+    said = told.message.split("; ") if told is not None else []
+    return next((words for words in said if words.startswith(choice)), choice + cause)
 
 
 def _place(f: Facts, offering: Offering) -> int:

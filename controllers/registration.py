@@ -105,7 +105,7 @@ def _taints(claim: NodeClaim, node: Node) -> tuple[Taint, ...]:
 
 def registered(claim: NodeClaim) -> bool:
     """Whether this claim's Node was registered at some time."""
-    return any(c.type == REGISTERED and c.status == "True" for c in claim.status.conditions)
+    return claim.condition(REGISTERED, "True") is not None
 
 
 def unidentified(f: Facts, claim: NodeClaim) -> Wait | None:

@@ -64,7 +64,7 @@ def told_for(f: Facts, node: Node) -> float:
     The claim's own word may be older than this sickness (its GPUs were lost before), the Node's may be younger (False
     and Unknown took turns): the later of the two never takes a Node too early.
     """
-    said = next((c for c in f.claim.status.conditions if c.type == INITIALIZED), None) if f.claim is not None else None
+    said = f.claim.condition(INITIALIZED) if f.claim is not None else None
     if said is None or said.status != "False" or said.reason not in (NOT_READY, eviction.EVICTED):
         return 0.0
     ready = node.ready_condition

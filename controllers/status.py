@@ -15,6 +15,7 @@ from provisioner.api.conditions import INITIALIZED, LAUNCHED, ConditionSet, fit
 from provisioner.api.nodeclaim import NodeClaim
 
 from . import deadlines, initialization, launch, offerings, registration, removal_conditions, repair
+from .attempts import was_usable
 from .facts import Facts
 from .judgement import Judgement
 from .selection import chosen_node
@@ -50,14 +51,14 @@ def blind(f: Facts, claim: NodeClaim) -> Judgements:
     """
     about = removal_conditions.INSTANCE_TERMINATING if claim.deleting else LAUNCHED
     found = {about: _unlisted(f, claim, about)}
-    if not claim.deleting and any(c.type == INITIALIZED and c.status != "Unknown" for c in claim.status.conditions):
+    if not claim.deleting and was_usable(claim):
         found[INITIALIZED] = initialization.judge(f, claim)
     return {name: judged for name, judged in found.items() if judged is not None}
 
 
 def _unlisted(f: Facts, claim: NodeClaim, condition: str) -> Judgement | None:
     """Why the pools cannot be listed, unless this condition says something already."""
-    told = next((c for c in claim.status.conditions if c.type == condition), None)
+    told = claim.condition(condition)
     if f.unlisted is None or (told is not None and (told.status, told.reason) != ("Unknown", f.unlisted.reason)):
         return None
     held = Judgement(status="Unknown", reason=f.unlisted.reason, message=f.unlisted.message, warning=True)

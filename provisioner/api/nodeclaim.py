@@ -73,3 +73,8 @@ class NodeClaim(Struct, frozen=True, kw_only=True):
     @property
     def deleting(self) -> bool:
         return self.metadata.deleting
+
+    def condition(self, kind: str, *statuses: str) -> Condition | None:
+        """The condition of this type, if it has one of these statuses (any, if none is given)."""
+        found = next((c for c in self.status.conditions if c.type == kind), None)
+        return found if found is None or not statuses or found.status in statuses else None

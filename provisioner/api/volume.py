@@ -16,7 +16,6 @@ class AttachmentSource(Struct, frozen=True, kw_only=True):
 
 
 class VolumeAttachmentSpec(Struct, frozen=True, kw_only=True):
-    attacher: str = ""
     node_name: str = ""
     source: AttachmentSource = AttachmentSource()
 

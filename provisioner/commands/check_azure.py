@@ -135,7 +135,7 @@ def wanted(claims: Sequence[NodeClaim], sizes: Sequence[str]) -> Iterator[Wish]:
     machines: Counter[Offering] = Counter()
     for claim in claims:
         tried = offerings_of(claim)
-        launched = any(c.type == LAUNCHED and c.status == "True" for c in claim.status.conditions)
+        launched = claim.condition(LAUNCHED, "True") is not None
         for place, offering in enumerate(tried):
             machines[offering] += int(place == 0 and not launched and not claim.deleting)
     for size in dict.fromkeys(sizes):

@@ -217,7 +217,7 @@ async def _claims(kube: Kube, found: Findings) -> tuple[NodeClaim, ...] | None:
         return None
     resting = 0
     for claim in claims:
-        told = next((c for c in claim.status.conditions if c.type == LAUNCHED and c.status == "False"), None)
+        told = claim.condition(LAUNCHED, "False")
         if told is None or claim.deleting:
             continue
         resting += 1
