@@ -7,7 +7,7 @@ LOCK_RUN := $(VENV)/.installed-run
 LOCK_DEV := $(VENV)/.installed-dev
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check test-cluster cluster-tools format bench generate lock clean
+.PHONY: help demo test check test-cluster cluster-tools format bench generate docs lock clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 24
@@ -50,12 +50,16 @@ format: $(LOCK_DEV)  ## rewrite the code in the project's format
 bench: $(LOCK_DEV)  ## counts are asserted, times printed
 	@$(BIN)/python -m tests.bench
 
-generate: $(LOCK_DEV)  ## write the files that are generated from code (CRDs)
+generate: $(LOCK_DEV)  ## write the files that are generated from code (CRDs, pages of reference)
 	@$(BIN)/python -m provisioner.api.crd charts/gpu-provisioner-crd/templates
+	@$(BIN)/python -m tools.reference
+
+docs: $(LOCK_DEV)  ## build the documentation's site into site/
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet --clean
 
 lock:  ## renew both lock files (needs uv)
 	uv pip compile --upgrade --quiet pyproject.toml --extra try --universal --python-version 3.11 --generate-hashes --no-header --no-annotate -o requirements.lock
 	uv pip compile --upgrade --quiet pyproject.toml --extra try --extra dev --universal --python-version 3.11 --generate-hashes --no-header --no-annotate -o requirements-dev.lock
 
 clean:
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
+	rm -rf $(VENV) site .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

@@ -1,0 +1,40 @@
+"""The documentation's site: it builds, alone and strictly, and asks no other host for anything."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+LOADED = re.compile(r"<(?:script|img|iframe|source)[^>]*\ssrc=\"([^\"]+)\"|<link[^>]*\shref=\"([^\"]+)\"")
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The site, built as `make docs` does; every warning (a dead link, a page outside the navigation) is an error."""
+    folder = tmp_path_factory.mktemp("site")
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(folder)]
+    ended = subprocess.run(command, cwd=ROOT, check=False, capture_output=True, text=True, timeout=120)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    return folder
+
+
+def test_every_page_of_the_folder_is_on_the_site(site: Path) -> None:
+    """One HTML page for each Markdown page."""
+    pages = {path.relative_to(ROOT / "docs").with_suffix(".html") for path in (ROOT / "docs").rglob("*.md")}
+    built = {path.relative_to(site) for path in site.rglob("*.html")}
+    assert pages
+    assert built - {Path("404.html")} == pages
+
+
+def test_the_site_is_complete_in_itself(site: Path) -> None:
+    """No page loads a font, a script or a picture from elsewhere: it reads the same behind a firewall."""
+    found = []
+    for path in site.rglob("*.html"):
+        for match in LOADED.finditer(path.read_text(encoding="utf-8")):
+            source = match[1] or match[2]
+            if re.match(r"(https?:)?//", source):
+                found.append(f"{path.name}: {source}")
+    assert found == []

@@ -1,0 +1,1 @@
+"""What makes files of this repository from its code; never part of what is installed."""

@@ -1,0 +1,32 @@
+"""The pages that are written from code, so that they cannot say what the code does not do.
+
+Promise: `PAGES` names every generated page by its path from the repository's root, and how to render it; rendering
+reads nothing but the code and files of this repository, and yields the same text each time.
+Left to others: what a page says (one module each), that no page is older than its source
+(`tests/unit/test_generated.py`), the CRDs (`provisioner.api.crd`).
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from . import settings
+
+ROOT = Path(__file__).parents[2]
+COMMAND = "make generate"
+
+PAGES: dict[str, Callable[[], str]] = {
+    "docs/reference/settings.md": settings.render,
+}
+
+
+def write_all() -> list[str]:
+    """Write every page that differs from what is there; returns the paths of those written."""
+    written = []
+    for path, render in PAGES.items():
+        target, text = ROOT / path, render()
+        if target.exists() and target.read_text(encoding="utf-8") == text:
+            continue
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(text, encoding="utf-8")
+        written.append(path)
+    return written

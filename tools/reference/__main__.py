@@ -1,0 +1,8 @@
+"""`python -m tools.reference`: write the generated pages, and say which have changed."""
+
+import sys
+
+from . import write_all
+
+if __name__ == "__main__":
+    sys.stdout.writelines(f"written: {path}\n" for path in write_all())
