@@ -57,9 +57,11 @@ generate: $(LOCK_DEV)  ## write the files that are generated from code (CRDs, pa
 docs: $(LOCK_DEV)  ## build the documentation's site into site/
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet --clean
 
-lock:  ## renew both lock files (needs uv)
+lock:  ## renew the lock files (needs uv)
 	uv pip compile --upgrade --quiet pyproject.toml --extra try --universal --python-version 3.11 --generate-hashes --no-header --no-annotate -o requirements.lock
 	uv pip compile --upgrade --quiet pyproject.toml --extra try --extra dev --universal --python-version 3.11 --generate-hashes --no-header --no-annotate -o requirements-dev.lock
+	uv pip compile --quiet pyproject.toml --constraint requirements.lock --universal --python-version 3.11 --generate-hashes --no-header --no-annotate -o requirements-image.lock
+	echo hatchling | uv pip compile --quiet - --constraint requirements.lock --universal --python-version 3.11 --generate-hashes --no-header --no-annotate -o requirements-build.lock
 
 clean:
 	rm -rf $(VENV) site .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
