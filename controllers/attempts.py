@@ -10,6 +10,7 @@ Source: aks-arm.md §3.1 and §3.2 (a failed pool keeps its name and its machine
 """
 
 from cloudprovider.interface import InstanceState
+from provisioner.api import reasons
 from provisioner.api.conditions import INITIALIZED, LAUNCHED
 from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
@@ -68,7 +69,7 @@ def step(f: Facts, claim: NodeClaim) -> Step | None:
     return DeleteInstance(
         instance=f.instance,
         cause="failed-create",
-        event=Event(type="Normal", reason="RemovingFailedPool", message=message),
+        event=Event(type="Normal", reason=reasons.REMOVING_FAILED_POOL, message=message),
     )
 
 

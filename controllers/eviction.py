@@ -11,7 +11,7 @@ Source: users.md §4.1 (signals), aks-arm.md §8 item 24 (count 0 or refilled).
 """
 
 from cloudprovider.interface import SPOT, InstanceState
-from provisioner.api import labels
+from provisioner.api import labels, reasons
 from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
 
@@ -19,7 +19,6 @@ from .facts import Facts
 from .judgement import Judgement, Status, clock_text
 from .ownership import belongs, held_by
 
-EVICTED = "SpotEvicted"
 # By what a Node says that its machine is taken: a condition's type, and what its words must have in them.
 SIGNS = (("PreemptionScheduled", ""), ("VMEventScheduled", "preempt"))
 
@@ -54,9 +53,9 @@ def judge(f: Facts, claim: NodeClaim, status: Status) -> Judgement | None:
     seen = next(filter(None, signs), "")
     if not seen and not taken(f, claim):
         return None
-    told = next((c.message for c in claim.status.conditions if c.reason == EVICTED), "")
+    told = next((c.message for c in claim.status.conditions if c.reason == reasons.SPOT_EVICTED), "")
     message = (
         f"Azure took the spot machine of agent pool {f.key} back, as seen at {clock_text(f.now)}"
         f" ({seen or 'the pool counts no machine'}); its owner makes a new claim, which may prefer on-demand"
     )
-    return Judgement(status=status, reason=EVICTED, message=told or message, warning=True)
+    return Judgement(status=status, reason=reasons.SPOT_EVICTED, message=told or message, warning=True)

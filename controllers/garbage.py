@@ -12,7 +12,7 @@ Source: DESIGN rules 4 and 6; karpenter.md §5, W3, W4, W6; users.md S1.3.
 from datetime import datetime, timedelta
 
 from cloudprovider.interface import Instance, InstanceState
-from provisioner.api import labels
+from provisioner.api import labels, reasons
 from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
 
@@ -39,6 +39,9 @@ from .steps import (
 )
 from .tampering import emptied
 from .termination import empty, prove_gone
+
+# Why a live claim goes, as its Event says it; any other cause: its Node was deleted.
+_GONE_FOR: dict[Cause, str] = {"missing-pool": reasons.INSTANCE_GONE, "spot-evicted": reasons.SPOT_EVICTED}
 
 
 def suspect(f: Facts) -> Cause | None:
@@ -209,7 +212,7 @@ def _orphan(f: Facts, age: float) -> Step | None:
     return DeleteInstance(
         instance=instance,
         cause="orphan-pool",
-        event=Event(type="Warning", reason="LeakedPoolDeleted", message=message),
+        event=Event(type="Warning", reason=reasons.LEAKED_POOL_DELETED, message=message),
     )
 
 
@@ -257,7 +260,7 @@ def _delete_claim(f: Facts, claim: NodeClaim, cause: Cause, why: str) -> Step:
     """By UID, and only if the fresh read showed this very claim, alive."""
     if f.claim_read is None or f.claim_read.uid != claim.uid or f.claim_read.deleting:
         return Wait(after=5.0, why="the claim changed; the cache will follow")
-    reason = {"missing-pool": "InstanceGone", "spot-evicted": eviction.EVICTED}.get(cause, "NodeDeleted")
+    reason = _GONE_FOR.get(cause, reasons.NODE_DELETED)
     event = Event(type="Warning", reason=reason, message=why)
     return DeleteClaim(claim=claim, cause=cause, event=event)
 

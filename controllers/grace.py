@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 
 import msgspec
 
-from provisioner.api import labels
+from provisioner.api import labels, reasons
 from provisioner.api.duration import seconds_of
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.pod import Pod
@@ -63,7 +63,9 @@ def remaining_seconds(by: datetime, now: datetime) -> int:
 def expiring(by: datetime) -> Event:
     """Karpenter's word for it, on claim and Node."""
     return Event(
-        type="Warning", reason="TerminationGracePeriodExpiring", message=f"All pods will be deleted by {rfc3339(by)}"
+        type="Warning",
+        reason=reasons.TERMINATION_GRACE_PERIOD_EXPIRING,
+        message=f"All pods will be deleted by {rfc3339(by)}",
     )
 
 

@@ -12,7 +12,7 @@ Source: karpenter.md §3 (Initialization), users.md S4, S5, K5, K12, K13.
 
 import msgspec
 
-from provisioner.api import labels
+from provisioner.api import labels, reasons
 from provisioner.api.meta import Condition, Taint
 from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
@@ -74,7 +74,7 @@ def judge(f: Facts, claim: NodeClaim) -> Judgement | None:
     shut = closed(f, claim, node)
     if shut is None:
         labelled = labels.INITIALIZED in node.metadata.labels
-        return Judgement(status="True", reason=INITIALIZED) if labelled else change_refused(f, node)
+        return Judgement(status="True", reason=reasons.INITIALIZED) if labelled else change_refused(f, node)
     began = claim.condition("Registered", "True")
     since = began.last_transition_time if began is not None else f.now
     limit = f.policy.initialization_seconds
@@ -92,22 +92,22 @@ def _usable(f: Facts, claim: NodeClaim, node: Node | None, current: Condition) -
         if f.instance is not None and emptied(f.instance):
             lost = f"Node {claim.status.node_name or f.key} is gone: {refill_words(f.instance)}"
         message = kept(f.nodes, claim) or lost
-        return Judgement(status="False", reason="NodeLost", message=message, warning=True)
+        return Judgement(status="False", reason=reasons.NODE_LOST, message=message, warning=True)
     if not node.ready:
         return _not_ready(node, status="False")
     if current.status == "True":
         short = _missing_gpus(f, claim, node)
         left = f.policy.gpu_loss_seconds - f.gpu_short_age
         if short is None or left > 0:
-            return Judgement(status="True", reason=INITIALIZED, recheck=left if short is not None else None)
-        return msgspec.structs.replace(short, status="False", reason="GPUUnavailable", warning=True)
+            return Judgement(status="True", reason=reasons.INITIALIZED, recheck=left if short is not None else None)
+        return msgspec.structs.replace(short, status="False", reason=reasons.GPU_UNAVAILABLE, warning=True)
     shut = closed(f, claim, node)
     if shut is None:
-        return Judgement(status="True", reason=INITIALIZED)
+        return Judgement(status="True", reason=reasons.INITIALIZED)
     behind = _taints_behind(f, node, shut)
-    if behind > 0 and current.reason == "NodeNotReady":
+    if behind > 0 and current.reason == reasons.NODE_NOT_READY:
         return Judgement(status="False", reason=current.reason, message=current.message, recheck=behind, warning=True)
-    reason = "GPUUnavailable" if shut.reason == "ResourceNotRegistered" else shut.reason
+    reason = reasons.GPU_UNAVAILABLE if shut.reason == reasons.RESOURCE_NOT_REGISTERED else shut.reason
     return msgspec.structs.replace(shut, status="False", reason=reason)
 
 
@@ -119,7 +119,7 @@ def _taints_behind(f: Facts, node: Node, shut: Judgement) -> float:
     others = (taint for taint in node.spec.taints if _ephemeral(taint) and taint.key not in HEALTH_TAINTS)
     ready = node.ready_condition
     since = ready.last_transition_time if ready is not None else None
-    if shut.reason != "KnownEphemeralTaintsExist" or any(others) or since is None:
+    if shut.reason != reasons.KNOWN_EPHEMERAL_TAINTS_EXIST or any(others) or since is None:
         return 0.0
     return HEALTH_TAINT_SECONDS - (f.now - since).total_seconds()
 
@@ -130,10 +130,10 @@ def closed(f: Facts, claim: NodeClaim, node: Node) -> Judgement | None:
         return _not_ready(node, status="Unknown")
     for taint in node.spec.taints:
         if any(taint.same_place(start) for start in claim.spec.startup_taints):
-            return _shut("StartupTaintsExist", f'StartupTaint "{taint}" still exists; its owner removes it')
+            return _shut(reasons.STARTUP_TAINTS_EXIST, f'StartupTaint "{taint}" still exists; its owner removes it')
     for taint in node.spec.taints:
         if _ephemeral(taint):
-            return _shut("KnownEphemeralTaintsExist", f'KnownEphemeralTaint "{taint}" still exists')
+            return _shut(reasons.KNOWN_EPHEMERAL_TAINTS_EXIST, f'KnownEphemeralTaint "{taint}" still exists')
     return _missing_request(claim, node) or _missing_gpus(f, claim, node)
 
 
@@ -149,7 +149,7 @@ def _not_ready(node: Node, *, status: str) -> Judgement:
     message = f"Node status is NotReady ({cause}){when}; see kubectl describe node {node.name}"
     taken_back = status == "False"
     return Judgement(
-        status="False" if taken_back else "Unknown", reason="NodeNotReady", message=message, warning=taken_back
+        status="False" if taken_back else "Unknown", reason=reasons.NODE_NOT_READY, message=message, warning=taken_back
     )
 
 
@@ -163,7 +163,9 @@ def _missing_request(claim: NodeClaim, node: Node) -> Judgement | None:
             continue
         if _amount(node.status.allocatable.get(resource, "0")) == 0:
             hint = f"; {PLUGIN_HINT}" if "/" in resource else ""
-            return _shut("ResourceNotRegistered", f'Resource "{resource}" was requested but not registered{hint}')
+            return _shut(
+                reasons.RESOURCE_NOT_REGISTERED, f'Resource "{resource}" was requested but not registered{hint}'
+            )
     return None
 
 
@@ -176,7 +178,7 @@ def _missing_gpus(f: Facts, claim: NodeClaim, node: Node) -> Judgement | None:
         f"{f.gpus.resource}: {seen} of {expected} allocatable; {PLUGIN_HINT}"
         f" To go without: annotate the claim {labels.GPU_READINESS}=report"
     )
-    return _shut("ResourceNotRegistered", message)
+    return _shut(reasons.RESOURCE_NOT_REGISTERED, message)
 
 
 def expected_gpus(f: Facts, claim: NodeClaim) -> int:

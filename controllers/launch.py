@@ -13,7 +13,7 @@ from datetime import datetime
 
 from cloudprovider.errors import NoCapacity
 from cloudprovider.interface import Instance, InstanceState
-from provisioner.api import labels
+from provisioner.api import labels, reasons
 from provisioner.api.conditions import LAUNCHED
 from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
@@ -28,10 +28,8 @@ from .selection import chosen_node, strangers
 from .steps import CreateInstance, Event, LookUpClaim, LookUpPool, Step, Wait
 
 USUAL_TIME = "AKS usually takes 3 to 8 min"
-LEFTOVER_NODE = "LeftoverNode"
-CREATING, POOL_DELETED, ADOPTION_REFUSED = "Creating", "PoolDeleted", "AdoptionRefused"
 # What waits for a person, or for a removal, and not for room.
-OUT_OF_LINE = (LEFTOVER_NODE, POOL_DELETED, ADOPTION_REFUSED)
+OUT_OF_LINE = (reasons.LEFTOVER_NODE, reasons.POOL_DELETED, reasons.ADOPTION_REFUSED)
 
 
 def lost(f: Facts, claim: NodeClaim) -> bool:
@@ -40,7 +38,7 @@ def lost(f: Facts, claim: NodeClaim) -> bool:
     Where no status can be written, what it says is old and means nothing.
     """
     accepted = any(
-        c.type == LAUNCHED and c.status == "Unknown" and c.reason in (CREATING, POOL_DELETED)
+        c.type == LAUNCHED and c.status == "Unknown" and c.reason in (reasons.CREATING, reasons.POOL_DELETED)
         for c in claim.status.conditions
     )
     return accepted and f.instance is None and chosen_node(f) is None and "PatchStatus" not in f.refused
@@ -77,7 +75,7 @@ def step(f: Facts) -> Step | None:
         return unsure
     offering = offerings.chosen(f)
     said = offerings.next_words(f, offering) if offering is not None else ""
-    event = Event(type="Normal", reason="TryingOffering", message=said) if said else None
+    event = Event(type="Normal", reason=reasons.TRYING_OFFERING, message=said) if said else None
     return CreateInstance(claim=claim, name=f.key, offering=offering, event=event)
 
 
@@ -103,7 +101,7 @@ def judge(f: Facts, claim: NodeClaim) -> Judgement | None:
     """The Launched condition; None while there is nothing to say yet."""
     instance = f.instance
     if not attempts.remains(f, claim) and (launched(claim) or chosen_node(f) is not None):
-        return Judgement(status="True", reason=LAUNCHED)
+        return Judgement(status="True", reason=reasons.LAUNCHED)
     if lost(f, claim):
         return _deleted_by_others(f, claim) if f.absence == "absent" else None
     if instance is None or not held_by(instance, claim):
@@ -115,7 +113,7 @@ def judge(f: Facts, claim: NodeClaim) -> Judgement | None:
     began = instance.put_time or claim.metadata.creation_timestamp
     match instance.state:
         case InstanceState.RUNNING:
-            return Judgement(status="True", reason=LAUNCHED)
+            return Judgement(status="True", reason=reasons.LAUNCHED)
         case InstanceState.FAILED:
             return _failed(f, instance)
         case InstanceState.DELETING:
@@ -124,7 +122,7 @@ def judge(f: Facts, claim: NodeClaim) -> Judgement | None:
             choice = offerings.second_choice(f, instance)
             state = f"{instance.raw_state or 'Creating'} since {clock_text(began)}"
             message = "; ".join((state, *filter(None, (choice,)), USUAL_TIME))
-            creating = Judgement(status="Unknown", reason=CREATING, message=message)
+            creating = Judgement(status="Unknown", reason=reasons.CREATING, message=message)
             return watched(creating, name="creating", since=began, now=f.now, limit_seconds=f.policy.creating_seconds)
 
 
@@ -134,7 +132,7 @@ def _final(held: Judgement) -> bool:
 
 
 def _failed(f: Facts, instance: Instance) -> Judgement:
-    reason = "CreateFailed"
+    reason = reasons.CREATE_FAILED
     message = f"agent pool ended in {instance.raw_state}; see az aks nodepool show --name {instance.name}"
     if instance.failure is not None:
         reason, message = instance.failure.reason, instance.failure.message
@@ -155,12 +153,12 @@ def _keep_cause(claim: NodeClaim) -> Judgement | None:
 def _deleted_by_others(f: Facts, claim: NodeClaim) -> Judgement:
     """A pool that never failed and that we did not delete: who deleted it meant the machine, so the claim goes too."""
     told = claim.condition(LAUNCHED)
-    said = told.message if told is not None and told.reason == POOL_DELETED else ""
+    said = told.message if told is not None and told.reason == reasons.POOL_DELETED else ""
     message = (
         f"agent pool {f.key} was deleted by somebody else before it ever ran, as seen at {clock_text(f.now)};"
         " this claim goes with it: make a new one if the machine is still wanted"
     )
-    return Judgement(status="Unknown", reason=POOL_DELETED, message=said or message, warning=True)
+    return Judgement(status="Unknown", reason=reasons.POOL_DELETED, message=said or message, warning=True)
 
 
 def obstacle(f: Facts) -> Judgement | None:
@@ -175,7 +173,7 @@ def own_obstacle(f: Facts) -> Judgement | None:
         return None
     if f.adoption_refused:
         message = f"cannot adopt: {f.adoption_refused}; correct or remove the annotation {labels.ADOPT}"
-        return Judgement(status="Unknown", reason=ADOPTION_REFUSED, message=message, warning=True)
+        return Judgement(status="Unknown", reason=reasons.ADOPTION_REFUSED, message=message, warning=True)
     if f.instance is not None:
         return _name_taken(f, f.instance, claim)
     if attempts.nodes_left(f, claim):
@@ -184,7 +182,7 @@ def own_obstacle(f: Facts) -> Judgement | None:
         return _name_kept(kept)
     if f.cluster is not None and not f.cluster.running:
         message = f"the managed cluster is {f.cluster.power_state}/{f.cluster.state}; start it with az aks start"
-        return Judgement(status="Unknown", reason="ClusterNotRunning", message=message, warning=True)
+        return Judgement(status="Unknown", reason=reasons.CLUSTER_NOT_RUNNING, message=message, warning=True)
     return _told_failure(f)
 
 
@@ -194,15 +192,15 @@ def _name_taken(f: Facts, instance: Instance, claim: NodeClaim) -> Judgement | N
             return None
         case Verdict.PREVIOUS:
             message = f"agent pool {f.key} belongs to an earlier claim of this name; it is removed first"
-            return Judgement(status="Unknown", reason="PreviousPoolLeft", message=message)
+            return Judgement(status="Unknown", reason=reasons.PREVIOUS_POOL_LEFT, message=message)
         case Verdict.ORPHANED_LEGACY:
             message = f"agent pool {f.key} was made by Azure/gpu-provisioner for an earlier claim; it goes first"
             if f.policy.legacy_pools == "report":
                 message = f"agent pool {f.key} is left over from Azure/gpu-provisioner: remove it or rename this claim"
-            return Judgement(status="Unknown", reason="LegacyPoolLeft", message=message)
+            return Judgement(status="Unknown", reason=reasons.LEGACY_POOL_LEFT, message=message)
         case _:
             message = f"agent pool {f.key} exists and is not ours; it is left alone: use another name for this claim"
-            return Judgement(status="False", reason="PoolNameTaken", message=message, warning=True)
+            return Judgement(status="False", reason=reasons.POOL_NAME_TAKEN, message=message, warning=True)
 
 
 def _name_kept(nodes: tuple[Node, ...]) -> Judgement:
@@ -211,13 +209,13 @@ def _name_kept(nodes: tuple[Node, ...]) -> Judgement:
     message = f"Node {names} of an earlier machine of this pool name is still there; it is being removed first"
     if not any(marked(node) for node in nodes):
         message = f"Node {names} bears this pool name and is not ours; remove it or use another name for this claim"
-    return Judgement(status="Unknown", reason=LEFTOVER_NODE, message=message)
+    return Judgement(status="Unknown", reason=reasons.LEFTOVER_NODE, message=message)
 
 
 def name_collides(f: Facts) -> Judgement:
     """What is said of a claim whose derived pool name another claim already has."""
     message = f"the pool name {f.key} is in use by another claim; delete this claim and create it anew"
-    return Judgement(status="False", reason="PoolNameTaken", message=message, warning=True)
+    return Judgement(status="False", reason=reasons.POOL_NAME_TAKEN, message=message, warning=True)
 
 
 def _told_failure(f: Facts) -> Judgement | None:

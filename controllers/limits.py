@@ -6,6 +6,8 @@ Left to others: the line itself and the counts (`fleet.py`), who is in it (`laun
 Source: DESIGN rule 13; aks-arm.md §4 (100 pools a cluster, `maxAgentPools`), §3.5 (400 Nodes with kubenet).
 """
 
+from provisioner.api import reasons
+
 from .facts import Facts
 from .judgement import Judgement
 
@@ -17,7 +19,7 @@ def obstacle(f: Facts) -> Judgement | None:
     if fleet.pools + fleet.place > limit:
         return Judgement(
             status="Unknown",
-            reason="PoolLimitReached",
+            reason=reasons.POOL_LIMIT_REACHED,
             message=f"{fleet.pools} of {limit} agent pools are in use; place {fleet.place} of {fleet.waiting} in line;"
             f" {remedy}",
             recheck=60.0,
@@ -26,7 +28,7 @@ def obstacle(f: Facts) -> Judgement | None:
     if most is not None and fleet.nodes + fleet.place > most:
         return Judgement(
             status="Unknown",
-            reason="NodeLimitReached",
+            reason=reasons.NODE_LIMIT_REACHED,
             message=f"{fleet.nodes} of {most} Nodes, all that the cluster's network plugin allows, are in use; place"
             f" {fleet.place} of {fleet.waiting} in line; delete claims or scale other agent pools down",
             recheck=60.0,
@@ -35,7 +37,7 @@ def obstacle(f: Facts) -> Judgement | None:
     if rate is not None and fleet.creates_last_minute + fleet.place > rate:
         return Judgement(
             status="Unknown",
-            reason="CreateRateLimited",
+            reason=reasons.CREATE_RATE_LIMITED,
             message=f"at most {rate} agent pools are created a minute (--max-creates-per-minute); place {fleet.place}"
             f" of {fleet.waiting} in line",
             recheck=max(0.05, fleet.next_create_in),

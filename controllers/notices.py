@@ -8,7 +8,7 @@ Source: karpenter.md §7 (events), §10.2 (do-not-disrupt as a duration).
 
 import msgspec
 
-from provisioner.api import labels
+from provisioner.api import labels, reasons
 from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.pod import Pod
@@ -39,25 +39,27 @@ def notices(f: Facts) -> tuple[Notice, ...]:
             found += [Notice(about=claim, event=grace.expiring(by))] if claim is not None else []
     if draining and claim is not None and grace.misdated(claim):
         words = f"{labels.TERMINATION_TIMESTAMP} is no time like 2006-01-02T15:04:05Z, and is ignored"
-        found.append(_warning(claim, "InvalidTerminationTimestamp", words))
+        found.append(_warning(claim, reasons.INVALID_TERMINATION_TIMESTAMP, words))
     if claim is not None and not claim.deleting and (words := tampering.words(f, claim)):
-        found.append(_warning(claim, "PoolChanged", words))
+        found.append(_warning(claim, reasons.POOL_CHANGED, words))
     if claim is not None and (words := repair.blocked(f)):
-        found.append(_warning(claim, "NodeRepairBlocked", f"the repair of its Node waits: {words}"))
+        found.append(_warning(claim, reasons.NODE_REPAIR_BLOCKED, f"the repair of its Node waits: {words}"))
     return tuple(found)
 
 
 def _of_node(f: Facts, node: Node) -> list[Notice]:
     found = list[Notice]()
     if words := holders(f, node):
-        found.append(_warning(node, "FailedDraining", f"Failed to drain node, it waits for {words}"))
+        found.append(_warning(node, reasons.FAILED_DRAINING, f"Failed to drain node, it waits for {words}"))
     if not held_by_pods(f, node) and (words := still_attached(f, node)):
-        found.append(Notice(about=node, event=Event(type="Normal", reason="AwaitingVolumeDetachment", message=words)))
+        found.append(
+            Notice(about=node, event=Event(type="Normal", reason=reasons.AWAITING_VOLUME_DETACHMENT, message=words))
+        )
     for pod in f.drain_of(node).pods:
         if misprotected(pod):
             value = pod.metadata.annotations[labels.DO_NOT_DISRUPT]
             words = f'{labels.DO_NOT_DISRUPT}="{value}" is neither "true" nor a duration like 1h30m, and is ignored'
-            found.append(_warning(pod, "InvalidDoNotDisruptAnnotation", words))
+            found.append(_warning(pod, reasons.INVALID_DO_NOT_DISRUPT, words))
     return found
 
 

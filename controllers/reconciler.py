@@ -14,9 +14,10 @@ import structlog
 
 from cloudprovider.errors import Retryable
 from cloudprovider.inventory import Inventory
+from provisioner.api import reasons
 from provisioner.runtime.clock import Clock
 
-from . import barriers, garbage, repair
+from . import barriers, garbage
 from .acting.door import Door
 from .acting.outcome import CloudFailed, Fenced, KubeFailed, Outcome, ReadNodes
 from .acting.telling import tell
@@ -237,7 +238,7 @@ class Reconciler:
         if isinstance(step, DeleteClaim) or (isinstance(step, DeleteInstance) and facts.suspicion is not None):
             self.fleet.removed_by_inference(facts, self._now())
         if isinstance(step, DeleteClaim) and step.cause == "unhealthy-node":
-            self._infirmary.repaired(repair.NOT_READY)
+            self._infirmary.repaired(reasons.NODE_NOT_READY)
         if isinstance(step, PatchStatus) and step.overdue:
             self._on_overdue(step.overdue)
         log.debug("took a step", step=type(step).__name__, key=facts.key)
@@ -257,7 +258,7 @@ class Reconciler:
             log.error("a removal by inference waits for people", why=held, suspects=suspects)
             about = facts.claim or facts.instance
             if about is not None:
-                self._door.tell(about, Event(type="Warning", reason="RemovalBraked", message=held))
+                self._door.tell(about, Event(type="Warning", reason=reasons.REMOVAL_BRAKED, message=held))
 
     def _forget(self, key: str) -> None:
         self._memories.pop(key, None)

@@ -10,7 +10,7 @@ Source: karpenter.md §2 ("Written to Node"), §3 (Registration); DESIGN rule 13
 
 from collections.abc import Mapping
 
-from provisioner.api import labels
+from provisioner.api import labels, reasons
 from provisioner.api.conditions import fit
 from provisioner.api.meta import OwnerReference, Taint
 from provisioner.api.node import Node
@@ -126,13 +126,13 @@ def change_refused(f: Facts, node: Node) -> Judgement | None:
         f"{fit(said, REFUSAL_BYTES)}: our change to Node {node.name}, here since"
         f" {clock_text(node.metadata.creation_timestamp)}, is refused; see kubectl auth can-i patch nodes"
     )
-    return Judgement(status="Unknown", reason="NodeUpdateRefused", message=message, warning=True)
+    return Judgement(status="Unknown", reason=reasons.NODE_UPDATE_REFUSED, message=message, warning=True)
 
 
 def taken_back(f: Facts) -> Judgement:
     """What a claim says of the rest of its way up when its pool failed on it: it begins anew."""
     message = f"agent pool {f.key} failed before its Node was usable; see Launched"
-    return Judgement(status="Unknown", reason="PoolFailed", message=message)
+    return Judgement(status="Unknown", reason=reasons.POOL_FAILED, message=message)
 
 
 def judge(f: Facts, claim: NodeClaim) -> Judgement | None:
@@ -141,9 +141,9 @@ def judge(f: Facts, claim: NodeClaim) -> Judgement | None:
         return taken_back(f) if registered(claim) else None
     node = chosen_node(f)
     if node is not None and labels.REGISTERED in node.metadata.labels and holds_finalizer(node):
-        return Judgement(status="True", reason=REGISTERED)
+        return Judgement(status="True", reason=reasons.REGISTERED)
     if registered(claim):
-        return Judgement(status="True", reason=REGISTERED)
+        return Judgement(status="True", reason=reasons.REGISTERED)
     since = launched_since(f, claim)
     if node is not None:
         held = change_refused(f, node)
@@ -152,18 +152,18 @@ def judge(f: Facts, claim: NodeClaim) -> Judgement | None:
     if len(live_nodes(f)) > 1:
         names = ", ".join(node.name for node in live_nodes(f)[:2])
         message = f"Invariant violated, matched multiple nodes: {names}; {scale_words(f.key)}, or delete this claim"
-        return Judgement(status="False", reason="MultipleNodesFound", message=message, warning=True)
+        return Judgement(status="False", reason=reasons.MULTIPLE_NODES_FOUND, message=message, warning=True)
     if since is None:
         return None
     going = kept(f.nodes, claim)
     if going:
-        return Judgement(status="Unknown", reason="NodeDeleting", message=going, warning=True)
+        return Judgement(status="Unknown", reason=reasons.NODE_DELETING, message=going, warning=True)
     message = (
         f"Node not registered with cluster; agent pool {f.key} runs since {clock_text(since)};"
         " if it stays so check the pool's provisioning state, subnet and outbound access"
     )
     if f.instance is not None and emptied(f.instance):
         message = f"Node not registered with cluster; {refill_words(f.instance)}"
-    waiting = Judgement(status="Unknown", reason="NodeNotFound", message=message)
+    waiting = Judgement(status="Unknown", reason=reasons.NODE_NOT_FOUND, message=message)
     limit = f.policy.registration_seconds
     return watched(waiting, name="registration", since=since, now=f.now, limit_seconds=limit)

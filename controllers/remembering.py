@@ -9,6 +9,7 @@ import msgspec
 
 from cloudprovider.errors import CloudError, NoCapacity, Rejected, Retryable
 from cloudprovider.interface import Failure, Instance, InstanceState
+from provisioner.api import reasons
 from provisioner.api.meta import BEGINNING
 from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
@@ -50,7 +51,7 @@ from .steps import (
     Step,
 )
 
-UNTOLD, UNTOLD_FIRST_SECONDS = "CreateFailed", 60.0
+UNTOLD_FIRST_SECONDS = 60.0
 # Nothing can be done in its stead, so it is never left alone for longer than this.
 RELEASE_MOST_SECONDS = 60.0
 
@@ -165,7 +166,11 @@ def _untold(instance: Instance) -> Failure:
         f" none (any longer): see az aks nodepool show --name {instance.name} and the activity log"
     )
     return Failure(
-        reason=UNTOLD, message=message, kind=Rejected.kind, scope="configuration", after=UNTOLD_FIRST_SECONDS
+        reason=reasons.CREATE_FAILED,
+        message=message,
+        kind=Rejected.kind,
+        scope="configuration",
+        after=UNTOLD_FIRST_SECONDS,
     )
 
 

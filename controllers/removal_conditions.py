@@ -11,6 +11,7 @@ Source: karpenter.md §1 (conditions), §4; DESIGN rules 5 and 8.
 from datetime import datetime
 
 from cloudprovider.interface import Instance, InstanceState
+from provisioner.api import reasons
 from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.pod import Pod
@@ -24,7 +25,6 @@ from .ownership import belongs, held_by, holds_finalizer
 from .pods import protected, protected_until
 
 MOST_NAMES = 3
-TERMINATED = "InstanceTerminated"
 INSTANCE_TERMINATING = "InstanceTerminating"
 
 
@@ -37,12 +37,12 @@ def judge_drain(f: Facts, claim: NodeClaim) -> Judgement | None:
         known = f.drain_of(node)
         words = _draining_words(f, claim, node) if known.known else _unread(node, known.unread)
         if words and not going:
-            waiting = Judgement(status="Unknown", reason="Draining", message=words)
+            waiting = Judgement(status="Unknown", reason=reasons.DRAINING, message=words)
             limit = f.policy.draining_seconds
             return watched(waiting, name="draining", since=_drained_since(claim, node), now=f.now, limit_seconds=limit)
         if words:
             return None
-    return Judgement(status="True", reason="Drained") if all(drain.emptied(f, node) for node in nodes) else None
+    return Judgement(status="True", reason=reasons.DRAINED) if all(drain.emptied(f, node) for node in nodes) else None
 
 
 def judge_volumes(f: Facts, claim: NodeClaim) -> Judgement | None:
@@ -53,14 +53,14 @@ def judge_volumes(f: Facts, claim: NodeClaim) -> Judgement | None:
     by, left_on = grace.deadline(claim), [words for node in nodes if (words := _attached(f, node))]
     if not left_on:
         read = all(f.drain_of(node).volumes.known for node in nodes)
-        return Judgement(status="True", reason="VolumesDetached") if read else None
+        return Judgement(status="True", reason=reasons.VOLUMES_DETACHED) if read else None
     words = left_on[0]
     if by is not None and f.now >= by:
         message = f"the termination time {grace.rfc3339(by)} has passed, and {words}"
-        return Judgement(status="False", reason="TerminationGracePeriodElapsed", message=message, warning=True)
+        return Judgement(status="False", reason=reasons.TERMINATION_GRACE_PERIOD_ELAPSED, message=message, warning=True)
     if _going(f, claim):
         return None
-    waiting = Judgement(status="Unknown", reason="AwaitingVolumeDetachment", message=words)
+    waiting = Judgement(status="Unknown", reason=reasons.AWAITING_VOLUME_DETACHMENT, message=words)
     since = _entered(f, claim, "VolumesDetached", waiting.reason)
     return watched(waiting, name="detaching", since=since, now=f.now, limit_seconds=f.policy.detaching_seconds)
 
@@ -72,8 +72,8 @@ def judge_instance(f: Facts, claim: NodeClaim) -> Judgement | None:
     if instance is not None and instance.state is InstanceState.DELETING:
         left = limit - (f.now - since).total_seconds()
         if left > 0:
-            return Judgement(status="True", reason="InstanceTerminating", recheck=left)
-        judged = Judgement(status="True", reason="InstanceTerminating", message=_deletion(instance, since))
+            return Judgement(status="True", reason=reasons.INSTANCE_TERMINATING, recheck=left)
+        judged = Judgement(status="True", reason=reasons.INSTANCE_TERMINATING, message=_deletion(instance, since))
         return overdue(judged, name="deleting", remedy=f"see az aks nodepool show --name {instance.name}")
     failed = f.delete_failed if instance is not None else f.read_failed
     if failed is not None:
@@ -81,8 +81,8 @@ def judge_instance(f: Facts, claim: NodeClaim) -> Judgement | None:
     words = _kept(f, claim) if instance is None else ""
     if not words:
         return None
-    kept = Judgement(status="False", reason=TERMINATED, message=f"agent pool {f.key} is gone; {words}")
-    since = _entered(f, claim, "InstanceTerminating", TERMINATED)
+    kept = Judgement(status="False", reason=reasons.INSTANCE_TERMINATED, message=f"agent pool {f.key} is gone; {words}")
+    since = _entered(f, claim, "InstanceTerminating", reasons.INSTANCE_TERMINATED)
     return watched(kept, name="releasing", since=since, now=f.now, limit_seconds=f.policy.releasing_seconds)
 
 

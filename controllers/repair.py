@@ -15,13 +15,13 @@ from datetime import timedelta
 
 import msgspec
 
-from provisioner.api import labels
+from provisioner.api import labels, reasons
 from provisioner.api.conditions import INITIALIZED
 from provisioner.api.duration import seconds_of
 from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
 
-from . import eviction, grace
+from . import grace
 from .attempts import was_usable
 from .facts import Facts, Sick, Ward
 from .garbage import held_back
@@ -40,7 +40,6 @@ from .steps import (
     Wait,
 )
 
-NOT_READY = "NodeNotReady"
 # AKS's remediator keeps pods off the Node it works on, by either name.
 REMEDIATOR_TAINTS = ("remediator.kubernetes.azure.com/unschedulable", "remediator.aks.microsoft.com/unschedulable")
 
@@ -65,7 +64,7 @@ def told_for(f: Facts, node: Node) -> float:
     and Unknown took turns): the later of the two never takes a Node too early.
     """
     said = f.claim.condition(INITIALIZED) if f.claim is not None else None
-    if said is None or said.status != "False" or said.reason not in (NOT_READY, eviction.EVICTED):
+    if said is None or said.status != "False" or said.reason not in (reasons.NODE_NOT_READY, reasons.SPOT_EVICTED):
         return 0.0
     ready = node.ready_condition
     since = ready.last_transition_time if ready is not None else None
@@ -172,7 +171,7 @@ def blocked(f: Facts) -> str:
 
 def remark(f: Facts, judged: Judgement | None) -> Judgement | None:
     """The Initialized condition of a Node whose repair waits for others says so, and for what."""
-    if judged is None or judged.reason != NOT_READY:
+    if judged is None or judged.reason != reasons.NODE_NOT_READY:
         return judged
     why = blocked(f)
     return msgspec.structs.replace(judged, message=f"{judged.message}; its repair waits: {why}") if why else judged
@@ -217,7 +216,7 @@ def _remove(f: Facts, claim: NodeClaim, node: Node, sick: Sick) -> Step:
         f"Node {node.name} has not been Ready ({reason}) for {int(sick.age // 60)} min:"
         " its NodeClaim is deleted, for its owner to make a new one"
     )
-    event = Event(type="Warning", reason="NodeRepair", message=message)
+    event = Event(type="Warning", reason=reasons.NODE_REPAIR, message=message)
     return DeleteClaim(claim=claim, cause="unhealthy-node", event=event)
 
 

@@ -17,7 +17,7 @@ from decimal import Decimal
 from typing import Any
 
 from cloudprovider.interface import SPOT, Failure, Instance, InstanceState, Offering
-from provisioner.api import labels
+from provisioner.api import labels, reasons
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.quantity import GIB, as_gib_ceil, parse_quantity
 
@@ -117,14 +117,18 @@ def _request_objections(claim: NodeClaim) -> Iterator[Objection]:
         except ValueError as error:
             problem, _, remedy = str(error).partition(": ")
             yield Objection(
-                reason="ResourceQuantityInvalid", field=field, value=value, problem=f"{field}: {problem}", remedy=remedy
+                reason=reasons.RESOURCE_QUANTITY_INVALID,
+                field=field,
+                value=value,
+                problem=f"{field}: {problem}",
+                remedy=remedy,
             )
             continue
         if resource == "storage":
             yield from _disk_objections(value, as_gib_ceil(written), amount)
         elif "/" in resource and amount != int(amount):
             yield Objection(
-                reason="ResourceQuantityInvalid",
+                reason=reasons.RESOURCE_QUANTITY_INVALID,
                 field=field,
                 value=value,
                 problem=f"{field}: {value} is no whole number",
@@ -136,7 +140,7 @@ def _disk_objections(written: str, gib: int, amount: Decimal) -> Iterator[Object
     field = "spec.resources.requests.storage"
     if amount <= 0:
         yield Objection(
-            reason="DiskSizeInvalid",
+            reason=reasons.DISK_SIZE_INVALID,
             field=field,
             value=written,
             problem=f"{field}: {written}: the storage request should be more than 0",
@@ -144,7 +148,7 @@ def _disk_objections(written: str, gib: int, amount: Decimal) -> Iterator[Object
         )
     elif amount >= GIB and not DISK_FLOOR_GIB <= gib <= DISK_CEILING_GIB:
         yield Objection(
-            reason="DiskSizeInvalid",
+            reason=reasons.DISK_SIZE_INVALID,
             field=field,
             value=written,
             problem=f"{field}: {written}: an OS disk has {DISK_FLOOR_GIB}Gi to {DISK_CEILING_GIB}Gi",
@@ -161,7 +165,7 @@ def _disk_gib(claim: NodeClaim) -> int:
 def _image_objections(claim: NodeClaim, sku: Sku | None) -> Iterator[Objection]:
     if _image(claim) != "Ubuntu" and sku is not None and sku.vendor == "amd":
         yield Objection(
-            reason="ImageFamilyInvalid",
+            reason=reasons.IMAGE_FAMILY_INVALID,
             field=f"metadata.annotations[{labels.KAITO_IMAGE_FAMILY}]",
             value=claim.metadata.annotations[labels.KAITO_IMAGE_FAMILY],
             problem=f"metadata.annotations[{labels.KAITO_IMAGE_FAMILY}]: {sku.name} runs Ubuntu only",
@@ -180,7 +184,7 @@ def _taint_objections(claim: NodeClaim) -> Iterator[Objection]:
         kept = poollabels.kept_by_aks(taint.key) and taint.key != labels.AKS_SPOT
         if not fits or kept:
             yield Objection(
-                reason="TaintInvalid",
+                reason=reasons.TAINT_INVALID,
                 field=f"spec.taints[{index}]",
                 value=str(taint),
                 problem=f"spec.taints[{index}]: {str(taint)[:80]!r} cannot be a taint of an agent pool"

@@ -13,6 +13,7 @@ from typing import Literal
 import msgspec
 
 from cloudprovider.errors import THROTTLED_IN_FRONT, Scope
+from provisioner.api import reasons
 
 Kind = Literal["no_capacity", "rejected", "retryable"]
 Verb = Literal["create", "get", "list", "delete", "cluster"]
@@ -145,7 +146,7 @@ CAPACITY = (
         "",
         "number of agent pools|agent pool count|agentpool count",
         FEWER_POOLS,
-        reason="PoolLimitReached",
+        reason=reasons.POOL_LIMIT_REACHED,
         scope="configuration",
         after=SLOW_SECONDS,
     ),
@@ -182,7 +183,7 @@ CONFLICTS = (
         "power state is Stopped|cluster is stopped",
         START_CLUSTER,
         statuses=(400, 409),
-        reason="ClusterNotRunning",
+        reason=reasons.CLUSTER_NOT_RUNNING,
         after=MINUTE_SECONDS,
     ),
     _again(
@@ -191,7 +192,7 @@ CONFLICTS = (
         after=SLOW_SECONDS,
     ),
     _again("", statuses=(412,), verbs=("create",), reason="PoolExists", conflict=True),
-    _again("", statuses=(412,), reason="PoolChanged", conflict=True),
+    _again("", statuses=(412,), reason=reasons.POOL_CHANGED, conflict=True),
     _again("", statuses=(409,), conflict=True),
 )
 

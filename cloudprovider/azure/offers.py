@@ -14,7 +14,7 @@ import re
 from collections.abc import Iterator
 
 from cloudprovider.interface import ON_DEMAND, SPOT, CapacityType, Offering
-from provisioner.api import labels
+from provisioner.api import labels, reasons
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.requirements import allowed_values, allows, combine, conflicts, malformed
 
@@ -45,7 +45,7 @@ def objections(claim: NodeClaim) -> Iterator[Objection]:
     for sentence in wrong or conflicts(wanted):
         remedy = "create the claim anew"
         yield Objection(
-            reason="RequirementsInvalid",
+            reason=reasons.REQUIREMENTS_INVALID,
             field="spec.requirements",
             problem=f"spec.requirements: {sentence}",
             remedy=remedy,
@@ -55,7 +55,7 @@ def objections(claim: NodeClaim) -> Iterator[Objection]:
     told = {demand.key for demand in combine(wanted) if not demand.satisfiable}
     if labels.OS not in told and not allows(wanted, labels.OS, "linux"):
         yield Objection(
-            reason="OperatingSystemInvalid",
+            reason=reasons.OPERATING_SYSTEM_INVALID,
             field=f"spec.requirements[{labels.OS}]",
             problem=f"spec.requirements[{labels.OS}]: linux is excluded, and the machines are Linux",
             remedy="allow it",
@@ -65,7 +65,7 @@ def objections(claim: NodeClaim) -> Iterator[Objection]:
     for value in allowed_values(wanted, labels.ZONE) or ():
         if _ZONE.fullmatch(value) is None:
             yield Objection(
-                reason="ZoneInvalid",
+                reason=reasons.ZONE_INVALID,
                 field=f"spec.requirements[{labels.ZONE}]",
                 value=value,
                 problem=f"spec.requirements[{labels.ZONE}]: {value[:40]!r} is no zone",
@@ -73,7 +73,7 @@ def objections(claim: NodeClaim) -> Iterator[Objection]:
             )
     if labels.CAPACITY_TYPE not in told and not _capacity_types(claim):
         yield Objection(
-            reason="CapacityTypeInvalid",
+            reason=reasons.CAPACITY_TYPE_INVALID,
             field=f"spec.requirements[{labels.CAPACITY_TYPE}]",
             value=", ".join(allowed_values(wanted, labels.CAPACITY_TYPE) or ()),
             problem=f"spec.requirements[{labels.CAPACITY_TYPE}] allows neither on-demand nor spot",
@@ -86,12 +86,14 @@ def _size_objections(claim: NodeClaim) -> Iterator[Objection]:
     example = f"add {labels.INSTANCE_TYPE} In [Standard_NC24ads_A100_v4], say"
     if not wanted:
         problem = "spec.requirements names no instance type"
-        yield Objection(reason="InstanceTypeMissing", field="spec.requirements", problem=problem, remedy=example)
+        yield Objection(
+            reason=reasons.INSTANCE_TYPE_MISSING, field="spec.requirements", problem=problem, remedy=example
+        )
         return
     sizes = _sizes(claim)
     if not sizes:
         yield Objection(
-            reason="InstanceTypeInvalid",
+            reason=reasons.INSTANCE_TYPE_INVALID,
             field=f"spec.requirements[{SKU_NAME}]",
             value=", ".join(wanted),
             problem=f"spec.requirements[{SKU_NAME}] allows none of {', '.join(wanted)[:80]}",
@@ -100,7 +102,7 @@ def _size_objections(claim: NodeClaim) -> Iterator[Objection]:
     for size in sizes:
         if _SIZE.fullmatch(size) is None:
             yield Objection(
-                reason="InstanceTypeInvalid",
+                reason=reasons.INSTANCE_TYPE_INVALID,
                 field=f"spec.requirements[{labels.INSTANCE_TYPE}]",
                 value=size,
                 problem=f"spec.requirements[{labels.INSTANCE_TYPE}]: {size[:60]!r} is no Azure VM size",

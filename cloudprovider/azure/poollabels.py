@@ -12,7 +12,7 @@ DESIGN rules 3 and 13.
 import re
 from collections.abc import Iterator
 
-from provisioner.api import labels
+from provisioner.api import labels, reasons
 from provisioner.api.nodeclaim import NodeClaim
 
 from .objection import Objection
@@ -84,4 +84,4 @@ def _wrong_with(key: str, value: str) -> Iterator[Objection]:
 def _refused(key: str, value: str, why: str, remedy: str) -> Objection:
     field = f"metadata.labels[{key}]"
     problem = f"{field}: {value[:40]!r}: {why}"
-    return Objection(reason="LabelRefused", field=field, value=value, problem=problem, remedy=remedy)
+    return Objection(reason=reasons.LABEL_REFUSED, field=field, value=value, problem=problem, remedy=remedy)

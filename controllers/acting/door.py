@@ -32,6 +32,7 @@ from controllers.steps import (
     ReadVolumes,
     Write,
 )
+from provisioner.api import reasons
 from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.pod import Pod
@@ -160,10 +161,10 @@ class Door:
             if pod.metadata.uid not in outcome.asked:
                 continue
             if isinstance(step, EvictPods):
-                self.tell(pod, Event(type="Normal", reason="Evicted", message=f"Evicted pod: {why}"))
+                self.tell(pod, Event(type="Normal", reason=reasons.EVICTED, message=f"Evicted pod: {why}"))
             else:
                 message = f"Deleted past budgets with {step.grace_seconds} s of grace: {why}, and its time is up"
-                self.tell(pod, Event(type="Normal", reason="Disrupted", message=message))
+                self.tell(pod, Event(type="Normal", reason=reasons.DISRUPTED, message=message))
 
 
 def _former_claim(instance: Instance) -> ObjectReference:

@@ -15,6 +15,7 @@ from typing import Literal
 
 import msgspec
 
+from . import reasons
 from .meta import Condition
 from .nodeclaim import NodeClaim
 
@@ -26,7 +27,6 @@ REGISTERED = "Registered"
 INITIALIZED = "Initialized"
 DEPENDENTS = (LAUNCHED, REGISTERED, INITIALIZED)
 
-AWAITING_REASON = "AwaitingReconciliation"
 AWAITING_MESSAGE = "object is awaiting reconciliation"
 MESSAGE_BYTES = 256
 # By these words KAITO's RAG engine knows that nothing is left to try (users.md §1.3).
@@ -71,7 +71,7 @@ class ConditionSet(msgspec.Struct, frozen=True):
         for condition_type in (READY, *DEPENDENTS):
             if opened.get(condition_type) is None:
                 opened = opened.set(
-                    condition_type, "Unknown", reason=AWAITING_REASON, message=AWAITING_MESSAGE, now=now
+                    condition_type, "Unknown", reason=reasons.AWAITING, message=AWAITING_MESSAGE, now=now
                 )
         return opened
 
@@ -146,8 +146,8 @@ def _sum_up(conditions: ConditionSet, now: datetime) -> ConditionSet:
     newest_first = sorted(unhealthy, key=lambda c: c.last_transition_time, reverse=True)
     message = ", ".join(f"{c.type}={c.status}" for c in newest_first)
     if any(c.status == "False" and c.observed_generation == generation for c in unhealthy):
-        return conditions.set(READY, "False", reason="UnhealthyDependents", message=message, now=now)
-    return conditions.set(READY, "Unknown", reason="ReconcilingDependents", message=message, now=now)
+        return conditions.set(READY, "False", reason=reasons.UNHEALTHY_DEPENDENTS, message=message, now=now)
+    return conditions.set(READY, "Unknown", reason=reasons.RECONCILING_DEPENDENTS, message=message, now=now)
 
 
 def _ordered(conditions: Iterable[Condition]) -> tuple[Condition, ...]:

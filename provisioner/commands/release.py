@@ -16,7 +16,7 @@ from controllers.acting.kube import KubeActs
 from controllers.judgement import clock_text
 from controllers.ownership import belongs, held_by, holds_finalizer, managed
 from controllers.steps import ReleaseFinalizer
-from provisioner.api import labels
+from provisioner.api import labels, reasons
 from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.runtime.events import EventRecorder
@@ -29,7 +29,6 @@ from .console import Console
 from .flags import RELEASE_FLAG
 from .refusal import OK, USAGE, Refused, by_api_server, by_arm
 
-REASON = "FinalizerReleasedByHand"
 # Answers of ARM that are not about the pool, and yet say that it cannot be there (error_table.py).
 ALL_GONE = {
     "ClusterNotFound": "the managed cluster does not exist",
@@ -134,7 +133,9 @@ async def _tell(tools: Tools, claim: NodeClaim, proof: str, things: list[NodeCla
         who = "unknown user"
     message = f"{who} released {', '.join(_named(thing) for thing in things)} from {labels.FINALIZER} by hand. {proof}"
     try:
-        await EventRecorder(kube, tools.outside.clock).write(claim, "Warning", REASON, message)
+        await EventRecorder(kube, tools.outside.clock).write(
+            claim, "Warning", reasons.FINALIZER_RELEASED_BY_HAND, message
+        )
     except KubeError as error:
         refused = by_api_server(error)
         raise Refused(f"the Event that must name who does this cannot be written: {error}", refused.remedy) from None

@@ -7,7 +7,7 @@ Left to others: which objects, and whose (`story.py`).
 
 from collections.abc import Iterator
 
-from provisioner.api import labels
+from provisioner.api import labels, reasons
 from provisioner.simulator.scene import condition, deleting
 
 from .claims import Json
@@ -18,7 +18,7 @@ Words = tuple[str, Tone]
 ORDER = ("Launched", "Registered", "Initialized", "Ready")
 GPU_RESOURCES = ("nvidia.com/gpu", "amd.com/gpu")
 # What a condition is before anybody looked.
-UNTOLD_REASONS = frozenset({"AwaitingReconciliation", "ReconcilingDependents"})
+UNTOLD_REASONS = frozenset({reasons.AWAITING, reasons.RECONCILING_DEPENDENTS})
 
 
 def claim_words(event: str, obj: Json, old: Json | None) -> Iterator[Words]:

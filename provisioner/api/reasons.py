@@ -1,0 +1,88 @@
+"""Every reason that the program itself writes on a condition or an Event, in one place.
+
+Promise: a name stands here once, and nowhere else in the program as a text; people write alerts and scripts against
+these words, so none changes its meaning. What ARM or AKS says comes besides: its own code is the reason then, or the
+word that the error table gives it (`cloudprovider/azure/error_table.py`).
+Left to others: what each means and what to do about it (`docs/reference`, written from `tools/reference/explained`).
+
+Source: karpenter.md §1, §7 (Karpenter's reasons, kept word for word), users.md §1.9.
+"""
+
+# Ready, and any condition of which nothing is known yet
+READY = "Ready"
+AWAITING = "AwaitingReconciliation"
+UNHEALTHY_DEPENDENTS = "UnhealthyDependents"
+RECONCILING_DEPENDENTS = "ReconcilingDependents"
+
+# Launched
+LAUNCHED = "Launched"
+CREATING = "Creating"
+CREATE_FAILED = "CreateFailed"
+POOL_DELETED = "PoolDeleted"
+ADOPTION_REFUSED = "AdoptionRefused"
+PREVIOUS_POOL_LEFT = "PreviousPoolLeft"
+LEGACY_POOL_LEFT = "LegacyPoolLeft"
+POOL_NAME_TAKEN = "PoolNameTaken"
+LEFTOVER_NODE = "LeftoverNode"
+CLUSTER_NOT_RUNNING = "ClusterNotRunning"
+POOL_LIMIT_REACHED = "PoolLimitReached"
+NODE_LIMIT_REACHED = "NodeLimitReached"
+CREATE_RATE_LIMITED = "CreateRateLimited"
+
+# Launched: what our own validation has against a claim, before anything is sent
+REQUIREMENTS_INVALID = "RequirementsInvalid"
+INSTANCE_TYPE_MISSING = "InstanceTypeMissing"
+INSTANCE_TYPE_INVALID = "InstanceTypeInvalid"
+OPERATING_SYSTEM_INVALID = "OperatingSystemInvalid"
+ZONE_INVALID = "ZoneInvalid"
+CAPACITY_TYPE_INVALID = "CapacityTypeInvalid"
+RESOURCE_QUANTITY_INVALID = "ResourceQuantityInvalid"
+DISK_SIZE_INVALID = "DiskSizeInvalid"
+IMAGE_FAMILY_INVALID = "ImageFamilyInvalid"
+LABEL_REFUSED = "LabelRefused"
+TAINT_INVALID = "TaintInvalid"
+
+# Registered
+REGISTERED = "Registered"
+NODE_NOT_FOUND = "NodeNotFound"
+MULTIPLE_NODES_FOUND = "MultipleNodesFound"
+NODE_DELETING = "NodeDeleting"
+NODE_UPDATE_REFUSED = "NodeUpdateRefused"
+POOL_FAILED = "PoolFailed"
+
+# Initialized
+INITIALIZED = "Initialized"
+STARTUP_TAINTS_EXIST = "StartupTaintsExist"
+KNOWN_EPHEMERAL_TAINTS_EXIST = "KnownEphemeralTaintsExist"
+RESOURCE_NOT_REGISTERED = "ResourceNotRegistered"
+GPU_UNAVAILABLE = "GPUUnavailable"
+NODE_NOT_READY = "NodeNotReady"
+NODE_LOST = "NodeLost"
+SPOT_EVICTED = "SpotEvicted"
+
+# Drained, VolumesDetached, InstanceTerminating
+DRAINING = "Draining"
+DRAINED = "Drained"
+AWAITING_VOLUME_DETACHMENT = "AwaitingVolumeDetachment"
+VOLUMES_DETACHED = "VolumesDetached"
+TERMINATION_GRACE_PERIOD_ELAPSED = "TerminationGracePeriodElapsed"
+INSTANCE_TERMINATING = "InstanceTerminating"
+INSTANCE_TERMINATED = "InstanceTerminated"
+
+# Events that no condition carries
+TRYING_OFFERING = "TryingOffering"
+REMOVING_FAILED_POOL = "RemovingFailedPool"
+POOL_CHANGED = "PoolChanged"
+NODE_REPAIR = "NodeRepair"
+NODE_REPAIR_BLOCKED = "NodeRepairBlocked"
+FAILED_DRAINING = "FailedDraining"
+EVICTED = "Evicted"
+DISRUPTED = "Disrupted"
+TERMINATION_GRACE_PERIOD_EXPIRING = "TerminationGracePeriodExpiring"
+INVALID_TERMINATION_TIMESTAMP = "InvalidTerminationTimestamp"
+INVALID_DO_NOT_DISRUPT = "InvalidDoNotDisruptAnnotation"
+LEAKED_POOL_DELETED = "LeakedPoolDeleted"
+INSTANCE_GONE = "InstanceGone"
+NODE_DELETED = "NodeDeleted"
+REMOVAL_BRAKED = "RemovalBraked"
+FINALIZER_RELEASED_BY_HAND = "FinalizerReleasedByHand"
