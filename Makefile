@@ -1,5 +1,6 @@
 # Everything a newcomer needs: `make demo` and `make test`. Both install what they need into .venv.
-# `make test-cluster` needs Go besides, or binaries named by KUBEBUILDER_ASSETS.
+# `make test-cluster` needs Go besides, or binaries named by KUBEBUILDER_ASSETS; `make test-monitoring` Prometheus, on the
+# PATH or in the folder PROMETHEUS_BIN.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -7,7 +8,7 @@ LOCK_RUN := $(VENV)/.installed-run
 LOCK_DEV := $(VENV)/.installed-dev
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check test-cluster cluster-tools format bench generate docs lock clean
+.PHONY: help demo test check test-cluster cluster-tools test-monitoring format bench generate docs lock clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 24
@@ -42,6 +43,9 @@ test-cluster: cluster-tools  ## stories, API suite and real clients on a real AP
 
 cluster-tools: $(LOCK_DEV)  ## build etcd and that API server, once: minutes, and needs Go or KUBEBUILDER_ASSETS
 	@$(BIN)/python -m tests.cluster.assets
+
+test-monitoring: $(LOCK_DEV)  ## dashboards and alerts under a real Prometheus, which scrapes the real program (needs prometheus, promtool)
+	@$(BIN)/python -m pytest -m monitoring tests/monitoring
 
 format: $(LOCK_DEV)  ## rewrite the code in the project's format
 	@$(BIN)/ruff format .

@@ -1,0 +1,140 @@
+"""A real Prometheus of one's own, and what it answers.
+
+Promise: it listens on loopback, keeps its data in the given folder and ends with `stop`; what it is asked comes back as
+it said it, or raises `QueryError` with its own words.
+Left to others: what it scrapes (`stage.py`), what it is asked (dashboards and rules).
+
+Source: Prometheus' HTTP API (https://prometheus.io/docs/prometheus/latest/querying/api/), ecosystem.md §2.4.
+"""
+
+import asyncio
+import json
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+from urllib.error import HTTPError
+from urllib.parse import urlencode
+from urllib.request import urlopen
+
+import yaml
+
+DIRECTORY = "PROMETHEUS_BIN"
+WHERE_FROM = f"install Debian's package `prometheus`, or name a folder that holds them in {DIRECTORY}"
+SCRAPE_SECONDS = 1.0
+START_SECONDS = 60.0
+LOOK_SECONDS = 0.05
+ANSWER_SECONDS = 30.0
+
+Json = dict[str, Any]
+Labels = dict[str, str]
+
+
+class NotInstalled(Exception):
+    """A program is missing; the text says which, and where to get it, in one line."""
+
+
+class QueryError(Exception):
+    """Prometheus would not answer; the text is its own."""
+
+
+def binary(name: str, env: Mapping[str, str] = os.environ) -> str:
+    """The path of `prometheus` or `promtool`. Raises NotInstalled."""
+    folder = env.get(DIRECTORY)
+    found = shutil.which(name, path=folder or env.get("PATH"))
+    if found is None:
+        raise NotInstalled(f"{name} is not {f'in {folder}' if folder else 'on the PATH'}: {WHERE_FROM}")
+    return found
+
+
+def promtool(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    """What promtool says of these arguments. Raises NotInstalled."""
+    command = [binary("promtool"), *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)  # noqa: S603
+
+
+class Prometheus:
+    """Not running before `start`. Times are seconds since the epoch, as Prometheus counts them."""
+
+    def __init__(self, home: Path) -> None:
+        self._binary = binary("prometheus")
+        self._home = home
+        self._log = home / "prometheus.log"
+        self._process: subprocess.Popen[bytes] | None = None
+        self._url = ""
+
+    async def start(self, targets: Sequence[Labels], rules: Sequence[Path] = ()) -> None:
+        """Scrape the targets from now on: their addresses under `__address__`, beside the labels they get."""
+        job = {
+            "job_name": "scraped",
+            "static_configs": [
+                {"targets": [target["__address__"]], "labels": {k: v for k, v in target.items() if k != "__address__"}}
+                for target in targets
+            ],
+        }
+        every = f"{SCRAPE_SECONDS * 1000:.0f}ms"
+        settings = {
+            "global": {"scrape_interval": every, "scrape_timeout": every, "evaluation_interval": every},
+            "rule_files": [str(path) for path in rules],
+            "scrape_configs": [job],
+        }
+        configuration = self._home / "prometheus.yaml"
+        configuration.write_text(yaml.safe_dump(settings), encoding="utf-8")
+        with self._log.open("wb") as log:
+            self._process = subprocess.Popen(  # noqa: ASYNC220, S603 - it outlives the loop; found by name, as asked for
+                [
+                    self._binary,
+                    f"--config.file={configuration}",
+                    f"--storage.tsdb.path={self._home / 'data'}",
+                    "--web.listen-address=127.0.0.1:0",
+                    "--log.format=json",
+                ],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+        async with asyncio.timeout(START_SECONDS):
+            while not self._ready():  # noqa: ASYNC110 - it tells by its log alone
+                await asyncio.sleep(LOOK_SECONDS)
+
+    def stop(self) -> None:
+        """End it, if it runs."""
+        if self._process is not None and self._process.poll() is None:
+            self._process.kill()
+            self._process.wait()
+
+    def instant(self, expression: str, at: float) -> list[Json]:
+        """The series that it returns at that time; a scalar is one series without labels."""
+        data = self._ask("query", query=expression, time=at)
+        if data["resultType"] == "scalar":
+            return [{"metric": {}, "value": data["result"]}]
+        return list(data["result"])
+
+    def over(self, expression: str, start: float, end: float, step_seconds: float = 1.0) -> list[Json]:
+        """The series that it returns between these times."""
+        return list(self._ask("query_range", query=expression, start=start, end=end, step=step_seconds)["result"])
+
+    def firing(self) -> list[Labels]:
+        """The labels of the alerts that are pending or firing now."""
+        return [alert["labels"] for alert in self._ask("alerts")["alerts"]]
+
+    def _ready(self) -> bool:
+        text = self._log.read_text(encoding="utf-8")
+        if self._process is not None and self._process.poll() is not None:
+            raise NotInstalled(f"prometheus does not start\n{text}")
+        listening = re.search(r'"address":"(127\.0\.0\.1:\d+)"[^\n]*"msg":"Listening on"', text)
+        self._url = f"http://{listening[1]}" if listening else ""
+        return bool(listening) and "Server is ready to receive web requests" in text
+
+    def _ask(self, path: str, **arguments: object) -> Json:
+        url = f"{self._url}/api/v1/{path}?{urlencode(arguments)}"
+        try:
+            with urlopen(url, timeout=ANSWER_SECONDS) as answer:  # noqa: S310 - our own http address
+                data: Json = json.load(answer)["data"]
+        except HTTPError as error:
+            raise QueryError(json.load(error)["error"]) from None
+        return data

@@ -1,0 +1,55 @@
+"""The scenario, played and scraped: a Prometheus that has seen it all, and when that was.
+
+Promise: it begins a few scrapes before the first claim and ends a few after the last act, while the program still runs;
+Prometheus goes on answering when the world is gone.
+Left to others: what is played (`scenario.py`), what is asked.
+"""
+
+import asyncio
+import contextlib
+from dataclasses import dataclass
+from pathlib import Path
+
+from provisioner.runtime.clock import SystemClock
+
+from . import scenario
+from .prometheus import SCRAPE_SECONDS, Labels, Prometheus
+from .stage import Stage, stage
+
+SCRAPES_AROUND = 3
+JOB = "gpu-provisioner"
+
+
+@dataclass(frozen=True)
+class Recording:
+    """`start` and `end` are seconds since the epoch, whole ones, so that a picture's steps fall on scrapes."""
+
+    prometheus: Prometheus
+    start: float
+    end: float
+
+
+async def record(home: Path, until_then: contextlib.ExitStack, rules: tuple[Path, ...] = ()) -> Recording:
+    """Play the scenario under a Prometheus that runs until `until_then` closes. Raises NotInstalled, TimeoutError."""
+    prometheus, clock = Prometheus(home), SystemClock()
+    until_then.callback(prometheus.stop)
+    async with stage(home, scenario.AZURE, scenario.POLICY) as running:
+        await scenario.begin(running)
+        await prometheus.start([_target(running, name) for name in running.targets], rules)
+        start = clock.now().timestamp()
+        await asyncio.sleep(SCRAPES_AROUND * SCRAPE_SECONDS)
+        await scenario.play(running)
+        await asyncio.sleep(SCRAPES_AROUND * SCRAPE_SECONDS)
+        end = clock.now().timestamp()
+    return Recording(prometheus, float(int(start)), float(int(end)))
+
+
+def _target(running: Stage, name: str) -> Labels:
+    """The labels that a ServiceMonitor's targets get."""
+    return {
+        "__address__": running.targets[name],
+        "job": JOB,
+        "instance": f"{name}:8080",
+        "namespace": "gpu-provisioner",
+        "pod": name,
+    }

@@ -1,0 +1,132 @@
+"""A world on loopback sockets and real controllers in it, whose metrics a real Prometheus can scrape.
+
+Promise: each controller is the whole program with both SDKs, a registry and a metrics port of its own. The clock is
+real: Azure's time passes faster, and of the controller's own patience what `policy` says.
+Left to others: what happens there (`scenario.py`), who scrapes it (`prometheus.py`).
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from controllers.policy import Policy
+from provisioner.api.crd import all_crds
+from provisioner.app import App, Outside
+from provisioner.outside import connect, running_of
+from provisioner.runtime.clock import SystemClock
+from provisioner.runtime.server import metrics_app, serve
+from provisioner.settings import load
+from provisioner.simulator.azure.settings import AzureSettings
+from provisioner.simulator.world import Addresses, World, WorldSettings
+from provisioner.trial.person import Person, person
+
+LOOPBACK = "127.0.0.1"
+LOOK_SECONDS = 0.05
+# Names on the wire: a controller is whoever calls itself so.
+CONTROLLER = "gpu-provisioner"
+
+Json = dict[str, Any]
+
+
+@dataclass(kw_only=True)
+class Stage:
+    """`targets`: where the metrics of each controller are, by its name."""
+
+    world: World
+    addresses: Addresses
+    person: Person
+    kubeconfig: Path
+    azure: AzureSettings
+    policy: Policy
+    tasks: asyncio.TaskGroup
+    targets: dict[str, str] = field(default_factory=dict)
+    controllers: dict[str, asyncio.Task[None]] = field(default_factory=dict)
+
+    async def start(self, name: str) -> None:
+        """Start a controller; returns once its metrics can be scraped."""
+        serving: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        self.controllers[name] = self.tasks.create_task(self._run(name, serving), name=name)
+        self.targets[name] = f"{LOOPBACK}:{await serving}"
+
+    async def stop(self, name: str) -> None:
+        """Ask it to end, as SIGTERM does, and wait until it has."""
+        self.controllers[name].cancel()
+        await asyncio.wait([self.controllers[name]])
+
+    async def until(self, predicate: Callable[[], object], what: str, within_seconds: float = 60.0) -> None:
+        """Wait until it is true. Raises TimeoutError that says what was waited for."""
+        try:
+            async with asyncio.timeout(within_seconds):
+                while not predicate():  # noqa: ASYNC110 - stores, clouds and files change, none of which can be awaited
+                    await asyncio.sleep(LOOK_SECONDS)
+        except TimeoutError:
+            raise TimeoutError(f"not within {within_seconds:g} s: {what}\n{self.world.ledger.story()}") from None
+
+    def claim(self, name: str) -> Json | None:
+        """A NodeClaim as it is now."""
+        return self.world.store.get("nodeclaims.karpenter.sh", name)
+
+    def says(self, name: str, kind: str) -> tuple[str, str, str]:
+        """A condition's status, reason and message; empty texts if there is none."""
+        status = (self.claim(name) or {}).get("status") or {}
+        found = next((one for one in status.get("conditions") or () if one["type"] == kind), {})
+        return found.get("status", ""), found.get("reason", ""), found.get("message", "")
+
+    def node_of(self, name: str) -> str:
+        """The name of a claim's Node."""
+        node: str = (self.claim(name) or {})["status"]["nodeName"]
+        return node
+
+    async def _run(self, name: str, serving: "asyncio.Future[int]") -> None:
+        settings = load({}, self._environment())
+        async with AsyncExitStack() as life:
+            outside: Outside = await life.enter_async_context(connect(settings))
+            registry = outside.metrics.registry
+            # Two processes' worth of program in one: only their places differ.
+            running = replace(running_of(settings, identity=name), policy=self.policy, poll_seconds_idle=2.0)
+            app = App(outside, replace(running, settle_seconds=60.0 / self.azure.speed))
+            serving.set_result(await life.enter_async_context(serve(LOOPBACK, 0, metrics_app(registry))))
+            await app.run()
+
+    def _environment(self) -> Mapping[str, str]:
+        azure = self.azure
+        return {
+            "ARM_SUBSCRIPTION_ID": azure.subscription,
+            "ARM_RESOURCE_GROUP": azure.resource_group,
+            "AZURE_CLUSTER_NAME": azure.cluster,
+            "LOCATION": azure.location,
+            "ARM_ENDPOINT": self.addresses.arm,
+            "KUBECONFIG": str(self.kubeconfig),
+            "METRICS_PORT": "0",
+            "HEALTH_PROBE_PORT": "0",
+            "LEADER_ELECTION_NAMESPACE": "kube-system",
+        }
+
+
+@asynccontextmanager
+async def stage(home: Path, azure: AzureSettings, policy: Policy) -> AsyncIterator[Stage]:
+    """A world without a controller yet; whatever runs in it ends with the context."""
+    clock, kubeconfig = SystemClock(), home / "kubeconfig"
+    settings = WorldSettings(azure=azure, foreign_pools=("system",))
+    async with World(crds=all_crds().values(), now=clock.now, settings=settings) as world:
+        world.invariants.controllers[CONTROLLER] = None
+        addresses = await world.listen()
+        world.write_kubeconfig(kubeconfig, addresses)
+        async with person(world, addresses) as somebody, asyncio.TaskGroup() as tasks:
+            made = Stage(
+                world=world,
+                addresses=addresses,
+                person=somebody,
+                kubeconfig=kubeconfig,
+                azure=azure,
+                policy=policy,
+                tasks=tasks,
+            )
+            try:
+                yield made
+            finally:
+                for task in made.controllers.values():
+                    task.cancel()
