@@ -98,7 +98,7 @@ async def _fail(stage: Stage) -> None:
     for name, (size, capacity, workspace) in CLAIMS.items():
         await stage.person.apply(node_claim(name, size, capacity, workspace))
     for name, reason in ((SHORT_OF_QUOTA, "QuotaExceeded"), (SHORT_OF_MACHINES, "AllocationFailed")):
-        await stage.until(lambda n=name, r=reason: stage.says(n, "Launched")[1] == r, f"{name} says {reason}")
+        await _says(stage, name, "Launched", reason)
 
 
 async def _become_ready(stage: Stage) -> None:
@@ -118,7 +118,7 @@ async def _break(stage: Stage) -> None:
     world.store.delete("nodes", stage.node_of(LOST))
     world.nodes.stop_plugin(stage.node_of(GPU_LOST))
     for name in (SICK, EVICTED, LOST):
-        await stage.until(lambda n=name: stage.claim(n) is None, f"{name} goes", 90.0)
+        await _gone(stage, name)
 
 
 async def _hold_up(stage: Stage) -> None:
@@ -130,7 +130,7 @@ async def _hold_up(stage: Stage) -> None:
     await stage.person.delete(GUARDED)
     await stage.until(lambda: "overdue" in stage.says(GUARDED, "Drained")[2], "the slow drain is told", 30.0)
     store.delete("poddisruptionbudgets.policy", "guard", "default")
-    await stage.until(lambda: stage.claim(GUARDED) is None, f"{GUARDED} goes")
+    await _gone(stage, GUARDED)
 
 
 async def _leak(stage: Stage) -> None:
@@ -152,6 +152,14 @@ async def _recover(stage: Stage) -> None:
     run_pod(stage, f"serve-{SHORT_OF_QUOTA}", stage.node_of(SHORT_OF_QUOTA), 6)
 
 
+async def _says(stage: Stage, name: str, kind: str, reason: str) -> None:
+    await stage.until(lambda: stage.says(name, kind)[1] == reason, f"{name} says {reason}")
+
+
+async def _gone(stage: Stage, name: str) -> None:
+    await stage.until(lambda: stage.claim(name) is None, f"{name} goes", 90.0)
+
+
 async def _ready(stage: Stage, name: str) -> None:
     await stage.until(lambda: stage.says(name, "Ready")[0] == "True", f"{name} is Ready")
 
@@ -162,7 +170,7 @@ async def _change_leader(stage: Stage) -> None:
     await stage.person.apply(node_claim("late", A100, "on-demand", "late"))
     await _ready(stage, "late")
     await stage.person.delete("late")
-    await stage.until(lambda: stage.claim("late") is None, "late goes")
+    await _gone(stage, "late")
 
 
 def run_pod(stage: Stage, name: str, node: str, gpus: int) -> None:

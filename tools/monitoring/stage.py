@@ -72,7 +72,7 @@ class Stage:
     def says(self, name: str, kind: str) -> tuple[str, str, str]:
         """A condition's status, reason and message; empty texts if there is none."""
         status = (self.claim(name) or {}).get("status") or {}
-        found = next((one for one in status.get("conditions") or () if one["type"] == kind), {})
+        found: Json = next((one for one in status.get("conditions") or () if one["type"] == kind), {})
         return found.get("status", ""), found.get("reason", ""), found.get("message", "")
 
     def node_of(self, name: str) -> str:
