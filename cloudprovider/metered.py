@@ -1,10 +1,10 @@
 """Latency and errors of every call to the cloud, as a decorator.
 
-Promise: Karpenter's families and labels, so that its dashboards work; no provider mentions Prometheus.
-Left to others: the calls themselves; what an error means.
+Promise: Karpenter's families and labels, so that its dashboards work, and ours by request and answer; no provider
+mentions Prometheus. `controller` is the rule that asked (`runtime.acting`); who asks for none is the shared LIST.
+Left to others: the calls themselves; what an error means; the budget before a call, which is no part of it.
 
-Source: karpenter.md §7 (`cloudprovider_duration_seconds`, `cloudprovider_errors_total`); the buckets are ours, since
-Karpenter's end at 10 s and an ARM call may take 15.
+Source: karpenter.md §7 (`cloudprovider_duration_seconds`, `cloudprovider_errors_total`); ecosystem.md §2.2 (ARM's).
 """
 
 import asyncio
@@ -12,69 +12,95 @@ import builtins
 from collections.abc import Awaitable
 from typing import TypeVar
 
-from prometheus_client import CollectorRegistry, Counter, Histogram
-
 from provisioner.api.nodeclaim import NodeClaim
+from provisioner.families import karpenter, own
+from provisioner.runtime.acting import acting_rule
+from provisioner.runtime.metrics import NO_ANSWER, Metrics
 
 from .errors import CloudError, NoCapacity, NotFound
 from .interface import CloudProvider, Cluster, Failure, Instance, NextPage, Offering, at_once
 
-BUCKETS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 15, 30, 60)
-LABELS = ("controller", "method", "provider")
+PROVIDER, LISTING = "azure", "instance.garbagecollection"
 ERRORS = {NoCapacity: "InsufficientCapacityError", NotFound: "NodeClaimNotFoundError"}
+CREDENTIALS = {"NoToken": "no_token", "Unauthenticated": "unauthenticated", "AuthorizationFailed": "forbidden"}
 
 T = TypeVar("T")
 
 
 class Metered:
-    """A provider whose calls are timed and whose errors are counted in `registry`."""
+    """A provider whose calls are timed and whose errors are counted."""
 
-    def __init__(self, provider: CloudProvider, registry: CollectorRegistry) -> None:
+    def __init__(self, provider: CloudProvider, metrics: Metrics) -> None:
         self._provider = provider
-        self._seconds = Histogram(
-            "karpenter_cloudprovider_duration_seconds",
-            "Duration of cloud provider calls",
-            LABELS,
-            buckets=BUCKETS,
-            registry=registry,
-        )
-        self._errors = Counter(
-            "karpenter_cloudprovider_errors",
-            "Errors of cloud provider calls, by Karpenter's name for them",
-            (*LABELS, "error"),
-            registry=registry,
-        )
+        self._seconds = metrics.histogram(karpenter.CALL_SECONDS)
+        self._errors = metrics.counter(karpenter.CALL_ERRORS)
+        self._requests = metrics.histogram(own.ARM_SECONDS)
+        self._asked_to_wait = metrics.histogram(own.ARM_RETRY_AFTER)
+        self._credentials = metrics.credential_failures
 
     async def create(self, claim: NodeClaim, name: str, offering: Offering | None = None) -> Instance:
-        return await self._timed("nodeclaim.lifecycle", "Create", self._provider.create(claim, name, offering))
+        return await self._timed("create", self._provider.create(claim, name, offering))
 
     async def get(self, name: str) -> Instance:
-        return await self._timed("node.termination", "Get", self._provider.get(name))
+        return await self._timed("get", self._provider.get(name))
 
     async def list(self, *, next_page: NextPage = at_once) -> builtins.list[Instance]:
-        return await self._timed("instance.garbagecollection", "List", self._provider.list(next_page=next_page))
+        page = _Page()
+
+        async def turn() -> None:
+            self._answered("list", "2xx", page)
+            await next_page()
+            page.began = _now()
+
+        return await self._timed("list", self._provider.list(next_page=turn), page)
 
     async def delete(self, instance: Instance) -> None:
-        await self._timed("node.termination", "Delete", self._provider.delete(instance))
+        await self._timed("delete", self._provider.delete(instance))
 
     async def cause(self, instance: Instance) -> Failure | None:
-        return await self._timed("nodeclaim.lifecycle", "Cause", self._provider.cause(instance))
+        return await self._timed("cause", self._provider.cause(instance))
 
     async def cluster(self) -> Cluster:
-        return await self._timed("instance.garbagecollection", "Cluster", self._provider.cluster())
+        return await self._timed("cluster", self._provider.cluster())
 
     async def close(self) -> None:
         await self._provider.close()
 
-    async def _timed(self, controller: str, method: str, call: Awaitable[T]) -> T:
-        began = _now()
+    async def _timed(self, operation: str, call: Awaitable[T], page: "_Page | None" = None) -> T:
+        """`page`: the request that is on its way, of a call of several."""
+        labels = (acting_rule() or LISTING, operation.capitalize(), PROVIDER)
+        began, page = _now(), page or _Page()
         try:
-            return await call
+            answer = await call
         except CloudError as error:
-            self._errors.labels(controller, method, "azure", ERRORS.get(type(error), "")).inc()
+            self._errors.labels(*labels, ERRORS.get(type(error), "")).inc()
+            self._failed(operation, error, page)
             raise
+        else:
+            self._answered(operation, "2xx", page)
+            return answer
         finally:
-            self._seconds.labels(controller, method, "azure").observe(_now() - began)
+            self._seconds.labels(*labels).observe(_now() - began)
+
+    def _answered(self, operation: str, code: str, page: "_Page") -> None:
+        self._requests.labels(operation, code).observe(_now() - page.began)
+
+    def _failed(self, operation: str, error: CloudError, page: "_Page") -> None:
+        if reason := CREDENTIALS.get(error.reason):
+            self._credentials.labels("azure", reason).inc()
+        if error.reason == "NoToken":
+            return  # ARM was not asked
+        code = "2xx" if 200 <= error.status < 300 else str(error.status or NO_ANSWER)
+        self._answered(operation, code, page)
+        if error.status == 429 and error.after is not None:
+            self._asked_to_wait.labels(operation).observe(error.after)
+
+
+class _Page:
+    """One request of a call: since when it is on its way."""
+
+    def __init__(self) -> None:
+        self.began = _now()
 
 
 def _now() -> float:

@@ -32,8 +32,6 @@ class Tallies(Protocol):
 
     def tried(self, offering: Offering) -> None: ...
 
-    def short(self, offering: Offering, reason: str) -> None: ...
-
 
 class Market:
     """`offerings_of` lists what a claim allows, the preferred first; () if it cannot be expressed."""
@@ -99,7 +97,6 @@ class Market:
     def _failed(
         self, key: str, offering: Offering, finding: Finding, *, asked: datetime | None, wall: datetime, now: float
     ) -> None:
-        self._tallies.short(offering, finding.reason)
         self._tried.setdefault(key, []).append(shadow(offering, finding.scope))
         self._cooldowns.failed(key, offering, finding, asked=asked, wall=wall, now=now)
 

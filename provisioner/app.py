@@ -35,11 +35,13 @@ from controllers.suspects import Suspects
 from controllers.views import Views, claim_indexes, node_indexes
 from controllers.waking import Waker
 
-from . import gauges, serving
+from . import serving
 from .api import labels
 from .api.node import Node
 from .api.nodeclaim import NodeClaim
-from .offering_metrics import of_offerings
+from .families import karpenter, own
+from .observation.offerings import of_offerings
+from .observation.removals import of_removals
 from .runtime.clock import Clock
 from .runtime.controller import Controller
 from .runtime.election import Election
@@ -168,9 +170,7 @@ class App:
             )
         self._leading_alone = False
         views = Views(claims=self.claims, nodes=self.nodes, crds=self.crds, pool_name=pool_name)
-        overdue = metrics.counter(
-            "gpu_provisioner_deadlines_exceeded_total", "States that outlasted their deadline", ("deadline",)
-        )
+        overdue = metrics.counter(own.DEADLINES)
         door = Door(
             KubeActs(outside.kube),
             CloudActs(outside.provider, self.inventory),
@@ -186,9 +186,9 @@ class App:
             lambda: (*views.keys(), *self.inventory.names()),
         )
         self.fleet = FleetView(views=views, inventory=self.inventory, policy=running.policy, suspects=suspects)
-        repaired = metrics.counter("gpu_provisioner_repairs_total", "Claims removed to replace their Nodes", ("cause",))
+        repaired = metrics.counter(karpenter.NODECLAIMS_UNHEALTHY)
         self.infirmary = Infirmary(
-            views=views, policy=running.policy, repaired=lambda cause: repaired.labels(cause).inc()
+            views=views, policy=running.policy, repaired=lambda _: repaired.labels("ready", "", "", "").inc()
         )
         self.reconciler = Reconciler(
             views=views,
@@ -217,8 +217,7 @@ class App:
             pass_timeout_seconds=PASS_SECONDS,
             metrics=metrics.controller("nodeclaim"),
         )
-        gauges.of_the_cloud(metrics, self.inventory)
-        gauges.of_removals(metrics, self.fleet, self.infirmary, outside.clock)
+        of_removals(metrics, self.fleet, self.infirmary, outside.clock)
 
     def _lease_left(self) -> float:
         if self.election is not None:

@@ -23,6 +23,7 @@ from cloudprovider.metered import Metered
 from controllers.policy import Policy
 
 from .app import Outside, Running
+from .families import own
 from .runtime.clock import Clock, SystemClock
 from .runtime.connection import SERVICE_ACCOUNT, Connection, build_api_client
 from .runtime.kube import Kube
@@ -181,14 +182,8 @@ def build_provider(config: AzureConfig, clock: Clock, metrics: Metrics) -> Cloud
 
 def dressed(provider: CloudProvider, metrics: Metrics) -> CloudProvider:
     """The decorators every provider wears: what is refused by the budget is no call, so it is not metered."""
-    refused = metrics.counter(
-        "gpu_provisioner_arm_throttled_total",
-        "Calls refused for their rate: by our own budget before they were sent, or by the cloud",
-        ("bucket", "by"),
-    )
-    tokens = metrics.gauge("gpu_provisioner_arm_budget_tokens", "Calls that could be sent at once", ("bucket",))
-    waits = metrics.gauge("gpu_provisioner_arm_budget_wait_seconds", "How long the next call would wait", ("bucket",))
-    budgeted = Budgeted(Metered(provider, metrics.registry), refused)
+    tokens, waits = metrics.gauge(own.ARM_TOKENS), metrics.gauge(own.ARM_WAIT)
+    budgeted = Budgeted(Metered(provider, metrics), metrics.counter(own.ARM_THROTTLED))
     for name in BUCKETS:
         tokens.labels(name).set_function(partial(budgeted.tokens_left, name))
         waits.labels(name).set_function(partial(budgeted.wait_seconds, name))

@@ -1,14 +1,14 @@
-"""Prometheus families of one process, under the names controller-runtime and client-go gave them.
+"""Prometheus families of one process, made from the table that declares them (`provisioner.families`).
 
 Promise: a registry per `Metrics`, never the library's global one, so that many processes can live in one test; no
-`_created` series; label values are bounded (no object names).
+`_created` series; a family is made when first asked for, and once.
 Left to others: what is counted when (each module takes the small object made for it here); serving (`server.py`).
 
 Source: karpenter.md §7 (names, labels, buckets), ecosystem.md §2.
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -23,11 +23,13 @@ from prometheus_client import (
     disable_created_metrics,
 )
 
-QUEUE_BUCKETS = tuple(1e-8 * 10**n for n in range(12))
-REQUEST_BUCKETS = tuple(0.001 * 1.5**n for n in range(20))
-_TENTHS = (0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.6, 0.7, 0.8, 0.9)
-_SECONDS = (1.0, 1.25, 1.5, 1.75, 2.0, 2.5, 3.0, 3.5, 4.0, 4.5, 5, 6, 7, 8, 9, 10, 15, 20, 25, 30, 40, 50, 60)
-RECONCILE_BUCKETS = (0.005, 0.01, 0.025, 0.05, *_TENTHS, *_SECONDS)
+from provisioner.families import Family, machinery, own
+
+from .resources import BY_PLURAL
+
+# As client-go labels what was not answered.
+NO_ANSWER = "<error>"
+KUBE_REFUSALS = {401: "unauthenticated", 403: "forbidden"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,19 +80,17 @@ class Metrics:
             PlatformCollector(registry=self.registry)
             GCCollector(registry=self.registry)
 
-    def counter(self, name: str, documentation: str, labels: Sequence[str] = ()) -> Counter:
-        """A new family; its name should end in `_total`."""
-        return Counter(name, documentation, labels, registry=self.registry)
+    def counter(self, family: Family) -> Counter:
+        """The family, new in this registry. Raises ValueError if it is there already."""
+        return Counter(family.name, family.help, family.labels, registry=self.registry)
 
-    def gauge(self, name: str, documentation: str, labels: Sequence[str] = ()) -> Gauge:
-        """A new family."""
-        return Gauge(name, documentation, labels, registry=self.registry)
+    def gauge(self, family: Family) -> Gauge:
+        """As `counter`."""
+        return Gauge(family.name, family.help, family.labels, registry=self.registry)
 
-    def histogram(
-        self, name: str, documentation: str, labels: Sequence[str] = (), *, buckets: Sequence[float]
-    ) -> Histogram:
-        """A new family; its name should say `_seconds` if that is what it measures."""
-        return Histogram(name, documentation, labels, buckets=tuple(buckets), registry=self.registry)
+    def histogram(self, family: Family) -> Histogram:
+        """As `counter`."""
+        return Histogram(family.name, family.help, family.labels, buckets=family.buckets, registry=self.registry)
 
     def workqueue(self, name: str) -> QueueMetrics:
         """What a `WorkQueue` reports, under the labels name and controller."""
@@ -138,74 +138,67 @@ class Metrics:
         return EventMetrics(*self._events)
 
     def kube_request(self, verb: str, resource: str, status: int, seconds: float) -> None:
-        """Count one request to the API server; hand this method to `Kube(on_request=...)`."""
+        """Count one request to the API server; hand this method to `Kube(on_request=...)`.
+
+        `resource` is the plural in the URL, with `/subresource` if there is one.
+        """
         total, duration = self._requests
-        total.labels(str(status) if status else "<error>", verb.upper()).inc()
-        duration.labels(verb.upper(), resource).observe(seconds)
+        plural, _, subresource = resource.partition("/")
+        total.labels(str(status) if status else NO_ANSWER, verb.upper()).inc()
+        if status in KUBE_REFUSALS:
+            self.credential_failures.labels("kubernetes", KUBE_REFUSALS[status]).inc()
+        known = BY_PLURAL.get(plural)
+        where = (known.group, known.version, known.kind) if known is not None else ("", "", plural)
+        duration.labels(verb.upper(), *where, subresource).observe(seconds)
+
+    @cached_property
+    def credential_failures(self) -> Counter:
+        """Requests that failed for their credential, by system and reason."""
+        return self.counter(own.CREDENTIAL_FAILURES)
 
     @cached_property
     def _workqueue(self) -> tuple[Gauge, Counter, Histogram, Histogram, Counter, Gauge, Gauge]:
-        labels = ("name", "controller")
         return (
-            self.gauge("workqueue_depth", "Keys that wait to be worked on", labels),
-            self.counter("workqueue_adds_total", "Keys added", labels),
-            self.histogram("workqueue_queue_duration_seconds", "How long a key waits", labels, buckets=QUEUE_BUCKETS),
-            self.histogram(
-                "workqueue_work_duration_seconds", "How long a key is worked on", labels, buckets=QUEUE_BUCKETS
-            ),
-            self.counter("workqueue_retries_total", "Keys to be tried again after an error", labels),
-            self.gauge("workqueue_unfinished_work_seconds", "Summed age of the work in progress", labels),
-            self.gauge("workqueue_longest_running_processor_seconds", "Age of the oldest work in progress", labels),
+            self.gauge(machinery.QUEUE_DEPTH),
+            self.counter(machinery.QUEUE_ADDS),
+            self.histogram(machinery.QUEUE_WAIT),
+            self.histogram(machinery.QUEUE_WORK),
+            self.counter(machinery.QUEUE_RETRIES),
+            self.gauge(machinery.QUEUE_UNFINISHED),
+            self.gauge(machinery.QUEUE_LONGEST),
         )
 
     @cached_property
     def _controller(self) -> tuple[Counter, Counter, Histogram, Gauge, Gauge]:
         return (
-            self.counter("controller_runtime_reconcile_total", "Passes by result", ("controller", "result")),
-            self.counter("controller_runtime_reconcile_errors_total", "Passes that failed", ("controller",)),
-            self.histogram(
-                "controller_runtime_reconcile_time_seconds",
-                "How long a pass takes",
-                ("controller",),
-                buckets=RECONCILE_BUCKETS,
-            ),
-            self.gauge("controller_runtime_active_workers", "Workers in a pass", ("controller",)),
-            self.gauge("controller_runtime_max_concurrent_reconciles", "Workers", ("controller",)),
+            self.counter(machinery.RECONCILE_TOTAL),
+            self.counter(machinery.RECONCILE_ERRORS),
+            self.histogram(machinery.RECONCILE_SECONDS),
+            self.gauge(machinery.ACTIVE_WORKERS),
+            self.gauge(machinery.WORKERS),
         )
 
     @cached_property
     def _reflector(self) -> tuple[Counter, Counter, Counter, Gauge, Gauge]:
-        labels = ("resource",)
         return (
-            self.counter("gpu_provisioner_cache_lists_total", "Whole lists read", labels),
-            self.counter("gpu_provisioner_cache_watches_total", "Watches opened", labels),
-            self.counter("gpu_provisioner_cache_errors_total", "Lists and watches that failed", labels),
-            self.gauge("gpu_provisioner_cache_objects", "Objects in the cache", labels),
-            self.gauge("gpu_provisioner_cache_age_seconds", "Time since the cache last heard of the server", labels),
+            self.counter(own.CACHE_LISTS),
+            self.counter(own.CACHE_WATCHES),
+            self.counter(own.CACHE_ERRORS),
+            self.gauge(own.CACHE_OBJECTS),
+            self.gauge(own.CACHE_AGE),
         )
 
     @cached_property
     def _leader(self) -> Gauge:
-        return self.gauge("leader_election_master_status", "1 while this process leads", ("name",))
+        return self.gauge(machinery.LEADER)
 
     @cached_property
     def _events(self) -> tuple[Counter, Counter]:
-        return (
-            self.counter("gpu_provisioner_events_sent_total", "Events written"),
-            self.counter("gpu_provisioner_events_dropped_total", "Events not written: too many, or refused"),
-        )
+        return self.counter(own.EVENTS_SENT), self.counter(own.EVENTS_DROPPED)
 
     @cached_property
     def _requests(self) -> tuple[Counter, Histogram]:
-        return (
-            self.counter("client_go_request_total", "Requests to the API server", ("code", "method")),
-            self.histogram(
-                "client_go_request_duration_seconds",
-                "Time until the API server begins to answer",
-                ("verb", "resource"),
-                buckets=REQUEST_BUCKETS,
-            ),
-        )
+        return self.counter(machinery.REQUESTS), self.histogram(machinery.REQUEST_SECONDS)
 
 
 def age_since(moment: Callable[[], float]) -> Callable[[], float]:

@@ -7,8 +7,9 @@ Source: Kubernetes API concepts, resource URIs; `IsValidPathSegmentName` in k8s.
 """
 
 import builtins
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 from urllib.parse import quote
 
 from provisioner.api.node import Node
@@ -80,3 +81,8 @@ CRDS = Resource(
     namespaced=False,
     type=CustomResourceDefinition,
 )
+
+BY_PLURAL: Mapping[str, Resource[Any]] = {
+    resource.plural: resource
+    for resource in (NODECLAIMS, NODES, PODS, EVENTS, LEASES, VOLUMEATTACHMENTS, PERSISTENTVOLUMECLAIMS, CRDS)
+}

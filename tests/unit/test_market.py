@@ -10,7 +10,7 @@ from controllers.offerings import chosen, second_choice
 from controllers.steps import CreateInstance
 from provisioner.api.conditions import EXHAUSTED, ConditionSet
 from provisioner.api.nodeclaim import NodeClaim
-from provisioner.offering_metrics import Tallies
+from provisioner.observation.offerings import Tallies
 from provisioner.runtime.metrics import Metrics
 
 from .builders import BORN, KEY, NOW, claim, facts, instance

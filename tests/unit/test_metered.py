@@ -11,6 +11,7 @@ from cloudprovider.errors import CloudError, NoCapacity, NotFound, Rejected, Ret
 from cloudprovider.interface import Cluster, Failure, Instance, InstanceState, NextPage, Offering, at_once
 from cloudprovider.metered import Metered
 from provisioner.api.nodeclaim import NodeClaim
+from provisioner.families import karpenter
 from provisioner.runtime.metrics import Metrics
 from provisioner.simulator.loop import run
 
@@ -67,8 +68,8 @@ def measured(error: BaseException | None = None) -> dict[tuple[str, str], float]
     """All calls once; what the registry holds of each, by (sample, method), error labels included in the sample."""
 
     async def main() -> dict[tuple[str, str], float]:
-        registry = Metrics().registry
-        cloud = Metered(Slow(error), registry)
+        metrics = Metrics()
+        registry, cloud = metrics.registry, Metered(Slow(error), metrics)
         for call in CALLS.values():
             try:
                 await call(cloud)
@@ -81,7 +82,7 @@ def measured(error: BaseException | None = None) -> dict[tuple[str, str], float]
             ): (sample.value)
             for family in registry.collect()
             for sample in family.samples
-            if "le" not in sample.labels
+            if "method" in sample.labels and "le" not in sample.labels
         }
 
     return run(main, seed=1, epoch=datetime(2026, 3, 1, tzinfo=UTC))
@@ -124,9 +125,11 @@ def test_the_buckets_reach_beyond_the_longest_call() -> None:
     """A call ends within 15 s (20 s with what the budget adds to a GET): nothing falls into +Inf unseen."""
 
     async def main() -> list[float]:
-        registry = Metrics().registry
-        await Metered(Slow(), registry).get("a")
-        bounds = [s.labels["le"] for f in registry.collect() for s in f.samples if "le" in s.labels]
+        metrics = Metrics()
+        await Metered(Slow(), metrics).get("a")
+        name = karpenter.CALL_SECONDS.name
+        (family,) = (found for found in metrics.registry.collect() if found.name == name)
+        bounds = [sample.labels["le"] for sample in family.samples if "le" in sample.labels]
         return [float(bound) for bound in bounds]
 
     bounds = run(main, seed=1, epoch=datetime(2026, 3, 1, tzinfo=UTC))

@@ -6,6 +6,7 @@ import aiohttp
 import pytest
 from aiohttp import web
 
+from provisioner.families import own
 from provisioner.runtime.metrics import Metrics
 from provisioner.runtime.server import health_app, metrics_app, serve
 
@@ -51,20 +52,20 @@ async def test_a_check_is_asked_each_time():
 async def test_metrics_of_two_processes_do_not_mix():
     """Each `Metrics` is its own registry; no `_created` series."""
     one, two = Metrics(), Metrics(process=True)
-    one.counter("gpu_provisioner_x_total", "x", ["k"]).labels("v").inc()
+    one.counter(own.DEADLINES).labels("draining").inc()
     one.leader("lock").set(1)
     one.kube_request("get", "nodes", 200, 0.01)
     one.kube_request("get", "nodes", 0, 0.01)
-    one.gauge("gpu_provisioner_age_seconds", "a").set_function(lambda: asyncio.get_running_loop().time() - 0)
+    one.gauge(own.SUSPECTED).set_function(lambda: asyncio.get_running_loop().time() - 0)
     ((status, text),) = await asked(metrics_app(one.registry), "/metrics")
     assert status == 200
-    assert 'gpu_provisioner_x_total{k="v"} 1.0' in text
+    assert 'gpu_provisioner_deadlines_exceeded_total{deadline="draining"} 1.0' in text
     assert 'leader_election_master_status{name="lock"} 1.0' in text
     assert 'client_go_request_total{code="200",method="GET"} 1.0' in text
     assert 'client_go_request_total{code="<error>",method="GET"} 1.0' in text
     assert "_created" not in text
     ((_, other),) = await asked(metrics_app(two.registry), "/metrics")
-    assert "gpu_provisioner_x_total" not in other
+    assert "gpu_provisioner_deadlines" not in other
     assert "python_gc_objects_collected_total" in other
 
 

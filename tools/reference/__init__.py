@@ -9,12 +9,13 @@ Left to others: what a page says (one module each), that no page is older than i
 from collections.abc import Callable
 from pathlib import Path
 
-from . import settings
+from . import metrics, settings
 
 ROOT = Path(__file__).parents[2]
 COMMAND = "make generate"
 
 PAGES: dict[str, Callable[[], str]] = {
+    "docs/reference/metrics.md": metrics.render,
     "docs/reference/settings.md": settings.render,
 }
 

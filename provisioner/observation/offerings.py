@@ -12,37 +12,24 @@ from collections.abc import Iterator
 
 from prometheus_client.metrics_core import GaugeMetricFamily
 
-from cloudprovider.azure.skus import lookup
 from cloudprovider.interface import Offering
 from controllers.cooldowns import Cooldowns
+from provisioner.families import own
+from provisioner.families.labels import ANY, REGIONAL
+from provisioner.runtime.metrics import Metrics
 
-from .runtime.metrics import Metrics
-
-OTHER, ANY, REGIONAL = "other", "any", "regional"
+from .terms import size_label
 
 
 class Tallies:
     """What a `Market` reports."""
 
     def __init__(self, metrics: Metrics) -> None:
-        self._tries = metrics.counter(
-            "gpu_provisioner_offering_tries_total",
-            "Agent pools asked for",
-            ("instance_type", "capacity_type"),
-        )
-        self._shortages = metrics.counter(
-            "gpu_provisioner_offering_shortages_total",
-            "Agent pools refused or failed for want of quota or capacity",
-            ("instance_type", "capacity_type", "reason"),
-        )
+        self._tries = metrics.counter(own.OFFERING_TRIES)
 
     def tried(self, offering: Offering) -> None:
         """A PUT is about to be sent for it."""
-        self._tries.labels(_size(offering), offering.capacity_type).inc()
-
-    def short(self, offering: Offering, reason: str) -> None:
-        """It was found wanting."""
-        self._shortages.labels(_size(offering), offering.capacity_type, reason).inc()
+        self._tries.labels(size_label(offering.size), offering.capacity_type).inc()
 
 
 class Resting:
@@ -54,9 +41,7 @@ class Resting:
     def collect(self) -> Iterator[GaugeMetricFamily]:
         """As the registry asks at a scrape."""
         family = GaugeMetricFamily(
-            "gpu_provisioner_offering_cooldown_seconds",
-            "Rest that is left of what was found short; 0: one claim may try it",
-            labels=("instance_type", "zone", "capacity_type"),
+            own.OFFERING_COOLDOWN.name, own.OFFERING_COOLDOWN.help, labels=own.OFFERING_COOLDOWN.labels
         )
         for about, left in self._cooldowns.resting(asyncio.get_running_loop().time()):
             zone = ANY if about.zone is None else about.zone or REGIONAL
@@ -65,15 +50,10 @@ class Resting:
 
     def describe(self) -> Iterator[GaugeMetricFamily]:
         """The family's name, which the registry asks for before a loop runs."""
-        yield GaugeMetricFamily("gpu_provisioner_offering_cooldown_seconds", "")
+        yield GaugeMetricFamily(own.OFFERING_COOLDOWN.name, "")
 
 
 def of_offerings(metrics: Metrics, cooldowns: Cooldowns) -> Tallies:
     """Make the families known; what counts goes into the tallies."""
     metrics.registry.register(Resting(cooldowns))
     return Tallies(metrics)
-
-
-def _size(offering: Offering) -> str:
-    sku = lookup(offering.size)
-    return sku.name if sku is not None else OTHER

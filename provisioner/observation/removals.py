@@ -1,0 +1,25 @@
+"""What a scrape reads of removals: numbers that are true at that moment, counted by nobody.
+
+Promise: each gauge asks whoever knows when it is scraped, on the program's own loop.
+Left to others: what is counted when it happens (`acts.py`).
+
+Source: ecosystem.md §2.2.
+"""
+
+import asyncio
+
+from controllers.fleet import FleetView
+from controllers.infirmary import Infirmary
+from provisioner.families import own
+from provisioner.runtime.clock import Clock
+from provisioner.runtime.metrics import Metrics
+
+
+def of_removals(metrics: Metrics, fleet: FleetView, infirmary: Infirmary, clock: Clock) -> None:
+    """What is suspected, and what is held back."""
+    suspected = metrics.gauge(own.SUSPECTED)
+    suspected.set_function(lambda: float(len(fleet.suspects())))
+    blocked = metrics.gauge(own.REPAIRS_BLOCKED)
+    blocked.set_function(lambda: float(infirmary.blocked()))
+    braked = metrics.gauge(own.BRAKED)
+    braked.set_function(lambda: float(fleet.braked(clock.now(), asyncio.get_running_loop().time())))
