@@ -8,8 +8,13 @@ anything heavy is imported.
     claims.py    the claims of files           causes.py   what goes wrong in it
     failures.py  what can be made to fail      story.py    what happens, as lines
     guide.py     the words around the story    changes.py  what is new about an object, in words
-    printing.py  how it looks                  script.py   the main job, played and proved
-    playing.py   from opening to verdict       person.py   somebody with kubectl and az
+    playing.py   from opening to verdict       script.py   the main job, played and proved
+    person.py    somebody with kubectl and az  phases.py   what a claim is at
+    board.py     rows.py                       what stands of each claim, and since when
+    shows.py     showing.py                    the ways to show it, of which there are three:
+    printing.py  lines                         jsonlines.py  JSON
+    live.py      layout.py                     a table on a terminal
+    piping.py    a reader who has read enough
 """
 
 import argparse
@@ -26,7 +31,9 @@ from provisioner.runtime.signals import until_signalled
 
 from .claims import UnusableFile, examples, read_claims, read_faults
 from .failures import FAILURES
-from .printing import Printer
+from .jsonlines import documented
+from .piping import piped
+from .showing import OUTPUTS, show_for
 
 OK, USAGE, INTERRUPTED = 0, 2, 130
 SPEED = 60.0
@@ -53,15 +60,15 @@ def run(arguments: Sequence[str], out: TextIO, err: TextIO) -> int:
         speed=wanted.speed, fail=wanted.fail, faults=plan, kubeconfig=wanted.kubeconfig, kube_port=wanted.port
     )
     playbill = Playbill(once=wanted.once, paths=tuple(paths), claims=tuple(claims))
-    printer = Printer(out)
-    logs.configure(SystemClock(), level="info" if wanted.verbose else "error", stream=err)
+    show, log_stream = show_for(wanted.output, piped(out), err)
+    logs.configure(SystemClock(), level="info" if wanted.verbose else "error", stream=log_stream)
     try:
-        code = asyncio.run(until_signalled(perform(settings, playbill, printer)))
+        code = asyncio.run(until_signalled(perform(settings, playbill, show)))
     except CannotBegin as error:
         err.write(f"gpu-provisioner try: {error}\n")
         return USAGE
     if code is None:
-        printer.prose("\nstopped; nothing is left running")
+        show.stopped()
         return INTERRUPTED if wanted.once else OK
     return code
 
@@ -70,7 +77,8 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="gpu-provisioner try",
         description="The real controller against an embedded Kubernetes API server and an embedded Azure.",
-        epilog="; ".join(f"{name}: {failure.told}" for name, failure in FAILURES.items()),
+        epilog=_epilog(),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--once", action="store_true", help="play the whole life of the claims once and exit")
     parser.add_argument("--speed", type=_speed, default=SPEED, help="how much faster Azure's time passes (%(default)g)")
@@ -81,8 +89,18 @@ def _parser() -> argparse.ArgumentParser:
     default = Path(tempfile.gettempdir()) / "gpu-provisioner-try.kubeconfig"
     parser.add_argument("--kubeconfig", type=Path, default=default, help="where to write it (%(default)s)")
     parser.add_argument("--port", type=_port, default=0, help="the API server's port on loopback (any free one)")
+    parser.add_argument(
+        "-o", "--output", choices=OUTPUTS, help="how it is shown (a live table on a terminal, lines elsewhere)"
+    )
     parser.add_argument("-v", "--verbose", action="store_true", help="show the controller's log as well, on stderr")
     return parser
+
+
+def _epilog() -> str:
+    failures = [f"  {name:<10}{failure.told}" for name, failure in FAILURES.items()]
+    kinds = [f"  {kind}" for kind in documented()]
+    json_lines = ["-o json prints an object a line; its kind, and the other fields of each kind:", *kinds]
+    return "\n".join(["what can be made to fail:", *failures, "", *json_lines])
 
 
 def _speed(text: str) -> float:

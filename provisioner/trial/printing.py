@@ -5,11 +5,17 @@ are never read as markup.
 """
 
 import textwrap
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import Literal, TextIO
+from typing import TYPE_CHECKING, Literal, TextIO
 
 from rich.console import Console
 from rich.text import Text
+
+if TYPE_CHECKING:
+    from .rows import Row
+    from .shows import Ending, Opening
 
 Tone = Literal["plain", "good", "bad", "quiet"]
 STYLES: dict[Tone, str] = {"plain": "", "good": "green", "bad": "red", "quiet": "dim"}
@@ -37,10 +43,31 @@ class Line:
 
 
 class Printer:
-    """Writes to one stream."""
+    """A `Show` that writes lines to one stream."""
 
     def __init__(self, out: TextIO) -> None:
         self._console = Console(file=out, highlight=False, soft_wrap=True)
+
+    def running(self) -> AbstractContextManager[object]:
+        return nullcontext()
+
+    def begun(self, opening: "Opening") -> None:
+        self.prose(f"{opening.told}\n", "bold")
+        if opening.announced:
+            self.prose(f"{opening.announced}\n")
+        if opening.to_copy:
+            self.verbatim(f"{opening.to_copy}\n")
+
+    def rows(self, rows: Sequence["Row"], at_seconds: float) -> None:
+        """Told line by line."""
+
+    def ended(self, ending: "Ending") -> None:
+        self.prose(f"\n{ending.told}", "bold green" if ending.ok else "bold red")
+        for what in ending.missing:
+            self.prose(f"  {what}")
+
+    def stopped(self) -> None:
+        self.prose("\nstopped; nothing is left running")
 
     def line(self, line: Line) -> None:
         """A line of the story, its text under itself where the terminal is too narrow."""
@@ -58,7 +85,3 @@ class Printer:
     def prose(self, text: str, style: str = "") -> None:
         """Words that may be wrapped."""
         self._console.print(Text(text, style=style), soft_wrap=not self._console.is_terminal)
-
-    def verdict(self, text: str, *, good: bool) -> None:
-        """How it went."""
-        self.prose(text, "bold green" if good else "bold red")

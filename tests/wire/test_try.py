@@ -1,8 +1,6 @@
 """`gpu-provisioner try` as people meet it: the installed program, the real kubectl, a terminal, signals."""
 
 import json
-import os
-import pty
 import re
 import signal
 import socket
@@ -16,7 +14,7 @@ import pytest
 import yaml
 
 from .conftest import FAILING
-from .program import BIN, PROGRAM, ROOT, Running, ended, environment, kubectl, started
+from .program import BIN, ROOT, Running, ended, environment, kubectl, started
 
 pytestmark = pytest.mark.usefixtures("unhappy", "demo")
 
@@ -292,40 +290,6 @@ def test_a_failure_that_does_not_happen_is_no_success(tmp_path: Path) -> None:
             shown = process.communicate(timeout=60)[0]
         assert process.returncode == 1, f"{fail}\n{shown}"
         assert re.search(rf"It did not go as it should:\n  {NAME}: \w+ does not say \w+\n$", shown), shown
-
-
-# --- a terminal ------------------------------------------------------------------------------------------------------
-
-
-def test_ctrl_c_on_a_terminal_ends_it_cleanly(tmp_path: Path) -> None:
-    """The key itself, with a controller and two servers running: exit 0, one last line, nothing left behind."""
-    screen, terminal = pty.openpty()
-    kubeconfig = tmp_path / "kubeconfig"
-    # setsid --ctty: a session of its own on this terminal, so that the key becomes a signal.
-    with subprocess.Popen(
-        ["setsid", "--ctty", PROGRAM, "try", "--fail", "quota", "--kubeconfig", str(kubeconfig)],
-        cwd=ROOT,
-        env=environment(tmp_path, TERM="xterm-256color"),
-        stdin=terminal,
-        stdout=terminal,
-        stderr=terminal,
-    ) as process:
-        os.close(terminal)
-        shown, pressed = "", False
-        while True:
-            try:
-                shown += os.read(screen, 65536).decode()
-            except OSError:  # nobody has the terminal open any longer
-                break
-            if "Ctrl-C ends it" in shown and not pressed:
-                pressed = os.write(screen, b"\x03") == 1
-        process.wait(30)
-    os.close(screen)
-    assert process.returncode == 0, shown
-    assert shown.endswith("stopped; nothing is left running\r\n")
-    assert "Traceback" not in shown
-    assert "\x1b[1mAn embedded cluster" in shown
-    assert not kubeconfig.exists()
 
 
 # --- what takes long: begun first, read last -------------------------------------------------------------------------

@@ -1,0 +1,117 @@
+"""A trial for programs: one JSON object a line, each with a `kind`.
+
+Promise: a line is written and flushed the moment something happened; the fields below are all there always, and are
+what `gpu-provisioner try --help` names. Times of day are UTC with whole seconds; `at_seconds` count from the beginning.
+Left to others: what happens (`story.py`, `board.py`).
+"""
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import TextIO
+
+import msgspec
+
+from provisioner.runtime.objects import whole_second
+
+from .printing import Line
+from .rows import Row
+from .shows import Ending, Opening
+
+
+class _Record(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind"):
+    """What all lines share."""
+
+
+class Begun(_Record, tag="begun", frozen=True, kw_only=True):
+    """First, once: where cluster and Azure answer."""
+
+    kubeconfig: str
+    api_server: str
+    arm: str
+
+
+class Event(_Record, tag="event", frozen=True, kw_only=True):
+    """Something happened: to which claim ("" for none), who did or has it (Node, NodeClaim, AgentPool, ARM, Event)."""
+
+    at_seconds: float
+    claim: str
+    who: str
+    text: str
+
+
+class ClaimNow(_Record, tag="claim", frozen=True, kw_only=True):
+    """A claim's row of the table changed; it has been in `phase` since `since`."""
+
+    at_seconds: float
+    claim: str
+    size: str
+    phase: str
+    since: str
+    gpus_seen: int
+    gpus_expected: int
+
+
+class Ended(_Record, tag="ended", frozen=True, kw_only=True):
+    """Last, once, unless it is killed. `stopped`: by a signal; `missing`: what was announced and not seen."""
+
+    ok: bool
+    stopped: bool
+    missing: tuple[str, ...]
+    arm_calls: int
+    arm_lists: int
+
+
+RECORDS: tuple[type[_Record], ...] = (Begun, Event, ClaimNow, Ended)
+
+
+def documented() -> list[str]:
+    """A line for each kind, with its fields."""
+    return [f"{record.__struct_config__.tag}: {', '.join(record.__struct_fields__)}" for record in RECORDS]
+
+
+class JsonLines:
+    """A `Show` for programs."""
+
+    def __init__(self, out: TextIO) -> None:
+        self._out = out
+        self._rows: dict[str, ClaimNow] = {}
+
+    def running(self) -> AbstractContextManager[object]:
+        return nullcontext()
+
+    def begun(self, opening: Opening) -> None:
+        self._write(Begun(kubeconfig=opening.kubeconfig, api_server=opening.api_server, arm=opening.arm))
+
+    def line(self, line: Line) -> None:
+        self._write(Event(at_seconds=round(line.at, 3), claim=line.claim, who=line.who, text=line.text))
+
+    def rows(self, rows: Sequence[Row], at_seconds: float) -> None:
+        for row in rows:
+            current = _claim(row, at_seconds)
+            before = self._rows.get(row.uid)
+            if before is None or current != msgspec.structs.replace(before, at_seconds=current.at_seconds):
+                self._rows[row.uid] = current
+                self._write(current)
+
+    def ended(self, ending: Ending) -> None:
+        calls, lists = ending.arm_calls, ending.arm_lists
+        self._write(Ended(ok=ending.ok, stopped=False, missing=ending.missing, arm_calls=calls, arm_lists=lists))
+
+    def stopped(self) -> None:
+        self._write(Ended(ok=True, stopped=True, missing=(), arm_calls=0, arm_lists=0))
+
+    def _write(self, record: _Record) -> None:
+        self._out.write(msgspec.json.encode(record).decode() + "\n")
+        self._out.flush()
+
+
+def _claim(row: Row, at_seconds: float) -> ClaimNow:
+    return ClaimNow(
+        at_seconds=round(at_seconds, 3),
+        claim=row.name,
+        size=row.size,
+        phase=row.phase,
+        since=whole_second(row.entered.time),
+        gpus_seen=row.gpus_seen,
+        gpus_expected=row.gpus_expected,
+    )

@@ -1,0 +1,159 @@
+"""A terminal: the program runs on it as for people, keys are pressed on it, and what stands on it can be read.
+
+Promise: as much of a terminal as a table drawn in place needs: wrapping, scrolling, moving up, erasing lines, clearing.
+Anything else that is sent to it fails the test that reads it, so that nothing is drawn unseen.
+Source: ECMA-48; xterm's documentation of its private modes.
+"""
+
+import contextlib
+import fcntl
+import os
+import pty
+import re
+import select
+import signal
+import struct
+import subprocess
+import termios
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from time import monotonic
+
+from .program import PROGRAM, ROOT, environment
+
+SEQUENCE = re.compile(r"\x1b\[(\??)([0-9;]*)([A-Za-z])")
+
+
+class Screen:
+    """Lines of text, of which the last `height` are on show; colours are only counted."""
+
+    def __init__(self, width: int, height: int) -> None:
+        self.width, self.height = width, height
+        self._lines = [""]
+        self._row = self._column = 0
+        self.colours: set[str] = set()
+
+    @property
+    def text(self) -> str:
+        """Everything that was written and not erased, what has scrolled away too."""
+        return "\n".join(line.rstrip() for line in self._lines)
+
+    def write(self, text: str) -> None:
+        position = 0
+        while position < len(text):
+            if found := SEQUENCE.match(text, position):
+                self._obey(*found.groups())
+                position = found.end()
+                continue
+            assert text[position] != "\x1b", f"not understood: {text[position : position + 12]!r}"
+            self._put(text[position])
+            position += 1
+
+    def _obey(self, private: str, number: str, what: str) -> None:
+        match private + what:
+            case "m":
+                self.colours |= {one for one in number.split(";") if len(one) == 2 and one[0] in "349"}
+            case "A":
+                self._row = max(self._row - int(number or 1), self._top)
+            case "K":
+                assert number == "2", "only whole lines are erased"
+                self._lines[self._row] = ""
+            case "J":
+                del self._lines[self._top :]
+                self._move(self._top, 0)
+            case "H":
+                self._move(self._top, 0)
+            case "?h" | "?l":
+                assert number == "25", "only the cursor is shown or hidden"
+            case _:
+                raise AssertionError(f"not understood: {number}{what}")
+
+    @property
+    def _top(self) -> int:
+        return max(len(self._lines) - self.height, 0)
+
+    def _put(self, character: str) -> None:
+        if character == "\r":
+            self._column = 0
+        elif character == "\n":
+            self._move(self._row + 1, self._column)
+        else:
+            if self._column == self.width:
+                self._move(self._row + 1, 0)
+            line = self._lines[self._row].ljust(self._column)
+            self._lines[self._row] = line[: self._column] + character + line[self._column + 1 :]
+            self._column += 1
+
+    def _move(self, row: int, column: int) -> None:
+        self._row, self._column = row, column
+        self._lines += [""] * (row + 1 - len(self._lines))
+
+
+class OnScreen:
+    """The program on a terminal of its own."""
+
+    def __init__(self, process: subprocess.Popen[bytes], terminal: int, screen: Screen) -> None:
+        self.process = process
+        self.screen = screen
+        self._terminal = terminal
+        self.raw = ""
+
+    def until(self, seen: Callable[[str], object], within_seconds: float = 30.0) -> str:
+        """Read on until what stands there satisfies this; the text. An end of the program is the end of reading."""
+        deadline = monotonic() + within_seconds
+        while not seen(self.screen.text):
+            assert monotonic() < deadline, f"it never came:\n{self.screen.text}"
+            if not self._read():
+                assert seen(self.screen.text), f"it ended:\n{self.screen.text}"
+        return self.screen.text
+
+    def to_the_end(self, within_seconds: float = 30.0) -> int:
+        """Read until it ends; the exit code."""
+        deadline = monotonic() + within_seconds
+        while self._read():
+            assert monotonic() < deadline, f"it never ended:\n{self.screen.text}"
+        return self.process.wait(within_seconds)
+
+    def press(self, key: bytes) -> None:
+        os.write(self._terminal, key)
+
+    def resize(self, width: int, height: int) -> None:
+        """As when somebody pulls at a corner; what stands there stays as it is, as on some terminals."""
+        self.screen.width, self.screen.height = width, height
+        fcntl.ioctl(self._terminal, termios.TIOCSWINSZ, struct.pack("HHHH", height, width, 0, 0))
+
+    def _read(self) -> bool:
+        """Whether there may be more."""
+        if not select.select([self._terminal], [], [], 0.1)[0]:
+            return True
+        try:
+            text = os.read(self._terminal, 65536).decode(errors="replace")
+        except OSError:  # nobody has the terminal open any longer
+            return False
+        self.raw += text
+        self.screen.write(text)
+        return bool(text)
+
+
+@contextlib.contextmanager
+def on_screen(home: Path, *arguments: str, width: int = 80, height: int = 24, **env: str) -> Iterator[OnScreen]:
+    """The program, in a session of its own on this terminal, so that keys become signals."""
+    ours, its = pty.openpty()
+    fcntl.ioctl(its, termios.TIOCSWINSZ, struct.pack("HHHH", height, width, 0, 0))
+    process = subprocess.Popen(
+        ["setsid", "--ctty", PROGRAM, *arguments],
+        cwd=ROOT,
+        env=environment(home, **{"TERM": "xterm-256color", **env}),
+        stdin=its,
+        stdout=its,
+        stderr=its,
+        start_new_session=True,
+    )
+    os.close(its)
+    try:
+        yield OnScreen(process, ours, Screen(width, height))
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+        os.close(ours)

@@ -1,0 +1,135 @@
+"""What `gpu-provisioner try` looks like: on a real pseudo-terminal, of many sizes, and for programs."""
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from .program import PROGRAM, ROOT, ended, environment, kubectl
+from .screen import on_screen
+
+NAME = "ws3f2a91c0d"
+WORKSPACE = ROOT / "examples" / "kaito-workspace.yaml"
+HEAD = "CLAIM        SIZE                      PHASE             FOR     GPUS  SINCE"
+
+
+def row_of(text: str, name: str = NAME) -> list[str]:
+    """The words of the one row of that claim; () if there is none."""
+    found = [line.split() for line in text.splitlines() if line.startswith(f"{name} ")]
+    assert len(found) <= 1, text
+    return found[0] if found else []
+
+
+def test_a_life_stands_in_a_table_that_stays(tmp_path: Path) -> None:
+    """`--once` at 80 columns: one table, drawn in place; phases up and down; its last state and the verdict remain."""
+    arguments = ("try", "--once", "--speed", "60", "-f", str(WORKSPACE), "--kubeconfig", str(tmp_path / "k"))
+    with on_screen(tmp_path, *arguments) as shown:
+        seen: list[str] = []
+
+        def gone(text: str) -> bool:
+            row = row_of(text)  # the phase may be of several words; for, GPUs and since follow it
+            phase = " ".join(row[2:-3])
+            if phase and phase not in seen:
+                seen.append(phase)
+            return phase == "gone"
+
+        shown.until(gone, within_seconds=60)
+        assert shown.to_the_end() == 0
+    climbing = ["accepted", "launching", "creating", "registering", "starting", "waiting for GPUs", "initializing"]
+    order = [*climbing, "ready", "draining", "detaching", "deleting pool", "releasing", "gone"]
+    # What takes no time may be over before it is drawn.
+    assert seen == [phase for phase in order if phase in seen]
+    assert {"creating", "waiting for GPUs", "ready", "deleting pool", "gone"} <= set(seen)
+    lines = shown.screen.text.splitlines()
+    assert lines.count(HEAD) == 1
+    table = lines[lines.index(HEAD) + 1 :]
+    assert table[0].split()[:3] == [NAME, "Standard_NC24ads_A100_v4", "gone"]
+    assert table[1] == "  └ NodeClaim is gone; left of it: 0 agent pools, 0 Nodes"
+    assert table[2:4] == ["", "1 claim became a Ready node and went again, in the order instance, Node,"]
+    assert max(map(len, lines)) <= 80
+    assert "32" in shown.screen.colours
+
+
+def test_no_color_leaves_the_table(tmp_path: Path) -> None:
+    """Whatever its value; a refused claim says why, in its row; logs and table do not mix."""
+    arguments = ("try", "--once", "--fail", "quota", "--kubeconfig", str(tmp_path / "k"), "-v")
+    with on_screen(tmp_path, *arguments, width=120, height=60, NO_COLOR="1") as shown:
+        text = shown.until(lambda text: "refused" in row_of(text) and "└ NodeClaim Launched = False" in text)
+        table = text[text.index(HEAD) :].splitlines()
+        assert table[2].startswith("  └ NodeClaim Launched = False (QuotaExceeded): ")
+        assert len(table) <= 4
+        assert "became leader" in text[: text.index(HEAD)]
+        assert shown.to_the_end(60) == 0
+    assert shown.screen.colours == set()
+
+
+def test_the_table_follows_the_terminals_size(tmp_path: Path) -> None:
+    """Pulled narrow, low and wide again: one table, no longer than the terminal; Ctrl-C ends it, and it stays."""
+    kubeconfig = tmp_path / "kubeconfig"
+    with on_screen(tmp_path, "try", "--speed", "200", "--kubeconfig", str(kubeconfig)) as shown:
+        shown.until(lambda text: "no NodeClaim yet" in text)
+        kubectl(kubeconfig, "apply", "-f", str(WORKSPACE))
+        shown.until(lambda text: row_of(text)[2:3] == ["ready"])
+        shown.resize(40, 30)
+        text = shown.until(lambda text: row_of(text)[1:2] == ["ready"])
+        assert len(row_of(text)) == 3
+        assert "  export KUBECONFIG=" in text
+        shown.resize(160, 40)
+        text = shown.until(lambda text: "LAST EVENT" in text)
+        assert row_of(text)[1:3] == ["Standard_NC24ads_A100_v4", "ready"]
+        assert "Traceback" not in text
+        shown.press(b"\x03")
+        assert shown.to_the_end() == 0
+    assert shown.screen.text.count("CLAIM  ") == 1
+    assert shown.screen.text.endswith("\n\nstopped; nothing is left running\n")
+    assert shown.raw.rindex("\x1b[?25h") > shown.raw.rfind("\x1b[?25l")
+    assert not kubeconfig.exists()
+
+
+@pytest.mark.parametrize("how", [{"TERM": "dumb"}, {}], ids=["dumb", "lines"])
+def test_a_terminal_that_cannot_or_need_not_gets_lines(how: dict[str, str], tmp_path: Path) -> None:
+    """TERM=dumb, or -o lines: nothing is drawn twice."""
+    arguments = ("try", "--fail", "quota", *(() if how else ("-o", "lines")), "--kubeconfig", str(tmp_path / "k"))
+    with on_screen(tmp_path, *arguments, **how) as shown:
+        text = shown.until(lambda text: "Ctrl-C ends it" in text)
+        assert "no NodeClaim yet" not in text
+        shown.press(b"\x03")
+        assert shown.to_the_end() == 0
+    assert "\x1b[2K" not in shown.raw
+    assert shown.screen.text.endswith("stopped; nothing is left running\n")
+
+
+def test_programs_get_json(tmp_path: Path) -> None:
+    """`-o json --once`: every line is an object; the phases and the end can be followed without a word of prose."""
+    arguments = ("--once", "--speed", "200", "-f", str(WORKSPACE), "--kubeconfig", str(tmp_path / "k"))
+    running = ended(tmp_path, "try", "-o", "json", *arguments)
+    assert (running.process.returncode, running.err) == (0, "")
+    lines = [json.loads(line) for line in running.out.splitlines()]
+    assert lines[0]["kind"] == "begun"
+    assert lines[0]["kubeconfig"] == str(tmp_path / "k")
+    phases = [line["phase"] for line in lines if line["kind"] == "claim"]
+    order = list(dict.fromkeys(phases))
+    assert [phase for phase in ("creating", "ready", "deleting pool", "gone") if phase in order] == [
+        phase for phase in order if phase in {"creating", "ready", "deleting pool", "gone"}
+    ]
+    assert phases[-1] == "gone"
+    assert next(line["gpus_seen"] for line in lines if line.get("phase") == "ready") == 1
+    assert {"NodeClaim", "ARM", "Node", "AgentPool"} <= {line["who"] for line in lines if line["kind"] == "event"}
+    assert lines[-1].pop("arm_lists") > 0
+    assert lines[-1] == {"kind": "ended", "ok": True, "stopped": False, "missing": [], "arm_calls": 3}
+
+
+@pytest.mark.parametrize("output", ["lines", "json"])
+def test_a_reader_may_have_read_enough(output: str, tmp_path: Path) -> None:
+    """`try | head -1`: it ends, without a word."""
+    command = [PROGRAM, "try", "-o", output, "--once", "--speed", "200", "--kubeconfig", str(tmp_path / "k")]
+    with subprocess.Popen(
+        command, cwd=ROOT, env=environment(tmp_path), stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert process.stdout.readline()
+        process.stdout.close()
+        assert process.stderr.read() == b""
+        assert process.wait(30) == 130
