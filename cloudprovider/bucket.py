@@ -1,7 +1,8 @@
 """A token bucket of our own: what may be asked now, when more may be, and what a 429 does to it.
 
 Promise: pure but for its own level; times are the loop's, in seconds. Never more than its burst, never faster than its
-refill; after a refusal nothing before the time that was asked for, then one, and then half as fast for a while.
+refill; after a refusal nothing before the time that was asked for, then one, and then half as fast for a while. Who
+goes last in a bucket goes first once it was not served for long enough.
 Left to others: who draws on which bucket, and who may wait (`budget.py`).
 """
 
@@ -66,3 +67,32 @@ class Bucket:
 
     def _rate(self, now: float) -> float:
         return self._per_second * self._share(now)
+
+
+class LastInLine:
+    """A caller that leaves `leave` tokens to all others, and for which these leave one, `seconds` after it was served.
+
+    `waits`: it asks for a token now.
+    """
+
+    def __init__(self, leave: float, seconds: float) -> None:
+        self._leave = leave
+        self._seconds = seconds
+        self._served_at = -math.inf
+        self.waits = False
+
+    def served(self, at: float) -> None:
+        """It had its turn at that moment."""
+        self._served_at = at
+
+    def first_in(self, now: float) -> float:
+        """Seconds until it need leave nothing to anybody; 0: that is so now."""
+        return max(0.0, self._served_at + self._seconds - now)
+
+    def leaves(self, now: float) -> float:
+        """How many tokens it leaves."""
+        return self._leave if self.first_in(now) > 0 else 0.0
+
+    def held_for_it(self, now: float) -> float:
+        """How many tokens all others leave it."""
+        return 1.0 if self.waits and self.first_in(now) <= 0 else 0.0

@@ -1,10 +1,11 @@
 """Our own share of Azure's patience: token buckets before each call, so that neither AKS nor ARM need refuse us.
 
 Promise: the published buckets are never overdrawn by this process; a DELETE goes before the GET that proves an
-absence, and that before the shared LIST, by how many tokens each leaves untouched. A LIST waits for its turn, each of
-its pages too, a GET a few seconds; a write never waits, because it may only be sent while the lease outlives it, and
-that was checked before. What may not wait is an error that says when, each time another moment, so that those turned
-away do not return as a crowd. A 429 shrinks the bucket that it is about and no other: AKS's own that of one pool's
+absence, and that before the shared LIST, by how many tokens each leaves untouched; but whatever else there is to do,
+the pools are listed once a minute, because every inference rests on that list. A LIST waits for its turn, each of its
+pages too, a GET a few seconds; a write never waits, because it may only be sent while the lease outlives it, and that
+was checked before. What may not wait is an error that says when, each time another moment, so that those turned away
+do not return as a crowd. A 429 shrinks the bucket that it is about and no other: AKS's own that of one pool's
 PUTs, of the managed cluster, of operations, or the one that all else shares; ARM's, in front of AKS, that of all reads,
 writes or deletes of the subscription.
 Left to others: the buckets themselves (`bucket.py`), obeying Retry-After (the queue, the inventory), counting calls
@@ -23,7 +24,7 @@ from prometheus_client import Counter
 
 from provisioner.api.nodeclaim import NodeClaim
 
-from .bucket import Bucket
+from .bucket import LEAST_WAIT_SECONDS, Bucket, LastInLine
 from .errors import THROTTLED_IN_FRONT, CloudError, Retryable
 from .interface import CloudProvider, Cluster, Failure, Instance, NextPage, Offering, at_once
 
@@ -42,6 +43,8 @@ LIMITS = {
 }
 BUCKETS = (*LIMITS, PUTS)
 LEFT_BY_LIST, LEFT_BY_GET = 20.0, 8.0
+# Well below the age from which nothing is inferred from a list any more (`stale_list_seconds`).
+LIST_AT_LEAST_EVERY_SECONDS = 60.0
 GET_PATIENCE_SECONDS = 5.0
 MOST_PUT_BUCKETS = 256
 
@@ -49,7 +52,10 @@ T = TypeVar("T")
 
 
 class Lane(NamedTuple):
-    """What one call draws on: a bucket of AKS's, of which it leaves `leave` tokens to others, and one of ARM's."""
+    """What one call draws on: a bucket of AKS's, of which it leaves `leave` tokens to others, and one of ARM's.
+
+    `last`: how many it leaves is the shared LIST's own affair.
+    """
 
     what: str
     aks: str
@@ -57,6 +63,7 @@ class Lane(NamedTuple):
     pool: str = ""
     leave: float = 0.0
     patience_seconds: float = 0.0
+    last: bool = False
 
 
 class Budgeted:
@@ -67,6 +74,7 @@ class Budgeted:
         self._refused = refused
         self._shared: dict[str, Bucket] = {}
         self._puts: dict[str, Bucket] = {}
+        self._listing = LastInLine(LEFT_BY_LIST, LIST_AT_LEAST_EVERY_SECONDS)
 
     def tokens_left(self, name: str) -> float:
         """Calls of this bucket that could be sent at once; of PUTs, for the pool that has the fewest left."""
@@ -94,14 +102,23 @@ class Budgeted:
         return await self._heed(lane, self._provider.get(name))
 
     async def list(self, *, next_page: NextPage = at_once) -> builtins.list[Instance]:
-        lane = Lane("LIST", AKS, ARM_READS, leave=LEFT_BY_LIST, patience_seconds=math.inf)
+        lane = Lane("LIST", AKS, ARM_READS, patience_seconds=math.inf, last=True)
 
         async def turn() -> None:
             await next_page()
             await self._draw(lane)
 
         await self._draw(lane)
-        return await self._heed(lane, self._provider.list(next_page=turn))
+        began = _now()
+        try:
+            listed = await self._heed(lane, self._provider.list(next_page=turn))
+        except CloudError as error:
+            # One that was refused for the rate had its turn: the next one goes last again.
+            if error.status == 429:
+                self._listing.served(began)
+            raise
+        self._listing.served(began)
+        return listed
 
     async def delete(self, instance: Instance) -> None:
         lane = Lane(f"DELETE of pool {instance.name}", AKS, ARM_DELETES)
@@ -135,10 +152,19 @@ class Budgeted:
         return self._put_bucket(lane.pool) if lane.aks == PUTS else self._bucket(lane.aks)
 
     async def _draw(self, lane: Lane) -> None:
+        if not lane.last:
+            return await self._draw_or_refuse(lane)
+        self._listing.waits = True
+        try:
+            return await self._draw_or_refuse(lane)
+        finally:
+            self._listing.waits = False
+
+    async def _draw_or_refuse(self, lane: Lane) -> None:
         aks, arm = self._of_aks(lane), self._bucket(lane.arm)
         deadline = _now() + lane.patience_seconds
         while True:
-            waits = (aks.wait_for(_now(), leave=lane.leave), arm.wait_for(_now(), leave=0.0))
+            waits = (aks.wait_for(_now(), leave=self._left_by(lane)), arm.wait_for(_now(), leave=0.0))
             wait = max(waits)
             if wait <= 0:
                 break
@@ -147,9 +173,19 @@ class Budgeted:
                 after = (arm if in_front else aks).turn_away(_now(), wait)
                 self._count(lane.arm if in_front else lane.aks, "budget")
                 raise _too_much(lane, "ARM's" if in_front else "AKS's", after)
-            await asyncio.sleep(wait)
+            await asyncio.sleep(self._until_first(wait) if lane.last else wait)
         aks.take(_now())
         arm.take(_now())
+
+    def _left_by(self, lane: Lane) -> float:
+        if lane.last:
+            return self._listing.leaves(_now())
+        return lane.leave + (self._listing.held_for_it(_now()) if lane.aks == AKS else 0.0)
+
+    def _until_first(self, wait: float) -> float:
+        """The wait of a LIST, cut short where it need leave nothing to the others any longer."""
+        first_in = self._listing.first_in(_now())
+        return min(wait, max(first_in, LEAST_WAIT_SECONDS)) if first_in > 0 else wait
 
     async def _heed(self, lane: Lane, call: Awaitable[T]) -> T:
         try:

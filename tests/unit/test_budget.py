@@ -1,7 +1,9 @@
 """The client-side budget: who may draw, who waits, who is told to come back, and what a 429 does to it."""
 
 import asyncio
+import contextlib
 import itertools
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from random import Random
@@ -9,7 +11,7 @@ from typing import TypeVar
 
 import pytest
 
-from cloudprovider.bucket import Bucket
+from cloudprovider.bucket import Bucket, LastInLine
 from cloudprovider.budget import AKS, ARM_READS, ARM_WRITES, CLUSTER, PUT_BURST, PUTS, READ_BURST, Budgeted
 from cloudprovider.errors import CloudError, Retryable
 from cloudprovider.interface import Cluster, Failure, Instance, InstanceState, NextPage, Offering, at_once
@@ -158,7 +160,8 @@ def test_removal_goes_before_proof_and_proof_before_the_list() -> None:
     """A LIST leaves 20 tokens to others and a GET leaves 8; a DELETE takes the last."""
 
     async def story(arm: Arm, budget: Budgeted) -> None:
-        for _ in range(READS - 20):
+        await budget.list()
+        for _ in range(READS - 21):
             await budget.delete(pool("x"))
         async with asyncio.TaskGroup() as tasks:
             listing = tasks.create_task(budget.list())
@@ -176,11 +179,12 @@ def test_removal_goes_before_proof_and_proof_before_the_list() -> None:
     on_budget(story)
 
 
-def test_a_get_waits_a_little_and_a_list_for_ever() -> None:
+def test_a_get_waits_a_little_and_a_list_until_its_turn() -> None:
     """A GET whose turn is 9 s away is told so at once; the LIST is sent when its turn comes."""
 
     async def story(arm: Arm, budget: Budgeted) -> None:
-        for _ in range(READS):
+        await budget.list()
+        for _ in range(READS - 1):
             await budget.delete(pool("x"))
         error = await refused(budget.get("y"))
         assert (error.after, now()) == (9.0, 0.0)
@@ -192,6 +196,98 @@ def test_a_get_waits_a_little_and_a_list_for_ever() -> None:
         began = now()
         await budget.get("y")
         assert now() - began == pytest.approx(4.0)
+
+    on_budget(story)
+
+
+@pytest.mark.parametrize(
+    ("waits", "since", "leaves", "held"),
+    [
+        (False, 0.0, 20.0, 0.0),
+        (True, 0.0, 20.0, 0.0),
+        (True, 59.9, 20.0, 0.0),
+        (True, 60.0, 0.0, 1.0),
+        (True, 600.0, 0.0, 1.0),
+        # Nobody holds a token back for one that does not ask.
+        (False, 600.0, 0.0, 0.0),
+    ],
+)
+def test_who_goes_last_goes_first_in_the_end(waits: bool, since: float, leaves: float, held: float) -> None:
+    """It leaves 20 tokens to the others for 60 s after it was last served; from then on they leave it one."""
+    last = LastInLine(20.0, 60.0)
+    last.served(1000.0)
+    last.waits = waits
+    now = 1000.0 + since
+    assert (last.leaves(now), last.held_for_it(now)) == (leaves, held)
+    assert last.first_in(now) == pytest.approx(max(0.0, 60.0 - since))
+
+
+def test_who_was_never_served_waits_for_nobody() -> None:
+    """A process that has listed nothing yet can do nothing else."""
+    assert LastInLine(20.0, 60.0).leaves(5.0) == 0.0
+
+
+@pytest.mark.parametrize(("pages", "after"), [(1, None), (8, None), (1, 40.0), (8, 40.0)])
+def test_whatever_goes_before_it_the_list_comes_once_a_minute(pages: int, after: float | None) -> None:
+    """Removals and proofs that never end, in a bucket that AKS has shrunk or not, hold up the LIST for 60 s at most."""
+
+    async def story(arm: Arm, budget: Budgeted) -> None:
+        async def storm(call: Callable[[], Awaitable[object]]) -> None:
+            while now() < 1000.0:
+                try:
+                    await call()
+                except Retryable as error:
+                    await asyncio.sleep(min(error.after or 0.0, 1.0))
+
+        arm.pages = pages
+        whole: list[float] = []
+        await budget.list()
+        if after is not None:
+            arm.refusing = Retryable("Throttled", "Throttled: slow down", after=after, status=429)
+            await refused(budget.get("x"))
+            arm.refusing = None
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(storm(lambda: budget.delete(pool("x"))))
+            for _ in range(8):
+                tasks.create_task(storm(lambda: budget.get("y")))
+            while now() < 1000.0:
+                began = now()
+                await budget.list()
+                whole.append(began)
+                await asyncio.sleep(4.0)
+        # Its pages cost a token each, of half a token a second at the least; a Retry-After is obeyed.
+        gaps = [later - sooner for sooner, later in itertools.pairwise((*whole, 1000.0))]
+        assert max(gaps) <= 64.0 + 2.0 * pages + (after or 0.0)
+        verbs = Counter(verb for verb, _ in arm.calls)
+        assert verbs["delete"] > 4 * verbs["list"] / pages
+
+    on_budget(story)
+
+
+def test_a_list_that_was_refused_had_its_turn() -> None:
+    """A LIST that AKS has throttled goes last again, and first once more a minute later; other failures change nothing.
+
+    What AKS refuses to a list that goes first it would refuse to all that wait behind it.
+    """
+
+    async def story(arm: Arm, budget: Budgeted) -> None:
+        async def next_list() -> float:
+            for _ in range(READS):
+                with contextlib.suppress(Retryable):
+                    await budget.delete(pool("x"))
+            began = now()
+            with contextlib.suppress(Retryable):
+                await budget.list()
+            return now() - began
+
+        await asyncio.sleep(100.0)
+        arm.refusing = Retryable("ServiceUnavailable", "ServiceUnavailable", status=503)
+        assert await next_list() == pytest.approx(1.0)
+        arm.refusing = Retryable("Throttled", "Throttled: slow down", status=429)
+        with contextlib.suppress(Retryable):
+            await budget.list()
+        arm.refusing = None
+        assert await next_list() > 30.0
 
     on_budget(story)
 
