@@ -76,8 +76,8 @@ def _row(
 ) -> Row:
     return Row(
         kind=kind,
-        codes=tuple(codes.casefold().split()),
-        says=tuple(says.casefold().split("|")) if says else (),
+        codes=tuple(codes.split()),
+        says=tuple(says.split("|")) if says else (),
         remedy=remedy,
         statuses=statuses,
         verbs=verbs,

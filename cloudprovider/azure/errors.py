@@ -133,8 +133,8 @@ def _first(found: Iterable[Finding]) -> Finding:
 
 def _fits(row: Row, finding: Finding) -> bool:
     code, message = finding.code.casefold(), finding.message.casefold()
-    return (not row.codes or any(fnmatchcase(code, glob) for glob in row.codes)) and (
-        not row.says or any(fragment in message for fragment in row.says)
+    return (not row.codes or any(fnmatchcase(code, glob.casefold()) for glob in row.codes)) and (
+        not row.says or any(fragment.casefold() in message for fragment in row.says)
     )
 
 
@@ -190,7 +190,7 @@ def _no_token(exc: ClientAuthenticationError) -> Retryable:
 
 
 # Without an answer: what was sent may have been applied (status 0). The first type that fits names the reason.
-_UNANSWERED: tuple[tuple[type[BaseException], str, str, str], ...] = (
+UNANSWERED: tuple[tuple[type[BaseException], str, str, str], ...] = (
     (ServiceRequestTimeoutError, "ConnectionFailed", "ARM could not be reached in time", AGAIN),
     (ServiceRequestError, "ConnectionFailed", "the connection to ARM failed", AGAIN),
     (ServiceResponseTimeoutError, "Timeout", "ARM did not answer in time", AGAIN),
@@ -204,7 +204,7 @@ _UNANSWERED: tuple[tuple[type[BaseException], str, str, str], ...] = (
 
 
 def _unanswered(exc: BaseException) -> Retryable:
-    for kind, reason, text, remedy in _UNANSWERED:
+    for kind, reason, text, remedy in UNANSWERED:
         if isinstance(exc, kind):
             return Retryable(reason, compose("", text, remedy))
     return Retryable("UnexpectedError", compose("", f"unexpected {type(exc).__name__}", AGAIN))

@@ -139,8 +139,8 @@ COMMANDS = {
 }
 
 
-def parsed(name: str, words: Sequence[str], *, out: TextIO, err: TextIO) -> argparse.Namespace | int:
-    """What the words after a command say; an exit code if they ask for help or cannot be understood."""
+def parser_of(name: str) -> argparse.ArgumentParser:
+    """What reads the words after this command."""
     command = COMMANDS[name]
     parser = argparse.ArgumentParser(
         prog=f"gpu-provisioner {name}",
@@ -154,8 +154,13 @@ def parsed(name: str, words: Sequence[str], *, out: TextIO, err: TextIO) -> argp
         parser.add_argument(
             "--config", metavar="FILE", default="", help="a YAML file of settings, by their flags' names"
         )
+    return parser
+
+
+def parsed(name: str, words: Sequence[str], *, out: TextIO, err: TextIO) -> argparse.Namespace | int:
+    """What the words after a command say; an exit code if they ask for help or cannot be understood."""
     try:
         with redirect_stdout(out), redirect_stderr(err):
-            return parser.parse_args(words)
+            return parser_of(name).parse_args(words)
     except SystemExit as ended:
         return USAGE if ended.code else OK

@@ -25,6 +25,7 @@ from .resources import EVENTS
 
 EventKind = Literal["Normal", "Warning"]
 
+COMPONENT = "gpu-provisioner"
 SERIES_SECONDS = 120.0
 MESSAGE_BYTES = 1024
 REASON_CHARACTERS = 128
@@ -61,7 +62,7 @@ class EventRecorder:
         kube: Kube,
         clock: Clock,
         *,
-        component: str = "gpu-provisioner",
+        component: str = COMPONENT,
         instance: str = "",
         per_second: float = 10.0,
         burst: int = 100,

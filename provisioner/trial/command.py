@@ -42,7 +42,7 @@ SPEED = 60.0
 def run(arguments: Sequence[str], out: TextIO, err: TextIO) -> int:
     """Run `gpu-provisioner try` with these arguments; returns the exit code."""
     try:
-        wanted = _parser().parse_args(arguments)
+        wanted = parser_of_try().parse_args(arguments)
     except SystemExit as ended:
         return USAGE if ended.code else OK
     try:
@@ -73,7 +73,8 @@ def run(arguments: Sequence[str], out: TextIO, err: TextIO) -> int:
     return code
 
 
-def _parser() -> argparse.ArgumentParser:
+def parser_of_try() -> argparse.ArgumentParser:
+    """What reads the words after `try`."""
     parser = argparse.ArgumentParser(
         prog="gpu-provisioner try",
         description="The real controller against an embedded Kubernetes API server and an embedded Azure.",

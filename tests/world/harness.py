@@ -33,6 +33,7 @@ from .azurerole import AZURE_ACTIONS
 from .kaito_watcher import beside
 from .process import PROCESS, Launch, Process, track_tasks
 from .program import launch_controller
+from .words import listen
 
 Json = dict[str, Any]
 T = TypeVar("T")
@@ -120,6 +121,7 @@ class Sim:
         self._changed = asyncio.Event()
         self._loop = asyncio.get_running_loop()
         self._kaito = beside(world, self._loop.time, self._serving_since)
+        listen(world, self._loop.time)
         self.store.subscribe(lambda *_: self._changed.set())
         self.cloud.subscribe(lambda *_: self._changed.set())
         world.before.append(self._before)

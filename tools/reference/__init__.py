@@ -9,14 +9,20 @@ Left to others: what a page says (one module each), that no page is older than i
 from collections.abc import Callable
 from pathlib import Path
 
-from . import metrics, settings
+from . import commands, conditions, errors, events, labels, metrics, settings
 
 ROOT = Path(__file__).parents[2]
 COMMAND = "make generate"
 
 PAGES: dict[str, Callable[[], str]] = {
+    "docs/reference/commands.md": commands.render,
+    "docs/reference/conditions.md": conditions.render,
+    "docs/reference/errors.md": errors.render,
+    "docs/reference/events.md": events.render,
+    "docs/reference/labels.md": labels.render,
     "docs/reference/metrics.md": metrics.render,
     "docs/reference/settings.md": settings.render,
+    "docs/troubleshooting/reasons.md": conditions.render_troubles,
 }
 
 

@@ -1,0 +1,55 @@
+"""`docs/reference/events.md`: every Event that the program records.
+
+Left to others: what each means (`explained`), how Events are sent and bounded (`provisioner.runtime.events`).
+"""
+
+from provisioner.runtime import events as runtime
+
+from .conditions import anchor
+from .explained import NOTICES, REASONS
+from .markdown import code, page, table
+
+INTRODUCTION = """\
+Events tell people what happened; nothing in the program depends on them. They are reported by `{component}` and stand
+in the namespace `default` when they are about a NodeClaim or a Node, which have none:
+
+```console
+$ kubectl get events --namespace default --field-selector involvedObject.kind=NodeClaim
+$ kubectl describe nodeclaim NAME
+```
+
+The same Event again is counted up in place of being written anew, and there is a bound to how many are written
+at all: a claim's condition is the truth, an Event may be missing.
+
+## Changes of conditions
+
+Whenever a condition's status or reason changes, an Event of that reason says so on the NodeClaim, with the condition's
+message; once more when a deadline has passed. It is a Warning where a person may have to do something. The reasons are
+those of [Conditions](conditions.md), and ARM's own codes ([Errors of Azure](errors.md))."""
+
+OWN = """\
+## Events of their own
+
+These belong to no change of a condition."""
+
+
+def render() -> str:
+    """The page."""
+    told = sorted({reason.name for reason in REASONS if reason.on != "Ready"}, key=str.casefold)
+    troubles = {reason.name for reason in REASONS if reason.look}
+    own = [
+        [code(notice.name), notice.kind, ", ".join(notice.about), f"{notice.meaning} {notice.remedy}".strip()]
+        for notice in sorted(NOTICES, key=lambda notice: notice.name.casefold())
+    ]
+    links = ", ".join(
+        f"[{code(name)}](../troubleshooting/reasons.md#{anchor(name)})" if name in troubles else code(name)
+        for name in told
+    )
+    return page(
+        "Events",
+        "tools/reference/explained/notices.py",
+        INTRODUCTION.format(component=runtime.COMPONENT),
+        links + ".",
+        OWN,
+        table(["Reason", "Type", "About", "Meaning"], own),
+    )
