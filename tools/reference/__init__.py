@@ -9,12 +9,14 @@ Left to others: what a page says (one module each), that no page is older than i
 from collections.abc import Callable
 from pathlib import Path
 
-from . import commands, conditions, errors, events, labels, metrics, settings
+from . import charts, commands, conditions, errors, events, labels, metrics, settings, values
 
 ROOT = Path(__file__).parents[2]
 COMMAND = "make generate"
 
 PAGES: dict[str, Callable[[], str]] = {
+    "charts/gpu-provisioner-crd/README.md": charts.definitions,
+    "charts/gpu-provisioner/README.md": charts.controller,
     "docs/reference/commands.md": commands.render,
     "docs/reference/conditions.md": conditions.render,
     "docs/reference/errors.md": errors.render,
@@ -22,6 +24,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "docs/reference/labels.md": labels.render,
     "docs/reference/metrics.md": metrics.render,
     "docs/reference/settings.md": settings.render,
+    "docs/reference/values.md": values.render,
     "docs/troubleshooting/reasons.md": conditions.render_troubles,
 }
 
