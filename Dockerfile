@@ -27,7 +27,7 @@ RUN /opt/build/bin/python -m hatchling build -t wheel -d /opt/wheel
 # -I: neither the folder that it is started in nor a PYTHON variable can put other code in its place.
 # The root file system is read-only, so what is compiled is compiled here, and is the same in each build.
 RUN pip --python /opt/gpu-provisioner/bin/python install \
-        --no-cache-dir --no-compile --no-deps --no-index /opt/wheel/*.whl \
+        --no-cache-dir --no-compile --no-deps --no-index --find-links /opt/wheel "aks-gpu-provisioner==${VERSION}" \
     && sed -i '1s|$| -IB|' /opt/gpu-provisioner/bin/gpu-provisioner \
     && /opt/gpu-provisioner/bin/python -m compileall -q --invalidation-mode unchecked-hash /opt/gpu-provisioner/lib \
     && test "$(/opt/gpu-provisioner/bin/gpu-provisioner version)" = "gpu-provisioner ${VERSION}"

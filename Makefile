@@ -8,7 +8,7 @@ LOCK_RUN := $(VENV)/.installed-run
 LOCK_DEV := $(VENV)/.installed-dev
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check test-cluster cluster-tools test-monitoring format bench generate docs lock clean
+.PHONY: help demo test check test-cluster cluster-tools test-monitoring test-image format bench generate docs dist sbom lock clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 24
@@ -41,6 +41,9 @@ check: $(LOCK_DEV)  ## format, lint, types, imports
 test-cluster: cluster-tools  ## stories, API suite and real clients on a real API server, and what it shares on the simulator (KUBE_VERSION=1.36)
 	@$(BIN)/python -m pytest -m "cluster or not cluster" tests/cluster
 
+test-image: $(LOCK_DEV)  ## carry the Dockerfile out without an engine and run what it makes, read-only (needs PyPI)
+	@$(BIN)/python -m pytest -m image tests/image
+
 cluster-tools: $(LOCK_DEV)  ## build etcd and that API server, once: minutes, and needs Go or KUBEBUILDER_ASSETS
 	@$(BIN)/python -m tests.cluster.assets
 
@@ -60,6 +63,12 @@ generate: $(LOCK_DEV)  ## write the files that are generated from code (CRDs, pa
 
 docs: $(LOCK_DEV)  ## build the documentation's site into site/
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet --clean
+
+dist: $(LOCK_RUN)  ## build wheel and source distribution into dist/, the same ones from the same commit
+	@SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) $(BIN)/python -m hatchling build --clean --directory dist
+
+sbom: $(LOCK_DEV)  ## write the bill of materials of the image (CycloneDX) into dist/
+	@$(BIN)/python -m tools.sbom dist/sbom.cdx.json
 
 lock:  ## renew the lock files (needs uv)
 	uv pip compile --upgrade --quiet pyproject.toml --extra try --universal --python-version 3.11 --generate-hashes --no-header --no-annotate -o requirements.lock

@@ -15,8 +15,9 @@ from packaging.utils import canonicalize_name
 
 from provisioner.settings.options import OPTIONS
 from provisioner.version import DISTRIBUTION, own_version
+from tools import locks, sbom
 
-from . import chartvalues, locks
+from . import chartvalues
 from .dockerfile import ROOT, read, sent, substituted
 
 Json = dict[str, Any]
@@ -76,7 +77,7 @@ def test_both_bases_are_pinned_and_fit_each_other() -> None:
     assert re.fullmatch(rf"{re.escape(python)}\.\d+-slim-trixie", tags[0])
     # Debian 13 is trixie, and its Python is 3.13.
     assert IMAGE.image.startswith("gcr.io/distroless/python3-debian13:nonroot@")
-    assert python == "3.13"
+    assert python == sbom.IMAGE["python_version"] == "3.13"
 
 
 def test_no_stage_is_bound_to_an_architecture() -> None:

@@ -149,16 +149,19 @@ def told(story: Callable[[Site], Coroutine[Any, Any, None]], home: Path, **setti
 
 
 @contextlib.asynccontextmanager
-async def run(site: Site, *arguments: str, env: Mapping[str, str]) -> AsyncIterator[Controller]:
+async def run(
+    site: Site, *arguments: str, env: Mapping[str, str], program: str = PROGRAM, cwd: Path = ROOT, **started: Any
+) -> AsyncIterator[Controller]:
     """The program in that world, until it leads; killed at the end if it has not ended."""
     process = await asyncio.create_subprocess_exec(
-        PROGRAM,
+        program,
         *arguments,
-        cwd=ROOT,
+        cwd=cwd,
         env=env,
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
+        **started,
     )
     controller = Controller(process)
     async with asyncio.TaskGroup() as tasks:

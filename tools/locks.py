@@ -1,19 +1,22 @@
-"""Lock files as their tests need them.
+"""Lock files, read as they were written: by pip's rules for hashes, in the one form that `make lock` produces.
 
 Promise: every line is a pin with its marker, or a hash of the pin above it; anything else raises ValueError.
+Left to others: what is locked and why (Makefile, DECISIONS.md).
 """
 
 import re
 from dataclasses import dataclass
 from pathlib import Path
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[1]
 PIN = re.compile(r"(?P<name>[a-z0-9][a-z0-9._-]*)==(?P<version>[\w.+!]+)(?: ; (?P<marker>[^\\]+?))? \\")
 HASH = re.compile(r" {4}--hash=sha256:(?P<hash>[0-9a-f]{64})(?: \\)?")
 
 
 @dataclass(frozen=True)
 class Pin:
+    """One distribution; `marker` is empty where it is always installed, `hashes` are SHA-256 in hex."""
+
     name: str
     version: str
     marker: str
