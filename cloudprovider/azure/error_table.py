@@ -34,7 +34,10 @@ FIX_CLAIM = "Correct the claim: delete it and make a new one"
 FIX_SETTINGS = "Check ARM_SUBSCRIPTION_ID, ARM_RESOURCE_GROUP and AZURE_CLUSTER_NAME"
 FIX_SUBSCRIPTION = "Ask the subscription's owner to lift this"
 FIX_SUBNET = "Free addresses in the subnet or use a larger one"
-GIVE_ROLE = "Give the provisioner's identity Contributor on the managed cluster; that can take an hour to spread"
+GIVE_ROLE = (
+    "Apply charts/gpu-provisioner/azure-role.json: az role assignment create --role 'GPU provisioner'; it can take an"
+    " hour to spread"
+)
 FIX_IDENTITY = "Check the workload identity: client id, federated credential, service account"
 ASK_POLICY = "Exempt the cluster from the policy or meet it"
 FEWER_POOLS = "Delete unused agent pools; the cluster takes no more"

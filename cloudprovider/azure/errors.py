@@ -29,8 +29,8 @@ from cloudprovider.interface import Failure
 from provisioner.api.conditions import EXHAUSTED, MESSAGE_BYTES
 
 from .arm_errors import NOTHING, ArmError, Finding, findings, read_body, read_error
-from .error_table import AGAIN, FIX_IDENTITY, HOUR_SECONDS, TABLE, UNKNOWN, Row, Verb
-from .wording import Quota, compose, location, quota, words
+from .error_table import AGAIN, FIX_IDENTITY, GIVE_ROLE, HOUR_SECONDS, TABLE, UNKNOWN, Row, Verb
+from .wording import Quota, compose, denied, location, quota, words
 
 _REASON = re.compile(r"[A-Z][A-Za-z0-9]{2,62}")
 _POOL_NAMED = re.compile(r"agent ?pools? '([^']*)'", re.IGNORECASE)
@@ -141,7 +141,8 @@ def _fits(row: Row, finding: Finding) -> bool:
 def _build(row: Row, finding: Finding, error: ArmError, *, status: int, after: float | None) -> CloudError:
     code = finding.code or error.code
     limits = quota(finding.message) if row.reason == "QuotaExceeded" else Quota()
-    text = limits.words or words(finding.message) or (f"HTTP {status} without a readable reason" if status else "")
+    named = denied(finding.message) if row.remedy == GIVE_ROLE else limits.words
+    text = named or words(finding.message) or (f"HTTP {status} without a readable reason" if status else "")
     remedy = row.remedy.format(location=location(finding.message) or "<location>")
     message = compose(code, text, remedy, limit=SHORT_BYTES if row.kind == "no_capacity" else MESSAGE_BYTES)
     reason = row.reason or _reason(code, status)

@@ -1,7 +1,8 @@
 """ARM's prose in a condition's 256 bytes.
 
 Promise: code first, then words, the remedy last and whole; sentences with links are dropped, GUIDs, resource paths and
-whatever looks like a credential are masked. Pure and total.
+whatever looks like a credential are masked. How long to wait (Retry-After says it to us) and the time of day are left
+out: the same refusal has the same words a moment later. Pure and total.
 Left to others: which remedy belongs to what (`error_table.py`).
 
 Source: DESIGN rules 8 and 12; aks-arm.md §3.1 (the phrases of quota errors).
@@ -23,6 +24,12 @@ _GUID = re.compile(r"(?i)[0-9a-f]{8}(-?[0-9a-f]{4}){3}-?[0-9a-f]{12}")
 _PATH = re.compile(r"/subscriptions/[^\s'\",;?]+", re.IGNORECASE)
 _QUERY = re.compile(r"\?[^\s'\"]*")
 _SENTENCE = re.compile(r"(?<=[.;!])\s+")
+_WAIT = re.compile(
+    r"(?i),?\s*(?:please,?\s+)?(?:re)?try(?:\s+again)?\s+(?:in|after)\s+'?\d+(?:\.\d+)?'?\s*s(?:ec(?:ond)?s?)?\b"
+    r"(?:\s+after additional tokens are available)?"
+)
+_TIME = re.compile(r"(?:,?\s*\bat\s+)?\b\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?Z?")
+_ACTION = re.compile(r"perform action '([\w./*-]{1,120})'", re.IGNORECASE)
 
 _FAMILY = re.compile(r"approved (.{1,80}?) quota|for family (\S{1,60})", re.IGNORECASE)
 _LOCATION = re.compile(r"(?:location:?|region:?)\s+'?([a-z][a-z0-9]{2,30})\b", re.IGNORECASE)
@@ -55,8 +62,16 @@ def compose(code: str, text: str, remedy: str, *, limit: int = MESSAGE_BYTES) ->
 def words(message: str) -> str:
     """The message's sentences that hold no link, in plain text."""
     text = " ".join(redact(message[:4096]).split())
-    kept = [sentence for sentence in _SENTENCE.split(text) if _LINK.search(sentence) is None]
-    return _plain(" ".join(kept) or text)[:WORDS_CHARACTERS].strip()
+    sentences = [_TIME.sub("", _WAIT.sub("", sentence)) for sentence in _SENTENCE.split(text)]
+    telling = [sentence for sentence in sentences if any(map(str.isalnum, sentence))]
+    kept = [sentence for sentence in telling if _LINK.search(sentence) is None]
+    return _plain(" ".join(kept or telling))[:WORDS_CHARACTERS].strip()
+
+
+def denied(message: str) -> str:
+    """What ARM says that we may not do, "" if it does not name it."""
+    action = _ACTION.search(message)
+    return f"we may not {action[1]}" if action is not None else ""
 
 
 def _plain(text: str) -> str:

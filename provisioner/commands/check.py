@@ -13,7 +13,7 @@ import msgspec
 
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.app import Running
-from provisioner.outside import check_files, open_arm, open_kube, running_of
+from provisioner.outside import azure_config, check_files, open_arm, open_kube, running_of
 from provisioner.runtime.clock import SystemClock
 from provisioner.runtime.sdk import ConfigException
 from provisioner.settings import Settings, SettingsError
@@ -86,7 +86,6 @@ async def _kubernetes(settings: Settings, running: Running) -> tuple[Findings, t
 async def _azure(
     settings: Settings, running: Running, claims: tuple[NodeClaim, ...] | None, sizes: Sequence[str]
 ) -> list[Finding]:
-    name = f"{settings.cluster_name} in {settings.resource_group}"
     async with AsyncExitStack() as open_until_then:
         try:
             arm = await open_until_then.enter_async_context(open_arm(settings))
@@ -95,7 +94,7 @@ async def _azure(
             remedy = "Check SSL_CERT_FILE and the identity's settings."
             found.bad("credential", f"no connection can be made: {why}", remedy)
             return found.items
-        found = await azure(arm, running, cluster=name, location=settings.location, claims=claims, sizes=sizes)
+        found = await azure(arm, running, config=azure_config(settings), claims=claims, sizes=sizes)
     return found.items
 
 

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from cloudprovider.azure.client import AzureConfig
 from cloudprovider.azure.inspector import LOW_PRIORITY, TOTAL, Sku, Usage
 from cloudprovider.errors import CloudError
 from cloudprovider.interface import SPOT, Cluster, Offering
@@ -26,7 +27,13 @@ ACTIONS = tuple(
     f"Microsoft.ContainerService/managedClusters/{action}"
     for action in ("read", "agentPools/read", "agentPools/write", "agentPools/delete")
 )
-ROLE = "Give the identity Contributor on the managed cluster; that can take an hour to spread."
+ROLE = (
+    "Put the subscription's id into charts/gpu-provisioner/azure-role.json, az role definition create --role-definition"
+    " @azure-role.json, then az role assignment create --role 'GPU provisioner' --assignee {identity} --scope {scope};"
+    " that can take an hour to spread."
+)
+NAMES = "Check ARM_SUBSCRIPTION_ID, ARM_RESOURCE_GROUP and AZURE_CLUSTER_NAME."
+AS_TOLD = "The message says what to do; then look again."
 READER = "Give the identity Reader on the subscription, or run check with your own login (DEPLOYMENT_MODE=managed)."
 
 
@@ -41,20 +48,21 @@ async def azure(
     arm: Azure,
     running: Running,
     *,
-    cluster: str,
-    location: str,
+    config: AzureConfig,
     claims: Sequence[NodeClaim] | None,
     sizes: Sequence[str],
 ) -> Findings:
-    """The section. `location` is as set, "" if it is not; `sizes` are asked for besides those of the claims."""
-    found = Findings("azure")
+    """The section. `sizes` are asked for besides those of the claims."""
+    found, location = Findings("azure"), config.location
+    cluster = f"{config.cluster_name} in {config.resource_group}"
+    role = ROLE.format(identity=config.client_id or "<its client id>", scope=config.cluster_path)
     if not await _credential(arm, found):
         return found
-    state = await _cluster(arm, found, cluster, location)
+    state = await _cluster(arm, found, cluster, location, role)
     if state is None:
         return found
-    await _pools(arm, running, state, found)
-    await _permissions(arm, found)
+    await _pools(arm, running, state, role, found)
+    await _permissions(arm, role, found)
     where = (state.location or location).replace(" ", "").lower()
     wishes = tuple(wanted(claims or (), sizes))
     if not wishes:
@@ -79,12 +87,11 @@ async def _credential(arm: Azure, found: Findings) -> bool:
     return True
 
 
-async def _cluster(arm: Azure, found: Findings, name: str, location: str) -> Cluster | None:
+async def _cluster(arm: Azure, found: Findings, name: str, location: str, role: str) -> Cluster | None:
     try:
         cluster = await arm.provider.cluster()
     except CloudError as error:
-        remedy = "Check ARM_SUBSCRIPTION_ID, ARM_RESOURCE_GROUP, AZURE_CLUSTER_NAME, and the identity's role."
-        found.bad("cluster", f"{name}: {error}", remedy)
+        found.bad("cluster", f"{name}: {error}", role if error.status == 403 else NAMES)
         found.unknown("the rest", "not asked, as the cluster could not be read")
         return None
     told = f"{name}: {cluster.state}, {cluster.power_state}, in {cluster.location or 'an unknown location'}"
@@ -99,11 +106,11 @@ async def _cluster(arm: Azure, found: Findings, name: str, location: str) -> Clu
     return cluster
 
 
-async def _pools(arm: Azure, running: Running, cluster: Cluster, found: Findings) -> None:
+async def _pools(arm: Azure, running: Running, cluster: Cluster, role: str, found: Findings) -> None:
     try:
         used = len(await arm.provider.list())
     except CloudError as error:
-        found.bad("agent pools", str(error), ROLE)
+        found.bad("agent pools", str(error), role if error.status == 403 else AS_TOLD)
         return
     most = running.policy.max_agent_pools
     limit = cluster.max_pools if most is None else min(most, cluster.max_pools)
@@ -114,7 +121,7 @@ async def _pools(arm: Azure, running: Running, cluster: Cluster, found: Findings
         found.bad("agent pools", f"{told} are used, and no more than {limit} are made", "Delete agent pools or claims.")
 
 
-async def _permissions(arm: Azure, found: Findings) -> None:
+async def _permissions(arm: Azure, role: str, found: Findings) -> None:
     try:
         permissions = await arm.inspector.permissions()
     except CloudError as error:
@@ -122,7 +129,7 @@ async def _permissions(arm: Azure, found: Findings) -> None:
         return
     missing = [action for action in ACTIONS if not permissions.allow(action)]
     for action in missing:
-        found.bad("permissions", f"we may not {action}", ROLE)
+        found.bad("permissions", f"we may not {action}", role)
     if not missing:
         found.ok("permissions", "read the cluster; read, write and delete agent pools")
 

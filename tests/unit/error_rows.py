@@ -293,7 +293,7 @@ SERVICE = (
     passing("3.6", "InvalidAuthenticationToken", "no", (401,), reason="Unauthenticated", ends=IDENTITY),
     passing("3.6", "InvalidAuthenticationTokenTenant", "no", (401,), reason="Unauthenticated", ends=IDENTITY),
     passing("3.6", "ExpiredAuthenticationToken", "no", (401,), reason="Unauthenticated", ends=IDENTITY),
-    passing("3.6", "AuthorizationFailed", "no role", (403,), ends="that can take an hour to spread", after=SLOW),
+    passing("3.6", "AuthorizationFailed", "no role", (403,), ends="it can take an hour to spread", after=SLOW),
     passing("3.6", "Throttled", "retry again in X seconds", (429,), reason="Throttled"),
     *(
         passing("3.6", code, "retry again in X seconds", (429,), reason="SubscriptionThrottled")

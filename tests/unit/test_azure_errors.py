@@ -408,6 +408,39 @@ def test_words_hold_no_link_guid_path_or_secret() -> None:
     assert said == "The client '…' may not write over 'aks'. Bearer *** is wrong."
 
 
+PASSING_WORDS = (
+    errors.throttled("PutAgentPoolHandler.PUT", 37),
+    errors.arm_throttled("writes", 37),
+    errors.rp(429, "Throttled", "Slow down, please retry after 37 seconds."),
+    errors.rp(429, "Throttled", "Slow down. Retry after 37s, at 2026-11-21T10:11:37.1234567Z."),
+    errors.rp(429, "TooManyRequests", "Retry in 37 seconds at 2026-11-21 10:11:37Z, please."),
+)
+
+
+@pytest.mark.parametrize("answer", PASSING_WORDS, ids=lambda answer: str(answer.body)[:60])
+def test_the_same_refusal_has_the_same_words_a_moment_later(answer: errors.Answer) -> None:
+    """How long to wait is Retry-After's to say: seconds and times in the words would rewrite every claim's status."""
+    body = json.dumps(answer.body)
+    later = body.replace("37", "5").replace("10:11:5", "10:11:42")
+    assert later != body
+    said = [classify_answer(429, read_body(text), headers={}, pool="gpu1", verb="create") for text in (body, later)]
+    assert said[0].message == said[1].message
+    assert "37" not in said[0].message
+    assert said[0].message.split(": ")[1], "its words are there"
+
+
+def test_a_missing_permission_names_the_action_and_the_role() -> None:
+    """ARM's sentence names ids first; the claim says what we may not do, which file allows it and how to apply it."""
+    answer = errors.forbidden("Microsoft.ContainerService/managedClusters/agentPools/write", CLUSTER_ID)
+    error = classify_answer(403, read_body(json.dumps(answer.body)), headers={}, pool="gpu1", verb="create")
+    assert error.message == (
+        "AuthorizationFailed: we may not Microsoft.ContainerService/managedClusters/agentPools/write. Apply"
+        " charts/gpu-provisioner/azure-role.json: az role assignment create --role 'GPU provisioner'; it can take an"
+        " hour to spread"
+    )
+    assert (error.reason, error.after) == ("AuthorizationFailed", 300.0)
+
+
 def test_the_remedy_survives_long_words() -> None:
     """The middle gives way, never the code or what to do."""
     said = compose("SomeCode", "ü" * 1000, "Do this")

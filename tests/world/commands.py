@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from random import Random
 
 import aiohttp
+import msgspec
 from aiohttp import web
 
 from cloudprovider.azure.client import AzureConfig, StaticToken, build_client, without_resending
@@ -82,8 +83,7 @@ async def check(sim: Sim, *words: str, policy: Policy | None = None, location: s
         azure_side = await azure(
             outside.Azure(provider, inspector),
             running,
-            cluster=tools.cluster,
-            location=location,
+            config=msgspec.structs.replace(_config(sim), location=location),
             claims=claims,
             sizes=wanted.size,
         )

@@ -170,7 +170,7 @@ WRONG: dict[str, tuple[Callable[[Sim], None], list[tuple[str, str]], str]] = {
     "a cluster that is not there": (
         arm_fault("CLUSTER", answer=errors.cluster_not_found("rg", "aks")),
         [("azure", "cluster")],
-        "cluster aks of resource group rg: ",
+        "aks in rg: ",
     ),
     "pools that may not be listed": (
         arm_fault("LIST", answer=FORBIDDEN),
@@ -223,6 +223,29 @@ def test_what_is_wrong_is_told_alone(
         assert told(findings, "bad") == expected
         assert any(words in one["message"] for one in findings if one["state"] == "bad")
         assert {one["section"] for one in findings if one["state"] == "ok"} == {"kubernetes", "azure"}
+
+    simulate(story)
+
+
+NO_POOLS = arm_fault("LIST", answer=errors.forbidden("Microsoft.ContainerService/x/agentPools/read", "/x"))
+FIRST_CALL = arm_fault("CLUSTER", answer=errors.forbidden("Microsoft.ContainerService/managedClusters/read", "/x"))
+
+
+@pytest.mark.parametrize("change", [FIRST_CALL, NO_POOLS, setting("compute.roles", READ_ONLY)])
+def test_a_missing_role_is_named_with_the_commands_that_give_it(change: Callable[[Sim], None]) -> None:
+    """An identity without the role is sent to the file that we ship, with this very cluster as the scope."""
+
+    async def story(sim: Sim) -> None:
+        change(sim)
+        code, findings = await looked(sim)
+        assert code == 3
+        remedies = {one["remedy"] for one in findings if one["state"] == "bad" and one["section"] == "azure"}
+        (remedy,) = remedies
+        assert "charts/gpu-provisioner/azure-role.json" in remedy
+        assert "az role definition create --role-definition @azure-role.json" in remedy
+        give, _, scope = remedy.partition(" --scope ")
+        assert give.endswith("az role assignment create --role 'GPU provisioner' --assignee <its client id>")
+        assert scope.partition(";")[0].casefold() == sim.cloud.settings.cluster_id.casefold()
 
     simulate(story)
 
@@ -395,7 +418,7 @@ def test_for_people() -> None:
         assert (lines[0], ended.code) == ("kubernetes", 3)
         place = next(number for number, line in enumerate(lines) if "✗" in line)
         cluster = " ".join(lines[place].split())
-        assert cluster == "✗ cluster cluster aks of resource group rg: Succeeded, Stopped, in westeurope"
+        assert cluster == "✗ cluster aks in rg: Succeeded, Stopped, in westeurope"
         assert lines[place + 1].strip().startswith("Start it (az aks start)")
         assert lines[-1] == "1 problem; 2 lines marked -"
         assert "\x1b" not in ended.out

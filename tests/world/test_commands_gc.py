@@ -346,7 +346,7 @@ ARM_SAYS = [
         errors.unauthenticated("InvalidAuthenticationToken", "The access token is invalid."),
         "Check the workload",
     ),
-    ("LIST", errors.forbidden("read", FAST.cluster_id), "Contributor"),
+    ("LIST", errors.forbidden("read", FAST.cluster_id), "azure-role.json"),
     ("LIST", errors.cluster_not_found("rg", "aks"), "ClusterNotFound"),
     ("LIST", errors.throttled("get", 20), "Throttled"),
     ("LIST", errors.html(502), "502"),
