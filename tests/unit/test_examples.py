@@ -1,6 +1,7 @@
 """The examples: each one is a claim that the cluster accepts and the program understands."""
 
 import re
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from provisioner.api.crd import nodeclaim_crd
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.quantity import as_gib_ceil
 from provisioner.api.requirements import allowed_values, conflicts, malformed
+from provisioner.cli import run_command
 
 EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*.yaml"))
 SCHEMA = nodeclaim_crd()["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
@@ -50,11 +52,21 @@ def test_the_examples_that_the_documents_name_are_there() -> None:
     """The list is written out, so that a lost file or an empty folder fails."""
     assert [path.stem for path in EXAMPLES] == [
         "a100-multi",
+        "amd",
         "azure-linux",
         "cpu",
         "first-gpu",
+        "from-gpu-provisioner",
+        "h100-multi",
         "kaito-ragengine",
         "kaito-workspace",
+        "keep-broken",
+        "long-jobs",
+        "mig",
+        "several-sizes",
+        "spot",
+        "startup-taint",
+        "zones",
     ]
 
 
@@ -68,12 +80,12 @@ def test_the_cluster_accepts_it_whole(path: Path) -> None:
 
 @each_example
 def test_the_program_understands_it(path: Path) -> None:
-    """Every example decodes, asks for one size and a disk, and contradicts itself nowhere."""
+    """Every example decodes, names what sizes it may have and a disk, and contradicts itself nowhere."""
     example = claim(path)
     assert (example.api_version, example.kind) == ("karpenter.sh/v1", "NodeClaim")
     sizes = allowed_values(example.spec.requirements, labels.INSTANCE_TYPE)
     assert sizes is not None
-    assert len(sizes) == 1
+    assert len(sizes) == (3 if path.stem == "several-sizes" else 1)
     assert conflicts(example.spec.requirements) == ()
     assert malformed(example.spec.requirements) == ()
     assert 30 <= as_gib_ceil(example.spec.resources.requests["storage"]) <= 2048
@@ -87,10 +99,20 @@ def test_its_name_can_be_the_pools_name(path: Path) -> None:
 
 @each_example
 def test_its_first_line_says_what_it_shows(path: Path) -> None:
-    """One comment of one line, then the claim."""
+    """One comment of one line, then the claim; what else there is to say stands beside the field that it is about."""
     lines = path.read_text(encoding="utf-8").splitlines()
     assert re.fullmatch(r"# .{20,}\.", lines[0])
     assert not any(line.startswith("#") for line in lines[1:])
+
+
+@each_example
+def test_plan_finds_nothing_wrong_with_it(path: Path) -> None:
+    """`gpu-provisioner plan -f` on the file ends with 0 and shows what would be asked for."""
+    out, err = StringIO(), StringIO()
+    assert run_command(["plan", "-f", str(path)], {}, out, err) == 0
+    assert claim(path).name in out.getvalue()
+    assert "If-None-Match" in out.getvalue()
+    assert err.getvalue() == ""
 
 
 def test_names_are_unique() -> None:

@@ -11,7 +11,6 @@ from provisioner.simulator.nodes_machine import NodeSettings
 from .claims import (
     arm_calls,
     events,
-    example,
     first,
     message,
     node_is_ready,
@@ -35,30 +34,6 @@ def is_ready(obj):
 
 def shows_gpus(node):
     return "nvidia.com/gpu" in (node.get("status") or {}).get("allocatable", {})
-
-
-# The objects that users have
-
-
-@pytest.mark.parametrize(
-    "stem", ["kaito-workspace", "kaito-ragengine", "first-gpu", "a100-multi", "azure-linux", "cpu"]
-)
-def test_each_example_lives_and_leaves(stem):
-    """Every shipped example becomes Ready with one PUT and no NodeClass object, and leaves nothing behind."""
-
-    async def story(sim):
-        await sim.start_controller()
-        claim = await sim.apply(example(stem))
-        name = claim["metadata"]["name"]
-        uid = await ready(sim, name)
-        assert sim.store.list("kaitonodeclasses.kaito.sh") == []
-        assert puts(sim, name) == [pytest.approx(0.4, abs=0.4)]
-        await removed(sim, name)
-        assert sim.ledger.disappearances(uid) == ["pool", "node", "claim"]
-        await sim.settled()
-        assert sorted(sim.cloud.pools) == ["system", "theirs"]
-
-    simulate(story)
 
 
 def test_a_label_given_while_the_machine_comes_up_reaches_the_node():
