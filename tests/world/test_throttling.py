@@ -4,6 +4,7 @@ The simulator's buckets are those of aks-arm.md §3.6, and on in every story. Se
 """
 
 import asyncio
+from collections.abc import Callable
 from itertools import pairwise
 
 import pytest
@@ -18,7 +19,7 @@ from provisioner.simulator.ledger import Call
 
 from .claims import ready, says
 from .harness import Sim, node_claim, simulate
-from .telling import gaps, pool_calls
+from .telling import gaps, pool_calls, said
 
 MANY = 100
 NAMES = [f"many{number:03d}" for number in range(MANY)]
@@ -145,6 +146,26 @@ def test_akss_429_of_a_read_holds_what_shares_its_bucket() -> None:
         after = sorted(call.at - heard.at for call in shared if call.at > heard.at)
         assert 45.0 <= after[0] <= 46.0
         assert len(refused(sim)) == 1
+
+    simulate(story)
+
+
+@pytest.mark.parametrize("answer", [errors.throttled, errors.arm_throttled])
+def test_a_refusal_that_goes_on_is_told_once(answer: Callable[[str, int], errors.Answer]) -> None:
+    """Each 429 names other seconds; the claim says the same thing all the while, and is not written again."""
+
+    async def story(sim: Sim) -> None:
+        sim.cloud.faults += [Fault(verb="PUT", pool="gpu1", answer=answer("writes", 40 + n)) for n in range(5)]
+        await sim.start_controller()
+        await sim.apply(node_claim("gpu1"))
+        await sim.until(lambda: refused(sim), 10, "it is refused")
+        await asyncio.sleep(5)
+        writes, told = len(sim.ledger.writes()), said(sim, "Launched", "gpu1")
+        await sim.until(lambda: len(refused(sim)) == 5, 600, "it is refused four times more")
+        puts = len(pool_calls(sim, "PUT", "gpu1"))
+        assert (said(sim, "Launched", "gpu1"), puts) == (told, 5)
+        assert len(sim.ledger.writes()) == writes + 4, "only the PUTs themselves"
+        await ready(sim, "gpu1", within_seconds=800)
 
     simulate(story)
 
