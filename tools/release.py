@@ -65,8 +65,10 @@ def main(words: Sequence[str]) -> None:
     """One command; what is refused ends with exit code 1 and a line on stderr."""
     try:
         match words:
-            case ["version", *tag] if len(tag) <= 1:
-                sys.stdout.write(f"version={version(*tag)}\n")
+            case ["version"]:
+                sys.stdout.write(f"version={version()}\n")
+            case ["version", tag]:
+                sys.stdout.write(f"version={version(tag)}\n")
             case ["notes"]:
                 sys.stdout.write(notes())
             case ["pin", image]:
