@@ -90,6 +90,11 @@ class Inventory:
         """Seconds since the start of the newest successful LIST, inf if there was none."""
         return math.inf if self._listed_at is None else self._now() - self._listed_at
 
+    def silent_seconds(self) -> float:
+        """Seconds since the start of the newest successful LIST; without one, since lists were first asked for."""
+        since = self._listed_at if self._listed_at is not None else self._leading_since
+        return 0.0 if since is None else self._now() - since
+
     def cluster_age(self) -> float:
         """Seconds since the managed cluster was last asked for, inf if it never was."""
         return math.inf if self._cluster_at is None else self._now() - self._cluster_at

@@ -137,7 +137,7 @@ def held_back(f: Facts, age: float, needed: float) -> Step | None:
     """What every inference waits for: time, APIs that can be read, a running cluster, a pool at rest, the brake."""
     waiting = _unsure(f, age, needed)
     if waiting is None and f.fleet.braked and not f.fleet.confirmed:
-        return Wait(after=60.0, why="too many removals by inference at once: none is made")
+        return Wait(after=60.0, why="too many removals by inference at once: none is made", held="braked")
     return waiting
 
 
@@ -146,17 +146,19 @@ def _unsure(f: Facts, age: float, needed: float) -> Step | None:
     if age < needed:
         return Wait(after=needed - age, why="a second look")
     if f.inventory_age > f.policy.stale_list_seconds:
-        return Wait(after=5.0, why="the agent pools have not been listed for too long")
+        return Wait(after=5.0, why="the agent pools have not been listed for too long", held="pools_not_listed")
     if not f.kube_current:
-        return Wait(after=5.0, why="claims, Nodes or CRDs cannot be read now; what is known of them may be old")
+        why = "claims, Nodes or CRDs cannot be read now; what is known of them may be old"
+        return Wait(after=5.0, why=why, held="cache_not_current")
     if f.read_failed is not None and f.read_failed.holds_for > 0:
-        return Wait(after=f.read_failed.holds_for, why=f"the cloud does not answer: {f.read_failed.reason}")
+        why = f"the cloud does not answer: {f.read_failed.reason}"
+        return Wait(after=f.read_failed.holds_for, why=why, held="pools_not_listed")
     if f.cluster_age > age:
         return LookUpCluster()
     if not f.cluster_running:
-        return Wait(after=30.0, why="the managed cluster is not known to be running")
+        return Wait(after=30.0, why="the managed cluster is not known to be running", held="cluster_not_running")
     if f.instance is not None and f.instance.busy:
-        return Wait(after=30.0, why="AKS is working on the pool")
+        return Wait(after=30.0, why="AKS is working on the pool", held="pool_busy")
     return None
 
 
@@ -197,7 +199,8 @@ def _orphan(f: Facts, age: float) -> Step | None:
     if waiting is not None:
         return waiting
     if _outlived_crd(f, instance) and not f.fleet.confirmed:
-        return Wait(after=None, why="the CRD is younger than this pool: its claim was not asked to go by anybody")
+        why = "the CRD is younger than this pool: its claim was not asked to go by anybody"
+        return Wait(after=None, why=why, held="older_than_crd")
     if f.claim_read is not None and (f.claim_read.uid in marks(instance) or held_by(instance, f.claim_read)):
         return Wait(after=30.0, why="the API server still has the claim; the cache will follow")
     unsure = not_yet(f)

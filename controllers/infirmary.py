@@ -6,8 +6,6 @@ before the first repair (`Policy.repair_watch_seconds`).
 Left to others: what the counts mean (`repair.py`), counts of pools and of what looks like garbage (`fleet.py`).
 """
 
-from collections.abc import Callable
-
 import msgspec
 
 from . import repair
@@ -28,12 +26,11 @@ class Patient(msgspec.Struct):
 
 
 class Infirmary:
-    """Times are loop times in seconds; `repaired(cause)` is called for each repair."""
+    """Times are loop times in seconds."""
 
-    def __init__(self, *, views: Views, policy: Policy, repaired: Callable[[str], None]) -> None:
+    def __init__(self, *, views: Views, policy: Policy) -> None:
         self._views = views
         self._policy = policy
-        self.repaired = repaired
         self._patients: dict[str, Patient] = {}
 
     def admit(self, f: Facts, now: float) -> Ward:

@@ -21,7 +21,7 @@ def plan(f: Facts) -> Step:
     """The one step to take now. Whatever it waits for, a refused write is tried again when its time has passed."""
     step = _next(f)
     if isinstance(step, Wait) and f.refused_for < (math.inf if step.after is None else step.after):
-        return Wait(after=f.refused_for, why=step.why)
+        return Wait(after=f.refused_for, why=step.why, held=step.held)
     return step
 
 
@@ -102,7 +102,8 @@ def _soonest(judged: status.Judgements, *waits: Wait | None) -> Wait:
     after = [*(wait.after for wait in known), *(j.recheck for j in judged.values())]
     times = [seconds for seconds in after if seconds is not None]
     why = known[0].why if known else ", ".join(f"{n}={j.status}" for n, j in judged.items())
-    return Wait(after=min(times, default=None), why=why or "something to happen")
+    held = known[0].held if known else None
+    return Wait(after=min(times, default=None), why=why or "something to happen", held=held)
 
 
 def _nothing_or_wait(f: Facts) -> Step:

@@ -15,6 +15,7 @@ import structlog
 from cloudprovider.errors import Retryable
 from cloudprovider.inventory import Inventory
 from provisioner.api import reasons
+from provisioner.runtime.acting import act_as
 from provisioner.runtime.clock import Clock
 
 from . import barriers, garbage
@@ -27,7 +28,9 @@ from .fleet import FleetView
 from .infirmary import Infirmary
 from .market import Market
 from .memory import Memory
+from .naming import rule
 from .observing import observe
+from .onlooker import Onlooker
 from .plan import explain, plan
 from .policy import Policy
 from .remembering import first_conflict, notice_instance, refuse, remember, with_cause
@@ -38,7 +41,6 @@ from .steps import (
     Event,
     Forget,
     LookUpPool,
-    PatchStatus,
     Read,
     ReadDrain,
     ReadVolumes,
@@ -60,7 +62,7 @@ log = structlog.get_logger("reconciler")
 
 
 class Reconciler:
-    """`gpus` says what a size promises; `on_overdue(deadline)` counts a deadline that has passed."""
+    """`gpus` says what a size promises; the onlooker is told what is done and what waits."""
 
     def __init__(
         self,
@@ -74,7 +76,7 @@ class Reconciler:
         market: Market,
         gpus: Callable[[str], Gpus],
         infirmary: Infirmary,
-        on_overdue: Callable[[str], None],
+        onlooker: Onlooker,
     ) -> None:
         self._views = views
         self._inventory = inventory
@@ -83,7 +85,7 @@ class Reconciler:
         self._policy = policy
         self._gpus = gpus
         self._infirmary = infirmary
-        self._on_overdue = on_overdue
+        self._onlooker = onlooker
         self._memories: dict[str, Memory] = {}
         self.fleet = fleet
         self.market = market
@@ -105,12 +107,15 @@ class Reconciler:
             facts = self._observe(key, memory)
             step = plan(facts)
             match step:
-                case Wait(after=after, why=why):
+                case Wait(after=after, why=why, held=held):
                     log.debug("waits", why=why, after=after)
+                    act_as(rule(facts, step))
+                    self._onlooker.waits(key, held)
                     self._attend(key, memory, facts)
                     tell(self._door, memory, facts, now=self._now())
                     return None if after is None else max(after, SHORTEST_WAIT_SECONDS)
                 case Forget():
+                    act_as(rule(facts, step))
                     self._forget(key)
                     return None
                 case _:
@@ -149,11 +154,13 @@ class Reconciler:
 
     async def _perform(self, memory: Memory, facts: Facts, step: Write | Read) -> tuple[Outcome, float]:
         began = self._now()
+        act_as(rule(facts, step))
         if isinstance(step, Write):
             outcome = await self._write(facts, step, began)
         else:
             outcome = await self._door.read(step)
         remember(memory, facts, step, outcome, began=began, now=self._now())
+        self._onlooker.performed(facts, step, outcome)
         return outcome, began
 
     async def _write(self, facts: Facts, step: Write, began: float) -> Outcome:
@@ -237,10 +244,6 @@ class Reconciler:
     def _count(self, facts: Facts, step: Write) -> None:
         if isinstance(step, DeleteClaim) or (isinstance(step, DeleteInstance) and facts.suspicion is not None):
             self.fleet.removed_by_inference(facts, self._now())
-        if isinstance(step, DeleteClaim) and step.cause == "unhealthy-node":
-            self._infirmary.repaired(reasons.NODE_NOT_READY)
-        if isinstance(step, PatchStatus) and step.overdue:
-            self._on_overdue(step.overdue)
         log.debug("took a step", step=type(step).__name__, key=facts.key)
 
     def _attend(self, key: str, memory: Memory, facts: Facts) -> None:
@@ -264,6 +267,7 @@ class Reconciler:
         self._memories.pop(key, None)
         self._inventory.forget(key)
         self._infirmary.forget(key)
+        self._onlooker.forgot(key)
         self.market.forget(key)
 
     @staticmethod

@@ -175,11 +175,19 @@ class ReadVolumes(msgspec.Struct, frozen=True, kw_only=True):
     claims: tuple[tuple[str, str], ...]
 
 
+# What a removal by inference waits for, other than time: the closed set that is counted.
+Held = Literal["braked", "cluster_not_running", "pool_busy", "pools_not_listed", "cache_not_current", "older_than_crd"]
+
+
 class Wait(msgspec.Struct, frozen=True, kw_only=True):
-    """Nothing to do before `after` seconds pass (None: before something observed changes)."""
+    """Nothing to do before `after` seconds pass (None: before something observed changes).
+
+    `held`: a removal by inference would be due, but for this.
+    """
 
     after: float | None
     why: str
+    held: Held | None = None
 
 
 class Forget(msgspec.Struct, frozen=True, kw_only=True):

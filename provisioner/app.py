@@ -14,17 +14,13 @@ from random import Random  # noqa: TID251 - the type; the caller seeds it
 import structlog
 
 from cloudprovider.azure.agentpool import pool_name
-from cloudprovider.azure.offers import offerings
-from cloudprovider.azure.skus import lookup
-from cloudprovider.errors import Rejected
-from cloudprovider.interface import CloudProvider, Offering
+from cloudprovider.interface import CloudProvider
 from cloudprovider.inventory import Inventory
 from controllers.acting.cloud import CloudActs
 from controllers.acting.door import Door
 from controllers.acting.kube import KubeActs
 from controllers.confirmation import decode
 from controllers.cooldowns import Cooldowns
-from controllers.facts import Gpus
 from controllers.fleet import FleetView
 from controllers.infirmary import Infirmary
 from controllers.market import Market
@@ -39,9 +35,11 @@ from . import serving
 from .api import labels
 from .api.node import Node
 from .api.nodeclaim import NodeClaim
-from .families import karpenter, own
+from .observation.lag import LoopLag
+from .observation.observer import Observer
 from .observation.offerings import of_offerings
 from .observation.removals import of_removals
+from .promises import gpus_of, offerings_of
 from .runtime.clock import Clock
 from .runtime.controller import Controller
 from .runtime.election import Election
@@ -95,22 +93,6 @@ class Running:
     settle_seconds: float = 60.0
 
 
-def gpus_of(size: str) -> Gpus:
-    """What a size promises: sizes that are no GPU sizes promise nothing, unlisted GPU sizes nothing we know."""
-    sku = lookup(size)
-    if sku is not None:
-        return Gpus(resource=sku.resource, count=sku.gpus)
-    return Gpus(known=not size.lower().startswith("standard_n"))
-
-
-def offerings_of(claim: NodeClaim) -> tuple[Offering, ...]:
-    """What a claim allows, the preferred first; () if it cannot be expressed, which the attempt to create it tells."""
-    try:
-        return offerings(claim)
-    except Rejected:
-        return ()
-
-
 class App:
     """One controller process, wired and not yet running."""
 
@@ -125,7 +107,7 @@ class App:
             NODECLAIMS,
             rng=rng,
             indexes=claim_indexes(pool_name),
-            on_change=lambda old, new: self.waker.claim_changed(old, new),  # noqa: PLW0108 - bound late
+            on_change=self._claim_changed,
             on_synced=lambda: self.waker.cache_synced(),  # noqa: PLW0108 - bound late
             metrics=metrics.reflector("nodeclaims"),
         )
@@ -134,7 +116,7 @@ class App:
             NODES,
             rng=rng,
             indexes=node_indexes(),
-            on_change=lambda old, new: self.waker.node_changed(old, new),  # noqa: PLW0108 - bound late
+            on_change=self._node_changed,
             on_synced=lambda: self.waker.cache_synced(),  # noqa: PLW0108 - bound late
             metrics=metrics.reflector("nodes"),
         )
@@ -150,7 +132,7 @@ class App:
         self.inventory = Inventory(
             outside.provider,
             rng=rng,
-            on_change=lambda key: self.waker.pool_changed(key),  # noqa: PLW0108 - bound late
+            on_change=self._pool_changed,
             on_news=lambda: self.waker.all_changed(),  # noqa: PLW0108 - bound late
             poll_seconds_busy=running.poll_seconds_busy,
             poll_seconds_idle=running.poll_seconds_idle,
@@ -170,7 +152,6 @@ class App:
             )
         self._leading_alone = False
         views = Views(claims=self.claims, nodes=self.nodes, crds=self.crds, pool_name=pool_name)
-        overdue = metrics.counter(own.DEADLINES)
         door = Door(
             KubeActs(outside.kube),
             CloudActs(outside.provider, self.inventory),
@@ -186,9 +167,14 @@ class App:
             lambda: (*views.keys(), *self.inventory.names()),
         )
         self.fleet = FleetView(views=views, inventory=self.inventory, policy=running.policy, suspects=suspects)
-        repaired = metrics.counter(karpenter.NODECLAIMS_UNHEALTHY)
-        self.infirmary = Infirmary(
-            views=views, policy=running.policy, repaired=lambda _: repaired.labels("ready", "", "", "").inc()
+        self.infirmary = Infirmary(views=views, policy=running.policy)
+        self.observer = Observer(
+            metrics,
+            views=views,
+            nodes=self.nodes.items,
+            inventory=self.inventory,
+            clock=outside.clock,
+            leading=lambda: self._lease_left() > 0,
         )
         self.reconciler = Reconciler(
             views=views,
@@ -200,7 +186,7 @@ class App:
             market=Market(self.cooldowns, offerings_of, of_offerings(metrics, self.cooldowns)),
             gpus=gpus_of,
             infirmary=self.infirmary,
-            on_overdue=lambda deadline: overdue.labels(deadline).inc(),
+            onlooker=self.observer,
         )
         self.waker = Waker(
             queue=self.queue,
@@ -217,7 +203,22 @@ class App:
             pass_timeout_seconds=PASS_SECONDS,
             metrics=metrics.controller("nodeclaim"),
         )
+        self.loop_lag = LoopLag(metrics)
         of_removals(metrics, self.fleet, self.infirmary, outside.clock)
+
+    # The rules hear of a change before those who only count it.
+
+    def _claim_changed(self, old: NodeClaim | None, new: NodeClaim | None) -> None:
+        self.waker.claim_changed(old, new)
+        self.observer.claim_changed(old, new)
+
+    def _node_changed(self, old: Node | None, new: Node | None) -> None:
+        self.waker.node_changed(old, new)
+        self.observer.node_changed(old, new)
+
+    def _pool_changed(self, key: str) -> None:
+        self.waker.pool_changed(key)
+        self.observer.pool_changed(key)
 
     def _lease_left(self) -> float:
         if self.election is not None:
@@ -244,6 +245,8 @@ class App:
             tasks.create_task(self.nodes.run(), name="nodes")
             tasks.create_task(self.crds.run(), name="crds")
             tasks.create_task(self.events.run(), name="events")
+            if self._running.metrics_port is not None:
+                tasks.create_task(self.loop_lag.run(), name="loop lag")
             await self._lead_or_follow()
 
     async def _lead_or_follow(self) -> None:
@@ -257,6 +260,9 @@ class App:
     async def _work(self) -> None:
         """What only the leader does."""
         log.info("leading", identity=self._running.identity)
+        objects, age = self._outside.metrics.mirror("agentpools")
+        objects.set_function(lambda: float(len(self.inventory.names())))
+        age.set_function(self.inventory.silent_seconds)
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self.inventory.run(), name="inventory")
             tasks.create_task(self.controller.run(), name="controller")

@@ -23,7 +23,7 @@ from cloudprovider.metered import Metered
 from controllers.policy import Policy
 
 from .app import Outside, Running
-from .families import own
+from .families import LABELS, own
 from .runtime.clock import Clock, SystemClock
 from .runtime.connection import SERVICE_ACCOUNT, Connection, build_api_client
 from .runtime.kube import Kube
@@ -183,10 +183,13 @@ def build_provider(config: AzureConfig, clock: Clock, metrics: Metrics) -> Cloud
 def dressed(provider: CloudProvider, metrics: Metrics) -> CloudProvider:
     """The decorators every provider wears: what is refused by the budget is no call, so it is not metered."""
     tokens, waits = metrics.gauge(own.ARM_TOKENS), metrics.gauge(own.ARM_WAIT)
-    budgeted = Budgeted(Metered(provider, metrics), metrics.counter(own.ARM_THROTTLED))
+    throttled = metrics.counter(own.ARM_THROTTLED)
+    budgeted = Budgeted(Metered(provider, metrics), throttled)
     for name in BUCKETS:
         tokens.labels(name).set_function(partial(budgeted.tokens_left, name))
         waits.labels(name).set_function(partial(budgeted.wait_seconds, name))
+        for by in LABELS["by"].values:
+            throttled.labels(name, by)
     return budgeted
 
 

@@ -14,7 +14,8 @@ from provisioner.api.conditions import EXHAUSTED, LAUNCHED
 from provisioner.api.crd import nodeclaim_crd
 from provisioner.api.meta import ObjectMeta, Struct
 from provisioner.api.nodeclaim import NodeClaim
-from provisioner.app import Running, offerings_of
+from provisioner.app import Running
+from provisioner.promises import offerings_of
 from provisioner.runtime.clock import Clock
 from provisioner.runtime.kube import Kube
 from provisioner.runtime.kube_errors import KubeError

@@ -38,7 +38,7 @@ from controllers.steps import (
 )
 from controllers.suspects import Suspects
 from provisioner.api.node import Node
-from provisioner.app import gpus_of
+from provisioner.promises import gpus_of
 
 from .clients import Sight, Tools
 

@@ -91,7 +91,8 @@ LABELS: Mapping[str, Label] = {
         ),
     ),
     "code": Label(
-        meaning="the HTTP status of the answer; `<error>` if there was none", bound="the statuses that servers send"
+        meaning="the HTTP status of the answer, of ARM `2xx` for all good ones; `<error>` if there was none",
+        bound="the statuses that servers send",
     ),
     "commit": Label(meaning="empty: the version names the release", values=("",)),
     "condition": Label(

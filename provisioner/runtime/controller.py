@@ -1,8 +1,9 @@
 """Workers that take keys from a queue and have each one looked at.
 
 Promise: a pass that fails, or outlives its deadline, is logged with its traceback, counted, and tried again more and
-more slowly; no error of one key stops another. This is the program's only broad `except`. Cancellation passes.
-Left to others: what a pass does (`reconcile(key)`), where keys come from.
+more slowly; no error of one key stops another. This is the program's only broad `except`, beside the guard of those who
+only count. Cancellation passes.
+Left to others: what a pass does (`reconcile(key)`) and for which rule (`acting.py`), where keys come from.
 
 A pass returns the seconds after which it wants to look again, or None to be woken by the next change alone.
 
@@ -17,6 +18,7 @@ from typing import Never
 
 from structlog.contextvars import bound_contextvars
 
+from .acting import act_as, acting_rule
 from .kube_errors import KubeError
 from .logs import get_logger
 from .metrics import ControllerMetrics, Metrics
@@ -84,6 +86,7 @@ class Controller:
 
     async def _pass(self, key: str) -> None:
         begun = self._now()
+        act_as("")
         deadline = asyncio.timeout(self._pass_timeout_seconds)
         try:
             async with deadline:
@@ -92,17 +95,15 @@ class Controller:
             self._failed(key, error, expired=deadline.expired())
         else:
             self._queue.forget(key)
-            if after is None:
-                self._metrics.success.inc()
-            else:
-                self._metrics.requeue_after.inc()
+            self._metrics.total.labels(self._rule(), "success" if after is None else "requeue_after").inc()
+            if after is not None:
                 self._queue.add_after(key, after)
         finally:
-            self._metrics.seconds.observe(self._now() - begun)
+            self._metrics.seconds.labels(self._rule()).observe(self._now() - begun)
 
     def _failed(self, key: str, error: Exception, *, expired: bool) -> None:
-        self._metrics.error.inc()
-        self._metrics.errors.inc()
+        self._metrics.total.labels(self._rule(), "error").inc()
+        self._metrics.errors.labels(self._rule()).inc()
         asked = error.retry_after if isinstance(error, KubeError) else None
         delay = self._queue.retry(key, at_least_seconds=asked or 0.0)
         what = "the pass outlived its deadline" if expired else "the pass failed"
@@ -113,6 +114,10 @@ class Controller:
             failures=self._queue.failures(key),
             retry_seconds=round(delay, 3),
         )
+
+    def _rule(self) -> str:
+        """Who had the last word in this pass; the controller itself, if it came to none."""
+        return acting_rule() or self.name
 
     def _now(self) -> float:
         return asyncio.get_running_loop().time()

@@ -8,6 +8,7 @@ Source: karpenter.md §7 (names, labels, buckets), ecosystem.md §2.
 """
 
 import asyncio
+import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
@@ -23,13 +24,14 @@ from prometheus_client import (
     disable_created_metrics,
 )
 
-from provisioner.families import Family, machinery, own
+from provisioner.families import LABELS, Family, machinery, own
 
 from .resources import BY_PLURAL
 
 # As client-go labels what was not answered.
 NO_ANSWER = "<error>"
 KUBE_REFUSALS = {401: "unauthenticated", 403: "forbidden"}
+CREDENTIAL_REASONS = ("no_token", *KUBE_REFUSALS.values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,9 +47,9 @@ class QueueMetrics:
 
 @dataclass(frozen=True, slots=True)
 class ControllerMetrics:
-    success: Counter
-    error: Counter
-    requeue_after: Counter
+    """`total` (controller, result), `errors` and `seconds` (controller) are counted for the rule that acted."""
+
+    total: Counter
     errors: Counter
     seconds: Histogram
     active: Gauge
@@ -108,15 +110,7 @@ class Metrics:
     def controller(self, name: str) -> ControllerMetrics:
         """What a `Controller` reports."""
         total, errors, seconds, active, workers = self._controller
-        return ControllerMetrics(
-            total.labels(name, "success"),
-            total.labels(name, "error"),
-            total.labels(name, "requeue_after"),
-            errors.labels(name),
-            seconds.labels(name),
-            active.labels(name),
-            workers.labels(name),
-        )
+        return ControllerMetrics(total, errors, seconds, active.labels(name), workers.labels(name))
 
     def reflector(self, resource: str) -> ReflectorMetrics:
         """What a `Reflector` reports."""
@@ -128,6 +122,11 @@ class Metrics:
             objects.labels(resource),
             age.labels(resource),
         )
+
+    def mirror(self, resource: str) -> tuple[Gauge, Gauge]:
+        """Objects and age in seconds of a cache that is no `Reflector`."""
+        _, _, _, objects, age = self._reflector
+        return objects.labels(resource), age.labels(resource)
 
     def leader(self, name: str) -> Gauge:
         """1 while this process holds the lease of that name."""
@@ -154,7 +153,11 @@ class Metrics:
     @cached_property
     def credential_failures(self) -> Counter:
         """Requests that failed for their credential, by system and reason."""
-        return self.counter(own.CREDENTIAL_FAILURES)
+        failures = self.counter(own.CREDENTIAL_FAILURES)
+        # They are there from the beginning: the first failure is a rise from 0, and no alert misses it.
+        for system, reason in itertools.product(LABELS["system"].values, CREDENTIAL_REASONS):
+            failures.labels(system, reason)
+        return failures
 
     @cached_property
     def _workqueue(self) -> tuple[Gauge, Counter, Histogram, Histogram, Counter, Gauge, Gauge]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from provisioner.api import labels
-from provisioner.app import gpus_of
+from provisioner.promises import gpus_of
 from provisioner.simulator.azure.state import Pool
 from provisioner.simulator.scene import labels_of, pool_mark
 

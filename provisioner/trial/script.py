@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 
 from provisioner.api import labels
-from provisioner.app import gpus_of
+from provisioner.promises import gpus_of
 
 from .changes import conditions, gpus
 from .claims import Json

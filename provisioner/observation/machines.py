@@ -1,0 +1,116 @@
+"""Pools, Nodes and GPUs as a scrape finds them, and what they cost.
+
+Promise: read off the caches at that moment, by the leader alone; of pools only once they were listed. GPUs that are
+expected are those of pools whose machine is billed; what is leaked bears our mark and has no claim.
+Left to others: suspicion and removal (`controllers.garbage`); requests of pods, which are not watched.
+
+Source: karpenter.md §7 (`nodes_allocatable`), ecosystem.md §2.2; DESIGN rule 3.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+
+from cloudprovider.azure.skus import lookup
+from cloudprovider.interface import Instance, InstanceState
+from cloudprovider.inventory import Inventory
+from controllers.ownership import Verdict, marked, verdict
+from controllers.views import Views
+from provisioner.api import labels
+from provisioner.api.node import Node
+from provisioner.api.quantity import parse_quantity
+from provisioner.families import karpenter, own
+from provisioner.families.labels import RESOURCES
+
+from .scraped import Sample
+from .terms import Terms, size_label, zone_label
+
+FAMILIES = (karpenter.NODES_ALLOCATABLE, own.POOLS, own.LEAKED_POOLS, own.GPUS)
+STATES = (*(str(state) for state in InstanceState), "unknown", "foreign")
+GPU_RESOURCES = ("nvidia.com/gpu", "amd.com/gpu")
+LEFT_OVER = (Verdict.PREVIOUS, Verdict.ORPHANED_LEGACY)
+
+Gpus = Counter[tuple[str, str, str]]
+
+
+class Machines:
+    """Reads the inventory, and `nodes()`, when asked, if `leading()`."""
+
+    def __init__(
+        self,
+        views: Views,
+        nodes: Callable[[], Iterable[Node]],
+        inventory: Inventory,
+        terms: Terms,
+        leading: Callable[[], bool],
+    ) -> None:
+        self._views = views
+        self._nodes = nodes
+        self._inventory = inventory
+        self._terms = terms
+        self._leading = leading
+
+    def read(self) -> Iterator[Sample]:
+        """All samples."""
+        if not self._leading():
+            return
+        gpus = Gpus()
+        for node in self._nodes():
+            if marked(node) or labels.REGISTERED in node.metadata.labels:
+                yield from self._node(node, gpus)
+        if self._inventory.synced:
+            yield from self._pools(gpus)
+        yield from ((own.GPUS, about, float(count)) for about, count in gpus.items())
+
+    def _node(self, node: Node, gpus: Gpus) -> Iterator[Sample]:
+        known, size = node.metadata.labels, size_label(node.metadata.labels.get(labels.INSTANCE_TYPE, ""))
+        shared = (
+            node.name,
+            self._terms.nodepool(known),
+            size,
+            "spot" if known.get(labels.AKS_SPOT) == "spot" else known.get(labels.CAPACITY_TYPE, "on-demand"),
+            zone_label(known),
+            known.get(labels.REGION, ""),
+            known.get(labels.ARCH, ""),
+            known.get(labels.OS, ""),
+            "true",
+        )
+        for resource, amount in _allocatable(node).items():
+            yield karpenter.NODES_ALLOCATABLE, (*shared, resource), amount
+            if resource in GPU_RESOURCES:
+                gpus["allocatable", size, _model(size)] += int(amount)
+
+    def _pools(self, gpus: Gpus) -> Iterator[Sample]:
+        states, leaked = Counter[str](), 0
+        for pool in self._inventory.items():
+            if verdict(pool, None) is Verdict.FOREIGN:
+                states["foreign"] += 1
+                continue
+            states["unknown" if pool.unknown_state else str(pool.state)] += 1
+            leaked += self._leaked(pool)
+            sku = lookup(pool.size)
+            if sku is not None and pool.state is not InstanceState.FAILED:
+                gpus["expected", sku.name, sku.model] += sku.gpus * pool.count
+        yield from ((own.POOLS, (state,), float(states[state])) for state in STATES)
+        yield own.LEAKED_POOLS, (), float(leaked)
+
+    def _leaked(self, pool: Instance) -> bool:
+        claims = self._views.claims_of(pool.name)
+        return all(verdict(pool, claim) in LEFT_OVER for claim in claims)
+
+
+def _allocatable(node: Node) -> Mapping[str, float]:
+    """Karpenter's names of the resources that we tell, with their amounts."""
+    found = dict[str, float]()
+    for resource, text in node.status.allocatable.items():
+        name = resource.lower().replace("-", "_")
+        if name in RESOURCES:
+            try:
+                found[name] = float(parse_quantity(text))
+            except ValueError:
+                continue
+    return found
+
+
+def _model(size: str) -> str:
+    sku = lookup(size)
+    return sku.model if sku is not None else ""
