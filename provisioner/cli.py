@@ -4,6 +4,7 @@
     gpu-provisioner try [...]       the same controller against an embedded cluster and Azure
     gpu-provisioner plan -f FILE    what agent pool and Node a NodeClaim would become, and what is wrong with it
     gpu-provisioner check           whether everything that the controller needs is there
+    gpu-provisioner values          the Helm chart's values for an existing cluster, and what is left to do for it
     gpu-provisioner gc [...]        what would be removed without anybody's having asked, and why
     gpu-provisioner adopt NAME      a restored claim takes its agent pool back
     gpu-provisioner release NAME    our finalizers come off a claim whose pool is gone for good
@@ -38,13 +39,14 @@ COMMANDS = {
     "try": "the same controller on an embedded cluster and an embedded Azure; try --help tells more",
     "plan": "offline: what a NodeClaim would become, and what is wrong with it; plan --help tells more",
     "check": "configuration, cluster, Azure, quota: what is missing, and what to do about it",
+    "values": "the Helm chart's values for an existing cluster, from Azure; values --help tells more",
     "gc": "what would be removed by inference, and why; --confirm lifts the brake for it",
     "adopt": "let a restored NodeClaim take its agent pool back",
     "release": "drop our finalizers from a deleting NodeClaim whose pool is gone for good",
     "config": "every setting, its value and where it came from",
     "version": "the version",
 }
-ONCE = frozenset({"plan", "check", "gc", "adopt", "release"})
+ONCE = frozenset({"plan", "check", "values", "gc", "adopt", "release"})
 HELP_FLAGS = frozenset({"-h", "-help", "--help"})
 VERSION_FLAGS = frozenset({"-version", "--version"})
 

@@ -1,4 +1,4 @@
-"""What `check` asks Azure beyond agent pools: who we are, what we may do, and what the subscription has left.
+"""What `check` and `values` ask Azure beyond agent pools: who we are, what we may do, what the subscription has left.
 
 Promise: reads only, each within 15 s, each a CloudError if it fails; only what is needed is kept. Names of families and
 sizes are compared without regard to case, as Azure's own lists differ in it. A token is looked at for whose it is, and
@@ -19,8 +19,9 @@ from urllib.parse import quote
 
 import msgspec
 
-from .client import AzureConfig, Credential
-from .reading import CALL_SECONDS, judging, rows
+from .client import API_VERSION, AzureConfig, Credential
+from .profile import ClusterProfile, profile_of
+from .reading import CALL_SECONDS, judging, read, rows
 
 if TYPE_CHECKING:
     from azure.mgmt.containerservice.aio import ContainerServiceClient
@@ -77,6 +78,13 @@ class Inspector:
         with judging("cluster", ""):
             async with asyncio.timeout(CALL_SECONDS):
                 return identity_of((await self._credential.get_token(self._config.arm_scope)).token)
+
+    async def profile(self) -> ClusterProfile:
+        """What the managed cluster is like, beyond what the controller needs of it."""
+        with judging("cluster", ""):
+            async with asyncio.timeout(CALL_SECONDS):
+                url = f"{quote(self._config.cluster_path)}?api-version={API_VERSION}"
+                return profile_of(await read(self._client, url))
 
     async def permissions(self) -> Permissions:
         """What we may do to the cluster and its pools."""

@@ -38,7 +38,10 @@ def run(name: str, words: Sequence[str], env: Mapping[str, str], *, typed: TextI
             return wanted
         if name == "check":
             return _checked(flags, env, wanted, Console(out, err))
-        settings = load(flags, env, read_file(wanted.config) if wanted.config else None)
+        file = read_file(wanted.config) if wanted.config else None
+        if name == "values":
+            return _written(load(flags, env, file, acts=False), wanted, Console(out, err))
+        settings = load(flags, env, file)
         from provisioner.outside import check_files
 
         check_files(settings, env)
@@ -72,6 +75,18 @@ def _checked(flags: Mapping[str, str], env: Mapping[str, str], wanted: argparse.
 
     logs.configure(SystemClock(), level="error", stream=console.err)
     code = asyncio.run(until_signalled(check.run(settings, env, wanted, console)))
+    return INTERRUPTED if code is None else code
+
+
+def _written(settings: Settings, wanted: argparse.Namespace, console: Console) -> int:
+    """`values`, which needs Azure alone, and nobody's identity but that of whoever runs it."""
+    from . import values
+
+    logs.configure(SystemClock(), level="error", stream=console.err)
+    try:
+        code = asyncio.run(until_signalled(values.run(settings, wanted, console)))
+    except Refused as refused:
+        return _told("values", refused, console)
     return INTERRUPTED if code is None else code
 
 

@@ -84,6 +84,20 @@ examples:
   gpu-provisioner release ws3f2a91c0d                              what would be done; writes nothing, exit code 2
   gpu-provisioner release ws3f2a91c0d --i-know-the-pool-is-gone    do it"""
 
+VALUES = """\
+Writes the Helm chart's values for an existing AKS cluster, from what Azure says of it: region, cloud, OIDC issuer,
+workload identity, managed Prometheus. It reads the cluster and nothing else, with your own login (az login), and needs
+no access to Kubernetes. Values go to stdout; what is missing in Azure, what could not be known and how to find it, and
+the commands to type next go to stderr.
+
+--client-id names the identity that the controller shall act as, not the one that reads here."""
+VALUES_EXAMPLES = """\
+examples:
+  gpu-provisioner values --subscription-id SUB --resource-group RG --cluster-name AKS > values.yaml
+  gpu-provisioner values --client-id ID > values.yaml      the rest from ARM_SUBSCRIPTION_ID, ARM_RESOURCE_GROUP, …
+  gpu-provisioner values --deployment-mode managed         no workload identity: the node's identity acts"""
+VALUES_CODES = "Exit codes: 0 written (what is missing is on stderr), 1 the cluster could not be read, 2 bad usage."
+
 
 def _gc(parser: argparse.ArgumentParser) -> None:
     which = parser.add_mutually_exclusive_group()
@@ -120,6 +134,18 @@ def _check(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-o", "--output", choices=("text", "json"), default="text", help="how to print it")
 
 
+def _values(parser: argparse.ArgumentParser) -> None:
+    default = "gpu-provisioner"
+    parser.add_argument("--release", default=default, metavar="NAME", help="of the release (%(default)s)")
+    parser.add_argument("--namespace", default=default, metavar="NAME", help="of the release (%(default)s)")
+    parser.add_argument(
+        "--identity-name",
+        default=default,
+        metavar="NAME",
+        help="of the managed identity, for the commands (%(default)s)",
+    )
+
+
 class Words(msgspec.Struct, frozen=True, kw_only=True):
     """What a command's `--help` says, the flags of its own, and whether the settings count."""
 
@@ -135,6 +161,7 @@ COMMANDS = {
     "check": Words(description=CHECK, examples=CHECK_EXAMPLES, flags=_check, codes=CHECK_CODES),
     "gc": Words(description=GC, examples=GC_EXAMPLES, flags=_gc),
     "adopt": Words(description=ADOPT, examples=ADOPT_EXAMPLES, flags=_adopt),
+    "values": Words(description=VALUES, examples=VALUES_EXAMPLES, flags=_values, codes=VALUES_CODES),
     "release": Words(description=RELEASE, examples=RELEASE_EXAMPLES, flags=_release),
 }
 

@@ -29,15 +29,21 @@ _REQUIRED = {
 _IDENTITY = ("tenant-id", "client-id", "federated-token-file")
 
 
-def check(values: Mapping[str, Any], wrong: frozenset[str]) -> tuple[list[Problem], list[str]]:
-    """All problems and warnings of a complete set of values; `wrong` names the fields whose trouble is told already."""
-    return [*_missing(values, wrong), *_same_port(values)], [*_azure_warnings(values), *_process_warnings(values)]
+def check(values: Mapping[str, Any], wrong: frozenset[str], *, acts: bool = True) -> tuple[list[Problem], list[str]]:
+    """All problems and warnings of a complete set of values; `wrong` names the fields whose trouble is told already.
+
+    `acts`: the process itself acts as the identity, so that all of it is needed.
+    """
+    return [*_missing(values, wrong, acts=acts), *_same_port(values)], [
+        *_azure_warnings(values),
+        *_process_warnings(values),
+    ]
 
 
-def _missing(values: Mapping[str, Any], wrong: frozenset[str]) -> list[Problem]:
+def _missing(values: Mapping[str, Any], wrong: frozenset[str], *, acts: bool) -> list[Problem]:
     required = dict(_REQUIRED)
     # A simulator on loopback takes no tokens, so nobody needs to have any.
-    if values["deployment_mode"] == "self-hosted" and not values["arm_endpoint"].startswith("http://"):
+    if acts and values["deployment_mode"] == "self-hosted" and not values["arm_endpoint"].startswith("http://"):
         required |= dict.fromkeys(_IDENTITY, _INJECTED)
     return [
         Problem(name=BY_FLAG[flag].env[0], value="", why="it is not set", remedy=remedy)

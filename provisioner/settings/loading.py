@@ -68,8 +68,17 @@ def read_flags(arguments: Sequence[str]) -> tuple[dict[str, str], list[str]]:
     return flags, rest
 
 
-def load(argv_flags: Mapping[str, str], env: Mapping[str, str], file: Mapping[str, object] | None = None) -> Settings:
-    """Settings from flags (by name, without dashes), environment and the file's keys; raises SettingsError."""
+def load(
+    argv_flags: Mapping[str, str],
+    env: Mapping[str, str],
+    file: Mapping[str, object] | None = None,
+    *,
+    acts: bool = True,
+) -> Settings:
+    """Settings from flags (by name, without dashes), environment and the file's keys; raises SettingsError.
+
+    `acts`: the process itself acts as the identity that is named, which then must be named.
+    """
     found = _Findings()
     keys = _file_texts(file or {}, found)
     found.problems += [
@@ -86,7 +95,7 @@ def load(argv_flags: Mapping[str, str], env: Mapping[str, str], file: Mapping[st
         values[option.field], origin = _value(option, argv_flags, env, keys, found, strict=strict)
         origins.append((option.field, origin))
     _complete(values)
-    problems, warnings = check(values, frozenset(found.wrong_fields))
+    problems, warnings = check(values, frozenset(found.wrong_fields), acts=acts)
     found.problems += problems
     notes, ignored_warnings = _ignored(argv_flags, env, keys)
     if found.problems:

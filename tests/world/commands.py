@@ -27,9 +27,12 @@ from provisioner.commands.clients import Tools
 from provisioner.commands.command import act
 from provisioner.commands.console import Console
 from provisioner.commands.flags import parsed
+from provisioner.commands.values import told
 from provisioner.runtime.kube import Kube
 from provisioner.runtime.metrics import Metrics
+from provisioner.settings import load
 from provisioner.simulator import loop as sim_loop
+from provisioner.simulator.azure.settings import AzureSettings
 from provisioner.simulator.kube.reviews import KINDS, Caller
 from provisioner.simulator.ledger import Call
 
@@ -91,16 +94,37 @@ async def check(sim: Sim, *words: str, policy: Policy | None = None, location: s
     return Ended(code, out.getvalue(), err.getvalue(), ())
 
 
-async def _azure(sim: Sim, sessions: AsyncExitStack) -> tuple[AzureProvider, Inspector]:
-    config, credential = _config(sim), StaticToken("simulator")
+async def values(sim: Sim, **env: str) -> Ended:
+    """`gpu-provisioner values` with these variables besides the cluster's own. Raises Refused."""
+    azure = sim.world.settings.azure
+    needed = {
+        "ARM_SUBSCRIPTION_ID": azure.subscription,
+        "ARM_RESOURCE_GROUP": azure.resource_group,
+        "AZURE_CLUSTER_NAME": azure.cluster,
+    }
+    out, err = io.StringIO(), io.StringIO()
+    settings = load({}, {**needed, **env}, acts=False)
+    wanted = parsed("values", (), out=out, err=err)
+    assert isinstance(wanted, argparse.Namespace), err.getvalue()
+    async with AsyncExitStack() as sessions:
+        named = dataclasses.replace(azure, subscription=settings.subscription_id, cluster=settings.cluster_name)
+        arm = outside.Azure(*await _azure(sim, sessions, named))
+        code = await told(arm, settings, wanted, Console(out, err))
+    return Ended(code, out.getvalue(), err.getvalue(), ())
+
+
+async def _azure(
+    sim: Sim, sessions: AsyncExitStack, named: AzureSettings | None = None
+) -> tuple[AzureProvider, Inspector]:
+    """`named`: the cluster that is asked for, if it is another than the one that is there."""
+    config, credential = _config(named or sim.world.settings.azure), StaticToken("simulator")
     session = await sessions.enter_async_context(_session(sim))
     client = build_client(config, without_resending(session), credential, version="test")
     clock = sim_loop.VirtualClock(asyncio.get_running_loop(), EPOCH)
     return AzureProvider(client, config, clock=clock), Inspector(client, credential, config)
 
 
-def _config(sim: Sim) -> AzureConfig:
-    settings = sim.world.settings.azure
+def _config(settings: AzureSettings) -> AzureConfig:
     return AzureConfig(
         subscription_id=settings.subscription,
         resource_group=settings.resource_group,

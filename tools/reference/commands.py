@@ -12,6 +12,8 @@ from pathlib import Path
 from provisioner.cli import COMMANDS
 from provisioner.commands import flags
 from provisioner.trial import command as trial
+from provisioner.trial.failures import FAILURES
+from provisioner.trial.jsonlines import documented
 
 from .markdown import block, code, page, table
 
@@ -37,6 +39,9 @@ The controller. It serves metrics at `:8080/metrics`, and `/healthz` and `/ready
 [settings](settings.md). SIGTERM ends it: work stops, the lease is released, exit code 0.
 
 Exit codes: 0 asked to end, 1 ended by itself (it says why), 2 bad settings."""
+
+TRY_JSON = """\
+With `-o json` each line is an object; its `kind` is one of these, and its other fields are:"""
 
 TRY_CODES = """\
 Exit codes: 0 done (with `--once`: the whole story was seen), 1 it was not, 2 bad usage, 130 interrupted with
@@ -65,10 +70,12 @@ def _described(name: str) -> str:
         )
     if name == "try":
         parser = trial.parser_of_try()
-        failures = "\n".join(f"* {part}" for part in (parser.epilog or "").split("; "))
-        return "\n\n".join(
-            [parser.description or "", _flags(parser), f"What `--fail` can do:\n\n{failures}", TRY_CODES]
+        failures = "\n".join(f"* {code(one)}: {failure.told}" for one, failure in FAILURES.items())
+        kinds = "\n".join(
+            f"* {code(kind)}: {fields}" for kind, _, fields in (line.partition(": ") for line in documented())
         )
+        told = [f"What `--fail` can do:\n\n{failures}", f"{TRY_JSON}\n\n{kinds}", TRY_CODES]
+        return "\n\n".join([parser.description or "", _flags(parser), *told])
     return {"run": RUN, "config": CONFIG, "version": "The version. Exit code: 0."}[name]
 
 

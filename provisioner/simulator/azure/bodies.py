@@ -94,9 +94,15 @@ def cluster_body(
         "type": "Microsoft.ContainerService/ManagedClusters",
         "location": settings.location,
         "eTag": etag,
+        "identity": {"type": "SystemAssigned", "tenantId": settings.tenant},
         "properties": {
             "provisioningState": state,
             "powerState": {"code": power},
+            "oidcIssuerProfile": {"enabled": True, "issuerURL": settings.issuer}
+            if settings.oidc_issuer
+            else {"enabled": False},
+            "securityProfile": {"workloadIdentity": {"enabled": True}} if settings.workload_identity else {},
+            "azureMonitorProfile": {"metrics": {"enabled": settings.managed_prometheus}},
             "kubernetesVersion": settings.kubernetes_version,
             "currentKubernetesVersion": settings.kubernetes_version,
             "dnsPrefix": settings.cluster,

@@ -25,6 +25,7 @@ class AzureSettings:
     `throttle`: AKS's token buckets; `arm_throttle`: ARM's, in front of them.
     `family_cores` (by the family's name), `regional_cores`, `low_priority_cores`: quotas, none unless set.
     `ignore_preconditions`: a service that overlooks If-Match and If-None-Match. `token`: the only bearer accepted.
+    `oidc_issuer`, `workload_identity`, `managed_prometheus`: what the cluster was created with.
     `actions`: all that the caller's role allows at the cluster, as ARM writes them; None: everything.
     """
 
@@ -32,6 +33,7 @@ class AzureSettings:
     resource_group: str = "rg"
     cluster: str = "aks"
     location: str = "westeurope"
+    tenant: str = "00000000-0000-0000-0000-00000000000f"
     node_resource_group: str = ""
     kubernetes_version: str = "1.33.2"
     max_agent_pools: int = 100
@@ -55,6 +57,9 @@ class AzureSettings:
     low_priority_cores: int | None = None
     token: str | None = None
     actions: frozenset[str] | None = None
+    oidc_issuer: bool = True
+    workload_identity: bool = True
+    managed_prometheus: bool = False
     speed: float = 1.0
 
     # What nobody has established (§9): a switch each, and why it stands as it does.
@@ -77,6 +82,11 @@ class AzureSettings:
     def machine_group(self) -> str:
         """The node resource group; AKS calls it MC_{group}_{cluster}_{location} unless told otherwise (§4)."""
         return self.node_resource_group or f"MC_{self.resource_group}_{self.cluster}_{self.location}"
+
+    @property
+    def issuer(self) -> str:
+        """Where the cluster's tokens are issued."""
+        return f"https://{self.location}.oic.prod-aks.azure.com/{self.tenant}/{self.name_digits}/"
 
     @property
     def cluster_id(self) -> str:

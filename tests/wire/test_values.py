@@ -1,0 +1,95 @@
+"""`gpu-provisioner values` as people run it: the installed program over sockets, its output handed to the real Helm."""
+
+import asyncio
+from pathlib import Path
+
+import helm_python
+import yaml
+
+from provisioner.simulator.azure import errors
+from provisioner.simulator.azure.faults import ALWAYS, Fault
+from tests.unit.chartvalues import environment, notes, render
+
+from .program import ROOT
+from .program import environment as of_a_user
+from .test_commands import ran
+from .test_run import Site, told
+
+CLIENT = "77777777-2222-3333-4444-555555555555"
+FORBIDDEN = errors.gateway(403, "AuthorizationFailed", "The client does not have authorization to perform action.")
+
+
+def test_what_it_prints_is_a_values_file(tmp_path: Path) -> None:
+    """Redirected into a file and given to Helm: the schema takes it, the controller is told of this cluster."""
+
+    async def story(site: Site) -> None:
+        env = site.env(AZURE_CLIENT_ID="", AZURE_TENANT_ID="", KUBECONFIG="/nowhere")
+        ended = await ran("values", "--client-id", CLIENT, "--release", "ml", env=env)
+        assert ended.code == 0
+        values = yaml.safe_load(ended.out)
+        variables = environment(render(values, release="ml"))
+        azure = site.world.settings.azure
+        assert (variables["AZURE_CLUSTER_NAME"], variables["LOCATION"]) == (azure.cluster, azure.location)
+        assert "clientId is empty" not in notes(values)
+        assert f"--assignee {CLIENT} --role 'GPU provisioner'" in ended.err
+        assert "system:serviceaccount:gpu-provisioner:ml-gpu-provisioner" in ended.err
+        assert not [call for call in site.world.ledger.calls() if call.is_write or call.system == "kube"]
+        folder = next(word for word in ended.err.split() if word.endswith("azure-role.json"))
+        assert (ROOT / folder).is_file()
+        with helm_python.Chart.load(str(ROOT / "charts" / "gpu-provisioner")) as chart:
+            chart.validate_schema(values)
+
+    told(story, tmp_path)
+
+
+def test_each_failure_has_a_cause_and_a_remedy(tmp_path: Path) -> None:
+    """Nothing on stdout, so that no half file is left; exit code 1, or 2 for what the settings say."""
+
+    async def story(site: Site) -> None:
+        missing = await ran("values", "--cluster-name", "nope", env=site.env())
+        assert (missing.code, missing.out) == (1, "")
+        cause, remedy = missing.err.splitlines()
+        assert cause.startswith("gpu-provisioner values: cluster nope of resource group rg: ClusterNotFound: ")
+        assert (
+            remedy
+            == f"    These are there: az aks list --subscription {site.world.settings.azure.subscription} -o table"
+        )
+
+        unset = await ran("values", env=site.env(AZURE_CLUSTER_NAME="", ARM_SUBSCRIPTION_ID=""))
+        assert (unset.code, unset.out) == (2, "")
+        assert "2 settings are wrong:" in unset.err
+
+        bogus = await ran("values", "--bogus", env=site.env())
+        assert bogus.code == 2
+        assert "unrecognized arguments: --bogus" in bogus.err
+
+        uncertified = await ran("values", env=site.env(SSL_CERT_FILE="/nowhere"))
+        assert (uncertified.code, uncertified.out) == (1, "")
+        assert "no connection to Azure can be made" in uncertified.err
+
+        site.world.cloud.faults.append(Fault(verb="CLUSTER", times=ALWAYS, answer=FORBIDDEN))
+        forbidden = await ran("values", env=site.env())
+        assert (forbidden.code, forbidden.out) == (1, "")
+        assert "AuthorizationFailed" in forbidden.err
+        assert forbidden.err.splitlines()[-1] == (
+            "    Ask for Reader on the cluster, or log in as somebody who has it."
+        )
+
+    told(story, tmp_path)
+
+
+async def _nobody(home: Path) -> None:
+    cluster = {"ARM_SUBSCRIPTION_ID": CLIENT, "ARM_RESOURCE_GROUP": "rg", "AZURE_CLUSTER_NAME": "aks"}
+    # No az on the path; and where this is a machine of Azure's, its own identity is not to be had either.
+    cluster["AZURE_POD_IDENTITY_AUTHORITY_HOST"] = "http://127.0.0.1:9"
+    ended = await ran("values", env=of_a_user(home, path=str(home), **cluster))
+    assert (ended.code, ended.out) == (1, "")
+    assert ended.err.splitlines() == [
+        "gpu-provisioner values: nobody is logged in to Azure here",
+        "    Log in with az login; az login --tenant if you have several tenants.",
+    ]
+
+
+def test_nobody_is_logged_in(tmp_path: Path) -> None:
+    """One line for that and one for what to do, instead of a line for each of azure-identity's attempts."""
+    asyncio.run(_nobody(tmp_path))
