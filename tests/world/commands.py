@@ -86,7 +86,7 @@ async def check(sim: Sim, *words: str, policy: Policy | None = None, location: s
         azure_side = await azure(
             outside.Azure(provider, inspector),
             running,
-            config=msgspec.structs.replace(_config(sim), location=location),
+            config=msgspec.structs.replace(_config(sim.world.settings.azure), location=location),
             claims=claims,
             sizes=wanted.size,
         )
