@@ -83,7 +83,9 @@ def test_an_unknown_command_is_told_which_there_are() -> None:
     """One line for the cause, one for the remedy."""
     code, out, err = command("rnu")
     assert (code, out) == (2, "")
-    assert err.startswith("gpu-provisioner: there is no command 'rnu'\n    Use one of: run, try, plan, check, values, gc, ")
+    assert err.startswith(
+        "gpu-provisioner: there is no command 'rnu'\n    Use one of: run, try, plan, check, values, gc, "
+    )
 
 
 @pytest.mark.parametrize("name", ["run", "config"])
