@@ -62,6 +62,7 @@ CREATE_FAILURES = (
 RESOURCES = ("cpu", "memory", "pods", "ephemeral_storage", "nvidia.com/gpu", "amd.com/gpu")
 
 LABELS: Mapping[str, Label] = {
+    "agent_pool": Label(meaning="the name of the claim's agent pool", bound=CLAIMS),
     "arch": Label(meaning="the Node's CPU architecture", values=("", "amd64", "arm64")),
     "bucket": Label(
         meaning="the token bucket of Azure's that a call draws on",

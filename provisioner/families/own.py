@@ -19,6 +19,14 @@ CLAIMS = gauge(
     ("phase",),
     use="`unready` was usable once and is not now.",
 )
+CLAIM_INFO = gauge(
+    "gpu_provisioner_nodeclaim_info",
+    "BETA",
+    "1 for each NodeClaim, labelled with its agent pool, its Node and what machine it is",
+    ("name", "agent_pool", "node_name", "instance_type", "zone", "capacity_type"),
+    of_objects=True,
+    use="Joins what is known of Nodes, or of sizes, with a claim.",
+)
 PHASE_SECONDS = histogram(
     "gpu_provisioner_nodeclaim_phase_duration_seconds",
     "BETA",

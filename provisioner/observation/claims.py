@@ -28,6 +28,7 @@ FAMILIES = (
     karpenter.CONDITION_SECONDS,
     karpenter.TERMINATION_CURRENT,
     own.CLAIMS,
+    own.CLAIM_INFO,
     own.NOT_READY,
     own.NOT_READY_OLDEST,
     own.OVERDUE,
@@ -40,16 +41,18 @@ Stuck = tuple[str, str]
 
 
 class Claims:
-    """Reads `claims()` when asked, if `leading()`."""
+    """Reads `claims()` when asked, if `leading()`; `pool_name` is what a claim's agent pool is called."""
 
     def __init__(
         self,
         claims: Callable[[], Iterable[NodeClaim]],
+        pool_name: Callable[[NodeClaim], str],
         terms: Terms,
         clock: Clock,
         leading: Callable[[], bool],
     ) -> None:
         self._claims = claims
+        self._pool_name = pool_name
         self._terms = terms
         self._clock = clock
         self._leading = leading
@@ -81,6 +84,8 @@ class Claims:
             labels = (NAMESPACE, claim.name, said.type, said.status, reason_label(said.reason), *classes)
             yield karpenter.CONDITION_COUNT, labels, 1.0
             yield karpenter.CONDITION_SECONDS, labels, _seconds(said.last_transition_time, now)
+        about = (claim.name, self._pool_name(claim), claim.status.node_name, *self._terms.machine(claim))
+        yield own.CLAIM_INFO, about, 1.0
         if claim.metadata.deletion_timestamp is not None:
             lasts = _seconds(claim.metadata.deletion_timestamp, now)
             yield karpenter.TERMINATION_CURRENT, (NAMESPACE, claim.name, *classes), lasts

@@ -53,7 +53,7 @@ class Observer:
         self._lives = Lives(metrics, terms, clock, leading)
         self._operations = Operations(metrics, inventory, clock)
         self._acts = Acts(metrics, terms, self._operations)
-        of_claims = claims.Claims(views.claims, terms, clock, leading)
+        of_claims = claims.Claims(views.claims, views.key_of, terms, clock, leading)
         of_machines = machines.Machines(views, nodes, inventory, terms, leading)
         metrics.registry.register(Scraped(claims.FAMILIES, of_claims.read, self._errors))
         metrics.registry.register(Scraped(machines.FAMILIES, of_machines.read, self._errors))

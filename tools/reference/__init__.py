@@ -9,7 +9,12 @@ Left to others: what a page says (one module each), that no page is older than i
 from collections.abc import Callable
 from pathlib import Path
 
-from . import charts, commands, conditions, errors, events, labels, metrics, settings, values
+from tools.dashboards import rules
+from tools.dashboards.claim import STORY_OF_ONE
+from tools.dashboards.fleet import FLEET
+from tools.dashboards.panels import render as dashboard
+
+from . import alerts, charts, commands, conditions, errors, events, labels, metrics, settings, values
 
 ROOT = Path(__file__).parents[2]
 COMMAND = "make generate"
@@ -17,6 +22,10 @@ COMMAND = "make generate"
 PAGES: dict[str, Callable[[], str]] = {
     "charts/gpu-provisioner-crd/README.md": charts.definitions,
     "charts/gpu-provisioner/README.md": charts.controller,
+    "charts/gpu-provisioner/dashboards/claim.json": lambda: dashboard(STORY_OF_ONE),
+    "charts/gpu-provisioner/dashboards/fleet.json": lambda: dashboard(FLEET),
+    "charts/gpu-provisioner/rules/alerts.yaml": rules.render,
+    "docs/reference/alerts.md": alerts.render,
     "docs/reference/commands.md": commands.render,
     "docs/reference/conditions.md": conditions.render,
     "docs/reference/errors.md": errors.render,

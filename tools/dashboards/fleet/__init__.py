@@ -1,0 +1,19 @@
+"""The dashboard of the whole fleet: do claims get machines, what do they cost, do they go again, is the program well.
+
+Promise: the rows follow a person on call, what is wrong now before why; the panels are those of ecosystem.md §2.3.
+Left to others: how it is written (`panels.py`), one claim (`claim.py`).
+"""
+
+from tools.dashboards.panels import Dashboard
+from tools.dashboards.variables import CLUSTER, JOB, WINDOWS
+
+from . import azure, down, money, now, program, up
+
+FLEET = Dashboard(
+    uid="gpu-provisioner-fleet",
+    title="GPU provisioner: fleet",
+    description="Do claims get machines, what do they cost, do they go again, is the controller well.",
+    variables=(CLUSTER, JOB, WINDOWS),
+    rows=(now.ROW, up.ROW, azure.ROW, money.ROW, down.ROW, program.ROW),
+    links=(("One claim's story", "gpu-provisioner-claim"),),
+)

@@ -1,0 +1,274 @@
+"""What a dashboard is made of, and how Grafana writes it.
+
+Promise: a dashboard is a value; `render` gives the same JSON each time, for Grafana 10 and later, with the datasource
+as a variable, so that it works in Azure's managed Grafana as in kube-prometheus'. Panels flow from left to right.
+Left to others: what is shown (`fleet.py`, `claim.py`), that every expression returns data (`tests/monitoring`).
+
+Source: Grafana's dashboard JSON model (https://grafana.com/docs/grafana/latest/dashboards/build-dashboards/view-dashboard-json-model/).
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+Json = dict[str, Any]
+Kind = Literal["timeseries", "stat", "table", "state-timeline"]
+Color = Literal["green", "yellow", "orange", "red", "blue", "text"]
+
+RUNBOOKS = "https://github.com/aks-gpu-provisioner/gpu-provisioner/blob/main/docs/runbooks/{alert}.md"
+DATASOURCE = {"type": "prometheus", "uid": "${datasource}"}
+# What the names of all alerts begin with: an Alertmanager is shared by many programs.
+PREFIX = "GpuProvisioner"
+COLUMNS = 24
+SCHEMA_VERSION = 39
+
+
+@dataclass(frozen=True)
+class Query:
+    """`legend` names the series, with labels as {{label}}; a table's columns are named by its panel."""
+
+    expr: str
+    legend: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Panel:
+    """One picture. `unit` is Grafana's name of it; `steps` are thresholds: from that value on, that color.
+
+    `columns` of a table: what its columns are called, by label or by "Value #A", in this order; others are left out.
+    `states` of a state timeline or stat: text and color by value. `opens`: the column whose cells open the dashboard of
+    that claim. `runbooks`: the alerts, without `PREFIX`, whose runbooks are linked.
+    """
+
+    title: str
+    description: str
+    queries: Sequence[Query]
+    kind: Kind = "timeseries"
+    unit: str = "short"
+    steps: Sequence[tuple[float, Color]] = ()
+    stacked: bool = False
+    bars: bool = False
+    columns: dict[str, str] = field(default_factory=dict)
+    units: dict[str, str] = field(default_factory=dict)
+    states: dict[int, tuple[str, Color]] = field(default_factory=dict)
+    opens: str = ""
+    runbooks: Sequence[str] = ()
+    width: int = 8
+    height: int = 8
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    title: str
+    panels: Sequence[Panel]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Variable:
+    """A choice above the dashboard: the values of a query, or (`choices`) given ones, the first of them at first.
+
+    `every`: all values at first, and several at will."""
+
+    name: str
+    label: str
+    query: str = ""
+    choices: Sequence[str] = ()
+    every: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Dashboard:
+    """`links`: title and uid of dashboards beside it."""
+
+    uid: str
+    title: str
+    description: str
+    variables: Sequence[Variable]
+    rows: Sequence[Row]
+    links: Sequence[tuple[str, str]] = ()
+
+
+def render(dashboard: Dashboard) -> str:
+    """The file that Grafana imports."""
+    return json.dumps(_dashboard(dashboard), indent=1, ensure_ascii=False) + "\n"
+
+
+def _dashboard(dashboard: Dashboard) -> Json:
+    return {
+        "uid": dashboard.uid,
+        "title": dashboard.title,
+        "description": dashboard.description,
+        "tags": ["gpu-provisioner", "karpenter", "gpu"],
+        "schemaVersion": SCHEMA_VERSION,
+        "editable": True,
+        "graphTooltip": 1,
+        "refresh": "1m",
+        "time": {"from": "now-6h", "to": "now"},
+        "timezone": "utc",
+        "annotations": {"list": []},
+        "links": [_link(title, f"/d/{uid}", keep_time=True) for title, uid in dashboard.links],
+        "templating": {"list": [_datasource(), *map(_variable, dashboard.variables)]},
+        "panels": _laid_out(dashboard.rows),
+    }
+
+
+def _link(title: str, url: str, *, keep_time: bool = False) -> Json:
+    return {"type": "link", "title": title, "url": url, "targetBlank": not keep_time, "keepTime": keep_time}
+
+
+def _datasource() -> Json:
+    return {"name": "datasource", "label": "Data source", "type": "datasource", "query": "prometheus", "refresh": 1}
+
+
+def _variable(variable: Variable) -> Json:
+    shown: Json = {"name": variable.name, "label": variable.label}
+    if variable.choices:
+        first = variable.choices[0]
+        options = [{"text": one, "value": one, "selected": one == first} for one in variable.choices]
+        current = {"text": first, "value": first}
+        return {**shown, "type": "custom", "query": ",".join(variable.choices), "options": options, "current": current}
+    made = {
+        **shown,
+        "type": "query",
+        "datasource": DATASOURCE,
+        "definition": variable.query,
+        "query": {"query": variable.query, "refId": "variable"},
+        "refresh": 2,
+        "sort": 1,
+        "includeAll": variable.every,
+        "multi": variable.every,
+    }
+    # A label that nobody sets is matched by everything, so that one cluster needs no name.
+    everything = {"allValue": ".*", "current": {"text": "All", "value": "$__all"}}
+    return {**made, **everything} if variable.every else made
+
+
+def _laid_out(rows: Sequence[Row]) -> list[Json]:
+    found: list[Json] = []
+    y = 0
+    for row in rows:
+        found.append(
+            {
+                "id": len(found) + 1,
+                "type": "row",
+                "title": row.title,
+                "collapsed": False,
+                "panels": [],
+                "gridPos": {"x": 0, "y": y, "w": COLUMNS, "h": 1},
+            }
+        )
+        y, x, tallest = y + 1, 0, 0
+        for panel in row.panels:
+            if x + panel.width > COLUMNS:
+                y, x, tallest = y + tallest, 0, 0
+            place = {"x": x, "y": y, "w": panel.width, "h": panel.height}
+            found.append({"id": len(found) + 1, **_panel(panel), "gridPos": place})
+            x, tallest = x + panel.width, max(tallest, panel.height)
+        y += tallest
+    return found
+
+
+def _panel(panel: Panel) -> Json:
+    made: Json = {
+        "type": panel.kind,
+        "title": panel.title,
+        "description": panel.description,
+        "datasource": DATASOURCE,
+        "targets": [_target(panel, number, query) for number, query in enumerate(panel.queries)],
+        "fieldConfig": {"defaults": _defaults(panel), "overrides": _overrides(panel)},
+        "options": _options(panel),
+        "links": [_link(f"Runbook: {alert}", RUNBOOKS.format(alert=PREFIX + alert)) for alert in panel.runbooks],
+    }
+    if panel.kind == "table":
+        made["transformations"] = [
+            {"id": "merge", "options": {}},
+            {"id": "filterFieldsByName", "options": {"include": {"names": list(panel.columns)}}},
+            {
+                "id": "organize",
+                "options": {
+                    "indexByName": {name: place for place, name in enumerate(panel.columns)},
+                    "renameByName": panel.columns,
+                },
+            },
+        ]
+    return made
+
+
+def _target(panel: Panel, number: int, query: Query) -> Json:
+    now = panel.kind == "table"
+    return {
+        "refId": chr(ord("A") + number),
+        "datasource": DATASOURCE,
+        "editorMode": "code",
+        "expr": query.expr,
+        "legendFormat": query.legend or "__auto",
+        "format": "table" if now else "time_series",
+        "instant": now,
+        "range": not now,
+    }
+
+
+def _defaults(panel: Panel) -> Json:
+    first: Json = {"color": "green" if panel.steps else "text", "value": None}
+    thresholds = {
+        "mode": "absolute",
+        "steps": [first, *({"color": color, "value": value} for value, color in panel.steps)],
+    }
+    found: Json = {"unit": panel.unit, "thresholds": thresholds}
+    if panel.kind == "timeseries":
+        found |= {"min": 0, "color": {"mode": "palette-classic"}, "custom": _drawn(panel)}
+    elif panel.kind == "stat":
+        found |= {"color": {"mode": "thresholds"}, "noValue": "no data"}
+    elif panel.kind == "state-timeline":
+        found |= {"color": {"mode": "thresholds"}, "custom": {"fillOpacity": 80, "lineWidth": 0}}
+    if panel.states:
+        options = {
+            str(value): {"text": text, "color": color, "index": index}
+            for index, (value, (text, color)) in enumerate(panel.states.items())
+        }
+        found["mappings"] = [{"type": "value", "options": options}]
+    return found
+
+
+def _drawn(panel: Panel) -> Json:
+    return {
+        "drawStyle": "bars" if panel.bars else "line",
+        "lineWidth": 1,
+        "fillOpacity": 80 if panel.bars else 25 if panel.stacked else 5,
+        "lineInterpolation": "stepAfter" if panel.stacked and not panel.bars else "linear",
+        "showPoints": "never",
+        "spanNulls": False,
+        "stacking": {"mode": "normal" if panel.stacked else "none", "group": "A"},
+        "thresholdsStyle": {"mode": "line" if panel.steps else "off"},
+    }
+
+
+def _overrides(panel: Panel) -> list[Json]:
+    found = [
+        {"matcher": {"id": "byName", "options": name}, "properties": [{"id": "unit", "value": unit}]}
+        for name, unit in panel.units.items()
+    ]
+    if panel.opens:
+        url = "/d/gpu-provisioner-claim?${__url_time_range}&${datasource:queryparam}&${cluster:queryparam}"
+        links = [{"title": "The story of this claim", "url": f"{url}&var-claim=${{__value.raw}}"}]
+        matcher = {"id": "byName", "options": panel.opens}
+        found.append({"matcher": matcher, "properties": [{"id": "links", "value": links}]})
+    return found
+
+
+def _options(panel: Panel) -> Json:
+    if panel.kind == "timeseries":
+        legend = {"displayMode": "list", "placement": "bottom", "showLegend": True, "calcs": []}
+        return {"legend": legend, "tooltip": {"mode": "multi", "sort": "desc"}}
+    if panel.kind == "stat":
+        return {
+            "reduceOptions": {"calcs": ["lastNotNull"], "fields": "", "values": False},
+            "colorMode": "background" if panel.steps or panel.states else "value",
+            "graphMode": "none",
+            "textMode": "auto",
+            "justifyMode": "center",
+        }
+    if panel.kind == "state-timeline":
+        return {"mergeValues": True, "showValue": "auto", "rowHeight": 0.85, "legend": {"showLegend": False}}
+    return {"showHeader": True, "cellHeight": "sm", "footer": {"show": False}}

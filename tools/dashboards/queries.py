@@ -1,0 +1,90 @@
+"""Every expression of the chart's dashboards and rules, read back from the files that are shipped, and what it reads.
+
+Promise: what is returned stands in the files, so that tests and pictures are about what people get.
+Left to others: what must be true of them (`tests/unit/test_dashboards.py`, `tests/monitoring`).
+"""
+
+import json
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import promql_parser
+import yaml
+
+CHART = Path(__file__).parents[2] / "charts" / "gpu-provisioner"
+DASHBOARDS = ("fleet", "claim")
+RULES = CHART / "rules" / "alerts.yaml"
+# What Grafana would fill in, for a recording of about a minute, scraped each second.
+WINDOWS = {"window": "30s", "__rate_interval": "10s", "__interval": "1s", "__range": "60s"}
+
+Json = dict[str, Any]
+
+
+class Asked(NamedTuple):
+    """An expression, and where it stands, in words."""
+
+    where: str
+    expr: str
+    legend: str = ""
+
+
+class Read(NamedTuple):
+    """One selector of an expression: a metric's name, and the values that labels are matched with, by label."""
+
+    name: str
+    matchers: dict[str, str]
+
+
+def dashboard(name: str) -> Json:
+    """A dashboard as Grafana gets it."""
+    read: Json = json.loads((CHART / "dashboards" / f"{name}.json").read_text(encoding="utf-8"))
+    return read
+
+
+def panels(name: str) -> list[Json]:
+    """Its panels, rows aside."""
+    return [panel for panel in dashboard(name)["panels"] if panel["type"] != "row"]
+
+
+def of_dashboard(name: str) -> list[Asked]:
+    """Its expressions."""
+    return [
+        Asked(f"{name}: {panel['title']} {target['refId']}", target["expr"], target["legendFormat"])
+        for panel in panels(name)
+        for target in panel["targets"]
+    ]
+
+
+def rules() -> list[Json]:
+    """All rules."""
+    groups = yaml.safe_load(RULES.read_text(encoding="utf-8"))["groups"]
+    return [rule for group in groups for rule in group["rules"]]
+
+
+def of_rules() -> list[Asked]:
+    """Their expressions."""
+    return [Asked(f"rule {rule.get('record') or rule['alert']}", rule["expr"]) for rule in rules()]
+
+
+def filled(expression: str, values: Mapping[str, str]) -> str:
+    """The expression with Grafana's variables filled in; everything else that is chosen is chosen whole."""
+    known = {"cluster": ".*", "job": ".*", **WINDOWS, **values}
+    return re.sub(r"\$\{?(\w+)\}?", lambda found: known.get(found[1], found[0]), expression)
+
+
+def nodes(expression: str) -> list[Any]:
+    """The parts of an expression, the whole first. Raises ValueError if it cannot be parsed."""
+    found: list[Any] = []
+    promql_parser.walk(promql_parser.parse(filled(expression, {"claim": "x"})), found.append)
+    return found
+
+
+def reads(expression: str) -> list[Read]:
+    """What an expression selects."""
+    return [
+        Read(node.name or "", {matcher.name: matcher.value for matcher in node.matchers.matchers})
+        for node in nodes(expression)
+        if isinstance(node, promql_parser.VectorSelector)
+    ]
