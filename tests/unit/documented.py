@@ -2,8 +2,8 @@
 
 Promise: `shown()` yields each command of every `console` block (a line that begins with `$ `, and the lines that a
 backslash joins to it; without any `$`, each line of a block that begins with one of `INLINE`), and each piece of inline
-code that begins with one of `INLINE`. Pipes, `&&`, redirections and `$(…)` are taken apart, so that each command stands alone, with the variables
-that are set before it.
+code that begins with one of `INLINE`. Pipes, `&&`, redirections and `$(…)` are taken apart, so that each command stands
+alone, with the variables that are set before it.
 Left to others: whether they are right (`test_documented.py`), running them (`tests/wire/test_documented.py`).
 """
 

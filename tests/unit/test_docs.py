@@ -46,13 +46,13 @@ def test_the_site_is_complete_in_itself(site: Path) -> None:
 
 @pytest.mark.parametrize("path", OUTSIDE, ids=lambda path: str(path.relative_to(ROOT)))
 def test_documents_outside_the_site_link_to_what_is_there(path: Path) -> None:
-    """A relative link of the README, or of a chart's, names a file of the repository. (mkdocs looks after the site's.)"""
+    """A relative link of a README names a file of the repository; mkdocs looks after those of the site."""
     targets = [match[1] for match in LINK.finditer(path.read_text(encoding="utf-8"))]
     assert [to for to in targets if "://" not in to and not (path.parent / to).exists()] == []
 
 
 def test_the_pages_that_others_are_built_from_can_be_moved() -> None:
-    """ARCHITECTURE.md and CONTRIBUTING.md are shown on the site as well, where their relative links would lead nowhere."""
+    """ARCHITECTURE.md and CONTRIBUTING.md are on the site as well, where relative links would lead nowhere."""
     for name in ("ARCHITECTURE.md", "CONTRIBUTING.md"):
         targets = [match[1] for match in LINK.finditer((ROOT / name).read_text(encoding="utf-8"))]
         assert [to for to in targets if "://" not in to] == []
