@@ -31,7 +31,7 @@ from controllers.suspects import Suspects
 from controllers.views import Views, claim_indexes, node_indexes
 from controllers.waking import Waker
 
-from . import serving
+from . import probes, serving
 from .api import labels
 from .api.node import Node
 from .api.nodeclaim import NodeClaim
@@ -54,7 +54,6 @@ from .runtime.workqueue import WorkQueue
 WORKERS = 20
 # A pass holds two reads and a write at most; ARM's own limit is 15 s each.
 PASS_SECONDS = 60.0
-STALE_SECONDS = 180.0
 
 log = structlog.get_logger("app")
 
@@ -151,6 +150,7 @@ class App:
                 on_annotations=self._lease_annotated,
             )
         self._leading_alone = False
+        self._ending = False
         views = Views(claims=self.claims, nodes=self.nodes, crds=self.crds, pool_name=pool_name)
         door = Door(
             KubeActs(outside.kube),
@@ -263,28 +263,19 @@ class App:
         objects, age = self._outside.metrics.mirror("agentpools")
         objects.set_function(lambda: float(len(self.inventory.names())))
         age.set_function(self.inventory.silent_seconds)
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self.inventory.run(), name="inventory")
-            tasks.create_task(self.controller.run(), name="controller")
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self.inventory.run(), name="inventory")
+                tasks.create_task(self.controller.run(), name="controller")
+        finally:
+            self._ending = True  # what is left is to give the lease back, and that may take until its timeout
 
     async def _serve(self) -> None:
         """Health and metrics, for as long as the program runs."""
         await serving.listen(
             health_port=self._running.health_port,
             metrics_port=self._running.metrics_port,
-            live={"ping": lambda: None, "progress": self._stuck},
-            ready={"caches": self._unsynced},
+            live=probes.live(self.controller, self.queue, lambda: self._lease_left() > 0),
+            ready=probes.ready(self.claims, self.nodes, self.crds, lambda: self._ending),
             registry=self._outside.metrics.registry,
         )
-
-    def _stuck(self) -> str | None:
-        """Work is waiting and no pass has ended for long: probes should restart us."""
-        idle = asyncio.get_running_loop().time() - self.controller.progress_at
-        leading = self._lease_left() > 0
-        if leading and self.queue.depth and idle > STALE_SECONDS:
-            return f"{self.queue.depth} keys wait and no pass has ended for {idle:.0f} s"
-        return None
-
-    def _unsynced(self) -> str | None:
-        waiting = [name for name, cache in (("claims", self.claims), ("nodes", self.nodes)) if not cache.synced]
-        return f"not yet listed: {', '.join(waiting)}" if waiting else None

@@ -11,9 +11,10 @@
     gpu-provisioner config          every setting, its value and where it came from
     gpu-provisioner version
 
-Promise: exit codes 0 (done), 1 (failed while running), 2 (usage or settings), 3 (`check` found something), 130
-(interrupted before it ran); a line for the cause and one for the remedy; no traceback for a user's mistake, and none
-past the redaction. SIGTERM and SIGINT: work stops, the lease is released, exit 0; a second one ends the process.
+Promise: exit codes 0 (done), 1 (failed while running), 2 (usage or settings), 3 (`check` found something), 130 and 143
+(interrupted by SIGINT, by SIGTERM); a line for the cause and one for the remedy; no traceback for a user's mistake, and
+none past the redaction. What runs until it is told to end (`run`) ends well by a signal: work stops, the lease is
+released, exit 0; a second signal ends the process at once.
 Left to others: what runs (`app.py`), what settings mean (`settings`), the trial itself (`trial`), what a person asks
 for once (`commands`).
 """
@@ -29,7 +30,7 @@ from typing import Any, TextIO
 from .installation import strangers
 from .runtime import logs
 from .runtime.clock import SystemClock
-from .runtime.signals import until_signalled
+from .runtime.signals import Signalled, until_signalled
 from .settings import OPTIONS, Problem, Settings, SettingsError, describe, load, read_file, read_flags
 from .version import own_version
 
@@ -154,6 +155,8 @@ def _run(settings: Settings, env: Mapping[str, str], err: TextIO) -> int:
     try:
         check_files(settings, env)
         asyncio.run(until_signalled(_controller(settings)))
+    except Signalled:
+        return OK
     except SettingsError as error:
         err.write(f"gpu-provisioner: {error}\n")
         return USAGE

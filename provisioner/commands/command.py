@@ -1,9 +1,9 @@
 """The commands on the command line: flags, settings, connections, exit codes.
 
 Promise: the settings are those of `run`, by flag, environment or file, and are read by the same code. Exit codes: 0
-done, 1 refused or failed, 2 bad usage or settings, 3 `check` found something, 130 interrupted. A failure is a line for
-the cause and one for the remedy on `err`, never a traceback for what a user, the API server or ARM may do. Both SDKs
-take half a second to import: not for --help, nor for a mistake in the words.
+done, 1 refused or failed, 2 bad usage or settings, 3 `check` found something, 130 or 143 interrupted. A failure is a
+line for the cause and one for the remedy on `err`, never a traceback for what a user, the API server or ARM may do.
+Both SDKs take half a second to import: not for --help, nor for a mistake in the words.
 Left to others: what each command does.
 """
 
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from provisioner.runtime import logs
 from provisioner.runtime.clock import SystemClock
-from provisioner.runtime.signals import until_signalled
+from provisioner.runtime.signals import Signalled, until_signalled
 from provisioner.settings import Settings, SettingsError, load, read_file, read_flags
 
 from .console import Console, asking
@@ -24,11 +24,16 @@ from .refusal import USAGE, Refused
 if TYPE_CHECKING:
     from .clients import Tools
 
-INTERRUPTED = 130
-
 
 def run(name: str, words: Sequence[str], env: Mapping[str, str], *, typed: TextIO, out: TextIO, err: TextIO) -> int:
     """Run the command of that name; returns the exit code."""
+    try:
+        return _run(name, words, env, typed=typed, out=out, err=err)
+    except Signalled as asked:
+        return asked.exit_code
+
+
+def _run(name: str, words: Sequence[str], env: Mapping[str, str], *, typed: TextIO, out: TextIO, err: TextIO) -> int:
     if name == "plan":
         return _offline(words, typed, Console(out, err))
     try:
@@ -74,8 +79,7 @@ def _checked(flags: Mapping[str, str], env: Mapping[str, str], wanted: argparse.
     from . import check
 
     logs.configure(SystemClock(), level="error", stream=console.err)
-    code = asyncio.run(until_signalled(check.run(settings, env, wanted, console)))
-    return INTERRUPTED if code is None else code
+    return asyncio.run(until_signalled(check.run(settings, env, wanted, console)))
 
 
 def _written(settings: Settings, wanted: argparse.Namespace, console: Console) -> int:
@@ -84,10 +88,9 @@ def _written(settings: Settings, wanted: argparse.Namespace, console: Console) -
 
     logs.configure(SystemClock(), level="error", stream=console.err)
     try:
-        code = asyncio.run(until_signalled(values.run(settings, wanted, console)))
+        return asyncio.run(until_signalled(values.run(settings, wanted, console)))
     except Refused as refused:
         return _told("values", refused, console)
-    return INTERRUPTED if code is None else code
 
 
 def _told(name: str, refused: Refused, console: Console) -> int:
@@ -117,7 +120,7 @@ def _ended(name: str, work: Coroutine[Any, Any, int], err: TextIO) -> int:
     from provisioner.runtime.sdk import ConfigException
 
     try:
-        code = asyncio.run(until_signalled(work))
+        return asyncio.run(until_signalled(work))
     except SettingsError as error:
         err.write(f"gpu-provisioner {name}: {error}\n")
         return USAGE
@@ -125,4 +128,3 @@ def _ended(name: str, work: Coroutine[Any, Any, int], err: TextIO) -> int:
         remedy = "Mend the kubeconfig, or name another with KUBECONFIG."
         err.write(f"gpu-provisioner {name}: {error}\n    {remedy}\n")
         return USAGE
-    return INTERRUPTED if code is None else code

@@ -1,7 +1,8 @@
 """How a process is asked to end.
 
-Promise: the first SIGTERM or SIGINT cancels the work, which ends in its own order; a second one ends the process at
-once, with 128 + its number. Handlers are in place while `until_signalled` runs, and only then.
+Promise: the first SIGTERM or SIGINT cancels the work, which ends in its own order; then `Signalled` says which it was.
+A second one ends the process at once, with 128 + its number. Handlers are in place while `until_signalled` runs, and
+only then.
 Left to others: what ending means (the work's own `finally` blocks), exit codes (the command line).
 """
 
@@ -15,19 +16,27 @@ T = TypeVar("T")
 ASKING = (signal.SIGTERM, signal.SIGINT)
 
 
-async def until_signalled(work: Awaitable[T]) -> T | None:
-    """What `work` returns, or None if a signal ended it; raises what `work` raises. To be awaited by a task's own code.
+class Signalled(Exception):
+    """The work was ended by a signal. `exit_code` is what shells and init systems expect of who dies by it."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(signal.Signals(number).name)
+        self.exit_code = 128 + number
+
+
+async def until_signalled(work: Awaitable[T]) -> T:
+    """What `work` returns; raises what `work` raises, or Signalled. To be awaited by a task's own code.
 
     Only for the main thread's loop: signals arrive nowhere else.
     """
     loop, task = asyncio.get_running_loop(), asyncio.current_task()
-    asked = False
+    asked: int | None = None
 
     def ask(number: int) -> None:
         nonlocal asked
-        if asked:
+        if asked is not None:
             os._exit(128 + number)
-        asked = True
+        asked = number
         if task is not None:
             task.cancel()
 
@@ -36,9 +45,9 @@ async def until_signalled(work: Awaitable[T]) -> T | None:
     try:
         return await work
     except asyncio.CancelledError:
-        if not asked:
+        if asked is None:
             raise
-        return None
+        raise Signalled(asked) from None
     finally:
         for number in ASKING:
             loop.remove_signal_handler(number)

@@ -27,7 +27,7 @@ from typing import TextIO
 
 from provisioner.runtime import logs
 from provisioner.runtime.clock import SystemClock
-from provisioner.runtime.signals import until_signalled
+from provisioner.runtime.signals import Signalled, until_signalled
 
 from .claims import UnusableFile, examples, read_claims, read_faults
 from .failures import FAILURES
@@ -35,7 +35,7 @@ from .jsonlines import documented
 from .piping import piped
 from .showing import OUTPUTS, show_for
 
-OK, USAGE, INTERRUPTED = 0, 2, 130
+OK, USAGE = 0, 2
 SPEED = 60.0
 
 
@@ -63,14 +63,13 @@ def run(arguments: Sequence[str], out: TextIO, err: TextIO) -> int:
     show, log_stream = show_for(wanted.output, piped(out), err)
     logs.configure(SystemClock(), level="info" if wanted.verbose else "error", stream=log_stream)
     try:
-        code = asyncio.run(until_signalled(perform(settings, playbill, show)))
+        return asyncio.run(until_signalled(perform(settings, playbill, show)))
+    except Signalled as asked:
+        show.stopped()
+        return asked.exit_code if wanted.once else OK
     except CannotBegin as error:
         err.write(f"gpu-provisioner try: {error}\n")
         return USAGE
-    if code is None:
-        show.stopped()
-        return INTERRUPTED if wanted.once else OK
-    return code
 
 
 def parser_of_try() -> argparse.ArgumentParser:

@@ -1,6 +1,8 @@
 """Health and metrics, asked over real HTTP."""
 
 import asyncio
+import queue
+import threading
 
 import aiohttp
 import pytest
@@ -40,6 +42,36 @@ async def test_probes_say_what_is_wrong():
         (404, "no such check\n"),
         (200, "[+]ping ok\nhealthz check passed\n"),
     ]
+
+
+async def test_a_loop_that_is_held_up_answers_no_probe():
+    """Probes are answered by the loop that does the work, so one that hangs is found by the probe's own timeout."""
+    release, ports, loops = threading.Event(), queue.Queue(), queue.Queue()
+
+    async def program() -> None:
+        async with serve("127.0.0.1", 0, health_app(live={"ping": lambda: None}, ready={})) as port:
+            ended = asyncio.Event()
+            loops.put((asyncio.get_running_loop(), ended))
+            ports.put(port)
+            await ended.wait()
+
+    thread = threading.Thread(target=lambda: asyncio.run(program()))
+    thread.start()
+    url = f"http://127.0.0.1:{ports.get(timeout=10)}/healthz"
+    loop, ended = loops.get(timeout=10)
+    try:
+        loop.call_soon_threadsafe(release.wait, 30)
+        impatient = aiohttp.ClientTimeout(total=0.5)
+        async with aiohttp.ClientSession(trust_env=False, timeout=impatient) as session:
+            with pytest.raises(TimeoutError):
+                await session.get(url)
+        release.set()
+        async with aiohttp.ClientSession(trust_env=False) as session, session.get(url) as response:
+            assert response.status == 200
+    finally:
+        release.set()
+        loop.call_soon_threadsafe(ended.set)
+        await asyncio.to_thread(thread.join, 10)
 
 
 async def test_a_check_is_asked_each_time():

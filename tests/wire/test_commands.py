@@ -101,10 +101,14 @@ def test_gc_confirms_on_the_lease(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("typed", "code", "written"), [("yes\n", 0, (NAME,)), ("no\n", 1, None), ("", 130, None)], ids=["yes", "no", "^C"]
+    ("answer", "code", "written"),
+    [("yes\n", 0, (NAME,)), ("no\n", 1, None), (signal.SIGINT, 130, None), (signal.SIGTERM, 143, None)],
+    ids=["yes", "no", "^C", "TERM"],
 )
-def test_gc_asks_at_a_terminal(tmp_path: Path, typed: str, code: int, written: tuple[str, ...] | None) -> None:
-    """Whoever sits at a terminal is asked, may change their mind, and may leave by Ctrl-C."""
+def test_gc_asks_at_a_terminal(
+    tmp_path: Path, answer: str | signal.Signals, code: int, written: tuple[str, ...] | None
+) -> None:
+    """Whoever sits at a terminal is asked, may change their mind, and may leave by a signal, as the code tells."""
 
     async def story(site: Site) -> None:
         orphan(site.world)
@@ -125,10 +129,10 @@ def test_gc_asks_at_a_terminal(tmp_path: Path, typed: str, code: int, written: t
         async with asyncio.timeout(SECONDS):
             question = (await process.stderr.readuntil(b"[yes/no]")).decode()
             assert question == "Let the leader make the 1 removal above? [yes/no]"
-            if typed:
-                os.write(mine, typed.encode())
+            if isinstance(answer, str):
+                os.write(mine, answer.encode())
             else:
-                process.send_signal(signal.SIGINT)
+                process.send_signal(answer)
             _, err = await process.communicate()
         os.close(mine)
         assert (process.returncode, confirmed(site.world)) == (code, written)

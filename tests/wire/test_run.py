@@ -23,7 +23,7 @@ from provisioner.simulator.ledger import Call
 from provisioner.simulator.world import Addresses, World, WorldSettings
 from tests.world.harness import node_claim
 
-from .program import PROGRAM, ROOT, Running, ended, environment
+from .program import PROGRAM, ROOT, Running, ended, environment, started
 
 pytestmark = pytest.mark.usefixtures("abandoned")
 
@@ -150,7 +150,7 @@ def told(story: Callable[[Site], Coroutine[Any, Any, None]], home: Path, **setti
 
 @contextlib.asynccontextmanager
 async def run(
-    site: Site, *arguments: str, env: Mapping[str, str], program: str = PROGRAM, cwd: Path = ROOT, **started: Any
+    site: Site, *arguments: str, env: Mapping[str, str], program: str = PROGRAM, cwd: Path = ROOT, **more: Any
 ) -> AsyncIterator[Controller]:
     """The program in that world, until it leads; killed at the end if it has not ended."""
     process = await asyncio.create_subprocess_exec(
@@ -161,7 +161,7 @@ async def run(
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
-        **started,
+        **more,
     )
     controller = Controller(process)
     async with asyncio.TaskGroup() as tasks:
@@ -216,7 +216,7 @@ def test_a_deployment_of_azure_gpu_provisioner_works_unchanged(tmp_path: Path) -
             assert await asked(f"{health}/healthz", f"{health}/readyz", f"{health}/readyz?verbose") == [
                 (200, "ok\n"),
                 (200, "ok\n"),
-                (200, "[+]caches ok\nreadyz check passed\n"),
+                (200, "[+]claims ok\n[+]nodes ok\n[+]crd ok\n[+]running ok\nreadyz check passed\n"),
             ]
             ((status, exposed),) = await asked(metrics)
             assert status == 200
@@ -325,6 +325,78 @@ def test_no_proxy_stands_between_us_and_the_cluster(tmp_path: Path) -> None:
 
 
 # --- its end ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_replica_that_does_not_lead_is_ready(tmp_path: Path) -> None:
+    """It knows all that the leader knows: a rollout goes on, and a budget counts it."""
+
+    async def story(site: Site) -> None:
+        async with run(site, env=site.env()) as leader:
+            metrics, health = free_port(), free_port()
+            env = site.env(METRICS_PORT=str(metrics), HEALTH_PROBE_PORT=str(health))
+            with started(tmp_path / "follower", "run", env=env) as follower:
+                await asyncio.to_thread(follower.until, '"the lease is held"')
+                await ready(health)
+                assert site.lease()["spec"]["holderIdentity"].endswith(f"_{leader.process.pid}")
+                follower.process.send_signal(signal.SIGTERM)
+                assert await asyncio.to_thread(follower.end) == 0
+            assert await leader.end(signal.SIGTERM) == 0
+
+    told(story, tmp_path)
+
+
+async def ready(port: int) -> None:
+    """Wait until it says so."""
+    async with asyncio.timeout(SECONDS):
+        while True:
+            with contextlib.suppress(aiohttp.ClientConnectorError):
+                ((status, _),) = await asked(f"http://127.0.0.1:{port}/readyz")
+                if status == 200:
+                    return
+            await asyncio.sleep(0.05)
+
+
+async def changed(url: str) -> list[tuple[int, str]]:
+    """The first answer that is not 200."""
+    async with asyncio.timeout(SECONDS):
+        while True:
+            answers = await asked(url)
+            if answers[0][0] != 200:
+                return answers
+            await asyncio.sleep(0.02)
+
+
+def test_without_the_definition_it_is_not_ready(tmp_path: Path) -> None:
+    """No definition, no claims: the probe says what is missing and where it comes from; nothing restarts for it."""
+
+    async def story(site: Site) -> None:
+        async with run(site, env=site.env()) as it:
+            await ready(site.health)
+            site.world.store.delete("customresourcedefinitions.apiextensions.k8s.io", CLAIMS)
+            health = f"http://127.0.0.1:{site.health}"
+
+            assert await changed(f"{health}/readyz/crd") == [
+                (503, f"{CLAIMS} is not installed: install the chart gpu-provisioner-crd\n")
+            ]
+            assert await asked(f"{health}/healthz") == [(200, "ok\n")]
+            assert await it.end(signal.SIGTERM) == 0
+
+    told(story, tmp_path)
+
+
+def test_while_it_ends_it_is_not_ready(tmp_path: Path) -> None:
+    """The API server no longer answers, so giving the lease back takes until its timeout; the probe says so."""
+
+    async def story(site: Site) -> None:
+        async with run(site, env=site.env()) as it:
+            await ready(site.health)
+            site.world.before.append(silence)
+            it.process.send_signal(signal.SIGTERM)
+            assert await changed(f"http://127.0.0.1:{site.health}/readyz") == [(503, "running: it is ending\n")]
+            assert await it.end() == 0
+            assert any(entry["message"] == "cannot release the lease" for entry in it.log)
+
+    told(story, tmp_path)
 
 
 def test_a_second_signal_ends_it_at_once(tmp_path: Path) -> None:

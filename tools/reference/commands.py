@@ -32,7 +32,7 @@ CODES = """\
 | `1` | failed or refused; of `plan`: something is wrong with a claim |
 | `2` | wrong usage, or wrong settings |
 | `3` | `check` found something |
-| `130` | interrupted before it was done |"""
+| `130`, `143` | interrupted before it was done, by Ctrl-C or by SIGTERM |"""
 
 RUN = """\
 The controller. It serves metrics at `:8080/metrics`, and `/healthz` and `/readyz` at `:8081`. Its flags are the
@@ -44,8 +44,8 @@ TRY_JSON = """\
 With `-o json` each line is an object; its `kind` is one of these, and its other fields are:"""
 
 TRY_CODES = """\
-Exit codes: 0 done (with `--once`: the whole story was seen), 1 it was not, 2 bad usage, 130 interrupted with
-`--once`."""
+Exit codes: 0 done (with `--once`: the whole story was seen), 1 it was not, 2 bad usage, 130 or 143
+interrupted with `--once`."""
 
 CONFIG = """\
 Every setting, its value, and where it came from: flag, variable, file or default. Credentials in addresses are masked.
