@@ -23,6 +23,7 @@ NAMESPACE = "gpus"
 NEEDED: Json = {"azure": {"subscriptionId": "subscription", "resourceGroup": "rg", "clusterName": "aks"}}
 EVERYTHING: Json = {
     **NEEDED,
+    "admissionPolicy": {"enabled": True},
     "networkPolicy": {"enabled": True},
     "serviceMonitor": {"enabled": True},
     "podMonitor": {"enabled": True},

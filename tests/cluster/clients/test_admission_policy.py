@@ -1,0 +1,169 @@
+"""The chart's admission policy on a real API server: kubectl says at once what the controller would say minutes later.
+
+Dry runs on the server: nothing is kept of them. What is told is held to the program's own words, as `plan` has them.
+"""
+
+import asyncio
+import contextlib
+import re
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from provisioner.commands.planning import plan
+from tests.cluster.charts import VALUES, rendered
+from tests.cluster.controlplane import ControlPlane
+from tests.wire.kubectl import Kubectl, Said
+
+from .stage import SPEC, claim
+
+pytestmark = [pytest.mark.cluster, pytest.mark.asyncio]
+
+Json = dict[str, Any]
+
+EXAMPLES = Path(__file__).parents[3] / "examples"
+API = "/apis/admissionregistration.k8s.io/v1"
+COLLECTIONS = {
+    "ValidatingAdmissionPolicy": f"{API}/validatingadmissionpolicies",
+    "ValidatingAdmissionPolicyBinding": f"{API}/validatingadmissionpolicybindings",
+}
+WARNING = re.compile(
+    r"^Warning: Validation failed for ValidatingAdmissionPolicy '([\w-]+)' with binding '\1': (.*)$", re.MULTILINE
+)
+CLAIMS, NOTES = "gpu-provisioner-claims", "gpu-provisioner-claims-notes"
+SIZE, ZONE = "node.kubernetes.io/instance-type", "topology.kubernetes.io/zone"
+TAINT = {"key": "kubernetes.azure.com/mine", "value": "x", "effect": "NoSchedule"}
+
+
+def one_of(key: str, *values: str, operator: str = "In") -> Json:
+    return {"key": key, "operator": operator, "values": list(values)}
+
+
+def requiring(*more: Json) -> Json:
+    return {"requirements": [*SPEC["requirements"], *more]}
+
+
+def asking(**requests: Any) -> Json:
+    return {"resources": {"requests": {name.replace("__", "/"): amount for name, amount in requests.items()}}}
+
+
+# What the controller refuses: the claim, and the words that the program has for it too.
+REFUSED: dict[str, tuple[Json, str]] = {
+    "no size": (claim(spec={"requirements": [one_of("karpenter.sh/nodepool", "kaito")]}), "names no instance type"),
+    "no such size": (claim(spec={"requirements": [one_of(SIZE, "n1-standard-4")]}), "is no Azure VM size"),
+    "zone": (claim(spec=requiring(one_of(ZONE, "westeurope"))), "write <location>-1, -2 or -3"),
+    "terms": (claim(spec=requiring(one_of("karpenter.sh/capacity-type", "reserved"))), "neither on-demand nor spot"),
+    "windows": (claim(spec=requiring(one_of("kubernetes.io/os", "windows"))), "linux is excluded"),
+    "not linux": (claim(spec=requiring(one_of("kubernetes.io/os", "linux", operator="NotIn"))), "linux is excluded"),
+    "small disk": (claim(spec=asking(storage="10Gi")), "10Gi: an OS disk has 30Gi to 2048Gi"),
+    "large disk": (claim(spec=asking(storage="5Ti")), "5Ti: an OS disk has 30Gi to 2048Gi"),
+    "half a GPU": (claim(spec=asking(nvidia__com="1", **{"nvidia.com__gpu": "500m"})), "is no whole number"),
+    "label": (claim(labels={"kubernetes.azure.com/mine": "x"}), "AKS keeps this key for itself"),
+    "bare label": (claim(labels={"agentpool": "x"}), "AKS keeps this key for itself"),
+    "taint": (claim(spec={"taints": [TAINT]}), "AKS keeps this key for itself"),
+}
+# What works, and may not be what was meant.
+NOTED: dict[str, tuple[Json, str]] = {
+    "startup taint": (
+        claim(spec={"startupTaints": [{"key": "gkm.io/cache-not-ready", "effect": "NoSchedule"}]}),
+        "spec.startupTaints: gkm.io/cache-not-ready keeps DaemonSets without a toleration for it off the Node",
+    ),
+    "name": (claim("a-name-of-nodepools"), "metadata.name: a-name-of-nodepools cannot be the name of an agent pool"),
+}
+# What is nobody's business, or well at its edge.
+FINE: dict[str, Json] = {
+    "plain": claim(),
+    "edges": claim(spec=requiring(one_of(ZONE, "westeurope-1", "2"), one_of("kubernetes.io/os", "linux", "windows"))),
+    "least disk": claim(spec=asking(storage="30Gi")),
+    "rounded up": claim(spec=asking(storage="31500000000")),
+    "most disk": claim(spec=asking(storage="2Ti")),
+    "no wish": claim(spec=asking(storage="1Mi")),
+    "whole GPUs": claim(spec=asking(**{"nvidia.com__gpu": "2000m"})),
+    "cores": claim(spec=asking(cpu="1500m")),
+    "spot": claim(spec=requiring(one_of("karpenter.sh/capacity-type", "spot", "reserved"))),
+    "spot's taint": claim(spec={"taints": [{**TAINT, "key": "kubernetes.azure.com/scalesetpriority"}]}),
+    "plugin's taint": claim(spec={"startupTaints": [{"key": "nvidia.com/gpu", "effect": "NoSchedule"}]}),
+    "somebody else's": claim(
+        "not-ours",
+        spec={
+            "requirements": [],
+            "nodeClassRef": {"group": "karpenter.azure.com", "kind": "AKSNodeClass", "name": "d"},
+        },
+    ),
+}
+
+
+async def told(kubectl: Kubectl, one: Json) -> Said:
+    """What kubectl says of this claim, which is not kept."""
+    return await kubectl.run("create", "--dry-run=server", "-f", kubectl.file(one))
+
+
+def warnings(said: Said) -> list[tuple[str, str]]:
+    """Policy and words of each."""
+    return [(found[1], found[2]) for found in WARNING.finditer(said.err)]
+
+
+@contextlib.asynccontextmanager
+async def in_force(cp: ControlPlane, home: Path, action: str) -> AsyncIterator[Kubectl]:
+    """kubectl, while the chart's policies are in force; the server takes a moment to hear of them, and of their end."""
+    values = {**VALUES, "admissionPolicy": {"enabled": True, "action": action}}
+    objects = [
+        obj for obj in rendered("gpu-provisioner", namespace="default", values=values) if obj["kind"] in COLLECTIONS
+    ]
+    assert len(objects) == 4
+    kubectl = Kubectl(home, cp.kubeconfig(home / "config"))
+    bad = claim("a-bad-one", spec={"requirements": []})
+    try:
+        for obj in objects:
+            await cp.demand("POST", COLLECTIONS[obj["kind"]], obj)
+        async with asyncio.timeout(60):
+            while len((await told(kubectl, bad)).err.splitlines()) < 2:  # noqa: ASYNC110 - another process hears of it
+                await asyncio.sleep(0.2)
+        yield kubectl
+    finally:
+        for obj in objects:
+            await cp.request("DELETE", f"{COLLECTIONS[obj['kind']]}/{obj['metadata']['name']}")
+        async with asyncio.timeout(60):
+            while (await told(kubectl, bad)).err:  # noqa: ASYNC110 - as above
+                await asyncio.sleep(0.2)
+
+
+async def test_kubectl_warns_of_what_the_controller_would_refuse(cluster: ControlPlane, tmp_path: Path) -> None:
+    """Each by one warning, in the words of the program, which refuses the same; the claim is made all the same."""
+    async with in_force(cluster, tmp_path, "Warn") as kubectl:
+        for name, (one, words) in REFUSED.items():
+            said = await told(kubectl, one)
+            assert (name, said.code) == (name, 0)
+            assert [(policy, words in text) for policy, text in warnings(said)] == [(CLAIMS, True)], (name, said)
+            assert words.rpartition(": ")[2] in "\n".join(str(trouble) for trouble in plan(name, one).problems), name
+
+
+async def test_what_works_is_noted_or_passes_without_a_word(cluster: ControlPlane, tmp_path: Path) -> None:
+    """A note where something may not be meant; nothing for the rest, and for none of our examples."""
+    async with in_force(cluster, tmp_path, "Warn") as kubectl:
+        for name, (one, words) in NOTED.items():
+            (warning,) = warnings(await told(kubectl, one))
+            assert warning[0] == NOTES, name
+            assert warning[1].startswith(words), name
+            assert plan(name, one).problems == (), name
+        documents = [doc for path in sorted(EXAMPLES.glob("*.yaml")) for doc in yaml.safe_load_all(path.read_text())]
+        examples = {doc["metadata"]["name"]: doc for doc in documents if doc["kind"] == "NodeClaim"}
+        assert len(examples) > 5
+        for name, one in {**FINE, **examples}.items():
+            said = await told(kubectl, one)
+            noted = [warning for warning in warnings(said) if warning[0] != NOTES or name in FINE]
+            assert (name, said.code, noted) == (name, 0, []), said
+
+
+async def test_deny_refuses_it_and_notes_stay_notes(cluster: ControlPlane, tmp_path: Path) -> None:
+    """Nothing is made; who only deserves a note is not refused."""
+    async with in_force(cluster, tmp_path, "Deny") as kubectl:
+        refused = await kubectl.refused("create", "-f", kubectl.file(REFUSED["no size"][0]))
+        assert "ValidatingAdmissionPolicy 'gpu-provisioner-claims'" in refused
+        assert "denied request: spec.requirements names no instance type; add" in refused
+        made = await kubectl.run("create", "-f", kubectl.file(NOTED["name"][0]))
+        assert (made.code, len(warnings(made))) == (0, 1)
+        assert await kubectl("get", "nodeclaims", "-o", "name") == "nodeclaim.karpenter.sh/a-name-of-nodepools\n"
