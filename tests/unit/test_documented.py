@@ -54,10 +54,12 @@ AZ = {
     },
     "identity show": {"--resource-group", "--name"},
     "login": set(),
+    "monitor activity-log list": {"--resource-group", "--offset"},
+    "role assignment list": {"--assignee", "--all"},
     "role assignment create": {"--assignee-object-id", "--assignee-principal-type", "--role", "--scope"},
     "role definition create": {"--role-definition"},
     "role definition delete": {"--name"},
-    "vm list-skus": {"--location", "--size"},
+    "vm list-skus": {"--all", "--location", "--size"},
     "vm list-usage": {"--location", "-l"},
 }  # fmt: skip
 HELM = {

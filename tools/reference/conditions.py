@@ -73,11 +73,16 @@ def render_troubles() -> str:
     """Every reason that is not simply good: what it means, what to look at, what to do."""
     troubles = sorted((reason for reason in REASONS if reason.look), key=lambda reason: reason.name.casefold())
     named = [(name, list(group)) for name, group in groupby(troubles, key=lambda reason: reason.name)]
-    index = table(
-        ["Reason", "On"],
-        [[f"[{code(name)}](#{anchor(name)})", ", ".join(dict.fromkeys(r.on for r in group))] for name, group in named],
-    )
+    index = table(["On", "Reasons"], [[on, ", ".join(_link(name) for name in _on(on))] for on in ORDER if _on(on)])
     return page("By reason", SOURCE, TROUBLES, index, *(_section(name, group) for name, group in named))
+
+
+def _on(condition: str) -> list[str]:
+    return list(dict.fromkeys(reason.name for reason in REASONS if reason.look and reason.on == condition))
+
+
+def _link(name: str) -> str:
+    return f"[{code(name)}](#{anchor(name)})"
 
 
 def anchor(name: str) -> str:
