@@ -16,7 +16,8 @@ from typing import ClassVar, Literal
 # The reason of a 429 by which the cloud's front door refuses, on behalf of all services behind it.
 THROTTLED_IN_FRONT = "SubscriptionThrottled"
 
-Scope = Literal["size", "zone", "priority", "region", "subscription", "configuration"]
+# `cluster`: what the cluster itself lacks (addresses, room for one more pool), whatever is asked for.
+Scope = Literal["size", "zone", "priority", "region", "subscription", "configuration", "cluster"]
 
 
 class CloudError(Exception):

@@ -12,7 +12,7 @@ Source: DESIGN rule 7. Loop times in seconds; wall times where an attempt's own 
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
 import msgspec
 
@@ -43,7 +43,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(slots=True)
 class Cooldown:
-    """One shadow's rest. `probe` is the key that tries it, since `probed_at`."""
+    """One shadow's rest. `probe` is the key that tries it, since `probed_at`; `recalled`: known from claims only."""
 
     shadow: Shadow
     finding: Finding
@@ -53,6 +53,7 @@ class Cooldown:
     seconds: float
     probe: str = ""
     probed_at: float = 0.0
+    recalled: bool = False
 
     def left(self, now: float) -> float:
         """Seconds of rest that are left; 0 or less: somebody may try."""
@@ -69,6 +70,17 @@ class Waiter:
 
     created: datetime
     offerings: tuple[Offering, ...]
+
+
+def _resumed(finding: Finding, age: float) -> tuple[int, float]:
+    """Failures, and seconds that are gone of the last one's rest, had each try failed as soon as the rest was over."""
+    times, seconds = 1, backoff(NoCapacity.kind, 1, after=finding.after) or 0.0
+    while 0.0 < seconds <= age:
+        longer = backoff(NoCapacity.kind, times + 1, after=finding.after) or 0.0
+        if longer == seconds:
+            return times + int(age // seconds), age % seconds
+        times, age, seconds = times + 1, age - seconds, longer
+    return times, age
 
 
 class Cooldowns:
@@ -97,11 +109,21 @@ class Cooldowns:
         for one in dict.fromkeys(freed):
             self._stir(one)
 
-    def recall(self, key: str, offerings: Iterable[Offering], finding: Finding, *, wall: datetime, now: float) -> None:
-        """A claim from before our time says that all of these were wanting: they rest anew, if nothing is known."""
+    def recall(
+        self, offerings: Iterable[Offering], finding: Finding, *, since: datetime, wall: datetime, now: float
+    ) -> None:
+        """A claim has said since a moment before our time that these were wanting: their rest goes on where it was.
+
+        Of several claims the one that makes them rest longest is believed: who has tried last says so since then only.
+        """
+        times, gone = _resumed(finding, max(0.0, (wall - since).total_seconds()))
+        seconds, ago = backoff(NoCapacity.kind, times, after=finding.after) or 0.0, timedelta(seconds=gone)
         for offering in offerings:
-            if not any(True for _ in self._about(offering)):
-                self.failed(key, offering, finding, asked=None, wall=wall, now=now)
+            about, known = shadow(offering, finding.scope), list(self._about(offering))
+            told = Cooldown(about, finding, times, now - gone, wall - ago, seconds, recalled=True)
+            if all(one.recalled and not one.probe and one.left(now) < told.left(now) for one in known):
+                self._known[about] = told
+        self._forget_old(now)
 
     def came(self, key: str, offering: Offering, *, asked: datetime | None) -> None:
         """A machine runs: what was found wanting before it was asked for can be had again."""
@@ -148,14 +170,16 @@ class Cooldowns:
         for cooldown in self._about(offering):
             holds = max(worst.holds_for, self._holds(key, cooldown, now))
             age = now - cooldown.failed_at
-            said = cooldown.finding if age < worst.failed_age else worst
-            worst = Offer(
-                offering=offering,
-                holds_for=holds,
-                reason=said.reason,
-                message=said.message,
-                failed_age=min(age, worst.failed_age),
-            )
+            worst = msgspec.structs.replace(worst, holds_for=holds)
+            if age < worst.failed_age:
+                said = cooldown.finding
+                worst = msgspec.structs.replace(
+                    worst,
+                    reason=said.reason,
+                    message=said.message,
+                    failed_age=age,
+                    of_cluster=said.scope == "cluster",
+                )
         return worst
 
     def _holds(self, key: str, cooldown: Cooldown, now: float) -> float:

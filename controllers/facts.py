@@ -76,8 +76,9 @@ class Failed(msgspec.Struct, frozen=True, kw_only=True):
 class Offer(msgspec.Struct, frozen=True, kw_only=True):
     """An offering the claim allows. `holds_for`: seconds until it, or whose turn it is, should be looked at again.
 
-    `reason` and `message` are those of the last failure that speaks of it, `failed_age` seconds ago; `tried`: this
-    claim's own attempt showed it, and others are left that it has not tried since.
+    `reason` and `message` are those of the last failure that speaks of it, `failed_age` seconds ago; `of_cluster`: what
+    is short is no offering, but something that the cluster lacks for all. `tried`: this claim's own attempt showed it,
+    and others are left that it has not tried since.
     """
 
     offering: Offering
@@ -85,6 +86,7 @@ class Offer(msgspec.Struct, frozen=True, kw_only=True):
     reason: str = ""
     message: str = ""
     failed_age: float = math.inf
+    of_cluster: bool = False
     tried: bool = False
 
 

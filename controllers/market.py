@@ -13,7 +13,7 @@ from typing import Protocol
 import msgspec
 
 from cloudprovider.errors import CloudError, NoCapacity
-from cloudprovider.interface import Instance, InstanceState, Offering
+from cloudprovider.interface import Failure, Instance, InstanceState, Offering
 from provisioner.api.conditions import EXHAUSTED, LAUNCHED
 from provisioner.api.nodeclaim import NodeClaim
 
@@ -25,6 +25,7 @@ from .offerings import Shadow, shadow, without_end
 from .steps import CreateInstance
 
 OfferingsOf = Callable[[NodeClaim], tuple[Offering, ...]]
+Recalled = Callable[[str, str], Failure | None]
 
 
 class Tallies(Protocol):
@@ -34,12 +35,16 @@ class Tallies(Protocol):
 
 
 class Market:
-    """`offerings_of` lists what a claim allows, the preferred first; () if it cannot be expressed."""
+    """`offerings_of` lists what a claim allows, the preferred first; () if it cannot be expressed.
 
-    def __init__(self, cooldowns: Cooldowns, offerings_of: OfferingsOf, tallies: Tallies) -> None:
+    `recalled(reason, message)`: the shortage that a condition tells of; None if it is none, or cannot be told.
+    """
+
+    def __init__(self, cooldowns: Cooldowns, offerings_of: OfferingsOf, tallies: Tallies, recalled: Recalled) -> None:
         self._cooldowns = cooldowns
         self._offerings_of = offerings_of
         self._tallies = tallies
+        self._shortage_told = recalled
         self._seen_failed: dict[str, str] = {}
         self._recalled: set[str] = set()
         self._tried: dict[str, list[Shadow]] = {}
@@ -116,6 +121,14 @@ class Market:
             return
         self._recalled.add(f.key)
         told = claim.condition(LAUNCHED, "False")
-        if told is not None and EXHAUSTED in told.message:
-            finding = Finding(reason=told.reason, message=without_end(told.message), scope="zone")
-            self._cooldowns.recall(f.key, offerings, finding, wall=f.now, now=now)
+        if told is None or not offerings:
+            return
+        words = without_end(told.message)
+        failure = self._shortage_told(told.reason, words)
+        if EXHAUSTED not in told.message and (failure is None or failure.scope != "cluster"):
+            return
+        finding = Finding(reason=told.reason, message=words, scope="zone")
+        if failure is not None and all(map(shadow(offerings[0], failure.scope).covers, offerings)):
+            # Else it speaks of one of several, and does not say of which.
+            finding = msgspec.structs.replace(finding, scope=failure.scope, after=failure.after)
+        self._cooldowns.recall(offerings, finding, since=told.last_transition_time, wall=f.now, now=now)

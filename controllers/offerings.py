@@ -2,7 +2,8 @@
 
 Promise: the first of the claim's offerings that nobody has found wanting lately; one that has failed rests, and after
 its rest one claim tries it for all. A claim whose offerings all rest says the cause of the last failure, and the words
-by which KAITO's RAG engine knows that there is nothing more to try; the text stays as it is while the state does.
+by which KAITO's RAG engine knows that there is nothing more to try; the text stays as it is while the state does. What
+the cluster lacks (addresses, say) rests all offerings in the same way, without those words: no offering was wanting.
 Left to others: what rests and for how long (`cooldowns.py`), which offerings a claim allows (`cloudprovider`).
 
 Source: DESIGN rule 7; aks-arm.md §3.1 (scopes); users.md §1.3 and K10 (the words), K17.
@@ -46,7 +47,7 @@ def shadow(offering: Offering, scope: Scope) -> Shadow:
         case "configuration":
             # It may be this claim's own: whoever asks for something else must not rest for it.
             return Shadow(size=offering.size, zone=offering.zone, capacity_type=offering.capacity_type)
-        case "subscription":
+        case "subscription" | "cluster":
             return Shadow()
 
 
@@ -61,7 +62,7 @@ def chosen(f: Facts) -> Offering | None:
 
 def exhausted(f: Facts) -> bool:
     """Whether everything that the claim allows was found wanting, and nothing has come of it since."""
-    return bool(f.offers) and all(offer.reason for offer in f.offers)
+    return bool(f.offers) and all(offer.reason and not offer.of_cluster for offer in f.offers)
 
 
 def obstacle(f: Facts) -> Judgement | None:
@@ -71,9 +72,10 @@ def obstacle(f: Facts) -> Judgement | None:
         return None
     last = min(f.offers, key=lambda offer: offer.failed_age)
     soonest = min(offer.holds_for for offer in f.offers)
-    told = claim.condition(LAUNCHED, "False")
-    kept = told is not None and EXHAUSTED in told.message and told.reason == last.reason
-    message = with_end(without_end(told.message) if told is not None and kept else last.message)
+    told, ended = claim.condition(LAUNCHED, "False"), exhausted(f)
+    kept = told is not None and told.reason == last.reason and (EXHAUSTED in told.message) == ended
+    words = without_end(told.message) if told is not None and kept else last.message
+    message = with_end(words) if ended else words
     return Judgement(status="False", reason=last.reason, message=message, recheck=soonest, warning=True)
 
 

@@ -14,6 +14,7 @@ from random import Random  # noqa: TID251 - the type; the caller seeds it
 import structlog
 
 from cloudprovider.azure.agentpool import pool_name
+from cloudprovider.azure.errors import recalled
 from cloudprovider.interface import CloudProvider
 from cloudprovider.inventory import Inventory
 from controllers.acting.cloud import CloudActs
@@ -183,7 +184,7 @@ class App:
             clock=outside.clock,
             policy=running.policy,
             fleet=self.fleet,
-            market=Market(self.cooldowns, offerings_of, of_offerings(metrics, self.cooldowns)),
+            market=Market(self.cooldowns, offerings_of, of_offerings(metrics, self.cooldowns), recalled),
             gpus=gpus_of,
             infirmary=self.infirmary,
             onlooker=self.observer,

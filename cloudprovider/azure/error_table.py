@@ -34,6 +34,7 @@ FIX_CLAIM = "Correct the claim: delete it and make a new one"
 FIX_SETTINGS = "Check ARM_SUBSCRIPTION_ID, ARM_RESOURCE_GROUP and AZURE_CLUSTER_NAME"
 FIX_SUBSCRIPTION = "Ask the subscription's owner to lift this"
 FIX_SUBNET = "Free addresses in the subnet or use a larger one"
+FEWER_IPS = "Raise the public IP quota or turn node public IPs off"
 GIVE_ROLE = (
     "Apply charts/gpu-provisioner/azure-role.json: az role assignment create --role 'GPU provisioner'; it can take an"
     " hour to spread"
@@ -123,11 +124,11 @@ THROTTLING = (
 
 # §3.1: spot and the region's total come before the family, whose phrases they share.
 QUOTA = (
-    _quota(QUOTA_CODES, "LowPriorityCores|low priority cores", scope="priority"),
+    _quota(QUOTA_CODES, "LowPriorityCores|low priority cores|LowPriority cores", scope="priority"),
     _quota(QUOTA_CODES, "Total Regional Cores|Total Regional vCPU", scope="region"),
     _quota(QUOTA_CODES, "Family Cores quota|Family vCPUs|Submit a request for Quota increase|exceeding approved"),
     _quota("ErrCode_InsufficientVCPUQuota InsufficientVCPUQuota", ""),
-    _quota("", "Insufficient vcpu quota"),
+    _quota("", "Insufficient vcpu quota|cores quota"),
 )
 
 # §3.1
@@ -144,18 +145,18 @@ CAPACITY = (
         after=HOUR_SECONDS,
     ),
     _short("AvailabilityZoneNotSupported", remedy=OTHER_ZONE, scope="zone", after=HOUR_SECONDS),
-    _short("KubenetNodeCountTotalExceedsLimit", remedy=FEWER_POOLS, scope="configuration", after=SLOW_SECONDS),
+    _short("KubenetNodeCountTotalExceedsLimit", remedy=FEWER_POOLS, scope="cluster", after=SLOW_SECONDS),
     _short(
         "",
         "number of agent pools|agent pool count|agentpool count",
         FEWER_POOLS,
         reason=reasons.POOL_LIMIT_REACHED,
-        scope="configuration",
+        scope="cluster",
         after=SLOW_SECONDS,
     ),
     _again("AksCapacityHeavyUsage", after=SLOW_SECONDS),
-    _no("SubnetIsFull InsufficientSubnetSize", remedy=FIX_SUBNET),
-    _no("PublicIPCountLimitReached", remedy="Raise the public IP quota or turn node public IPs off"),
+    _short("SubnetIsFull InsufficientSubnetSize", remedy=FIX_SUBNET, scope="cluster", after=SLOW_SECONDS),
+    _short("PublicIPCountLimitReached", remedy=FEWER_IPS, scope="cluster", after=SLOW_SECONDS),
 )
 
 # §3.2: a machine was made and paid for, so the next one does not follow at once.

@@ -30,7 +30,7 @@ from provisioner.api.conditions import EXHAUSTED, MESSAGE_BYTES
 
 from .arm_errors import NOTHING, ArmError, Finding, findings, read_body, read_error
 from .error_table import AGAIN, FIX_IDENTITY, GIVE_ROLE, HOUR_SECONDS, TABLE, UNKNOWN, Row, Verb
-from .wording import Quota, compose, denied, location, quota, words
+from .wording import Quota, compose, denied, location, quota, told_limit, words
 
 _REASON = re.compile(r"[A-Z][A-Za-z0-9]{2,62}")
 _POOL_NAMED = re.compile(r"agent ?pools? '([^']*)'", re.IGNORECASE)
@@ -79,6 +79,19 @@ def classify_operation(body: Mapping[str, Any]) -> Failure | None:
     if error.code or error.message:
         return _failure(error)
     return _failure(CANCELED) if state == "canceled" else None
+
+
+def recalled(reason: str, message: str) -> Failure | None:
+    """The shortage that a claim's condition tells of in our own words, of which nothing else is known any more.
+
+    None if it is no shortage, or if the words do not tell which.
+    """
+    code, _, text = message.partition(": ")
+    row, finding = matching(0, ArmError(code=code, message=text), "create")
+    if row.kind != "no_capacity" or (row.reason or _reason(finding.code, 0)) != reason:
+        return None
+    after = HOUR_SECONDS if told_limit(text) == 0 else row.after
+    return Failure(reason=reason, message=message, code=code, kind=NoCapacity.kind, scope=row.scope, after=after)
 
 
 def _failure(error: ArmError) -> Failure:

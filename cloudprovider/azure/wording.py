@@ -39,6 +39,7 @@ _NUMBERS = {
     "more": re.compile(r"Additional Required: (\d{1,9})|quota,? requested (\d{1,9})", re.IGNORECASE),
     "left": re.compile(r"remaining (\d{1,9})", re.IGNORECASE),
 }
+_TOLD_LIMIT = re.compile(r"quota\b[^.]*: limit (\d{1,9})\b")
 _NO_LOCATIONS = frozenset({"for", "and", "the", "does", "has", "please", "is", "was", "with", "not"})
 
 
@@ -97,6 +98,12 @@ def quota(message: str) -> Quota:
         f" in {where}" if where else ""
     )
     return Quota(f"{text}: {', '.join(parts)}" if parts else f"{text} is used up", found["limit"])
+
+
+def told_limit(text: str) -> int | None:
+    """The limit that words of `quota` name, None if they name none."""
+    match = _TOLD_LIMIT.search(text)
+    return int(match[1]) if match else None
 
 
 def _number(pattern: re.Pattern[str], message: str) -> int | None:

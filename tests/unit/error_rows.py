@@ -133,9 +133,9 @@ CAPACITY = (
         for what, scope in (("Ephemeral Disk", "configuration"), ("Proximity Group", "configuration"), ("Size", "size"))
     ),
     passing("3.1", "AksCapacityHeavyUsage", "The region is heavily used.", (400, 409, 200), after=SLOW),
-    refused("3.1", "SubnetIsFull", "Subnet gpu is full.", "use a larger one", statuses=BOTH),
-    refused("3.1", "InsufficientSubnetSize", "Subnet gpu is small.", "use a larger one", statuses=BOTH),
-    refused("3.1", "PublicIPCountLimitReached", "10 of 10", "turn node public IPs off", statuses=BOTH),
+    short("SubnetIsFull", "Subnet gpu is full.", "cluster", "use a larger one", after=SLOW),
+    short("InsufficientSubnetSize", "Subnet gpu is small.", "cluster", "use a larger one", after=SLOW),
+    short("PublicIPCountLimitReached", "10 of 10", "cluster", "turn node public IPs off", after=SLOW),
 )
 
 BRING_UPS = (
@@ -258,7 +258,7 @@ VALIDATION = (
     short(
         "KubenetNodeCountTotalExceedsLimit",
         "400 nodes",
-        "configuration",
+        "cluster",
         "the cluster takes no more",
         section="3.5",
         after=SLOW,
@@ -278,7 +278,7 @@ VALIDATION = (
     short(
         "Unheard",
         "The maximum number of agent pools (100) has been reached.",
-        "configuration",
+        "cluster",
         "the cluster takes no more",
         section="3.5",
         statuses=SYNC,

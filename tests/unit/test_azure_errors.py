@@ -115,8 +115,11 @@ NO_CAPACITY = [
     ("OverconstrainedAllocationRequest", "Constraints applied are: Ephemeral Disk", "configuration", None),
     ("OverconstrainedAllocationRequest", "Constraints applied are: VM Size", "size", None),
     ("AvailabilityZoneNotSupported", "zone 3 is not there", "zone", 3600.0),
-    ("KubenetNodeCountTotalExceedsLimit", "400 nodes", "configuration", 300.0),
-    ("BadRequest", "The maximum number of agent pools (100) allowed has been reached.", "configuration", 300.0),
+    ("KubenetNodeCountTotalExceedsLimit", "400 nodes", "cluster", 300.0),
+    ("BadRequest", "The maximum number of agent pools (100) allowed has been reached.", "cluster", 300.0),
+    ("SubnetIsFull", "full", "cluster", 300.0),
+    ("InsufficientSubnetSize", "small", "cluster", 300.0),
+    ("PublicIPCountLimitReached", "no ips", "cluster", 300.0),
 ]
 
 
@@ -139,9 +142,6 @@ def test_a_subcode_can_be_the_telling_one() -> None:
 # §3.1 network, §3.2, §3.4 immutability, §3.5, §3.6 policies
 
 REJECTED = [
-    (400, "SubnetIsFull", "full", "SubnetIsFull"),
-    (400, "InsufficientSubnetSize", "small", "InsufficientSubnetSize"),
-    (400, "PublicIPCountLimitReached", "no ips", "PublicIPCountLimitReached"),
     (400, "PropertyChangeNotAllowed", "Changing property 'vmSize' is not allowed.", "PropertyChangeNotAllowed"),
     (400, "AgentPoolAPIsNotSupported", "no VMSS", "AgentPoolAPIsNotSupported"),
     (400, "NodePoolMcVersionIncompatible", "old", "NodePoolMcVersionIncompatible"),

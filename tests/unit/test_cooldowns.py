@@ -137,6 +137,7 @@ SPOT_ELSEWHERE = Offering(size="Standard_B", zone="2", capacity_type=SPOT)
         ("priority", Offering(size="Standard_B"), SPOT_ELSEWHERE),
         ("region", Offering(size="Standard_B"), SPOT_ELSEWHERE),
         ("subscription", SPOT_ELSEWHERE, None),
+        ("cluster", SPOT_ELSEWHERE, None),
         ("configuration", A, Offering(size="Standard_A", zone="2")),
     ],
 )
@@ -155,12 +156,53 @@ def test_a_claim_from_before_our_time_is_believed() -> None:
     book = Book()
     finding = Finding(reason="QuotaExceeded", message="before", scope="zone")
     both = (A, Offering(size="Standard_B"))
-    book.cooldowns.recall("k", both, finding, wall=START, now=0.0)
+    book.cooldowns.recall(both, finding, since=START, wall=START, now=0.0)
     offers = book.cooldowns.offers("k", both, created=OLD, waits=True, now=10.0)
     assert [(offer.holds_for, offer.message) for offer in offers] == [(20.0, "before")] * 2
     book.failed(31.0)
-    book.cooldowns.recall("k", both, finding, wall=START, now=32.0)
+    book.cooldowns.recall(both, finding, since=OLD, wall=START, now=32.0)
     assert book.holds(32.0) == 29.0
+
+
+@pytest.mark.parametrize(
+    ("after", "age", "left"),
+    [
+        (None, 0.0, 30.0),
+        (None, 29.0, 1.0),
+        (None, 30.0, 60.0),
+        (None, 100.0, 110.0),
+        (None, 929.0, 1.0),
+        (None, 930.0, 600.0),
+        (None, 930.0 + 10 * 600.0 + 50.0, 550.0),
+        (3600.0, 0.0, 3600.0),
+        (3600.0, 600.0, 3000.0),
+        (3600.0, 86_400.0 + 60.0, 3540.0),
+        (300.0, 301.0, 599.0),
+        # Clocks may differ: what was said later than now was said now.
+        (None, -50.0, 30.0),
+    ],
+)
+def test_a_rest_goes_on_after_a_restart_where_it_was(after: float | None, age: float, left: float) -> None:
+    """A claim tells since when it could not be served: as many rests as fit into that time are over."""
+    book = Book()
+    finding = Finding(reason="QuotaExceeded", message="before", scope="size", after=after)
+    book.cooldowns.recall((A,), finding, since=START - timedelta(seconds=age), wall=START, now=0.0)
+    assert book.holds(0.0) == pytest.approx(left)
+    if left > 1.0:
+        book.failed(left, after=after)
+        assert book.holds(left) >= min(left, 60.0), "the row of failures goes on, too"
+
+
+def test_of_several_claims_the_one_that_waits_longest_is_believed() -> None:
+    """Whoever tried last says so since a moment; the others since the first failure. A try that we see counts more."""
+    book = Book()
+    finding = Finding(reason="QuotaExceeded", message="before", scope="size")
+    for age in (10.0, 100.0, 15.0):
+        book.cooldowns.recall((A,), finding, since=START - timedelta(seconds=age), wall=START, now=0.0)
+    assert book.holds(0.0) == pytest.approx(110.0)
+    book.cooldowns.asked("k", A, 111.0)
+    book.cooldowns.recall((A,), finding, since=START - timedelta(seconds=930.0), wall=START, now=112.0)
+    assert book.holds(112.0) == 0.0
 
 
 ELSEWHERE = Offering(size="Standard_A", zone="2")

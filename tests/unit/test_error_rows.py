@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from cloudprovider.azure.arm_errors import read_body, read_error
 from cloudprovider.azure.error_table import TABLE, UNKNOWN, Row
-from cloudprovider.azure.errors import classify, classify_failure, classify_operation, matching
+from cloudprovider.azure.errors import classify, classify_failure, classify_operation, matching, recalled
 from cloudprovider.errors import CloudError, NoCapacity, NotFound, Retryable
 from cloudprovider.interface import Failure
 from provisioner.simulator.azure import faults
@@ -96,6 +96,27 @@ def judged(case: Case, shape: str, error: CloudError | Failure) -> None:
         assert error.scope == case.scope, shape
     if isinstance(error, Retryable):
         assert error.conflict == case.conflict, shape
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
+def test_a_claims_words_are_enough_to_rebuild_the_rest(case: Case) -> None:
+    """After a restart the words of a shortage alone tell its scope and wait; other causes are no shortage."""
+    if not case.code:
+        return
+    told = answered(case, case.statuses[0], flat(case.code, case.says))
+    again = recalled(told.reason, told.message)
+    if not isinstance(told, NoCapacity):
+        assert again is None
+        return
+    assert again is not None
+    assert (again.kind, again.reason, again.message) == (told.kind, told.reason, told.message)
+    assert (again.scope, again.after) == (told.scope, told.after)
+
+
+@pytest.mark.parametrize("message", ["", ": ", "QuotaExceeded", "no cores", "x: y: z", f"A{'b' * 300}: {'c' * 300}"])
+def test_other_words_are_no_shortage(message: str) -> None:
+    """Whatever stands on a claim, nothing is made up of it."""
+    assert recalled("QuotaExceeded", message) is None
 
 
 def test_every_code_of_the_reference_has_a_case() -> None:

@@ -1,12 +1,14 @@
 """What a key's own story teaches the memory of offerings, and in which order a claim tries what it allows."""
 
 import msgspec
+import pytest
 
+from cloudprovider.azure.errors import recalled
 from cloudprovider.errors import NoCapacity
 from cloudprovider.interface import Failure, Instance, InstanceState, Offering
 from controllers.cooldowns import Cooldowns
 from controllers.market import Market
-from controllers.offerings import chosen, second_choice
+from controllers.offerings import chosen, exhausted, obstacle, second_choice
 from controllers.steps import CreateInstance
 from provisioner.api.conditions import EXHAUSTED, ConditionSet
 from provisioner.api.nodeclaim import NodeClaim
@@ -21,7 +23,7 @@ SHORT = NoCapacity("QuotaExceeded", "no cores", scope="size")
 
 def market(*offerings: Offering) -> tuple[Market, Cooldowns]:
     cooldowns = Cooldowns(lambda key: None)
-    return Market(cooldowns, lambda made: offerings, Tallies(Metrics())), cooldowns
+    return Market(cooldowns, lambda made: offerings, Tallies(Metrics()), recalled), cooldowns
 
 
 def refused(market: Market, offering: Offering, at: float) -> None:
@@ -84,6 +86,56 @@ def test_a_claim_that_was_served_is_not_believed_to_be_short() -> None:
     fresh, remembered = market(A)
     fresh.offers(known, 10.0)
     assert len(remembered.resting(10.0)) == 1
+
+
+NO_CORES = "OperationNotAllowed: standardAFamily cores quota in westeurope: limit 0, used 0, needed 24. Raise it"
+FULL = "SubnetIsFull: Subnet gpu is full. Free addresses in the subnet or use a larger one"
+
+
+@pytest.mark.parametrize(
+    ("offerings", "reason", "message", "left"),
+    [
+        ((A,), "QuotaExceeded", f"{NO_CORES}; {EXHAUSTED}", {A: 3600.0, B: None}),
+        # The words do not say of which of two sizes they speak: both rest, for as long as any shortage does.
+        ((A, B), "QuotaExceeded", f"{NO_CORES}; {EXHAUSTED}", {A: 30.0, B: 30.0, C: None}),
+        ((A,), "QuotaExceeded", f"something else; {EXHAUSTED}", {A: 30.0}),
+        # Others are left to try: the claim says so by not saying that all is exhausted.
+        ((A,), "QuotaExceeded", NO_CORES, {A: None}),
+        # What the cluster lacks is no offering's fault, and is everybody's.
+        ((A, B), "SubnetIsFull", FULL, {A: 300.0, B: 300.0, C: 300.0}),
+        ((A,), "NodesNotReady", f"NodesNotReady: Expected: 1, Actual: 0; {EXHAUSTED}", {A: 30.0}),
+        ((A,), "NodesNotReady", "NodesNotReady: Expected: 1, Actual: 0", {A: None}),
+    ],
+)
+def test_a_claims_words_bring_back_what_rests(
+    offerings: tuple[Offering, ...], reason: str, message: str, left: dict[Offering, float | None]
+) -> None:
+    """After a restart: its scope and its time, as far as the words tell them."""
+    asking, cooldowns = market(*offerings)
+    words = told("False", reason, message)
+    (launched,) = [c for c in words.status.conditions if c.type == "Launched"]
+    asking.offers(facts(claims=(words,), now=launched.last_transition_time), 0.0)
+    rests = dict(cooldowns.resting(0.0))
+    for offering, seconds in left.items():
+        found = [one for about, one in rests.items() if about.covers(offering)]
+        assert found == ([] if seconds is None else [seconds]), offering
+
+
+def test_what_the_cluster_lacks_is_told_without_the_words_that_end_a_ragengine() -> None:
+    """One claim's full subnet keeps all others from asking, and none of them says that its sizes are exhausted."""
+    asking, cooldowns = market(A, B)
+    full = NoCapacity("SubnetIsFull", FULL, scope="cluster", after=300.0)
+    asking.asked(CreateInstance(claim=claim(), name="other", offering=C), 0.0)
+    step = CreateInstance(claim=claim(), name="other", offering=C)
+    asking.refused(step, full, asked=NOW, wall=NOW, now=0.0)
+    known = facts(claims=(claim(),))
+    known = msgspec.structs.replace(known, offers=asking.offers(known, 1.0))
+    held = obstacle(known)
+    assert held is not None
+    assert (held.status, held.reason, held.message, held.recheck) == ("False", "SubnetIsFull", FULL, 299.0)
+    assert not exhausted(known)
+    (rest,) = cooldowns.resting(1.0)
+    assert rest[1] == 299.0
 
 
 def pool(offering: Offering, state: InstanceState, **more: object) -> Instance:

@@ -9,6 +9,7 @@ import pytest
 from provisioner.api import labels
 from provisioner.runtime.metrics import Metrics
 from provisioner.simulator.azure import faults
+from provisioner.simulator.azure.faults import ALWAYS, Failure, Fault
 
 from .claims import condition, events, message, puts, ready, removed, says
 from .harness import SIZE, Sim, node_claim, simulate
@@ -173,16 +174,77 @@ def test_a_restart_forgets_no_shortage() -> None:
     async def story(sim: Sim) -> None:
         sim.cloud.faults.append(faults.quota_preflight())
         await sim.start_controller(elect=False)
-        for name in names:
+        await sim.apply(node_claim(names[0]))
+        await says(sim, names[0], "Launched", "False", "QuotaExceeded", within_seconds=20)
+        for name in names[1:]:
             await sim.apply(node_claim(name))
-        await asyncio.sleep(100)
-        before = len(all_puts(sim, names))
+        await sim.until(lambda: len(all_puts(sim, names)) == 3, 300, "tried three times: now it rests for 2 min")
+        await asyncio.sleep(10)
         sim.crash()
         await sim.start_controller("ctl1", elect=False)
-        await asyncio.sleep(20)
+        await asyncio.sleep(100)
+        assert len(all_puts(sim, names)) == 3
+        await asyncio.sleep(40)
+        assert len(all_puts(sim, names)) == 4
+        sim.cloud.faults.clear()
+        for name in names:
+            await ready(sim, name, within_seconds=1500)
+
+    simulate(story)
+
+
+@pytest.mark.parametrize("refused", ["at once", "later"])
+def test_a_restart_does_not_shorten_the_hour_of_a_limit_of_nothing(refused: str) -> None:
+    """The claims' words tell that there is no quota at all: a new process asks once an hour, as the old one did."""
+    names = [f"gpu{n}" for n in range(3)]
+    none = faults.quota_exceeded("standardNCADSA100v4Family Cores", limit=0)
+
+    async def story(sim: Sim) -> None:
+        sim.cloud.fail_next_create(none["code"], none["message"], sync=refused == "at once")
+        sim.cloud.faults[0].times = ALWAYS
+        await sim.start_controller(elect=False)
+        for name in names:
+            await sim.apply(node_claim(name))
+        for name in names:
+            await says(sim, name, "Launched", "False", "QuotaExceeded", within_seconds=400)
+        await asyncio.sleep(300)
+        before, last = len(all_puts(sim, names)), all_puts(sim, names)[-1]
+        for number in range(1, 6):
+            sim.crash(f"ctl{number - 1}")
+            await sim.start_controller(f"ctl{number}", elect=False)
+            await asyncio.sleep(400)
+        assert sim.now - last > 2000
         assert len(all_puts(sim, names)) == before
-        await asyncio.sleep(60)
-        assert 1 <= len(all_puts(sim, names)) - before <= 2
+        await asyncio.sleep(HOUR_SECONDS)
+        assert len(all_puts(sim, names)) == before + 1
+
+    simulate(story)
+
+
+def test_a_full_subnet_is_tried_by_one_claim_for_all() -> None:
+    """No size helps where no address is left: one PUT a step, every claim says so, and room serves all of them."""
+    names = [f"gpu{n}" for n in range(8)]
+    full = faults.error("SubnetIsFull", "Subnet aks-subnet does not have enough capacity for 1 IP addresses.")
+
+    async def story(sim: Sim) -> None:
+        sim.cloud.faults.append(Fault(verb="PUT", times=ALWAYS, failure=Failure(error=full)))
+        await sim.start_controller(elect=False)
+        await sim.apply(choosing(names[0], SIZE, OTHER))
+        await says(sim, names[0], "Launched", "False", "SubnetIsFull", within_seconds=120)
+        for name in names[1:]:
+            await sim.apply(choosing(name, OTHER, SIZE))
+        began = sim.now
+        await asyncio.sleep(HOUR_SECONDS / 2)
+        assert 2 <= len([at for at in all_puts(sim, names) if at > began]) <= 5
+        sim.crash()
+        await sim.start_controller("ctl1", elect=False)
+        for name in names:
+            await says(sim, name, "Launched", "False", "SubnetIsFull", within_seconds=120)
+            assert EXHAUSTED not in message(sim, name, "Launched")
+            assert "use a larger one" in message(sim, name, "Launched")
+        before = len(all_puts(sim, names))
+        await asyncio.sleep(HOUR_SECONDS / 2)
+        assert 2 <= len(all_puts(sim, names)) - before <= 5
         sim.cloud.faults.clear()
         for name in names:
             await ready(sim, name, within_seconds=1500)
