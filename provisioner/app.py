@@ -37,6 +37,7 @@ from .api import labels
 from .api.node import Node
 from .api.nodeclaim import NodeClaim
 from .observation.lag import LoopLag
+from .observation.machines import PriceTable
 from .observation.observer import Observer
 from .observation.offerings import of_offerings
 from .observation.removals import of_removals
@@ -79,6 +80,7 @@ class Running:
     """How one process runs. A port of None is not served; `elect` False is for a cluster with one replica only.
 
     `settle_seconds`: how long Azure may take until a GET shows a pool whose PUT it accepted (DESIGN rule 4).
+    `prices`: what an hour costs, by size, with `/spot` behind it for spot machines.
     """
 
     policy: Policy
@@ -91,6 +93,7 @@ class Running:
     poll_seconds_busy: float = 4.0
     poll_seconds_idle: float = 60.0
     settle_seconds: float = 60.0
+    prices: PriceTable = ()
 
 
 class App:
@@ -176,6 +179,7 @@ class App:
             inventory=self.inventory,
             clock=outside.clock,
             leading=lambda: self._lease_left() > 0,
+            prices=running.prices,
         )
         self.reconciler = Reconciler(
             views=views,
@@ -184,7 +188,9 @@ class App:
             clock=outside.clock,
             policy=running.policy,
             fleet=self.fleet,
-            market=Market(self.cooldowns, offerings_of, of_offerings(metrics, self.cooldowns), recalled),
+            market=Market(
+                self.cooldowns, offerings_of, of_offerings(metrics, self.cooldowns, self.observer.errors), recalled
+            ),
             gpus=gpus_of,
             infirmary=self.infirmary,
             onlooker=self.observer,

@@ -67,6 +67,7 @@ def running_of(settings: Settings, *, identity: str = "", service_account: Path 
         identity=identity or f"{socket.gethostname()}_{os.getpid()}",
         metrics_port=settings.metrics_port,
         health_port=settings.health_probe_port,
+        prices=settings.prices,
     )
 
 

@@ -26,7 +26,6 @@ from controllers.steps import (
     Read,
     Write,
 )
-from provisioner.api import labels
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.families import LABELS, karpenter, own
 from provisioner.families.labels import OTHER
@@ -34,7 +33,7 @@ from provisioner.runtime.metrics import Metrics
 
 from .failures import failure_class
 from .operations import Operations
-from .terms import Terms, size_label
+from .terms import Terms, capacity_label, size_label
 
 # Karpenter's word for why a claim is removed; what an owner asks for is no disruption.
 DISRUPTION = {
@@ -117,11 +116,11 @@ class Acts:
 
     def _disrupt(self, claim: NodeClaim, cause: str) -> None:
         nodepool = self._terms.nodepool(claim.metadata.labels)
-        capacity = claim.metadata.labels.get(labels.CAPACITY_TYPE, "")
+        capacity = capacity_label(claim.metadata.labels)
         if cause in DISRUPTION:
             self._disrupted.labels(DISRUPTION[cause], nodepool, capacity).inc()
         if cause == "unhealthy-node":
-            self._unhealthy.labels("ready", nodepool, capacity, self._terms.image(claim.status.image_id)).inc()
+            self._unhealthy.labels("ready", nodepool, capacity, self._terms.image(claim)).inc()
 
     def _left(self, outcome: Evicted, *, by_force: bool) -> None:
         if by_force:

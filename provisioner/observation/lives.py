@@ -23,7 +23,7 @@ from provisioner.runtime.clock import Clock
 from provisioner.runtime.metrics import Metrics
 
 from .quantiles import Quantiles
-from .terms import Terms, reason_label, zone_label
+from .terms import Terms, capacity_label, reason_label
 
 TERMINATING, DRAINED = "InstanceTerminating", "Drained"
 
@@ -104,7 +104,7 @@ class Lives:
 
     def _claim_ended(self, claim: NodeClaim) -> None:
         known, nodepool = claim.metadata.labels, self._terms.nodepool(claim.metadata.labels)
-        self._terminated.labels(nodepool, known.get(labels.CAPACITY_TYPE, ""), zone_label(known)).inc()
+        self._terminated.labels(nodepool, capacity_label(known), self._terms.zone(known)).inc()
         asked, now = claim.metadata.deletion_timestamp, self._clock.now()
         if asked is not None:
             self._termination.labels(nodepool).observe(_between(asked, now))
@@ -123,14 +123,14 @@ class Lives:
         registered = labels.REGISTERED in old.metadata.labels
         if same is not None and labels.REGISTERED in same.metadata.labels and not registered:
             known = same.metadata.labels
-            self._nodes_created.labels(self._terms.nodepool(known), zone_label(known)).inc()
+            self._nodes_created.labels(self._terms.nodepool(known), self._terms.zone(known)).inc()
         if registered and holds_finalizer(old) and _let_go(same):
             self._node_ended(old)
 
     def _node_ended(self, node: Node) -> None:
         known, now = node.metadata.labels, self._clock.now()
         nodepool, asked = self._terms.nodepool(known), node.metadata.deletion_timestamp
-        self._nodes_terminated.labels(nodepool, zone_label(known)).inc()
+        self._nodes_terminated.labels(nodepool, self._terms.zone(known)).inc()
         self._lifetime.labels(nodepool).observe(_between(node.metadata.creation_timestamp, now))
         if asked is not None:
             self._node_termination.observe((nodepool,), _between(asked, now))

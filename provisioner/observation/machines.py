@@ -8,10 +8,11 @@ Source: karpenter.md §7 (`nodes_allocatable`), ecosystem.md §2.2; DESIGN rule 
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from decimal import Decimal
 
 from cloudprovider.azure.skus import lookup
-from cloudprovider.interface import Instance, InstanceState
+from cloudprovider.interface import ON_DEMAND, SPOT, Instance, InstanceState
 from cloudprovider.inventory import Inventory
 from controllers.ownership import Verdict, marked, verdict
 from controllers.views import Views
@@ -19,15 +20,18 @@ from provisioner.api import labels
 from provisioner.api.node import Node
 from provisioner.api.quantity import parse_quantity
 from provisioner.families import karpenter, own
-from provisioner.families.labels import RESOURCES
+from provisioner.families.labels import REGIONAL, RESOURCES
 
 from .scraped import Sample
-from .terms import Terms, size_label, zone_label
+from .terms import Terms, capacity_label, size_label
 
-FAMILIES = (karpenter.NODES_ALLOCATABLE, own.POOLS, own.LEAKED_POOLS, own.GPUS)
+FAMILIES = (karpenter.NODES_ALLOCATABLE, karpenter.PRICE, own.POOLS, own.LEAKED_POOLS, own.GPUS, own.NODE_COST)
 STATES = (*(str(state) for state in InstanceState), "unknown", "foreign")
 GPU_RESOURCES = ("nvidia.com/gpu", "amd.com/gpu")
 LEFT_OVER = (Verdict.PREVIOUS, Verdict.ORPHANED_LEGACY)
+
+# What an hour costs, by size; `/spot` behind it means its spot machines.
+PriceTable = Sequence[tuple[str, Decimal]]
 
 Gpus = Counter[tuple[str, str, str]]
 
@@ -37,26 +41,33 @@ class Machines:
 
     def __init__(
         self,
+        *,
         views: Views,
         nodes: Callable[[], Iterable[Node]],
         inventory: Inventory,
         terms: Terms,
         leading: Callable[[], bool],
+        prices: PriceTable,
     ) -> None:
         self._views = views
         self._nodes = nodes
         self._inventory = inventory
         self._terms = terms
         self._leading = leading
+        self._prices = {_priced(offer): float(amount) for offer, amount in prices}
 
     def read(self) -> Iterator[Sample]:
         """All samples."""
         if not self._leading():
             return
-        gpus = Gpus()
+        gpus, zones = Gpus(), {REGIONAL}
         for node in self._nodes():
             if marked(node) or labels.REGISTERED in node.metadata.labels:
+                zones.add(self._terms.zone(node.metadata.labels))
                 yield from self._node(node, gpus)
+        for (size, capacity), amount in self._prices.items():
+            # A price is a region's; dashboards look it up by the zone of each Node.
+            yield from ((karpenter.PRICE, (size, capacity, zone), amount) for zone in sorted(zones))
         if self._inventory.synced:
             yield from self._pools(gpus)
         yield from ((own.GPUS, about, float(count)) for about, count in gpus.items())
@@ -67,8 +78,8 @@ class Machines:
             node.name,
             self._terms.nodepool(known),
             size,
-            "spot" if known.get(labels.AKS_SPOT) == "spot" else known.get(labels.CAPACITY_TYPE, "on-demand"),
-            zone_label(known),
+            SPOT if known.get(labels.AKS_SPOT) == SPOT else capacity_label(known) or ON_DEMAND,
+            self._terms.zone(known),
             known.get(labels.REGION, ""),
             known.get(labels.ARCH, ""),
             known.get(labels.OS, ""),
@@ -80,22 +91,37 @@ class Machines:
                 gpus["allocatable", size, _model(size)] += int(amount)
 
     def _pools(self, gpus: Gpus) -> Iterator[Sample]:
-        states, leaked = Counter[str](), 0
+        states, leaked, costs = Counter[str](), 0, dict[tuple[str, str], float]()
         for pool in self._inventory.items():
             if verdict(pool, None) is Verdict.FOREIGN:
                 states["foreign"] += 1
                 continue
             states["unknown" if pool.unknown_state else str(pool.state)] += 1
             leaked += self._leaked(pool)
+            priced = (_known(pool.size), pool.offering.capacity_type)
+            if priced in self._prices:
+                costs[priced] = costs.get(priced, 0.0) + self._prices[priced] * pool.count
             sku = lookup(pool.size)
             if sku is not None and pool.state is not InstanceState.FAILED:
                 gpus["expected", sku.name, sku.model] += sku.gpus * pool.count
         yield from ((own.POOLS, (state,), float(states[state])) for state in STATES)
+        yield from ((own.NODE_COST, priced, cost) for priced, cost in costs.items())
         yield own.LEAKED_POOLS, (), float(leaked)
 
     def _leaked(self, pool: Instance) -> bool:
         claims = self._views.claims_of(pool.name)
         return all(verdict(pool, claim) in LEFT_OVER for claim in claims)
+
+
+def _priced(offer: str) -> tuple[str, str]:
+    size, _, spot = offer.partition("/")
+    return _known(size), spot or ON_DEMAND
+
+
+def _known(size: str) -> str:
+    """A size in the spelling that our data has, if it has it."""
+    sku = lookup(size)
+    return sku.name if sku is not None else size
 
 
 def _allocatable(node: Node) -> Mapping[str, float]:

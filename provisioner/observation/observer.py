@@ -47,16 +47,19 @@ class Observer:
         inventory: Inventory,
         clock: Clock,
         leading: Callable[[], bool],
+        prices: machines.PriceTable = (),
     ) -> None:
-        self._errors = metrics.counter(own.OBSERVATION_ERRORS)
+        self.errors = metrics.counter(own.OBSERVATION_ERRORS)
         terms = Terms()
         self._lives = Lives(metrics, terms, clock, leading)
         self._operations = Operations(metrics, inventory, clock)
         self._acts = Acts(metrics, terms, self._operations)
         of_claims = claims.Claims(views.claims, views.key_of, terms, clock, leading)
-        of_machines = machines.Machines(views, nodes, inventory, terms, leading)
-        metrics.registry.register(Scraped(claims.FAMILIES, of_claims.read, self._errors))
-        metrics.registry.register(Scraped(machines.FAMILIES, of_machines.read, self._errors))
+        of_machines = machines.Machines(
+            views=views, nodes=nodes, inventory=inventory, terms=terms, leading=leading, prices=prices
+        )
+        metrics.registry.register(Scraped(claims.FAMILIES, of_claims.read, self.errors))
+        metrics.registry.register(Scraped(machines.FAMILIES, of_machines.read, self.errors))
         architecture = ARCHITECTURES.get(platform.machine().lower(), OTHER)
         about = (own_version(), f"python{platform.python_version()}", architecture, "")
         metrics.gauge(karpenter.BUILD_INFO).labels(*about).set(1)
@@ -96,5 +99,5 @@ class Observer:
         try:
             yield
         except Exception:
-            self._errors.inc()
+            self.errors.inc()
             log.exception("an observer failed")

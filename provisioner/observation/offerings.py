@@ -10,7 +10,7 @@ Source: ecosystem.md §2.2; DESIGN rule 7.
 import asyncio
 from collections.abc import Iterator
 
-from prometheus_client.metrics_core import GaugeMetricFamily
+from prometheus_client import Counter
 
 from cloudprovider.interface import Offering
 from controllers.cooldowns import Cooldowns
@@ -18,6 +18,7 @@ from provisioner.families import own
 from provisioner.families.labels import ANY, REGIONAL
 from provisioner.runtime.metrics import Metrics
 
+from .scraped import Sample, Scraped
 from .terms import size_label
 
 
@@ -32,28 +33,18 @@ class Tallies:
         self._tries.labels(size_label(offering.size), offering.capacity_type).inc()
 
 
-class Resting:
-    """Seconds of rest that are left at the scrape; 0 for what may be tried again and has not been had since."""
-
-    def __init__(self, cooldowns: Cooldowns) -> None:
-        self._cooldowns = cooldowns
-
-    def collect(self) -> Iterator[GaugeMetricFamily]:
-        """As the registry asks at a scrape."""
-        family = GaugeMetricFamily(
-            own.OFFERING_COOLDOWN.name, own.OFFERING_COOLDOWN.help, labels=own.OFFERING_COOLDOWN.labels
-        )
-        for about, left in self._cooldowns.resting(asyncio.get_running_loop().time()):
-            zone = ANY if about.zone is None else about.zone or REGIONAL
-            family.add_metric((about.size or ANY, zone, about.capacity_type or ANY), left)
-        yield family
-
-    def describe(self) -> Iterator[GaugeMetricFamily]:
-        """The family's name, which the registry asks for before a loop runs."""
-        yield GaugeMetricFamily(own.OFFERING_COOLDOWN.name, "")
-
-
-def of_offerings(metrics: Metrics, cooldowns: Cooldowns) -> Tallies:
+def of_offerings(metrics: Metrics, cooldowns: Cooldowns, errors: Counter) -> Tallies:
     """Make the families known; what counts goes into the tallies."""
-    metrics.registry.register(Resting(cooldowns))
+
+    def resting() -> Iterator[Sample]:
+        """Seconds of rest that are left; 0 for what may be tried again and has not been had since."""
+        left = dict[tuple[str, str, str], float]()
+        for about, seconds in cooldowns.resting(asyncio.get_running_loop().time()):
+            size = ANY if not about.size else size_label(about.size)
+            zone = ANY if about.zone is None else about.zone or REGIONAL
+            labels = (size, zone, about.capacity_type or ANY)
+            left[labels] = max(left.get(labels, 0.0), seconds)
+        yield from ((own.OFFERING_COOLDOWN, labels, seconds) for labels, seconds in left.items())
+
+    metrics.registry.register(Scraped((own.OFFERING_COOLDOWN,), resting, errors))
     return Tallies(metrics)

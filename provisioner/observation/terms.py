@@ -1,8 +1,8 @@
 """Label values read off claims, Nodes and pools: each from a set that stays small, whatever people write.
 
 Promise: a size that this version does not know is `other`, what has no zone is `regional`, a reason that we do not know
-is `other`; of names that people choose (NodePools, node classes, images) the first twenty have series of their own, all
-further ones share `other`.
+is `other`; of names that people choose (NodePools, node classes, images, zones) the first ten have series of their
+own, all further ones share `other`.
 Left to others: which labels a family has (`provisioner.families`).
 
 Source: reliability.md §4 S9 (metric labels are bounded); aks-arm.md §4 (a regional machine's zone label is a number).
@@ -13,11 +13,12 @@ from collections.abc import Mapping
 from cloudprovider.azure.error_table import TABLE
 from cloudprovider.azure.skus import lookup
 from cloudprovider.errors import THROTTLED_IN_FRONT
+from cloudprovider.interface import ON_DEMAND, SPOT
 from provisioner.api import labels, reasons
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.families.labels import OTHER, REGIONAL
 
-MOST_NAMES = 20
+MOST_NAMES = 10
 
 _OWN = {said for name, said in vars(reasons).items() if name.isupper() and isinstance(said, str)}
 _CODES = {code for row in TABLE for code in row.codes if "*" not in code}
@@ -37,24 +38,23 @@ def size_label(size: str) -> str:
     return sku.name if sku is not None else OTHER
 
 
-def zone_label(of: Mapping[str, str]) -> str:
-    """The zone that an object's labels name; a number alone is no zone, but where a regional machine happens to be."""
-    zone = of.get(labels.ZONE, "")
-    return zone if "-" in zone else REGIONAL
+def capacity_label(of: Mapping[str, str]) -> str:
+    """How the machine is paid, as an object's labels say it; empty if they do not."""
+    said = of.get(labels.CAPACITY_TYPE, "")
+    return said if said in (ON_DEMAND, SPOT) else ""
 
 
 class Few:
-    """Names that people choose, the first `MOST_NAMES` of them."""
+    """Names that people choose, the first `MOST_NAMES` of them; what belongs together is one name of several parts."""
 
     def __init__(self) -> None:
-        self._seen: set[str] = set()
+        self._seen: set[tuple[str, ...]] = set()
 
-    def __call__(self, name: str) -> str:
-        if name in self._seen or not name:
-            return name
-        if len(self._seen) >= MOST_NAMES:
-            return OTHER
-        self._seen.add(name)
+    def __call__(self, *name: str) -> tuple[str, ...]:
+        if name not in self._seen:
+            if len(self._seen) >= MOST_NAMES:
+                return tuple(OTHER if part else "" for part in name)
+            self._seen.add(name)
         return name
 
 
@@ -62,19 +62,27 @@ class Terms:
     """Label values of one process."""
 
     def __init__(self) -> None:
-        self._nodepools, self._classes, self.image = Few(), Few(), Few()
+        self._nodepools, self._classes, self._images, self._zones = Few(), Few(), Few(), Few()
 
     def nodepool(self, of: Mapping[str, str]) -> str:
         """The NodePool that an object's labels name."""
-        return self._nodepools(of.get(labels.NODEPOOL, ""))
+        return self._nodepools(of.get(labels.NODEPOOL, ""))[0]
 
-    def classes(self, claim: NodeClaim) -> tuple[str, str]:
+    def classes(self, claim: NodeClaim) -> tuple[str, ...]:
         """NodePool and node class, as operatorpkg's families have them."""
         known = claim.metadata.labels
-        return self.nodepool(known), self._classes(known.get(labels.KAITO_NODECLASS, ""))
+        return self._classes(known.get(labels.NODEPOOL, ""), known.get(labels.KAITO_NODECLASS, ""))
 
-    @staticmethod
-    def machine(claim: NodeClaim) -> tuple[str, str, str]:
+    def image(self, claim: NodeClaim) -> str:
+        """The image of the claim's Node."""
+        return self._images(claim.status.image_id)[0]
+
+    def zone(self, of: Mapping[str, str]) -> str:
+        """The zone that an object's labels name; a number alone tells where a regional machine happens to be."""
+        zone = of.get(labels.ZONE, "")
+        return self._zones(zone)[0] if "-" in zone else REGIONAL
+
+    def machine(self, claim: NodeClaim) -> tuple[str, str, str]:
         """Size, zone and capacity type of a claim's machine, as its columns say."""
         known = claim.metadata.labels
-        return size_label(known.get(labels.INSTANCE_TYPE, "")), zone_label(known), known.get(labels.CAPACITY_TYPE, "")
+        return size_label(known.get(labels.INSTANCE_TYPE, "")), self.zone(known), capacity_label(known)

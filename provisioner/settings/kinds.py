@@ -9,6 +9,7 @@ Left to others: where the text comes from and what a failure leads to (`loading.
 import ipaddress
 import re
 from collections.abc import Callable
+from decimal import Decimal
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -20,6 +21,8 @@ from .clouds import CLOUDS, find_cloud
 TRUE = frozenset({"1", "t", "true"})
 FALSE = frozenset({"0", "f", "false"})
 _INTEGER = re.compile(r"[+-]?[0-9]{1,18}")
+_PRICED = re.compile(r"[A-Za-z0-9_]{1,64}(/spot)?")
+_AMOUNT = re.compile(r"[0-9]{1,6}(\.[0-9]{1,6})?")
 _SECONDS = re.compile(r"[0-9]+(\.[0-9]+)?")
 
 
@@ -98,6 +101,16 @@ def _gates(written: str) -> tuple[tuple[str, bool], ...]:
     return tuple(gates.items())
 
 
+def _prices(written: str) -> tuple[tuple[str, Decimal], ...]:
+    prices: dict[str, Decimal] = {}
+    for pair in filter(None, (part.strip() for part in written.split(","))):
+        offer, _, amount = (part.strip() for part in pair.partition("="))
+        if _PRICED.fullmatch(offer) is None or _AMOUNT.fullmatch(amount) is None:
+            raise ValueError(f"{pair!r} is not of the form Standard_Size=1.23 or Standard_Size/spot=1.23")
+        prices[offer] = Decimal(amount)
+    return tuple(prices.items())
+
+
 def _cloud(written: str) -> str:
     cloud = find_cloud(written)
     if cloud is None:
@@ -158,6 +171,7 @@ def _region(written: str) -> str:
 
 DURATION = Kind(read=_duration, expects="a duration such as 90s, 15m or 1h30m, at most 7 days", lenient=True)
 BOOLEAN = Kind(read=_boolean, expects="true or false", lenient=True)
+PRICES = Kind(read=_prices, expects="a list such as Standard_NC24ads_A100_v4=3.67,Standard_NC24ads_A100_v4/spot=1.47")
 GATES = Kind(read=_gates, expects="a list such as NodeRepair=true,StaticCapacity=false")
 CLOUD = Kind(read=_cloud, expects=f"one of {', '.join(cloud.name for cloud in CLOUDS)}")
 ADDRESS = Kind(read=_address, expects="an address such as https://management.azure.com")

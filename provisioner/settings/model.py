@@ -5,6 +5,7 @@ Left to others: reading and checking (`loading.py`, `checks.py`).
 """
 
 import re
+from decimal import Decimal
 from typing import Any, Literal
 
 import msgspec
@@ -63,6 +64,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     max_agent_pools: int | None = None
     max_creates_per_minute: int = 100
     feature_gates: tuple[tuple[str, bool], ...] = (("NodeRepair", True),)
+    prices: tuple[tuple[str, Decimal], ...] = ()
 
     launch_seconds: float = 300.0
     creating_seconds: float = 2700.0

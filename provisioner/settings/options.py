@@ -126,6 +126,8 @@ _RULES = (
     # A cluster holds 100 pools: filling one at a stroke is honest use, going on at that pace is a runaway owner.
     _option("max-creates-per-minute", "MAX_CREATES_PER_MINUTE", _COUNT, 100, "create no faster than this"),
     # On, as in Azure/gpu-provisioner. Karpenter's rule stays: naming any gate replaces this default as a whole.
+    _option("prices", "PRICES", kinds.PRICES, (), "what a machine costs for an hour, for metrics; nothing else is done"
+            " with it"),
     _option("feature-gates", "FEATURE_GATES", kinds.GATES, (("NodeRepair", True),), "optional features"),
 )  # fmt: skip
 

@@ -21,6 +21,7 @@ async def launch_controller(process: Process) -> None:
     """The real program over this process's network, its lease over a connection of its own.
 
     Options: `policy` (a Policy), `elect` (False: without a lease), `lease_name`, `metrics` (a Metrics, to look at),
+    `prices` (a price table),
     `service_account` (a folder with its files, as a pod has them).
     """
     settings, options = process.world.settings, process.options
@@ -55,6 +56,7 @@ async def launch_controller(process: Process) -> None:
                 lease_name=options.get("lease_name", "gpu-provisioner"),
                 lease_namespace="kube-system",
                 identity=process.name,
+                prices=options.get("prices", ()),
             ),
         )
         await controller.run()
