@@ -43,7 +43,7 @@ LABEL org.opencontainers.image.title="aks-gpu-provisioner" \
       org.opencontainers.image.source="${SOURCE}" \
       org.opencontainers.image.licenses="Apache-2.0"
 COPY --from=builder /opt/gpu-provisioner /opt/gpu-provisioner
-ENV PATH=/opt/gpu-provisioner/bin:/usr/bin:/bin
+ENV PATH=/opt/gpu-provisioner/bin:/usr/bin:/bin GPU_PROVISIONER_COMMIT=${REVISION}
 USER 65532:65532
 EXPOSE 8080 8081
 # Kubernetes probes; the chart says how.

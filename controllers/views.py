@@ -83,6 +83,12 @@ class Views:
     def claims_of(self, key: str) -> tuple[NodeClaim, ...]:
         return self._claims.by_index(POOL, key)
 
+    def about(self, key: str) -> Mapping[str, object]:
+        """Which claim a pass is about, in the keys of Karpenter's log lines; {} if there is none of that key."""
+        name = next((claim.name for claim in self.claims_of(key)), "")
+        kind = {"controllerGroup": "karpenter.sh", "controllerKind": "NodeClaim"}
+        return {**kind, "NodeClaim": {"name": name}, "namespace": "", "name": name} if name else {}
+
     def nodes_of(self, key: str) -> tuple[Node, ...]:
         return tuple(sorted(self._nodes.by_index(POOL, key), key=lambda node: node.name))
 

@@ -209,6 +209,7 @@ class App:
             workers=WORKERS,
             pass_timeout_seconds=PASS_SECONDS,
             metrics=metrics.controller("nodeclaim"),
+            about=views.about,
         )
         self.loop_lag = LoopLag(metrics)
         of_removals(metrics, self.fleet, self.infirmary, outside.clock)

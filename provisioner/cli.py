@@ -32,7 +32,7 @@ from .runtime import logs
 from .runtime.clock import SystemClock
 from .runtime.signals import Signalled, until_signalled
 from .settings import OPTIONS, Problem, Settings, SettingsError, describe, load, read_file, read_flags
-from .version import own_version
+from .version import own_commit, own_version
 
 OK, FAILED, USAGE, INTERRUPTED = 0, 1, 2, 130
 COMMANDS = {
@@ -83,7 +83,7 @@ def run_command(arguments: Sequence[str], env: Mapping[str, str], out: TextIO, e
         out.write(_help())
         return OK
     if command == "version" or VERSION_FLAGS & set(rest):
-        out.write(f"gpu-provisioner {own_version()}\n")
+        out.write(f"gpu-provisioner {own_version()}{f' ({commit})' if (commit := own_commit()) else ''}\n")
         return OK
     try:
         settings = _settings(rest, env)
@@ -146,7 +146,7 @@ def _run(settings: Settings, env: Mapping[str, str], err: TextIO) -> int:
     from .runtime.sdk import ConfigException
 
     console = {"auto": None, "json": False, "console": True}[settings.log_encoding]
-    logs.configure(SystemClock(), level=settings.log_level, stream=err, console=console)
+    logs.configure(SystemClock(), level=settings.log_level, stream=err, console=console, commit=own_commit())
     log = logs.get_logger("cli")
     for warning in settings.warnings:
         log.warning(warning)

@@ -39,6 +39,7 @@ from provisioner.api.pod import Pod
 from provisioner.runtime.events import EventRecorder
 from provisioner.runtime.kube import KubeError
 from provisioner.runtime.objects import ObjectReference
+from provisioner.runtime.sampling import AUDIT
 
 from .cloud import CloudActs
 from .kube import KubeActs
@@ -89,7 +90,7 @@ class Door:
         except asyncio.CancelledError:
             self._on_cut(ARM_WRITE_SECONDS)
             raise
-        log.info("wrote", step=type(step).__name__, outcome=type(outcome).__name__, **_subject(step))
+        log.info(AUDIT, step=type(step).__name__, outcome=type(outcome).__name__, **_subject(step))
         if not isinstance(outcome, CloudFailed):
             self._record(step, claim)
         if isinstance(outcome, Evicted) and isinstance(step, EvictPods | DeletePods):

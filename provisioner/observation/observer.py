@@ -21,7 +21,7 @@ from provisioner.families.labels import OTHER
 from provisioner.runtime.clock import Clock
 from provisioner.runtime.logs import get_logger
 from provisioner.runtime.metrics import Metrics
-from provisioner.version import own_version
+from provisioner.version import own_commit, own_version
 
 from . import claims, machines
 from .acts import Acts
@@ -61,7 +61,7 @@ class Observer:
         metrics.registry.register(Scraped(claims.FAMILIES, of_claims.read, self.errors))
         metrics.registry.register(Scraped(machines.FAMILIES, of_machines.read, self.errors))
         architecture = ARCHITECTURES.get(platform.machine().lower(), OTHER)
-        about = (own_version(), f"python{platform.python_version()}", architecture, "")
+        about = (own_version(), f"python{platform.python_version()}", architecture, own_commit())
         metrics.gauge(karpenter.BUILD_INFO).labels(*about).set(1)
 
     def claim_changed(self, old: NodeClaim | None, new: NodeClaim | None) -> None:

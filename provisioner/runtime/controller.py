@@ -13,7 +13,7 @@ Source: controller-runtime's reconcile loop and its metrics (karpenter.md §7); 
 import asyncio
 import itertools
 import traceback
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Never
 
 from structlog.contextvars import bound_contextvars
@@ -31,7 +31,10 @@ log = get_logger("controller")
 
 
 class Controller:
-    """`pass_timeout_seconds` bounds one pass over one key; `workers` passes run at a time."""
+    """`pass_timeout_seconds` bounds one pass over one key; `workers` passes run at a time.
+
+    `about(key)` is what the log lines of its passes say beside the key.
+    """
 
     def __init__(
         self,
@@ -42,6 +45,7 @@ class Controller:
         workers: int = 10,
         pass_timeout_seconds: float = 60.0,
         metrics: ControllerMetrics | None = None,
+        about: Callable[[str], Mapping[str, object]] = lambda _: {},
     ) -> None:
         self.name = name
         self._queue = queue
@@ -49,6 +53,7 @@ class Controller:
         self._workers = workers
         self._pass_timeout_seconds = pass_timeout_seconds
         self._metrics = metrics or Metrics().controller(name)
+        self._about = about
         self._progress_at: float | None = None
         self._passes = itertools.count(1)
 
@@ -77,7 +82,8 @@ class Controller:
             key = await self._queue.get()
             self._metrics.active.inc()
             try:
-                with bound_contextvars(controller=self.name, key=key, reconcileID=f"{self.name}-{next(self._passes)}"):
+                number = f"{self.name}-{next(self._passes)}"
+                with bound_contextvars(controller=self.name, key=key, **self._about(key), reconcileID=number):
                     await self._pass(key)
             finally:
                 self._metrics.active.dec()

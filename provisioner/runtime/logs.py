@@ -1,15 +1,17 @@
 """Logs as Karpenter writes them: one JSON object a line in a pod, colour on a terminal.
 
-Promise: keys `level` (upper case), `time` (ISO 8601, milliseconds, UTC), `logger`, `message`, then the context, then
-`error`; every value passes the redaction, tracebacks included; control and direction characters are escaped, so that
-no name in a log line can forge another line. Libraries speak only from WARNING on.
-Left to others: context (`controller.py` binds controller, key and reconcileID).
+Promise: keys `level` (upper case), `time` (ISO 8601, milliseconds, UTC), `logger`, `message`, `commit` if it is known,
+at debug `caller`, then the context, then `error`; every value passes the redaction, tracebacks included; control and
+direction characters are escaped, so that no name in a log line can forge another line. Libraries speak only from
+WARNING on. What is said over and over is sampled (`sampling.py`). NO_COLOR is honoured.
+Left to others: context (`controller.py` binds what a pass is about).
 
 Source: ecosystem.md §3.2, karpenter.md §9.
 """
 
 import json
 import logging
+import os
 import sys
 from collections.abc import Mapping
 from typing import Any, TextIO
@@ -19,9 +21,14 @@ from structlog.typing import EventDict, Processor
 
 from .clock import Clock
 from .redaction import MASK, is_secret, redact
+from .sampling import Sampling
 
-FIRST_KEYS = ("level", "time", "logger", "message")
+FIRST_KEYS = ("level", "time", "logger", "message", "commit", "caller")
 NESTING_MAX = 6
+CALLSITE = structlog.processors.CallsiteParameterAdder(
+    {structlog.processors.CallsiteParameter.MODULE, structlog.processors.CallsiteParameter.LINENO},
+    additional_ignores=[__name__],
+)
 QUIET_LIBRARIES = ("azure", "aiohttp", "asyncio", "kubernetes_asyncio", "msal")
 
 
@@ -30,17 +37,20 @@ def get_logger(name: str) -> Any:
     return structlog.get_logger(name)
 
 
-def configure(clock: Clock, *, level: str = "info", stream: TextIO | None = None, console: bool | None = None) -> None:
+def configure(
+    clock: Clock, *, level: str = "info", stream: TextIO | None = None, console: bool | None = None, commit: str = ""
+) -> None:
     """Set up structlog and the standard library's logging, for the whole process.
 
     `level` is debug, info, warning or error; `console` None means: if `stream` (stderr) is a terminal.
     """
     out = stream or sys.stderr
     threshold = logging.getLevelNamesMapping()[level.upper()]
-    colours = out.isatty() if console is None else console
-    shared = _shared(clock)
+    for_people = out.isatty() if console is None else console
+    shared = _shared(clock, {"commit": commit} if commit else {})
+    caller = [_caller] if threshold <= logging.DEBUG else []
     structlog.configure(
-        processors=[*shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
+        processors=[*shared, Sampling(clock), *caller, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
         wrapper_class=structlog.make_filtering_bound_logger(threshold),
         logger_factory=structlog.stdlib.LoggerFactory(),
         cache_logger_on_first_use=False,
@@ -49,7 +59,7 @@ def configure(clock: Clock, *, level: str = "info", stream: TextIO | None = None
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
             foreign_pre_chain=shared,
-            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *_rendering(colours)],
+            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *_rendering(for_people)],
         )
     )
     root = logging.getLogger()
@@ -64,9 +74,10 @@ def safe(_logger: Any, _method: str, event: EventDict) -> EventDict:
     return {key: MASK if is_secret(key) else _masked(value, NESTING_MAX) for key, value in event.items()}
 
 
-def _shared(clock: Clock) -> list[Processor]:
+def _shared(clock: Clock, about: Mapping[str, str]) -> list[Processor]:
     def stamp(_logger: Any, _method: str, event: EventDict) -> EventDict:
         event["time"] = clock.now().isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        event.update(about)
         return event
 
     return [
@@ -78,12 +89,22 @@ def _shared(clock: Clock) -> list[Processor]:
     ]
 
 
+def _caller(logger: Any, method: str, event: EventDict) -> EventDict:
+    placed = CALLSITE(logger, method, event)
+    placed["caller"] = f"{placed.pop('module')}.py:{placed.pop('lineno')}"
+    return placed
+
+
 def _rendering(console: bool) -> list[Processor]:
     if console:
         return [
             safe,
             _printable,
-            structlog.dev.ConsoleRenderer(timestamp_key="time", exception_formatter=structlog.dev.plain_traceback),
+            structlog.dev.ConsoleRenderer(
+                colors=not os.environ.get("NO_COLOR"),
+                timestamp_key="time",
+                exception_formatter=structlog.dev.plain_traceback,
+            ),
         ]
     return [_arranged, safe, structlog.processors.JSONRenderer(serializer=_one_line)]
 

@@ -18,7 +18,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.unit.dockerfile import ROOT, Instruction, Stage, read, sent
+from tests.unit.dockerfile import ROOT, Instruction, Stage, read, sent, substituted
 
 OF_THE_IMAGE = re.compile(r"(?<![\w.:/])/(?=(?:usr|opt|src|root)\b)")
 STEP_SECONDS = 300.0
@@ -39,7 +39,9 @@ class Image:
 
     def environment(self, **more: str) -> dict[str, str]:
         """The image's own variables, as they hold below `root`, and more; nothing of this machine's."""
-        own = {name: moved(value, self.root) for name, value in self.stage.only("ENV").pairs.items()}
+        arguments = self.stage.arguments({})
+        pairs = self.stage.only("ENV").pairs
+        own = {name: moved(substituted(value, arguments), self.root) for name, value in pairs.items()}
         return {**own, "HOME": "/nonexistent", "LANG": "C.UTF-8", **more}
 
     def entry_point(self) -> str:

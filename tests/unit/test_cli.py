@@ -12,7 +12,7 @@ import pytest
 from provisioner.cli import COMMANDS, main, run_command
 from provisioner.installation import PACKAGES
 from provisioner.settings import OPTIONS
-from provisioner.version import own_version
+from provisioner.version import COMMIT, own_version
 
 ROOT = Path(__file__).parents[2]
 ENV: Mapping[str, str] = {
@@ -49,6 +49,13 @@ def test_help_names_every_command_and_every_setting(arguments: tuple[str, ...]) 
 def test_version_is_that_of_the_distribution(arguments: tuple[str, ...]) -> None:
     """One line, whatever the settings."""
     assert command(*arguments, env={}) == (0, f"gpu-provisioner {own_version()}\n", "")
+
+
+@pytest.mark.parametrize(("commit", "shown"), [("0123456789abcdef", " (0123456)"), ("unknown", ""), ("", "")])
+def test_version_names_the_commit_if_the_image_does(monkeypatch: pytest.MonkeyPatch, commit: str, shown: str) -> None:
+    """As its label does; who installed it otherwise is told no more than is known."""
+    monkeypatch.setenv(COMMIT, commit)
+    assert command("version", env={}) == (0, f"gpu-provisioner {own_version()}{shown}\n", "")
 
 
 def test_config_shows_each_value_and_where_it_came_from(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from provisioner.settings.options import OPTIONS
-from provisioner.version import DISTRIBUTION, own_version
+from provisioner.version import COMMIT, DISTRIBUTION, own_version
 from tools import locks, sbom
 
 from . import chartvalues
@@ -95,7 +95,9 @@ def test_the_last_stage_runs_nothing_and_holds_one_folder() -> None:
     assert IMAGE.only("USER").text == "65532:65532"
     assert IMAGE.only("ENTRYPOINT").words == ["gpu-provisioner"]
     assert IMAGE.only("ENTRYPOINT").text.startswith("[")
-    assert IMAGE.only("ENV").pairs["PATH"].startswith("/opt/gpu-provisioner/bin:")
+    variables = IMAGE.only("ENV").pairs
+    assert variables.pop("PATH").startswith("/opt/gpu-provisioner/bin:")
+    assert variables == {COMMIT: "${REVISION}"}
     assert IMAGE.only("HEALTHCHECK").text == "NONE"
 
 

@@ -3,7 +3,7 @@
 import io
 import json
 import logging
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
 import structlog
@@ -57,6 +57,71 @@ def test_a_line_has_karpenters_keys_in_order(out):
         "pool": "ws1",
         "seconds": 1.5,
     }
+
+
+def test_the_commit_is_in_every_line_if_it_is_known(out):
+    """Ours and the libraries', before the context."""
+    logs.configure(Noon(), stream=out, commit="0123456")
+    logs.get_logger("x").info("ours", pool="ws1")
+    logging.getLogger("aiohttp.client").warning("theirs")
+    for line in lines(out):
+        assert list(line)[:5] == ["level", "time", "logger", "message", "commit"]
+        assert line["commit"] == "0123456"
+
+
+def test_debug_says_where(out):
+    """The file and line that speak, and at no other level."""
+    logs.get_logger("x").info("no")
+    logs.configure(Noon(), stream=out, level="debug")
+    logs.get_logger("x").info("yes")
+    plain, placed = lines(out)
+    assert "caller" not in plain
+    file, _, line = placed["caller"].partition(":")
+    assert (file, line.isdigit()) == ("test_logs.py", True)
+
+
+class Ticking:
+    """A clock whose second is set by hand."""
+
+    second = 0
+
+    def now(self) -> datetime:
+        return AT + timedelta(seconds=self.second)
+
+
+def test_a_hot_loop_is_sampled(out):
+    """Of one message a hundred in a second and then every hundredth; another message and another second start anew."""
+    clock = Ticking()
+    logs.configure(clock, stream=out)
+    log = logs.get_logger("x")
+
+    def said(message: str, times: int) -> int:
+        before = len(lines(out))
+        for number in range(times):
+            log.warning(message, number=number)
+        return len(lines(out)) - before
+
+    assert said("again", 350) == 100 + 2
+    assert said("something else", 100) == 100
+    assert said("again", 50) == 1
+    clock.second = 1
+    assert said("again", 50) == 50
+
+
+def test_the_audit_is_never_sampled(out):
+    """Three hundred writes in a second are three hundred lines."""
+    for number in range(300):
+        logs.get_logger("door").info("wrote", step="CreateInstance", pool=str(number))
+    assert [line["pool"] for line in lines(out)] == [str(number) for number in range(300)]
+
+
+@pytest.mark.parametrize(("value", "coloured"), [("", True), ("1", False)])
+def test_no_color_is_honoured(out, monkeypatch, value, coloured):
+    """no-color.org: present and not empty."""
+    monkeypatch.setenv("NO_COLOR", value)
+    logs.configure(Noon(), stream=out, console=True)
+    logs.get_logger("x").info("claim")
+    assert ("\x1b[" in out.getvalue()) is coloured
 
 
 def test_the_level_is_a_threshold(out):

@@ -279,6 +279,11 @@ def check_log(it: Controller) -> None:
         assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", entry["time"])
     passes = [entry for entry in it.log if "reconcileID" in entry]
     assert {(entry["controller"], entry["key"]) for entry in passes} == {("nodeclaim", NAME)}
+    # In Karpenter's keys, for whoever has searches for its log; once the claim is gone there is nothing to name.
+    about = {"controllerGroup": "karpenter.sh", "controllerKind": "NodeClaim", "namespace": "", "name": NAME}
+    named = [entry for entry in passes if "NodeClaim" in entry]
+    assert len(named) > len(passes) / 2
+    assert all(entry["NodeClaim"] == {"name": NAME} and entry.items() >= about.items() for entry in named)
     steps = [entry["step"] for entry in passes if entry["message"] == "wrote"]
     first, last = steps.index("CreateInstance"), steps.index("DeleteInstance")
     assert steps[0] == "AddFinalizer"
