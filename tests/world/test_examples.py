@@ -5,16 +5,20 @@ going (a second choice, a taint that keeps pods off, a Node that is kept) has a 
 """
 
 import asyncio
+from datetime import timedelta
 from typing import Any, NamedTuple
 
 import pytest
 
+from controllers.grace import rfc3339
 from provisioner.api import labels
 from provisioner.simulator.azure import faults
 from provisioner.simulator.azure.settings import AzureSettings
 
+from . import predecessor as old
 from .claims import EXAMPLES, example, message, node_is_ready, puts, ready, removed, says
-from .harness import Sim, simulate
+from .harness import EPOCH, Sim, simulate
+from .telling import CLAIMS, run_pod
 
 GPU_TAINT = {"key": "sku", "value": "gpu", "effect": "NoSchedule"}
 SPOT_TAINT = {"key": labels.AKS_SPOT, "value": "spot", "effect": "NoSchedule"}
@@ -167,5 +171,50 @@ def test_the_example_that_repair_leaves_alone_keeps_its_node() -> None:
         await asyncio.sleep(3600)
         assert (sim.claim("keepbroken") or {})["metadata"]["uid"] == uid
         assert "keepbroken" in sim.cloud.pools
+
+    simulate(story)
+
+
+def test_the_example_for_long_jobs_keeps_a_protected_pod_until_its_time_is_up() -> None:
+    """A pod that must not be disrupted holds its machine for six hours, or for as long as a person writes instead."""
+
+    def in_seconds(sim: Sim, seconds: float) -> str:
+        return rfc3339(EPOCH + timedelta(seconds=sim.now + seconds))
+
+    async def story(sim: Sim) -> None:
+        await sim.start_controller()
+        await sim.apply(example("long-jobs"))
+        await ready(sim, "longjobs")
+        [node] = sim.nodes_of("longjobs")
+        run_pod(sim, "training", node["metadata"]["name"], annotations={labels.DO_NOT_DISRUPT: "true"})
+        asked = in_seconds(sim, 6 * 3600)
+        await sim.delete_claim("longjobs")
+        await asyncio.sleep(600)
+        assert (sim.claim("longjobs") or {})["metadata"]["annotations"][labels.TERMINATION_TIMESTAMP] == asked
+        assert sim.store.get("pods", "training", "default") is not None
+        assert "longjobs" in sim.cloud.pools
+        sooner = {labels.TERMINATION_TIMESTAMP: in_seconds(sim, 120)}
+        sim.store.patch(CLAIMS, "longjobs", {"metadata": {"annotations": sooner}})
+        await sim.until(lambda: sim.claim("longjobs") is None, 1200, "the claim is gone")
+        assert sim.store.get("pods", "training", "default") is None
+        assert "longjobs" not in sim.cloud.pools
+
+    simulate(story)
+
+
+def test_the_example_for_the_predecessor_is_taken_over_with_its_machine() -> None:
+    """Claim, pool and Node as Azure/gpu-provisioner left them: Ready all the time, and nothing is bought."""
+
+    async def story(sim: Sim) -> None:
+        made = sim.store.create(CLAIMS, {**example("from-gpu-provisioner")})
+        old.pool(sim, made)
+        old.launched(sim, made, node=await old.register(sim, made))
+        await sim.start_controller()
+        await asyncio.sleep(900)
+        assert (sim.claim("fromgp") or {})["metadata"]["uid"] == made["metadata"]["uid"]
+        assert sim.condition("fromgp", "Ready") == "True"
+        assert puts(sim, "fromgp") == []
+        await removed(sim, "fromgp")
+        assert "fromgp" not in sim.cloud.pools
 
     simulate(story)
