@@ -24,6 +24,7 @@ from tests.world.harness import Sim
 ARM_SHARE, KUBE_SHARE, FAILING_SHARE = 0.12, 0.015, 0.15
 KILL_SECONDS = (150.0, 450.0)
 VERBS = {"cluster": "CLUSTER"}
+NO_QUOTA, NO_QUOTA_FAMILY = "Standard_ND96isr_H100_v5", "StandardNDISRH100v5Family"
 
 
 def azure_of(seed: int) -> AzureSettings:
@@ -37,15 +38,20 @@ def azure_of(seed: int) -> AzureSettings:
         list_order=rng.choice(("before", "after")),
         delete_preempts=rng.random() < 0.5,
         page_size=rng.choice((40, 100)),
+        family_cores={NO_QUOTA_FAMILY: 0},
     )
 
 
 class Weather:
-    """Lies over both servers until it calms. `happened` counts what was drawn, by name."""
+    """Lies over both servers until it calms. `happened` counts what was drawn, by name.
+
+    `causes` are the codes by which a pool's creations were made to fail so far, by the pool's name.
+    """
 
     def __init__(self, sim: Sim, seed: int) -> None:
         self.happened: Counter[str] = Counter()
         self.throttled: Counter[str] = Counter()
+        self.causes: dict[str, list[str]] = {}
         self._sim = sim
         self._arm, self._kube, self._kills = (Random(f"{seed}/{kind}") for kind in ("arm", "kube", "kills"))
         self._laid: list[Fault] = []
@@ -83,7 +89,9 @@ class Weather:
         self._count()
         verb = VERBS.get(call.target.kind, call.verb)
         if verb == "PUT" and self._arm.random() < FAILING_SHARE:
-            self._lay("failed operation", Fault(verb="PUT", pool=call.target.name, failure=self._failure()))
+            code, failure = self._failure()
+            self.causes.setdefault(call.target.name, []).append(code)
+            self._lay("failed operation", Fault(verb="PUT", pool=call.target.name, failure=failure))
         elif self._arm.random() < ARM_SHARE:
             self._lay(*self._fault(verb, call.target.name))
 
@@ -111,14 +119,15 @@ class Weather:
             return rng.choice((errors.cluster_busy("Updating"), errors.pool_busy(pool, "Updating")))
         return rng.choice((errors.html(502), errors.html(503), errors.rp(500, "InternalServerError", "try later")))
 
-    def _failure(self) -> Failure:
+    def _failure(self) -> tuple[str, Failure]:
+        """Compute's or AKS's own code, and the failure, in which it may be wrapped."""
         rng = self._arm
         capacity = [faults.no_capacity(code) for code in ("AllocationFailed", "ZonalAllocationFailed")]
         shortage = [faults.quota_exceeded("standardNCADSA100v4Family Cores"), faults.quota_exceeded("LowPriorityCores")]
         error = rng.choice((*capacity, *shortage, faults.nodes_not_ready()))
         booted = error["code"] == "NodesNotReady"
         wrapped = faults.wrapped(error, how=rng.choice(("details", "message")))
-        return Failure(
+        return error["code"], Failure(
             error=error if booted else wrapped,
             after_seconds=rng.uniform(5.0, 90.0),
             machine=booted,

@@ -2,8 +2,9 @@
 
 Claims come and go for half an hour while ARM throttles, refuses, loses answers and runs out of machines, reads lag
 behind, the API server refuses writes, people delete claims, Nodes and pools, and controllers are killed. I1 to I7 are
-checked at every write and KAITO looks on; at each checkpoint every claim that is not well says why. Then the weather
-calms: claims, pools and Nodes agree, and no 429 was heard that the weather did not send.
+checked at every write and KAITO looks on; at each checkpoint every claim that is not well says why, and says nothing
+that has not happened. Then the weather calms: claims, pools and Nodes agree, no 429 was heard that the weather did not
+send, and the two claims that can never be served name their causes.
 
     CHAOS_SEEDS=1-20 pytest tests/properties/test_chaos.py      other seeds than make test's
 """
@@ -17,11 +18,13 @@ import pytest
 import structlog
 
 from controllers.policy import Policy
+from provisioner.simulator.azure.state import Pool
 from provisioner.simulator.scene import pool_mark
 from tests.world.harness import Json, Sim, node_claim, simulate
 from tests.world.telling import CLAIMS, strip
+from tests.world.telling import said as said_of
 
-from .chaos import Weather, azure_of
+from .chaos import NO_QUOTA, Weather, azure_of
 
 COUNT = 200
 STORM_SECONDS = 1800.0
@@ -32,7 +35,16 @@ SILENCE_SECONDS = 180.0
 CALM_SECONDS = 3600.0
 # Inferred removals in ten minutes stay below what trips the brake.
 DEED_SECONDS = 75.0
-STAGES = ("Launched", "Registered", "Initialized", "Drained", "VolumesDetached", "InstanceTerminating")
+RISING = ("Launched", "Registered", "Initialized")
+FALLING = ("Drained", "VolumesDetached", "InstanceTerminating")
+# The codes of failed creations that the weather draws, by the reason that a claim gives for them.
+DRAWN = {
+    "AllocationFailed": "AllocationFailed",
+    "ZonalAllocationFailed": "ZonalAllocationFailed",
+    "QuotaExceeded": "OperationNotAllowed",
+}
+# No weather can mend these: what they say, from the first failure that the weather does not outdo to the end.
+UNSERVED = {"nocores": ("QuotaExceeded", ": limit 0, "), "theirs": ("PoolNameTaken", "is not ours")}
 SIZES = ("Standard_NC24ads_A100_v4", "Standard_NC40ads_H100_v5", "Standard_NC4as_T4_v3")
 
 
@@ -80,7 +92,9 @@ class Chaos:
                 tasks.create_task(task)
         self.weather.calm()
         await self.sim.until(self._well, CALM_SECONDS, "every claim that is left is Ready, and all others are gone")
+        await self.sim.until(self._unserved_say_why, CALM_SECONDS, "those that cannot be served say why")
         await self.sim.settled(within_seconds=1800.0)
+        assert self._unserved_say_why()
         self._nothing_differs()
         self._nobody_throttled_by_us()
 
@@ -89,6 +103,8 @@ class Chaos:
     async def _owners(self) -> None:
         """Claims come in bursts, and most of them go again."""
         rng, made, sim = self._people, 0, self.sim
+        for name in UNSERVED:
+            await sim.apply(node_claim(name, size=NO_QUOTA))
         async with asyncio.TaskGroup() as lives:
             while made < COUNT:
                 burst = min(rng.choice((1, 2, 5, 30)), COUNT - made)
@@ -119,7 +135,7 @@ class Chaos:
         await asyncio.sleep(STORM_SECONDS / 4)
         while sim.now < STORM_SECONDS:
             await asyncio.sleep(rng.uniform(1.0, 2.0) * DEED_SECONDS)
-            alive = [claim for claim in sim.store.list(CLAIMS) if "deletionTimestamp" not in claim["metadata"]]
+            alive = [claim for claim in self._served() if "deletionTimestamp" not in claim["metadata"]]
             pools = [pool for claim in alive for pool in sim.pools_of(claim["metadata"]["uid"]) if not pool.busy]
             if not pools:
                 continue
@@ -141,19 +157,53 @@ class Chaos:
             self._causes_are_told()
 
     def _causes_are_told(self) -> None:
+        """Of each claim that is as unwell as it was three minutes ago."""
         now = self.sim.now
         for claim in self.sim.store.list(CLAIMS):
             meta = claim["metadata"]
-            state = f"{meta['uid']}/{'deletionTimestamp' in meta}"
-            since = self._seen_since.setdefault(state, now)
+            pool = next(iter(self.sim.pools_of(meta["uid"])), None)
+            place = (pool.incarnation, pool.state) if pool is not None else None
+            since = self._seen_since.setdefault(f"{meta['uid']}/{'deletionTimestamp' in meta}/{place}", now)
             if now - since < SILENCE_SECONDS or self.sim.condition(meta["name"], "Ready") == "True":
                 continue
-            told = [c for c in (claim.get("status") or {}).get("conditions") or () if c["type"] in STAGES]
-            causes = [c for c in told if c["status"] != "True" and c.get("message") and c.get("reason")]
-            assert causes, f"{meta['name']} is not well and does not say why\n{self.sim.tell()}"
+            wrong = self._untold(claim, pool)
+            assert not wrong, f"{meta['name']} {wrong}\n{self.sim.tell()}"
+
+    def _untold(self, claim: Json, pool: Pool | None) -> str:
+        """What is wrong with what this claim says of itself, "" if nothing is."""
+        name, going = claim["metadata"]["name"], "deletionTimestamp" in claim["metadata"]
+        stages = FALLING if going else RISING
+        told = [c for c in (claim.get("status") or {}).get("conditions") or () if c["type"] in stages]
+        unwell = {c["type"]: c for c in told if c["status"] != "True" and c.get("message") and c.get("reason")}
+        if not unwell:
+            return "is not well and does not say why"
+        launched = unwell.get("Launched")
+        if going or launched is None:
+            return ""
+        reason, drawn = launched["reason"], self.weather.causes
+        if pool is not None and pool.state == "Failed" and drawn[name][-1] not in launched["message"]:
+            return f"has a pool that failed of {drawn[name][-1]}, and says {launched['message']}"
+        if pool is None and reason == "Creating":
+            return "has no pool and says that it is being created"
+        if reason == "NodesNotReady" and reason not in drawn.get(name, ()):
+            return f"says {reason}, which has not happened to it"
+        if reason in DRAWN and name not in UNSERVED and not any(DRAWN[reason] in codes for codes in drawn.values()):
+            return f"says {reason}, which has happened to nobody"
+        return ""
+
+    def _unserved_say_why(self) -> bool:
+        """They are still there, have no machine, and bear their causes."""
+        for name, (reason, words) in UNSERVED.items():
+            status, said, message = said_of(self.sim, "Launched", name)
+            if (status, said) != ("False", reason) or words not in message:
+                return False
+        return True
+
+    def _served(self) -> list[Json]:
+        return [claim for claim in self.sim.store.list(CLAIMS) if claim["metadata"]["name"] not in UNSERVED]
 
     def _well(self) -> bool:
-        claims = self.sim.store.list(CLAIMS)
+        claims = self._served()
         return all(self.sim.condition(c["metadata"]["name"], "Ready") == "True" for c in claims) and len(
             self._ours()
         ) == len(claims)
@@ -163,7 +213,7 @@ class Chaos:
 
     def _nothing_differs(self) -> None:
         sim = self.sim
-        claims = {claim["metadata"]["uid"] for claim in sim.store.list(CLAIMS)}
+        claims = {claim["metadata"]["uid"] for claim in self._served()}
         pools = sorted(pool_mark(pool) for pool in sim.cloud.pools.values() if pool_mark(pool))
         nodes = sorted(node["metadata"]["labels"]["agentpool"] for node in sim.store.list("nodes"))
         assert pools == sorted(claims)
