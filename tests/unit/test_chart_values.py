@@ -1,6 +1,7 @@
 """The chart's values: every key works, a wrong one is refused in words, and the predecessor's keep their meaning.
 
-Source: ecosystem.md §1.2 (keys that change nothing in Azure/gpu-provisioner's chart), its values at 0.4.3.
+Source: ecosystem.md §1.2 (keys that change nothing in Azure/gpu-provisioner's chart), its values at each release from
+0.2.0 on.
 """
 
 import shutil
@@ -33,7 +34,10 @@ from .chartvalues import (
 )
 
 # Keys of the predecessor's chart that are accepted and not advertised, with the reason in the schema.
-ACCEPTED = {"global", "settings.azure.clusterName", "controller.outputPaths", "controller.errorOutputPaths"}
+ACCEPTED = {
+    "global", "namespace", "settings.azure.clusterName", "controller.outputPaths", "controller.errorOutputPaths",
+    "controller.webhook.port", "controller.webhookMetrics.port",
+}  # fmt: skip
 # Settings that the chart has words of its own for; those of the last line are the webhook's or for extraEnv.
 BY_OTHER_KEYS = {
     "subscription-id", "resource-group", "cluster-name", "location", "azure-environment", "deployment-mode",
@@ -309,12 +313,36 @@ def test_a_copy_of_all_the_predecessors_values_is_taken_and_its_dead_keys_live()
     assert environment(render(moved))["AZURE_CLUSTER_NAME"] == "theirs"
 
 
+# What earlier charts had besides (0.2.0; 0.3.0): the others, up to 0.4.3, have no key that the newest has not.
+OLDER: dict[str, Json] = {
+    "0.2.0": {**WHOLE, "namespace": "gpus"},
+    "0.3.0": with_value(with_value(WHOLE, "controller.webhook.port", 8443), "controller.webhookMetrics.port", 8082),
+}
+
+
+@pytest.mark.parametrize("version", OLDER)
+def test_the_values_of_its_older_charts_are_taken_too(version: str) -> None:
+    """A namespace in the values, ports of a webhook: nothing here listens to them, and nothing is refused for them."""
+    assert render(OLDER[version]) == render(WHOLE)
+
+
+def test_a_namespace_in_the_values_that_is_another_is_told() -> None:
+    """The release's own counts; where both are one nothing is said."""
+    assert "WARNING: namespace names elsewhere, and has no effect" in notes({**NEEDED, "namespace": "elsewhere"})
+    assert "namespace names" not in notes({**NEEDED, "namespace": "gpus"})
+
+
 def test_what_the_predecessor_hardens_less_stays_hardened() -> None:
     """Its fsGroup is taken over; its empty container context does not take ours away; 30 s remain for the end."""
     spec = pod_of(render(WHOLE))["spec"]
     assert spec["securityContext"] == {**defaults()["podSecurityContext"], "fsGroup": 1000}
     assert spec["containers"][0]["securityContext"] == defaults()["controller"]["securityContext"]
     assert spec["terminationGracePeriodSeconds"] == 30
+
+
+def test_a_cluster_without_definitions_is_told() -> None:
+    """Helm knows of none here, as in a new cluster; they are a chart of their own, and this is its command."""
+    assert "helm upgrade --install gpu-provisioner-crd charts/gpu-provisioner-crd -n gpus\n" in notes(NEEDED)
 
 
 def test_the_predecessors_image_is_not_run_in_our_name() -> None:

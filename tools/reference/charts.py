@@ -33,8 +33,9 @@ KEPT = """\
 A release of its own, because Helm never upgrades what stands in a chart's `crds` folder. Each definition bears
 `helm.sh/resource-policy: keep`: an uninstall leaves it, and with it every NodeClaim in the cluster. It has no values.
 
-In a cluster that has the definitions already, from Azure/gpu-provisioner's or KAITO's chart, Helm does not touch what
-is not its own. Tell it to take them over:"""
+In a cluster that has the definitions already, from the `crds` folder of Azure/gpu-provisioner's or KAITO's chart, Helm
+does not touch what is not its own; and Helm 4 takes its marks off them again whenever it installs a chart with such a
+folder. In either case, tell it to take them over:"""
 
 TAKE_OVER = """\
 for crd in nodeclaims.karpenter.sh kaitonodeclasses.kaito.sh; do

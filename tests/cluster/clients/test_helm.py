@@ -223,6 +223,17 @@ async def test_the_controller_comes_changes_goes_back_and_goes(
     assert (await claims(empty), await crds(empty)) == (before, definitions)
 
 
+async def test_the_notes_miss_no_definitions_that_are_there(
+    helm: helm_python.Config, empty: ControlPlane, kubectl: Kubectl, tmp_path: Path
+) -> None:
+    """Whether the cluster serves claims is looked up by each Helm anew."""
+    await serve_claims(helm, kubectl)
+    with helm_python.Config(kubeconfig_path=empty.kubeconfig(tmp_path / "another"), namespace=NAMESPACE) as another:
+        notes = another.install(CHART, RELEASE, VALUES)["notes"]
+    assert "What to do next:" in notes
+    assert "no NodeClaims yet" not in notes
+
+
 async def test_a_missing_value_changes_nothing(helm: helm_python.Config, empty: ControlPlane, kubectl: Kubectl) -> None:
     """Helm says which one; at installation nothing is made, at an upgrade the old release goes on."""
     await serve_claims(helm, kubectl)
