@@ -6,11 +6,17 @@ from pathlib import Path
 
 import pytest
 
+from controllers.plan import plan
+from controllers.steps import PatchStatus
 from provisioner.api import labels, reasons
 from provisioner.api.conditions import AWAITING_MESSAGE, DEPENDENTS, READY
+from tests.world.words import explained, explained_event
 from tools.reference import PAGES
 from tools.reference import labels as label_page
 from tools.reference.explained import NOTICES, REASONS
+
+from .builders import facts
+from .test_plan import DOWN_TABLE, GARBAGE_TABLE, LOST_TABLE, UP_TABLE
 
 ROOT = Path(__file__).parents[2]
 NAMES = {key: value for key, value in vars(reasons).items() if key.isupper()}
@@ -54,6 +60,23 @@ def test_no_reason_is_written_as_a_text_of_its_own(path: Path) -> None:
         if keyword.arg == "reason" and isinstance(keyword.value, ast.Constant)
     ]
     assert found == []
+
+
+def test_the_plan_tables_say_nothing_that_no_page_explains() -> None:
+    """Each status write and each Event of the tables' steps has its words from the explanations."""
+    told = 0
+    for _, known, _ in (*UP_TABLE, *DOWN_TABLE, *GARBAGE_TABLE, *LOST_TABLE):
+        if known.get("nodes") == ("cordoned",):
+            continue  # the table's own word for a Node, of whose steps none says anything
+        step = plan(facts(**known))
+        event = getattr(step, "event", None)
+        assert event is None or explained_event("NodeClaim", event.reason, event.message), event
+        if not isinstance(step, PatchStatus):
+            continue
+        said = [one for one in step.conditions if one not in step.claim.status.conditions]
+        told += len(said)
+        assert [one for one in said if not explained(one.type, one.status, one.reason, one.message)] == []
+    assert told > 50
 
 
 def test_a_claim_that_nobody_has_looked_at_is_explained_on_each_condition() -> None:

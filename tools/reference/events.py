@@ -3,9 +3,11 @@
 Left to others: what each means (`explained`), how Events are sent and bounded (`provisioner.runtime.events`).
 """
 
+from provisioner.api.conditions import READY
+from provisioner.api.reasons import AWAITING
 from provisioner.runtime import events as runtime
 
-from .conditions import anchor
+from .conditions import ORDER, anchor
 from .explained import NOTICES, REASONS
 from .markdown import code, page, table
 
@@ -35,21 +37,27 @@ These belong to no change of a condition."""
 
 def render() -> str:
     """The page."""
-    told = sorted({reason.name for reason in REASONS if reason.on != "Ready"}, key=str.casefold)
     troubles = {reason.name for reason in REASONS if reason.look}
+    rows = [[on, ", ".join(_linked(name, troubles) for name in _told(on))] for on in ORDER if _told(on)]
     own = [
         [code(notice.name), notice.kind, ", ".join(notice.about), f"{notice.meaning} {notice.remedy}".strip()]
         for notice in sorted(NOTICES, key=lambda notice: notice.name.casefold())
     ]
-    links = ", ".join(
-        f"[{code(name)}](../troubleshooting/reasons.md#{anchor(name)})" if name in troubles else code(name)
-        for name in told
-    )
     return page(
         "Events",
         "tools/reference/explained/notices.py",
         INTRODUCTION.format(component=runtime.COMPONENT),
-        links + ".",
+        table(["Of the condition", "Reasons"], rows),
         OWN,
         table(["Reason", "Type", "About", "Meaning"], own),
     )
+
+
+def _told(condition: str) -> list[str]:
+    """What is said of a condition once the program has looked at it. Ready follows from the others without a word."""
+    found = (reason.name for reason in REASONS if reason.on == condition != READY and reason.name != AWAITING)
+    return list(dict.fromkeys(found))
+
+
+def _linked(name: str, troubles: set[str]) -> str:
+    return f"[{code(name)}](../troubleshooting/reasons.md#{anchor(name)})" if name in troubles else code(name)
