@@ -18,7 +18,7 @@ import helm_python
 import pytest
 import yaml
 
-from provisioner.cli import COMMANDS
+from provisioner.cli import COMMANDS, run_command
 from provisioner.commands import flags as once
 from provisioner.settings import OPTIONS, read_flags
 from provisioner.settings.options import IGNORED
@@ -122,8 +122,11 @@ def test_our_own_commands_take_these_words(line: Shown) -> None:
         assert once.parsed(command, rest, out=out, err=err) != 2, err.getvalue()
     else:
         assert read_flags([word for word in words if word not in {"--help", "--version"}])[1] == []
-    for path in re.findall(r"examples/\S+", " ".join(words)):
-        assert (ROOT / path).exists()
+    files = re.findall(r"examples/\S+\.yaml", " ".join(words))
+    assert all((ROOT / path).exists() for path in files)
+    if command == "plan" and files:
+        here = [str(ROOT / word) if word in files else word for word in words]
+        assert run_command(["plan", *here], {}, out, err) == 0, err.getvalue()
 
 
 @each("make")
