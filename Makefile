@@ -2,6 +2,7 @@
 # `make test-cluster` needs Go besides, or binaries named by KUBEBUILDER_ASSETS; `make test-monitoring` Prometheus, on the
 # PATH or in the folder PROMETHEUS_BIN.
 PYTHON ?= python3
+JOBS ?= auto
 VENV := .venv
 BIN := $(VENV)/bin
 LOCK_RUN := $(VENV)/.installed-run
@@ -29,8 +30,8 @@ $(LOCK_DEV): requirements-dev.lock $(LOCK_RUN)
 demo: $(LOCK_RUN)  ## a claim becomes a GPU node and goes again, on an embedded cluster (under a minute)
 	@$(BIN)/gpu-provisioner try --once
 
-test: check  ## everything that needs only Python and PyPI
-	@$(BIN)/python -m pytest
+test: check  ## everything that needs only Python and PyPI, in as many processes as there are processors (JOBS=1)
+	@$(BIN)/python -m pytest -n $(JOBS) --dist worksteal
 
 check: $(LOCK_DEV)  ## format, lint, types, imports
 	@$(BIN)/ruff format --check --quiet . || { echo "run make format"; exit 1; }

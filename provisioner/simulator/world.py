@@ -15,6 +15,7 @@ import contextlib
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from random import Random  # noqa: TID251 - all chance of a world comes from its seed
 from types import TracebackType
@@ -27,7 +28,7 @@ from .azure.arm import make_arm_app
 from .azure.cloud import AzureCloud
 from .azure.settings import AzureSettings
 from .invariants import GC_BOUND_SECONDS, InvariantError, Invariants
-from .kube.apiserver import ApiServer
+from .kube.apiserver import ApiServer, Handler
 from .kube.store import Store
 from .ledger import SERVED, Call, Ledger, System
 from .nodes import NodeSimulator
@@ -92,11 +93,12 @@ class World:
             self.store, self.cloud, self.ledger, loop.time, gc_bound_seconds=self.settings.gc_bound_seconds
         )
         self.nodes = NodeSimulator(self.store, self.cloud, self.settings.nodes, self._chance("nodes"), now)
-        self.api = ApiServer(self.store, token=self.settings.token, crds=crds)
+        recorded = self._recorder("kube")
+        self.api = ApiServer(self.store, token=self.settings.token, crds=crds, around=recorded)
         self.wire = Wire(loop, self._chance("wire"), self.settings.latency_seconds)
         self._time = loop.time
         self._failures: list[Exception] = []
-        self._kube_runner = self._runner(self.api.app, "kube")
+        self._kube_runner = _runner(self.api.app)
         self._life = contextlib.AsyncExitStack()
         self._tasks: asyncio.TaskGroup | None = None
 
@@ -107,7 +109,7 @@ class World:
                 life.callback(task.cancel)
             self._tasks = tasks
             await self._serve(life, self._kube_runner, KUBE_HOST)
-            await self._serve(life, self._runner(make_arm_app(self.cloud, scheme="https"), "arm"), ARM_HOST)
+            await self._serve(life, self._arm_runner(scheme="https"), ARM_HOST)
             self._seed_foreign_pools()
             self._life = life.pop_all()
         return self
@@ -177,7 +179,7 @@ class World:
 
     async def listen(self, *, kube_port: int = 0, arm_port: int = 0) -> Addresses:
         """Serve both systems on loopback sockets too; port 0 is any free one. Raises OSError if a port is taken."""
-        arm = self._runner(make_arm_app(self.cloud), "arm")
+        arm = self._arm_runner()
         await self._serve(self._life, arm)
         urls = []
         for runner, port in ((self._kube_runner, kube_port), (arm, arm_port)):
@@ -207,9 +209,8 @@ class World:
         """Each part draws from a stream of its own, so that one more draw here changes nothing there."""
         return Random(f"{self.settings.seed}/{part}")  # noqa: S311 - repeatable on purpose
 
-    def _runner(self, app: web.Application, system: System) -> web.AppRunner:
-        app.middlewares.insert(0, self._recorder(system))
-        return web.AppRunner(app, access_log=None, shutdown_timeout=SHUTDOWN_SECONDS)
+    def _arm_runner(self, scheme: str | None = None) -> web.AppRunner:
+        return _runner(make_arm_app(self.cloud, scheme=scheme, around=self._recorder("arm")))
 
     async def _serve(self, life: contextlib.AsyncExitStack, runner: web.AppRunner, host: str = "") -> None:
         await runner.setup()
@@ -222,31 +223,26 @@ class World:
         for position, name in enumerate(self.settings.foreign_pools):
             self.cloud.seed_pool(name, mode="User" if position else "System")
 
-    def _recorder(self, system: System) -> Callable[..., Awaitable[web.StreamResponse]]:
-        @web.middleware
-        async def record(
-            request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
-        ) -> web.StreamResponse:
-            watch = request.query.get("watch", "") in {"1", "true"}
-            path = request.rel_url.raw_path
-            call = self.ledger.arrive(self._time(), _caller(request), system, request.method, path, watch=watch)
-            self.invariants.on_call(call)
-            served = SERVED.set(call)
-            try:
-                return await self._answer(call, request, handler)
-            except ConnectionError:
-                raise  # the caller has gone while it was being answered
-            except Exception as error:
-                self._failures.append(error)
-                raise
-            finally:
-                SERVED.reset(served)
+    def _recorder(self, system: System) -> Callable[[Handler], Handler]:
+        return lambda handler: partial(self._record, system, handler)
 
-        return record
+    async def _record(self, system: System, handler: Handler, request: web.Request) -> web.StreamResponse:
+        watch = request.query.get("watch", "") in {"1", "true"}
+        path = request.rel_url.raw_path
+        call = self.ledger.arrive(self._time(), _caller(request), system, request.method, path, watch=watch)
+        self.invariants.on_call(call)
+        served = SERVED.set(call)
+        try:
+            return await self._answer(call, request, handler)
+        except ConnectionError:
+            raise  # the caller has gone while it was being answered
+        except Exception as error:
+            self._failures.append(error)
+            raise
+        finally:
+            SERVED.reset(served)
 
-    async def _answer(
-        self, call: Call, request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
-    ) -> web.StreamResponse:
+    async def _answer(self, call: Call, request: web.Request, handler: Handler) -> web.StreamResponse:
         call_status = 0
         try:
             for before in self.before:
@@ -261,6 +257,10 @@ class World:
             return response
         finally:
             call.status = call_status
+
+
+def _runner(app: web.Application) -> web.AppRunner:
+    return web.AppRunner(app, access_log=None, shutdown_timeout=SHUTDOWN_SECONDS)
 
 
 def _caller(request: web.Request) -> str:

@@ -182,7 +182,7 @@ def test_removal(entry: str, moment: Moment, controller: str, request: pytest.Fi
     """Whatever a person deletes, whenever, and whatever dies then: the rest goes too, in order, or nothing goes."""
     row = list(ENTRIES).index(entry) * len(MOMENTS) + MOMENTS.index(moment)
     notes = request.node.user_properties
-    notes.append((CELL, Cell(row, entry, moment.name, controller)))
+    notes.append((CELL, tuple(Cell(row, entry, moment.name, controller))))  # plain, for other processes
     expected = EXPECTED[moment.name, entry, controller]
     goes, up = expected.removesuffix("+up").removesuffix("up"), expected.endswith("up")
 

@@ -20,12 +20,18 @@ from .errors import Answer
 
 Before = Callable[[web.Request], Awaitable[web.StreamResponse | None]]
 After = Callable[[web.Request, web.StreamResponse], Awaitable[None]]
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 BEFORE = web.AppKey("before", list[Before])
 AFTER = web.AppKey("after", list[After])
 
 
-def make_arm_app(cloud: AzureCloud, *, scheme: str | None = None) -> web.Application:
-    """`scheme`: what URLs in answers begin with; None = as the connection is. "https" where the wire stands for TLS."""
+def make_arm_app(
+    cloud: AzureCloud, *, scheme: str | None = None, around: Callable[[Handler], Handler] | None = None
+) -> web.Application:
+    """`scheme`: what URLs in answers begin with; None = as the connection is. "https" where the wire stands for TLS.
+
+    `around` wraps the one handler of all requests.
+    """
     app = web.Application(client_max_size=4 * 2**20)
     app[BEFORE] = []
     app[AFTER] = []
@@ -41,7 +47,7 @@ def make_arm_app(cloud: AzureCloud, *, scheme: str | None = None) -> web.Applica
             await after(request, response)
         return response
 
-    app.router.add_route("*", "/{path:.*}", handle)
+    app.router.add_route("*", "/{path:.*}", around(handle) if around else handle)
     return app
 
 

@@ -28,6 +28,7 @@ from .views import View
 
 Fault = Callable[[web.Request], web.StreamResponse | Awaitable[web.StreamResponse | None] | None]
 After = Callable[[web.Request, web.StreamResponse], None]
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 TARGET: web.RequestKey[Target | None] = web.RequestKey("TARGET", Target | None)  # type: ignore[arg-type]
 _BODY_BYTES = 3 * 1024 * 1024
@@ -40,11 +41,18 @@ class ApiServer:
     `token`: the bearer token to ask for, None for none. `crds` are created unless the store has them. A fault may
     answer a request, or return None to let it pass; `request[TARGET]` is what it names (a `Target`, or None).
     `caller` is who everybody is taken for. `expired_as_status`: tell a watch that begins too far back by HTTP 410
-    instead of an ERROR event; real servers do either.
+    instead of an ERROR event; real servers do either. `around` wraps the one handler of all requests (a middleware
+    would do the same, but aiohttp keeps what the last 1,024 wrapped ones serve alive: in tests, whole worlds).
     """
 
     def __init__(
-        self, store: Store, *, token: str | None = None, crds: Iterable[Json] = (), times: WatchTimes | None = None
+        self,
+        store: Store,
+        *,
+        token: str | None = None,
+        crds: Iterable[Json] = (),
+        times: WatchTimes | None = None,
+        around: Callable[[Handler], Handler] | None = None,
     ) -> None:
         self.faults: list[Fault] = []
         self.after: list[After] = []
@@ -62,7 +70,7 @@ class ApiServer:
                 store.create(CRD_KEY, crd)
         store.subscribe(lambda *_: self._bell.ring())
         self.app = web.Application(client_max_size=_BODY_BYTES)
-        self.app.router.add_route("*", "/{path:.*}", self._serve)
+        self.app.router.add_route("*", "/{path:.*}", around(self._serve) if around else self._serve)
         self.app.on_startup.append(self._start)
         self.app.on_shutdown.append(self._stop)
 
