@@ -18,16 +18,22 @@ import helm_python
 import pytest
 import yaml
 
+from provisioner.api.crd import nodeclaim_crd
 from provisioner.cli import COMMANDS, run_command
 from provisioner.commands import flags as once
 from provisioner.settings import OPTIONS, read_flags
 from provisioner.settings.options import IGNORED
 from provisioner.trial.command import parser_of_try
 
-from .chartvalues import NEEDED
-from .documented import ROOT, Shown, commands, lines, shown
+from .chartvalues import NEEDED, defaults, render
+from .documented import DOCUMENTS, ROOT, Shown, commands, lines, shown
 
 ALL = shown()
+SNIPPETS = [
+    (str(path.relative_to(ROOT)), block)
+    for path in DOCUMENTS
+    for block in re.findall(r"^```yaml\n(.*?)^```", path.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+]
 KUBECTL = Path(sys.executable).parent / "kubectl"
 VARIABLES = {name for option in (*OPTIONS, *IGNORED) for name in option.env}
 
@@ -184,6 +190,25 @@ def test_helm_takes_these_lines(line: Shown, tmp_path: Path) -> None:
         manifests = (text for name, text in files.items() if not name.endswith(".txt"))
         made = [one for text in manifests for one in yaml.safe_load_all(text) if isinstance(one, dict)]
         assert made
+
+
+@pytest.mark.parametrize(("document", "block"), SNIPPETS, ids=[f"{name}:{n}" for n, (name, _) in enumerate(SNIPPETS)])
+def test_yaml_in_the_pages_is_what_it_is_for(document: str, block: str) -> None:
+    """Values of the chart render with Helm; parts of a claim are fields that the definition has."""
+    read = yaml.safe_load(block)
+    if set(read) <= set(defaults()):
+        assert render({**NEEDED, **read})
+        return
+    schema = nodeclaim_crd()["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]
+    spec = schema["spec"]["properties"]
+    for key, value in read.items():
+        if key == "metadata":
+            assert set(value) <= {"annotations", "labels"}
+        elif key == "tolerations":
+            assert all(set(one) <= {"key", "operator", "value", "effect"} for one in value)
+        else:
+            assert key in {"spec", *spec}, document
+            assert set(value) <= set(spec) if key == "spec" else True
 
 
 def _values(words: list[str]) -> dict[str, object]:
