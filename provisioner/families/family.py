@@ -10,7 +10,7 @@ from typing import Literal
 
 import msgspec
 
-Kind = Literal["counter", "gauge", "histogram", "summary"]
+Kind = Literal["counter", "gauge", "untyped", "histogram", "summary"]
 # STABLE: name, labels and meaning last as long as a major version. BETA: a minor version may change them, and its
 # changelog says so. ALPHA: may change or go at any time.
 Stability = Literal["STABLE", "BETA", "ALPHA"]
@@ -55,6 +55,20 @@ def gauge(
     """Something that is so at the moment of a scrape."""
     return Family(
         name=name, kind="gauge", stability=stability, help=help, use=use, labels=tuple(labels), of_objects=of_objects
+    )
+
+
+def untyped(
+    name: str,
+    stability: Stability,
+    help: str,  # noqa: A002 - Prometheus' word
+    labels: Sequence[str] = (),
+    *,
+    of_objects: bool = False,
+) -> Family:
+    """A gauge whose name, upstream's, ends as only parts of histograms may: as a gauge promtool would refuse it."""
+    return Family(
+        name=name, kind="untyped", stability=stability, help=help, labels=tuple(labels), of_objects=of_objects
     )
 
 

@@ -7,7 +7,7 @@ they tell of does not exist here).
 Source: karpenter.md §7; Karpenter's own stability levels.
 """
 
-from .family import counter, gauge, histogram, summary
+from .family import counter, gauge, histogram, summary, untyped
 
 POOL = ("nodepool",)
 # Karpenter's end at 10 s, and an ARM call may take 15.
@@ -139,7 +139,7 @@ PRICE = gauge(
 )
 CONDITION_LABELS = ("namespace", "name", "type", "status", "reason", "karpenter_sh_nodepool", "kaito_sh_kaitonodeclass")
 CLASS_LABELS = ("karpenter_sh_nodepool", "kaito_sh_kaitonodeclass")
-CONDITION_COUNT = gauge(
+CONDITION_COUNT = untyped(
     "operator_nodeclaim_status_condition_count",
     "BETA",
     "1 for each condition of each NodeClaim",

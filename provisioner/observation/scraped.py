@@ -7,7 +7,7 @@ Left to others: what the samples are (`claims.py`, `machines.py`, `offerings.py`
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from prometheus_client import Counter
-from prometheus_client.metrics_core import GaugeMetricFamily
+from prometheus_client.metrics_core import GaugeMetricFamily, UntypedMetricFamily
 
 from provisioner.families import Family
 from provisioner.runtime.logs import get_logger
@@ -25,7 +25,7 @@ class Scraped:
         self._read = read
         self._errors = errors
 
-    def collect(self) -> Iterator[GaugeMetricFamily]:
+    def collect(self) -> Iterator[GaugeMetricFamily | UntypedMetricFamily]:
         """As the registry asks at a scrape."""
         found = {family.name: _empty(family) for family in self._families}
         try:
@@ -36,10 +36,11 @@ class Scraped:
             log.exception("metrics could not be read")
         yield from found.values()
 
-    def describe(self) -> Iterator[GaugeMetricFamily]:
+    def describe(self) -> Iterator[GaugeMetricFamily | UntypedMetricFamily]:
         """The families' names, which the registry asks for before a loop runs."""
         return map(_empty, self._families)
 
 
-def _empty(family: Family) -> GaugeMetricFamily:
-    return GaugeMetricFamily(family.name, family.help, labels=family.labels)
+def _empty(family: Family) -> GaugeMetricFamily | UntypedMetricFamily:
+    made = UntypedMetricFamily if family.kind == "untyped" else GaugeMetricFamily
+    return made(family.name, family.help, labels=family.labels)

@@ -10,6 +10,8 @@ import contextlib
 from dataclasses import dataclass
 from pathlib import Path
 
+import aiohttp
+
 from provisioner.runtime.clock import SystemClock
 
 from . import scenario
@@ -22,11 +24,15 @@ JOB = "gpu-provisioner"
 
 @dataclass(frozen=True)
 class Recording:
-    """`start` and `end` are seconds since the epoch, whole ones, so that a picture's steps fall on scrapes."""
+    """`start` and `end` are seconds since the epoch, whole ones, so that a picture's steps fall on scrapes.
+
+    `exposition`: all that the replica which leads in the end says in its last scrape, as it says it.
+    """
 
     prometheus: Prometheus
     start: float
     end: float
+    exposition: str
 
 
 async def record(home: Path, until_then: contextlib.ExitStack, rules: tuple[Path, ...] = ()) -> Recording:
@@ -41,7 +47,13 @@ async def record(home: Path, until_then: contextlib.ExitStack, rules: tuple[Path
         await scenario.play(running)
         await asyncio.sleep(SCRAPES_AROUND * SCRAPE_SECONDS)
         end = clock.now().timestamp()
-    return Recording(prometheus, float(int(start)), float(int(end)))
+        exposition = await _exposed(running.targets[scenario.SECOND])
+    return Recording(prometheus, float(int(start)), float(int(end)), exposition)
+
+
+async def _exposed(target: str) -> str:
+    async with aiohttp.ClientSession() as session, session.get(f"http://{target}/metrics") as answer:
+        return await answer.text()
 
 
 def _target(running: Stage, name: str) -> Labels:
