@@ -9,6 +9,7 @@
     gpu-provisioner adopt NAME      a restored claim takes its agent pool back
     gpu-provisioner release NAME    our finalizers come off a claim whose pool is gone for good
     gpu-provisioner config          every setting, its value and where it came from
+    gpu-provisioner completion bash what bash or zsh reads to complete all of this
     gpu-provisioner version
 
 Promise: exit codes 0 (done), 1 (failed while running), 2 (usage or settings), 3 (`check` found something), 130 and 143
@@ -45,6 +46,7 @@ COMMANDS = {
     "adopt": "let a restored NodeClaim take its agent pool back",
     "release": "drop our finalizers from a deleting NodeClaim whose pool is gone for good",
     "config": "every setting, its value and where it came from",
+    "completion": 'what bash or zsh reads to complete command lines: eval "$(gpu-provisioner completion bash)"',
     "version": "the version",
 }
 ONCE = frozenset({"plan", "check", "values", "gc", "adopt", "release"})
@@ -85,6 +87,8 @@ def run_command(arguments: Sequence[str], env: Mapping[str, str], out: TextIO, e
     if command == "version" or VERSION_FLAGS & set(rest):
         out.write(f"gpu-provisioner {own_version()}{f' ({commit})' if (commit := own_commit()) else ''}\n")
         return OK
+    if command == "completion":
+        return _completion(rest, out, err)
     try:
         settings = _settings(rest, env)
     except SettingsError as error:
@@ -128,7 +132,7 @@ def _help() -> str:
         "",
         "Turns Karpenter NodeClaims into GPU nodes on AKS, and takes them away again.",
         "",
-        *(f"  {name:<10}{what}" for name, what in COMMANDS.items()),
+        *(f"  {name:<12}{what}" for name, what in COMMANDS.items()),
         "",
         "A flag counts before its environment variable, that before the file of --config, that before the default:",
         "",
@@ -136,6 +140,16 @@ def _help() -> str:
     lines += [f"  --{option.flag:<28} {option.env[0]:<28} {option.help}" for option in OPTIONS]
     lines += [f"  --{'config':<28} {'':<28} a YAML file of settings, by the names of their flags"]
     return "\n".join([*lines, ""])
+
+
+def _completion(words: Sequence[str], out: TextIO, err: TextIO) -> int:
+    from .completion import SHELLS, script
+
+    if len(words) != 1 or words[0] not in SHELLS:
+        err.write(f"gpu-provisioner completion: for which shell?\n    Name one of: {', '.join(SHELLS)}.\n")
+        return USAGE
+    out.write(script(words[0], COMMANDS))
+    return OK
 
 
 def _run(settings: Settings, env: Mapping[str, str], err: TextIO) -> int:

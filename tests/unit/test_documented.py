@@ -21,6 +21,7 @@ import yaml
 from provisioner.api.crd import nodeclaim_crd
 from provisioner.cli import COMMANDS, run_command
 from provisioner.commands import flags as once
+from provisioner.completion import SHELLS
 from provisioner.settings import OPTIONS, read_flags
 from provisioner.settings.options import IGNORED
 from provisioner.trial.command import parser_of_try
@@ -77,7 +78,7 @@ HELM = {
     "upgrade": {"--install", "--namespace", "-n", "--create-namespace", "--set", "--values", "--take-ownership"},
 }
 # Programs of others whose lines are not looked into.
-OTHERS = {"cosign", "docker", "gh", "git", "jq", "pipx", "pytest", "sed", "wc"}
+OTHERS = {"cosign", "docker", "eval", "gh", "git", "jq", "pipx", "pytest", "sed", "wc"}
 
 
 def those(*programs: str) -> list[Shown]:
@@ -123,6 +124,8 @@ def test_our_own_commands_take_these_words(line: Shown) -> None:
     if command == "try":
         with contextlib.redirect_stderr(err):
             parser_of_try().parse_args(words)
+    elif command == "completion":
+        assert words[0] in SHELLS
     elif command in once.COMMANDS:
         _, rest = read_flags(words) if once.COMMANDS[command].settings else ({}, words)
         assert once.parsed(command, rest, out=out, err=err) != 2, err.getvalue()

@@ -53,6 +53,16 @@ Every setting, its value, and where it came from: flag, variable, file or defaul
 Exit codes: 0, 2 bad settings (all that is wrong is told at once)."""
 
 
+COMPLETION = """\
+Writes what `bash` or `zsh` reads to complete commands, flags and their choices:
+
+```console
+$ eval "$(gpu-provisioner completion bash)"
+```
+
+Exit codes: 0, 2 no shell was named, or another."""
+
+
 def render() -> str:
     """The page; raises KeyError for a command that nothing here describes."""
     index = table(["Command", "What it does"], [[f"[{code(n)}](#{n})", what] for n, what in COMMANDS.items()])
@@ -76,7 +86,7 @@ def _described(name: str) -> str:
         )
         told = [f"What `--fail` can do:\n\n{failures}", f"{TRY_JSON}\n\n{kinds}", TRY_CODES]
         return "\n\n".join([parser.description or "", _flags(parser), *told])
-    return {"run": RUN, "config": CONFIG, "version": "The version. Exit code: 0."}[name]
+    return {"run": RUN, "config": CONFIG, "completion": COMPLETION, "version": "The version. Exit code: 0."}[name]
 
 
 def _prose(text: str) -> str:
