@@ -12,8 +12,9 @@ anything heavy is imported.
     person.py    somebody with kubectl and az  phases.py   what a claim is at
     board.py     rows.py                       what stands of each claim, and since when
     shows.py     showing.py                    the ways to show it, of which there are three:
-    printing.py  lines                         jsonlines.py  JSON
+    printing.py  terminal.py                   lines, coloured on a terminal
     live.py      layout.py                     a table on a terminal
+    jsonlines.py  JSON
     piping.py    a reader who has read enough
 """
 

@@ -2,10 +2,12 @@
 
 Promise: no line is longer than the terminal is wide, and there are no more of them than it is high. What gives way
 first: the event beside its row moves beneath it, sizes lose `Standard_`, then columns go, least important first; on
-a low terminal events go before rows do, rows of claims that are gone before others, and what is left out is counted.
+a low terminal events lose lines and go before rows do, rows of claims that are gone before others, and what is left out
+is counted.
 Left to others: drawing them (`live.py`).
 """
 
+import textwrap
 from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple, get_args
@@ -19,7 +21,9 @@ Line = tuple[Styled, ...]
 
 GAP = "  "
 NOTHING = "-"
-BENEATH = "  └ "
+BENEATH, FURTHER = "  └ ", "    "
+# A message may have 256 bytes; its cause comes first.
+EVENT_LINES = 3
 # An event is worth its place beside its row only if most of it can be read there.
 BESIDE_WIDTH = 60
 NAME_WIDTH = 24
@@ -65,14 +69,14 @@ def layout(rows: Sequence[Row], now_seconds: float, *, width: int, height: int) 
     room = height - 1 - len(shown) - bool(hidden)
     head = GAP.join((*table.head, EVENT)) if beside is not None else GAP.join(table.head)
     lines: list[Line] = [((cut(head.rstrip(), width), "quiet"),)]
-    for row, cells in zip(shown, table.cells, strict=True):
+    beneath = _beneath(shown, width, room) if beside is None else [()] * len(shown)
+    for row, cells, texts in zip(shown, table.cells, beneath, strict=True):
         line = _cropped(_toned(row, table.names, cells), width)
         if beside is not None:
             text = cut(row.last_event, width - table.width - len(GAP))
             line = (*line, (GAP + text, "quiet"))
         lines.append(line)
-        if beside is None and row.last_event and room >= len(shown):
-            lines.append(((cut(BENEATH + row.last_event, width), "quiet"),))
+        lines += [((text, "quiet"),) for text in texts]
     return [*lines, ((cut(hidden, width), "quiet"),)] if hidden else lines
 
 
@@ -88,6 +92,26 @@ def duration(seconds: float) -> str:
         return f"{whole}s"
     minutes, rest = divmod(whole, 60)
     return f"{minutes}m{rest}s" if minutes < 60 else f"{minutes // 60}h{minutes % 60}m"
+
+
+def _beneath(rows: Sequence[Row], width: int, room: int) -> list[tuple[str, ...]]:
+    """The lines beneath each row: as many for each as all of them can have."""
+    for most in range(EVENT_LINES, 0, -1):
+        texts = [_wrapped(row.last_event, width, most) for row in rows]
+        if sum(map(len, texts)) <= room:
+            return texts
+    return [()] * len(rows)
+
+
+def _wrapped(event: str, width: int, most: int) -> tuple[str, ...]:
+    if not event:
+        return ()
+    if width <= len(FURTHER) + 1:
+        return (cut(BENEATH + event, width),)
+    lines = textwrap.wrap(event, width - len(FURTHER), break_on_hyphens=False)
+    if len(lines) > most:
+        lines = [*lines[: most - 1], cut(" ".join(lines[most - 1 :]), width - len(FURTHER))]
+    return tuple((FURTHER if at else BENEATH) + line for at, line in enumerate(lines))
 
 
 def _that_fit(rows: Sequence[Row], height: int) -> list[Row]:

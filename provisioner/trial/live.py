@@ -17,9 +17,10 @@ from rich.text import Text
 
 from .layout import LEAST_HEIGHT, layout
 from .layout import Line as Laid
-from .printing import STYLES, Line, Printer
+from .printing import Line, Printer
 from .rows import Row
 from .shows import Ending, Opening
+from .terminal import STYLES, TerminalPen
 
 # A quarter of a second is what a burst of changes is drawn in; times need no more.
 DRAW_SECONDS = 0.1
@@ -63,11 +64,11 @@ class Above(io.TextIOBase):
 
 
 class LiveTable:
-    """A `Show` on the terminal `out`; `above` is for logs."""
+    """A `Show` on a terminal; `above` is for logs."""
 
-    def __init__(self, out: TextIO) -> None:
-        self._console = Console(file=out, highlight=False, soft_wrap=True)
-        self._printer = Printer(out)
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._printer = Printer(TerminalPen(console))
         self.above = cast("TextIO", Above(self._console))
         self._table = Table()
         self._live = self._new()

@@ -1,26 +1,20 @@
-"""How a story looks: a line for each thing that happened, in columns, coloured and wrapped on a terminal only.
+"""How a story looks: a line for each thing that happened, in columns.
 
-Promise: what is written to a pipe or a file is plain text, one thing a line; no colour with NO_COLOR; texts of others
-are never read as markup.
+Promise: what is written to a pipe or a file is plain text, one thing a line, and needs no library for it.
+Left to others: colours and wrapping on a terminal (`terminal.py`).
 """
 
-import textwrap
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, TextIO
-
-from rich.console import Console
-from rich.text import Text
+from typing import TYPE_CHECKING, Literal, Protocol, TextIO
 
 if TYPE_CHECKING:
     from .rows import Row
     from .shows import Ending, Opening
 
 Tone = Literal["plain", "good", "bad", "quiet"]
-STYLES: dict[Tone, str] = {"plain": "", "good": "green", "bad": "red", "quiet": "dim"}
 CLAIM_WIDTH, WHO_WIDTH = 12, 9
-NARROW = 60
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,46 +36,57 @@ class Line:
         return self.head + self.text
 
 
-class Printer:
-    """A `Show` that writes lines to one stream."""
+class Pen(Protocol):
+    """Writes: a line of the story; words that may be wrapped, in a style; words to be copied as they are."""
+
+    def line(self, line: Line) -> None: ...
+    def prose(self, text: str, style: str = "") -> None: ...
+    def verbatim(self, text: str) -> None: ...
+
+
+class PlainPen:
+    """Text as it is."""
 
     def __init__(self, out: TextIO) -> None:
-        self._console = Console(file=out, highlight=False, soft_wrap=True)
+        self._out = out
+
+    def line(self, line: Line) -> None:
+        self.verbatim(str(line))
+
+    def prose(self, text: str, style: str = "") -> None:
+        self.verbatim(text)
+
+    def verbatim(self, text: str) -> None:
+        self._out.write(f"{text}\n")
+        self._out.flush()
+
+
+class Printer:
+    """A `Show` that writes lines."""
+
+    def __init__(self, pen: Pen) -> None:
+        self._pen = pen
 
     def running(self) -> AbstractContextManager[object]:
         return nullcontext()
 
     def begun(self, opening: "Opening") -> None:
-        self.prose(f"{opening.told}\n", "bold")
+        self._pen.prose(f"{opening.told}\n", "bold")
         if opening.announced:
-            self.prose(f"{opening.announced}\n")
+            self._pen.prose(f"{opening.announced}\n")
         if opening.to_copy:
-            self.verbatim(f"{opening.to_copy}\n")
+            self._pen.verbatim(f"{opening.to_copy}\n")
+
+    def line(self, line: Line) -> None:
+        self._pen.line(line)
 
     def rows(self, rows: Sequence["Row"], at_seconds: float) -> None:
         """Told line by line."""
 
     def ended(self, ending: "Ending") -> None:
-        self.prose(f"\n{ending.told}", "bold green" if ending.ok else "bold red")
+        self._pen.prose(f"\n{ending.told}", "bold green" if ending.ok else "bold red")
         for what in ending.missing:
-            self.prose(f"  {what}")
+            self._pen.prose(f"  {what}")
 
     def stopped(self) -> None:
-        self.prose("\nstopped; nothing is left running")
-
-    def line(self, line: Line) -> None:
-        """A line of the story, its text under itself where the terminal is too narrow."""
-        head, text = line.head, line.text
-        width = self._console.width - len(head)
-        if self._console.is_terminal and self._console.width > NARROW:
-            shown = textwrap.wrap(text, width, break_long_words=False, break_on_hyphens=False)
-            text = f"\n{' ' * len(head)}".join(shown)
-        self._console.print(Text.assemble((head, "dim"), (text, STYLES[line.tone])))
-
-    def verbatim(self, text: str) -> None:
-        """Words as they are, and to be copied as they are."""
-        self._console.print(Text(text))
-
-    def prose(self, text: str, style: str = "") -> None:
-        """Words that may be wrapped."""
-        self._console.print(Text(text, style=style), soft_wrap=not self._console.is_terminal)
+        self._pen.prose("\nstopped; nothing is left running")

@@ -1,5 +1,6 @@
 """Which way a trial is shown: a live table where there is a terminal that can, lines elsewhere, JSON if asked for.
 
+Promise: rich is asked for on a terminal only.
 Left to others: the ways themselves (`live.py`, `printing.py`, `jsonlines.py`).
 """
 
@@ -7,8 +8,7 @@ import os
 from typing import TextIO
 
 from .jsonlines import JsonLines
-from .live import LiveTable
-from .printing import Printer
+from .printing import PlainPen, Printer
 from .shows import Show
 
 OUTPUTS = ("lines", "json")
@@ -18,7 +18,15 @@ def show_for(output: str | None, out: TextIO, err: TextIO) -> tuple[Show, TextIO
     """The way to show it, and where logs go meanwhile: above the table if both are on one terminal."""
     if output == "json":
         return JsonLines(out), err
-    if output is None and out.isatty() and os.environ.get("TERM", "dumb") not in ("dumb", "unknown"):
-        table = LiveTable(out)
-        return table, table.above if err.isatty() else err
-    return Printer(out), err
+    if not out.isatty():
+        return Printer(PlainPen(out)), err
+    from rich.console import Console
+
+    from .live import LiveTable
+    from .terminal import TerminalPen
+
+    console = Console(file=out, highlight=False, soft_wrap=True)
+    if output is not None or os.environ.get("TERM", "dumb") in ("dumb", "unknown"):
+        return Printer(TerminalPen(console)), err
+    table = LiveTable(console)
+    return table, table.above if err.isatty() else err

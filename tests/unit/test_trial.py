@@ -3,6 +3,7 @@
 import io
 import re
 import shlex
+import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,7 +18,9 @@ from provisioner.trial.changes import claim_words, node_words
 from provisioner.trial.claims import examples, read_claims
 from provisioner.trial.command import run
 from provisioner.trial.failures import FAILURES
-from provisioner.trial.printing import Line, Printer
+from provisioner.trial.printing import Line
+from provisioner.trial.showing import show_for
+from provisioner.trial.shows import Opening
 
 Json = dict[str, Any]
 ROOT = Path(__file__).parents[2]
@@ -232,12 +235,11 @@ class Terminal(io.StringIO):
 def printed(out: io.StringIO, monkeypatch: pytest.MonkeyPatch, **env: str) -> str:
     for name, value in {"TERM": "xterm-256color", "COLUMNS": "80", **env}.items():
         monkeypatch.setenv(name, value)
-    printer = Printer(out)
-    printer.line(
+    show, _ = show_for("lines", out, sys.stderr)
+    show.begun(Opening(told="prose " * 20, announced="", to_copy="kubectl " * 20, kubeconfig="", api_server="", arm=""))
+    show.line(
         Line(at=1.5, claim="ws1", who="NodeClaim", text="[red]words " * 12 + "/a/long/path-with-dashes", tone="bad")
     )
-    printer.prose("prose " * 20)
-    printer.verbatim("kubectl " * 20)
     return out.getvalue()
 
 
@@ -245,11 +247,11 @@ def test_a_terminal_has_colours_and_columns(monkeypatch: pytest.MonkeyPatch) -> 
     """Long texts go on under their own column, prose is wrapped, what is to be copied is not; markup is only text."""
     shown = printed(Terminal(), monkeypatch)
     assert "\x1b[31m" in shown
-    *lines, last = re.sub(r"\x1b\[[0-9;]*m", "", shown).splitlines()
+    lines = re.sub(r"\x1b\[[0-9;]*m", "", shown).splitlines()
+    lines.remove("kubectl " * 20)
     assert max(map(len, lines)) <= 80
-    assert lines[0].startswith("   1.50 s  ws1          NodeClaim [red]words [red]words")
-    assert lines[1].startswith(" " * 34 + "[red]words")
-    assert last == "kubectl " * 20
+    first = next(at for at, line in enumerate(lines) if line.startswith("   1.50 s  ws1          NodeClaim [red]words"))
+    assert lines[first + 1].startswith(" " * 34 + "[red]words")
 
 
 def test_no_color_is_obeyed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -261,7 +263,19 @@ def test_a_pipe_gets_plain_lines(monkeypatch: pytest.MonkeyPatch) -> None:
     """One thing a line, however long, and no escape sequence."""
     shown = printed(io.StringIO(), monkeypatch)
     assert "\x1b" not in shown
-    assert len(shown.splitlines()) == 3
+    assert len([line for line in shown.splitlines() if line]) == 3
+
+
+@pytest.mark.parametrize("output", ["lines", "json"])
+def test_only_a_terminal_needs_rich(output: str) -> None:
+    """A pipe is served without it."""
+    script = (
+        "import io, sys; sys.modules['rich'] = None\n"
+        "from provisioner.trial.showing import show_for\n"
+        f"show_for({output!r}, io.StringIO(), sys.stderr)[0].stopped()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 @pytest.mark.parametrize(

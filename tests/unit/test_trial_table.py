@@ -175,12 +175,21 @@ def test_a_wide_terminal_has_all_beside_each_other() -> None:
 
 
 def test_eighty_columns_have_the_event_beneath() -> None:
-    """Whole columns, then what happened, its end cut off if it is longer."""
-    assert texts([row(event="x" * 90)], width=80) == [
+    """Whole columns, then what happened, in three lines at most; fewer where there are too many claims for that."""
+    event = "the cause comes first, and " + "its many words " * 20
+    table = texts([row(event=event)], width=80)
+    assert table[:3] == [
         "CLAIM        SIZE                      PHASE             FOR     GPUS  SINCE",
         "ws3f2a91c0d  Standard_NC24ads_A100_v4  creating          1m5s    0/1   12:00:00Z",
-        "  └ " + "x" * 75 + "…",
+        "  └ the cause comes first, and its many words its many words its many words its",
     ]
+    assert len(table) == 5
+    assert table[3].startswith("    many words its")
+    assert table[4].endswith("…")
+    three = [row(name, event=event) for name in "abc"]
+    heights = [len(texts(three, width=80, height=height)) for height in (13, 12, 10, 9, 7, 6, 4)]
+    assert heights == [13, 10, 10, 7, 7, 4, 4]
+    assert texts(three, width=80, height=7)[2].endswith("…")
 
 
 def test_columns_go_one_after_the_other() -> None:
