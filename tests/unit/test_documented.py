@@ -71,11 +71,11 @@ AZ = {
 }  # fmt: skip
 HELM = {
     "get values": {"--namespace", "--output"},
-    "install": {"--namespace", "--create-namespace", "--set", "--values", "--take-ownership"},
+    "install": {"--namespace", "--create-namespace", "--set", "--values"},
     "rollback": {"--namespace"},
     "test": {"--namespace", "-n"},
     "uninstall": {"--namespace"},
-    "upgrade": {"--install", "--namespace", "-n", "--create-namespace", "--set", "--values", "--take-ownership"},
+    "upgrade": {"--install", "--namespace", "-n", "--create-namespace", "--set", "--values"},
 }
 # Programs of others whose lines are not looked into.
 OTHERS = {"cosign", "docker", "eval", "gh", "git", "jq", "pipx", "pytest", "sed", "wc"}
