@@ -177,6 +177,7 @@ class App:
             views=views,
             nodes=self.nodes.items,
             inventory=self.inventory,
+            wanted=offerings_of,
             clock=outside.clock,
             leading=lambda: self._lease_left() > 0,
             prices=running.prices,

@@ -22,7 +22,7 @@ CLAIMS = gauge(
 CLAIM_INFO = gauge(
     "gpu_provisioner_nodeclaim_info",
     "BETA",
-    "1 for each NodeClaim, labelled with its agent pool, its Node and what machine it is",
+    "1 for each NodeClaim, labelled with its agent pool, its Node and its machine, or the one it would have first",
     ("name", "agent_pool", "node_name", "instance_type", "zone", "capacity_type"),
     of_objects=True,
     use="Joins what is known of Nodes, or of sizes, with a claim.",

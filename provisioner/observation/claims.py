@@ -8,20 +8,23 @@ Source: operatorpkg's status controller (names, labels, values); ecosystem.md §
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
 
+from cloudprovider.interface import Offering
 from controllers import deadlines
 from controllers.attempts import was_usable
 from controllers.ownership import managed
+from provisioner.api import labels
 from provisioner.api.conditions import DEPENDENTS, INITIALIZED, LAUNCHED, READY, REGISTERED
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.reasons import AWAITING
 from provisioner.families import karpenter, own
+from provisioner.families.labels import REGIONAL
 from provisioner.runtime.clock import Clock
 
 from .scraped import Sample
-from .terms import Terms, reason_label
+from .terms import Terms, reason_label, size_label
 
 FAMILIES = (
     karpenter.CONDITION_COUNT,
@@ -41,18 +44,24 @@ Stuck = tuple[str, str]
 
 
 class Claims:
-    """Reads `claims()` when asked, if `leading()`; `pool_name` is what a claim's agent pool is called."""
+    """Reads `claims()` when asked, if `leading()`.
+
+    `pool_name`: what a claim's agent pool is called; `wanted`: what it may be had as, the first choice first.
+    """
 
     def __init__(
         self,
         claims: Callable[[], Iterable[NodeClaim]],
-        pool_name: Callable[[NodeClaim], str],
         terms: Terms,
         clock: Clock,
         leading: Callable[[], bool],
+        *,
+        pool_name: Callable[[NodeClaim], str],
+        wanted: Callable[[NodeClaim], Sequence[Offering]],
     ) -> None:
         self._claims = claims
         self._pool_name = pool_name
+        self._wanted = wanted
         self._terms = terms
         self._clock = clock
         self._leading = leading
@@ -81,14 +90,21 @@ class Claims:
     def _of_one(self, claim: NodeClaim, now: datetime) -> Iterator[Sample]:
         classes = self._terms.classes(claim)
         for said in claim.status.conditions:
-            labels = (NAMESPACE, claim.name, said.type, said.status, reason_label(said.reason), *classes)
-            yield karpenter.CONDITION_COUNT, labels, 1.0
-            yield karpenter.CONDITION_SECONDS, labels, _seconds(said.last_transition_time, now)
-        about = (claim.name, self._pool_name(claim), claim.status.node_name, *self._terms.machine(claim))
-        yield own.CLAIM_INFO, about, 1.0
+            about = (NAMESPACE, claim.name, said.type, said.status, reason_label(said.reason), *classes)
+            yield karpenter.CONDITION_COUNT, about, 1.0
+            yield karpenter.CONDITION_SECONDS, about, _seconds(said.last_transition_time, now)
+        known = (claim.name, self._pool_name(claim), claim.status.node_name, *self._machine(claim))
+        yield own.CLAIM_INFO, known, 1.0
         if claim.metadata.deletion_timestamp is not None:
             lasts = _seconds(claim.metadata.deletion_timestamp, now)
             yield karpenter.TERMINATION_CURRENT, (NAMESPACE, claim.name, *classes), lasts
+
+    def _machine(self, claim: NodeClaim) -> tuple[str, str, str]:
+        """Size, zone and capacity type of its machine; of what it would have first, while it has none."""
+        wanted = () if labels.INSTANCE_TYPE in claim.metadata.labels else self._wanted(claim)
+        if not wanted:
+            return self._terms.machine(claim)
+        return size_label(wanted[0].size), wanted[0].zone or REGIONAL, wanted[0].capacity_type
 
 
 def phase(claim: NodeClaim) -> str:

@@ -6,9 +6,10 @@ Left to others: telling (`app.py`, the reconciler), serving the numbers (`runtim
 """
 
 import platform
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
+from cloudprovider.interface import Offering
 from cloudprovider.inventory import Inventory
 from controllers.acting.outcome import Outcome
 from controllers.facts import Facts
@@ -36,7 +37,10 @@ log = get_logger("observation")
 
 
 class Observer:
-    """`leading()` says whether this process may act: what it sees otherwise, another one counts."""
+    """`leading()` says whether this process may act: what it sees otherwise, another one counts.
+
+    `wanted`: what a claim may be had as, the first choice first.
+    """
 
     def __init__(
         self,
@@ -45,6 +49,7 @@ class Observer:
         views: Views,
         nodes: Callable[[], Iterable[Node]],
         inventory: Inventory,
+        wanted: Callable[[NodeClaim], Sequence[Offering]],
         clock: Clock,
         leading: Callable[[], bool],
         prices: machines.PriceTable = (),
@@ -54,7 +59,7 @@ class Observer:
         self._lives = Lives(metrics, terms, clock, leading)
         self._operations = Operations(metrics, inventory, clock)
         self._acts = Acts(metrics, terms, self._operations)
-        of_claims = claims.Claims(views.claims, views.key_of, terms, clock, leading)
+        of_claims = claims.Claims(views.claims, terms, clock, leading, pool_name=views.key_of, wanted=wanted)
         of_machines = machines.Machines(
             views=views, nodes=nodes, inventory=inventory, terms=terms, leading=leading, prices=prices
         )

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tools.dashboards.queries import RULES
 from tools.monitoring.prometheus import NotInstalled, binary
 from tools.monitoring.recording import Recording, record
 
@@ -33,4 +34,4 @@ def installed() -> None:
 def recording(tmp_path_factory: pytest.TempPathFactory, installed: None) -> Iterator[Recording]:
     """What Prometheus saw of the whole scenario."""
     with contextlib.ExitStack() as until_the_end:
-        yield asyncio.run(record(tmp_path_factory.mktemp("recording"), until_the_end))
+        yield asyncio.run(record(tmp_path_factory.mktemp("recording"), until_the_end, (RULES,)))

@@ -38,7 +38,7 @@ PAID, OFFERED = (
 )
 CLAIMS_SAYING = (
     '{{ range printf `max by (name) (operator_nodeclaim_status_condition_count{status!="True",reason=%q}) > 0`'
-    " $labels.reason | query }}{{ .Labels.name }} {{ end }}"
+    " $labels.reason | query | sortByLabel `name` }}{{ .Labels.name }} {{ end }}"
 )
 
 
@@ -71,6 +71,10 @@ class Record:
     expr: str
 
 
+FAILURES, PASSES = (
+    R.rate(f"controller_runtime_{family}_total", "10m", f"{BY}, controller")
+    for family in ("reconcile_errors", "reconcile")
+)
 RECORDS = (
     Record(
         name=READY,
@@ -79,11 +83,7 @@ RECORDS = (
         ),
     ),
     Record(name=IDLE, expr=f"sum by (cluster) ({R.cost_of(R.idle_gpus())})"),
-    Record(
-        name=FAILED,
-        expr=f"{R.rate('controller_runtime_reconcile_errors_total', '10m', f'{BY}, controller')}"
-        f" / {R.rate('controller_runtime_reconcile_total', '10m', f'{BY}, controller')}",
-    ),
+    Record(name=FAILED, expr=f"({FAILURES} or {PASSES} * 0) / {PASSES}"),
 )
 
 CLAIMS = (
@@ -258,7 +258,7 @@ PROGRAM = (
     Alert(
         name="QueueBacklog",
         meaning="Keys wait to be worked on.",
-        signal=f"max by ({BY}, name) ({R.alone('workqueue_depth')})",
+        signal=f"max by ({BY}, name) ({R.acting('workqueue_depth')})",
         threshold=50,
         severities=(("warning", "15m"),),
         summary="{{ $value }} keys wait in the queue {{ $labels.name }}",

@@ -56,6 +56,11 @@ class Scope:
         mark = _selector(MARK, self.ours)
         return f"({_selector(name, self.ours, **labels)} and on (cluster, namespace, job, instance) {mark})"
 
+    def acting(self, name: str, /, **labels: str) -> str:
+        """A family of ours alone, without replicas that wait: what they show of work is nobody's work."""
+        waiting = f"({_selector('leader_election_master_status', self.ours)} == 0)"
+        return f"({self.alone(name, **labels)} unless on (cluster, namespace, job, instance) {waiting})"
+
     def grown(self, counter: str, window: str, **labels: str) -> str:
         """How far counters have come within the window, the first event of a new label value included.
 
@@ -87,7 +92,9 @@ class Scope:
         have = self.allocatable_gpus(**labels)
         held = f"sum by (cluster, node_name) ({self.requested_gpus()})"
         known = f"count by (cluster) ({_selector('kube_pod_status_phase', self.others)})"
-        return f"(({have} - on (cluster, node_name) group_left () {held} or {have}) and on (cluster) {known})"
+        # A Node that has lost GPUs may offer fewer than its pods still hold.
+        free = f"clamp_min({have} - on (cluster, node_name) group_left () {held}, 0)"
+        return f"(({free} or {have}) and on (cluster) {known})"
 
     def price(self) -> str:
         """What a machine of a size costs an hour, in the dearest zone; nothing without a price table."""
@@ -96,7 +103,9 @@ class Scope:
 
     def cost_of(self, gpus: str) -> str:
         """What these GPUs of Nodes cost an hour: their share of their machines' prices."""
-        share = f"{gpus} / on (cluster, node_name) group_left (instance_type, capacity_type) {self.allocatable_gpus()}"
+        # Without a GPU on offer a share would be 0 / 0, and a sum with it nothing.
+        offered = f"({self.allocatable_gpus()} > 0)"
+        share = f"{gpus} / on (cluster, node_name) group_left (instance_type, capacity_type) {offered}"
         return f"{share} * on (cluster, instance_type, capacity_type) group_left () {self.price()}"
 
 

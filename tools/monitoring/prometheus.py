@@ -70,6 +70,8 @@ class Prometheus:
         """Scrape the targets from now on: their addresses under `__address__`, beside the labels they get."""
         job = {
             "job_name": "scraped",
+            # As with kube-state-metrics everywhere: its own labels are those that count.
+            "honor_labels": True,
             "static_configs": [
                 {"targets": [target["__address__"]], "labels": {k: v for k, v in target.items() if k != "__address__"}}
                 for target in targets
@@ -118,9 +120,9 @@ class Prometheus:
         """The series that it returns between these times."""
         return list(self._ask("query_range", query=expression, start=start, end=end, step=step_seconds)["result"])
 
-    def firing(self) -> list[Labels]:
-        """The labels of the alerts that are pending or firing now."""
-        return [alert["labels"] for alert in self._ask("alerts")["alerts"]]
+    def rules(self) -> list[Json]:
+        """All rules, each with what its last evaluation came to."""
+        return [rule for group in self._ask("rules")["groups"] for rule in group["rules"]]
 
     def _ready(self) -> bool:
         text = self._log.read_text(encoding="utf-8")

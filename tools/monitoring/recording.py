@@ -6,17 +6,20 @@ Left to others: what is played (`scenario.py`), what is asked.
 """
 
 import asyncio
-import contextlib
+from collections.abc import Sequence
+from contextlib import AsyncExitStack, ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
 import aiohttp
 
 from provisioner.runtime.clock import SystemClock
+from provisioner.runtime.server import metrics_app, serve
 
 from . import scenario
+from .kube_state import kube_state
 from .prometheus import SCRAPE_SECONDS, Labels, Prometheus
-from .stage import Stage, stage
+from .stage import LOOPBACK, Stage, stage
 
 SCRAPES_AROUND = 3
 JOB = "gpu-provisioner"
@@ -35,13 +38,16 @@ class Recording:
     exposition: str
 
 
-async def record(home: Path, until_then: contextlib.ExitStack, rules: tuple[Path, ...] = ()) -> Recording:
+async def record(home: Path, until_then: ExitStack, rules: Sequence[Path] = ()) -> Recording:
     """Play the scenario under a Prometheus that runs until `until_then` closes. Raises NotInstalled, TimeoutError."""
     prometheus, clock = Prometheus(home), SystemClock()
     until_then.callback(prometheus.stop)
-    async with stage(home, scenario.AZURE, scenario.POLICY) as running:
+    async with AsyncExitStack() as life:
+        running = await life.enter_async_context(stage(home, scenario.AZURE, scenario.POLICY, scenario.PRICES))
+        pods = await life.enter_async_context(serve(LOOPBACK, 0, metrics_app(kube_state(running.world.store))))
         await scenario.begin(running)
-        await prometheus.start([_target(running, name) for name in running.targets], rules)
+        targets = [_target(running, name) for name in running.targets]
+        await prometheus.start([*targets, {"__address__": f"{LOOPBACK}:{pods}", "job": "kube-state-metrics"}], rules)
         start = clock.now().timestamp()
         await asyncio.sleep(SCRAPES_AROUND * SCRAPE_SECONDS)
         await scenario.play(running)

@@ -5,14 +5,19 @@ has happened when `play` returns. Two replicas run; the first leads until the la
 Left to others: the world (`stage.py`), who watches (`prometheus.py`).
 """
 
+from dataclasses import replace
 from typing import Any
+
+from aiohttp import web
 
 from controllers.policy import Policy
 from provisioner.simulator.azure import errors, faults
 from provisioner.simulator.azure.faults import Fault
 from provisioner.simulator.azure.settings import AzureSettings
+from provisioner.simulator.ledger import Call
+from provisioner.simulator.world import Before
 
-from .stage import Stage
+from .stage import CLAIM_KIND, CONTROLLER, Stage
 
 Json = dict[str, Any]
 
@@ -39,6 +44,8 @@ A100, H100, T4, A10 = (
     "Standard_NC4as_T4_v3",
     "Standard_NV36ads_A10_v5",
 )
+# An hour, in dollars; numbers of an example.
+PRICES = f"{A100}=3.67,{H100}=98.32,{T4}=0.53,{T4}/spot=0.16,{A10}/spot=1.28"
 # By name: size, capacity type, the KAITO workspace that owns it.
 CLAIMS = {
     "llama": (A100, "on-demand", "llama"),
@@ -54,6 +61,8 @@ CLAIMS = {
 SHORT_OF_QUOTA, SHORT_OF_MACHINES, THROTTLED = "falcon", "vision", "notebook"
 SICK, EVICTED, LOST, GPU_LOST = "llamatwo", "embed", "mistral", "notebook"
 SHORT = (SHORT_OF_QUOTA, SHORT_OF_MACHINES)
+# Whose story is worth a picture: it waited for quota, came, and works.
+SHOWN = "falcon"
 GUARDED, STRIPPED = "llama", "phi"
 
 
@@ -95,10 +104,26 @@ async def _fail(stage: Stage) -> None:
     plan.append(faults.capacity("AllocationFailed", size=A10, times=1, after_seconds=30.0))
     plan.append(Fault(verb="PUT", size=T4, answer=errors.throttled("PutAgentPoolHandler.PUT", 3), times=2))
     plan.append(Fault(verb="LIST", skip=2, times=1, answer=errors.gateway(503, "ServiceUnavailable", "try later")))
+    stage.world.before.append(_stumble())
     for name, (size, capacity, workspace) in CLAIMS.items():
         await stage.person.apply(node_claim(name, size, capacity, workspace))
     for name, reason in ((SHORT_OF_QUOTA, "QuotaExceeded"), (SHORT_OF_MACHINES, "AllocationFailed")):
         await _says(stage, name, "Launched", reason)
+
+
+def _stumble() -> Before:
+    """The API server fails the controller's first change of a claim."""
+    stumbled = False
+
+    async def answer(call: Call, _: web.Request) -> web.StreamResponse | None:
+        nonlocal stumbled
+        if stumbled or (call.system, call.verb, call.who) != ("kube", "PATCH", CONTROLLER) or call.is_bookkeeping:
+            return None
+        stumbled = True
+        body = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "InternalError", "code": 500}
+        return web.json_response({**body, "message": "the server has stumbled"}, status=500)
+
+    return answer
 
 
 async def _become_ready(stage: Stage) -> None:
@@ -134,14 +159,14 @@ async def _hold_up(stage: Stage) -> None:
 
 
 async def _leak(stage: Stage) -> None:
-    """A claim loses its finalizers and is gone; its pool is found and collected, once nobody works on the cluster."""
+    """A claim loses its finalizers and is gone; its pool is found, and collected once AKS no longer works on it."""
     store, cloud = stage.world.store, stage.world.cloud
-    cloud.cluster_operation("Updating")
-    store.patch("nodeclaims.karpenter.sh", STRIPPED, {"metadata": {"finalizers": None}})
-    store.delete("nodeclaims.karpenter.sh", STRIPPED)
-    seen = cloud.counts.get("LIST", 0)
-    await stage.until(lambda: cloud.counts.get("LIST", 0) > seen + 2, "the collector looks and waits")
-    cloud.cluster_operation("Succeeded")
+    cloud.book.put("updated", replace(cloud.pools[STRIPPED], state="Updating"))
+    store.patch(CLAIM_KIND, STRIPPED, {"metadata": {"finalizers": None}})
+    store.delete(CLAIM_KIND, STRIPPED)
+    waits = "gpu_provisioner_gc_skipped_total"
+    await stage.until(lambda: stage.counted(waits, reason="pool_busy"), "the collector waits for AKS")
+    cloud.book.put("updated", replace(cloud.pools[STRIPPED], state="Succeeded"))
     await stage.until(lambda: STRIPPED not in cloud.pools, "the leaked pool is collected", 90.0)
 
 

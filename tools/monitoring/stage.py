@@ -12,6 +12,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from prometheus_client import CollectorRegistry
+
 from controllers.policy import Policy
 from provisioner.api.crd import all_crds
 from provisioner.app import App, Outside
@@ -27,13 +29,14 @@ LOOPBACK = "127.0.0.1"
 LOOK_SECONDS = 0.05
 # Names on the wire: a controller is whoever calls itself so.
 CONTROLLER = "gpu-provisioner"
+CLAIM_KIND = "nodeclaims.karpenter.sh"
 
 Json = dict[str, Any]
 
 
 @dataclass(kw_only=True)
 class Stage:
-    """`targets`: where the metrics of each controller are, by its name."""
+    """By each controller's name, `targets`: where its metrics are; `registries`: its metrics themselves."""
 
     world: World
     addresses: Addresses
@@ -41,9 +44,11 @@ class Stage:
     kubeconfig: Path
     azure: AzureSettings
     policy: Policy
+    prices: str
     tasks: asyncio.TaskGroup
     targets: dict[str, str] = field(default_factory=dict)
     controllers: dict[str, asyncio.Task[None]] = field(default_factory=dict)
+    registries: dict[str, CollectorRegistry] = field(default_factory=dict)
 
     async def start(self, name: str) -> None:
         """Start a controller; returns once its metrics can be scraped."""
@@ -67,13 +72,17 @@ class Stage:
 
     def claim(self, name: str) -> Json | None:
         """A NodeClaim as it is now."""
-        return self.world.store.get("nodeclaims.karpenter.sh", name)
+        return self.world.store.get(CLAIM_KIND, name)
 
     def says(self, name: str, kind: str) -> tuple[str, str, str]:
         """A condition's status, reason and message; empty texts if there is none."""
         status = (self.claim(name) or {}).get("status") or {}
         found: Json = next((one for one in status.get("conditions") or () if one["type"] == kind), {})
         return found.get("status", ""), found.get("reason", ""), found.get("message", "")
+
+    def counted(self, series: str, **labels: str) -> float:
+        """What all controllers together have counted."""
+        return sum(registry.get_sample_value(series, labels) or 0.0 for registry in self.registries.values())
 
     def node_of(self, name: str) -> str:
         """The name of a claim's Node."""
@@ -84,7 +93,7 @@ class Stage:
         settings = load({}, self._environment())
         async with AsyncExitStack() as life:
             outside: Outside = await life.enter_async_context(connect(settings))
-            registry = outside.metrics.registry
+            registry = self.registries[name] = outside.metrics.registry
             # Two processes' worth of program in one: only their places differ.
             running = replace(running_of(settings, identity=name), policy=self.policy, poll_seconds_idle=2.0)
             app = App(outside, replace(running, settle_seconds=60.0 / self.azure.speed))
@@ -103,11 +112,12 @@ class Stage:
             "METRICS_PORT": "0",
             "HEALTH_PROBE_PORT": "0",
             "LEADER_ELECTION_NAMESPACE": "kube-system",
+            "PRICES": self.prices,
         }
 
 
 @asynccontextmanager
-async def stage(home: Path, azure: AzureSettings, policy: Policy) -> AsyncIterator[Stage]:
+async def stage(home: Path, azure: AzureSettings, policy: Policy, prices: str) -> AsyncIterator[Stage]:
     """A world without a controller yet; whatever runs in it ends with the context."""
     clock, kubeconfig = SystemClock(), home / "kubeconfig"
     settings = WorldSettings(azure=azure, foreign_pools=("system",))
@@ -123,6 +133,7 @@ async def stage(home: Path, azure: AzureSettings, policy: Policy) -> AsyncIterat
                 kubeconfig=kubeconfig,
                 azure=azure,
                 policy=policy,
+                prices=prices,
                 tasks=tasks,
             )
             try:

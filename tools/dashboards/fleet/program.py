@@ -29,9 +29,9 @@ ROW = Row(
         ),
         Panel(
             title="Queue",
-            description="Keys that wait, and tries after a failed pass, a second.",
+            description="Keys that wait for the replica that leads, and tries after a failed pass, a second.",
             queries=(
-                Query(f"sum by (name) ({S.alone('workqueue_depth')})", "waiting in {{name}}"),
+                Query(f"sum by (name) ({S.acting('workqueue_depth')})", "waiting in {{name}}"),
                 Query(S.rate("workqueue_retries_total", RATE, "name"), "retries of {{name}}"),
             ),
             steps=((50, "red"),),

@@ -1,0 +1,261 @@
+"""When each alert calls, and in which words."""
+
+from .alert_series import A100, ALIVE, H100, OURS, Call, buckets, idle, ours, passes, requests, saying, waiting
+
+CALLS = (
+    Call(
+        alert="ClaimStuck",
+        series={
+            **ours(
+                "gpu_provisioner_nodeclaims_not_ready_oldest_seconds",
+                "0+60x200",
+                condition="Launched",
+                reason="Creating",
+            ),
+            **saying("ws2", "ws1", kind="Launched", reason="Creating"),
+            **saying("elsewhere", kind="Launched", reason="QuotaExceeded"),
+        },
+        at=21,
+        severities=("warning",),
+        labels={"condition": "Launched", "reason": "Creating"},
+        summary="A NodeClaim has not been Ready for 21m 0s: Launched says Creating",
+        description="Its users have no GPU. Claims that say so: ws1 ws2 - `kubectl describe nodeclaim` tells the cause"
+        " and the remedy.",
+    ),
+    Call(
+        alert="ProvisioningSlow",
+        series=buckets(A100, within=1800, beyond="_x5 5x100"),
+        at=22,
+        severities=("warning",),
+        labels={"instance_type": A100},
+        summary=f"{A100} machines take 1.5 times as long as they may",
+    ),
+    Call(
+        alert="ProvisioningSlow",
+        series={
+            **buckets(H100, within=3600, beyond="0x5 1x100"),
+            f'gpu_provisioner:provisioning_budget_seconds{{instance_type="{H100}"}}': "3000x100",
+        },
+        at=22,
+        severities=("warning",),
+        labels={"instance_type": H100},
+        summary=f"{H100} machines take 1.2 times as long as they may",
+    ),
+    Call(
+        alert="QuotaExhausted",
+        series={**waiting("QuotaExceeded", "2x30"), **saying("ws1", "ws2", kind="Launched", reason="QuotaExceeded")},
+        at=6,
+        severities=("info",),
+        labels={"reason": "QuotaExceeded"},
+        summary="2 NodeClaims wait for quota",
+        description="The subscription's quota for a GPU size is used up; its claims wait and will not pass by"
+        " themselves: ws1 ws2 - raise the quota, or delete claims. `az vm list-usage` shows the family.",
+    ),
+    # Between two tries, up to ten minutes apart, the claim says Creating for a while: that ends no alert.
+    Call(
+        alert="QuotaExhausted",
+        series=waiting("QuotaExceeded", " ".join(["1x3", "_x9"] * 8)),
+        at=80,
+        severities=("info", "warning"),
+        labels={"reason": "QuotaExceeded"},
+        summary="1 NodeClaims wait for quota",
+        description="The subscription's quota for a GPU size is used up; its claims wait and will not pass by"
+        " themselves: - raise the quota, or delete claims. `az vm list-usage` shows the family.",
+    ),
+    Call(
+        alert="SkuUnavailable",
+        series={
+            **waiting("ZonalAllocationFailed", "1x90"),
+            **saying("ws1", kind="Launched", reason="ZonalAllocationFailed"),
+        },
+        at=65,
+        severities=("info", "warning"),
+        labels={"reason": "ZonalAllocationFailed"},
+        summary="1 NodeClaims wait for machines that Azure does not have: ZonalAllocationFailed",
+        description="Azure has no such machine free, or does not offer it to this subscription here. Claims: ws1 - they"
+        " are tried again by themselves; another zone or size may be had now.",
+    ),
+    Call(
+        alert="TerminationStuck",
+        series=ours("operator_nodeclaim_termination_current_time_seconds", "0+60x200", name="ws1"),
+        at=31,
+        severities=("warning",),
+        labels={"name": "ws1"},
+        summary="NodeClaim ws1 has been deleting for 31m 0s",
+        description="Its machine may still be billed. Mostly a disruption budget keeps a pod, a volume stays attached,"
+        " or Azure does not delete the agent pool: `kubectl describe nodeclaim ws1` says which.",
+    ),
+    Call(
+        alert="GpusUnusable",
+        series=ours("gpu_provisioner_gpus", "8x200", state="expected", instance_type=H100, gpu_name="H100 80"),
+        at=31,
+        severities=("warning",),
+        labels={"instance_type": H100, "gpu_name": "H100 80"},
+        summary="8 H100 80 GPUs are paid for and cannot be used",
+        description=f"Machines of size {H100} exist whose Nodes do not offer all their GPUs: the device plugin or the"
+        " driver does not run, or devices are unhealthy.",
+    ),
+    Call(
+        alert="GpusUnusable",
+        series={
+            **ours("gpu_provisioner_gpus", "8x200", state="expected", instance_type=H100, gpu_name="H100 80"),
+            **ours("gpu_provisioner_gpus", "7x200", state="allocatable", instance_type=H100, gpu_name="H100 80"),
+        },
+        at=31,
+        severities=("warning",),
+        labels={"instance_type": H100, "gpu_name": "H100 80"},
+        summary="1 H100 80 GPUs are paid for and cannot be used",
+        description=f"Machines of size {H100} exist whose Nodes do not offer all their GPUs: the device plugin or the"
+        " driver does not run, or devices are unhealthy.",
+    ),
+    Call(
+        alert="LeakedAgentPools",
+        series=ours("gpu_provisioner_leaked_agent_pools", "2x200"),
+        at=16,
+        severities=("warning",),
+        summary="2 agent pools have no NodeClaim and are billed",
+    ),
+    Call(
+        alert="LeakedAgentPools",
+        series=ours("gpu_provisioner_leaked_agent_pools", "2x30 1x60"),
+        at=61,
+        severities=("warning", "critical"),
+        summary="1 agent pools have no NodeClaim and are billed",
+    ),
+    Call(
+        alert="IdleGpuSpend",
+        series=idle(gpus=8, held=2),
+        at=121,
+        severities=("warning",),
+        target={},
+        summary="GPUs that no pod holds cost 73.50 an hour",
+    ),
+    Call(
+        alert="IdleGpuSpend",
+        series=idle(gpus=8, held=8, phase="Succeeded"),
+        at=121,
+        severities=("warning",),
+        target={},
+        summary="GPUs that no pod holds cost 98.00 an hour",
+    ),
+    # A Node that has lost its GPUs hides no other's.
+    Call(
+        alert="IdleGpuSpend",
+        series={
+            **idle(gpus=8, held=4),
+            **ours(
+                "karpenter_nodes_allocatable",
+                "0x200",
+                node_name="broken",
+                resource_type="nvidia.com/gpu",
+                instance_type=H100,
+                capacity_type="on-demand",
+            ),
+        },
+        at=121,
+        severities=("warning",),
+        target={},
+        summary="GPUs that no pod holds cost 49.00 an hour",
+    ),
+    Call(
+        alert="AgentPoolsNearLimit",
+        series={
+            **ours("gpu_provisioner_agent_pools", "80x60", state="running"),
+            **ours("gpu_provisioner_agent_pools", "11x60", state="foreign"),
+        },
+        at=16,
+        severities=("warning",),
+        summary="The cluster has 91 agent pools of the 100 that AKS allows",
+    ),
+    Call(
+        alert="RemovalsBraked",
+        series=ours("gpu_provisioner_removals_braked", "0x3 1x60"),
+        at=5,
+        severities=("critical",),
+        summary="So much looks like garbage that nothing is removed until a person has looked",
+    ),
+    Call(
+        alert="RepairsBlocked",
+        series=ours("gpu_provisioner_repairs_blocked", "3x60"),
+        at=31,
+        severities=("warning",),
+        summary="3 broken Nodes are not replaced, because too many are broken or going",
+    ),
+    Call(
+        alert="ArmThrottled",
+        series=requests(c429="0+1x60", c2xx="0+9x60"),
+        at=15,
+        severities=("warning",),
+        summary="ARM refuses 10% of our requests for their rate",
+    ),
+    Call(
+        alert="CredentialFailing",
+        series=ours(
+            "gpu_provisioner_credential_failures_total", "_x3 3x10 4+1x60", system="azure", reason="unauthenticated"
+        ),
+        at=12,
+        severities=("critical",),
+        labels={"system": "azure", "reason": "unauthenticated"},
+        summary="The controller is not let in at azure: unauthenticated",
+    ),
+    Call(
+        alert="Down",
+        series={f"up{{{OURS}}}": "0x60"},
+        at=6,
+        severities=("critical",),
+        target={},
+        summary="No gpu-provisioner is scraped",
+    ),
+    Call(
+        alert="NoLeader",
+        series={**ALIVE, **ours("leader_election_master_status", "1x2 0x60", name="lease")},
+        at=9,
+        severities=("critical",),
+        summary="No replica of gpu-provisioner leads",
+    ),
+    Call(
+        alert="ControllerErrors",
+        series={**ALIVE, **passes("0+1x60", "0+5x60")},
+        at=20,
+        severities=("warning",),
+        labels={"controller": "nodeclaim.lifecycle"},
+        summary="20% of the passes of nodeclaim.lifecycle fail",
+    ),
+    Call(
+        alert="QueueBacklog",
+        series={
+            **ALIVE,
+            **ours("workqueue_depth", "60x60", name="nodeclaim"),
+            **ours("leader_election_master_status", "1x60", name="lease"),
+        },
+        at=16,
+        severities=("warning",),
+        labels={"name": "nodeclaim"},
+        summary="60 keys wait in the queue nodeclaim",
+    ),
+    # A single replica may run without a lease.
+    Call(
+        alert="QueueBacklog",
+        series={**ALIVE, **ours("workqueue_depth", "60x60", name="nodeclaim")},
+        at=16,
+        severities=("warning",),
+        labels={"name": "nodeclaim"},
+        summary="60 keys wait in the queue nodeclaim",
+    ),
+    Call(
+        alert="EventLoopBlocked",
+        series=ours("gpu_provisioner_event_loop_lag_seconds", "1.5x60"),
+        at=6,
+        severities=("warning",),
+        labels={"instance": "a"},
+        summary="a was held up for 1.5s",
+    ),
+    Call(
+        alert="CacheStale",
+        series=ours("gpu_provisioner_cache_age_seconds", "0+60x60", resource="agentpools"),
+        at=12,
+        severities=("warning",),
+        labels={"resource": "agentpools"},
+        summary="What the controller knows of agentpools is 12m 0s old",
+    ),
+)

@@ -1,0 +1,85 @@
+"""The rules under promtool: they are well-formed, each alert calls for its fault, and none calls without."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tools.dashboards.alerts import ALERTS, Alert
+from tools.dashboards.panels import PREFIX, RUNBOOKS
+from tools.dashboards.queries import RULES
+from tools.monitoring.prometheus import promtool
+
+from .alert_calls import CALLS
+from .alert_series import Call, Series, Silence
+from .alert_silences import SILENCES
+
+Json = dict[str, Any]
+
+
+def ran(folder: Path, test: Json) -> str:
+    """What promtool says of one test, "" if it passes; a value a minute."""
+    written = folder / "test.yaml"
+    text = {"rule_files": [str(RULES)], "evaluation_interval": "1m", "tests": [{"interval": "1m", **test}]}
+    written.write_text(yaml.safe_dump(text), encoding="utf-8")
+    done = promtool("test", "rules", written)
+    return "" if done.returncode == 0 else done.stdout + done.stderr
+
+
+def series(given: Series) -> list[Json]:
+    """Series as promtool's tests have them."""
+    return [{"series": name, "values": values} for name, values in given.items()]
+
+
+def expected(call: Call, alert: Alert, severity: str) -> Json:
+    """An alert with all its labels and words."""
+    name = PREFIX + alert.name
+    return {
+        "exp_labels": {**call.target, **call.labels, "severity": severity},
+        "exp_annotations": {
+            "summary": call.summary,
+            "description": call.description or alert.description,
+            "runbook_url": RUNBOOKS.format(alert=name),
+        },
+    }
+
+
+def test_promtool_finds_nothing_wrong() -> None:
+    """Names, expressions, durations and templates are as Prometheus wants them."""
+    done = promtool("check", "rules", "--lint=all", "--lint-fatal", RULES)
+    assert done.returncode == 0, done.stderr
+
+
+def test_each_alert_has_rows_of_both_kinds() -> None:
+    """An alert that was never seen to call, or never seen to keep quiet, is not tested."""
+    assert {call.alert for call in CALLS} == {silence.alert for silence in SILENCES} == set(ALERTS)
+    for name, alert in ALERTS.items():
+        called = {severity for call in CALLS if call.alert == name for severity in call.severities}
+        assert called == {severity for severity, _ in alert.severities}, name
+
+
+@pytest.mark.parametrize("call", CALLS, ids=lambda call: f"{call.alert}: {call.summary}")
+def test_an_alert_calls_in_words(call: Call, tmp_path: Path) -> None:
+    """With these labels, this summary and this description, and with no other severity."""
+    alert = ALERTS[call.alert]
+    wanted = [expected(call, alert, severity) for severity in call.severities]
+    rule = {"eval_time": f"{call.at}m", "alertname": PREFIX + call.alert, "exp_alerts": wanted}
+    assert ran(tmp_path, {"input_series": series(call.series), "alert_rule_test": [rule]}) == ""
+
+
+@pytest.mark.parametrize("silence", SILENCES, ids=lambda silence: f"{silence.alert}, as {silence.why}")
+def test_an_alert_lets_people_sleep(silence: Silence, tmp_path: Path) -> None:
+    """Looked at every five minutes for three hours."""
+    rules = [
+        {"eval_time": f"{minute}m", "alertname": PREFIX + silence.alert, "exp_alerts": []}
+        for minute in range(0, silence.until, 5)
+    ]
+    assert ran(tmp_path, {"input_series": series(silence.series), "alert_rule_test": rules}) == ""
+
+
+def test_an_alert_that_keeps_quiet_could_have_called(tmp_path: Path) -> None:
+    """The same series with another number of them do call: the silence is not a misspelt name's."""
+    call = next(call for call in CALLS if call.alert == "QueueBacklog")
+    rule = {"eval_time": f"{call.at}m", "alertname": f"{PREFIX}QueueBacklog", "exp_alerts": []}
+    assert "exp" in ran(tmp_path, {"input_series": series(call.series), "alert_rule_test": [rule]})
