@@ -19,7 +19,8 @@ Stability = Literal["STABLE", "BETA", "ALPHA"]
 class Family(msgspec.Struct, frozen=True, kw_only=True):
     """One family. `help` is what a scrape says of it, `use` what a person reads it for.
 
-    `of_objects`: it has series for each claim or Node, which vanish with it.
+    `of_objects`: it has series for each claim or Node, which vanish with it. `reasons`: the closed set of its label
+    `reason`, if it has one of its own.
     """
 
     name: str
@@ -30,6 +31,7 @@ class Family(msgspec.Struct, frozen=True, kw_only=True):
     labels: tuple[str, ...] = ()
     buckets: tuple[float, ...] = ()
     of_objects: bool = False
+    reasons: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if (self.kind == "counter") is not self.name.endswith("_total"):
@@ -38,9 +40,25 @@ class Family(msgspec.Struct, frozen=True, kw_only=True):
             raise ValueError(f"{self.name}: histograms have buckets, and nothing else has")
 
 
-def counter(name: str, stability: Stability, help: str, labels: Sequence[str] = (), *, use: str = "") -> Family:  # noqa: A002
+def counter(
+    name: str,
+    stability: Stability,
+    help: str,  # noqa: A002 - Prometheus' word
+    labels: Sequence[str] = (),
+    *,
+    reasons: Sequence[str] = (),
+    use: str = "",
+) -> Family:
     """Something that happened, counted."""
-    return Family(name=name, kind="counter", stability=stability, help=help, use=use, labels=tuple(labels))
+    return Family(
+        name=name,
+        kind="counter",
+        stability=stability,
+        help=help,
+        use=use,
+        labels=tuple(labels),
+        reasons=tuple(reasons),
+    )
 
 
 def gauge(

@@ -32,7 +32,8 @@ NODECLAIMS_CREATED = counter(
     "STABLE",
     "NodeClaims that were taken on",
     ("reason", "nodepool", "min_values_relaxed"),
-    use="Counted when the claim gets our finalizer: their owners make them. reason is always provisioned.",
+    reasons=("provisioned",),
+    use="Counted when the claim gets our finalizer: their owners make them.",
 )
 NODECLAIMS_TERMINATED = counter(
     "karpenter_nodeclaims_terminated_total",
@@ -45,7 +46,8 @@ NODECLAIMS_DISRUPTED = counter(
     "ALPHA",
     "NodeClaims that were deleted by us, by reason",
     ("reason", "nodepool", "capacity_type"),
-    use="reason: garbage_collected, unhealthy, spot_interrupted. A claim that its owner deletes is not counted.",
+    reasons=("garbage_collected", "unhealthy", "spot_interrupted"),
+    use="A claim that its owner deletes is not counted.",
 )
 NODECLAIMS_UNHEALTHY = counter(
     "karpenter_nodeclaims_unhealthy_disrupted_total",
@@ -102,7 +104,8 @@ PODS_DRAINED = counter(
     "ALPHA",
     "Pods that were asked to leave a Node",
     ("reason",),
-    use="reason: empty for an eviction, `Forceful Termination` for a deletion past budgets.",
+    reasons=("", "Forceful Termination"),
+    use="Empty for an eviction, the other for a deletion past budgets.",
 )
 NODES_ALLOCATABLE = gauge(
     "karpenter_nodes_allocatable",

@@ -43,22 +43,6 @@ CONTROLLERS = (
     "node.termination",
     "node.health",
 )
-CREATE_FAILURES = (
-    "quota",
-    "sku_unavailable",
-    "allocation",
-    "pool_limit",
-    "conflict",
-    "throttled",
-    "auth",
-    "cluster_not_running",
-    "timeout",
-    "network",
-    "policy",
-    "bring_up",
-    "invalid_spec",
-    OTHER,
-)
 RESOURCES = ("cpu", "memory", "pods", "ephemeral_storage", "nvidia.com/gpu", "amd.com/gpu")
 
 LABELS: Mapping[str, Label] = {
@@ -167,7 +151,7 @@ LABELS: Mapping[str, Label] = {
     "quantile": Label(meaning="of the last hour's observations", values=("0", "0.5", "0.9", "0.99", "1")),
     "reason": Label(
         meaning="a reason from a closed set of the family's; of conditions, the condition's own",
-        bound="the reasons of conditions in conditions, all else is `other`",
+        bound="the reasons in Conditions, all else is `other`",
     ),
     "region": Label(meaning="the cluster's region", bound="one a cluster"),
     "resource": Label(

@@ -4,8 +4,30 @@ Source: ecosystem.md §2.2 (names), §2.3 (what people on call want to see); rel
 """
 
 from .family import counter, gauge, histogram
+from .labels import OTHER
 
 # AKS makes a GPU pool in 3 to 30 minutes: Karpenter's buckets put all of that into +Inf.
+CREATE_REASONS = (
+    "quota",
+    "sku_unavailable",
+    "allocation",
+    "pool_limit",
+    "conflict",
+    "throttled",
+    "auth",
+    "cluster_not_running",
+    "timeout",
+    "network",
+    "policy",
+    "bring_up",
+    "invalid_spec",
+    OTHER,
+)
+
+# What a removal by inference waits for, other than time.
+HELD_REASONS = ("braked", "cluster_not_running", "pool_busy", "pools_not_listed", "cache_not_current", "older_than_crd")
+CREDENTIAL_REASONS = ("no_token", "unauthenticated", "forbidden")
+
 PHASE_BUCKETS = (15, 30, 60, 90, 120, 180, 240, 300, 420, 600, 900, 1200, 1800, 2700, 3600)
 ARM_BUCKETS = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 15)
 RETRY_AFTER_BUCKETS = (1, 5, 15, 30, 60, 120, 300, 600, 1800)
@@ -78,6 +100,7 @@ CREATE_FAILURES = counter(
     "BETA",
     "Agent pools that were refused, or failed after they were accepted",
     ("reason", "instance_type", "capacity_type"),
+    reasons=CREATE_REASONS,
     use="quota and sku_unavailable need a person, allocation passes by itself or needs another size.",
 )
 OFFERING_TRIES = counter(
@@ -118,6 +141,7 @@ GC_SKIPPED = counter(
     "BETA",
     "Removals by inference that came to wait, by what for",
     ("reason",),
+    reasons=HELD_REASONS,
     use="Counted once for each machine and reason, not with each look.",
 )
 SUSPECTED = gauge("gpu_provisioner_removals_suspected", "BETA", "Keys suspected of being garbage")
@@ -166,7 +190,8 @@ CREDENTIAL_FAILURES = counter(
     "BETA",
     "Requests that failed because no token could be had, or because it was not taken",
     ("system", "reason"),
-    use="reason: no_token (Entra ID gives none), unauthenticated (401), forbidden (403).",
+    reasons=CREDENTIAL_REASONS,
+    use="no_token: Entra ID gives none; unauthenticated: 401; forbidden: 403.",
 )
 
 # The process

@@ -7,8 +7,6 @@ Left to others: what happens to objects as a result (`lives.py`), what becomes o
 Source: karpenter.md §4 (eviction codes), §7; ecosystem.md §2.2.
 """
 
-from typing import get_args
-
 from cloudprovider.errors import CloudError, Rejected, Retryable
 from cloudprovider.interface import Offering
 from controllers.acting.outcome import Accepted, CloudFailed, Evicted, Outcome, ReadCause, Wrote
@@ -64,7 +62,7 @@ class Acts:
         self._collected: dict[str, str] = {}
         operations.on_failure = self.failed
         # Series that are there from the beginning: the first of them is a rise from 0, and no alert misses it.
-        for held in get_args(Held):
+        for held in own.HELD_REASONS:
             self._skipped.labels(held)
         for deadline in LABELS["deadline"].values:
             self._overdue.labels(deadline)

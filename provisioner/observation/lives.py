@@ -60,7 +60,7 @@ class Lives:
         if same is not None and holds_finalizer(same) and not holds_finalizer(old) and not same.deleting:
             nodepool = self._terms.nodepool(same.metadata.labels)
             self._created.labels("provisioned", nodepool, "false").inc()
-        if same is not None:
+        if same is not None and same.status.conditions != old.status.conditions:
             self._turned(old, same)
         if holds_finalizer(old) and _let_go(same):
             self._claim_ended(old)
@@ -117,14 +117,19 @@ class Lives:
 
     def node_changed(self, old: Node | None, new: Node | None) -> None:
         """A Node appeared, changed or went."""
-        if old is None or not self._leading():
+        if old is None:
             return
         same = new if new is not None and new.uid == old.uid else None
         registered = labels.REGISTERED in old.metadata.labels
-        if same is not None and labels.REGISTERED in same.metadata.labels and not registered:
-            known = same.metadata.labels
+        # Nodes change all the time, and nearly always in other ways than these.
+        begins = same is not None and not registered and labels.REGISTERED in same.metadata.labels
+        ends = registered and holds_finalizer(old) and _let_go(same)
+        if not (begins or ends) or not self._leading():
+            return
+        known = old.metadata.labels if same is None else same.metadata.labels
+        if begins:
             self._nodes_created.labels(self._terms.nodepool(known), self._terms.zone(known)).inc()
-        if registered and holds_finalizer(old) and _let_go(same):
+        if ends:
             self._node_ended(old)
 
     def _node_ended(self, node: Node) -> None:

@@ -31,7 +31,6 @@ from .resources import BY_PLURAL
 # As client-go labels what was not answered.
 NO_ANSWER = "<error>"
 KUBE_REFUSALS = {401: "unauthenticated", 403: "forbidden"}
-CREDENTIAL_REASONS = ("no_token", *KUBE_REFUSALS.values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +154,7 @@ class Metrics:
         """Requests that failed for their credential, by system and reason."""
         failures = self.counter(own.CREDENTIAL_FAILURES)
         # They are there from the beginning: the first failure is a rise from 0, and no alert misses it.
-        for system, reason in itertools.product(LABELS["system"].values, CREDENTIAL_REASONS):
+        for system, reason in itertools.product(LABELS["system"].values, own.CREDENTIAL_REASONS):
             failures.labels(system, reason)
         return failures
 

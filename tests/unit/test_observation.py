@@ -4,17 +4,20 @@ import asyncio
 import math
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from random import Random
+from typing import Any, get_args
 
 import msgspec
 import pytest
 from prometheus_client import generate_latest
 
 from cloudprovider.azure.error_table import TABLE
+from cloudprovider.inventory import Inventory
 from controllers.naming import OF_CAUSE, rule
 from controllers.steps import (
     Cause,
     CreateInstance,
+    Held,
     LookUpPool,
     ReadDrain,
     ReadRemedies,
@@ -22,16 +25,20 @@ from controllers.steps import (
     Step,
     Wait,
 )
+from controllers.views import Views
 from provisioner.api import labels
 from provisioner.families import LABELS, karpenter, own
-from provisioner.families.labels import CONTROLLERS, CREATE_FAILURES, OTHER, REGIONAL
+from provisioner.families.labels import CONTROLLERS, OTHER, REGIONAL
 from provisioner.observation.failures import CLASSES, failure_class
 from provisioner.observation.lag import LoopLag
+from provisioner.observation.observer import Observer
 from provisioner.observation.quantiles import Quantiles, quantile
 from provisioner.observation.scraped import Sample, Scraped
 from provisioner.observation.terms import KNOWN_REASONS, MOST_NAMES, Few, Terms, reason_label, size_label
 from provisioner.runtime.metrics import Metrics
-from provisioner.simulator.loop import run
+from provisioner.runtime.reflector import Reflector
+from provisioner.runtime.resources import CRDS, NODECLAIMS, NODES
+from provisioner.simulator.loop import VirtualClock, run
 
 from .builders import claim, facts, instance, node
 
@@ -75,7 +82,12 @@ def test_failures_have_few_names(reason: str, word: str) -> None:
 
 def test_the_words_for_failures_are_those_of_the_table() -> None:
     """No class is used that is not declared, and none declared that cannot come."""
-    assert {name for name, _ in CLASSES} | {OTHER} == set(CREATE_FAILURES)
+    assert {name for name, _ in CLASSES} | {OTHER} == set(own.CREATE_REASONS)
+
+
+def test_what_holds_a_removal_has_the_words_of_the_table() -> None:
+    """The rules' set and the metric's are one."""
+    assert get_args(Held) == own.HELD_REASONS
 
 
 def test_every_reason_of_ours_and_arms_is_known() -> None:
@@ -157,6 +169,36 @@ def test_a_scrape_survives_what_cannot_be_read() -> None:
     told = at_once(main)
     assert 'gpu_provisioner_nodeclaims_overdue{condition="Launched"} 2.0' in told
     assert "gpu_provisioner_observation_errors_total 1.0" in told
+
+
+def test_an_observer_that_fails_reaches_nobody() -> None:
+    """Whoever tells it of a change goes on, and the failure is counted."""
+
+    async def main() -> float | None:
+        metrics, rng = Metrics(), Random(1)
+        nowhere: Any = None
+        caches: dict[str, Any] = {
+            name: Reflector(nowhere, resource, rng=rng, indexes={}, on_change=lambda *_: None)
+            for name, resource in (("claims", NODECLAIMS), ("nodes", NODES), ("crds", CRDS))
+        }
+        inventory = Inventory(nowhere, rng=rng, on_change=lambda _: None, on_news=lambda: None)
+
+        def leading() -> bool:
+            raise ZeroDivisionError
+
+        observer = Observer(
+            metrics,
+            views=Views(**caches, pool_name=lambda made: made.name),
+            nodes=caches["nodes"].items,
+            inventory=inventory,
+            clock=VirtualClock(asyncio.get_running_loop(), EPOCH),
+            leading=leading,
+        )
+        observer.claim_changed(claim(), claim(deleting=True))
+        observer.performed(facts(), LookUpPool(name="a"), nowhere)
+        return metrics.registry.get_sample_value(own.OBSERVATION_ERRORS.name)
+
+    assert at_once(main) == 1.0
 
 
 # Quantiles

@@ -1,11 +1,18 @@
 """What a scrape of a process would say, for stories to read."""
 
 from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Any
 
 from prometheus_client import Metric
 from prometheus_client.samples import Sample
 
+from provisioner.families import own
 from provisioner.runtime.metrics import Metrics
+
+from .harness import Json, Sim
+
+PHASE = own.PHASE_SECONDS.name
 
 
 class Numbers:
@@ -37,3 +44,32 @@ class Numbers:
     def about(self, name: str) -> list[Sample]:
         """Every sample with this value in any label."""
         return [sample for family in self.families() for sample in family.samples if name in sample.labels.values()]
+
+
+async def start(sim: Sim, name: str = "ctl0", **options: Any) -> Numbers:
+    """A controller, and what it counts."""
+    numbers = Numbers()
+    await sim.start_controller(name, metrics=numbers.metrics, **options)
+    return numbers
+
+
+def at(obj: Json | None, *path: str) -> datetime:
+    """A moment that stands on an object, by its path, or by a condition's type."""
+    assert obj is not None
+    if path[0] == "condition":
+        (found,) = (one for one in obj["status"]["conditions"] if one["type"] == path[1])
+        text = found["lastTransitionTime"]
+    else:
+        text = obj["metadata"][path[0]]
+    return datetime.strptime(text, "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=UTC)
+
+
+def bucket_of(numbers: Numbers, name: str, **labels: str) -> tuple[float, float]:
+    """The bounds between which the only observation lies."""
+    below = 0.0
+    for sample in numbers.samples(f"{name}_bucket", **labels):
+        bound = float(sample.labels["le"])
+        if sample.value:
+            return below, bound
+        below = bound
+    raise AssertionError(f"no observation of {name} {labels}")

@@ -2,53 +2,21 @@
 
 import asyncio
 import math
-from datetime import UTC, datetime
 from decimal import Decimal
-from typing import Any
 
 import pytest
 
-from provisioner.families import own
-from provisioner.simulator.azure import faults
+from provisioner.simulator.azure import errors, faults
+from provisioner.simulator.azure.faults import Fault
 from provisioner.simulator.azure.settings import AzureSettings
 
-from .harness import SIZE, Json, Sim, node_claim, simulate
-from .numbers import Numbers
+from .harness import SIZE, Sim, node_claim, simulate
+from .numbers import PHASE, at, bucket_of, start
 from .telling import FAST, MINUTE, node_name, run_pod, strip
 from .test_garbage import NO_BOUND
 from .test_main_job import NAME, gone, ready
 
 TERMS = {"instance_type": SIZE, "zone": "regional", "capacity_type": "on-demand"}
-PHASE = own.PHASE_SECONDS.name
-
-
-async def start(sim: Sim, name: str = "ctl0", **options: Any) -> Numbers:
-    """A controller, and what it counts."""
-    numbers = Numbers()
-    await sim.start_controller(name, metrics=numbers.metrics, **options)
-    return numbers
-
-
-def at(obj: Json | None, *path: str) -> datetime:
-    """A moment that stands on an object, by its path, or by a condition's type."""
-    assert obj is not None
-    if path[0] == "condition":
-        (found,) = (one for one in obj["status"]["conditions"] if one["type"] == path[1])
-        text = found["lastTransitionTime"]
-    else:
-        text = obj["metadata"][path[0]]
-    return datetime.strptime(text, "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=UTC)
-
-
-def bucket_of(numbers: Numbers, name: str, **labels: str) -> tuple[float, float]:
-    """The bounds between which the only observation lies."""
-    below = 0.0
-    for sample in numbers.samples(f"{name}_bucket", **labels):
-        bound = float(sample.labels["le"])
-        if sample.value:
-            return below, bound
-        below = bound
-    raise AssertionError(f"no observation of {name} {labels}")
 
 
 def test_a_life_in_numbers() -> None:
@@ -115,52 +83,27 @@ def test_a_life_in_numbers() -> None:
     simulate(story, azure=FAST)
 
 
-def test_a_restart_counts_nothing_again() -> None:
-    """A successor finds a Ready claim: nothing of its past counts as new, and its end counts once."""
+def test_credentials_that_fail_are_told_apart() -> None:
+    """ARM does not take our token, then the role is missing: each request counts under its own word."""
 
     async def story(sim: Sim) -> None:
-        first = await start(sim)
-        await ready(sim)
-        await sim.stop_controller()
-        second = await start(sim, "ctl1")
-        await asyncio.sleep(5 * MINUTE)
-        born = (
-            "karpenter_nodeclaims_created_total",
-            "karpenter_nodes_created_total",
-            f"{PHASE}_count",
-            "operator_nodeclaim_status_condition_transitions_total",
-            "gpu_provisioner_arm_operation_duration_seconds_count",
-        )
-        for name in born:
-            assert first.total(name) > 0, name
-            assert second.total(name) == 0, name
-        assert second.total("gpu_provisioner_nodeclaims", phase="ready") == 1
-        await sim.delete_claim(NAME)
-        await gone(sim)
+        numbers = await start(sim)
         await asyncio.sleep(5)
-        for name in ("karpenter_nodeclaims_terminated_total", "karpenter_nodes_terminated_total"):
-            assert first.total(name) == 0
-            assert second.total(name) == 1
-
-    simulate(story, azure=FAST)
-
-
-def test_a_follower_counts_nothing_of_what_the_leader_does() -> None:
-    """Both replicas watch the same claims; a sum over both is the truth."""
-
-    async def story(sim: Sim) -> None:
-        leader = await start(sim)
-        await asyncio.sleep(10)
-        follower = await start(sim, "ctl1")
-        await ready(sim)
-        await asyncio.sleep(5)
-        for name in ("karpenter_nodeclaims_created_total", "karpenter_nodes_created_total", f"{PHASE}_count"):
-            assert leader.total(name) > 0
-            assert follower.total(name) == 0
-        for name in ("gpu_provisioner_nodeclaims", "gpu_provisioner_agent_pools", "karpenter_nodes_allocatable"):
-            assert not list(follower.samples(name))
-        assert not list(follower.samples("gpu_provisioner_cache_age_seconds", resource="agentpools"))
-        assert follower.total("leader_election_master_status") == 0
+        failed = "gpu_provisioner_credential_failures_total"
+        assert len(list(numbers.samples(failed))) == 6
+        assert numbers.total(failed) == 0
+        refusals = {
+            "unauthenticated": errors.unauthenticated("InvalidAuthenticationToken", "no"),
+            "forbidden": errors.forbidden("read", FAST.cluster_id),
+        }
+        for reason, refusal in refusals.items():
+            sim.cloud.faults.append(Fault(verb="LIST", answer=refusal, times=2))
+            await sim.until(lambda r=reason: numbers.total(failed, system="azure", reason=r) >= 1, 1200, reason)
+        assert numbers.total(failed, system="kubernetes") == 0
+        asked = "gpu_provisioner_arm_request_duration_seconds_count"
+        assert numbers.total(asked, operation="list", code="401") >= 1
+        age = numbers.one("gpu_provisioner_cache_age_seconds", resource="agentpools")
+        assert age.value > 0
 
     simulate(story, azure=FAST)
 

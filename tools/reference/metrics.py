@@ -53,11 +53,16 @@ def _families(families: Iterable[Family]) -> str:
             family.kind + (", of each object" if family.of_objects else ""),
             ", ".join(code(label) for label in family.labels),
             family.stability,
-            f"{family.help}. {family.use}".strip(),
+            _words(family),
         ]
         for family in families
     ]
     return table(["Name", "Kind", "Labels", "Stability", "What it says"], rows)
+
+
+def _words(family: Family) -> str:
+    reasons = ", ".join(code(reason) or "(empty)" for reason in family.reasons)
+    return " ".join(filter(None, (f"{family.help}.", f"Reasons: {reasons}." if reasons else "", family.use)))
 
 
 def _labels() -> Iterable[list[str]]:
