@@ -79,7 +79,7 @@ LABELS: Mapping[str, Label] = {
         meaning="the HTTP status of the answer, of ARM `2xx` for all good ones; `<error>` if there was none",
         bound="the statuses that servers send",
     ),
-    "commit": Label(meaning="empty: the version names the release", values=("",)),
+    "commit": Label(meaning="the commit that the image was built from, if it was told", bound="one a process"),
     "condition": Label(
         meaning="a condition's type (Karpenter's family: the Node's, in snake case)",
         values=(*_CONDITIONS, "ready"),

@@ -193,6 +193,7 @@ def test_an_observer_that_fails_reaches_nobody() -> None:
             inventory=inventory,
             clock=VirtualClock(asyncio.get_running_loop(), EPOCH),
             leading=leading,
+            wanted=lambda _: (),
         )
         observer.claim_changed(claim(), claim(deleting=True))
         observer.performed(facts(), LookUpPool(name="a"), nowhere)
