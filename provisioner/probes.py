@@ -29,7 +29,7 @@ def live(controller: Controller, queue: WorkQueue, leading: Callable[[], bool]) 
     def stuck() -> str | None:
         idle = asyncio.get_running_loop().time() - controller.progress_at
         if leading() and queue.depth and idle > STALE_SECONDS:
-            return f"{queue.depth} keys wait and no pass has ended for {idle:.0f} s"
+            return f"keys that wait: {queue.depth}; no pass has ended for {idle:.0f} s"
         return None
 
     return {"ping": lambda: None, "progress": stuck}
