@@ -20,13 +20,14 @@ from urllib.parse import quote
 import msgspec
 
 from .client import API_VERSION, AzureConfig, Credential
-from .profile import ClusterProfile, profile_of
+from .profile import ClusterProfile, ManagedIdentity, managed_identity_of, profile_of
 from .reading import CALL_SECONDS, judging, read, rows
 
 if TYPE_CHECKING:
     from azure.mgmt.containerservice.aio import ContainerServiceClient
 
 PERMISSIONS_VERSION, USAGES_VERSION, SKUS_VERSION = "2022-04-01", "2024-07-01", "2021-07-01"
+IDENTITIES_VERSION = "2023-01-31"
 TOTAL, LOW_PRIORITY = "cores", "lowprioritycores"
 
 
@@ -85,6 +86,14 @@ class Inspector:
             async with asyncio.timeout(CALL_SECONDS):
                 url = f"{quote(self._config.cluster_path)}?api-version={API_VERSION}"
                 return profile_of(await read(self._client, url))
+
+    async def managed_identity(self, group: str, name: str) -> ManagedIdentity:
+        """A user-assigned identity of the subscription; a CloudError of status 404 if there is none of that name."""
+        provider = "providers/Microsoft.ManagedIdentity/userAssignedIdentities"
+        path = f"/subscriptions/{self._config.subscription_id}/resourceGroups/{group}/{provider}/{name}"
+        with judging("list", ""):
+            async with asyncio.timeout(CALL_SECONDS):
+                return managed_identity_of(await read(self._client, f"{quote(path)}?api-version={IDENTITIES_VERSION}"))
 
     async def permissions(self) -> Permissions:
         """What we may do to the cluster and its pools."""

@@ -1,10 +1,10 @@
-"""What a managed cluster says of itself that its chart's values need: pure, from ARM's answer.
+"""What a managed cluster and an identity say of themselves that the chart's values need: pure, from ARM's answers.
 
 Promise: "" or False for what the answer does not say; no value is guessed.
 Left to others: reading it (`inspector.py`), what follows (`provisioner.commands`).
 
 Source: Azure REST reference, ContainerService "Managed Clusters - Get": `oidcIssuerProfile`, `securityProfile`,
-`azureMonitorProfile`, `identity`.
+`azureMonitorProfile`, `identity`; ManagedIdentity "User Assigned Identities - Get".
 """
 
 from collections.abc import Mapping
@@ -23,6 +23,19 @@ class ClusterProfile(msgspec.Struct, frozen=True, kw_only=True):
     oidc_issuer: str = ""
     workload_identity: bool = False
     managed_prometheus: bool = False
+
+
+class ManagedIdentity(msgspec.Struct, frozen=True, kw_only=True):
+    """A user-assigned identity, by the ids that tokens name."""
+
+    client_id: str = ""
+    tenant_id: str = ""
+
+
+def managed_identity_of(body: Mapping[str, Any]) -> ManagedIdentity:
+    """The identity in its body."""
+    said = _member(body, "properties")
+    return ManagedIdentity(client_id=_text(said, "clientId"), tenant_id=_text(said, "tenantId"))
 
 
 def profile_of(body: Mapping[str, Any]) -> ClusterProfile:

@@ -24,13 +24,18 @@ FOLDED = " \\\n      "
 
 
 class Subject(NamedTuple):
-    """For which cluster, and what people call things: the release, its namespace, the identity."""
+    """For which cluster, and what people call things: the release, its namespace, the identity and its group.
+
+    `unread`: why the identity's client id could not be read.
+    """
 
     settings: Settings
     profile: ClusterProfile
     release: str
     namespace: str
     identity: str
+    identity_group: str
+    unread: str = ""
 
     @property
     def self_hosted(self) -> bool:
@@ -105,7 +110,8 @@ def gaps(subject: Subject) -> Iterator[Gap]:
             )
         if not settings.client_id:
             yield Gap(
-                "the client id of the identity is not known", f"{_identity(subject)}; then give it as --client-id"
+                f"the client id of the identity is not known: {subject.unread}",
+                f"{_identity(subject)}    # and run this again, or give it as --client-id",
             )
     if not profile.location:
         yield Gap("the cluster's region is not known", "az account list-locations --output table")
@@ -114,7 +120,7 @@ def gaps(subject: Subject) -> Iterator[Gap]:
 def next_steps(subject: Subject) -> Iterator[str]:
     """What to type next, in order, with a comment on each."""
     settings, profile = subject.settings, subject.profile
-    group, release, namespace = map(shlex.quote, (settings.resource_group, subject.release, subject.namespace))
+    group, release, namespace = map(shlex.quote, (subject.identity_group, subject.release, subject.namespace))
     if subject.self_hosted:
         issuer = shlex.quote(profile.oidc_issuer) if profile.oidc_issuer else "OIDC_ISSUER"
         yield "  # the service account's token stands for the identity"
@@ -163,7 +169,7 @@ def _managed(settings: Settings) -> Iterator[str]:
 
 def _identity(subject: Subject) -> str:
     """Makes the identity, or finds the one of that name."""
-    group, name = shlex.quote(subject.settings.resource_group), shlex.quote(subject.identity)
+    group, name = shlex.quote(subject.identity_group), shlex.quote(subject.identity)
     return f"az identity create --resource-group {group} --name {name} --query clientId --output tsv"
 
 

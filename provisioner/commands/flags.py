@@ -86,15 +86,15 @@ examples:
 
 VALUES = """\
 Writes the Helm chart's values for an existing AKS cluster, from what Azure says of it: region, cloud, OIDC issuer,
-workload identity, managed Prometheus. It reads the cluster and nothing else, with your own login (az login), and needs
-no access to Kubernetes. Values go to stdout; what is missing in Azure, what could not be known and how to find it, and
-the commands to type next go to stderr.
+workload identity, managed Prometheus; and the client id of the managed identity, if there is one of the name given. It
+reads these two and nothing else, with your own login (az login), and needs no access to Kubernetes. Values go to
+stdout; what is missing in Azure, what could not be known and how to find it, and the commands to type next to stderr.
 
 --client-id names the identity that the controller shall act as, not the one that reads here."""
 VALUES_EXAMPLES = """\
 examples:
   gpu-provisioner values --subscription-id SUB --resource-group RG --cluster-name AKS > values.yaml
-  gpu-provisioner values --client-id ID > values.yaml      the rest from ARM_SUBSCRIPTION_ID, ARM_RESOURCE_GROUP, …
+  gpu-provisioner values --identity-name NAME              the rest from ARM_SUBSCRIPTION_ID, ARM_RESOURCE_GROUP, …
   gpu-provisioner values --deployment-mode managed         no workload identity: the node's identity acts"""
 VALUES_CODES = "Exit codes: 0 written (what is missing is on stderr), 1 the cluster could not be read, 2 bad usage."
 
@@ -142,7 +142,10 @@ def _values(parser: argparse.ArgumentParser) -> None:
         "--identity-name",
         default=default,
         metavar="NAME",
-        help="of the managed identity, for the commands (%(default)s)",
+        help="of the managed identity (%(default)s)",
+    )
+    parser.add_argument(
+        "--identity-resource-group", default="", metavar="NAME", help="where that is (the cluster's resource group)"
     )
 
 

@@ -1,8 +1,9 @@
 """`values`: the chart's values for an existing cluster, from what Azure says of it.
 
-Promise: reads only: one token, the managed cluster. Values go to stdout and nothing else does, so that it can be
-redirected; what is missing and what to do next goes to stderr. The token is that of whoever runs it (azure-identity's
-default chain, as after `az login`); the identity that the settings name is the controller's, and is not used.
+Promise: reads only: one token, the managed cluster, and the identity if its client id is not given. Values go to stdout
+and nothing else does, so that it can be redirected; what is missing and what to do next goes to stderr. The token is
+that of whoever runs it (azure-identity's default chain, as after `az login`); the identity that the settings name is
+the controller's, and is not used.
 Left to others: the words (`chartvalues.py`, `flags.py`).
 """
 
@@ -47,12 +48,27 @@ async def told(arm: Azure, settings: Settings, wanted: argparse.Namespace, conso
         profile = await arm.inspector.profile()
     except CloudError as error:
         raise _unread(error, settings) from None
-    subject = Subject(settings, profile, wanted.release, wanted.namespace, wanted.identity_name)
+    group = wanted.identity_resource_group or settings.resource_group
+    settings, unread = await _identified(arm, settings, group, wanted.identity_name)
+    subject = Subject(settings, profile, wanted.release, wanted.namespace, wanted.identity_name, group, unread)
     console.say(*values_of(subject))
     for gap in gaps(subject):
         console.err.write(f"gpu-provisioner values: {gap.what}\n    {gap.command}\n")
     console.err.write("\n".join(("", "What to do next, with the values in values.yaml:", *next_steps(subject), "")))
     return OK
+
+
+async def _identified(arm: Azure, settings: Settings, group: str, name: str) -> tuple[Settings, str]:
+    """The settings with the identity's ids, unless they are given; and why they could not be read, "" if they were."""
+    if settings.client_id or settings.deployment_mode != "self-hosted":
+        return settings, ""
+    try:
+        found = await arm.inspector.managed_identity(group, name)
+    except CloudError as error:
+        absent = f"there is no identity {name} in resource group {group}"
+        return settings, absent if error.status == 404 else f"identity {name} of resource group {group}: {error}"
+    tenant = settings.tenant_id or found.tenant_id
+    return msgspec.structs.replace(settings, client_id=found.client_id, tenant_id=tenant), ""
 
 
 def _unread(error: CloudError, settings: Settings) -> Refused:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import yaml
 
-from cloudprovider.azure.profile import ClusterProfile, profile_of
+from cloudprovider.azure.profile import ClusterProfile, ManagedIdentity, managed_identity_of, profile_of
 from provisioner.commands.chartvalues import Subject, gaps, next_steps, values_of
 from provisioner.settings import Settings, load
 
@@ -31,7 +31,9 @@ def settings(**env: str) -> Settings:
 
 
 def subject(profile: ClusterProfile = WELL, release: str = "gpu-provisioner", **env: str) -> Subject:
-    return Subject(settings(**env), profile, release, "gpus", "gpu-identity")
+    return Subject(
+        settings(**env), profile, release, "gpus", "gpu-identity", settings(**env).resource_group, "it is not there"
+    )
 
 
 def installed(of: Subject) -> list[Json]:
@@ -123,7 +125,7 @@ def test_what_is_not_known_stands_there_empty() -> None:
         ),
         ({"power_state": "Stopped"}, {}, "is stopped", "az aks start --resource-group rg --name aks"),
         ({"location": ""}, {}, "region is not known", "az account list-locations"),
-        ({}, {"AZURE_CLIENT_ID": ""}, "client id of the identity is not known", "then give it as --client-id"),
+        ({}, {"AZURE_CLIENT_ID": ""}, "is not known: it is not there", "or give it as --client-id"),
     ],
 )
 def test_each_gap_has_its_command(profile: Json, env: dict[str, str], what: str, command: str) -> None:
@@ -196,3 +198,10 @@ def test_a_profile_is_read_from_arms_body() -> None:
 def test_what_is_not_said_is_not_there(body: Json) -> None:
     """An address that is no longer issued from counts for nothing."""
     assert profile_of(body) == ClusterProfile()
+
+
+def test_an_identity_is_read_from_arms_body() -> None:
+    """The two ids that a token needs; nothing where they are not said."""
+    body = {"name": "x", "properties": {"clientId": CLIENT, "tenantId": WELL.tenant_id, "principalId": "p"}}
+    assert managed_identity_of(body) == ManagedIdentity(client_id=CLIENT, tenant_id=WELL.tenant_id)
+    assert managed_identity_of({"properties": []}) == ManagedIdentity()

@@ -94,8 +94,8 @@ async def check(sim: Sim, *words: str, policy: Policy | None = None, location: s
     return Ended(code, out.getvalue(), err.getvalue(), ())
 
 
-async def values(sim: Sim, **env: str) -> Ended:
-    """`gpu-provisioner values` with these variables besides the cluster's own. Raises Refused."""
+async def values(sim: Sim, *words: str, **env: str) -> Ended:
+    """`gpu-provisioner values` with these words, and variables besides the cluster's own. Raises Refused."""
     azure = sim.world.settings.azure
     needed = {
         "ARM_SUBSCRIPTION_ID": azure.subscription,
@@ -104,7 +104,7 @@ async def values(sim: Sim, **env: str) -> Ended:
     }
     out, err = io.StringIO(), io.StringIO()
     settings = load({}, {**needed, **env}, acts=False)
-    wanted = parsed("values", (), out=out, err=err)
+    wanted = parsed("values", words, out=out, err=err)
     assert isinstance(wanted, argparse.Namespace), err.getvalue()
     async with AsyncExitStack() as sessions:
         named = dataclasses.replace(azure, subscription=settings.subscription_id, cluster=settings.cluster_name)

@@ -58,8 +58,34 @@ def test_a_cluster_that_issues_no_tokens_is_told() -> None:
             " no token\n    az aks update --resource-group rg --name aks --enable-oidc-issuer"
             " --enable-workload-identity\n"
         ) in ended.err
-        assert "the client id of the identity is not known" in ended.err
+        assert (
+            "not known: there is no identity gpu-provisioner in resource group rg\n    az identity create" in ended.err
+        )
         assert "--issuer OIDC_ISSUER" in ended.err
+
+    simulate(story)
+
+
+def test_the_identitys_client_id_is_read_by_its_name() -> None:
+    """As the predecessor's script did; where it may not be read the rest is written, and the cause is told."""
+
+    async def story(sim: Sim) -> None:
+        changed(sim, identities={"gpu-identity": CLIENT})
+        ended = await values(sim, "--identity-name", "gpu-identity")
+        assert yaml.safe_load(ended.out)["workloadIdentity"] == {
+            "clientId": CLIENT,
+            "tenantId": sim.cloud.settings.tenant,
+        }
+        assert f"--assignee {CLIENT} " in ended.err
+        assert "gpu-provisioner values: " not in ended.err
+        managed = await values(sim, "--identity-name", "gpu-identity", DEPLOYMENT_MODE="managed")
+        assert CLIENT not in managed.out
+        elsewhere = await values(sim, "--identity-name", "gpu-identity", "--identity-resource-group", "other")
+        assert "there is no identity gpu-identity in resource group other" in elsewhere.err
+        sim.cloud.faults.append(Fault(verb="IDENTITY", times=ALWAYS, answer=FORBIDDEN))
+        unread = await values(sim, "--identity-name", "gpu-identity")
+        assert (unread.code, yaml.safe_load(unread.out)["workloadIdentity"]["clientId"]) == (0, "")
+        assert "identity gpu-identity of resource group rg: AuthorizationFailed" in unread.err
 
     simulate(story)
 

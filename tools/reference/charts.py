@@ -15,12 +15,12 @@ CONTROLLER, DEFINITIONS = "gpu-provisioner", "gpu-provisioner-crd"
 
 INSTALL = """\
 helm upgrade --install gpu-provisioner-crd charts/gpu-provisioner-crd --namespace gpu-provisioner --create-namespace
-gpu-provisioner values --resource-group RG --cluster-name AKS --client-id CLIENT_ID > values.yaml
+gpu-provisioner values --subscription-id SUB --resource-group RG --cluster-name AKS > values.yaml
 helm upgrade --install gpu-provisioner charts/gpu-provisioner --namespace gpu-provisioner --values values.yaml
 helm test gpu-provisioner --namespace gpu-provisioner"""
 
 AZURE = """\
-`gpu-provisioner values` reads what can be read of the cluster, writes the values, and says on stderr what is left to do
+`gpu-provisioner values` reads the cluster and the managed identity (`--identity-name`), writes the values, and says on stderr what is left to do
 in Azure: the cluster's OIDC issuer and workload identity, a federated credential for the service account, and the role
 in `azure-role.json` for the identity, which holds the four permissions that the controller uses."""
 

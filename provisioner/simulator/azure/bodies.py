@@ -114,6 +114,18 @@ def cluster_body(
     }
 
 
+def identity_body(settings: AzureSettings, name: str, client_id: str) -> dict[str, Any]:
+    """A user-assigned managed identity."""
+    group = settings.cluster_id.rpartition("/providers/")[0]
+    return {
+        "id": f"{group}/providers/Microsoft.ManagedIdentity/userAssignedIdentities/{name}",
+        "name": name,
+        "type": "Microsoft.ManagedIdentity/userAssignedIdentities",
+        "location": settings.location,
+        "properties": {"clientId": client_id, "tenantId": settings.tenant},
+    }
+
+
 def operation_body(operation: Operation) -> dict[str, Any]:
     """What polling an operation answers."""
     body: dict[str, Any] = {"name": operation.id, "status": operation.status, "startTime": time(operation.start)}

@@ -23,6 +23,7 @@ _SCOPE = (
     None,
 )
 _REGION = ("subscriptions", None, "providers", "microsoft.containerservice", "locations", None)
+_IDENTITIES = ("subscriptions", None, "resourcegroups", None, "providers", "microsoft.managedidentity")
 _COMPUTE = ("subscriptions", None, "providers", "microsoft.compute")
 _ROUTES = {
     ("GET", (*_SCOPE,)): "CLUSTER",
@@ -35,6 +36,7 @@ _ROUTES = {
     ("GET", (*_SCOPE, "agentpools", None, "machines")): "MACHINES",
     ("GET", (*_SCOPE, "agentpools", None, "machines", None)): "MACHINE",
     ("GET", (*_SCOPE, "providers", "microsoft.authorization", "permissions")): "PERMISSIONS",
+    ("GET", (*_IDENTITIES, "userassignedidentities", None)): "IDENTITY",
     ("GET", (*_COMPUTE, "locations", None, "usages")): "USAGES",
     ("GET", (*_COMPUTE, "skus")): "SKUS",
     ("GET", (*_REGION, "operations", None)): "OPERATION",
@@ -44,7 +46,7 @@ _ROUTES = {
 BEYOND_GROUPS = frozenset({"OPERATION", "RESULT", "USAGES", "SKUS"})
 _CLUSTERS = "Microsoft.ContainerService/managedClusters"
 # What a role must allow at the cluster. The URL of an operation is signed; that it asks for no role beside is assumed.
-# What `check` would like to read beside (quota, sizes, permissions) is not held against the role.
+# What `check` and `values` would like to read beside (quota, sizes, identities …) is not held against the role.
 ACTIONS = {
     "CLUSTER": f"{_CLUSTERS}/read",
     "LIST": f"{_CLUSTERS}/agentPools/read",
@@ -82,13 +84,15 @@ class Call:
 
 
 def route(method: str, path: str) -> dict[str, str]:
-    """The verb and the names in a path, as `Call`'s arguments. `item` is a machine, an operation or a location."""
+    """The verb and the names in a path, as `Call`'s arguments. `item`: a machine, operation, location, identity."""
     parts = [unquote(part) for part in path.strip("/").split("/")]
     for (wanted, pattern), verb in _ROUTES.items():
         if wanted == method and _fits(parts, pattern):
             names = [part for part, fixed in zip(parts, pattern, strict=True) if fixed is None]
             if verb in BEYOND_GROUPS:
                 return {"verb": verb, "subscription": names[0], "item": names[-1]}
+            if verb == "IDENTITY":
+                return {"verb": verb, "subscription": names[0], "group": names[1], "item": names[-1]}
             keys = ("subscription", "group", "cluster", "pool", "item")
             return {"verb": verb, **dict(zip(keys, names, strict=False))}
     return {"verb": "OTHER", "subscription": parts[1] if len(parts) > 1 else ""}

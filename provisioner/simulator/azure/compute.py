@@ -17,7 +17,7 @@ from .call import Call
 from .settings import AzureSettings
 from .state import Pool
 
-VERBS = frozenset({"PERMISSIONS", "USAGES", "SKUS"})
+VERBS = frozenset({"PERMISSIONS", "USAGES", "SKUS", "IDENTITY"})
 TOTAL, LOW_PRIORITY = "cores", "lowPriorityCores"
 LIMIT = 1000
 ZONES = ("1", "2", "3")

@@ -50,6 +50,8 @@ def _gateway(cloud: AzureCloud, call: Call) -> Answer | None:
         return errors.gateway(404, "InvalidResourceType", "The resource type or action could not be found.")
     if call.group != settings.resource_group:
         return errors.group_not_found(call.group)
+    if call.verb == "IDENTITY":
+        return None
     if call.cluster == settings.cluster:
         action = ACTIONS.get(call.verb, "")
         allowed = settings.actions is None or not action or action in settings.actions

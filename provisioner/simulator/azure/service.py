@@ -80,6 +80,13 @@ def _get(cloud: AzureCloud, call: Call) -> Answer:
     return Answer(200, bodies.pool_body(cloud.settings, pool)) if pool else errors.pool_not_found(call.pool)
 
 
+def _identity(cloud: AzureCloud, call: Call) -> Answer:
+    client_id = cloud.settings.identities.get(call.item)
+    if client_id is None:
+        return errors.resource_not_found(call.group, f"Microsoft.ManagedIdentity/userAssignedIdentities/{call.item}")
+    return Answer(200, bodies.identity_body(cloud.settings, call.item, client_id))
+
+
 async def _list(cloud: AzureCloud, call: Call) -> Answer:
     """One page by name, so that pools which come and go between pages neither repeat nor hide others (§8 item 21)."""
     settings = cloud.settings
@@ -138,6 +145,7 @@ _READS: Mapping[str, Callable[[AzureCloud, Call], Answer]] = {
     "OPERATION": _operation,
     "RESULT": _operation,
     **dict.fromkeys(compute.VERBS, _not_aks),
+    "IDENTITY": _identity,
 }
 
 

@@ -26,6 +26,7 @@ class AzureSettings:
     `family_cores` (by the family's name), `regional_cores`, `low_priority_cores`: quotas, none unless set.
     `ignore_preconditions`: a service that overlooks If-Match and If-None-Match. `token`: the only bearer accepted.
     `oidc_issuer`, `workload_identity`, `managed_prometheus`: what the cluster was created with.
+    `identities`: client ids of the group's user-assigned identities, by name.
     `actions`: all that the caller's role allows at the cluster, as ARM writes them; None: everything.
     """
 
@@ -60,6 +61,7 @@ class AzureSettings:
     oidc_issuer: bool = True
     workload_identity: bool = True
     managed_prometheus: bool = False
+    identities: Mapping[str, str] = field(default_factory=dict)
     speed: float = 1.0
 
     # What nobody has established (§9): a switch each, and why it stands as it does.
