@@ -20,9 +20,9 @@ helm upgrade --install gpu-provisioner charts/gpu-provisioner --namespace gpu-pr
 helm test gpu-provisioner --namespace gpu-provisioner"""
 
 AZURE = """\
-`gpu-provisioner values` reads the cluster and the managed identity (`--identity-name`), writes the values, and says on stderr what is left to do
-in Azure: the cluster's OIDC issuer and workload identity, a federated credential for the service account, and the role
-in `azure-role.json` for the identity, which holds the four permissions that the controller uses."""
+`gpu-provisioner values` reads the cluster and the managed identity (`--identity-name`), writes the values, and says on
+stderr what is left to do in Azure: the cluster's OIDC issuer and workload identity, a federated credential for the
+service account, and the role in `azure-role.json` for the identity: the four permissions that the controller uses."""
 
 LEFT = """\
 An uninstall leaves the definitions, the NodeClaims, and the machines that they stand for, which go on costing money. To
