@@ -51,13 +51,10 @@ def listen(world: World, time: Callable[[], float]) -> None:
 
 
 def unexplained(claim: Json, before: Json | None) -> list[str]:
-    """The conditions that are new and in no table."""
-    old = _conditions(before)
-    return [
-        f"{new['type']}={new['status']} {new['reason']}: {new.get('message', '')}"
-        for new in _conditions(claim)
-        if new not in old and not explained(new["type"], new["status"], new["reason"], new.get("message", ""))
-    ]
+    """The conditions that say something new which is in no table. What others have written is not said anew by us."""
+    old = [_words(one) for one in _conditions(before)]
+    said = (_words(one) for one in _conditions(claim))
+    return [f"{w[0]}={w[1]} {w[2]}: {w[3]}" for w in said if w not in old and not explained(*w)]
 
 
 def explained(on: str, status: str, reason: str, message: str) -> bool:
@@ -78,6 +75,10 @@ def azures(reason: str, message: str) -> bool:
         return True
     code = _CODE.match(message)
     return code is not None and code[0].rpartition("_")[2].casefold() == reason.casefold()
+
+
+def _words(condition: Json) -> tuple[str, str, str, str]:
+    return condition["type"], condition["status"], condition.get("reason", ""), condition.get("message", "")
 
 
 def _conditions(claim: Json | None) -> list[Json]:
