@@ -5,6 +5,7 @@ Anything else that is sent to it fails the test that reads it, so that nothing i
 Source: ECMA-48; xterm's documentation of its private modes.
 """
 
+import codecs
 import contextlib
 import fcntl
 import os
@@ -22,6 +23,8 @@ from time import monotonic
 from .program import PROGRAM, ROOT, environment
 
 SEQUENCE = re.compile(r"\x1b\[(\??)([0-9;]*)([A-Za-z])")
+# A read may end within a sequence.
+UNFINISHED = re.compile(r"\x1b(\[\??[0-9;]*)?\Z")
 
 
 class Screen:
@@ -31,6 +34,7 @@ class Screen:
         self.width, self.height = width, height
         self._lines = [""]
         self._row = self._column = 0
+        self._unfinished = ""
         self.colours: set[str] = set()
 
     @property
@@ -39,7 +43,11 @@ class Screen:
         return "\n".join(line.rstrip() for line in self._lines)
 
     def write(self, text: str) -> None:
-        position = 0
+        text, position = self._unfinished + text, 0
+        if unfinished := UNFINISHED.search(text):
+            text, self._unfinished = text[: unfinished.start()], unfinished.group()
+        else:
+            self._unfinished = ""
         while position < len(text):
             if found := SEQUENCE.match(text, position):
                 self._obey(*found.groups())
@@ -96,6 +104,7 @@ class OnScreen:
         self.process = process
         self.screen = screen
         self._terminal = terminal
+        self._decoder = codecs.getincrementaldecoder("utf-8")()
         self.raw = ""
 
     def until(self, seen: Callable[[str], object], within_seconds: float = 30.0) -> str:
@@ -127,12 +136,12 @@ class OnScreen:
         if not select.select([self._terminal], [], [], 0.1)[0]:
             return True
         try:
-            text = os.read(self._terminal, 65536).decode(errors="replace")
+            text = self._decoder.decode(os.read(self._terminal, 65536))
         except OSError:  # nobody has the terminal open any longer
             return False
         self.raw += text
         self.screen.write(text)
-        return bool(text)
+        return True
 
 
 @contextlib.contextmanager
