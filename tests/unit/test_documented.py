@@ -15,6 +15,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import helm_python
+import jsonschema_rs
 import pytest
 import yaml
 
@@ -202,8 +203,11 @@ def test_yaml_in_the_pages_is_what_it_is_for(document: str, block: str) -> None:
     if set(read) <= set(defaults()):
         assert render({**NEEDED, **read})
         return
-    schema = nodeclaim_crd()["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]
-    spec = schema["spec"]["properties"]
+    whole = nodeclaim_crd()["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    if read.get("kind") == "NodeClaim":
+        jsonschema_rs.validator_for(whole).validate(read)
+        return
+    spec = whole["properties"]["spec"]["properties"]
     for key, value in read.items():
         if key == "metadata":
             assert set(value) <= {"annotations", "labels"}

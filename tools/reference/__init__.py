@@ -14,7 +14,7 @@ from tools.dashboards.claim import STORY_OF_ONE
 from tools.dashboards.fleet import FLEET
 from tools.dashboards.panels import render as dashboard
 
-from . import alerts, charts, commands, conditions, errors, events, labels, metrics, settings, values
+from . import alerts, charts, commands, conditions, errors, events, examples, labels, metrics, settings, values
 
 ROOT = Path(__file__).parents[2]
 COMMAND = "make generate"
@@ -30,6 +30,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "docs/reference/conditions.md": conditions.render,
     "docs/reference/errors.md": errors.render,
     "docs/reference/events.md": events.render,
+    "docs/reference/examples.md": examples.render,
     "docs/reference/labels.md": labels.render,
     "docs/reference/metrics.md": metrics.render,
     "docs/reference/settings.md": settings.render,
