@@ -39,8 +39,11 @@ class Screen:
 
     @property
     def text(self) -> str:
-        """Everything that was written and not erased, what has scrolled away too."""
-        return "\n".join(line.rstrip() for line in self._lines)
+        """Everything that was written and not erased, what has scrolled away too, down to the cursor."""
+        lines = [line.rstrip() for line in self._lines]
+        while len(lines) > self._row + 1 and not lines[-1]:
+            lines.pop()
+        return "\n".join(lines)
 
     def write(self, text: str) -> None:
         text, position = self._unfinished + text, 0
@@ -67,8 +70,7 @@ class Screen:
                 assert number == "2", "only whole lines are erased"
                 self._lines[self._row] = ""
             case "J":
-                del self._lines[self._top :]
-                self._move(self._top, 0)
+                self._lines[self._top :] = [""] * (len(self._lines) - self._top)
             case "H":
                 self._move(self._top, 0)
             case "?h" | "?l":
