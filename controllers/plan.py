@@ -97,10 +97,10 @@ def explain(f: Facts) -> PatchStatus | None:
 
 
 def _soonest(judged: status.Judgements, *waits: Wait | None) -> Wait:
-    """Until the first moment at which time alone changes something."""
+    """Until the first moment at which time alone changes something; a moment that has come changes nothing more."""
     known = [wait for wait in waits if wait is not None]
-    after = [*(wait.after for wait in known), *(j.recheck for j in judged.values())]
-    times = [seconds for seconds in after if seconds is not None]
+    times = [wait.after for wait in known if wait.after is not None]
+    times += [j.recheck for j in judged.values() if j.recheck is not None and j.recheck > 0]
     why = known[0].why if known else ", ".join(f"{n}={j.status}" for n, j in judged.items())
     held = known[0].held if known else None
     return Wait(after=min(times, default=None), why=why or "something to happen", held=held)

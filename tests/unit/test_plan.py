@@ -904,3 +904,16 @@ def test_a_pool_that_will_not_go_is_told_of() -> None:
     late = plan(msgspec.structs.replace(known, now=NOW + timedelta(minutes=30)))
     assert isinstance(late, steps.PatchStatus)
     assert late.overdue == "deleting"
+
+
+def test_a_try_that_is_due_but_held_up_shortens_no_wait() -> None:
+    """A DELETE that is due waits for a look that was not answered: until the next one, and does not spin."""
+    unread = failed("retryable", delay=30.0, age=10.0)
+    lost = failed("retryable", delay=5.0, age=6.0, unanswered=True)
+    known = facts(claims=(GOING,), instance=instance(), delete_failed=lost, read_failed=unread)
+    told = plan(known)
+    assert isinstance(told, steps.PatchStatus)
+    said = msgspec.structs.replace(GOING, status=msgspec.structs.replace(GOING.status, conditions=told.conditions))
+    waiting = plan(msgspec.structs.replace(known, claims=(said,)))
+    assert isinstance(waiting, steps.Wait)
+    assert waiting.after == 20.0
