@@ -41,6 +41,8 @@ def test_the_site_is_complete_in_itself(site: Path) -> None:
             source = match[1] or match[2]
             if re.match(r"(https?:)?//", source):
                 found.append(f"{path.name}: {source}")
+    for path in site.rglob("*.css"):
+        found += re.findall(r"url\([\"']?(?:https?:)?//[^)]*", path.read_text(encoding="utf-8"))
     assert found == []
 
 
