@@ -8,6 +8,7 @@ Left to others: the data (`tools.monitoring`), Grafana's own looks.
 """
 
 import asyncio
+import io
 import math
 import re
 import sys
@@ -21,7 +22,10 @@ import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
+from PIL import Image
 
+from provisioner.runtime import logs
+from provisioner.runtime.clock import SystemClock
 from tools.monitoring.recording import Recording, record
 from tools.monitoring.scenario import SHOWN
 
@@ -30,7 +34,9 @@ from . import queries
 Json = dict[str, Any]
 Series = tuple[str, list[float], list[float]]
 
-UNIT_INCHES, DPI, MOST_LINES = 0.36, 80, 9
+UNIT_INCHES, DPI, MOST_LINES, COLORS_KEPT = 0.36, 80, 8, 48
+# Left, right, top, bottom, in units of Grafana's grid, around what is drawn; charts get room for axes and legend.
+MARGINS = {"stat": (0.08, 0.08, 1.0, 0.1), "table": (0.2, 0.2, 1.0, 0.2), "state-timeline": (3.4, 0.35, 1.0, 1.0)}
 COLORS = {
     "green": "#3f9c4f",
     "yellow": "#e0b400",
@@ -53,21 +59,36 @@ def draw(name: str, recording: Recording, values: Mapping[str, str]) -> Figure:
         place = panel["gridPos"]
         if panel["type"] == "row":
             words = queries.filled(panel["title"], values)
-            figure.text(0.008, 1 - (place["y"] + 1.6) / height, words, fontsize=11, weight="bold", va="center")
+            figure.text(0.008, 1 - (place["y"] + 1.5) / height, words, fontsize=11, weight="bold", va="center")
             continue
-        narrow = panel["type"] in ("stat", "table")
-        left, right, top, bottom = (0.1, 0.1, 1.15, 0.15) if narrow else (1.3, 0.25, 1.3, 2.3)
-        axes = figure.add_axes(
-            (
-                (place["x"] + left) / 24,
-                1 - (place["y"] + 1 + place["h"] - bottom) / height,
-                (place["w"] - left - right) / 24,
-                (place["h"] - top - bottom) / height,
-            )
+        card = figure.add_axes(_box(place, height, (0.08, 0.08, 0.1, 0.1)), facecolor="white", xticks=[], yticks=[])
+        for side in card.spines.values():
+            side.set_color("#ddd")
+        axes = figure.add_axes(_box(place, height, MARGINS.get(panel["type"], (1.35, 0.35, 1.0, 2.3))))
+        words = queries.filled(panel["title"], values)
+        figure.text(
+            (place["x"] + 0.2) / 24, 1 - (place["y"] + 1.5) / height, words, fontsize=8, weight="bold", va="center"
         )
-        axes.set_title(panel["title"], fontsize=9, loc="left", weight="bold", pad=4)
         DRAWN[panel["type"]](axes, panel, Asker(recording, values))
     return figure
+
+
+def save(figure: Figure, path: Path) -> None:
+    """As a PNG of few colors: the documentation is cloned by everybody."""
+    drawn = io.BytesIO()
+    figure.savefig(drawn, format="png")
+    Image.open(drawn).convert("RGB").quantize(COLORS_KEPT).save(path, optimize=True)
+
+
+def _box(place: Json, height: float, margins: tuple[float, float, float, float]) -> tuple[float, float, float, float]:
+    """A place on the grid as a share of the figure; margins are left, right, top, bottom, in units of the grid."""
+    left, right, top, bottom = margins
+    return (
+        (place["x"] + left) / 24,
+        1 - (place["y"] + 1 + place["h"] - bottom) / height,
+        (place["w"] - left - right) / 24,
+        (place["h"] - top - bottom) / height,
+    )
 
 
 class Asker:
@@ -130,9 +151,8 @@ def _text(value: float, unit: str) -> str:
 
 
 def _nothing(axes: Axes) -> None:
-    axes.text(0.5, 0.5, "no data", transform=axes.transAxes, ha="center", va="center", color="#888")
-    axes.set_xticks([])
-    axes.set_yticks([])
+    axes.text(0.5, 0.5, "no data", transform=axes.transAxes, ha="center", va="center", color="#888", fontsize=9)
+    _bare(axes)
 
 
 def _unit(panel: Json) -> str:
@@ -154,15 +174,15 @@ def _lines(axes: Axes, panel: Json, ask: Asker) -> None:
             base = tops
         else:
             axes.plot(times, values, color=color, linewidth=1.3, label=label)
-    lowest = axes.get_ylim()[1]
+    top = axes.get_ylim()[1]
     for step in panel["fieldConfig"]["defaults"]["thresholds"]["steps"]:
-        if step["value"] is not None and step["value"] <= lowest * 1.5:
+        if step["value"] is not None and step["value"] <= top * 1.5:
             axes.axhline(step["value"], color=COLORS[step["color"]], linestyle="--", linewidth=0.8)
-    axes.set_ylim(bottom=0)
+    axes.set_ylim(0, max(axes.get_ylim()[1], 1e-3) if any(value for *_, v in found for value in v) else 1)
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: _text(value, _unit(panel))))
     axes.yaxis.set_major_locator(MaxNLocator(4))
     _timed(axes, ask)
-    axes.legend(loc="upper left", bbox_to_anchor=(-0.12, -0.14), ncols=3, fontsize=6, frameon=False, handlelength=1)
+    axes.legend(loc="upper left", bbox_to_anchor=(-0.14, -0.13), ncols=2, fontsize=6, frameon=False, handlelength=1)
 
 
 def _timed(axes: Axes, ask: Asker) -> None:
@@ -184,68 +204,66 @@ def _states(axes: Axes, panel: Json, ask: Asker) -> None:
     axes.invert_yaxis()
     _timed(axes, ask)
     axes.tick_params(axis="y", labelsize=6)
-    if max((len(name) for name, _, _ in found), default=0) > 14:
-        axes.tick_params(axis="y", pad=-4)
-        for label in axes.get_yticklabels():
-            label.set_horizontalalignment("left")
-            label.set_bbox({"facecolor": "white", "alpha": 0.6, "linewidth": 0, "pad": 0.5})
 
 
 def _number(axes: Axes, panel: Json, ask: Asker) -> None:
-    (found,) = ask.now(panel)
-    if not found:
+    known = [value for _, _, values in ask.over(panel) for value in values if not math.isnan(value)]
+    if not known:
         _nothing(axes)
         return
-    value, defaults = float(found[0]["value"][1]), panel["fieldConfig"]["defaults"]
+    value, defaults = known[-1], panel["fieldConfig"]["defaults"]
     text, color = _text(value, _unit(panel)), "text"
     for mapping in defaults.get("mappings", ()):
-        known = mapping["options"].get(f"{value:g}", {"text": text, "color": color})
-        text, color = known["text"], known["color"]
+        told = mapping["options"].get(f"{value:g}", {"text": text, "color": color})
+        text, color = told["text"], told["color"]
     if panel["options"]["colorMode"] == "background" and not defaults.get("mappings"):
         passed = [step for step in defaults["thresholds"]["steps"] if step["value"] is None or value >= step["value"]]
         color = passed[-1]["color"]
     filled = color != "text"
     axes.set_facecolor(COLORS[color] if filled else "white")
-    axes.text(
-        0.5,
-        0.5,
-        text,
-        transform=axes.transAxes,
-        ha="center",
-        va="center",
-        fontsize=15,
-        color="white" if filled else "#222",
-    )
-    axes.set_xticks([])
-    axes.set_yticks([])
+    ink = "white" if filled else "#222"
+    axes.text(0.5, 0.5, text, transform=axes.transAxes, ha="center", va="center", fontsize=14, color=ink)
+    _bare(axes)
 
 
 def _table(axes: Axes, panel: Json, ask: Asker) -> None:
     names: dict[str, str] = panel["transformations"][-1]["options"]["renameByName"]
     units = {
-        o["matcher"]["options"]: p["value"]
-        for o in panel["fieldConfig"]["overrides"]
-        for p in o["properties"]
-        if p["id"] == "unit"
+        override["matcher"]["options"]: one["value"]
+        for override in panel["fieldConfig"]["overrides"]
+        for one in override["properties"]
+        if one["id"] == "unit"
     }
     answers = ask.now(panel)
     rows: dict[tuple[str, ...], dict[str, str]] = {}
     for letter, answer in zip("ABC", answers, strict=False):
         column = "Value" if len(answers) == 1 else f"Value #{letter}"
         for found in answer:
-            labels = {label: found["metric"].get(label, "") for label in names if not label.startswith("Value")}
-            row = rows.setdefault(tuple(labels.values()), dict(labels))
-            row[column] = _text(float(found["value"][1]), units.get(names[column], "short"))
+            known = {label: found["metric"].get(label, "") for label in names if not label.startswith("Value")}
+            row = rows.setdefault(tuple(known.values()), dict(known))
+            row[column] = _text(float(found["value"][1]), units.get(names.get(column, ""), "short"))
     if not rows:
         _nothing(axes)
         return
-    axes.axis("off")
-    cells = [[row.get(column, "") for column in names] for row in rows.values()]
-    table = axes.table(cells[:12], colLabels=list(names.values()), loc="upper left", cellLoc="left", edges="horizontal")
-    table.auto_set_font_size(False)
-    table.set_fontsize(7)
-    table.auto_set_column_width(list(range(len(names))))
-    table.scale(1, 1.15)
+    _bare(axes)
+    lines = [list(names.values()), *([row.get(column, "") for column in names] for row in rows.values())]
+    widths = [max(len(line[number]) for line in lines) + 2 for number in range(len(names))]
+    step = 1 / max(panel["gridPos"]["h"] * 1.05 - 1, len(lines))
+    for down, line in enumerate(lines):
+        across = 0.0
+        for number, text in enumerate(line):
+            weight = "normal" if down else "bold"
+            axes.text(
+                across, 1 - (down + 0.5) * step, text, transform=axes.transAxes, va="center", fontsize=7, weight=weight
+            )
+            across += widths[number] / max(sum(widths), panel["gridPos"]["w"] * 6)
+
+
+def _bare(axes: Axes) -> None:
+    axes.set_xticks([])
+    axes.set_yticks([])
+    for side in axes.spines.values():
+        side.set_visible(False)
 
 
 DRAWN: dict[str, Callable[[Axes, Json, Asker], None]] = {
@@ -259,10 +277,11 @@ DRAWN: dict[str, Callable[[Axes, Json, Asker], None]] = {
 def main(folder: Path) -> None:
     """Play the scenario, and draw both dashboards into the folder."""
     folder.mkdir(parents=True, exist_ok=True)
+    logs.configure(SystemClock(), level="error", stream=sys.stderr)
     with tempfile.TemporaryDirectory() as home, ExitStack() as until_the_end:
         recording = asyncio.run(record(Path(home), until_the_end))
         for name in queries.DASHBOARDS:
-            draw(name, recording, {"claim": SHOWN}).savefig(folder / f"dashboard-{name}.png")
+            save(draw(name, recording, {"claim": SHOWN}), folder / f"dashboard-{name}.png")
 
 
 if __name__ == "__main__":

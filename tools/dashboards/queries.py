@@ -70,7 +70,7 @@ def of_rules() -> list[Asked]:
 
 def filled(expression: str, values: Mapping[str, str]) -> str:
     """The expression with Grafana's variables filled in; everything else that is chosen is chosen whole."""
-    known = {"cluster": ".*", "job": ".*", **WINDOWS, **values}
+    known = {"cluster": ".*", "job": ".*", "size": ".*", **WINDOWS, **values}
     return re.sub(r"\$\{?(\w+)\}?", lambda found: known.get(found[1], found[0]), expression)
 
 

@@ -20,3 +20,10 @@ JOB = Variable(
     every=True,
 )
 WINDOWS = Variable(name="window", label="Count events over", choices=("1h", "15m", "6h", "1d", "7d"))
+SIZES = Variable(
+    name="size",
+    label="Size",
+    query='label_values(gpu_provisioner_nodeclaim_phase_duration_seconds_count{cluster=~"$cluster",job=~"$job"},'
+    " instance_type)",
+    every=True,
+)

@@ -194,6 +194,7 @@ async def _change_leader(stage: Stage) -> None:
     await stage.stop(FIRST)
     await stage.person.apply(node_claim("late", A100, "on-demand", "late"))
     await _ready(stage, "late")
+    await stage.until(lambda: stage.world.cloud.pools["late"].state == "Succeeded", "Azure's work on late ends")
     await stage.person.delete("late")
     await _gone(stage, "late")
 

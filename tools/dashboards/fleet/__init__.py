@@ -5,7 +5,7 @@ Left to others: how it is written (`panels.py`), one claim (`claim.py`).
 """
 
 from tools.dashboards.panels import Dashboard
-from tools.dashboards.variables import CLUSTER, JOB, WINDOWS
+from tools.dashboards.variables import CLUSTER, JOB, SIZES, WINDOWS
 
 from . import azure, down, money, now, program, up
 
@@ -13,7 +13,7 @@ FLEET = Dashboard(
     uid="gpu-provisioner-fleet",
     title="GPU provisioner: fleet",
     description="Do claims get machines, what do they cost, do they go again, is the controller well.",
-    variables=(CLUSTER, JOB, WINDOWS),
+    variables=(CLUSTER, JOB, SIZES, WINDOWS),
     rows=(now.ROW, up.ROW, azure.ROW, money.ROW, down.ROW, program.ROW),
     links=(("One claim's story", "gpu-provisioner-claim"),),
 )

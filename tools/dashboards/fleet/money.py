@@ -88,6 +88,7 @@ ROW = Row(
                 ),
             ),
             stacked=True,
+            width=12,
         ),
         Panel(
             title="Cost per hour, by namespace",
@@ -99,6 +100,7 @@ ROW = Row(
                 Query(f"sum({S.cost_of(S.idle_gpus())})", "idle"),
             ),
             stacked=True,
+            width=12,
             runbooks=IDLE,
         ),
         Panel(
@@ -116,7 +118,8 @@ ROW = Row(
                 "Value #A": "GPUs",
                 "Value #B": "Idle",
             },
-            width=16,
+            width=24,
+            height=7,
         ),
     ),
 )

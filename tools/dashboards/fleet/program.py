@@ -2,6 +2,7 @@
 
 from tools.dashboards.panels import Panel, Query, Row
 from tools.dashboards.promql import DASHBOARD as S
+from tools.dashboards.promql import MARK
 from tools.dashboards.variables import RATE, WINDOW
 
 ROW = Row(
@@ -26,6 +27,20 @@ ROW = Row(
                 ),
             ),
             runbooks=("ControllerErrors",),
+        ),
+        Panel(
+            title="Errors, by controller",
+            description="Passes that failed and are tried again, and failed calls of Azure, by Karpenter's names. A"
+            " NodeClaimNotFoundError is how a removal is proved.",
+            unit="ops",
+            queries=(
+                Query(S.rate("controller_runtime_reconcile_errors_total", RATE, "controller"), "pass: {{controller}}"),
+                Query(
+                    S.rate("karpenter_cloudprovider_errors_total", RATE, "controller, error"),
+                    "Azure: {{controller}} {{error}}",
+                ),
+            ),
+            runbooks=("ControllerErrors", "CredentialFailing"),
         ),
         Panel(
             title="Queue",
@@ -109,15 +124,29 @@ ROW = Row(
             runbooks=("Down",),
         ),
         Panel(
+            title="Restarts",
+            description="How often a replica began anew within the window, in the same Pod.",
+            queries=(
+                Query(
+                    f"sum by (instance) (changes({S.own('process_start_time_seconds')}[{WINDOW}])"
+                    f" and on (cluster, namespace, job, instance) {S.own(MARK)})",
+                    "{{instance}}",
+                ),
+            ),
+            runbooks=("Down", "NoLeader"),
+        ),
+        Panel(
             title="CPU",
             description="Cores in use.",
             queries=(Query(S.rate("process_cpu_seconds_total", RATE, "instance"), "{{instance}}"),),
+            width=12,
         ),
         Panel(
             title="Memory",
             description="Resident; the chart's limit is 512 MiB.",
             unit="bytes",
             queries=(Query(f"max by (instance) ({S.alone('process_resident_memory_bytes')})", "{{instance}}"),),
+            width=12,
         ),
     ),
 )

@@ -6,6 +6,8 @@ from tools.dashboards.variables import WINDOW
 
 PHASES = "gpu_provisioner_nodeclaim_phase_duration_seconds"
 NOT_READY = "gpu_provisioner_nodeclaims_not_ready"
+SINCE = "operator_nodeclaim_status_condition_current_status_seconds"
+SIZE = "~$size"
 SHORT = ("QuotaExhausted", "SkuUnavailable")
 
 ROW = Row(
@@ -31,20 +33,18 @@ ROW = Row(
         ),
         Panel(
             title="Each claim",
-            description="Every claim, whether it is Ready, why not, and since when. Its name opens its story.",
+            description="Every claim: that it is Ready, or each condition that is not True. Its name opens its story.",
             kind="table",
             queries=(
                 Query(
-                    S.most(
-                        "operator_nodeclaim_status_condition_current_status_seconds",
-                        "name, status, reason",
-                        type="Ready",
-                    )
+                    f"{S.most(SINCE, 'name, type, status, reason', type='Ready', status='True')}"
+                    f" or {S.most(SINCE, 'name, type, status, reason', type='!Ready', status='!True')}"
                 ),
             ),
-            columns={"name": "Claim", "status": "Ready", "reason": "Reason", "Value": "For"},
+            columns={"name": "Claim", "type": "Condition", "status": "Status", "reason": "Reason", "Value": "For"},
             units={"For": "s"},
             opens="Claim",
+            runbooks=("ClaimStuck",),
         ),
         Panel(
             title="Longest wait, by reason",
@@ -60,7 +60,7 @@ ROW = Row(
             unit="s",
             queries=tuple(
                 Query(
-                    S.quantile(share, PHASES, "instance_type", WINDOW, phase="ready"),
+                    S.quantile(share, PHASES, "instance_type", WINDOW, phase="ready", instance_type=SIZE),
                     f"p{share * 100:g} {{{{instance_type}}}}",
                 )
                 for share in (0.5, 0.9, 0.99)
@@ -73,7 +73,7 @@ ROW = Row(
             description="Mean of each stretch of the way up: launch is Azure's, register the Node's, initialize the"
             " GPUs'.",
             unit="s",
-            queries=(Query(S.mean(PHASES, WINDOW, "phase", phase="!ready"), "{{phase}}"),),
+            queries=(Query(S.mean(PHASES, WINDOW, "phase", phase="!ready", instance_type=SIZE), "{{phase}}"),),
             stacked=True,
             runbooks=("ProvisioningSlow",),
         ),
@@ -81,7 +81,12 @@ ROW = Row(
             title="Create failures, by reason",
             description="Agent pools that Azure refused, or that failed after it had accepted them. `quota` and"
             " `sku_unavailable` need a person.",
-            queries=(Query(S.events("gpu_provisioner_create_failures_total", WINDOW, "reason"), "{{reason}}"),),
+            queries=(
+                Query(
+                    S.events("gpu_provisioner_create_failures_total", WINDOW, "reason", instance_type=SIZE),
+                    "{{reason}}",
+                ),
+            ),
             bars=True,
             runbooks=SHORT,
         ),
