@@ -61,7 +61,7 @@ format: $(LOCK_DEV)  ## rewrite the code in the project's format
 bench: $(LOCK_DEV)  ## counts are asserted, times printed
 	@$(BIN)/python -m tests.bench
 
-generate: $(LOCK_DEV)  ## write the files that are generated from code (CRDs, pages of reference)
+generate: $(LOCK_DEV)  ## write the files that are generated from code (CRDs, pages of reference, dashboards, alerts)
 	@$(BIN)/python -m provisioner.api.crd charts/gpu-provisioner-crd/templates
 	@$(BIN)/python -m tools.reference
 
