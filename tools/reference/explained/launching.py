@@ -63,8 +63,8 @@ LAUNCHING = (
         r.ADOPTION_REFUSED,
         "The annotation `gpu-provisioner.sh/adopt` names a pool that this claim may not take over. The message says"
         " why.",
-        "`gpu-provisioner adopt NAME` lists what stands against it.",
-        "Correct or remove the annotation.",
+        "`az aks nodepool show --name POOL --query tags` has the UID that the pool bears.",
+        "Remove the annotation, or let `gpu-provisioner adopt NAME` write the right one; it says why if there is none.",
     ),
     waiting(
         LAUNCHED,
