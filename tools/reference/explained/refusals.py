@@ -1,7 +1,8 @@
 """Launched False before anything is sent: a claim that cannot be expressed as an agent pool.
 
-A claim's spec cannot be changed, so all of these end the same way: delete it and make a new one. `gpu-provisioner plan
--f FILE` says the same beforehand, and everything at once.
+A claim's spec cannot be changed, so most of these end the same way: delete it and make a new one. What stands in its
+labels or annotations can be corrected, and is tried again at once. `gpu-provisioner plan -f FILE` says the same
+beforehand, and everything at once.
 """
 
 from provisioner.api import reasons as r
@@ -13,6 +14,10 @@ PLAN = "`gpu-provisioner plan -f FILE` shows everything that is wrong with the c
 
 def _no(name: str, meaning: str, remedy: str) -> Reason:
     return bad("Launched", name, meaning, PLAN, f"{remedy} The spec is immutable: delete the claim and make a new one.")
+
+
+def _mend(name: str, meaning: str, remedy: str) -> Reason:
+    return bad("Launched", name, meaning, PLAN, f"{remedy} It is tried again at once.")
 
 
 REFUSALS = (
@@ -56,12 +61,12 @@ REFUSALS = (
         "`storage` is what the OS disk gets, and AKS gives 30 GiB to 2048 GiB.",
         "Ask for an amount in these bounds.",
     ),
-    _no(
+    _mend(
         r.IMAGE_FAMILY_INVALID,
         "The size has AMD GPUs, for which AKS offers Ubuntu only.",
         "Remove the annotation `kaito.sh/node-image-family`.",
     ),
-    _no(
+    _mend(
         r.LABEL_REFUSED,
         "A label of the claim cannot stand on an agent pool: AKS keeps the key for itself, or it is no label.",
         "Remove it or use a prefix of your own.",
