@@ -5,7 +5,6 @@
 FROM docker.io/library/python:3.13.16-slim-trixie@sha256:bf44cdfcb76cd3b41e879bc058fc37ec5872002ccfde7fcb765e218cde0cd79c AS builder
 # The minor version of both bases.
 ARG PYTHON=3.13
-ARG VERSION=0.1.0
 ENV PYTHONDONTWRITEBYTECODE=1 PIP_DISABLE_PIP_VERSION_CHECK=1
 WORKDIR /src
 # An environment remembers its interpreter's path: made from here, it finds the other base's interpreter there.
@@ -24,6 +23,7 @@ COPY cloudprovider cloudprovider
 COPY controllers controllers
 COPY examples examples
 RUN /opt/build/bin/python -m hatchling build -t wheel -d /opt/wheel
+ARG VERSION=0.1.0
 # -I: neither the folder that it is started in nor a PYTHON variable can put other code in its place.
 # The root file system is read-only, so what is compiled is compiled here, and is the same in each build.
 RUN pip --python /opt/gpu-provisioner/bin/python install \
