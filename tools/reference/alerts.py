@@ -9,9 +9,11 @@ from tools.dashboards.panels import PREFIX
 from .markdown import code, page, table
 
 INTRODUCTION = f"""\
-With `prometheusRule.enabled: true` the chart installs them as a PrometheusRule of the Prometheus Operator. Elsewhere,
-Azure's managed Prometheus among them, take the file `charts/gpu-provisioner/rules/alerts.yaml`, a plain rules file, as
-it stands. Names begin with `{PREFIX}`, because an Alertmanager is shared.
+With `prometheusRule.enabled: true` the chart installs them as a PrometheusRule of the Prometheus Operator. Any other
+Prometheus reads `charts/gpu-provisioner/rules/alerts.yaml` as it stands. Azure's managed Prometheus keeps rules as
+resources of Azure, [rule groups](https://learn.microsoft.com/azure/azure-monitor/essentials/prometheus-rule-groups),
+which take the same names, expressions, durations, labels and annotations. Names begin with `{PREFIX}`, because an
+Alertmanager is shared.
 
 An alert calls when what it watches has been beyond its threshold for so long. Both, and whether there is the alert at
 all, can be changed in the chart's values:
