@@ -59,8 +59,11 @@ RELEASE_MOST_SECONDS = 60.0
 def remember(memory: Memory, facts: Facts, step: Step, outcome: Outcome, *, began: float, now: float) -> None:
     """Take the outcome of `step` in. `began` is the loop time before it was sent: what is read is as old as that."""
     match outcome:
-        case Wrote(kind=kind, name=name, uid=written, resource_version=version, gone=gone):
+        case Wrote(kind=kind, name=name, uid=written, resource_version=version, gone=gone, claim=claim):
             memory.barrier = Barrier(kind=kind, name=name, uid=written, resource_version=version, gone=gone, at=began)
+            if claim is not None:
+                # The API server has shown it in its answer: nobody need ask for it again at once.
+                memory.claim_read_at, memory.claim_read = began, claim
         case Evicted() if isinstance(step, EvictPods | DeletePods):
             asked_to_leave(memory.drains[step.node.uid], step, outcome, now=now)
         case Accepted():

@@ -87,7 +87,7 @@ class KubeActs:
             node = await self._kube.patch(NODES, target.name, operations, how="json")
             return _wrote("node", node.metadata)
         claim = await self._kube.patch(NODECLAIMS, target.name, operations, how="json")
-        return _wrote("claim", claim.metadata)
+        return _wrote("claim", claim.metadata, claim)
 
     async def _metadata_of_claim(self, step: PatchClaim) -> Wrote:
         claim = step.claim
@@ -98,7 +98,7 @@ class KubeActs:
             # What another writes there first is to stand: the write is bound to the version that lacks it.
             metadata |= {"annotations": dict(step.annotations), "resourceVersion": claim.metadata.resource_version}
         answer = await self._kube.patch(NODECLAIMS, claim.name, {"metadata": metadata}, how="merge")
-        return _wrote("claim", answer.metadata)
+        return _wrote("claim", answer.metadata, answer)
 
     async def _status(self, step: PatchStatus) -> Wrote:
         # The condition list is replaced whole, so the write is bound to the version it was computed from.
@@ -106,7 +106,7 @@ class KubeActs:
         metadata = {"uid": claim.uid, "resourceVersion": claim.metadata.resource_version}
         body = {"metadata": metadata, "status": {**step.fields, "conditions": list(step.conditions)}}
         answer = await self._kube.patch(NODECLAIMS, claim.name, body, how="merge", subresource="status")
-        return _wrote("claim", answer.metadata)
+        return _wrote("claim", answer.metadata, answer)
 
     async def read_claim(self, step: LookUpClaim) -> ReadClaim:
         """The claim as it is now, None if the API server itself says that there is none of that name."""
@@ -174,7 +174,8 @@ def _same_object(uid: str) -> dict[str, object]:
     return {"op": "test", "path": "/metadata/uid", "value": uid}
 
 
-def _wrote(kind: Kind, meta: ObjectMeta) -> Wrote:
+def _wrote(kind: Kind, meta: ObjectMeta, claim: NodeClaim | None = None) -> Wrote:
     # What takes the last finalizer off a deleting object deletes it, and the deletion's version is not in the answer.
     gone = meta.deleting and not meta.finalizers
-    return Wrote(kind=kind, name=meta.name, uid=meta.uid, resource_version=meta.resource_version, gone=gone)
+    version, left = meta.resource_version, None if gone else claim
+    return Wrote(kind=kind, name=meta.name, uid=meta.uid, resource_version=version, gone=gone, claim=left)

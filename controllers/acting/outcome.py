@@ -22,7 +22,8 @@ from provisioner.runtime.objects import CustomResourceDefinition
 class Wrote(msgspec.Struct, frozen=True, kw_only=True):
     """A write that the API server took. `resource_version` is "" for a delete, whose trace is a deleting object.
 
-    `gone`: the object went with this write; the answer then bears the version before it.
+    `gone`: the object went with this write; the answer then bears the version before it. `claim`: as this write of it
+    left it, which is as fresh as any read.
     """
 
     kind: Literal["claim", "node"]
@@ -30,6 +31,7 @@ class Wrote(msgspec.Struct, frozen=True, kw_only=True):
     uid: str
     resource_version: str
     gone: bool = False
+    claim: NodeClaim | None = None
 
 
 class Evicted(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,10 +1,10 @@
 """Two hundred claims in bad weather: whatever is drawn, what is left in the end is what was asked for.
 
-Claims come and go for half an hour while ARM throttles, refuses, loses answers and runs out of machines, reads lag
-behind, the API server refuses writes, people delete claims, Nodes and pools, and controllers are killed. I1 to I7 are
-checked at every write and KAITO looks on; at each checkpoint every claim that is not well says why, and says nothing
-that has not happened. Then the weather calms: claims, pools and Nodes agree, no 429 was heard that the weather did not
-send, and the two claims that can never be served name their causes.
+Claims come and go for half an hour, most of them at once in its middle, while ARM throttles, refuses, loses answers and
+runs out of machines, reads lag behind, the API server refuses writes, people delete claims, Nodes and pools, and
+controllers are killed. I1 to I7 are checked at every write and KAITO looks on; at each checkpoint every claim that is
+not well says why, and says nothing that has not happened. Then the weather calms: claims, pools and Nodes agree, no 429
+was heard that the weather did not send, and the two claims that can never be served name their causes.
 
     CHAOS_SEEDS=1-20 pytest tests/properties/test_chaos.py      other seeds than make test's
 """
@@ -33,6 +33,7 @@ CHECK_SECONDS = 60.0
 SILENCE_SECONDS = 180.0
 # Cooled offerings, refused DELETEs, lost answers: what the storm left behind takes its time.
 CALM_SECONDS = 3600.0
+LEAVING_SHARE = 0.8
 # Inferred removals in ten minutes stay below what trips the brake.
 DEED_SECONDS = 75.0
 RISING = ("Launched", "Registered", "Initialized")
@@ -78,6 +79,7 @@ class Chaos:
         self.weather = Weather(sim, seed)
         self._people = Random(f"{seed}/people")
         self._deeds = Random(f"{seed}/deeds")
+        self._leaving = Random(f"{seed}/leaving")
         self._seen_since: dict[str, float] = {}
 
     async def told(self) -> None:
@@ -85,6 +87,7 @@ class Chaos:
         async with asyncio.TaskGroup() as tasks:
             for task in (
                 self._owners(),
+                self._exodus(),
                 self._meddlers(),
                 self.weather.kill_now_and_then(STORM_SECONDS),
                 self._checkpoints(),
@@ -128,6 +131,14 @@ class Chaos:
         await asyncio.sleep(after_seconds)
         if self.sim.claim(name) is not None:
             await self.sim.delete_claim(name)
+
+    async def _exodus(self) -> None:
+        """At half time most of what there is goes at once: more DELETEs and proofs than AKS takes in a minute."""
+        rng, sim = self._leaving, self.sim
+        await asyncio.sleep(STORM_SECONDS / 2)
+        for claim in self._served():
+            if rng.random() < LEAVING_SHARE:
+                await sim.delete_claim(claim["metadata"]["name"])
 
     async def _meddlers(self) -> None:
         """Now and then somebody deletes a Node, a pool in the portal, or a claim with its finalizers off."""

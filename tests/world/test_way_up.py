@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from controllers.policy import Policy
+from provisioner.api import labels
 from provisioner.simulator.azure.settings import AzureSettings
 from provisioner.simulator.nodes_machine import NodeSettings
 
@@ -49,6 +50,28 @@ def test_a_label_given_while_the_machine_comes_up_reaches_the_node():
         [node] = sim.nodes_of("gpu1")
         assert node["metadata"]["labels"]["example.com/late"] == "yes"
         assert node["metadata"]["annotations"]["example.com/why"] == "asked"
+
+    simulate(story)
+
+
+def test_a_new_claim_costs_two_requests_before_its_pool_is_asked_for():
+    """The finalizer's PATCH shows the claim as it is; only who did not just write to it reads it before the PUT."""
+
+    async def story(sim):
+        def asked(who):
+            calls = sim.ledger.calls(who=who, name="gpu1")
+            ours = [call for call in calls if call.target.kind in ("nodeclaims", "pools")]
+            return [call.verb for call in ours if call.at <= (puts(sim, "gpu1") or [sim.now])[0]]
+
+        await sim.start_controller()
+        await sim.apply(node_claim("gpu1"))
+        await sim.until(lambda: puts(sim, "gpu1"), 5, "the pool is asked for")
+        assert asked("ctl0") == ["PATCH", "PUT"]
+        await removed(sim, "gpu1")
+        await sim.apply({**node_claim("gpu2"), "metadata": {"name": "gpu2", "finalizers": [labels.FINALIZER]}})
+        await sim.until(lambda: puts(sim, "gpu2"), 5, "the other is asked for")
+        theirs = sim.ledger.calls(who="ctl0", name="gpu2")
+        assert [call.verb for call in theirs if call.at <= puts(sim, "gpu2")[0]] == ["GET", "PUT"]
 
     simulate(story)
 
