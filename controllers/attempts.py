@@ -2,24 +2,28 @@
 
 Promise: a pool that failed before its Node was ever usable is removed once its cause stands on the claim; then, once
 the pool is proven gone, its Node. The next machine bears the same name and providerID: it is not asked for before that.
-The claim stays and says all the while why. A machine that is Ready is kept, whatever its pool says.
+The claim stays and says all the while why. A machine that is Ready is kept, whatever its pool says, unless its GPUs
+have not come in all the time that they have: then nobody can use it, and it is emptied and goes like any other.
 Left to others: when the next attempt is due (`offerings.py`, `memory.py`), its cause in words (`launch.py`), Nodes that
 were usable once (`repair.py`).
 
 Source: aks-arm.md §3.1 and §3.2 (a failed pool keeps its name and its machine), §4 (names); DESIGN rules 2, 4, 5.
 """
 
+from datetime import timedelta
+
 from cloudprovider.interface import InstanceState
 from provisioner.api import reasons
-from provisioner.api.conditions import INITIALIZED, LAUNCHED
+from provisioner.api.conditions import INITIALIZED, LAUNCHED, REGISTERED
 from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
 
 from .deletion import not_yet
 from .facts import Facts
+from .gpus import lacks_gpus
 from .ownership import belongs, held_by, holds_finalizer
 from .steps import AskCause, DeleteInstance, DeleteNode, Event, LookUpPool, ReleaseFinalizer, Step, Wait
-from .termination import prove_gone
+from .termination import empty, prove_gone
 
 
 def was_usable(claim: NodeClaim) -> bool:
@@ -39,7 +43,9 @@ def told(claim: NodeClaim) -> bool:
 
 def remains(f: Facts, claim: NodeClaim) -> bool:
     """Whether what is here of this claim's machine, or nothing at all, is what a failed attempt has left."""
-    if claim.deleting or was_usable(claim) or any(node.ready for node in _own(f, claim)):
+    if claim.deleting or was_usable(claim):
+        return False
+    if any(node.ready and not _useless(f, claim, node) for node in _own(f, claim)):
         return False
     if f.instance is None:
         return told(claim)
@@ -48,8 +54,33 @@ def remains(f: Facts, claim: NodeClaim) -> bool:
     return (failed or going) and held_by(f.instance, claim)
 
 
+def failed_short(f: Facts, claim: NodeClaim) -> bool:
+    """Whether its pool failed, and it has a Ready Node without the GPUs that are waited for, and never had them."""
+    if f.instance is None or f.instance.state is not InstanceState.FAILED or not held_by(f.instance, claim):
+        return False
+    short = any(node.ready and lacks_gpus(f, claim, node) for node in _own(f, claim))
+    return short and not claim.deleting and not was_usable(claim)
+
+
+def _useless(f: Facts, claim: NodeClaim, node: Node) -> bool:
+    """Whether this Ready Node's machine is a failed attempt all the same: its pool failed, and its GPUs did not come.
+
+    Once that is told it stays so until they come, while the pool goes and after it, as long as the Node says Ready.
+    """
+    if not lacks_gpus(f, claim, node):
+        return False
+    if told(claim):
+        return f.instance is None or f.instance.state in (InstanceState.FAILED, InstanceState.DELETING)
+    registered = claim.condition(REGISTERED, "True")
+    if registered is None or not failed_short(f, claim):
+        return False
+    return (f.now - registered.last_transition_time).total_seconds() >= f.policy.initialization_seconds
+
+
 def step(f: Facts, claim: NodeClaim) -> Step | None:
     """The next step of clearing a failed attempt away; None: there is nothing left of it, or nothing to do now."""
+    if f.instance is not None and f.instance.failure is None and failed_short(f, claim):
+        return AskCause(instance=f.instance)
     if not remains(f, claim):
         return None
     if f.instance is None:
@@ -65,12 +96,22 @@ def step(f: Facts, claim: NodeClaim) -> Step | None:
     unsure = not_yet(f)
     if unsure is not None:
         return unsure if isinstance(unsure, LookUpPool) else None
+    emptying = _empty(f, claim)
+    if emptying is not None:
+        return emptying
     message = f"agent pool {f.key} failed and is removed before the next attempt"
     return DeleteInstance(
         instance=f.instance,
         cause="failed-create",
         event=Event(type="Normal", reason=reasons.REMOVING_FAILED_POOL, message=message),
     )
+
+
+def _empty(f: Facts, claim: NodeClaim) -> Step | None:
+    """Pods may be at work on a Node that is Ready without its GPUs: they have the time of one drain."""
+    since = claim.condition(LAUNCHED, "False")
+    by = since.last_transition_time + timedelta(seconds=f.policy.draining_seconds) if since is not None else f.now
+    return next((step for node in _own(f, claim) if node.ready and (step := empty(f, node, by)) is not None), None)
 
 
 def nodes_left(f: Facts, claim: NodeClaim) -> tuple[Node, ...]:

@@ -4,8 +4,8 @@ Promise: Initialized turns True when the Node is Ready, free of startup and boot
 was asked for and every GPU its size promises: one observation opens it. It is taken back (False) when the Node stops
 being usable, and Ready with it in the same write: our one deviation from Karpenter, because KAITO's RAG engine buys a
 second machine for a claim that is Initialized without a Ready Node (users.md §1.3).
-GPUs are judged by what is allocatable, never by capacity: a dead plugin's capacity stays for minutes (users.md S5.3).
-Left to others: removing a Node that stays unusable (repair), spot machines that Azure takes back (`eviction.py`).
+Left to others: counting GPUs (`gpus.py`), removing a Node that stays unusable (repair), spot machines that Azure takes
+back (`eviction.py`).
 
 Source: karpenter.md §3 (Initialization), users.md S4, S5, K5, K12, K13.
 """
@@ -13,16 +13,17 @@ Source: karpenter.md §3 (Initialization), users.md S4, S5, K5, K12, K13.
 import msgspec
 
 from provisioner.api import labels, reasons
+from provisioner.api.conditions import MESSAGE_BYTES, fit
 from provisioner.api.meta import Condition, Taint
 from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
-from provisioner.api.quantity import parse_quantity
 
 from . import eviction
 from .adoption import kept
-from .attempts import remains
+from .attempts import failed_short, remains
 from .deadlines import watched
 from .facts import Facts
+from .gpus import expected_gpus, lacks_gpus, seen_gpus, whole
 from .judgement import Judgement, clock_text
 from .patches import add_keys
 from .registration import change_refused, registered, taken_back
@@ -46,6 +47,8 @@ HEALTH_TAINT_SECONDS = 30.0
 EPHEMERAL_PREFIX = "readiness.k8s.io/"
 # Requests that no Node ever shows as allocatable: storage sizes the pool's disk (users.md K12).
 NOT_ON_NODES = frozenset({"storage"})
+# Behind the cause may come that this is overdue.
+CAUSE_BYTES = MESSAGE_BYTES - len("; overdue: over 999 min")
 PLUGIN_HINT = "is the device plugin running and tolerating the claim's taints?"
 
 
@@ -159,9 +162,9 @@ def _ephemeral(taint: Taint) -> bool:
 
 def _missing_request(claim: NodeClaim, node: Node) -> Judgement | None:
     for resource, wanted in claim.spec.resources.requests.items():
-        if resource in NOT_ON_NODES or _amount(wanted) == 0:
+        if resource in NOT_ON_NODES or whole(wanted) == 0:
             continue
-        if _amount(node.status.allocatable.get(resource, "0")) == 0:
+        if whole(node.status.allocatable.get(resource, "0")) == 0:
             hint = f"; {PLUGIN_HINT}" if "/" in resource else ""
             return _shut(
                 reasons.RESOURCE_NOT_REGISTERED, f'Resource "{resource}" was requested but not registered{hint}'
@@ -170,21 +173,15 @@ def _missing_request(claim: NodeClaim, node: Node) -> Judgement | None:
 
 
 def _missing_gpus(f: Facts, claim: NodeClaim, node: Node) -> Judgement | None:
-    expected = expected_gpus(f, claim)
-    seen = _amount(node.status.allocatable.get(f.gpus.resource, "0"))
-    if expected == 0 or seen >= expected:
+    if not lacks_gpus(f, claim, node):
         return None
-    message = (
-        f"{f.gpus.resource}: {seen} of {expected} allocatable; {PLUGIN_HINT}"
-        f" To go without: annotate the claim {labels.GPU_READINESS}=report"
-    )
+    counted = f"{f.gpus.resource}: {seen_gpus(f, node)} of {expected_gpus(f, claim)} allocatable"
+    if failed_short(f, claim) and f.instance is not None and f.instance.failure is not None:
+        minutes = f.policy.initialization_seconds / 60
+        message = f"{counted}, the pool failed and is made anew {minutes:.0f} min after Registered: "
+        return _shut(reasons.RESOURCE_NOT_REGISTERED, fit(message + f.instance.failure.message, CAUSE_BYTES))
+    message = f"{counted}; {PLUGIN_HINT} To go without: annotate the claim {labels.GPU_READINESS}=report"
     return _shut(reasons.RESOURCE_NOT_REGISTERED, message)
-
-
-def expected_gpus(f: Facts, claim: NodeClaim) -> int:
-    """How many GPUs must be allocatable before the Node counts as usable; 0 where they are only reported on."""
-    mode = claim.metadata.annotations.get(labels.GPU_READINESS, f.policy.gpu_readiness)
-    return 0 if mode == "report" else f.gpus.count
 
 
 def gpu_short(f: Facts) -> bool:
@@ -192,12 +189,4 @@ def gpu_short(f: Facts) -> bool:
     claim, node = f.claim, chosen_node(f)
     if claim is None or node is None or not node.ready or not registered(claim):
         return False
-    return _missing_gpus(f, claim, node) is not None
-
-
-def _amount(value: str | float) -> int:
-    """A quantity as a whole number, rounded down; what cannot be read counts as nothing."""
-    try:
-        return int(parse_quantity(value))
-    except ValueError:
-        return 0
+    return lacks_gpus(f, claim, node)

@@ -17,6 +17,7 @@ from provisioner.api.nodeclaim import NodeClaim
 from . import deadlines, initialization, launch, offerings, registration, removal_conditions, repair
 from .attempts import was_usable
 from .facts import Facts
+from .gpus import expected_gpus
 from .judgement import Judgement
 from .selection import chosen_node
 from .steps import Event, EventType, PatchStatus
@@ -123,7 +124,7 @@ def _choice(f: Facts) -> str:
 def _initialized_text(f: Facts, claim: NodeClaim) -> str:
     if not f.gpus.known:
         return "the Node is Ready; how many GPUs this size has is not known, so they were not waited for"
-    expected = initialization.expected_gpus(f, claim)
+    expected = expected_gpus(f, claim)
     if expected:
         return f"the Node is Ready with {expected} of {expected} {f.gpus.resource} allocatable"
     if f.gpus.count:

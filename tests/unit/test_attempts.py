@@ -4,9 +4,13 @@ import pytest
 
 from cloudprovider.interface import Failure, InstanceState
 from controllers import steps
-from controllers.facts import Suspicion
+from controllers.attempts import remains
+from controllers.facts import Drain, Gpus, Suspicion, Volumes
 from controllers.garbage import suspect
 from controllers.plan import plan
+from controllers.policy import Policy
+from provisioner.api import labels
+from provisioner.api.meta import Taint
 
 from .builders import COLUMNS, NODE, UP, claim, facts, instance, node
 from .test_plan import GONE, ready_claim
@@ -18,6 +22,18 @@ SICK = node(ready="False", initialized=False)
 GOING = node(ready="Unknown", initialized=False, deleting=True)
 LAUNCHED = claim(up=("Launched", "Registered"), more_labels=COLUMNS, node_name=NODE)
 TOLD = claim(down={"Launched": "NodesNotReady"}, more_labels=COLUMNS)
+# A Ready Node whose GPUs have not come, and the same with no pod on it and none to come.
+ONE = Gpus(resource="nvidia.com/gpu", count=1)
+BARE = node(gpus="0", initialized=False)
+EMPTY = node(
+    gpus="0",
+    initialized=False,
+    taints=(Taint(key=labels.DISRUPTED_TAINT, effect="NoSchedule"),),
+    more_labels={labels.EXCLUDE_BALANCERS: "karpenter"},
+)
+NOBODY = Drain(age=0.0, since=60.0, volumes=Volumes(age=0.0))
+# Registered five minutes ago.
+OVER, LONGER = Policy(initialization_seconds=300.0), Policy(initialization_seconds=301.0)
 
 TABLE = [
     ("a pool that does not say why is asked", {"claims": (claim(),), "instance": instance(FAILED)}, steps.AskCause),
@@ -66,6 +82,31 @@ TABLE = [
         steps.Wait,
     ),
     (
+        "one without its GPUs is asked for its cause",
+        {"claims": (LAUNCHED,), "instance": instance(FAILED), "nodes": (BARE,), "gpus": ONE},
+        steps.AskCause,
+    ),
+    (
+        "its pods are asked to leave first",
+        {"claims": (TOLD,), "instance": POOL, "nodes": (BARE,), "gpus": ONE},
+        steps.PatchNode,
+    ),
+    (
+        "then the pool goes, as the others do",
+        {"claims": (TOLD,), "instance": POOL, "nodes": (EMPTY,), "gpus": ONE, "drains": {EMPTY.uid: NOBODY}},
+        steps.DeleteInstance,
+    ),
+    (
+        "a Node that still says Ready when its pool is gone holds nothing up",
+        {"claims": (TOLD,), "nodes": (EMPTY,), "gpus": ONE, **GONE},
+        steps.DeleteNode,
+    ),
+    (
+        "whose GPUs have come after all is used",
+        {"claims": (TOLD,), "instance": POOL, "nodes": (node(initialized=False),), "gpus": ONE},
+        steps.PatchNode,
+    ),
+    (
         "one that was usable is kept when it is not Ready",
         {"claims": (claim(up=UP, more_labels=COLUMNS, node_name=NODE),), "instance": POOL, "nodes": (SICK,)},
         steps.PatchStatus,
@@ -93,6 +134,46 @@ TABLE = [
 def test_a_failed_attempt_is_cleared_away_in_order(told: str, known: dict, expected: type) -> None:
     """Cause, pool, proof, Node, and only then the next PUT, which takes the same name."""
     assert isinstance(plan(facts(**known)), expected), told
+
+
+def said(known: dict) -> dict[str, tuple[str, str, str]]:
+    """The conditions that the next step, a status write, gives the claim."""
+    step = plan(facts(**known))
+    assert isinstance(step, steps.PatchStatus), step
+    return {c.type: (c.status, c.reason, c.message) for c in step.conditions}
+
+
+def test_a_ready_machine_without_its_gpus_is_told_and_then_taken_back() -> None:
+    """Its pool's cause is named at once; when all the time for GPUs is over it is a failed attempt like any other."""
+    known = {"claims": (LAUNCHED,), "instance": POOL, "nodes": (BARE,), "gpus": ONE}
+    waiting = said({**known, "policy": LONGER})
+    assert waiting["Launched"][0] == "True"
+    assert waiting["Initialized"] == (
+        "Unknown",
+        "ResourceNotRegistered",
+        "nvidia.com/gpu: 0 of 1 allocatable, the pool failed and is made anew 5 min after Registered: NodesNotReady: no"
+        " Node",
+    )
+    over = said({**known, "policy": OVER})
+    assert over["Launched"] == ("False", "NodesNotReady", "NodesNotReady: no Node")
+    assert over["Registered"][:2] == over["Initialized"][:2] == ("Unknown", "PoolFailed")
+
+
+@pytest.mark.parametrize(
+    "known",
+    [
+        {"instance": instance()},
+        {"nodes": (node(initialized=False),)},
+        {"claims": (claim(up=("Launched", "Registered"), annotations={labels.GPU_READINESS: "report"}),)},
+        {"gpus": Gpus(known=False)},
+        {"claims": (ready_claim(),)},
+    ],
+    ids=["its pool runs", "its GPUs are there", "they are reported on only", "nothing is promised", "it was usable"],
+)
+def test_a_ready_machine_that_may_be_used_is_kept_for_ever(known: dict) -> None:
+    """A deadline alone destroys nothing (DESIGN rule 5)."""
+    about = {"claims": (LAUNCHED,), "instance": POOL, "nodes": (BARE,), "gpus": ONE, "policy": OVER, **known}
+    assert not remains(facts(**about), about["claims"][0])
 
 
 def test_its_own_node_is_nobodys_deletion() -> None:

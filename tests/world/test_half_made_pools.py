@@ -13,8 +13,9 @@ from provisioner.simulator.azure.faults import ALWAYS, Failure, Fault
 from provisioner.simulator.azure.settings import AzureSettings
 from provisioner.simulator.nodes_machine import NodeSettings
 
-from .claims import Json, arm_calls, condition, created, events, puts, ready, removed, says, versions
+from .claims import Json, arm_calls, condition, created, events, message, puts, ready, removed, says, versions
 from .harness import Sim, node_claim, simulate
+from .telling import run_pod
 
 NAME = "gpu1"
 MINUTE, HOUR_SECONDS = 60.0, 3600.0
@@ -236,6 +237,38 @@ def test_a_failed_pool_whose_node_is_ready_is_kept() -> None:
         assert created(sim, NAME) == 1
         await removed(sim, NAME)
         assert sim.ledger.disappearances(uid) == ["pool", "node", "claim"]
+        await sim.settled()
+
+    simulate(story)
+
+
+@pytest.mark.parametrize("restart", [False, True])
+def test_a_failed_pool_whose_node_is_ready_without_gpus_is_made_anew(*, restart: bool) -> None:
+    """The claim names the cause all the while; after the 20 min that GPUs have, pods leave, then pool and Node go."""
+
+    async def story(sim: Sim) -> None:
+        sim.nodes.plugin_delay_seconds = 10 * HOUR_SECONDS
+        uid = await failed_with_a_node(sim)
+        await says(sim, NAME, "Initialized", "Unknown", "ResourceNotRegistered", within_seconds=600)
+        await sim.until(lambda: "NodesNotReady" in message(sim, NAME, "Initialized"), 200, "the claim names the cause")
+        assert condition(sim.claim(NAME), "Launched")["status"] == "True"
+        (old,) = node_names(sim)
+        run_pod(sim, "cpu-only", old)
+        if restart:
+            sim.crash()
+            await sim.start_controller("ctl1", elect=False)
+        await asyncio.sleep(900)
+        assert (created(sim, NAME), condition(sim.claim(NAME), "Launched")["status"]) == (1, "True")
+        sim.nodes.plugin_delay_seconds = 0.0
+        told = await says(sim, NAME, "Launched", "False", "NodesNotReady", within_seconds=600)
+        assert told["message"].startswith("NodesNotReady: ")
+        assert await ready(sim, NAME, within_seconds=2 * HOUR_SECONDS) == uid
+        assert created(sim, NAME) == 2
+        evicted = [c.at for c in sim.ledger.calls(verb="POST", kind="pods") if c.target.name == "cpu-only"]
+        assert len(evicted) == 1
+        assert evicted[0] < sim.ledger.calls(verb="DELETE", kind="pools", name=NAME)[0].at
+        assert sim.ledger.disappearances(uid) == ["pool", "node"]
+        await removed(sim, NAME)
         await sim.settled()
 
     simulate(story)
