@@ -88,7 +88,7 @@ CALLS = (
     Call(
         alert="GpusUnusable",
         series=ours("gpu_provisioner_gpus", "8x200", state="expected", instance_type=H100, gpu_name="H100 80"),
-        at=31,
+        at=61,
         severities=("warning",),
         labels={"instance_type": H100, "gpu_name": "H100 80"},
         summary="8 H100 80 GPUs are paid for and cannot be used",
@@ -101,7 +101,7 @@ CALLS = (
             **ours("gpu_provisioner_gpus", "8x200", state="expected", instance_type=H100, gpu_name="H100 80"),
             **ours("gpu_provisioner_gpus", "7x200", state="allocatable", instance_type=H100, gpu_name="H100 80"),
         },
-        at=31,
+        at=61,
         severities=("warning",),
         labels={"instance_type": H100, "gpu_name": "H100 80"},
         summary="1 H100 80 GPUs are paid for and cannot be used",

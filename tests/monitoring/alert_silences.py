@@ -41,9 +41,9 @@ SILENCES = (
         alert="GpusUnusable",
         series={
             **ours("gpu_provisioner_gpus", "8x200", state="expected", instance_type=H100, gpu_name="H100 80"),
-            **ours("gpu_provisioner_gpus", "_x25 8x175", state="allocatable", instance_type=H100, gpu_name="H100 80"),
+            **ours("gpu_provisioner_gpus", "_x50 8x150", state="allocatable", instance_type=H100, gpu_name="H100 80"),
         },
-        why="the machine booted for 25 minutes, and then offered all",
+        why="the machine took 50 minutes, and then offered all",
     ),
     Silence(
         alert="LeakedAgentPools",

@@ -135,6 +135,28 @@ def test_failures_are_told_by_reason() -> None:
     simulate(story, azure=FAST)
 
 
+def test_a_claims_machine_is_told_before_it_has_one() -> None:
+    """While a claim waits for quota it is known for which size, then which Node it has, and nothing once it is gone."""
+    info = "gpu_provisioner_nodeclaim_info"
+
+    async def story(sim: Sim) -> None:
+        sim.cloud.faults.append(faults.quota_preflight(times=1))
+        numbers = await start(sim)
+        await sim.apply(node_claim(NAME))
+        await asyncio.sleep(10)
+        assert numbers.one(info).labels == {"name": NAME, "agent_pool": NAME, "node_name": "", **TERMS}
+        await sim.until(lambda: sim.condition(NAME, "Ready") == "True", 15 * MINUTE, "it got its machine")
+        told = {"name": NAME, "agent_pool": NAME, "node_name": node_name(sim), **TERMS}
+        assert numbers.one(info).labels == told
+        assert numbers.one(info).value == 1
+        await sim.delete_claim(NAME)
+        await gone(sim)
+        await asyncio.sleep(1)
+        assert not list(numbers.samples(info))
+
+    simulate(story)
+
+
 def test_a_leaked_pool_is_seen_until_it_is_gone() -> None:
     """The gauge goes up when the claim vanishes, down when the pool is gone; the collector's work bears its name."""
 

@@ -143,7 +143,7 @@ CLAIMS = (
         meaning="GPUs are paid for that Nodes do not offer.",
         # A size of which no GPU is offered has no series of them.
         signal=f"({PAID} - ({OFFERED} or {PAID} * 0))",
-        severities=(("warning", "30m"),),
+        severities=(("warning", "1h"),),
         summary="{{ $value }} {{ $labels.gpu_name }} GPUs are paid for and cannot be used",
         description="Machines of size {{ $labels.instance_type }} exist whose Nodes do not offer all their GPUs: the"
         " device plugin or the driver does not run, or devices are unhealthy.",

@@ -107,14 +107,21 @@ def _dashboard(dashboard: Dashboard) -> Json:
         "time": {"from": "now-6h", "to": "now"},
         "timezone": "utc",
         "annotations": {"list": []},
-        "links": [_link(title, f"/d/{uid}", keep_time=True) for title, uid in dashboard.links],
+        "links": [_link(title, f"/d/{uid}", within=True) for title, uid in dashboard.links],
         "templating": {"list": [_datasource(), *map(_variable, dashboard.variables)]},
         "panels": _laid_out(dashboard.rows),
     }
 
 
-def _link(title: str, url: str, *, keep_time: bool = False) -> Json:
-    return {"type": "link", "title": title, "url": url, "targetBlank": not keep_time, "keepTime": keep_time}
+def _link(title: str, url: str, *, within: bool = False) -> Json:
+    return {
+        "type": "link",
+        "title": title,
+        "url": url,
+        "targetBlank": not within,
+        "keepTime": within,
+        "includeVars": within,
+    }
 
 
 def _datasource() -> Json:
