@@ -4,6 +4,7 @@ import re
 import shlex
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import helm_python
@@ -86,6 +87,7 @@ def test_a_runbook_answers_the_five_questions(name: str) -> None:
 COMMAND_LINES = sorted({line for text in BOOKS.values() for line in re.findall(r"^\$ (.*)$", text, re.MULTILINE)})
 
 
+@cache
 def told_by(*command: str) -> str:
     """What a program says of its flags."""
     done = subprocess.run([*command], capture_output=True, text=True, check=False, timeout=60)
