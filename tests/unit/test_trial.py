@@ -19,6 +19,7 @@ from provisioner.trial.claims import examples, read_claims
 from provisioner.trial.command import run
 from provisioner.trial.failures import FAILURES
 from provisioner.trial.printing import Line
+from provisioner.trial.script import after_failed_attempts
 from provisioner.trial.showing import show_for
 from provisioner.trial.shows import Opening
 
@@ -310,3 +311,23 @@ def test_check_can_be_copied_too() -> None:
     assert words[0] == "ARM_ENDPOINT=http://127.0.0.1:1"
     assert "ARM_RESOURCE_GROUP=a group" in words
     assert words[-1] == "check"
+
+
+@pytest.mark.parametrize(
+    ("order", "fine"),
+    [
+        ("pool node claim", True),
+        ("pool pool node claim", True),
+        ("pool node pool node claim", True),
+        ("pool claim", True),
+        ("claim", True),
+        ("node pool claim", False),
+        ("pool claim node", False),
+        ("pool node node claim", False),
+        ("pool node", False),
+        ("", False),
+    ],
+)
+def test_under_a_fault_plan_failed_attempts_go_first(order: str, fine: bool) -> None:
+    """Each failed pool goes with its Node before the next is made; at the end it is the order of every removal."""
+    assert after_failed_attempts(order.split()) is fine
