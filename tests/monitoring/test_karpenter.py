@@ -98,14 +98,14 @@ PERFORMANCE = [
     ),
     *(
         Question(
-            "Reconciliation",
+            "Reconciliation latency",
             f"histogram_quantile({q}, rate("
             'controller_runtime_reconcile_time_seconds_bucket{controller="nodeclaim.lifecycle"}[10s]))',
         )
         for q in QUANTILES
     ),
     # It asks for the job `karpenter`; here the job is the release's.
-    Question("Reconciliation", "sum by (controller) (rate(controller_runtime_reconcile_total[10s]))"),
+    Question("Reconciliation rate", "sum by (controller) (rate(controller_runtime_reconcile_total[10s]))"),
 ]
 QUESTIONS = [*CAPACITY, *PERFORMANCE]
 

@@ -90,6 +90,17 @@ def test_each_panel_can_be_read_by_whoever_is_called_at_night(name: str) -> None
 
 
 @pytest.mark.parametrize("name", DASHBOARDS)
+def test_a_panel_that_needs_more_than_the_program_says_so(name: str) -> None:
+    """Whoever has no kube-state-metrics, or gave no prices, reads on the panel why it is empty."""
+    needs = {"kube-state-metrics": "kube_", "--prices": "price_estimate", "price table": "cost_per_hour"}
+    for panel in panels(name):
+        asked = {read.name for target in panel["targets"] for read in reads(target["expr"])}
+        for words, part in needs.items():
+            if any(part in one for one in asked):
+                assert words in panel["description"], panel["title"]
+
+
+@pytest.mark.parametrize("name", DASHBOARDS)
 def test_panels_do_not_overlap_and_ids_are_unique(name: str) -> None:
     """Grafana would push them about."""
     taken: set[tuple[int, int]] = set()
