@@ -23,8 +23,11 @@ WORKED_ON = frozenset({"Updating", "Upgrading", "UpgradingNodeImageVersion", "St
 
 def pool_marks(pool: Pool) -> tuple[str, ...]:
     """The UIDs of the claims that the pool says it belongs to: by its tag first, then by its label."""
-    tags = {key.lower(): value for key, value in pool.tags.items()}
-    return tuple(filter(None, (tags.get(labels.TAG_CLAIM_UID.lower(), ""), pool.labels.get(labels.CLAIM_UID, ""))))
+    # Asked of every pool at every write: as we write it first, then as Azure may have spelt it.
+    tag = pool.tags.get(labels.TAG_CLAIM_UID, "") or next(
+        (value for key, value in pool.tags.items() if key.lower() == labels.TAG_CLAIM_UID.lower()), ""
+    )
+    return tuple(filter(None, (tag, pool.labels.get(labels.CLAIM_UID, ""))))
 
 
 def pool_mark(pool: Pool) -> str:
@@ -96,8 +99,13 @@ class Scene:
 
     def heir_of(self, pool: Pool) -> str:
         """The same for a pool: either of its marks will do, the one of a living claim first."""
-        heirs = [self.heir(mark) for mark in pool_marks(pool)]
-        return next((uid for uid in heirs if uid in self.claims), next(iter(heirs), ""))
+        first = ""
+        for mark in pool_marks(pool):
+            uid = self.heir(mark)
+            if uid in self.claims:
+                return uid
+            first = first or uid
+        return first
 
     def legacy_claim(self, name: str, stamp: str) -> str:
         """The UID of the claim of that name that was created at that time; "" if there is none."""
