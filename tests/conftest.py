@@ -1,5 +1,6 @@
 """What all tests share: logging is as it was before, and what a run tells at its end, whichever tests were selected."""
 
+import gc
 from collections.abc import Iterator
 
 import pytest
@@ -14,6 +15,12 @@ def logging_as_before() -> Iterator[None]:
     yield
     if structlog.is_configured():
         structlog.reset_defaults()
+
+
+def pytest_collection_finish() -> None:
+    """What is there before the first test stays: no later collection looks at it again."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -6,7 +6,8 @@ both servers in turn; only its real half is marked `cluster`, so the other runs 
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Generator
+import gc
+from collections.abc import AsyncGenerator, Generator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +61,13 @@ def _reports(terminalreporter: pytest.TerminalReporter, outcome: str, back_end: 
     reports = [*stats.get(outcome, []), *(stats.get("error", []) if outcome == "failed" else [])]
     notes = [dict(report.user_properties) for report in reports]
     return [note for note in notes if note.get(BACK_END) == back_end]
+
+
+@pytest.fixture(autouse=True)
+def nothing_left_open() -> Iterator[None]:
+    """What a test leaves open fails that test, and not whichever later one happens to collect it."""
+    yield
+    gc.collect()
 
 
 @pytest.fixture(scope="session")
