@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 
 from tools.dashboards import picture
-from tools.dashboards.alerts import ALERTS, RECORDS
+from tools.dashboards.alerts import ALERTS
 from tools.dashboards.panels import PREFIX
 from tools.dashboards.queries import DASHBOARDS, Asked, dashboard, filled, of_dashboard
+from tools.dashboards.records import RECORDS
 from tools.monitoring.recording import Recording
 from tools.monitoring.scenario import CLAIMS, SHOWN
 

@@ -13,20 +13,12 @@ from dataclasses import dataclass
 from typing import Literal
 
 from .promql import RULES as R
+from .records import BUDGET_SECONDS, BUDGETS, BY, FAILED, IDLE, READY
 
 Severity = Literal["info", "warning", "critical"]
 
-BY = "cluster, namespace, job"
 WAITING = "gpu_provisioner_nodeclaims_not_ready"
 REQUESTS = "gpu_provisioner_arm_request_duration_seconds_count"
-# How long a size may take unless the chart's values say otherwise; AKS gives a pool's machines 45 min itself.
-BUDGET_SECONDS = 1200
-BUDGETS = "gpu_provisioner:provisioning_budget_seconds"
-READY, IDLE, FAILED = (
-    "gpu_provisioner:ready_seconds:p99_1h",
-    "gpu_provisioner:idle_cost_per_hour:sum",
-    "gpu_provisioner:reconcile_errors:ratio_rate10m",
-)
 # Reasons that claims give while a size cannot be had: a person's business, and Azure's.
 QUOTA = "QuotaExceeded"
 UNAVAILABLE = (
@@ -46,7 +38,8 @@ CLAIMS_SAYING = (
 class Alert:
     """`meaning` is for readers of a list, `summary` and `description` for who is called, with Prometheus' templates.
 
-    `severities`: how bad, and for how long it must be so first (Prometheus' durations), the mildest first."""
+    `severities`: how bad, and for how long it must be so first (Prometheus' durations), the mildest first.
+    """
 
     name: str
     meaning: str
@@ -62,29 +55,6 @@ class Alert:
         """What Prometheus evaluates; it ends with the threshold, so that the chart can put another one there."""
         return f"{self.signal} {self.compare} {self.threshold:g}"
 
-
-@dataclass(frozen=True, kw_only=True)
-class Record:
-    """A recording rule: what several rules need, or what would make one unreadable."""
-
-    name: str
-    expr: str
-
-
-FAILURES, PASSES = (
-    R.rate(f"controller_runtime_{family}_total", "10m", f"{BY}, controller")
-    for family in ("reconcile_errors", "reconcile")
-)
-RECORDS = (
-    Record(
-        name=READY,
-        expr=R.quantile(
-            0.99, "gpu_provisioner_nodeclaim_phase_duration_seconds", f"{BY}, instance_type", "1h", phase="ready"
-        ),
-    ),
-    Record(name=IDLE, expr=f"sum by (cluster) ({R.cost_of(R.idle_gpus())})"),
-    Record(name=FAILED, expr=f"({FAILURES} or {PASSES} * 0) / {PASSES}"),
-)
 
 CLAIMS = (
     Alert(

@@ -9,8 +9,9 @@ from typing import Any
 
 import yaml
 
-from .alerts import GROUPS, RECORDS, Alert
+from .alerts import GROUPS, Alert
 from .panels import PREFIX, RUNBOOKS
+from .records import RECORDS
 
 Json = dict[str, Any]
 HEAD = "# Written by `make generate` from tools/dashboards/alerts.py; change it there.\n"

@@ -3,8 +3,9 @@
 Left to others: the alerts (`tools.dashboards.alerts`), the runbooks (`docs/runbooks`, by hand).
 """
 
-from tools.dashboards.alerts import BUDGET_SECONDS, GROUPS, RECORDS, Alert
+from tools.dashboards.alerts import GROUPS, Alert
 from tools.dashboards.panels import PREFIX
+from tools.dashboards.records import BUDGET_SECONDS, RECORDS
 
 from .markdown import code, page, table
 
