@@ -55,10 +55,11 @@ class Ended(NamedTuple):
     err: str
 
 
-async def ran(command: Sequence[str], env: Mapping[str, str]) -> Ended:
+async def ran(command: Sequence[str], env: Mapping[str, str], cwd: Path | None = None) -> Ended:
     """A program run to its end, in pipes, with nobody at a terminal; `env` is all of its environment."""
     process = await asyncio.create_subprocess_exec(
         *command,
+        cwd=cwd,
         env=env,
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,

@@ -6,7 +6,6 @@ import os
 import pty
 import signal
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,8 @@ import pytest
 from controllers.confirmation import decode
 from provisioner.api import labels
 from provisioner.simulator.world import World
+from tests.cluster import processes
+from tests.cluster.processes import Ended
 from tests.world.harness import SIZE, node_claim
 
 from .program import PROGRAM, ROOT
@@ -25,28 +26,9 @@ OLD = "0a0a0a0a-1111-2222-3333-444444444444"
 LEASE = "gpu-provisioner-leader-election"
 
 
-@dataclass(frozen=True)
-class Ended:
-    code: int
-    out: str
-    err: str
-
-
 async def ran(*words: str, env: Mapping[str, str]) -> Ended:
     """The program with these words, in pipes, run to its end."""
-    process = await asyncio.create_subprocess_exec(
-        PROGRAM,
-        *words,
-        cwd=ROOT,
-        env=env,
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
-    async with asyncio.timeout(SECONDS):
-        out, err = await process.communicate()
-    assert process.returncode is not None
-    return Ended(process.returncode, out.decode(), err.decode())
+    return await processes.ran([PROGRAM, *words], env, ROOT)
 
 
 def orphan(world: World, name: str = NAME) -> None:

@@ -98,12 +98,13 @@ def run_pod(sim: Sim, name: str, node: str, *, daemon: bool = False, critical: b
     sim.store.patch("pods", name, {"status": status}, "default", subresource="status")
 
 
-def refuse(sim: Sim, fits: Callable[[Call], bool], status: int, reason: str) -> Callable[[], None]:
+def refuse(sim: Sim, fits: Callable[[Call], bool], status: int, reason: str, message: str = "") -> Callable[[], None]:
     """The API server refuses the calls that fit with that status, until the returned function is called."""
     body = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": reason, "code": status}
+    body["message"] = message or f"refused: {reason}"
 
     async def answer(call: Call, _: web.Request) -> web.StreamResponse | None:
-        return web.json_response({**body, "message": f"refused: {reason}"}, status=status) if fits(call) else None
+        return web.json_response(body, status=status) if fits(call) else None
 
     sim.world.before.append(answer)
     return lambda: sim.world.before.remove(answer)

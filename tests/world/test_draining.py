@@ -15,7 +15,7 @@ from provisioner.simulator.ledger import Call
 from provisioner.simulator.nodes_machine import NodeSettings
 
 from .claims import versions
-from .harness import EPOCH, Json, Sim, node_claim, simulate
+from .harness import EPOCH, Sim, node_claim, simulate
 from .telling import (
     BUDGETS,
     CLAIMS,
@@ -28,6 +28,7 @@ from .telling import (
     node_name,
     node_of,
     pool_calls,
+    refuse,
     run_pod,
     said,
 )
@@ -120,14 +121,11 @@ def test_an_eviction_that_fails_is_told_and_asked_less_and_less_often() -> None:
         uid = await up(sim)
         run_pod(sim, "app", node_name(sim))
         run_pod(sim, "other", node_name(sim))
-        body = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "InternalError", "code": 500}
 
-        async def fail(call: Call, _: web.Request) -> web.StreamResponse | None:
-            if call.target.subresource == "eviction" and call.target.name == "app":
-                return web.json_response({**body, "message": "Internal error occurred: no webhook"}, status=500)
-            return None
+        def of_app(call: Call) -> bool:
+            return call.target.subresource == "eviction" and call.target.name == "app"
 
-        sim.world.before.append(fail)
+        mend = refuse(sim, of_app, 500, "InternalError", "Internal error occurred: no webhook")
         await sim.delete_claim(NAME)
         await sim.until(lambda: "no webhook" in said(sim, "Drained")[2], 10, "Drained says why")
         await sim.until(lambda: sim.store.get("pods", "other", "default") is None, 10, "the other pod has left")
@@ -136,7 +134,7 @@ def test_an_eviction_that_fails_is_told_and_asked_less_and_less_often() -> None:
         assert waits[:4] == sorted(waits[:4])
         assert max(waits) <= 70
         assert len(waits) < 12
-        sim.world.before.remove(fail)
+        mend()
         await went(sim, uid, WHOLE)
 
     simulate(story, azure=FAST)
@@ -452,19 +450,16 @@ def test_pods_that_cannot_be_read_hold_the_machine_and_are_told_of() -> None:
     async def story(sim: Sim) -> None:
         uid = await up(sim)
         run_pod(sim, "app", node_name(sim))
-        forbidden: Json = {"kind": "Status", "status": "Failure", "reason": "Forbidden", "code": 403}
 
-        async def forbid(call: Call, _: web.Request) -> web.StreamResponse | None:
-            if call.verb in ("GET", "LIST") and call.target.kind == "pods":
-                return web.json_response({**forbidden, "message": "pods is forbidden: no rule"}, status=403)
-            return None
+        def of_pods(call: Call) -> bool:
+            return call.verb in ("GET", "LIST") and call.target.kind == "pods"
 
-        sim.world.before.append(forbid)
+        allow = refuse(sim, of_pods, 403, "Forbidden", "pods is forbidden: no rule")
         await sim.delete_claim(NAME)
         await sim.until(lambda: "no rule" in said(sim, "Drained")[2], 10, "the claim says what is missing")
         await asyncio.sleep(5 * MINUTE)
         assert not pool_calls(sim, "DELETE")
-        sim.world.before.remove(forbid)
+        allow()
         await went(sim, uid, WHOLE)
         assert [call.status for call in evictions(sim, "app")] == [201]
 

@@ -6,13 +6,12 @@ karpenter.md §12.8, each case of it. Kubernetes' attach-detach controller is pl
 import asyncio
 
 import pytest
-from aiohttp import web
 
 from provisioner.runtime.metrics import Metrics
 from provisioner.simulator.ledger import Call
 
 from .harness import Json, Sim, simulate
-from .telling import FAST, MINUTE, events, node_name, pool_calls, run_pod, said
+from .telling import FAST, MINUTE, events, node_name, pool_calls, refuse, run_pod, said
 from .test_draining import counted, told_on, up_with
 from .test_main_job import NAME, ready
 from .test_way_down import WHOLE, up, went
@@ -190,20 +189,14 @@ def test_attachments_that_cannot_be_read_hold_the_machine_and_are_told_of() -> N
 
     async def story(sim: Sim) -> None:
         uid = await up(sim)
-        body = {"kind": "Status", "status": "Failure", "reason": "Forbidden", "code": 403}
-
-        async def forbid(call: Call, _: web.Request) -> web.StreamResponse | None:
-            if call.target.kind == "volumeattachments":
-                return web.json_response({**body, "message": "volumeattachments is forbidden: no rule"}, status=403)
-            return None
-
-        sim.world.before.append(forbid)
+        message = "volumeattachments is forbidden: no rule"
+        allow = refuse(sim, lambda call: call.target.kind == "volumeattachments", 403, "Forbidden", message)
         await sim.delete_claim(NAME)
         await sim.until(lambda: "no rule" in said(sim, "VolumesDetached")[2], 10, "the claim says what is missing")
         await asyncio.sleep(5 * MINUTE)
         assert not pool_calls(sim, "DELETE")
         assert len(lists(sim)) <= 12
-        sim.world.before.remove(forbid)
+        allow()
         await went(sim, uid, WHOLE)
 
     simulate(story, azure=FAST)
