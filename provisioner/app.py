@@ -8,14 +8,11 @@ Left to others: reading settings (`settings.py`), building the two SDKs' clients
 import asyncio
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
-from random import Random  # noqa: TID251 - the type; the caller seeds it
 
 import structlog
 
 from cloudprovider.azure.agentpool import pool_name
 from cloudprovider.azure.errors import recalled
-from cloudprovider.interface import CloudProvider
 from cloudprovider.inventory import Inventory
 from controllers.acting.cloud import CloudActs
 from controllers.acting.door import Door
@@ -26,7 +23,6 @@ from controllers.fleet import FleetView
 from controllers.infirmary import Infirmary
 from controllers.market import Market
 from controllers.observing import glance
-from controllers.policy import Policy
 from controllers.reconciler import Reconciler
 from controllers.suspects import Suspects
 from controllers.views import Views, claim_indexes, node_indexes
@@ -37,17 +33,14 @@ from .api import labels
 from .api.node import Node
 from .api.nodeclaim import NodeClaim
 from .observation.lag import LoopLag
-from .observation.machines import PriceTable
 from .observation.observer import Observer
 from .observation.offerings import of_offerings
 from .observation.removals import of_removals
+from .process import Outside, Running
 from .promises import gpus_of, offerings_of
-from .runtime.clock import Clock
 from .runtime.controller import Controller
 from .runtime.election import Election
 from .runtime.events import EventRecorder
-from .runtime.kube import Kube
-from .runtime.metrics import Metrics
 from .runtime.objects import CustomResourceDefinition
 from .runtime.reflector import Reflector
 from .runtime.resources import CRDS, NODECLAIMS, NODES
@@ -58,42 +51,6 @@ WORKERS = 20
 PASS_SECONDS = 60.0
 
 log = structlog.get_logger("app")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outside:
-    """What the program stands on: the two systems it talks to, time, and chance.
-
-    `lease_kube` has a connection of its own, so that a busy client cannot cost us the lease.
-    """
-
-    kube: Kube
-    lease_kube: Kube
-    provider: CloudProvider
-    clock: Clock
-    rng: Random
-    metrics: Metrics
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Running:
-    """How one process runs. A port of None is not served; `elect` False is for a cluster with one replica only.
-
-    `settle_seconds`: how long Azure may take until a GET shows a pool whose PUT it accepted (DESIGN rule 4).
-    `prices`: what an hour costs, by size, with `/spot` behind it for spot machines.
-    """
-
-    policy: Policy
-    elect: bool
-    lease_name: str
-    lease_namespace: str
-    identity: str
-    metrics_port: int | None = None
-    health_port: int | None = None
-    poll_seconds_busy: float = 4.0
-    poll_seconds_idle: float = 60.0
-    settle_seconds: float = 60.0
-    prices: PriceTable = ()
 
 
 class App:

@@ -22,8 +22,8 @@ from cloudprovider.interface import CloudProvider
 from cloudprovider.metered import Metered
 from controllers.policy import Policy
 
-from .app import Outside, Running
 from .families import LABELS, own
+from .process import Outside, Running
 from .runtime.clock import Clock, SystemClock
 from .runtime.connection import SERVICE_ACCOUNT, Connection, build_api_client
 from .runtime.kube import Kube

@@ -12,8 +12,8 @@ from contextlib import AsyncExitStack
 import msgspec
 
 from provisioner.api.nodeclaim import NodeClaim
-from provisioner.app import Running
 from provisioner.outside import azure_config, check_files, open_arm, open_kube, running_of
+from provisioner.process import Running
 from provisioner.runtime.clock import SystemClock
 from provisioner.runtime.sdk import ConfigException
 from provisioner.settings import Settings, SettingsError

@@ -17,8 +17,8 @@ from cloudprovider.errors import CloudError
 from cloudprovider.interface import SPOT, Cluster, Offering
 from provisioner.api.conditions import LAUNCHED
 from provisioner.api.nodeclaim import NodeClaim
-from provisioner.app import Running
 from provisioner.outside import Azure
+from provisioner.process import Running
 from provisioner.promises import offerings_of
 
 from .findings import Findings

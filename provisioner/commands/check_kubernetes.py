@@ -14,7 +14,7 @@ from provisioner.api.conditions import EXHAUSTED, LAUNCHED
 from provisioner.api.crd import nodeclaim_crd
 from provisioner.api.meta import ObjectMeta, Struct
 from provisioner.api.nodeclaim import NodeClaim
-from provisioner.app import Running
+from provisioner.process import Running
 from provisioner.promises import offerings_of
 from provisioner.runtime.clock import Clock
 from provisioner.runtime.kube import Kube

@@ -17,8 +17,8 @@ from controllers.ownership import pool_of
 from controllers.views import Views, claim_indexes, node_indexes
 from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
-from provisioner.app import Outside, Running
 from provisioner.outside import connect, running_of
+from provisioner.process import Outside, Running
 from provisioner.runtime.kube_errors import KubeError
 from provisioner.runtime.objects import CustomResourceDefinition
 from provisioner.runtime.reflector import Reflector

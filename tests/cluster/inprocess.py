@@ -27,7 +27,8 @@ from controllers.acting.outcome import Evicted, Wrote
 from controllers.facts import Facts
 from controllers.policy import Policy
 from provisioner import outside
-from provisioner.app import App, Outside, Running
+from provisioner.app import App
+from provisioner.process import Outside, Running
 from provisioner.runtime.clock import SystemClock
 from provisioner.runtime.connection import Connection, build_api_client
 from provisioner.runtime.election import LeadershipLost

@@ -16,8 +16,9 @@ from prometheus_client import CollectorRegistry
 
 from controllers.policy import Policy
 from provisioner.api.crd import all_crds
-from provisioner.app import App, Outside
+from provisioner.app import App
 from provisioner.outside import connect, running_of
+from provisioner.process import Outside
 from provisioner.runtime.clock import SystemClock
 from provisioner.runtime.server import metrics_app, serve
 from provisioner.settings import load
