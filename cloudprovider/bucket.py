@@ -70,29 +70,29 @@ class Bucket:
 
 
 class LastInLine:
-    """A caller that leaves `leave` tokens to all others, and for which these leave one, `seconds` after it was served.
+    """Callers that leave `leave` tokens to all others, and for whom these leave one, `seconds` after they were served.
 
-    `waits`: it asks for a token now.
+    `waiting`: how many of them ask for a token now.
     """
 
     def __init__(self, leave: float, seconds: float) -> None:
         self._leave = leave
         self._seconds = seconds
         self._served_at = -math.inf
-        self.waits = False
+        self.waiting = 0
 
     def served(self, at: float) -> None:
-        """It had its turn at that moment."""
+        """One of them had its turn at that moment."""
         self._served_at = at
 
     def first_in(self, now: float) -> float:
-        """Seconds until it need leave nothing to anybody; 0: that is so now."""
+        """Seconds until they need leave nothing to anybody; 0: that is so now."""
         return max(0.0, self._served_at + self._seconds - now)
 
     def leaves(self, now: float) -> float:
-        """How many tokens it leaves."""
+        """How many tokens they leave."""
         return self._leave if self.first_in(now) > 0 else 0.0
 
-    def held_for_it(self, now: float) -> float:
-        """How many tokens all others leave it."""
-        return 1.0 if self.waits and self.first_in(now) <= 0 else 0.0
+    def held_for_them(self, now: float) -> float:
+        """How many tokens all others leave them."""
+        return 1.0 if self.waiting and self.first_in(now) <= 0 else 0.0

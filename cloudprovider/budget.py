@@ -2,7 +2,8 @@
 
 Promise: the published buckets are never overdrawn by this process; a DELETE goes before the GET that proves an
 absence, and that before the shared LIST, by how many tokens each leaves untouched; but whatever else there is to do,
-the pools are listed once a minute, because every inference rests on that list. A LIST waits for its turn, each of its
+the pools are listed once a minute, because every inference rests on that list, and one of them is read every four
+seconds, because a removal ends with that. A LIST waits for its turn, each of its
 pages too, a GET a few seconds; a write never waits, because it may only be sent while the lease outlives it, and that
 was checked before. What may not wait is an error that says when, each time another moment, so that those turned away
 do not return as a crowd. A 429 shrinks the bucket that it is about and no other: AKS's own that of one pool's
@@ -45,6 +46,8 @@ BUCKETS = (*LIMITS, PUTS)
 LEFT_BY_LIST, LEFT_BY_GET = 20.0, 8.0
 # Well below the age from which nothing is inferred from a list any more (`stale_list_seconds`).
 LIST_AT_LEAST_EVERY_SECONDS = 60.0
+# Half of what a bucket gives that a 429 has halved: a DELETE that AKS refuses is sent again and again.
+GET_AT_LEAST_EVERY_SECONDS = 4.0
 GET_PATIENCE_SECONDS = 5.0
 MOST_PUT_BUCKETS = 256
 
@@ -52,18 +55,17 @@ T = TypeVar("T")
 
 
 class Lane(NamedTuple):
-    """What one call draws on: a bucket of AKS's, of which it leaves `leave` tokens to others, and one of ARM's.
+    """What one call draws on: a bucket of AKS's and one of ARM's.
 
-    `last`: how many it leaves is the shared LIST's own affair.
+    `line`: whose turn it is, if it goes after others.
     """
 
     what: str
     aks: str
     arm: str
     pool: str = ""
-    leave: float = 0.0
     patience_seconds: float = 0.0
-    last: bool = False
+    line: LastInLine | None = None
 
 
 class Budgeted:
@@ -75,6 +77,7 @@ class Budgeted:
         self._shared: dict[str, Bucket] = {}
         self._puts: dict[str, Bucket] = {}
         self._listing = LastInLine(LEFT_BY_LIST, LIST_AT_LEAST_EVERY_SECONDS)
+        self._reading = LastInLine(LEFT_BY_GET, GET_AT_LEAST_EVERY_SECONDS)
 
     def tokens_left(self, name: str) -> float:
         """Calls of this bucket that could be sent at once; of PUTs, for the pool that has the fewest left."""
@@ -97,12 +100,13 @@ class Budgeted:
 
     async def get(self, name: str) -> Instance:
         patience = GET_PATIENCE_SECONDS
-        lane = Lane(f"GET of pool {name}", AKS, ARM_READS, leave=LEFT_BY_GET, patience_seconds=patience)
+        lane = Lane(f"GET of pool {name}", AKS, ARM_READS, patience_seconds=patience, line=self._reading)
         await self._draw(lane)
+        self._reading.served(_now())
         return await self._heed(lane, self._provider.get(name))
 
     async def list(self, *, next_page: NextPage = at_once) -> builtins.list[Instance]:
-        lane = Lane("LIST", AKS, ARM_READS, patience_seconds=math.inf, last=True)
+        lane = Lane("LIST", AKS, ARM_READS, patience_seconds=math.inf, line=self._listing)
 
         async def turn() -> None:
             await next_page()
@@ -152,19 +156,20 @@ class Budgeted:
         return self._put_bucket(lane.pool) if lane.aks == PUTS else self._bucket(lane.aks)
 
     async def _draw(self, lane: Lane) -> None:
-        if not lane.last:
-            return await self._draw_or_refuse(lane)
-        self._listing.waits = True
+        if lane.line is None:
+            return await self._draw_or_refuse(lane, ahead=False)
+        lane.line.waiting += 1
         try:
-            return await self._draw_or_refuse(lane)
+            return await self._draw_or_refuse(lane, ahead=lane.line.waiting == 1)
         finally:
-            self._listing.waits = False
+            lane.line.waiting -= 1
 
-    async def _draw_or_refuse(self, lane: Lane) -> None:
+    async def _draw_or_refuse(self, lane: Lane, *, ahead: bool) -> None:
+        """`ahead`: it is the first in its line, so the turn that comes is its own."""
         aks, arm = self._of_aks(lane), self._bucket(lane.arm)
         deadline = _now() + lane.patience_seconds
         while True:
-            waits = (aks.wait_for(_now(), leave=self._left_by(lane)), arm.wait_for(_now(), leave=0.0))
+            waits = (self._wait_for(aks, lane, ahead=ahead), arm.wait_for(_now(), leave=0.0))
             wait = max(waits)
             if wait <= 0:
                 break
@@ -173,19 +178,25 @@ class Budgeted:
                 after = (arm if in_front else aks).turn_away(_now(), wait)
                 self._count(lane.arm if in_front else lane.aks, "budget")
                 raise _too_much(lane, "ARM's" if in_front else "AKS's", after)
-            await asyncio.sleep(self._until_first(wait) if lane.last else wait)
+            await asyncio.sleep(wait)
         aks.take(_now())
         arm.take(_now())
 
-    def _left_by(self, lane: Lane) -> float:
-        if lane.last:
-            return self._listing.leaves(_now())
-        return lane.leave + (self._listing.held_for_it(_now()) if lane.aks == AKS else 0.0)
+    def _wait_for(self, aks: Bucket, lane: Lane, *, ahead: bool) -> float:
+        """Seconds until AKS's token, or until this caller need leave nothing to the others any longer."""
+        now, line = _now(), lane.line
+        held = self._held_for_others(lane, now)
+        wait = aks.wait_for(now, leave=held + (line.leaves(now) if line is not None else 0.0))
+        if line is None or not ahead or not line.first_in(now):
+            return wait
+        return min(wait, max(line.first_in(now), aks.wait_for(now, leave=held), LEAST_WAIT_SECONDS))
 
-    def _until_first(self, wait: float) -> float:
-        """The wait of a LIST, cut short where it need leave nothing to the others any longer."""
-        first_in = self._listing.first_in(_now())
-        return min(wait, max(first_in, LEAST_WAIT_SECONDS)) if first_in > 0 else wait
+    def _held_for_others(self, lane: Lane, now: float) -> float:
+        """Tokens left to those whose turn has come: the LIST's by all, a GET's by DELETEs."""
+        if lane.aks != AKS or lane.line is self._listing:
+            return 0.0
+        read = self._reading.held_for_them(now) if lane.line is None else 0.0
+        return self._listing.held_for_them(now) + read
 
     async def _heed(self, lane: Lane, call: Awaitable[T]) -> T:
         try:

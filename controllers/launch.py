@@ -103,7 +103,7 @@ def judge(f: Facts, claim: NodeClaim) -> Judgement | None:
     if not attempts.remains(f, claim) and (launched(claim) or chosen_node(f) is not None):
         return Judgement(status="True", reason=reasons.LAUNCHED)
     if lost(f, claim):
-        return _deleted_by_others(f, claim) if f.absence == "absent" else None
+        return _deleted_by_others(f, claim) if f.absence == "absent" else _not_to_be_looked_up(f)
     if instance is None or not held_by(instance, claim):
         held = obstacle(f)
         if held is None or _final(held):
@@ -148,6 +148,15 @@ def _keep_cause(claim: NodeClaim) -> Judgement | None:
     if current is None:
         return None
     return Judgement(status="False", reason=current.reason, message=current.message, warning=True)
+
+
+def _not_to_be_looked_up(f: Facts) -> Judgement | None:
+    """The pool is not shown any longer, and nobody can be asked what became of it; it still counts as accepted."""
+    unread = f.read_failed
+    if unread is None or unread.holds_for <= 0:
+        return None
+    message = f"agent pool {f.key} is not in the list any longer, and cannot be looked up: {unread.message}"
+    return Judgement(status="Unknown", reason=reasons.CREATING, message=message, warning=True)
 
 
 def _deleted_by_others(f: Facts, claim: NodeClaim) -> Judgement:

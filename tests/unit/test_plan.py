@@ -17,7 +17,7 @@ from provisioner.api import labels
 from provisioner.api.conditions import ConditionSet
 from provisioner.api.meta import Taint
 
-from .builders import BORN, COLUMNS, NODE, NOW, SIZE, UID, UP, claim, facts, instance, node, offer
+from .builders import BORN, COLUMNS, KEY, NODE, NOW, SIZE, UID, UP, claim, facts, instance, node, offer
 from .drains import GOING, cordoned, drained, pod
 
 CREATING, RUNNING = InstanceState.CREATING, InstanceState.RUNNING
@@ -572,6 +572,20 @@ def test_a_vanished_pool_makes_its_claim_a_suspect_only_when_that_is_proven() ->
     """Lists lag after a restart: claims whose pools they do not show yet must not trip the brake."""
     assert garbage.suspect(facts(claims=(launching(),))) is None
     assert garbage.suspect(facts(claims=(launching(),), **GONE)) == "missing-pool"
+
+
+def test_a_vanished_pool_that_cannot_be_looked_up_is_not_said_to_be_coming() -> None:
+    """Until its absence is proven it counts as accepted; the claim says what hinders the proof, in unchanged words."""
+    unread = failed("retryable", delay=90.0)
+    step = plan(facts(claims=(launching(),), read_failed=unread))
+    assert isinstance(step, steps.PatchStatus)
+    (told,) = [c for c in step.conditions if c.type == "Launched"]
+    assert (told.status, told.reason) == ("Unknown", "Creating")
+    assert told.message == f"agent pool {KEY} is not in the list any longer, and cannot be looked up: {unread.message}"
+    status = msgspec.structs.replace(step.claim.status, conditions=step.conditions)
+    told_claim = msgspec.structs.replace(step.claim, status=status)
+    assert isinstance(plan(facts(claims=(told_claim,), read_failed=unread)), steps.Wait)
+    assert isinstance(plan(facts(claims=(told_claim,))), steps.LookUpPool)
 
 
 def test_what_became_of_a_deleted_pool_is_told_in_the_same_words() -> None:
