@@ -186,7 +186,7 @@ class Chaos:
     def _untold(self, claim: Json, pool: Pool | None) -> str:
         """What is wrong with what this claim says of itself, "" if nothing is."""
         name, going = claim["metadata"]["name"], "deletionTimestamp" in claim["metadata"]
-        stages = FALLING if going else RISING
+        stages = (*RISING, *FALLING) if going else RISING
         told = [c for c in (claim.get("status") or {}).get("conditions") or () if c["type"] in stages]
         unwell = {c["type"]: c for c in told if c["status"] != "True" and c.get("message") and c.get("reason")}
         if not unwell:
