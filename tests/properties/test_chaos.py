@@ -140,8 +140,9 @@ class Chaos:
         rng, sim = self._leaving, self.sim
         await asyncio.sleep(STORM_SECONDS / 2)
         for claim in self._served():
-            if rng.random() < LEAVING_SHARE and claim["metadata"]["name"] not in STAYING:
-                await sim.delete_claim(claim["metadata"]["name"])
+            leaves, name = rng.random() < LEAVING_SHARE, claim["metadata"]["name"]
+            if leaves and name not in STAYING and sim.claim(name) is not None:
+                await sim.delete_claim(name)
 
     async def _meddlers(self) -> None:
         """Now and then somebody deletes a Node, a pool in the portal, or a claim with its finalizers off."""
