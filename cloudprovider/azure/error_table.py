@@ -35,10 +35,7 @@ FIX_SETTINGS = "Check ARM_SUBSCRIPTION_ID, ARM_RESOURCE_GROUP and AZURE_CLUSTER_
 FIX_SUBSCRIPTION = "Ask the subscription's owner to lift this"
 FIX_SUBNET = "Free addresses in the subnet or use a larger one"
 FEWER_IPS = "Raise the public IP quota or turn node public IPs off"
-GIVE_ROLE = (
-    "Apply charts/gpu-provisioner/azure-role.json: az role assignment create --role 'GPU provisioner'; it can take an"
-    " hour to spread"
-)
+GIVE_ROLE = "Apply charts/gpu-provisioner/azure-role.json: az role assignment create; it can take an hour to spread"
 FIX_IDENTITY = "Check the workload identity: client id, federated credential, service account"
 ASK_POLICY = "Exempt the cluster from the policy or meet it"
 FEWER_POOLS = "Delete unused agent pools; the cluster takes no more"

@@ -70,9 +70,9 @@ def words(message: str) -> str:
 
 
 def denied(message: str) -> str:
-    """What ARM says that we may not do, "" if it does not name it."""
+    """What ARM says that we may not do, by the end of its name; "" if it does not name it."""
     action = _ACTION.search(message)
-    return f"we may not {action[1]}" if action is not None else ""
+    return f"we may not {'/'.join(action[1].split('/')[-2:])}" if action is not None else ""
 
 
 def _plain(text: str) -> str:

@@ -434,9 +434,8 @@ def test_a_missing_permission_names_the_action_and_the_role() -> None:
     answer = errors.forbidden("Microsoft.ContainerService/managedClusters/agentPools/write", CLUSTER_ID)
     error = classify_answer(403, read_body(json.dumps(answer.body)), headers={}, pool="gpu1", verb="create")
     assert error.message == (
-        "AuthorizationFailed: we may not Microsoft.ContainerService/managedClusters/agentPools/write. Apply"
-        " charts/gpu-provisioner/azure-role.json: az role assignment create --role 'GPU provisioner'; it can take an"
-        " hour to spread"
+        "AuthorizationFailed: we may not agentPools/write. Apply charts/gpu-provisioner/azure-role.json: az role"
+        " assignment create; it can take an hour to spread"
     )
     assert (error.reason, error.after) == ("AuthorizationFailed", 300.0)
 
