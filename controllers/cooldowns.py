@@ -110,13 +110,25 @@ class Cooldowns:
             self._stir(one)
 
     def recall(
-        self, offerings: Iterable[Offering], finding: Finding, *, since: datetime, wall: datetime, now: float
+        self,
+        offerings: Iterable[Offering],
+        finding: Finding,
+        *,
+        since: datetime,
+        idle_seconds: float,
+        wall: datetime,
+        now: float,
     ) -> None:
         """A claim has said since a moment before our time that these were wanting: their rest goes on where it was.
 
+        `idle_seconds` of that time nobody led and so nobody tried: they are rest alone.
+
         Of several claims the one that makes them rest longest is believed: who has tried last says so since then only.
         """
-        times, gone = _resumed(finding, max(0.0, (wall - since).total_seconds()))
+        age = max(0.0, (wall - since).total_seconds())
+        idle = min(age, idle_seconds)
+        times, gone = _resumed(finding, age - idle)
+        gone += idle
         seconds, ago = backoff(NoCapacity.kind, times, after=finding.after) or 0.0, timedelta(seconds=gone)
         for offering in offerings:
             about, known = shadow(offering, finding.scope), list(self._about(offering))

@@ -38,13 +38,22 @@ class Market:
     """`offerings_of` lists what a claim allows, the preferred first; () if it cannot be expressed.
 
     `recalled(reason, message)`: the shortage that a condition tells of; None if it is none, or cannot be told.
+    `vacant_seconds()`: for how long nobody had led before this process did.
     """
 
-    def __init__(self, cooldowns: Cooldowns, offerings_of: OfferingsOf, tallies: Tallies, recalled: Recalled) -> None:
+    def __init__(
+        self,
+        cooldowns: Cooldowns,
+        offerings_of: OfferingsOf,
+        tallies: Tallies,
+        recalled: Recalled,
+        vacant_seconds: Callable[[], float],
+    ) -> None:
         self._cooldowns = cooldowns
         self._offerings_of = offerings_of
         self._tallies = tallies
         self._shortage_told = recalled
+        self._vacant_seconds = vacant_seconds
         self._seen_failed: dict[str, str] = {}
         self._recalled: set[str] = set()
         self._tried: dict[str, list[Shadow]] = {}
@@ -131,4 +140,5 @@ class Market:
         if failure is not None and all(map(shadow(offerings[0], failure.scope).covers, offerings)):
             # Else it speaks of one of several, and does not say of which.
             finding = msgspec.structs.replace(finding, scope=failure.scope, after=failure.after)
-        self._cooldowns.recall(offerings, finding, since=told.last_transition_time, wall=f.now, now=now)
+        since, idle = told.last_transition_time, self._vacant_seconds()
+        self._cooldowns.recall(offerings, finding, since=since, idle_seconds=idle, wall=f.now, now=now)

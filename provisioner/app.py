@@ -147,7 +147,11 @@ class App:
             policy=running.policy,
             fleet=self.fleet,
             market=Market(
-                self.cooldowns, offerings_of, of_offerings(metrics, self.cooldowns, self.observer.errors), recalled
+                self.cooldowns,
+                offerings_of,
+                of_offerings(metrics, self.cooldowns, self.observer.errors),
+                recalled,
+                lambda: self.election.vacant_seconds if self.election is not None else 0.0,
             ),
             gpus=gpus_of,
             infirmary=self.infirmary,

@@ -1,8 +1,9 @@
 """One leader: a Lease held on our own loop's clock.
 
 Promise: `remaining()` never claims more of the lease than all others will wait. It counts from before the request that
-renewed it, while they count from when they saw the renewal; no two machines' wall clocks are ever compared. Leadership
-is given up while the lease has still `renew_seconds` to run, so that work is over before anyone else may begin.
+renewed it, while they count from when they saw the renewal; no two machines' wall clocks are compared for it.
+Leadership is given up while the lease has still `renew_seconds` to run, so that work is over before anyone else may
+begin.
 The order at an end: first the work stops, then the lease is released (never if it was lost, nor while a write that was
 cut off may still arrive: then it lapses). A worker that dies ends all. Others' fields of the Lease, its annotations
 among them, are left alone.
@@ -15,6 +16,7 @@ Source: reliability.md §1 (what the SDK's election does instead), §2 F, lease 
 import asyncio
 import math
 from collections.abc import Callable, Coroutine, Mapping
+from datetime import datetime
 from random import Random  # noqa: TID251 - the type; the caller seeds it
 from typing import Any, NoReturn, Protocol, TypeVar
 
@@ -65,6 +67,8 @@ class NoElection:
 class Election:
     """`identity` must be unique to this process; `on_annotations` hears of the Lease's annotations when they change.
 
+    `vacant_seconds`: for how long, roughly, nobody had led when we began to; 0 if that cannot be told.
+
     Raises ValueError if the lease is too short for two more renewals.
     """
 
@@ -103,6 +107,7 @@ class Election:
         self._unsettled_until = -math.inf
         self.acquired_at = math.inf
         self.holder = ""
+        self.vacant_seconds = 0.0
         self.annotations: Mapping[str, str] = {}
 
     def unsettled(self, seconds: float) -> None:
@@ -151,7 +156,9 @@ class Election:
                     return True
                 if not self._may_take(lease):
                     return False
+                vacant = self._vacant(lease)
                 await self._write(lease)
+                self.vacant_seconds = vacant
                 return True
         except (KubeError, TimeoutError) as error:
             log.warning("cannot take the lease", lease=self._name, error=str(error) or "no answer in time")
@@ -171,6 +178,14 @@ class Election:
         # A stranger's lease runs from when we saw it renewed: later than when it was, never earlier.
         term = max(self._lease_seconds, float(spec.lease_duration_seconds or 0))
         return self._now() - self._observed_at >= term
+
+    def _vacant(self, lease: Lease) -> float:
+        """For how long nobody has led, as two wall clocks tell it: good for an estimate and for nothing else."""
+        try:
+            renewed = datetime.fromisoformat(lease.spec.renew_time or "")
+            return max(0.0, (self._clock.now() - renewed).total_seconds())
+        except (TypeError, ValueError):
+            return 0.0
 
     async def _renew_until_lost(self) -> NoReturn:
         while True:

@@ -32,7 +32,7 @@ class Recordable(KubeObject, Protocol):
 
 
 class LeaseSpec(Struct, frozen=True, kw_only=True):
-    """`renew_time` and `acquire_time` stay text: they are compared for change, never read as time."""
+    """`renew_time` and `acquire_time` stay text: a term is told by their change, never by what they say."""
 
     holder_identity: str | None = None
     lease_duration_seconds: int | None = None

@@ -156,11 +156,11 @@ def test_a_claim_from_before_our_time_is_believed() -> None:
     book = Book()
     finding = Finding(reason="QuotaExceeded", message="before", scope="zone")
     both = (A, Offering(size="Standard_B"))
-    book.cooldowns.recall(both, finding, since=START, wall=START, now=0.0)
+    book.cooldowns.recall(both, finding, since=START, idle_seconds=0.0, wall=START, now=0.0)
     offers = book.cooldowns.offers("k", both, created=OLD, waits=True, now=10.0)
     assert [(offer.holds_for, offer.message) for offer in offers] == [(20.0, "before")] * 2
     book.failed(31.0)
-    book.cooldowns.recall(both, finding, since=OLD, wall=START, now=32.0)
+    book.cooldowns.recall(both, finding, since=OLD, idle_seconds=0.0, wall=START, now=32.0)
     assert book.holds(32.0) == 29.0
 
 
@@ -186,11 +186,33 @@ def test_a_rest_goes_on_after_a_restart_where_it_was(after: float | None, age: f
     """A claim tells since when it could not be served: as many rests as fit into that time are over."""
     book = Book()
     finding = Finding(reason="QuotaExceeded", message="before", scope="size", after=after)
-    book.cooldowns.recall((A,), finding, since=START - timedelta(seconds=age), wall=START, now=0.0)
+    book.cooldowns.recall((A,), finding, since=START - timedelta(seconds=age), idle_seconds=0.0, wall=START, now=0.0)
     assert book.holds(0.0) == pytest.approx(left)
     if left > 1.0:
         book.failed(left, after=after)
         assert book.holds(left) >= min(left, 60.0), "the row of failures goes on, too"
+
+
+@pytest.mark.parametrize(
+    ("after", "age", "idle", "left"),
+    [
+        (None, 40.0, 0.0, 50.0),
+        (None, 40.0, 12.0, -10.0),
+        (None, 3600.0, 3570.0, -3480.0),
+        (None, 20.0, 10.0, 10.0),
+        (3600.0, 3650.0, 60.0, -50.0),
+        (3600.0, 600.0, 60.0, 3000.0),
+        # Clocks may differ: nobody rests for longer than since the claim says so.
+        (None, 20.0, 500.0, 10.0),
+    ],
+)
+def test_time_in_which_nobody_led_is_rest_alone(after: float | None, age: float, idle: float, left: float) -> None:
+    """Nobody tried then, so no try can have failed: who comes back after an hour need not rest any more."""
+    book = Book()
+    finding = Finding(reason="QuotaExceeded", message="before", scope="size", after=after)
+    since = START - timedelta(seconds=age)
+    book.cooldowns.recall((A,), finding, since=since, idle_seconds=idle, wall=START, now=0.0)
+    assert book.holds(0.0) == pytest.approx(max(0.0, left))
 
 
 def test_of_several_claims_the_one_that_waits_longest_is_believed() -> None:
@@ -198,10 +220,14 @@ def test_of_several_claims_the_one_that_waits_longest_is_believed() -> None:
     book = Book()
     finding = Finding(reason="QuotaExceeded", message="before", scope="size")
     for age in (10.0, 100.0, 15.0):
-        book.cooldowns.recall((A,), finding, since=START - timedelta(seconds=age), wall=START, now=0.0)
+        book.cooldowns.recall(
+            (A,), finding, since=START - timedelta(seconds=age), idle_seconds=0.0, wall=START, now=0.0
+        )
     assert book.holds(0.0) == pytest.approx(110.0)
     book.cooldowns.asked("k", A, 111.0)
-    book.cooldowns.recall((A,), finding, since=START - timedelta(seconds=930.0), wall=START, now=112.0)
+    book.cooldowns.recall(
+        (A,), finding, since=START - timedelta(seconds=930.0), idle_seconds=0.0, wall=START, now=112.0
+    )
     assert book.holds(112.0) == 0.0
 
 

@@ -16,6 +16,7 @@ from kubernetes_asyncio.client import Configuration
 from provisioner.runtime.connection import client_over
 from provisioner.runtime.election import Election, LeadershipLost, NoElection
 from provisioner.runtime.kube import Kube
+from provisioner.runtime.objects import micro_time
 from provisioner.simulator.loop import VirtualClock
 from provisioner.simulator.wire import MemoryConnector, Wire
 from tests.unit.kubeserver import seeded
@@ -217,6 +218,34 @@ def test_a_strangers_lease_runs_on_our_clock(hours):
             task = group.create_task(election.lead(diary.work))
             await asyncio.sleep(60)
             assert 40 <= diary.began <= 47
+            task.cancel()
+
+    in_a_world(story)
+
+
+@pytest.mark.parametrize(
+    ("renewed", "seconds"),
+    [
+        (micro_time(EPOCH - timedelta(hours=1)), 3600.0),
+        (micro_time(EPOCH), 0.0),
+        (micro_time(EPOCH + timedelta(hours=1)), 0.0),
+        ("", 0.0),
+        ("yesterday", 0.0),
+        ("2025-01-01T00:00:00", 0.0),
+    ],
+)
+def test_how_long_nobody_led_is_known_roughly(renewed, seconds):
+    """From the last renewal to ours; what is no time, or later than now, tells nothing and harms nobody."""
+
+    async def story(it: World) -> None:
+        it.leases.put("", renewed)
+        election = it.election("one")
+        diary = Diary(election)
+        async with asyncio.TaskGroup() as group:
+            task = group.create_task(election.lead(diary.work))
+            await asyncio.sleep(60)
+            assert diary.began >= 0
+            assert election.vacant_seconds == pytest.approx(seconds, abs=1.0)
             task.cancel()
 
     in_a_world(story)

@@ -23,7 +23,7 @@ SHORT = NoCapacity("QuotaExceeded", "no cores", scope="size")
 
 def market(*offerings: Offering) -> tuple[Market, Cooldowns]:
     cooldowns = Cooldowns(lambda key: None)
-    return Market(cooldowns, lambda made: offerings, Tallies(Metrics()), recalled), cooldowns
+    return Market(cooldowns, lambda made: offerings, Tallies(Metrics()), recalled, lambda: 0.0), cooldowns
 
 
 def refused(market: Market, offering: Offering, at: float) -> None:

@@ -7,7 +7,8 @@ import argparse
 import asyncio
 import dataclasses
 import io
-from contextlib import AsyncExitStack
+from collections.abc import Iterator
+from contextlib import AsyncExitStack, contextmanager
 from dataclasses import dataclass
 from random import Random
 
@@ -36,6 +37,7 @@ from provisioner.simulator.azure.settings import AzureSettings
 from provisioner.simulator.kube.reviews import KINDS, Caller
 from provisioner.simulator.ledger import Call
 
+from .azurerole import READER_ACTIONS
 from .harness import EPOCH, Sim
 from .program import kube_client
 
@@ -73,12 +75,20 @@ async def command(sim: Sim, name: str, *words: str, answer: str | None = None, p
     return Ended(code, out.getvalue(), err.getvalue(), tuple(asked))
 
 
-async def check(sim: Sim, *words: str, policy: Policy | None = None, location: str = "", elect: bool = True) -> Ended:
-    """`gpu-provisioner check`, its settings aside."""
+async def check(
+    sim: Sim,
+    *words: str,
+    policy: Policy | None = None,
+    location: str = "",
+    elect: bool = True,
+    besides: frozenset[str] = READER_ACTIONS,
+) -> Ended:
+    """`gpu-provisioner check`, its settings aside. `besides`: what its caller may in Azure beyond the world's role."""
     out, err = io.StringIO(), io.StringIO()
     wanted = parsed("check", words, out=out, err=err)
     assert isinstance(wanted, argparse.Namespace), err.getvalue()
     async with AsyncExitStack() as sessions:
+        sessions.enter_context(_allowed(sim, besides))
         tools = await _tools(sim, sessions, policy or Policy())
         running = dataclasses.replace(tools.running, elect=elect)
         section, claims = await kubernetes(tools.outside.kube, running, tools.outside.clock)
@@ -107,10 +117,23 @@ async def values(sim: Sim, *words: str, **env: str) -> Ended:
     wanted = parsed("values", words, out=out, err=err)
     assert isinstance(wanted, argparse.Namespace), err.getvalue()
     async with AsyncExitStack() as sessions:
+        sessions.enter_context(_allowed(sim, READER_ACTIONS))
         named = dataclasses.replace(azure, subscription=settings.subscription_id, cluster=settings.cluster_name)
         arm = outside.Azure(*await _azure(sim, sessions, named))
         code = await told(arm, settings, wanted, Console(out, err))
     return Ended(code, out.getvalue(), err.getvalue(), ())
+
+
+@contextmanager
+def _allowed(sim: Sim, besides: frozenset[str]) -> Iterator[None]:
+    """Azure knows one caller; for a command's time it may more."""
+    before = sim.cloud.settings.actions
+    assert before is not None
+    sim.cloud.configure(actions=before | besides)
+    try:
+        yield
+    finally:
+        sim.cloud.configure(actions=before)
 
 
 async def _azure(

@@ -120,6 +120,21 @@ def test_all_is_well() -> None:
     simulate(story)
 
 
+def test_with_the_controllers_own_role_what_may_not_be_read_is_left_open() -> None:
+    """As `helm test` runs it: everything that the controller needs is told, and nothing is called wrong."""
+
+    async def story(sim: Sim) -> None:
+        await sim.start_controller()
+        await sim.apply(node_claim("gpu1"))
+        await ready(sim, "gpu1", within_seconds=1200)
+        code, findings = await looked(sim, besides=frozenset[str]())
+        assert code == 0
+        assert told(findings, "bad") == []
+        assert told(findings, "unknown") == [("azure", "permissions"), ("azure", "sizes")]
+
+    simulate(story)
+
+
 def denied(*rights: tuple[str, str]) -> Callable[[Sim], None]:
     return lambda sim: sim.api.caller.denied.update(rights)
 

@@ -45,8 +45,8 @@ _ROUTES = {
 # What belongs to a subscription and a location, and to no resource group.
 BEYOND_GROUPS = frozenset({"OPERATION", "RESULT", "USAGES", "SKUS"})
 _CLUSTERS = "Microsoft.ContainerService/managedClusters"
-# What a role must allow at the cluster. The URL of an operation is signed; that it asks for no role beside is assumed.
-# What `check` and `values` would like to read beside (quota, sizes, identities …) is not held against the role.
+# What a role must allow, at the cluster or above it. The URL of an operation is signed; that it asks for no role beside
+# is assumed.
 ACTIONS = {
     "CLUSTER": f"{_CLUSTERS}/read",
     "LIST": f"{_CLUSTERS}/agentPools/read",
@@ -57,6 +57,10 @@ ACTIONS = {
     "DELETE_MACHINES": f"{_CLUSTERS}/agentPools/deleteMachines/action",
     "MACHINES": f"{_CLUSTERS}/agentPools/machines/read",
     "MACHINE": f"{_CLUSTERS}/agentPools/machines/read",
+    "PERMISSIONS": "Microsoft.Authorization/permissions/read",
+    "IDENTITY": "Microsoft.ManagedIdentity/userAssignedIdentities/read",
+    "USAGES": "Microsoft.Compute/locations/usages/read",
+    "SKUS": "Microsoft.Compute/skus/read",
 }
 
 

@@ -13,6 +13,7 @@ from . import compute, errors, throttle
 from .call import ACTIONS, BEYOND_GROUPS, Call
 from .cloud import AzureCloud
 from .errors import Answer
+from .settings import AzureSettings
 
 
 def refusal(cloud: AzureCloud, call: Call) -> Answer | None:
@@ -45,21 +46,26 @@ def _gateway(cloud: AzureCloud, call: Call) -> Answer | None:
     if call.subscription != settings.subscription:
         return errors.subscription_not_found(call.subscription)
     if call.verb in BEYOND_GROUPS:
-        return None
+        return _unauthorized(settings, call, f"/subscriptions/{call.subscription}")
     if call.verb == "OTHER":
         return errors.gateway(404, "InvalidResourceType", "The resource type or action could not be found.")
     if call.group != settings.resource_group:
         return errors.group_not_found(call.group)
     if call.verb == "IDENTITY":
-        return None
+        return _unauthorized(settings, call, f"/subscriptions/{call.subscription}/resourceGroups/{call.group}")
     if call.cluster == settings.cluster:
-        action = ACTIONS.get(call.verb, "")
-        allowed = settings.actions is None or not action or action in settings.actions
-        return None if allowed else errors.forbidden(action, settings.cluster_id)
+        return _unauthorized(settings, call, settings.cluster_id)
     if call.verb == "CLUSTER":
         return errors.cluster_not_found(call.group, call.cluster)
     parent = settings.cluster_id.removesuffix(settings.cluster) + call.cluster
     return errors.parent_not_found("write" if call.verb == "PUT" else "read", parent)
+
+
+def _unauthorized(settings: AzureSettings, call: Call, scope: str) -> Answer | None:
+    """Nothing is allowed but what the caller's role names; `scope` is the resource's ID, as the refusal states it."""
+    action = ACTIONS.get(call.verb, "")
+    allowed = settings.actions is None or not action or action in settings.actions
+    return None if allowed else errors.forbidden(action, scope)
 
 
 def _arm_rate(cloud: AzureCloud, call: Call) -> Answer | None:

@@ -27,7 +27,7 @@ class AzureSettings:
     `ignore_preconditions`: a service that overlooks If-Match and If-None-Match. `token`: the only bearer accepted.
     `oidc_issuer`, `workload_identity`, `managed_prometheus`: what the cluster was created with.
     `identities`: client ids of the group's user-assigned identities, by name.
-    `actions`: all that the caller's role allows at the cluster, as ARM writes them; None: everything.
+    `actions`: all that the caller's role allows, as ARM writes them; None: everything.
     """
 
     subscription: str = "00000000-0000-0000-0000-000000000000"
