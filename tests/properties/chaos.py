@@ -9,6 +9,7 @@ Source: reliability.md §2, faults 1-6, 24, 28, 29, 37-45, 52-54.
 """
 
 import asyncio
+import re
 from collections import Counter
 from random import Random
 
@@ -18,6 +19,7 @@ from provisioner.simulator.azure import errors, faults
 from provisioner.simulator.azure.errors import Answer
 from provisioner.simulator.azure.faults import Failure, Fault
 from provisioner.simulator.azure.settings import AzureSettings
+from provisioner.simulator.azure.state import Pool
 from provisioner.simulator.ledger import Call
 from tests.world.harness import Sim
 
@@ -42,10 +44,18 @@ def azure_of(seed: int) -> AzureSettings:
     )
 
 
+def cause_of(pool: Pool) -> str:
+    """The innermost code of a failed pool's error: what was drawn, or the quota's where that spoke first."""
+    assert pool.error is not None
+    inner = next(iter(pool.error["details"]), pool.error)
+    quoted = re.search(r'Code="(\w+)"', inner["message"])
+    return quoted[1] if quoted else str(inner["code"])
+
+
 class Weather:
     """Lies over both servers until it calms. `happened` counts what was drawn, by name.
 
-    `causes` are the codes by which a pool's creations were made to fail so far, by the pool's name.
+    `causes` are the codes that were drawn for a pool's creations to fail by so far, by the pool's name.
     """
 
     def __init__(self, sim: Sim, seed: int) -> None:

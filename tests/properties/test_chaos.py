@@ -24,7 +24,7 @@ from tests.world.harness import Json, Sim, node_claim, simulate
 from tests.world.telling import CLAIMS, strip
 from tests.world.telling import said as said_of
 
-from .chaos import NO_QUOTA, Weather, azure_of
+from .chaos import NO_QUOTA, Weather, azure_of, cause_of
 
 COUNT = 200
 STORM_SECONDS = 1800.0
@@ -196,8 +196,8 @@ class Chaos:
         if going or launched is None:
             return ""
         reason, drawn = launched["reason"], self.weather.causes
-        if pool is not None and pool.state == "Failed" and drawn[name][-1] not in launched["message"]:
-            return f"has a pool that failed of {drawn[name][-1]}, and says {launched['message']}"
+        if pool is not None and pool.state == "Failed" and cause_of(pool) not in launched["message"]:
+            return f"has a pool that failed of {cause_of(pool)}, and says {launched['message']}"
         if pool is None and reason == "Creating" and "cannot be looked up" not in launched["message"]:
             return "has no pool and says that it is being created"
         if reason == "NodesNotReady" and reason not in drawn.get(name, ()):

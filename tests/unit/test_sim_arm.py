@@ -513,6 +513,26 @@ def test_cores_are_counted_by_family_region_and_priority(
     story(tell, **limits)
 
 
+def test_no_machine_boots_beyond_a_quota() -> None:
+    """A create whose machine was to boot before it fails, fails of the quota instead; any other failure stays."""
+
+    async def tell(azure: Arm) -> None:
+        booted = Failure(error=faults.nodes_not_ready(), after_seconds=60.0, machine=True)
+        unlucky = Failure(error=faults.wrapped(faults.no_capacity()), after_seconds=60.0)
+        azure.cloud.faults[:] = [Fault(verb="PUT", failure=booted), Fault(verb="PUT", failure=unlucky)]
+        assert (await azure.put("gpu1")).status == 201
+        assert (await azure.put("gpu2")).status == 201
+        machines = 0
+        for _ in range(70):
+            await asyncio.sleep(1)
+            machines += sum(len(pool.machines) for pool in azure.cloud.pools.values())
+        assert machines == 0
+        failed = [pool.error["details"][0]["code"] for pool in azure.cloud.pools.values() if pool.error]
+        assert failed == ["OperationNotAllowed", "AllocationFailed"]
+
+    story(tell, family_cores={A100: 0})
+
+
 def test_quota_may_be_checked_before_a_put_is_accepted() -> None:
     """400 with AKS's own code; nothing is made."""
 

@@ -25,6 +25,7 @@ ALWAYS = 1_000_000_000
 class Failure:
     """How an accepted operation fails: after how many simulated seconds, why, and whether a machine booted first.
 
+    `machine`: beyond a quota no machine boots; the create then fails of the quota instead.
     `silent`: only the operation says why; the pool has no `status.provisioningError`.
     """
 

@@ -227,7 +227,7 @@ def _put(cloud: AzureCloud, call: Call, pool: Pool | None, fault: Fault | None) 
     short = quota.shortage(settings, cloud.pools, call.pool, call.properties)
     if short is not None and settings.quota_check == "preflight":
         return quota.refusal(short, settings.location)
-    if short is not None and (fault is None or fault.failure is None):
+    if short is not None and (fault is None or fault.failure is None or fault.failure.machine):
         fault = replace(fault or Fault(), failure=quota.failure(short, settings.location))
     status = 201 if pool is None else 200
     change = cloud.lifecycle.create if pool is None else cloud.lifecycle.update
