@@ -146,6 +146,14 @@ class Cooldowns:
                 del self._known[cooldown.shadow]
                 self._stir(cooldown.shadow)
 
+    def lift(self, offerings: Iterable[Offering], now: float) -> None:
+        """A person says that these can be had again: their rest is over, and whose turn it is tries for all."""
+        for offering in offerings:
+            for cooldown in self._about(offering):
+                if cooldown.left(now) > 0:
+                    cooldown.seconds = now - cooldown.failed_at
+                    self._stir(cooldown.shadow)
+
     def asked(self, key: str, offering: Offering, now: float) -> None:
         """A PUT for this offering is about to be sent: it is the one try of whatever has rested."""
         self._waiting.pop(key, None)

@@ -2,7 +2,7 @@
 
 Promise: every failure for want of capacity enters once, whether the cloud refused at once or the pool failed later;
 every machine that runs clears what stood against it; a claim tries all that it allows before it tries anything again;
-one found saying that nothing can be had is believed after a restart.
+one found saying that nothing can be had is believed after a restart; a person's word ends a rest.
 Left to others: the memory (`cooldowns.py`), the judgement (`offerings.py`), which offerings a claim allows (the cloud).
 """
 
@@ -14,6 +14,7 @@ import msgspec
 
 from cloudprovider.errors import CloudError, NoCapacity
 from cloudprovider.interface import Failure, Instance, InstanceState, Offering
+from provisioner.api import labels
 from provisioner.api.conditions import EXHAUSTED, LAUNCHED
 from provisioner.api.nodeclaim import NodeClaim
 
@@ -56,6 +57,7 @@ class Market:
         self._vacant_seconds = vacant_seconds
         self._seen_failed: dict[str, str] = {}
         self._recalled: set[str] = set()
+        self._retry_seen: dict[str, str] = {}
         self._tried: dict[str, list[Shadow]] = {}
 
     def notice(self, key: str, instance: Instance | None, *, wall: datetime, now: float) -> None:
@@ -82,6 +84,7 @@ class Market:
             return ()
         offerings = self._offerings_of(claim)
         self._recall(f, claim, offerings, now)
+        self._heed(f.key, claim, offerings, now)
         born = claim.metadata.creation_timestamp
         if f.instance is not None and f.instance.state is not InstanceState.FAILED:
             return self._cooldowns.shown(f.key, offerings, now=now)
@@ -106,6 +109,7 @@ class Market:
         self._cooldowns.left(key)
         self._seen_failed.pop(key, None)
         self._recalled.discard(key)
+        self._retry_seen.pop(key, None)
         self._tried.pop(key, None)
 
     def _failed(
@@ -123,6 +127,15 @@ class Market:
             return offers
         pairs = zip(offers, again, strict=True)
         return tuple(msgspec.structs.replace(offer, tried=seen) for offer, seen in pairs)
+
+    def _heed(self, key: str, claim: NodeClaim, offerings: tuple[Offering, ...], now: float) -> None:
+        """A person's word ends a rest once, when it is new: what stood there before our time may long be obeyed."""
+        word = claim.metadata.annotations.get(labels.RETRY, "")
+        before = self._retry_seen.setdefault(key, word)
+        if word != before:
+            self._retry_seen[key] = word
+            if word:
+                self._cooldowns.lift(offerings, now)
 
     def _recall(self, f: Facts, claim: NodeClaim, offerings: tuple[Offering, ...], now: float) -> None:
         """Once for each key: its claim may have been told by a process before us that nothing can be had."""

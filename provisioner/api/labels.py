@@ -56,6 +56,8 @@ CLAIM_UID = "gpu-provisioner.sh/nodeclaim-uid"
 GPU_READINESS = "gpu-provisioner.sh/gpu-readiness"
 # On a claim, by a person: the UID whose pool it takes over. On the Lease: removals that a person has confirmed.
 ADOPT = "gpu-provisioner.sh/adopt"
+# On a claim, by a person: a new value tries at once what rests.
+RETRY = "gpu-provisioner.sh/retry"
 # On a Node, by us: when it was handed over to a claim that adopted it (RFC 3339).
 HANDED_OVER_AT = "gpu-provisioner.sh/handed-over-at"
 CONFIRMED_REMOVALS = "gpu-provisioner.sh/confirmed-removals"

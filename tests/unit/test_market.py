@@ -10,6 +10,7 @@ from controllers.cooldowns import Cooldowns
 from controllers.market import Market
 from controllers.offerings import chosen, exhausted, obstacle, second_choice
 from controllers.steps import CreateInstance
+from provisioner.api import labels
 from provisioner.api.conditions import EXHAUSTED, ConditionSet
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.observation.offerings import Tallies
@@ -86,6 +87,22 @@ def test_a_claim_that_was_served_is_not_believed_to_be_short() -> None:
     fresh, remembered = market(A)
     fresh.offers(known, 10.0)
     assert len(remembered.resting(10.0)) == 1
+
+
+def test_a_persons_word_ends_a_rest_once() -> None:
+    """Each new value of the annotation does; one that was there when we came does not, nor does taking it off."""
+    asking, _ = market(A, B)
+    for offering in (A, B):
+        refused(asking, offering, 0.0)
+
+    def rests(at: float, word: str) -> bool:
+        known = facts(claims=(claim(annotations={labels.RETRY: word} if word else {}),))
+        return all(offer.holds_for > 0 for offer in asking.offers(known, at))
+
+    assert [rests(1.0, "old"), rests(2.0, ""), rests(3.0, "old")] == [True, True, False]
+    refused(asking, A, 4.0)
+    refused(asking, B, 4.0)
+    assert [rests(5.0, "old"), rests(6.0, "new"), rests(7.0, "new")] == [True, False, False]
 
 
 NO_CORES = "OperationNotAllowed: standardAFamily cores quota in westeurope: limit 0, used 0, needed 24. Raise it"

@@ -11,7 +11,7 @@ from provisioner.runtime.metrics import Metrics
 from provisioner.simulator.azure import faults
 from provisioner.simulator.azure.faults import ALWAYS, Failure, Fault
 
-from .claims import condition, events, message, puts, ready, removed, says
+from .claims import CLAIMS, condition, events, message, puts, ready, removed, says
 from .harness import SIZE, Sim, node_claim, simulate
 
 HOUR_SECONDS = 3600.0
@@ -217,6 +217,35 @@ def test_a_restart_does_not_shorten_the_hour_of_a_limit_of_nothing(refused: str)
         assert len(all_puts(sim, names)) == before
         await asyncio.sleep(HOUR_SECONDS)
         assert len(all_puts(sim, names)) == before + 1
+
+    simulate(story)
+
+
+def test_a_person_who_raised_the_quota_need_not_wait_for_the_hour() -> None:
+    """An annotation on any of the claims: one PUT at once, by the claim that has waited longest, then all others."""
+    names = [f"gpu{n}" for n in range(3)]
+    none = faults.quota_exceeded("standardNCADSA100v4Family Cores", limit=0)
+
+    async def story(sim: Sim) -> None:
+        sim.cloud.fail_next_create(none["code"], none["message"])
+        sim.cloud.faults[0].times = ALWAYS
+        await sim.start_controller(elect=False)
+        for name in names:
+            await sim.apply(node_claim(name))
+            await asyncio.sleep(2)
+        for name in names:
+            await says(sim, name, "Launched", "False", "QuotaExceeded", within_seconds=400)
+        await asyncio.sleep(120)
+        before, asked_at = len(all_puts(sim, names)), sim.now
+        sim.cloud.faults.clear()
+        await asyncio.sleep(120)
+        assert len(all_puts(sim, names)) == before
+        sim.store.patch(CLAIMS, names[2], {"metadata": {"annotations": {labels.RETRY: "quota raised"}}})
+        for name in names:
+            await ready(sim, name, within_seconds=600)
+        assert sim.now - asked_at < HOUR_SECONDS / 2
+        assert puts(sim, names[0])[-1] < min(puts(sim, names[1])[-1], puts(sim, names[2])[-1])
+        assert len(all_puts(sim, names)) == before + len(names)
 
     simulate(story)
 

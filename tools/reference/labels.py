@@ -60,6 +60,12 @@ ANNOTATIONS = (
         " is it"
         " taken back for them; `require`: it does, whatever the setting says.",
     ),
+    Mark(
+        k.RETRY,
+        ("NodeClaim",),
+        YOU,
+        "Any new value ends the rest of what this claim asks for: one claim tries at once, for all that want the same.",
+    ),
     Mark(k.REPAIR, ("NodeClaim",), YOU, "`disabled`: the Node is kept whatever becomes of it."),
     Mark(
         k.REPAIR_DRAIN_UNTIL,
