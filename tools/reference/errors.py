@@ -31,8 +31,8 @@ the table says *ARM's code*, the reason is that code in CamelCase, or `HTTP` and
 message begins with the code and ends with the remedy."""
 
 REST = """\
-Where no rest is named, an offering rests 30 seconds, doubling to 10 minutes; an hour if the quota's limit is 0. A new value of the annotation
-`gpu-provisioner.sh/retry` on a claim ends the rest of what it asks for."""
+Where no rest is named, an offering rests 30 seconds, doubling to 10 minutes; an hour if the quota's limit is 0. A new
+value of the annotation `gpu-provisioner.sh/retry` on a claim ends the rest of what it asks for."""
 
 KINDS = {
     "no capacity": "`Launched` is False. The offering (a size, zone and capacity type) rests, and the claim tries"
