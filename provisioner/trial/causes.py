@@ -1,19 +1,20 @@
 """How the unhappy stories of `try --fail` are arranged.
 
-Promise: each is a fault of the simulated Azure or of its machines, never a change to the controller.
+Promise: each is a fault or a quota of the simulated Azure, or a fault of its machines, never a change to the controller.
 Left to others: what is said of them, and what is held to it (`failures.py`).
 """
 
 from collections.abc import Callable
 
-from provisioner.simulator.azure import faults
+from provisioner.simulator.azure import compute, faults, quota
 from provisioner.simulator.world import World
 
 from .failures import SLOW_GPU_SECONDS
 
 
 def _quota(world: World) -> None:
-    world.cloud.faults.append(faults.quota_preflight())
+    none = {quota.family(size): 0 for size in compute.catalogue()}
+    world.cloud.configure(family_cores=none, quota_check="preflight")
 
 
 def _capacity(world: World) -> None:
