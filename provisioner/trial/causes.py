@@ -1,6 +1,6 @@
 """How the unhappy stories of `try --fail` are arranged.
 
-Promise: each is a fault or a quota of the simulated Azure, or a fault of its machines, never a change to the controller.
+Promise: each is a fault or a quota of the simulated Azure, or a fault of its machines; the controller is never changed.
 Left to others: what is said of them, and what is held to it (`failures.py`).
 """
 
