@@ -127,7 +127,7 @@ def test_the_datasource_is_a_choice_everywhere(name: str) -> None:
         assert {part["datasource"]["uid"] for part in (panel, *panel["targets"])} == {"${datasource}"}
     asked = " ".join(one.expr for one in of_dashboard(name))
     chosen = {variable["name"] for variable in made["templating"]["list"]}
-    used = set(re.findall(r"\$\{?([a-z_]\w*)", asked)) - {"__rate_interval", "__range"}
+    used = set(re.findall(r"\$\{?([a-z_]\w*)", asked)) - {"__rate_interval", "__range", "__range_s"}
     assert used <= chosen
     assert chosen - used <= {"datasource"}
 

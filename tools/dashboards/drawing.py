@@ -38,7 +38,7 @@ class Asker:
     def __init__(self, recording: Recording, values: Mapping[str, str]) -> None:
         self._prometheus, self._from, self.until = recording.prometheus, recording.start, recording.end
         self.seconds = recording.end - recording.start
-        self._values = {**values, "__range": f"{self.seconds:.0f}s"}
+        self._values = {**values, "__range": f"{self.seconds:.0f}s", "__range_s": f"{self.seconds:.0f}"}
 
     def over(self, panel: Json) -> list[Series]:
         """What a panel's queries return over time: a name, seconds from the beginning, values (NaN: none)."""

@@ -17,7 +17,7 @@ CHART = Path(__file__).parents[2] / "charts" / "gpu-provisioner"
 DASHBOARDS = ("fleet", "claim")
 RULES = CHART / "rules" / "alerts.yaml"
 # What Grafana would fill in, for a recording of about a minute, scraped each second.
-WINDOWS = {"window": "30s", "__rate_interval": "10s", "__interval": "1s", "__range": "60s"}
+WINDOWS = {"window": "30s", "__rate_interval": "10s", "__interval": "1s", "__range": "60s", "__range_s": "60"}
 
 Json = dict[str, Any]
 

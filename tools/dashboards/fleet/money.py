@@ -63,7 +63,13 @@ ROW = Row(
             description=f"GPUs that no pod held, summed over the time shown. {KUBE_STATE}",
             kind="stat",
             unit="none",
-            queries=(Query(f"sum(sum_over_time({S.idle_gpus()}[$__range:1m])) / 60"),),
+            # Their mean over all looks, times the hours: right whatever the server's own step is.
+            queries=(
+                Query(
+                    f"sum(sum_over_time({S.idle_gpus()}[$__range:]))"
+                    " / scalar(count_over_time(vector(1)[$__range:])) * $__range_s / 3600"
+                ),
+            ),
             runbooks=IDLE,
             width=4,
         ),
