@@ -3,6 +3,7 @@
 # PATH or in the folder PROMETHEUS_BIN.
 PYTHON ?= python3
 JOBS ?= auto
+UPGRADE ?= --upgrade
 VENV := .venv
 BIN := $(VENV)/bin
 LOCK_RUN := $(VENV)/.installed-run
@@ -24,7 +25,7 @@ $(LOCK_RUN): requirements.lock pyproject.toml
 
 $(LOCK_DEV): requirements-dev.lock $(LOCK_RUN)
 	@echo "installing the locked test dependencies into $(VENV)"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.lock
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock -r requirements-dev.lock
 	@touch $@
 
 demo: $(LOCK_RUN)  ## a claim becomes a GPU node and goes again, on an embedded cluster (under a minute)
@@ -74,9 +75,9 @@ dist: $(LOCK_RUN)  ## build wheel and source distribution into dist/, the same o
 sbom: $(LOCK_DEV)  ## write the bill of materials of the image (CycloneDX) into dist/
 	@$(BIN)/python -m tools.sbom dist/sbom.cdx.json
 
-lock:  ## renew the lock files (needs uv)
-	uv pip compile --upgrade --quiet pyproject.toml --extra try --universal --python-version 3.11 --generate-hashes --no-header --no-annotate -o requirements.lock
-	uv pip compile --upgrade --quiet pyproject.toml --extra try --extra dev --universal --python-version 3.11 --generate-hashes --no-header --no-annotate -o requirements-dev.lock
+lock:  ## renew the lock files (needs uv); the lock of the tests holds only what the program's own does not
+	uv pip compile $(UPGRADE) --quiet pyproject.toml --extra try --universal --python-version 3.11 --generate-hashes --no-header --no-annotate -o requirements.lock
+	uv pip compile $(UPGRADE) --quiet pyproject.toml --extra try --extra dev --constraint requirements.lock --universal --python-version 3.11 --generate-hashes --no-header --no-annotate $$(sed -nE 's/^([a-z0-9][a-z0-9._-]*)==.*/--no-emit-package \1/p' requirements.lock) -o requirements-dev.lock
 	uv pip compile --quiet pyproject.toml --constraint requirements.lock --universal --python-version 3.11 --generate-hashes --no-header --no-annotate -o requirements-image.lock
 	echo hatchling | uv pip compile --quiet - --constraint requirements.lock --universal --python-version 3.11 --generate-hashes --no-header --no-annotate -o requirements-build.lock
 
