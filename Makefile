@@ -10,7 +10,7 @@ LOCK_RUN := $(VENV)/.installed-run
 LOCK_DEV := $(VENV)/.installed-dev
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check test-cluster cluster-tools test-monitoring pictures test-image format bench generate docs dist sbom lock clean
+.PHONY: help demo test check test-cluster cluster-tools test-monitoring test-image format bench generate docs dist sbom lock clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 24
@@ -51,9 +51,6 @@ cluster-tools: $(LOCK_DEV)  ## build etcd and that API server, once: minutes, an
 
 test-monitoring: $(LOCK_DEV)  ## dashboards and alerts under a real Prometheus, which scrapes the real program (needs prometheus, promtool)
 	@$(BIN)/python -m pytest -m monitoring tests/monitoring
-
-pictures: $(LOCK_DEV)  ## draw the dashboards for the documentation, of that same scenario (needs prometheus)
-	@$(BIN)/python -m tools.dashboards.picture docs/img
 
 format: $(LOCK_DEV)  ## rewrite the code in the project's format
 	@$(BIN)/ruff format .

@@ -1,18 +1,16 @@
 """Every panel and every rule over the recording: real metrics of the real program, in a real Prometheus."""
 
 import math
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tools.dashboards import picture
 from tools.dashboards.alerts import ALERTS
 from tools.dashboards.panels import PREFIX
 from tools.dashboards.queries import DASHBOARDS, Asked, dashboard, filled, of_dashboard
 from tools.dashboards.records import RECORDS
 from tools.monitoring.recording import Recording
-from tools.monitoring.scenario import CLAIMS, SHOWN
+from tools.monitoring.scenario import CLAIMS
 
 Json = dict[str, Any]
 # What a variable's query asks Grafana for: the values of a label.
@@ -85,14 +83,3 @@ def test_each_variable_has_values_to_choose_from(recording: Recording, name: str
         selected, _, label = asked.rpartition(", ")
         found = {one["metric"].get(label) for one in with_data(recording, filled(selected, {}))}
         assert found - {None, ""}, variable["name"]
-
-
-def test_the_pictures_of_the_documentation_show_every_panel(recording: Recording, tmp_path: Path) -> None:
-    """None is empty but the one about a deletion, of a claim that lives; and the files are small."""
-    for name in DASHBOARDS:
-        figure = picture.draw(name, recording, {"claim": SHOWN})
-        empty = sum(text.get_text() == "no data" for axes in figure.axes for text in axes.texts)
-        assert empty == (1 if name == "claim" else 0)
-        drawn = tmp_path / f"{name}.png"
-        picture.save(figure, drawn)
-        assert drawn.stat().st_size < 200_000

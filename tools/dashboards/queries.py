@@ -1,8 +1,4 @@
-"""Every expression of the chart's dashboards and rules, read back from the files that are shipped, and what it reads.
-
-Promise: what is returned stands in the files, so that tests and pictures are about what people get.
-Left to others: what must be true of them (`tests/unit/test_dashboards.py`, `tests/monitoring`).
-"""
+"""The PromQL expressions of the dashboards and rules, read from the files that the chart ships."""
 
 import json
 import re

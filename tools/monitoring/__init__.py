@@ -1,1 +1,1 @@
-"""The real Prometheus beside the real program, for tests of dashboards and rules, and for their pictures."""
+"""The real Prometheus beside the real program, for tests of dashboards and rules."""

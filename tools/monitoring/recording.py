@@ -27,7 +27,7 @@ JOB = "gpu-provisioner"
 
 @dataclass(frozen=True)
 class Recording:
-    """`start` and `end` are seconds since the epoch, whole ones, so that a picture's steps fall on scrapes.
+    """`start` and `end` are whole seconds since the epoch, so that the steps of a range query fall on scrapes.
 
     `exposition`: all that the replica which leads in the end says in its last scrape, as it says it.
     """

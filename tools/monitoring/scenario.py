@@ -61,8 +61,6 @@ CLAIMS = {
 SHORT_OF_QUOTA, SHORT_OF_MACHINES, THROTTLED = "falcon", "vision", "notebook"
 SICK, EVICTED, LOST, GPU_LOST = "llamatwo", "embed", "mistral", "notebook"
 SHORT = (SHORT_OF_QUOTA, SHORT_OF_MACHINES)
-# Whose story is worth a picture: it waited for quota, came, and works.
-SHOWN = "falcon"
 GUARDED, STRIPPED = "llama", "phi"
 
 
