@@ -17,7 +17,7 @@ RUN --mount=type=cache,target=/root/.cache/pip \
         --no-compile --only-binary :all: --require-hashes -r requirements-image.lock \
     && pip --python /opt/build/bin/python install \
         --no-compile --only-binary :all: --require-hashes -r requirements-build.lock
-COPY pyproject.toml README.md ./
+COPY pyproject.toml README.md LICENSE ./
 COPY provisioner provisioner
 COPY cloudprovider cloudprovider
 COPY controllers controllers

@@ -52,7 +52,7 @@ def render() -> str:
         description=project["description"],
         purl=PackageURL("pypi", name=project["name"], version=project["version"]),
         bom_ref=project["name"],
-        licenses=[LicenseFactory().make_from_string(project["license"]["text"])],
+        licenses=[LicenseFactory().make_from_string(project["license"])],
     )
     bom = Bom(components=libraries.values())
     bom.metadata.component = program

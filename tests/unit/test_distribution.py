@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -61,7 +62,7 @@ def test_the_wheel_holds_the_program_and_nothing_else(wheel: zipfile.ZipFile) ->
     assert names == expected
     assert {f"{package}/py.typed" for package in TOP} < names
     metadata = {name.partition(".dist-info/")[2] for name in wheel.namelist() if ".dist-info/" in name}
-    assert metadata == {"METADATA", "RECORD", "WHEEL", "entry_points.txt"}
+    assert metadata == {"METADATA", "RECORD", "WHEEL", "entry_points.txt", "licenses/LICENSE"}
 
 
 def test_the_wheel_is_for_every_machine_and_for_no_index(wheel: zipfile.ZipFile) -> None:
@@ -71,13 +72,23 @@ def test_the_wheel_is_for_every_machine_and_for_no_index(wheel: zipfile.ZipFile)
     assert "Classifier: Private :: Do Not Upload" in wheel.read(f"{name}/METADATA").decode().splitlines()
 
 
+def test_the_licence_is_the_same_everywhere(wheel: zipfile.ZipFile) -> None:
+    """The wheel's metadata, its notice, the image's label and both charts name one SPDX identifier."""
+    info = f"aks_gpu_provisioner-{own_version()}.dist-info"
+    (found,) = re.findall(r"^License-Expression: (.+)$", wheel.read(f"{info}/METADATA").decode(), re.MULTILINE)
+    assert f"SPDX-License-Identifier: {found}\n" in wheel.read(f"{info}/licenses/LICENSE").decode()
+    assert f'org.opencontainers.image.licenses="{found}"' in (ROOT / "Dockerfile").read_text()
+    for chart in (ROOT / "charts").glob("*/Chart.yaml"):
+        assert f"artifacthub.io/license: {found}\n" in chart.read_text()
+
+
 def test_the_source_distribution_is_what_the_wheel_is_built_from(archives: Path, tmp_path: Path) -> None:
     """Packages, examples and metadata; and what is built from it is, byte by byte, what the repository makes."""
     (path,) = archives.glob("*.tar.gz")
     shutil.unpack_archive(path, tmp_path, "gztar", filter="data")
     (folder,) = tmp_path.iterdir()
     held = {str(file.relative_to(folder)) for file in folder.rglob("*") if file.is_file()}
-    assert held == sources() | {"pyproject.toml", "README.md", "CHANGELOG.md", ".gitignore", "PKG-INFO"}
+    assert held == sources() | {"pyproject.toml", "README.md", "LICENSE", "CHANGELOG.md", ".gitignore", "PKG-INFO"}
     again = tmp_path / "again"
     hatch("-t", "wheel", "-d", str(again), cwd=folder)
     (first,), (second,) = archives.glob("*.whl"), again.glob("*.whl")
