@@ -1,4 +1,4 @@
-"""Patches: pure functions, told by what goes in and what comes out."""
+"""The three patch formats: documents and patches, and what they result in."""
 
 import copy
 
@@ -56,7 +56,7 @@ def test_merge_patches_of_the_rfc(target, patch, result):
     ],
 )
 def test_json_patches(target, operations, result):
-    """Each operation of RFC 6902; `test` against null takes an absent field, as the server's library does."""
+    """Each operation of RFC 6902; an absent member passes a `test` for null, as in the API server's library."""
     before = copy.deepcopy(target)
     assert json_patch(target, operations) == result
     assert target == before
@@ -81,26 +81,26 @@ def test_json_patches(target, operations, result):
     ],
 )
 def test_a_json_patch_that_does_not_apply_is_a_422(operations):
-    """The words hide the cause, as the real server's do; the status and the reason are what clients get."""
+    """The message does not name the cause; clients get the status and the reason."""
     error = refused(lambda: json_patch({"a": [1], "n": 1}, operations))
     assert (error.status, error.reason) == (422, "Invalid")
     assert error.message == "the server rejected our request due to an error in our request"
 
 
 def test_a_json_patch_is_a_list():
-    """Anything else is not understood."""
+    """Any other document is a 400."""
     assert refused(lambda: json_patch({"a": 1}, {})).status == 400
 
 
 def test_the_servers_library_is_laxer_than_the_rfc():
-    """What is replaced need not be there, and what is added without a value is null."""
+    """`replace` adds an absent member, and `add` without a value adds null."""
     assert json_patch({"a": 1}, [{"op": "replace", "path": "/b", "value": 2}]) == {"a": 1, "b": 2}
     assert json_patch({"a": 1}, [{"op": "add", "path": "/b"}]) == {"a": 1, "b": None}
 
 
 @given(OBJECT, OBJECT)
 def test_merging_twice_is_merging_once(target, patch):
-    """A merge patch is idempotent, and leaves both sides as they were."""
+    """A merge patch is idempotent and changes neither argument."""
     kept, given_patch = copy.deepcopy(target), copy.deepcopy(patch)
     once = merge(target, patch)
     assert merge(once, patch) == once
@@ -110,8 +110,8 @@ def test_merging_twice_is_merging_once(target, patch):
 CONDITIONS = [{"type": "Ready", "status": "True", "reason": "r"}, {"type": "Disk", "status": "False"}]
 
 
-def test_strategic_merge_knows_conditions_by_type():
-    """kubelet sends one condition; the others stay, and so do the fields it did not send."""
+def test_strategic_merge_merges_conditions_by_type():
+    """The kubelet sends one condition; all others stay, and so do the fields that it did not send."""
     patch = {
         "status": {
             "$setElementOrder/conditions": [{"type": "Ready"}],
@@ -123,22 +123,22 @@ def test_strategic_merge_knows_conditions_by_type():
 
 
 def test_strategic_merge_adds_and_deletes_elements():
-    """`$patch: delete` removes by key, a new key is appended."""
+    """`$patch: delete` removes an element by its key; an element with a new key is appended."""
     patch = {"status": {"conditions": [{"type": "Disk", "$patch": "delete"}, {"type": "PID", "status": "False"}]}}
     after = strategic({"status": {"conditions": CONDITIONS}}, patch)
     assert [c["type"] for c in after["status"]["conditions"]] == ["Ready", "PID"]
 
 
 def test_strategic_merge_treats_finalizers_as_a_set():
-    """Nobody's finalizer is lost by adding one; removing names it."""
+    """Adding a finalizer keeps the others; removing one names it."""
     meta = {"metadata": {"finalizers": ["a", "b"]}}
     assert strategic(meta, {"metadata": {"finalizers": ["b", "c"]}})["metadata"]["finalizers"] == ["a", "b", "c"]
     removed = strategic(meta, {"metadata": {"$deleteFromPrimitiveList/finalizers": ["a"]}})
     assert removed["metadata"]["finalizers"] == ["b"]
 
 
-def test_strategic_merge_knows_owners_by_uid():
-    """One owner's fields change, the other owner stays."""
+def test_strategic_merge_merges_owners_by_uid():
+    """The fields of one owner change, the other owner stays."""
     owners = {"metadata": {"ownerReferences": [{"uid": "1", "name": "a"}, {"uid": "2", "name": "b"}]}}
     after = strategic(owners, {"metadata": {"ownerReferences": [{"uid": "2", "controller": True}]}})
     assert after["metadata"]["ownerReferences"] == [
@@ -155,7 +155,7 @@ def test_strategic_merge_replaces_taints_and_tolerations_whole():
 
 
 def test_strategic_merge_replaces_and_retains_on_demand():
-    """`$patch: replace` drops what was, `$retainKeys` keeps what it names."""
+    """`$patch: replace` drops the old value, `$retainKeys` keeps the fields that it names."""
     assert strategic({"spec": {"a": 1}}, {"spec": {"$patch": "replace", "b": 2}}) == {"spec": {"b": 2}}
     assert strategic({"s": {"a": 1, "b": 2}}, {"s": {"$retainKeys": ["b", "c"], "c": 3}}) == {"s": {"b": 2, "c": 3}}
     replaced = strategic({"status": {"conditions": CONDITIONS}}, {"status": {"conditions": [{"$patch": "replace"}]}})
@@ -163,6 +163,6 @@ def test_strategic_merge_replaces_and_retains_on_demand():
 
 
 def test_an_element_without_its_key_is_a_500():
-    """It could be any of them."""
+    """The element to merge with is unknown."""
     error = refused(lambda: strategic({"status": {"conditions": []}}, {"status": {"conditions": [{"status": "True"}]}}))
     assert (error.status, "merge key: type" in error.message) == (500, True)

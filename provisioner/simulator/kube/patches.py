@@ -1,22 +1,23 @@
 """The three patch formats: merge (RFC 7386), JSON (RFC 6902) and strategic merge.
 
-Promise: pure functions that never change their arguments and share what they did not touch. A JSON patch is all or
-nothing; an operation that fails or is malformed is a 422 that does not say which, as the real server answers.
-Left to others: which format a resource accepts (custom resources refuse the strategic one), and everything about
-versions and validation.
+Each is a function of the stored object and the patch that changes neither. An operation of a JSON patch that is
+malformed or does not apply is a 422 whose message does not name it, and nothing of the patch is applied.
 
-Source: the RFCs; apimachinery's `strategicpatch`; merge keys from the Kubernetes API types' `patchMergeKey` tags.
+Sources: the RFCs; https://github.com/kubernetes/apimachinery/tree/master/pkg/util/strategicpatch; merge keys from the
+`patchMergeKey` tags of https://github.com/kubernetes/api.
 """
 
 from typing import Any, Literal
 
+import jsonpatch
+
 from .errors import ApiError, bad_request
-from .objects import Json
+from .objects import Json, copied
 
 PatchKind = Literal["merge", "json", "strategic"]
 
-# Where a list is merged by key; keyed by the field's path in the object. All other lists are replaced whole: taints and
-# tolerations too, which the API types declare atomic.
+# Lists merged by key: the path of the list, and the key. Every other list is replaced whole, taints and tolerations
+# included: the API types declare them atomic.
 MERGE_KEYS: dict[tuple[str, ...], str] = {
     ("metadata", "ownerReferences"): "uid",
     ("status", "conditions"): "type",
@@ -26,7 +27,7 @@ MERGE_KEYS: dict[tuple[str, ...], str] = {
     ("spec", "volumes"): "name",
     ("spec", "template", "spec", "containers"): "name",
 }
-# Lists of plain values that are merged as sets.
+# Lists of scalars that are merged as sets.
 MERGED_SETS = (("metadata", "finalizers"), ("spec", "podCIDRs"))
 
 
@@ -44,125 +45,49 @@ def merge(target: Any, patch: Any) -> Any:
 
 
 def json_patch(target: Json, operations: object) -> Json:
-    """Apply an RFC 6902 patch, all of it or nothing. Raises ApiError 400 (malformed) or 422 (`test`, missing path)."""
+    """Apply an RFC 6902 patch, all of it or nothing.
+
+    Raises ApiError 400 for a patch that is not a list, 422 for an operation that is malformed or does not apply.
+    """
     if not isinstance(operations, list):
         raise bad_request("error decoding patch: a JSON patch is a list of operations")
-    document: Any = target
-    for operation in operations:
-        document = _operate(document, operation)
+    document: Any = copied(target)
+    try:
+        for operation in jsonpatch.JsonPatch(operations):
+            document = jsonpatch.apply_patch(document, _by_the_rfc(document, operation), in_place=True)
+    except (jsonpatch.JsonPatchException, jsonpatch.JsonPointerException) as error:
+        raise _refused() from error
     if not isinstance(document, dict):
         raise _refused()
     return document
 
 
 def _refused() -> ApiError:
-    """The real server hides the library's words here; clients see only this, whatever does not fit or is malformed."""
+    """The API server does not return the cause of a failed JSON patch."""
     return ApiError(422, "Invalid", "the server rejected our request due to an error in our request", {})
 
 
-def _operate(document: Any, operation: Any) -> Any:
-    try:
-        kind, path = operation["op"], _pointer(operation["path"])
-        source = _pointer(operation["from"]) if kind in {"move", "copy"} else []
-        value = operation["value"] if kind == "test" else operation.get("value")
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise _refused() from error
-    try:
-        match kind:
-            case "test":
-                if not _same(_tested(document, path), value):
-                    raise _refused()
-                return document
-            case "add":
-                return _change(document, path, value, "add")
-            case "remove":
-                return _change(document, path, None, "remove")
-            case "replace":
-                return _change(document, path, value, "replace")
-            case "copy":
-                return _change(document, path, _find(document, source), "add")
-            case "move":
-                moved = _find(document, source)
-                return _change(_change(document, source, None, "remove"), path, moved, "add")
-    except (LookupError, TypeError, ValueError) as error:
-        raise _refused() from error
-    raise _refused()
+def _by_the_rfc(document: Any, operation: Json) -> list[Json]:
+    """An operation of the API server's library, https://github.com/evanphx/json-patch, as operations of RFC 6902.
 
-
-def _tested(document: Any, path: list[str]) -> Any:
-    """Like the real server's library, `test` takes a field that is absent for null."""
-    if not path:
-        return document
-    parent = _find(document, path[:-1])
-    return parent.get(path[-1]) if isinstance(parent, dict) else _find(parent, path[-1:])
-
-
-def _same(left: Any, right: Any) -> bool:
-    """JSON equality: true is not 1, though Python says so."""
-    if isinstance(left, dict) and isinstance(right, dict):
-        return left.keys() == right.keys() and all(_same(v, right[k]) for k, v in left.items())
-    if isinstance(left, list) and isinstance(right, list):
-        return len(left) == len(right) and all(map(_same, left, right))
-    return isinstance(left, bool) is isinstance(right, bool) and bool(left == right)
-
-
-def _pointer(text: str) -> list[str]:
-    """Split an RFC 6901 pointer."""
-    if text == "":
-        return []
-    if not text.startswith("/"):
-        raise ValueError(text)
-    return [part.replace("~1", "/").replace("~0", "~") for part in text[1:].split("/")]
-
-
-def _index(items: list[Any], part: str, *, beyond: bool = False) -> int:
-    if not part.isdigit() or (part != "0" and part.startswith("0")):
-        raise ValueError(part)
-    index = int(part)
-    if index >= len(items) + beyond:
-        raise IndexError(part)
-    return index
-
-
-def _find(value: Any, path: list[str]) -> Any:
-    for part in path:
-        value = value[_index(value, part)] if isinstance(value, list) else value[part]
-    return value
-
-
-def _change(value: Any, path: list[str], new: Any, how: str) -> Any:
-    """A copy of `value` along `path`, changed at its end."""
-    if not path:
-        return new
-    part, rest = path[0], path[1:]
-    if isinstance(value, list):
-        items = list(value)
-        if rest:
-            index = _index(items, part)
-            items[index] = _change(items[index], rest, new, how)
-        elif how == "add":
-            items.insert(len(items) if part == "-" else _index(items, part, beyond=True), new)
-        elif how == "replace":
-            items[_index(items, part)] = new
-        else:
-            del items[_index(items, part)]
-        return items
-    fields = dict(value)
-    if rest:
-        fields[part] = _change(fields[part], rest, new, how)
-    elif how == "add":
-        fields[part] = new
-    elif how == "replace":
-        # Against the RFC the library adds a member that is not there.
-        fields[part] = new
-    else:
-        del fields[part]
-    return fields
+    The library takes a missing value for null, adds the absent member that a `replace` names, and an absent member
+    passes a `test` for null.
+    """
+    operation = {"value": None, **operation}
+    parent, member = jsonpatch.JsonPointer(operation["path"]).to_last(document)
+    if isinstance(parent, dict) and member is not None and member not in parent:
+        if operation["op"] == "replace":
+            return [{**operation, "op": "add"}]
+        if operation["op"] == "test" and operation["value"] is None:
+            return []
+    return [operation]
 
 
 def strategic(target: Any, patch: Any, path: tuple[str, ...] = ()) -> Any:
     """Apply a strategic merge patch, with `$patch` (replace, delete), `$deleteFromPrimitiveList`, `$setElementOrder`
-    and `$retainKeys` understood. Lists merge where the API types say so (`MERGE_KEYS`), else they are replaced.
+    and `$retainKeys`. Lists in `MERGE_KEYS` and `MERGED_SETS` are merged, all others are replaced.
+
+    Raises ApiError 500 for an unknown directive and for an element without its merge key.
     """
     if isinstance(patch, list):
         return _strategic_list(target if isinstance(target, list) else [], patch, path)
