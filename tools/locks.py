@@ -1,7 +1,7 @@
 """Lock files, read as they were written: by pip's rules for hashes, in the one form that `make lock` produces.
 
 Promise: every line is a pin with its marker, or a hash of the pin above it; anything else raises ValueError.
-Left to others: what is locked and why (Makefile, DECISIONS.md).
+Left to others: what is locked and why (Makefile, docs/adr/0032-container-image.md).
 """
 
 import re
