@@ -61,8 +61,11 @@ def _offline(words: Sequence[str], typed: TextIO, console: Console) -> int:
     wanted = parsed("plan", words, out=console.out, err=console.err)
     if isinstance(wanted, int):
         return wanted
-    from . import plan
-
+    try:
+        from . import plan
+    except ModuleNotFoundError as error:
+        remedy = "pip install 'aks-gpu-provisioner[try]'"
+        return _told("plan", Refused(f"{error.name} is not installed", remedy, USAGE), console)
     try:
         return plan.run(wanted, typed, console)
     except Refused as refused:

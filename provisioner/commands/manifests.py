@@ -86,6 +86,7 @@ def _mistake(error: Exception) -> str:
 
 
 def _plain(value: Any) -> Any:
+    """The value as JSON has it; what only YAML has (times, binary, sets) as text."""
     match value:
         case dict():
             return {key if isinstance(key, str) else str(key): _plain(below) for key, below in value.items()}
@@ -96,4 +97,6 @@ def _plain(value: Any) -> Any:
             return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
         case date():
             return value.isoformat()
-    return value
+        case None | bool() | int() | float() | str():
+            return value
+    return str(value)

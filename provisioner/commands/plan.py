@@ -16,9 +16,10 @@ from cloudprovider.azure.client import API_VERSION
 
 from .console import Console
 from .manifests import Document, documents
-from .planning import ExpectedNode, Plan, Trouble, plan
+from .planning import ExpectedNode, Plan, plan
 from .refusal import FAILED, OK, USAGE, Refused
 from .tables import counted
+from .validation import Trouble
 
 GAP = 13
 

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from cloudprovider.azure import agentpool, offers
+from cloudprovider.azure.objection import Objection
 from cloudprovider.azure.poollabels import left_out
 from cloudprovider.azure.skus import is_gpu_size, lookup
 from cloudprovider.interface import SPOT, Offering
@@ -18,11 +19,12 @@ from controllers.initialization import NOT_ON_NODES
 from controllers.ownership import managed
 from controllers.registration import copyable
 from provisioner.api import labels
-from provisioner.api.crd_check import claim_flaws
 from provisioner.api.meta import BEGINNING, Taint
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.quantity import parse_quantity
 from provisioner.api.requirements import normalise_key
+
+from .validation import Trouble, claim_errors
 
 PUT_TIME, UID, CREATED = "<time of the PUT>", "<UID of the claim>", "<creation time of the claim>"
 MADE = "<5 characters>"
@@ -32,15 +34,6 @@ SPOT_TAINT = Taint(key=labels.AKS_SPOT, value="spot", effect="NoSchedule")
 LOOKED_AT = frozenset(
     {labels.INSTANCE_TYPE, labels.ZONE, labels.CAPACITY_TYPE, labels.OS, labels.NODEPOOL, offers.SKU_NAME}
 )
-
-
-class Trouble(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing that is wrong."""
-
-    field: str
-    value: str
-    problem: str
-    remedy: str
 
 
 class Gpus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -83,7 +76,7 @@ def plan(source: str, body: Any) -> Plan:
     if not isinstance(body, dict) or body.get("kind") != "NodeClaim":
         kind = str(body.get("kind") or "no kind") if isinstance(body, dict) else "no object"
         return Plan(source=source, claim="", notes=(f"left alone: this is no NodeClaim, but {kind}",))
-    wrong = [_trouble(flaw) for flaw in claim_flaws(body)]
+    wrong = claim_errors(body)
     if body.get("apiVersion") != NodeClaim().api_version:
         remedy = f"write {NodeClaim().api_version}"
         problem = "apiVersion: it is not the version that is served"
@@ -110,11 +103,11 @@ def plan(source: str, body: Any) -> Plan:
 
 
 def _planned(source: str, claim: NodeClaim, wrong: list[Trouble]) -> Plan:
-    wrong += [_trouble(one, whole=True) for one in offers.objections(claim)]
+    wrong += map(_trouble, offers.objections(claim))
     tried = () if any(offers.objections(claim)) else offers.offerings(claim)
     sizes = tuple(dict.fromkeys(offering.size for offering in tried)) or ("",)
     found = (one for size in sizes for one in agentpool.objections(claim, size))
-    wrong += [_trouble(one, whole=True) for one in dict.fromkeys(found)]
+    wrong += map(_trouble, dict.fromkeys(found))
     body, node = None, None
     if tried and not any(agentpool.objections(claim, tried[0].size)):
         body = _with_placeholders(agentpool.to_agent_pool(claim, tried[0], now=BEGINNING), claim)
@@ -132,11 +125,8 @@ def _planned(source: str, claim: NodeClaim, wrong: list[Trouble]) -> Plan:
     )
 
 
-def _trouble(one: Any, *, whole: bool = False) -> Trouble:
-    """A Flaw, or an Objection, whose problem is the `whole` sentence."""
-    shown = f" {one.value!r}:" if one.value else ""
-    problem = one.problem if whole else f"{one.field}:{shown} {one.problem}"
-    return Trouble(field=one.field, value=one.value, problem=problem, remedy=one.remedy)
+def _trouble(one: Objection) -> Trouble:
+    return Trouble(field=one.field, value=one.value, problem=one.problem, remedy=one.remedy)
 
 
 def _foreign(claim: NodeClaim) -> str:

@@ -17,14 +17,12 @@ from packaging.utils import canonicalize_name
 
 from provisioner.cli import COMMANDS
 from provisioner.version import DISTRIBUTION, own_version
-from tests.unit.dockerfile import ROOT, read
+from tests.unit.dockerfile import read
 from tests.wire.test_run import CANARY, CLAIMS, LEASES, NAME, Site, asked, run, told
 from tests.world.harness import node_claim
 from tools import locks
 
 from .replay import Image, built, moved
-
-CLAIM = ROOT / "examples" / "first-gpu.yaml"
 
 
 @pytest.fixture
@@ -114,21 +112,14 @@ def test_each_command_is_there(image: Image, command: str) -> None:
     assert "usage: gpu-provisioner" in out
 
 
-def test_try_says_what_to_install(image: Image) -> None:
-    """The embedded cluster is no part of the image: one line for the cause, one for the remedy."""
-    code, out, err = ended(image, "try", "--once")
+@pytest.mark.parametrize("words", [("try", "--once"), ("plan", "-f", "claim.yaml")])
+def test_a_command_says_what_to_install(image: Image, words: tuple[str, ...]) -> None:
+    """The extra `try` is not in the image: one line for the cause, one for the remedy."""
+    code, out, err = ended(image, *words)
     assert (code, out) == (2, "")
     cause, remedy = err.splitlines()
-    assert re.fullmatch(r"gpu-provisioner try: \S+ is not installed", cause)
+    assert re.fullmatch(rf"gpu-provisioner {words[0]}: \S+ is not installed", cause)
     assert remedy.strip() == "pip install 'aks-gpu-provisioner[try]'"
-
-
-def test_plan_reads_a_claim(image: Image, home: Path) -> None:
-    """YAML in, the agent pool out, with nothing but what is in the image."""
-    (home / "claim.yaml").write_text(CLAIM.read_text(encoding="utf-8"))
-    code, out, err = ended(image, "plan", "-f", str(home / "claim.yaml"), "-o", "json")
-    assert (code, err) == (0, "")
-    assert json.loads(out)
 
 
 def test_a_claim_becomes_ready_and_sigterm_ends_it(image: Image, home: Path) -> None:

@@ -2,6 +2,8 @@
 
 import io
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -318,3 +320,16 @@ def test_junk_is_told_as_such(body: Any) -> None:
     (plan,) = planned(body)
     assert fields(plan)
     assert plan["agentPool"] is None
+
+
+def test_the_extra_that_it_needs_is_named() -> None:
+    """Without the packages of the extra `try`: one line for the cause, one for the remedy, exit code 2."""
+    script = (
+        "import os, sys; sys.modules['jsonschema_rs'] = None; from provisioner.cli import run_command;"
+        " sys.exit(run_command(['plan', '-f', 'x'], os.environ, sys.stdout, sys.stderr))"
+    )
+    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert ended.stderr == (
+        "gpu-provisioner plan: jsonschema_rs is not installed\n    pip install 'aks-gpu-provisioner[try]'\n"
+    )

@@ -8,8 +8,10 @@ Source: apiserver's `registry/rest`: validation comes before the question whethe
 
 from collections.abc import Mapping
 
+from provisioner.apiextensions.causes import Cause
+
 from . import checks
-from .errors import ApiError, Cause, forbidden, invalid
+from .errors import ApiError, forbidden, invalid
 from .objects import Json
 from .resources import Resource
 

@@ -10,9 +10,10 @@ Source: apimachinery's `validation` and `api/validation`; Kubernetes' `core/vali
 import re
 from collections.abc import Iterator
 
-from .errors import Cause
+from provisioner.apiextensions.causes import Cause
+from provisioner.apiextensions.schema import shown
+
 from .objects import Json, dig
-from .schema import shown
 
 _LABEL = r"[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?"
 _DNS_LABEL = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"

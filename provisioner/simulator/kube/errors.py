@@ -8,21 +8,10 @@ Source: apimachinery's `api/errors` and `util/validation/field`.
 """
 
 import json
-from dataclasses import dataclass
+
+from provisioner.apiextensions.causes import Cause
 
 from .objects import Json
-
-
-@dataclass(frozen=True, slots=True)
-class Cause:
-    """One reason of a 422. `reason` as in `metav1.CauseType`; `message` without the field, as clients join both."""
-
-    field: str
-    reason: str
-    message: str
-
-    def __str__(self) -> str:
-        return f"{self.field}: {self.message}"
 
 
 class ApiError(Exception):

@@ -11,7 +11,9 @@ Source: Kubernetes' `registry/core/pod/storage/eviction.go` and `controller/disr
 
 from math import ceil
 
-from .errors import ApiError, Cause, bad_request, not_found, too_many_requests
+from provisioner.apiextensions.causes import Cause
+
+from .errors import ApiError, bad_request, not_found, too_many_requests
 from .objects import Json, dig, rfc3339
 from .selectors import label_selector
 from .store import Store

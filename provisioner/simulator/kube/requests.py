@@ -14,7 +14,9 @@ from typing import Any, Literal, get_args
 
 import msgspec
 
-from .errors import ApiError, Cause, bad_request, invalid_option, unsupported_media_type
+from provisioner.apiextensions.causes import Cause
+
+from .errors import ApiError, bad_request, invalid_option, unsupported_media_type
 from .objects import Json
 from .patches import PatchKind
 from .table import IncludeObject

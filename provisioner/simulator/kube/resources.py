@@ -14,10 +14,11 @@ import jsonschema_rs
 import msgspec
 from celpy.celparser import CELParseError
 
+from provisioner.apiextensions.causes import Cause
+from provisioner.apiextensions.schema import Schema
+
 from . import checks
-from .errors import Cause
 from .objects import Json
-from .schema import Schema
 
 Check = Callable[[Json, Json | None], Iterator[Cause]]
 

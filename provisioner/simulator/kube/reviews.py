@@ -12,7 +12,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from .errors import Cause, invalid, method_not_allowed
+from provisioner.apiextensions.causes import Cause
+
+from .errors import invalid, method_not_allowed
 from .objects import Json
 
 WHO = "selfsubjectreviews.authentication.k8s.io"

@@ -13,12 +13,14 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Literal, NamedTuple
 
+from provisioner.apiextensions.causes import Cause
+from provisioner.apiextensions.schema import known_metadata
+
 from . import builtin
-from .errors import ApiError, Cause, bad_request, conflict, invalid, invalid_patch, stale
+from .errors import ApiError, bad_request, conflict, invalid, invalid_patch, stale
 from .objects import Json, dig, parse_time, rfc3339
 from .patches import PatchKind, json_patch, merge, strategic
 from .resources import Resource
-from .schema import known_metadata
 
 FieldValidation = Literal["Ignore", "Warn", "Strict"]
 Propagation = Literal["Background", "Foreground", "Orphan"]

@@ -1,16 +1,16 @@
-"""The CEL rules of a CRD (`x-kubernetes-validations`), transition rules included.
+"""CEL validation rules of a CRD (`x-kubernetes-validations`), transition rules included.
 
-Promise: each expression is compiled once and each (rule, value, old value) evaluated once, as rules are pure; a rule
-that cannot be evaluated (an absent field, say) refuses the object, as on the real server. A rule that names `oldSelf`
-holds only for updates, and only where old and new value can be told to be the same thing: not inside lists.
-A value that did not change is not held to rules that came after it; transition rules are tried all the same.
-Left to others: types, patterns and bounds (`schema.py`). Cost limits are not modelled.
+Each expression is compiled once, and evaluated once for each pair of values: rules are pure. A rule that fails to
+evaluate refuses the object. Transition rules (those with `oldSelf`) apply to updates only, and not within lists, where
+old and new items cannot be correlated. All other rules are skipped for a value that an update does not change. Cost
+limits are not implemented.
 
-Source: Kubernetes docs, "CustomResourceDefinition validation rules"; message formats from apiextensions' `schema/cel`.
+Sources: https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definitions/#validation-rules;
+messages from apiextensions-apiserver's `schema/cel`.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
@@ -21,12 +21,11 @@ from celpy import celtypes
 from celpy.adapter import json_to_cel
 from celpy.evaluation import CELEvalError
 
-from .errors import Cause
-from .objects import Json
+from .causes import Cause, Json, is_within
 
 
 def _find(text: celtypes.StringType, pattern: celtypes.StringType) -> celtypes.StringType:
-    """Kubernetes' `find`: the first match, or an empty string."""
+    """The function `find` of Kubernetes' CEL library: the first match, or an empty string."""
     found = re.search(str(pattern), str(text))
     return celtypes.StringType(found.group(0) if found else "")
 
@@ -37,7 +36,7 @@ _ABSENT = b""
 
 
 class Expression:
-    """One compiled expression over `self` and, for transitions, `oldSelf`. Raises CELEvalError where CEL does."""
+    """A compiled expression over `self` and, for transition rules, `oldSelf`. Calling it raises CELEvalError."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -60,7 +59,7 @@ class Expression:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One rule with what is said when it fails."""
+    """One rule and the message of its violation."""
 
     expression: Expression
     message: str
@@ -68,8 +67,8 @@ class Rule:
     reason: str
     field_path: str
 
-    def broken(self, new: object, old: object, path: str, kind: str) -> Cause | None:
-        """The cause if `new` breaks the rule."""
+    def violation(self, new: object, old: object, path: str, kind: str) -> Cause | None:
+        """The cause if `new` violates the rule."""
         if old is None if self.expression.is_transition else old is not None and new == old:
             return None
         try:
@@ -78,20 +77,20 @@ class Rule:
             message = self._words(new, old)
         except CELEvalError as error:
             message = f"{_go_words(str(error.args[0]))} evaluating rule: {self.message}"
-        return Cause(path + self.field_path, self.reason, _said(self.reason, kind, message))
+        return Cause(path + self.field_path, self.reason, _printed(self.reason, kind, message))
 
     def _words(self, new: object, old: object) -> str:
         return str(self.message_expression(new, old)) if self.message_expression else self.message
 
 
 def _go_words(text: str) -> str:
-    """An error of the library in the words of the real server's."""
+    """An error message of celpy in the words of cel-go."""
     text = re.sub(r"^no such member in mapping: '(.*)'$", r"no such key: \1", text)
     return "type conversion error from 'string' to 'int'" if text == "return error for overflow" else text
 
 
-def _said(reason: str, kind: str, message: str) -> str:
-    """As `field.Error` prints each reason; a rule's value is shown by its type only."""
+def _printed(reason: str, kind: str, message: str) -> str:
+    """The message as `field.Error` prints it for each reason; of the value it prints only the type."""
     match reason:
         case "FieldValueForbidden":
             return f"Forbidden: {message}"
@@ -104,7 +103,7 @@ def _said(reason: str, kind: str, message: str) -> str:
 
 @dataclass(slots=True)
 class Rules:
-    """The rules of one schema node and of those below it that have any."""
+    """The rules of one schema node and of the nodes below it."""
 
     kind: str = "object"
     own: list[Rule] = field(default_factory=list)
@@ -112,25 +111,25 @@ class Rules:
     items: "Rules | None" = None
     values: "Rules | None" = None
 
-    def broken(self, new: object, old: object, path: str) -> Iterator[Cause]:
-        """The causes of all rules that `new` breaks, outermost first."""
-        for rule in self.own:
-            cause = rule.broken(new, old, path or "<nil>", self.kind)
+    def violations(self, new: object, old: object, path: str, invalid: Sequence[str]) -> Iterator[Cause]:
+        """The causes of all violated rules, outermost first; rules on values with `invalid` fields are skipped."""
+        for rule in () if any(is_within(name, path) for name in invalid) else self.own:
+            cause = rule.violation(new, old, path or "<nil>", self.kind)
             if cause is not None:
                 yield cause
         if isinstance(new, list) and self.items is not None:
             for index, item in enumerate(new):
-                yield from self.items.broken(item, item if new == old else None, f"{path}[{index}]")
+                yield from self.items.violations(item, item if new == old else None, f"{path}[{index}]", invalid)
         elif isinstance(new, dict):
             before = old if isinstance(old, dict) else {}
             for name, value in new.items():
                 below = self.properties.get(name) or self.values
                 if below is not None and value is not None:
-                    yield from below.broken(value, before.get(name), f"{path}.{name}" if path else name)
+                    yield from below.violations(value, before.get(name), f"{path}.{name}" if path else name, invalid)
 
 
 def compile_rules(schema: Json) -> Rules | None:
-    """The rules of a structural schema; None if it has none."""
+    """Compile the rules of a structural schema; None if it has none. Raises CELParseError."""
     items, values = schema.get("items"), schema.get("additionalProperties")
     rules = Rules(
         kind=schema.get("type", "object"),

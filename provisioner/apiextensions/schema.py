@@ -1,21 +1,23 @@
-"""A CRD's structural schema at work: unknown fields, defaults, types and bounds, then the CEL rules.
+"""Structural schemas of CRDs: pruning, defaulting, and validation of types, bounds and CEL rules.
 
-Promise: what the real server does to a custom resource on its way in, in its order and with its words: what was as
-wrong before is forgiven, so that objects from before an upgrade of their CRD can still be written. Compiled once.
-Left to others: CEL (`cel.py`), metadata (`checks.py`), which requests ask for strictness (`apiserver.py`).
+Custom resources are processed in the order of the API server and refused in its words. A value that was as wrong before
+an update is not an error (ratcheting), so that objects older than a change of their CRD stay writable. A schema is
+compiled once.
 
-Source: apiextensions' pruning, defaulting and validation; texts from kube-openapi and `util/validation/field`.
+Sources: https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definitions/ (pruning,
+defaulting, ratcheting); messages from https://github.com/kubernetes/kube-openapi and from apimachinery's
+`util/validation/field`.
 """
 
+import copy
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, cast
 
 import jsonschema_rs
 
+from .causes import Cause, Json
 from .cel import compile_rules
-from .errors import Cause
-from .objects import Json, copied_value, dig
 
 METADATA_FIELDS = frozenset(
     [
@@ -36,7 +38,7 @@ METADATA_FIELDS = frozenset(
         "managedFields",
     ]
 )
-# After one of these the real server does not go on to the rules.
+# After one of these the API server does not evaluate the rules.
 _BLOCKING = (
     "FieldValueRequired",
     "FieldValueTooLong",
@@ -53,7 +55,10 @@ _UNCHECKED = Cause(
 
 
 class Schema:
-    """One version's `openAPIV3Schema`."""
+    """The `openAPIV3Schema` of one version.
+
+    Raises ValueError, CELParseError or ValidationError if it does not compile.
+    """
 
     def __init__(self, openapi: Json) -> None:
         self.openapi = openapi
@@ -62,7 +67,7 @@ class Schema:
         self._keyed = list(_keyed_lists(openapi, ()))
 
     def shape(self, obj: Json, unknown: list[str]) -> Json:
-        """The object without unknown fields and with defaults; paths of unknown fields are added to `unknown`."""
+        """Prune unknown fields and set defaults; the paths of unknown fields are appended to `unknown`."""
         envelope: Json = {k: obj[k] for k in ("apiVersion", "kind") if k in obj}
         if isinstance(obj.get("metadata"), dict):
             envelope["metadata"] = known_metadata(obj["metadata"], unknown)
@@ -72,21 +77,27 @@ class Schema:
         return {**envelope, **shaped}
 
     def causes(self, obj: Json, old: Json | None) -> list[Cause]:
-        """Everything wrong with `obj` as the successor of `old`, but for what was as wrong before (ratcheting)."""
-        errors = [error for error in self._validator.iter_errors(obj) if not _was_so(error, obj, old)]
-        causes = [_cause(error) for error in errors]
-        for path, keys in self._keyed:
-            causes += _duplicates(dig(obj, *path), ".".join(path), keys)
+        """Everything that the API server refuses in `obj` as an update of `old`; `old` is None for a new object."""
+        causes = self.value_causes(obj, old)
         if any(cause.reason in _BLOCKING for cause in causes):
             return [*causes, _UNCHECKED]
-        return [*causes, *(self._rules.broken(obj, old, "") if self._rules else ())]
+        return [*causes, *self.rule_causes(obj, old)]
+
+    def value_causes(self, obj: Json, old: Json | None) -> list[Cause]:
+        """Violations of types, formats, bounds, required fields and unique keys."""
+        errors = [error for error in self._validator.iter_errors(obj) if not _is_ratcheted(error, obj, old)]
+        causes = [_cause(error) for error in errors]
+        for path, keys in self._keyed:
+            causes += _duplicates(_at(obj, path), ".".join(path), keys)
+        return causes
+
+    def rule_causes(self, obj: Json, old: Json | None, invalid: Sequence[str] = ()) -> list[Cause]:
+        """Violations of CEL rules; rules on values that contain `invalid` fields are not evaluated."""
+        return [*self._rules.violations(obj, old, "", invalid)] if self._rules else []
 
 
-def _was_so(error: jsonschema_rs.ValidationError, obj: Json, old: Json | None) -> bool:
-    """Whether the value that is wrong, or that lacks something, was there before and just so.
-
-    Within a list only where the whole list is as it was: its items cannot be told from each other.
-    """
+def _is_ratcheted(error: jsonschema_rs.ValidationError, obj: Json, old: Json | None) -> bool:
+    """Whether the invalid value is the same in `old`; within a list, whether the whole list is the same."""
     new_value: Any = obj
     old_value: Any = old
     for part in error.instance_path:
@@ -97,11 +108,19 @@ def _was_so(error: jsonschema_rs.ValidationError, obj: Json, old: Json | None) -
 
 
 def _keyed_lists(schema: Json, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], tuple[str, ...]]]:
-    """Paths of the lists that are maps by these keys; such lists within lists are not looked for."""
+    """The path and the keys of each list of type map; lists within lists are not supported."""
     if schema.get("x-kubernetes-list-type") == "map":
         yield path, tuple(schema["x-kubernetes-list-map-keys"])
     for name, below in schema.get("properties", {}).items():
         yield from _keyed_lists(below, (*path, name))
+
+
+def _at(obj: Json, path: tuple[str, ...]) -> object:
+    """The value at a path of field names, None where the path ends early."""
+    value: Any = obj
+    for field in path:
+        value = value.get(field) if isinstance(value, dict) else None
+    return value
 
 
 def _duplicates(items: object, path: str, keys: tuple[str, ...]) -> Iterator[Cause]:
@@ -114,7 +133,7 @@ def _duplicates(items: object, path: str, keys: tuple[str, ...]) -> Iterator[Cau
 
 
 def known_metadata(metadata: Json, unknown: list[str]) -> Json:
-    """The fields of ObjectMeta; paths of others are added to `unknown`."""
+    """Prune `metadata` to the fields of ObjectMeta; the paths of other fields are appended to `unknown`."""
     unknown.extend(f"metadata.{name}" for name in metadata if name not in METADATA_FIELDS)
     return {name: value for name, value in metadata.items() if name in METADATA_FIELDS}
 
@@ -141,7 +160,7 @@ def _shape(value: Any, schema: Json, path: str, unknown: list[str]) -> Any:
             shaped[name] = _shape(field, below, where, unknown)
     for name, below in properties.items():
         if name not in shaped and "default" in below:
-            shaped[name] = _shape(copied_value(below["default"]), below, path, unknown)
+            shaped[name] = _shape(copy.deepcopy(below["default"]), below, path, unknown)
     return shaped
 
 
@@ -149,7 +168,7 @@ _DROPPED = ("default", "description", "title", "example", "externalDocs", "nulla
 
 
 def _json_schema(schema: Json) -> Json:
-    """OpenAPI v3 as CRDs write it → JSON Schema draft 4, whose exclusive bounds are booleans too."""
+    """A structural schema as JSON Schema draft 4, where exclusive bounds are booleans as in OpenAPI v3."""
     result: Json = {}
     for word, value in schema.items():
         if word in _DROPPED or word.startswith("x-"):
@@ -174,7 +193,7 @@ def _json_schema(schema: Json) -> Json:
 
 
 def _cause(error: jsonschema_rs.ValidationError) -> Cause:
-    """One finding of the validator in the words of kube-openapi."""
+    """One error of the validator in the words of kube-openapi."""
     path, value, limit = dotted(error.instance_path), cast("Any", error.instance), error.kind.as_dict()
     invalid = f"Invalid value: {shown(value)}: {path} in body should "
     match error.kind.name:
@@ -211,7 +230,7 @@ def _cause(error: jsonschema_rs.ValidationError) -> Cause:
 
 
 def dotted(path: Iterable[str | int]) -> str:
-    """`spec.requirements[0].key`."""
+    """A path in the notation of `field.Path`, such as `spec.requirements[0].key`."""
     text = ""
     for part in path:
         text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part
@@ -219,7 +238,7 @@ def dotted(path: Iterable[str | int]) -> str:
 
 
 def shown(value: object) -> str:
-    """A value as `field.Error` shows it."""
+    """A value as `field.Error` prints it."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 

@@ -1,0 +1,108 @@
+"""Validation of NodeClaim manifests against the CRD, in the words of the API server, with a remedy for each error.
+
+All errors of a manifest are returned at once: unlike the API server, which evaluates CEL rules only for objects without
+other errors, this module evaluates each rule whose own value is valid.
+"""
+
+import re
+from collections.abc import Mapping
+from difflib import get_close_matches
+from functools import cache
+from typing import Any
+
+import msgspec
+
+from provisioner.api.crd import nodeclaim_crd
+from provisioner.apiextensions.causes import Cause, Json, is_within
+from provisioner.apiextensions.schema import METADATA_FIELDS, Schema
+
+SHOWN_CHARACTERS = 80
+_NAME = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$"
+_STRINGS: Json = {"type": "object", "additionalProperties": {"type": "string"}}
+# The API server validates ObjectMeta itself; a CRD only declares an object.
+_METADATA = {name: Json() for name in METADATA_FIELDS} | {
+    "name": {"type": "string", "maxLength": 253, "pattern": _NAME},
+    "labels": _STRINGS,
+    "annotations": _STRINGS,
+}
+_REMEDIES = {
+    "FieldValueRequired": "add it",
+    "FieldValueNotSupported": "use one of the supported values",
+    "FieldValueTooLong": "shorten it",
+    "FieldValueTooMany": "remove the excess items",
+}
+
+
+class Trouble(msgspec.Struct, frozen=True, kw_only=True):
+    """One thing that is wrong: `field` is a path such as `spec.requirements[0].key`, `value` its value as text."""
+
+    field: str
+    value: str
+    problem: str
+    remedy: str
+
+
+def claim_errors(manifest: Mapping[str, Any]) -> list[Trouble]:
+    """What the API server would refuse, or drop, of a new NodeClaim; sorted by field."""
+    unknown: list[str] = []
+    claim = _schema().shape(dict(manifest), unknown)
+    metadata = manifest.get("metadata")
+    if isinstance(metadata, dict):
+        claim["metadata"] = {name: value for name, value in claim["metadata"].items() if value is not None}
+    elif metadata is not None:
+        claim["metadata"] = metadata
+    causes = _schema().value_causes(claim, None)
+    causes += _schema().rule_causes(claim, None, invalid=[cause.field for cause in causes])
+    errors = [_error(manifest, cause.field, f"{cause.field}: {cause.message}", _remedy(cause)) for cause in causes]
+    errors += [_error(manifest, path, f'unknown field "{path}"', _unknown_remedy(path)) for path in unknown]
+    return sorted(errors, key=lambda error: error.field)
+
+
+@cache
+def _schema() -> Schema:
+    schema = nodeclaim_crd()["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    metadata = {"type": "object", "properties": _METADATA}
+    return Schema({**schema, "properties": {**schema["properties"], "metadata": metadata}})
+
+
+def _error(manifest: Mapping[str, Any], field: str, problem: str, remedy: str) -> Trouble:
+    value = _value(manifest, field)
+    shown = value if isinstance(value, str) else msgspec.json.encode(value).decode() if value is not None else ""
+    return Trouble(field=field, value=shown[:SHOWN_CHARACTERS], problem=problem, remedy=remedy)
+
+
+def _value(value: Any, path: str) -> Any:
+    """The value at a path; keys of labels and resources contain dots and slashes themselves."""
+    if path and isinstance(value, list):
+        index, _, rest = path[1:].partition("]")
+        return _value(value[int(index)], rest.removeprefix("."))
+    if path and isinstance(value, dict):
+        name = next((name for name in value if is_within(path, name)), None)
+        return None if name is None else _value(value[name], path[len(name) :].removeprefix("."))
+    return None if path else value
+
+
+def _remedy(cause: Cause) -> str:
+    if cause.message.endswith("is restricted"):
+        return "remove this requirement"
+    declared, _ = _declared(cause.field)
+    return _REMEDIES.get(cause.reason, f"correct it, see: kubectl explain {'.'.join(('nodeclaim', *declared))}")
+
+
+def _unknown_remedy(path: str) -> str:
+    _, known = _declared(path)
+    near = get_close_matches(path.rpartition(".")[2], known, n=1)
+    return f"write {near[0]}" if near else f"remove it; the fields here are {', '.join(sorted(known))}"
+
+
+def _declared(path: str) -> tuple[list[str], list[str]]:
+    """The part of a path that the CRD declares, and the names of the fields that it declares below that part."""
+    names: list[str] = []
+    node = _schema().openapi
+    for name in re.sub(r"\[\d+\]", "", path).split("."):
+        below = node.get("properties", {}).get(name)
+        if below is None:
+            break
+        names.append(name)
+        node = below.get("items", below)
+    return names, [*node.get("properties", {})]
