@@ -1,121 +1,122 @@
-"""The workflows: nothing in them is misspelt, unpinned or more powerful than it must be, and each can be told so."""
+"""zizmor and actionlint on the GitHub workflows, and what neither of the two checks."""
 
+import os
 import re
-from typing import Any
+import shutil
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 import yaml
 
 from . import chartvalues
-from .dockerfile import read
-from .workflows import ROOT, names, parse, problems, text_of, workflow
 
-BUILDER, IMAGE = read()
-
-
-@pytest.mark.parametrize("name", names())
-def test_nothing_is_wrong_with_it(name: str) -> None:
-    """Keys, pins, permissions, needs, inputs, scripts: everything that can be known here."""
-    assert problems(text_of(name)) == []
+ROOT = Path(__file__).parents[2]
+GITHUB = ROOT / ".github"
+WORKFLOWS = sorted((GITHUB / "workflows").glob("*.yml"))
+ZIZMOR = Path(sys.executable).parent / "zizmor"
+MODULE = ROOT / "tools" / "actionlint"
+PACKAGE = "github.com/rhysd/actionlint/cmd/actionlint"
 
 
-def test_there_is_one_for_each_thing_that_we_promise() -> None:
-    assert names() == ["chart", "image", "release", "test"]
+@pytest.fixture(scope="module")
+def actionlint(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The binary, built from the pinned module. Without Go the test is skipped, unless REQUIRE_GO is set."""
+    binary = tmp_path_factory.mktemp("actionlint") / "actionlint"
+    if shutil.which("go") is None:
+        missing = "actionlint is not built: install Go 1.25 or newer"
+        pytest.fail(missing) if os.environ.get("REQUIRE_GO") else pytest.skip(missing)
+    command = ("go", "build", "-mod=readonly", "-buildvcs=false", "-o", str(binary), PACKAGE)
+    built = subprocess.run(command, cwd=MODULE, capture_output=True, text=True, check=False, timeout=300)
+    assert built.returncode == 0, built.stderr
+    return binary
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    """A copy of `.github`, in a folder that actionlint takes for the root of a repository."""
+    shutil.copytree(GITHUB, tmp_path / ".github")
+    (tmp_path / ".git").mkdir()
+    return tmp_path
+
+
+def by_zizmor(root: Path) -> str:
+    """The findings, "" for none. Without the network, so that the result depends on the files alone."""
+    command = (ZIZMOR, "--offline", "--no-progress", "--quiet", "--strict-collection", ".github")
+    done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False, timeout=60)
+    return "" if done.returncode == 0 else done.stdout + done.stderr
+
+
+def by_actionlint(binary: Path, root: Path) -> str:
+    """The findings, "" for none. Without shellcheck, which is not installed everywhere."""
+    command = (binary, "-shellcheck=", "-pyflakes=")
+    done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False, timeout=60)
+    return done.stdout + done.stderr
+
+
+def plant(root: Path, workflow: str, old: str, new: str) -> None:
+    path = root / ".github" / "workflows" / workflow
+    text = path.read_text(encoding="utf-8")
+    assert old in text
+    path.write_text(text.replace(old, new), encoding="utf-8")
+
+
+def test_zizmor_finds_nothing() -> None:
+    assert by_zizmor(ROOT) == ""
+
+
+def test_actionlint_finds_nothing(actionlint: Path) -> None:
+    assert by_actionlint(actionlint, ROOT) == ""
 
 
 @pytest.mark.parametrize(
-    ("name", "old", "new", "problem"),
+    ("workflow", "old", "new", "rule"),
     [
-        ("test", "timeout-minutes: 45", "timeout: 45", "test: key timeout"),
-        ("test", "run: make test\n", "run: make tests\n", "test: step 3: make tests: there is no such target"),
-        ("test", "permissions: {}\n", "permissions: write-all\n", "permissions at the top"),
-        ("test", "contents: read", "contents: write", "may write although anybody may start it"),
-        ("test", "contents: read", "content: read", "permission content"),
-        ("test", "persist-credentials: false", "fetch-depth: 0", "leaves the token in the checkout"),
-        ("test", "-r requirements.lock", "-r requirement.lock", "requirement.lock: there is no such file"),
-        ("test", " # v5.0.0", "", "not pinned by commit and version"),
-        ("test", "@08c6903cd8c0fde910a37f88322edcfb5dd907a8 # v5.0.0", "@v5", "not pinned by commit and version"),
-        ("image", "$IMAGE@$DIGEST", "$IMAGE@${{ github.ref }}", "an expression in a script is read as code"),
-        ("image", "steps.build.outputs", "steps.push.outputs", "there is none of that name"),
-        ("image", "    if: startsWith(github.ref, 'refs/tags/v')\n", "", "may write although anybody may start it"),
-        ("image", "secrets.GITHUB_TOKEN", "secrets.REGISTRY", "nothing here needs a secret"),
-        ("image", "-m tools.release", "-m tools.releases", "there is no such module"),
-        ("chart", "done\n", "", "syntax error"),
-        ("chart", "charts/gpu-provisioner-crd\n", "charts/gpu-crd\n", "there is no such file"),
-        ("release", "needs: test\n", "needs: tests\n", "needs tests, which is no job"),
-        ("release", "      attestations: write\n", "", "needs attestations: write"),
-        ("release", "image: ${{ needs", "picture: ${{ needs", "input picture is not known"),
-        ("release", "./.github/workflows/test.yml", "./.github/workflows/tests.yml", "which is not there"),
+        ("test.yml", "@08c6903cd8c0fde910a37f88322edcfb5dd907a8 # v5.0.0", "@v5", "unpinned-uses"),
+        ("test.yml", "persist-credentials: false", "fetch-depth: 0", "artipacked"),
+        ("image.yml", "$IMAGE@$DIGEST", "$IMAGE@${{ github.head_ref }}", "template-injection"),
     ],
 )
-def test_what_is_planted_is_found(name: str, old: str, new: str, problem: str) -> None:
-    """Each check can fail."""
-    text = text_of(name)
-    assert old in text
-    assert [found for found in problems(text.replace(old, new)) if problem in found]
+def test_zizmor_finds_a_planted_mistake(repository: Path, workflow: str, old: str, new: str, rule: str) -> None:
+    plant(repository, workflow, old, new)
+    assert f"[{rule}]" in by_zizmor(repository)
 
 
-def test_a_key_that_is_written_twice_is_no_workflow() -> None:
-    """GitHub would take the last one."""
-    with pytest.raises(ValueError, match=r"written twice.*name"):
-        parse("name: a\nname: b\n")
+@pytest.mark.parametrize(
+    ("workflow", "old", "new", "words"),
+    [
+        ("test.yml", "timeout-minutes: 45", "timeout: 45", 'unexpected key "timeout"'),
+        ("release.yml", "image: ${{ needs", "picture: ${{ needs", 'input "picture" is not defined'),
+        ("image.yml", "steps.build.outputs", "steps.push.outputs", 'property "push" is not defined'),
+    ],
+)
+def test_actionlint_finds_a_planted_mistake(
+    actionlint: Path, repository: Path, workflow: str, old: str, new: str, words: str
+) -> None:
+    plant(repository, workflow, old, new)
+    assert words in by_actionlint(actionlint, repository)
 
 
-def steps(name: str) -> list[dict[str, Any]]:
-    return [step for job in workflow(name)["jobs"].values() for step in job.get("steps", ())]
+def test_workflows_run_targets_that_exist_and_every_suite() -> None:
+    """Each `make` target of a script is in the Makefile, and each `test` target of the Makefile is run."""
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
+    scripts = [match for path in WORKFLOWS for match in re.findall(r"\bmake((?: [a-z-]+)+)\n", path.read_text("utf-8"))]
+    made = {target for script in scripts for target in script.split()}
+    assert made <= targets
+    assert {target for target in targets if target.startswith("test")} <= made
 
 
-def test_the_image_is_built_with_all_that_its_labels_say() -> None:
-    """Every argument that the labels want is given, none that the Dockerfile does not know; for two architectures."""
-    built = [step["with"] for step in steps("image") if "build-push" in step.get("uses", "")]
-    (published,) = [each for each in built if "push=true" in each.get("outputs", "")]
-    given = dict(line.split("=", 1) for line in published["build-args"].splitlines())
-    assert set(given) == set(IMAGE.arguments({}))
-    assert set(given) <= set(IMAGE.arguments({})) | set(BUILDER.arguments({}))
-    assert {each["platforms"] for each in built} == {"linux/amd64,linux/arm64"}
-    assert (published["provenance"], published["sbom"]) == ("mode=max", True)
-
-
-def test_what_is_published_is_what_the_chart_deploys() -> None:
-    """The same name below the owner's; by digest, through the release."""
-    name = workflow("image")["env"]["IMAGE"].rsplit("/", 1)[1]
-    (deployed,) = {
+def test_the_chart_deploys_the_published_image() -> None:
+    """The same name below the repository's owner; the published image gets each build argument but the base's."""
+    workflow = (GITHUB / "workflows" / "image.yml").read_text(encoding="utf-8")
+    images = {
         container["image"].partition(":")[0]
         for obj in chartvalues.render(chartvalues.NEEDED)
         if obj["kind"] == "Deployment"
         for container in obj["spec"]["template"]["spec"]["containers"]
     }
-    assert deployed.split("/")[0] == workflow("image")["env"]["IMAGE"].split("/")[0]
-    assert deployed.rsplit("/", 1)[1] == name
-    assert workflow("release")["jobs"]["chart"]["with"] == {"image": "${{ needs.image.outputs.image }}"}
-
-
-def test_nothing_is_published_before_it_is_tested() -> None:
-    """Image, charts and page wait for the tests, directly or through each other."""
-    jobs = workflow("release")["jobs"]
-
-    def before(name: str) -> set[str]:
-        needs = jobs[name].get("needs", [])
-        direct = {needs} if isinstance(needs, str) else set(needs)
-        return direct.union(*(before(other) for other in direct))
-
-    assert jobs["test"]["uses"] == "./.github/workflows/test.yml"
-    assert all("test" in before(name) for name in jobs if name != "test")
-
-
-def test_every_suite_runs_somewhere() -> None:
-    """Each `make test…` of the Makefile, on each Python that we support."""
-    targets = set(re.findall(r"^(test[a-z-]*):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
-    run = {step.get("run", "").removeprefix("make ") for step in steps("test")}
-    assert targets <= run
-    pythons = workflow("test")["jobs"]["test"]["strategy"]["matrix"]["python"]
-    assert pythons == ["3.11", "3.12", "3.13"]
-
-
-def test_what_is_pinned_is_renewed() -> None:
-    """The bases by digest and the actions by commit would otherwise grow old in silence."""
-    config = yaml.safe_load((ROOT / ".github" / "dependabot.yml").read_text(encoding="utf-8"))
-    assert config["version"] == 2
-    renewed = {each["package-ecosystem"]: each for each in config["updates"]}
-    assert set(renewed) == {"docker", "github-actions"}
-    assert all(each["directory"] == "/" and each["schedule"]["interval"] for each in renewed.values())
+    published = yaml.safe_load(workflow)["env"]["IMAGE"]
+    assert images == {published.replace("${{ github.repository_owner }}", "aks-gpu-provisioner")}
+    arguments = set(re.findall(r"^ARG (\w+)=", (ROOT / "Dockerfile").read_text(encoding="utf-8"), re.MULTILINE))
+    assert set(re.findall(r"^ +([A-Z]+)=", workflow, re.MULTILINE)) == arguments - {"PYTHON"}
