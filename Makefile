@@ -4,6 +4,7 @@
 PYTHON ?= python3
 JOBS ?= auto
 UPGRADE ?= --upgrade
+DIST ?= dist
 VENV := .venv
 BIN := $(VENV)/bin
 LOCK_RUN := $(VENV)/.installed-run
@@ -43,7 +44,7 @@ check: $(LOCK_DEV)  ## format, lint, types, imports
 test-cluster: cluster-tools  ## stories, API suite and real clients on a real API server, and what it shares on the simulator (KUBE_VERSION=1.36)
 	@$(BIN)/python -m pytest -m "cluster or not cluster" tests/cluster
 
-test-image: $(LOCK_DEV)  ## carry the Dockerfile out without an engine and run what it makes, read-only (needs PyPI)
+test-image: $(LOCK_DEV)  ## install what the image contains and run it read-only as another user (needs PyPI)
 	@$(BIN)/python -m pytest -m image tests/image
 
 cluster-tools: $(LOCK_DEV)  ## build etcd and that API server, once: minutes, and needs Go or KUBEBUILDER_ASSETS
@@ -67,10 +68,13 @@ docs: $(LOCK_DEV)  ## build the documentation's site into site/
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet --clean
 
 dist: $(LOCK_RUN)  ## build wheel and source distribution into dist/, the same ones from the same commit
-	@SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) $(BIN)/python -m hatchling build --clean --directory dist
+	@SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) $(BIN)/python -m hatchling build --clean --directory $(DIST)
 
-sbom: $(LOCK_DEV)  ## write the bill of materials of the image (CycloneDX) into dist/
-	@$(BIN)/python -m tools.sbom dist/sbom.cdx.json
+sbom: $(LOCK_DEV)  ## write the CycloneDX bill of materials of the image's Python packages into dist/
+	@$(PYTHON) -m venv --clear --without-pip $(VENV)/image
+	@$(BIN)/python -m pip --python $(VENV)/image/bin/python install --quiet --disable-pip-version-check --only-binary :all: --require-hashes -r requirements-image.lock
+	@mkdir -p $(DIST)
+	@$(BIN)/cyclonedx-py environment --pyproject pyproject.toml --output-reproducible --output-file $(DIST)/sbom.cdx.json $(VENV)/image
 
 lock:  ## renew the lock files (needs uv); the lock of the tests holds only what the program's own does not
 	uv pip compile $(UPGRADE) --quiet pyproject.toml --extra try --universal --python-version 3.11 --generate-hashes --no-header --no-annotate -o requirements.lock

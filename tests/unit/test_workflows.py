@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 import yaml
@@ -55,11 +56,19 @@ def by_actionlint(binary: Path, root: Path) -> str:
     return done.stdout + done.stderr
 
 
-def plant(root: Path, workflow: str, old: str, new: str) -> None:
-    path = root / ".github" / "workflows" / workflow
-    text = path.read_text(encoding="utf-8")
-    assert old in text
-    path.write_text(text.replace(old, new), encoding="utf-8")
+class Plant(NamedTuple):
+    """A mistake in one workflow, and a part of the finding about it."""
+
+    workflow: str
+    old: str
+    new: str
+    finding: str
+
+    def plant(self, root: Path) -> None:
+        path = root / ".github" / "workflows" / self.workflow
+        text = path.read_text(encoding="utf-8")
+        assert self.old in text
+        path.write_text(text.replace(self.old, self.new), encoding="utf-8")
 
 
 def test_zizmor_finds_nothing() -> None:
@@ -71,31 +80,31 @@ def test_actionlint_finds_nothing(actionlint: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("workflow", "old", "new", "rule"),
+    "mistake",
     [
-        ("test.yml", "@08c6903cd8c0fde910a37f88322edcfb5dd907a8 # v5.0.0", "@v5", "unpinned-uses"),
-        ("test.yml", "persist-credentials: false", "fetch-depth: 0", "artipacked"),
-        ("image.yml", "$IMAGE@$DIGEST", "$IMAGE@${{ github.head_ref }}", "template-injection"),
+        Plant("test.yml", "@08c6903cd8c0fde910a37f88322edcfb5dd907a8 # v5.0.0", "@v5", "[unpinned-uses]"),
+        Plant("test.yml", "persist-credentials: false", "fetch-depth: 0", "[artipacked]"),
+        Plant("image.yml", "$IMAGE@$DIGEST", "$IMAGE@${{ github.head_ref }}", "[template-injection]"),
     ],
+    ids=lambda mistake: mistake.finding,
 )
-def test_zizmor_finds_a_planted_mistake(repository: Path, workflow: str, old: str, new: str, rule: str) -> None:
-    plant(repository, workflow, old, new)
-    assert f"[{rule}]" in by_zizmor(repository)
+def test_zizmor_finds_a_planted_mistake(repository: Path, mistake: Plant) -> None:
+    mistake.plant(repository)
+    assert mistake.finding in by_zizmor(repository)
 
 
 @pytest.mark.parametrize(
-    ("workflow", "old", "new", "words"),
+    "mistake",
     [
-        ("test.yml", "timeout-minutes: 45", "timeout: 45", 'unexpected key "timeout"'),
-        ("release.yml", "image: ${{ needs", "picture: ${{ needs", 'input "picture" is not defined'),
-        ("image.yml", "steps.build.outputs", "steps.push.outputs", 'property "push" is not defined'),
+        Plant("test.yml", "timeout-minutes: 45", "timeout: 45", 'unexpected key "timeout"'),
+        Plant("release.yml", "image: ${{ needs", "picture: ${{ needs", 'input "picture" is not defined'),
+        Plant("image.yml", "steps.build.outputs", "steps.push.outputs", 'property "push" is not defined'),
     ],
+    ids=lambda mistake: mistake.finding,
 )
-def test_actionlint_finds_a_planted_mistake(
-    actionlint: Path, repository: Path, workflow: str, old: str, new: str, words: str
-) -> None:
-    plant(repository, workflow, old, new)
-    assert words in by_actionlint(actionlint, repository)
+def test_actionlint_finds_a_planted_mistake(actionlint: Path, repository: Path, mistake: Plant) -> None:
+    mistake.plant(repository)
+    assert mistake.finding in by_actionlint(actionlint, repository)
 
 
 def test_workflows_run_targets_that_exist_and_every_suite() -> None:
