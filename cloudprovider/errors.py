@@ -6,9 +6,8 @@
     ├── NoCapacity    this offering cannot be had now; other offerings may (`scope` says which are meant)
     └── Rejected      this request will not be accepted as it is; look again after `after` seconds
 
-Promise: every error carries a CamelCase `reason` that is fit to be a condition's reason, and a `message` of at most
+Every error carries a CamelCase `reason` that is fit to be a condition's reason, and a `message` of at most
 256 bytes whose cause comes first (code, then words, never a URL) and whose end says what to do. No secret is in it.
-Left to others: which ARM answer becomes which error (`azure/errors.py`), what the claim says of it (`controllers`).
 """
 
 from typing import ClassVar, Literal

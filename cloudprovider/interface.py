@@ -1,10 +1,8 @@
 """What the rules may ask of a cloud, and what it answers.
 
-Promise: six calls, no waiting on operations, no retries hidden inside; each call is one request (LIST: one a page).
+Six calls, no waiting on operations, no retries hidden inside; each call is one request (LIST: one a page).
 All names are pool names, which is also the controllers' key. Ages are in seconds, times are loop times
 (`asyncio` loop clock, seconds) or wall times (aware datetimes in UTC), as the field says.
-Left to others: translating to one cloud (`azure/`), caching (`inventory.py`), metrics (`metered.py`), rate
-(`budget.py`).
 """
 
 from collections.abc import Awaitable, Callable, Mapping

@@ -1,11 +1,9 @@
 """The cloud's reflector: one shared LIST, the cluster's state, and how much of it can be believed.
 
-Promise: a cached instance is the newest answer there is: a LIST never overrides an answer that is newer than the
+A cached instance is the newest answer there is: a LIST never overrides an answer that is newer than the
 list's own start. A pool missing from a list leaves the cache, but that proves nothing: absence is only what a GET or a
 DELETE said of this very pool, and only once it is settled (`absence`). A list that fails is "unknown", never empty.
 One LIST serves all keys: often while something is in flight, rarely when idle, later when the cloud asks for it.
-Left to others: how often it looks (`pacing.py`), whose the instances are, what follows from their absence
-(`controllers`).
 
 Source: DESIGN rules 4 and 10; aks-arm.md §3.3 (a GET may 404 for a moment after a PUT), §3.6 (buckets).
 """
@@ -19,10 +17,10 @@ from typing import Never
 import msgspec
 import structlog
 
-from .answers import Absence, Answer, merge, settles_in, shown
 from .errors import CloudError
 from .interface import CloudProvider, Cluster, Instance, InstanceState
-from .pacing import Pacing
+from .observations import Absence, Answer, merge, settles_in, shown
+from .poll_interval import Pacing
 
 CLUSTER_SECONDS = 60.0
 

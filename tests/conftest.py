@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 import structlog
 
-from tests.world import removal_table
+from .world import removal_table
 
 
 @pytest.fixture(autouse=True)

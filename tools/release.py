@@ -1,9 +1,8 @@
 """What a release is made from: its version, its notes, the image that its chart deploys.
 
-Promise: the version is pyproject.toml's, and a tag that says another is refused; the notes are the changelog's section
+The version is pyproject.toml's, and a tag that says another is refused; the notes are the changelog's section
 of that version, and a version without one is refused; `pin` changes two lines of the chart's values and no others. It
 needs nothing but Python, so that a workflow can ask before anything is installed.
-Left to others: building, signing and publishing (`.github/workflows`).
 
     python3 -m tools.release version [TAG]      version=0.1.0, a line for $GITHUB_OUTPUT
     python3 -m tools.release notes              Markdown

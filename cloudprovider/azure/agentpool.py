@@ -1,10 +1,8 @@
 """From a NodeClaim to an agent pool, and from an agent pool to an Instance.
 
-Promise: pure. One claim makes one pool of one machine, under a name that is a function of the claim alone; what cannot
+Pure. One claim makes one pool of one machine, under a name that is a function of the claim alone; what cannot
 be expressed is refused here, final, with field, value and remedy, and nothing is sent. The claim's mark stands on the
 pool twice: as tags (name, UID, time of PUT) and as a node label (UID).
-Left to others: which offering (`offers.py`, `controllers.offerings`), labels (`poollabels.py`), GPU data (`skus.py`),
-sending (`provider.py`).
 
 Source: aks-arm.md §1 (wire names, response facts), §4; karpenter.md §6; users.md K2, K3, K7, K16; DESIGN rules 2, 3.
 """
@@ -21,10 +19,10 @@ from provisioner.api import labels, reasons
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.quantity import GIB, as_gib_ceil, parse_quantity
 
-from . import poollabels
+from . import pool_labels
 from .errors import classify_failure
-from .objection import Objection, refuse
-from .skus import Sku, lookup
+from .field_error import Objection, refuse
+from .instance_types import Sku, lookup
 
 POOL_NAME = re.compile(r"[a-z][a-z0-9]{0,11}")
 DERIVED_DIGITS = 11
@@ -83,7 +81,7 @@ def to_agent_pool(claim: NodeClaim, offering: Offering, *, now: datetime) -> dic
         "osType": "Linux",
         "osSKU": _image(claim),
         "osDiskSizeGB": _disk_gib(claim),
-        "nodeLabels": poollabels.pool_labels(claim, size),
+        "nodeLabels": pool_labels.pool_labels(claim, size),
         "nodeTaints": _taints(claim),
         "tags": {
             labels.TAG_CLAIM_NAME: claim.name[:256],
@@ -105,7 +103,7 @@ def objections(claim: NodeClaim, size: str) -> Iterator[Objection]:
     """All that a pool of this size cannot express of the claim, its requirements aside."""
     yield from _image_objections(claim, lookup(size))
     yield from _request_objections(claim)
-    yield from poollabels.objections(claim)
+    yield from pool_labels.objections(claim)
     yield from _taint_objections(claim)
 
 
@@ -181,7 +179,7 @@ def _image(claim: NodeClaim) -> str:
 def _taint_objections(claim: NodeClaim) -> Iterator[Objection]:
     for index, taint in enumerate(claim.spec.taints):
         fits = _TAINT_PART.fullmatch(taint.key) and _TAINT_VALUE.fullmatch(taint.value) and taint.effect in _EFFECTS
-        kept = poollabels.kept_by_aks(taint.key) and taint.key != labels.AKS_SPOT
+        kept = pool_labels.kept_by_aks(taint.key) and taint.key != labels.AKS_SPOT
         if not fits or kept:
             yield Objection(
                 reason=reasons.TAINT_INVALID,

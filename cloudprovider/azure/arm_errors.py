@@ -1,9 +1,8 @@
 """What an ARM or AKS error body says, whatever its shape.
 
-Promise: total. Flat AKS bodies, ARM's wrapped ones, HTML, half a JSON text and nothing at all become one `ArmError`;
+Total. Flat AKS bodies, ARM's wrapped ones, HTML, half a JSON text and nothing at all become one `ArmError`;
 nothing here raises. `findings` yields every code with its message, the outer one first, then the details, then what is
 only quoted inside a message as `Code="…" Message="…"`.
-Left to others: what a code means (`error_table.py`), what is done about it (`errors.py`).
 
 Source: aks-arm.md §2.4 (shapes), §3.1 (where the true code hides).
 """

@@ -1,9 +1,8 @@
 """The real SDK's client, its session and its credential, from one frozen `AzureConfig`.
 
-Promise: nothing comes from the environment unless the configuration says so (`trust_env=False`; DefaultAzureCredential
+Nothing comes from the environment unless the configuration says so (`trust_env=False`; DefaultAzureCredential
 when `managed`); one call is one request (no retry of the SDK's, of aiohttp's, no redirect); a token travels over plain
 http to a loopback host only. The configuration's `repr` shows no secret.
-Left to others: what is asked (`provider.py`), reading settings (`provisioner.settings`).
 
 Source: aks-arm.md §2.5 (retries), §2.6 (http and authentication), §7 (identity); simulation.md (a reset PUT would
 otherwise reach ARM 8 times; an environment-trusting session asks a thread at every request).

@@ -1,9 +1,8 @@
 """Every answer of ARM and AKS that means something to us: one row each.
 
-Promise: data only. The first row that fits wins, so rows go from the telling (Compute's own codes and phrases) to the
+Data only. The first row that fits wins, so rows go from the telling (Compute's own codes and phrases) to the
 general (wrappers, bare statuses). Codes are globs, separated by spaces; `says` are fragments of the message that came
 with the code, separated by `|`, one of which must be there. Case does not count. A row with neither fits by its status.
-Left to others: reading bodies (`arm_errors.py`), proof of absence, matching and wording (`errors.py`).
 
 Source: aks-arm.md §3.1-§3.6; each group names its section.
 """

@@ -1,9 +1,8 @@
 """ARM's and AKS's answers as our four errors.
 
-Promise: pure and total. Any exception and any body become one `CloudError`; `NotFound` only ever means that this very
+Pure and total. Any exception and any body become one `CloudError`; `NotFound` only ever means that this very
 pool is proven absent, and what nobody knows is `Retryable`. A message has at most 256 bytes: code, words, remedy; no
 URL, GUID or query is in it.
-Left to others: the rows (`error_table.py`), reading bodies (`arm_errors.py`), when to try again (`controllers`).
 
 Source: aks-arm.md §2.4, §3; DESIGN rules 4, 8 and 12.
 """
@@ -30,7 +29,7 @@ from provisioner.api.conditions import EXHAUSTED, MESSAGE_BYTES
 
 from .arm_errors import NOTHING, ArmError, Finding, findings, read_body, read_error
 from .error_table import AGAIN, FIX_IDENTITY, GIVE_ROLE, HOUR_SECONDS, TABLE, UNKNOWN, Row, Verb
-from .wording import Quota, compose, denied, location, quota, told_limit, words
+from .messages import Quota, compose, denied, location, quota, told_limit, words
 
 _REASON = re.compile(r"[A-Z][A-Za-z0-9]{2,62}")
 _POOL_NAMED = re.compile(r"agent ?pools? '([^']*)'", re.IGNORECASE)

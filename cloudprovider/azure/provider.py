@@ -1,9 +1,8 @@
 """The six calls of a cloud provider over the real SDK.
 
-Promise: each call is one request (LIST: one a page), which ends within 15 s; what fails is a `CloudError` only, and
+Each call is one request (LIST: one a page), which ends within 15 s; what fails is a `CloudError` only, and
 cancellation passes. Each write to ARM is one audit line, whatever becomes of it: no header, body or token is ever in
 it. Reads go through the client's pipeline, but are decoded here: the SDK's models cost ten times the rest of a LIST.
-Left to others: which pool a claim wants (`agentpool.py`), what failures mean (`errors.py`), rate (`budget.py`).
 
 Source: aks-arm.md §1 (accepted statuses), §1.3 (ETags), §2.2 (what polling=False spares us), DESIGN rules 4, 10, 11.
 """
@@ -24,11 +23,11 @@ from provisioner.api.nodeclaim import NodeClaim
 from provisioner.runtime.clock import Clock
 
 from .agentpool import from_agent_pool, to_agent_pool
+from .arm_reads import CALL_SECONDS, at_home, decoded, judging, read, rows
 from .client import API_VERSION, AzureConfig
 from .error_table import Verb
 from .errors import classify_operation
-from .offers import offerings
-from .reading import CALL_SECONDS, at_home, decoded, judging, read, rows
+from .offerings import offerings
 
 if TYPE_CHECKING:
     from azure.mgmt.containerservice.aio import ContainerServiceClient

@@ -1,9 +1,8 @@
 """A claim's status conditions: how they are set, ordered and summed up in `Ready`.
 
-Promise: the mechanics of Karpenter v1, step for step, because owners (KAITO, `kubectl wait`, dashboards) time their
+The mechanics of Karpenter v1, step for step, because owners (KAITO, `kubectl wait`, dashboards) time their
 own decisions on the transition times. Pure: every operation returns a new set, wall time is handed in, all times have
 whole seconds in UTC. Reasons that the CRD would refuse are refused here; messages are cut to 256 bytes.
-Left to others: which condition says what (`controllers`), and whether and how the set is written.
 
 Source: karpenter.md §1 "Condition-set mechanics".
 """

@@ -1,11 +1,10 @@
 """The two CustomResourceDefinitions: NodeClaim (`karpenter.sh/v1`) and KaitoNodeClass (`kaito.sh/v1alpha1`).
 
-Promise: the NodeClaim schema has the fields, patterns, enums, defaults, list types, columns and CEL rules of Karpenter
+The NodeClaim schema has the fields, patterns, enums, defaults, list types, columns and CEL rules of Karpenter
 v1.14, word for word where a client can tell, which accepts all that older v1 releases accept. `python -m
 provisioner.api.crd DIR` writes both as YAML; the chart `gpu-provisioner-crd` ships exactly these files.
 Claims of the time before `nodeClassRef.group` stay editable and deletable although their empty group would be refused
 today: the API server (Kubernetes 1.30 and newer) does not re-validate values that an update leaves as they are.
-Left to others: what claims mean (`nodeclaim.py`), label values, which this schema cannot check (`requirements.py`).
 
 Source: karpenter.md §1; Azure/gpu-provisioner for KaitoNodeClass, whose CRD no chart ships.
 """

@@ -1,6 +1,6 @@
 """Every label, annotation, taint and finalizer the program reads or writes, in one place.
 
-Promise: names only, no rules. This is the single module the simulator shares with the controller: two spellings
+Names only, no rules. This is the single module the simulator shares with the controller: two spellings
 of one key would be a bug of the tests, not of the program.
 
 Source: karpenter.md §2 (Karpenter, Azure/gpu-provisioner), users.md §1 (KAITO), aks-arm.md §4 (AKS).

@@ -1,8 +1,7 @@
 """Object metadata, as every Kubernetes object carries it.
 
-Promise: frozen values that decode from the wire in microseconds; fields we do not declare are dropped,
+Frozen values that decode from the wire in microseconds; fields we do not declare are dropped,
 which is why nothing that was read is ever PUT back (DESIGN §4). Names on the wire are camelCase, here snake_case.
-Left to others: what the metadata means for a claim or a Node.
 
 Source: Kubernetes API reference, ObjectMeta v1; times are RFC 3339 in UTC with whole seconds.
 """

@@ -1,7 +1,6 @@
 """The Node, as much of it as decisions need.
 
-Promise: decodes in about 14 µs (the SDK's model takes 2 ms); what is not declared is dropped.
-Left to others: which Node belongs to which claim (`controllers.ownership`).
+Decodes in about 14 µs (the SDK's model takes 2 ms); what is not declared is dropped.
 
 Source: Kubernetes API reference, Node v1.
 """

@@ -1,7 +1,6 @@
 """The NodeClaim (`karpenter.sh/v1`): the one object users write and we answer on.
 
-Promise: decodes any claim that the CRD of Karpenter v1 (its oldest or newest release) accepts, legacy ones included.
-Left to others: the rules about claims (`controllers`), conditions (`conditions.py`), the CRD itself (`crd.py`).
+Decodes any claim that the CRD of Karpenter v1 (its oldest or newest release) accepts, legacy ones included.
 
 Source: karpenter.md §1.
 """

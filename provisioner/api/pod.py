@@ -1,7 +1,6 @@
 """The Pod, as much of it as a drain needs.
 
-Promise: enough to tell which pods must leave a Node, in which order, and which may stay.
-Left to others: the drain's judgements (`controllers.pods`).
+Enough to tell which pods must leave a Node, in which order, and which may stay.
 
 Source: Kubernetes API reference, Pod v1; karpenter.md §4.
 """

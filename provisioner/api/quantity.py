@@ -1,8 +1,7 @@
 """Kubernetes quantities: `1024Gi`, `500m`, `1e3`, `2`.
 
-Promise: reads exactly the texts that Kubernetes reads, without binary rounding; more than 2^63-1 is capped to it and
+Reads exactly the texts that Kubernetes reads, without binary rounding; more than 2^63-1 is capped to it and
 finer than one nano is rounded away from zero, as Kubernetes does. Bare numbers, which YAML allows, count as text.
-Left to others: which quantities make sense where (`cloudprovider.azure.agentpool`, `controllers.initialization`).
 
 Source: Kubernetes API reference, Quantity; karpenter.md §1 (storage requests), §6 (disk sizes).
 """

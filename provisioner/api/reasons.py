@@ -1,9 +1,8 @@
 """Every reason that the program itself writes on a condition or an Event, in one place.
 
-Promise: a name stands here once, and nowhere else in the program as a text; people write alerts and scripts against
+A name stands here once, and nowhere else in the program as a text; people write alerts and scripts against
 these words, so none changes its meaning. What ARM or AKS says comes besides: its own code is the reason then, or the
 word that the error table gives it (`cloudprovider/azure/error_table.py`).
-Left to others: what each means and what to do about it (`docs/reference`, written from `tools/reference/explained`).
 
 Source: karpenter.md §1, §7 (Karpenter's reasons, kept word for word), users.md §1.9.
 """

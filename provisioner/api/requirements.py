@@ -1,9 +1,8 @@
 """The algebra of `spec.requirements`: several demands on one key become one.
 
-Promise: beta keys count as their stable names; the user's order of values is kept, because the first one that can be
+Beta keys count as their stable names; the user's order of values is kept, because the first one that can be
 had is the one to try first; what cannot be satisfied together is found before anything is asked of a cloud.
 `minValues` needs no answer here: it asks for a choice among offerings, and a claim gets one machine.
-Left to others: what the keys mean and which values exist (`controllers.offerings`, `cloudprovider.azure.agentpool`).
 
 Source: karpenter.md §1 (operators, beta keys, the value limits that the CRD fails to enforce).
 """

@@ -1,8 +1,7 @@
 """Building blocks of a CustomResourceDefinition, as plain dictionaries.
 
-Promise: every block is a structural schema as Kubernetes demands it (a type everywhere, a description for
+Every block is a structural schema as Kubernetes demands it (a type everywhere, a description for
 `kubectl explain`), and built anew on each call, so that nothing is shared between two places of one document.
-Left to others: the definitions themselves (`crd.py`).
 
 Source: Kubernetes documentation, "Extend the Kubernetes API with CustomResourceDefinitions".
 """

@@ -1,7 +1,6 @@
 """Attached volumes and the claims behind them, as much of both as a drain needs.
 
-Promise: enough to tell which volumes are still attached to a Node, and which of them pods use that will stay.
-Left to others: the judgement (`controllers.volumes`).
+Enough to tell which volumes are still attached to a Node, and which of them pods use that will stay.
 
 Source: Kubernetes API reference, VolumeAttachment v1 (storage.k8s.io) and PersistentVolumeClaim v1.
 """

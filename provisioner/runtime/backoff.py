@@ -1,8 +1,7 @@
 """How long to wait after something failed, and failed again.
 
-Promise: delays double from `base_seconds` to `cap_seconds`, times a jitter of 0.5 to 1; a server's Retry-After is a
+Delays double from `base_seconds` to `cap_seconds`, times a jitter of 0.5 to 1; a server's Retry-After is a
 lower bound.
-Left to others: bounding what a server may ask for (`kube_errors.py`).
 """
 
 from random import Random  # noqa: TID251 - the type; the caller seeds it

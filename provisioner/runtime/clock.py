@@ -1,7 +1,6 @@
 """The one door for wall time.
 
-Promise: `Clock.now()` is an aware datetime in UTC; a simulated world hands in a clock of its own.
-Left to others: durations. They always come from the running loop's `time()`, which no one can set back.
+`Clock.now()` is an aware datetime in UTC; a simulated world hands in a clock of its own.
 """
 
 from datetime import UTC, datetime

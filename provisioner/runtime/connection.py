@@ -1,9 +1,8 @@
 """An authenticated ApiClient over a session of our own.
 
-Promise: no environment variable, netrc or proxy setting reaches a request (`trust_env=False`: the SDK's own session
+No environment variable, netrc or proxy setting reaches a request (`trust_env=False`: the SDK's own session
 asks a thread for them each time); a service account's token is read again when 60 s old and at once after a 401,
 its age measured on the loop's clock.
-Left to others: what is sent (`kube.py`); closing (`await connection.close()`).
 
 Source: reliability.md §1 (the stock loader keeps a trailing newline, ages tokens by the wall clock and never reacts
 to a 401); simulation.md (the stock constructor loads the system's CA bundle, 16 ms, for a session nobody uses).
@@ -20,8 +19,7 @@ from typing import Any
 import aiohttp
 import yaml
 
-from .logs import get_logger
-from .sdk import (
+from .kubernetes_sdk import (
     ApiClient,
     ConfigException,
     Configuration,
@@ -29,6 +27,7 @@ from .sdk import (
     load_incluster_config,
     load_kube_config,
 )
+from .logs import get_logger
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 TOKEN_SECONDS = 60.0

@@ -1,9 +1,8 @@
 """Workers that take keys from a queue and have each one looked at.
 
-Promise: a pass that fails, or outlives its deadline, is logged with its traceback, counted, and tried again more and
+A pass that fails, or outlives its deadline, is logged with its traceback, counted, and tried again more and
 more slowly; no error of one key stops another. This is the program's only broad `except`, beside the guard of those who
 only count. Cancellation passes.
-Left to others: what a pass does (`reconcile(key)`) and for which rule (`acting.py`), where keys come from.
 
 A pass returns the seconds after which it wants to look again, or None to be woken by the next change alone.
 
@@ -18,7 +17,7 @@ from typing import Never
 
 from structlog.contextvars import bound_contextvars
 
-from .acting import act_as, acting_rule
+from .controller_name import act_as, acting_rule
 from .kube_errors import KubeError
 from .logs import get_logger
 from .metrics import ControllerMetrics, Metrics

@@ -1,6 +1,6 @@
 """The API server's JSON, as objects of one kind or as whole lists of them. No I/O.
 
-Promise: an answer is only taken for what it says it is. Our types have a default for every field, so that `{}` or a
+An answer is only taken for what it says it is. Our types have a default for every field, so that `{}` or a
 proxy's JSON would pass for an object, and an empty list for "there are none". Kind, name and version come first.
 A value that does not fit its type fails the whole answer, by name: leaving that object out would claim its absence.
 

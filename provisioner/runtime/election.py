@@ -1,14 +1,12 @@
 """One leader: a Lease held on our own loop's clock.
 
-Promise: `remaining()` never claims more of the lease than all others will wait. It counts from before the request that
+`remaining()` never claims more of the lease than all others will wait. It counts from before the request that
 renewed it, while they count from when they saw the renewal; no two machines' wall clocks are compared for it.
 Leadership is given up while the lease has still `renew_seconds` to run, so that work is over before anyone else may
 begin.
 The order at an end: first the work stops, then the lease is released (never if it was lost, nor while a write that was
 cut off may still arrive: then it lapses). A worker that dies ends all. Others' fields of the Lease, its annotations
 among them, are left alone.
-Left to others: asking `remaining()` before each write (the door); a connection of its own, so that no list can delay
-a renewal.
 
 Source: reliability.md §1 (what the SDK's election does instead), §2 F, lease rules; client-go's leaderelection.
 """

@@ -1,9 +1,8 @@
 """Kubernetes Events about our objects: what `kubectl describe` shows.
 
-Promise: `record` never waits and never fails its caller; what is too much is dropped and counted. One (object, reason,
+`record` never waits and never fails its caller; what is too much is dropped and counted. One (object, reason,
 message) is one Event object with a count, under a name that is a function of them, across restarts too. Messages are
 redacted and at most 1024 bytes.
-Left to others: what is worth an event.
 
 Source: karpenter.md §7 (component, namespace of cluster-scoped objects, 2 min); Event v1 (core) limits: message 1024
 bytes, reason 128.

@@ -1,9 +1,8 @@
 """The Kubernetes API, as calls on typed objects.
 
-Promise: each call is one request (a list: one a page), bounded in time and size, raising KubeError and nothing else;
+Each call is one request (a list: one a page), bounded in time and size, raising KubeError and nothing else;
 cancellation passes. A list is whole or an error: it is never shorter than the truth it claims to be. An answer that
 is JSON but not the asked-for kind is an error, because our types would read it as an object full of defaults.
-Left to others: caching and re-watching (`reflector.py`), repeating (the queue), who may write at all (the door).
 
 Source: Kubernetes API concepts (lists in pages, watches, preconditions, eviction); karpenter.md §4 (UID precondition).
 """
@@ -18,15 +17,15 @@ from tenacity import AsyncRetrying, retry_if_exception, stop_after_attempt
 
 from provisioner.api.pod import Pod
 
-from . import reviews
+from . import access_reviews
 from .decoding import Listed, decoded, page
 from .kube_errors import KubeError, unexpected
+from .kubernetes_sdk import ApiClient
 from .objects import KubeObject
 from .resources import PODS, Resource
 from .rights import Right
-from .sdk import ApiClient
 from .transport import OBJECT_BYTES, PAGE_BYTES, OnRequest, Request, Transport
-from .watching import EventType, WatchEvent, event, lines
+from .watch import EventType, WatchEvent, event, lines
 
 __all__ = ["EventType", "Kube", "KubeError", "Listed", "WatchEvent"]
 
@@ -196,19 +195,19 @@ class Kube:
 
     async def username(self) -> str:
         """Who the API server takes us for. Servers before Kubernetes 1.28 do not tell: a KubeError of status 404."""
-        return (await self._ask(reviews.whoami(), reviews.SelfSubjectReview)).status.user_info.username
+        return (await self._ask(access_reviews.whoami(), access_reviews.SelfSubjectReview)).status.user_info.username
 
     async def may(self, right: Right, *, namespace: str = "", name: str = "") -> bool:
         """Whether we have this right; without a namespace in all of them."""
-        request = reviews.may(right, namespace=namespace, name=name)
-        return (await self._ask(request, reviews.SelfSubjectAccessReview)).status.allowed
+        request = access_reviews.may(right, namespace=namespace, name=name)
+        return (await self._ask(request, access_reviews.SelfSubjectAccessReview)).status.allowed
 
     async def version(self) -> str:
         """The API server's version, as in `v1.34.4`."""
-        return (await self._ask(reviews.version(), reviews.Version)).git_version
+        return (await self._ask(access_reviews.version(), access_reviews.Version)).git_version
 
     async def _ask(self, request: Request, kind: type[Said]) -> Said:
-        return reviews.answered(await self._transport.send(request), kind, request)
+        return access_reviews.answered(await self._transport.send(request), kind, request)
 
     async def _object(self, request: Request, resource: Resource[T], name: str) -> T:
         answer = decoded(await self._transport.send(request), resource, request.what)

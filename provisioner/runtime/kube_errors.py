@@ -1,9 +1,8 @@
 """What can go wrong between us and the API server: one error, asked by property what to do about it.
 
-Promise: messages quote what came (cut, credentials masked), never what was sent. `not_found` is proof: the API
+Messages quote what came (cut, credentials masked), never what was sent. `not_found` is proof: the API
 server itself said NotFound and named the object. A proxy's page, or the plain `404 page not found` for a kind that
 is no longer served, proves nothing about an object and is not `not_found`.
-Left to others: when to try again (the queue, the reflector).
 
 Source: Kubernetes API conventions, Status and its reasons; API Priority and Fairness for 429 with Retry-After.
 """

@@ -1,10 +1,9 @@
 """Logs as Karpenter writes them: one JSON object a line in a pod, colour on a terminal.
 
-Promise: keys `level` (upper case), `time` (ISO 8601, milliseconds, UTC), `logger`, `message`, `commit` if it is known,
+Keys `level` (upper case), `time` (ISO 8601, milliseconds, UTC), `logger`, `message`, `commit` if it is known,
 at debug `caller`, then the context, then `error`; every value passes the redaction, tracebacks included; control and
 direction characters are escaped, so that no name in a log line can forge another line. Libraries speak only from
 WARNING on. What is said over and over is sampled (`sampling.py`). NO_COLOR is honoured.
-Left to others: context (`controller.py` binds what a pass is about).
 
 Source: ecosystem.md §3.2, karpenter.md §9.
 """
@@ -20,8 +19,8 @@ import structlog
 from structlog.typing import EventDict, Processor
 
 from .clock import Clock
+from .log_sampling import Sampling
 from .redaction import MASK, is_secret, redact
-from .sampling import Sampling
 
 FIRST_KEYS = ("level", "time", "logger", "message", "commit", "caller")
 NESTING_MAX = 6

@@ -1,8 +1,7 @@
-"""Prometheus families of one process, made from the table that declares them (`provisioner.families`).
+"""Prometheus families of one process, made from the table that declares them (`provisioner.metrics.definitions`).
 
-Promise: a registry per `Metrics`, never the library's global one, so that many processes can live in one test; no
+A registry per `Metrics`, never the library's global one, so that many processes can live in one test; no
 `_created` series; a family is made when first asked for, and once.
-Left to others: what is counted when (each module takes the small object made for it here); serving (`server.py`).
 
 Source: karpenter.md §7 (names, labels, buckets), ecosystem.md §2.
 """
@@ -24,7 +23,7 @@ from prometheus_client import (
     disable_created_metrics,
 )
 
-from provisioner.families import LABELS, Family, machinery, own
+from provisioner.metrics.definitions import LABELS, Family, own, runtime
 
 from .resources import BY_PLURAL
 
@@ -161,23 +160,23 @@ class Metrics:
     @cached_property
     def _workqueue(self) -> tuple[Gauge, Counter, Histogram, Histogram, Counter, Gauge, Gauge]:
         return (
-            self.gauge(machinery.QUEUE_DEPTH),
-            self.counter(machinery.QUEUE_ADDS),
-            self.histogram(machinery.QUEUE_WAIT),
-            self.histogram(machinery.QUEUE_WORK),
-            self.counter(machinery.QUEUE_RETRIES),
-            self.gauge(machinery.QUEUE_UNFINISHED),
-            self.gauge(machinery.QUEUE_LONGEST),
+            self.gauge(runtime.QUEUE_DEPTH),
+            self.counter(runtime.QUEUE_ADDS),
+            self.histogram(runtime.QUEUE_WAIT),
+            self.histogram(runtime.QUEUE_WORK),
+            self.counter(runtime.QUEUE_RETRIES),
+            self.gauge(runtime.QUEUE_UNFINISHED),
+            self.gauge(runtime.QUEUE_LONGEST),
         )
 
     @cached_property
     def _controller(self) -> tuple[Counter, Counter, Histogram, Gauge, Gauge]:
         return (
-            self.counter(machinery.RECONCILE_TOTAL),
-            self.counter(machinery.RECONCILE_ERRORS),
-            self.histogram(machinery.RECONCILE_SECONDS),
-            self.gauge(machinery.ACTIVE_WORKERS),
-            self.gauge(machinery.WORKERS),
+            self.counter(runtime.RECONCILE_TOTAL),
+            self.counter(runtime.RECONCILE_ERRORS),
+            self.histogram(runtime.RECONCILE_SECONDS),
+            self.gauge(runtime.ACTIVE_WORKERS),
+            self.gauge(runtime.WORKERS),
         )
 
     @cached_property
@@ -192,7 +191,7 @@ class Metrics:
 
     @cached_property
     def _leader(self) -> Gauge:
-        return self.gauge(machinery.LEADER)
+        return self.gauge(runtime.LEADER)
 
     @cached_property
     def _events(self) -> tuple[Counter, Counter]:
@@ -200,7 +199,7 @@ class Metrics:
 
     @cached_property
     def _requests(self) -> tuple[Counter, Histogram]:
-        return self.counter(machinery.REQUESTS), self.histogram(machinery.REQUEST_SECONDS)
+        return self.counter(runtime.REQUESTS), self.histogram(runtime.REQUEST_SECONDS)
 
 
 def age_since(moment: Callable[[], float]) -> Callable[[], float]:

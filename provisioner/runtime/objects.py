@@ -1,8 +1,7 @@
 """The Kubernetes objects that only the runtime itself writes, and the one it merely looks at.
 
-Promise: wire types like those of `provisioner.api`; times as text where the API server insists on a format
+Wire types like those of `provisioner.api`; times as text where the API server insists on a format
 that `msgspec` does not write (a MicroTime has exactly six decimals, also when they are zero).
-Left to others: elections (`election.py`), deduplication of events (`events.py`).
 
 Source: Kubernetes API reference, Lease v1, Event v1 (core), CustomResourceDefinition v1.
 """

@@ -1,8 +1,7 @@
 """No secret leaves: what looks like a credential is masked before text goes anywhere people can read it.
 
-Promise: bearer tokens, JSON web tokens, authorization headers and the signed part of URLs become `***`, whatever
+Bearer tokens, JSON web tokens, authorization headers and the signed part of URLs become `***`, whatever
 surrounds them. It is the last line, not the first: nobody logs headers or bodies to begin with.
-Left to others: calling it (`logs.py` for every line, `kube_errors.py` and `events.py` for what they quote).
 
 Source: ARM's asynchronous operation URLs carry a certificate and a signature as `c`, `s` and `h` (aks-arm.md);
 storage URLs carry `sig`.

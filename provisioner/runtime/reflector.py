@@ -1,9 +1,8 @@
 """A collection of the API server, mirrored: list once, watch from there, list again when the thread is lost.
 
-Promise: `run` never ends by an error; whatever fails is logged, counted and tried again, more and more slowly, and no
+`run` never ends by an error; whatever fails is logged, counted and tried again, more and more slowly, and no
 slower than the server asks. The cache keeps its last knowledge meanwhile: "cannot read" is never "there are none".
 It knows how fresh it is (`fresh_at`) and which version it has seen (`contains`).
-Left to others: supervision (a TaskGroup), what changes mean (`on_change`), what "too old" means.
 
 What loses the thread, so that a whole list follows: 410, an answer that is no watch, and silence. (After a restore of
 etcd a watch from a version of the future stays silent for ever, while reconnecting from it would look healthy.)
@@ -26,10 +25,10 @@ from .kube_errors import SILENT
 from .logs import get_logger
 from .metrics import Metrics, ReflectorMetrics, age_since
 from .objects import KubeObject, key_of
+from .resource_version import older, reached
 from .resources import Resource
 from .store import Change, Index, Store
-from .versions import older, reached
-from .watching import WatchEvent
+from .watch import WatchEvent
 
 T = TypeVar("T", bound=KubeObject)
 OnChange = Callable[[T | None, T | None], None]

@@ -1,6 +1,6 @@
 """Where each kind of object lives in the API, and which type it decodes to.
 
-Promise: a path is never built from a name that could point elsewhere: an empty name would turn a DELETE of one
+A path is never built from a name that could point elsewhere: an empty name would turn a DELETE of one
 object into a DELETE of all, and `..` would be folded away by the URL.
 
 Source: Kubernetes API concepts, resource URIs; `IsValidPathSegmentName` in k8s.io/apimachinery.

@@ -1,7 +1,6 @@
 """What the program asks of the API server: every right that it needs, as rules of RBAC have them.
 
-Promise: the chart grants exactly these (a test compares the two), and `gpu-provisioner check` asks for exactly these.
-Left to others: asking (`kube.py`).
+The chart grants exactly these (a test compares the two), and `gpu-provisioner check` asks for exactly these.
 """
 
 from typing import NamedTuple

@@ -1,9 +1,8 @@
 """Metrics and health over HTTP, on the program's own loop: a loop that hangs answers no probe.
 
-Promise: `/metrics` shows one registry; `/healthz` and `/readyz` answer 200 or 503, `?verbose` lists each check by
+`/metrics` shows one registry; `/healthz` and `/readyz` answer 200 or 503, `?verbose` lists each check by
 name, `/healthz/<check>` asks a single one. A check says what is wrong in words; nothing else is served, and no
 request's content is shown back.
-Left to others: what the checks are (`app.py`).
 
 Source: karpenter.md §9, ecosystem.md §3.2; Kubernetes' own `/readyz?verbose` for the text.
 """

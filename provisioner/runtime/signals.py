@@ -1,9 +1,8 @@
 """How a process is asked to end.
 
-Promise: the first SIGTERM or SIGINT cancels the work, which ends in its own order; then `Signalled` says which it was.
+The first SIGTERM or SIGINT cancels the work, which ends in its own order; then `Signalled` says which it was.
 A second one ends the process at once, with 128 + its number. Handlers are in place while `until_signalled` runs, and
 only then.
-Left to others: what ending means (the work's own `finally` blocks), exit codes (the command line).
 """
 
 import asyncio

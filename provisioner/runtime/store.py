@@ -1,9 +1,8 @@
 """A cache of one kind of object, with indexes; told what happened, it tells what that changed. No I/O.
 
-Promise: a whole list replaces everything, and what it does not contain is reported as deleted; an object of the same
+A whole list replaces everything, and what it does not contain is reported as deleted; an object of the same
 name and another UID is a deletion and an addition; changes are returned only once the store holds them all, so that
 whoever is told sees the new state.
-Left to others: where events come from, and that they come in order (`reflector.py`).
 
 Source: reliability.md §2 B (a deletion missed during a gap is reported by the relist).
 """
@@ -13,7 +12,7 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from .objects import KubeObject, key_of
-from .watching import EventType, WatchEvent
+from .watch import EventType, WatchEvent
 
 T = TypeVar("T", bound=KubeObject)
 Index = Callable[[T], Iterable[str]]

@@ -1,9 +1,8 @@
 """One request to the API server: bytes out, bytes in, or a KubeError.
 
-Promise: every request ends, by an answer or by its timeout; nothing is read without a limit; only KubeError comes
+Every request ends, by an answer or by its timeout; nothing is read without a limit; only KubeError comes
 out (cancellation passes); a 401 renews the credentials and asks once more. Exceptions of the HTTP client are named,
 never chained: their `repr` holds the request's headers.
-Left to others: what the bytes mean (`kube.py`, `watching.py`).
 
 Source: reliability.md §1 (the SDK's default timeout is none at all); API server limits: an object is at most 1.5 MiB
 in etcd, some 3 MiB as a request.
@@ -18,8 +17,8 @@ from typing import Any
 import aiohttp
 
 from .kube_errors import CREDENTIALS, NO_ANSWER, SILENT, TIMEOUT, KubeError, from_answer, unexpected
+from .kubernetes_sdk import ApiClient, ConfigException, OpenApiException
 from .redaction import redact
-from .sdk import ApiClient, ConfigException, OpenApiException
 
 OBJECT_BYTES = 3 * 2**20
 PAGE_BYTES = 64 * 2**20

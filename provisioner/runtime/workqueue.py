@@ -1,8 +1,7 @@
 """Keys that want attention, each at most once.
 
-Promise: no two workers ever hold one key; a key added while it is worked on runs again afterwards; of several times
+No two workers ever hold one key; a key added while it is worked on runs again afterwards; of several times
 asked for, the earliest wins; keys come out in the order they became ready; memory is bounded by the number of keys.
-Left to others: what a key means, and who works (`controller.py`).
 
 The life of a key: delayed (a deadline) → waiting (in order) → working → gone, or waiting again if added meanwhile.
 

@@ -1,10 +1,8 @@
 """The program's settings: read once, checked whole, frozen.
 
-Promise: `load` looks at a flag, then the environment, then the file, then the default; all problems are raised at once
+`load` looks at a flag, then the environment, then the file, then the default; all problems are raised at once
 as one `SettingsError`, each with its remedy; nothing else in the program reads the environment. Names are those of
 Azure/gpu-provisioner and Karpenter, so that a deployment of either starts unchanged. No secret is shown.
-Left to others: whether named files and objects exist (`cli check`), what the settings do
-(`app`). Credentials of the managed mode stay in the environment, where azure-identity reads them.
 
     options.py   the table: every name, kind and default
     kinds.py     how text becomes a value

@@ -1,7 +1,6 @@
 """What settings say together: what is missing, what contradicts, what is probably not meant.
 
-Promise: pure judgements over the values; problems stop the program, warnings do not.
-Left to others: whether files, identities and objects really exist (`cli check`).
+Pure judgements over the values; problems stop the program, warnings do not.
 
 Source: ecosystem.md §3.1, aks-arm.md §7 (what workload identity injects).
 """

@@ -1,7 +1,6 @@
 """Azure's clouds: where ARM and Entra ID answer in each.
 
-Promise: one name a cloud, found from every spelling in use (ARM's, the az CLI's, Terraform's, azure-core's).
-Left to others: overriding single addresses (`ARM_ENDPOINT`, `ARM_AUDIENCE`, `AZURE_AUTHORITY_HOST`).
+One name a cloud, found from every spelling in use (ARM's, the az CLI's, Terraform's, azure-core's).
 
 Source: aks-arm.md §7.
 """

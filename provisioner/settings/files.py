@@ -1,7 +1,6 @@
 """The file of settings that `--config` names.
 
-Promise: a mapping of names to values, or a SettingsError that names the file; nothing else comes out of a broken file.
-Left to others: what its keys mean (`loading.py`).
+A mapping of names to values, or a SettingsError that names the file; nothing else comes out of a broken file.
 """
 
 from collections.abc import Mapping

@@ -1,9 +1,8 @@
 """How the text of a setting becomes a value.
 
-Promise: a kind either returns the value or raises ValueError whose text says what is wrong; `MalformedError` marks
+A kind either returns the value or raises ValueError whose text says what is wrong; `MalformedError` marks
 numbers, durations and booleans that cannot be read at all, which Karpenter replaces by the default when they come from
 the environment. `expects` completes the sentence "write …".
-Left to others: where the text comes from and what a failure leads to (`loading.py`).
 """
 
 import ipaddress

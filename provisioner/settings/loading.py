@@ -1,9 +1,8 @@
 """Flags, environment and file become `Settings`.
 
-Promise: flag before environment before file before default; every problem is found in one go. An empty variable counts
+Flag before environment before file before default; every problem is found in one go. An empty variable counts
 as unset, as charts render them so. Malformed numbers, durations and booleans of the environment become a warning and
 the default, as in Karpenter, or a problem under `--strict-config`; anywhere else they are problems.
-Left to others: what a kind accepts (`kinds.py`), what settings say together (`checks.py`).
 """
 
 from collections.abc import Mapping, Sequence

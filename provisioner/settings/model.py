@@ -1,7 +1,6 @@
 """What the settings are once they are read, and what is wrong with them if they are not.
 
-Promise: `Settings` is frozen and complete; its `repr`, `describe` and every problem mask credentials in addresses.
-Left to others: reading and checking (`loading.py`, `checks.py`).
+`Settings` is frozen and complete; its `repr`, `describe` and every problem mask credentials in addresses.
 """
 
 import re

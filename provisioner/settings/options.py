@@ -1,9 +1,8 @@
 """The table of settings: every flag, environment variable, file key and default.
 
-Promise: one row a setting; a flag's name is also the file's key. Rows without a field are names that the predecessors
+One row a setting; a flag's name is also the file's key. Rows without a field are names that the predecessors
 know and that mean nothing here: they are accepted, so that an old deployment starts, and listed in one debug line.
 Where a default differs from Azure/gpu-provisioner's, the row says why.
-Left to others: reading (`loading.py`), the values' types (`model.py`).
 
 Source: ecosystem.md §3.1, karpenter.md §9, §11.
 """

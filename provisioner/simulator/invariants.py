@@ -1,6 +1,6 @@
 """What must never happen, checked after every write to the cluster and the cloud, never sampled.
 
-Promise: the checker follows both sides by subscription, so a state that lasts no time at all is seen too. It judges
+The checker follows both sides by subscription, so a state that lasts no time at all is seen too. It judges
 only what the controllers under test did themselves: people may delete what they like. Each violation is kept with its
 time, and told with the story that led to it.
 
@@ -11,9 +11,6 @@ time, and told with the story that led to it.
     I5  it settles: see `World.settled`
     I6  no controller writes without holding the Lease, once there is one
     I7  no controller deletes the pool, the Node or the claim of a live, healthy claim
-
-Left to others: whose a pool or Node is, and when it is healthy (`scene.py`); I8, I9 (`loop.py`); I10 (counts in
-`ledger.py`); what is done about a violation.
 
 Source: reliability.md, "Invariants".
 """

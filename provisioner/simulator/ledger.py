@@ -1,9 +1,8 @@
 """Everything that was asked of the simulated cluster and cloud, and what became of pools, Nodes and claims, in order.
 
-Promise: each call is noted when it arrives, with the caller's name, and completed with its status (0: the connection
+Each call is noted when it arrives, with the caller's name, and completed with its status (0: the connection
 ended without an answer); each change of a pool, a Node or a claim stands between the calls that surround it, and names
 the call that made it. Times are seconds of the loop. Bounded: the oldest entries go first.
-Left to others: who notes (`world.py`), what is wrong with it (`invariants.py`).
 
 A change belongs to a call if it happens in the call's own context and to the object the call names: what garbage
 collectors and kubelets do in consequence is nobody's call.

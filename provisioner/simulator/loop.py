@@ -1,11 +1,10 @@
 """An event loop on virtual time, and everything else that one run must hold still to be repeatable.
 
-Promise: `run()` gives the same course of events for the same seed, in any process and under any hash seed; hours pass
+`run()` gives the same course of events for the same seed, in any process and under any hash seed; hours pass
 in milliseconds, because time jumps to the next timer as soon as nothing is ready. Whatever cannot be repeated (threads,
 sockets, signals) fails loudly. A program that waits for nothing (`DeadlockError`), never waits (`LivelockError`) or
 waits beyond the horizon (`HorizonError`) is told so, with the place where each of its tasks stands. Errors that nobody
 looked at (invariant I8) end the run.
-Left to others: what runs on it; the wire (`wire.py`) that replaces sockets.
 
 Facts, measured on CPython 3.11 and aiohttp 3.14: `asyncio.wait`, TaskGroup and `all_tasks` keep sets of tasks, whose
 order is that of their hashes, by default their addresses; aiohttp ages idle connections by `time.monotonic`, the Azure

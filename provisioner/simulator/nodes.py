@@ -1,11 +1,9 @@
 """Machines become Nodes: kubelet, cloud node manager, node controller and device plugin of the simulated cluster.
 
-Promise: each machine of a pool (`Pool.machines`) gets the Node object AKS would give it, whose name and providerID
+Each machine of a pool (`Pool.machines`) gets the Node object AKS would give it, whose name and providerID
 depend on cluster, pool and instance only; it is initialized, turns Ready and shows its GPUs a while later. A dead
 machine's Node turns Unknown after 40 s and is then deleted; finalizers of others make it linger. Who deletes the Node
 of a living machine gets none back (unless `reregister`). There are no heartbeats: nothing is written unless it changes.
-Left to others: when machines come and go (`azure/`), what runs on them (`nodes_kubelet.py`), the objects
-(`nodes_objects.py`, `nodes_writer.py`), pods' ends (`nodes_pods.py`).
 
 Source: aks-arm.md §4, §8 item 23; users.md S5; Kubernetes' node lifecycle controllers.
 """

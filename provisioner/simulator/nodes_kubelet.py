@@ -1,9 +1,8 @@
 """What runs on one machine: kubelet and device plugin; and the node manager's part of its Node.
 
-Promise: kubelet creates its Node once. A Node of that name that is still there, deleting or not, is adopted: it keeps
+Kubelet creates its Node once. A Node of that name that is still there, deleting or not, is adopted: it keeps
 the labels and taints of its predecessor, only default labels are refreshed and extended resources zeroed. Every timer
 checks that its machine still has power and its kubelet has not started again since.
-Left to others: power (`nodes.py`), the objects (`nodes_objects.py`), GPUs' states (`nodes_plugin.py`).
 
 Source: kubelet `tryRegisterWithAPIServer`; aks-arm.md §8 item 23; users.md S5.
 """

@@ -1,6 +1,6 @@
 """A machine with power, and how long its parts take.
 
-Promise: values only. Left to others: what happens to machines (`nodes.py`, `nodes_kubelet.py`).
+Values only.
 
 Source: users.md S5 (five minutes of endpointStopGracePeriod); the node lifecycle controller (40 s of grace).
 """

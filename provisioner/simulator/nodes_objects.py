@@ -1,8 +1,7 @@
 """What a machine's Node looks like, as kubelet, the cloud node manager and the node controller write it on AKS.
 
-Promise: pure; plain JSON. `registration` is the object kubelet creates (labels, the pool's taints and the two of birth,
+Pure; plain JSON. `registration` is the object kubelet creates (labels, the pool's taints and the two of birth,
 no providerID yet), `status` its first status, `initialization` what the node manager adds.
-Left to others: when each is written (`nodes.py`), GPUs (`nodes_plugin.py`).
 
 Source: aks-arm.md §4 (names, ids, labels), §8 item 23; users.md §1.7 (osImage); Kubernetes: well-known labels, taints.
 """

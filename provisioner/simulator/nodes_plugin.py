@@ -1,13 +1,11 @@
 """What a Node reports of its GPUs: kubelet's device manager and the device plugin, as a state machine.
 
-Promise: pure. Each event of the table gives the next state, each state gives (capacity, allocatable):
+Pure. Each event of the table gives the next state, each state gives (capacity, allocatable):
 
     absent    the plugin never registered                       the resource is not on the Node
     serving   the plugin serves                                 N, N minus unhealthy devices
     stopped   the plugin died less than 5 min ago               N, 0
     empty     dead for longer, or kubelet restarted without it  0, 0
-
-Left to others: when events happen and when the API sees them (`nodes.py`).
 
 Source: users.md S5 (kubelet's device manager, endpointStopGracePeriod).
 """

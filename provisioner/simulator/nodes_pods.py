@@ -1,8 +1,7 @@
 """How pods end: kubelet stops those that were asked to go, the garbage collector removes those whose Node is gone.
 
-Promise: a deleting pod on a machine that answers is removed `stop_seconds` after it was asked (sooner if its own grace
+A deleting pod on a machine that answers is removed `stop_seconds` after it was asked (sooner if its own grace
 is shorter); on a silent or dead machine it stays until the Node is gone and `orphan_seconds` have passed.
-Left to others: starting pods, evictions.
 
 Source: Kubernetes: pod termination (kubelet's last DELETE has grace 0), pod garbage collection (40 s of quarantine).
 """

@@ -1,8 +1,7 @@
 """Conditions and health taints of Nodes, as kubelet and the node controller write them.
 
-Promise: a write to a Node that is not there is none; a condition's transition time moves only when its status does; the
+A write to a Node that is not there is none; a condition's transition time moves only when its status does; the
 health taints follow Ready, and nobody else's taint is touched.
-Left to others: when a Node is healthy (`nodes.py`).
 
 Source: Kubernetes: node conditions, taint-based eviction (`not-ready` for False, `unreachable` for Unknown).
 """

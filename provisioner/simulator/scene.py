@@ -1,8 +1,7 @@
 """What is, at this moment, in cluster and cloud, and whose: the simulator's own judgement of ownership and health.
 
-Promise: pure look-ups over the claims, Nodes and pools that the checker has heard of; written again here on purpose and
+Pure look-ups over the claims, Nodes and pools that the checker has heard of; written again here on purpose and
 not shared with the controller, whose judgement is under test.
-Left to others: following the changes, and what is wrong with them (`invariants.py`).
 
 Source: marks: an Azure tag, or a Node label, with the claim's UID; older pools are known by Azure/gpu-provisioner's
 creation label and a mode other than System (karpenter.md §6).

@@ -1,8 +1,7 @@
 """One end of a connection in memory: what an asyncio transport over TCP does, without a kernel.
 
-Promise: bytes arrive in order, late if the wire is slow; a reader that does not read stops the writer; FIN lets what
+Bytes arrive in order, late if the wire is slow; a reader that does not read stops the writer; FIN lets what
 was written arrive, RST loses it, silence keeps it until it ends. Protocols cannot tell it from loopback TCP.
-Left to others: who is joined to whom (`wire.py`).
 
 Source: simulation.md ("Fidelity"); asyncio's selector transport.
 """

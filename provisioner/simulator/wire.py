@@ -1,10 +1,8 @@
 """A network in memory: an aiohttp connector whose connections end in aiohttp servers of the same process.
 
-Promise: whole requests and responses pass through both real HTTP stacks, in order, with back-pressure and latency; each
+Whole requests and responses pass through both real HTTP stacks, in order, with back-pressure and latency; each
 way a TCP connection ends (FIN, RST, refusal, silence) ends here with the same exceptions and the same number of calls
 that arrive. Nothing in here touches a socket or a thread. A connector is a process's network: `kill` is its death.
-Left to others: the ends of a connection (`transport.py`), HTTP (aiohttp), what the servers do. There is no TLS: a URL
-with https is served as it is.
 
 Source: simulation.md ("Fidelity": 32 of 32 outcomes equal loopback TCP); the tests compare them again.
 """

@@ -1,10 +1,9 @@
 """A whole world: cluster, cloud and machines, what joins them to a program under test, and the rules it is held to.
 
-Promise: inside `async with World(...)` both systems are served in memory (`KUBE_HOST`, `ARM_HOST` on `wire`) and, after
+Inside `async with World(...)` both systems are served in memory (`KUBE_HOST`, `ARM_HOST` on `wire`) and, after
 `listen`, on loopback sockets for people and their tools; every call passes the ledger and the hooks; the invariants are
 checked all the time and raised at the end. Everything drawn by chance comes from one seed. It runs on a virtual loop
 (`loop.run`) as on a real one.
-Left to others: the program under test, the stories (tests, `try`), the CRDs (handed in).
 
 Source: simulation.md; aks-arm.md §2.6 (operation URLs are built from the request's host, and must be https on the wire,
 where the SDK believes in TLS).

@@ -1,7 +1,6 @@
 """Follows a world and keeps the table's rows: anew after each change, and while time passes.
 
-Promise: a phase's beginning is the moment of the change that began it. Only looks; nothing in the world waits for it.
-Left to others: the rows themselves (`rows.py`), showing them (`shows.py`).
+A phase's beginning is the moment of the change that began it. Only looks; nothing in the world waits for it.
 """
 
 import asyncio

@@ -1,7 +1,6 @@
 """How the unhappy stories of `try --fail` are arranged.
 
-Promise: each is a fault or a quota of the simulated Azure, or a fault of its machines; the controller is never changed.
-Left to others: what is said of them, and what is held to it (`failures.py`).
+Each is a fault or a quota of the simulated Azure, or a fault of its machines; the controller is never changed.
 """
 
 from collections.abc import Callable

@@ -1,8 +1,7 @@
 """What is new about an object, in words: pure functions of an object before and after a change.
 
-Promise: a condition is told when its status, reason or message changed; Ready only when it is won or lost, for until
+A condition is told when its status, reason or message changed; Ready only when it is won or lost, for until
 then it repeats the others.
-Left to others: which objects, and whose (`story.py`).
 """
 
 from collections.abc import Iterator

@@ -1,6 +1,6 @@
 """The claims that a trial is about, of the examples or of files that people name, and the fault plan that they name.
 
-Promise: what is returned are NodeClaims with names, each once; anything else is an error that names file and remedy.
+What is returned are NodeClaims with names, each once; anything else is an error that names file and remedy.
 """
 
 from collections.abc import Sequence

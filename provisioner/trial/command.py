@@ -1,6 +1,6 @@
 """`gpu-provisioner try`: its flags, what it prints, how it ends.
 
-Promise: with `--once` the exit code is 0 only if the whole story was seen; without, it serves until Ctrl-C or SIGTERM
+With `--once` the exit code is 0 only if the whole story was seen; without, it serves until Ctrl-C or SIGTERM
 and then ends with 0. Mistakes in flags and files are a line for the cause and one for the remedy, exit code 2, before
 anything heavy is imported.
 

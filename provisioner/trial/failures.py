@@ -1,7 +1,6 @@
 """The unhappy stories of `try --fail`: what Azure does wrong, how a claim says so, and how it ends.
 
-Promise: values only, so that the command line can name them at once.
-Left to others: arranging them (`causes.py`), holding a run to them (`script.py`), telling them (`guide.py`).
+Values only, so that the command line can name them at once.
 """
 
 from dataclasses import dataclass

@@ -1,6 +1,6 @@
 """What people are told before anything happens and when all has: where they are, what to type, what was seen.
 
-Promise: every line to type works by copy and paste, in any POSIX shell, in the folder where `try` was started.
+Every line to type works by copy and paste, in any POSIX shell, in the folder where `try` was started.
 """
 
 import shlex

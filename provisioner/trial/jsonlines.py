@@ -1,8 +1,7 @@
 """A trial for programs: one JSON object a line, each with a `kind`.
 
-Promise: a line is written and flushed the moment something happened; the fields below are all there always, and are
+A line is written and flushed the moment something happened; the fields below are all there always, and are
 what `gpu-provisioner try --help` names. Times of day are UTC with whole seconds; `at_seconds` count from the beginning.
-Left to others: what happens (`story.py`, `board.py`).
 """
 
 from collections.abc import Sequence

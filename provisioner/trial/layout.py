@@ -1,10 +1,9 @@
 """How the table's rows stand on a terminal: pure, from rows and the terminal's size to coloured lines.
 
-Promise: no line is longer than the terminal is wide, and there are no more of them than it is high. What gives way
+No line is longer than the terminal is wide, and there are no more of them than it is high. What gives way
 first: the event beside its row moves beneath it, sizes lose `Standard_`, then columns go, least important first; on
 a low terminal events lose lines and go before rows do, rows of claims that are gone before others, and what is left out
 is counted.
-Left to others: drawing them (`live.py`).
 """
 
 import textwrap

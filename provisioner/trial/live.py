@@ -1,9 +1,8 @@
 """A trial as a live table on a terminal.
 
-Promise: drawn four times a second at most, in the size that the terminal has by then; what else is written meanwhile
+Drawn four times a second at most, in the size that the terminal has by then; what else is written meanwhile
 (logs) scrolls by above it; at the end the last table stays where it is and the cursor stands below it, also after
 Ctrl-C. No colour with NO_COLOR.
-Left to others: what stands in it (`layout.py`).
 """
 
 import io

@@ -1,6 +1,6 @@
 """What a person with kubectl and az does, over the wire.
 
-Promise: a client that knows nothing of the controller and shares nothing with it; every request has a timeout.
+A client that knows nothing of the controller and shares nothing with it; every request has a timeout.
 """
 
 import contextlib

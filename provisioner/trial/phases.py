@@ -1,8 +1,7 @@
 """What a claim is at, in a word or two: a pure function of the claim, its Node and its agent pool.
 
-Promise: every claim is in exactly one phase, from `accepted` to `ready` on its way up and from `draining` to `gone` on
+Every claim is in exactly one phase, from `accepted` to `ready` on its way up and from `draining` to `gone` on
 its way down; it is read off what is there, so a restart of anything changes no phase.
-Left to others: since when (`rows.py`), how it looks (`layout.py`), why (the claim's own conditions, in its last event).
 """
 
 from typing import Literal

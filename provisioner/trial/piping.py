@@ -1,8 +1,7 @@
 """An output that may lose its reader, as in `gpu-provisioner try | head`.
 
-Promise: from then on what is written goes nowhere, and the process is asked to end as by SIGTERM: its work stops in its
+From then on what is written goes nowhere, and the process is asked to end as by SIGTERM: its work stops in its
 own order, and nobody is shown a traceback for having read enough.
-Left to others: what SIGTERM means (`runtime/signals.py`).
 """
 
 import io

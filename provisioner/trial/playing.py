@@ -1,8 +1,6 @@
 """One trial, from its opening to its verdict.
 
-Promise: returns 0 only if all that was announced was seen and no promise was broken meanwhile.
-Left to others: what is done and seen (`script.py`), what is said (`guide.py`), how it is shown (`shows.py`), what the
-exit code means (`command.py`).
+Returns 0 only if all that was announced was seen and no promise was broken meanwhile.
 """
 
 import asyncio

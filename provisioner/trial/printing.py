@@ -1,7 +1,6 @@
 """How a story looks: a line for each thing that happened, in columns.
 
-Promise: what is written to a pipe or a file is plain text, one thing a line, and needs no library for it.
-Left to others: colours and wrapping on a terminal (`terminal.py`).
+What is written to a pipe or a file is plain text, one thing a line, and needs no library for it.
 """
 
 from collections.abc import Sequence

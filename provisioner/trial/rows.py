@@ -1,8 +1,7 @@
 """The table's rows: pure, from claims, Nodes, agent pools and what was told last.
 
-Promise: a row changes only when something about its claim did; the moment at which a phase began is carried over from
+A row changes only when something about its claim did; the moment at which a phase began is carried over from
 the rows before. A claim that is gone keeps its row, so that its end is seen, until many others have gone after it.
-Left to others: what a phase is (`phases.py`), when rows are asked for (`board.py`), how they look (`layout.py`).
 """
 
 from collections.abc import Iterable, Mapping
@@ -10,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from provisioner.api import labels
-from provisioner.promises import gpus_of
+from provisioner.operator.instance_types import gpus_of
 from provisioner.simulator.azure.state import Pool
 from provisioner.simulator.scene import labels_of, pool_mark
 

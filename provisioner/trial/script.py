@@ -1,10 +1,9 @@
 """The main job, played once: claims become Ready nodes and go again, and it is proved that nothing is left.
 
-Promise: what is required is asked of the API server and of ARM over the wire, by a client of its own; every claim must
+What is required is asked of the API server and of ARM over the wire, by a client of its own; every claim must
 get Ready with the GPUs its size promises, go in the order instance, Node, NodeClaim, and leave nothing behind. Where
 something was made to fail, its cause must have stood on the claims as announced, and they must end as announced. What
 was not seen is returned, in words.
-Left to others: telling it (`story.py`), the exit code (`command.py`), being a person (`person.py`).
 """
 
 import asyncio
@@ -12,7 +11,7 @@ import re
 from collections.abc import Awaitable, Callable, Sequence
 
 from provisioner.api import labels
-from provisioner.promises import gpus_of
+from provisioner.operator.instance_types import gpus_of
 
 from .changes import conditions, gpus
 from .claims import Json

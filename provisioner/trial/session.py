@@ -1,9 +1,8 @@
 """One trial: a world on loopback sockets, and the real controller in it.
 
-Promise: the controller runs as `gpu-provisioner run` would, over the same clients and real sockets; only the other side
+The controller runs as `gpu-provisioner run` would, over the same clients and real sockets; only the other side
 is simulated. Azure's and the machines' times pass `speed` times faster, the controller's own are real.
 The kubeconfig is written for the time of the trial; a file that is not a trial's own is never overwritten.
-Left to others: what is told of it (`story.py`), what is done in it (`script.py`).
 """
 
 import asyncio
@@ -14,8 +13,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from provisioner.api.crd import all_crds
-from provisioner.app import App
-from provisioner.outside import connect, running_of
+from provisioner.operator.clients import connect, running_of
+from provisioner.operator.operator import App
 from provisioner.runtime.clock import SystemClock
 from provisioner.settings import Settings, load
 from provisioner.simulator.azure.faults import Fault

@@ -1,7 +1,6 @@
 """Which way a trial is shown: a live table where there is a terminal that can, lines elsewhere, JSON if asked for.
 
-Promise: rich is asked for on a terminal only.
-Left to others: the ways themselves (`live.py`, `printing.py`, `jsonlines.py`).
+Rich is asked for on a terminal only.
 """
 
 import os

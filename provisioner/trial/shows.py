@@ -1,7 +1,6 @@
 """What a trial tells whoever started it, whichever way it is shown.
 
-Promise: the same in all three ways: lines (`printing.py`), a live table (`live.py`), JSON (`jsonlines.py`).
-Left to others: the words (`guide.py`), what happens (`story.py`, `board.py`).
+The same in all three ways: lines (`printing.py`), a live table (`live.py`), JSON (`jsonlines.py`).
 """
 
 from collections.abc import Sequence

@@ -1,10 +1,8 @@
 """The story of claims, told live: what the cluster, the cloud and the controller do, a line each.
 
-Promise: every line is something that happened on the wire or in the stores, at the moment it happened; nothing is told
+Every line is something that happened on the wire or in the stores, at the moment it happened; nothing is told
 from what the program believes. What says nothing new is left out: the shared LIST (counted), Events that repeat a
 condition, a Ready that only sums up the others.
-Left to others: how lines look (`printing.py`), what makes things happen (`script.py`, people), the words for an
-object's changes (`changes.py`).
 """
 
 from collections.abc import Callable, Iterator

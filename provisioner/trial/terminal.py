@@ -1,7 +1,6 @@
 """Words on a terminal: coloured, and wrapped under their own column.
 
-Promise: no colour with NO_COLOR; texts of others are never read as markup.
-Left to others: which words (`printing.py`), the live table (`live.py`).
+No colour with NO_COLOR; texts of others are never read as markup.
 """
 
 import textwrap

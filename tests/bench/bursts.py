@@ -1,8 +1,7 @@
 """Many claims at once: how fast each is answered, and what their whole lives cost in CPU and memory.
 
-Promise: latencies are taken with AKS's token buckets off, as the predecessor's were; our own budget is never off, and
+Latencies are taken with AKS's token buckets off, as the predecessor's were; our own budget is never off, and
 paces the proofs of absence after a burst of removals: that time is told, without a target.
-Left to others: claims one by one (`lives.py`), 429 answers (`throttled.py`).
 """
 
 from .figures import Figure, percentile

@@ -1,8 +1,7 @@
 """A hundred Nodes with thirty pods each that are to go at once: whether the loop stalls, and what is asked of the API.
 
-Promise: every pod is asked to leave exactly once (asserted); what the loop needed to come round is told, and so is how
+Every pod is asked to leave exactly once (asserted); what the loop needed to come round is told, and so is how
 often pods and attachments were read.
-Left to others: the removals behind the drains, which our own ARM budget paces (`bursts.py`).
 """
 
 import asyncio

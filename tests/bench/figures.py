@@ -1,7 +1,6 @@
 """A figure: what was measured, what the predecessor needed, what we aim at; and the table of them all.
 
-Promise: pure. A figure that is `asserted` must not exceed its target; every other one is only told.
-Left to others: measuring.
+Pure. A figure that is `asserted` must not exceed its target; every other one is only told.
 
 Source of the predecessor's column: Azure/gpu-provisioner on two cores against a real API server.
 """

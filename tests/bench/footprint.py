@@ -1,8 +1,7 @@
 """A controller with nothing to do, one that starts into work, and one on a large cluster: CPU, memory, seconds.
 
-Promise: CPU and memory are the kernel's numbers for the controller's own process. The Nodes of the large cluster are as
+CPU and memory are the kernel's numbers for the controller's own process. The Nodes of the large cluster are as
 large as AKS's are: some thirty labels and fifty images each, 14 KiB as JSON.
-Left to others: what claims cost (`bursts.py`).
 """
 
 import asyncio

@@ -1,9 +1,8 @@
 """Claims one after the other: how fast each is answered, and what a whole life costs in requests.
 
-Promise: three groups live at once, apart in time from each other's bursts. `steady` claims live until a LIST has shown
+Three groups live at once, apart in time from each other's bursts. `steady` claims live until a LIST has shown
 their pools as they finally are, as nearly all claims do; `brisk` ones are deleted the moment their pool has Succeeded,
 `hasty` ones while ARM still makes it: what that costs is told.
-Left to others: bursts (`bursts.py`).
 """
 
 import asyncio

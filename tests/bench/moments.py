@@ -1,8 +1,7 @@
 """When what became true, on the loop's clock: listens to the simulated cluster and cloud.
 
-Promise: each moment is the first of its kind for that name, taken as the stores change; requests are dated by their
+Each moment is the first of its kind for that name, taken as the stores change; requests are dated by their
 arrival. Claims, pools and Nodes are all known by the claim's name, which is the pool's.
-Left to others: making things happen (`stage.py`).
 """
 
 import asyncio

@@ -1,8 +1,7 @@
 """The controller as a process of its own, and what the kernel says that it costs.
 
-Promise: it is `gpu-provisioner run` from beside this interpreter, in an environment of nothing but its settings; it
+It is `gpu-provisioner run` from beside this interpreter, in an environment of nothing but its settings; it
 ends with the context, by SIGTERM, and an unexpected end is an error that shows its last log lines.
-Left to others: what it talks to (`stage.py`).
 
 Source: proc(5): `schedstat` of a task is its time on a CPU in nanoseconds; `status` has VmRSS and VmHWM in kB.
 """

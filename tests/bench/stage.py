@@ -1,8 +1,7 @@
 """Where the bench plays: a simulated cluster and Azure on loopback sockets, in this process.
 
-Promise: azure's durations are a few real seconds and everything else is real; the world's invariants hold, or the run
+Azure's durations are a few real seconds and everything else is real; the world's invariants hold, or the run
 fails. One stage is one world; controllers come and go on it.
-Left to others: what is played and measured.
 """
 
 import asyncio

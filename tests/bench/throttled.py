@@ -1,8 +1,7 @@
 """A hundred pools against AKS's own token buckets: what they cost in calls, and how often anybody says 429.
 
-Promise: the real program, both real SDKs and the published buckets, with AKS's own durations, on virtual time: a count
+The real program, both real SDKs and the published buckets, with AKS's own durations, on virtual time: a count
 does not depend on whose seconds pass, and half an hour becomes a few seconds.
-Left to others: latencies (`bursts.py`, buckets off).
 
 Source: aks-arm.md §3.6; DESIGN rule 10.
 """
@@ -12,7 +11,7 @@ from collections import Counter
 
 import structlog
 
-from controllers.policy import Policy
+from controllers.model.policy import Policy
 from provisioner.simulator.azure.settings import AzureSettings
 from provisioner.simulator.ledger import Call
 from tests.world.harness import Sim, node_claim, simulate

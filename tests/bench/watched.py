@@ -1,9 +1,8 @@
 """The controller with a thread beside it that asks its event loop every few milliseconds how long an answer takes.
 
-Promise: the program is `gpu-provisioner run`, unchanged; when it ends, the file named by BENCH_STALLS has a JSON list
+The program is `gpu-provisioner run`, unchanged; when it ends, the file named by BENCH_STALLS has a JSON list
 of [moment, seconds]: the moment on the system's monotonic clock, and how long the loop needed to come round to the
 question. The wait for the interpreter's lock is part of that, so what is told is never too little.
-Left to others: which of the moments count (`drains.py`).
 """
 
 import asyncio
@@ -14,7 +13,7 @@ import threading
 import time
 from pathlib import Path
 
-from provisioner.cli import main
+from provisioner.cli.main import main
 
 ASK_SECONDS = 0.005
 

@@ -2,10 +2,9 @@
 
     python -m tests.cluster.assets        build them unless they are there (`make cluster-tools`)
 
-Promise: `KUBEBUILDER_ASSETS` or `ENVTEST_BIN` names a directory with binaries that a user has; otherwise they are built
+`KUBEBUILDER_ASSETS` or `ENVTEST_BIN` names a directory with binaries that a user has; otherwise they are built
 from the module file of `KUBE_VERSION` (a minor, 1.34 unless set) in `tools/` into a cache directory, once for each of
 its contents. What is missing is said in one line.
-Left to others: running them (`controlplane.py`), writing a module file for a new version (`tools/pin.py`).
 
 Source: a release build sets the version by linker flags; without them the API server calls itself v0.0.0 and Helm's
 `kubeVersion` and kubectl's skew check refuse it.

@@ -1,8 +1,7 @@
 """A Kubernetes API to be tried, whichever it is: the simulator on a socket, or the real server.
 
-Promise: the same few words for both: `url`, `ssl`, `token`, `kubeconfig`, one request, one watch. The simulator is as
+The same few words for both: `url`, `ssl`, `token`, `kubeconfig`, one request, one watch. The simulator is as
 new for every test; the real server has been wiped.
-Left to others: the cases; which of the two a test gets (`conftest.py`).
 """
 
 import asyncio
@@ -23,8 +22,8 @@ from provisioner.runtime.clock import SystemClock
 from provisioner.simulator.kube.apiserver import ApiServer
 from provisioner.simulator.kube.store import Store
 
+from .connection_cutter import cut
 from .controlplane import ControlPlane
-from .cutting import cut
 
 Json = dict[str, Any]
 

@@ -1,7 +1,6 @@
 """Who else is at the API server while the program runs: people with a client each, and machines that become Nodes.
 
-Promise: they outlive what is done to the server: whoever meets it away asks again.
-Left to others: the program (`inprocess.py`), what people want (the tests).
+They outlive what is done to the server: whoever meets it away asks again.
 """
 
 import asyncio

@@ -1,7 +1,6 @@
 """A certificate authority of our own for one control plane on loopback, and its keys.
 
-Promise: written once into a directory, readable by its owner only; valid for a day around now.
-Left to others: who uses which file (`controlplane.py`).
+Written once into a directory, readable by its owner only; valid for a day around now.
 """
 
 from dataclasses import dataclass

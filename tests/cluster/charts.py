@@ -1,8 +1,7 @@
 """Our charts on a control plane, rendered by the real Helm.
 
-Promise: what a user of the charts gets is what tests run with: the CRDs of the one, service account and rights of the
+What a user of the charts gets is what tests run with: the CRDs of the one, service account and rights of the
 other, and no more.
-Left to others: installing releases (Helm's own tests), tokens (`controlplane.py`).
 """
 
 import asyncio

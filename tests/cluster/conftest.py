@@ -1,6 +1,6 @@
 """What tests of the real control plane share: one control plane a session, and the two back ends of one suite.
 
-Promise: `control_plane` has our CRDs, our chart's rights and the loops of the controller manager that tests need
+`control_plane` has our CRDs, our chart's rights and the loops of the controller manager that tests need
 (`controlplane.CONTROLLERS`); without binaries it fails with the line that says what to install. `backend` gives a test
 both servers in turn; only its real half is marked `cluster`, so the other runs in `make test`.
 """
@@ -26,7 +26,7 @@ BACK_END, SIMULATOR, REAL = "back end", "simulator", "real"
 SHARED = "one suite, two back ends"
 
 # What asserts in the name of tests, without being one.
-pytest.register_assert_rewrite("tests.cluster.stories", "tests.cluster.doors", "tests.cluster.realworld")
+pytest.register_assert_rewrite("tests.cluster.stories", "tests.cluster.inferred_removals", "tests.cluster.realworld")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -1,8 +1,7 @@
 """A real control plane on loopback: etcd and kube-apiserver, and the controller manager where a story needs it.
 
-Promise: RBAC is on; the administrator has a static token; our chart's service account gets its tokens from the
+RBAC is on; the administrator has a static token; our chart's service account gets its tokens from the
 TokenRequest API. It belongs to no event loop: what is started in one can be used in another.
-Left to others: the binaries (`assets.py`), objects in bulk (`housekeeping.py`), our charts (`charts.py`).
 
 Source: the flags that envtest gives; reference of kube-apiserver, kube-controller-manager and etcd.
 """

@@ -1,6 +1,6 @@
 """Drains that end by force or wait for volumes, told word for word the same on both stages.
 
-Promise: as of `stories.py`. Together with its stories these use every right of the chart that a removal needs.
+As of `stories.py`. Together with its stories these use every right of the chart that a removal needs.
 """
 
 import asyncio
@@ -9,7 +9,7 @@ from typing import Any
 from provisioner.api import labels
 from tests.world.claims import events, ready
 from tests.world.harness import node_claim
-from tests.world.telling import BUDGETS, run_pod, said
+from tests.world.transcript import BUDGETS, run_pod, said
 
 from .stories import LONG, WHOLE, Scene, Story
 

@@ -1,8 +1,7 @@
 """Between two tests: everything that tests make is deleted, whatever holds it.
 
-Promise: afterwards the server holds what it held when it began, our CRDs and our chart's rights. Fast where there is
+Afterwards the server holds what it held when it began, our CRDs and our chart's rights. Fast where there is
 nothing to do: one LIST of names a kind.
-Left to others: when it is done (fixtures).
 """
 
 import asyncio

@@ -1,9 +1,8 @@
 """Our program in this process, as a pod of the real control plane: over sockets, under the chart's service account.
 
-Promise: connections are made as `provisioner.outside` makes them, from a pod's mounted files; a process that loses its
+Connections are made as `provisioner.operator.clients` makes them, from a pod's mounted files; a process that loses its
 lease is followed by another, as the kubelet would have it; its caches, its connections and each of its passes can be
 looked at. ARM is the emulator on loopback, and machines appear by themselves, as objects only.
-Left to others: the control plane, what is done to it (the tests), waiting for real clocks (everything here does).
 """
 
 import asyncio
@@ -21,14 +20,14 @@ from aiohttp import web
 from structlog.testing import capture_logs
 
 from cloudprovider.azure.client import AzureConfig
-from controllers import reconciler
-from controllers.acting.kube import KubeActs
-from controllers.acting.outcome import Evicted, Wrote
-from controllers.facts import Facts
-from controllers.policy import Policy
-from provisioner import outside
-from provisioner.app import App
-from provisioner.process import Outside, Running
+from controllers.actuator.kubernetes import KubeActs
+from controllers.model.facts import Facts
+from controllers.model.policy import Policy
+from controllers.model.results import Evicted, Wrote
+from controllers.reconcile import reconciler
+from provisioner.operator import clients
+from provisioner.operator.config import Outside, Running
+from provisioner.operator.operator import App
 from provisioner.runtime.clock import SystemClock
 from provisioner.runtime.connection import Connection, build_api_client
 from provisioner.runtime.election import LeadershipLost
@@ -148,7 +147,7 @@ class Pod:
                 arm_endpoint=self.arm_url,
                 static_token="simulator",
             )
-            provider = outside.build_provider(config, clock, metrics)
+            provider = clients.build_provider(config, clock, metrics)
             life.push_async_callback(provider.close)
             self.lives += 1
             self.app = App(
@@ -156,7 +155,7 @@ class Pod:
                     kube=self.kube,
                     lease_kube=Kube(
                         lease.api_client,
-                        timeout_seconds=outside.LEASE_TIMEOUT_SECONDS,
+                        timeout_seconds=clients.LEASE_TIMEOUT_SECONDS,
                         renew_credentials=lease.renew_credentials,
                     ),
                     provider=provider,

@@ -1,8 +1,7 @@
 """KAITO's watcher (`tests.world.kaito_watcher`) beside a real API server, where news comes by two watches.
 
-Promise: changes of claims and Nodes are judged in the order of etcd's revisions: each waits until the other watch can
+Changes of claims and Nodes are judged in the order of etcd's revisions: each waits until the other watch can
 no longer be behind it. A claim's going is a controller's unless people were heard to take its finalizers off.
-Left to others: telling it everything (`realworld.py`), what misleads KAITO.
 """
 
 import heapq

@@ -1,8 +1,7 @@
 """The programs of a control plane as child processes: started, waited for, stopped.
 
-Promise: each writes to a log file of its own; one that ends before it is ready, or is not ready in time, fails with its
+Each writes to a log file of its own; one that ends before it is ready, or is not ready in time, fails with its
 last lines. Nothing here needs the loop that started it.
-Left to others: which programs and flags (`controlplane.py`).
 """
 
 import asyncio

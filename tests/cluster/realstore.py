@@ -1,9 +1,8 @@
 """The store that the simulated machines write through, when the API server behind it is the real one.
 
-Promise: the part of `simulator.kube.store.Store` that machines and stories use, with the same words, over HTTPS. Calls
+The part of `simulator.kube.store.Store` that machines and stories use, with the same words, over HTTPS. Calls
 are synchronous, as there: each blocks the loop for some milliseconds, which nobody else shares (the controller is a
 process of its own). Subscribers hear of every change in the order of revisions, a moment after it.
-Left to others: machines (`simulator.nodes`), the emulated cloud, what is asserted of it (`chronicle.py`).
 
 What kubelet and the node controller would do about races is done here: a write to an object that has gone meanwhile is
 none, and a Node's taints are merged as a difference to what was last read, under the version it was read at.

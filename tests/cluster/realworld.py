@@ -1,10 +1,9 @@
 """A whole world around a real API server: emulated Azure, simulated machines, and the controller as a real process.
 
-Promise: a story cannot tell this stage from the simulated one (`tests.world.harness.Sim`): the same words, of which a
+A story cannot tell this stage from the simulated one (`tests.world.harness.Sim`): the same words, of which a
 story may use `apply`, `delete_claim`, `delete_node`, `request`, `until`, `claim`, `condition`, `pools_of`, `nodes_of`,
 `store`, `cloud`, `nodes`, `ledger.disappearances` and the controller's fates; KAITO's watcher stands beside it as well.
 Azure's and the machines' minutes pass as seconds; the controller's own times are real.
-Left to others: the control plane, what is told (`stories.py`), the invariants (the simulated stage's).
 """
 
 import asyncio
@@ -28,12 +27,12 @@ from provisioner.simulator.azure.state import Pool
 from provisioner.simulator.nodes import NodeSimulator
 from provisioner.simulator.nodes_machine import NodeSettings
 from provisioner.simulator.scene import pool_mark
-from tests.world.azurerole import AZURE_ACTIONS
+from tests.world.azure_role import AZURE_ACTIONS
 
 from .bystanders import MERGE
-from .chronicle import Chronicle
 from .controlplane import NAMESPACE, ControlPlane
 from .kaito_beside import WATCHES_DIFFER_SECONDS, KaitoBeside
+from .object_history import Chronicle
 from .processes import Ended, Program, ran
 from .realstore import RealStore, path_of
 

@@ -1,7 +1,6 @@
 """What our chart grants, and what of it the controller used: from the chart itself and the API server's audit log.
 
-Promise: rights are (group, resource or resource/subresource, verb).
-Left to others: which stories must have been told for that.
+Rights are (group, resource or resource/subresource, verb).
 """
 
 import json

@@ -1,8 +1,7 @@
 """The main job's stories, told word for word the same on both stages: a virtual world and a real API server.
 
-Promise: each uses only what both stages have (`realworld.RealWorld`), and is about its own claim and pool, so that
+Each uses only what both stages have (`realworld.RealWorld`), and is about its own claim and pool, so that
 several can be told at once around one controller.
-Left to others: the stages, starting the controller (the crash story does it itself), what must hold afterwards.
 """
 
 import asyncio
@@ -13,7 +12,7 @@ from typing import Any
 from provisioner.api import labels
 from tests.world.claims import condition, events, ready, removed, says, versions, word
 from tests.world.harness import SIZE, Sim, node_claim
-from tests.world.telling import BUDGETS, deleting, finalizers, run_pod, said
+from tests.world.transcript import BUDGETS, deleting, finalizers, run_pod, said
 
 from .realworld import RealWorld
 

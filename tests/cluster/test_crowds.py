@@ -1,6 +1,6 @@
 """Many at the real API server: thousands of objects to mirror, and people who write what we write, at the same time.
 
-Promise: counts are asserted, times printed only. Whatever happens, what `inprocess.proven` says holds.
+Counts are asserted, times printed only. Whatever happens, what `inprocess.proven` says holds.
 """
 
 import asyncio
@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from controllers.policy import Policy
+from controllers.model.policy import Policy
 from provisioner.api import labels
 from tests.world.harness import SIZE, node_claim
 

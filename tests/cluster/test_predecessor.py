@@ -1,6 +1,6 @@
 """Coming from Azure/gpu-provisioner, on a real API server: its claims, one from before the CRD asked for a class.
 
-Promise: the objects stand as the predecessor's time left them (`tests.world.predecessor`): the old claim was stored
+The objects stand as the predecessor's time left them (`tests.world.predecessor`): the old claim was stored
 under a CRD that asked for nothing, and our CRD came afterwards. The controller is a real process under our chart's
 service account.
 """

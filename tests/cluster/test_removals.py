@@ -2,7 +2,7 @@
 
 All cells of one fate of the controller are told at once, each about its own claim: first all are brought to their
 moments, then the controller is killed or not, then every command is sent, and then each cell ends as it should. The
-whole table, with every moment, runs in the simulated world (`tests/world/test_removal_matrix.py`).
+whole table, with every moment, runs in the simulated world (`tests/world/termination/test_removal_matrix.py`).
 """
 
 import asyncio
@@ -14,7 +14,7 @@ import pytest
 
 from tests.world.claims import ready, says
 from tests.world.harness import node_claim
-from tests.world.telling import BUDGETS, deleting, run_pod
+from tests.world.transcript import BUDGETS, deleting, run_pod
 
 from . import assets
 from .controlplane import CONTROLLERS, ControlPlane

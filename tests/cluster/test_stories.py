@@ -13,14 +13,14 @@ from typing import Any
 
 import pytest
 
-from tests.world.azurerole import AZURE_ACTIONS, used_actions
+from tests.world.azure_role import AZURE_ACTIONS, used_actions
 from tests.world.harness import Sim, simulate
-from tests.world.telling import FAST
+from tests.world.transcript import FAST
 
 from . import assets
-from .baddays import bad_days
 from .controlplane import CONTROLLERS, NAMESPACE, SERVICE_ACCOUNT, ControlPlane
 from .draining import DRAINS
+from .faults import bad_days
 from .realworld import RealWorld
 from .rights import Used, granted, used
 from .stories import STORIES, Scene, Story, crash_and_restart

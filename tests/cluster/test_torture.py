@@ -1,6 +1,6 @@
 """What a bad day does to the real API server, and to the program that stands on it.
 
-Promise: whatever happens, what `inprocess.proven` says holds afterwards.
+Whatever happens, what `inprocess.proven` says holds afterwards.
 """
 
 import asyncio

@@ -1,10 +1,9 @@
 """Whom the contract is read to: the simulated Azure on a loopback socket, or a real managed cluster.
 
-Promise: the same real SDK client, without retries, for both. The real one is asked only with AZURE_LIVE=1; it needs
+The same real SDK client, without retries, for both. The real one is asked only with AZURE_LIVE=1; it needs
 ARM_SUBSCRIPTION_ID, ARM_RESOURCE_GROUP and AZURE_CLUSTER_NAME, whatever DefaultAzureCredential finds, and a cluster
 that may get agent pools of count 0, named `ct…`, which cost nothing and are removed again. AZURE_LIVE_SIZE names their
 size.
-Left to others: what the contract says (`test_azure_contract.py`).
 
 Source: aks-arm.md §2.5 (retries), §2.6 (plain http), §7 (credentials).
 """

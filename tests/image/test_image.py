@@ -19,7 +19,7 @@ import pytest
 from packaging.utils import canonicalize_name
 
 from provisioner.version import DISTRIBUTION, own_version
-from tests.unit.test_locks import IMAGE, pins
+from tests.unit.repository.test_locks import IMAGE, pins
 from tests.wire.test_run import CLAIMS, LEASES, NAME, Site, asked, run, told
 from tests.world.harness import node_claim
 

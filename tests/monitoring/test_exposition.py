@@ -4,7 +4,7 @@ import subprocess
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from provisioner.families import FAMILIES
+from provisioner.metrics.definitions import FAMILIES
 from tools.monitoring.prometheus import binary
 from tools.monitoring.recording import Recording
 

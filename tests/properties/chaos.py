@@ -1,9 +1,8 @@
 """The weather of the chaos story: what goes wrong at each call and between calls, drawn from one seed.
 
-Promise: everything that is drawn comes from the seed, each kind from a stream of its own; each fault of ARM is data of
+Everything that is drawn comes from the seed, each kind from a stream of its own; each fault of ARM is data of
 the simulator (`Fault`), laid in the way of the very call that it was drawn for, so that what was injected can be told
 from what the controllers brought about themselves; `calm()` ends all of it.
-Left to others: claims and people (`test_chaos.py`), carrying faults out (`simulator.azure`).
 
 Source: reliability.md §2, faults 1-6, 24, 28, 29, 37-45, 52-54.
 """

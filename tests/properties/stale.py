@@ -1,9 +1,8 @@
 """What the properties about old and missing news share: the story, its points, and the ways in which news is old.
 
-Promise: points are counted, not timed: the n-th change of the story's claim, of its Node or of its pool, as it happens
+Points are counted, not timed: the n-th change of the story's claim, of its Node or of its pool, as it happens
 in the run itself; a run that a fault has changed may reach other points later, and then the fault does what it can.
 Everything lasts `STALE_SECONDS`, longer than any inference takes, and then the servers are well again.
-Left to others: which pairs of points are tried, and what must hold.
 
 EVERY_PAIR=1 in the environment tries all pairs; without it a fixed choice of them is tried.
 """
@@ -22,8 +21,8 @@ from provisioner.simulator.azure.state import Pool
 from provisioner.simulator.ledger import Call
 from provisioner.simulator.nodes_machine import NodeSettings
 from tests.world.harness import Sim, Story, node_claim, simulate
-from tests.world.telling import CLAIMS
-from tests.world.test_main_job import NAME
+from tests.world.nodeclaim.test_main_job import NAME
+from tests.world.transcript import CLAIMS
 
 T = TypeVar("T")
 

@@ -17,12 +17,12 @@ from random import Random
 import pytest
 import structlog
 
-from controllers.policy import Policy
+from controllers.model.policy import Policy
 from provisioner.simulator.azure.state import Pool
 from provisioner.simulator.scene import pool_mark
 from tests.world.harness import Json, Sim, node_claim, simulate
-from tests.world.telling import CLAIMS, strip
-from tests.world.telling import said as said_of
+from tests.world.transcript import CLAIMS, strip
+from tests.world.transcript import said as said_of
 
 from .chaos import NO_QUOTA, Weather, azure_of, cause_of
 

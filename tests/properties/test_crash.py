@@ -17,7 +17,7 @@ from provisioner.simulator.azure.settings import AzureSettings
 from provisioner.simulator.nodes_machine import NodeSettings
 from tests.world.claims import created
 from tests.world.harness import SIZE, CrashPoint, Sim, Story, crash_points, node_claim, simulate
-from tests.world.test_main_job import NAME
+from tests.world.nodeclaim.test_main_job import NAME
 
 BESIDE = "beside"
 Settings = dict[str, Any]

@@ -14,7 +14,7 @@ import pytest
 from provisioner.simulator.azure import errors
 from provisioner.simulator.azure.faults import ALWAYS, Fault
 from tests.world.harness import Sim
-from tests.world.telling import CLAIMS
+from tests.world.transcript import CLAIMS
 
 from .stale import BOTH, STALE_SECONDS, Points, PoolPoints, Watches, chosen, ends_well, later, life, told
 from .test_time_travel import changes, pool_changes

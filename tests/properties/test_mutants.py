@@ -11,18 +11,25 @@ from typing import Any
 import pytest
 
 from cloudprovider.azure import provider
-from controllers import cooldowns, fleet, garbage, launch, plan, registration, termination
-from controllers.acting import door
-from controllers.cooldowns import Cooldown, Cooldowns
-from controllers.facts import Facts
-from controllers.memory import backoff
-from controllers.ownership import Verdict, belongs, holds_finalizer
-from controllers.steps import CreateInstance, ReleaseFinalizer, Wait
-from provisioner import app
+from controllers.actuator import actuator
+from controllers.garbagecollection import garbage
+from controllers.model.facts import Facts
+from controllers.model.ownership import Verdict, belongs, holds_finalizer
+from controllers.model.steps import CreateInstance, ReleaseFinalizer, Wait
+from controllers.node.termination import termination
+from controllers.nodeclaim.lifecycle import launch, registration
+from controllers.planner import plan
+from controllers.state import cluster, unavailable_offerings
+from controllers.state.memory import backoff
+from controllers.state.unavailable_offerings import Cooldown, Cooldowns
+from provisioner.operator import operator
 from provisioner.simulator.kube.errors import ApiError
-from tests.world import test_garbage, test_leadership, test_main_job, test_offerings, test_way_down
+from tests.world.garbagecollection import test_garbage
 from tests.world.harness import crash_points, simulate
+from tests.world.nodeclaim import test_main_job, test_offerings
+from tests.world.operator import test_leadership
 from tests.world.process import PROCESS
+from tests.world.termination import test_termination
 
 from . import test_crash
 
@@ -113,7 +120,7 @@ def random_names(patch: Patch) -> None:
         key = (process.name, claim.uid)
         return names.setdefault(key, f"g{next(numbers)}")
 
-    patch.setattr(app, "pool_name", mutant)
+    patch.setattr(operator, "pool_name", mutant)
 
 
 def one_look(patch: Patch) -> None:
@@ -124,12 +131,12 @@ def one_look(patch: Patch) -> None:
 
 def no_brake(patch: Patch) -> None:
     """Whatever looks like garbage goes, however much it is."""
-    patch.setattr(fleet, "tripped", lambda *_, **__: False)
+    patch.setattr(cluster, "tripped", lambda *_, **__: False)
 
 
 def no_fence(patch: Patch) -> None:
     """What is planned is sent, whoever holds the lease by now."""
-    patch.setattr(door, "ARM_WRITE_SECONDS", -1.0)
+    patch.setattr(actuator, "ARM_WRITE_SECONDS", -1.0)
 
 
 def no_finalizer_on_nodes(patch: Patch) -> None:
@@ -150,7 +157,7 @@ def every_claim_tries(patch: Patch) -> None:
 
 def rests_that_do_not_double(patch: Patch) -> None:
     """Each failure is treated as the first."""
-    patch.setattr(cooldowns, "backoff", lambda kind, times, *, after: backoff(kind, 1, after=after))
+    patch.setattr(unavailable_offerings, "backoff", lambda kind, times, *, after: backoff(kind, 1, after=after))
 
 
 def crashes(story: Callable[..., Any]) -> Callable[[], object]:
@@ -164,8 +171,8 @@ def told(story: Callable[..., Any]) -> Callable[[], object]:
 
 
 MUTANTS: list[tuple[Callable[[Patch], None], Callable[[], object], str]] = [
-    (put_before_the_finalizer, test_way_down.test_deleted_the_moment_its_pool_is_asked_for, "'claim'"),
-    (released_without_proof, lambda: test_way_down.test_deleted_while_its_put_is_in_flight(20.0), "'claim'"),
+    (put_before_the_finalizer, test_termination.test_deleted_the_moment_its_pool_is_asked_for, "'claim'"),
+    (released_without_proof, lambda: test_termination.test_deleted_while_its_put_is_in_flight(20.0), "'claim'"),
     (no_delete_without_a_provider_id, told(test_crash.delete_while_creating), "I2"),
     (node_before_the_pool, told(test_crash.create_and_delete), "I2"),
     (every_pool_is_ours, lambda: test_garbage.test_foreign_pools_are_never_touched("", {}), "I4"),
@@ -178,7 +185,7 @@ MUTANTS: list[tuple[Callable[[Patch], None], Callable[[], object], str]] = [
     (no_finalizer_on_nodes, test_main_job.test_claim_becomes_a_ready_gpu_node_and_goes_again, "'node'"),
     (every_claim_tries, lambda: test_offerings.test_many_claims_cost_one_put_a_step("later"), "<= 9"),
     (rests_that_do_not_double, lambda: test_offerings.test_many_claims_cost_one_put_a_step("at once"), "<= 9"),
-    (no_drain, test_way_down.test_a_pod_that_must_not_be_disrupted_holds_the_machine, "the drain is overdue"),
+    (no_drain, test_termination.test_a_pod_that_must_not_be_disrupted_holds_the_machine, "the drain is overdue"),
 ]
 
 

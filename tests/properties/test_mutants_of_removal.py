@@ -15,24 +15,25 @@ import pytest
 from cloudprovider.errors import CloudError
 from cloudprovider.interface import InstanceState
 from cloudprovider.inventory import Inventory
-from controllers import adoption, drain, garbage, grace, launch, plan, repair, termination, views, volumes
-from controllers.acting import cloud
-from controllers.facts import Facts
-from controllers.ownership import holds_finalizer, owned_by_another
-from controllers.steps import CreateInstance, DeleteInstance, ReleaseFinalizer, Wait
+from controllers.actuator import cloud
+from controllers.garbagecollection import garbage
+from controllers.model import adoption
+from controllers.model.facts import Facts
+from controllers.model.ownership import holds_finalizer, owned_by_another
+from controllers.model.steps import CreateInstance, DeleteInstance, ReleaseFinalizer, Wait
+from controllers.node.health import repair
+from controllers.node.termination import drain, grace_period, termination, volumes
+from controllers.nodeclaim.lifecycle import launch
+from controllers.planner import plan
+from controllers.state import indexes
 from provisioner.api.pod import Pod
 from provisioner.runtime.kube import Kube
-from tests.world import (
-    test_adoption_races,
-    test_doors,
-    test_draining,
-    test_garbage,
-    test_repair,
-    test_volumes,
-    test_way_down,
-)
+from tests.world.garbagecollection import test_garbage, test_inferred_removals
+from tests.world.health import test_repair
+from tests.world.nodeclaim import test_adoption_races
 from tests.world.process import PROCESS, Process
-from tests.world.telling import CLAIMS, FAST
+from tests.world.termination import test_draining, test_termination, test_volumes
+from tests.world.transcript import CLAIMS, FAST
 
 from . import test_crash, test_dropped_events, test_time_travel
 from .stale import BOTH
@@ -143,7 +144,7 @@ def protected_pods_evicted(patch: Patch) -> None:
 def seen_by_the_cache_at_large(patch: Patch) -> None:
     """Our own write counts as seen when the cache has seen anything newer; some seconds are enough to show it."""
     patch.setattr(test_dropped_events, "STALE_SECONDS", 15.0)
-    patch.setattr(views, "reached", lambda seen, version: True)
+    patch.setattr(indexes, "reached", lambda seen, version: True)
 
 
 def adopted_from_the_living(patch: Patch) -> None:
@@ -168,7 +169,7 @@ def repair_without_its_brake(patch: Patch) -> None:
 
 def no_termination_time(patch: Patch) -> None:
     """A drain has no end by force."""
-    patch.setattr(grace, "deadline", lambda claim: None)
+    patch.setattr(grace_period, "deadline", lambda claim: None)
 
 
 def volumes_left_attached(patch: Patch) -> None:
@@ -207,20 +208,28 @@ def one_event_lost() -> None:
 MUTANTS: list[tuple[Callable[[Patch], None], Callable[[], object], str]] = [
     (released_on_202, told(test_crash.create_and_delete), "I2"),
     (deleted_by_name_alone, lambda: test_garbage.test_a_foreign_pool_is_never_put(True), "I4"),
-    (deletion_by_its_event_alone, test_way_down.test_a_restart_in_the_middle_of_a_removal_goes_on_where_it_was, "gone"),
+    (
+        deletion_by_its_event_alone,
+        test_termination.test_a_restart_in_the_middle_of_a_removal_goes_on_where_it_was,
+        "gone",
+    ),
     (ownership_in_memory, crashes(test_crash.create_and_delete), "I2"),
     (
         any_error_is_not_found,
-        lambda: test_way_down.test_a_404_of_something_else_never_means_gone(*test_way_down.ELSEWHERE[0]),
+        lambda: test_termination.test_a_404_of_something_else_never_means_gone(*test_termination.ELSEWHERE[0]),
         "I2",
     ),
-    (absence_without_settling, lambda: test_way_down.test_a_404_that_lags_behind_the_put_is_no_proof(30.0, 30.0), "I2"),
-    (a_second_delete, lambda: test_way_down.test_a_pool_being_deleted_is_not_deleted_again(FAST), "202"),
+    (
+        absence_without_settling,
+        lambda: test_termination.test_a_404_that_lags_behind_the_put_is_no_proof(30.0, 30.0),
+        "I2",
+    ),
+    (a_second_delete, lambda: test_termination.test_a_pool_being_deleted_is_not_deleted_again(FAST), "202"),
     (no_fresh_reads, lambda: test_garbage.test_a_stale_list_of_claims_deletes_nothing(True), "I7"),
-    (all_tiers_at_once, test_way_down.test_pods_leave_in_tiers, "second"),
+    (all_tiers_at_once, test_termination.test_pods_leave_in_tiers, "second"),
     (
         protected_pods_evicted,
-        test_way_down.test_a_pod_that_must_not_be_disrupted_holds_the_machine,
+        test_termination.test_a_pod_that_must_not_be_disrupted_holds_the_machine,
         "the drain is overdue",
     ),
     (eviction_by_name, test_draining.test_a_pod_made_anew_under_the_same_name_is_not_evicted_by_mistake, "409"),
@@ -231,13 +240,13 @@ MUTANTS: list[tuple[Callable[[Patch], None], Callable[[], object], str]] = [
         test_volumes.test_the_machine_waits_until_its_volumes_are_detached,
         "VolumesDetached names the volume",
     ),
-    (adopted_from_the_living, test_doors.test_a_living_claims_uid_is_not_adopted, "it is told"),
+    (adopted_from_the_living, test_inferred_removals.test_a_living_claims_uid_is_not_adopted, "it is told"),
     (
         deleted_nodes_of_the_adopted_count_as_asked,
         lambda: test_adoption_races.test_the_deletion_meets_the_hand_over("before", False),
         "nobody asked for that",
     ),
-    (a_crd_that_goes_counts_as_asking, lambda: test_doors.test_kubectl_delete_crd(False), "could not find"),
+    (a_crd_that_goes_counts_as_asking, lambda: test_inferred_removals.test_kubectl_delete_crd(False), "could not find"),
     (
         repair_without_its_brake,
         test_repair.test_h3_four_of_five_within_ten_minutes_are_left_alone_until_most_are_back,

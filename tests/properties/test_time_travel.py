@@ -16,7 +16,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.world.harness import Sim, simulate
-from tests.world.telling import CLAIMS
+from tests.world.transcript import CLAIMS
 
 from .stale import BOTH, QUICK, STALE_SECONDS, Points, PoolPoints, Watches, chosen, ends_well, later, life, told
 

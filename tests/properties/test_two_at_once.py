@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from tests.world.harness import Sim, node_claim, simulate
-from tests.world.telling import strip
+from tests.world.transcript import strip
 
 from .stale import QUICK, QUIET_SECONDS, WITHIN_SECONDS
 

@@ -6,8 +6,8 @@ from datetime import UTC, datetime, timedelta
 import msgspec
 
 from cloudprovider.interface import Cluster, Instance, InstanceState, Offering
-from controllers.facts import Facts, Gpus, Offer
-from controllers.policy import Policy
+from controllers.model.facts import Facts, Gpus, Offer
+from controllers.model.policy import Policy
 from provisioner.api import labels
 from provisioner.api.conditions import ConditionSet
 from provisioner.api.meta import ObjectMeta, Taint

@@ -1,8 +1,7 @@
 """The real kubectl as a child process: what it is asked, what it prints, how it ends.
 
-Promise: each story has a home of its own, so that nothing of a user's configuration or cache is read or written; output
+Each story has a home of its own, so that nothing of a user's configuration or cache is read or written; output
 and complaints are told apart. A call that does not end is killed and fails.
-Left to others: the server (a kubeconfig file in that home), what should be printed (stories).
 """
 
 import asyncio

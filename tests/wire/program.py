@@ -1,6 +1,6 @@
 """The installed program as a process, and kubectl beside it: what stories of users need of both.
 
-Promise: a process that a story leaves behind is killed at its end; nothing of this machine's environment reaches it but
+A process that a story leaves behind is killed at its end; nothing of this machine's environment reaches it but
 what is named here.
 """
 

@@ -1,6 +1,6 @@
 """A terminal: the program runs on it as for people, keys are pressed on it, and what stands on it can be read.
 
-Promise: as much of a terminal as a table drawn in place needs: wrapping, scrolling, moving up, erasing lines, clearing.
+As much of a terminal as a table drawn in place needs: wrapping, scrolling, moving up, erasing lines, clearing.
 Anything else that is sent to it fails the test that reads it, so that nothing is drawn unseen.
 Source: ECMA-48; xterm's documentation of its private modes.
 """

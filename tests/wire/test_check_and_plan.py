@@ -7,7 +7,7 @@ from typing import Any
 
 import yaml
 
-from provisioner.commands.check import FOUND
+from provisioner.cli.commands.check import FOUND
 from tests.world.harness import SIZE, node_claim
 
 from .test_commands import led, ran

@@ -4,7 +4,7 @@ import re
 import subprocess
 from pathlib import Path
 
-from tests.unit.documented import lines
+from tests.unit.repository.documented import lines
 
 from .program import BIN, ROOT, environment, started
 

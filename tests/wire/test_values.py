@@ -8,7 +8,7 @@ import yaml
 
 from provisioner.simulator.azure import errors
 from provisioner.simulator.azure.faults import ALWAYS, Fault
-from tests.unit.chartvalues import environment, notes, render
+from tests.unit.charts.chart_values import environment, notes, render
 
 from .program import ROOT
 from .program import environment as of_a_user

@@ -1,8 +1,7 @@
 """What stories about claims ask of a world: every version that a claim had, its words, its events, its pool's PUTs.
 
-Promise: only looks; what was seen is kept in order, with the virtual second, so that a state which lasts no time at all
+Only looks; what was seen is kept in order, with the virtual second, so that a state which lasts no time at all
 is seen too.
-Left to others: the world and its people (`harness.py`).
 """
 
 from collections.abc import Callable, Iterator

@@ -17,18 +17,18 @@ import msgspec
 from aiohttp import web
 
 from cloudprovider.azure.client import AzureConfig, StaticToken, build_client, without_resending
-from cloudprovider.azure.inspector import Inspector
 from cloudprovider.azure.provider import AzureProvider
-from controllers.policy import Policy
-from provisioner import app, outside
-from provisioner.commands.check import tell
-from provisioner.commands.check_azure import azure
-from provisioner.commands.check_kubernetes import kubernetes
-from provisioner.commands.clients import Tools
-from provisioner.commands.command import act
-from provisioner.commands.console import Console
-from provisioner.commands.flags import parsed
-from provisioner.commands.values import told
+from cloudprovider.azure.subscription import Inspector
+from controllers.model.policy import Policy
+from provisioner.cli.commands.check import tell
+from provisioner.cli.commands.check_azure import azure
+from provisioner.cli.commands.check_kubernetes import kubernetes
+from provisioner.cli.commands.clients import Tools
+from provisioner.cli.commands.command import act
+from provisioner.cli.commands.console import Console
+from provisioner.cli.commands.flags import parsed
+from provisioner.cli.commands.values import told
+from provisioner.operator import clients, operator
 from provisioner.runtime.kube import Kube
 from provisioner.runtime.metrics import Metrics
 from provisioner.settings import load
@@ -37,7 +37,7 @@ from provisioner.simulator.azure.settings import AzureSettings
 from provisioner.simulator.kube.reviews import KINDS, Caller
 from provisioner.simulator.ledger import Call
 
-from .azurerole import READER_ACTIONS
+from .azure_role import READER_ACTIONS
 from .harness import EPOCH, Sim
 from .program import kube_client
 
@@ -94,7 +94,7 @@ async def check(
         section, claims = await kubernetes(tools.outside.kube, running, tools.outside.clock)
         provider, inspector = await _azure(sim, sessions)
         azure_side = await azure(
-            outside.Azure(provider, inspector),
+            clients.Azure(provider, inspector),
             running,
             config=msgspec.structs.replace(_config(sim.world.settings.azure), location=location),
             claims=claims,
@@ -119,7 +119,7 @@ async def values(sim: Sim, *words: str, **env: str) -> Ended:
     async with AsyncExitStack() as sessions:
         sessions.enter_context(_allowed(sim, READER_ACTIONS))
         named = dataclasses.replace(azure, subscription=settings.subscription_id, cluster=settings.cluster_name)
-        arm = outside.Azure(*await _azure(sim, sessions, named))
+        arm = clients.Azure(*await _azure(sim, sessions, named))
         code = await told(arm, settings, wanted, Console(out, err))
     return Ended(code, out.getvalue(), err.getvalue(), ())
 
@@ -162,12 +162,12 @@ async def _tools(sim: Sim, sessions: AsyncExitStack, policy: Policy) -> Tools:
     clock = sim_loop.VirtualClock(loop, EPOCH)
     cluster = await sessions.enter_async_context(_session(sim))
     kube = Kube(kube_client(cluster, sim.world.settings.token))
-    provider = outside.dressed((await _azure(sim, sessions))[0], metrics)
+    provider = clients.dressed((await _azure(sim, sessions))[0], metrics)
     return Tools(
-        outside=app.Outside(
+        outside=operator.Outside(
             kube=kube, lease_kube=kube, provider=provider, clock=clock, rng=Random(WHO), metrics=metrics
         ),
-        running=app.Running(
+        running=operator.Running(
             policy=policy, elect=True, lease_name="gpu-provisioner", lease_namespace="kube-system", identity=WHO
         ),
         cluster=f"cluster {settings.cluster} of resource group {settings.resource_group}",

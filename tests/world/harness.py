@@ -29,11 +29,11 @@ from provisioner.simulator.ledger import Call
 from provisioner.simulator.scene import pool_mark
 from provisioner.simulator.world import World, WorldSettings
 
-from .azurerole import AZURE_ACTIONS
+from .azure_role import AZURE_ACTIONS
 from .kaito_watcher import beside
+from .messages import listen
 from .process import PROCESS, Launch, Process, track_tasks
 from .program import launch_controller
-from .words import listen
 
 Json = dict[str, Any]
 T = TypeVar("T")

@@ -1,9 +1,8 @@
 """KAITO at work beside us: a Workspace and a RAGEngine that make claims, wait for them, use their Nodes, and leave.
 
-Promise: everything goes through the API server as raw JSON, in KAITO's name. The Workspace works on a cache that a
+Everything goes through the API server as raw JSON, in KAITO's name. The Workspace works on a cache that a
 watch fills (which may be late), remembers what it has created for five minutes, and wakes on claims' events only. The
 RAGEngine blocks: it waits for one claim at a time, and looks again more often than the real one does.
-Left to others: what KAITO makes of what it reads (`kaito.py`).
 
 Source: users.md §1.3, §1.4.
 """
@@ -16,8 +15,8 @@ from typing import Any
 
 import aiohttp
 
-from . import kaito
-from .kaito import Owner
+from . import kaito_predicates
+from .kaito_predicates import Owner
 
 Json = dict[str, Any]
 
@@ -61,21 +60,24 @@ class Api:
 
     async def create_claim(self, owner: Owner) -> Json:
         self._last = max(self._last + 1, self._now())
-        async with self.session.post(CLAIMS, json=kaito.claim_of(owner, self._last)) as response:
+        async with self.session.post(CLAIMS, json=kaito_predicates.claim_of(owner, self._last)) as response:
             response.raise_for_status()
             return await response.json()
 
     async def delete_claims(self, owner: Owner) -> None:
         """As the owner's finalizer does: a plain DELETE of each that is not going yet, and no look back."""
         for claim in (await self.listed(CLAIMS, owner.pair))["items"]:
-            if not kaito.is_deleting(claim):
+            if not kaito_predicates.is_deleting(claim):
                 async with self.session.delete(f"{CLAIMS}/{claim['metadata']['name']}") as response:
                     assert response.status in (200, 404)
 
     async def label(self, node: Json) -> bool:
         """Put the whole Node as it was read, with KAITO's label; False if somebody else wrote it since."""
-        key, value = kaito.ACCELERATOR
-        labelled = {**node, "metadata": {**node["metadata"], "labels": {**kaito.labels_of(node), key: value}}}
+        key, value = kaito_predicates.ACCELERATOR
+        labelled = {
+            **node,
+            "metadata": {**node["metadata"], "labels": {**kaito_predicates.labels_of(node), key: value}},
+        }
         async with self.session.put(f"{NODES}/{node['metadata']['name']}", json=labelled) as response:
             if response.status == 409:
                 return False
@@ -158,37 +160,37 @@ class Workspace:
         """One pass; in how many seconds to look again, None: at the next event."""
         claims, now = list(self._known.values()), asyncio.get_running_loop().time()
         nodes = (await self._api.listed(NODES, {**self._owner.pair, **self._owner.labels}))["items"]
-        self.error = kaito.error_of(claims)
+        self.error = kaito_predicates.error_of(claims)
         waiting = [at + EXPECTATION_SECONDS - now for at in self._expected.values()]
         if any(left > 0 for left in waiting):
             self.state = "expecting claims"
             return max(waiting)
         self._expected.clear()
-        for _ in range(kaito.number_to_create(self._owner, nodes, claims)):
+        for _ in range(kaito_predicates.number_to_create(self._owner, nodes, claims)):
             made = await self._api.create_claim(self._owner)
             self._expected[made["metadata"]["name"]] = now
         if self._expected:
             return EXPECTATION_SECONDS
-        if not all(kaito.is_ready(claim) for claim in claims):
+        if not all(kaito_predicates.is_ready(claim) for claim in claims):
             self.state = "claims are not ready"
             return None
-        if sum(kaito.counts(node, self._owner) for node in nodes) < self._owner.count:
+        if sum(kaito_predicates.counts(node, self._owner) for node in nodes) < self._owner.count:
             self.state = "nodes are not ready"
             return REQUEUE_SECONDS
-        self.state = await self._plugins(claims) if kaito.known_gpus(self._owner) else "ready"
+        self.state = await self._plugins(claims) if kaito_predicates.known_gpus(self._owner) else "ready"
         return None if self.state == "ready" else REQUEUE_SECONDS
 
     async def _plugins(self, claims: list[Json]) -> str:
         for claim in claims:
-            name = kaito.node_name(claim)
+            name = kaito_predicates.node_name(claim)
             node = await self._api.get(NODES, name) if name else None
             if node is None:
                 return f"claim {claim['metadata']['name']} names no Node that is there"
-            if not kaito.is_up(node):
+            if not kaito_predicates.is_up(node):
                 return f"Node {name} is not ready"
-            if not kaito.is_labelled(node):
+            if not kaito_predicates.is_labelled(node):
                 return f"Node {name} is being labelled" if await self._api.label(node) else f"Node {name} changed"
-            if not kaito.has_gpus(node):
+            if not kaito_predicates.has_gpus(node):
                 return f"Node {name} has no GPUs"
         return "ready"
 
@@ -214,7 +216,7 @@ class RagEngine:
                 self.failures += 1
             except EndedInError:
                 self.ended += 1
-                self.state = kaito.TERMINAL
+                self.state = kaito_predicates.TERMINAL
                 await self._change()
             await asyncio.sleep(REQUEUE_SECONDS)
 
@@ -226,10 +228,10 @@ class RagEngine:
 
     async def _reconcile(self) -> None:
         for claim in (await self._api.listed(CLAIMS, self._owner.pair))["items"]:
-            if not kaito.is_true(claim, "Initialized"):
+            if not kaito_predicates.is_true(claim, "Initialized"):
                 await self._wait_for_claim(claim["metadata"]["name"])
         nodes = (await self._api.listed(NODES, dict(self._owner.labels)))["items"]
-        found = [node["metadata"]["name"] for node in nodes if kaito.counts(node, self._owner)]
+        found = [node["metadata"]["name"] for node in nodes if kaito_predicates.counts(node, self._owner)]
         for _ in range(self._owner.count - len(found)):
             made = await self._api.create_claim(self._owner)
             found.append(await self._wait_for_claim(made["metadata"]["name"]))
@@ -243,9 +245,9 @@ class RagEngine:
         try:
             async with asyncio.timeout(READY_SECONDS):
                 while claim := await self._api.get(CLAIMS, name):
-                    if kaito.is_true(claim, "Ready"):
-                        return kaito.node_name(claim)
-                    if kaito.is_hopeless(claim):
+                    if kaito_predicates.is_true(claim, "Ready"):
+                        return kaito_predicates.node_name(claim)
+                    if kaito_predicates.is_hopeless(claim):
                         raise EndedInError(name)
                     await asyncio.sleep(READY_POLL_SECONDS)
         except TimeoutError as error:
@@ -257,8 +259,8 @@ class RagEngine:
         try:
             async with asyncio.timeout(PLUGIN_SECONDS):
                 while (node := await self._api.get(NODES, name)) is not None:
-                    labelled = kaito.is_labelled(node) or not kaito.known_gpus(self._owner)
-                    if labelled and (kaito.has_gpus(node) or not kaito.known_gpus(self._owner)):
+                    labelled = kaito_predicates.is_labelled(node) or not kaito_predicates.known_gpus(self._owner)
+                    if labelled and (kaito_predicates.has_gpus(node) or not kaito_predicates.known_gpus(self._owner)):
                         return
                     if not labelled:
                         await self._api.label(node)

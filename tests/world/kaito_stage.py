@@ -1,7 +1,4 @@
-"""KAITO on a story's stage: its way to the API server, and what stories ask of its owners.
-
-Left to others: what KAITO does there (`kaito_actor.py`).
-"""
+"""KAITO on a story's stage: its way to the API server, and what stories ask of its owners."""
 
 from typing import Any
 
@@ -10,8 +7,8 @@ from provisioner.simulator.nodes_machine import NodeSettings
 
 from .claims import CLAIMS
 from .harness import EPOCH, Sim
-from .kaito import Owner, is_deleting
 from .kaito_actor import Api, RagEngine, Workspace
+from .kaito_predicates import Owner, is_deleting
 
 Json = dict[str, Any]
 

@@ -1,6 +1,6 @@
 """KAITO as a bystander of every story: what it would have misread or bought too much, at whatever moment.
 
-Promise: each version of each claim and Node is judged when it is written, so that a state which lasts no time at all is
+Each version of each claim and Node is judged when it is written, so that a state which lasts no time at all is
 seen too. Three things are violations, under the name KAITO, of whatever story shows them:
     * a claim names a Node and has no Ready condition, which KAITO takes for ready;
     * a machine is counted twice: two claims name one Node, or a claim's Ready Node lacks the node pool's label, which
@@ -8,8 +8,7 @@ seen too. Three things are violations, under the name KAITO, of whatever story s
     * a surplus machine would be bought: a controller lets a claim go whose Node still serves (a Workspace counts claims
       only), or a claim stays Initialized without a Ready Node for longer than a controller needs to say so (the
       RAGEngine creates another then).
-It costs a look at one object a write. Left to others: the predicates (`kaito.py`), the stage that it stands on (of the
-simulated world `beside` here; of a real cluster `tests.cluster.kaito_beside`), raising.
+It costs a look at one object a write.
 
 Source: users.md §1.3, K4, K13.
 """
@@ -22,7 +21,7 @@ from provisioner.simulator.invariants import Violation
 from provisioner.simulator.ledger import doer
 from provisioner.simulator.world import World
 
-from . import kaito
+from . import kaito_predicates
 
 Json = dict[str, Any]
 
@@ -95,12 +94,12 @@ class KaitoWatcher:
             self._on_node(obj, gone=event == "DELETED")
 
     def _on_claim(self, claim: Json, before: Json | None, *, gone: bool) -> None:
-        uid, name = claim["metadata"]["uid"], kaito.node_name(claim)
+        uid, name = claim["metadata"]["uid"], kaito_predicates.node_name(claim)
         if gone:
             self._let_go(claim)
             return
         self._claims[uid] = claim
-        if kaito.is_trapped(claim) and not (before and kaito.is_trapped(before)):
+        if kaito_predicates.is_trapped(claim) and not (before and kaito_predicates.is_trapped(before)):
             self._stage.violated(f"{claim['metadata']['name']} names Node {name} and has no Ready condition")
         if name:
             other = self._claims.get(self._named.setdefault(name, uid))
@@ -111,12 +110,12 @@ class KaitoWatcher:
         self._judge(uid)
 
     def _let_go(self, claim: Json) -> None:
-        meta, node = claim["metadata"], self._nodes.get(kaito.node_name(claim))
+        meta, node = claim["metadata"], self._nodes.get(kaito_predicates.node_name(claim))
         for known in (self._claims, self._misleading_since):
             known.pop(meta["uid"], None)
-        if self._named.get(kaito.node_name(claim)) == meta["uid"]:
-            del self._named[kaito.node_name(claim)]
-        if node and kaito.is_up(node) and self._stage.by_controller(claim):
+        if self._named.get(kaito_predicates.node_name(claim)) == meta["uid"]:
+            del self._named[kaito_predicates.node_name(claim)]
+        if node and kaito_predicates.is_up(node) and self._stage.by_controller(claim):
             self._stage.violated(f"{meta['name']} is gone and its Node {node['metadata']['name']} serves: one more")
 
     def _on_node(self, node: Json, *, gone: bool) -> None:
@@ -131,17 +130,21 @@ class KaitoWatcher:
 
     def _check_brought(self, node: Json) -> None:
         claim = self._claims.get(self._named.get(node["metadata"]["name"], ""))
-        if claim is None or kaito.NODEPOOL not in kaito.labels_of(claim) or not kaito.is_up(node):
+        if (
+            claim is None
+            or kaito_predicates.NODEPOOL not in kaito_predicates.labels_of(claim)
+            or not kaito_predicates.is_up(node)
+        ):
             return
-        if kaito.NODEPOOL not in kaito.labels_of(node):
+        if kaito_predicates.NODEPOOL not in kaito_predicates.labels_of(node):
             self._stage.violated(f"{claim['metadata']['name']} and its Node, which has no node pool, count as two")
 
     def _judge(self, uid: str) -> None:
         """Whether the RAGEngine would take this claim for one whose machine is lost."""
         claim = self._claims[uid]
-        node = self._nodes.get(kaito.node_name(claim))
-        waited_for = kaito.is_deleting(claim) or not kaito.is_true(claim, "Initialized")
-        if waited_for or (node is not None and kaito.is_up(node)):
+        node = self._nodes.get(kaito_predicates.node_name(claim))
+        waited_for = kaito_predicates.is_deleting(claim) or not kaito_predicates.is_true(claim, "Initialized")
+        if waited_for or (node is not None and kaito_predicates.is_up(node)):
             self._misleading_since.pop(uid, None)
         else:
             self._misleading_since.setdefault(uid, self._stage.time())

@@ -1,9 +1,8 @@
 """The moments of a claim's life, one by one: how to bring a world exactly there, and the proof that it is there.
 
-Promise: when `reach` has returned, its moment is now and stays so for as long as a person needs to send a command; a
+When `reach` has returned, its moment is now and stays so for as long as a person needs to send a command; a
 moment that lasts no time by itself is held by a `Gate` until `go_on` is called. `proof` says in one predicate over
 cluster, cloud and ledger what the moment is, so that no story can be told at another one.
-Left to others: what people do at that moment, and what must come of it (`test_removal_matrix.py`).
 """
 
 import asyncio
@@ -18,8 +17,8 @@ from provisioner.simulator.azure.settings import AzureSettings
 from provisioner.simulator.ledger import Call
 
 from .harness import Json, Sim
-from .telling import BUDGETS, deleting, finalizers, node_name, node_of, pool_calls, run_pod, said
-from .test_main_job import NAME
+from .nodeclaim.test_main_job import NAME
+from .transcript import BUDGETS, deleting, finalizers, node_name, node_of, pool_calls, run_pod, said
 
 # The Node comes before its pool's end, as it mostly does.
 AZURE = AzureSettings(create_seconds=(60.0, 90.0), delete_seconds=(30.0, 60.0), node_share=(0.6, 0.8))

@@ -1,10 +1,9 @@
 """A cluster as Azure/gpu-provisioner leaves it: its claims, pools and Nodes, at any moment of their lives.
 
-Promise: what stands on them is what that program and Karpenter inside it write, and nothing of ours: pools without
+What stands on them is what that program and Karpenter inside it write, and nothing of ours: pools without
 tags, known by the labels it forces on each (`kaito.sh/creation-timestamp` is the *claim's* creation time, with dashes);
 Karpenter's finalizer, owner reference and labels on Nodes; conditions with its reasons. Nobody's call makes them: they
 are there when the new controller starts.
-Left to others: what the new controller makes of them (`test_predecessor.py`).
 
 Source: karpenter.md §0 (managed), §1 (conditions), §2 (what is written where), §6 (pools), §12 (order of the writes);
 users.md §1.9; aks-arm.md §4 (providerID).
@@ -17,7 +16,7 @@ from provisioner.simulator.azure.state import Pool
 
 from .claims import node_is_ready
 from .harness import SIZE, Sim, node_claim
-from .telling import CLAIMS
+from .transcript import CLAIMS
 
 Json = dict[str, Any]
 

@@ -1,4 +1,4 @@
-"""The real program as a process of a simulated world: all that the harness assumes of `provisioner.app` stands here."""
+"""The real program as a process of a simulated world: what the harness assumes of the operator."""
 
 from contextlib import AsyncExitStack
 
@@ -7,8 +7,8 @@ from kubernetes_asyncio.client import ApiClient, Configuration
 
 from cloudprovider.azure.client import AzureConfig, StaticToken, build_client, without_resending
 from cloudprovider.azure.provider import AzureProvider
-from controllers.policy import Policy
-from provisioner import app, outside
+from controllers.model.policy import Policy
+from provisioner.operator import clients, operator
 from provisioner.runtime.connection import Connection, build_api_client, client_over
 from provisioner.runtime.kube import Kube
 from provisioner.runtime.metrics import Metrics
@@ -37,20 +37,20 @@ async def launch_controller(process: Process) -> None:
         azure = await sessions.enter_async_context(process.session())
         client = build_client(config, without_resending(azure), StaticToken("simulator"), version="test")
         provider = AzureProvider(client, config, clock=process.clock)
-        controller = app.App(
-            app.Outside(
+        controller = operator.App(
+            operator.Outside(
                 kube=Kube(kube.api_client, renew_credentials=kube.renew_credentials, on_request=metrics.kube_request),
                 lease_kube=Kube(
                     lease.api_client,
-                    timeout_seconds=outside.LEASE_TIMEOUT_SECONDS,
+                    timeout_seconds=clients.LEASE_TIMEOUT_SECONDS,
                     renew_credentials=lease.renew_credentials,
                 ),
-                provider=outside.dressed(provider, metrics),
+                provider=clients.dressed(provider, metrics),
                 clock=process.clock,
                 rng=process.rng,
                 metrics=metrics,
             ),
-            app.Running(
+            operator.Running(
                 policy=options.get("policy") or Policy(),
                 elect=options.get("elect", True),
                 lease_name=options.get("lease_name", "gpu-provisioner"),

@@ -1,9 +1,7 @@
 """The table of removals at the end of a test run: each entry at each moment, and what came of it under each controller.
 
-Promise: computed from the reports of the cells that ran, wherever they ran (other processes too): a tick and the
+Computed from the reports of the cells that ran, wherever they ran (other processes too): a tick and the
 virtual seconds for a cell that passed, a cross for one that failed, a dash for one that was not selected.
-Left to others: the cells (`test_removal_matrix.py`), which note themselves on their tests' properties; the hook that
-prints (`tests/conftest.py`).
 """
 
 from collections.abc import Iterable, Mapping

@@ -1,4 +1,4 @@
-// actionlint, which tests/unit/test_workflows.py builds and runs.
+// actionlint, which tests/unit/repository/test_workflows.py builds and runs.
 module actionlint
 
 go 1.25.0

@@ -1,10 +1,8 @@
 """For what a person is called, and in which words.
 
-Promise: an alert is a signal, a comparison and a threshold, so that each can be looked at by itself: the signal returns
+An alert is a signal, a comparison and a threshold, so that each can be looked at by itself: the signal returns
 data in a fleet that is well, the comparison picks what is wrong. The words say what is wrong, for whom, and what to do
 first; everything else stands in its runbook.
-Left to others: how the rules file is written (`rules.py`), what to do (`docs/runbooks`), when each fires and when it
-does not (`tests/monitoring`).
 
 Source: ecosystem.md §2.3; reliability.md §4 (S11 flood, S12 brake); the deadlines of DESIGN rule 5.
 """

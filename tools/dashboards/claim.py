@@ -1,7 +1,6 @@
 """The dashboard of one claim: what it says, since when, what its machine does, and how others of its size fare.
 
-Promise: found by the claim's name; conditions and reasons over time are those that `kubectl describe` shows now.
-Left to others: the fleet (`fleet`); Events and logs, which no metric holds.
+Found by the claim's name; conditions and reasons over time are those that `kubectl describe` shows now.
 """
 
 from .panels import Color, Dashboard, Panel, Query, Row, Variable

@@ -1,8 +1,7 @@
 """What a dashboard is made of, and how Grafana writes it.
 
-Promise: a dashboard is a value; `render` gives the same JSON each time, for Grafana 10 and later, with the datasource
+A dashboard is a value; `render` gives the same JSON each time, for Grafana 10 and later, with the datasource
 as a variable, so that it works in Azure's managed Grafana as in kube-prometheus'. Panels flow from left to right.
-Left to others: what is shown (`fleet.py`, `claim.py`), that every expression returns data (`tests/monitoring`).
 
 Source: Grafana's dashboard JSON model (https://grafana.com/docs/grafana/latest/dashboards/build-dashboards/view-dashboard-json-model/).
 """

@@ -1,8 +1,7 @@
 """Expressions that dashboards and rules share.
 
-Promise: texts of PromQL that Prometheus 2.42 parses, and no recording rule is needed for any: Azure's managed
+Texts of PromQL that Prometheus 2.42 parses, and no recording rule is needed for any: Azure's managed
 Prometheus takes dashboards without rules. What both replicas export is never counted twice.
-Left to others: who shows what (`fleet.py`, `claim.py`), who is called for what (`alerts.py`).
 
 Source: ecosystem.md §2.2, §2.3; kube-state-metrics' documentation of pods (its names and labels).
 """

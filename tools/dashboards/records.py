@@ -1,7 +1,4 @@
-"""Recording rules: expressions that alerts share, or that would make one unreadable.
-
-Left to others: what is alerted on (`alerts.py`); dashboards use none of them.
-"""
+"""Recording rules: expressions that alerts share, or that would make one unreadable."""
 
 from dataclasses import dataclass
 

@@ -1,8 +1,7 @@
 """The rules file of the chart: what Prometheus records and alerts on.
 
-Promise: a plain rules file, which Prometheus and promtool read as it stands; the chart only puts values in place of
+A plain rules file, which Prometheus and promtool read as it stands; the chart only puts values in place of
 thresholds, durations and addresses. A rule's expression ends with its threshold.
-Left to others: what is alerted on (`alerts.py`), the chart's values (`templates/prometheusrule.yaml`).
 """
 
 from typing import Any

@@ -1,7 +1,6 @@
 """What kube-state-metrics says of the pods of a simulated cluster: the two families that panels read.
 
-Promise: names, labels and values are kube-state-metrics' own, by its documentation of pods.
-Left to others: which pods there are (`scenario.py`).
+Names, labels and values are kube-state-metrics' own, by its documentation of pods.
 
 Source: https://github.com/kubernetes/kube-state-metrics/blob/main/docs/metrics/workload/pod-metrics.md
 """

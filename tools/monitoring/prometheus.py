@@ -1,8 +1,7 @@
 """A real Prometheus of one's own, and what it answers.
 
-Promise: it listens on loopback, keeps its data in the given folder and ends with `stop`; what it is asked comes back as
+It listens on loopback, keeps its data in the given folder and ends with `stop`; what it is asked comes back as
 it said it, or raises `QueryError` with its own words.
-Left to others: what it scrapes (`stage.py`), what it is asked (dashboards and rules).
 
 Source: Prometheus' HTTP API (https://prometheus.io/docs/prometheus/latest/querying/api/), ecosystem.md §2.4.
 """

@@ -1,8 +1,7 @@
 """The scenario, played and scraped: a Prometheus that has seen it all, and when that was.
 
-Promise: it begins a few scrapes before the first claim and ends a few after the last act, while the program still runs;
+It begins a few scrapes before the first claim and ends a few after the last act, while the program still runs;
 Prometheus goes on answering when the world is gone.
-Left to others: what is played (`scenario.py`), what is asked.
 """
 
 import asyncio

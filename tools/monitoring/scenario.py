@@ -1,8 +1,7 @@
 """One afternoon of a GPU fleet in about a minute: what goes well and what goes wrong, once each, in one order.
 
-Promise: each act ends when what it is about has been seen, never after a time; so whatever a panel or a rule is about
+Each act ends when what it is about has been seen, never after a time; so whatever a panel or a rule is about
 has happened when `play` returns. Two replicas run; the first leads until the last act.
-Left to others: the world (`stage.py`), who watches (`prometheus.py`).
 """
 
 from dataclasses import replace
@@ -10,7 +9,7 @@ from typing import Any
 
 from aiohttp import web
 
-from controllers.policy import Policy
+from controllers.model.policy import Policy
 from provisioner.simulator.azure import errors, faults
 from provisioner.simulator.azure.faults import Fault
 from provisioner.simulator.azure.settings import AzureSettings

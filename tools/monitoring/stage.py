@@ -1,8 +1,7 @@
 """A world on loopback sockets and real controllers in it, whose metrics a real Prometheus can scrape.
 
-Promise: each controller is the whole program with both SDKs, a registry and a metrics port of its own. The clock is
+Each controller is the whole program with both SDKs, a registry and a metrics port of its own. The clock is
 real: Azure's time passes faster, and of the controller's own patience what `policy` says.
-Left to others: what happens there (`scenario.py`), who scrapes it (`prometheus.py`).
 """
 
 import asyncio
@@ -14,11 +13,11 @@ from typing import Any
 
 from prometheus_client import CollectorRegistry
 
-from controllers.policy import Policy
+from controllers.model.policy import Policy
 from provisioner.api.crd import all_crds
-from provisioner.app import App
-from provisioner.outside import connect, running_of
-from provisioner.process import Outside
+from provisioner.operator.clients import connect, running_of
+from provisioner.operator.config import Outside
+from provisioner.operator.operator import App
 from provisioner.runtime.clock import SystemClock
 from provisioner.runtime.server import metrics_app, serve
 from provisioner.settings import load

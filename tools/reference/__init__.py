@@ -1,9 +1,7 @@
 """The pages that are written from code, so that they cannot say what the code does not do.
 
-Promise: `PAGES` names every generated page by its path from the repository's root, and how to render it; rendering
+`PAGES` names every generated page by its path from the repository's root, and how to render it; rendering
 reads nothing but the code and files of this repository, and yields the same text each time.
-Left to others: what a page says (one module each), that no page is older than its source
-(`tests/unit/test_generated.py`), the CRDs (`provisioner.api.crd`).
 """
 
 from collections.abc import Callable

@@ -1,7 +1,4 @@
-"""`docs/reference/alerts.md`: every alert, when it calls, and where its runbook is.
-
-Left to others: the alerts (`tools.dashboards.alerts`), the runbooks (`docs/runbooks`, by hand).
-"""
+"""`docs/reference/alerts.md`: every alert, when it calls, and where its runbook is."""
 
 from tools.dashboards.alerts import GROUPS, Alert
 from tools.dashboards.panels import PREFIX

@@ -1,7 +1,4 @@
-"""The READMEs of the two charts: what a person does with them, and for the first one every key.
-
-Left to others: the keys (`values.py`), what Helm says after an install (the chart's NOTES.txt).
-"""
+"""The READMEs of the two charts: what a person does with them, and for the first one every key."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,23 +1,22 @@
 """`docs/reference/commands.md`: every command, its flags and exit codes, from what reads them.
 
-Promise: the same on every Python: argparse lays its help out differently in each, so the page is built from the flags
+The same on every Python: argparse lays its help out differently in each, so the page is built from the flags
 themselves. `--help` of each command says the same.
-Left to others: the settings (`settings.py`), what commands do.
 """
 
 import argparse
 import tempfile
 from pathlib import Path
 
-from provisioner.cli import COMMANDS
-from provisioner.commands import flags
+from provisioner.cli.commands import flags
+from provisioner.cli.main import COMMANDS
 from provisioner.trial import command as trial
 from provisioner.trial.failures import FAILURES
 from provisioner.trial.jsonlines import documented
 
 from .markdown import block, code, page, table
 
-SOURCE = "provisioner/commands/flags.py and provisioner/cli.py"
+SOURCE = "provisioner/cli/commands/flags.py and provisioner/cli/main.py"
 
 INTRODUCTION = """\
 `gpu-provisioner COMMAND --help` says the same on a terminal. Without a command it is `run`, as with

@@ -1,7 +1,4 @@
-"""`docs/reference/conditions.md` and `docs/troubleshooting/reasons.md`: conditions, as a table and as a section each.
-
-Left to others: what each reason means (`explained`), ARM's own codes (`errors.py`).
-"""
+"""`docs/reference/conditions.md` and `docs/troubleshooting/reasons.md`: conditions as a table and as sections."""
 
 from itertools import groupby
 

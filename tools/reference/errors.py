@@ -1,7 +1,4 @@
-"""`docs/reference/errors.md`: what each answer of ARM and AKS means to the program, from the table that judges them.
-
-Left to others: the table (`cloudprovider.azure.error_table`), reading and wording of answers.
-"""
+"""`docs/reference/errors.md`: what each answer of ARM and AKS means to the program, from the table that judges them."""
 
 from cloudprovider.azure import error_table
 from cloudprovider.azure.error_table import Row

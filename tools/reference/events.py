@@ -1,7 +1,4 @@
-"""`docs/reference/events.md`: every Event that the program records.
-
-Left to others: what each means (`explained`), how Events are sent and bounded (`provisioner.runtime.events`).
-"""
+"""`docs/reference/events.md`: every Event that the program records."""
 
 from provisioner.api.conditions import READY
 from provisioner.api.reasons import AWAITING

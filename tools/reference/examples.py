@@ -1,7 +1,4 @@
-"""`docs/reference/examples.md`: every example, with what it shows, from the files themselves.
-
-Left to others: that each becomes the machine it asks for (`tests/world/test_examples.py`).
-"""
+"""`docs/reference/examples.md`: every example, with what it shows, from the files themselves."""
 
 from pathlib import Path
 

@@ -1,7 +1,4 @@
-"""`docs/reference/labels.md`: every label, annotation, taint, tag and finalizer, who writes it, and what it promises.
-
-Left to others: the names (`provisioner.api.labels`); a test holds this page to name each of them.
-"""
+"""`docs/reference/labels.md`: labels, annotations, taints, tags and finalizers."""
 
 from typing import Literal
 

@@ -1,7 +1,6 @@
 """Markdown for generated pages: tables, code and the line that names the source.
 
-Promise: cells are escaped, so that a `|` in a text cannot break a table; every page is ended by one newline.
-Left to others: what the pages say.
+Cells are escaped, so that a `|` in a text cannot break a table; every page is ended by one newline.
 """
 
 from collections.abc import Iterable, Sequence

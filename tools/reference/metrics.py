@@ -1,13 +1,9 @@
-"""`docs/reference/metrics.md`: every metric family, its labels and how long it stays, from the table that makes them.
-
-Left to others: the table (`provisioner.families`), that the running program exposes just these
-(`tests/world/test_metrics.py`), what to do when one of them is off (runbooks).
-"""
+"""`docs/reference/metrics.md`: metric families, from the table that defines them."""
 
 from collections.abc import Iterable
 from types import ModuleType
 
-from provisioner.families import LABELS, Family, Label, karpenter, machinery, own
+from provisioner.metrics.definitions import LABELS, Family, Label, karpenter, own, runtime
 
 from .markdown import code, page, table
 
@@ -32,7 +28,7 @@ SECTIONS: tuple[tuple[str, ModuleType, str], ...] = (
         " and voluntary disruption are not there: pods are not all watched, and the rest does not exist here.",
     ),
     ("Ours", own, "What Karpenter has no name for."),
-    ("The machinery's", machinery, "The names of controller-runtime, client-go and Prometheus' Python client."),
+    ("The machinery's", runtime, "The names of controller-runtime, client-go and Prometheus' Python client."),
 )
 
 
@@ -43,7 +39,7 @@ def render() -> str:
         families = [family for family in vars(module).values() if isinstance(family, Family)]
         parts += [f"## {title}\n\n{words}", _families(families)]
     parts += ["## Labels", table(["Label", "What it says", "Values"], _labels())]
-    return page("Metrics", "provisioner/families", *parts)
+    return page("Metrics", "provisioner/metrics/definitions", *parts)
 
 
 def _families(families: Iterable[Family]) -> str:

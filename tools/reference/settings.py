@@ -1,7 +1,4 @@
-"""`docs/reference/settings.md`: every flag, variable and default, from the table that the program reads them by.
-
-Left to others: the table (`provisioner.settings.options`), how values are read (`provisioner.settings.loading`).
-"""
+"""`docs/reference/settings.md`: every flag, variable and default, from the table that the program reads them by."""
 
 from provisioner.settings import OPTIONS, Option
 from provisioner.settings.clouds import CLOUDS

@@ -1,9 +1,8 @@
 """`docs/reference/values.md`: every key of the chart, from `values.yaml`, its comments, and `values.schema.json`.
 
-Promise: a key is a row, in the file's order, with the comment that stands above it; a key without one is an error, so
+A key is a row, in the file's order, with the comment that stands above it; a key without one is an error, so
 that none goes undescribed. Keys below one whose value is handed to Kubernetes as it stands (an affinity, labels) are
 Kubernetes' own and have no rows.
-Left to others: whether the keys do what is said (`tests/unit/test_chart_values.py`), the chart's README (`charts.py`).
 """
 
 import json

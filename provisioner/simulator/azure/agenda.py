@@ -1,9 +1,8 @@
 """What is going to happen, and when: the one source of timers in the simulated cloud and its machines.
 
-Promise: actions run one at a time, in the order of their due times (equal times: in the order they were asked for),
+Actions run one at a time, in the order of their due times (equal times: in the order they were asked for),
 inside `run()`, so that a failing action ends the world loudly instead of vanishing in a callback. All arguments and
 answers are simulated seconds: real seconds of the running loop times `speed` (aks-arm.md §8 item 25).
-Left to others: what is planned, and whether it still applies when its time comes (actions check for themselves).
 """
 
 import asyncio

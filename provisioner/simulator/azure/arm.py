@@ -1,9 +1,8 @@
 """ARM over HTTP: the aiohttp application that `ContainerServiceClient` talks to.
 
-Promise: one handler for every path; `BEFORE` hooks see the request first and may answer it themselves, `AFTER` hooks
+One handler for every path; `BEFORE` hooks see the request first and may answer it themselves, `AFTER` hooks
 see it once its effect is done and before its answer leaves; every answer carries ARM's correlation headers; a dropped
 call closes the connection without a byte. Operation and page URLs name the host the client called.
-Left to others: what is answered (`service.py`).
 
 Source: aks-arm.md §2.1 (headers), §2.6 (absolute URLs, header lines under 8190 bytes), §8 items 7, 21, 22, 25.
 """

@@ -1,8 +1,7 @@
 """How the cloud's objects look on the wire.
 
-Promise: members, casing and oddities as recorded: `id` with lower-case `resourcegroups`, the size in the caller's
+Members, casing and oddities as recorded: `id` with lower-case `resourcegroups`, the size in the caller's
 casing, times with seven fractional digits, `eTag` inside `properties`, an error only after a failure.
-Left to others: what the values are (`state.py`, `cloud.py`).
 
 Source: aks-arm.md §1.2, §1.3, §2.1, §4 (names and ids), §8 items 8, 23, 25.
 """

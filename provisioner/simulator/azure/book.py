@@ -1,8 +1,7 @@
 """The pools as they are, as they were, and who wants to know of changes.
 
-Promise: `pools` is the truth; `view()` is the truth of some seconds ago, which is what a lagging read serves; each
+`pools` is the truth; `view()` is the truth of some seconds ago, which is what a lagging read serves; each
 change is told to every subscriber at once, in the order of subscription.
-Left to others: which changes are allowed (`service.py`) and when they come (`cloud.py`).
 
 Source: aks-arm.md §3.3 (a GET after an accepted PUT may briefly say 404), §8 item 23.
 """

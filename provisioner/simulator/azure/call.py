@@ -1,8 +1,7 @@
 """One request to ARM, taken apart: what is asked, of which pool.
 
-Promise: path segments match in any case, names only exactly (aks-arm.md §8 item 1); whatever is not served has the
+Path segments match in any case, names only exactly (aks-arm.md §8 item 1); whatever is not served has the
 verb OTHER.
-Left to others: whether the names exist and the caller may ask (`service.py`).
 
 Source: aks-arm.md §1 (table), §2.1 (operation URLs).
 """

@@ -1,9 +1,7 @@
 """The simulated Azure as tests, the demo and the service hold it: one managed cluster, its pools, its ledger.
 
-Promise: methods here check nothing; they are what people and Azure itself do past the API (the portal, a colleague, an
+Methods here check nothing; they are what people and Azure itself do past the API (the portal, a colleague, an
 eviction), and they mean it. `pools`, `requests` and `put_log` are for reading.
-Left to others: refusals (`service.py`), HTTP (`arm.py`), the course of operations (`lifecycle.py`), Nodes (`nodes.py`,
-which follows each pool's `machines` by `subscribe`).
 
 Source: aks-arm.md §1.3, §3.4 (cluster-level operations), §8 items 11, 14, 23, 24.
 """

@@ -1,8 +1,7 @@
 """What others than AKS say of a subscription: Compute's quota and sizes, and what the caller may do.
 
-Promise: members and casing as Azure's documents have them: families are written in another casing by one list than by
+Members and casing as Azure's documents have them: families are written in another casing by one list than by
 the other, numbers of capabilities are text. What is used follows from the machines that are there.
-Left to others: paths and tokens (`front.py`), what a PUT beyond a quota is answered (`quota.py`).
 
 Source: Azure REST reference, Compute "Usage - List" (2024-07-01) and "Resource Skus - List" (2021-07-01), Authorization
 "Permissions - List For Resource" (2022-04-01); aks-arm.md §5 (families).

@@ -1,9 +1,8 @@
 """Every refusal the simulated ARM and AKS can utter, as a complete HTTP answer.
 
-Promise: codes, phrases, shapes and headers as recorded; the resource provider (AKS) speaks flat bodies
+Codes, phrases, shapes and headers as recorded; the resource provider (AKS) speaks flat bodies
 `{code, details, message, subcode}`, the gateway (ARM) wraps them in `{"error": …}` with `x-ms-failure-cause: gateway`
 (aks-arm.md §2.4, §8 items 12 and 13).
-Left to others: when to say what (`service.py`, `validation.py`, `faults.py`).
 
 Source: aks-arm.md §3.1, §3.3, §3.4, §3.5, §3.6.
 """

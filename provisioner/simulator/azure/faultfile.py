@@ -7,9 +7,8 @@
     - {verb: LIST, skip: 3, throttled_seconds: 30}
     - {verb: DELETE, pool: gpu1, drop: after}
 
-Promise: every mistake is found at once, each with the number of its rule, the field, and what would be right; a rule
+Every mistake is found at once, each with the number of its rule, the field, and what would be right; a rule
 that does nothing is a mistake too.
-Left to others: what the rules do (`faults.py`), reading the file.
 
 Source: aks-arm.md §3.1 (codes), §3.6, §8 items 18 to 22.
 """

@@ -1,9 +1,8 @@
 """What goes wrong, as data: which calls are hit, and how.
 
-Promise: a `Fault` matches on verb, pool (glob), size, zone, priority and on its turn (`skip`, `times`), and then does
+A `Fault` matches on verb, pool (glob), size, zone, priority and on its turn (`skip`, `times`), and then does
 what its action fields say; it counts its own matches. The builders below are the failures people meet most, in Azure's
 own words.
-Left to others: carrying them out (`service.py`, `cloud.py`). Faults are hit in the order of the list, one a call.
 
 Source: aks-arm.md §3.1, §3.2 (codes, phrases, wrapping), §3.6, §8 items 18, 19, 22.
 """

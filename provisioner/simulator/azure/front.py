@@ -1,8 +1,7 @@
 """What stands before AKS's own judgement: ARM's front door, and the buckets of both.
 
-Promise: ARM first (token, api-version, subscription, group, cluster, its rate), then AKS's rate; a call refused by one
+ARM first (token, api-version, subscription, group, cluster, its rate), then AKS's rate; a call refused by one
 costs the other nothing; every answer tells what is left of ARM's tokens of its kind.
-Left to others: the levels (`throttle.py`), everything about pools (`service.py`).
 
 Source: aks-arm.md §3.3, §3.6, §8 items 1, 12, 13, 20.
 """

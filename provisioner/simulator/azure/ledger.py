@@ -1,6 +1,6 @@
 """What was asked of the cloud: the ledger that tests and the demo read.
 
-Promise: every call that arrived is noted with its answer's status (0: the connection was dropped without one); the
+Every call that arrived is noted with its answer's status (0: the connection was dropped without one); the
 oldest entries go when there are more than `LIMIT`.
 
 Source: users of rules 10 and I10 (bounded API load) count here; aks-arm.md §3.6 for what may be asked.

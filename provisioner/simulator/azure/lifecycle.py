@@ -1,9 +1,8 @@
 """What happens after Azure has said yes: the course of each operation, as timers over the pools.
 
-Promise: operations take the time the settings say and end once; a failed create leaves a Failed pool; a machine is up
+Operations take the time the settings say and end once; a failed create leaves a Failed pool; a machine is up
 at `node_share` of the pool's time, before or after the pool turns Succeeded; machines die before their pool is gone; a
 pool's timers never touch a later pool of the same name, nor one that another operation has taken over.
-Left to others: whether the call may be accepted (`service.py`).
 
 Source: aks-arm.md §1, §1.2, §3.1, §3.4 (preemption), §4 (timings), §8 items 2 to 6, 11, 23.
 """

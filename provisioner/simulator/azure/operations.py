@@ -1,8 +1,7 @@
 """Long-running operations: what `Azure-AsyncOperation` and `Location` point at.
 
-Promise: an operation ends once; it is forgotten `ttl_seconds` after its start; its URL carries a signed query of more
+An operation ends once; it is forgotten `ttl_seconds` after its start; its URL carries a signed query of more
 than 3 KB whose every character counts, and another api-version than the request's.
-Left to others: what the operation does (`cloud.py`); the answers (`service.py`, `bodies.py`).
 
 Source: aks-arm.md §2.1, §8 items 7 to 10.
 """

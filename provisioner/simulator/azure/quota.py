@@ -1,8 +1,7 @@
 """Cores that a subscription may use: by family, in the region, and as spot.
 
-Promise: what pools use is what they ask for (cores of their size times `count`), failed and deleting ones aside; spot
+What pools use is what they ask for (cores of their size times `count`), failed and deleting ones aside; spot
 pools draw on the low-priority quota, all others on their family's and the region's; a limit that is not set is none.
-Left to others: when it is asked (`service.py`), sizes (`sizes.py`).
 
 Source: aks-arm.md §3.1 (the three quotas and their phrases), §5 end (names of families), §8 item 18.
 """

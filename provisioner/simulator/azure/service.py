@@ -1,9 +1,7 @@
 """One call in, one answer out: what ARM and AKS say, in the order in which they check.
 
-Promise: gateway first (token, api-version, subscription, group, cluster), then AKS (rate, preconditions, locks,
+Gateway first (token, api-version, subscription, group, cluster), then AKS (rate, preconditions, locks,
 validation), then the accepted call takes effect. Faults come before everything. A refused call changes nothing.
-Left to others: HTTP (`arm.py`), the gateway and rates (`front.py`), what happens after acceptance (`cloud.py`), the
-words (`errors.py`).
 
 Source: aks-arm.md §1 (statuses), §1.3 (eTag matrix), §2.1 (headers), §3, §8 items 1 to 16 and 20 to 22; DELETE with
 If-Match of an absent pool is 204 (AKS's page on eTags, the DELETE table).

@@ -1,7 +1,6 @@
 """How the simulated subscription behaves: names, durations, and the choices Azure's documents leave open.
 
-Promise: one frozen value; every duration is in simulated seconds, which pass `speed` times faster than the loop's.
-Left to others: single faults (`faults.py`).
+One frozen value; every duration is in simulated seconds, which pass `speed` times faster than the loop's.
 
 Source: aks-arm.md §3.6, §4 (timings), §8 items 16, 20, 21, 25, and §9 for what nobody has established.
 """

@@ -1,7 +1,6 @@
 """The simulator's own little catalogue of machine sizes; what a kubelet and a device plugin would find on the machine.
 
-Promise: every GPU size that AKS sells today has its row; other sizes are taken to be plain CPU machines.
-Left to others: nothing is shared with the controller's catalogue on purpose: two tables that agree are a test.
+Every GPU size that AKS sells today has its row; other sizes are taken to be plain CPU machines.
 
 Source: aks-arm.md §5.
 """

@@ -1,9 +1,8 @@
 """The agent pool as a value, and the ways it can change. No clock, no timers, no HTTP.
 
-Promise: a `Pool` never changes; each transition gives a new one with a new eTag (aks-arm.md §8 item 15: an eTag
+A `Pool` never changes; each transition gives a new one with a new eTag (aks-arm.md §8 item 15: an eTag
 changes on every write, and the end of an operation is a write). `properties` holds the wire names as AKS would echo
 them, server defaults filled in; what moves (state, power, error, eTag) is kept beside it.
-Left to others: when transitions happen (`cloud.py`), how a pool looks on the wire (`bodies.py`).
 
 Source: aks-arm.md §1.1, §1.2, §3.1 (a failed pool stays), §8 items 2, 3, 11, 24.
 """

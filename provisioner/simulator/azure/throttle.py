@@ -1,8 +1,7 @@
 """The token buckets of AKS, and of ARM in front of it: what a fleet may ask before it hears 429.
 
-Promise: sizes, refills and scopes of the published table; a refused request costs no token; the answer says in whole
+Sizes, refills and scopes of the published table; a refused request costs no token; the answer says in whole
 seconds when one token will be there.
-Left to others: the switch and the 429's words (`service.py`, `errors.py`).
 
 Source: aks-arm.md §3.6 (table and what follows it), §8 item 20.
 """

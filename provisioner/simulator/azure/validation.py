@@ -1,7 +1,6 @@
 """What AKS refuses at once: names, ranges, enumerations, labels, taints.
 
-Promise: pure; the first broken rule, as the 400 that AKS would give, or None.
-Left to others: preconditions, locks, quota.
+Pure; the first broken rule, as the 400 that AKS would give, or None.
 
 Source: aks-arm.md §1.1 (members; what is create-only), §3.4, §3.5, §4 (names, labels, limits), §8 items 16 and 17;
 §0.4 for `nodeInitializationTaints`.

@@ -1,7 +1,6 @@
 """The last word on an object before it is stored.
 
-Promise: one 422 with all causes, metadata's first; nothing new where its namespace or its kind is ending.
-Left to others: the single checks (`checks.py`, `schema.py`).
+One 422 with all causes, metadata's first; nothing new where its namespace or its kind is ending.
 
 Source: apiserver's `registry/rest`: validation comes before the question whether the name is taken.
 """

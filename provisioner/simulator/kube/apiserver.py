@@ -1,10 +1,8 @@
 """The embedded Kubernetes API server: an aiohttp application over a store.
 
-Promise: the real kubectl, and any client that reads and writes JSON, work against it over real sockets as over the
+The real kubectl, and any client that reads and writes JSON, work against it over real sockets as over the
 in-memory wire; time passes only by the loop's timers and the store's `now`. For tests it can be made worse: `faults`
 answer in its place, `after` hears of every answer, `freeze_view` makes it lag, `store.compact` expires watches.
-Left to others: sockets, TLS, latency (the wire); what nodes and pods do (`simulator.nodes`). RBAC is off; server-side
-apply, protobuf bodies and conversion between versions are not served.
 
 Source: Kubernetes API concepts; ecosystem.md §4 and §6.3 for what kubectl needs.
 """

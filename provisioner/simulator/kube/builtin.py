@@ -1,10 +1,8 @@
 """What a Go server's decoder and encoder make of an object of a built-in kind.
 
-Promise: fields that the kind does not have are dropped and reported; values that Go cannot decode are refused; nulls
+Fields that the kind does not have are dropped and reported; values that Go cannot decode are refused; nulls
 and, where Go omits them, empty values leave no trace, so that what a JSON patch tests against is what the real server
 would hold. Pure.
-Left to others: custom resources (`schema.py`), what values mean (`checks.py`). Specs of pods and daemon sets are taken
-as they come, and so are statuses, where they are not listed here.
 
 Source: Kubernetes API reference, the kinds' fields; `metav1.MicroTime`, whose text has exactly six decimals.
 """

@@ -1,8 +1,7 @@
 """What the API server refuses in metadata and in the built-in kinds.
 
-Promise: the checks that a controller of Nodes can run into, with the field paths and reasons of the real server:
+The checks that a controller of Nodes can run into, with the field paths and reasons of the real server:
 names, labels, annotations, finalizers, owners; taints and provider IDs; events and leases.
-Left to others: custom resources' own fields (`schema.py`). Specs of pods are taken as they come.
 
 Source: apimachinery's `validation` and `api/validation`; Kubernetes' `core/validation`.
 """

@@ -1,7 +1,6 @@
 """What `kubectl get` shows of the built-in kinds.
 
-Promise: the columns of the real server, wide ones with priority 1, each a pure function of the object and the time.
-Left to others: custom resources' columns and the Table itself (`table.py`).
+The columns of the real server, wide ones with priority 1, each a pure function of the object and the time.
 
 Source: Kubernetes' `printers/internalversion`; ages as apimachinery's `duration.HumanDuration`.
 """

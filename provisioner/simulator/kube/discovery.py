@@ -1,7 +1,6 @@
 """Which kinds there are: `/api`, `/apis` and `/version`, in the aggregated and in the older form.
 
-Promise: kubectl finds names, short names, categories and verbs here, whichever form it asks for.
-Left to others: schemas (`openapi.py`).
+Kubectl finds names, short names, categories and verbs here, whichever form it asks for.
 
 Source: Kubernetes API concepts, "API discovery"; `apidiscovery.k8s.io/v2`.
 """

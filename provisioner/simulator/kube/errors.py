@@ -1,8 +1,7 @@
 """Every refusal of the API server, with the status, reason and words of the real one.
 
-Promise: `ApiError.body()` is a `metav1.Status` that kubectl prints as it prints the real one's; clients decide by
+`ApiError.body()` is a `metav1.Status` that kubectl prints as it prints the real one's; clients decide by
 `code`, `reason` and `details.causes`, so these are exact, and so are the messages that programs are known to read.
-Left to others: when each applies.
 
 Source: apimachinery's `api/errors` and `util/validation/field`.
 """

@@ -1,10 +1,8 @@
 """The eviction subresource, and the budgets that can refuse it.
 
-Promise: decides as the real server does, in its order and words: finished, pending and deleting pods go past every
+Decides as the real server does, in its order and words: finished, pending and deleting pods go past every
 budget; two budgets on one pod are a 500; an exhausted one is a 429 whose cause names it. Budgets' status is kept as
 the disruption controller would.
-Left to others: the deletion itself (`store.py`). The pods a budget expects are those that match it now; the real
-controller asks their owners for the number of replicas.
 
 Source: Kubernetes' `registry/core/pod/storage/eviction.go` and `controller/disruption`.
 """

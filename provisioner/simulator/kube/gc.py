@@ -1,10 +1,9 @@
 """What the controller manager does for everybody: garbage collection, and the end of namespaces and CRDs.
 
-Promise: an object all of whose owners are gone is deleted; foreground and orphan deletion are honoured; a namespace or
+An object all of whose owners are gone is deleted; foreground and orphan deletion are honoured; a namespace or
 a CRD on its way out takes its contents along, waiting for their finalizers, and goes last. An owner whose kind is not
 served counts as neither there nor gone, so what it owns stays, as with the real collector. It acts a moment after
 the change that calls for it, on a timer of the loop, never within somebody else's write.
-Left to others: which deletions wait for what (`store.py`).
 
 Source: Kubernetes docs, "Garbage Collection"; `controller/garbagecollector`, apiextensions' `finalizer`.
 """

@@ -1,8 +1,7 @@
 """One request on objects, one answer: get, list, create, replace, patch, delete, evict.
 
-Promise: statuses, bodies and warnings of the real server: 201 on create, an object or a Status on delete, items of
+Statuses, bodies and warnings of the real server: 201 on create, an object or a Status on delete, items of
 built-in kinds without `kind`, Tables for those who ask.
-Left to others: watches (`streams.py`), everything about the request that is not the objects' (`apiserver.py`).
 
 Source: Kubernetes API concepts; apiserver's `endpoints/handlers`.
 """

@@ -1,8 +1,7 @@
 """The JSONPath of CRD printer columns.
 
-Promise: the part of it that columns use: fields (dots escaped by a backslash), indexes, `[*]`, quoted keys, and filters
+The part of it that columns use: fields (dots escaped by a backslash), indexes, `[*]`, quoted keys, and filters
 `[?(@.field=="value")]`. Compiled once; the answer is the list of values found.
-Left to others: how a value is printed (`table.py`).
 
 Source: Kubernetes' "JSONPath support"; apiextensions' `tableconvertor`.
 """

@@ -1,8 +1,7 @@
 """What is stored: JSON objects that nobody changes once they are in.
 
-Promise: a stored object is never mutated, so versions may share parts and old versions stay readable; `Record` holds
+A stored object is never mutated, so versions may share parts and old versions stay readable; `Record` holds
 one version and its wire form, encoded at most once, which makes long lists a matter of joining bytes.
-Left to others: what a write does to an object (`store.py`), how clients see it (`table.py`, `apiserver.py`).
 
 Source: Kubernetes API conventions; times are RFC 3339 in UTC, whole seconds (MicroTime: microseconds).
 """

@@ -1,8 +1,7 @@
 """OpenAPI v3 of the kinds that are served, as much of it as kubectl reads.
 
-Promise: every served group and version has a document with its kinds' schemas (a CRD's own, with its descriptions, for
+Every served group and version has a document with its kinds' schemas (a CRD's own, with its descriptions, for
 `kubectl explain`), and with paths that show kubectl that the server itself checks unknown fields.
-Left to others: validation (`schema.py`). Built-in kinds are described as open objects.
 
 Source: Kubernetes docs, "OpenAPI V3"; ecosystem.md §6.3, lesson 3.
 """

@@ -1,7 +1,6 @@
 """What a request asks for: path, query and Accept header, read as the real server reads them.
 
-Promise: pure parsing; whatever cannot be understood is an ApiError with the real status (400, 404, 406, 415).
-Left to others: doing it (`handlers.py`, `streams.py`).
+Pure parsing; whatever cannot be understood is an ApiError with the real status (400, 404, 406, 415).
 
 Source: apiserver's `RequestInfo`, content negotiation; apimachinery's conversion of query values.
 """

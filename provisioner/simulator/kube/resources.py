@@ -1,7 +1,6 @@
 """The kinds that are served: the built-in ones, and those that a CRD brings.
 
-Promise: everything the store and the server need to know of a kind is one frozen `Resource`.
-Left to others: columns (`columns.py`), paths (`apiserver.py`). Of a CRD only its storage version is served.
+Everything the store and the server need to know of a kind is one frozen `Resource`.
 
 Source: Kubernetes' registry strategies (what survives a create, which PUT needs a version, what DELETE answers).
 """

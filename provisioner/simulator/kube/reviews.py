@@ -1,8 +1,7 @@
 """Reviews: who the caller is, and what it may do; questions in the shape of objects, answered and never stored.
 
-Promise: 201 with the question and its answer, as on the real server; nothing else than POST is allowed. Everybody is
+201 with the question and its answer, as on the real server; nothing else than POST is allowed. Everybody is
 one caller, who may do everything but what `denied` says.
-Left to others: refusing what is denied (RBAC is off; faults can do it).
 
 Source: Kubernetes API reference, SelfSubjectReview v1 and SelfSubjectAccessReview v1; apiserver's validation of them.
 """

@@ -1,7 +1,6 @@
 """Label and field selectors, as they stand in a query string.
 
-Promise: parsed once per request into a predicate over objects; a selector that the real server refuses is a 400.
-Left to others: which fields a resource can be selected by (`resources.py`).
+Parsed once per request into a predicate over objects; a selector that the real server refuses is a 400.
 
 Source: apimachinery's `labels.Parse` and `fields.ParseSelector`.
 """

@@ -1,11 +1,9 @@
 """The cluster's memory: objects, versions, finalizers, preconditions, and who is told of changes.
 
-Promise: the semantics of etcd behind a real API server. One revision counts all writes; a stale or misdirected write is
+The semantics of etcd behind a real API server. One revision counts all writes; a stale or misdirected write is
 refused; a write that changes nothing is none; a deleting object stays while it has finalizers (and a bound pod until
 its grace ends), takes no new ones, and goes with the last. Objects handed out are copies. `subscribe` hears of every
 write, in order, before the writer continues; a subscriber may write itself.
-Left to others: what a write makes of an object (`writes.py`), evictions (`eviction.py`), garbage (`gc.py`), HTTP
-(`apiserver.py`). Server-side apply and managedFields are not modelled.
 
 Source: Kubernetes API concepts; reliability.md §3 "Kubernetes store".
 """

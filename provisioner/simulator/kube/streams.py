@@ -1,9 +1,8 @@
 """Watches: a stream of changes that ends, lags and expires like a real one.
 
-Promise: resumes from any revision of the window; sends initial events with the closing bookmark that kubectl waits for,
+Resumes from any revision of the window; sends initial events with the closing bookmark that kubectl waits for,
 bookmarks every minute, an ERROR event when the window has moved on; ends at its timeout, with the server, and when its
 kind is no longer served. Each stream is one coroutine that pulls: no task, no thread, no queue.
-Left to others: what happened (`watch.py`), how a stream is broken on purpose (the wire, the server's faults).
 
 Source: Kubernetes API concepts, "Streaming lists", "Watch bookmarks".
 """

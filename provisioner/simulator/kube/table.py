@@ -1,8 +1,7 @@
 """`metav1.Table`: what `kubectl get` prints.
 
-Promise: columns of built-in kinds as the real server's, of custom resources from their `additionalPrinterColumns`,
+Columns of built-in kinds as the real server's, of custom resources from their `additionalPrinterColumns`,
 dates as ages that the server reckons.
-Left to others: who asks for a Table (`requests.py`).
 
 Source: Kubernetes API concepts, "Receiving resources as Tables"; apiextensions' `tableconvertor`.
 """

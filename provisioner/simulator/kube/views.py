@@ -1,10 +1,9 @@
 """What a reader sees: the present, a page of a consistent list, or a past that a lagging server still shows.
 
-Promise: every read names the revision it is true for. Pages of one list come from one revision; a token, or an exact
+Every read names the revision it is true for. Pages of one list come from one revision; a token, or an exact
 revision, beyond the window is a 410. `freeze` makes the cached reads (watches, and lists) stop at a revision, as an API
 server behind a slow watch cache does; a GET without a resourceVersion asks etcd and is always fresh. `lose` makes
 watches pass over a write.
-Left to others: selectors, encoding.
 
 Source: Kubernetes API concepts, "Resource versions", "Retrieving large result sets in chunks".
 """

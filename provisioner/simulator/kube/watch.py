@@ -1,9 +1,8 @@
 """The history of one kind: what a watch can be resumed from, and how the past is rebuilt.
 
-Promise: events in order of revision, each with the version before it, so that the objects at any revision of the window
+Events in order of revision, each with the version before it, so that the objects at any revision of the window
 can be rebuilt; whoever asks for more than the window holds is told `Expired` (410), as by the real watch cache.
 Readers keep a position and pull, so a slow watcher costs nothing and falls out of the window like a real one.
-Left to others: the stream (`streams.py`).
 
 Source: Kubernetes API concepts, "Efficient detection of changes".
 """

@@ -1,9 +1,8 @@
 """What a write makes of an object: pure functions from the stored and the sent object to the next one.
 
-Promise: the metadata rules of the real server. The system's fields cannot be sent; the status subresource and the main
+The metadata rules of the real server. The system's fields cannot be sent; the status subresource and the main
 resource do not touch each other's part; generation counts changes of what the user wants; uid and resourceVersion,
 where sent, are preconditions.
-Left to others: validation (`schema.py`, `checks.py`), revisions and events (`store.py`).
 
 Source: apiserver's `registry/rest` (create, update, delete) and the strategies of the kinds.
 """

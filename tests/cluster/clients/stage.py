@@ -1,8 +1,7 @@
 """What a story of kubectl stands on: kubectl as a person uses it, and a hand that does what controllers do.
 
-Promise: a story cannot tell which server it plays on; the claims in it are nobody's, so that nothing but the story and
+A story cannot tell which server it plays on; the claims in it are nobody's, so that nothing but the story and
 the server's own defaults writes to them.
-Left to others: the servers (`backend.py`), kubectl itself (`tests/wire/kubectl.py`), stories with the real controller.
 """
 
 import re

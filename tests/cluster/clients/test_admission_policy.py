@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
-from provisioner.commands.planning import plan
+from provisioner.cli.commands.planning import plan
 from tests.cluster.charts import VALUES, rendered
 from tests.cluster.controlplane import ControlPlane
 from tests.wire.kubectl import Kubectl, Said

@@ -2,7 +2,6 @@
 
 There is no kubelet: the one Pod of `helm test` is run here as what it is, the program with its arguments, its variables
 and the token of its service account; Azure is the emulator, which allows our role and no more.
-Left to others: each object of a release (`test_helm.py`), stories in full (`tests/cluster/test_stories.py`).
 """
 
 import asyncio
@@ -17,7 +16,7 @@ from tests.cluster import assets
 from tests.cluster.charts import CHARTS
 from tests.cluster.controlplane import CONTROLLERS, NAMESPACE, SERVICE_ACCOUNT, ControlPlane
 from tests.cluster.realworld import PROGRAM, RealWorld
-from tests.world.azurerole import AZURE_ACTIONS
+from tests.world.azure_role import AZURE_ACTIONS
 from tests.world.claims import ready, removed
 from tests.world.harness import node_claim
 

@@ -1,7 +1,6 @@
 """The real API server takes what our chart renders, with each key at each of its values, and its Pods are restricted.
 
 Nothing is made: each object is applied by server-side apply as a dry run, with unknown fields refused.
-Left to others: releases (`test_helm.py`), minors without a control plane here (`tests/unit/test_chart_schemas.py`).
 """
 
 import asyncio
@@ -11,7 +10,7 @@ import pytest
 import yaml
 
 from tests.cluster.controlplane import ControlPlane
-from tests.unit.chartvalues import NAMESPACE, NEEDED, Json, before_and_after, leaves, render, with_value
+from tests.unit.charts.chart_values import NAMESPACE, NEEDED, Json, before_and_after, leaves, render, with_value
 from tests.wire.kubectl import Kubectl
 
 pytestmark = [pytest.mark.cluster, pytest.mark.asyncio]

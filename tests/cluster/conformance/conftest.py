@@ -1,9 +1,8 @@
 """The two servers that every conformance case runs on.
 
-Promise: a case sees only a `server`; it runs on the embedded API server over a real socket in every `make test`, and
+A case sees only a `server`; it runs on the embedded API server over a real socket in every `make test`, and
 on the real kube-apiserver in `make test-cluster`. The embedded one is new for each case; the real one is shared, so
 each case works on objects of its own and nothing is wiped in between.
-Left to others: starting the real one (`tests/cluster/conftest.py`).
 """
 
 import asyncio

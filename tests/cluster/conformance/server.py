@@ -1,8 +1,7 @@
 """One API server as the conformance suite sees it: raw HTTP in, status and JSON out.
 
-Promise: nothing of ours stands between a case and the server, neither our client nor our types; what a case creates
+Nothing of ours stands between a case and the server, neither our client nor our types; what a case creates
 is gone when it ends, finalizers or not, so that cases may share a server. Every request is bounded in time.
-Left to others: which server it is (`conftest.py`), what cases create (`things.py`).
 """
 
 import asyncio
@@ -16,7 +15,7 @@ from typing import Any, Literal, NamedTuple
 
 import aiohttp
 
-from tests.cluster.cutting import cut
+from tests.cluster.connection_cutter import cut
 
 Json = dict[str, Any]
 

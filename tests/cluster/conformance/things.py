@@ -1,7 +1,6 @@
 """What the cases create: small objects under names of their own, labelled with the case.
 
-Promise: each function makes one request, asserts that it was accepted, and returns what the server answered.
-Left to others: removing them (`Server.clean`), the CRDs (`conftest.py`).
+Each function makes one request, asserts that it was accepted, and returns what the server answered.
 """
 
 from typing import Any

@@ -1,7 +1,6 @@
 """The dashboard of the whole fleet: do claims get machines, what do they cost, do they go again, is the program well.
 
-Promise: the rows follow a person on call, what is wrong now before why; the panels are those of ecosystem.md §2.3.
-Left to others: how it is written (`panels.py`), one claim (`claim.py`).
+The rows follow a person on call, what is wrong now before why; the panels are those of ecosystem.md §2.3.
 """
 
 from tools.dashboards.panels import Dashboard

@@ -1,8 +1,7 @@
 """What every reason that the program writes means, what to look at, and what to do about it.
 
-Promise: one row for each name of `provisioner.api.reasons` and each condition that bears it, with every status that it
-comes with; a story that shows another combination fails (`tests/world/words.py`).
-Left to others: what ARM and AKS say in their own codes (`tools.reference.errors`), the pages.
+One row for each name of `provisioner.api.reasons` and each condition that bears it, with every status that it
+comes with; a story that shows another combination fails (`tests/world/messages.py`).
 
     row.py          Reason, Notice
     launching.py    Launched and Ready

@@ -1,0 +1,86 @@
+"""Which of a claim's labels go onto its agent pool, and what else stands there.
+
+A label that AKS would refuse is named, with its remedy, before anything is sent; labels that the cloud sets
+itself, and labels that would give a Node privileges, are left out. Our mark is forced last, over anything the user
+wrote.
+
+Source: aks-arm.md §4 (labels AKS sets, rejects and reserves); karpenter.md §6 (labels of Azure/gpu-provisioner);
+DESIGN rules 3 and 13.
+"""
+
+import re
+from collections.abc import Iterator
+
+from provisioner.api import labels, reasons
+from provisioner.api.nodeclaim import NodeClaim
+
+from .field_error import Objection
+from .instance_types import is_gpu_size
+
+# The cloud writes these on every Node; AKS refuses some of them from users.
+SET_BY_CLOUD = frozenset(
+    {
+        labels.INSTANCE_TYPE,
+        labels.ZONE,
+        labels.REGION,
+        labels.ARCH,
+        labels.OS,
+        labels.HOSTNAME,
+        labels.AKS_SPOT,
+        *labels.BETA_KEYS,
+    }
+)
+ACCEPTED_DOMAINS = ("kubelet.kubernetes.io", "node.kubernetes.io")
+REFUSED_DOMAINS = ("kubernetes.azure.com", "kubernetes.io")
+RESERVED_NAMES = frozenset({"agentpool", "storageprofile", "storagetier", "accelerator"})
+
+_NAME = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
+_DOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+
+
+def pool_labels(claim: NodeClaim, size: str) -> dict[str, str]:
+    """The node labels of a pool for a claim without objections."""
+    wanted = {labels.NODEPOOL: labels.DEFAULT_NODEPOOL}
+    wanted |= {key: value for key, value in claim.metadata.labels.items() if not left_out(key)}
+    wanted[labels.KAITO_MACHINE_TYPE] = "gpu" if is_gpu_size(size) else "cpu"
+    wanted[labels.KAITO_CREATION_TIMESTAMP] = claim.metadata.creation_timestamp.strftime(labels.CREATION_LAYOUT)
+    wanted[labels.CLAIM_UID] = claim.uid
+    return wanted
+
+
+def objections(claim: NodeClaim) -> Iterator[Objection]:
+    """Every label that AKS refuses."""
+    for key, value in claim.metadata.labels.items():
+        if not left_out(key):
+            yield from _wrong_with(key, value)
+
+
+def left_out(key: str) -> bool:
+    """Whether a claim's label never goes onto a pool, and nobody need be told."""
+    return key in SET_BY_CLOUD or _under(key, labels.PRIVILEGED_DOMAINS)
+
+
+def kept_by_aks(key: str) -> bool:
+    """Whether AKS refuses this key from users, on whatever it stands."""
+    return _under(key, ("kubernetes.azure.com",))
+
+
+def _under(key: str, domains: tuple[str, ...]) -> bool:
+    domain = key.rpartition("/")[0]
+    return any(domain == d or domain.endswith("." + d) for d in domains)
+
+
+def _wrong_with(key: str, value: str) -> Iterator[Objection]:
+    domain, _, name = key.rpartition("/")
+    if key in RESERVED_NAMES or (_under(key, REFUSED_DOMAINS) and not _under(key, ACCEPTED_DOMAINS)):
+        yield _refused(key, value, "AKS keeps this key for itself", "remove the label or use a prefix of your own")
+    elif _NAME.fullmatch(name) is None or (domain and (len(domain) > 253 or _DOMAIN.fullmatch(domain) is None)):
+        yield _refused(key, value, "this is no label key", "use letters, digits, '-', '_' and '.', at most 63")
+    if value and _NAME.fullmatch(value) is None:
+        yield _refused(key, value, "this is no label value", "use letters, digits, '-', '_' and '.', at most 63")
+
+
+def _refused(key: str, value: str, why: str, remedy: str) -> Objection:
+    field = f"metadata.labels[{key}]"
+    problem = f"{field}: {value[:40]!r}: {why}"
+    return Objection(reason=reasons.LABEL_REFUSED, field=field, value=value, problem=problem, remedy=remedy)

@@ -1,0 +1,180 @@
+"""Steps at the API server, as requests.
+
+Each write is conditional on the object being the one the plan saw (UID, and the version or the list it
+replaces); only fields of ours are in it. KubeError passes to the door.
+
+Source: DESIGN rule 9. The API server refuses another UID in a merge patch (422, metadata.uid), except in the status of
+a custom resource, where it looks at the version alone; a JSON patch whose `test` fails is a 422 too. All of this is
+tried on the real one (tests/cluster/conformance).
+"""
+
+from controllers.model.facts import Remedy, Stage
+from controllers.model.patches import replace_list
+from controllers.model.results import Evicted, ReadAttached, ReadClaim, ReadCrd, ReadEvents, ReadNodes, ReadPods, Wrote
+from controllers.model.steps import (
+    AddFinalizer,
+    DeleteClaim,
+    DeleteNode,
+    DeletePods,
+    EvictPods,
+    KubeWrite,
+    LookUpClaim,
+    LookUpNodes,
+    PatchClaim,
+    PatchNode,
+    PatchStatus,
+    ReadDrain,
+    ReadRemedies,
+    ReadVolumes,
+    ReleaseFinalizer,
+)
+from controllers.state.indexes import NODECLAIM_CRD
+from controllers.state.memory import Kind
+from provisioner.api import labels
+from provisioner.api.meta import ObjectMeta
+from provisioner.api.node import Node
+from provisioner.api.nodeclaim import NodeClaim
+from provisioner.runtime.kube import Kube, KubeError
+from provisioner.runtime.objects import Event
+from provisioner.runtime.resources import CRDS, EVENTS, NODECLAIMS, NODES
+
+from .pods import PodActs
+
+# Who signs the Events of AKS's node auto-repair, and how their reasons end: NodeRebootStart, NodeReimageEnd, …
+AUTO_REPAIR = "aks-auto-repair"
+STAGES: tuple[Stage, ...] = ("Start", "End", "Error")
+
+
+class KubeActs:
+    """The writes and reads of a plan, over one `Kube`."""
+
+    def __init__(self, kube: Kube) -> None:
+        self._kube = kube
+        self._pods = PodActs(kube)
+
+    async def write(self, step: KubeWrite) -> Wrote | Evicted:
+        """Perform one write. Raises KubeError."""
+        match step:
+            case AddFinalizer(claim=claim):
+                return await self._finalizers(claim, (*claim.metadata.finalizers, labels.FINALIZER))
+            case ReleaseFinalizer(target=target):
+                kept = tuple(f for f in target.metadata.finalizers if f != labels.FINALIZER)
+                return await self._finalizers(target, kept)
+            case PatchClaim():
+                return await self._metadata_of_claim(step)
+            case PatchStatus():
+                return await self._status(step)
+            case PatchNode(node=node, patch=patch):
+                operations = [_same_object(node.uid), *patch]
+                patched = await self._kube.patch(NODES, node.name, operations, how="json")
+                return _wrote("node", patched.metadata)
+            case DeleteNode(node=node):
+                await self._kube.delete(NODES, node.name, uid=node.uid)
+                return Wrote(kind="node", name=node.name, uid=node.uid, resource_version="")
+            case DeleteClaim(claim=claim):
+                await self._kube.delete(NODECLAIMS, claim.name, uid=claim.uid)
+                return Wrote(kind="claim", name=claim.name, uid=claim.uid, resource_version="")
+            case EvictPods():
+                return await self._pods.evict(step)
+            case DeletePods():
+                return await self._pods.delete(step)
+
+    async def _finalizers(self, target: NodeClaim | Node, finalizers: tuple[str, ...]) -> Wrote:
+        change = replace_list("/metadata/finalizers", target.metadata.finalizers, finalizers)
+        operations = [_same_object(target.uid), *change]
+        if isinstance(target, Node):
+            node = await self._kube.patch(NODES, target.name, operations, how="json")
+            return _wrote("node", node.metadata)
+        claim = await self._kube.patch(NODECLAIMS, target.name, operations, how="json")
+        return _wrote("claim", claim.metadata, claim)
+
+    async def _metadata_of_claim(self, step: PatchClaim) -> Wrote:
+        claim = step.claim
+        metadata: dict[str, object] = {"uid": claim.uid}
+        if step.labels:
+            metadata["labels"] = dict(step.labels)
+        if step.annotations:
+            # What another writes there first is to stand: the write is bound to the version that lacks it.
+            metadata |= {"annotations": dict(step.annotations), "resourceVersion": claim.metadata.resource_version}
+        answer = await self._kube.patch(NODECLAIMS, claim.name, {"metadata": metadata}, how="merge")
+        return _wrote("claim", answer.metadata, answer)
+
+    async def _status(self, step: PatchStatus) -> Wrote:
+        # The condition list is replaced whole, so the write is bound to the version it was computed from.
+        claim = step.claim
+        metadata = {"uid": claim.uid, "resourceVersion": claim.metadata.resource_version}
+        body = {"metadata": metadata, "status": {**step.fields, "conditions": list(step.conditions)}}
+        answer = await self._kube.patch(NODECLAIMS, claim.name, body, how="merge", subresource="status")
+        return _wrote("claim", answer.metadata, answer)
+
+    async def read_claim(self, step: LookUpClaim) -> ReadClaim:
+        """The claim as it is now, None if the API server itself says that there is none of that name."""
+        try:
+            return ReadClaim(claim=await self._kube.get(NODECLAIMS, step.name))
+        except KubeError as error:
+            if error.not_found:
+                return ReadClaim(claim=None)
+            raise
+
+    async def read_crd(self) -> ReadCrd:
+        """The NodeClaim CRD as it is now, by the verb that its cache needs anyway."""
+        found = await self._kube.list(CRDS, field_selector=f"metadata.name={NODECLAIM_CRD}")
+        return ReadCrd(crd=next((crd for crd in found.items if crd.metadata.name == NODECLAIM_CRD), None))
+
+    async def current_version(self, kind: Kind, name: str, uid: str) -> str:
+        """The version of the object of this name and UID, "" if there is none."""
+        try:
+            meta = await self._metadata(kind, name)
+        except KubeError as error:
+            if error.not_found:
+                return ""
+            raise
+        return meta.resource_version if meta.uid == uid else ""
+
+    async def _metadata(self, kind: Kind, name: str) -> ObjectMeta:
+        if kind == "claim":
+            return (await self._kube.get(NODECLAIMS, name)).metadata
+        return (await self._kube.get(NODES, name)).metadata
+
+    async def read_nodes(self, step: LookUpNodes) -> ReadNodes:
+        """All Nodes with this pool's label."""
+        found = await self._kube.list(NODES, label_selector=f"{labels.AKS_AGENTPOOL}={step.pool}")
+        return ReadNodes(nodes=found.items)
+
+    async def read_remedies(self, step: ReadRemedies) -> ReadEvents:
+        """What AKS's auto-repair last said of this Node, in order of time. Events about Nodes are in `default`."""
+        about = f"involvedObject.kind=Node,involvedObject.name={step.node.name},source={AUTO_REPAIR}"
+        try:
+            found = await self._kube.list(EVENTS, field_selector=about, namespace="default")
+        except KubeError as error:
+            if error.status == 403:
+                return ReadEvents(remedies=None)
+            raise
+        told = [remedy for event in found.items if (remedy := _remedy(event)) is not None]
+        return ReadEvents(remedies=tuple(sorted(told, key=lambda remedy: (remedy.at, remedy.stage != "Start"))))
+
+    async def read_pods(self, step: ReadDrain) -> ReadPods:
+        """All pods bound to this Node."""
+        return await self._pods.read_pods(step)
+
+    async def read_volumes(self, step: ReadVolumes) -> ReadAttached:
+        """All that is attached to this Node."""
+        return await self._pods.read_volumes(step)
+
+
+def _remedy(event: Event) -> Remedy | None:
+    stage = next((stage for stage in STAGES if event.reason.endswith(stage)), None)
+    at = event.last_timestamp or event.event_time or event.metadata.creation_timestamp
+    return Remedy(stage=stage, at=at) if stage is not None else None
+
+
+def _same_object(uid: str) -> dict[str, object]:
+    """A name may stand for another object by now; its UID cannot."""
+    return {"op": "test", "path": "/metadata/uid", "value": uid}
+
+
+def _wrote(kind: Kind, meta: ObjectMeta, claim: NodeClaim | None = None) -> Wrote:
+    # What takes the last finalizer off a deleting object deletes it, and the deletion's version is not in the answer.
+    gone = meta.deleting and not meta.finalizers
+    version, left = meta.resource_version, None if gone else claim
+    return Wrote(kind=kind, name=meta.name, uid=meta.uid, resource_version=version, gone=gone, claim=left)

@@ -1,0 +1,121 @@
+"""Steps about pods and volumes of a Node that is being emptied, as requests.
+
+Each request names the pod by UID: one that was made anew under the same name is not meant. One pod's refusal
+is told and does not keep the others from being asked; an API server that does not answer is asked no further.
+All who ask for attachments while a list is on its way share the next one.
+
+Source: karpenter.md §4 (429, the 500 of several budgets); VolumeAttachments cannot be selected by their Node.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import structlog
+
+from controllers.model.results import Evicted, ReadAttached, ReadPods
+from controllers.model.steps import DeletePods, EvictPods, ReadDrain, ReadVolumes
+from provisioner.api.pod import Pod
+from provisioner.api.volume import VolumeAttachment
+from provisioner.runtime.kube import Kube, KubeError
+from provisioner.runtime.resources import PERSISTENTVOLUMECLAIMS, PODS, VOLUMEATTACHMENTS
+
+SEVERAL_BUDGETS = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."
+
+log = structlog.get_logger("pods")
+
+
+class PodActs:
+    """The writes and reads of drains, over one `Kube`."""
+
+    def __init__(self, kube: Kube) -> None:
+        self._kube = kube
+        self._attachments = _SharedList(kube)
+
+    async def evict(self, step: EvictPods) -> Evicted:
+        """Ask each to leave."""
+        return await _each(step.pods, self._kube.evict)
+
+    async def delete(self, step: DeletePods) -> Evicted:
+        """Delete each, budgets or not."""
+
+        async def delete(pod: Pod) -> None:
+            meta = pod.metadata
+            await self._kube.delete(
+                PODS, meta.name, namespace=meta.namespace, uid=meta.uid, grace_seconds=step.grace_seconds
+            )
+
+        return await _each(step.pods, delete)
+
+    async def read_pods(self, step: ReadDrain) -> ReadPods:
+        """All pods bound to this Node. Raises KubeError."""
+        found = await self._kube.list(PODS, field_selector=f"spec.nodeName={step.node.name}")
+        return ReadPods(pods=found.items)
+
+    async def read_volumes(self, step: ReadVolumes) -> ReadAttached:
+        """All that is attached to this Node, and the volumes behind these claims. Raises KubeError."""
+        attachments = await self._attachments.fresh()
+        kept = [await self._volume_of(namespace, name) for namespace, name in step.claims]
+        return ReadAttached(
+            attachments=tuple(one for one in attachments if one.spec.node_name == step.node.name),
+            kept=frozenset(name for name in kept if name),
+        )
+
+    async def _volume_of(self, namespace: str, name: str) -> str:
+        try:
+            claim = await self._kube.get(PERSISTENTVOLUMECLAIMS, name, namespace=namespace)
+        except KubeError as error:
+            if error.not_found:
+                return ""
+            raise
+        return claim.spec.volume_name
+
+
+class _SharedList:
+    """LISTs of all VolumeAttachments, one at a time; an answer serves whoever asked before it was sent for."""
+
+    def __init__(self, kube: Kube) -> None:
+        self._kube = kube
+        self._one_at_a_time = asyncio.Lock()
+        self._sent = 0
+        self._answered = 0
+        self._waiting = 0
+        self._answer: tuple[VolumeAttachment, ...] = ()
+
+    async def fresh(self) -> tuple[VolumeAttachment, ...]:
+        """An answer to a request sent after this call. Raises KubeError."""
+        before = self._sent
+        self._waiting += 1
+        try:
+            async with self._one_at_a_time:
+                if self._answered <= before:
+                    self._sent += 1
+                    self._answer = (await self._kube.list(VOLUMEATTACHMENTS)).items
+                    self._answered = self._sent
+                return self._answer
+        finally:
+            self._waiting -= 1
+            if not self._waiting:
+                self._answer = ()
+
+
+async def _each(pods: tuple[Pod, ...], ask: Callable[[Pod], Awaitable[None]]) -> Evicted:
+    asked, gone = list[str](), list[str]()
+    blocked, failed = dict[str, str](), dict[str, str]()
+    for pod in pods:
+        uid = pod.metadata.uid
+        try:
+            await ask(pod)
+        except KubeError as error:
+            if error.status == 404 or error.conflict:
+                gone.append(uid)
+            elif error.status == 429 or (error.status == 500 and SEVERAL_BUDGETS in error.message):
+                # The message is the same for every budget; only the cause names the one that refuses.
+                blocked[uid] = "; ".join(error.causes) or error.message
+            else:
+                failed[uid] = str(error)
+                log.warning("a pod stays against our asking", pod=pod.name, error=str(error))
+                if not error.refused:
+                    break
+        else:
+            asked.append(uid)
+    return Evicted(asked=frozenset(asked), gone=frozenset(gone), blocked=blocked, failed=failed)

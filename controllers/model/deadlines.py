@@ -1,0 +1,43 @@
+"""No state without a deadline; and no deadline that destroys a machine.
+
+`watched` turns a judgement into one that knows its deadline: before it, it says when to look again; after it,
+the message says so, and the status write that carries the change also carries an event and counts in a metric.
+The condition itself keeps that it was said (`told`), however its other words change: each deadline of a state speaks
+exactly once, also across restarts.
+
+Source: aks-arm.md §4 (how long AKS takes), users.md S1.6; the limits stand in `policy.py`.
+"""
+
+from datetime import datetime
+
+import msgspec
+
+from provisioner.api.conditions import MESSAGE_BYTES, fit
+
+from .conditions import Judgement
+
+MARK = "; overdue: "
+
+
+def told(message: str) -> bool:
+    """Whether a condition with this message has already said that it is overdue."""
+    return MARK in message
+
+
+def watched(judged: Judgement, *, name: str, since: datetime, now: datetime, limit_seconds: float) -> Judgement:
+    """`judged`, aware of the deadline `name` that ends `limit_seconds` after `since`. A True judgement has none."""
+    if judged.status == "True":
+        return judged
+    left = limit_seconds - (now - since).total_seconds()
+    if left > 0:
+        recheck = left if judged.recheck is None else min(left, judged.recheck)
+        return msgspec.structs.replace(judged, recheck=recheck)
+    return overdue(judged, name=name, remedy=f"over {round(limit_seconds / 60)} min")
+
+
+def overdue(judged: Judgement, *, name: str, remedy: str) -> Judgement:
+    """`judged`, past the deadline `name`: it says so, and how to look further."""
+    end = f"{MARK}{remedy}"
+    # The cause gives way: it was told whole before, and without its end the deadline would never be heard of.
+    text = fit(judged.message, MESSAGE_BYTES - len(end)) + end
+    return msgspec.structs.replace(judged, message=text, warning=True, overdue=name)

@@ -1,0 +1,39 @@
+"""JSON patches that touch only what is ours.
+
+A list is replaced only under a `test` of that very list, so nobody else's entry is lost to a race; map keys
+are added one by one (DESIGN rule 9). An absent member is tested as null, which the API server's JSON patch accepts.
+
+Source: RFC 6902; the API server applies it with evanphx/json-patch.
+"""
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+Operation = Mapping[str, object]
+
+
+def escaped(key: str) -> str:
+    """A map key as one JSON pointer token (RFC 6901)."""
+    return key.replace("~", "~0").replace("/", "~1")
+
+
+def replace_list(path: str, before: Sequence[object], after: Sequence[object]) -> tuple[Operation, ...]:
+    """Replace the list at `path`, provided it still is `before`; an empty list is an absent member."""
+    old, new = msgspec.to_builtins(list(before)) or None, msgspec.to_builtins(list(after))
+    if (old or []) == new:
+        return ()
+    test: Operation = {"op": "test", "path": path, "value": old}
+    if new:
+        return (test, {"op": "add", "path": path, "value": new})
+    return (test, {"op": "remove", "path": path})
+
+
+def add_keys(path: str, before: Mapping[str, str], wanted: Mapping[str, str]) -> tuple[Operation, ...]:
+    """Set keys of the map at `path`; the map itself is created if it is absent."""
+    missing = {key: value for key, value in wanted.items() if before.get(key) != value}
+    if not missing:
+        return ()
+    if not before:
+        return ({"op": "test", "path": path, "value": None}, {"op": "add", "path": path, "value": missing})
+    return tuple({"op": "add", "path": f"{path}/{escaped(key)}", "value": value} for key, value in missing.items())

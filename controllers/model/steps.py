@@ -1,0 +1,220 @@
+"""The closed set of steps: everything the program may do to the world, as frozen values.
+
+A plan returns exactly one of these; the door (`acting/door.py`) performs it and nothing else writes.
+A write names the object as the plan saw it, so that the door can refuse to act on another one.
+"""
+
+from collections.abc import Mapping
+from typing import Literal
+
+import msgspec
+
+from cloudprovider.interface import Instance, Offering
+from provisioner.api.meta import NOTHING, Condition
+from provisioner.api.node import Node
+from provisioner.api.nodeclaim import NodeClaim
+from provisioner.api.pod import Pod
+
+JsonPatch = tuple[Mapping[str, object], ...]
+
+# Why something is removed. ASKED is never braked; all others are inferred and pass the brake (DESIGN rule 6).
+Cause = Literal[
+    "asked",
+    "failed-create",
+    "orphan-pool",
+    "missing-pool",
+    "node-deleted",
+    "leftover-node",
+    "crd-deleted",
+    "unhealthy-node",
+    "spot-evicted",
+]
+
+
+EventType = Literal["Normal", "Warning"]
+
+
+class Event(msgspec.Struct, frozen=True, kw_only=True):
+    """A Kubernetes Event to record once the step it travels with has succeeded."""
+
+    type: EventType
+    reason: str
+    message: str
+
+
+class AddFinalizer(msgspec.Struct, frozen=True, kw_only=True):
+    claim: NodeClaim
+
+
+class CreateInstance(msgspec.Struct, frozen=True, kw_only=True):
+    """`offering` None: the claim allows none that can be expressed, and the answer will say so."""
+
+    claim: NodeClaim
+    name: str
+    offering: Offering | None = None
+    event: Event | None = None
+
+
+class DeleteInstance(msgspec.Struct, frozen=True, kw_only=True):
+    instance: Instance
+    cause: Cause
+    event: Event | None = None
+
+
+class PatchClaim(msgspec.Struct, frozen=True, kw_only=True):
+    """Labels of ours on the claim (kubectl's columns), or annotations: these only if nobody else wrote meanwhile.
+
+    An annotation of None is taken off.
+    """
+
+    claim: NodeClaim
+    labels: Mapping[str, str] = NOTHING
+    annotations: Mapping[str, str | None] = NOTHING
+
+
+class PatchNode(msgspec.Struct, frozen=True, kw_only=True):
+    """A JSON patch, whose list replacements each stand under a `test` of that list (DESIGN rule 9)."""
+
+    node: Node
+    patch: JsonPatch
+    why: str
+
+
+class PatchStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """The claim's whole condition list and our scalar status fields, in one merge patch."""
+
+    claim: NodeClaim
+    conditions: tuple[Condition, ...]
+    fields: Mapping[str, str]
+    events: tuple[Event, ...] = ()
+    overdue: str = ""
+
+
+class DeleteNode(msgspec.Struct, frozen=True, kw_only=True):
+    node: Node
+    cause: Cause
+
+
+class EvictPods(msgspec.Struct, frozen=True, kw_only=True):
+    """Each pod is asked to leave once, by UID."""
+
+    node: Node
+    pods: tuple[Pod, ...]
+
+
+class DeletePods(msgspec.Struct, frozen=True, kw_only=True):
+    """Pods whose time is up: deleted past budgets, by UID, with this much grace from now."""
+
+    node: Node
+    pods: tuple[Pod, ...]
+    grace_seconds: int
+
+
+class ReleaseFinalizer(msgspec.Struct, frozen=True, kw_only=True):
+    target: NodeClaim | Node
+    why: str
+
+
+class DeleteClaim(msgspec.Struct, frozen=True, kw_only=True):
+    claim: NodeClaim
+    cause: Cause
+    event: Event
+
+
+class LookUpPool(msgspec.Struct, frozen=True, kw_only=True):
+    """One fresh GET of the pool, by name."""
+
+    name: str
+
+
+class AskCause(msgspec.Struct, frozen=True, kw_only=True):
+    """One question why this instance failed, which does not say it itself."""
+
+    instance: Instance
+
+
+class LookUpClaim(msgspec.Struct, frozen=True, kw_only=True):
+    """One fresh GET of the claim, by name: `name` need not be in the cache."""
+
+    name: str
+
+
+class LookUpNodes(msgspec.Struct, frozen=True, kw_only=True):
+    """One fresh LIST of the Nodes that carry this pool's label."""
+
+    pool: str
+
+
+class LookUpCluster(msgspec.Struct, frozen=True, kw_only=True):
+    """One fresh GET of the managed cluster."""
+
+
+class LookUpCrd(msgspec.Struct, frozen=True, kw_only=True):
+    """One fresh read of the NodeClaim CRD, on behalf of a claim that is asked to go."""
+
+    claim: NodeClaim
+
+
+class ReadRemedies(msgspec.Struct, frozen=True, kw_only=True):
+    """One fresh LIST of the Events by which AKS's own auto-repair tells what it does to this Node."""
+
+    node: Node
+
+
+class ReadDrain(msgspec.Struct, frozen=True, kw_only=True):
+    """One fresh LIST of the pods bound to this Node."""
+
+    node: Node
+
+
+class ReadVolumes(msgspec.Struct, frozen=True, kw_only=True):
+    """One fresh LIST of what is attached to this Node, and a GET of each of these volume claims (namespace, name)."""
+
+    node: Node
+    claims: tuple[tuple[str, str], ...]
+
+
+# What a removal by inference waits for, other than time: the closed set that is counted.
+Held = Literal["braked", "cluster_not_running", "pool_busy", "pools_not_listed", "cache_not_current", "older_than_crd"]
+
+
+class Wait(msgspec.Struct, frozen=True, kw_only=True):
+    """Nothing to do before `after` seconds pass (None: before something observed changes).
+
+    `held`: a removal by inference would be due, but for this.
+    """
+
+    after: float | None
+    why: str
+    held: Held | None = None
+
+
+class Forget(msgspec.Struct, frozen=True, kw_only=True):
+    """Nothing is left of this key; whatever was remembered of it may go."""
+
+
+CloudWrite = CreateInstance | DeleteInstance
+KubeWrite = (
+    AddFinalizer
+    | PatchClaim
+    | PatchNode
+    | PatchStatus
+    | DeleteNode
+    | EvictPods
+    | DeletePods
+    | ReleaseFinalizer
+    | DeleteClaim
+)
+Write = CloudWrite | KubeWrite
+Read = (
+    LookUpPool
+    | AskCause
+    | LookUpCluster
+    | LookUpClaim
+    | LookUpCrd
+    | LookUpNodes
+    | ReadRemedies
+    | ReadDrain
+    | ReadVolumes
+)
+Step = Write | Read | Wait | Forget

@@ -1,0 +1,35 @@
+"""How many GPUs a Node must show, and how many it shows.
+
+Pure; GPUs are judged by what is allocatable, never by capacity: a dead plugin's capacity stays for minutes
+(users.md S5.3). What cannot be read counts as nothing.
+"""
+
+from controllers.model.facts import Facts
+from provisioner.api import labels
+from provisioner.api.node import Node
+from provisioner.api.nodeclaim import NodeClaim
+from provisioner.api.quantity import parse_quantity
+
+
+def expected_gpus(f: Facts, claim: NodeClaim) -> int:
+    """How many GPUs must be allocatable before the Node counts as usable; 0 where they are only reported on."""
+    mode = claim.metadata.annotations.get(labels.GPU_READINESS, f.policy.gpu_readiness)
+    return 0 if mode == "report" else f.gpus.count
+
+
+def seen_gpus(f: Facts, node: Node) -> int:
+    """How many GPUs are allocatable on this Node."""
+    return whole(node.status.allocatable.get(f.gpus.resource, "0"))
+
+
+def lacks_gpus(f: Facts, claim: NodeClaim, node: Node) -> bool:
+    """Whether the Node shows fewer GPUs than are waited for."""
+    return seen_gpus(f, node) < expected_gpus(f, claim)
+
+
+def whole(value: str | float) -> int:
+    """A quantity as a whole number, rounded down."""
+    try:
+        return int(parse_quantity(value))
+    except ValueError:
+        return 0

@@ -1,0 +1,190 @@
+"""A live claim's last stretch: the Node is usable, GPUs included; and the way back when it stops being so.
+
+Initialized turns True when the Node is Ready, free of startup and boot taints, and shows every resource that
+was asked for and every GPU its size promises: one observation opens it. It is taken back (False) when the Node stops
+being usable, and Ready with it in the same write: our one deviation from Karpenter, because KAITO's RAG engine buys a
+second machine for a claim that is Initialized without a Ready Node (users.md §1.3).
+
+Source: karpenter.md §3 (Initialization), users.md S4, S5, K5, K12, K13.
+"""
+
+import msgspec
+
+from controllers.model.adoption import kept
+from controllers.model.conditions import Judgement, clock_text
+from controllers.model.deadlines import watched
+from controllers.model.facts import Facts
+from controllers.model.node_for_claim import chosen_node
+from controllers.model.patches import add_keys
+from controllers.model.steps import PatchNode, Step
+from controllers.nodeclaim import interruption
+from controllers.nodeclaim.consistency import emptied, refill_words
+from provisioner.api import labels, reasons
+from provisioner.api.conditions import MESSAGE_BYTES, fit
+from provisioner.api.meta import Condition, Taint
+from provisioner.api.node import Node
+from provisioner.api.nodeclaim import NodeClaim
+
+from .gpu_resources import expected_gpus, lacks_gpus, seen_gpus, whole
+from .launch_failure import failed_short, remains
+from .registration import change_refused, registered, taken_back
+
+INITIALIZED = "Initialized"
+
+# Taints that a Node bears only while it boots; effect "" matches any (karpenter.md §3).
+EPHEMERAL_TAINTS = (
+    (labels.NOT_READY_TAINT, "NoSchedule"),
+    (labels.NOT_READY_TAINT, "NoExecute"),
+    (labels.UNREACHABLE_TAINT, "NoSchedule"),
+    (labels.UNINITIALIZED_TAINT, "NoSchedule"),
+    (labels.UNREGISTERED_TAINT, "NoExecute"),
+)
+# Of these, what the node controller sets and removes by a Node's Ready condition, and how long it may take for it.
+HEALTH_TAINTS = (labels.NOT_READY_TAINT, labels.UNREACHABLE_TAINT)
+HEALTH_TAINT_SECONDS = 30.0
+EPHEMERAL_PREFIX = "readiness.k8s.io/"
+# Requests that no Node ever shows as allocatable: storage sizes the pool's disk (users.md K12).
+NOT_ON_NODES = frozenset({"storage"})
+# Behind the cause may come that this is overdue.
+CAUSE_BYTES = MESSAGE_BYTES - len("; overdue: over 999 min")
+PLUGIN_HINT = "is the device plugin running and tolerating the claim's taints?"
+
+
+def step(f: Facts) -> Step | None:
+    """Label the Node initialized once the gate is open."""
+    claim, node = f.claim, chosen_node(f)
+    if claim is None or node is None or "PatchNode" in f.refused or labels.REGISTERED not in node.metadata.labels:
+        return None
+    if labels.INITIALIZED in node.metadata.labels or closed(f, claim, node) is not None:
+        return None
+    patch = add_keys("/metadata/labels", node.metadata.labels, {labels.INITIALIZED: "true"})
+    return PatchNode(node=node, patch=tuple(dict(operation) for operation in patch), why="the Node is initialized")
+
+
+def judge(f: Facts, claim: NodeClaim) -> Judgement | None:
+    """The Initialized condition; None before the Node is registered."""
+    node = chosen_node(f)
+    if remains(f, claim):
+        return taken_back(f) if registered(claim) else None
+    current = claim.condition(INITIALIZED)
+    if current is not None and current.status in ("True", "False"):
+        return _usable(f, claim, node, current)
+    evicted = interruption.judge(f, claim, "Unknown") if node is None or not node.ready else None
+    if evicted is not None or node is None or labels.REGISTERED not in node.metadata.labels:
+        return evicted
+    shut = closed(f, claim, node)
+    if shut is None:
+        labelled = labels.INITIALIZED in node.metadata.labels
+        return Judgement(status="True", reason=reasons.INITIALIZED) if labelled else change_refused(f, node)
+    began = claim.condition("Registered", "True")
+    since = began.last_transition_time if began is not None else f.now
+    limit = f.policy.initialization_seconds
+    return watched(shut, name="initialization", since=since, now=f.now, limit_seconds=limit)
+
+
+def _usable(f: Facts, claim: NodeClaim, node: Node | None, current: Condition) -> Judgement:
+    """Whether a claim that was initialized still is. Restoring needs the whole gate; losing needs a reason."""
+    if node is None or not node.ready:
+        evicted = interruption.judge(f, claim, "False")
+        if evicted is not None:
+            return evicted
+    if node is None:
+        lost = f"Node {claim.status.node_name or f.key} is gone or being deleted; see kubectl get nodes -L agentpool"
+        if f.instance is not None and emptied(f.instance):
+            lost = f"Node {claim.status.node_name or f.key} is gone: {refill_words(f.instance)}"
+        message = kept(f.nodes, claim) or lost
+        return Judgement(status="False", reason=reasons.NODE_LOST, message=message, warning=True)
+    if not node.ready:
+        return _not_ready(node, status="False")
+    if current.status == "True":
+        short = _missing_gpus(f, claim, node)
+        left = f.policy.gpu_loss_seconds - f.gpu_short_age
+        if short is None or left > 0:
+            return Judgement(status="True", reason=reasons.INITIALIZED, recheck=left if short is not None else None)
+        return msgspec.structs.replace(short, status="False", reason=reasons.GPU_UNAVAILABLE, warning=True)
+    shut = closed(f, claim, node)
+    if shut is None:
+        return Judgement(status="True", reason=reasons.INITIALIZED)
+    behind = _taints_behind(f, node, shut)
+    if behind > 0 and current.reason == reasons.NODE_NOT_READY:
+        return Judgement(status="False", reason=current.reason, message=current.message, recheck=behind, warning=True)
+    reason = reasons.GPU_UNAVAILABLE if shut.reason == reasons.RESOURCE_NOT_REGISTERED else shut.reason
+    return msgspec.structs.replace(shut, status="False", reason=reason)
+
+
+def _taints_behind(f: Facts, node: Node, shut: Judgement) -> float:
+    """Seconds for which only the node controller, always a little behind the Ready condition, may be the reason.
+
+    Until then a Node that came back gets no word of its own between NotReady and usable (users.md K13).
+    """
+    others = (taint for taint in node.spec.taints if _ephemeral(taint) and taint.key not in HEALTH_TAINTS)
+    ready = node.ready_condition
+    since = ready.last_transition_time if ready is not None else None
+    if shut.reason != reasons.KNOWN_EPHEMERAL_TAINTS_EXIST or any(others) or since is None:
+        return 0.0
+    return HEALTH_TAINT_SECONDS - (f.now - since).total_seconds()
+
+
+def closed(f: Facts, claim: NodeClaim, node: Node) -> Judgement | None:
+    """Why the gate is shut, in Karpenter's order of checks; None: it is open."""
+    if not node.ready:
+        return _not_ready(node, status="Unknown")
+    for taint in node.spec.taints:
+        if any(taint.same_place(start) for start in claim.spec.startup_taints):
+            return _shut(reasons.STARTUP_TAINTS_EXIST, f'StartupTaint "{taint}" still exists; its owner removes it')
+    for taint in node.spec.taints:
+        if _ephemeral(taint):
+            return _shut(reasons.KNOWN_EPHEMERAL_TAINTS_EXIST, f'KnownEphemeralTaint "{taint}" still exists')
+    return _missing_request(claim, node) or _missing_gpus(f, claim, node)
+
+
+def _shut(reason: str, message: str) -> Judgement:
+    return Judgement(status="Unknown", reason=reason, message=message)
+
+
+def _not_ready(node: Node, *, status: str) -> Judgement:
+    condition = node.ready_condition
+    cause = (condition.reason or "no cause given") if condition is not None else "its kubelet has not reported"
+    since = condition.last_transition_time if condition is not None else None
+    when = f" since {clock_text(since)}" if since is not None else ""
+    message = f"Node status is NotReady ({cause}){when}; see kubectl describe node {node.name}"
+    taken_back = status == "False"
+    return Judgement(
+        status="False" if taken_back else "Unknown", reason=reasons.NODE_NOT_READY, message=message, warning=taken_back
+    )
+
+
+def _ephemeral(taint: Taint) -> bool:
+    return taint.key.startswith(EPHEMERAL_PREFIX) or (taint.key, taint.effect) in EPHEMERAL_TAINTS
+
+
+def _missing_request(claim: NodeClaim, node: Node) -> Judgement | None:
+    for resource, wanted in claim.spec.resources.requests.items():
+        if resource in NOT_ON_NODES or whole(wanted) == 0:
+            continue
+        if whole(node.status.allocatable.get(resource, "0")) == 0:
+            hint = f"; {PLUGIN_HINT}" if "/" in resource else ""
+            return _shut(
+                reasons.RESOURCE_NOT_REGISTERED, f'Resource "{resource}" was requested but not registered{hint}'
+            )
+    return None
+
+
+def _missing_gpus(f: Facts, claim: NodeClaim, node: Node) -> Judgement | None:
+    if not lacks_gpus(f, claim, node):
+        return None
+    counted = f"{f.gpus.resource}: {seen_gpus(f, node)} of {expected_gpus(f, claim)} allocatable"
+    if failed_short(f, claim) and f.instance is not None and f.instance.failure is not None:
+        minutes = f.policy.initialization_seconds / 60
+        message = f"{counted}, the pool failed and is made anew {minutes:.0f} min after Registered: "
+        return _shut(reasons.RESOURCE_NOT_REGISTERED, fit(message + f.instance.failure.message, CAUSE_BYTES))
+    message = f"{counted}; {PLUGIN_HINT} To go without: annotate the claim {labels.GPU_READINESS}=report"
+    return _shut(reasons.RESOURCE_NOT_REGISTERED, message)
+
+
+def gpu_short(f: Facts) -> bool:
+    """Whether a Ready Node of an initialized claim shows fewer GPUs than it should (clock: our first sight of it)."""
+    claim, node = f.claim, chosen_node(f)
+    if claim is None or node is None or not node.ready or not registered(claim):
+        return False
+    return lacks_gpus(f, claim, node)

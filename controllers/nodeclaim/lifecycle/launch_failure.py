@@ -1,0 +1,147 @@
+"""An attempt that failed: what it left behind, what goes first, and in which order.
+
+A pool that failed before its Node was ever usable is removed once its cause stands on the claim; then, once
+the pool is proven gone, its Node. The next machine bears the same name and providerID: it is not asked for before that.
+The claim stays and says all the while why. A machine that is Ready is kept, whatever its pool says, unless its GPUs
+have not come in all the time that they have: then nobody can use it, and it is emptied and goes like any other.
+
+Source: aks-arm.md §3.1 and §3.2 (a failed pool keeps its name and its machine), §4 (names); DESIGN rules 2, 4, 5.
+"""
+
+from datetime import timedelta
+
+from cloudprovider.interface import InstanceState
+from controllers.model.facts import Facts
+from controllers.model.ownership import belongs, held_by, holds_finalizer
+from controllers.model.steps import (
+    AskCause,
+    DeleteInstance,
+    DeleteNode,
+    Event,
+    LookUpPool,
+    ReleaseFinalizer,
+    Step,
+    Wait,
+)
+from controllers.node.termination.instance_delete import not_yet
+from controllers.node.termination.termination import empty, prove_gone
+from provisioner.api import reasons
+from provisioner.api.conditions import INITIALIZED, LAUNCHED, REGISTERED
+from provisioner.api.node import Node
+from provisioner.api.nodeclaim import NodeClaim
+
+from .gpu_resources import lacks_gpus
+
+
+def was_usable(claim: NodeClaim) -> bool:
+    """Whether this claim was ever Initialized: the condition never goes back to Unknown."""
+    return claim.condition(INITIALIZED, "True", "False") is not None
+
+
+def launched(claim: NodeClaim) -> bool:
+    """Whether this claim has had its machine, and no attempt has failed since."""
+    return claim.condition(LAUNCHED, "True") is not None
+
+
+def told(claim: NodeClaim) -> bool:
+    """Whether this claim says why its last attempt failed."""
+    return claim.condition(LAUNCHED, "False") is not None
+
+
+def remains(f: Facts, claim: NodeClaim) -> bool:
+    """Whether what is here of this claim's machine, or nothing at all, is what a failed attempt has left."""
+    if claim.deleting or was_usable(claim):
+        return False
+    if any(node.ready and not _useless(f, claim, node) for node in _own(f, claim)):
+        return False
+    if f.instance is None:
+        return told(claim)
+    failed = f.instance.state is InstanceState.FAILED
+    going = f.instance.state is InstanceState.DELETING and told(claim)
+    return (failed or going) and held_by(f.instance, claim)
+
+
+def failed_short(f: Facts, claim: NodeClaim) -> bool:
+    """Whether its pool failed, and it has a Ready Node without the GPUs that are waited for, and never had them."""
+    if f.instance is None or f.instance.state is not InstanceState.FAILED or not held_by(f.instance, claim):
+        return False
+    short = any(node.ready and lacks_gpus(f, claim, node) for node in _own(f, claim))
+    return short and not claim.deleting and not was_usable(claim)
+
+
+def _useless(f: Facts, claim: NodeClaim, node: Node) -> bool:
+    """Whether this Ready Node's machine is a failed attempt all the same: its pool failed, and its GPUs did not come.
+
+    Once that is told it stays so until they come, while the pool goes and after it, as long as the Node says Ready.
+    """
+    if not lacks_gpus(f, claim, node):
+        return False
+    if told(claim):
+        return f.instance is None or f.instance.state in (InstanceState.FAILED, InstanceState.DELETING)
+    registered = claim.condition(REGISTERED, "True")
+    if registered is None or not failed_short(f, claim):
+        return False
+    return (f.now - registered.last_transition_time).total_seconds() >= f.policy.initialization_seconds
+
+
+def step(f: Facts, claim: NodeClaim) -> Step | None:
+    """The next step of clearing a failed attempt away; None: there is nothing left of it, or nothing to do now."""
+    if f.instance is not None and f.instance.failure is None and failed_short(f, claim):
+        return AskCause(instance=f.instance)
+    if not remains(f, claim):
+        return None
+    if f.instance is None:
+        return _clear_nodes(f, claim)
+    if f.instance.state is not InstanceState.FAILED:
+        return None
+    if f.instance.failure is None:
+        return AskCause(instance=f.instance)
+    # What a claim that was launched does not take back, it would lose: then the pool must not go.
+    untold = "PatchStatus" in f.refused and not launched(claim)
+    if not told(claim) and not untold:
+        return None
+    unsure = not_yet(f)
+    if unsure is not None:
+        return unsure if isinstance(unsure, LookUpPool) else None
+    emptying = _empty(f, claim)
+    if emptying is not None:
+        return emptying
+    message = f"agent pool {f.key} failed and is removed before the next attempt"
+    return DeleteInstance(
+        instance=f.instance,
+        cause="failed-create",
+        event=Event(type="Normal", reason=reasons.REMOVING_FAILED_POOL, message=message),
+    )
+
+
+def _empty(f: Facts, claim: NodeClaim) -> Step | None:
+    """Pods may be at work on a Node that is Ready without its GPUs: they have the time of one drain."""
+    since = claim.condition(LAUNCHED, "False")
+    by = since.last_transition_time + timedelta(seconds=f.policy.draining_seconds) if since is not None else f.now
+    return next((step for node in _own(f, claim) if node.ready and (step := empty(f, node, by)) is not None), None)
+
+
+def nodes_left(f: Facts, claim: NodeClaim) -> tuple[Node, ...]:
+    """The Nodes of a failed attempt, which stand in the way of the next."""
+    return _own(f, claim) if remains(f, claim) else ()
+
+
+def _clear_nodes(f: Facts, claim: NodeClaim) -> Step | None:
+    nodes = _own(f, claim)
+    if not nodes:
+        return None
+    unproven = prove_gone(f)
+    if unproven is not None:
+        return unproven
+    for node in nodes:
+        if node.deleting and holds_finalizer(node) and "ReleaseFinalizer" not in f.refused:
+            return ReleaseFinalizer(target=node, why="its agent pool failed and is proven gone")
+        if not node.deleting:
+            if "DeleteNode" in f.refused:
+                return Wait(after=None, why=f"the API refuses to delete Node {node.name}")
+            return DeleteNode(node=node, cause="failed-create")
+    return None
+
+
+def _own(f: Facts, claim: NodeClaim) -> tuple[Node, ...]:
+    return tuple(node for node in f.nodes if belongs(node, claim))

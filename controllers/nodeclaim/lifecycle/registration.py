@@ -1,0 +1,168 @@
+"""A live claim's second stretch: its Node is here and becomes part of it; and the Registered condition.
+
+A Node gets our finalizer, the claim as owner, the claim's labels, annotations and taints in one patch, and
+is thereby prevented from vanishing without us. What the claim may not give away (privileged label domains, our own
+keys) is never copied. A Node whose finalizer was stripped gets it back.
+
+Source: karpenter.md §2 ("Written to Node"), §3 (Registration); DESIGN rule 13.
+"""
+
+from collections.abc import Mapping
+
+from controllers.model.adoption import handed_over, kept
+from controllers.model.conditions import Judgement, clock_text
+from controllers.model.deadlines import watched
+from controllers.model.facts import Facts
+from controllers.model.node_for_claim import chosen_node, live_nodes
+from controllers.model.ownership import KIND, holds_finalizer, owned_by_another
+from controllers.model.patches import add_keys, replace_list
+from controllers.model.steps import PatchNode, Step, Wait
+from controllers.nodeclaim.consistency import emptied, refill_words, scale_words
+from provisioner.api import labels, reasons
+from provisioner.api.conditions import fit
+from provisioner.api.meta import OwnerReference, Taint
+from provisioner.api.node import Node
+from provisioner.api.nodeclaim import NodeClaim
+
+from .launch import launched_since
+from .launch_failure import remains
+
+REGISTERED = "Registered"
+NODE_MANAGER_SECONDS = 10.0
+# The API server's words name the account and the rule at length; who, where and what to do must still fit behind them.
+REFUSAL_BYTES = 110
+NEVER_COPIED = frozenset({"kubectl.kubernetes.io/last-applied-configuration"})
+
+
+def copyable(key: str) -> bool:
+    """Whether a claim's label or annotation may be written to a Node."""
+    domain = key.split("/", 1)[0] if "/" in key else ""
+    privileged = any(domain == d or domain.endswith("." + d) for d in labels.PRIVILEGED_DOMAINS)
+    return not privileged and key not in NEVER_COPIED
+
+
+def step(f: Facts) -> Step | None:
+    """Make the Node the claim's, or give it our finalizer back."""
+    claim, node = f.claim, chosen_node(f)
+    if claim is None or node is None or "PatchNode" in f.refused or remains(f, claim):
+        return None
+    taken = handed_over(f.now) if owned_by_another(node, claim) else {}
+    if labels.REGISTERED not in node.metadata.labels:
+        return PatchNode(node=node, patch=_full(claim, node, taken), why="register the Node with its claim")
+    if taken:
+        patch = (
+            *replace_list("/metadata/ownerReferences", node.metadata.owner_references, _owners(claim, node)),
+            *add_keys("/metadata/annotations", node.metadata.annotations, taken),
+        )
+        return PatchNode(node=node, patch=patch, why="own the Node of the claim that was taken over from")
+    if not holds_finalizer(node):
+        finalizers = (*node.metadata.finalizers, labels.FINALIZER)
+        patch = replace_list("/metadata/finalizers", node.metadata.finalizers, finalizers)
+        return PatchNode(node=node, patch=patch, why="restore the finalizer")
+    return None
+
+
+def _full(claim: NodeClaim, node: Node, taken: Mapping[str, str]) -> tuple[dict[str, object], ...]:
+    meta = node.metadata
+    finalizers = meta.finalizers if holds_finalizer(node) else (*meta.finalizers, labels.FINALIZER)
+    owners = _owners(claim, node)
+    wanted = {key: value for key, value in claim.metadata.labels.items() if copyable(key)}
+    notes = {key: value for key, value in claim.metadata.annotations.items() if copyable(key)}
+    operations = (
+        *replace_list("/metadata/finalizers", meta.finalizers, finalizers),
+        *replace_list("/metadata/ownerReferences", meta.owner_references, owners),
+        *replace_list("/spec/taints", node.spec.taints, _taints(claim, node)),
+        *add_keys("/metadata/labels", meta.labels, {**wanted, labels.REGISTERED: "true"}),
+        *add_keys("/metadata/annotations", meta.annotations, {**notes, **taken}),
+    )
+    return tuple(dict(operation) for operation in operations)
+
+
+def _owners(claim: NodeClaim, node: Node) -> tuple[OwnerReference, ...]:
+    """The Node's owners with this claim in place of any other: a claim that is gone would take the Node along."""
+    owners = node.metadata.owner_references
+    if any(owner.uid == claim.uid for owner in owners):
+        return owners
+    return (*(owner for owner in owners if (owner.api_version, owner.kind) != KIND), _owner(claim))
+
+
+def _owner(claim: NodeClaim) -> OwnerReference:
+    return OwnerReference(
+        api_version=claim.api_version, kind=claim.kind, name=claim.name, uid=claim.uid, block_owner_deletion=True
+    )
+
+
+def _taints(claim: NodeClaim, node: Node) -> tuple[Taint, ...]:
+    """The Node's taints without the unregistered one, plus the claim's where no taint has that key and effect."""
+    merged = [taint for taint in node.spec.taints if taint.key != labels.UNREGISTERED_TAINT]
+    if node.metadata.labels.get(labels.DO_NOT_SYNC_TAINTS) != "true":
+        for taint in (*claim.spec.taints, *claim.spec.startup_taints):
+            if not any(taint.same_place(other) for other in merged):
+                merged.append(taint)
+    return tuple(merged)
+
+
+def registered(claim: NodeClaim) -> bool:
+    """Whether this claim's Node was registered at some time."""
+    return claim.condition(REGISTERED, "True") is not None
+
+
+def unidentified(f: Facts, claim: NodeClaim) -> Wait | None:
+    """A new Node is told of together with its providerID, in one write, unless the node manager is slow to add it."""
+    node = chosen_node(f)
+    if node is None or not node.unidentified or registered(claim):
+        return None
+    left = NODE_MANAGER_SECONDS - (f.now - node.metadata.creation_timestamp).total_seconds()
+    return Wait(after=left, why=f"the node manager to say what Node {node.name} is") if left > 0 else None
+
+
+def change_refused(f: Facts, node: Node) -> Judgement | None:
+    """What keeps our marks off this Node, in the API server's words; None: it refuses nothing."""
+    said = f.refused.get("PatchNode")
+    if said is None:
+        return None
+    message = (
+        f"{fit(said, REFUSAL_BYTES)}: our change to Node {node.name}, here since"
+        f" {clock_text(node.metadata.creation_timestamp)}, is refused; see kubectl auth can-i patch nodes"
+    )
+    return Judgement(status="Unknown", reason=reasons.NODE_UPDATE_REFUSED, message=message, warning=True)
+
+
+def taken_back(f: Facts) -> Judgement:
+    """What a claim says of the rest of its way up when its pool failed on it: it begins anew."""
+    message = f"agent pool {f.key} failed before its Node was usable; see Launched"
+    return Judgement(status="Unknown", reason=reasons.POOL_FAILED, message=message)
+
+
+def judge(f: Facts, claim: NodeClaim) -> Judgement | None:
+    """The Registered condition; None before the pool is launched."""
+    if remains(f, claim):
+        return taken_back(f) if registered(claim) else None
+    node = chosen_node(f)
+    if node is not None and labels.REGISTERED in node.metadata.labels and holds_finalizer(node):
+        return Judgement(status="True", reason=reasons.REGISTERED)
+    if registered(claim):
+        return Judgement(status="True", reason=reasons.REGISTERED)
+    since = launched_since(f, claim)
+    if node is not None:
+        held = change_refused(f, node)
+        limit = f.policy.registration_seconds
+        return held and watched(held, name="registration", since=since or f.now, now=f.now, limit_seconds=limit)
+    if len(live_nodes(f)) > 1:
+        names = ", ".join(node.name for node in live_nodes(f)[:2])
+        message = f"Invariant violated, matched multiple nodes: {names}; {scale_words(f.key)}, or delete this claim"
+        return Judgement(status="False", reason=reasons.MULTIPLE_NODES_FOUND, message=message, warning=True)
+    if since is None:
+        return None
+    going = kept(f.nodes, claim)
+    if going:
+        return Judgement(status="Unknown", reason=reasons.NODE_DELETING, message=going, warning=True)
+    message = (
+        f"Node not registered with cluster; agent pool {f.key} runs since {clock_text(since)};"
+        " if it stays so check the pool's provisioning state, subnet and outbound access"
+    )
+    if f.instance is not None and emptied(f.instance):
+        message = f"Node not registered with cluster; {refill_words(f.instance)}"
+    waiting = Judgement(status="Unknown", reason=reasons.NODE_NOT_FOUND, message=message)
+    limit = f.policy.registration_seconds
+    return watched(waiting, name="registration", since=since, now=f.now, limit_seconds=limit)

@@ -1,0 +1,67 @@
+"""What people should hear of a removal or repair while it waits, or of a pool that others changed: Events of no write.
+
+Pure; Karpenter's reasons on Karpenter's objects: Node, claim and Pod. Nothing is said of what goes its way.
+
+Source: karpenter.md §7 (events), §10.2 (do-not-disrupt as a duration).
+"""
+
+import msgspec
+
+from controllers.model.facts import Facts
+from controllers.model.ownership import holds_finalizer
+from controllers.model.steps import Event
+from controllers.node.health import repair
+from controllers.node.termination import grace_period
+from controllers.node.termination.conditions import holders, still_attached
+from controllers.node.termination.drain import held_by_pods
+from controllers.node.termination.pod_predicates import misprotected
+from controllers.nodeclaim import consistency
+from provisioner.api import labels, reasons
+from provisioner.api.node import Node
+from provisioner.api.nodeclaim import NodeClaim
+from provisioner.api.pod import Pod
+
+
+class Notice(msgspec.Struct, frozen=True, kw_only=True):
+    about: NodeClaim | Node | Pod
+    event: Event
+
+
+def notices(f: Facts) -> tuple[Notice, ...]:
+    """All that could be said now."""
+    claim, found = f.claim, list[Notice]()
+    by = grace_period.deadline(claim) if claim is not None and claim.deleting else None
+    draining = [node for node in f.nodes if holds_finalizer(node) and f.drain_of(node).known]
+    for node in draining:
+        found += _of_node(f, node)
+        if by is not None and held_by_pods(f, node):
+            found += [Notice(about=node, event=grace_period.expiring(by))]
+            found += [Notice(about=claim, event=grace_period.expiring(by))] if claim is not None else []
+    if draining and claim is not None and grace_period.misdated(claim):
+        words = f"{labels.TERMINATION_TIMESTAMP} is no time like 2006-01-02T15:04:05Z, and is ignored"
+        found.append(_warning(claim, reasons.INVALID_TERMINATION_TIMESTAMP, words))
+    if claim is not None and not claim.deleting and (words := consistency.words(f, claim)):
+        found.append(_warning(claim, reasons.POOL_CHANGED, words))
+    if claim is not None and (words := repair.blocked(f)):
+        found.append(_warning(claim, reasons.NODE_REPAIR_BLOCKED, f"the repair of its Node waits: {words}"))
+    return tuple(found)
+
+
+def _of_node(f: Facts, node: Node) -> list[Notice]:
+    found = list[Notice]()
+    if words := holders(f, node):
+        found.append(_warning(node, reasons.FAILED_DRAINING, f"Failed to drain node, it waits for {words}"))
+    if not held_by_pods(f, node) and (words := still_attached(f, node)):
+        found.append(
+            Notice(about=node, event=Event(type="Normal", reason=reasons.AWAITING_VOLUME_DETACHMENT, message=words))
+        )
+    for pod in f.drain_of(node).pods:
+        if misprotected(pod):
+            value = pod.metadata.annotations[labels.DO_NOT_DISRUPT]
+            words = f'{labels.DO_NOT_DISRUPT}="{value}" is neither "true" nor a duration like 1h30m, and is ignored'
+            found.append(_warning(pod, reasons.INVALID_DO_NOT_DISRUPT, words))
+    return found
+
+
+def _warning(about: NodeClaim | Node | Pod, reason: str, message: str) -> Notice:
+    return Notice(about=about, event=Event(type="Warning", reason=reason, message=message))

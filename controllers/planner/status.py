@@ -1,0 +1,152 @@
+"""Putting judgements on a claim: one status write, only when something differs.
+
+Conditions keep Karpenter's mechanics (transition times, order, Ready's message); a change of status or reason
+speaks as an Event; Ready and nodeName are written together; nothing equal is ever written again.
+
+Source: karpenter.md §1; users.md K4, §1.3 (what KAITO reads).
+"""
+
+from collections.abc import Mapping
+
+from cloudprovider.interface import InstanceState
+from controllers.model import deadlines
+from controllers.model.conditions import Judgement
+from controllers.model.facts import Facts
+from controllers.model.node_for_claim import chosen_node
+from controllers.model.steps import Event, EventType, PatchStatus
+from controllers.node.health import repair
+from controllers.node.termination import conditions
+from controllers.nodeclaim.lifecycle import initialization, launch, offerings, registration
+from controllers.nodeclaim.lifecycle.gpu_resources import expected_gpus
+from controllers.nodeclaim.lifecycle.launch_failure import was_usable
+from provisioner.api import labels
+from provisioner.api.conditions import INITIALIZED, LAUNCHED, ConditionSet, fit
+from provisioner.api.nodeclaim import NodeClaim
+
+Judgements = Mapping[str, Judgement]
+
+
+def rising(f: Facts, claim: NodeClaim) -> Judgements:
+    """What is said of a live claim."""
+    found = {
+        "Launched": launch.judge(f, claim),
+        "Registered": registration.judge(f, claim),
+        "Initialized": repair.remark(f, initialization.judge(f, claim)),
+    }
+    return {name: judged for name, judged in found.items() if judged is not None}
+
+
+def falling(f: Facts, claim: NodeClaim) -> Judgements:
+    """What is said of a deleting claim."""
+    found = {
+        "Drained": conditions.judge_drain(f, claim),
+        "VolumesDetached": conditions.judge_volumes(f, claim),
+        "InstanceTerminating": conditions.judge_instance(f, claim),
+    }
+    return {name: judged for name, judged in found.items() if judged is not None}
+
+
+def blind(f: Facts, claim: NodeClaim) -> Judgements:
+    """What is said while the agent pools have not been listed: why nothing happens, and what its Node alone tells.
+
+    A Node that stops being usable is no news of the cloud's; whoever looks at the claim must not wait for a LIST.
+    """
+    about = conditions.INSTANCE_TERMINATING if claim.deleting else LAUNCHED
+    found = {about: _unlisted(f, claim, about)}
+    if not claim.deleting and was_usable(claim):
+        found[INITIALIZED] = initialization.judge(f, claim)
+    return {name: judged for name, judged in found.items() if judged is not None}
+
+
+def _unlisted(f: Facts, claim: NodeClaim, condition: str) -> Judgement | None:
+    """Why the pools cannot be listed, unless this condition says something already."""
+    told = claim.condition(condition)
+    if f.unlisted is None or (told is not None and (told.status, told.reason) != ("Unknown", f.unlisted.reason)):
+        return None
+    held = Judgement(status="Unknown", reason=f.unlisted.reason, message=f.unlisted.message, warning=True)
+    began, limit = claim.metadata.creation_timestamp, f.policy.launch_seconds
+    if claim.deleting:
+        began, limit = claim.metadata.deletion_timestamp or f.now, f.policy.deleting_seconds
+    name = "deleting" if claim.deleting else "launch"
+    return deadlines.watched(held, name=name, since=began, now=f.now, limit_seconds=limit)
+
+
+def report(f: Facts, claim: NodeClaim, judged: Judgements) -> PatchStatus | None:
+    """The write that makes the claim say this; None if it does already, or if the API refused to take it."""
+    if "PatchStatus" in f.refused or not judged:
+        return None
+    conditions = ConditionSet.of(claim, f.now)
+    events: list[Event] = []
+    overdue = ""
+    for name, judgement in judged.items():
+        text = fit(judgement.message)
+        before = conditions.get(name)
+        conditions = conditions.set(name, judgement.status, reason=judgement.reason, message=text, now=f.now)
+        unchanged = before is not None and (before.status, before.reason) == (judgement.status, judgement.reason)
+        late = bool(judgement.overdue) and (before is None or not deadlines.told(before.message))
+        if not unchanged or late:
+            said = text or _plain(f, claim, name)
+            kind: EventType = "Warning" if judgement.warning else "Normal"
+            events.append(Event(type=kind, reason=judgement.reason, message=said))
+        overdue = judgement.overdue if late else overdue
+    fields = _fields(f, claim) if claim is f.claim else {}
+    if not conditions.changed(claim) and not fields:
+        return None
+    return PatchStatus(claim=claim, conditions=conditions.items, fields=fields, events=tuple(events), overdue=overdue)
+
+
+def _plain(f: Facts, claim: NodeClaim, name: str) -> str:
+    """A good word has no message on the condition; as an Event it should say what happened."""
+    node = chosen_node(f)
+    match name:
+        case "Launched" if f.instance is None or f.instance.state is not InstanceState.RUNNING:
+            # A Node proves its machine before ARM says that the pool is done.
+            named = f" as Node {node.name}" if node is not None else ""
+            return f"the machine of agent pool {f.key} is running{named}{_choice(f)}"
+        case "Launched":
+            return f"agent pool {f.key} is running{_choice(f)}"
+        case "Registered":
+            return f"Node {node.name if node is not None else f.key} belongs to this claim"
+        case "Initialized":
+            return _initialized_text(f, claim)
+        case "Drained":
+            return "no pod holds the Node any longer"
+        case "VolumesDetached":
+            return "no volume is attached to the Node any longer"
+        case _:
+            return f"agent pool {f.key} is being deleted"
+
+
+def _choice(f: Facts) -> str:
+    choice = offerings.second_choice(f, f.instance) if f.instance is not None else ""
+    return f"; {choice}" if choice else ""
+
+
+def _initialized_text(f: Facts, claim: NodeClaim) -> str:
+    if not f.gpus.known:
+        return "the Node is Ready; how many GPUs this size has is not known, so they were not waited for"
+    expected = expected_gpus(f, claim)
+    if expected:
+        return f"the Node is Ready with {expected} of {expected} {f.gpus.resource} allocatable"
+    if f.gpus.count:
+        node = chosen_node(f)
+        seen = node.status.allocatable.get(f.gpus.resource, "0") if node is not None else "0"
+        return f"the Node is Ready with {seen} of {f.gpus.count} {f.gpus.resource} allocatable (not waited for)"
+    return "the Node is Ready"
+
+
+def _fields(f: Facts, claim: NodeClaim) -> Mapping[str, str]:
+    """Our scalar status fields that differ. The providerID is copied from the Node, never built."""
+    node = chosen_node(f)
+    if node is None or claim.deleting or labels.REGISTERED not in node.metadata.labels:
+        return {}
+    image = (f.instance.image_version if f.instance is not None else "") or node.metadata.labels.get(
+        labels.AKS_IMAGE_VERSION, ""
+    )
+    wanted = {"nodeName": node.name, "providerID": node.spec.provider_id, "imageID": image or claim.status.image_id}
+    have = {
+        "nodeName": claim.status.node_name,
+        "providerID": claim.status.provider_id,
+        "imageID": claim.status.image_id,
+    }
+    return {key: value for key, value in wanted.items() if value and have[key] != value}

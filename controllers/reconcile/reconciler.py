@@ -1,0 +1,274 @@
+"""From caches to facts, from facts to one step, from its outcome to memory: the loop around the pure plan.
+
+One key is never worked on twice at once (the queue's promise); one write a pass; the next plan on that key
+waits until the cache shows the write.
+"""
+
+import asyncio
+from collections.abc import Callable
+
+import msgspec
+import structlog
+
+from cloudprovider.errors import Retryable
+from cloudprovider.inventory import Inventory
+from controllers.actuator.actuator import Door
+from controllers.garbagecollection import garbage
+from controllers.model.facts import Facts, Gpus
+from controllers.model.policy import Policy
+from controllers.model.results import CloudFailed, Fenced, KubeFailed, Outcome, ReadNodes
+from controllers.model.steps import (
+    CreateInstance,
+    DeleteClaim,
+    DeleteInstance,
+    Event,
+    Forget,
+    LookUpPool,
+    Read,
+    ReadDrain,
+    ReadVolumes,
+    Wait,
+    Write,
+)
+from controllers.planner.controller_names import rule
+from controllers.planner.in_flight import in_flight
+from controllers.planner.plan import explain, plan
+from controllers.state.cluster import FleetView
+from controllers.state.indexes import Views
+from controllers.state.memory import Memory
+from controllers.state.memory_updates import first_conflict, notice_instance, refuse, remember, with_cause
+from controllers.state.observe import observe
+from controllers.state.offering_tracker import Market
+from controllers.state.unhealthy_nodes import Infirmary
+from provisioner.api import reasons
+from provisioner.runtime.clock import Clock
+from provisioner.runtime.controller_name import act_as
+
+from . import expectations
+from .event_dedup import tell
+from .step_observer import Onlooker
+
+READS_PER_PASS = 6
+FENCED_SECONDS = 5.0
+# The cache's next event wakes the key; what is waited for here is a cache that stays behind.
+BEHIND_SECONDS, BEHIND_MOST_SECONDS = 1.0, 10.0
+# Most steps that are refused for good are passed by; those that cannot be are tried less and less often.
+REFUSED_MOST_SECONDS = 60.0
+# Ages and limits are differences of floats: what is left of a wait may be less than the clock can tell.
+SHORTEST_WAIT_SECONDS = 0.001
+
+log = structlog.get_logger("reconciler")
+
+
+class Reconciler:
+    """`gpus` says what a size promises; the onlooker is told what is done and what waits."""
+
+    def __init__(
+        self,
+        *,
+        views: Views,
+        inventory: Inventory,
+        door: Door,
+        clock: Clock,
+        policy: Policy,
+        fleet: FleetView,
+        market: Market,
+        gpus: Callable[[str], Gpus],
+        infirmary: Infirmary,
+        onlooker: Onlooker,
+    ) -> None:
+        self._views = views
+        self._inventory = inventory
+        self._door = door
+        self._clock = clock
+        self._policy = policy
+        self._gpus = gpus
+        self._infirmary = infirmary
+        self._onlooker = onlooker
+        self._memories: dict[str, Memory] = {}
+        self.fleet = fleet
+        self.market = market
+
+    def keys(self) -> tuple[str, ...]:
+        """The keys of which anything is remembered."""
+        return tuple(self._memories)
+
+    # One pass
+
+    async def reconcile(self, key: str) -> float | None:
+        """One pass: at most one write. Returns seconds until the next look; None: when something changes.
+
+        Raises KubeError for what the API server may answer better next time; the queue backs off.
+        """
+        memory = self._memories.setdefault(key, Memory())
+        await expectations.settle(memory, self._views, self._door, now=self._now)
+        for _ in range(READS_PER_PASS):
+            facts = self._observe(key, memory)
+            step = plan(facts)
+            match step:
+                case Wait(after=after, why=why, held=held):
+                    log.debug("waits", why=why, after=after)
+                    act_as(rule(facts, step))
+                    self._onlooker.waits(key, held)
+                    self._attend(key, memory, facts)
+                    tell(self._door, memory, facts, now=self._now())
+                    return None if after is None else max(after, SHORTEST_WAIT_SECONDS)
+                case Forget():
+                    act_as(rule(facts, step))
+                    self._forget(key)
+                    return None
+                case _:
+                    outcome, began = await self._perform(memory, facts, step)
+            if isinstance(step, Write):
+                return await self._after_write(memory, facts, step, outcome)
+            if isinstance(outcome, CloudFailed):
+                await self._explain(memory, key)
+            pause = self._after_read(memory, step, outcome, began)
+            if pause is not None:
+                return pause
+        return BEHIND_SECONDS
+
+    def _observe(self, key: str, memory: Memory) -> Facts:
+        now = self._now()
+        instance = with_cause(memory, self._inventory.get(key))
+        claims = self._views.claims_of(key)
+        notice_instance(memory, instance, claim=claims[0] if claims else None, now=now)
+        wall = self._clock.now()
+        self.market.notice(key, instance, wall=wall, now=now)
+        facts = observe(
+            key,
+            views=self._views,
+            inventory=self._inventory,
+            memory=memory,
+            fleet=lambda f: msgspec.structs.replace(self.fleet.facts(f, now), ward=self._infirmary.admit(f, now)),
+            policy=self._policy,
+            gpus=self._gpus,
+            wall=wall,
+            now=now,
+        )
+        facts = msgspec.structs.replace(facts, offers=self.market.offers(facts, now))
+        if memory.barrier is not None and not facts.own_write_pending:
+            expectations.passed(memory)
+        return facts
+
+    async def _perform(self, memory: Memory, facts: Facts, step: Write | Read) -> tuple[Outcome, float]:
+        began = self._now()
+        act_as(rule(facts, step))
+        if isinstance(step, Write):
+            outcome = await self._write(facts, step, began)
+        else:
+            outcome = await self._door.read(step)
+        remember(memory, facts, step, outcome, began=began, now=self._now())
+        self._onlooker.performed(facts, step, outcome)
+        return outcome, began
+
+    async def _write(self, facts: Facts, step: Write, began: float) -> Outcome:
+        if not isinstance(step, CreateInstance):
+            return await self._door.write(step, facts.claim)
+        self.fleet.creating(step.name, began)
+        self.market.asked(step, began)
+        try:
+            outcome = await self._door.write(step, facts.claim)
+            if isinstance(outcome, CloudFailed):
+                error, wall = outcome.error, self._clock.now()
+                self.market.refused(step, error, asked=facts.now, wall=wall, now=self._now())
+            return outcome
+        finally:
+            self.fleet.landed(step.name)
+
+    async def _after_write(self, memory: Memory, facts: Facts, step: Write, outcome: Outcome) -> float | None:
+        if not isinstance(outcome, KubeFailed):
+            memory.refusals = memory.behind = 0
+            memory.forbidden.pop(type(step).__name__, None)
+        match outcome:
+            case Fenced():
+                return FENCED_SECONDS
+            case KubeFailed():
+                return self._refused_or_raise(memory, step, outcome)
+            case CloudFailed(error=error) if isinstance(step, DeleteInstance) and error.status == 412:
+                # The pool changed since the inventory saw it: look at what it is now, and decide anew.
+                await self._perform(memory, facts, LookUpPool(name=facts.key))
+                if memory.delete_failed is not None and self._inventory.get(facts.key) != step.instance:
+                    # Else the read lags behind the change: the same DELETE waits its time. Refusals count on.
+                    memory.delete_failed.delay = 0.0
+            case CloudFailed(error=error) if isinstance(step, DeleteInstance) and first_conflict(memory, error):
+                # Somebody works on the pool: it may be a deletion already. Later refusals leave looking to the list.
+                await self._perform(memory, facts, LookUpPool(name=facts.key))
+            case CloudFailed(error=error) if not (isinstance(error, Retryable) and error.conflict):
+                await self._explain(memory, facts.key)
+            case _:
+                self._count(facts, step)
+        return expectations.until_shown(memory, self._views)
+
+    async def _explain(self, memory: Memory, key: str) -> None:
+        """A step that fails at the cloud is told in the same pass: the one exemption from one write a pass."""
+        facts = self._observe(key, memory)
+        told = explain(facts)
+        if told is not None:
+            outcome, _ = await self._perform(memory, facts, told)
+            if isinstance(outcome, KubeFailed):
+                self._refused_or_raise(memory, told, outcome)
+
+    def _refused_or_raise(self, memory: Memory, step: Write, failed: KubeFailed) -> float:
+        """What is refused for good is remembered; what was decided on an old object waits for the new one."""
+        error = failed.error
+        refuse(memory, step, failed, now=self._now(), most_seconds=self._policy.refused_seconds)
+        if error.refused:
+            return min(BEHIND_SECONDS * 2.0 ** min(memory.refusals - 1, 16), REFUSED_MOST_SECONDS)
+        if error.conflict or error.not_found:
+            memory.behind += 1
+            return min(BEHIND_SECONDS * 2.0 ** min(memory.behind - 1, 16), BEHIND_MOST_SECONDS)
+        raise error
+
+    def _after_read(self, memory: Memory, step: Read, outcome: Outcome, began: float) -> float | None:
+        """Seconds to pause before planning with what was read; None: plan at once."""
+        match outcome:
+            case KubeFailed(error=error) if isinstance(step, ReadDrain | ReadVolumes):
+                log.warning("what is on the Node cannot be read", node=step.node.name, error=str(error))
+                return None  # it is remembered, and the claim says that it waits for it
+            case KubeFailed(error=error):
+                raise error
+            case CloudFailed():
+                return memory.read_failed.delay if memory.read_failed is not None else BEHIND_SECONDS
+            case ReadNodes(nodes=nodes):
+                if not self._views.knows_nodes(nodes):
+                    return BEHIND_SECONDS
+                memory.nodes_known_at = began
+                return None
+            case _:
+                return None
+
+    # Bookkeeping
+
+    def _count(self, facts: Facts, step: Write) -> None:
+        if isinstance(step, DeleteClaim) or (isinstance(step, DeleteInstance) and facts.suspicion is not None):
+            self.fleet.removed_by_inference(facts, self._now())
+        log.debug("took a step", step=type(step).__name__, key=facts.key)
+
+    def _attend(self, key: str, memory: Memory, facts: Facts) -> None:
+        """While something is in flight the inventory looks often; and what waits for people is told once."""
+        if in_flight(facts):
+            self._inventory.expect(key)
+        else:
+            self._inventory.relax(key)
+        held = garbage.held_for_people(facts)
+        if not held:
+            memory.brake_told = False
+        elif not memory.brake_told:
+            memory.brake_told = True
+            suspects = {name: one.cause for name, one in self.fleet.suspects().items()}
+            log.error("a removal by inference waits for people", why=held, suspects=suspects)
+            about = facts.claim or facts.instance
+            if about is not None:
+                self._door.tell(about, Event(type="Warning", reason=reasons.REMOVAL_BRAKED, message=held))
+
+    def _forget(self, key: str) -> None:
+        self._memories.pop(key, None)
+        self._inventory.forget(key)
+        self._infirmary.forget(key)
+        self._onlooker.forgot(key)
+        self.market.forget(key)
+
+    @staticmethod
+    def _now() -> float:
+        return asyncio.get_running_loop().time()

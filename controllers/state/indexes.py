@@ -1,0 +1,127 @@
+"""The caches, seen by key: which claims and Nodes map to a pool name, and how far the caches can be trusted.
+
+A claim maps to its pool's name, a Node to the pool its label names; nothing else decides keys.
+"""
+
+from collections.abc import Callable, Mapping
+
+from controllers.model.ownership import pool_of
+from provisioner.api.node import Node
+from provisioner.api.nodeclaim import NodeClaim
+from provisioner.runtime.objects import CustomResourceDefinition
+from provisioner.runtime.reflector import Reflector
+from provisioner.runtime.resource_version import reached
+
+from .memory import Barrier
+
+POOL = "pool"
+UID = "uid"
+NODECLAIM_CRD = "nodeclaims.karpenter.sh"
+
+# The newest versions of a key's objects, by kind: what a refusal is bound to.
+Versions = Mapping[str, str]
+
+PoolName = Callable[[NodeClaim], str]
+
+
+def claim_indexes(pool_name: PoolName) -> Mapping[str, Callable[[NodeClaim], tuple[str, ...]]]:
+    """The indexes that a cache of claims must have to be viewed here."""
+    return {POOL: lambda claim: (pool_name(claim),), UID: lambda claim: (claim.uid,)}
+
+
+def node_indexes() -> Mapping[str, Callable[[Node], tuple[str, ...]]]:
+    """The index that a cache of Nodes must have to be viewed here."""
+    return {POOL: lambda node: (pool,) if (pool := pool_of(node)) else ()}
+
+
+class Views:
+    """Reads three caches; writes nothing."""
+
+    def __init__(
+        self,
+        *,
+        claims: Reflector[NodeClaim],
+        nodes: Reflector[Node],
+        crds: Reflector[CustomResourceDefinition],
+        pool_name: PoolName,
+    ) -> None:
+        self._claims = claims
+        self._nodes = nodes
+        self._crds = crds
+        self.key_of = pool_name
+
+    @property
+    def synced(self) -> bool:
+        """Whether claims and Nodes have each been listed whole."""
+        return self._claims.synced and self._nodes.synced
+
+    @property
+    def current(self) -> bool:
+        """Whether nothing ails any of the three; what a list that fails leaves is old knowledge."""
+        caches = (self._claims, self._nodes, self._crds)
+        return all(cache.synced and cache.last_error is None for cache in caches)
+
+    @property
+    def crd(self) -> CustomResourceDefinition | None:
+        """The NodeClaim CRD: who deletes it makes all claims deleting without anybody's asking for one."""
+        return self._crds.get(NODECLAIM_CRD)
+
+    def keys(self) -> dict[str, None]:
+        """All keys that claims or Nodes map to."""
+        claims = dict.fromkeys(self.key_of(claim) for claim in self._claims.items())
+        return claims | dict.fromkeys(key for node in self._nodes.items() if (key := pool_of(node)))
+
+    def claim_of_uid(self, uid: str) -> NodeClaim | None:
+        """The claim that has this UID, whatever its name."""
+        return next(iter(self._claims.by_index(UID, uid)), None)
+
+    def claims(self) -> tuple[NodeClaim, ...]:
+        """All claims, managed or not."""
+        return tuple(self._claims.items())
+
+    def claims_of(self, key: str) -> tuple[NodeClaim, ...]:
+        return self._claims.by_index(POOL, key)
+
+    def about(self, key: str) -> Mapping[str, object]:
+        """Which claim a pass is about, in the keys of Karpenter's log lines; {} if there is none of that key."""
+        name = next((claim.name for claim in self.claims_of(key)), "")
+        kind = {"controllerGroup": "karpenter.sh", "controllerKind": "NodeClaim"}
+        return {**kind, "NodeClaim": {"name": name}, "namespace": "", "name": name} if name else {}
+
+    def nodes_of(self, key: str) -> tuple[Node, ...]:
+        return tuple(sorted(self._nodes.by_index(POOL, key), key=lambda node: node.name))
+
+    def versions(self, key: str) -> Versions:
+        """One text for all claims of this key and one for all its Nodes; it differs as soon as one of them does."""
+        return {
+            "claim": " ".join(c.metadata.resource_version for c in self.claims_of(key)),
+            "node": " ".join(n.metadata.resource_version for n in self.nodes_of(key)),
+        }
+
+    def knows_nodes(self, nodes: tuple[Node, ...]) -> bool:
+        """Whether the cache holds each of these Nodes."""
+        cached = (self._nodes.get(node.name) for node in nodes)
+        return all(seen is not None and seen.uid == node.uid for seen, node in zip(cached, nodes, strict=True))
+
+    def version_of(self, barrier: Barrier) -> str:
+        """The cached version of the object behind a barrier, "" if the cache has none of that UID."""
+        cache = self._claims if barrier.kind == "claim" else self._nodes
+        seen = cache.get(barrier.name)
+        return seen.metadata.resource_version if seen is not None and seen.uid == barrier.uid else ""
+
+    def distrust(self, barrier: Barrier) -> None:
+        """The API server has another version of this object than its cache: list it again."""
+        (self._claims if barrier.kind == "claim" else self._nodes).distrust()
+
+    def shows(self, barrier: Barrier) -> bool:
+        """Whether the cache already contains the write behind a barrier, or no longer that object."""
+        cache = self._claims if barrier.kind == "claim" else self._nodes
+        seen = cache.get(barrier.name)
+        if seen is None or seen.uid != barrier.uid:
+            return True
+        if barrier.gone:
+            return False
+        if not barrier.resource_version:
+            return seen.metadata.deleting
+        # Of the object, not of the cache: a cache that missed our write's event may have seen later ones of others.
+        return reached(seen.metadata.resource_version, barrier.resource_version)

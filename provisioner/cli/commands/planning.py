@@ -1,0 +1,229 @@
+"""What a claim would become: the PUT, the order of tries, the Node; and everything that is wrong with it.
+
+Pure, and no rule of its own: the pool is what `cloudprovider.azure` would send, objections are its own, flaws
+are those of the CRD that we ship. What only the cluster will know (the claim's UID, times) is a placeholder, and said.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import msgspec
+
+from cloudprovider.azure import agentpool, offerings
+from cloudprovider.azure.field_error import Objection
+from cloudprovider.azure.instance_types import is_gpu_size, lookup
+from cloudprovider.azure.pool_labels import left_out
+from cloudprovider.interface import SPOT, Offering
+from controllers.model.ownership import managed
+from controllers.nodeclaim.lifecycle.initialization import NOT_ON_NODES
+from controllers.nodeclaim.lifecycle.registration import copyable
+from provisioner.api import labels
+from provisioner.api.meta import BEGINNING, Taint
+from provisioner.api.nodeclaim import NodeClaim
+from provisioner.api.quantity import parse_quantity
+from provisioner.api.requirements import normalise_key
+
+from .validation import Trouble, claim_errors
+
+PUT_TIME, UID, CREATED = "<time of the PUT>", "<UID of the claim>", "<creation time of the claim>"
+MADE = "<5 characters>"
+DERIVED = "<c and 11 characters, from the claim's UID>"
+SPOT_TAINT = Taint(key=labels.AKS_SPOT, value="spot", effect="NoSchedule")
+# What decides about the machine, and what KAITO and Karpenter say besides.
+LOOKED_AT = frozenset(
+    {labels.INSTANCE_TYPE, labels.ZONE, labels.CAPACITY_TYPE, labels.OS, labels.NODEPOOL, offerings.SKU_NAME}
+)
+
+
+class Gpus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """`memory_gb` is that of all together, 0 where it is not known; `awaited`: whether Initialized waits for them."""
+
+    resource: str
+    count: int
+    model: str
+    memory_gb: int
+    awaited: bool
+
+
+class ExpectedNode(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """The Node, as far as it follows from the claim. `os_disk_gib` 0: AKS chooses by size."""
+
+    labels: Mapping[str, str]
+    taints: tuple[str, ...]
+    startup_taints: tuple[str, ...]
+    gpus: Gpus | None
+    os_disk_gib: int
+    image_family: str
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """One document's outcome. Without `managed` the rest is empty: somebody else's claim, or no claim at all."""
+
+    source: str
+    claim: str
+    managed: bool = False
+    problems: tuple[Trouble, ...] = ()
+    notes: tuple[str, ...] = ()
+    pool_name: str = ""
+    offerings: tuple[Offering, ...] = ()
+    agent_pool: Mapping[str, Any] | None = None
+    node: ExpectedNode | None = None
+
+
+def plan(source: str, body: Any) -> Plan:
+    """What becomes of one document."""
+    if not isinstance(body, dict) or body.get("kind") != "NodeClaim":
+        kind = str(body.get("kind") or "no kind") if isinstance(body, dict) else "no object"
+        return Plan(source=source, claim="", notes=(f"left alone: this is no NodeClaim, but {kind}",))
+    wrong = claim_errors(body)
+    if body.get("apiVersion") != NodeClaim().api_version:
+        remedy = f"write {NodeClaim().api_version}"
+        problem = "apiVersion: it is not the version that is served"
+        wrong.insert(0, Trouble(field="apiVersion", value=str(body.get("apiVersion")), problem=problem, remedy=remedy))
+    metadata = body.get("metadata")
+    given = metadata if isinstance(metadata, dict) else {}
+    named = str(given.get("name") or "")
+    if not named and given.get("generateName"):
+        named = f"{given['generateName']}{MADE}"
+        body = {**body, "metadata": {**given, "name": named}}
+    if not named:
+        problem, remedy = "metadata.name: it is missing", "add it; a-z and 0-9, at most 12, becomes the pool's name"
+        wrong.append(Trouble(field="metadata.name", value="", problem=problem, remedy=remedy))
+    try:
+        claim = msgspec.convert(body, NodeClaim)
+    except msgspec.ValidationError as error:
+        if not wrong:
+            remedy = "correct it as the API server's schema has it: kubectl explain nodeclaim"
+            wrong.append(Trouble(field="", value="", problem=str(error), remedy=remedy))
+        return Plan(source=source, claim=named, managed=True, problems=tuple(wrong))
+    if not managed(claim):
+        return Plan(source=source, claim=named, problems=tuple(wrong), notes=(_foreign(claim),))
+    return _planned(source, claim, wrong)
+
+
+def _planned(source: str, claim: NodeClaim, wrong: list[Trouble]) -> Plan:
+    wrong += map(_trouble, offerings.objections(claim))
+    tried = () if any(offerings.objections(claim)) else offerings.offerings(claim)
+    sizes = tuple(dict.fromkeys(offering.size for offering in tried)) or ("",)
+    found = (one for size in sizes for one in agentpool.objections(claim, size))
+    wrong += map(_trouble, dict.fromkeys(found))
+    body, node = None, None
+    if tried and not any(agentpool.objections(claim, tried[0].size)):
+        body = _with_placeholders(agentpool.to_agent_pool(claim, tried[0], now=BEGINNING), claim)
+        node = _node(claim, tried[0], body["properties"])
+    return Plan(
+        source=source,
+        claim=claim.name,
+        managed=True,
+        problems=tuple(wrong),
+        notes=tuple(_notes(claim, tried)),
+        pool_name=_pool_name(claim),
+        offerings=tried,
+        agent_pool=body,
+        node=node,
+    )
+
+
+def _trouble(one: Objection) -> Trouble:
+    return Trouble(field=one.field, value=one.value, problem=one.problem, remedy=one.remedy)
+
+
+def _foreign(claim: NodeClaim) -> str:
+    ref = claim.spec.node_class_ref
+    return (
+        f"left alone: its spec.nodeClassRef is {ref.group}/{ref.kind}, not {labels.KAITO_NODECLASS_GROUP}/"
+        f"{labels.KAITO_NODECLASS_KIND}, and it has neither label {labels.KAITO_WORKSPACE} nor {labels.KAITO_RAGENGINE}"
+    )
+
+
+def _pool_name(claim: NodeClaim) -> str:
+    derived = agentpool.POOL_NAME.fullmatch(claim.name.replace(MADE, "xxxxx")) is None
+    if not derived:
+        return claim.name
+    return agentpool.pool_name(claim) if claim.uid else DERIVED
+
+
+def _with_placeholders(body: dict[str, Any], claim: NodeClaim) -> dict[str, Any]:
+    """The body with words in place of what is not known before the claim is there."""
+    tags, known = body["properties"]["tags"], body["properties"]["nodeLabels"]
+    tags[labels.TAG_PUT_TIME] = PUT_TIME
+    if not claim.uid:
+        tags[labels.TAG_CLAIM_UID] = known[labels.CLAIM_UID] = UID
+    if claim.metadata.creation_timestamp == BEGINNING:
+        known[labels.KAITO_CREATION_TIMESTAMP] = CREATED
+    return body
+
+
+def _node(claim: NodeClaim, offering: Offering, properties: Mapping[str, Any]) -> ExpectedNode:
+    spot = (SPOT_TAINT,) if offering.capacity_type == SPOT else ()
+    sku = lookup(offering.size)
+    awaited = claim.metadata.annotations.get(labels.GPU_READINESS) != "report"
+    return ExpectedNode(
+        labels=dict(sorted(_node_labels(claim, offering, properties["nodeLabels"]).items())),
+        taints=tuple(str(taint) for taint in (*claim.spec.taints, *spot)),
+        startup_taints=tuple(str(taint) for taint in claim.spec.startup_taints),
+        gpus=None
+        if sku is None
+        else Gpus(resource=sku.resource, count=sku.gpus, model=sku.model, memory_gb=sku.memory_gb, awaited=awaited),
+        os_disk_gib=properties["osDiskSizeGB"],
+        image_family=properties["osSKU"],
+    )
+
+
+def _node_labels(claim: NodeClaim, offering: Offering, sent: Mapping[str, str]) -> dict[str, str]:
+    by_aks = {
+        labels.AGENTPOOL: _pool_name(claim),
+        labels.AKS_AGENTPOOL: _pool_name(claim),
+        labels.INSTANCE_TYPE: offering.size,
+        labels.OS: "linux",
+        **({labels.AKS_SPOT: "spot"} if offering.capacity_type == SPOT else {}),
+        **({labels.ZONE: f"<location>-{offering.zone}"} if offering.zone else {}),
+    }
+    copied = {key: value for key, value in claim.metadata.labels.items() if copyable(key)}
+    return {**by_aks, **sent, **copied, labels.REGISTERED: "true", labels.INITIALIZED: "true"}
+
+
+def _notes(claim: NodeClaim, tried: tuple[Offering, ...]) -> Iterator[str]:
+    """What is right, and may surprise."""
+    if not claim.uid:
+        yield "the claim's UID, its creation time and the time of the PUT are not known before it is created"
+    if _pool_name(claim) == DERIVED:
+        yield (
+            f"{claim.name!r} is no name for an agent pool (a-z and 0-9, a letter first, at most 12): the pool's name is"
+            " made from the claim's UID"
+        )
+    for size in dict.fromkeys(offering.size for offering in tried):
+        yield from _size_notes(claim, size)
+    family = claim.metadata.annotations.get(labels.KAITO_IMAGE_FAMILY, "ubuntu")
+    if family.lower() not in agentpool.IMAGES:
+        known = " or ".join(agentpool.IMAGES)
+        where = f"metadata.annotations[{labels.KAITO_IMAGE_FAMILY}]"
+        yield f"{where}: {family[:40]!r} is not known, it may be {known}; the Node runs Ubuntu"
+    for key in claim.metadata.labels:
+        if not copyable(key):
+            yield f"metadata.labels[{key}]: it never reaches the Node, whom it would give privileges or speak for"
+        elif left_out(key):
+            yield f"metadata.labels[{key}]: AKS sets it itself, so it is not sent; the Node gets it at registration"
+    for key in dict.fromkeys(normalise_key(one.key) for one in claim.spec.requirements):
+        if key not in LOOKED_AT:
+            yield f"spec.requirements[{key}]: nothing looks at it; the Node need not meet it"
+    if claim.spec.startup_taints:
+        yield "startup taints are no part of the pool: they are put on the Node when it is registered"
+
+
+def _size_notes(claim: NodeClaim, size: str) -> Iterator[str]:
+    sku = lookup(size)
+    if sku is None and is_gpu_size(size):
+        yield (
+            f"{size}: how many GPUs it has is not known here: Initialized does not wait for them, only for what"
+            " spec.resources.requests names; request nvidia.com/gpu there"
+        )
+    for resource, written in claim.spec.resources.requests.items():
+        if sku is None or resource in NOT_ON_NODES or resource != sku.resource:
+            continue
+        try:
+            wanted = parse_quantity(written)
+        except ValueError:
+            continue
+        if wanted > sku.gpus:
+            yield f"spec.resources.requests[{resource}]: {written} are asked for, {size} has {sku.gpus}"

@@ -1,0 +1,35 @@
+"""How long the event loop is held up: lease, probes and every claim wait meanwhile.
+
+The longest of the last minute, so that no scrape misses it; half a second is the finest it can tell.
+"""
+
+import asyncio
+from collections import deque
+from typing import Never
+
+from provisioner.metrics.definitions import own
+from provisioner.runtime.metrics import Metrics
+
+INTERVAL_SECONDS = 0.5
+WINDOW_SECONDS = 60.0
+
+
+class LoopLag:
+    """A sleeper that notes how late it is woken."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self._late: deque[tuple[float, float]] = deque(maxlen=int(WINDOW_SECONDS / INTERVAL_SECONDS))
+        metrics.gauge(own.LOOP_LAG).set_function(self.worst_seconds)
+
+    def worst_seconds(self) -> float:
+        """The longest delay of the last minute; 0 if nobody watches."""
+        now = asyncio.get_running_loop().time()
+        return max((late for at, late in self._late if now - at <= WINDOW_SECONDS), default=0.0)
+
+    async def run(self) -> Never:
+        """Watch until cancelled."""
+        loop = asyncio.get_running_loop()
+        while True:
+            due = loop.time() + INTERVAL_SECONDS
+            await asyncio.sleep(INTERVAL_SECONDS)
+            self._late.append((loop.time(), max(0.0, loop.time() - due)))

@@ -1,0 +1,107 @@
+"""All observers of one process, and the guard around them.
+
+What is told here can fail nobody: an observer that raises is logged and counted, and the pass, the watch or
+the list that told it goes on. Nothing is decided by what is observed.
+"""
+
+import platform
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+
+from cloudprovider.interface import Offering
+from cloudprovider.inventory import Inventory
+from controllers.model.facts import Facts
+from controllers.model.results import Outcome
+from controllers.model.steps import Held, Read, Write
+from controllers.state.indexes import Views
+from provisioner.api.node import Node
+from provisioner.api.nodeclaim import NodeClaim
+from provisioner.metrics.definitions import karpenter, own
+from provisioner.metrics.definitions.labels import OTHER
+from provisioner.runtime.clock import Clock
+from provisioner.runtime.logs import get_logger
+from provisioner.runtime.metrics import Metrics
+from provisioner.version import own_commit, own_version
+
+from . import claims, machines
+from .operations import Operations
+from .scraped import Scraped
+from .step_counters import Acts
+from .terms import Terms
+from .transitions import Lives
+
+ARCHITECTURES = {"x86_64": "amd64", "amd64": "amd64", "aarch64": "arm64", "arm64": "arm64"}
+
+log = get_logger("observation")
+
+
+class Observer:
+    """`leading()` says whether this process may act: what it sees otherwise, another one counts.
+
+    `wanted`: what a claim may be had as, the first choice first.
+    """
+
+    def __init__(
+        self,
+        metrics: Metrics,
+        *,
+        views: Views,
+        nodes: Callable[[], Iterable[Node]],
+        inventory: Inventory,
+        wanted: Callable[[NodeClaim], Sequence[Offering]],
+        clock: Clock,
+        leading: Callable[[], bool],
+        prices: machines.PriceTable = (),
+    ) -> None:
+        self.errors = metrics.counter(own.OBSERVATION_ERRORS)
+        terms = Terms()
+        self._lives = Lives(metrics, terms, clock, leading)
+        self._operations = Operations(metrics, inventory, clock)
+        self._acts = Acts(metrics, terms, self._operations)
+        of_claims = claims.Claims(views.claims, terms, clock, leading, pool_name=views.key_of, wanted=wanted)
+        of_machines = machines.Machines(
+            views=views, nodes=nodes, inventory=inventory, terms=terms, leading=leading, prices=prices
+        )
+        metrics.registry.register(Scraped(claims.FAMILIES, of_claims.read, self.errors))
+        metrics.registry.register(Scraped(machines.FAMILIES, of_machines.read, self.errors))
+        architecture = ARCHITECTURES.get(platform.machine().lower(), OTHER)
+        about = (own_version(), f"python{platform.python_version()}", architecture, own_commit())
+        metrics.gauge(karpenter.BUILD_INFO).labels(*about).set(1)
+
+    def claim_changed(self, old: NodeClaim | None, new: NodeClaim | None) -> None:
+        """A claim appeared, changed or went."""
+        with self._guarded():
+            self._lives.claim_changed(old, new)
+
+    def node_changed(self, old: Node | None, new: Node | None) -> None:
+        """A Node appeared, changed or went."""
+        with self._guarded():
+            self._lives.node_changed(old, new)
+
+    def pool_changed(self, key: str) -> None:
+        """The inventory learned something new of a pool."""
+        with self._guarded():
+            self._operations.pool_changed(key)
+
+    def performed(self, facts: Facts, step: Write | Read, outcome: Outcome) -> None:
+        """A step was tried, and this came of it."""
+        with self._guarded():
+            self._acts.performed(facts, step, outcome)
+
+    def waits(self, key: str, held: Held | None) -> None:
+        """Nothing is to be done now for this key."""
+        with self._guarded():
+            self._acts.waits(key, held)
+
+    def forgot(self, key: str) -> None:
+        """Nothing is left of this key."""
+        with self._guarded():
+            self._acts.forgot(key)
+
+    @contextmanager
+    def _guarded(self) -> Iterator[None]:
+        try:
+            yield
+        except Exception:
+            self.errors.inc()
+            log.exception("an observer failed")

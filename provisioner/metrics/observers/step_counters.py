@@ -1,0 +1,138 @@
+"""What is counted when we act: removals by inference, evictions, refusals, deadlines.
+
+Each occurrence once: a step that is tried again counts when it succeeds, what waits counts when it begins to
+wait. Only the leader acts, so no two replicas count the same.
+
+Source: karpenter.md §4 (eviction codes), §7; ecosystem.md §2.2.
+"""
+
+from cloudprovider.errors import CloudError, Rejected, Retryable
+from cloudprovider.interface import Offering
+from controllers.model.facts import Facts
+from controllers.model.results import Accepted, CloudFailed, Evicted, Outcome, ReadCause, Wrote
+from controllers.model.steps import (
+    AskCause,
+    CreateInstance,
+    DeleteClaim,
+    DeleteInstance,
+    DeleteNode,
+    DeletePods,
+    EvictPods,
+    Held,
+    PatchStatus,
+    Read,
+    Write,
+)
+from provisioner.api.nodeclaim import NodeClaim
+from provisioner.metrics.definitions import LABELS, karpenter, own
+from provisioner.metrics.definitions.labels import OTHER
+from provisioner.runtime.metrics import Metrics
+
+from .failures import failure_class
+from .operations import Operations
+from .terms import Terms, capacity_label, size_label
+
+# Karpenter's word for why a claim is removed; what an owner asks for is no disruption.
+DISRUPTION = {
+    "missing-pool": "garbage_collected",
+    "node-deleted": "garbage_collected",
+    "unhealthy-node": "unhealthy",
+    "spot-evicted": "spot_interrupted",
+}
+ASKED = ("asked", "failed-create")
+FORCEFUL = "Forceful Termination"
+
+
+class Acts:
+    """Counts outcomes of steps."""
+
+    def __init__(self, metrics: Metrics, terms: Terms, operations: Operations) -> None:
+        self._terms = terms
+        self._operations = operations
+        self._failures = metrics.counter(own.CREATE_FAILURES)
+        self._deleted = metrics.counter(own.GC_DELETED)
+        self._skipped = metrics.counter(own.GC_SKIPPED)
+        self._overdue = metrics.counter(own.DEADLINES)
+        self._disrupted = metrics.counter(karpenter.NODECLAIMS_DISRUPTED)
+        self._unhealthy = metrics.counter(karpenter.NODECLAIMS_UNHEALTHY)
+        self._evictions = metrics.counter(karpenter.EVICTION_REQUESTS)
+        self._drained = metrics.counter(karpenter.PODS_DRAINED)
+        self._waiting: dict[str, Held] = {}
+        self._collected: dict[str, str] = {}
+        operations.on_failure = self.failed
+        # Series that are there from the beginning: the first of them is a rise from 0, and no alert misses it.
+        for held in own.HELD_REASONS:
+            self._skipped.labels(held)
+        for deadline in LABELS["deadline"].values:
+            self._overdue.labels(deadline)
+
+    def performed(self, facts: Facts, step: Write | Read, outcome: Outcome) -> None:
+        """A step was tried, and this came of it."""
+        match step, outcome:
+            case CreateInstance(offering=offering), CloudFailed(error=error):
+                self.failed(offering, _reason(error))
+            case AskCause(instance=instance), ReadCause(failure=failure):
+                self._operations.explained(instance, failure.reason if failure is not None else OTHER)
+            case DeleteInstance(instance=instance, cause=cause), Accepted() if cause not in ASKED:
+                self._collect(facts.key, instance.claim_uid or instance.etag, cause)
+            case DeleteNode(cause=cause), Wrote() if cause not in ASKED:
+                self._deleted.labels("node", cause).inc()
+            case DeleteClaim(claim=claim, cause=cause), Wrote():
+                self._deleted.labels("nodeclaim", cause).inc()
+                self._disrupt(claim, cause)
+            case PatchStatus(overdue=overdue), Wrote() if overdue:
+                self._overdue.labels(overdue).inc()
+            case EvictPods() | DeletePods(), Evicted():
+                self._left(outcome, by_force=isinstance(step, DeletePods))
+            case _:
+                return
+
+    def failed(self, offering: Offering | None, reason: str) -> None:
+        """A pool was refused, or failed after it was accepted."""
+        size = size_label(offering.size) if offering is not None else OTHER
+        self._failures.labels(reason, size, offering.capacity_type if offering is not None else "").inc()
+
+    def waits(self, key: str, held: Held | None) -> None:
+        """Nothing is to be done now."""
+        if held is None:
+            self._waiting.pop(key, None)
+        elif self._waiting.get(key) != held:
+            self._waiting[key] = held
+            self._skipped.labels(held).inc()
+
+    def forgot(self, key: str) -> None:
+        """Nothing is left of this key."""
+        self._waiting.pop(key, None)
+        self._collected.pop(key, None)
+
+    def _collect(self, key: str, machine: str, cause: str) -> None:
+        # A deletion that fails in Azure is asked for again, and is still the same pool's.
+        if self._collected.get(key) != machine:
+            self._collected[key] = machine
+            self._deleted.labels("pool", cause).inc()
+
+    def _disrupt(self, claim: NodeClaim, cause: str) -> None:
+        nodepool = self._terms.nodepool(claim.metadata.labels)
+        capacity = capacity_label(claim.metadata.labels)
+        if cause in DISRUPTION:
+            self._disrupted.labels(DISRUPTION[cause], nodepool, capacity).inc()
+        if cause == "unhealthy-node":
+            self._unhealthy.labels("ready", nodepool, capacity, self._terms.image(claim)).inc()
+
+    def _left(self, outcome: Evicted, *, by_force: bool) -> None:
+        if by_force:
+            self._drained.labels(FORCEFUL).inc(len(outcome.asked))
+            return
+        self._drained.labels("").inc(len(outcome.asked))
+        said = {"200": outcome.asked, "404": outcome.gone, "429": outcome.blocked, "500": outcome.failed}
+        for code, pods in said.items():
+            if pods:
+                self._evictions.labels(code).inc(len(pods))
+
+
+def _reason(error: CloudError) -> str:
+    if isinstance(error, Retryable) and error.conflict:
+        return "conflict"
+    if isinstance(error, Rejected) and error.final:
+        return "invalid_spec"
+    return failure_class(error.reason)

@@ -1,0 +1,124 @@
+"""Days that are bad enough for the rights which a good one leaves unused: each of them told once, on the real server.
+
+A watch of Nodes that falls silent, a Node that is not Ready for longer than may be, and claims and Events that
+an earlier process has written already, all met by the program itself under our chart's service account; what it asked
+for meanwhile is what the API server's audit log says.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from controllers.model.policy import Policy
+from provisioner.api import labels
+from provisioner.runtime.clock import SystemClock
+from provisioner.runtime.events import EventRecorder
+from provisioner.runtime.kube import Kube, WatchEvent
+from provisioner.runtime.resources import NODES
+from tests.world.harness import node_claim
+
+from . import assets
+from .bystanders import CLAIMS_PATH, MERGE, NODES_PATH, Hand, people
+from .controlplane import CONTROLLERS, ControlPlane
+from .inprocess import Pod, proven
+from .rights import Used, used
+
+SOON_SECONDS = 60.0
+# A sick Node need not be watched for minutes to be looked into.
+IMPATIENT = Policy(repair_seconds=1.0, repair_watch_seconds=1.0)
+
+
+class Silence:
+    """Watches of Nodes tell nothing while it lasts."""
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self._talk = asyncio.Event()
+        self._talk.set()
+        watch = Kube.watch
+
+        async def held(kube: Kube, resource: Any, **how: Any) -> AsyncGenerator[WatchEvent[Any], None]:
+            async with aclosing(watch(kube, resource, **how)) as events:
+                async for event in events:
+                    if resource is NODES:
+                        await self._talk.wait()
+                    yield event
+
+        patch.setattr(Kube, "watch", held)
+
+    def begin(self) -> None:
+        self._talk.clear()
+
+    def end(self) -> None:
+        self._talk.set()
+
+
+async def bad_days(folder: Path, user: str) -> list[Used]:
+    """What the controller asked for on such days. Raises AssertionError if it did not come through them."""
+    async with ControlPlane.start(assets.find(), folder, controller_manager=CONTROLLERS, audit=True) as cp:
+        await cp.install_crds()
+        await cp.install_chart_rbac()
+        mount = folder / "pod"
+        mount.mkdir()
+        with pytest.MonkeyPatch.context() as patch:
+            silence = Silence(patch)
+            async with people(cp) as hand, proven(cp, mount, IMPATIENT) as made:
+                await a_watch_falls_silent(made, hand, silence)
+                await an_event_is_there_already(made, hand)
+                await a_node_is_sick(made, hand)
+        assert cp.audit_log is not None
+        return used(cp.audit_log, user)
+
+
+async def up(made: Pod, hand: Hand, name: str, *finalizers: str) -> None:
+    claim = node_claim(name)
+    claim["metadata"]["finalizers"] = list(finalizers)
+    await hand.demand("POST", CLAIMS_PATH, claim)
+    await made.until(lambda: made.ready() == 1, SOON_SECONDS, f"{name} is Ready")
+
+
+async def gone(made: Pod, name: str) -> None:
+    await made.until(lambda: not made.app.claims.items(), SOON_SECONDS, f"{name} is gone")
+
+
+async def a_watch_falls_silent(made: Pod, hand: Hand, silence: Silence) -> None:
+    """Our own write does not show for ten seconds: the API server itself is asked for the Node."""
+    await up(made, hand, "silent")
+    silence.begin()
+    await hand.demand("DELETE", f"{CLAIMS_PATH}/silent")
+    await made.until(lambda: made.answers["get", "nodes", 200], SOON_SECONDS, "it asks for the Node")
+    silence.end()
+    await gone(made, "silent")
+
+
+async def an_event_is_there_already(made: Pod, hand: Hand) -> None:
+    """Two processes, one after the other, say the same of one claim: one Event that counts two.
+
+    The first had put our finalizer on the claim, too: it is read afresh before its pool is asked for.
+    """
+    await up(made, hand, "twice", labels.FINALIZER)
+    assert made.answers["get", "nodeclaims", 200]
+    (claim,) = made.app.claims.items()
+    for _ in range(2):
+        await EventRecorder(made.kube, SystemClock()).write(claim, "Normal", "Told", "as before")
+    about = f"involvedObject.uid={claim.uid},reason=Told"
+    (event,) = (await hand.demand("GET", f"/api/v1/namespaces/default/events?fieldSelector={about}"))["items"]
+    assert event["count"] == 2
+    await hand.demand("DELETE", f"{CLAIMS_PATH}/twice")
+    await gone(made, "twice")
+
+
+async def a_node_is_sick(made: Pod, hand: Hand) -> None:
+    """Whether AKS repairs it is in its Events; nobody does, so its claim goes."""
+    await up(made, hand, "sick")
+    (node,) = made.app.nodes.items()
+    now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    away = {"type": "Ready", "status": "Unknown", "reason": "NodeStatusUnknown", "message": "no word of its kubelet"}
+    status = {"conditions": [{**away, "lastHeartbeatTime": now, "lastTransitionTime": now}]}
+    await hand.demand("PATCH", f"{NODES_PATH}/{node.name}/status", {"status": status}, MERGE)
+    await made.until(lambda: made.answers["list", "events", 200], SOON_SECONDS, "it reads the Node's Events")
+    await gone(made, "sick")

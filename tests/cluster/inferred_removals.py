@@ -1,0 +1,214 @@
+"""The doors through which healthy machines could be lost, told on a real API server with its real collector.
+
+In each story all machines run on, or could; Azure is asked for each pool once and to remove none but those
+that people let go. Each has a cluster of its own, as the brake counts over all machines. The controller's times are the
+real ones: `LOOKS_ON_SECONDS` is longer than anything that it waits for before it infers.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from provisioner.api import labels
+from provisioner.simulator.azure import errors
+from provisioner.simulator.azure.faults import ALWAYS, Fault
+from tests.world.claims import events, ready
+from tests.world.harness import node_claim
+from tests.world.transcript import deleting, finalizers, said
+
+from .charts import CRDS
+from .realworld import CLAIMS, RealWorld
+from .stories import WHOLE
+
+Json = dict[str, Any]
+Door = Callable[[RealWorld], Awaitable[None]]
+
+LOOKS_ON_SECONDS = 75.0
+PATIENCE_SECONDS = 150.0
+CRD = f"{CRDS}/{CLAIMS}"
+RELEASE_FLAG = "--i-know-the-pool-is-gone"
+
+
+async def fleet(world: RealWorld, count: int) -> list[str]:
+    """A controller and so many Ready claims; their names."""
+    await world.start_controller()
+    names = [f"door{number}" for number in range(count)]
+    for name in names:
+        await world.apply(node_claim(name))
+    for name in names:
+        await ready(world, name)
+    return names
+
+
+def uid_of(world: RealWorld, name: str) -> str:
+    """The UID of that claim; "" if it is not there."""
+    claim = world.claim(name)
+    return claim["metadata"]["uid"] if claim is not None else ""
+
+
+def node_of(world: RealWorld, name: str) -> Json:
+    (node,) = world.nodes_of(name)
+    return node
+
+
+def asked(world: RealWorld, verb: str) -> list[str]:
+    """The pools that were asked for, or asked to go, and accepted."""
+    return sorted(call.pool for call in world.cloud.requests if call.method == verb and call.status in (201, 202))
+
+
+def braked(world: RealWorld) -> bool:
+    """Whether somebody was told that a removal waits for people."""
+    return any(one["reason"] == "RemovalBraked" for one in world.store.list("events", "default"))
+
+
+async def all_kept(world: RealWorld, names: list[str]) -> None:
+    """While the controller could have acted on what it infers, no machine and no Node of it goes."""
+    await asyncio.sleep(LOOKS_ON_SECONDS)
+    world.check()
+    assert asked(world, "PUT") == names, world.tell()
+    assert asked(world, "DELETE") == [], world.tell()
+    assert all(finalizers(node_of(world, name)) == [labels.FINALIZER] for name in names), world.tell()
+
+
+async def taken_back(world: RealWorld, names: list[str]) -> None:
+    """`adopt --all` gives every restored claim its machine; nothing is left to be removed, and none is bought."""
+    ended = await world.command("adopt", "--all", "--yes")
+    assert (ended.code, ended.err) == (0, ""), ended
+    for name in names:
+        await world.until(lambda name=name: said(world, "Launched", name)[0] == "True", 60, f"{name} has its machine")
+    await asyncio.sleep(15)
+    ended = await world.command("gc")
+    assert ended.out.startswith(f"nothing to remove: {len(names)} agent pools of ours; "), ended.out
+    assert asked(world, "PUT") == names
+    assert asked(world, "DELETE") == []
+
+
+async def goes(world: RealWorld, name: str) -> None:
+    """Asked to go, a claim goes as ever."""
+    await world.delete_claim(name)
+    await world.until(lambda: world.claim(name) is None and not world.nodes_of(name), PATIENCE_SECONDS, f"{name} goes")
+    assert asked(world, "DELETE") == [name]
+
+
+async def restored(world: RealWorld) -> None:
+    """A backup brings four claims back under new UIDs: Kubernetes deletes their Nodes, and no machine is lost."""
+    names = await fleet(world, 4)
+    for name in names:
+        await world.strip(name)
+        await world.apply(node_claim(name))
+    await world.until(lambda: all(deleting(node_of(world, n)) for n in names), PATIENCE_SECONDS, "Nodes are collected")
+    await all_kept(world, names)
+    assert braked(world), world.tell()
+    table = await world.command("gc")
+    assert "gpu-provisioner adopt --all" in table.out, table.out
+    await taken_back(world, names)
+    assert {said(world, "Registered", name)[1] for name in names} == {"NodeDeleting"}
+    await goes(world, names[0])
+
+
+async def crd_deleted(world: RealWorld) -> None:
+    """`kubectl delete crd`: nobody asked for any claim, so none goes before people confirm it on the leader's Lease."""
+    names = await fleet(world, 4)
+    was = {name: uid_of(world, name) for name in names}
+    await world.request("DELETE", CRD)
+    await world.until(lambda: all(deleting(world.claim(name)) for name in names), 60, "the claims are deleting")
+    await all_kept(world, names)
+    assert braked(world), world.tell()
+    ended = await world.command("gc", "--confirm", "--yes")
+    assert (ended.code, ended.err) == (0, ""), ended
+    assert ended.out.splitlines()[-1].startswith(
+        "lease gpu-provisioner/gpu-provisioner-leader-election: the 4 removals"
+    )
+    gone = world.ledger.disappearances
+    for name in names:
+        await world.until(lambda name=name: len(gone(was[name])) == len(WHOLE), PATIENCE_SECONDS, f"{name} goes")
+        assert gone(was[name]) == WHOLE, world.tell()
+    assert asked(world, "DELETE") == names
+
+
+async def crd_reinstalled(world: RealWorld) -> None:
+    """Claims vanish with their CRD, and a new one has none: however few, their machines wait for whose they are."""
+    names = await fleet(world, 2)
+    await world.request("DELETE", CRD)
+    for name in names:
+        await world.strip(name)
+    await world.unserved()
+    await asyncio.sleep(10)
+    await world.install_crds()
+    await all_kept(world, names)
+    assert braked(world), world.tell()
+    for name in names:
+        await world.apply(node_claim(name))
+    await taken_back(world, names)
+    await goes(world, names[0])
+
+
+async def stopped_then_lost(world: RealWorld) -> None:
+    """`az aks stop` takes the Nodes, `start` brings them; then the cluster is deleted, and people let a claim go."""
+    names = await fleet(world, 4)
+    before = [uid_of(world, name) for name in names]
+    world.cloud.stop_cluster()
+    await world.until(lambda: not any(world.nodes_of(n) for n in names), PATIENCE_SECONDS, "the Nodes are let go")
+    for name in names:
+        await world.until(lambda name=name: said(world, "Initialized", name)[1] == "NodeLost", 60, "it is said")
+    world.cloud.start_cluster()
+    for name in names:
+        await ready(world, name)
+    assert [uid_of(world, name) for name in names] == before
+    assert asked(world, "PUT") == names
+    assert asked(world, "DELETE") == []
+    await _released(world, names[0])
+
+
+async def _released(world: RealWorld, name: str) -> None:
+    azure = world.cloud.settings
+    gone = errors.cluster_not_found(azure.resource_group, azure.cluster)
+    world.cloud.faults.append(Fault(times=ALWAYS, answer=gone))
+    await world.delete_claim(name)
+    early = await world.command("release", name, RELEASE_FLAG)
+    assert (early.code, early.out) == (1, ""), early
+    await asyncio.sleep(LOOKS_ON_SECONDS)
+    assert labels.FINALIZER in finalizers(world.claim(name)), "an answer of that kind proves nothing to the controller"
+    assert deleting(node_of(world, name))
+    assert (await world.command("release", name)).code == 2, "it must be said that the pool is known to be gone"
+    ended = await world.command("release", name, RELEASE_FLAG)
+    assert (ended.code, ended.err) == (0, ""), ended
+    assert "the managed cluster does not exist" in ended.out
+    await world.until(lambda: world.claim(name) is None and not world.nodes_of(name), 30, "claim and Node are let go")
+    (told,) = events(world, name, "FinalizerReleasedByHand")
+    assert told["message"].startswith("admin released ")
+    world.cloud.delete_pool_by_hand(name)
+    await world.until(lambda: name not in world.cloud.pools, 60, "its pool went with the cluster")
+
+
+async def repaired(world: RealWorld) -> None:
+    """A Node that has been dead for an hour is replaced after a restart too; the others stay as they are."""
+    names = await fleet(world, 4)
+    name = names[0]
+    uid, node = uid_of(world, name), node_of(world, name)["metadata"]["name"]
+    world.nodes.set_ready(node, None)
+    await world.until(lambda: said(world, "Initialized", name)[1] == "NodeNotReady", 60, "it is said")
+    world.crash()
+    long_ago = (datetime.now(UTC) - timedelta(hours=1)).strftime("%Y-%m-%dT%H:%M:%SZ")
+    for resource, which in (("nodes", node), (CLAIMS, name)):
+        found = world.store.get(resource, which)
+        assert found is not None
+        said_of_it = [{**one, "lastTransitionTime": long_ago} for one in found["status"]["conditions"]]
+        world.store.patch(resource, which, {"status": {"conditions": said_of_it}}, subresource="status")
+    await world.start_controller("ctl1")
+    gone = world.ledger.disappearances
+    await world.until(lambda: len(gone(uid)) == len(WHOLE), PATIENCE_SECONDS, "it is removed")
+    assert gone(uid) == WHOLE, world.tell()
+    assert [one["type"] for one in events(world, name, "NodeRepair")] == ["Warning"]
+    assert asked(world, "DELETE") == [name]
+    assert all(world.condition(other, "Ready") == "True" for other in names[1:])
+
+
+DOORS: dict[str, Door] = {
+    "restored": restored,
+    "crd-deleted": crd_deleted,
+    "crd-reinstalled": crd_reinstalled,
+    "stopped-then-lost": stopped_then_lost,
+    "repaired": repaired,
+}

@@ -1,0 +1,151 @@
+"""Our chart as its tests need it: rendered by the real Helm, and each key of its values with another value for it.
+
+`leaves()` are the keys that the chart itself gives a meaning to: below one whose value is handed to Kubernetes
+as it stands (an affinity, a label map) there are none. `other(path)` is a value that the schema allows and that is not
+the default. `EVERYTHING` switches on whatever is off by default.
+"""
+
+import copy
+import json
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import helm_python
+import yaml
+
+Json = dict[str, Any]
+
+CHART = Path(__file__).parents[3] / "charts" / "gpu-provisioner"
+RELEASE = "gpu-provisioner"
+NAMESPACE = "gpus"
+NEEDED: Json = {"azure": {"subscriptionId": "subscription", "resourceGroup": "rg", "clusterName": "aks"}}
+EVERYTHING: Json = {
+    **NEEDED,
+    "admissionPolicy": {"enabled": True},
+    "networkPolicy": {"enabled": True},
+    "serviceMonitor": {"enabled": True},
+    "podMonitor": {"enabled": True},
+    "prometheusRule": {"enabled": True},
+    "dashboards": {"enabled": True},
+    # With create: false it is needed.
+    "serviceAccount": {"name": "ours"},
+}
+# What else must be so for a key to be changed at all.
+COMPANIONS: dict[str, Json] = {
+    "leaderElection.enabled": {"replicas": 1},
+    "controller.extraVolumeMounts": {"extraVolumes": [{"name": "certificates", "secret": {"secretName": "c"}}]},
+}
+
+
+@cache
+def defaults() -> Json:
+    """values.yaml."""
+    read: Json = yaml.safe_load((CHART / "values.yaml").read_text(encoding="utf-8"))
+    return read
+
+
+@cache
+def schema() -> Json:
+    """values.schema.json."""
+    read: Json = json.loads((CHART / "values.schema.json").read_text(encoding="utf-8"))
+    return read
+
+
+def schema_of(path: str) -> Json:
+    """The schema of one key. Raises KeyError if it knows none."""
+    found = schema()
+    for part in path.split("."):
+        found = found["properties"][part]
+    return found
+
+
+def leaves(values: Json | None = None, above: str = "") -> list[str]:
+    """The paths of all keys, as in `controller.image.tag`."""
+    found = []
+    for key, value in (defaults() if values is None else values).items():
+        path = f"{above}{key}"
+        closed = "properties" in schema_of(path)
+        found += leaves(value, f"{path}.") if closed and isinstance(value, dict) else [path]
+    return found
+
+
+def other(path: str) -> Any:
+    """A value for that key which is allowed and not its default."""
+    known, default = schema_of(path), value_at(defaults(), path)
+    candidates = [*known.get("examples", ()), *known.get("enum", ())]
+    if isinstance(default, bool):
+        candidates.append(not default)
+    if isinstance(default, int):
+        candidates.append(default + 1)
+    return next(candidate for candidate in candidates if candidate not in (default, None, ""))
+
+
+def value_at(values: Json, path: str) -> Any:
+    """The value of one key."""
+    found: Any = values
+    for part in path.split("."):
+        found = found[part]
+    return found
+
+
+def with_value(values: Json, path: str, value: Any) -> Json:
+    """The values with one key set."""
+    changed = copy.deepcopy(values)
+    *above, last = path.split(".")
+    here = changed
+    for part in above:
+        here = here.setdefault(part, {})
+    here[last] = value
+    return changed
+
+
+def before_and_after(path: str) -> tuple[Json, Json]:
+    """Everything else switched on: with another value for that key, and without."""
+    after = with_value({**EVERYTHING, **COMPANIONS.get(path, {})}, path, other(path))
+    before = {**EVERYTHING, **COMPANIONS.get(path, {})}
+    return (with_value(before, path, value_at(defaults(), path)) if before == after else before), after
+
+
+def render(values: Json, *, chart: Path = CHART, release: str = RELEASE) -> list[Json]:
+    """The objects of a release. Raises HelmError in Helm's own words if the values are refused."""
+    files = rendered_files(values, chart, release)
+    manifests = [text for name, text in sorted(files.items()) if not name.endswith("NOTES.txt")]
+    return [obj for text in manifests for obj in yaml.load_all(text, Loader=yaml.CSafeLoader) if obj]
+
+
+def notes(values: Json) -> str:
+    """What Helm tells whoever installed the chart."""
+    return next(text for name, text in rendered_files(values, CHART, RELEASE).items() if name.endswith("NOTES.txt"))
+
+
+def rendered_files(values: Json, chart: Path, release: str) -> dict[str, str]:
+    """What `helm template` would write, by file."""
+    loaded_chart = loaded(chart)
+    loaded_chart.validate_schema(values)
+    files: dict[str, str] = loaded_chart.render(values, name=release, namespace=NAMESPACE)
+    return files
+
+
+@cache
+def loaded(chart: Path) -> helm_python.Chart:
+    """Read once: that takes ten times as long as a rendering."""
+    return helm_python.Chart.load(str(chart))
+
+
+def named(objects: list[Json], kind: str, name: str = "") -> Json:
+    """The one object of that kind, and of that name where there are several."""
+    (found,) = [obj for obj in objects if obj["kind"] == kind and name in {"", obj["metadata"]["name"]}]
+    return found
+
+
+def pod_of(objects: list[Json]) -> Json:
+    """The controller's Pod template."""
+    template: Json = named(objects, "Deployment")["spec"]["template"]
+    return template
+
+
+def environment(objects: list[Json]) -> dict[str, Any]:
+    """The controller's variables: texts, or where they come from."""
+    (container,) = pod_of(objects)["spec"]["containers"]
+    return {entry["name"]: entry.get("value", entry.get("valueFrom")) for entry in container["env"]}

@@ -1,0 +1,146 @@
+"""What `gc`, `adopt` and `release` make of their words and settings, before anything is connected."""
+
+import asyncio
+import io
+import os
+import pty
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TextIO
+
+import pytest
+
+from provisioner.cli.commands.console import Console, asking
+from provisioner.cli.commands.flags import COMMANDS
+from provisioner.cli.commands.refusal import Refused
+from provisioner.cli.commands.tables import counted, table
+from provisioner.cli.main import run_command
+
+ENV = {
+    "ARM_SUBSCRIPTION_ID": "00000000-0000-0000-0000-000000000000",
+    "ARM_RESOURCE_GROUP": "rg",
+    "AZURE_CLUSTER_NAME": "aks",
+    "DEPLOYMENT_MODE": "managed",
+}
+NAMED: Mapping[str, tuple[str, ...]] = {"gc": (), "adopt": ("ws1",), "release": ("ws1",)}
+
+
+def command(*words: str, env: Mapping[str, str]) -> tuple[int, str, str]:
+    out, err = io.StringIO(), io.StringIO()
+    return run_command(words, env, out, err), out.getvalue(), err.getvalue()
+
+
+@pytest.mark.parametrize("name", sorted(COMMANDS))
+@pytest.mark.parametrize("flag", ["--help", "-h"])
+def test_help_says_what_why_and_how(name: str, flag: str) -> None:
+    """Without any setting being right: what it does, every flag, examples, exit codes; no line is too long."""
+    code, out, err = command(name, flag, env={})
+    assert (code, err) == (0, "")
+    assert out.startswith(f"usage: gpu-provisioner {name} ")
+    for words in ("examples:\n", f"  gpu-provisioner {name}", f"\n{COMMANDS[name].codes}\n"):
+        assert words in out
+    assert ("--config FILE" in out) is COMMANDS[name].settings
+    assert max(len(line) for line in out.splitlines()) <= 120
+
+
+BAD_USAGE = [
+    (("gc", "--dry-run", "--confirm"), "not allowed with argument"),
+    (("gc", "--conf"), "unrecognized arguments: --conf"),
+    (("gc", "stray"), "unrecognized arguments: stray"),
+    (("gc", "-o", "yaml"), "invalid choice: 'yaml'"),
+    (("release",), "the following arguments are required: NAME"),
+    (("release", "a", "b"), "unrecognized arguments: b"),
+    (("release", "a", "--i-know"), "unrecognized arguments: --i-know"),
+    (("adopt", "a", "--confirm"), "unrecognized arguments: --confirm"),
+    (("adopt", "a", "--kubeconfig"), "--kubeconfig: it needs a value"),
+]
+
+
+@pytest.mark.parametrize(("words", "cause"), BAD_USAGE, ids=[" ".join(row[0]) for row in BAD_USAGE])
+def test_bad_usage_is_told_before_anything_else(words: tuple[str, ...], cause: str) -> None:
+    """Exit code 2 and the cause on stderr; nothing on stdout. Flags are never guessed from their beginnings."""
+    code, out, err = command(*words, env=ENV)
+    assert (code, out) == (2, "")
+    assert cause in err
+
+
+@pytest.mark.parametrize("name", sorted(NAMED))
+def test_settings_are_those_of_run(name: str, tmp_path: Path) -> None:
+    """What is missing is told with all the rest, each with its remedy."""
+    code, out, err = command(name, *NAMED[name], "--metrics-port=http", env={"DEPLOYMENT_MODE": "managed"})
+    assert (code, out) == (2, "")
+    assert err.startswith(f"gpu-provisioner {name}: 4 settings are wrong:\n")
+    for setting in ("--metrics-port=http", "ARM_SUBSCRIPTION_ID", "ARM_RESOURCE_GROUP", "AZURE_CLUSTER_NAME"):
+        assert f"  {setting}: " in err
+
+    gone = tmp_path / "kubeconfig"
+    code, out, err = command(name, *NAMED[name], env={**ENV, "KUBECONFIG": str(gone)})
+    assert (code, out) == (2, "")
+    assert f"KUBECONFIG={gone}: there is no such file" in err
+
+    file = tmp_path / "settings.yaml"
+    file.write_text(f"kubeconfig: {gone}\ncluster-name: other\n")
+    code, out, err = command(name, *NAMED[name], "--config", str(file), env=ENV)
+    assert (code, out) == (2, "")
+    assert f"KUBECONFIG={gone}: there is no such file" in err
+
+
+@pytest.mark.parametrize("name", sorted(NAMED))
+@pytest.mark.parametrize("text", ["", "{}", "not: [a kubeconfig", "apiVersion: v1\nkind: Config\n"])
+def test_an_unusable_kubeconfig_is_no_traceback(name: str, text: str, tmp_path: Path) -> None:
+    """Empty, broken, or without a context: exit code 2, a cause and a remedy."""
+    kubeconfig = tmp_path / "kubeconfig"
+    kubeconfig.write_text(text)
+    code, out, err = command(name, *NAMED[name], env={**ENV, "KUBECONFIG": str(kubeconfig)})
+    assert (code, out) == (2, "")
+    assert err.startswith(f"gpu-provisioner {name}: ")
+    assert err.endswith("    Mend the kubeconfig, or name another with KUBECONFIG.\n")
+    assert "Traceback" not in err
+
+
+def test_columns_stand_under_their_heads() -> None:
+    """Three spaces apart, a dash for nothing, no blanks at the end of a line."""
+    assert table(("A", "LONG HEAD", "B"), [("value", "", ""), ("x", "yy", "z")]) == [
+        "A       LONG HEAD   B",
+        "value   -           -",
+        "x       yy          z",
+    ]
+    assert [counted(number, "pool") for number in (0, 1, 2)] == ["0 pools", "1 pool", "2 pools"]
+
+
+@pytest.mark.parametrize(("answer", "agreed"), [("yes\n", True), (" YES \n", True), ("no\n", False), ("", False)])
+def test_only_yes_is_yes(answer: str, agreed: bool) -> None:
+    """An end of input is none."""
+
+    async def ask(_: str) -> str:
+        return answer
+
+    console = Console(io.StringIO(), io.StringIO(), ask)
+    if agreed:
+        asyncio.run(console.agree("Really?", yes=False))
+    else:
+        with pytest.raises(Refused) as refused:
+            asyncio.run(console.agree("Really?", yes=False))
+        assert refused.value.code == 1
+
+
+def test_a_question_waits_without_stopping_anything_else() -> None:
+    """At a terminal the question is shown, others run on, and the line that is typed is the answer."""
+    mine, theirs = pty.openpty()
+    shown = io.StringIO()
+
+    async def story(typed: TextIO) -> str:
+        ask = asking(typed, shown)
+        assert ask is not None
+        async with asyncio.TaskGroup() as tasks:
+            answer = tasks.create_task(ask("Really?"))
+            await asyncio.sleep(0)
+            assert not answer.done()
+            os.write(mine, b"yes\n")
+        return answer.result()
+
+    with open(theirs, encoding="utf-8") as typed:
+        assert asyncio.run(story(typed)) == "yes\n"
+    assert shown.getvalue() == "Really? [yes/no] "
+    os.close(mine)
+    assert asking(io.StringIO("yes\n"), shown) is None

@@ -1,0 +1,183 @@
+"""The command line: what it answers, how it refuses, and that nothing foreign stands in for its packages."""
+
+import io
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from provisioner.cli.installation import PACKAGES
+from provisioner.cli.main import COMMANDS, main, run_command
+from provisioner.settings import OPTIONS
+from provisioner.version import COMMIT, own_version
+
+ROOT = Path(__file__).parents[3]
+ENV: Mapping[str, str] = {
+    "ARM_SUBSCRIPTION_ID": "11111111-2222-3333-4444-555555555555",
+    "ARM_RESOURCE_GROUP": "rg-1",
+    "AZURE_CLUSTER_NAME": "aks-1",
+    "DEPLOYMENT_MODE": "managed",
+    "HTTPS_PROXY": "http://user:hunter2@proxy.example.com:3128",
+}
+
+
+def command(*arguments: str, env: Mapping[str, str] = ENV) -> tuple[int, str, str]:
+    """Exit code, stdout and stderr of a command line."""
+    out, err = io.StringIO(), io.StringIO()
+    return run_command(arguments, env, out, err), out.getvalue(), err.getvalue()
+
+
+# --- what it answers -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("arguments", [("--help",), ("-h",), ("run", "--help"), ("config", "-help")])
+def test_help_names_every_command_and_every_setting(arguments: tuple[str, ...]) -> None:
+    """Without any setting being right: each flag stands beside its environment variable."""
+    code, out, err = command(*arguments, env={})
+    assert (code, err) == (0, "")
+    assert all(f"\n  {name} " in out for name in COMMANDS)
+    for option in OPTIONS:
+        (line,) = [line for line in out.splitlines() if f"--{option.flag} " in line]
+        assert option.env[0] in line
+        assert option.help in line
+
+
+@pytest.mark.parametrize("arguments", [("version",), ("--version",)])
+def test_version_is_that_of_the_distribution(arguments: tuple[str, ...]) -> None:
+    """One line, whatever the settings."""
+    assert command(*arguments, env={}) == (0, f"gpu-provisioner {own_version()}\n", "")
+
+
+@pytest.mark.parametrize(("commit", "shown"), [("0123456789abcdef", " (0123456)"), ("unknown", ""), ("", "")])
+def test_version_names_the_commit_if_the_image_does(monkeypatch: pytest.MonkeyPatch, commit: str, shown: str) -> None:
+    """As its label does; who installed it otherwise is told no more than is known."""
+    monkeypatch.setenv(COMMIT, commit)
+    assert command("version", env={}) == (0, f"gpu-provisioner {own_version()}{shown}\n", "")
+
+
+def test_config_shows_each_value_and_where_it_came_from(tmp_path: Path) -> None:
+    """Flag before environment before file before default; passwords of proxies are masked."""
+    file = tmp_path / "settings.yaml"
+    file.write_text("metrics-port: 9001\nhealth-probe-port: 9002\n")
+    code, out, err = command(
+        "config", "--metrics-port=9000", "--config", str(file), env={**ENV, "HEALTH_PROBE_PORT": "9003"}
+    )
+    shown = {line.split()[0]: line.split(maxsplit=1)[1].strip() for line in out.splitlines()}
+    assert (code, err, sorted(shown)) == (0, "", sorted(option.flag for option in OPTIONS))
+    assert shown["metrics-port"] == "9000  (flag --metrics-port)"
+    assert shown["health-probe-port"] == "9003  (env HEALTH_PROBE_PORT)"
+    assert shown["log-level"] == "info  (default)"
+    assert "proxy.example.com" in shown["https-proxy"]
+    assert "hunter2" not in out
+
+
+@pytest.mark.parametrize(("encoding", "is_json"), [("json", True), ("console", False), ("auto", True)])
+def test_the_log_is_encoded_as_asked(encoding: str, is_json: bool) -> None:
+    """Left alone, what is no terminal gets JSON."""
+    env = {**ENV, "LOG_ENCODING": encoding, "LOG_OUTPUT_PATHS": "file", "KUBECONFIG": "/nowhere"}
+    code, _, err = command("run", env=env)
+    warning = next(line for line in err.splitlines() if "LOG_OUTPUT_PATHS" in line)
+    assert (code, warning.startswith("{")) == (2, is_json)
+
+
+# --- how it refuses --------------------------------------------------------------------------------------------------
+
+
+def test_an_unknown_command_is_told_which_there_are() -> None:
+    """One line for the cause, one for the remedy."""
+    code, out, err = command("rnu")
+    assert (code, out) == (2, "")
+    assert err.startswith(
+        "gpu-provisioner: there is no command 'rnu'\n    Use one of: run, try, plan, check, values, gc, "
+    )
+
+
+@pytest.mark.parametrize("name", ["run", "config"])
+def test_all_mistakes_are_told_at_once(name: str) -> None:
+    """Unknown flags, wrong values and what is missing, each with its remedy, in one message."""
+    code, out, err = command(
+        name, "--gpu-raediness=report", "--metrics-port=http", "stray", env={"DEPLOYMENT_MODE": "managed"}
+    )
+    assert (code, out) == (2, "")
+    head, *lines = err.splitlines()
+    assert head == "gpu-provisioner: 6 settings are wrong:"
+    causes, remedies = lines[::2], lines[1::2]
+    assert [cause.split(":")[0].strip() for cause in causes] == [
+        "--gpu-raediness=report",
+        "stray",
+        "--metrics-port=http",
+        "ARM_SUBSCRIPTION_ID",
+        "ARM_RESOURCE_GROUP",
+        "AZURE_CLUSTER_NAME",
+    ]
+    assert all(remedy.startswith("    ") and len(remedy) > 20 for remedy in remedies)
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [(None, "it cannot be read: FileNotFoundError"), ("a: [", "it cannot be read"), ("- a\n", "it is no mapping")],
+)
+def test_an_unusable_file_of_settings_is_named(tmp_path: Path, text: str | None, why: str) -> None:
+    """Missing, broken, or a list."""
+    path = tmp_path / "settings.yaml"
+    if text is not None:
+        path.write_text(text)
+    code, _, err = command("config", f"--config={path}")
+    assert code == 2
+    assert f"{path}: {why}" in err
+
+
+def test_a_file_that_is_named_must_be_there(tmp_path: Path) -> None:
+    """All files at once, before anything is connected; the SDKs would speak of something else."""
+    gone = tmp_path / "gone"
+    workload_identity = {"DEPLOYMENT_MODE": "", "AZURE_TENANT_ID": "t", "AZURE_CLIENT_ID": "c"}
+    files = dict.fromkeys(("KUBECONFIG", "SSL_CERT_FILE", "AZURE_FEDERATED_TOKEN_FILE"), str(gone))
+    code, out, err = command("run", env={**ENV, **workload_identity, **files})
+    assert (code, out) == (2, "")
+    for name in files:
+        assert f"{name}={gone}: there is no such file" in err
+
+
+# --- what is imported ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+@pytest.mark.parametrize("namespace", [False, True])
+def test_a_stranger_in_place_of_a_package_stops_the_start(tmp_path: Path, package: str, namespace: bool) -> None:
+    """A folder of that name earlier on the path: the program says so instead of running half of somebody else's."""
+    folder = tmp_path / package
+    folder.mkdir()
+    if not namespace:
+        (folder / "__init__.py").write_text("raise SystemExit('imported')")
+    script = f"import sys; sys.path.insert(1, {str(ROOT)!r}); from provisioner.cli.main import main; main()"
+    ended = subprocess.run(
+        [sys.executable, "-c", script, "version"],
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=tmp_path,
+        timeout=30,
+    )
+    # A folder without __init__.py yields to any real package of that name: then nothing is wrong.
+    expected = (0, True) if namespace else (2, False)
+    assert (ended.returncode, ended.stderr == "") == expected
+    if not namespace:
+        cause, remedy = ended.stderr.splitlines()
+        assert f"{package} ({folder})" in cause
+        assert "virtual environment" in remedy
+
+
+def test_ctrl_c_before_anything_runs_is_no_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Importing the SDKs takes a second; whoever changes their mind meanwhile sees nothing ugly."""
+
+    def interrupted(*_: object) -> int:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("provisioner.cli.main.run_command", interrupted)
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 130

@@ -1,0 +1,335 @@
+"""`gpu-provisioner plan`: what a claim would become, and all that is wrong with it, without asking anybody."""
+
+import io
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+import yaml
+
+from cloudprovider.azure.agentpool import pool_name
+from provisioner.api.nodeclaim import NodeClaim
+from provisioner.cli.commands import plan as command
+from provisioner.cli.commands.console import Console
+from provisioner.cli.commands.flags import parsed
+from provisioner.cli.commands.planning import CREATED, DERIVED, PUT_TIME, UID
+from provisioner.cli.commands.refusal import Refused
+from provisioner.cli.main import run_command
+
+EXAMPLES = Path(__file__).parents[3] / "examples"
+Json = dict[str, Any]
+TYPE, ZONE, CAPACITY = "node.kubernetes.io/instance-type", "topology.kubernetes.io/zone", "karpenter.sh/capacity-type"
+
+
+def ran(*words: str, typed: str = "") -> tuple[int, str, str]:
+    """The command on these words, with this on its standard input."""
+    out, err = io.StringIO(), io.StringIO()
+    wanted = parsed("plan", words, out=out, err=err)
+    assert not isinstance(wanted, int), err.getvalue()
+    return command.run(wanted, io.StringIO(typed), Console(out, err)), out.getvalue(), err.getvalue()
+
+
+def planned(*bodies: Any) -> list[Json]:
+    """The plans of these documents."""
+    code, out, _ = ran("-f", "-", "-o", "json", typed=yaml.safe_dump_all(bodies, sort_keys=False))
+    plans: list[Json] = json.loads(out)
+    assert code == any(plan["problems"] for plan in plans)
+    return plans
+
+
+def claim(name: str = "gpu1", *, sizes: tuple[str, ...] = ("Standard_NC24ads_A100_v4",), **more: Any) -> Json:
+    """A claim; `labels` and `annotations` are its metadata's, the rest is of its spec."""
+    spec = {
+        "nodeClassRef": {"group": "kaito.sh", "kind": "KaitoNodeClass", "name": "default"},
+        "requirements": [{"key": TYPE, "operator": "In", "values": list(sizes)}],
+        "resources": {"requests": {"storage": "64Gi"}},
+        **{key: value for key, value in more.items() if key not in ("labels", "annotations")},
+    }
+    metadata = {"name": name, **{key: more[key] for key in ("labels", "annotations") if key in more}}
+    return {"apiVersion": "karpenter.sh/v1", "kind": "NodeClaim", "metadata": metadata, "spec": spec}
+
+
+def fields(plan: Json) -> list[tuple[str, str]]:
+    assert all(one["problem"] and one["remedy"] for one in plan["problems"])
+    return [(one["field"], one["value"]) for one in plan["problems"]]
+
+
+@pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.yaml")), ids=lambda path: path.stem)
+def test_each_example_can_be_made(path: Path) -> None:
+    """Exit code 0 without any setting, a pool, a Node; the same in every format."""
+    out, err = io.StringIO(), io.StringIO()
+    assert run_command(["plan", "-f", str(path)], {}, out, err) == 0
+    assert err.getvalue() == ""
+    assert out.getvalue().splitlines()[-1] == "1 NodeClaim; nothing is wrong"
+    as_json = json.loads(ran("-f", str(path), "-o", "json")[1])
+    assert as_json == yaml.safe_load(ran("-f", str(path), "-o", "yaml")[1])
+    (plan,) = as_json
+    name = yaml.safe_load(path.read_text())["metadata"]["name"]
+    assert (plan["claim"], plan["poolName"], plan["managed"]) == (name, name, True)
+    assert plan["agentPool"]["properties"]["vmSize"] == plan["offerings"][0]["size"]
+
+
+def test_what_only_the_cluster_knows_is_a_placeholder() -> None:
+    """UID and times of a manifest; those of an object that is there are shown."""
+    (plan,) = planned(claim())
+    pool = plan["agentPool"]["properties"]
+    assert pool["tags"] == {
+        "gpu-provisioner_nodeclaim": "gpu1",
+        "gpu-provisioner_nodeclaim-uid": UID,
+        "gpu-provisioner_put-time": PUT_TIME,
+    }
+    assert pool["nodeLabels"]["gpu-provisioner.sh/nodeclaim-uid"] == UID
+    assert pool["nodeLabels"]["kaito.sh/creation-timestamp"] == CREATED
+    assert any("not known before it is created" in note for note in plan["notes"])
+
+    there = claim()
+    there["metadata"] |= {"uid": "0a0a", "creationTimestamp": "2026-03-01T12:00:00Z", "generation": 1}
+    (plan,) = planned(there)
+    pool = plan["agentPool"]["properties"]
+    assert pool["tags"]["gpu-provisioner_nodeclaim-uid"] == "0a0a"
+    assert pool["nodeLabels"]["kaito.sh/creation-timestamp"] == "2026-03-01T12-00-00Z"
+    assert pool["tags"]["gpu-provisioner_put-time"] == PUT_TIME
+    assert plan["notes"] == []
+
+
+NAMES = [
+    ({"name": "gpu1"}, "gpu1"),
+    ({"name": "a-long-name"}, DERIVED),
+    ({"generateName": "ws"}, "ws<5 characters>"),
+    ({"generateName": "my-claim-"}, DERIVED),
+]
+
+
+@pytest.mark.parametrize(("given", "name"), NAMES)
+def test_the_pool_s_name(given: Json, name: str) -> None:
+    """The claim's own where AKS allows it; else one from the UID, which a manifest does not have."""
+    made = claim()
+    made["metadata"] = given
+    (plan,) = planned(made)
+    assert plan["problems"] == []
+    assert plan["poolName"] == name
+    told = any("is no name for an agent pool" in note for note in plan["notes"])
+    assert told == (name == DERIVED)
+    made["metadata"] = {"name": "a-long-name", "uid": "0a0a", "creationTimestamp": "2026-03-01T12:00:00Z"}
+    (plan,) = planned(made)
+    assert plan["poolName"] == pool_name(msgspec.convert(made, NodeClaim))
+
+
+def test_offerings_stand_in_the_order_of_their_tries() -> None:
+    """Sizes first, then terms, then zones, each as written; the PUT is the first one's."""
+    requirements = [
+        {"key": TYPE, "operator": "In", "values": ["Standard_NC24ads_A100_v4", "Standard_NC4as_T4_v3"]},
+        {"key": ZONE, "operator": "In", "values": ["westeurope-2", "westeurope-1"]},
+        {"key": CAPACITY, "operator": "In", "values": ["spot", "on-demand"]},
+    ]
+    (plan,) = planned(claim(requirements=requirements))
+    tries = [(one["size"], one["zone"], one["capacityType"]) for one in plan["offerings"]]
+    assert tries[:3] == [
+        ("Standard_NC24ads_A100_v4", "2", "spot"),
+        ("Standard_NC24ads_A100_v4", "1", "spot"),
+        ("Standard_NC24ads_A100_v4", "2", "on-demand"),
+    ]
+    assert len(tries) == 8
+    pool = plan["agentPool"]["properties"]
+    assert (pool["availabilityZones"], pool["scaleSetPriority"]) == (["2"], "Spot")
+    assert plan["node"]["taints"] == ["kubernetes.azure.com/scalesetpriority=spot:NoSchedule"]
+    assert plan["node"]["labels"]["kubernetes.azure.com/scalesetpriority"] == "spot"
+    _, text, _ = ran("-f", "-", typed=yaml.safe_dump(claim(requirements=requirements)))
+    assert "1. Standard_NC24ads_A100_v4 in zone 2 (spot)" in text
+    assert "8. Standard_NC4as_T4_v3 in zone 1" in text
+
+
+def test_the_node_it_would_make() -> None:
+    """Taints, startup taints apart, GPUs, disk, image."""
+    taint = {"key": "sku", "value": "gpu", "effect": "NoSchedule"}
+    made = claim(
+        sizes=("Standard_ND96isr_MI300X_v5",), taints=[taint], startupTaints=[{"key": "warm", "effect": "NoExecute"}]
+    )
+    (plan,) = planned(made)
+    node = plan["node"]
+    assert (node["taints"], node["startupTaints"]) == (["sku=gpu:NoSchedule"], ["warm:NoExecute"])
+    assert node["gpus"] == {"resource": "amd.com/gpu", "count": 8, "model": "MI300X", "memoryGb": 1535, "awaited": True}
+    assert (node["osDiskGib"], node["imageFamily"]) == (64, "Ubuntu")
+    assert plan["agentPool"]["properties"]["gpuProfile"] == {"driver": "None"}
+    assert plan["agentPool"]["properties"]["nodeTaints"] == ["sku=gpu:NoSchedule"]
+    (plan,) = planned(claim(annotations={"gpu-provisioner.sh/gpu-readiness": "report"}))
+    assert plan["node"]["gpus"]["awaited"] is False
+
+
+NOTES = [
+    (claim(sizes=("Standard_NC999_v9",)), "Standard_NC999_v9: how many GPUs it has is not known here"),
+    (
+        claim(labels={"node-role.kubernetes.io/gpu": ""}),
+        "metadata.labels[node-role.kubernetes.io/gpu]: it never reaches",
+    ),
+    (claim(labels={ZONE: "westeurope-1"}), f"metadata.labels[{ZONE}]: AKS sets it itself"),
+    (claim(annotations={"kaito.sh/node-image-family": "windows"}), "'windows' is not known, it may be ubuntu or"),
+    (
+        claim(resources={"requests": {"nvidia.com/gpu": 8}}),
+        "spec.resources.requests[nvidia.com/gpu]: 8 are asked for, Standard_NC24ads_A100_v4 has 1",
+    ),
+    (
+        claim(
+            requirements=[
+                {"key": TYPE, "operator": "In", "values": ["Standard_D4s_v5"]},
+                {"key": "beta.kubernetes.io/arch", "operator": "In", "values": ["arm64"]},
+            ]
+        ),
+        "spec.requirements[kubernetes.io/arch]: nothing looks at it",
+    ),
+]
+
+
+@pytest.mark.parametrize(("made", "note"), NOTES, ids=[row[1][:40] for row in NOTES])
+def test_what_may_surprise_is_noted(made: Json, note: str) -> None:
+    """It is not wrong, so the exit code stays 0."""
+    (plan,) = planned(made)
+    assert plan["problems"] == []
+    assert any(note in one for one in plan["notes"])
+
+
+def test_everything_that_is_wrong_is_told_at_once() -> None:
+    """The CRD's schema and rules, requirements, labels, taints, storage: each with field, value and remedy."""
+    made = claim(
+        labels={"agentpool": "mine", "app.kubernetes.io/name": "x", "example.com/t": "a b"},
+        requirements=[
+            {"key": TYPE, "operator": "In", "values": ["p4d.24xlarge"]},
+            {"key": ZONE, "operator": "In", "values": ["nowhere"]},
+            {"key": "karpenter.sh/x", "operator": "Exists"},
+        ],
+        resources={"requests": {"storage": "5Ti"}},
+        taints=[{"key": "kubernetes.azure.com/x", "effect": "NoSchedule"}],
+        terminationGracePeriod="1d",
+        zone=1,
+    )
+    (plan,) = planned(made)
+    assert fields(plan) == [
+        ("spec.requirements[2].key", "karpenter.sh/x"),
+        ("spec.terminationGracePeriod", "1d"),
+        ("spec.zone", "1"),
+        (f"spec.requirements[{TYPE}]", "p4d.24xlarge"),
+        (f"spec.requirements[{ZONE}]", "nowhere"),
+        ("spec.resources.requests.storage", "5Ti"),
+        ("metadata.labels[agentpool]", "mine"),
+        ("metadata.labels[app.kubernetes.io/name]", "x"),
+        ("metadata.labels[example.com/t]", "a b"),
+        ("spec.taints[0]", "kubernetes.azure.com/x:NoSchedule"),
+    ]
+    assert plan["agentPool"] is None
+
+
+def test_what_is_no_claim_of_ours_is_left_alone() -> None:
+    """Another class without KAITO's labels, and other kinds; with a label of KAITO's it is ours."""
+    theirs = {"group": "karpenter.azure.com", "kind": "AKSNodeClass", "name": "default"}
+    foreign, kaito = claim(nodeClassRef=theirs), claim("gpu2", nodeClassRef=theirs, labels={"kaito.sh/workspace": "w"})
+    plans = planned(foreign, kaito, {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "x"}}, 7)
+    assert [plan["managed"] for plan in plans] == [False, True, False, False]
+    assert "left alone: its spec.nodeClassRef is karpenter.azure.com/AKSNodeClass" in plans[0]["notes"][0]
+    assert plans[0]["agentPool"] is None
+    assert plans[2]["notes"] == ["left alone: this is no NodeClaim, but Deployment"]
+    assert not any(plan["problems"] for plan in plans)
+
+
+def test_files_directories_lists_and_standard_input(tmp_path: Path) -> None:
+    """Each document says where it is from; a name that stands twice is told."""
+    (tmp_path / "a.yaml").write_text(yaml.safe_dump_all([claim("a1"), None, claim("a2")]))
+    (tmp_path / "b.json").write_text(json.dumps({"kind": "List", "items": [claim("b1"), claim("a1")]}))
+    (tmp_path / "notes.txt").write_text("{")
+    (tmp_path / "below").mkdir()
+    code, out, _ = ran("-f", str(tmp_path), "-f", "-", "-o", "json", typed=json.dumps(claim("s1")))
+    plans = json.loads(out)
+    assert [(plan["source"].removeprefix(f"{tmp_path}/"), plan["claim"]) for plan in plans] == [
+        ("a.yaml, document 1", "a1"),
+        ("a.yaml, document 3", "a2"),
+        ("b.json, item 1", "b1"),
+        ("b.json, item 2", "a1"),
+        ("standard input", "s1"),
+    ]
+    assert code == 1
+    assert [fields(plan) for plan in plans] == [[], [], [], [("metadata.name", "a1")], []]
+    assert "a.yaml, document 1 as well" in plans[3]["problems"][0]["problem"]
+
+
+UNREADABLE = ["{ broken", "a: [1\n", "\t", "a: !!python/object:os.system x", "[" * 5000, "a: *nothing"]
+
+
+@pytest.mark.parametrize("text", UNREADABLE, ids=lambda text: text[:12])
+def test_a_document_that_cannot_be_read(text: str) -> None:
+    """It is told with its place, and does not keep the ones before it from being planned."""
+    code, out, err = ran("-f", "-", "-o", "json", typed=f"{json.dumps(claim())}\n---\n{text}\n")
+    first, second = json.loads(out)
+    assert (code, err) == (1, "")
+    assert first["problems"] == []
+    assert second["source"] == "standard input, document 2"
+    assert second["problems"][0]["problem"].startswith("it cannot be read: ")
+
+
+NO_CLAIMS: list[Any] = [None, "", 7, [], {"kind": "Deployment"}]
+
+
+@pytest.mark.parametrize("body", NO_CLAIMS, ids=str)
+def test_nothing_to_plan_is_a_mistake(body: Any) -> None:
+    """A pipeline that names the wrong file must not pass."""
+    with pytest.raises(Refused) as refused:
+        ran("-f", "-", typed=yaml.safe_dump(body) if body is not None else "")
+    assert refused.value.code == 2
+
+
+BAD_USAGE = [
+    ((), "the following arguments are required: -f/--file"),
+    (("-f", "/nowhere/claim.yaml"), "/nowhere/claim.yaml: No such file or directory"),
+    (("-f", "{tmp}"), "no file in it ends in .yaml, .yml, .json"),
+    (("-f", "{tmp}/bytes.bin"), "it is no text in UTF-8"),
+    (("-f", "x", "-o", "xml"), "invalid choice: 'xml'"),
+    (("-f", "x", "--subscription-id", "y"), "unrecognized arguments: --subscription-id y"),
+]
+
+
+@pytest.mark.parametrize(("words", "cause"), BAD_USAGE, ids=[row[1][:30] for row in BAD_USAGE])
+def test_bad_usage(words: tuple[str, ...], cause: str, tmp_path: Path) -> None:
+    """Exit code 2, cause and remedy on stderr, nothing on stdout."""
+    (tmp_path / "bytes.bin").write_bytes(b"\xff\xfe\x00")
+    out, err = io.StringIO(), io.StringIO()
+    code = run_command(["plan", *(word.replace("{tmp}", str(tmp_path)) for word in words)], {}, out, err)
+    assert (code, out.getvalue()) == (2, "")
+    assert cause in err.getvalue()
+    assert "Traceback" not in err.getvalue()
+
+
+JUNK: list[Any] = [
+    {"kind": "NodeClaim"},
+    {"kind": "NodeClaim", "metadata": 7, "spec": []},
+    {
+        "kind": "NodeClaim",
+        "apiVersion": "karpenter.sh/v1beta1",
+        "metadata": {"name": ["x"]},
+        "spec": {"requirements": {}},
+    },
+    {"kind": "NodeClaim", "apiVersion": 1, "metadata": {"labels": {"a": 1}}, "spec": {"nodeClassRef": None}},
+    {"kind": "NodeClaim", 7: True, "metadata": {"name": "x", "labels": [], "creationTimestamp": "never"}, "spec": None},
+]
+
+
+@pytest.mark.parametrize("body", JUNK, ids=[str(number) for number in range(len(JUNK))])
+def test_junk_is_told_as_such(body: Any) -> None:
+    """Never a traceback; something is wrong, and what to do stands with it."""
+    (plan,) = planned(body)
+    assert fields(plan)
+    assert plan["agentPool"] is None
+
+
+def test_the_extra_that_it_needs_is_named() -> None:
+    """Without the packages of the extra `try`: one line for the cause, one for the remedy, exit code 2."""
+    script = (
+        "import os, sys; sys.modules['jsonschema_rs'] = None; from provisioner.cli.main import run_command;"
+        " sys.exit(run_command(['plan', '-f', 'x'], os.environ, sys.stdout, sys.stderr))"
+    )
+    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert ended.stderr == (
+        "gpu-provisioner plan: jsonschema_rs is not installed\n    pip install 'aks-gpu-provisioner[try]'\n"
+    )

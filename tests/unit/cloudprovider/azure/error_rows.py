@@ -1,0 +1,339 @@
+"""Every code that ARM, AKS and Compute are known to answer with, and what it must become: the error table's other side.
+
+Data only; one case a code and meaning. `codes` of a section are the codes that the reference names there,
+written down once more by hand, so that a case that goes missing is noticed.
+
+Source: aks-arm.md §3.1-§3.6; the words are those of the reference, shortened.
+"""
+
+from typing import NamedTuple
+
+from cloudprovider.azure.error_table import Verb
+from cloudprovider.errors import Scope
+
+HOUR, SLOW, MINUTE = 3600.0, 300.0, 60.0
+POOL = "gpu1"
+
+
+class Case(NamedTuple):
+    """An error and its meaning. `statuses`: answered at once with these; 200 stands for an operation that failed.
+
+    `scope` None: not about an offering. `ends`: the remedy, or its end.
+    """
+
+    section: str
+    code: str
+    says: str
+    statuses: tuple[int, ...]
+    kind: str
+    reason: str
+    ends: str
+    scope: Scope | None = None
+    after: float | None = None
+    conflict: bool = False
+    verb: Verb = "create"
+    holds: str = ""
+
+    @property
+    def id(self) -> str:
+        return "-".join(filter(None, (self.code or "none", *map(str, self.statuses[:1]), self.says[:24])))
+
+
+BOTH, SYNC, LATER = (400, 200), (400,), (200,)
+LIST_USAGE = "az vm list-usage -l westeurope -o table"
+LIST_SKUS = "az vm list-skus --location <location> -o table"
+ELSEWHERE = "another size, zone or region may be free"
+SETTINGS = "AZURE_CLUSTER_NAME"
+CLAIM = "delete it and make a new one"
+AGAIN = "Tried again by itself"
+OWNER = "Ask the subscription's owner to lift this"
+NETWORK = "Check the cluster's outbound network, DNS and firewall"
+BRING_UP = "check image, driver and the cluster's outbound network"
+
+
+def quota_words(what: str, limit: int = 24) -> str:
+    return (
+        f"Operation could not be completed as it results in exceeding approved {what} quota. Additional details - "
+        f"Deployment Model: Resource Manager, Location: westeurope, Current Limit: {limit}, Current Usage: {limit}, "
+        f"Additional Required: 24, (Minimum) New Limit Required: {limit + 24}. Submit a request for Quota increase at "
+        "https://aka.ms/ProdportalCRP/#blade/x?s=secret for deployment to succeed."
+    )
+
+
+def quota(code: str, what: str, scope: Scope, limit: int = 24) -> Case:
+    named = what.removesuffix("Cores").strip()
+    holds = f"{named} cores quota in westeurope: limit {limit}, used {limit}, needed 24"
+    after = HOUR if limit == 0 else None
+    says = quota_words(what, limit)
+    return Case("3.1", code, says, BOTH, "no_capacity", "QuotaExceeded", LIST_USAGE, scope, after, holds=holds)
+
+
+def short(code: str, says: str, scope: Scope, ends: str = ELSEWHERE, **more: object) -> Case:
+    fields = {"section": "3.1", "statuses": BOTH, "reason": code, **more}
+    return Case(code=code, says=says, kind="no_capacity", scope=scope, ends=ends, **fields)  # type: ignore[arg-type]
+
+
+def refused(section: str, code: str, says: str, ends: str = CLAIM, **more: object) -> Case:
+    fields = {"statuses": SYNC, "reason": code, **more}
+    return Case(section, code, says, kind="rejected", ends=ends, **fields)  # type: ignore[arg-type]
+
+
+def passing(section: str, code: str, says: str, statuses: tuple[int, ...], **more: object) -> Case:
+    fields = {"reason": code, "ends": AGAIN, **more}
+    return Case(section, code, says, statuses, kind="retryable", **fields)  # type: ignore[arg-type]
+
+
+PREFLIGHT = (
+    "Insufficient vcpu quota requested 24, remaining 0 for family standardNCADSA100v4Family for region westeurope."
+)
+LEFT = "standardNCADSA100v4Family cores quota in westeurope: left 0, needed 24"
+FAMILY = "standardNCADSA100v4Family Cores"
+UNREACHED = "vmssCSE exit status=50"
+
+CAPACITY = (
+    quota("OperationNotAllowed", FAMILY, "size"),
+    quota("QuotaExceeded", FAMILY, "size"),
+    quota("OperationNotAllowed", "standardNDSH100v5Family Cores", "size", limit=0),
+    quota("OperationNotAllowed", "Total Regional Cores", "region"),
+    quota("QuotaExceeded", "Total Regional Cores", "region"),
+    quota("OperationNotAllowed", "LowPriorityCores", "priority"),
+    quota("QuotaExceeded", "LowPriorityCores", "priority"),
+    short(
+        "OperationNotAllowed",
+        "You are over it. Submit a request for Quota increase.",
+        "size",
+        "az vm list-usage -l <location> -o table",
+        reason="QuotaExceeded",
+    ),
+    short(
+        "ErrCode_InsufficientVCPUQuota",
+        PREFLIGHT,
+        "size",
+        LIST_USAGE,
+        reason="QuotaExceeded",
+        statuses=SYNC,
+        holds=LEFT,
+    ),
+    short("Unheard", PREFLIGHT, "size", LIST_USAGE, reason="QuotaExceeded", holds=LEFT),
+    short("SkuNotAvailable", "Following SKUs have failed for Capacity Restrictions", "size"),
+    short("VMSizeNotSupported", "The VM size is not there.", "size", LIST_SKUS, after=HOUR),
+    *(
+        short(code, says, "size", LIST_SKUS, reason="VMSizeNotSupported", after=HOUR, statuses=SYNC)
+        for code, says in (
+            ("BadRequest", "Standard_X is not supported for subscription"),
+            ("BadRequest", "The VM size of Standard_X is not allowed in your subscription"),
+            ("InvalidParameter", "The size is not available in the current region"),
+        )
+    ),
+    short("ZonalAllocationFailed", "not enough in this zone", "zone"),
+    short("AllocationFailed", "not enough in this region", "size"),
+    short("OverconstrainedZonalAllocationRequest", "Constraints applied are: Availability Zone", "zone"),
+    *(
+        short("OverconstrainedAllocationRequest", f"Constraints applied are: {what}", scope)
+        for what, scope in (("Ephemeral Disk", "configuration"), ("Proximity Group", "configuration"), ("Size", "size"))
+    ),
+    passing("3.1", "AksCapacityHeavyUsage", "The region is heavily used.", (400, 409, 200), after=SLOW),
+    short("SubnetIsFull", "Subnet gpu is full.", "cluster", "use a larger one", after=SLOW),
+    short("InsufficientSubnetSize", "Subnet gpu is small.", "cluster", "use a larger one", after=SLOW),
+    short("PublicIPCountLimitReached", "10 of 10", "cluster", "turn node public IPs off", after=SLOW),
+)
+
+BRING_UPS = (
+    *(
+        refused("3.2", code, UNREACHED, ends, statuses=LATER)
+        for code, ends in (
+            ("VMExtensionProvisioningError", BRING_UP),
+            ("VMExtensionProvisioningTimeout", BRING_UP),
+            ("NodesNotReady", BRING_UP),
+            ("OutboundConnFail", NETWORK),
+            ("K8SAPIServerConnFail", NETWORK),
+            ("K8SAPIServerDNSLookupFail", NETWORK),
+            ("CNIDownloadTimeout", NETWORK),
+        )
+    ),
+    refused("3.2", "vmssCSE", UNREACHED, BRING_UP, statuses=LATER, reason="VmssCSE"),
+    refused("3.2", "VMExtensionError_Timeout", UNREACHED, BRING_UP, statuses=LATER, reason="Timeout"),
+    refused(
+        "3.2",
+        "VMExtensionProvisioningError",
+        "VM has reported OutboundConnFail",
+        NETWORK,
+        statuses=LATER,
+    ),
+    passing("3.2", "InternalServerError", "Oops.", (500, 200)),
+    passing("3.2", "InternalOperationError", "Oops.", (500, 200)),
+    passing(
+        "3.2",
+        "Unheard",
+        "We are unable to serve this request due to an internal error, Correlation ID: 1",
+        (200, 400),
+        reason="InternalServerError",
+    ),
+)
+
+ADDRESSES = (
+    *(
+        Case("3.3", "NotFound", said, (404,), "not_found", "NotFound", f"agent pool {POOL} does not exist", verb=verb)
+        for said in ("Agent Pool not found.", f"Agent Pool not found. Agent pool '{POOL}' does not exist.")
+        for verb in ("get", "delete")
+    ),
+    Case(
+        "3.3",
+        "ResourceNotFound",
+        f"The Resource 'managedClusters/aks/agentPools/{POOL}' under resource group 'rg' was not found.",
+        (404,),
+        "not_found",
+        "NotFound",
+        f"agent pool {POOL} does not exist",
+        verb="get",
+    ),
+    *(
+        passing("3.3", code, says, (404,), reason=reason, ends=SETTINGS, after=after, verb=verb)
+        for code, says, reason, after in (
+            ("NotFound", "Agent pool 'gpu2' does not exist. Agent Pool not found.", "NotFoundWithoutProof", None),
+            ("ResourceNotFound", "The Resource 'managedClusters/aks' was not found.", "ClusterNotFound", MINUTE),
+            ("ParentResourceNotFound", "the parent resource could not be found", "ClusterNotFound", MINUTE),
+            ("ResourceGroupNotFound", "Resource group 'rg' could not be found.", "ResourceGroupNotFound", MINUTE),
+            ("SubscriptionNotFound", "The subscription could not be found.", "SubscriptionNotFound", MINUTE),
+            ("InvalidSubscriptionId", "The subscription is malformed.", "SubscriptionNotFound", MINUTE),
+        )
+        for verb in ("get", "delete", "list", "create")
+    ),
+)
+
+IN_PROGRESS = {"reason": "OperationInProgress", "conflict": True}
+PREEMPTED = {"reason": "OperationPreempted", "conflict": True}
+CONFLICTS = (
+    refused(
+        "1",
+        "OperationCanceled",
+        "canceled",
+        "delete the claim if its machine is not wanted",
+        statuses=LATER,
+        after=MINUTE,
+    ),
+    passing(
+        "3.4",
+        "OperationNotAllowed",
+        "Another agentpool operation (p1 - Creating) is in progress",
+        (409,),
+        **IN_PROGRESS,
+    ),
+    passing("3.4", "OperationNotAllowed", "Another operation (Updating) is in progress", (409,), **IN_PROGRESS),
+    passing(
+        "3.4", "OperationNotAllowed", "there's an in progress create node pool operation", (409, 400), **IN_PROGRESS
+    ),
+    passing("3.4", "OperationNotAllowed", "for a reason nobody wrote down", (409,), conflict=True),
+    passing("3.4", "AKSOperationPreempted", "preempted by another operation with ID 1", LATER, conflict=True),
+    passing("3.4", "AKSOperationPreemptedByDelete", "This operation was preempted.", LATER, conflict=True),
+    passing("3.4", "OperationPreempted", "preempted", LATER, conflict=True),
+    passing("3.4", "Unheard", "overriden and canceled by a later operation", LATER, **PREEMPTED),
+    passing("3.4", "Unheard", "preempted by another operation with ID 1", LATER, **PREEMPTED),
+    passing("3.4", "PreConditionFailed", "exists", (412,), reason="PoolExists", conflict=True),
+    passing("3.4", "PreConditionFailed", "eTag", (412,), reason="PoolChanged", conflict=True, verb="delete"),
+    passing(
+        "3.4",
+        "OperationNotAllowed",
+        "not allowed while the managed cluster's power state is Stopped",
+        (409, 400),
+        reason="ClusterNotRunning",
+        ends="az aks start",
+        after=MINUTE,
+    ),
+    refused("3.4", "PropertyChangeNotAllowed", "Changing property 'vmSize' is not allowed."),
+    passing("3.4", "MissingSubscriptionRegistration", "not registered", (409,), ends=OWNER, after=SLOW),
+    passing("3.4", "ReadOnlyDisabledSubscription", "disabled", (409,), ends=OWNER, after=SLOW),
+    passing("3.4", "ScopeLocked", "locked", (409,), ends=OWNER, after=SLOW),
+)
+
+LABEL = {"reason": "InvalidLabel"}
+VALIDATION = (
+    refused("3.5", "BadRequest", "The pool's name is bad."),
+    refused("3.5", "InvalidParameter", "The value of parameter count is out of range."),
+    refused("3.5", "ValidationError", "osDiskSizeGB is too small", statuses=BOTH),
+    refused("3.5", "BadRequest", "must begin with an allowed prefix (kubelet.kubernetes.io)", **LABEL),
+    refused("3.5", "InvalidParameter", "Invalid node label key 'a'.", **LABEL),
+    refused("3.5", "BadRequest", "The 'kubernetes.azure.com' prefix is preserved by aks system labels", **LABEL),
+    refused("3.5", "AgentPoolAPIsNotSupported", "The cluster is not VMSS."),
+    short(
+        "KubenetNodeCountTotalExceedsLimit",
+        "400 nodes",
+        "cluster",
+        "the cluster takes no more",
+        section="3.5",
+        after=SLOW,
+    ),
+    refused("3.5", "NodePoolMcVersionIncompatible", "old", "Upgrade the cluster's control plane"),
+    refused("3.5", "AgentPoolK8sVersionNotSupported", "old", "Upgrade the cluster's control plane"),
+    short(
+        "AvailabilityZoneNotSupported", "zone 3", "zone", "Let the claim name another zone", section="3.5", after=HOUR
+    ),
+    refused(
+        "3.5", "RequestDisallowedByPolicy", "denied", "Exempt the cluster from the policy or meet it", statuses=(403,)
+    ),
+    refused(
+        "3.5", "LinkedAuthorizationFailed", "no join", "access to the subnet, disk or group it names", statuses=(403,)
+    ),
+    refused("3.5", "InvalidResourceReference", "no subnet"),
+    short(
+        "Unheard",
+        "The maximum number of agent pools (100) has been reached.",
+        "cluster",
+        "the cluster takes no more",
+        section="3.5",
+        statuses=SYNC,
+        reason="PoolLimitReached",
+        after=SLOW,
+    ),
+    refused("3.5", "SomethingNew", "we do not like it"),
+)
+
+IDENTITY = "client id, federated credential, service account"
+SERVICE = (
+    passing("3.6", "InvalidAuthenticationToken", "no", (401,), reason="Unauthenticated", ends=IDENTITY),
+    passing("3.6", "InvalidAuthenticationTokenTenant", "no", (401,), reason="Unauthenticated", ends=IDENTITY),
+    passing("3.6", "ExpiredAuthenticationToken", "no", (401,), reason="Unauthenticated", ends=IDENTITY),
+    passing("3.6", "AuthorizationFailed", "no role", (403,), ends="it can take an hour to spread", after=SLOW),
+    passing("3.6", "Throttled", "retry again in X seconds", (429,), reason="Throttled"),
+    *(
+        passing("3.6", code, "retry again in X seconds", (429,), reason="SubscriptionThrottled")
+        for code in ("SubscriptionRequestsThrottled", "TooManyRequests")
+    ),
+    passing("3.6", "TooManyRequestsReceived", "Compute is busy", LATER, reason="Throttled"),
+    passing("3.6", "InternalServerError", "Oops.", (500,)),
+    passing("3.6", "ServerTimeout", "late", (503,)),
+    passing("3.6", "GatewayTimeout", "late", (504,)),
+    *(passing("3.6", "", "", (status,), reason="ServiceUnavailable") for status in (500, 502, 503, 504)),
+    passing("3.6", "", "", (408,), reason="Timeout"),
+    passing("3.6", "", "", (429,), reason="Throttled"),
+    passing("1", "", "", (202,), reason="UnexpectedAnswer", conflict=True),
+    passing("1", "", "", (201,), reason="UnexpectedAnswer", conflict=True),
+)
+
+CASES = (*CAPACITY, *BRING_UPS, *ADDRESSES, *CONFLICTS, *VALIDATION, *SERVICE)
+
+# The codes that the reference names, wrappers aside.
+NAMED = {
+    "3.1": """OperationNotAllowed QuotaExceeded ErrCode_InsufficientVCPUQuota SkuNotAvailable VMSizeNotSupported
+    BadRequest InvalidParameter ZonalAllocationFailed AllocationFailed OverconstrainedZonalAllocationRequest
+    OverconstrainedAllocationRequest AksCapacityHeavyUsage SubnetIsFull InsufficientSubnetSize
+    PublicIPCountLimitReached""",
+    "3.2": """VMExtensionProvisioningError VMExtensionProvisioningTimeout vmssCSE OutboundConnFail K8SAPIServerConnFail
+    K8SAPIServerDNSLookupFail CNIDownloadTimeout NodesNotReady InternalServerError InternalOperationError""",
+    "3.3": "NotFound ResourceNotFound ParentResourceNotFound ResourceGroupNotFound SubscriptionNotFound",
+    "3.4": """OperationNotAllowed AKSOperationPreempted AKSOperationPreemptedByDelete OperationPreempted
+    PreConditionFailed PropertyChangeNotAllowed MissingSubscriptionRegistration ReadOnlyDisabledSubscription
+    ScopeLocked""",
+    "3.5": """BadRequest InvalidParameter ValidationError AgentPoolAPIsNotSupported KubenetNodeCountTotalExceedsLimit
+    NodePoolMcVersionIncompatible AgentPoolK8sVersionNotSupported AvailabilityZoneNotSupported
+    RequestDisallowedByPolicy LinkedAuthorizationFailed InvalidResourceReference""",
+    "3.6": """InvalidAuthenticationToken ExpiredAuthenticationToken AuthorizationFailed Throttled
+    SubscriptionRequestsThrottled TooManyRequests TooManyRequestsReceived InternalServerError ServerTimeout
+    GatewayTimeout""",
+}
+WRAPPERS = (
+    "QuotaExceeded",
+    "ReconcileVMSSAgentPoolFailed",
+    "CreateVMSSAgentPoolFailed",
+    "InvalidTemplateDeployment",
+)

@@ -1,0 +1,293 @@
+"""The mapping between claims and agent pools: names, fields, marks, refusals."""
+
+from datetime import UTC, datetime
+
+import msgspec
+import pytest
+
+from cloudprovider.azure.agentpool import POOL_NAME, from_agent_pool, pool_name, to_agent_pool
+from cloudprovider.azure.instance_types import is_gpu_size, lookup
+from cloudprovider.azure.offerings import offerings
+from cloudprovider.errors import Rejected
+from cloudprovider.interface import SPOT, InstanceState, Offering
+from provisioner.api import labels
+from provisioner.api.meta import Taint
+from provisioner.api.nodeclaim import NodeClaim, Requirement
+from tests.unit.builders import BORN, SIZE, UID, claim
+
+NOW = datetime(2026, 3, 1, 12, 5, 0, tzinfo=UTC)
+
+
+def asked_for(claim: NodeClaim) -> dict:
+    """The properties of the pool that its first offering becomes."""
+    return to_agent_pool(claim, offerings(claim)[0], now=NOW)["properties"]
+
+
+def sent(**fields: object) -> dict:
+    return asked_for(claim(**fields))
+
+
+def with_spec(**spec: object) -> NodeClaim:
+    made = claim()
+    return msgspec.structs.replace(made, spec=msgspec.structs.replace(made.spec, **spec))
+
+
+def requiring(*extra: Requirement) -> NodeClaim:
+    return with_spec(requirements=(*claim().spec.requirements, *extra))
+
+
+def test_k2_one_put_carries_all_that_kaito_asks_for() -> None:
+    """K2: one machine, the size, the disk, the image, the taint, and all labels of the claim."""
+    body = sent(annotations={labels.KAITO_IMAGE_FAMILY: "azurelinux"})
+    assert (body["count"], body["vmSize"], body["osDiskSizeGB"], body["osSKU"]) == (1, SIZE, 1024, "AzureLinux")
+    assert body["nodeTaints"] == ["sku=gpu:NoSchedule"]
+    assert body["mode"] == "User"
+    assert claim().metadata.labels.items() <= body["nodeLabels"].items()
+    assert body["nodeLabels"][labels.KAITO_MACHINE_TYPE] == "gpu"
+    assert body["nodeLabels"][labels.KAITO_CREATION_TIMESTAMP] == "2026-03-01T12-00-00Z"
+
+
+def test_the_mark_stands_twice_and_cannot_be_forged() -> None:
+    """Tags and a node label name the claim's UID, whatever the user wrote."""
+    body = sent(more_labels={labels.CLAIM_UID: "somebody-else"})
+    assert body["nodeLabels"][labels.CLAIM_UID] == UID
+    assert body["tags"][labels.TAG_CLAIM_UID] == UID
+    assert body["tags"][labels.TAG_PUT_TIME] == "2026-03-01T12:05:00Z"
+
+
+def test_what_was_sent_is_read_back_as_ours() -> None:
+    """A pool made from a claim bears that claim's marks in the rules' words."""
+    body = {"name": "ws3f2a91c0d", "properties": {**sent(), "provisioningState": "Creating", "eTag": "e"}}
+    seen = from_agent_pool(body)
+    assert (seen.claim_uid, seen.label_uid, seen.put_time, seen.state) == (UID, UID, NOW, InstanceState.CREATING)
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("ws3f2a91c0d", "ws3f2a91c0d"),
+        ("a", "a"),
+        ("abcdefghijkl", "abcdefghijkl"),
+        ("abcdefghijklm", None),
+        ("ws-1", None),
+    ],
+)
+def test_pool_names(name: str, expected: str | None) -> None:
+    """The claim's name where AKS allows it, else a short name that AKS allows, from the UID."""
+    made = pool_name(claim(name=name))
+    assert POOL_NAME.fullmatch(made)
+    assert made == (expected or pool_name(claim(name="another-long-name")))
+    assert expected or made != pool_name(claim(name=name, uid="uid-2"))
+
+
+REFUSED = [
+    ("no instance type", with_spec(requirements=()), "InstanceTypeMissing", "spec.requirements"),
+    (
+        "a size of another cloud",
+        with_spec(requirements=(Requirement(key=labels.INSTANCE_TYPE, values=("p4d.24xlarge",)),)),
+        "InstanceTypeInvalid",
+        "p4d.24xlarge",
+    ),
+    (
+        "sizes that exclude each other",
+        requiring(Requirement(key=labels.INSTANCE_TYPE, values=("Standard_D4s_v5",))),
+        "RequirementsInvalid",
+        labels.INSTANCE_TYPE,
+    ),
+    ("a disk of nothing", claim(requests={"storage": "0"}), "DiskSizeInvalid", "storage"),
+    ("a disk below the image", claim(requests={"storage": "10Gi"}), "DiskSizeInvalid", "10Gi"),
+    ("an absurd disk", claim(requests={"storage": "5Ti"}), "DiskSizeInvalid", "5Ti"),
+    ("a quantity that is none", claim(requests={"storage": "much"}), "ResourceQuantityInvalid", "much"),
+    ("half a GPU", claim(requests={"storage": "64Gi", "nvidia.com/gpu": "1500m"}), "ResourceQuantityInvalid", "1500m"),
+    (
+        "a label AKS keeps",
+        claim(more_labels={"kubernetes.azure.com/mode": "x"}),
+        "LabelRefused",
+        "kubernetes.azure.com/mode",
+    ),
+    ("a reserved label", claim(more_labels={"agentpool": "x"}), "LabelRefused", "agentpool"),
+    (
+        "a foreign kubernetes.io label",
+        claim(more_labels={"app.kubernetes.io/name": "x"}),
+        "LabelRefused",
+        "app.kubernetes",
+    ),
+    (
+        "a taint AKS keeps",
+        with_spec(taints=(Taint(key="kubernetes.azure.com/x", effect="NoSchedule"),)),
+        "TaintInvalid",
+        "[0]",
+    ),
+    (
+        "a taint without a fitting effect",
+        with_spec(taints=(Taint(key="a", effect="Maybe"),)),
+        "TaintInvalid",
+        "a:Maybe",
+    ),
+    ("a zone that is none", requiring(Requirement(key=labels.ZONE, values=("mars",))), "ZoneInvalid", "mars"),
+    (
+        "reserved capacity only",
+        requiring(Requirement(key=labels.CAPACITY_TYPE, values=("reserved",))),
+        "CapacityTypeInvalid",
+        "neither on-demand nor spot",
+    ),
+    (
+        "windows",
+        requiring(Requirement(key=labels.OS, values=("windows",))),
+        "OperatingSystemInvalid",
+        "linux",
+    ),
+    (
+        "one size here and another there",
+        requiring(Requirement(key="karpenter.azure.com/sku-name", values=("Standard_D4s_v5",))),
+        "InstanceTypeInvalid",
+        "sku-name",
+    ),
+    (
+        "an AMD machine with an image that has no driver for it",
+        msgspec.structs.replace(
+            with_spec(requirements=(Requirement(key=labels.INSTANCE_TYPE, values=("Standard_ND96isr_MI300X_v5",)),)),
+            metadata=claim(annotations={labels.KAITO_IMAGE_FAMILY: "azurelinux"}).metadata,
+        ),
+        "ImageFamilyInvalid",
+        "Ubuntu",
+    ),
+]
+
+
+@pytest.mark.parametrize(("told", "asked", "reason", "names"), REFUSED, ids=[row[0] for row in REFUSED])
+def test_what_cannot_be_made_is_refused_for_good(told: str, asked: NodeClaim, reason: str, names: str) -> None:
+    """Each refusal is final, names field and value, and fits on a condition."""
+    with pytest.raises(Rejected) as refused:
+        asked_for(asked)
+    assert refused.value.final
+    assert refused.value.reason == reason
+    assert names in refused.value.message, told
+    assert len(refused.value.message.encode()) <= 256
+
+
+def test_privileged_and_cloud_labels_are_left_out() -> None:
+    """Labels that give a Node privileges, or that the cloud sets itself, do not reach the pool."""
+    extra = {
+        "node-role.kubernetes.io/control-plane": "",
+        "node-restriction.kubernetes.io/x": "y",
+        labels.INSTANCE_TYPE: SIZE,
+        labels.ZONE: "westeurope-1",
+        "mine.example/x": "kept",
+    }
+    wanted = sent(more_labels=extra)["nodeLabels"]
+    assert wanted["mine.example/x"] == "kept"
+    assert not wanted.keys() & (extra.keys() - {"mine.example/x"})
+
+
+@pytest.mark.parametrize(
+    ("storage", "gib"),
+    [("1024Gi", 1024), ("64G", 60), ("30Gi", 30), ("500Mi", 0), ("1.5Ti", 1536), (str(64 * 2**30), 64)],
+)
+def test_disk_sizes(storage: str, gib: int) -> None:
+    """Whole GiB, rounded up; below 1 GiB AKS chooses."""
+    assert sent(requests={"storage": storage})["osDiskSizeGB"] == gib
+
+
+def test_no_storage_request_lets_aks_choose() -> None:
+    """A claim that asks for no disk gets the size's default."""
+    assert sent(requests={"cpu": "1"})["osDiskSizeGB"] == 0
+
+
+def test_spot_and_a_zone() -> None:
+    """What is asked for is one offering: its terms and its one zone; without a zone Azure chooses."""
+    asked = to_agent_pool(claim(), Offering(size=SIZE, zone="2", capacity_type=SPOT), now=NOW)["properties"]
+    assert (asked["scaleSetPriority"], asked["spotMaxPrice"]) == ("Spot", -1.0)
+    assert asked["availabilityZones"] == ["2"]
+    plain = to_agent_pool(claim(), Offering(size=SIZE), now=NOW)["properties"]
+    assert not {"scaleSetPriority", "spotMaxPrice", "availabilityZones"} & set(plain)
+
+
+@pytest.mark.parametrize(
+    "properties",
+    [
+        [],
+        "text",
+        {"tags": ["a"]},
+        {"nodeLabels": "b"},
+        {"count": "three"},
+        {"availabilityZones": "1"},
+        {"powerState": "Running"},
+        {"provisioningState": "Failed", "status": {"provisioningError": ["text"]}},
+    ],
+)
+def test_a_pool_that_makes_no_sense_is_not_read(properties: object) -> None:
+    """A mark that cannot be read is not a missing mark: it must not make one of our pools look like nobody's."""
+    with pytest.raises(ValueError, match=r"expected|invalid literal"):
+        from_agent_pool({"name": "odd", "properties": properties})
+
+
+def test_null_members_count_as_absent() -> None:
+    """ARM writes null for what is not set."""
+    absent = dict.fromkeys(("tags", "nodeLabels", "count", "availabilityZones", "powerState", "status"))
+    seen = from_agent_pool({"name": "p", "properties": {"provisioningState": "Failed", **absent}})
+    assert (seen.claim_uid, seen.zones, seen.count, seen.power_state) == ("", (), 0, "Running")
+
+
+@pytest.mark.parametrize(
+    ("raw", "state"),
+    [
+        ("succeeded", "running"),
+        ("UPDATING", "running"),
+        ("Creating", "creating"),
+        ("Succeeded", "running"),
+        ("Upgrading", "running"),
+        ("Deleting", "deleting"),
+        ("Failed", "failed"),
+        ("Canceled", "failed"),
+        ("SomethingNew", "creating"),
+        ("", "creating"),
+    ],
+)
+def test_states(raw: str, state: str) -> None:
+    """Each state of AKS is one of four; an unknown one counts as creating, which destroys nothing."""
+    seen = from_agent_pool({"name": "p", "properties": {"provisioningState": raw}})
+    assert seen.state == state
+    assert seen.busy == (raw.lower() in ("upgrading", "updating"))
+
+
+def test_a_failed_pool_keeps_its_reason() -> None:
+    """The provisioning error is the reason, also after a restart."""
+    error = {"code": "AllocationFailed", "message": "no room"}
+    body = {"name": "p", "properties": {"provisioningState": "Failed", "status": {"provisioningError": error}}}
+    failure = from_agent_pool(body).failure
+    assert failure is not None
+    assert failure.code == "AllocationFailed"
+    assert failure.kind == "no_capacity"
+
+
+def test_sizes_are_found_in_any_casing() -> None:
+    """AKS echoes the caller's casing."""
+    sku = lookup("standard_nd96isr_h100_V5")
+    assert sku is not None
+    assert (sku.gpus, sku.resource) == (8, "nvidia.com/gpu")
+    assert lookup("Standard_D4s_v5") is None
+    assert is_gpu_size("Standard_NC4as_T4_v3")
+    assert not is_gpu_size("Standard_D4s_v5")
+
+
+def test_the_taint_of_akss_spot_nodes_is_left_to_aks() -> None:
+    """A claim may name it, as its Node will bear it; a sub-domain of AKS's own is refused like the domain itself."""
+    own = Taint(key="sku", value="gpu", effect="NoSchedule")
+    spot = Taint(key=labels.AKS_SPOT, value="spot", effect="NoSchedule")
+    made = with_spec(taints=(own, spot))
+    assert to_agent_pool(made, Offering(size=SIZE), now=BORN)["properties"]["nodeTaints"] == ["sku=gpu:NoSchedule"]
+    with pytest.raises(Rejected, match="AKS keeps this key for itself"):
+        to_agent_pool(
+            with_spec(taints=(Taint(key="a.kubernetes.azure.com/x", effect="NoSchedule"),)),
+            Offering(size=SIZE),
+            now=BORN,
+        )
+
+
+def test_tags_stay_within_azures_bounds() -> None:
+    """50 of them, 512 characters of name and 256 of value, however long the claim's name is."""
+    made = claim(name="a" * 253, uid="u" * 36)
+    tags = to_agent_pool(made, Offering(size=SIZE), now=BORN)["properties"]["tags"]
+    assert len(tags) <= 50
+    assert all(len(name) <= 512 and len(value) <= 256 for name, value in tags.items())

@@ -1,0 +1,229 @@
+"""Every row of the error table by its code, in every shape in which ARM and AKS send it; and anything else at all."""
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pytest
+from azure.core.exceptions import HttpResponseError
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cloudprovider.azure.arm_errors import read_body, read_error
+from cloudprovider.azure.error_table import TABLE, UNKNOWN, Row
+from cloudprovider.azure.errors import classify, classify_failure, classify_operation, matching, recalled
+from cloudprovider.errors import CloudError, NoCapacity, NotFound, Retryable
+from cloudprovider.interface import Failure
+from provisioner.simulator.azure import faults
+
+from .error_rows import CASES, NAMED, POOL, WRAPPERS, Case
+from .test_errors import BODIES, CODES, PHRASES, VERBS, Answer, flat, wrapped
+
+OPERATION = 200
+MOST_BYTES = 256
+
+
+def shapes(case: Case) -> Iterator[tuple[str, Any]]:
+    """The error as a body of an answer: AKS's own, ARM's, and within AKS's wrappers; where it may, as wrapped text."""
+    if not case.code:
+        yield from {"HTML": "<html><h1>Bad day</h1></html>", "nothing": "", "half": '{"error": {"co'}.items()
+        return
+    yield "flat", flat(case.code, case.says)
+    if case.section == "3.3":
+        if case.code != "NotFound":
+            yield "wrapped", wrapped(case.code, case.says)
+        return
+    yield "wrapped", wrapped(case.code, case.says)
+    if matching(case.statuses[0], read_error({"code": case.code, "message": case.says}), case.verb)[0].codes:
+        yield "subcode", flat("Outer", case.says, subcode=case.code)
+    if case.section in ("3.1", "3.2"):
+        for wrapper in WRAPPERS:
+            inner = faults.error(case.code, case.says)
+            yield f"in {wrapper}", {"error": faults.error(wrapper, "See details.", [inner])}
+            twice = faults.error(wrapper, "See details.", [faults.error("Outer", "See details.", [inner])])
+            yield f"deep in {wrapper}", {"error": twice}
+            yield f"quoted by {wrapper}", flat(wrapper, f'failed: Code="{case.code}" Message="{case.says}"')
+
+
+def answered(case: Case, status: int, body: Any) -> CloudError:
+    """What the answer becomes on its way through the SDK's exception."""
+    response: Any = Answer(status, body if isinstance(body, str) else json.dumps(body))
+    return classify(HttpResponseError(response=response), pool=POOL, verb=case.verb)
+
+
+def error_of(body: Mapping[str, Any]) -> Mapping[str, Any]:
+    inner = body.get("error", body)
+    assert isinstance(inner, Mapping)
+    return inner
+
+
+def ended(body: Mapping[str, Any]) -> tuple[Failure, ...]:
+    """The same error told by a failed pool, and by the operation that failed, whose answer is HTTP 200."""
+    error = error_of(body)
+    pool = classify_failure(error["code"], error["message"], error.get("details"))
+    operation = classify_operation({"name": "1", "status": "Failed", "error": error})
+    assert operation is not None
+    return pool, operation
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
+def test_a_code_means_the_same_in_every_shape(case: Case) -> None:
+    """Kind, reason, scope and wait are the reference's; the words begin with the code and end with the remedy."""
+    for shape, body in shapes(case):
+        for status in case.statuses:
+            errors: tuple[CloudError | Failure, ...] = (answered(case, status, body),)
+            if status == OPERATION and case.code and shape != "subcode":
+                errors += ended(body)
+            for error in errors:
+                judged(case, shape, error)
+
+
+def judged(case: Case, shape: str, error: CloudError | Failure) -> None:
+    told = (error.kind, error.reason, error.after)
+    assert told == (case.kind, case.reason, case.after), (shape, error)
+    assert len(error.message.encode()) <= MOST_BYTES
+    assert error.message.rstrip(".").endswith(case.ends), shape
+    assert case.holds in error.message
+    assert "http" not in error.message.replace("HTTP", "")
+    assert "secret" not in error.message
+    if case.code and case.kind != "not_found":
+        assert error.message.startswith(f"{error.code}: "), (shape, error.message)
+        # Where only the words tell, the code is that of whoever speaks them first.
+        speaker = {"quoted": shape.rpartition(" ")[2], "subcode": "Outer"}.get(shape.partition(" ")[0], case.code)
+        assert error.code in (case.code, speaker), shape
+    if case.scope is not None:
+        assert isinstance(error, NoCapacity | Failure)
+        assert error.scope == case.scope, shape
+    if isinstance(error, Retryable):
+        assert error.conflict == case.conflict, shape
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
+def test_a_claims_words_are_enough_to_rebuild_the_rest(case: Case) -> None:
+    """After a restart the words of a shortage alone tell its scope and wait; other causes are no shortage."""
+    if not case.code:
+        return
+    told = answered(case, case.statuses[0], flat(case.code, case.says))
+    again = recalled(told.reason, told.message)
+    if not isinstance(told, NoCapacity):
+        assert again is None
+        return
+    assert again is not None
+    assert (again.kind, again.reason, again.message) == (told.kind, told.reason, told.message)
+    assert (again.scope, again.after) == (told.scope, told.after)
+
+
+@pytest.mark.parametrize("message", ["", ": ", "QuotaExceeded", "no cores", "x: y: z", f"A{'b' * 300}: {'c' * 300}"])
+def test_other_words_are_no_shortage(message: str) -> None:
+    """Whatever stands on a claim, nothing is made up of it."""
+    assert recalled("QuotaExceeded", message) is None
+
+
+def test_every_code_of_the_reference_has_a_case() -> None:
+    """Whoever removes a case is told which code nobody looks at any longer."""
+    for section, codes in NAMED.items():
+        covered = {case.code for case in CASES if case.section == section}
+        assert not set(codes.split()) - covered, section
+
+
+def test_every_row_of_the_table_is_hit_by_a_case() -> None:
+    """A row that none of the reference's answers reaches is dead, or shadowed by another."""
+    hit: list[Row] = []
+    for case in CASES:
+        for _, body in shapes(case):
+            error = read_body(body if isinstance(body, str) else json.dumps(body))
+            hit += [matching(status, error, case.verb)[0] for status in case.statuses]
+    assert [row for row in TABLE if row not in hit] == []
+
+
+def test_every_code_of_the_table_is_in_a_case() -> None:
+    """Each code that the table names, not only one of its row's, is tried."""
+    spoken = {case.code.casefold() for case in CASES}
+    named = {code.casefold() for row in TABLE for code in row.codes}
+    untried = {code for code in named if "*" not in code and code not in spoken}
+    assert untried <= {"insufficientvcpuquota", "invalidtemplatedeployment", "notavailableforsubscription"}
+
+
+# Operations
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        ({"status": "Failed", "error": faults.error("NodesNotReady", "Expected: 1")}, "NodesNotReady"),
+        ({"status": "Canceled", "error": faults.error("AKSOperationPreempted", "x")}, "AKSOperationPreempted"),
+        ({"status": "Canceled"}, "OperationCanceled"),
+        ({"status": "canceled", "error": None}, "OperationCanceled"),
+        ({"status": "Failed", "error": wrapped("AllocationFailed", "x")["error"]}, "AllocationFailed"),
+    ],
+)
+def test_an_operation_tells_why(body: dict[str, Any], reason: str) -> None:
+    """What it says is judged like any other error; a bare cancellation is somebody's will."""
+    told = classify_operation(body)
+    assert told is not None
+    assert told.reason == reason
+
+
+@pytest.mark.parametrize(
+    "body",
+    [{}, {"status": "Failed"}, {"status": "Failed", "error": "x"}, {"status": "InProgress"}, {"status": "Succeeded"}],
+)
+def test_an_operation_may_tell_nothing(body: dict[str, Any]) -> None:
+    """One that runs, ended well or has no error has no cause to tell: none is made up."""
+    assert classify_operation(body) is None
+
+
+# Anything at all
+
+STATUS = st.integers(100, 599)
+HEADERS = st.dictionaries(
+    st.sampled_from(["Retry-After", "retry-after-ms", "x-ms-failure-cause", "WWW-Authenticate"]),
+    st.text(max_size=20) | st.integers().map(str),
+    max_size=3,
+)
+NOISE = st.binary(max_size=120).map(lambda noise: noise.decode("latin-1")) | st.text(max_size=120)
+SECRETS = (
+    "Bearer eyJhbGciOiJSUzI1NiJ9.eyJzdWIiOiJzZWNyZXQifQ.c2VjcmV0 at ?sv=1&sig=c2VjcmV0 https://x.example/?s=c2VjcmV0"
+)
+
+
+@given(status=STATUS, headers=HEADERS, body=BODIES | NOISE, verb=st.sampled_from(VERBS))
+def test_whatever_comes_lands_in_a_kind_and_never_in_gone(
+    status: int, headers: dict[str, str], body: Any, verb: Any
+) -> None:
+    """Any status, headers and bytes; only a 404 that names this very pool, to a GET or DELETE of it, proves absence."""
+    text = body if isinstance(body, str) else json.dumps(body)
+    response: Any = Answer(status, text, headers)
+    error = classify(HttpResponseError(response=response), pool=POOL, verb=verb)
+    assert error.kind in ("not_found", "retryable", "no_capacity", "rejected")
+    assert len(error.message.encode()) <= MOST_BYTES
+    assert error.reason.isalnum()
+    assert error.reason[:1].isupper()
+    assert error.after is None or 0 < error.after <= 3600
+    assert "https://" not in error.message
+    if isinstance(error, NotFound):
+        assert status == 404
+        assert verb in ("get", "delete")
+        assert "agent pool not found" in text.lower() or f"/agentpools/{POOL}" in text.lower()
+
+
+@given(code=st.sampled_from(CODES), says=st.lists(st.sampled_from([*PHRASES, SECRETS]), max_size=4).map(" ".join))
+def test_no_secret_or_address_survives(code: str, says: str) -> None:
+    """Tokens, signatures and addresses within ARM's prose reach neither message nor repr."""
+    failure = classify_failure(code, f"{says} {SECRETS}", None)
+    for secret in ("c2VjcmV0", "eyJ", "https://", "x.example"):
+        assert secret not in failure.message
+        assert secret not in repr(failure)
+
+
+@given(body=BODIES)
+def test_any_operation_lands_in_a_kind_or_tells_nothing(body: Any) -> None:
+    """Whatever an operation's URL answers, it is a cause that the rules know, or none."""
+    told = classify_operation(body if isinstance(body, dict) else {"status": "Failed", "error": body})
+    assert told is None or told.kind in ("retryable", "no_capacity", "rejected")
+
+
+def test_what_nobody_knows_is_tried_again() -> None:
+    """The row of last resort is retryable: nothing is given up, nothing believed gone."""
+    row, _ = matching(418, read_error({"code": "Teapot", "message": "short and stout"}), "get")
+    assert row is UNKNOWN

@@ -1,0 +1,545 @@
+"""The error table: every answer of aks-arm.md §3, and whatever else a network can send."""
+
+import json
+import string
+from typing import Any
+
+import msgspec
+import pytest
+from azure.core.exceptions import (
+    AzureError,
+    ClientAuthenticationError,
+    HttpResponseError,
+    IncompleteReadError,
+    ServiceRequestError,
+    ServiceRequestTimeoutError,
+    ServiceResponseError,
+    ServiceResponseTimeoutError,
+)
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from cloudprovider.azure.arm_errors import findings, read_body, read_error
+from cloudprovider.azure.error_table import TABLE, Verb
+from cloudprovider.azure.errors import classify, classify_answer, classify_failure, retry_after_seconds
+from cloudprovider.azure.messages import compose, location, words
+from cloudprovider.errors import CloudError, NoCapacity, NotFound, Rejected, Retryable
+from provisioner.simulator.azure import errors, faults
+
+POOL = "gpu1"
+CLUSTER_ID = "/subscriptions/00000000-0000-0000-0000-000000000001/resourceGroups/rg/providers/x/managedClusters/aks"
+VERBS: tuple[Verb, ...] = ("create", "get", "list", "delete", "cluster")
+
+
+class Answer:
+    """As much of an SDK response as an HttpResponseError holds."""
+
+    def __init__(self, status: int, body: str, headers: dict[str, str] | None = None) -> None:
+        self.status_code, self.reason, self.headers, self._body = status, "because", headers or {}, body
+
+    def text(self) -> str:
+        return self._body
+
+
+def judged(
+    status: int, body: Any, *, verb: Verb = "create", pool: str = POOL, headers: dict[str, str] | None = None
+) -> CloudError:
+    """What an HTTP answer becomes on its way through the SDK's exception."""
+    text = body if isinstance(body, str) else json.dumps(body)
+    response: Any = Answer(status, text, headers)
+    return classify(HttpResponseError(response=response), pool=pool, verb=verb)
+
+
+def flat(code: str, message: str, **more: Any) -> dict[str, Any]:
+    return {"code": code, "details": None, "message": message, "subcode": "", **more}
+
+
+def wrapped(code: str, message: str) -> dict[str, Any]:
+    return {"error": {"code": code, "message": message}}
+
+
+# §3.1
+
+QUOTA_SCOPES = [
+    ("standardNCADSA100v4Family Cores", "size"),
+    ("Total Regional Cores", "region"),
+    ("LowPriorityCores", "priority"),
+]
+
+
+@pytest.mark.parametrize(("what", "scope"), QUOTA_SCOPES)
+@pytest.mark.parametrize("how", ["plain", "details", "message"])
+def test_quota_is_found_wherever_it_hides(what: str, scope: str, how: str) -> None:
+    """Compute's words count as the outer code, in details, or only quoted in the text; the numbers and remedy stay."""
+    inner = faults.quota_exceeded(what)
+    body = inner if how == "plain" else faults.wrapped(inner, how=how)
+    error = judged(400, {"error": body})
+    assert isinstance(error, NoCapacity)
+    assert (error.reason, error.scope, error.code) == ("QuotaExceeded", scope, "OperationNotAllowed")
+    assert error.after is None
+    assert "limit 24, used 24, needed 24" in error.message
+    assert error.message.startswith("OperationNotAllowed: ")
+    assert error.message.endswith("az vm list-usage -l westeurope -o table")
+    failure = classify_failure(body["code"], body["message"], body["details"])
+    assert (failure.kind, failure.reason, failure.message) == ("no_capacity", "QuotaExceeded", error.message)
+
+
+def test_a_limit_of_zero_cools_for_an_hour() -> None:
+    """No such quota at all: nothing will free itself within minutes."""
+    inner = faults.quota_exceeded("standardNDSH100v5Family Cores", limit=0)
+    error = judged(400, wrapped(str(inner["code"]), str(inner["message"])))
+    assert isinstance(error, NoCapacity)
+    assert error.after == 3600.0
+
+
+def test_a_preflight_names_what_is_left() -> None:
+    """AKS's own quota check: family, region, requested and remaining are in its prose."""
+    message = (
+        "Preflight validation check for resource(s) for container service failed. Message: Insufficient vcpu quota "
+        "requested 24, remaining 0 for family standardNCADSA100v4Family for region westeurope."
+    )
+    error = judged(400, flat("ErrCode_InsufficientVCPUQuota", message))
+    assert isinstance(error, NoCapacity)
+    assert "standardNCADSA100v4Family cores quota in westeurope: left 0, needed 24" in error.message
+
+
+NO_CAPACITY = [
+    ("SkuNotAvailable", "Following SKUs have failed for Capacity Restrictions", "size", None),
+    ("VMSizeNotSupported", "The VM size is not there.", "size", 3600.0),
+    ("BadRequest", "Standard_X is not supported for subscription", "size", 3600.0),
+    ("BadRequest", "The VM size of Standard_X is not allowed in your subscription in location 'x'.", "size", 3600.0),
+    ("InvalidParameter", "vmSize Standard_X is not available in the current region", "size", 3600.0),
+    ("ZonalAllocationFailed", "no capacity", "zone", None),
+    ("AllocationFailed", "no capacity", "size", None),
+    ("OverconstrainedZonalAllocationRequest", "no capacity", "zone", None),
+    ("OverconstrainedAllocationRequest", "Constraints applied are: Ephemeral Disk", "configuration", None),
+    ("OverconstrainedAllocationRequest", "Constraints applied are: VM Size", "size", None),
+    ("AvailabilityZoneNotSupported", "zone 3 is not there", "zone", 3600.0),
+    ("KubenetNodeCountTotalExceedsLimit", "400 nodes", "cluster", 300.0),
+    ("BadRequest", "The maximum number of agent pools (100) allowed has been reached.", "cluster", 300.0),
+    ("SubnetIsFull", "full", "cluster", 300.0),
+    ("InsufficientSubnetSize", "small", "cluster", 300.0),
+    ("PublicIPCountLimitReached", "no ips", "cluster", 300.0),
+]
+
+
+@pytest.mark.parametrize(("code", "message", "scope", "after"), NO_CAPACITY)
+def test_an_offering_that_is_short(code: str, message: str, scope: str, after: float | None) -> None:
+    """Capacity cools the offering it names, at once or after acceptance."""
+    error = judged(400, flat(code, message))
+    assert isinstance(error, NoCapacity)
+    assert (error.scope, error.after, error.code) == (scope, after, code)
+    assert classify_failure(code, message, None).kind == "no_capacity"
+
+
+def test_a_subcode_can_be_the_telling_one() -> None:
+    """AKS puts some codes into `subcode`, which the SDK does not parse."""
+    error = judged(400, flat("BadRequest", "too many", subcode="KubenetNodeCountTotalExceedsLimit"))
+    assert isinstance(error, NoCapacity)
+    assert error.code == "KubenetNodeCountTotalExceedsLimit"
+
+
+# §3.1 network, §3.2, §3.4 immutability, §3.5, §3.6 policies
+
+REJECTED = [
+    (400, "PropertyChangeNotAllowed", "Changing property 'vmSize' is not allowed.", "PropertyChangeNotAllowed"),
+    (400, "AgentPoolAPIsNotSupported", "no VMSS", "AgentPoolAPIsNotSupported"),
+    (400, "NodePoolMcVersionIncompatible", "old", "NodePoolMcVersionIncompatible"),
+    (400, "AgentPoolK8sVersionNotSupported", "old", "AgentPoolK8sVersionNotSupported"),
+    (400, "InvalidResourceReference", "no subnet", "InvalidResourceReference"),
+    (403, "RequestDisallowedByPolicy", "denied", "RequestDisallowedByPolicy"),
+    (403, "LinkedAuthorizationFailed", "no subnet join", "LinkedAuthorizationFailed"),
+    (400, "BadRequest", "Label must begin with an allowed prefix (kubelet.kubernetes.io)", "InvalidLabel"),
+    (
+        400,
+        "InvalidParameter",
+        "Invalid node label key 'a'. The prefix is preserved by aks system labels",
+        "InvalidLabel",
+    ),
+    (400, "ValidationError", "osDiskSizeGB is too small", "ValidationError"),
+    (400, "InvalidParameter", "The value of parameter count is invalid", "InvalidParameter"),
+    (400, "SomethingNew", "we do not like it", "SomethingNew"),
+]
+
+
+@pytest.mark.parametrize(("status", "code", "message", "reason"), REJECTED)
+def test_a_refusal_that_waiting_hardly_changes(status: int, code: str, message: str, reason: str) -> None:
+    """Rejected, but never final: only our own validation is sure of that."""
+    error = judged(status, flat(code, message))
+    assert isinstance(error, Rejected)
+    assert (error.reason, error.code, error.status, error.final) == (reason, code, status, False)
+
+
+@pytest.mark.parametrize(
+    ("code", "message"),
+    [
+        ("VMExtensionProvisioningError", "VM has reported a failure when processing extension 'vmssCSE'."),
+        ("VMExtensionProvisioningTimeout", "Provisioning of VM extension vmssCSE has timed out."),
+        ("VMExtensionError_K8SAPIServerConnFail", "exit status=51"),
+        ("ReconcileVMSSAgentPoolFailed", "vmssCSE exit status=50: OutboundConnFail"),
+        ("NodesNotReady", "Not all nodes reached Ready state. Expected: 1, Actual: 0"),
+    ],
+)
+def test_a_machine_that_did_not_come_up_is_not_tried_at_once(code: str, message: str) -> None:
+    """It was made, waited for and paid; the next attempt backs off like a refusal."""
+    assert classify_failure(code, message, []).kind == "rejected"
+
+
+# §3.3
+
+
+def test_the_absence_of_this_pool_is_proven_twice() -> None:
+    """AKS's flat 404, and ARM's 404 that names the pool's path, mean that the pool is gone."""
+    aks = errors.pool_not_found(POOL).body
+    arm = errors.resource_not_found("rg", f"Microsoft.ContainerService/managedClusters/aks/agentPools/{POOL}").body
+    for body in (aks, arm, flat("NotFound", "Agent Pool not found")):
+        for verb in ("get", "delete"):
+            error = judged(404, body, verb=verb)
+            assert isinstance(error, NotFound)
+            assert error.status == 404
+
+
+NO_PROOF = [
+    (errors.pool_not_found("gpu2").body, "NotFoundWithoutProof"),
+    (wrapped("NotFound", "Agent Pool not found"), "NotFoundWithoutProof"),
+    (errors.operation_not_found("0000").body, "NotFoundWithoutProof"),
+    (flat("NotFound", "Machine x not found in agent pool gpu1."), "NotFoundWithoutProof"),
+    (flat("NotFound", "Could not find managed cluster aks"), "NotFoundWithoutProof"),
+    ("<html>404</html>", "NotFoundWithoutProof"),
+    ("", "NotFoundWithoutProof"),
+    (errors.cluster_not_found("rg", "aks").body, "ClusterNotFound"),
+    (errors.parent_not_found("read", CLUSTER_ID).body, "ClusterNotFound"),
+    (wrapped("ResourceNotFound", "managedClusters/aks/agentPools/gpu12' was not found"), "ClusterNotFound"),
+    (wrapped("ResourceNotFound", "managedClusters/aks/agentPools/gpu1/machines/m' was not found"), "ClusterNotFound"),
+    (errors.group_not_found("rg").body, "ResourceGroupNotFound"),
+    (errors.subscription_not_found("s").body, "SubscriptionNotFound"),
+]
+
+
+@pytest.mark.parametrize(("body", "reason"), NO_PROOF)
+def test_other_404s_prove_nothing(body: Any, reason: str) -> None:
+    """The cluster, group, subscription, operation, machine, another pool or a proxy's page: the pool may well live."""
+    for verb in VERBS:
+        error = judged(404, body, verb=verb)
+        assert isinstance(error, Retryable)
+        assert (error.reason, error.conflict) == (reason, False)
+        assert error.message.endswith("AZURE_CLUSTER_NAME")
+
+
+@pytest.mark.parametrize("verb", ["create", "list", "cluster"])
+def test_only_reads_and_deletes_of_a_pool_can_prove_its_absence(verb: Verb) -> None:
+    """A PUT that answers 404 did not look for the pool."""
+    assert isinstance(judged(404, errors.pool_not_found(POOL).body, verb=verb), Retryable)
+
+
+# §3.4
+
+CONFLICTS = [
+    (409, errors.pool_busy(POOL, "Creating").body, "OperationInProgress"),
+    (409, errors.cluster_busy("Updating").body, "OperationInProgress"),
+    (400, flat("OperationNotAllowed", "there's an in progress create node pool operation"), "OperationInProgress"),
+    (412, flat("PreConditionFailed", "eTag"), "PoolExists"),
+    (412, "", "PoolExists"),
+    (409, flat("OperationNotAllowed", "for a reason nobody wrote down"), "OperationNotAllowed"),
+    (409, "", "HTTP409"),
+    (202, "", "UnexpectedAnswer"),
+    (200, "", "UnexpectedAnswer"),
+]
+
+
+@pytest.mark.parametrize(("status", "body", "reason"), CONFLICTS)
+def test_conflicts_ask_for_a_look(status: int, body: Any, reason: str) -> None:
+    """Another operation, a name that is taken, an acceptance the SDK does not know: look it up at once."""
+    error = judged(status, body)
+    assert isinstance(error, Retryable)
+    assert (error.conflict, error.status, error.reason) == (True, status, reason)
+
+
+def test_a_changed_pool_is_not_a_taken_name() -> None:
+    """The same 412 says other things of a DELETE and of a PUT."""
+    assert judged(412, "", verb="delete").reason == "PoolChanged"
+
+
+@pytest.mark.parametrize("code", ["MissingSubscriptionRegistration", "ReadOnlyDisabledSubscription", "ScopeLocked"])
+def test_a_locked_subscription_is_waited_for_slowly(code: str) -> None:
+    """A 409 about the subscription is no other operation's doing."""
+    error = judged(409, wrapped(code, "locked"))
+    assert isinstance(error, Retryable)
+    assert (error.conflict, error.after) == (False, 300.0)
+
+
+def test_a_stopped_cluster_says_so() -> None:
+    """Neither the pool nor the claim is at fault, and the remedy is one command."""
+    error = judged(409, errors.cluster_stopped().body)
+    assert isinstance(error, Retryable)
+    assert error.reason == "ClusterNotRunning"
+    assert error.message.endswith("az aks start")
+
+
+@pytest.mark.parametrize("code", ["AKSOperationPreempted", "AKSOperationPreemptedByDelete", "OperationPreempted"])
+def test_a_preempted_operation_is_tried_again(code: str) -> None:
+    """Somebody's later operation took over; ours did not fail on its own."""
+    assert classify_failure(code, "preempted by another operation with ID 1", None).kind == "retryable"
+
+
+# §3.6
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "reason", "after"),
+    [
+        (401, wrapped("InvalidAuthenticationToken", "no"), "Unauthenticated", None),
+        (401, wrapped("ExpiredAuthenticationToken", "no"), "Unauthenticated", None),
+        (403, errors.forbidden("write", CLUSTER_ID).body, "AuthorizationFailed", 300.0),
+        (429, flat("Throttled", "PutAgentPoolHandler.PUT request limit has been exceeded"), "Throttled", None),
+        (429, "", "Throttled", None),
+        (429, errors.arm_throttled("reads", 5).body, "SubscriptionThrottled", None),
+        (429, wrapped("TooManyRequests", "slow down"), "SubscriptionThrottled", None),
+        (400, wrapped("TooManyRequestsReceived", "Compute is busy"), "Throttled", None),
+        (500, wrapped("InternalServerError", "oops"), "InternalServerError", None),
+        (
+            400,
+            flat("Unknown", "We are unable to serve this request due to an internal error"),
+            "InternalServerError",
+            None,
+        ),
+        (502, "<html><h1>502</h1></html>", "ServiceUnavailable", None),
+        (503, "", "ServiceUnavailable", None),
+        (504, wrapped("GatewayTimeout", "late"), "GatewayTimeout", None),
+        (408, "", "Timeout", None),
+        (400, flat("AksCapacityHeavyUsage", "busy region"), "AksCapacityHeavyUsage", 300.0),
+        (302, "", "HTTP302", None),
+        (418, flat("Teapot", "short and stout"), "Teapot", None),
+    ],
+)
+def test_passing_troubles(status: int, body: Any, reason: str, after: float | None) -> None:
+    """Access, throttling, the service's bad days and the unheard of are all tried again, each in its own time."""
+    for verb in VERBS:
+        error = judged(status, body, verb=verb)
+        assert isinstance(error, Retryable)
+        assert (error.reason, error.after, error.status, error.conflict) == (reason, after, status, False)
+
+
+def test_what_the_service_asks_for_goes_first() -> None:
+    """Retry-After in any of its three forms, an hour at most; dates, signs and nonsense are not read."""
+    assert judged(429, "", headers={"Retry-After": "37"}).after == 37.0
+    assert judged(403, "", headers={"Retry-After": "7"}).after == 7.0
+    assert retry_after_seconds({"x-ms-retry-after-ms": "1500"}) == 1.5
+    assert retry_after_seconds({"retry-after-ms": "2500", "Retry-After": "9"}) == 2.5
+    assert retry_after_seconds({"Retry-After": "86400"}) == 3600.0
+    for nonsense in ("", "0", "-5", "nan", "inf", "1e9", "Wed, 21 Oct 2026 07:28:00 GMT", "٣"):
+        assert retry_after_seconds({"Retry-After": nonsense}) is None
+
+
+# without an answer
+
+
+@pytest.mark.parametrize(
+    ("exc", "reason"),
+    [
+        (TimeoutError(), "Timeout"),
+        (ServiceResponseTimeoutError("late"), "Timeout"),
+        (ServiceRequestTimeoutError("late"), "ConnectionFailed"),
+        (ServiceRequestError("refused"), "ConnectionFailed"),
+        (ServiceResponseError("reset"), "ConnectionFailed"),
+        (ConnectionResetError(), "ConnectionFailed"),
+        (IncompleteReadError("half a body"), "ConnectionFailed"),
+        (json.JSONDecodeError("no", "<html>", 0), "UnreadableAnswer"),
+        (msgspec.DecodeError("no"), "UnreadableAnswer"),
+        (HttpResponseError("without a response"), "UnexpectedError"),
+        (AzureError("whatever"), "UnexpectedError"),
+        (KeyError("secret-token"), "UnexpectedError"),
+    ],
+)
+def test_no_answer_is_tried_again(exc: Exception, reason: str) -> None:
+    """Status 0: what was sent may have been applied. The exception's own text may hold anything and is not shown."""
+    for verb in VERBS:
+        error = classify(exc, pool=POOL, verb=verb)
+        assert isinstance(error, Retryable)
+        assert (error.reason, error.status, error.conflict) == (reason, 0, False)
+        assert "secret" not in error.message
+
+
+ENTRA_SAID = (
+    "Microsoft Entra ID error '(unauthorized_client) AADSTS700016: Application with identifier "
+    "'c0ffee00-0000-0000-0000-000000000000' was not found in the directory 't'. Trace ID: "
+    "00000000-0000-0000-0000-000000000001 Correlation ID: 00000000-0000-0000-0000-000000000002'"
+)
+
+
+@pytest.mark.parametrize("status", [400, 401, 404, 429, 500])
+def test_a_refusal_by_entra_says_nothing_of_the_claim(status: int) -> None:
+    """Whatever status the token service answers with, the identity is at fault, and nothing reached ARM."""
+    body = {"error": "unauthorized_client", "error_description": ENTRA_SAID}
+    response: Any = Answer(status, json.dumps(body), {"Retry-After": "7"})
+    for verb in VERBS:
+        error = classify(ClientAuthenticationError(message=ENTRA_SAID, response=response), pool=POOL, verb=verb)
+        assert isinstance(error, Retryable)
+        assert (error.reason, error.code, error.status, error.after) == ("NoToken", "AADSTS700016", 401, 7.0)
+        assert error.message.startswith("AADSTS700016: Application with identifier '…' was not found")
+        assert error.message.endswith("service account")
+        assert "Trace" not in error.message
+
+
+def test_without_any_token_nothing_was_sent() -> None:
+    """A credential that fails by itself: nobody need look for what became of the request."""
+    error = classify(ClientAuthenticationError("no token"), pool=POOL, verb="create")
+    assert isinstance(error, Retryable)
+    assert (error.reason, error.status, error.conflict) == ("NoToken", 401, False)
+
+
+def test_our_own_errors_pass() -> None:
+    """What is classified already stays as it is."""
+    mine = Rejected("TaintInvalid", "no", final=True)
+    assert classify(mine, pool=POOL, verb="create") is mine
+
+
+# wording
+
+
+def test_words_hold_no_link_guid_path_or_secret() -> None:
+    """The claim's message is for people; what only machines or thieves can use is left out."""
+    message = (
+        "The client 'a1b2c3d4-0000-0000-0000-00000000c1e7' may not write over '/subscriptions/a1b2c3d4-0000-0000-0000-"
+        "00000000c1e7/resourceGroups/rg/providers/Microsoft.ContainerService/managedClusters/aks?c=x&s=sig&t=1'. "
+        "Bearer abcdefghijklmnop is wrong. See https://aka.ms/x?s=secret for more details. Read aka.ms/y."
+    )
+    said = words(message)
+    assert said == "The client '…' may not write over 'aks'. Bearer *** is wrong."
+
+
+PASSING_WORDS = (
+    errors.throttled("PutAgentPoolHandler.PUT", 37),
+    errors.arm_throttled("writes", 37),
+    errors.rp(429, "Throttled", "Slow down, please retry after 37 seconds."),
+    errors.rp(429, "Throttled", "Slow down. Retry after 37s, at 2026-11-21T10:11:37.1234567Z."),
+    errors.rp(429, "TooManyRequests", "Retry in 37 seconds at 2026-11-21 10:11:37Z, please."),
+)
+
+
+@pytest.mark.parametrize("answer", PASSING_WORDS, ids=lambda answer: str(answer.body)[:60])
+def test_the_same_refusal_has_the_same_words_a_moment_later(answer: errors.Answer) -> None:
+    """How long to wait is Retry-After's to say: seconds and times in the words would rewrite every claim's status."""
+    body = json.dumps(answer.body)
+    later = body.replace("37", "5").replace("10:11:5", "10:11:42")
+    assert later != body
+    said = [classify_answer(429, read_body(text), headers={}, pool="gpu1", verb="create") for text in (body, later)]
+    assert said[0].message == said[1].message
+    assert "37" not in said[0].message
+    assert said[0].message.split(": ")[1], "its words are there"
+
+
+def test_a_missing_permission_names_the_action_and_the_role() -> None:
+    """ARM's sentence names ids first; the claim says what we may not do, which file allows it and how to apply it."""
+    answer = errors.forbidden("Microsoft.ContainerService/managedClusters/agentPools/write", CLUSTER_ID)
+    error = classify_answer(403, read_body(json.dumps(answer.body)), headers={}, pool="gpu1", verb="create")
+    assert error.message == (
+        "AuthorizationFailed: we may not agentPools/write. Apply charts/gpu-provisioner/azure-role.json: az role"
+        " assignment create; it can take an hour to spread"
+    )
+    assert (error.reason, error.after) == ("AuthorizationFailed", 300.0)
+
+
+def test_the_remedy_survives_long_words() -> None:
+    """The middle gives way, never the code or what to do."""
+    said = compose("SomeCode", "ü" * 1000, "Do this")
+    assert said.startswith("SomeCode: üü")
+    assert said.endswith("ü... Do this")
+    assert len(said.encode()) <= 256
+
+
+def test_locations_are_read_from_prose() -> None:
+    """So that the remedy can be pasted."""
+    assert location("Location: westeurope, Current Limit: 1") == "westeurope"
+    assert location("in location 'eastus2'") == "eastus2"
+    assert location("for region swedencentral.") == "swedencentral"
+    assert location("not available in this location. Please try") == ""
+    assert location("the current region") == ""
+
+
+# anything at all
+
+TEXT = st.text(st.characters(codec="utf-8"), max_size=60)
+CODES = sorted({code.replace("*", "") for row in TABLE for code in row.codes} | {"NotFound", "notfound", ""})
+PHRASES = [
+    *sorted({said for row in TABLE for said in row.says}),
+    "Agent Pool not found",
+    "agent pool 'gpu2' does not exist",
+    f"'/managedClusters/aks/agentPools/{POOL}' was not found",
+    f"/agentPools/{POOL}2",
+    f"/AGENTPOOLS/{POOL.upper()}",
+    'Code="NotFound" Message="Agent Pool not found"',
+    "https://example.org/?s=secret",
+    "Location: westeurope",
+]
+MESSAGES = st.lists(st.sampled_from(PHRASES) | TEXT, max_size=4).map(" ".join)
+LEAVES = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | TEXT
+JSON = st.recursive(LEAVES, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXT, inner, max_size=3))
+ERRORS = st.recursive(
+    st.fixed_dictionaries({"code": st.sampled_from(CODES) | JSON, "message": MESSAGES | JSON}),
+    lambda inner: st.fixed_dictionaries(
+        {"code": st.sampled_from(CODES), "message": MESSAGES, "details": st.lists(inner, max_size=3) | JSON},
+        optional={"subcode": st.sampled_from(CODES) | JSON},
+    ),
+    max_leaves=5,
+)
+BODIES = ERRORS | ERRORS.map(lambda error: {"error": error}) | JSON
+STATUSES = st.sampled_from([200, 302, 400, 401, 403, 404, 404, 404, 408, 409, 412, 418, 429, 500, 502, 503])
+
+
+@given(status=STATUSES, body=BODIES, raw=TEXT, as_text=st.booleans(), verb=st.sampled_from(VERBS))
+@example(status=404, body=errors.pool_not_found(POOL).body, raw="", as_text=False, verb="get")
+def test_any_answer_lands_in_a_kind(status: int, body: Any, raw: str, as_text: bool, verb: Verb) -> None:
+    """No body raises; absence is believed only from AKS's flat 404 or a text that names the pool's path."""
+    error = judged(status, raw if as_text else body, verb=verb)
+    assert error.kind in ("not_found", "retryable", "no_capacity", "rejected")
+    assert len(error.message.encode()) <= 256
+    assert error.reason.isalnum()
+    assert error.reason[0].isupper()
+    assert "https://" not in error.message
+    assert "secret" not in error.message
+    assert not (isinstance(error, Rejected) and error.final)
+    if isinstance(error, NotFound):
+        assert status == 404
+        assert verb in ("get", "delete")
+        said = json.dumps(body)
+        is_flat = "error" not in body and body["code"].lower() == "notfound" and "agent pool not found" in said.lower()
+        assert is_flat or f"/agentpools/{POOL}" in said.lower()
+
+
+@given(code=TEXT | st.sampled_from(CODES), message=MESSAGES, details=JSON | st.lists(ERRORS, max_size=3))
+def test_any_failure_lands_in_a_kind(code: str, message: str, details: Any) -> None:
+    """A Failed pool always has a kind the rules know, a reason a condition may bear and a message that fits."""
+    failure = classify_failure(code, message, details)
+    assert failure.kind in ("retryable", "no_capacity", "rejected")
+    assert len(failure.message.encode()) <= 256
+    assert failure.reason.isalnum()
+
+
+@given(text=st.binary(max_size=200) | TEXT)
+def test_any_bytes_can_be_read(text: bytes | str) -> None:
+    """Half a JSON text, HTML or noise: an error without a code."""
+    list(findings(read_body(text)))
+
+
+def test_bottomless_bodies_have_a_bottom() -> None:
+    """Neither deep nesting nor endless quoting costs more than a few steps."""
+    deep: Any = {"code": "AllocationFailed", "message": "x"}
+    for _ in range(500):
+        deep = {"code": "Outer", "message": 'Code="A" ' * 100, "details": [deep] * 50}
+        if len(json.dumps(deep)) > 100_000:
+            break
+    assert len(list(findings(read_error(deep)))) < 10_000
+    assert read_body("[" * 100_000).code == ""
+
+
+@pytest.mark.parametrize("row", TABLE, ids=lambda row: " ".join((*row.codes, *row.says, *map(str, row.statuses[:1]))))
+def test_every_row_can_be_reached(row: Any) -> None:
+    """No row stands in another's shadow: some answer is judged by each."""
+    code = (row.codes[0] if row.codes else "x").replace("*", "")
+    message = row.says[0] if row.says else "y"
+    status, verb = (row.statuses or (418,))[0], (row.verbs or ("delete",))[0]
+    error = classify_answer(status, read_error({"code": code, "message": message}), headers={}, pool=POOL, verb=verb)
+    assert error.kind == row.kind
+    assert row.reason in ("", error.reason)
+    assert set(error.message) <= set(string.printable)

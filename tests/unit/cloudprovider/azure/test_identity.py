@@ -1,0 +1,154 @@
+"""The real workload-identity credential, against a token service on an in-memory wire."""
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from random import Random
+from typing import Any, TypeVar
+
+import aiohttp
+import pytest
+from aiohttp import web
+from azure.core.pipeline.transport import AioHttpTransport
+from azure.identity.aio import WorkloadIdentityCredential
+
+from cloudprovider.azure.client import AzureConfig, build_client, without_resending
+from cloudprovider.azure.provider import AzureProvider
+from cloudprovider.errors import CloudError, Retryable
+from provisioner.simulator.azure.arm import make_arm_app
+from provisioner.simulator.azure.cloud import AzureCloud
+from provisioner.simulator.azure.settings import AzureSettings
+from provisioner.simulator.loop import VirtualClock, run
+from provisioner.simulator.wire import MemoryConnector, Wire
+from tests.unit.builders import claim
+
+T = TypeVar("T")
+EPOCH = datetime(2026, 3, 1, tzinfo=UTC)
+ARM, ENTRA = "management.azure.com", "login.microsoftonline.com"
+TENANT, CLIENT, ASSERTION = "the-tenant", "the-client", "header.claims.signature"
+
+
+class Entra:
+    """A token service: gives `token`, or answers with `status` and `body`."""
+
+    def __init__(self) -> None:
+        self.token = "letmein"
+        self.status, self.body = 200, ""
+        self.asked: list[tuple[str, dict[str, str]]] = []
+
+    def app(self) -> web.Application:
+        app = web.Application()
+        app.router.add_post("/{path:.*}", self._answer)
+        return app
+
+    async def _answer(self, request: web.Request) -> web.Response:
+        self.asked.append((request.path, {key: str(value) for key, value in (await request.post()).items()}))
+        if self.status != 200:
+            return web.Response(status=self.status, text=self.body, content_type="application/json")
+        return web.json_response({"access_token": self.token, "expires_in": 3600, "token_type": "Bearer"})
+
+    def refuse(self, status: int, code: str, description: str) -> None:
+        self.status, self.body = status, json.dumps({"error": code, "error_description": description})
+
+
+def on_azure(folder: Path, story: Callable[[AzureProvider, AzureCloud, Entra], Awaitable[T]]) -> T:
+    """Tell a story on virtual time; ARM takes one token only."""
+    token_file = folder / "azure-identity-token"
+    token_file.write_text(ASSERTION)
+
+    async def main() -> T:
+        loop = asyncio.get_running_loop()
+        clock, wire, entra = VirtualClock(loop, EPOCH), Wire(loop), Entra()
+        cloud = AzureCloud(AzureSettings(token="letmein"), clock.now, Random(7))
+        runners = []
+        for host, app in ((ARM, make_arm_app(cloud, scheme="https")), (ENTRA, entra.app())):
+            runner = web.AppRunner(app, access_log=None, shutdown_timeout=1)
+            await runner.setup()
+            assert runner.server is not None
+            wire.servers[host] = runner.server
+            runners.append(runner)
+        session = without_resending(aiohttp.ClientSession(connector=MemoryConnector(wire, "us"), trust_env=False))
+        credential = WorkloadIdentityCredential(
+            tenant_id=TENANT,
+            client_id=CLIENT,
+            token_file_path=str(token_file),
+            authority=f"https://{ENTRA}",
+            transport=AioHttpTransport(session=session, session_owner=False, use_env_settings=False),
+        )
+        where = AzureConfig(
+            subscription_id=cloud.settings.subscription,
+            resource_group=cloud.settings.resource_group,
+            cluster_name=cloud.settings.cluster,
+        )
+        client: Any = build_client(where, session, credential, version="1.2.3")
+        provider = AzureProvider(client, where, clock=clock, owned=(session, credential))
+        async with asyncio.TaskGroup() as group:
+            life = group.create_task(cloud.run())
+            try:
+                return await story(provider, cloud, entra)
+            finally:
+                await provider.close()
+                life.cancel()
+                for runner in runners:
+                    await runner.cleanup()
+
+    return run(main, seed=1, epoch=EPOCH)
+
+
+def test_the_pods_token_is_exchanged_once_for_many_calls(tmp_path: Path) -> None:
+    """Tenant, client, assertion and ARM's scope arrive; the token serves until it is about to end."""
+
+    async def story(provider: AzureProvider, cloud: AzureCloud, entra: Entra) -> None:
+        await provider.create(claim(), "ws3f2a91c0d")
+        for _ in range(5):
+            await provider.list()
+        ((path, form),) = entra.asked
+        assert path == f"/{TENANT}/oauth2/v2.0/token"
+        assert (form["client_id"], form["client_assertion"]) == (CLIENT, ASSERTION)
+        assert form["scope"] == f"https://{ARM}/.default"
+        await asyncio.sleep(3590.0)
+        await provider.list()
+        assert len(entra.asked) == 2
+
+    on_azure(tmp_path, story)
+
+
+@pytest.mark.parametrize(
+    ("status", "code"),
+    [(400, "unauthorized_client"), (401, "invalid_client")],
+)
+def test_an_identity_that_entra_refuses_is_not_the_claims_fault(tmp_path: Path, status: int, code: str) -> None:
+    """No call reaches ARM; the error names Entra's code and what to check, and passes once that is set right."""
+    description = "AADSTS70021: No matching federated identity record found for presented assertion. Trace ID: 1"
+
+    async def story(provider: AzureProvider, cloud: AzureCloud, entra: Entra) -> None:
+        entra.refuse(status, code, description)
+        for call in (provider.create(claim(), "ws3f2a91c0d"), provider.get("a"), provider.list()):
+            with pytest.raises(CloudError) as failed:
+                await call
+            assert isinstance(failed.value, Retryable)
+            assert failed.value.reason == "NoToken"
+            assert failed.value.message.startswith("AADSTS70021: No matching federated identity record found")
+            assert "Correct the claim" not in failed.value.message
+            assert ASSERTION not in failed.value.message
+        assert cloud.requests == []
+        entra.status = 200
+        assert (await provider.create(claim(), "ws3f2a91c0d")).name == "ws3f2a91c0d"
+
+    on_azure(tmp_path, story)
+
+
+def test_a_token_that_arm_refuses_is_about_the_identity_too(tmp_path: Path) -> None:
+    """ARM's own 401 keeps ARM's code."""
+
+    async def story(provider: AzureProvider, cloud: AzureCloud, entra: Entra) -> None:
+        entra.token = "of-another-tenant"
+        with pytest.raises(CloudError) as failed:
+            await provider.get("a")
+        assert isinstance(failed.value, Retryable)
+        assert (failed.value.reason, failed.value.status) == ("Unauthenticated", 401)
+        assert failed.value.code == "InvalidAuthenticationToken"
+
+    on_azure(tmp_path, story)

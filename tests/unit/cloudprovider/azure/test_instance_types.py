@@ -1,0 +1,75 @@
+"""The GPU sizes: what is promised of a machine before anybody has seen it."""
+
+import re
+
+import pytest
+
+from cloudprovider.azure.instance_types import _SKUS, RESOURCES, is_gpu_size, lookup
+
+# By vendor, the counts of Azure's series pages (aks-arm.md §5) that KAITO's presets rest on.
+WHOLE = [
+    ("Standard_NC4as_T4_v3", 1, "nvidia.com/gpu"),
+    ("Standard_NC64as_T4_v3", 4, "nvidia.com/gpu"),
+    ("Standard_NC24ads_A100_v4", 1, "nvidia.com/gpu"),
+    ("Standard_NC96ads_A100_v4", 4, "nvidia.com/gpu"),
+    ("Standard_NC80adis_H100_v5", 2, "nvidia.com/gpu"),
+    ("Standard_ND96asr_v4", 8, "nvidia.com/gpu"),
+    ("Standard_ND96isr_H200_v5", 8, "nvidia.com/gpu"),
+    ("Standard_NV36ads_A10_v5", 1, "nvidia.com/gpu"),
+    ("Standard_NV72ads_A10_v5", 2, "nvidia.com/gpu"),
+    ("Standard_ND96isr_MI300X_v5", 8, "amd.com/gpu"),
+]
+# A sixth of a GPU advertises nothing that could be counted, and retired or unsourced sizes nothing that is known.
+UNKNOWN = [
+    "Standard_NV6ads_A10_v5",
+    "Standard_NV18ads_A10_v5",
+    "Standard_NV4ads_V710_v5",
+    "Standard_NC8ads_A10_v4",
+    "Standard_NC24rs_v3",
+    "Standard_ND96asr_A100_v4",
+    "Standard_D4s_v5",
+    "",
+]
+
+
+@pytest.mark.parametrize(("size", "gpus", "resource"), WHOLE)
+def test_whole_gpus_are_counted(size: str, gpus: int, resource: str) -> None:
+    """Count and resource decide when a Node is ready, in whatever casing the size comes back."""
+    for spelling in (size, size.lower(), size.upper()):
+        sku = lookup(spelling)
+        assert sku is not None
+        assert (sku.gpus, sku.resource, sku.name) == (gpus, resource, size)
+
+
+@pytest.mark.parametrize("size", UNKNOWN)
+def test_what_is_not_known_promises_nothing(size: str) -> None:
+    """A wrong count would keep a good Node from ever being ready; no count only means that nobody waits."""
+    assert lookup(size) is None
+
+
+def test_every_row_holds_together() -> None:
+    """Names are Azure's and unique in any casing, counts positive, slices of GPUs only where Azure has them."""
+    assert len({sku.name.lower() for sku in _SKUS}) == len(_SKUS)
+    for sku in _SKUS:
+        assert re.fullmatch(r"Standard_N[CDGV][A-Za-z0-9_]+_v\d", sku.name)
+        assert is_gpu_size(sku.name)
+        assert 1 <= sku.gpus <= 8
+        assert sku.memory_gb >= 0
+        assert sku.vendor in RESOURCES
+        if sku.mig:
+            assert sku.model.split()[0] in ("A100", "H100", "H200")
+
+
+@pytest.mark.parametrize(
+    ("size", "gpu"),
+    [
+        ("Standard_NC4as_T4_v3", True),
+        ("standard_nv6ads_a10_v5", True),
+        ("Standard_D4s_v5", False),
+        ("Standard_E4s_v5", False),
+        ("", False),
+    ],
+)
+def test_the_family_tells_a_gpu_size(size: str, gpu: bool) -> None:
+    """Also for sizes that stand in no table: their pool is labelled gpu all the same (K16)."""
+    assert is_gpu_size(size) is gpu

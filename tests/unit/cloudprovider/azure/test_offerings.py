@@ -1,0 +1,99 @@
+"""From a claim's requirements to its offerings, the preferred first."""
+
+import msgspec
+import pytest
+
+from cloudprovider.azure.offerings import SKU_NAME, offerings
+from cloudprovider.errors import Rejected
+from provisioner.api import labels
+from provisioner.api.nodeclaim import NodeClaim, Requirement
+from tests.unit.builders import SIZE, claim
+
+
+def of_type(*more: Requirement, sizes: tuple[str, ...] = (SIZE,)) -> NodeClaim:
+    made = claim()
+    requirements = (Requirement(key=labels.INSTANCE_TYPE, values=sizes), *more)
+    return msgspec.structs.replace(made, spec=msgspec.structs.replace(made.spec, requirements=requirements))
+
+
+def told(asked: NodeClaim) -> list[str]:
+    return [str(offering) for offering in offerings(asked)]
+
+
+def capacity(operator: str, *values: str) -> Requirement:
+    return Requirement(key=labels.CAPACITY_TYPE, operator=operator, values=values)
+
+
+def test_a_plain_claim_has_one_offering() -> None:
+    """One size, wherever the region has room, and nothing that is evicted."""
+    assert told(of_type()) == [SIZE]
+
+
+def test_sizes_then_terms_then_zones_in_the_users_order() -> None:
+    """What is written first is tried first; a zone may be written with its location or without."""
+    asked = of_type(
+        capacity("In", "spot", "on-demand"),
+        Requirement(key=labels.ZONE, values=("westeurope-2", "1", "westeurope-2")),
+        sizes=("Standard_B", "Standard_A"),
+    )
+    assert told(asked) == [
+        "Standard_B in zone 2 (spot)",
+        "Standard_B in zone 1 (spot)",
+        "Standard_B in zone 2",
+        "Standard_B in zone 1",
+        "Standard_A in zone 2 (spot)",
+        "Standard_A in zone 1 (spot)",
+        "Standard_A in zone 2",
+        "Standard_A in zone 1",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("requirement", "kinds"),
+    [
+        (capacity("In", "spot", "on-demand"), ["spot", "on-demand"]),
+        (capacity("In", "on-demand", "spot"), ["on-demand", "spot"]),
+        (capacity("In", "spot"), ["spot"]),
+        (capacity("In", "reserved", "on-demand"), ["on-demand"]),
+        (capacity("NotIn", "spot"), ["on-demand"]),
+        (capacity("NotIn", "on-demand"), ["spot"]),
+        (capacity("Exists"), ["on-demand"]),
+    ],
+    ids=str,
+)
+def test_spot_is_for_claims_that_name_it_or_leave_nothing_else(requirement: Requirement, kinds: list[str]) -> None:
+    """Where both are listed the order decides; where neither is, nobody's machine is evicted unasked."""
+    assert [offering.capacity_type for offering in offerings(of_type(requirement))] == kinds
+
+
+def test_only_sizes_that_both_keys_allow() -> None:
+    """KAITO names the size twice; the order is that of the instance types."""
+    asked = of_type(
+        Requirement(key=SKU_NAME, values=(SIZE, "Standard_D8s_v5")), sizes=("Standard_D4s_v5", "Standard_D8s_v5", SIZE)
+    )
+    assert told(asked) == ["Standard_D8s_v5", SIZE]
+
+
+@pytest.mark.parametrize(
+    ("asked", "reason", "words"),
+    [
+        (of_type(sizes=(SIZE, "A100")), "InstanceTypeInvalid", "'A100' is no Azure VM size"),
+        (of_type(Requirement(key=SKU_NAME, values=("Standard_X",))), "InstanceTypeInvalid", "allows none of"),
+        (of_type(Requirement(key=labels.ZONE, values=("1", "west"))), "ZoneInvalid", "'west' is no zone"),
+        (of_type(capacity("In", "reserved")), "CapacityTypeInvalid", "neither on-demand nor spot"),
+        (of_type(Requirement(key=labels.OS, values=("windows",))), "OperatingSystemInvalid", "linux is excluded"),
+        (
+            of_type(Requirement(key=labels.INSTANCE_TYPE, values=("Standard_B",))),
+            "RequirementsInvalid",
+            "contradict each other",
+        ),
+    ],
+    ids=["one of several sizes", "two keys", "zone", "terms", "system", "contradiction"],
+)
+def test_what_cannot_be_offered_is_refused_for_good(asked: NodeClaim, reason: str, words: str) -> None:
+    """Field, value and remedy; one wrong value among right ones is a slip, and told too."""
+    with pytest.raises(Rejected) as refused:
+        offerings(asked)
+    assert refused.value.final
+    assert refused.value.reason == reason
+    assert words in refused.value.message

@@ -1,0 +1,593 @@
+"""The provider over the real SDK, against the simulated ARM, on an in-memory wire and virtual time."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime, timedelta
+from random import Random
+from typing import Any, TypeVar
+
+import aiohttp
+import msgspec
+import pytest
+import structlog
+from aiohttp import web
+
+from cloudprovider.azure.client import AzureConfig, StaticToken, build_client, without_resending
+from cloudprovider.azure.provider import AzureProvider
+from cloudprovider.errors import CloudError, NoCapacity, NotFound, Rejected, Retryable
+from cloudprovider.interface import InstanceState
+from provisioner.api import labels
+from provisioner.simulator.azure import arm, errors, faults
+from provisioner.simulator.azure.cloud import AzureCloud
+from provisioner.simulator.azure.faults import Fault
+from provisioner.simulator.azure.settings import AzureSettings
+from provisioner.simulator.loop import VirtualClock, run
+from provisioner.simulator.wire import MemoryConnector, Wire
+from tests.unit.builders import KEY, SIZE, UID, claim
+
+T = TypeVar("T")
+EPOCH = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
+TOKEN = "a-token-nobody-may-see"
+HOST = "management.azure.com"
+AUDITED = {
+    "event",
+    "log_level",
+    "verb",
+    "pool",
+    "claim_uid",
+    "etag",
+    "request_id",
+    "status",
+    "outcome",
+}
+
+
+class Azure:
+    """A simulated cloud on a wire, and a provider with the real client in front of it."""
+
+    def __init__(self, cloud: AzureCloud, wire: Wire, session: aiohttp.ClientSession, clock: VirtualClock) -> None:
+        self.cloud, self.wire, self.clock, self.session = cloud, wire, clock, session
+        self.provider = self.provider_for()
+
+    def provider_for(self, **changes: Any) -> AzureProvider:
+        settings = self.cloud.settings
+        where = {
+            "subscription_id": settings.subscription,
+            "resource_group": settings.resource_group,
+            "cluster_name": settings.cluster,
+            **changes,
+        }
+        config = AzureConfig(**where)
+        client = build_client(config, self.session, StaticToken(TOKEN), version="1.2.3")
+        return AzureProvider(client, config, clock=self.clock, owned=(self.session,))
+
+    async def answer_with(self, handler: Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]) -> web.BaseRunner:
+        """Put another server in the cloud's place; the caller cleans it up."""
+        runner = web.ServerRunner(web.Server(handler), shutdown_timeout=1)
+        await runner.setup()
+        assert runner.server is not None
+        self.wire.servers[HOST] = runner.server
+        return runner
+
+
+def on_azure(story: Callable[[Azure], Awaitable[T]], **settings: Any) -> T:
+    """Tell a story on virtual time."""
+
+    async def main() -> T:
+        loop = asyncio.get_running_loop()
+        clock, wire = VirtualClock(loop, EPOCH), Wire(loop)
+        wanted = {"token": TOKEN, "create_seconds": (180.0, 180.0), "delete_seconds": (120.0, 120.0), **settings}
+        cloud = AzureCloud(AzureSettings(**wanted), clock.now, Random(7))
+        runner = web.AppRunner(arm.make_arm_app(cloud, scheme="https"), access_log=None, shutdown_timeout=1)
+        await runner.setup()
+        assert runner.server is not None
+        wire.servers[HOST] = runner.server
+        session = without_resending(aiohttp.ClientSession(connector=MemoryConnector(wire, "us"), trust_env=False))
+        async with asyncio.TaskGroup() as group:
+            life = group.create_task(cloud.run())
+            azure = Azure(cloud, wire, session, clock)
+            try:
+                return await story(azure)
+            finally:
+                await azure.provider.close()
+                assert session.closed
+                life.cancel()
+                await runner.cleanup()
+
+    return run(main, seed=1, epoch=EPOCH)
+
+
+async def failing(call: Awaitable[Any]) -> CloudError:
+    with pytest.raises(CloudError) as failed:
+        await call
+    return failed.value
+
+
+def test_a_machine_comes_and_goes() -> None:
+    """Create answers at acceptance, get and list show the pool grow, delete ends in a proven absence."""
+
+    async def story(azure: Azure) -> None:
+        created = await azure.provider.create(claim(), KEY)
+        assert (created.name, created.state, created.size) == (KEY, InstanceState.CREATING, SIZE)
+        assert (created.claim_uid, created.label_uid) == (UID, UID)
+        assert created.put_time == EPOCH
+        assert created.etag
+        await asyncio.sleep(300)
+        (running,) = await azure.provider.list()
+        assert running.state is InstanceState.RUNNING
+        assert await azure.provider.get(KEY) == running
+        await azure.provider.delete(running)
+        assert (await azure.provider.get(KEY)).state is InstanceState.DELETING
+        await asyncio.sleep(300)
+        assert isinstance(await failing(azure.provider.get(KEY)), NotFound)
+        assert isinstance(await failing(azure.provider.delete(running)), NotFound)
+        assert await azure.provider.list() == []
+        assert azure.cloud.counts["PUT"] == 1
+
+    on_azure(story)
+
+
+def test_the_pool_bears_what_the_claim_asks_for() -> None:
+    """The real SDK carries wire names as they are: size, type, disk, marks and taints arrive."""
+
+    async def story(azure: Azure) -> None:
+        await azure.provider.create(claim(), KEY)
+        sent = azure.cloud.pools[KEY].properties
+        assert sent["type"] == "VirtualMachineScaleSets"
+        assert (sent["vmSize"], sent["count"], sent["osDiskSizeGB"]) == (SIZE, 1, 1024)
+        assert sent["nodeTaints"] == ["sku=gpu:NoSchedule"]
+        assert sent["tags"][labels.TAG_CLAIM_UID] == UID
+        assert sent["nodeLabels"][labels.CLAIM_UID] == UID
+
+    on_azure(story)
+
+
+def test_a_create_never_touches_what_is_there() -> None:
+    """A second PUT of the name is refused with 412 and says conflict; the pool is as it was."""
+
+    async def story(azure: Azure) -> None:
+        before = azure.cloud.seed_pool(KEY, vmSize=SIZE)
+        error = await failing(azure.provider.create(claim(), KEY))
+        assert isinstance(error, Retryable)
+        assert (error.conflict, error.status, error.reason) == (True, 412, "PoolExists")
+        assert azure.cloud.pools[KEY] == before
+
+    on_azure(story)
+
+
+def test_a_claim_that_cannot_be_expressed_sends_nothing() -> None:
+    """Our own validation refuses for good, before any request."""
+
+    async def story(azure: Azure) -> None:
+        error = await failing(azure.provider.create(claim(requests={"storage": "5Gi"}), KEY))
+        assert isinstance(error, Rejected)
+        assert error.final
+        assert azure.cloud.requests == []
+
+    on_azure(story)
+
+
+def test_a_delete_is_for_the_pool_we_read() -> None:
+    """A changed ETag is a conflict, and without one nothing is sent at all."""
+
+    async def story(azure: Azure) -> None:
+        azure.cloud.seed_pool(KEY, vmSize=SIZE)
+        (read,) = await azure.provider.list()
+        azure.cloud.cluster_operation("Succeeded")
+        changed = await failing(azure.provider.delete(read))
+        assert isinstance(changed, Retryable)
+        assert (changed.conflict, changed.status) == (True, 412)
+        blind = await failing(azure.provider.delete(msgspec.structs.replace(read, etag="")))
+        assert isinstance(blind, Retryable)
+        assert azure.cloud.counts["DELETE"] == 1
+        assert azure.cloud.pools[KEY].state == "Succeeded"
+
+    on_azure(story)
+
+
+def test_a_delete_says_what_it_means() -> None:
+    """If-Match with the ETag as it was read; no disruption budget is asked again, for the drain has asked them all."""
+    seen: list[web.BaseRequest] = []
+
+    async def accept(request: web.BaseRequest) -> web.StreamResponse:
+        seen.append(request)
+        return web.Response(status=202)
+
+    async def story(azure: Azure) -> None:
+        azure.cloud.seed_pool(KEY, vmSize=SIZE)
+        read = await azure.provider.get(KEY)
+        for link in azure.wire.links("us", HOST):
+            link.client.close()
+        runner = await azure.answer_with(accept)
+        await azure.provider.delete(read)
+        (request,) = seen
+        assert request.headers["If-Match"].strip('"') == read.etag
+        assert request.query["ignore-pod-disruption-budget"] == "true"
+        await runner.cleanup()
+
+    on_azure(story)
+
+
+def test_a_busy_pool_is_a_conflict() -> None:
+    """DELETE while AKS creates the pool: 409, look it up and try again."""
+
+    async def story(azure: Azure) -> None:
+        created = await azure.provider.create(claim(), KEY)
+        error = await failing(azure.provider.delete(created))
+        assert isinstance(error, Retryable)
+        assert (error.reason, error.conflict, error.status) == ("OperationInProgress", True, 409)
+
+    on_azure(story)
+
+
+@pytest.mark.parametrize(
+    ("elsewhere", "reason"),
+    [
+        ({"cluster_name": "other"}, "ClusterNotFound"),
+        ({"resource_group": "other"}, "ResourceGroupNotFound"),
+        ({"subscription_id": "other"}, "SubscriptionNotFound"),
+    ],
+)
+def test_the_wrong_address_never_means_gone(elsewhere: dict[str, str], reason: str) -> None:
+    """A 404 of the cluster, group or subscription is a wrong setting in every call, and says which to check."""
+
+    async def story(azure: Azure) -> None:
+        azure.cloud.seed_pool(KEY, vmSize=SIZE)
+        (there,) = await azure.provider.list()
+        lost = azure.provider_for(**elsewhere)
+        for call in (
+            lost.get(KEY),
+            lost.list(),
+            lost.delete(there),
+            lost.create(claim(), KEY),
+            lost.cluster(),
+        ):
+            error = await failing(call)
+            assert isinstance(error, Retryable)
+            assert error.reason == reason
+            assert error.message.endswith("AZURE_CLUSTER_NAME")
+
+    on_azure(story)
+
+
+def test_a_failed_pool_keeps_its_cause() -> None:
+    """Capacity that fails after acceptance is read from the pool, in few words and with a remedy."""
+
+    async def story(azure: Azure) -> None:
+        azure.cloud.faults.append(faults.quota(times=1, how="message"))
+        await azure.provider.create(claim(), KEY)
+        await asyncio.sleep(60)
+        failed = await azure.provider.get(KEY)
+        assert failed.state is InstanceState.FAILED
+        assert failed.failure is not None
+        assert (failed.failure.kind, failed.failure.reason) == ("no_capacity", "QuotaExceeded")
+        assert failed.failure.message.endswith("az vm list-usage -l westeurope -o table")
+
+    on_azure(story)
+
+
+SILENT = faults.Failure(error=faults.wrapped(faults.no_capacity()), after_seconds=45.0, silent=True)
+
+
+def test_a_failed_pool_without_a_cause_is_asked_for_it_once() -> None:
+    """Only the operation of our own PUT tells; asked again, or by another process, nobody knows."""
+
+    async def story(azure: Azure) -> None:
+        azure.cloud.faults.append(Fault(verb="PUT", failure=SILENT))
+        await azure.provider.create(claim(), KEY)
+        await asyncio.sleep(60)
+        pool = await azure.provider.get(KEY)
+        assert (pool.state, pool.failure) == (InstanceState.FAILED, None)
+        assert await azure.provider_for().cause(pool) is None
+        assert azure.cloud.counts["OPERATION"] == 0
+        told = await azure.provider.cause(pool)
+        assert told is not None
+        assert (told.kind, told.reason) == ("no_capacity", "AllocationFailed")
+        assert await azure.provider.cause(pool) is None
+        assert azure.cloud.counts["OPERATION"] == 1
+
+    on_azure(story)
+
+
+def test_an_expired_operation_is_no_cause_and_no_absence() -> None:
+    """Its 404 is told as what it is: the pool that failed is still there."""
+
+    async def story(azure: Azure) -> None:
+        azure.cloud.faults.append(Fault(verb="PUT", failure=SILENT))
+        await azure.provider.create(claim(), KEY)
+        await asyncio.sleep(60)
+        pool = await azure.provider.get(KEY)
+        error = await failing(azure.provider.cause(pool))
+        assert isinstance(error, Retryable)
+        assert error.reason == "NotFoundWithoutProof"
+        assert await azure.provider.cause(pool) is None
+        assert await azure.provider.get(KEY) == pool
+
+    on_azure(story, operation_ttl_seconds=10.0)
+
+
+def test_another_machines_operation_is_not_asked() -> None:
+    """A pool of the same name that somebody else made since did not fail by our operation."""
+
+    async def story(azure: Azure) -> None:
+        made = await azure.provider.create(claim(), KEY)
+        other = msgspec.structs.replace(made, put_time=EPOCH + timedelta(seconds=1), state=InstanceState.FAILED)
+        assert await azure.provider.cause(other) is None
+        assert azure.cloud.counts["OPERATION"] == 0
+
+    on_azure(story)
+
+
+def test_the_token_goes_to_no_operation_elsewhere() -> None:
+    """An operation on another host is not asked: ARM's word alone does not make it trustworthy."""
+
+    async def story(azure: Azure) -> None:
+        body = {"name": KEY, "properties": {"provisioningState": "Creating", "vmSize": SIZE}}
+        headers = {"Azure-AsyncOperation": "https://elsewhere.example/operations/1"}
+        azure.cloud.faults.append(Fault(verb="PUT", answer=errors.Answer(201, body, headers)))
+        made = await azure.provider.create(claim(), KEY)
+        assert await azure.provider.cause(made) is None
+
+    on_azure(story)
+
+
+def test_a_refusal_for_quota_is_no_capacity() -> None:
+    """AKS's preflight refuses at once; nothing was made."""
+
+    async def story(azure: Azure) -> None:
+        azure.cloud.faults.append(faults.quota_preflight(times=1))
+        error = await failing(azure.provider.create(claim(), KEY))
+        assert isinstance(error, NoCapacity)
+        assert (error.scope, error.status) == ("size", 400)
+        assert azure.cloud.pools == {}
+
+    on_azure(story)
+
+
+def test_a_list_is_whole_or_an_error() -> None:
+    """Pages are joined; one that fails fails the list."""
+
+    async def story(azure: Azure) -> None:
+        for name in ("a", "b", "c", "d", "e"):
+            azure.cloud.seed_pool(name, vmSize=SIZE)
+        assert [pool.name for pool in await azure.provider.list()] == ["a", "b", "c", "d", "e"]
+        assert azure.cloud.counts["LIST"] == 3
+        azure.cloud.faults.append(Fault(verb="LIST", skip=1, answer=errors.html(502)))
+        error = await failing(azure.provider.list())
+        assert isinstance(error, Retryable)
+        assert error.status == 502
+
+    on_azure(story, page_size=2)
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        {"nextLink": None},
+        {"value": "none"},
+        {"value": [{"properties": {}}]},
+        {"value": [], "nextLink": "https://elsewhere.example/more"},
+        {"value": [], "nextLink": f"https://{HOST}/again?api-version=1"},
+    ],
+)
+def test_a_list_that_makes_no_sense_is_no_list(page: dict[str, Any]) -> None:
+    """No rows, rows without names, another host's pages or pages without end are unknown, never empty."""
+
+    async def story(azure: Azure) -> None:
+        azure.cloud.faults.append(Fault(times=1000, answer=errors.Answer(200, page)))
+        error = await failing(azure.provider.list())
+        assert isinstance(error, Retryable)
+        assert error.reason == "UnreadableAnswer"
+
+    on_azure(story)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        errors.html(200),
+        errors.Answer(200, {"name": "another", "properties": {"provisioningState": "Failed"}}),
+        errors.Answer(200, {}),
+        errors.html(302),
+        errors.html(404),
+        errors.Answer(404, None),
+    ],
+)
+def test_a_read_that_is_not_about_the_pool_says_nothing_of_it(answer: errors.Answer) -> None:
+    """HTML, another pool's body, a redirect or a bare 404: nothing is known of the pool."""
+
+    async def story(azure: Azure) -> None:
+        azure.cloud.seed_pool(KEY, vmSize=SIZE)
+        azure.cloud.faults.append(Fault(verb="GET", answer=answer))
+        assert isinstance(await failing(azure.provider.get(KEY)), Retryable)
+
+    on_azure(story)
+
+
+@pytest.mark.parametrize("drop", ["before", "after"])
+def test_a_write_is_sent_once_whatever_happens(drop: str) -> None:
+    """A connection that dies is an answer that never came: status 0, one hit, and the pool may be there."""
+
+    async def story(azure: Azure) -> None:
+        azure.cloud.faults.append(Fault(verb="PUT", drop=drop, times=99))
+        error = await failing(azure.provider.create(claim(), KEY))
+        assert isinstance(error, Retryable)
+        assert (error.status, error.conflict) == (0, False)
+        assert azure.cloud.counts["PUT"] == 1
+        assert (KEY in azure.cloud.pools) == (drop == "after")
+
+    on_azure(story)
+
+
+def test_a_silent_arm_costs_fifteen_seconds() -> None:
+    """No call outlives the lease's reserve."""
+
+    async def story(azure: Azure) -> None:
+        loop = asyncio.get_running_loop()
+        azure.cloud.faults.append(Fault(slow_seconds=400.0, slow="before", times=99))
+        for call in (azure.provider.create(claim(), KEY), azure.provider.get(KEY), azure.provider.list()):
+            began = loop.time()
+            error = await failing(call)
+            assert isinstance(error, Retryable)
+            assert (error.reason, error.status) == ("Timeout", 0)
+            assert loop.time() - began == 15.0
+
+    on_azure(story)
+
+
+def test_half_an_answer_is_none_and_holds_no_connection() -> None:
+    """An answer that stops in its middle ends with the call's time, and so does its connection."""
+
+    async def half(request: web.BaseRequest) -> web.StreamResponse:
+        response = web.StreamResponse(status=201 if request.method == "PUT" else 200)
+        await response.prepare(request)
+        await response.write(b'{"name": ')
+        await asyncio.sleep(3600)
+        return response
+
+    async def story(azure: Azure) -> None:
+        runner = await azure.answer_with(half)
+        for call in (azure.provider.create(claim(), KEY), azure.provider.get(KEY), azure.provider.list()):
+            began = asyncio.get_running_loop().time()
+            error = await failing(call)
+            assert isinstance(error, Retryable)
+            assert (error.reason, error.status) == ("Timeout", 0)
+            assert asyncio.get_running_loop().time() - began == 15.0
+            assert azure.session.connector is not None
+            assert not azure.session.connector._acquired
+        await runner.cleanup()
+
+    on_azure(story)
+
+
+def test_a_read_registers_nothing() -> None:
+    """The SDK answers a missing registration by registering for minutes; a read of ours is one request."""
+
+    async def story(azure: Azure) -> None:
+        missing = errors.gateway(
+            409, "MissingSubscriptionRegistration", "Not registered to use namespace 'Microsoft.ContainerService'."
+        )
+        azure.cloud.faults.append(Fault(times=99, answer=missing))
+        error = await failing(azure.provider.get(KEY))
+        assert (error.reason, error.after) == ("MissingSubscriptionRegistration", 300.0)
+        assert [request.method for request in azure.cloud.requests] == ["GET"]
+
+    on_azure(story)
+
+
+def test_a_revoked_token_is_renewed_within_the_call() -> None:
+    """A claims challenge is answered with another token; nobody outside hears of it."""
+
+    async def story(azure: Azure) -> None:
+        azure.cloud.seed_pool(KEY, vmSize=SIZE)
+        azure.cloud.faults.append(Fault(verb="GET", answer=errors.claims_challenge()))
+        assert (await azure.provider.get(KEY)).name == KEY
+
+    on_azure(story)
+
+
+def test_a_closed_door_and_a_partition() -> None:
+    """Refused connections and silence on connecting are passing troubles."""
+
+    async def story(azure: Azure) -> None:
+        azure.wire.refuse(HOST)
+        refused = await failing(azure.provider.get(KEY))
+        azure.wire.refuse(HOST, on=False)
+        azure.wire.silence(HOST)
+        silent = await failing(azure.provider.get(KEY))
+        azure.wire.heal(HOST)
+        assert [type(refused), type(silent)] == [Retryable, Retryable]
+        assert refused.reason == silent.reason == "ConnectionFailed"
+
+    on_azure(story)
+
+
+def test_throttling_says_when() -> None:
+    """AKS's 429 carries the seconds to wait; the SDK does not wait them out inside the call."""
+
+    async def story(azure: Azure) -> None:
+        azure.cloud.faults.append(faults.throttled(seconds=37, times=1))
+        began = asyncio.get_running_loop().time()
+        error = await failing(azure.provider.create(claim(), KEY))
+        assert isinstance(error, Retryable)
+        assert (error.reason, error.after, error.status) == ("Throttled", 37.0, 429)
+        assert asyncio.get_running_loop().time() - began < 5
+
+    on_azure(story)
+
+
+def test_cancellation_passes_and_leaves_its_line() -> None:
+    """A lease lost in flight cancels the write; the audit log still has it, with no status."""
+
+    async def story(azure: Azure) -> None:
+        azure.cloud.faults.append(Fault(verb="PUT", slow_seconds=100.0, slow="after"))
+        with structlog.testing.capture_logs() as lines, pytest.raises(TimeoutError):
+            async with asyncio.timeout(3):
+                await azure.provider.create(claim(), KEY)
+        (line,) = lines
+        assert (line["outcome"], line["status"]) == ("cancelled", 0)
+        assert line["request_id"]
+        assert KEY in azure.cloud.pools
+
+    on_azure(story)
+
+
+def test_each_write_is_one_audit_line_and_no_secret_is_in_it() -> None:
+    """Verb, pool, claim, ETag, request id and status; reads leave none; tokens, bodies and headers never appear."""
+
+    async def story(azure: Azure) -> None:
+        with structlog.testing.capture_logs() as lines:
+            await azure.provider.create(claim(), KEY)
+            await asyncio.sleep(300)
+            (running,) = await azure.provider.list()
+            await azure.provider.delete(running)
+            await failing(azure.provider.delete(running))
+            await azure.provider.cluster()
+        assert [(line["verb"], line["status"], line["outcome"]) for line in lines] == [
+            ("create", 201, "accepted"),
+            ("delete", 202, "accepted"),
+            ("delete", 412, "PoolChanged"),
+        ]
+        for line in lines:
+            assert set(line) == AUDITED
+            assert (line["pool"], line["claim_uid"]) == (KEY, UID)
+            assert line["request_id"]
+        assert lines[1]["etag"] == running.etag
+        assert TOKEN not in repr((lines, azure.provider.__dict__))
+
+    on_azure(story)
+
+
+def test_errors_show_neither_token_nor_cause() -> None:
+    """What the SDK raised is not chained: its text may quote bodies and its frames hold the request."""
+
+    async def story(azure: Azure) -> None:
+        azure.cloud.configure(token="another")
+        error = await failing(azure.provider.get(KEY))
+        assert isinstance(error, Retryable)
+        assert (error.reason, error.status) == ("Unauthenticated", 401)
+        assert error.__cause__ is None
+        assert error.__suppress_context__
+        assert TOKEN not in str(error)
+
+    on_azure(story)
+
+
+def test_the_cluster_says_whether_it_runs() -> None:
+    """Its limit, location and group are read; a stopped or deleting cluster does not run, an updating one does."""
+
+    async def story(azure: Azure) -> None:
+        here = await azure.provider.cluster()
+        assert here.running
+        assert (here.max_pools, here.location) == (50, "westeurope")
+        assert here.node_resource_group == "MC_rg_aks_westeurope"
+        azure.cloud.cluster_operation("Updating")
+        assert (await azure.provider.cluster()).running
+        azure.cloud.cluster_operation("Deleting")
+        assert not (await azure.provider.cluster()).running
+        azure.cloud.cluster_operation("Succeeded")
+        azure.cloud.stop_cluster()
+        stopped = await azure.provider.cluster()
+        assert (stopped.running, stopped.power_state) == (False, "Stopped")
+
+    on_azure(story, max_agent_pools=50)

@@ -1,0 +1,138 @@
+"""The cloud's metrics: Karpenter's names and labels, so that its dashboards and alerts work unchanged."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
+from typing import TypeVar
+
+import pytest
+
+from cloudprovider.errors import CloudError, NoCapacity, NotFound, Rejected, Retryable
+from cloudprovider.interface import Cluster, Failure, Instance, InstanceState, NextPage, Offering, at_once
+from cloudprovider.metering import Metered
+from provisioner.api.nodeclaim import NodeClaim
+from provisioner.metrics.definitions import karpenter
+from provisioner.runtime.metrics import Metrics
+from provisioner.simulator.loop import run
+
+T = TypeVar("T")
+POOL = Instance(name="a", state=InstanceState.RUNNING, etag="e")
+SECONDS = 3.0
+
+
+class Slow:
+    """A cloud that takes three seconds for everything, and then fails with `error` if there is one."""
+
+    def __init__(self, error: BaseException | None = None) -> None:
+        self.error = error
+
+    async def _answer(self, value: T) -> T:
+        await asyncio.sleep(SECONDS)
+        if self.error is not None:
+            raise self.error
+        return value
+
+    async def create(self, claim: NodeClaim, name: str, offering: Offering | None = None) -> Instance:
+        return await self._answer(POOL)
+
+    async def get(self, name: str) -> Instance:
+        return await self._answer(POOL)
+
+    async def list(self, *, next_page: NextPage = at_once) -> list[Instance]:
+        return await self._answer([POOL])
+
+    async def delete(self, instance: Instance) -> None:
+        return await self._answer(None)
+
+    async def cause(self, instance: Instance) -> Failure | None:
+        return await self._answer(None)
+
+    async def cluster(self) -> Cluster:
+        return await self._answer(Cluster(running=True))
+
+    async def close(self) -> None:
+        return
+
+
+CALLS: dict[str, Callable[[Metered], Awaitable[object]]] = {
+    "Create": lambda cloud: cloud.create(NodeClaim(), "a"),
+    "Get": lambda cloud: cloud.get("a"),
+    "List": lambda cloud: cloud.list(),
+    "Delete": lambda cloud: cloud.delete(POOL),
+    "Cause": lambda cloud: cloud.cause(POOL),
+    "Cluster": lambda cloud: cloud.cluster(),
+}
+
+
+def measured(error: BaseException | None = None) -> dict[tuple[str, str], float]:
+    """All calls once; what the registry holds of each, by (sample, method), error labels included in the sample."""
+
+    async def main() -> dict[tuple[str, str], float]:
+        metrics = Metrics()
+        registry, cloud = metrics.registry, Metered(Slow(error), metrics)
+        for call in CALLS.values():
+            try:
+                await call(cloud)
+            except (CloudError, asyncio.CancelledError):
+                continue
+        return {
+            (
+                sample.name + (f":{sample.labels['error']}" if "error" in sample.labels else ""),
+                sample.labels["method"],
+            ): (sample.value)
+            for family in registry.collect()
+            for sample in family.samples
+            if "method" in sample.labels and "le" not in sample.labels
+        }
+
+    return run(main, seed=1, epoch=datetime(2026, 3, 1, tzinfo=UTC))
+
+
+def test_every_call_is_timed() -> None:
+    """One observation a call, of the time it took; a call that succeeds is no error."""
+    seen = measured()
+    for method in CALLS:
+        assert seen["karpenter_cloudprovider_duration_seconds_count", method] == 1.0
+        assert seen["karpenter_cloudprovider_duration_seconds_sum", method] == pytest.approx(SECONDS)
+    assert not [name for name, _ in seen if "errors" in name]
+
+
+@pytest.mark.parametrize(
+    ("error", "name"),
+    [
+        (NoCapacity("QuotaExceeded", "no", scope="size"), "InsufficientCapacityError"),
+        (NotFound("NotFound", "gone"), "NodeClaimNotFoundError"),
+        (Rejected("TaintInvalid", "no"), ""),
+        (Retryable("Throttled", "later"), ""),
+    ],
+)
+def test_errors_bear_karpenters_names(error: CloudError, name: str) -> None:
+    """Failed calls are timed too, and counted by the name that Karpenter has for the error, if it has one."""
+    seen = measured(error)
+    for method in CALLS:
+        assert seen["karpenter_cloudprovider_duration_seconds_count", method] == 1.0
+        assert seen[f"karpenter_cloudprovider_errors_total:{name}", method] == 1.0
+
+
+def test_a_cancelled_call_is_no_error_of_the_cloud() -> None:
+    """A lost lease cancels calls in flight: their time counts, the cloud did not fail."""
+    seen = measured(asyncio.CancelledError())
+    assert seen["karpenter_cloudprovider_duration_seconds_count", "Create"] == 1.0
+    assert not [name for name, _ in seen if "errors" in name]
+
+
+def test_the_buckets_reach_beyond_the_longest_call() -> None:
+    """A call ends within 15 s (20 s with what the budget adds to a GET): nothing falls into +Inf unseen."""
+
+    async def main() -> list[float]:
+        metrics = Metrics()
+        await Metered(Slow(), metrics).get("a")
+        name = karpenter.CALL_SECONDS.name
+        (family,) = (found for found in metrics.registry.collect() if found.name == name)
+        bounds = [sample.labels["le"] for sample in family.samples if "le" in sample.labels]
+        return [float(bound) for bound in bounds]
+
+    bounds = run(main, seed=1, epoch=datetime(2026, 3, 1, tzinfo=UTC))
+    assert bounds == sorted(bounds)
+    assert 15.0 in bounds
+    assert bounds[-2] >= 20.0

@@ -1,0 +1,47 @@
+"""The confirmation of removals, as it travels in the Lease's annotation."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from controllers.garbagecollection.confirmation import Confirmation, decode, encode
+
+NOON = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
+
+
+def test_what_is_written_is_what_is_read() -> None:
+    """The value is the JSON that people read in `kubectl get lease -o yaml`."""
+    confirmation = Confirmation(until=NOON, removals=("gpu0", "gpu1"))
+    text = encode(confirmation)
+    assert text == '{"until":"2026-03-01T12:00:00Z","removals":["gpu0","gpu1"]}'
+    assert decode(text) == confirmation
+
+
+def test_it_covers_what_it_names_until_it_ends() -> None:
+    """No other key, and none at or after its end."""
+    confirmation = Confirmation(until=NOON, removals=("gpu0",))
+    before = NOON - timedelta(seconds=1)
+    assert confirmation.covers("gpu0", before)
+    assert not confirmation.covers("gpu1", before)
+    assert not confirmation.covers("gpu0", NOON)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "yes",
+        "[]",
+        "[" * 100_000,
+        '{"removals":["gpu0"]}',
+        '{"until":"2026-03-01T12:00:00Z"}',
+        '{"until":"tomorrow","removals":["gpu0"]}',
+        '{"until":"2026-03-01T12:00:00","removals":["gpu0"]}',
+        '{"until":"2026-03-01T12:00:00Z","removals":"gpu0"}',
+        '{"until":"2026-03-01T12:00:00Z","removals":[1]}',
+        '{"until":"2026-03-01T12:00:00Z","removals":["\udc80"]}',
+    ],
+)
+def test_anything_else_confirms_nothing(text: str) -> None:
+    """A value that somebody wrote by hand is obeyed only if it is whole; nothing it may be raises."""
+    assert decode(text) is None

@@ -1,0 +1,264 @@
+"""Tables of removals by inference: what each waits for, what the brake counts, and when an adoption holds."""
+
+from collections.abc import Mapping
+from datetime import timedelta
+
+import msgspec
+import pytest
+
+from cloudprovider.interface import Cluster, Instance, InstanceState
+from controllers.garbagecollection import garbage
+from controllers.garbagecollection.circuit_breaker import allowance, tripped
+from controllers.model import adoption, steps
+from controllers.model.facts import Facts, Failed, Fleet, Suspicion
+from controllers.model.ownership import Verdict, belongs, held_by, verdict
+from controllers.model.policy import Policy
+from controllers.nodeclaim.lifecycle.registration import step as register
+from controllers.planner.plan import plan
+from controllers.state.gc_candidates import Suspects
+from provisioner.api import labels
+from provisioner.api.meta import OwnerReference
+from provisioner.api.node import Node
+from provisioner.api.nodeclaim import NodeClaim
+from provisioner.api.time import rfc3339
+from tests.unit.builders import BORN, KEY, NODE, NOW, UID, claim, facts, instance, node
+
+OLD_UID = "uid-0"
+UP = ("Launched", "Registered", "Initialized", "Ready")
+READY = claim(up=UP, node_name=NODE)
+GOING = claim(up=UP, deleting=True)
+ANSWERLESS = Failed(kind="retryable", reason="Unreachable", message="m", times=1, age=1.0, delay=30.0)
+
+
+def orphan(**fields: object) -> Facts:
+    known: dict[str, object] = {
+        "suspicion": Suspicion(cause="orphan-pool", age=1000.0),
+        "claim_read_age": 1.0,
+        "pool_read_age": 1.0,
+        "instance": instance(),
+        **fields,
+    }
+    return facts(**known)
+
+
+def owned(made: Node, *uids: str) -> Node:
+    """That Node, owned by the claims of these UIDs."""
+    owners = tuple(OwnerReference(api_version="karpenter.sh/v1", kind="NodeClaim", name=KEY, uid=uid) for uid in uids)
+    return msgspec.structs.replace(made, metadata=msgspec.structs.replace(made.metadata, owner_references=owners))
+
+
+WAITS = [
+    ("nothing, when all is known and calm", {}, steps.DeleteInstance),
+    ("caches that nothing ails", {"kube_current": False}, steps.Wait),
+    ("a read of the cluster newer than the first sight", {"cluster_age": 1001.0}, steps.LookUpCluster),
+    ("not for one that is as old", {"cluster_age": 1000.0}, steps.DeleteInstance),
+    ("its time, when the cloud does not answer", {"cluster_age": 1001.0, "read_failed": ANSWERLESS}, steps.Wait),
+    ("a read of the claim that is fresh", {"claim_read_age": 11.0}, steps.LookUpClaim),
+    (
+        "a read of the pool that is newer than the first sight",
+        {
+            "suspicion": Suspicion(cause="node-deleted", age=6.0),
+            "claims": (READY,),
+            "claim_read": READY,
+            "nodes": (node(deleting=True),),
+            "pool_read_age": 7.0,
+        },
+        steps.LookUpPool,
+    ),
+    ("people, when the CRD is younger than the pool", {"crd_created": BORN + timedelta(seconds=1)}, steps.Wait),
+    ("not for a CRD that is older", {"crd_created": BORN - timedelta(seconds=1)}, steps.DeleteInstance),
+    (
+        "a confirmation lifts that",
+        {"crd_created": BORN + timedelta(seconds=1), "fleet": Fleet(confirmed=True)},
+        steps.DeleteInstance,
+    ),
+    ("a confirmation lifts the brake", {"fleet": Fleet(braked=True, confirmed=True)}, steps.DeleteInstance),
+    (
+        "but never a cluster that does not run",
+        {"fleet": Fleet(confirmed=True), "cluster": Cluster(running=False)},
+        steps.Wait,
+    ),
+    (
+        "nor a pool at which AKS works",
+        {"fleet": Fleet(confirmed=True), "instance": instance(raw_state="Upgrading")},
+        steps.Wait,
+    ),
+]
+
+
+@pytest.mark.parametrize(("told", "known", "expected"), WAITS, ids=[row[0] for row in WAITS])
+def test_an_inference_waits_for(told: str, known: Mapping[str, object], expected: type) -> None:
+    """Each condition by itself holds a removal back."""
+    assert isinstance(plan(orphan(**known)), expected), told
+
+
+def test_the_crd_is_read_before_a_claim_counts_as_asked_to_go() -> None:
+    """The first step of every removal; what it shows decides whether the brake is asked."""
+    unread = facts(claims=(GOING,), instance=instance(), crd_known=False)
+    assert isinstance(plan(unread), steps.LookUpCrd)
+    assert isinstance(plan(msgspec.structs.replace(unread, crd_known=True)), steps.DeleteInstance)
+
+
+def test_a_node_that_another_claim_owns_was_deleted_by_kubernetes() -> None:
+    """Its claim's owner reference makes a deletion a person's; a former claim's makes it the collector's."""
+    gone = node(deleting=True)
+    for made, expected in ((gone, "node-deleted"), (owned(gone, UID), "node-deleted"), (owned(gone, OLD_UID), None)):
+        assert garbage.suspect(facts(claims=(READY,), instance=instance(), nodes=(made,))) == expected
+
+
+def test_a_leftover_node_is_not_removed_while_the_api_server_has_its_claim() -> None:
+    """A stale list hides a claim: the fresh read shows it, and its Node stays."""
+    known = {
+        "suspicion": Suspicion(cause="leftover-node", age=1000.0),
+        "claim_read_age": 1.0,
+        "pool_read_age": 1.0,
+        "absence": "absent",
+        "proof_age": 1.0,
+        "nodes": (node(ready="Unknown"),),
+    }
+    assert isinstance(plan(facts(**known)), steps.DeleteNode)
+    assert isinstance(plan(facts(**known, claim_read=READY)), steps.Wait)
+
+
+# The brake
+
+
+@pytest.mark.parametrize(("pools", "most"), [(0, 3), (1, 3), (15, 3), (19, 3), (20, 4), (100, 20)], ids=str)
+def test_the_allowance(pools: int, most: int) -> None:
+    """Three, or a fifth if that is more; one more than that trips."""
+    policy = Policy()
+    assert allowance(policy, pools) == most
+    assert not tripped(policy, pools=pools, going=most)
+    assert tripped(policy, pools=pools, going=most + 1)
+
+
+def test_the_fleet_is_judged_whole_before_anybody_is_told() -> None:
+    """The first question judges every key; later ones only what changed, or all again when all changed."""
+    seen: dict[str, Instance | None] = {"a": instance(), "b": instance(), "c": None}
+    asked: list[str] = []
+
+    def glance(key: str) -> Facts:
+        asked.append(key)
+        return facts(key=key, instance=seen[key])
+
+    suspects = Suspects(glance, lambda: tuple(seen))
+    assert {key: (one.cause, one.machine) for key, one in suspects.found().items()} == {
+        "a": ("orphan-pool", UID),
+        "b": ("orphan-pool", UID),
+    }
+    assert asked == ["a", "b", "c"]
+    seen["b"] = instance(InstanceState.DELETING)
+    assert sorted(suspects.found()) == ["a", "b"], "nobody said that it changed"
+    suspects.changed("b")
+    assert sorted(suspects.found()) == ["a"]
+    assert asked[3:] == ["b"]
+    suspects.all_changed()
+    assert sorted(suspects.found()) == ["a"]
+    assert asked[4:] == ["a", "b", "c"]
+
+
+# Adoption
+
+
+def living(uid: str) -> NodeClaim | None:
+    """Whose UID that is."""
+    return claim(name="other", uid=uid) if uid == "uid-alive" else None
+
+
+MINE, THEIRS = instance(uid=OLD_UID), instance(uid="uid-9")
+ADOPTIONS = [
+    ("none is asked for", "", THEIRS, ""),
+    ("its own UID", UID, THEIRS, ""),
+    ("the pool bears that UID", OLD_UID, MINE, ""),
+    ("there is no pool to take over", OLD_UID, None, ""),
+    ("a living claim has it", "uid-alive", MINE, "claim other is there and has UID uid-alive"),
+    ("a living claim has it, and there is no pool", "uid-alive", None, "claim other is there and has UID uid-alive"),
+    ("the pool bears another", OLD_UID, THEIRS, f"agent pool {KEY} bears uid-9, not {OLD_UID}"),
+    ("the pool is foreign", OLD_UID, instance(uid=""), f"agent pool {KEY} bears no UID of ours, not {OLD_UID}"),
+]
+
+
+@pytest.mark.parametrize(("told", "wanted", "pool", "why"), ADOPTIONS, ids=[row[0] for row in ADOPTIONS])
+def test_an_adoption_holds_or_says_why_not(told: str, wanted: str, pool: Instance | None, why: str) -> None:
+    """It holds where nobody alive has that UID and this key's machine bears it."""
+    asking = claim(annotations={labels.ADOPT: wanted} if wanted else {})
+    assert adoption.refusal(asking, instance=pool, nodes=(), living=living) == why, told
+    assert labels.ADOPT not in adoption.without(asking).metadata.annotations
+
+
+def test_what_was_adopted_is_the_claims_own_for_every_purpose() -> None:
+    """Verdict, Node and holding agree; without the annotation none of them does."""
+    heir = claim(up=("Launched",), annotations={labels.ADOPT: OLD_UID})
+    born = node(uid_label=OLD_UID)
+    assert verdict(MINE, heir) is Verdict.OURS
+    assert held_by(MINE, heir)
+    assert belongs(born, heir)
+    stranger = adoption.without(heir)
+    assert verdict(MINE, stranger) is Verdict.PREVIOUS
+    assert not held_by(MINE, stranger)
+    assert not belongs(born, stranger)
+
+
+def test_an_adopted_machine_is_no_garbage_and_asks_for_nothing() -> None:
+    """No PUT, no removal; once the claim is asked to go, its pool is the one that goes."""
+    annotations = {labels.ADOPT: OLD_UID}
+    known = {"instance": MINE, "nodes": (owned(node(uid_label=OLD_UID), UID),)}
+    heir = facts(claims=(claim(annotations=annotations),), **known)
+    assert garbage.suspect(heir) is None
+    assert not isinstance(plan(heir), steps.CreateInstance | steps.DeleteInstance | steps.DeleteClaim)
+    gone = facts(claims=(claim(annotations=annotations, deleting=True),), instance=MINE)
+    assert plan(gone) == steps.DeleteInstance(instance=MINE, cause="asked")
+
+
+def test_an_adopted_nodes_owner_is_replaced() -> None:
+    """Else Kubernetes would delete it, as its owner is gone; owners of other kinds stay."""
+    other = OwnerReference(api_version="v1", kind="ConfigMap", name="c", uid="c")
+    born = owned(node(uid_label=OLD_UID), OLD_UID)
+    metadata = msgspec.structs.replace(born.metadata, owner_references=(*born.metadata.owner_references, other))
+    born = msgspec.structs.replace(born, metadata=metadata)
+    heir = claim(annotations={labels.ADOPT: OLD_UID})
+    taken = register(facts(claims=(heir,), instance=MINE, nodes=(born,)))
+    assert isinstance(taken, steps.PatchNode)
+    replaced, at = [one["value"] for one in taken.patch if one["op"] != "test"]
+    assert isinstance(replaced, list | tuple)
+    assert at == rfc3339(NOW), "and when that was stands on the Node"
+    assert [owner["uid"] if isinstance(owner, dict) else owner.uid for owner in replaced] == ["c", UID]
+
+
+def handed_over(made: Node, text: str) -> Node:
+    """That Node with this text where the time of its hand-over stands."""
+    notes = {**made.metadata.annotations, labels.HANDED_OVER_AT: text}
+    return msgspec.structs.replace(made, metadata=msgspec.structs.replace(made.metadata, annotations=notes))
+
+
+# The Node goes since NOW; seconds from its hand-over on.
+DELETED = [
+    ("a minute before it was handed over", -60.0, None),
+    ("as it was handed over", 0.0, None),
+    ("while a request of that time may still be under way", adoption.COLLECTOR_SECONDS, None),
+    ("later", adoption.COLLECTOR_SECONDS + 1.0, "node-deleted"),
+]
+
+
+@pytest.mark.parametrize(("told", "after", "expected"), DELETED, ids=[row[0] for row in DELETED])
+def test_the_node_of_an_adopted_claim_was_deleted_by_kubernetes_or_by_a_person(
+    told: str, after: float, expected: str | None
+) -> None:
+    """By Kubernetes, which had read its former owner, if that was before or just after it was handed over."""
+    heir = claim(up=UP, annotations={labels.ADOPT: OLD_UID})
+    gone = owned(node(uid_label=OLD_UID, deleting=True), UID)
+    dated = handed_over(gone, rfc3339(NOW - timedelta(seconds=after)))
+    judged = facts(claims=(heir,), instance=MINE, nodes=(dated,))
+    assert garbage.suspect(judged) == expected, told
+    assert (adoption.kept((dated,), heir) == "") == (expected is not None), "and the claim says so"
+    for text in ("", "yesterday"):
+        assert garbage.suspect(facts(claims=(heir,), instance=MINE, nodes=(handed_over(gone, text),))) == "node-deleted"
+
+
+def test_a_refused_adoption_buys_nothing_and_says_so() -> None:
+    """The claim waits for its annotation to be corrected."""
+    step = plan(facts(claims=(claim(),), adoption_refused="because"))
+    assert isinstance(step, steps.PatchStatus)
+    (launched,) = [one for one in step.conditions if one.type == "Launched"]
+    assert (launched.status, launched.reason) == ("Unknown", "AdoptionRefused")
+    assert launched.message.startswith("cannot adopt: because; correct or remove the annotation")

@@ -1,0 +1,97 @@
+"""Pods, volumes and drains for plan tables: one ordinary pod on the default Node, changed by keyword."""
+
+from datetime import timedelta
+
+import msgspec
+
+from controllers.model.facts import Drain, Facts, Volumes
+from controllers.model.steps import Step
+from controllers.node.termination.termination import DISRUPTED
+from controllers.planner.plan import plan
+from controllers.planner.status import falling
+from provisioner.api import labels
+from provisioner.api.meta import ObjectMeta, OwnerReference
+from provisioner.api.node import Node
+from provisioner.api.nodeclaim import NodeClaim
+from provisioner.api.pod import ClaimedVolume, Pod, PodSpec, PodStatus, Toleration, Volume
+from provisioner.api.volume import AttachmentSource, VolumeAttachment, VolumeAttachmentSpec
+from tests.unit.builders import NODE, NOW, UP, claim, facts, instance, node
+
+Seconds = float
+GOING = claim(up=UP, node_name=NODE, deleting=True)
+EVERYTHING = (Toleration(operator="Exists"),)
+
+
+def pod(
+    name: str = "p",
+    *,
+    daemon: bool = False,
+    critical: bool = False,
+    mirror: bool = False,
+    annotations: dict[str, str] | None = None,
+    going_in: Seconds | None = None,
+    grace: int | None = 30,
+    started: Seconds | None = 600.0,
+    phase: str = "Running",
+    volume: str = "",
+    tolerations: tuple[Toleration, ...] = (),
+) -> Pod:
+    """`going_in`: its deletionTimestamp, seconds from NOW; `started`: so many seconds ago; `volume`: its claim."""
+    owners = [OwnerReference(api_version="apps/v1", kind="DaemonSet", name="d", uid="d")] if daemon else []
+    if mirror:
+        owners.append(OwnerReference(api_version="v1", kind="Node", name=NODE, uid="n"))
+    uses = (Volume(name="v", persistent_volume_claim=ClaimedVolume(claim_name=volume)),) if volume else ()
+    return Pod(
+        metadata=ObjectMeta(
+            name=name,
+            namespace="default",
+            uid=name,
+            annotations=annotations or {},
+            owner_references=tuple(owners),
+            deletion_timestamp=None if going_in is None else NOW + timedelta(seconds=going_in),
+        ),
+        spec=PodSpec(
+            node_name=NODE,
+            priority_class_name="system-node-critical" if critical else "",
+            termination_grace_period_seconds=grace,
+            tolerations=tolerations,
+            volumes=uses,
+        ),
+        status=PodStatus(phase=phase, start_time=None if started is None else NOW - timedelta(seconds=started)),
+    )
+
+
+def attachment(volume: str, node_name: str = NODE) -> VolumeAttachment:
+    spec = VolumeAttachmentSpec(node_name=node_name, source=AttachmentSource(persistent_volume_name=volume))
+    return VolumeAttachment(metadata=ObjectMeta(name=f"csi-{volume}"), spec=spec)
+
+
+def drained(*pods: Pod, volumes: Volumes | None = None, **fields: object) -> dict[str, Drain]:
+    """The default Node's drain, read a moment ago; its volumes too, unless given as a whole."""
+    read = Drain(pods=pods, age=0.1, since=30.0, volumes=volumes or Volumes(age=0.1))
+    return {f"node-{NODE}": msgspec.structs.replace(read, **fields)}
+
+
+def cordoned() -> Node:
+    """A deleting Node that already keeps new pods off."""
+    made = node(deleting=True, more_labels={labels.EXCLUDE_BALANCERS: "karpenter"})
+    spec = msgspec.structs.replace(made.spec, taints=(*made.spec.taints, DISRUPTED))
+    return msgspec.structs.replace(made, spec=spec)
+
+
+def emptying(*pods: Pod, going: NodeClaim = GOING, volumes: Volumes | None = None, **fields: object) -> Facts:
+    """A claim that goes, its pool running, its Node cordoned, with these pods on it; `fields` are the Drain's."""
+    drains = drained(*pods, volumes=volumes, **fields)
+    return facts(claims=(going,), instance=instance(), nodes=(cordoned(),), drains=drains)
+
+
+def step(*pods: Pod, **known: object) -> Step:
+    """What is done about them."""
+    return plan(emptying(*pods, **known))
+
+
+def says(known: Facts, kind: str) -> tuple[str, str, str]:
+    """What is judged of that condition: status, reason, message; empty words if nothing is."""
+    (going, *_) = known.claims
+    judged = falling(known, going).get(kind)
+    return (judged.status, judged.reason, judged.message) if judged is not None else ("", "", "")

@@ -1,0 +1,265 @@
+"""Repair's plan table: when a Node that stopped being Ready is replaced, and when it is left alone."""
+
+import math
+from datetime import timedelta
+
+import msgspec
+import pytest
+
+from cloudprovider.interface import Cluster
+from controllers.model import steps
+from controllers.model.facts import Facts, Fleet, Remedy, Sick, Ward
+from controllers.model.policy import Policy
+from controllers.node.health import repair
+from controllers.planner.plan import plan
+from provisioner.api import labels
+from provisioner.api.meta import Taint
+from tests.unit.builders import BORN, COLUMNS, NODE, NOW, UID, claim, facts, instance, node
+
+MINUTE = 60.0
+REMEDIATOR = Taint(key=repair.REMEDIATOR_TAINTS[0], effect="NoSchedule")
+SOON = "2026-03-01T12:12:00Z"
+BOUND = "2026-03-01T12:15:00Z"
+
+
+def sick_claim(**fields: object):
+    """A claim that was Initialized, and says by now all that is to be said of its Node."""
+    made = claim(
+        up=("Launched", "Registered"),
+        down={"Initialized": "NodeNotReady"},
+        node_name=NODE,
+        more_labels=COLUMNS,
+        **fields,
+    )
+    status = msgspec.structs.replace(made.status, provider_id="azure:///x")
+    return msgspec.structs.replace(made, status=status)
+
+
+def sick(minutes: float = 10.0, **fields: object) -> Sick:
+    """Not Ready for so long; AKS was asked a moment ago and does nothing."""
+    made = Sick(age=minutes * MINUTE, watched=minutes * MINUTE, remedies_age=1.0)
+    return msgspec.structs.replace(made, **fields)
+
+
+def remedied(stage: str, minutes_ago: float) -> tuple[Remedy, ...]:
+    return (Remedy(stage=stage, at=NOW - timedelta(minutes=minutes_ago)),)
+
+
+def about(minutes: float = 10.0, **fields: object) -> Facts:
+    """A Node that is not Ready for so many minutes, everything freshly read; `fields` as of Facts."""
+    unready = node(ready="False")
+    made = facts(
+        claims=(sick_claim(),),
+        nodes=(unready,),
+        instance=instance(),
+        sick=sick(minutes),
+        pool_read_age=1.0,
+        nodes_read_age=1.0,
+        nodes_read=(unready,),
+        claim_read_age=1.0,
+        claim_read=sick_claim(),
+    )
+    return msgspec.structs.replace(made, **fields)
+
+
+def noted(**notes: str):
+    """The sick claim with annotations; `bound` and `own` stand for their long names."""
+    names = {"bound": labels.TERMINATION_TIMESTAMP, "own": labels.REPAIR_DRAIN_UNTIL, "repair": labels.REPAIR}
+    return sick_claim(annotations={names[key]: value for key, value in notes.items()})
+
+
+OFF = Policy(node_repair=False)
+BOUNDED = (noted(bound=BOUND, own=BOUND),)
+TAINTED = (node(ready="False", taints=(REMEDIATOR,)),)
+DISABLED = (noted(repair="disabled"),)
+
+TABLE = [
+    ("nine minutes and a half are not enough", about(9.5), steps.PatchStatus),
+    ("after ten its drain is bounded", about(10.0), steps.PatchClaim),
+    ("then its claim goes", about(10.0, claims=BOUNDED), steps.DeleteClaim),
+    ("an Unknown Node goes as a False one", about(claims=BOUNDED, nodes=(node(ready="Unknown"),)), steps.DeleteClaim),
+    ("without the bound if the API refuses it", about(refused=frozenset({"PatchClaim"})), steps.DeleteClaim),
+    ("the gate keeps all", about(policy=OFF), steps.PatchStatus),
+    ("and takes back what was begun", about(policy=OFF, claims=BOUNDED), steps.PatchClaim),
+    ("the claim's annotation keeps it", about(claims=DISABLED), steps.PatchStatus),
+    ("another word there does not", about(claims=(noted(repair="enabled"),)), steps.PatchClaim),
+    ("a refused deletion is not repeated", about(refused=frozenset({"DeleteClaim"})), steps.PatchStatus),
+    ("a process that has just begun looks for a minute", about(sick=sick(11, watched=59.0)), steps.PatchStatus),
+    ("and acts after it", about(sick=sick(11, watched=60.0)), steps.PatchClaim),
+    ("not while the cluster is stopped", about(cluster=Cluster(running=False)), steps.PatchStatus),
+    ("nor while that is not known", about(cluster=None), steps.PatchStatus),
+    ("nor while AKS works on the pool", about(instance=instance(raw_state="Upgrading")), steps.PatchStatus),
+    ("nor by a list that is old", about(inventory_age=91.0), steps.PatchStatus),
+    ("AKS's Events are read first", about(sick=sick(remedies_age=math.inf)), steps.ReadRemedies),
+    ("and once more for the deletion", about(sick=sick(remedies_age=11.0)), steps.ReadRemedies),
+    ("then the claim", about(claim_read_age=11.0), steps.LookUpClaim),
+    ("then the pool", about(pool_read_age=11.0), steps.LookUpPool),
+    ("then the Node", about(nodes_read_age=11.0), steps.LookUpNodes),
+    ("a Node that is Ready by a fresh read stays", about(nodes_read=(node(),)), steps.PatchStatus),
+    ("so does one of which nothing is read", about(nodes_read=()), steps.PatchStatus),
+    ("and one that is being deleted", about(nodes_read=(node(ready="False", deleting=True),)), steps.PatchStatus),
+    ("a claim that is gone by a fresh read is none", about(claim_read=None), steps.PatchStatus),
+    ("nor is another of that name", about(claim_read=claim(uid="other")), steps.PatchStatus),
+    ("nor one whose owner has just disabled it", about(claim_read=DISABLED[0]), steps.PatchStatus),
+    ("the shared brake holds it", about(fleet=Fleet(braked=True)), steps.PatchStatus),
+    ("so does a fleet that fell sick at once", about(fleet=Fleet(ward=Ward(nodes=5, struck=4))), steps.PatchStatus),
+    ("and another one's repair", about(fleet=Fleet(ward=Ward(nodes=5, going=1))), steps.PatchStatus),
+    ("and those before it in line", about(fleet=Fleet(ward=Ward(nodes=5, place=2))), steps.PatchStatus),
+    ("in a large fleet some go at once", about(fleet=Fleet(ward=Ward(nodes=10, going=1))), steps.PatchClaim),
+    ("a remediator's taint is AKS at work", about(nodes=TAINTED), steps.PatchStatus),
+    (
+        "a Node that came back loses its bound",
+        about(sick=None, claims=BOUNDED, nodes=(node(),)),
+        steps.PatchClaim,
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("told", "given", "expected"), TABLE, ids=[row[0] for row in TABLE])
+def test_plan(told: str, given: Facts, expected: type) -> None:
+    """What stands in the table; what is left alone still has its status written."""
+    assert type(plan(given)) is expected, told
+    assert (type(repair.step(given)) in {steps.Wait, type(None)}) is (expected is steps.PatchStatus)
+
+
+def test_a_node_that_never_came_up_is_no_patient() -> None:
+    """Initialized was never True: its deadline tells of it, repair does not."""
+    young = claim(up=("Launched", "Registered"), node_name=NODE, more_labels=COLUMNS)
+    assert repair.patient(about(claims=(young,))) is None
+    assert repair.patient(about()) is not None
+
+
+def test_the_drain_is_bounded_once_and_never_lengthened() -> None:
+    """Five minutes from now, or the earlier end that somebody else has set."""
+    own = {labels.TERMINATION_TIMESTAMP: BOUND, labels.REPAIR_DRAIN_UNTIL: BOUND}
+    expected = [
+        (sick_claim(), own),
+        (noted(bound=SOON), {**own, labels.TERMINATION_TIMESTAMP: SOON}),
+        (noted(bound="2026-03-01T13:00:00Z"), own),
+        (noted(bound="soon"), own),
+        (noted(bound="2026-03-01T12:12:00"), own),
+    ]
+    for given, annotations in expected:
+        step = plan(about(claims=(given,)))
+        assert isinstance(step, steps.PatchClaim)
+        assert dict(step.annotations) == annotations
+        assert not step.labels
+    assert isinstance(plan(about(claims=(noted(bound=SOON, own=BOUND),))), steps.DeleteClaim)
+
+
+@pytest.mark.parametrize(("period", "until"), [("90s", "12:11:30"), ("1h", "12:15:00"), (None, "12:15:00")])
+def test_the_drain_is_no_longer_than_the_claim_grants(period: str | None, until: str) -> None:
+    """The claim's terminationGracePeriod counts if it is shorter than five minutes."""
+    made = sick_claim()
+    given = msgspec.structs.replace(made, spec=msgspec.structs.replace(made.spec, termination_grace_period=period))
+    step = plan(about(claims=(given,)))
+    assert isinstance(step, steps.PatchClaim)
+    assert step.annotations[labels.TERMINATION_TIMESTAMP] == f"2026-03-01T{until}Z"
+
+
+def test_only_our_own_bound_is_taken_back() -> None:
+    """A Node that came back: the end of the drain that we wrote goes, one that differs is somebody else's."""
+    for given, annotations in [
+        (noted(bound=BOUND, own=BOUND), {labels.REPAIR_DRAIN_UNTIL: None, labels.TERMINATION_TIMESTAMP: None}),
+        (noted(bound=SOON, own=BOUND), {labels.REPAIR_DRAIN_UNTIL: None}),
+    ]:
+        step = repair.step(about(sick=None, claims=(given,), nodes=(node(),)))
+        assert isinstance(step, steps.PatchClaim)
+        assert dict(step.annotations) == annotations
+    assert repair.step(about(sick=None, claims=(noted(bound=SOON),), nodes=(node(),))) is None
+
+
+def test_the_deletion_has_its_cause() -> None:
+    """The claim is deleted for a Node that is unhealthy, and the Event says which and since when."""
+    step = plan(about(10.0, claims=BOUNDED))
+    assert isinstance(step, steps.DeleteClaim)
+    assert (step.cause, step.claim.uid, step.event.type, step.event.reason) == (
+        "unhealthy-node",
+        UID,
+        "Warning",
+        "NodeRepair",
+    )
+    assert f"Node {NODE} has not been Ready (KubeletNotReady) for 10 min" in step.event.message
+
+
+REMEDIES = [
+    ("nothing seen: ten minutes", (), 9.9, False),
+    ("nothing seen: ten minutes and over", (), 10.0, True),
+    ("a reboot under way", remedied("Start", 5), 10.0, False),
+    ("a reboot under way, just before 25", remedied("Start", 20), 24.9, False),
+    ("a reboot under way, 25", remedied("Start", 20), 25.0, True),
+    ("a second remedy under way has 20 of its own", remedied("Start", 10), 30.0, False),
+    ("and no more", remedied("Start", 20), 30.0, True),
+    ("one after the other, just before 60", remedied("Start", 1), 59.9, False),
+    ("one after the other, 60", remedied("Start", 1), 60.0, True),
+    ("a remedy of an earlier sickness that never ended", remedied("Start", 55), 24.9, False),
+    ("that again, 25", remedied("Start", 55), 25.0, True),
+    ("a reboot that has just ended", remedied("End", 4), 12.0, False),
+    ("a reboot that ended five minutes ago", remedied("End", 5), 12.0, True),
+    ("a reboot that failed", remedied("Error", 0), 10.0, True),
+    ("Events that may not be read", None, 24.9, False),
+    ("Events that may not be read, 25", None, 25.0, True),
+]
+
+
+@pytest.mark.parametrize(("told", "remedies", "minutes", "replaced"), REMEDIES, ids=[row[0] for row in REMEDIES])
+def test_the_turn_of_aks(told: str, remedies: tuple[Remedy, ...] | None, minutes: float, replaced: bool) -> None:
+    """While AKS repairs the Node itself, it is left alone; for how long."""
+    given = about(sick=sick(minutes, remedies=remedies))
+    assert repair.due(given) is replaced, told
+
+
+THRESHOLDS = [(1, 1, 2), (4, 1, 2), (5, 1, 2.5), (6, 1, 3), (9, 1, 4.5), (10, 2, 5), (20, 4, 10)]
+
+
+@pytest.mark.parametrize(("nodes", "at_once", "struck"), THRESHOLDS)
+def test_the_brakes(nodes: int, at_once: int, struck: float) -> None:
+    """So many of so many at once; and so many that may fall sick together."""
+    assert repair.most_at_once(Policy(), nodes) == at_once
+    assert repair.most_struck(Policy(), nodes) == struck
+
+
+BLOCKED = [
+    (Ward(nodes=5, sick=2), ""),
+    (Ward(nodes=5, sick=2, place=2), "2 of 5 Nodes are sick, 1 at a time is repaired"),
+    (Ward(nodes=5, sick=4, struck=4), "4 of 5 Nodes fell sick within 10 min; find what they share"),
+    (Ward(nodes=3, sick=3, struck=3), "3 of 3 Nodes fell sick within 10 min; find what they share"),
+    (Ward(nodes=2, sick=2, struck=2), ""),
+]
+
+
+@pytest.mark.parametrize(("ward", "why"), BLOCKED)
+def test_a_repair_that_waits_is_told_on_the_claim(ward: Ward, why: str) -> None:
+    """Since when, and what for, within the 256 bytes of a condition; not before it is due."""
+    given = about(fleet=Fleet(ward=ward))
+    step = plan(given)
+    assert repair.blocked(given) == why
+    assert repair.blocked(msgspec.structs.replace(given, sick=sick(9.9))) == ""
+    if not why:
+        assert isinstance(step, steps.PatchClaim)
+        return
+    assert isinstance(step, steps.PatchStatus)
+    (said,) = (c.message for c in step.conditions if c.type == "Initialized")
+    assert said.startswith("Node status is NotReady (KubeletNotReady) since 12:10:00Z")
+    assert said.endswith(f"; its repair waits: {why}")
+
+
+FIRST_SIGHTS = [
+    ("the claim says nothing yet", claim(up=("Launched", "Registered", "Initialized"), node_name=NODE), 0, 0.0),
+    ("it says so for ten minutes, and so does the Node", sick_claim(), 600, 600.0),
+    ("the Node's reasons took turns since", sick_claim(), 60, 60.0),
+    ("the Node was not Ready before we looked", sick_claim(), 900, 600.0),
+    ("the Node's clock is ahead", sick_claim(), -60, 0.0),
+    ("what it says is another thing", claim(down={"Initialized": "GPUUnavailable"}, node_name=NODE), 600, 0.0),
+]
+
+
+@pytest.mark.parametrize(("told", "given", "node_seconds", "expected"), FIRST_SIGHTS, ids=[r[0] for r in FIRST_SIGHTS])
+def test_the_first_sight_of_an_earlier_process(told: str, given: object, node_seconds: int, expected: float) -> None:
+    """After a restart the written truth counts: what the claim says, unless the Node says it is younger."""
+    made = node(ready="Unknown")
+    (ready,) = made.status.conditions
+    turned = msgspec.structs.replace(ready, last_transition_time=NOW - timedelta(seconds=node_seconds))
+    made = msgspec.structs.replace(made, status=msgspec.structs.replace(made.status, conditions=(turned,)))
+    assert timedelta(minutes=10) == NOW - BORN
+    assert repair.told_for(about(claims=(given,), nodes=(made,)), made) == expected, told

@@ -1,0 +1,122 @@
+"""Plan tables of volumes: which attachments hold a machine, for how long, and what is said of them."""
+
+from datetime import timedelta
+
+import msgspec
+import pytest
+
+from controllers.model import steps
+from controllers.model.facts import Held, Volumes
+from controllers.model.steps import DeleteInstance, ReadVolumes, Wait
+from controllers.planner.plan import plan
+from provisioner.api.meta import ObjectMeta
+from provisioner.api.pod import EphemeralVolume, Pod, Volume
+from tests.unit.builders import NODE, NOW
+
+from .drains import EVERYTHING, attachment, emptying, pod, says, step
+from .test_drain import going, in_seconds
+
+
+def on(*volumes: str, kept: tuple[str, ...] = ()) -> Volumes:
+    return Volumes(attachments=tuple(attachment(name) for name in volumes), kept=frozenset(kept), age=0.1)
+
+
+HOLD = [
+    ("nothing is attached", on(), False),
+    ("a volume is attached", on("pv-1"), True),
+    ("what is attached names no PersistentVolume", on(""), False),
+    ("a pod that stays uses the volume", on("pv-1", kept=("pv-1",)), False),
+    ("a pod that stays uses one of two", on("pv-1", "pv-2", kept=("pv-1",)), True),
+    (
+        "it is attached elsewhere",
+        Volumes(attachments=(attachment("pv-1", "another-node"),), age=0.1),
+        False,
+    ),
+]
+
+
+@pytest.mark.parametrize(("told", "volumes", "holds"), HOLD, ids=[row[0] for row in HOLD])
+def test_attachments(told: str, volumes: Volumes, holds: bool) -> None:
+    """An attachment holds the machine if it can be detached before the machine goes."""
+    assert isinstance(step(volumes=volumes), DeleteInstance) is not holds, told
+
+
+def test_what_the_staying_pods_use_is_read_with_the_attachments() -> None:
+    """Claims of pods that will not leave are resolved: named ones and those made for the pod; others' are not."""
+    own = Volume(name="scratch", ephemeral=EphemeralVolume())
+    agent = pod("agent", tolerations=EVERYTHING, volume="data")
+    agent = msgspec.structs.replace(agent, spec=msgspec.structs.replace(agent.spec, volumes=(*agent.spec.volumes, own)))
+    stuck = pod("stuck", going_in=-100.0, volume="logs")
+    finished = pod("finished", phase="Succeeded", volume="results")
+    found = step(agent, stuck, finished, volumes=Volumes())
+    assert isinstance(found, ReadVolumes)
+    assert found.claims == (("default", "agent-scratch"), ("default", "data"), ("default", "logs"))
+
+
+def test_waiting_is_said_with_names() -> None:
+    """VolumesDetached names the volumes; Drained is True meanwhile; both stand in one write."""
+    known = emptying(volumes=on("pv-2", "pv-1"))
+    assert says(known, "Drained") == ("True", "Drained", "")
+    assert says(known, "VolumesDetached") == (
+        "Unknown",
+        "AwaitingVolumeDetachment",
+        f"volumes are attached to Node {NODE}: pv-1; pv-2",
+    )
+    told = plan(known)
+    assert isinstance(told, steps.PatchStatus)
+    assert {"Drained", "VolumesDetached"} <= {c.type for c in told.conditions}
+
+
+def test_the_termination_time_ends_the_wait() -> None:
+    """Past it the machine goes with its volumes, and the claim says so as Karpenter does."""
+    late = going(by=in_seconds(-1))
+    known = emptying(going=late, volumes=on("pv-1"))
+    assert isinstance(plan(known), DeleteInstance)
+    status, reason, message = says(known, "VolumesDetached")
+    assert (status, reason) == ("False", "TerminationGracePeriodElapsed")
+    assert "pv-1" in message
+
+
+def test_the_termination_time_wakes_the_plan() -> None:
+    """A wait for volumes ends with the termination time, not with the next look."""
+    known = emptying(going=going(by=in_seconds(2)), volumes=on("pv-1"), since=100.0)
+    known = msgspec.structs.replace(known, refused={"PatchStatus": "Invalid: no"})
+    waiting = plan(known)
+    assert isinstance(waiting, Wait)
+    assert waiting.after == pytest.approx(2.0)
+
+
+def test_volumes_that_stay_attached_are_overdue_once() -> None:
+    """After six minutes the claim says that it is late, by names, and still nothing is destroyed."""
+    known = emptying(volumes=on("pv-1"))
+    told = plan(known)
+    assert isinstance(told, steps.PatchStatus)
+    status = msgspec.structs.replace(known.claims[0].status, conditions=told.conditions)
+    standing = msgspec.structs.replace(known.claims[0], status=status)
+    later = msgspec.structs.replace(known, claims=(standing,), now=NOW + timedelta(seconds=361))
+    late = plan(later)
+    assert isinstance(late, steps.PatchStatus)
+    assert late.overdue == "detaching"
+    assert "pv-1" in says(later, "VolumesDetached")[2]
+    assert "overdue" in says(later, "VolumesDetached")[2]
+
+
+def test_attachments_that_cannot_be_read_are_not_taken_for_none() -> None:
+    """A refused read holds the machine and is told."""
+    known = emptying(volumes=Volumes(unread=Held(words="403 Forbidden: no", asked="read", holds_for=3.0)))
+    assert not isinstance(plan(known), DeleteInstance)
+    assert says(known, "VolumesDetached")[:2] == ("Unknown", "AwaitingVolumeDetachment")
+    assert "403 Forbidden" in says(known, "VolumesDetached")[2]
+
+
+def test_a_pod_that_ends_has_its_name_in_its_claims_name() -> None:
+    """The claim of an ephemeral volume is named after pod and volume."""
+    own = Pod(
+        metadata=ObjectMeta(name="agent", namespace="ns", uid="a"),
+        spec=msgspec.structs.replace(
+            pod(tolerations=EVERYTHING).spec, volumes=(Volume(name="v", ephemeral=EphemeralVolume()),)
+        ),
+    )
+    found = step(own, volumes=Volumes())
+    assert isinstance(found, ReadVolumes)
+    assert found.claims == (("ns", "agent-v"),)

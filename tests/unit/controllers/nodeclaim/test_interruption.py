@@ -1,0 +1,124 @@
+"""Spot machines that Azure takes back: what proves it, what only says it, and what of it the brake counts."""
+
+import msgspec
+import pytest
+
+from cloudprovider.interface import Cluster, InstanceState
+from controllers.garbagecollection import garbage
+from controllers.model import steps
+from controllers.model.facts import Facts, Fleet, Suspicion
+from controllers.nodeclaim.lifecycle import initialization
+from controllers.planner.plan import plan
+from provisioner.api import labels
+from provisioner.api.conditions import INITIALIZED
+from provisioner.api.meta import Taint
+from provisioner.api.node import Node, NodeCondition
+from tests.unit.builders import COLUMNS, NODE, UP, claim, facts, instance, node
+
+SPOT = {"priority": "Spot"}
+READ = {"claim_read_age": 1.0, "pool_read_age": 1.0, "cluster_age": 1.0}
+
+
+def evicted(**fields: object) -> Facts:
+    """A claim that was up, its spot pool without a machine for six seconds, its Node not Ready, all read afresh."""
+    made = claim(up=UP, node_name=NODE, more_labels={**COLUMNS, labels.CAPACITY_TYPE: "spot"})
+    known = {
+        "claims": (made,),
+        "claim_read": made,
+        "nodes": (node(ready="Unknown"),),
+        "instance": instance(**SPOT, count=0),
+        "suspicion": Suspicion(cause="spot-evicted", age=6.0),
+        **READ,
+    }
+    return facts(**known | fields)
+
+
+def signed(**how: object) -> Node:
+    """A Node that is not Ready and bears this taint, or this condition."""
+    made = node(ready=str(how.pop("ready", "Unknown")))
+    if "taint" in how:
+        return node(ready="Unknown", taints=(Taint(key=str(how["taint"]), effect="NoSchedule"),))
+    told = NodeCondition(**how)  # type: ignore[arg-type]
+    status = msgspec.structs.replace(made.status, conditions=(*made.status.conditions, told))
+    return msgspec.structs.replace(made, status=status)
+
+
+def said(f: Facts) -> tuple[str, str]:
+    """What the next write says of Initialized."""
+    step = plan(f)
+    assert isinstance(step, steps.PatchStatus), step
+    found = next(c for c in step.conditions if c.type == INITIALIZED)
+    return found.status, found.reason
+
+
+def test_a_spot_pool_without_a_machine_ends_its_claim() -> None:
+    """The claim goes by name and reason, and the brake, tripped for others, does not hold what is gone already."""
+    for fleet in (Fleet(), Fleet(braked=True, suspects=9)):
+        step = plan(evicted(fleet=fleet))
+        assert isinstance(step, steps.DeleteClaim)
+        assert (step.cause, step.event.reason) == ("spot-evicted", "SpotEvicted")
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"instance": instance(count=0)},
+        {"instance": instance(**SPOT, count=1)},
+        {"instance": instance(**SPOT, count=0, raw_state="Scaling")},
+        {"instance": instance(**SPOT, count=0, power_state="Stopped")},
+        {"instance": instance(InstanceState.CREATING, **SPOT, count=0, raw_state="Creating")},
+        {"instance": instance(**SPOT, count=0, uid="another")},
+        {"inventory_synced": False},
+    ],
+    ids=["on demand", "has one", "scaling", "stopped", "creating", "not its own", "never listed"],
+)
+def test_only_a_spot_pool_at_rest_without_a_machine_was_taken(fields: dict[str, object]) -> None:
+    """All else has other causes, or is still on its way."""
+    assert garbage.suspect(evicted(**fields)) != "spot-evicted"
+
+
+@pytest.mark.parametrize(
+    ("fields", "step"),
+    [
+        ({"suspicion": Suspicion(cause="spot-evicted", age=1.0)}, steps.PatchStatus),
+        ({"nodes": (node(),)}, steps.PatchStatus),
+        ({"claim_read_age": 60.0}, steps.LookUpClaim),
+        ({"pool_read_age": 60.0}, steps.LookUpPool),
+        ({"cluster_age": 60.0}, steps.LookUpCluster),
+        ({"cluster": Cluster(running=False)}, steps.PatchStatus),
+        ({"inventory_age": 600.0}, steps.PatchStatus),
+    ],
+    ids=["a second look", "a Node that is Ready", "the claim", "the pool", "the cluster", "stopped", "old list"],
+)
+def test_what_an_eviction_waits_for(fields: dict[str, object], step: type[steps.Step]) -> None:
+    """Every wait of an inference but the brake; meanwhile the claim says what has happened."""
+    assert isinstance(plan(evicted(**fields)), step)
+
+
+@pytest.mark.parametrize(
+    ("sick", "reason"),
+    [
+        (signed(type="PreemptionScheduled", status="True", reason="Preempt"), "SpotEvicted"),
+        (signed(type="VMEventScheduled", status="True", reason="PreemptScheduled"), "SpotEvicted"),
+        (signed(taint=labels.SHUTDOWN_TAINT), "SpotEvicted"),
+        (signed(type="VMEventScheduled", status="True", reason="RebootScheduled"), "NodeNotReady"),
+        (signed(type="PreemptionScheduled", status="False"), "NodeNotReady"),
+    ],
+    ids=["spot agent", "problem detector", "shut down", "another event", "over"],
+)
+def test_signs_on_the_node_give_the_reason_and_end_nothing(sick: Node, reason: str) -> None:
+    """An agent may be wrong, so only what the pool says, or the Node's own end, removes anything."""
+    known = evicted(nodes=(sick,), instance=instance(**SPOT), suspicion=None)
+    assert said(known) == ("False", reason)
+    assert garbage.suspect(known) is None
+    assert said(evicted(nodes=(sick,), instance=instance(), suspicion=None)) == ("False", "NodeNotReady")
+
+
+def test_a_sign_on_a_ready_node_changes_nothing() -> None:
+    """It serves until it does not."""
+    serving = signed(type="PreemptionScheduled", status="True", ready="True")
+    known = evicted(nodes=(serving,), instance=instance(**SPOT), suspicion=None)
+    judged = initialization.judge(known, known.claims[0])
+    assert judged is not None
+    assert judged.status == "True"
+    assert garbage.suspect(known) is None

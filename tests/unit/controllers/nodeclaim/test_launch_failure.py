@@ -1,0 +1,191 @@
+"""Plan tables: what a failed attempt has left, what goes first, and what is never taken for one."""
+
+import pytest
+
+from cloudprovider.interface import Failure, InstanceState
+from controllers.garbagecollection.garbage import suspect
+from controllers.model import steps
+from controllers.model.facts import Drain, Gpus, Suspicion, Volumes
+from controllers.model.policy import Policy
+from controllers.nodeclaim.lifecycle.launch_failure import remains
+from controllers.planner.plan import plan
+from provisioner.api import labels
+from provisioner.api.meta import Taint
+from tests.unit.builders import COLUMNS, NODE, UP, claim, facts, instance, node
+from tests.unit.controllers.planner.test_plan import GONE, ready_claim
+
+CREATING, FAILED, DELETING = InstanceState.CREATING, InstanceState.FAILED, InstanceState.DELETING
+BROKEN = Failure(reason="NodesNotReady", message="NodesNotReady: no Node", kind="rejected", scope="configuration")
+POOL = instance(FAILED, failure=BROKEN)
+SICK = node(ready="False", initialized=False)
+GOING = node(ready="Unknown", initialized=False, deleting=True)
+LAUNCHED = claim(up=("Launched", "Registered"), more_labels=COLUMNS, node_name=NODE)
+TOLD = claim(down={"Launched": "NodesNotReady"}, more_labels=COLUMNS)
+# A Ready Node whose GPUs have not come, and the same with no pod on it and none to come.
+ONE = Gpus(resource="nvidia.com/gpu", count=1)
+BARE = node(gpus="0", initialized=False)
+EMPTY = node(
+    gpus="0",
+    initialized=False,
+    taints=(Taint(key=labels.DISRUPTED_TAINT, effect="NoSchedule"),),
+    more_labels={labels.EXCLUDE_BALANCERS: "karpenter"},
+)
+NOBODY = Drain(age=0.0, since=60.0, volumes=Volumes(age=0.0))
+# Registered five minutes ago.
+OVER, LONGER = Policy(initialization_seconds=300.0), Policy(initialization_seconds=301.0)
+
+TABLE = [
+    ("a pool that does not say why is asked", {"claims": (claim(),), "instance": instance(FAILED)}, steps.AskCause),
+    (
+        "also when its Node is here",
+        {"claims": (LAUNCHED,), "instance": instance(FAILED), "nodes": (SICK,)},
+        steps.AskCause,
+    ),
+    (
+        "its cause takes Launched back before anything goes",
+        {"claims": (LAUNCHED,), "instance": POOL, "nodes": (SICK,)},
+        steps.PatchStatus,
+    ),
+    ("then the pool goes", {"claims": (TOLD,), "instance": POOL, "nodes": (SICK,)}, steps.DeleteInstance),
+    (
+        "also when its Node is going already",
+        {"claims": (TOLD,), "instance": POOL, "nodes": (GOING,)},
+        steps.DeleteInstance,
+    ),
+    (
+        "and when a Node of an earlier machine is there",
+        {"claims": (TOLD,), "instance": POOL, "nodes": (node(uid_label="uid-0", ready="Unknown"),)},
+        steps.DeleteInstance,
+    ),
+    (
+        "the Node waits for it",
+        {"claims": (TOLD,), "instance": instance(DELETING, raw_state="Deleting"), "nodes": (GOING,)},
+        steps.Wait,
+    ),
+    (
+        "and for the proof that it is gone",
+        {"claims": (TOLD,), "nodes": (SICK,), "absence": "unknown"},
+        steps.LookUpPool,
+    ),
+    ("then it goes", {"claims": (TOLD,), "nodes": (SICK,), **GONE}, steps.DeleteNode),
+    ("then it is let go", {"claims": (TOLD,), "nodes": (GOING,), **GONE}, steps.ReleaseFinalizer),
+    (
+        "one that others keep is waited for",
+        {"claims": (TOLD,), "nodes": (node(ready="Unknown", deleting=True, finalizers=("a/b",)),), **GONE},
+        steps.Wait,
+    ),
+    ("then the next attempt begins", {"claims": (TOLD,), **GONE}, steps.LookUpClaim),
+    (
+        "a Ready machine is kept, whatever its pool says",
+        {"claims": (ready_claim(),), "instance": POOL, "nodes": (node(),)},
+        steps.Wait,
+    ),
+    (
+        "one without its GPUs is asked for its cause",
+        {"claims": (LAUNCHED,), "instance": instance(FAILED), "nodes": (BARE,), "gpus": ONE},
+        steps.AskCause,
+    ),
+    (
+        "its pods are asked to leave first",
+        {"claims": (TOLD,), "instance": POOL, "nodes": (BARE,), "gpus": ONE},
+        steps.PatchNode,
+    ),
+    (
+        "then the pool goes, as the others do",
+        {"claims": (TOLD,), "instance": POOL, "nodes": (EMPTY,), "gpus": ONE, "drains": {EMPTY.uid: NOBODY}},
+        steps.DeleteInstance,
+    ),
+    (
+        "a Node that still says Ready when its pool is gone holds nothing up",
+        {"claims": (TOLD,), "nodes": (EMPTY,), "gpus": ONE, **GONE},
+        steps.DeleteNode,
+    ),
+    (
+        "whose GPUs have come after all is used",
+        {"claims": (TOLD,), "instance": POOL, "nodes": (node(initialized=False),), "gpus": ONE},
+        steps.PatchNode,
+    ),
+    (
+        "one that was usable is kept when it is not Ready",
+        {"claims": (claim(up=UP, more_labels=COLUMNS, node_name=NODE),), "instance": POOL, "nodes": (SICK,)},
+        steps.PatchStatus,
+    ),
+    (
+        "a claim that cannot take Launched back would be lost: its pool stays",
+        {
+            "claims": (LAUNCHED,),
+            "instance": POOL,
+            "nodes": (SICK,),
+            "refused": {"PatchStatus": "no"},
+            "refused_for": 9.0,
+        },
+        steps.Wait,
+    ),
+    (
+        "a pool that bears no mark of ours any longer is left alone",
+        {"claims": (TOLD,), "instance": instance(FAILED, uid="", failure=BROKEN), "nodes": (SICK,)},
+        steps.PatchStatus,
+    ),
+]
+
+
+@pytest.mark.parametrize(("told", "known", "expected"), TABLE, ids=[row[0] for row in TABLE])
+def test_a_failed_attempt_is_cleared_away_in_order(told: str, known: dict, expected: type) -> None:
+    """Cause, pool, proof, Node, and only then the next PUT, which takes the same name."""
+    assert isinstance(plan(facts(**known)), expected), told
+
+
+def said(known: dict) -> dict[str, tuple[str, str, str]]:
+    """The conditions that the next step, a status write, gives the claim."""
+    step = plan(facts(**known))
+    assert isinstance(step, steps.PatchStatus), step
+    return {c.type: (c.status, c.reason, c.message) for c in step.conditions}
+
+
+def test_a_ready_machine_without_its_gpus_is_told_and_then_taken_back() -> None:
+    """Its pool's cause is named at once; when all the time for GPUs is over it is a failed attempt like any other."""
+    known = {"claims": (LAUNCHED,), "instance": POOL, "nodes": (BARE,), "gpus": ONE}
+    waiting = said({**known, "policy": LONGER})
+    assert waiting["Launched"][0] == "True"
+    assert waiting["Initialized"] == (
+        "Unknown",
+        "ResourceNotRegistered",
+        "nvidia.com/gpu: 0 of 1 allocatable, the pool failed and is made anew 5 min after Registered: NodesNotReady: no"
+        " Node",
+    )
+    over = said({**known, "policy": OVER})
+    assert over["Launched"] == ("False", "NodesNotReady", "NodesNotReady: no Node")
+    assert over["Registered"][:2] == over["Initialized"][:2] == ("Unknown", "PoolFailed")
+
+
+@pytest.mark.parametrize(
+    "known",
+    [
+        {"instance": instance()},
+        {"nodes": (node(initialized=False),)},
+        {"claims": (claim(up=("Launched", "Registered"), annotations={labels.GPU_READINESS: "report"}),)},
+        {"gpus": Gpus(known=False)},
+        {"claims": (ready_claim(),)},
+    ],
+    ids=["its pool runs", "its GPUs are there", "they are reported on only", "nothing is promised", "it was usable"],
+)
+def test_a_ready_machine_that_may_be_used_is_kept_for_ever(known: dict) -> None:
+    """A deadline alone destroys nothing (DESIGN rule 5)."""
+    about = {"claims": (LAUNCHED,), "instance": POOL, "nodes": (BARE,), "gpus": ONE, "policy": OVER, **known}
+    assert not remains(facts(**about), about["claims"][0])
+
+
+def test_its_own_node_is_nobodys_deletion() -> None:
+    """The Node of a failed attempt goes with its machine: that does not ask for the claim's end."""
+    assert suspect(facts(claims=(TOLD,), instance=POOL, nodes=(GOING,))) is None
+    assert suspect(facts(claims=(TOLD,), nodes=(GOING,), **GONE)) is None
+    assert suspect(facts(claims=(LAUNCHED,), instance=instance(), nodes=(GOING,))) == "node-deleted"
+
+
+def test_a_removal_knows_no_attempts() -> None:
+    """A deleting claim takes its failed pool down by the usual way."""
+    going = claim(down={"Launched": "NodesNotReady"}, deleting=True)
+    known = facts(claims=(going,), instance=POOL, suspicion=Suspicion(cause="x", age=0.0))
+    step = plan(known)
+    assert isinstance(step, steps.DeleteInstance)
+    assert step.cause == "asked"

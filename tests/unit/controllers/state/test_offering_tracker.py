@@ -1,0 +1,185 @@
+"""What a key's own story teaches the memory of offerings, and in which order a claim tries what it allows."""
+
+import msgspec
+import pytest
+
+from cloudprovider.azure.errors import recalled
+from cloudprovider.errors import NoCapacity
+from cloudprovider.interface import Failure, Instance, InstanceState, Offering
+from controllers.model.steps import CreateInstance
+from controllers.nodeclaim.lifecycle.offerings import chosen, exhausted, obstacle, second_choice
+from controllers.state.offering_tracker import Market
+from controllers.state.unavailable_offerings import Cooldowns
+from provisioner.api import labels
+from provisioner.api.conditions import EXHAUSTED, ConditionSet
+from provisioner.api.nodeclaim import NodeClaim
+from provisioner.metrics.observers.offerings import Tallies
+from provisioner.runtime.metrics import Metrics
+from tests.unit.builders import BORN, KEY, NOW, claim, facts, instance
+
+A, B, C = (Offering(size=f"Standard_{name}") for name in "ABC")
+SHORT = NoCapacity("QuotaExceeded", "no cores", scope="size")
+
+
+def market(*offerings: Offering) -> tuple[Market, Cooldowns]:
+    cooldowns = Cooldowns(lambda key: None)
+    return Market(cooldowns, lambda made: offerings, Tallies(Metrics()), recalled, lambda: 0.0), cooldowns
+
+
+def refused(market: Market, offering: Offering, at: float) -> None:
+    step = CreateInstance(claim=claim(), name=KEY, offering=offering)
+    market.asked(step, at)
+    market.refused(step, SHORT, asked=NOW, wall=NOW, now=at)
+
+
+def pick(market: Market, at: float, **more: object) -> Offering | None:
+    known = facts(claims=(claim(),), **more)
+    return chosen(msgspec.structs.replace(known, offers=market.offers(known, at)))
+
+
+def told(status: str, reason: str, message: str) -> NodeClaim:
+    made = claim()
+    conditions = ConditionSet.of(made, BORN).set("Launched", status, reason=reason, message=message, now=BORN)
+    return msgspec.structs.replace(made, status=msgspec.structs.replace(made.status, conditions=conditions.items))
+
+
+def test_all_that_a_claim_allows_is_tried_before_anything_again() -> None:
+    """Each try takes longer than a short rest; after the last one it begins anew with what it prefers."""
+    asking, _ = market(A, B, C)
+    for at, offering in ((0.0, A), (40.0, B), (80.0, C)):
+        assert pick(asking, at) == offering
+        refused(asking, offering, at)
+    assert pick(asking, 120.0) == A
+
+
+def test_a_new_claim_tries_what_it_prefers_though_others_found_it_wanting_once() -> None:
+    """The list is the user's: after its rest one claim tries the first choice again, before it takes the second."""
+    asking, cooldowns = market(A, B)
+    refused(asking, A, 0.0)
+    asking.forget(KEY)
+    assert pick(asking, 1.0) == B
+    assert pick(asking, 31.0) == A
+    cooldowns.asked("another", A, 31.0)
+    assert pick(asking, 32.0) == B
+
+
+def test_an_answer_that_is_lost_gives_the_turn_to_the_next() -> None:
+    """Nobody knows what became of the PUT; the claim looks for its pool, and others need not wait for that."""
+    asking, cooldowns = market(A)
+    refused(asking, A, 0.0)
+    pick(asking, 31.0)
+    asking.asked(CreateInstance(claim=claim(), name=KEY, offering=A), 31.0)
+    other = {"created": NOW, "waits": True}
+    assert cooldowns.offers("other", (A,), now=31.0, **other)[0].holds_for > 0
+    known = facts(claims=(claim(),), adoption_refused="waits for a person")
+    asking.offers(known, 32.0)
+    assert cooldowns.offers("other", (A,), now=32.0, **other)[0].holds_for == 0.0
+
+
+def test_a_claim_that_was_served_is_not_believed_to_be_short() -> None:
+    """What it said before our time counts at our first sight of it only, not after its pool has come and gone."""
+    asking, cooldowns = market(A)
+    asking.offers(facts(claims=(claim(),), instance=pool(A, InstanceState.CREATING)), 0.0)
+    known = facts(claims=(told("False", "QuotaExceeded", f"no cores; {EXHAUSTED}"),))
+    asking.offers(known, 10.0)
+    assert cooldowns.resting(10.0) == ()
+    fresh, remembered = market(A)
+    fresh.offers(known, 10.0)
+    assert len(remembered.resting(10.0)) == 1
+
+
+def test_a_persons_word_ends_a_rest_once() -> None:
+    """Each new value of the annotation does; one that was there when we came does not, nor does taking it off."""
+    asking, _ = market(A, B)
+    for offering in (A, B):
+        refused(asking, offering, 0.0)
+
+    def rests(at: float, word: str) -> bool:
+        known = facts(claims=(claim(annotations={labels.RETRY: word} if word else {}),))
+        return all(offer.holds_for > 0 for offer in asking.offers(known, at))
+
+    assert [rests(1.0, "old"), rests(2.0, ""), rests(3.0, "old")] == [True, True, False]
+    refused(asking, A, 4.0)
+    refused(asking, B, 4.0)
+    assert [rests(5.0, "old"), rests(6.0, "new"), rests(7.0, "new")] == [True, False, False]
+
+
+NO_CORES = "OperationNotAllowed: standardAFamily cores quota in westeurope: limit 0, used 0, needed 24. Raise it"
+FULL = "SubnetIsFull: Subnet gpu is full. Free addresses in the subnet or use a larger one"
+
+
+@pytest.mark.parametrize(
+    ("offerings", "reason", "message", "left"),
+    [
+        ((A,), "QuotaExceeded", f"{NO_CORES}; {EXHAUSTED}", {A: 3600.0, B: None}),
+        # The words do not say of which of two sizes they speak: both rest, for as long as any shortage does.
+        ((A, B), "QuotaExceeded", f"{NO_CORES}; {EXHAUSTED}", {A: 30.0, B: 30.0, C: None}),
+        ((A,), "QuotaExceeded", f"something else; {EXHAUSTED}", {A: 30.0}),
+        # Others are left to try: the claim says so by not saying that all is exhausted.
+        ((A,), "QuotaExceeded", NO_CORES, {A: None}),
+        # What the cluster lacks is no offering's fault, and is everybody's.
+        ((A, B), "SubnetIsFull", FULL, {A: 300.0, B: 300.0, C: 300.0}),
+        ((A,), "NodesNotReady", f"NodesNotReady: Expected: 1, Actual: 0; {EXHAUSTED}", {A: 30.0}),
+        ((A,), "NodesNotReady", "NodesNotReady: Expected: 1, Actual: 0", {A: None}),
+    ],
+)
+def test_a_claims_words_bring_back_what_rests(
+    offerings: tuple[Offering, ...], reason: str, message: str, left: dict[Offering, float | None]
+) -> None:
+    """After a restart: its scope and its time, as far as the words tell them."""
+    asking, cooldowns = market(*offerings)
+    words = told("False", reason, message)
+    (launched,) = [c for c in words.status.conditions if c.type == "Launched"]
+    asking.offers(facts(claims=(words,), now=launched.last_transition_time), 0.0)
+    rests = dict(cooldowns.resting(0.0))
+    for offering, seconds in left.items():
+        found = [one for about, one in rests.items() if about.covers(offering)]
+        assert found == ([] if seconds is None else [seconds]), offering
+
+
+def test_what_the_cluster_lacks_is_told_without_the_words_that_end_a_ragengine() -> None:
+    """One claim's full subnet keeps all others from asking, and none of them says that its sizes are exhausted."""
+    asking, cooldowns = market(A, B)
+    full = NoCapacity("SubnetIsFull", FULL, scope="cluster", after=300.0)
+    asking.asked(CreateInstance(claim=claim(), name="other", offering=C), 0.0)
+    step = CreateInstance(claim=claim(), name="other", offering=C)
+    asking.refused(step, full, asked=NOW, wall=NOW, now=0.0)
+    known = facts(claims=(claim(),))
+    known = msgspec.structs.replace(known, offers=asking.offers(known, 1.0))
+    held = obstacle(known)
+    assert held is not None
+    assert (held.status, held.reason, held.message, held.recheck) == ("False", "SubnetIsFull", FULL, 299.0)
+    assert not exhausted(known)
+    (rest,) = cooldowns.resting(1.0)
+    assert rest[1] == 299.0
+
+
+def pool(offering: Offering, state: InstanceState, **more: object) -> Instance:
+    return instance(state, raw_state="Creating", **{"size": offering.size, **more})
+
+
+def test_a_second_choice_says_what_it_is_and_why() -> None:
+    """The cause stays as it was told, when somebody's success has long made it void; the first choice says nothing."""
+    asking, _ = market(A, B)
+    refused(asking, A, 0.0)
+    creating = pool(B, InstanceState.CREATING)
+    known = facts(claims=(claim(),), instance=creating)
+    known = msgspec.structs.replace(known, offers=asking.offers(known, 1.0))
+    words = second_choice(known, creating)
+    assert words == "Standard_B is choice 2 of 2, Standard_A had QuotaExceeded"
+    asking.notice("other", pool(A, InstanceState.RUNNING, put_time=NOW.replace(hour=13)), wall=NOW, now=2.0)
+    later = facts(claims=(told("Unknown", "Creating", f"Creating since 12:00:00Z; {words}; usual"),), instance=creating)
+    later = msgspec.structs.replace(later, offers=asking.offers(later, 3.0))
+    assert later.offers[0].reason == ""
+    assert second_choice(later, creating) == words
+    assert second_choice(later, pool(A, InstanceState.CREATING)) == ""
+
+
+def test_a_failed_pool_is_one_failure_however_often_it_is_seen() -> None:
+    """A list every four seconds shows it until it is removed."""
+    asking, cooldowns = market(A)
+    failure = Failure(reason="AllocationFailed", message="no room", kind=NoCapacity.kind)
+    failed = pool(A, InstanceState.FAILED, failure=failure)
+    for at in (0.0, 4.0, 8.0):
+        asking.notice(KEY, failed, wall=NOW, now=at)
+    assert [left for _, left in cooldowns.resting(8.0)] == [22.0]

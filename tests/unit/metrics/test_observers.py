@@ -1,0 +1,259 @@
+"""Observers on their own: what they count, what they call it, and that none of them reaches whom it observes."""
+
+import asyncio
+import math
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from random import Random
+from typing import Any, get_args
+
+import msgspec
+import pytest
+from prometheus_client import generate_latest
+
+from cloudprovider.azure.error_table import TABLE
+from cloudprovider.inventory import Inventory
+from controllers.model.steps import (
+    Cause,
+    CreateInstance,
+    Held,
+    LookUpPool,
+    ReadDrain,
+    ReadRemedies,
+    ReleaseFinalizer,
+    Step,
+    Wait,
+)
+from controllers.planner.controller_names import OF_CAUSE, rule
+from controllers.state.indexes import Views
+from provisioner.api import labels
+from provisioner.metrics.definitions import LABELS, karpenter, own
+from provisioner.metrics.definitions.labels import CONTROLLERS, OTHER, REGIONAL
+from provisioner.metrics.observers.failures import CLASSES, failure_class
+from provisioner.metrics.observers.loop_lag import LoopLag
+from provisioner.metrics.observers.observer import Observer
+from provisioner.metrics.observers.quantiles import Quantiles, quantile
+from provisioner.metrics.observers.scraped import Sample, Scraped
+from provisioner.metrics.observers.terms import KNOWN_REASONS, MOST_NAMES, Few, Terms, reason_label, size_label
+from provisioner.runtime.metrics import Metrics
+from provisioner.runtime.reflector import Reflector
+from provisioner.runtime.resources import CRDS, NODECLAIMS, NODES
+from provisioner.simulator.loop import VirtualClock, run
+from tests.unit.builders import claim, facts, instance, node
+
+EPOCH = datetime(2026, 3, 1, tzinfo=UTC)
+
+
+def at_once(main: Callable[[], Any]) -> Any:
+    """Run it on virtual time."""
+    return run(main, seed=1, epoch=EPOCH)
+
+
+# Words
+
+
+@pytest.mark.parametrize(
+    ("reason", "word"),
+    [
+        ("QuotaExceeded", "quota"),
+        ("ErrCode_InsufficientVCPUQuota", "quota"),
+        ("VMSizeNotSupported", "sku_unavailable"),
+        ("ZonalAllocationFailed", "allocation"),
+        ("OverconstrainedZonalAllocationRequest", "allocation"),
+        ("PoolLimitReached", "pool_limit"),
+        ("ThrottledByBudget", "throttled"),
+        ("NoToken", "auth"),
+        ("ClusterNotRunning", "cluster_not_running"),
+        ("AKSOperationPreemptedByDelete", "conflict"),
+        ("Timeout", "timeout"),
+        ("SubnetIsFull", "network"),
+        ("VMExtensionError_OutboundConnFail", "network"),
+        ("RequestDisallowedByPolicy", "policy"),
+        ("VMExtensionProvisioningTimeout", "bring_up"),
+        ("InstanceTypeInvalid", "invalid_spec"),
+        ("SomethingNobodyHasSeen", OTHER),
+    ],
+)
+def test_failures_have_few_names(reason: str, word: str) -> None:
+    """Whatever ARM calls it, an alert finds it under one of a few words."""
+    assert failure_class(reason) == word
+
+
+def test_the_words_for_failures_are_those_of_the_table() -> None:
+    """No class is used that is not declared, and none declared that cannot come."""
+    assert {name for name, _ in CLASSES} | {OTHER} == set(own.CREATE_REASONS)
+
+
+def test_what_holds_a_removal_has_the_words_of_the_table() -> None:
+    """The rules' set and the metric's are one."""
+    assert get_args(Held) == own.HELD_REASONS
+
+
+def test_every_reason_of_ours_and_arms_is_known() -> None:
+    """A reason of the error table is its own label; one that nobody has seen is `other`."""
+    for row in TABLE:
+        assert not row.reason or reason_label(row.reason) == row.reason
+    assert "nodelost" in KNOWN_REASONS
+    assert reason_label("NodeLost") == "NodeLost"
+    assert reason_label("x" * 500) == OTHER
+
+
+def test_names_that_people_choose_are_few() -> None:
+    """The first ten are themselves, for ever; all further ones are one."""
+    few = Few()
+    assert [few(f"n{number}")[0] for number in range(MOST_NAMES)] == [f"n{number}" for number in range(MOST_NAMES)]
+    assert few("another") == (OTHER,)
+    assert few("n3") == ("n3",)
+    assert few("") == ("",)
+
+
+def test_places_and_sizes_are_bounded() -> None:
+    """A size we know has Azure's spelling; a zone needs a region before it, as a regional machine's label has none."""
+    terms = Terms()
+    assert size_label("standard_nc24ads_a100_V4") == "Standard_NC24ads_A100_v4"
+    assert size_label("Standard_Nobody") == OTHER
+    assert terms.zone({labels.ZONE: "westeurope-2"}) == "westeurope-2"
+    assert terms.zone({labels.ZONE: "0"}) == terms.zone({}) == REGIONAL
+    made = msgspec.structs.replace(claim().metadata, labels={labels.CAPACITY_TYPE: "free"})
+    assert terms.machine(msgspec.structs.replace(claim(), metadata=made)) == (OTHER, REGIONAL, "")
+
+
+# Whose step it is
+
+
+STEPS: list[tuple[str, dict[str, Any], Step, str]] = [
+    ("a claim is launched", {"claims": (claim(),)}, CreateInstance(claim=claim(), name="a"), "nodeclaim.lifecycle"),
+    ("a live claim waits", {"claims": (claim(),)}, Wait(after=None, why=""), "nodeclaim.lifecycle"),
+    ("a pool is proven gone", {"claims": (claim(deleting=True),)}, LookUpPool(name="a"), "nodeclaim.lifecycle"),
+    ("a Node is drained", {"claims": (claim(deleting=True),)}, ReadDrain(node=node()), "node.termination"),
+    ("a Node is let go", {}, ReleaseFinalizer(target=node(), why=""), "node.termination"),
+    ("a claim is let go", {"claims": (claim(deleting=True),)}, ReleaseFinalizer(target=claim(), why=""),
+     "nodeclaim.lifecycle"),
+    ("an orphan waits", {"instance": instance()}, Wait(after=1.0, why=""), "instance.garbagecollection"),
+    ("a sick Node", {"claims": (claim(),)}, ReadRemedies(node=node()), "node.health"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("known", "step", "name"), [row[1:] for row in STEPS], ids=[row[0] for row in STEPS])
+def test_a_step_is_named_as_karpenter_names_it(known: dict[str, Any], step: Step, name: str) -> None:
+    """The name is that of the controller which does the same there."""
+    assert rule(facts(**known), step) == name
+
+
+def test_every_cause_of_a_removal_has_a_rule() -> None:
+    """And every rule is a name that the table declares."""
+    assert set(OF_CAUSE) == set(Cause.__args__) == set(LABELS["cause"].values) | {"asked"}
+    assert set(OF_CAUSE.values()) <= set(CONTROLLERS)
+
+
+# Nobody is disturbed
+
+
+def test_a_scrape_survives_what_cannot_be_read() -> None:
+    """What was read before the failure is told, the family stays, and the failure is counted."""
+
+    async def main() -> str:
+        metrics = Metrics()
+        errors = metrics.counter(own.OBSERVATION_ERRORS)
+
+        def read() -> Any:
+            sample: Sample = (own.OVERDUE, ("Launched",), 2.0)
+            yield sample
+            raise ZeroDivisionError
+
+        metrics.registry.register(Scraped((own.OVERDUE,), read, errors))
+        generate_latest(metrics.registry)
+        return generate_latest(metrics.registry).decode()
+
+    told = at_once(main)
+    assert 'gpu_provisioner_nodeclaims_overdue{condition="Launched"} 2.0' in told
+    assert "gpu_provisioner_observation_errors_total 1.0" in told
+
+
+def test_an_observer_that_fails_reaches_nobody() -> None:
+    """Whoever tells it of a change goes on, and the failure is counted."""
+
+    async def main() -> float | None:
+        metrics, rng = Metrics(), Random(1)
+        nowhere: Any = None
+        caches: dict[str, Any] = {
+            name: Reflector(nowhere, resource, rng=rng, indexes={}, on_change=lambda *_: None)
+            for name, resource in (("claims", NODECLAIMS), ("nodes", NODES), ("crds", CRDS))
+        }
+        inventory = Inventory(nowhere, rng=rng, on_change=lambda _: None, on_news=lambda: None)
+
+        def leading() -> bool:
+            raise ZeroDivisionError
+
+        observer = Observer(
+            metrics,
+            views=Views(**caches, pool_name=lambda made: made.name),
+            nodes=caches["nodes"].items,
+            inventory=inventory,
+            clock=VirtualClock(asyncio.get_running_loop(), EPOCH),
+            leading=leading,
+            wanted=lambda _: (),
+        )
+        observer.claim_changed(claim(), claim(deleting=True))
+        observer.performed(facts(), LookUpPool(name="a"), nowhere)
+        return metrics.registry.get_sample_value(own.OBSERVATION_ERRORS.name)
+
+    assert at_once(main) == 1.0
+
+
+# Quantiles
+
+
+def test_quantiles_are_of_the_last_hour() -> None:
+    """Go's names and labels; what is old counts in sum and count alone, and without anything recent they are NaN."""
+
+    async def main() -> tuple[dict[str, float], dict[str, float]]:
+        summary = Quantiles(karpenter.NODES_TERMINATION)
+
+        def told() -> dict[str, float]:
+            (family,) = summary.collect()
+            assert family.type == "summary"
+            return {s.labels.get("quantile", s.name.rpartition("_")[2]): s.value for s in family.samples}
+
+        for seconds in (10.0, 20.0, 30.0, 40.0):
+            summary.observe(("kaito",), seconds)
+        now = told()
+        await asyncio.sleep(timedelta(hours=1.5).total_seconds())
+        return now, told()
+
+    now, later = at_once(main)
+    assert now == {"0": 10.0, "0.5": 20.0, "0.9": 40.0, "0.99": 40.0, "1": 40.0, "count": 4, "sum": 100.0}
+    assert (later["count"], later["sum"]) == (4, 100.0)
+    assert math.isnan(later["0.5"])
+
+
+def test_a_quantile_is_an_observation() -> None:
+    """The smallest that at least that share do not exceed."""
+    ascending = [float(number) for number in range(1, 101)]
+    assert [quantile(ascending, share) for share in (0.0, 0.5, 0.9, 0.99, 1.0)] == [1, 50, 90, 99, 100]
+
+
+# The loop
+
+
+def test_a_loop_that_is_held_up_is_seen_for_a_minute() -> None:
+    """Whoever sleeps half a second and wakes after three was held up for two and a half."""
+
+    async def main() -> list[float]:
+        metrics, loop = Metrics(), asyncio.get_running_loop()
+        lag, seen = LoopLag(metrics), []
+        async with asyncio.TaskGroup() as tasks:
+            watching = tasks.create_task(lag.run())
+            await asyncio.sleep(2.2)
+            seen.append(lag.worst_seconds())
+            loop._now += 3.0  # as a computation that takes so long
+            await asyncio.sleep(1.0)
+            seen.append(lag.worst_seconds())
+            await asyncio.sleep(70.0)
+            seen.append(lag.worst_seconds())
+            watching.cancel()
+        return seen
+
+    before, held, after = at_once(main)
+    assert (before, after) == (pytest.approx(0.0, abs=1e-6), pytest.approx(0.0, abs=1e-6))
+    assert held == pytest.approx(2.7, abs=0.01)

@@ -1,0 +1,138 @@
+"""Dashboards and rules against what the program exports: no panel and no rule asks for what is not there.
+
+Whether they return data, and the right data, takes a Prometheus: `tests/monitoring`.
+"""
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import promql_parser
+import pytest
+
+from provisioner.metrics.definitions import FAMILIES, LABELS, Family
+from tools.dashboards.alerts import ALERTS
+from tools.dashboards.panels import PREFIX, RUNBOOKS
+from tools.dashboards.queries import DASHBOARDS, Asked, dashboard, nodes, of_dashboard, of_rules, panels, reads, rules
+
+# What a scrape, Azure's ingestion or Prometheus itself adds.
+TARGET = {"cluster", "namespace", "job", "instance"}
+# Of kube-state-metrics, by its documentation of pods.
+FOREIGN = {
+    "kube_pod_container_resource_requests": {"namespace", "pod", "container", "node", "resource", "unit"},
+    "kube_pod_status_phase": {"namespace", "pod", "phase"},
+}
+RECORDED = {rule["record"] for rule in rules() if "record" in rule} | {"gpu_provisioner:provisioning_budget_seconds"}
+ALL = [*(asked for name in DASHBOARDS for asked in of_dashboard(name)), *of_rules()]
+
+
+def series(family: Family) -> Iterator[tuple[str, set[str]]]:
+    """The names of a family's series, and their labels."""
+    labels = set(family.labels)
+    if family.kind in ("histogram", "summary"):
+        yield f"{family.name}_sum", labels
+        yield f"{family.name}_count", labels
+    if family.kind == "histogram":
+        yield f"{family.name}_bucket", labels | {"le"}
+    else:
+        yield family.name, labels | ({"quantile"} if family.kind == "summary" else set())
+
+
+KNOWN = {name: labels for family in FAMILIES for name, labels in series(family)} | FOREIGN
+
+
+@pytest.mark.parametrize("asked", ALL, ids=lambda asked: asked.where)
+def test_each_expression_reads_what_there_is(asked: Asked) -> None:
+    """Each name is a family's, each label that is matched is one of it, and each value one that it can have."""
+    found = reads(asked.expr)
+    assert found
+    for read in found:
+        if read.name in RECORDED:
+            continue
+        assert read.name in KNOWN, f"there is no {read.name}"
+        for label, value in read.matchers.items():
+            assert label in KNOWN[read.name] | TARGET, f"{read.name} has no label {label}"
+            if read.name not in FOREIGN and label in LABELS and (known := LABELS[label].values) and "$" not in value:
+                assert any(re.fullmatch(value, one) for one in known), f"{label} is never {value}"
+
+
+def labels_of(node: Any) -> set[str]:
+    """The labels that can stand on what an expression selects."""
+    found: set[str] = set(TARGET)
+    for name in (node.name for node in nodes(node.prettify()) if isinstance(node, promql_parser.VectorSelector)):
+        found |= KNOWN.get(name) or {"instance_type", "controller"}
+    return found | {"node_name"}
+
+
+@pytest.mark.parametrize("asked", ALL, ids=lambda asked: asked.where)
+def test_each_label_that_is_grouped_by_or_named_in_a_legend_is_there(asked: Asked) -> None:
+    """A `by` with a label that nothing has would lump everything together, and a legend show it empty."""
+    whole, *parts = nodes(asked.expr)
+    for node in (whole, *parts):
+        if isinstance(node, promql_parser.AggregateExpr) and node.modifier is not None:
+            assert set(node.modifier.labels) <= labels_of(node.expr)
+    shown = set(re.findall(r"\{\{(\w+)\}\}", asked.legend))
+    assert shown <= labels_of(whole)
+
+
+@pytest.mark.parametrize("name", DASHBOARDS)
+def test_each_panel_can_be_read_by_whoever_is_called_at_night(name: str) -> None:
+    """A title of its own, a sentence about it, a unit; several lines have names; tables name their columns."""
+    titles = [panel["title"] for panel in panels(name)]
+    assert len(titles) == len(set(titles))
+    for panel in panels(name):
+        assert panel["description"].endswith("."), panel["title"]
+        assert panel["fieldConfig"]["defaults"]["unit"], panel["title"]
+        if panel["type"] == "table":
+            assert panel["transformations"][-1]["options"]["renameByName"], panel["title"]
+        elif len(panel["targets"]) > 1 or panel["type"] == "state-timeline":
+            assert all(target["legendFormat"] != "__auto" for target in panel["targets"]), panel["title"]
+
+
+@pytest.mark.parametrize("name", DASHBOARDS)
+def test_a_panel_that_needs_more_than_the_program_says_so(name: str) -> None:
+    """Whoever has no kube-state-metrics, or gave no prices, reads on the panel why it is empty."""
+    needs = {"kube-state-metrics": "kube_", "--prices": "price_estimate", "price table": "cost_per_hour"}
+    for panel in panels(name):
+        asked = {read.name for target in panel["targets"] for read in reads(target["expr"])}
+        for words, part in needs.items():
+            if any(part in one for one in asked):
+                assert words in panel["description"], panel["title"]
+
+
+@pytest.mark.parametrize("name", DASHBOARDS)
+def test_panels_do_not_overlap_and_ids_are_unique(name: str) -> None:
+    """Grafana would push them about."""
+    taken: set[tuple[int, int]] = set()
+    everything = dashboard(name)["panels"]
+    for panel in everything:
+        place = panel["gridPos"]
+        cells = {
+            (x, y)
+            for x in range(place["x"], place["x"] + place["w"])
+            for y in range(place["y"], place["y"] + place["h"])
+        }
+        assert not cells & taken, panel["title"]
+        assert place["x"] + place["w"] <= 24
+        taken |= cells
+    assert len({panel["id"] for panel in everything}) == len(everything)
+
+
+@pytest.mark.parametrize("name", DASHBOARDS)
+def test_the_datasource_is_a_choice_everywhere(name: str) -> None:
+    """So that one file works in Azure's managed Grafana and in anybody's own."""
+    made = dashboard(name)
+    assert made["templating"]["list"][0]["type"] == "datasource"
+    for panel in panels(name):
+        assert {part["datasource"]["uid"] for part in (panel, *panel["targets"])} == {"${datasource}"}
+    asked = " ".join(one.expr for one in of_dashboard(name))
+    chosen = {variable["name"] for variable in made["templating"]["list"]}
+    used = set(re.findall(r"\$\{?([a-z_]\w*)", asked)) - {"__rate_interval", "__range", "__range_s"}
+    assert used <= chosen
+    assert chosen - used <= {"datasource"}
+
+
+def test_each_alert_has_a_panel_that_leads_to_its_runbook() -> None:
+    """Whoever looks at a panel finds what to do about it, and each alert can be looked at."""
+    linked = {link["url"] for name in DASHBOARDS for panel in panels(name) for link in panel["links"]}
+    assert linked == {RUNBOOKS.format(alert=PREFIX + name) for name in ALERTS}

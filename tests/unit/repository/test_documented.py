@@ -1,0 +1,232 @@
+"""Every command line that a document shows names only what exists: commands, flags, targets, keys, files.
+
+Our own commands are read by our own parsers, kubectl's flags by the real kubectl, charts are rendered by the real Helm
+with the values that a line sets. Azure's CLI is not here: its lines are held against `AZ`, a list of facts from its
+reference, so that a misspelt flag is found and a flag that Azure renames is not.
+"""
+
+import contextlib
+import io
+import re
+import subprocess
+import sys
+from functools import cache
+from itertools import pairwise
+from pathlib import Path
+
+import helm_python
+import jsonschema_rs
+import pytest
+import yaml
+
+from provisioner.api.crd import nodeclaim_crd
+from provisioner.cli.commands import flags as once
+from provisioner.cli.completion import SHELLS
+from provisioner.cli.main import COMMANDS, run_command
+from provisioner.settings import OPTIONS, read_flags
+from provisioner.settings.options import IGNORED
+from provisioner.trial.command import parser_of_try
+from tests.unit.charts.chart_values import NEEDED, defaults, render
+
+from .documented import DOCUMENTS, ROOT, Shown, commands, lines, shown
+
+ALL = shown()
+SNIPPETS = [
+    (str(path.relative_to(ROOT)), block)
+    for path in DOCUMENTS
+    for block in re.findall(r"^```yaml\n(.*?)^```", path.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+]
+KUBECTL = Path(sys.executable).parent / "kubectl"
+VARIABLES = {name for option in (*OPTIONS, *IGNORED) for name in option.env}
+
+# Azure CLI reference, by command: its flags. Those of AZ_ALWAYS go with any.
+AZ_ALWAYS = {"--query", "--output", "-o", "--subscription"}
+AZ = {
+    "account show": set(),
+    "aks create": {
+        "--resource-group", "--name", "--node-count", "--enable-oidc-issuer", "--enable-workload-identity",
+    },
+    "aks get-credentials": {"--resource-group", "--name"},
+    "aks list": set(),
+    "aks nodepool list": {"--resource-group", "--cluster-name"},
+    "aks nodepool scale": {"--resource-group", "--cluster-name", "--name", "--node-count"},
+    "aks nodepool show": {"--resource-group", "--cluster-name", "--name"},
+    "aks show": {"--resource-group", "--name"},
+    "aks start": {"--resource-group", "--name"},
+    "aks stop": {"--resource-group", "--name"},
+    "aks update": {"--resource-group", "--name", "--enable-oidc-issuer", "--enable-workload-identity"},
+    "identity create": {"--resource-group", "--name"},
+    "identity delete": {"--resource-group", "--name"},
+    "identity federated-credential create": {
+        "--resource-group", "--identity-name", "--name", "--issuer", "--subject", "--audiences",
+    },
+    "identity show": {"--resource-group", "--name"},
+    "login": set(),
+    "monitor activity-log list": {"--resource-group", "--offset"},
+    "role assignment list": {"--assignee", "--all"},
+    "role assignment create": {"--assignee-object-id", "--assignee-principal-type", "--role", "--scope"},
+    "role definition create": {"--role-definition"},
+    "role definition delete": {"--name"},
+    "vm list-skus": {"--all", "--location", "--size"},
+    "vm list-usage": {"--location", "-l"},
+}  # fmt: skip
+HELM = {
+    "get values": {"--namespace", "--output"},
+    "install": {"--namespace", "--create-namespace", "--set", "--values"},
+    "rollback": {"--namespace"},
+    "test": {"--namespace", "-n"},
+    "uninstall": {"--namespace"},
+    "upgrade": {"--install", "--namespace", "-n", "--create-namespace", "--set", "--values"},
+}
+# Programs of others whose lines are not looked into.
+OTHERS = {"cosign", "docker", "eval", "gh", "git", "jq", "pipx", "pytest", "sed", "wc"}
+
+
+def those(*programs: str) -> list[Shown]:
+    return [one for one in ALL if Path(one.words[0]).name in programs]
+
+
+def each(*programs: str) -> pytest.MarkDecorator:
+    return pytest.mark.parametrize("line", those(*programs), ids=str)
+
+
+def flags_of(words: tuple[str, ...]) -> set[str]:
+    """The flags among words, up to a `--` that hands the rest to another program."""
+    own = words[: words.index("--")] if "--" in words else words
+    return {word.partition("=")[0] for word in own if re.match(r"--?[A-Za-z]", word)}
+
+
+def test_the_documents_show_commands() -> None:
+    """The reader of documents finds what is there: all the programs, in blocks and in text."""
+    assert len(ALL) > 150
+    assert {"gpu-provisioner", "make", "kubectl", "helm", "az"} <= {Path(one.words[0]).name for one in ALL}
+    assert any(one.inline for one in ALL)
+    text = "\n## A\n```console\n$ a b \\\n  c | d $(e)\nout\n```\n## B\n```console\n$ f\n```\n"
+    (line,) = lines(text, "## A")
+    assert list(commands(line)) == [(("e",), ()), (("a", "b", "c"), ()), (("d", "VALUE"), ())]
+
+
+def test_every_program_is_known() -> None:
+    """A program that nobody looks into is named here on purpose."""
+    named = {Path(one.words[0]).name for one in ALL}
+    assert named - {"gpu-provisioner", "make", "kubectl", "helm", "az"} <= OTHERS
+
+
+@each("gpu-provisioner")
+def test_our_own_commands_take_these_words(line: Shown) -> None:
+    """Command, flags and choices are those of the program's own parsers; variables set before it mean something."""
+    assert set(line.variables) <= VARIABLES
+    words = list(line.words[1:])
+    command = words.pop(0) if words and not words[0].startswith("-") else "run"
+    if line.inline and command in {"COMMAND", "release", "plan"}:
+        return  # named in passing: what they need is in the blocks
+    assert command in COMMANDS
+    out, err = io.StringIO(), io.StringIO()
+    if command == "try":
+        with contextlib.redirect_stderr(err):
+            parser_of_try().parse_args(words)
+    elif command == "completion":
+        assert words[0] in SHELLS
+    elif command in once.COMMANDS:
+        _, rest = read_flags(words) if once.COMMANDS[command].settings else ({}, words)
+        assert once.parsed(command, rest, out=out, err=err) != 2, err.getvalue()
+    else:
+        assert read_flags([word for word in words if word not in {"--help", "--version"}])[1] == []
+    files = re.findall(r"examples/\S+\.yaml", " ".join(words))
+    assert all((ROOT / path).exists() for path in files)
+    if command == "plan" and files:
+        here = [str(ROOT / word) if word in files else word for word in words]
+        assert run_command(["plan", *here], {}, out, err) == 0, err.getvalue()
+
+
+@each("make")
+def test_make_has_these_targets(line: Shown) -> None:
+    """Each target is in the Makefile, as are its variables."""
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    for word in line.words[1:]:
+        name, equals, _ = word.partition("=")
+        assert re.search(rf"^{name} *\??=" if equals else rf"^{re.escape(name)}:", makefile, re.MULTILINE) or (
+            equals and name in makefile + (ROOT / "tests" / "cluster" / "assets.py").read_text(encoding="utf-8")
+        )
+
+
+@cache
+def kubectl_flags(*verbs: str) -> set[str]:
+    """The flags of a kubectl command, from its own help."""
+    found = ""
+    for words in ([*verbs, "--help"], ["options"]):
+        ended = subprocess.run([KUBECTL, *words], capture_output=True, text=True, check=True, timeout=30)
+        found += ended.stdout
+    return set(re.findall(r"(?<![\w-])--?[A-Za-z][a-z-]*", found))
+
+
+@each("kubectl")
+def test_kubectl_has_these_flags(line: Shown) -> None:
+    """The real kubectl knows the command and each of its flags."""
+    words = line.words[1:]
+    verbs = words[:2] if words[0] in {"auth", "rollout"} else words[:1]
+    assert flags_of(words) <= kubectl_flags(*verbs)
+    for path in re.findall(r"examples/\S+", " ".join(words)):
+        assert (ROOT / path).exists()
+
+
+@each("az")
+def test_az_lines_are_those_of_its_reference(line: Shown) -> None:
+    """Command and flags are in the list of facts; Azure's CLI itself is not asked."""
+    words = " ".join(word for word in line.words[1:] if not word.startswith("-"))
+    known = sorted((name for name in AZ if words == name or words.startswith(f"{name} ")), key=len)
+    assert known, "a command that is not in the list"
+    assert flags_of(line.words) <= AZ[known[-1]] | AZ_ALWAYS
+
+
+@each("helm")
+def test_helm_takes_these_lines(line: Shown, tmp_path: Path) -> None:
+    """Command and flags are Helm's; charts exist, and render with the values that the line sets."""
+    words = list(line.words[1:])
+    verb = next(name for name in sorted(HELM, key=len, reverse=True) if " ".join(words).startswith(name))
+    assert flags_of(line.words) <= HELM[verb]
+    charts = [word for word in words if word.startswith("charts/")]
+    assert charts or verb not in {"install", "upgrade"}
+    for chart in charts:
+        values = _values(words) if Path(chart).name == "gpu-provisioner" else {}
+        with helm_python.Chart.load(str(ROOT / chart)) as loaded:
+            files = loaded.render(values, name="gpu-provisioner", namespace="gpu-provisioner")
+        manifests = (text for name, text in files.items() if not name.endswith(".txt"))
+        made = [one for text in manifests for one in yaml.safe_load_all(text) if isinstance(one, dict)]
+        assert made
+
+
+@pytest.mark.parametrize(("document", "block"), SNIPPETS, ids=[f"{name}:{n}" for n, (name, _) in enumerate(SNIPPETS)])
+def test_yaml_in_the_pages_is_what_it_is_for(document: str, block: str) -> None:
+    """Values of the chart render with Helm; parts of a claim are fields that the definition has."""
+    read = yaml.safe_load(block)
+    if set(read) <= set(defaults()):
+        assert render({**NEEDED, **read})
+        return
+    whole = nodeclaim_crd()["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    if read.get("kind") == "NodeClaim":
+        jsonschema_rs.validator_for(whole).validate(read)
+        return
+    spec = whole["properties"]["spec"]["properties"]
+    for key, value in read.items():
+        if key == "metadata":
+            assert set(value) <= {"annotations", "labels"}
+        elif key == "tolerations":
+            assert all(set(one) <= {"key", "operator", "value", "effect"} for one in value)
+        else:
+            assert key in {"spec", *spec}, document
+            assert set(value) <= set(spec) if key == "spec" else True
+
+
+def _values(words: list[str]) -> dict[str, object]:
+    """What the line sets; with a file of values, that which is needed."""
+    values: dict[str, object] = dict(NEEDED) if "--values" in words else {}
+    for flag, written in pairwise(words):
+        if flag == "--set":
+            path, _, value = written.partition("=")
+            below = values
+            *above, key = path.split(".")
+            for part in above:
+                below = below.setdefault(part, {})  # type: ignore[assignment]
+            below[key] = value
+    return values

@@ -1,0 +1,46 @@
+"""The page on the image and SECURITY.md: what they name is there, and what they promise is what the files say."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from provisioner.version import own_version
+from tests.unit.repository.test_locks import pins
+
+ROOT = Path(__file__).parents[3]
+
+PAGE = (ROOT / "docs" / "supply-chain.md").read_text(encoding="utf-8")
+SECURITY = (ROOT / "SECURITY.md").read_text(encoding="utf-8")
+TARGETS = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
+
+
+@pytest.mark.parametrize("text", [PAGE, SECURITY], ids=["page", "security"])
+def test_every_file_and_target_that_is_named_is_there(text: str) -> None:
+    """Locks, links, workflows and make targets."""
+    files = set(re.findall(r"[\w.-]+\.lock|\.github/[\w./]+\.yml|(?<=\()[\w./-]+\.md(?=\))|\b[A-Z]+\.md", text))
+    assert files
+    assert [path for path in files if not (ROOT / path).exists()] == []
+    assert set(re.findall(r"\bmake ([a-z-]+)", text)) <= TARGETS
+
+
+def test_the_identities_to_verify_are_those_that_sign() -> None:
+    """A signature carries the workflow that ran cosign; each of them, and no other, is in a command."""
+    workflows = (ROOT / ".github" / "workflows").glob("*.yml")
+    signing = {path.stem for path in workflows if "cosign sign " in path.read_text(encoding="utf-8")}
+    assert set(re.findall(r"workflows/(\w+)\\\.yml@refs/tags/v", PAGE)) == signing == {"chart", "image"}
+
+
+def test_versions_and_pins_are_those_of_the_files() -> None:
+    """Releases as this one's, the base as the Dockerfile has it, one line for each lock."""
+    assert set(re.findall(r"\bv?(\d+\.\d+\.\d+)(?=[ \n-])", PAGE)) == {own_version()}
+    assert "python3-debian13:" in (ROOT / "Dockerfile").read_text(encoding="utf-8")
+    assert "distroless Python 3.13 on Debian 13" in PAGE
+    rows = re.findall(r"^\| `(requirements[\w-]*\.lock)` \|", PAGE, re.MULTILINE)
+    assert sorted(rows) == sorted(path.name for path in ROOT.glob("*.lock"))
+    assert all(pins(row) for row in rows)
+
+
+def test_a_report_goes_to_a_private_place() -> None:
+    assert "Report a vulnerability" in SECURITY
+    assert own_version().startswith("0."), "since 1.0.0 more than the latest release is mended: say which"

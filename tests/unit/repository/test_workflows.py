@@ -1,0 +1,131 @@
+"""zizmor and actionlint on the GitHub workflows, and what neither of the two checks."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+import yaml
+
+from tests.unit.charts import chart_values
+
+ROOT = Path(__file__).parents[3]
+GITHUB = ROOT / ".github"
+WORKFLOWS = sorted((GITHUB / "workflows").glob("*.yml"))
+ZIZMOR = Path(sys.executable).parent / "zizmor"
+MODULE = ROOT / "tools" / "actionlint"
+PACKAGE = "github.com/rhysd/actionlint/cmd/actionlint"
+
+
+@pytest.fixture(scope="module")
+def actionlint(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The binary, built from the pinned module. Without Go the test is skipped, unless REQUIRE_GO is set."""
+    binary = tmp_path_factory.mktemp("actionlint") / "actionlint"
+    if shutil.which("go") is None:
+        missing = "actionlint is not built: install Go 1.25 or newer"
+        pytest.fail(missing) if os.environ.get("REQUIRE_GO") else pytest.skip(missing)
+    command = ("go", "build", "-mod=readonly", "-buildvcs=false", "-o", str(binary), PACKAGE)
+    built = subprocess.run(command, cwd=MODULE, capture_output=True, text=True, check=False, timeout=300)
+    assert built.returncode == 0, built.stderr
+    return binary
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    """A copy of `.github`, in a folder that actionlint takes for the root of a repository."""
+    shutil.copytree(GITHUB, tmp_path / ".github")
+    (tmp_path / ".git").mkdir()
+    return tmp_path
+
+
+def by_zizmor(root: Path) -> str:
+    """The findings, "" for none. Without the network, so that the result depends on the files alone."""
+    command = (ZIZMOR, "--offline", "--no-progress", "--quiet", "--strict-collection", ".github")
+    done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False, timeout=60)
+    return "" if done.returncode == 0 else done.stdout + done.stderr
+
+
+def by_actionlint(binary: Path, root: Path) -> str:
+    """The findings, "" for none. Without shellcheck, which is not installed everywhere."""
+    command = (binary, "-shellcheck=", "-pyflakes=")
+    done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False, timeout=60)
+    return done.stdout + done.stderr
+
+
+class Plant(NamedTuple):
+    """A mistake in one workflow, and a part of the finding about it."""
+
+    workflow: str
+    old: str
+    new: str
+    finding: str
+
+    def plant(self, root: Path) -> None:
+        path = root / ".github" / "workflows" / self.workflow
+        text = path.read_text(encoding="utf-8")
+        assert self.old in text
+        path.write_text(text.replace(self.old, self.new), encoding="utf-8")
+
+
+def test_zizmor_finds_nothing() -> None:
+    assert by_zizmor(ROOT) == ""
+
+
+def test_actionlint_finds_nothing(actionlint: Path) -> None:
+    assert by_actionlint(actionlint, ROOT) == ""
+
+
+@pytest.mark.parametrize(
+    "mistake",
+    [
+        Plant("test.yml", "@08c6903cd8c0fde910a37f88322edcfb5dd907a8 # v5.0.0", "@v5", "[unpinned-uses]"),
+        Plant("test.yml", "persist-credentials: false", "fetch-depth: 0", "[artipacked]"),
+        Plant("image.yml", "$IMAGE@$DIGEST", "$IMAGE@${{ github.head_ref }}", "[template-injection]"),
+    ],
+    ids=lambda mistake: mistake.finding,
+)
+def test_zizmor_finds_a_planted_mistake(repository: Path, mistake: Plant) -> None:
+    mistake.plant(repository)
+    assert mistake.finding in by_zizmor(repository)
+
+
+@pytest.mark.parametrize(
+    "mistake",
+    [
+        Plant("test.yml", "timeout-minutes: 45", "timeout: 45", 'unexpected key "timeout"'),
+        Plant("release.yml", "image: ${{ needs", "picture: ${{ needs", 'input "picture" is not defined'),
+        Plant("image.yml", "steps.build.outputs", "steps.push.outputs", 'property "push" is not defined'),
+    ],
+    ids=lambda mistake: mistake.finding,
+)
+def test_actionlint_finds_a_planted_mistake(actionlint: Path, repository: Path, mistake: Plant) -> None:
+    mistake.plant(repository)
+    assert mistake.finding in by_actionlint(actionlint, repository)
+
+
+def test_workflows_run_targets_that_exist_and_every_suite() -> None:
+    """Each `make` target of a script is in the Makefile, and each `test` target of the Makefile is run."""
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
+    scripts = [match for path in WORKFLOWS for match in re.findall(r"\bmake((?: [a-z-]+)+)\n", path.read_text("utf-8"))]
+    made = {target for script in scripts for target in script.split()}
+    assert made <= targets
+    assert {target for target in targets if target.startswith("test")} <= made
+
+
+def test_the_chart_deploys_the_published_image() -> None:
+    """The same name below the repository's owner; the published image gets each build argument but the base's."""
+    workflow = (GITHUB / "workflows" / "image.yml").read_text(encoding="utf-8")
+    images = {
+        container["image"].partition(":")[0]
+        for obj in chart_values.render(chart_values.NEEDED)
+        if obj["kind"] == "Deployment"
+        for container in obj["spec"]["template"]["spec"]["containers"]
+    }
+    published = yaml.safe_load(workflow)["env"]["IMAGE"]
+    assert images == {published.replace("${{ github.repository_owner }}", "aks-gpu-provisioner")}
+    arguments = set(re.findall(r"^ARG (\w+)=", (ROOT / "Dockerfile").read_text(encoding="utf-8"), re.MULTILINE))
+    assert set(re.findall(r"^ +([A-Z]+)=", workflow, re.MULTILINE)) == arguments - {"PYTHON"}

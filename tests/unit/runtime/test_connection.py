@@ -1,0 +1,186 @@
+"""How we get to the API server: a Pod's files, a kubeconfig, and tokens that change."""
+
+import asyncio
+import ipaddress
+import os
+import ssl
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+import yaml
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+from kubernetes_asyncio.client import Configuration
+from kubernetes_asyncio.config import ConfigException
+from structlog.testing import capture_logs
+
+from provisioner.runtime.connection import ServiceAccountToken, build_api_client
+from provisioner.runtime.kube import Kube, KubeError
+from provisioner.runtime.resources import NODES
+
+from .kube_server import answer, kube_server, obj, status
+from .test_workqueue import virtually
+
+
+def kubeconfig(folder: Path, url: str, user: dict) -> str:
+    path = folder / "config"
+    path.write_text(
+        yaml.safe_dump(
+            {
+                "apiVersion": "v1",
+                "kind": "Config",
+                "current-context": "c",
+                "contexts": [{"name": "c", "context": {"cluster": "k", "user": "u"}}],
+                "clusters": [{"name": "k", "cluster": {"server": url}}],
+                "users": [{"name": "u", "user": user}],
+            }
+        )
+    )
+    return str(path)
+
+
+@pytest.mark.asyncio
+async def test_a_kubeconfig_leads_to_its_server_whatever_the_environment_says(tmp_path, monkeypatch):
+    """Proxy variables do not divert a request to the API server (S7)."""
+    for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+    async with kube_server() as server:
+        server.then(answer(obj("Node", "n")))
+        connection = await build_api_client(kubeconfig(tmp_path, server.url, {"token": "abc"}), version="1.2")
+        try:
+            assert (await Kube(connection.api_client).get(NODES, "n")).name == "n"
+        finally:
+            await connection.close()
+        assert server.seen[0].headers["authorization"] == "Bearer abc"
+        assert server.seen[0].headers["user-agent"] == "gpu-provisioner/1.2"
+
+
+@pytest.mark.asyncio
+async def test_a_401_reads_the_kubeconfig_again(tmp_path):
+    """Whoever renews the file, or its exec plugin, gets us back in without a restart."""
+    async with kube_server() as server:
+        path = kubeconfig(tmp_path, server.url, {"token": "old"})
+        connection = await build_api_client(path, version="0")
+        kubeconfig(tmp_path, server.url, {"token": "new"})
+        server.then(status(401, "Unauthorized"), answer(obj("Node", "n")))
+        try:
+            kube = Kube(connection.api_client, renew_credentials=connection.renew_credentials)
+            await kube.get(NODES, "n")
+            os.remove(path)
+            server.then(status(401, "Unauthorized"))
+            with pytest.raises(KubeError) as caught:
+                await kube.get(NODES, "n")
+        finally:
+            await connection.close()
+        assert [s.headers["authorization"] for s in server.seen[:2]] == ["Bearer old", "Bearer new"]
+        assert (caught.value.status, caught.value.reason) == (401, "Credentials")
+
+
+@pytest.mark.asyncio
+async def test_nothing_to_connect_with_says_so(tmp_path):
+    """Neither a Pod nor a usable file."""
+    with pytest.raises(ConfigException):
+        await build_api_client(str(tmp_path / "none"), version="0", environ={})
+    with pytest.raises(ConfigException):
+        await build_api_client(version="0", in_cluster=True, service_account=tmp_path, environ={})
+
+
+def certificate(folder: Path) -> ssl.SSLContext:
+    """A server's context for 127.0.0.1; its self-signed certificate is `ca.crt` in the folder."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "kube-apiserver")])
+    made = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(1)
+        .not_valid_before(datetime(2020, 1, 1, tzinfo=UTC))
+        .not_valid_after(datetime(2020, 1, 1, tzinfo=UTC) + timedelta(days=36500))
+        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]), critical=False)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+    (folder / "ca.crt").write_bytes(made.public_bytes(serialization.Encoding.PEM))
+    (folder / "key").write_bytes(
+        key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    )
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(folder / "ca.crt", folder / "key")
+    return context
+
+
+@pytest.mark.asyncio
+async def test_a_pod_trusts_only_its_clusters_certificate_and_follows_its_token(tmp_path):
+    """In a Pod: the mounted CA is what is trusted, and a 401 reads the mounted token at once."""
+    pod, stranger = tmp_path / "pod", tmp_path / "stranger"
+    pod.mkdir()
+    stranger.mkdir()
+    (pod / "token").write_text("one\n")
+    async with kube_server(certificate(pod)) as server, kube_server(certificate(stranger)) as other:
+        environ = {"KUBERNETES_SERVICE_HOST": "127.0.0.1", "KUBERNETES_SERVICE_PORT": server.url.rpartition(":")[2]}
+        connection = await build_api_client(version="0", service_account=pod, environ=environ)
+        kube = Kube(connection.api_client, renew_credentials=connection.renew_credentials)
+        try:
+            server.then(answer(obj("Node", "n")), status(401, "Unauthorized"), answer(obj("Node", "n")))
+            await kube.get(NODES, "n")
+            (pod / "token").write_text("two\n")
+            await kube.get(NODES, "n")
+            connection.api_client.configuration.host = other.url
+            with pytest.raises(KubeError, match="CERTIFICATE_VERIFY_FAILED"):
+                await kube.get(NODES, "n")
+        finally:
+            await connection.close()
+        assert [s.headers["authorization"] for s in server.seen] == ["Bearer one", "Bearer one", "Bearer two"]
+        assert other.seen == []
+
+
+def test_a_service_accounts_token_is_read_again_each_minute(tmp_path):
+    """Rotation is noticed on the loop's clock; a file's trailing newline is no part of the token."""
+    file = tmp_path / "token"
+
+    async def main():
+        configuration = Configuration(host="http://x")
+        token = ServiceAccountToken(file)
+        file.write_text("one\n")
+        token.load(configuration)
+        file.write_text("two\n")
+        await asyncio.sleep(59)
+        token.refresh(configuration)
+        assert configuration.api_key["BearerToken"] == "Bearer one"
+        await asyncio.sleep(1)
+        token.refresh(configuration)
+        assert configuration.api_key["BearerToken"] == "Bearer two"
+        file.write_text("\n")
+        with pytest.raises(ConfigException, match="empty"):
+            token.load(configuration)
+        assert configuration.api_key["BearerToken"] == "Bearer two"
+
+    virtually(main)
+
+
+def test_a_token_file_that_is_away_leaves_the_token_in_hand(tmp_path):
+    """What was read is used until it is refused; the file is looked for again each 10 s, and each time it is said."""
+    file = tmp_path / "token"
+
+    async def main():
+        configuration = Configuration(host="http://x")
+        token = ServiceAccountToken(file)
+        file.write_text("one")
+        token.load(configuration)
+        file.unlink()
+        for _ in range(80):
+            await asyncio.sleep(1)
+            token.refresh(configuration)
+        assert configuration.api_key["BearerToken"] == "Bearer one"
+        file.write_text("two")
+        await asyncio.sleep(10)
+        token.refresh(configuration)
+        assert configuration.api_key["BearerToken"] == "Bearer two"
+
+    with capture_logs() as lines:
+        virtually(main)
+    assert [line["error"] for line in lines] == ["service account token token: FileNotFoundError"] * 3

@@ -1,0 +1,525 @@
+"""Leadership, on virtual time, over an in-memory wire that can be cut, with wall clocks that lie."""
+
+import asyncio
+import itertools
+import math
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import aiohttp
+import pytest
+from aiohttp import web
+from kubernetes_asyncio.client import Configuration
+
+from provisioner.runtime.connection import client_over
+from provisioner.runtime.election import Election, LeadershipLost, NoElection
+from provisioner.runtime.kube import Kube
+from provisioner.runtime.objects import micro_time
+from provisioner.simulator.loop import VirtualClock
+from provisioner.simulator.wire import MemoryConnector, Wire
+
+from .kube_server import seeded
+from .test_workqueue import now, virtually
+
+EPOCH = datetime(2026, 3, 1, tzinfo=UTC)
+HOST = "kube.sim"
+PATH = "/apis/coordination.k8s.io/v1/namespaces/sys/leases"
+
+
+class Leases:
+    """One Lease with the API server's rules: versions, conflicts, merge patches, MicroTimes of six decimals."""
+
+    def __init__(self) -> None:
+        self.lease: dict[str, Any] | None = None
+        self.versions = itertools.count(1)
+        self.writes: list[tuple[float, str]] = []
+        self.lose_answers = 0
+
+    def app(self) -> web.Application:
+        app = web.Application()
+        app.router.add_get(PATH + "/lock", self.get)
+        app.router.add_post(PATH, self.create)
+        app.router.add_patch(PATH + "/lock", self.patch)
+        return app
+
+    def put(self, holder: str, renewed: str = "2026-01-01T00:00:00.000000Z", seconds: int = 30) -> None:
+        spec = {"holderIdentity": holder, "renewTime": renewed, "leaseDurationSeconds": seconds, "leaseTransitions": 3}
+        self.store({"metadata": {"name": "lock", "uid": "u", "labels": {"their": "own"}}, "spec": spec})
+
+    def store(self, lease: dict[str, Any]) -> web.Response:
+        lease["metadata"]["resourceVersion"] = str(next(self.versions))
+        self.lease = {"kind": "Lease", "apiVersion": "coordination.k8s.io/v1"} | lease
+        return web.json_response(self.lease)
+
+    def refuse(self, code: int, reason: str) -> web.Response:
+        body = {"kind": "Status", "code": code, "reason": reason, "message": reason, "details": {"name": "lock"}}
+        return web.json_response(body, status=code)
+
+    async def get(self, request: web.Request) -> web.Response:
+        return web.json_response(self.lease) if self.lease else self.refuse(404, "NotFound")
+
+    async def create(self, request: web.Request) -> web.Response:
+        if self.lease:
+            return self.refuse(409, "AlreadyExists")
+        return self.written(request, await request.json())
+
+    async def patch(self, request: web.Request) -> web.Response:
+        body = await request.json()
+        if self.lease is None:
+            return self.refuse(404, "NotFound")
+        if body["metadata"]["resourceVersion"] != self.lease["metadata"]["resourceVersion"]:
+            return self.refuse(409, "Conflict")
+        return self.written(request, self.lease | {"spec": self.lease["spec"] | body["spec"]})
+
+    def written(self, request: web.Request, lease: dict[str, Any]) -> web.Response:
+        for key in {"acquireTime", "renewTime"} & lease["spec"].keys():
+            datetime.strptime(lease["spec"][key], "%Y-%m-%dT%H:%M:%S.%fZ").replace(tzinfo=UTC)
+            assert len(lease["spec"][key]) == 27
+        self.writes.append((now(), lease["spec"]["holderIdentity"]))
+        answer = self.store(lease)
+        if self.lose_answers:
+            self.lose_answers -= 1
+            assert request.transport is not None
+            request.transport.close()
+        return answer
+
+
+class World:
+    def __init__(self) -> None:
+        self.leases = Leases()
+        self.wire = Wire(asyncio.get_running_loop())
+        self.sessions: list[aiohttp.ClientSession] = []
+
+    def election(self, who: str, *, offset: timedelta = timedelta(), **options: Any) -> Election:
+        session = aiohttp.ClientSession(connector=MemoryConnector(self.wire, who), trust_env=False)
+        self.sessions.append(session)
+        clock = VirtualClock(asyncio.get_running_loop(), EPOCH)
+        clock.offset = offset
+        kube = Kube(client_over(session, Configuration(host=f"http://{HOST}"), version="0"))
+        return Election(kube, clock, name="lock", namespace="sys", identity=who, rng=seeded(), **options)
+
+
+@asynccontextmanager
+async def world() -> AsyncIterator[World]:
+    it = World()
+    runner = web.AppRunner(it.leases.app(), access_log=None, shutdown_timeout=1)
+    await runner.setup()
+    it.wire.servers[HOST] = runner.server
+    try:
+        yield it
+    finally:
+        for session in it.sessions:
+            await session.close()
+        await runner.cleanup()
+
+
+def in_a_world(story: Callable[[World], Any]) -> None:
+    async def main() -> None:
+        async with world() as it:
+            await story(it)
+
+    virtually(main)
+
+
+async def forever() -> None:
+    await asyncio.sleep(math.inf)
+
+
+class Diary:
+    """A leader's work that notes when it ran, and how much of the lease was left at its end."""
+
+    def __init__(self, election: Election) -> None:
+        self.election = election
+        self.began = self.ended = -1.0
+        self.left = -1.0
+
+    async def work(self) -> None:
+        self.began = now()
+        try:
+            await forever()
+        finally:
+            self.ended, self.left = now(), self.election.remaining()
+
+
+def test_a_free_lease_is_taken_renewed_and_released():
+    """Create, renew every 5 s, and leave an empty holder behind when the work is done."""
+
+    async def story(it: World) -> None:
+        election = it.election("one")
+        assert election.remaining() == 0
+
+        async def work() -> str:
+            assert election.acquired_at == now()
+            await asyncio.sleep(12)
+            assert 27 <= election.remaining() <= 30
+            return "done"
+
+        assert await election.lead(work) == "done"
+        assert it.leases.writes == [(0, "one"), (5, "one"), (10, "one"), (12, "")]
+        assert (election.remaining(), election.acquired_at) == (0, math.inf)
+
+    in_a_world(story)
+
+
+def test_the_term_counts_from_before_the_request():
+    """A slow API server shortens what is left: the others' clocks may have started when ours sent it."""
+
+    async def story(it: World) -> None:
+        it.wire.latency_seconds = (0.0, 0.5)
+        election = it.election("one")
+        left = []
+
+        async def work() -> None:
+            left.append(election.remaining())
+
+        await election.lead(work)
+        sent = max(at for at, who in it.leases.writes if who == "one")
+        assert left[0] < 30 - (now() - sent) / 2
+        assert left[0] <= 29.0
+
+    in_a_world(story)
+
+
+def test_the_second_waits_for_the_first_to_release():
+    """A graceful hand-over takes at most one round of looking; labels others put on the Lease stay."""
+
+    async def story(it: World) -> None:
+        it.leases.put("")
+        first, second = it.election("one"), it.election("two")
+        diary = Diary(second)
+        async with asyncio.TaskGroup() as group:
+            leading = group.create_task(first.lead(forever))
+            await asyncio.sleep(1)
+            waiting = group.create_task(second.lead(diary.work))
+            await asyncio.sleep(100)
+            assert diary.began == -1
+            assert second.remaining() == 0
+            leading.cancel()
+            await asyncio.sleep(7)
+            assert 101 <= diary.began <= 108
+            assert it.leases.lease is not None
+            assert it.leases.lease["metadata"]["labels"] == {"their": "own"}
+            assert it.leases.lease["spec"]["leaseTransitions"] == 5
+            waiting.cancel()
+
+    in_a_world(story)
+
+
+@pytest.mark.parametrize("hours", [-1, 0, 1])
+def test_a_strangers_lease_runs_on_our_clock(hours):
+    """Fault 63: whatever its renewTime says and our wall clock shows, it is respected for its whole term."""
+
+    async def story(it: World) -> None:
+        it.leases.put("dead", seconds=40)
+        election = it.election("two", offset=timedelta(hours=hours))
+        diary = Diary(election)
+        async with asyncio.TaskGroup() as group:
+            task = group.create_task(election.lead(diary.work))
+            await asyncio.sleep(60)
+            assert 40 <= diary.began <= 47
+            task.cancel()
+
+    in_a_world(story)
+
+
+@pytest.mark.parametrize(
+    ("renewed", "seconds"),
+    [
+        (micro_time(EPOCH - timedelta(hours=1)), 3600.0),
+        (micro_time(EPOCH), 0.0),
+        (micro_time(EPOCH + timedelta(hours=1)), 0.0),
+        ("", 0.0),
+        ("yesterday", 0.0),
+        ("2025-01-01T00:00:00", 0.0),
+    ],
+)
+def test_how_long_nobody_led_is_known_roughly(renewed, seconds):
+    """From the last renewal to ours; what is no time, or later than now, tells nothing and harms nobody."""
+
+    async def story(it: World) -> None:
+        it.leases.put("", renewed)
+        election = it.election("one")
+        diary = Diary(election)
+        async with asyncio.TaskGroup() as group:
+            task = group.create_task(election.lead(diary.work))
+            await asyncio.sleep(60)
+            assert diary.began >= 0
+            assert election.vacant_seconds == pytest.approx(seconds, abs=1.0)
+            task.cancel()
+
+    in_a_world(story)
+
+
+def test_a_leader_that_cannot_renew_stops_before_anyone_else_begins():
+    """Fault 61: cut from the API server, the work ends with lease to spare; the other begins only after its end."""
+
+    async def story(it: World) -> None:
+        first, second = it.election("one"), it.election("two")
+        one, two = Diary(first), Diary(second)
+        async with asyncio.TaskGroup() as group:
+            leading = group.create_task(swallow(first.lead(one.work)))
+            await asyncio.sleep(1)
+            waiting = group.create_task(second.lead(two.work))
+            await asyncio.sleep(20)
+            it.wire.silence(HOST, "one")
+            assert isinstance(await leading, LeadershipLost)
+            cut_off = max(at for at, who in it.leases.writes if who == "one")
+            assert one.ended <= cut_off + 25
+            await asyncio.sleep(60)
+            assert two.began >= cut_off + 30
+            waiting.cancel()
+
+    in_a_world(story)
+
+
+async def swallow(leading: Any) -> BaseException | None:
+    try:
+        await leading
+    except LeadershipLost as error:
+        return error
+    return None
+
+
+@pytest.mark.parametrize("hang", [True, False])
+def test_a_renewal_that_fails_now_and_then_costs_nothing(hang):
+    """Fault 60: refused or silent for 15 s, then well again: still the leader, without a gap."""
+
+    async def story(it: World) -> None:
+        election = it.election("one")
+        async with asyncio.TaskGroup() as group:
+            task = group.create_task(election.lead(forever))
+            await asyncio.sleep(11)
+            if hang:
+                it.wire.silence(HOST, "one")
+            else:
+                it.wire.refuse(HOST)
+                for link in it.wire.links(host=HOST):
+                    link.client.reset()
+            await asyncio.sleep(13)
+            assert election.remaining() > 5
+            it.wire.heal(HOST, "one")
+            it.wire.refuse(HOST, on=False)
+            await asyncio.sleep(60)
+            assert not task.done()
+            assert election.remaining() > 20
+            task.cancel()
+
+    in_a_world(story)
+
+
+def test_annotations_on_the_lease_are_heard_of_and_kept():
+    """What somebody writes on the Lease, in conflict with our renewal, is told once and survives all renewals."""
+
+    async def story(it: World) -> None:
+        heard: list[dict[str, str]] = []
+        election = it.election("one", on_annotations=lambda notes: heard.append(dict(notes)))
+        async with asyncio.TaskGroup() as group:
+            task = group.create_task(election.lead(forever))
+            await asyncio.sleep(7)
+            lease = it.leases.lease
+            assert lease is not None
+            note = {"their.example/note": "1"}
+            it.leases.store(lease | {"metadata": lease["metadata"] | {"annotations": note}})
+            await asyncio.sleep(20)
+            assert heard == [note]
+            assert dict(election.annotations) == note
+            assert election.remaining() > 20
+            it.leases.lease = None
+            await asyncio.sleep(7)
+            assert heard == [note, {}]
+            task.cancel()
+
+    in_a_world(story)
+
+
+def test_a_lease_taken_over_keeps_its_annotations():
+    """A new leader reads what was written for its predecessor."""
+
+    async def story(it: World) -> None:
+        it.leases.put("")
+        lease = it.leases.lease
+        assert lease is not None
+        note = {"their.example/note": "1"}
+        it.leases.store(lease | {"metadata": lease["metadata"] | {"annotations": note}})
+        election = it.election("one")
+        seen: list[dict[str, str]] = []
+
+        async def work() -> None:
+            seen.append(dict(election.annotations))
+
+        await election.lead(work)
+        assert seen == [note]
+        assert it.leases.lease is not None
+        assert it.leases.lease["metadata"]["annotations"] == note
+
+    in_a_world(story)
+
+
+def test_a_lost_answer_is_not_a_lost_lease():
+    """The renewal was applied, its answer was not heard: the conflict that follows is with ourselves."""
+
+    async def story(it: World) -> None:
+        election = it.election("one")
+        async with asyncio.TaskGroup() as group:
+            it.leases.lose_answers = 1
+            task = group.create_task(election.lead(forever))
+            await asyncio.sleep(12)
+            assert election.remaining() > 20
+            it.leases.lose_answers = 1
+            await asyncio.sleep(20)
+            assert election.remaining() > 20
+            task.cancel()
+        assert it.leases.writes[-1][1] == ""
+
+    in_a_world(story)
+
+
+def test_a_stolen_lease_ends_the_work_at_the_next_renewal():
+    """Somebody else wrote his name: no release, no second try."""
+
+    async def story(it: World) -> None:
+        election = it.election("one")
+        diary = Diary(election)
+        async with asyncio.TaskGroup() as group:
+            task = group.create_task(swallow(election.lead(diary.work)))
+            await asyncio.sleep(7)
+            it.leases.put("thief")
+            assert isinstance(await task, LeadershipLost)
+        assert (diary.ended, diary.left) == (10, 0)
+        assert it.leases.lease is not None
+        assert it.leases.lease["spec"]["holderIdentity"] == "thief"
+
+    in_a_world(story)
+
+
+def test_a_deleted_lease_is_made_anew():
+    """Nobody else holds it, so we do again."""
+
+    async def story(it: World) -> None:
+        election = it.election("one")
+        async with asyncio.TaskGroup() as group:
+            task = group.create_task(election.lead(forever))
+            await asyncio.sleep(7)
+            it.leases.lease = None
+            await asyncio.sleep(10)
+            assert it.leases.lease is not None
+            assert election.remaining() > 20
+            task.cancel()
+
+    in_a_world(story)
+
+
+def test_a_worker_that_dies_ends_everything():
+    """Fault 64: its error comes out as it is, and the lease is free for the next."""
+
+    async def story(it: World) -> None:
+        async def work() -> None:
+            await asyncio.sleep(3)
+            raise LookupError("bug")
+
+        with pytest.raises(LookupError, match="bug"):
+            await it.election("one").lead(work)
+        assert now() == 3
+        assert it.leases.writes[-1] == (3, "")
+
+    in_a_world(story)
+
+
+def test_shutdown_stops_the_work_before_the_lease_is_released():
+    """SIGTERM: whatever the work still does on its way out, it does as the leader."""
+
+    async def story(it: World) -> None:
+        election = it.election("one")
+        left = []
+
+        async def work() -> None:
+            try:
+                await forever()
+            finally:
+                await asyncio.sleep(2)
+                left.append(election.remaining())
+
+        async with asyncio.TaskGroup() as group:
+            task = group.create_task(election.lead(work))
+            await asyncio.sleep(6)
+            task.cancel()
+        assert left == [27]
+        assert it.leases.writes[-1] == (8, "")
+
+    in_a_world(story)
+
+
+def test_a_renewal_on_its_way_does_not_spoil_the_release():
+    """SIGTERM falls between a renewal's effect and its answer: the version we know is old, the lease is still ours."""
+
+    async def story(it: World) -> None:
+        it.wire.latency_seconds = (0.0, 0.5)
+        election = it.election("one")
+        async with asyncio.TaskGroup() as group:
+            task = group.create_task(election.lead(forever))
+            while len(it.leases.writes) < 2:  # noqa: ASYNC110 - virtual time, and no event to wait for
+                await asyncio.sleep(0.1)
+            task.cancel()
+        assert [who for _, who in it.leases.writes] == ["one", "one", ""]
+
+    in_a_world(story)
+
+
+def test_a_release_nobody_answers_does_not_hold_up_the_end():
+    """The API server is away at shutdown: four seconds, then we go."""
+
+    async def story(it: World) -> None:
+        election = it.election("one")
+        async with asyncio.TaskGroup() as group:
+            task = group.create_task(election.lead(forever))
+            await asyncio.sleep(6)
+            it.wire.silence(HOST)
+            task.cancel()
+        assert now() == 10
+        it.wire.heal(HOST)
+
+    in_a_world(story)
+
+
+def test_a_process_that_was_frozen_knows_it_may_no_longer_write():
+    """Fault 8: after 40 s of standing still, remaining() is 0 before anything else has run."""
+
+    async def story(it: World) -> None:
+        election = it.election("one")
+        diary = Diary(election)
+        loop = asyncio.get_running_loop()
+        async with asyncio.TaskGroup() as group:
+            task = group.create_task(swallow(election.lead(diary.work)))
+            await asyncio.sleep(7)
+            loop._now += 40  # type: ignore[attr-defined] - the clock goes on, the program does not
+            assert election.remaining() == 0
+            assert isinstance(await task, LeadershipLost)
+        assert [who for _, who in it.leases.writes] == ["one", "one"]
+
+    in_a_world(story)
+
+
+def test_without_an_election_one_leads_for_ever():
+    """A process that is alone by configuration."""
+
+    async def story(it: World) -> None:
+        alone = NoElection()
+
+        async def work() -> float:
+            return alone.remaining()
+
+        assert await alone.lead(work) == math.inf
+
+    in_a_world(story)
+
+
+def test_a_lease_too_short_for_its_renewals_is_refused():
+    """Numbers that cannot keep the promise are refused at the start."""
+
+    async def story(it: World) -> None:
+        with pytest.raises(ValueError, match="lease_seconds"):
+            it.election("one", lease_seconds=10)
+
+    in_a_world(story)

@@ -1,0 +1,269 @@
+"""Events about objects, on virtual time against an in-memory API server that keeps, forgets or refuses them."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from typing import Any
+
+import aiohttp
+import pytest
+from aiohttp import web
+from hypothesis import given
+from hypothesis import strategies as st
+from kubernetes_asyncio.client import Configuration
+
+from provisioner.api.meta import ObjectMeta
+from provisioner.api.node import Node
+from provisioner.api.nodeclaim import NodeClaim
+from provisioner.api.pod import Pod
+from provisioner.runtime.connection import client_over
+from provisioner.runtime.events import EventRecorder, cut
+from provisioner.runtime.kube import Kube, KubeError
+from provisioner.runtime.metrics import Metrics
+from provisioner.simulator.loop import VirtualClock
+from provisioner.simulator.wire import MemoryConnector, Wire
+
+from .test_workqueue import virtually
+
+EPOCH = datetime(2026, 3, 1, tzinfo=UTC)
+CLAIM = NodeClaim(metadata=ObjectMeta(name="ws1", uid="u1", resource_version="7"))
+
+
+class EventsApi:
+    """Event objects by namespace and name, with 409 for a taken name and 404 for an unknown one."""
+
+    def __init__(self) -> None:
+        self.events: dict[str, dict[str, Any]] = {}
+        self.calls: list[str] = []
+        self.refuse_with: list[tuple[int, dict[str, str]]] = []
+
+    async def handle(self, request: web.Request) -> web.StreamResponse:
+        _, _, _, _, namespace, _, *rest = request.path.split("/")
+        body = await request.json() if request.method != "GET" else None
+        name = rest[0] if rest else body["metadata"]["name"]
+        self.calls.append(request.method)
+        if self.refuse_with:
+            code, headers = self.refuse_with.pop(0)
+            return web.json_response({"kind": "Status", "code": code, "reason": "No"}, status=code, headers=headers)
+        key = f"{namespace}/{name}"
+        if (request.method == "POST") == (key in self.events):
+            code, reason = (409, "AlreadyExists") if key in self.events else (404, "NotFound")
+            status = {"kind": "Status", "code": code, "reason": reason, "details": {"name": name}}
+            return web.json_response(status, status=code)
+        if body is not None:
+            self.events[key] = self.events.get(key, {}) | body | {"kind": "Event"}
+            self.events[key].setdefault("metadata", {})["name"] = name
+        return web.json_response(self.events[key])
+
+
+class Story:
+    def __init__(self) -> None:
+        self.api = EventsApi()
+        self.metrics = Metrics()
+        self.kube: Kube
+
+    def recorder(self, **options: Any) -> EventRecorder:
+        clock = VirtualClock(asyncio.get_running_loop(), EPOCH)
+        return EventRecorder(self.kube, clock, metrics=self.metrics.events(), **options)
+
+    def counted(self, name: str) -> float:
+        return self.metrics.registry.get_sample_value(f"gpu_provisioner_events_{name}_total") or 0.0
+
+
+@asynccontextmanager
+async def scene() -> AsyncIterator[tuple[Story, EventRecorder]]:
+    story = Story()
+    wire = Wire(asyncio.get_running_loop())
+    app = web.Application()
+    app.router.add_route("*", "/{tail:.*}", story.api.handle)
+    runner = web.AppRunner(app, access_log=None, shutdown_timeout=1)
+    await runner.setup()
+    wire.servers["kube.sim"] = runner.server
+    async with aiohttp.ClientSession(connector=MemoryConnector(wire, "us"), trust_env=False) as session:
+        story.kube = Kube(client_over(session, Configuration(host="http://kube.sim"), version="0"))
+        async with asyncio.TaskGroup() as group:
+            recorder = story.recorder()
+            task = group.create_task(recorder.run())
+            yield story, recorder
+            task.cancel()
+    await runner.cleanup()
+
+
+def told(story: Callable[[Story, EventRecorder], Any]) -> None:
+    async def main() -> None:
+        async with scene() as (it, recorder):
+            await story(it, recorder)
+
+    virtually(main)
+
+
+def test_an_event_is_what_kubectl_describe_expects():
+    """A claim has no namespace, so its event lives in default; times, count and source are filled in."""
+
+    async def story(it: Story, recorder: EventRecorder) -> None:
+        recorder.record(CLAIM, "Warning", "NoCapacity", "none left in westeurope")
+        await asyncio.sleep(1)
+        (event,) = it.api.events.values()
+        assert event["involvedObject"] == {
+            "apiVersion": "karpenter.sh/v1",
+            "kind": "NodeClaim",
+            "name": "ws1",
+            "namespace": "",
+            "uid": "u1",
+            "resourceVersion": "7",
+        }
+        assert event["metadata"]["namespace"] == "default"
+        assert event["metadata"]["name"].startswith("ws1.")
+        assert (event["type"], event["reason"], event["count"]) == ("Warning", "NoCapacity", 1)
+        assert event["firstTimestamp"] == event["lastTimestamp"] == "2026-03-01T00:00:00Z"
+        assert event["source"] == {"component": "gpu-provisioner"}
+
+    told(story)
+
+
+def test_a_pods_event_lives_in_its_namespace():
+    """The API server refuses anything else."""
+
+    async def story(it: Story, recorder: EventRecorder) -> None:
+        recorder.record(Pod(metadata=ObjectMeta(name="p", namespace="ml", uid="u")), "Normal", "Evicted", "moved")
+        await asyncio.sleep(1)
+        assert next(iter(it.api.events)).startswith("ml/p.")
+
+    told(story)
+
+
+def test_the_same_said_again_is_counted_on_the_same_event():
+    """Repetitions that wait are merged, later ones patched, and a different message is another event."""
+
+    async def story(it: Story, recorder: EventRecorder) -> None:
+        for _ in range(5):
+            recorder.record(CLAIM, "Normal", "Waiting", "for quota")
+        await asyncio.sleep(60)
+        recorder.record(CLAIM, "Normal", "Waiting", "for quota")
+        recorder.record(CLAIM, "Normal", "Waiting", "for a zone")
+        await asyncio.sleep(1)
+        assert [e["count"] for e in it.api.events.values()] == [6, 1]
+        first = next(iter(it.api.events.values()))
+        assert (first["firstTimestamp"][-9:], first["lastTimestamp"][-9:]) == ("00:00:00Z", "00:01:00Z")
+        assert it.api.calls == ["POST", "PATCH", "POST"]
+
+    told(story)
+
+
+def test_a_predecessors_event_is_continued():
+    """The name is a function of what is said: after a restart, or hours later, the count goes on."""
+
+    async def story(it: Story, recorder: EventRecorder) -> None:
+        recorder.record(CLAIM, "Normal", "Waiting", "for quota")
+        await asyncio.sleep(1)
+        async with asyncio.TaskGroup() as group:
+            successor = it.recorder()
+            task = group.create_task(successor.run())
+            successor.record(CLAIM, "Normal", "Waiting", "for quota")
+            await asyncio.sleep(300)
+            successor.record(CLAIM, "Normal", "Waiting", "for quota")
+            await asyncio.sleep(1)
+            task.cancel()
+        assert [e["count"] for e in it.api.events.values()] == [3]
+
+    told(story)
+
+
+def test_an_event_that_expired_is_made_anew():
+    """Events live an hour; a patch of one that is gone becomes a new one."""
+
+    async def story(it: Story, recorder: EventRecorder) -> None:
+        recorder.record(CLAIM, "Normal", "Waiting", "for quota")
+        await asyncio.sleep(1)
+        it.api.events.clear()
+        recorder.record(CLAIM, "Normal", "Waiting", "for quota")
+        await asyncio.sleep(1)
+        assert [e["count"] for e in it.api.events.values()] == [1]
+
+    told(story)
+
+
+def test_a_flood_is_dropped_and_counted_not_queued():
+    """A hundred at once, then ten a second: the caller never waits."""
+
+    async def story(it: Story, recorder: EventRecorder) -> None:
+        for n in range(1000):
+            recorder.record(CLAIM, "Normal", "Flood", str(n))
+        await asyncio.sleep(2)
+        assert len(it.api.events) == 100
+        for n in range(1000, 2000):
+            recorder.record(CLAIM, "Normal", "Flood", str(n))
+        await asyncio.sleep(2)
+        assert len(it.api.events) == 120
+        assert it.counted("dropped") == 1880
+        assert it.counted("sent") == 120
+
+    told(story)
+
+
+def test_a_refused_event_is_given_up_and_a_throttled_one_waits():
+    """403 is final; 429 is obeyed; three tries are enough; the recorder lives on."""
+
+    async def story(it: Story, recorder: EventRecorder) -> None:
+        it.api.refuse_with = [(403, {})]
+        recorder.record(CLAIM, "Normal", "A", "refused")
+        await asyncio.sleep(1)
+        assert (it.counted("dropped"), it.api.events) == (1, {})
+        it.api.refuse_with = [(429, {"Retry-After": "9"})]
+        recorder.record(CLAIM, "Normal", "B", "throttled")
+        await asyncio.sleep(8)
+        assert it.api.events == {}
+        await asyncio.sleep(2)
+        assert len(it.api.events) == 1
+        it.api.refuse_with = [(500, {})] * 3
+        recorder.record(CLAIM, "Normal", "C", "unlucky")
+        await asyncio.sleep(60)
+        assert it.counted("dropped") == 2
+        recorder.record(CLAIM, "Normal", "D", "lucky")
+        await asyncio.sleep(1)
+        assert len(it.api.events) == 2
+
+    told(story)
+
+
+def test_what_must_not_be_done_untold_is_written_before_it_is_done():
+    """The Event stands when the call returns, redacted like any other; a refusal is the caller's to answer."""
+
+    async def story(it: Story, recorder: EventRecorder) -> None:
+        await recorder.write(CLAIM, "Warning", "FinalizerReleasedByHand", "ada did it with Bearer c4nary-0123456")
+        (event,) = it.api.events.values()
+        assert (event["reason"], event["count"]) == ("FinalizerReleasedByHand", 1)
+        assert event["message"].startswith("ada did it with ")
+        assert "c4nary" not in event["message"]
+        it.api.refuse_with = [(403, {})]
+        with pytest.raises(KubeError) as refused:
+            await recorder.write(CLAIM, "Warning", "FinalizerReleasedByHand", "again")
+        assert refused.value.status == 403
+        assert len(it.api.events) == 1
+
+    told(story)
+
+
+def test_no_secret_and_no_novel_is_written():
+    """Messages are redacted first, then cut to 1024 bytes between two characters."""
+
+    async def story(it: Story, recorder: EventRecorder) -> None:
+        recorder.record(
+            Node(metadata=ObjectMeta(name="n", uid="u")), "Warning", "R", "Bearer c4nary-0123456 " + "ü" * 900
+        )
+        await asyncio.sleep(1)
+        (event,) = it.api.events.values()
+        assert "c4nary" not in event["message"]
+        assert len(event["message"].encode()) <= 1024
+        assert event["message"].endswith("ü…")
+
+    told(story)
+
+
+@given(st.text(), st.integers(3, 50))
+def test_a_cut_text_is_a_prefix_within_its_bytes(text, limit):
+    """Whatever the characters."""
+    short = cut(text, limit)
+    assert len(short.encode()) <= limit
+    assert short == text.encode("utf-8", "replace").decode() or text.startswith(short.removesuffix("…"))

@@ -1,0 +1,44 @@
+"""kubernetes_asyncio is imported in part: what is left out costs nothing, and is there for who asks."""
+
+import subprocess
+import sys
+
+
+def run(program: str) -> str:
+    """What a fresh interpreter prints; its imports are its own, and warnings are errors."""
+    return subprocess.run(
+        [sys.executable, "-W", "error", "-c", program], check=True, capture_output=True, text=True
+    ).stdout.strip()
+
+
+def test_the_program_loads_no_model_and_no_api_group() -> None:
+    """All that `run` imports, the configuration loaders included, brings in none of the 830 modules."""
+    found = run(
+        "import sys, provisioner.operator.operator, provisioner.operator.clients\n"
+        "parts = ('kubernetes_asyncio.client.models.', 'kubernetes_asyncio.client.api.')\n"
+        "print([name for name in sys.modules if name.startswith(parts)])"
+    )
+    assert found == "[]"
+
+
+def test_what_is_left_out_can_be_asked_for() -> None:
+    """Somebody else in the process finds the SDK whole, made of the same classes."""
+    found = run(
+        "from provisioner.runtime.kubernetes_sdk import ApiClient\n"
+        "import kubernetes_asyncio.dynamic\n"
+        "from kubernetes_asyncio import client, config, watch\n"
+        "from kubernetes_asyncio.client import CoreV1Api\n"
+        "assert client.ApiClient is ApiClient\n"
+        "print(CoreV1Api.__name__, client.V1Node.__name__, client.models.V1Pod.__name__, watch.Watch.__name__)"
+    )
+    assert found == "CoreV1Api V1Node V1Pod Watch"
+
+
+def test_an_sdk_that_is_there_already_is_used() -> None:
+    """Whoever imported it first is not given another one."""
+    found = run(
+        "import kubernetes_asyncio.client as before\n"
+        "from provisioner.runtime.kubernetes_sdk import ApiClient\n"
+        "print(before.ApiClient is ApiClient)"
+    )
+    assert found == "True"

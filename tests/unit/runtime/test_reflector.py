@@ -1,0 +1,354 @@
+"""The mirror of a collection, against an API server that forgets, repeats itself, falls silent and lies."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from provisioner.api.node import Node
+from provisioner.runtime.kube import Kube
+from provisioner.runtime.reflector import Reflector, State
+from provisioner.runtime.resources import NODES, PODS
+
+from .kube_server import (
+    KubeServer,
+    bookmark,
+    event,
+    gone,
+    hang_up,
+    kube_client,
+    kube_server,
+    listing,
+    obj,
+    raw,
+    seeded,
+    silent,
+    status,
+    stream,
+)
+
+pytestmark = pytest.mark.asyncio
+
+
+class Mirror:
+    """A reflector of Nodes that keeps all it was told, as +name, ~name and -name (with the version)."""
+
+    def __init__(self, kube: Kube, **options: Any) -> None:
+        self.told: list[str] = []
+        self.syncs = 0
+        options = {"base_seconds": 0.01, "cap_seconds": 0.02, "silence_seconds": 5.0} | options
+        self.reflector = Reflector(
+            kube,
+            NODES,
+            rng=seeded(),
+            indexes={"pool": lambda n: filter(None, [n.metadata.labels.get("agentpool")])},
+            on_change=self.tell,
+            on_synced=self.sync,
+            **options,
+        )
+
+    def sync(self) -> None:
+        assert self.reflector.synced
+        self.syncs += 1
+
+    def tell(self, old: Node | None, new: Node | None) -> None:
+        item = new or old
+        assert item is not None
+        sign = "~" if old and new else "+" if new else "-"
+        self.told.append(f"{sign}{item.name}@{item.metadata.resource_version}")
+
+
+async def until(true: Callable[[], bool]) -> None:
+    async with asyncio.timeout(5):
+        while not true():  # noqa: ASYNC110 - what is waited for has no event of its own
+            await asyncio.sleep(0.005)
+
+
+@asynccontextmanager
+async def running(server: KubeServer, **options: Any) -> AsyncIterator[Mirror]:
+    async with kube_client(server) as kube, asyncio.TaskGroup() as group:
+        mirror = Mirror(kube, **options)
+        task = group.create_task(mirror.reflector.run())
+        yield mirror
+        assert not task.done()
+        task.cancel()
+
+
+def node(name: str, version: str, uid: str = "", pool: str = "") -> dict[str, Any]:
+    return obj("Node", name, version, uid, metadata={"labels": {"agentpool": pool} if pool else {}})
+
+
+async def test_a_list_and_its_events_become_a_cache():
+    """Listed and watched objects are found by name and by index, and every change is told once."""
+    async with kube_server() as server:
+        server.then(listing("Node", [node("a", "1", pool="p1"), node("b", "2")], "5"))
+        server.then(
+            stream(
+                event("MODIFIED", node("a", "6", pool="p2")),
+                event("ADDED", node("c", "7", pool="p2")),
+                event("DELETED", node("b", "8")),
+                bookmark("20"),
+                end="silence",
+            )
+        )
+        async with running(server) as mirror:
+            cache = mirror.reflector
+            assert (cache.state, cache.synced, cache.resource_version) == (State.EMPTY, False, "")
+            await until(lambda: cache.resource_version == "20")
+            assert mirror.told == ["+a@1", "+b@2", "~a@6", "+c@7", "-b@2"]
+            assert [n.name for n in cache.by_index("pool", "p2")] == ["a", "c"]
+            assert cache.by_index("pool", "p1") == ()
+            assert cache.get("b") is None
+            assert [n.name for n in cache.items()] == ["a", "c"]
+            assert (cache.state, cache.synced, cache.last_error) == (State.WATCHING, True, None)
+            assert cache.contains("19")
+            assert not cache.contains("21")
+            assert not cache.contains("")
+            assert server.seen[1].query["resourceVersion"] == "5"
+
+
+async def test_a_relist_reports_what_vanished_in_between():
+    """410 on a watch: the list after it replaces all, and the missed deletion is told."""
+    async with kube_server() as server:
+        server.then(listing("Node", [node("a", "1", pool="p"), node("b", "2", pool="p")], "5"), stream(gone()))
+        server.then(listing("Node", [node("b", "2", pool="p"), node("c", "9", pool="p")], "9"), stream(end="silence"))
+        async with running(server) as mirror:
+            await until(lambda: mirror.reflector.resource_version == "9")
+            assert mirror.told == ["+a@1", "+b@2", "-a@1", "+c@9"]
+            assert [n.name for n in mirror.reflector.by_index("pool", "p")] == ["b", "c"]
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        status(404, "NotFound", "the server could not find the requested resource"),
+        raw(b"404 page not found", 404, "text/plain"),
+        stream(b"<html>\n</html>\n"),
+        stream(b'{"type":"EXPLODED","object":{}}\n'),
+        stream(event("ADDED", obj("Node", "n", "6", spec={"taints": 3}))),
+    ],
+)
+async def test_a_watch_that_makes_no_sense_is_followed_by_a_list(answer):
+    """Resuming from the same version would meet the same answer, or miss a CRD that came back empty."""
+    async with kube_server() as server:
+        server.then(listing("Node", [node("a", "1")], "5"), answer)
+        server.then(listing("Node", [], "9"), stream(end="silence"))
+        async with running(server) as mirror:
+            await until(lambda: mirror.reflector.resource_version == "9")
+            assert mirror.told == ["+a@1", "-a@1"]
+
+
+async def test_the_first_list_is_told_of_even_if_it_is_empty():
+    """Who waits for the cache has nothing else to be woken by; later lists tell only what they change."""
+    async with kube_server() as server:
+        server.then(status(500, "InternalError"), listing("Node", [], "5"), stream(gone()))
+        server.then(listing("Node", [], "9"), stream(end="silence"))
+        async with running(server) as mirror:
+            await until(lambda: mirror.reflector.resource_version == "9")
+            assert (mirror.told, mirror.syncs) == ([], 1)
+
+
+async def test_410_as_a_status_also_lists_anew():
+    """The other way of saying it."""
+    async with kube_server() as server:
+        server.then(listing("Node", [], "5"), status(410, "Gone"), listing("Node", [], "9"), stream(end="silence"))
+        async with running(server) as mirror:
+            await until(lambda: mirror.reflector.resource_version == "9")
+
+
+async def test_the_same_name_with_another_uid_is_another_object():
+    """A Node deleted and made anew in between is a deletion and an addition, in a list and in a watch."""
+    async with kube_server() as server:
+        server.then(listing("Node", [node("a", "1", "u1")], "5"), stream(gone()))
+        server.then(
+            listing("Node", [node("a", "7", "u2")], "8"), stream(event("MODIFIED", node("a", "9", "u3")), end="silence")
+        )
+        async with running(server) as mirror:
+            await until(lambda: mirror.reflector.resource_version == "9")
+            assert mirror.told == ["+a@1", "-a@1", "+a@7", "-a@7", "+a@9"]
+
+
+async def test_a_repeated_event_from_the_past_changes_nothing():
+    """Duplicate and late deliveries of a known object are ignored."""
+    async with kube_server() as server:
+        late = (event("MODIFIED", node("a", "6")), event("DELETED", node("a", "3")))
+        server.then(listing("Node", [node("a", "7")], "7"), stream(*late, bookmark("8"), end="silence"))
+        async with running(server) as mirror:
+            await until(lambda: mirror.reflector.resource_version == "8")
+            assert mirror.told == ["+a@7"]
+
+
+async def test_an_event_from_the_past_never_revives_an_object():
+    """An old ADDED of an object that is gone is no news: the thread is lost, a list settles it."""
+    async with kube_server() as server:
+        server.then(listing("Node", [], "7"), stream(event("ADDED", node("ghost", "3")), end="silence"))
+        server.then(listing("Node", [], "9"), stream(end="silence"))
+        async with running(server) as mirror:
+            await until(lambda: mirror.reflector.resource_version == "9")
+            assert mirror.told == []
+
+
+async def test_a_connection_that_breaks_is_resumed_without_a_list():
+    """A cut, half a line, a refused connection and a clean end resume from the newest version seen."""
+    half = b'{"type":"ADDED","object":{"kind":"No'
+    async with kube_server() as server:
+        server.then(listing("Node", [], "5"), stream(bookmark("6"), end="cut"), stream(bookmark("7"), half))
+        server.then(hang_up(), status(503, "ServiceUnavailable"), stream(bookmark("8"), end="silence"))
+        async with running(server) as mirror:
+            await until(lambda: mirror.reflector.resource_version == "8")
+            asked = [s.query["resourceVersion"] for s in server.seen if "watch" in s.query]
+            assert asked == ["5", "6", "7", "7", "7"]
+            assert mirror.reflector.last_error is None
+
+
+async def test_a_silent_watch_is_dropped_and_everything_listed():
+    """A half-open connection, or a version from the future after a restore: silence is never trusted."""
+    async with kube_server() as server:
+        server.then(listing("Node", [node("a", "1")], "5"), stream(end="silence"))
+        server.then(listing("Node", [], "9"), stream(end="silence"))
+        async with running(server, silence_seconds=0.1) as mirror:
+            await until(lambda: mirror.reflector.resource_version == "9")
+            assert mirror.told == ["+a@1", "-a@1"]
+
+
+async def test_watches_that_end_at_once_do_not_become_a_hot_loop():
+    """An empty stream is a failure with a growing pause; one with something in it is asked about once a second."""
+    async with kube_server() as server:
+        server.then(listing("Node", [], "5"))
+        server.otherwise = stream()
+        async with running(server, base_seconds=0.05, cap_seconds=10.0) as mirror:
+            await asyncio.sleep(0.5)
+            assert mirror.reflector.last_error is not None
+            assert mirror.reflector.last_error.reason == "EmptyWatch"
+            assert 2 <= server.count(watch="true") <= 6
+    async with kube_server() as server:
+        server.then(listing("Node", [], "5"))
+        server.otherwise = stream(bookmark("6"))
+        async with running(server):
+            await asyncio.sleep(0.5)
+            assert server.count(watch="true") == 1
+
+
+async def test_retry_after_is_obeyed():
+    """429 with Retry-After waits at least that long; without it, our own pause applies."""
+    async with kube_server() as server:
+        server.then(status(429, "TooManyRequests", **{"Retry-After": "1"}))
+        server.otherwise = listing("Node", [], "5")
+        loop = asyncio.get_running_loop()
+        begun = loop.time()
+        async with running(server) as mirror:
+            await until(lambda: mirror.reflector.synced)
+            assert loop.time() - begun >= 1.0
+    async with kube_server() as server:
+        server.then(status(429, "TooManyRequests"), status(401, "Unauthorized"), listing("Node", [], "5"))
+        server.otherwise = stream(end="silence")
+        async with running(server) as mirror:
+            await until(lambda: mirror.reflector.synced)
+
+
+@pytest.mark.parametrize(
+    ("answer", "state"),
+    [
+        (raw(b"404 page not found", 404, "text/plain"), State.NOT_SERVED),
+        (status(403, "Forbidden"), State.BACKING_OFF),
+        (status(500, "InternalError"), State.BACKING_OFF),
+        (raw(b"<html>hello</html>"), State.BACKING_OFF),
+        (raw(b"{}"), State.BACKING_OFF),
+        (silent(), State.LISTING),
+    ],
+)
+async def test_what_cannot_be_read_is_never_empty(answer, state):
+    """The CRD is gone, permission is lost, a proxy answers: the cache keeps what it knew and says what is wrong."""
+    async with kube_server() as server:
+        server.then(listing("Node", [node("a", "1")], "5"), stream(gone()))
+        server.otherwise = answer
+        async with running(server, cap_seconds=60.0, base_seconds=0.05) as mirror:
+            cache = mirror.reflector
+            await until(lambda: len(server.seen) >= 3 and cache.state is state)
+            assert cache.get("a") is not None
+            assert cache.synced
+            assert cache.last_error is not None
+            assert mirror.told == ["+a@1"]
+
+
+async def test_a_half_list_is_no_list():
+    """Page two fails: nothing of page one is believed."""
+    async with kube_server() as server:
+        server.then(listing("Node", [node("a", "1")], "5", more="t"), status(500, "InternalError"))
+        server.then(listing("Node", [node("a", "1"), node("b", "2")], "6"), stream(end="silence"))
+        async with running(server) as mirror:
+            await until(lambda: mirror.reflector.synced)
+            assert mirror.told == ["+a@1", "+b@2"]
+
+
+async def test_time_travel_is_refused_three_times_then_believed():
+    """One stale server must not take back what was seen; a restored etcd says so every time."""
+    async with kube_server() as server:
+        server.then(listing("Node", [node("a", "50")], "100"), stream(gone()))
+        server.otherwise = listing("Node", [], "40")
+        async with running(server, base_seconds=0.05, cap_seconds=0.05) as mirror:
+            cache = mirror.reflector
+            await until(lambda: cache.state is State.BACKWARD)
+            assert cache.get("a") is not None
+            assert cache.resource_version == "100"
+            await until(lambda: cache.resource_version == "40")
+            assert server.count(limit="500") >= 5
+            assert mirror.told == ["+a@50", "-a@50"]
+            assert "resourceVersion" not in server.seen[2].query
+
+
+async def test_a_stale_server_that_recovers_loses_nothing():
+    """Fault 18: the relist is served from the past once, then from the present."""
+    async with kube_server() as server:
+        server.then(listing("Node", [node("a", "50")], "100"), stream(gone()))
+        server.then(listing("Node", [], "40"), listing("Node", [node("a", "50")], "101"), stream(end="silence"))
+        async with running(server) as mirror:
+            await until(lambda: mirror.reflector.resource_version == "101")
+            assert mirror.told == ["+a@50"]
+
+
+async def test_versions_that_are_no_numbers_are_only_compared_for_equality():
+    """Fault 23: opaque versions neither order events nor refuse lists."""
+    async with kube_server() as server:
+        server.then(listing("Node", [node("a", "x-9")], "x-9"))
+        server.then(stream(event("MODIFIED", node("a", "x-1")), end="silence"))
+        async with running(server) as mirror:
+            cache = mirror.reflector
+            await until(lambda: cache.contains("x-1"))
+            assert not cache.contains("x-9")
+            assert mirror.told == ["+a@x-9", "~a@x-1"]
+
+
+async def test_freshness_is_the_start_of_the_list_or_the_last_word():
+    """`fresh_at` never claims more than was read: a slow list is as old as its start."""
+
+    async def slow(request):
+        await asyncio.sleep(0.2)
+        return await listing("Node", [], "5")(request)
+
+    loop = asyncio.get_running_loop()
+    async with kube_server() as server:
+        server.then(slow, stream(b"", bookmark("6"), end="silence", gap_seconds=0.1))
+        async with running(server) as mirror:
+            begun = loop.time()
+            await until(lambda: mirror.reflector.synced)
+            listed = mirror.reflector.fresh_at
+            assert listed - begun < 0.15
+            await until(lambda: mirror.reflector.resource_version == "6")
+            assert mirror.reflector.fresh_at > listed + 0.2
+
+
+async def test_namespaced_objects_are_named_with_their_namespace():
+    """Two pods of one name in two namespaces are two."""
+    pods = [obj("Pod", "p", "1", metadata={"namespace": ns}) for ns in ("x", "y")]
+    async with kube_server() as server, kube_client(server) as kube, asyncio.TaskGroup() as group:
+        server.then(listing("Pod", pods, "5"), stream(end="silence"))
+        cache = Reflector(kube, PODS, rng=seeded(), indexes={}, on_change=lambda *_: None, label_selector="a=b")
+        task = group.create_task(cache.run())
+        await until(lambda: cache.synced)
+        assert cache.get("y/p") is not None
+        assert cache.get("p") is None
+        assert server.seen[0].query["labelSelector"] == "a=b"
+        task.cancel()

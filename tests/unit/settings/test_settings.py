@@ -1,0 +1,597 @@
+"""Settings: found in four places, checked all at once, shown without secrets."""
+
+import re
+from collections.abc import Mapping
+
+import msgspec
+import pytest
+
+from provisioner.operator.clients import policy_of
+from provisioner.settings import OPTIONS, Problem, Settings, SettingsError, describe, load, read_flags
+from provisioner.settings.options import BY_FLAG, IGNORED
+
+SUBSCRIPTION = "11111111-2222-3333-4444-555555555555"
+ENV: Mapping[str, str] = {
+    "ARM_SUBSCRIPTION_ID": SUBSCRIPTION,
+    "ARM_RESOURCE_GROUP": "rg-1",
+    "AZURE_CLUSTER_NAME": "aks-1",
+    "AZURE_TENANT_ID": "99999999-2222-3333-4444-555555555555",
+    "AZURE_CLIENT_ID": "88888888-2222-3333-4444-555555555555",
+    "AZURE_FEDERATED_TOKEN_FILE": "/var/run/secrets/azure/tokens/azure-identity-token",
+    "AZURE_AUTHORITY_HOST": "https://login.microsoftonline.com/",
+}
+
+
+def loaded(flags: Mapping[str, str] | None = None, file: Mapping[str, object] | None = None, **env: str) -> Settings:
+    return load(flags or {}, {**ENV, **env}, file)
+
+
+def problems(
+    flags: Mapping[str, str] | None = None, file: Mapping[str, object] | None = None, **env: str
+) -> list[Problem]:
+    with pytest.raises(SettingsError) as refusal:
+        loaded(flags, file, **env)
+    return refusal.value.problems
+
+
+def the_problem(
+    flags: Mapping[str, str] | None = None, file: Mapping[str, object] | None = None, **env: str
+) -> Problem:
+    (only,) = problems(flags, file, **env)
+    return only
+
+
+# --- the table -------------------------------------------------------------------------------------------------------
+
+
+def test_every_field_has_one_row_with_the_same_default() -> None:
+    """The table and the struct cannot drift: a setting without a row, or with another default, fails here."""
+    own = {"warnings", "notes", "origins"}
+    fields = {f.name: f.default for f in msgspec.structs.fields(Settings) if f.name not in own}
+    assert sorted(option.field for option in OPTIONS) == sorted(fields)
+    follow_the_cloud = {"arm_endpoint", "arm_audience", "authority_host"}
+    for option in OPTIONS:
+        if option.field not in follow_the_cloud and fields[option.field] is not msgspec.NODEFAULT:
+            assert option.default == fields[option.field], option.flag
+
+
+def test_no_name_stands_for_two_settings() -> None:
+    """Flags and variables are unique over the whole table, ignored rows included."""
+    rows = (*OPTIONS, *IGNORED)
+    assert len(BY_FLAG) == len(rows)
+    names = [name for option in rows for name in option.env]
+    assert len(set(names)) == len(names)
+
+
+@pytest.mark.parametrize(
+    ("env", "flag"),
+    [
+        ("METRICS_PORT", "metrics-port"),
+        ("HEALTH_PROBE_PORT", "health-probe-port"),
+        ("KUBE_CLIENT_QPS", "kube-client-qps"),
+        ("KUBE_CLIENT_BURST", "kube-client-burst"),
+        ("ENABLE_PROFILING", "enable-profiling"),
+        ("DISABLE_LEADER_ELECTION", "disable-leader-election"),
+        ("LEADER_ELECTION_NAME", "leader-election-name"),
+        ("LEADER_ELECTION_NAMESPACE", "leader-election-namespace"),
+        ("KARPENTER_SERVICE", "karpenter-service"),
+        ("DISABLE_CLUSTER_STATE_OBSERVABILITY", "disable-cluster-state-observability"),
+        ("MEMORY_LIMIT", "memory-limit"),
+        ("CPU_REQUESTS", "cpu-requests"),
+        ("LOG_LEVEL", "log-level"),
+        ("LOG_OUTPUT_PATHS", "log-output-paths"),
+        ("LOG_ERROR_OUTPUT_PATHS", "log-error-output-paths"),
+        ("BATCH_MAX_DURATION", "batch-max-duration"),
+        ("BATCH_IDLE_DURATION", "batch-idle-duration"),
+        ("PREFERENCE_POLICY", "preference-policy"),
+        ("MIN_VALUES_POLICY", "min-values-policy"),
+        ("IGNORE_DRA_REQUESTS", "ignore-dra-requests"),
+        ("FEATURE_GATES", "feature-gates"),
+        ("DISABLE_CONTROLLER_WARMUP", "disable-controller-warmup"),
+        ("SCHEDULER_CONFIG", "scheduler-config"),
+    ],
+)
+def test_karpenters_names_are_known(env: str, flag: str) -> None:
+    """Every flag and variable of Karpenter's options is taken, so that an old deployment starts."""
+    assert BY_FLAG[flag].env[0] == env
+
+
+def test_a_bare_deployment_of_the_predecessor_starts_without_a_word() -> None:
+    """What workload identity and the chart inject is enough; every default is the documented one."""
+    settings = loaded()
+    assert settings.warnings == ()
+    assert settings.notes == ()
+    assert (settings.subscription_id, settings.resource_group, settings.cluster_name) == (SUBSCRIPTION, "rg-1", "aks-1")
+    assert settings.location == ""
+    assert settings.authority_host == "https://login.microsoftonline.com"
+    assert settings.arm_scope == "https://management.azure.com/.default"
+    assert (settings.metrics_port, settings.health_probe_port) == (8080, 8081)
+    assert settings.disable_leader_election is False
+    assert settings.leader_election_name == "gpu-provisioner-leader-election"
+    assert (settings.gpu_readiness, settings.legacy_pools) == ("require", "collect")
+    assert (settings.max_agent_pools, settings.max_creates_per_minute) == (None, 100)
+    assert settings.node_repair
+    assert (settings.launch_seconds, settings.creating_seconds, settings.registration_seconds) == (300, 2700, 900)
+    assert (settings.initialization_seconds, settings.draining_seconds) == (1200, 900)
+    assert (settings.detaching_seconds, settings.deleting_seconds) == (360, 1800)
+
+
+# --- precedence ------------------------------------------------------------------------------------------------------
+
+
+def test_flag_before_environment_before_file_before_default() -> None:
+    """Each place gives way to the one before it, and the origin tells which one won."""
+    flag, env, file = {"metrics-port": "1"}, {"METRICS_PORT": "2"}, {"metrics-port": 3}
+    for settings, port, origin in [
+        (loaded(flag, file, **env), 1, "flag --metrics-port"),
+        (loaded({}, file, **env), 2, "env METRICS_PORT"),
+        (loaded({}, file), 3, "file metrics-port"),
+        (loaded(), 8080, "default"),
+    ]:
+        assert (settings.metrics_port, dict(settings.origins)["metrics_port"]) == (port, origin)
+
+
+def test_an_empty_variable_counts_as_unset() -> None:
+    """Charts render unset values as empty variables."""
+    settings = loaded(METRICS_PORT="", LOG_LEVEL=" ", LEADER_ELECTION_NAMESPACE="", DEPLOYMENT_MODE="", HTTPS_PROXY="")
+    assert settings.metrics_port == 8080
+    assert settings.log_level == "info"
+    assert settings.deployment_mode == "self-hosted"
+    assert settings.warnings == ()
+
+
+def test_an_empty_flag_overrides_a_variable_with_the_default() -> None:
+    """`--leader-election-namespace=` is somebody's will, an empty variable is not."""
+    assert (
+        loaded({"leader-election-namespace": ""}, LEADER_ELECTION_NAMESPACE="kube-system").leader_election_namespace
+        == ""
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "alias", "field"),
+    [
+        ("ARM_SUBSCRIPTION_ID", "AZURE_SUBSCRIPTION_ID", "subscription_id"),
+        ("ARM_RESOURCE_GROUP", "AZURE_RESOURCE_GROUP", "resource_group"),
+        ("AZURE_CLUSTER_NAME", "CLUSTER_NAME", "cluster_name"),
+        ("HTTPS_PROXY", "https_proxy", "https_proxy"),
+        ("NO_PROXY", "no_proxy", "no_proxy"),
+    ],
+)
+def test_other_tools_names_serve_too(name: str, alias: str, field: str) -> None:
+    """The alias is read when the main name is unset; where both differ the main one counts, with a warning."""
+    first, second = ("http://a", "http://b") if "PROXY" in name else (SUBSCRIPTION, SUBSCRIPTION[::-1])
+    without = {key: value for key, value in ENV.items() if key != name}
+    assert getattr(load({}, {**without, alias: second}, None), field) == second
+    both = load({}, {**without, name: first, alias: second}, None)
+    assert getattr(both, field) == first
+    assert both.warnings == (f"{name} and {alias} say different things; {name} counts",)
+
+
+def test_values_are_trimmed() -> None:
+    """A newline from a mounted secret is no part of a name."""
+    settings = loaded(ARM_RESOURCE_GROUP=" rg-2\n", LOCATION="East US")
+    assert (settings.resource_group, settings.location) == ("rg-2", "eastus")
+
+
+def test_the_file_may_use_yamls_own_types() -> None:
+    """Numbers, booleans, lists and a map of gates mean what they say; nothing means unset."""
+    settings = loaded(
+        file={
+            "metrics-port": 9090,
+            "disable-leader-election": True,
+            "no-proxy": ["10.0.0.0/8", ".svc"],
+            "feature-gates": {"NodeRepair": False},
+            "creating-deadline": "1h",
+            "location": None,
+        }
+    )
+    assert settings.metrics_port == 9090
+    assert settings.disable_leader_election is True
+    assert settings.no_proxy == "10.0.0.0/8,.svc"
+    assert settings.feature_gates == (("NodeRepair", False),)
+    assert settings.creating_seconds == 3600
+
+
+def test_unknown_keys_and_flags_are_told_without_their_values() -> None:
+    """A typing error must not leave a default in force unnoticed; what stands there may be a secret."""
+    found = problems({"metric-port": "hunter2"}, {"client-secret": "hunter2"})
+    assert [p.name for p in found] == ["client-secret", "--metric-port"]
+    assert "hunter2" not in str(SettingsError(found))
+
+
+def test_a_map_where_one_value_belongs_is_told() -> None:
+    """Nested keys are not flattened by guess."""
+    assert the_problem(file={"metrics-port": {"value": 1}}).name == "metrics-port"
+
+
+# --- what is missing or wrong ----------------------------------------------------------------------------------------
+
+
+def test_everything_missing_is_told_at_once_each_with_its_remedy() -> None:
+    """One start shows all there is to set."""
+    with pytest.raises(SettingsError) as refusal:
+        load({}, {}, None)
+    found = refusal.value.problems
+    assert [p.name for p in found] == [
+        "ARM_SUBSCRIPTION_ID",
+        "ARM_RESOURCE_GROUP",
+        "AZURE_CLUSTER_NAME",
+        "AZURE_TENANT_ID",
+        "AZURE_CLIENT_ID",
+        "AZURE_FEDERATED_TOKEN_FILE",
+    ]
+    assert all(p.why == "it is not set" and p.remedy.endswith(".") for p in found)
+    text = str(refusal.value)
+    assert text.startswith("6 settings are wrong:\n")
+    assert "az account show" in text
+    assert "azure.workload.identity/use=true" in text
+
+
+def test_the_managed_mode_needs_no_identity_variables() -> None:
+    """azure-identity's default chain finds its own way."""
+    needed = {key: value for key, value in ENV.items() if key.startswith("ARM_") or key == "AZURE_CLUSTER_NAME"}
+    assert load({}, {**needed, "DEPLOYMENT_MODE": "Managed"}, None).deployment_mode == "managed"
+
+
+def test_a_simulator_on_loopback_needs_no_identity_variables() -> None:
+    """No token is sent over plain http, so none has to be had."""
+    needed = {key: value for key, value in ENV.items() if key.startswith("ARM_") or key == "AZURE_CLUSTER_NAME"}
+    settings = load({}, {**needed, "ARM_ENDPOINT": "http://127.0.0.1:8443/"}, None)
+    assert settings.plain_arm
+    assert settings.arm_endpoint == "http://127.0.0.1:8443"
+    assert settings.warnings == (
+        "ARM_ENDPOINT is plain http on loopback (127.0.0.1): no token is sent there; for simulations only",
+    )
+
+
+def test_what_is_malformed_is_not_also_called_missing() -> None:
+    """One mistake, one problem."""
+    found = the_problem(ARM_RESOURCE_GROUP="/subscriptions/x/resourceGroups/y")
+    assert found.name == "ARM_RESOURCE_GROUP"
+    assert "resource group" in found.remedy
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "remedy"),
+    [
+        ("ARM_SUBSCRIPTION_ID", "my subscription", "an id"),
+        ("AZURE_CLUSTER_NAME", "-aks", "AKS cluster"),
+        ("LEADER_ELECTION_NAME", "Upper_Case", "Kubernetes name"),
+        ("LOCATION", "east/us", "eastus"),
+        ("DEPLOYMENT_MODE", "serverless", "self-hosted, managed"),
+        ("LOG_LEVEL", "chatty", "debug, info, warning, error"),
+        ("GPU_READINESS", "maybe", "require, report"),
+        ("LEGACY_POOLS", "delete", "collect, report"),
+        ("AZURE_ENVIRONMENT", "AzureGermanCloud", "AzureUSGovernment"),
+        ("METRICS_PORT", "65536", "from 0 to 65535"),
+        ("METRICS_PORT", "-1", "from 0 to 65535"),
+        ("KUBE_CLIENT_QPS", "0", "from 1"),
+        ("MAX_AGENT_POOLS", "0", "from 1"),
+        ("MAX_CREATES_PER_MINUTE", "-5", "from 1"),
+        ("CREATING_DEADLINE", "0", "at most 7 days"),
+        ("CREATING_DEADLINE", "-5m", "at most 7 days"),
+        ("CREATING_DEADLINE", "300h", "at most 7 days"),
+        ("FEATURE_GATES", "NodeRepair", "NodeRepair=true"),
+        ("PRICES", "Standard_NC24ads_A100_v4", "_v4=3.67"),
+        ("PRICES", "Standard_NC24ads_A100_v4=cheap", "_v4=3.67"),
+        ("PRICES", "Standard_NC24ads_A100_v4/Spot=1", "_v4/spot=1.47"),
+        ("FEATURE_GATES", "NodeRepair=yes", "NodeRepair=true"),
+        ("ARM_ENDPOINT", "management.azure.com", "https://"),
+        ("ARM_ENDPOINT", "http://management.azure.com", "https://"),
+        ("ARM_ENDPOINT", "http://10.0.0.1", "https://"),
+        ("ARM_ENDPOINT", "http://127.0.0.1.example.com", "https://"),
+        ("ARM_ENDPOINT", "https://x?sig=abc", "https://"),
+        ("ARM_ENDPOINT", "https://x:port", "https://"),
+        ("AZURE_AUTHORITY_HOST", "http://127.0.0.1", "https://login"),
+        ("HTTPS_PROXY", "socks5://proxy:1080", "http://proxy"),
+        ("HTTPS_PROXY", "http://", "http://proxy"),
+    ],
+)
+def test_wrong_values_stop_the_program_and_say_what_to_write(name: str, text: str, remedy: str) -> None:
+    """Each is one problem under the name the user wrote, with what would be right."""
+    found = the_problem(**{name: text})
+    assert found.name == name
+    assert remedy in found.remedy
+    assert found.why
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "field"),
+    [
+        ("METRICS_PORT", "tcp://10.0.0.1:80", "metrics_port"),
+        ("KUBE_CLIENT_BURST", "many", "kube_client_burst"),
+        ("DISABLE_LEADER_ELECTION", "yes", "disable_leader_election"),
+        ("LAUNCH_DEADLINE", "soon", "launch_seconds"),
+        ("MAX_AGENT_POOLS", "١٢", "max_agent_pools"),
+    ],
+)
+def test_malformed_numbers_and_booleans_of_the_environment_are_warned_of(name: str, text: str, field: str) -> None:
+    """As Karpenter does: the default stands. Kubernetes itself injects variables like METRICS_PORT for Services."""
+    settings = loaded(**{name: text})
+    assert getattr(settings, field) == getattr(loaded(), field)
+    assert dict(settings.origins)[field] == "default"
+    (warning,) = settings.warnings
+    assert warning.startswith(f"{name}={text}: ")
+    assert warning.endswith("; the default stands instead")
+
+
+@pytest.mark.parametrize("strict", [{"flags": {"strict-config": "true"}}, {"file": {"strict-config": True}}])
+def test_strict_config_turns_these_warnings_into_problems(strict: dict[str, dict[str, str]]) -> None:
+    """Whoever asks for it gets no silent default."""
+    found = the_problem(strict.get("flags"), strict.get("file"), METRICS_PORT="abc")
+    assert (found.name, found.value, found.why) == ("METRICS_PORT", "abc", "it is not a whole number")
+
+
+def test_strict_config_itself_malformed_is_told_once() -> None:
+    """It is a boolean of the environment like any other."""
+    (warning,) = loaded(STRICT_CONFIG="very").warnings
+    assert warning.startswith("STRICT_CONFIG=very: ")
+
+
+def test_malformed_flags_and_file_values_are_always_problems() -> None:
+    """Nobody else writes flags or files for the program; a default in their place would be a surprise."""
+    found = problems({"metrics-port": "abc", "kube-client-qps": ""}, {"health-probe-port": "abc"})
+    assert [p.name for p in found] == ["--kube-client-qps", "--metrics-port", "health-probe-port"]
+
+
+def test_one_port_cannot_serve_both() -> None:
+    """Two listeners on one port would fail later and less clearly; two free ports are fine."""
+    assert the_problem(METRICS_PORT="9000", HEALTH_PROBE_PORT="9000").name == "HEALTH_PROBE_PORT"
+    assert loaded(METRICS_PORT="0", HEALTH_PROBE_PORT="0").metrics_port == 0
+
+
+# --- kinds -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("90s", 90), ("45m", 2700), ("1h30m", 5400), ("1.5h", 5400), ("600", 600), ("0.5", 0.5), ("100ms", 0.1)],
+)
+def test_deadlines_are_go_durations_or_seconds(text: str, seconds: float) -> None:
+    """Go's notation, as everywhere in Karpenter; a bare number is seconds."""
+    assert loaded(CREATING_DEADLINE=text).creating_seconds == seconds
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [("1", True), ("t", True), ("TRUE", True), ("True", True), ("0", False), ("f", False), ("False", False)],
+)
+def test_booleans_are_gos(text: str, value: bool) -> None:
+    """What Go's ParseBool takes."""
+    assert loaded(DISABLE_LEADER_ELECTION=text).disable_leader_election is value
+
+
+@pytest.mark.parametrize(
+    ("text", "cloud", "endpoint", "scope", "authority"),
+    [
+        *(
+            (
+                spelling,
+                "AzurePublicCloud",
+                "https://management.azure.com",
+                "https://management.azure.com/.default",
+                "https://login.microsoftonline.com",
+            )
+            for spelling in ("AzurePublicCloud", "AZUREPUBLICCLOUD", "public", "AzureCloud", "AZURE_PUBLIC_CLOUD")
+        ),
+        *(
+            (
+                spelling,
+                "AzureUSGovernment",
+                "https://management.usgovcloudapi.net",
+                "https://management.core.usgovcloudapi.net/.default",
+                "https://login.microsoftonline.us",
+            )
+            for spelling in (
+                "AzureUSGovernmentCloud",
+                "AzureUSGovernment",
+                "usgovernment",
+                "AZURE_US_GOVERNMENT",
+                "us-gov",
+            )
+        ),
+        *(
+            (
+                spelling,
+                "AzureChinaCloud",
+                "https://management.chinacloudapi.cn",
+                "https://management.chinacloudapi.cn/.default",
+                "https://login.chinacloudapi.cn",
+            )
+            for spelling in ("AzureChinaCloud", "china", "AZURE_CHINA_CLOUD")
+        ),
+    ],
+)
+def test_every_spelling_of_a_cloud_leads_to_its_addresses(
+    text: str, cloud: str, endpoint: str, scope: str, authority: str
+) -> None:
+    """ARM, its tokens and their issuer all follow from the one name."""
+    settings = loaded(AZURE_ENVIRONMENT=text, AZURE_AUTHORITY_HOST="")
+    assert (settings.cloud, settings.arm_endpoint, settings.arm_scope) == (cloud, endpoint, scope)
+    assert settings.authority_host == authority
+    assert settings.warnings == ()
+
+
+def test_single_addresses_can_be_overridden() -> None:
+    """A private ARM keeps the audience that its tokens need."""
+    settings = loaded(ARM_ENDPOINT="https://arm.example.com/", ARM_AUDIENCE="https://audience.example.com/")
+    assert (settings.arm_endpoint, settings.arm_scope) == (
+        "https://arm.example.com",
+        "https://audience.example.com/.default",
+    )
+    (warning,) = settings.warnings
+    assert "tokens for https://audience.example.com will be sent to arm.example.com" in warning
+
+
+@pytest.mark.parametrize("address", ["http://localhost:1", "http://127.8.9.10", "http://[::1]:8080"])
+def test_plain_http_is_for_loopback(address: str) -> None:
+    """Every spelling of this machine may be a simulator."""
+    assert loaded(ARM_ENDPOINT=address).plain_arm
+
+
+def test_a_proxy_may_be_written_without_a_scheme() -> None:
+    """As Go takes it."""
+    assert loaded(HTTPS_PROXY="proxy.example.com:3128").https_proxy == "http://proxy.example.com:3128"
+
+
+# --- warnings and notes ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("env", "warning"),
+    [
+        ({"ARM_SUBSCRIPTION_ID": "sub-1"}, "not a GUID"),
+        ({"ARM_RESOURCE_GROUP": "mc_rg-1_aks-1_eastus"}, "group of the cluster's nodes"),
+        ({"AZURE_ENVIRONMENT": "china"}, "AZURE_AUTHORITY_HOST belongs to AzurePublicCloud"),
+        ({"DISABLE_LEADER_ELECTION": "true"}, "one replica only"),
+        ({"FEATURE_GATES": "StaticCapacity=false"}, "does not name NodeRepair"),
+        ({"FEATURE_GATES": "NodeRepair=true,Teleport=true"}, "do not exist: Teleport"),
+        ({"E2E_TEST_MODE": "true"}, "E2E_TEST_MODE has no effect"),
+        ({"LOG_OUTPUT_PATHS": "/var/log/x"}, "LOG_OUTPUT_PATHS has no effect"),
+    ],
+)
+def test_what_is_probably_not_meant_is_warned_of(env: dict[str, str], warning: str) -> None:
+    """The program starts, and says what looks odd."""
+    (told,) = loaded(**env).warnings
+    assert warning in told
+
+
+@pytest.mark.parametrize(
+    ("gates", "repair"),
+    [("NodeRepair=true", True), ("NodeRepair=false", False), (" NodeRepair = T , ReservedCapacity=true,", True)],
+)
+def test_node_repair_is_a_feature_gate(gates: str, repair: bool) -> None:
+    """It is on by default, and off when gates are set that do not name it, exactly as before."""
+    assert loaded(FEATURE_GATES=gates).node_repair is repair
+    assert policy_of(loaded(FEATURE_GATES=gates)).node_repair is repair
+    assert loaded().node_repair is True
+    assert loaded(FEATURE_GATES="StaticCapacity=true").node_repair is False
+
+
+def test_meaningless_names_are_accepted_in_one_line() -> None:
+    """Whatever they say: flags, variables and keys of the predecessors are listed once and otherwise ignored."""
+    settings = loaded(
+        {"batch-idle-duration": "not even a duration"},
+        {"memory-limit": -1},
+        PREFERENCE_POLICY="Nonsense",
+        CPU_REQUESTS="-1",
+    )
+    assert settings.warnings == ()
+    assert settings.notes == (
+        "accepted, without effect here: MEMORY_LIMIT, CPU_REQUESTS, BATCH_IDLE_DURATION, PREFERENCE_POLICY",
+    )
+
+
+# --- secrets ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_proxys_password_is_kept_and_never_shown() -> None:
+    """The connection gets it; repr and describe do not."""
+    settings = loaded(HTTPS_PROXY="http://user:p@ss word@proxy.example.com:3128", HTTP_PROXY="user:hunter2@proxy:80")
+    assert settings.http_proxy == "http://user:hunter2@proxy:80"
+    everything = repr(settings) + repr(describe(settings))
+    assert "***@proxy.example.com:3128" in everything
+    for secret in ("p@ss", "word@", "hunter2", "user:"):
+        assert secret not in everything
+
+
+@pytest.mark.parametrize(
+    "address", ["socks5://user:hunter2@proxy:80", "http://user:hunter2@proxy:port", "user:hunter2@:80"]
+)
+def test_a_wrong_proxy_is_told_without_its_password(address: str) -> None:
+    """Errors travel to logs and issue trackers."""
+    with pytest.raises(SettingsError) as refusal:
+        loaded(HTTPS_PROXY=address)
+    text = str(refusal.value) + repr(refusal.value) + repr(refusal.value.problems)
+    assert "hunter2" not in text
+    assert "***@" in text
+    assert refusal.value.__cause__ is None
+
+
+def test_a_token_pasted_in_place_of_its_file_is_not_shown() -> None:
+    """A path that looks like a JSON web token is masked like one."""
+    token = "eyJhbGciOiJSUzI1NiJ9.eyJzdWIiOiJ4In0.c2lnbmF0dXJl"
+    assert token not in repr(loaded(AZURE_FEDERATED_TOKEN_FILE=token))
+
+
+# --- showing ---------------------------------------------------------------------------------------------------------
+
+
+def test_describe_lists_every_setting_with_value_and_origin() -> None:
+    """`gpu-provisioner config` prints this; what is unset says what happens instead."""
+    described = {
+        name: (value, origin) for name, value, origin in describe(loaded({"metrics-port": "9"}, CREATING_DEADLINE="1h"))
+    }
+    assert list(described) == [option.flag for option in OPTIONS]
+    assert described["subscription-id"] == (SUBSCRIPTION, "env ARM_SUBSCRIPTION_ID")
+    assert described["metrics-port"] == ("9", "flag --metrics-port")
+    assert described["creating-deadline"] == ("3600s", "env CREATING_DEADLINE")
+    assert described["location"] == ("(read from the cluster)", "default")
+    assert described["max-agent-pools"] == ("(the cluster's limit minus 10)", "default")
+    assert described["disable-leader-election"] == ("false", "default")
+    assert described["feature-gates"] == ("NodeRepair=true", "default")
+    assert described["arm-endpoint"] == ("https://management.azure.com", "default")
+
+
+def test_one_problem_reads_as_two_lines() -> None:
+    """The cause, then what to do."""
+    with pytest.raises(SettingsError) as refusal:
+        loaded(LOG_LEVEL="chatty")
+    assert str(refusal.value) == (
+        "1 setting is wrong:\n"
+        "  LOG_LEVEL=chatty: there is no such choice\n"
+        "    Write one of debug, info, warning, error."
+    )
+
+
+def test_every_setting_has_help() -> None:
+    """`--help` is made from the table."""
+    assert all(re.fullmatch(r"[^.]{5,}", option.help) for option in OPTIONS)
+
+
+# --- the command line ------------------------------------------------------------------------------------------------
+
+
+def test_flags_are_read_as_go_reads_them() -> None:
+    """One dash or two, an equals sign or a space, a bare boolean; the rest stays in order for the subcommands."""
+    flags, rest = read_flags(
+        [
+            "run",
+            "--metrics-port=9090",
+            "-health-probe-port",
+            "9091",
+            "--disable-leader-election",
+            "-enable-profiling=false",
+            "--location=",
+            "-f",
+            "claim.yaml",
+            "--unknown=1",
+            "-",
+            "---metrics-port=1",
+        ]
+    )
+    assert flags == {
+        "metrics-port": "9090",
+        "health-probe-port": "9091",
+        "disable-leader-election": "true",
+        "enable-profiling": "false",
+        "location": "",
+    }
+    assert rest == ["run", "-f", "claim.yaml", "--unknown=1", "-", "---metrics-port=1"]
+
+
+def test_the_last_of_equal_flags_wins() -> None:
+    """Wrappers append their own flags."""
+    assert read_flags(["--log-level=info", "--log-level", "debug"])[0] == {"log-level": "debug"}
+
+
+def test_nothing_is_read_after_two_dashes() -> None:
+    """What follows belongs to somebody else."""
+    assert read_flags(["--", "--metrics-port=1"]) == ({}, ["--", "--metrics-port=1"])
+
+
+def test_a_flag_without_its_value_is_told() -> None:
+    """The end of the line is not a value."""
+    with pytest.raises(SettingsError, match="--metrics-port: it needs a value"):
+        read_flags(["--metrics-port"])

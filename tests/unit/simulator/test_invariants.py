@@ -1,0 +1,441 @@
+"""Every invariant, violated by one deliberate deed and left alone by everybody's lawful ones."""
+
+import asyncio
+import json
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import aiohttp
+import pytest
+import yaml
+
+from provisioner.api import labels
+from provisioner.simulator import loop as sim
+from provisioner.simulator.azure.settings import AzureSettings
+from provisioner.simulator.invariants import InvariantError
+from provisioner.simulator.world import ARM_HOST, KUBE_HOST, World, WorldSettings
+
+EPOCH = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
+CRDS = Path(__file__).parents[3] / "charts" / "gpu-provisioner-crd" / "templates"
+CLAIMS = "/apis/karpenter.sh/v1/nodeclaims"
+LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
+AZURE = AzureSettings(create_seconds=(60.0, 60.0), delete_seconds=(30.0, 30.0))
+CLUSTER = (
+    f"/subscriptions/{AZURE.subscription}/resourceGroups/rg/providers/Microsoft.ContainerService/managedClusters/aks"
+)
+MERGE = "application/merge-patch+json"
+FINALIZERS = {"metadata": {"finalizers": [labels.FINALIZER]}}
+RELEASED = {"metadata": {"finalizers": None}}
+
+
+class Caller:
+    """Somebody with a hand on both APIs; no rules are built in."""
+
+    def __init__(self, session):
+        self.session = session
+
+    async def kube(self, method, path, body=None):
+        kind = MERGE if method == "PATCH" else "application/json"
+        return await self.call(method, f"http://{KUBE_HOST}{path}", body, {"Content-Type": kind})
+
+    async def arm(self, method, pool, body=None):
+        url = f"https://{ARM_HOST}{CLUSTER}/agentPools/{pool}?api-version=2026-08-01"
+        return await self.call(method, url, body, {"Authorization": "Bearer token"})
+
+    async def call(self, method, url, body, headers):
+        data = None if body is None else json.dumps(body)
+        async with self.session.request(method, url, data=data, headers=headers) as response:
+            text = await response.text()
+            assert response.status < 400, text
+            return json.loads(text) if text else {}
+
+    async def claim(self, name="gpu1"):
+        spec = {
+            "nodeClassRef": {"group": "kaito.sh", "kind": "KaitoNodeClass", "name": "default"},
+            "requirements": [{"key": labels.INSTANCE_TYPE, "operator": "In", "values": ["Standard_NC24ads_A100_v4"]}],
+        }
+        body = {
+            "apiVersion": "karpenter.sh/v1",
+            "kind": "NodeClaim",
+            "metadata": {"name": name, **FINALIZERS["metadata"]},
+        }
+        return (await self.kube("POST", CLAIMS, {**body, "spec": spec}))["metadata"]
+
+    async def pool(self, uid, name="gpu1", **properties):
+        marks = {"tags": {labels.TAG_CLAIM_UID: uid}, "nodeLabels": {labels.CLAIM_UID: uid}} if uid else {}
+        body = {"properties": {"count": 1, "vmSize": "Standard_NC24ads_A100_v4", **marks, **properties}}
+        return await self.arm("PUT", name, body)
+
+    async def lease(self, holder, seconds=15):
+        spec = {"holderIdentity": holder, "leaseDurationSeconds": seconds}
+        if await self.exists(f"{LEASES}/gp"):
+            await self.kube("PATCH", f"{LEASES}/gp", {"spec": spec})
+        else:
+            body = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "gp"}, "spec": spec}
+            await self.kube("POST", LEASES, body)
+
+    async def exists(self, path):
+        async with self.session.get(f"http://{KUBE_HOST}{path}") as response:
+            return response.status == 200
+
+
+@asynccontextmanager
+async def a_world(**settings):
+    clock = sim.VirtualClock(asyncio.get_running_loop(), EPOCH)
+    crds = [yaml.safe_load(path.read_text()) for path in sorted(CRDS.glob("*.yaml"))]
+    async with World(crds=crds, now=clock.now, settings=WorldSettings(azure=AZURE, **settings)) as world:
+        yield world
+
+
+def play(story, **settings):
+    """Tell a story of a controller (held to the invariants) and a person (who is not)."""
+
+    async def main():
+        async with (
+            a_world(**settings) as world,
+            aiohttp.ClientSession(connector=world.connector("ctl", controller=True)) as controller,
+            aiohttp.ClientSession(connector=world.connector("person")) as person,
+        ):
+            await story(world, Caller(controller), Caller(person))
+
+    sim.run(main, seed=1, epoch=EPOCH, horizon_seconds=86_400)
+
+
+def breaks(match, story, **settings):
+    with pytest.raises(InvariantError, match=match):
+        play(story, **settings)
+
+
+def node_of(world, pool):
+    return next(n["metadata"]["name"] for n in world.store.list("nodes", labels=f"agentpool={pool}"))
+
+
+async def machine(world, controller, name="gpu1"):
+    """A claim, its pool, and its Node with our finalizer and label; the names of claim's uid and Node."""
+    meta = await controller.claim(name)
+    await controller.pool(meta["uid"], name)
+    await asyncio.sleep(130)
+    node = node_of(world, name)
+    mark = {"metadata": {"finalizers": [labels.FINALIZER], "labels": {labels.INITIALIZED: "true"}}}
+    await controller.kube("PATCH", f"/api/v1/nodes/{node}", mark)
+    return meta["uid"], node
+
+
+def test_i1_a_pool_without_a_claim_may_not_stay():
+    """A marked pool whose claim is gone is a leak once the bound has passed, and not before."""
+
+    async def story(world, controller, person):
+        await machine(world, controller)
+        await person.kube("PATCH", f"{CLAIMS}/gpu1", RELEASED)
+        await person.kube("DELETE", f"{CLAIMS}/gpu1")
+        await asyncio.sleep(590)
+        world.check()
+        await asyncio.sleep(20)
+        world.check()
+
+    breaks(r"I1 violated at 7.*pool gpu1 has had no claim for 6", story, gc_bound_seconds=600)
+
+
+def test_i1_the_bound_counts_from_the_end_of_the_clusters_work():
+    """While people work on the cluster nothing is removed by inference, and the bound does not run."""
+
+    async def story(world, controller, person):
+        await machine(world, controller)
+        await person.kube("PATCH", f"{CLAIMS}/gpu1", RELEASED)
+        await person.kube("DELETE", f"{CLAIMS}/gpu1")
+        world.cloud.cluster_operation("Upgrading")
+        for _ in range(20):
+            await asyncio.sleep(60)
+            world.check()
+        world.cloud.cluster_operation("Succeeded")
+        await asyncio.sleep(300)
+
+    play(story, gc_bound_seconds=600)
+
+
+def test_i1_at_rest_nothing_is_left():
+    """At rest even a young orphan is one too many."""
+
+    async def story(world, controller, _person):
+        await controller.pool("00000000-0000-0000-0000-00000000dead")
+        world.invariants.check_quiescent()
+
+    breaks("I1 violated.*at rest, pool gpu1", story)
+
+
+def test_i2_the_node_waits_for_the_pool():
+    """Taking our finalizer off a Node while its pool exists is out of order."""
+
+    async def story(world, controller, _person):
+        _, node = await machine(world, controller)
+        await controller.kube("PATCH", f"/api/v1/nodes/{node}", RELEASED)
+
+    breaks(r"I2 violated.*Node aks-gpu1-\S+ was released while its pool gpu1 \(Succeeded\) exists", story)
+
+
+def test_i2_the_claim_waits_for_the_node():
+    """Taking our finalizer off a claim while its Node exists is out of order, though the pool is gone."""
+
+    async def story(world, controller, person):
+        await machine(world, controller)
+        await person.kube("DELETE", f"{CLAIMS}/gpu1")
+        await controller.arm("DELETE", "gpu1")
+        await asyncio.sleep(200)
+        await controller.kube("PATCH", f"{CLAIMS}/gpu1", RELEASED)
+
+    breaks("I2 violated.*claim gpu1 was released while its Node", story)
+
+
+def test_i2_a_node_of_a_live_claim_is_let_go_while_others_work_on_the_pool():
+    """During an upgrade of its pool a Node that others delete may go, and the pool stays."""
+
+    async def story(world, controller, person):
+        _, node = await machine(world, controller)
+        world.cloud.cluster_operation("Upgrading")
+        await person.kube("DELETE", f"/api/v1/nodes/{node}")
+        await controller.kube("PATCH", f"/api/v1/nodes/{node}", RELEASED)
+
+    play(story)
+
+
+def test_the_right_order_is_no_violation():
+    """Pool, Node, claim: the ledger tells it, and nobody complains."""
+
+    async def story(world, controller, person):
+        uid, node = await machine(world, controller)
+        await person.kube("DELETE", f"{CLAIMS}/gpu1")
+        await controller.kube("DELETE", f"/api/v1/nodes/{node}")
+        await controller.arm("DELETE", "gpu1")
+        await asyncio.sleep(200)
+        await controller.kube("PATCH", f"/api/v1/nodes/{node}", RELEASED)
+        await controller.kube("PATCH", f"{CLAIMS}/gpu1", RELEASED)
+        assert world.ledger.disappearances(uid) == ["pool", "node", "claim"]
+        world.invariants.check_quiescent()
+
+    play(story)
+
+
+def test_i3_one_claim_one_pool():
+    """Two pools for one claim's UID are one too many, under whatever names."""
+
+    async def story(_world, controller, _person):
+        meta = await controller.claim()
+        await controller.pool(meta["uid"], "gpu1")
+        await controller.pool(meta["uid"], "other")
+
+    breaks("I3 violated.*has 2 pools: gpu1, other", story)
+
+
+def test_i4_foreign_pools_are_not_touched():
+    """A DELETE of somebody's pool that is accepted is a violation; one that is refused changes nothing."""
+
+    async def story(world, controller, _person):
+        with pytest.raises(AssertionError, match="at least one system"):
+            await controller.arm("DELETE", "system")
+        world.check()
+        await controller.arm("DELETE", "theirs")
+
+    breaks("I4 violated.*ctl changed pool theirs, which is not ours", story)
+
+
+def test_i4_a_pool_of_another_claim_is_not_taken_over():
+    """A PUT that puts one claim's mark over another's is a violation."""
+
+    async def story(_world, controller, _person):
+        meta = await controller.claim()
+        await controller.pool(meta["uid"])
+        await asyncio.sleep(70)
+        await controller.pool("00000000-0000-0000-0000-00000000beef")
+
+    breaks("I4 violated.*took pool gpu1 from claim", story)
+
+
+def test_i4_foreign_nodes_are_not_touched():
+    """Neither a label on a foreign Node, nor the eviction of a Pod that runs there."""
+
+    async def label(world, controller, _person):
+        await asyncio.sleep(60)
+        await controller.kube(
+            "PATCH", f"/api/v1/nodes/{node_of(world, 'theirs')}", {"metadata": {"labels": {"a": "b"}}}
+        )
+
+    async def evict(world, controller, person):
+        await asyncio.sleep(60)
+        meta = {"name": "web", "namespace": "default"}
+        spec = {"nodeName": node_of(world, "theirs"), "containers": [{"name": "c", "image": "i"}]}
+        pods = "/api/v1/namespaces/default/pods"
+        await person.kube("POST", pods, {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec})
+        eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": meta}
+        await controller.kube("POST", f"{pods}/web/eviction", eviction)
+
+    breaks("I4 violated.*changed Node aks-theirs", label)
+    breaks("I4 violated.*evicted Pod web from Node aks-theirs", evict)
+
+
+def test_i5_it_must_settle():
+    """A controller that writes for ever does not settle; once it is quiet, it has."""
+
+    async def story(world, controller, _person):
+        await controller.claim()
+
+        async def chatter(times):
+            for n in range(times):
+                await asyncio.sleep(50)
+                await controller.kube("PATCH", f"{CLAIMS}/gpu1", {"metadata": {"annotations": {"n": str(n)}}})
+
+        async with asyncio.TaskGroup() as group:
+            group.create_task(chatter(4))
+            await world.settled(quiet_seconds=60, within_seconds=300)
+            assert world.ledger.calls()[-1].at == pytest.approx(200, abs=2)
+            group.create_task(chatter(30))
+            await asyncio.sleep(60)
+            await world.settled(quiet_seconds=60, within_seconds=300)
+
+    with pytest.raises(ExceptionGroup) as caught:
+        play(story)
+    assert caught.group_contains(InvariantError, match="I5 violated: still writing 3")
+
+
+def test_i6_only_the_leader_writes():
+    """Once there is a lease, writing without it is a violation: while another holds it, or after it has lapsed."""
+
+    async def other(world, controller, _person):
+        async with aiohttp.ClientSession(connector=world.connector("ctl2", controller=True)) as session:
+            await Caller(session).lease("two")
+            await controller.claim()
+
+    async def lapsed(_world, controller, _person):
+        await controller.lease("one", seconds=15)
+        await controller.claim("first")
+        await asyncio.sleep(16)
+        await controller.claim("second")
+
+    async def released(_world, controller, _person):
+        await controller.lease("one")
+        await controller.lease("")
+        await controller.claim()
+
+    breaks("I6 violated.*ctl wrote while ctl2 held the lease", other)
+    breaks(r"I6 violated.*ctl wrote 1\.\d+ s after its lease had lapsed.*POST nodeclaims", lapsed)
+    breaks("I6 violated.*ctl wrote while nobody held the lease", released)
+
+
+def test_i6_reading_and_bookkeeping_need_no_lease():
+    """Who follows may read, and try for the lease."""
+
+    async def story(world, controller, _person):
+        async with aiohttp.ClientSession(connector=world.connector("ctl2", controller=True)) as session:
+            await Caller(session).lease("two")
+        await controller.kube("GET", CLAIMS)
+        await controller.lease("one")
+        await controller.claim()
+
+    play(story)
+
+
+DEEDS = {
+    "pool": (lambda controller, node: controller.arm("DELETE", "gpu1"), "deleted pool gpu1"),
+    "node": (lambda controller, node: controller.kube("DELETE", f"/api/v1/nodes/{node}"), "deleted Node aks-gpu1"),
+    "claim": (lambda controller, node: controller.kube("DELETE", f"{CLAIMS}/gpu1"), "deleted claim gpu1"),
+}
+
+
+@pytest.mark.parametrize("what", DEEDS)
+def test_i7_what_is_healthy_is_not_deleted(what):
+    """Neither the pool, nor the Node, nor the claim of a healthy machine is deleted by the controller."""
+    deed, words = DEEDS[what]
+
+    async def story(world, controller, _person):
+        _, node = await machine(world, controller)
+        await deed(controller, node)
+
+    breaks(f"I7 violated.*ctl {words}", story)
+
+
+@pytest.mark.parametrize("what", DEEDS)
+def test_i7_people_may(what):
+    """A person may delete all of them."""
+    deed, _ = DEEDS[what]
+
+    async def story(world, controller, person):
+        _, node = await machine(world, controller)
+        await deed(person, node)
+
+    play(story)
+
+
+@pytest.mark.parametrize("what", DEEDS)
+def test_i7_what_has_stopped_working_may_be_deleted(what):
+    """A machine that was up and is not Ready any more is no longer healthy."""
+    deed, _ = DEEDS[what]
+
+    async def story(world, controller, _person):
+        _, node = await machine(world, controller)
+        world.nodes.set_ready(node, None)
+        await deed(controller, node)
+
+    play(story)
+
+
+def test_i7_a_machine_that_is_still_coming_up_is_healthy():
+    """No deadline destroys a machine: a pool that is being created is as protected as one that runs."""
+
+    async def story(world, controller, _person):
+        meta = await controller.claim()
+        await controller.pool(meta["uid"])
+        world.cloud.configure(delete_preempts=True)
+        await controller.arm("DELETE", "gpu1")
+
+    breaks("I7 violated.*deleted pool gpu1 of a healthy claim", story)
+
+
+def test_i7_a_failed_pool_may_be_deleted():
+    """What AKS failed to create is cleaned up, though its claim lives."""
+
+    async def story(world, controller, _person):
+        world.cloud.fail_next_create("AllocationFailed", "no capacity", after_seconds=20)
+        meta = await controller.claim()
+        await controller.pool(meta["uid"])
+        await asyncio.sleep(30)
+        await controller.arm("DELETE", "gpu1")
+
+    play(story)
+
+
+def test_legacy_pools_are_ours_by_their_creation_label():
+    """A pool of the predecessor belongs to the claim whose creation time its label states, and is as protected."""
+
+    async def story(world, controller, _person):
+        meta = await controller.claim()
+        created = datetime.fromisoformat(meta["creationTimestamp"])
+        stamp = {labels.KAITO_CREATION_TIMESTAMP: created.strftime("%Y-%m-%dT%H-%M-%SZ")}
+        world.cloud.seed_pool("gpu1", nodeLabels=stamp)
+        await controller.arm("DELETE", "gpu1")
+
+    async def other_claim(world, controller, _person):
+        meta = await controller.claim()
+        created = datetime.fromisoformat(meta["creationTimestamp"]) - timedelta(days=1)
+        stamp = {labels.KAITO_CREATION_TIMESTAMP: created.strftime("%Y-%m-%dT%H-%M-%SZ")}
+        world.cloud.seed_pool("gpu1", nodeLabels=stamp)
+        await controller.arm("DELETE", "gpu1")
+
+    breaks("I7 violated", story)
+    play(other_claim)
+
+
+def test_what_follows_from_a_deed_is_nobodys():
+    """When a claim goes, the garbage collector deletes its Node; that is not the controller's doing."""
+
+    async def story(world, controller, person):
+        uid, node = await machine(world, controller)
+        owner = {"apiVersion": "karpenter.sh/v1", "kind": "NodeClaim", "name": "gpu1", "uid": uid}
+        await controller.kube("PATCH", f"/api/v1/nodes/{node}", {"metadata": {"ownerReferences": [owner]}})
+        world.nodes.set_ready(node, None)
+        await person.kube("DELETE", f"{CLAIMS}/gpu1")
+        await person.kube("PATCH", f"{CLAIMS}/gpu1", RELEASED)
+        await asyncio.sleep(5)
+        deleting = [change for change in world.ledger.changes(kind="node", uid=uid) if change.what == "deleting"]
+        assert [change.call for change in deleting] == [None]
+
+    play(story)

@@ -1,0 +1,219 @@
+"""The world's ways in: the wire, loopback sockets, hooks, and the ledger that sees all of it."""
+
+import asyncio
+import json
+import stat
+import sys
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+
+import aiohttp
+import pytest
+import yaml
+from aiohttp import web
+
+from provisioner.simulator import loop as sim
+from provisioner.simulator.ledger import Ledger, Target, target_of
+from provisioner.simulator.world import KUBE_HOST, World, WorldSettings
+
+EPOCH = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
+CRDS = Path(__file__).parents[3] / "charts" / "gpu-provisioner-crd" / "templates"
+NODES = "/api/v1/nodes"
+KUBECTL = Path(sys.executable).with_name("kubectl")
+SCOPE = "/subscriptions/s/resourceGroups/rg/providers/Microsoft.ContainerService/managedClusters/aks"
+
+
+@asynccontextmanager
+async def a_world(**settings):
+    crds = [yaml.safe_load(path.read_text()) for path in sorted(CRDS.glob("*.yaml"))]
+    clock = sim.VirtualClock(asyncio.get_running_loop(), EPOCH)
+    async with World(crds=crds, now=clock.now, settings=WorldSettings(**settings)) as world:
+        yield world
+
+
+def play(story, **settings):
+    async def main():
+        async with a_world(**settings) as world:
+            return await story(world)
+
+    return sim.run(main, seed=1, epoch=EPOCH, horizon_seconds=86_400)
+
+
+def test_a_world_has_strangers():
+    """Foreign pools and their Nodes are there before anybody asks."""
+
+    async def story(world):
+        await asyncio.sleep(120)
+        return sorted(world.cloud.pools), [n["metadata"]["labels"]["agentpool"] for n in world.store.list("nodes")]
+
+    assert play(story) == (["system", "theirs"], ["system", "theirs"])
+
+
+def test_the_ledger_names_callers_verbs_objects_and_answers():
+    """Each call is noted with who, what, and what came of it; a change names the call that made it."""
+
+    async def story(world):
+        person = world.session("anna")
+        body = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}}
+        for method, path, data in (("POST", NODES, body), ("GET", NODES, None), ("DELETE", f"{NODES}/n1", None)):
+            async with person.request(method, path, json=data):
+                pass
+        async with person.get(f"{NODES}/n1"):
+            pass
+        mine = world.ledger.calls(who="anna")
+        gone = [change for change in world.ledger.changes(kind="node") if change.name == "n1"][-1]
+        return [(c.verb, c.target.kind, c.target.name, c.status) for c in mine], gone.what, gone.call.number
+
+    calls, what, number = play(story)
+    assert calls == [
+        ("POST", "nodes", "", 201),
+        ("LIST", "nodes", "", 200),
+        ("DELETE", "nodes", "n1", 200),
+        ("GET", "nodes", "n1", 404),
+    ]
+    assert (what, number) == ("gone", 3)
+
+
+def test_an_answer_that_never_left_is_told_as_none():
+    """A connection that the server drops is noted with status 0."""
+
+    async def story(world):
+        async def drop(_call, request):
+            request.transport.close()
+
+        world.before.append(drop)
+        with pytest.raises(aiohttp.ClientError):
+            await world.session("anna").post(NODES, json={})
+        return [call.status for call in world.ledger.calls(who="anna")]
+
+    assert play(story) == [0]
+
+
+def test_a_before_hook_may_answer_instead():
+    """A hook's answer takes the place of the server's, and the call has no effect."""
+
+    async def story(world):
+        async def refuse(_call, _request):
+            return web.Response(status=503)
+
+        world.before.append(refuse)
+        body = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}}
+        async with world.session("anna").post(NODES, json=body) as response:
+            return response.status, world.store.get("nodes", "n1")
+
+    assert play(story) == (503, None)
+
+
+def test_an_after_hook_hears_of_what_has_taken_effect():
+    """After hooks run between the effect and the answer."""
+
+    async def story(world):
+        seen = []
+
+        async def look(call, response):
+            seen.append((call.verb, response.status, world.store.get("nodes", "n1") is not None))
+
+        world.after.append(look)
+        body = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}}
+        async with world.session("anna").post(NODES, json=body):
+            return seen
+
+    assert play(story) == [("POST", 201, True)]
+
+
+def test_a_token_is_asked_for_when_there_is_one():
+    """People's sessions carry the world's token; others are refused."""
+
+    async def story(world):
+        async with world.session("anna").get(NODES) as let_in:
+            pass
+        async with (
+            aiohttp.ClientSession(connector=world.connector("eve")) as eve,
+            eve.get(f"http://{KUBE_HOST}{NODES}") as refused,
+        ):
+            return let_in.status, refused.status
+
+    assert play(story, token="sesame") == (200, 401)
+
+
+def test_a_dying_cloud_ends_the_world():
+    """If the simulated cloud's own time breaks, the story ends at once, with that error."""
+
+    async def story(world):
+        world.cloud.agenda.after(5, lambda: 1 / 0)
+        await asyncio.sleep(60)
+
+    with pytest.raises(ExceptionGroup) as caught:
+        play(story)
+    assert caught.group_contains(ZeroDivisionError)
+
+
+PATHS = [
+    ("kube", "GET", "/api/v1/nodes/n1", Target("nodes", "n1")),
+    ("kube", "POST", "/api/v1/namespaces/d/pods/p/eviction", Target("pods", "p", "eviction")),
+    ("kube", "PATCH", "/apis/karpenter.sh/v1/nodeclaims/c/status", Target("nodeclaims", "c", "status")),
+    ("kube", "PUT", "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/l", Target("leases", "l")),
+    ("kube", "GET", "/version", Target("/version")),
+    ("arm", "GET", SCOPE, Target("cluster")),
+    ("arm", "GET", f"{SCOPE}/agentPools", Target("pools")),
+    ("arm", "PUT", f"{SCOPE}/agentPools/p", Target("pools", "p")),
+    ("arm", "POST", f"{SCOPE}/agentPools/p/abort", Target("pools", "p", "abort")),
+]
+
+
+@pytest.mark.parametrize(("system", "method", "path", "target"), PATHS)
+def test_paths_are_read_as_what_they_name(system, method, path, target):
+    """A path of either system becomes a kind, a name and a subresource."""
+    assert target_of(system, method, path) == target
+
+
+def test_a_watch_is_no_list():
+    """GET of a collection is a LIST, or a WATCH if it asks for one."""
+    ledger = Ledger()
+    verbs = [ledger.arrive(0, "a", "kube", "GET", NODES, watch=watch).verb for watch in (False, True)]
+    assert [*verbs, ledger.arrive(0, "a", "arm", "GET", SCOPE).verb] == ["LIST", "WATCH", "GET"]
+
+
+@pytest.mark.asyncio
+async def test_people_find_it_on_loopback(tmp_path):
+    """Both systems listen on free ports; the kubeconfig is its owner's only, and the real kubectl works with it."""
+    async with a_world() as world:
+        addresses = await world.listen()
+        config = tmp_path / "kubeconfig"
+        world.write_kubeconfig(config, addresses)
+        assert stat.S_IMODE(config.stat().st_mode) == 0o600
+        kubectl = await asyncio.create_subprocess_exec(
+            KUBECTL, "--kubeconfig", config, "get", "namespaces", "-o", "json", stdout=asyncio.subprocess.PIPE
+        )
+        out, _ = await kubectl.communicate()
+        assert kubectl.returncode == 0
+        assert "kube-system" in {item["metadata"]["name"] for item in json.loads(out)["items"]}
+        assert world.ledger.calls(who="kubectl", verb="LIST", kind="namespaces")
+
+
+@pytest.mark.asyncio
+async def test_a_socket_serves_plain_http_links():
+    """On a socket, ARM's URLs are those of the socket; on the wire, which stands for TLS, they are https."""
+    async with a_world() as world, aiohttp.ClientSession() as session:
+        addresses = await world.listen()
+        account = world.cloud.settings.cluster_id
+        url = f"{addresses.arm}{account}/agentPools/gpu1?api-version=2026-08-01"
+        body = {"properties": {"count": 1, "vmSize": "Standard_NC24ads_A100_v4"}}
+        async with session.put(url, json=body, headers={"Authorization": "Bearer x"}) as response:
+            assert response.headers["Azure-AsyncOperation"].startswith(addresses.arm)
+        async with aiohttp.ClientSession(connector=world.connector("anna")) as anna:
+            url = f"https://management.azure.com{account}/agentPools/gpu2?api-version=2026-08-01"
+            async with anna.put(url, json=body, headers={"Authorization": "Bearer x"}) as response:
+                assert response.headers["Azure-AsyncOperation"].startswith("https://management.azure.com/")
+
+
+def test_a_world_must_be_entered():
+    """Processes can be started only inside the world."""
+
+    async def main():
+        clock = sim.VirtualClock(asyncio.get_running_loop(), EPOCH)
+        with pytest.raises(RuntimeError, match="has not been entered"):
+            _ = World(crds=[], now=clock.now).tasks
+
+    sim.run(main, seed=1, epoch=EPOCH)

@@ -1,0 +1,22 @@
+"""What our role in Azure allows, and what of it was used: from the chart's file and the emulator's ledger.
+
+Actions are written as ARM writes them. Every story is told with this role (`harness.py`, `realworld.py`), and
+the emulator refuses everything else; a person's commands may read besides what the controller never asks for.
+"""
+
+import json
+from pathlib import Path
+
+from provisioner.simulator.azure.call import ACTIONS
+from provisioner.simulator.azure.compute import VERBS
+from provisioner.simulator.azure.ledger import Ledger
+
+ROLE_FILE = Path(__file__).parents[2] / "charts" / "gpu-provisioner" / "azure-role.json"
+AZURE_ACTIONS = frozenset[str](json.loads(ROLE_FILE.read_text(encoding="utf-8"))["Actions"])
+# What a Reader of the subscription may, of that which `check` and `values` look at.
+READER_ACTIONS = frozenset(ACTIONS[verb] for verb in VERBS)
+
+
+def used_actions(ledger: Ledger) -> frozenset[str]:
+    """What the calls that arrived needed; an operation's URL is its own permission."""
+    return frozenset(ACTIONS[verb] for verb in ledger.counts if verb in ACTIONS)

@@ -1,0 +1,304 @@
+"""`gpu-provisioner adopt`: what it asks for, and everything it refuses."""
+
+import asyncio
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from provisioner.api import labels
+from provisioner.simulator.azure import errors
+from provisioner.simulator.azure.faults import ALWAYS, Fault
+from provisioner.simulator.ledger import Call
+from tests.world.commands import WHO, command, written
+from tests.world.garbagecollection.test_garbage import LEGACY, NO_BOUND, fleet, one
+from tests.world.harness import SIZE, Json, Sim, node_claim, simulate
+from tests.world.nodeclaim.test_main_job import NAME
+from tests.world.transcript import CLAIMS, FAST, MINUTE, deleting, node_of, pool_calls, refuse, strip
+
+
+async def restored(sim: Sim, name: str = NAME, uid: str = "") -> str:
+    """A Ready claim whose backup is restored under a new UID while no controller runs; the old UID."""
+    uid = uid or await one(sim)
+    await sim.stop_controller()
+    restore(sim, name)
+    return uid
+
+
+def restore(sim: Sim, name: str) -> None:
+    """The claim of that name goes with all that it was, and comes back under a new UID."""
+    old = sim.claim(name)
+    assert old is not None
+    strip(sim, name)
+    sim.store.create(CLAIMS, {**node_claim(name), "metadata": {"name": name, "labels": old["metadata"]["labels"]}})
+
+
+def asked(sim: Sim, name: str = NAME) -> str:
+    """The UID that the claim asks for."""
+    found: Json = sim.claim(name) or {"metadata": {}}
+    return (found["metadata"].get("annotations") or {}).get(labels.ADOPT, "")
+
+
+# What it does
+
+
+def test_a_restored_claim_asks_for_its_pool() -> None:
+    """The claim is annotated with the UID that the pool bears; the pool is not written to."""
+
+    async def story(sim: Sim) -> None:
+        old = await restored(sim)
+        ended = await command(sim, "adopt", NAME)
+        assert (ended.code, ended.err) == (0, "")
+        assert ended.out.splitlines() == [
+            f"nodeclaim/{NAME} annotated: gpu-provisioner.sh/adopt={old}",
+            f"agent pool {NAME} (Succeeded, {SIZE}) is kept; the controller hands it to the claim within seconds",
+            f"watch it: kubectl get nodeclaim {NAME} -w",
+        ]
+        assert asked(sim) == old
+        assert written(sim) == [f"PATCH nodeclaims/{NAME}"]
+        again = await command(sim, "adopt", NAME)
+        assert (again.code, again.out) == (1, "")
+        assert f"agent pool {NAME} is already that of nodeclaim/{NAME}" in again.err
+        assert written(sim) == [f"PATCH nodeclaims/{NAME}"], "who asks twice writes once"
+
+    simulate(story, azure=FAST, **NO_BOUND)
+
+
+def test_all_restored_claims_at_once() -> None:
+    """`--all` shows every claim whose pool bears a dead UID, asks, and annotates those; nobody else."""
+
+    async def story(sim: Sim) -> None:
+        names = await fleet(sim, 4)
+        olds = {name: sim.claim(name)["metadata"]["uid"] for name in names[:3]}  # type: ignore[index]
+        await sim.stop_controller()
+        for name in olds:
+            restore(sim, name)
+        ended = await command(sim, "adopt", "--all", answer="no")
+        assert (ended.code, written(sim)) == (1, [])
+        assert all(old in ended.row(name) for name, old in olds.items())
+        assert names[3] not in ended.out
+        assert ended.asked == ("Let 3 NodeClaims take over these agent pools?",)
+        ended = await command(sim, "adopt", "--all", "--yes")
+        assert (ended.code, ended.err) == (0, "")
+        assert {name: asked(sim, name) for name in names} == {**olds, names[3]: ""}
+
+    simulate(story, azure=FAST, **NO_BOUND)
+
+
+def test_the_controller_hands_the_machines_over() -> None:
+    """After `--all` every restored claim has the pool that was its: no PUT, no DELETE, and nothing is left to adopt.
+
+    Kubernetes has asked all Nodes to go by then, because their owners are gone; no machine goes with them.
+    """
+
+    async def story(sim: Sim) -> None:
+        names = await fleet(sim, 4)
+        for name in names:
+            restore(sim, name)
+        await sim.until(lambda: all(deleting(node_of(sim, name)) for name in names), 60, "Kubernetes deletes all Nodes")
+        puts = len(pool_calls(sim, "PUT", None))
+        assert (await command(sim, "adopt", "--all", "--yes")).code == 0
+        for name in names:
+            await sim.until(lambda name=name: sim.condition(name, "Launched") == "True", 5 * MINUTE, f"{name} has it")
+        await asyncio.sleep(20 * MINUTE)
+        assert len(pool_calls(sim, "PUT", None)) == puts
+        assert not pool_calls(sim, "DELETE", None)
+        ended = await command(sim, "adopt", "--all", "--yes")
+        assert ended.out == "nothing to adopt: no pool of 4 NodeClaims bears a dead UID\n"
+        assert (await command(sim, "gc")).out.startswith("nothing to remove: 4 agent pools of ours; ")
+
+    simulate(story, azure=FAST, **NO_BOUND)
+
+
+def test_nothing_to_adopt_is_said_in_a_line() -> None:
+    """A healthy cluster: `--all` ends with 0 and writes nothing."""
+
+    async def story(sim: Sim) -> None:
+        await one(sim)
+        ended = await command(sim, "adopt", "--all", "--yes")
+        assert (ended.code, ended.err) == (0, "")
+        assert ended.out == "nothing to adopt: no pool of 1 NodeClaim bears a dead UID\n"
+        assert written(sim) == []
+
+    simulate(story, azure=FAST)
+
+
+def test_one_that_vanishes_does_not_keep_the_others() -> None:
+    """A claim that goes between the table and its write is told, exit code 1; the others are annotated."""
+
+    async def story(sim: Sim) -> None:
+        names = await fleet(sim, 2)
+        await sim.stop_controller()
+        for name in names:
+            restore(sim, name)
+
+        async def vanish(call: Call, _: web.Request) -> web.StreamResponse | None:
+            if call.who == WHO and call.verb == "PATCH" and call.target.name == names[0]:
+                sim.store.delete(CLAIMS, names[0])
+            return None
+
+        sim.world.before.append(vanish)
+        ended = await command(sim, "adopt", "--all", "--yes")
+        assert ended.code == 1
+        assert f"nodeclaim/{names[0]}: there is no NodeClaim {names[0]}" in ended.err
+        assert asked(sim, names[1])
+
+    simulate(story, azure=FAST, **NO_BOUND)
+
+
+def test_a_claim_that_others_write_to_is_annotated_all_the_same() -> None:
+    """Conflicts are tried again on the new version; nobody's annotation is lost."""
+
+    async def story(sim: Sim) -> None:
+        old = await restored(sim)
+        races = 2
+
+        async def touch(call: Call, _: web.Request) -> web.StreamResponse | None:
+            nonlocal races
+            if call.who == WHO and call.verb == "PATCH" and races:
+                races -= 1
+                sim.store.patch(CLAIMS, NAME, {"metadata": {"annotations": {f"note{races}": "theirs"}}})
+            return None
+
+        sim.world.before.append(touch)
+        ended = await command(sim, "adopt", NAME)
+        assert ended.code == 0
+        assert [call.status for call in sim.ledger.calls(who=WHO, verb="PATCH")] == [409, 409, 200]
+        claim = sim.claim(NAME)
+        assert claim is not None
+        assert claim["metadata"]["annotations"] == {"note0": "theirs", "note1": "theirs", labels.ADOPT: old}
+
+    simulate(story, azure=FAST, **NO_BOUND)
+
+
+# What it refuses
+
+
+async def no_claim(sim: Sim) -> None:
+    pass
+
+
+async def no_pool(sim: Sim) -> None:
+    await sim.apply(node_claim(NAME))
+
+
+async def foreign_pool(sim: Sim) -> None:
+    sim.cloud.seed_pool(NAME, vmSize=SIZE)
+    await sim.apply(node_claim(NAME))
+
+
+async def legacy_pool(sim: Sim) -> None:
+    sim.cloud.seed_pool(NAME, vmSize=SIZE, nodeLabels=LEGACY)
+    await sim.apply(node_claim(NAME))
+
+
+async def own_pool(sim: Sim) -> None:
+    await one(sim)
+
+
+async def living_owner(sim: Sim) -> None:
+    await sim.apply(node_claim("alive"))
+    uid = sim.claim("alive")["metadata"]["uid"]  # type: ignore[index]
+    sim.cloud.seed_pool(NAME, vmSize=SIZE, tags={labels.TAG_CLAIM_UID: uid, labels.TAG_CLAIM_NAME: NAME})
+    await sim.apply(node_claim(NAME))
+
+
+async def going_pool(sim: Sim) -> None:
+    await restored(sim)
+    sim.cloud.delete_pool_by_hand(NAME)
+
+
+async def going_claim(sim: Sim) -> None:
+    await restored(sim)
+    sim.store.patch(CLAIMS, NAME, {"metadata": {"finalizers": ["example.com/keep"]}})
+    await sim.delete_claim(NAME)
+
+
+async def other_class(sim: Sim) -> None:
+    claim = node_claim(NAME)
+    claim["metadata"]["labels"] = {}
+    claim["spec"]["nodeClassRef"] = {"group": "karpenter.azure.com", "kind": "AKSNodeClass", "name": "default"}
+    await sim.apply(claim)
+
+
+async def unanswering(sim: Sim) -> None:
+    await restored(sim)
+    sim.cloud.faults.append(Fault(verb="LIST", times=ALWAYS, answer=errors.html(503)))
+
+
+async def forbidden(sim: Sim) -> None:
+    await restored(sim)
+    refuse(sim, lambda call: call.who == WHO and call.verb == "PATCH", 403, "Forbidden")
+
+
+async def living_owner_by_hand(sim: Sim) -> None:
+    await living_owner(sim)
+    uid = sim.claim("alive")["metadata"]["uid"]  # type: ignore[index]
+    sim.store.patch(CLAIMS, NAME, {"metadata": {"annotations": {labels.ADOPT: uid}}})
+
+
+REFUSALS: list[tuple[Any, str, str]] = [
+    (no_claim, f"there is no NodeClaim {NAME}", "kubectl get nodeclaims"),
+    (no_pool, f"there is no agent pool {NAME}", "nothing to adopt"),
+    (foreign_pool, f"it has no tag {labels.TAG_CLAIM_UID}, so it is foreign", "make one of another name"),
+    (legacy_pool, f"its label {labels.KAITO_CREATION_TIMESTAMP} is 2026-02-01T08-00-00Z", "--legacy-pools=report"),
+    (own_pool, f"agent pool {NAME} is already that of nodeclaim/{NAME}", "nothing to do"),
+    (living_owner, "is the UID of nodeclaim/alive, which is still there", "kubectl delete nodeclaim alive"),
+    (living_owner_by_hand, "is the UID of nodeclaim/alive, which is still there", "kubectl delete nodeclaim alive"),
+    (going_pool, "its provisioningState is Deleting", "gets a new machine"),
+    (going_claim, "its metadata.deletionTimestamp is set", "restore it again"),
+    (other_class, "its spec.nodeClassRef is karpenter.azure.com/AKSNodeClass", "kaito.sh/KaitoNodeClass"),
+    (unanswering, "ARM: ", "once ARM answers"),
+    (forbidden, f"403 Forbidden: patch NodeClaim {NAME}", "Ask for that permission"),
+]
+
+
+@pytest.mark.parametrize(("prepare", "cause", "remedy"), REFUSALS, ids=[row[0].__name__ for row in REFUSALS])
+def test_a_refusal_names_the_value_and_the_remedy(prepare: Any, cause: str, remedy: str) -> None:
+    """Exit code 1, two lines on stderr, and nothing has changed."""
+
+    async def story(sim: Sim) -> None:
+        await prepare(sim)
+        before = asked(sim)
+        ended = await command(sim, "adopt", NAME)
+        assert (ended.code, ended.out) == (1, "")
+        told_cause, told_remedy = ended.err.splitlines()
+        assert told_cause.startswith("gpu-provisioner adopt: ")
+        assert cause in told_cause
+        assert remedy in told_remedy
+        assert asked(sim) == before
+
+    simulate(story, azure=FAST, **NO_BOUND)
+
+
+@pytest.mark.parametrize("words", [(), (NAME, "--all")], ids=["neither", "both"])
+def test_one_name_or_all(words: tuple[str, ...]) -> None:
+    """Anything else is bad usage, and nothing is asked of anybody."""
+
+    async def story(sim: Sim) -> None:
+        ended = await command(sim, "adopt", *words)
+        assert (ended.code, ended.out) == (2, "")
+        assert ended.err.splitlines()[0] == "gpu-provisioner adopt: name one NodeClaim, or say --all"
+        assert not sim.ledger.calls(who=WHO)
+
+    simulate(story)
+
+
+def test_a_pool_that_is_named_after_the_old_uid() -> None:
+    """A name that AKS does not allow makes the pool's name follow the UID: the pool is found, and why not is said."""
+    name = "workspace-with-a-long-name"
+
+    async def story(sim: Sim) -> None:
+        await sim.start_controller()
+        await sim.apply(node_claim(name))
+        await sim.until(lambda: sim.condition(name, "Ready") == "True", 900, "it is Ready")
+        (pool,) = sim.pools_of(sim.claim(name)["metadata"]["uid"])  # type: ignore[index]
+        await sim.stop_controller()
+        restore(sim, name)
+        await asyncio.sleep(5)
+        for words in ([name], ["--all"]):
+            ended = await command(sim, "adopt", *words)
+            assert f"agent pool {pool.name} was made for nodeclaim/{name}, but is named after its old UID" in ended.err
+        assert written(sim) == []
+
+    simulate(story, azure=FAST, **NO_BOUND)

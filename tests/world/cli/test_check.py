@@ -1,0 +1,441 @@
+"""`gpu-provisioner check` against a world with one thing wrong at a time: it is told, with its remedy, and alone."""
+
+import asyncio
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from controllers.model.policy import Policy
+from provisioner.api import labels
+from provisioner.simulator.azure import errors
+from provisioner.simulator.azure.compute import Restriction
+from provisioner.simulator.azure.faults import ALWAYS, Fault
+from provisioner.simulator.ledger import Call
+from provisioner.simulator.world import KUBE_HOST
+from tests.world.claims import ready
+from tests.world.commands import WHO, check, written
+from tests.world.harness import SIZE, Sim, node_claim, simulate
+
+OTHER = "Standard_NC4as_T4_v3"
+FAMILY, OTHER_FAMILY = "StandardNCADSA100v4Family", "StandardNCAST4v3Family"
+CRD_KEY, CRD = "customresourcedefinitions.apiextensions.k8s.io", "nodeclaims.karpenter.sh"
+LEASES = "leases.coordination.k8s.io"
+READ_ONLY = [{"actions": ["*/read"], "notActions": []}]
+NO_DELETE = [{"actions": ["Microsoft.ContainerService/*"], "notActions": ["*/agentpools/DELETE"]}]
+
+
+def told(findings: list[dict[str, str]], state: str) -> list[tuple[str, str]]:
+    """Section and check of every finding of that state."""
+    return [(one["section"], one["check"]) for one in findings if one["state"] == state]
+
+
+async def looked(sim: Sim, *words: str, **options: Any) -> tuple[int, list[dict[str, str]]]:
+    """The exit code and the findings; what is wrong has a remedy, and nothing was written."""
+    before = written(sim)
+    ended = await check(sim, "-o", "json", *words, **options)
+    said = json.loads(ended.out)
+    assert said["ok"] == (ended.code == 0)
+    findings: list[dict[str, str]] = said["findings"]
+    assert all(one["remedy"] for one in findings if one["state"] == "bad")
+    assert (ended.err, written(sim)) == ("", before)
+    return ended.code, findings
+
+
+def change_crd(sim: Sim, change: Callable[[dict[str, Any]], None]) -> None:
+    """Somebody replaces the definition."""
+    crd = sim.store.get(CRD_KEY, CRD)
+    assert crd is not None
+    served = crd["spec"]["versions"][0]
+    change(served)
+    sim.store.patch(CRD_KEY, CRD, {"spec": {"versions": [served]}})
+
+
+def answer(sim: Sim, fits: Callable[[Call], bool], status: int, reason: str) -> None:
+    """The API server refuses these of our calls."""
+
+    async def refuse(call: Call, _: web.Request) -> web.StreamResponse | None:
+        if call.who != WHO or call.system != "kube" or not fits(call):
+            return None
+        body = {
+            "kind": "Status",
+            "apiVersion": "v1",
+            "status": "Failure",
+            "reason": reason,
+            "message": "no",
+            "code": status,
+        }
+        return web.json_response(body, status=status)
+
+    sim.world.before.append(refuse)
+
+
+def hang(sim: Sim, system: str) -> None:
+    """One side takes our calls and says nothing."""
+
+    async def silence(call: Call, _: web.Request) -> web.StreamResponse | None:
+        if call.who == WHO and call.system == system:
+            await asyncio.sleep(3600)
+        return None
+
+    sim.world.before.append(silence)
+
+
+def taken(name: str, plural: str) -> Callable[[dict[str, Any]], None]:
+    def change(served: dict[str, Any]) -> None:
+        del served["schema"]["openAPIV3Schema"]["properties"][plural]["properties"][name]
+
+    return change
+
+
+def other_enum(served: dict[str, Any]) -> None:
+    items = served["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]["requirements"]["items"]
+    items["properties"]["operator"]["enum"] = ["In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"]
+
+
+def test_all_is_well() -> None:
+    """With a leader and a Ready claim: exit code 0, no ✗, no -; sizes and quotas are those of the claim."""
+
+    async def story(sim: Sim) -> None:
+        await sim.start_controller()
+        await sim.apply(node_claim("gpu1"))
+        await ready(sim, "gpu1", within_seconds=1200)
+        code, findings = await looked(sim)
+        assert code == 0
+        assert {one["state"] for one in findings} == {"ok"}
+        by_check = {one["check"]: one["message"] for one in findings}
+        assert by_check["lease"].startswith("ctl0 leads since 2026-03-01T12:00:0")
+        assert by_check["quota StandardNCADSA100v4Family"] == (
+            "24 of 1000 vCPUs used in westeurope, 0 more vCPUs wanted"
+        )
+        assert by_check["agent pools"] == "3 of the cluster's 100 are used"
+        assert "the same as ours" in by_check["CRD"]
+        assert [call.verb for call in sim.ledger.calls(who=WHO) if call.target.kind == "customresourcedefinitions"] == [
+            "LIST"
+        ]
+
+    simulate(story)
+
+
+def test_with_the_controllers_own_role_what_may_not_be_read_is_left_open() -> None:
+    """As `helm test` runs it: everything that the controller needs is told, and nothing is called wrong."""
+
+    async def story(sim: Sim) -> None:
+        await sim.start_controller()
+        await sim.apply(node_claim("gpu1"))
+        await ready(sim, "gpu1", within_seconds=1200)
+        code, findings = await looked(sim, besides=frozenset[str]())
+        assert code == 0
+        assert told(findings, "bad") == []
+        assert told(findings, "unknown") == [("azure", "permissions"), ("azure", "sizes")]
+
+    simulate(story)
+
+
+def denied(*rights: tuple[str, str]) -> Callable[[Sim], None]:
+    return lambda sim: sim.api.caller.denied.update(rights)
+
+
+def arm_fault(verb: str, **fault: Any) -> Callable[[Sim], None]:
+    return lambda sim: sim.cloud.faults.append(Fault(verb=verb, times=ALWAYS, **fault))
+
+
+def setting(path: str, value: Any) -> Callable[[Sim], None]:
+    def change(sim: Sim) -> None:
+        where, _, name = path.rpartition(".")
+        target: Any = sim.cloud
+        for part in where.split(".") if where else ():
+            target = getattr(target, part)
+        setattr(target, name, value)
+
+    return change
+
+
+def limited(**quotas: Any) -> Callable[[Sim], None]:
+    return lambda sim: sim.cloud.configure(**quotas)
+
+
+FORBIDDEN = errors.gateway(403, "AuthorizationFailed", "The client does not have authorization to perform action.")
+WRONG: dict[str, tuple[Callable[[Sim], None], list[tuple[str, str]], str]] = {
+    "no CRD": (
+        lambda sim: sim.store.delete(CRD_KEY, CRD),
+        [("kubernetes", "CRD")],
+        "nodeclaims.karpenter.sh is not installed",
+    ),
+    "a CRD that lacks a field": (
+        lambda sim: change_crd(sim, taken("imageID", "status")),
+        [("kubernetes", "CRD")],
+        "lacks fields of ours, which are dropped: status.imageID",
+    ),
+    "a CRD without status": (
+        lambda sim: change_crd(sim, lambda served: served.pop("subresources")),
+        [("kubernetes", "CRD")],
+        "has no status subresource",
+    ),
+    "rights that are missing": (
+        denied(("create", "pods/eviction"), ("patch", "leases.coordination.k8s.io")),
+        [("kubernetes", "permissions")] * 2,
+        "we may not create pods/eviction",
+    ),
+    "a stopped cluster": (setting("cluster_power", "Stopped"), [("azure", "cluster")], "Succeeded, Stopped"),
+    "a failed cluster": (setting("cluster_state", "Failed"), [("azure", "cluster")], "Failed, Running"),
+    "a cluster that is not there": (
+        arm_fault("CLUSTER", answer=errors.cluster_not_found("rg", "aks")),
+        [("azure", "cluster")],
+        "aks in rg: ",
+    ),
+    "pools that may not be listed": (
+        arm_fault("LIST", answer=FORBIDDEN),
+        [("azure", "agent pools")],
+        "AuthorizationFailed",
+    ),
+    "a reader": (
+        setting("compute.roles", READ_ONLY),
+        [("azure", "permissions")] * 2,
+        "we may not Microsoft.ContainerService/managedClusters/agentPools/write",
+    ),
+    "a role without delete": (
+        setting("compute.roles", NO_DELETE),
+        [("azure", "permissions")],
+        "we may not Microsoft.ContainerService/managedClusters/agentPools/delete",
+    ),
+    "a size that the subscription does not get": (
+        setting("compute.restrictions", [Restriction(size=OTHER)]),
+        [("azure", f"size {OTHER}")],
+        "does not get it in westeurope: NotAvailableForSubscription",
+    ),
+    "a family without quota": (
+        limited(family_cores={OTHER_FAMILY: 0}),
+        [("azure", "quota StandardNCAST4v3Family")],
+        "0 of 0 vCPUs used in westeurope, 4 more vCPUs wanted",
+    ),
+    "a region that is full": (
+        limited(regional_cores=3),
+        [("azure", "quota all vCPUs of the region")],
+        "4 more vCPUs wanted",
+    ),
+}
+
+
+@pytest.mark.parametrize(("change", "expected", "words"), WRONG.values(), ids=WRONG)
+def test_what_is_wrong_is_told_alone(
+    change: Callable[[Sim], None], expected: list[tuple[str, str]], words: str
+) -> None:
+    """Exit code 3; exactly this is ✗, and the sections go on without it."""
+
+    async def story(sim: Sim) -> None:
+        await sim.start_controller()
+        await asyncio.sleep(60)
+        await sim.stop_controller()
+        sim.store.patch(LEASES, "gpu-provisioner", {"spec": {"holderIdentity": "ctl0"}}, "kube-system")
+        change(sim)
+        await asyncio.sleep(30)
+        code, findings = await looked(sim, "--size", OTHER)
+        assert code == 3
+        assert told(findings, "bad") == expected
+        assert any(words in one["message"] for one in findings if one["state"] == "bad")
+        assert {one["section"] for one in findings if one["state"] == "ok"} == {"kubernetes", "azure"}
+
+    simulate(story)
+
+
+NO_POOLS = arm_fault("LIST", answer=errors.forbidden("Microsoft.ContainerService/x/agentPools/read", "/x"))
+FIRST_CALL = arm_fault("CLUSTER", answer=errors.forbidden("Microsoft.ContainerService/managedClusters/read", "/x"))
+
+
+@pytest.mark.parametrize("change", [FIRST_CALL, NO_POOLS, setting("compute.roles", READ_ONLY)])
+def test_a_missing_role_is_named_with_the_commands_that_give_it(change: Callable[[Sim], None]) -> None:
+    """An identity without the role is sent to the file that we ship, with this very cluster as the scope."""
+
+    async def story(sim: Sim) -> None:
+        change(sim)
+        code, findings = await looked(sim)
+        assert code == 3
+        remedies = {one["remedy"] for one in findings if one["state"] == "bad" and one["section"] == "azure"}
+        (remedy,) = remedies
+        assert "charts/gpu-provisioner/azure-role.json" in remedy
+        assert "az role definition create --role-definition @azure-role.json" in remedy
+        give, _, scope = remedy.partition(" --scope ")
+        assert give.endswith("az role assignment create --role 'GPU provisioner' --assignee <its client id>")
+        assert scope.partition(";")[0].casefold() == sim.cloud.settings.cluster_id.casefold()
+
+    simulate(story)
+
+
+UNKNOWN: dict[str, tuple[Callable[[Sim], None], tuple[str, str]]] = {
+    "roles": (arm_fault("PERMISSIONS", answer=FORBIDDEN), ("azure", "permissions")),
+    "sizes": (arm_fault("SKUS", answer=FORBIDDEN), ("azure", "sizes")),
+    "usage": (arm_fault("USAGES", answer=FORBIDDEN), ("azure", "quota")),
+    "usage that is no list": (arm_fault("USAGES", answer=errors.Answer(200, {"value": 7})), ("azure", "quota")),
+    "sizes in HTML": (arm_fault("SKUS", answer=errors.Answer(502, "<html>bad</html>")), ("azure", "sizes")),
+    "definitions": (
+        lambda sim: answer(sim, lambda call: call.target.kind == "customresourcedefinitions", 403, "Forbidden"),
+        ("kubernetes", "CRD"),
+    ),
+    "rights": (
+        lambda sim: answer(sim, lambda call: call.target.kind == "selfsubjectaccessreviews", 403, "Forbidden"),
+        ("kubernetes", "permissions"),
+    ),
+    "the lease": (
+        lambda sim: answer(sim, lambda call: call.target.kind == "leases", 403, "Forbidden"),
+        ("kubernetes", "lease"),
+    ),
+    "claims": (
+        lambda sim: answer(sim, lambda call: call.target.kind == "nodeclaims", 403, "Forbidden"),
+        ("kubernetes", "claims"),
+    ),
+}
+
+
+@pytest.mark.parametrize(("change", "expected"), UNKNOWN.values(), ids=UNKNOWN)
+def test_what_may_not_be_read_could_not_be_told(change: Callable[[Sim], None], expected: tuple[str, str]) -> None:
+    """It is no fault: exit code 0, and the reason stands in its place."""
+
+    async def story(sim: Sim) -> None:
+        await sim.start_controller()
+        await asyncio.sleep(60)
+        change(sim)
+        code, findings = await looked(sim, "--size", OTHER)
+        assert (code, told(findings, "unknown")) == (0, [expected])
+
+    simulate(story)
+
+
+@pytest.mark.parametrize(
+    ("system", "silent", "other"), [("kube", "API server", "azure"), ("arm", "cluster", "kubernetes")]
+)
+def test_a_side_that_says_nothing_holds_up_nobody(system: str, silent: str, other: str) -> None:
+    """Each call has its time; what does not answer is a ✗, and the other section is whole."""
+
+    async def story(sim: Sim) -> None:
+        await sim.start_controller()
+        await asyncio.sleep(60)
+        hang(sim, system)
+        began = sim.now
+        code, findings = await looked(sim, "--size", OTHER)
+        assert code == 3
+        assert [name for _, name in told(findings, "bad")] == [silent]
+        assert "the rest" in [name for _, name in told(findings, "unknown")]
+        assert {one["state"] for one in findings if one["section"] == other} == {"ok"}
+        assert sim.now - began < 60
+
+    simulate(story)
+
+
+def test_who_leads() -> None:
+    """Nobody yet is no fault; a lease let go, or not renewed for long, is one; without election none is asked for."""
+
+    async def story(sim: Sim) -> None:
+        async def lease(**options: Any) -> dict[str, str]:
+            _, findings = await looked(sim, **options)
+            return next(one for one in findings if one["check"] == "lease")
+
+        first = await lease()
+        assert (first["state"], "no controller has led here yet" in first["message"]) == ("unknown", True)
+        await sim.start_controller()
+        await asyncio.sleep(60)
+        assert (await lease())["state"] == "ok"
+        await sim.stop_controller()
+        gone = await lease()
+        assert (gone["state"], "nobody holds the Lease" in gone["message"]) == ("bad", True)
+        await sim.start_controller("ctl1")
+        await asyncio.sleep(60)
+        sim.controllers["ctl1"].crash(reset=True)
+        await asyncio.sleep(1200)
+        silent = await lease()
+        assert silent["state"] == "bad"
+        assert silent["message"].startswith("ctl1 held the Lease kube-system/gpu-provisioner and renewed it last at 20")
+        assert (await lease(elect=False))["state"] == "unknown"
+
+    simulate(story)
+
+
+def test_a_crd_of_somebody_else_is_told_and_no_fault() -> None:
+    """Karpenter's own, say, with fewer operators: everything we write fits into it."""
+
+    async def story(sim: Sim) -> None:
+        change_crd(sim, other_enum)
+        _, findings = await looked(sim)
+        (crd,) = [one for one in findings if one["check"] == "CRD"]
+        assert crd["state"] == "ok"
+        assert crd["message"].endswith("its schema differs from ours in spec.requirements.operator.enum")
+
+    simulate(story)
+
+
+def test_offerings_that_rest_are_told() -> None:
+    """A claim without quota: what cannot be had, since when, in the words of its condition; and its quota is short."""
+
+    async def story(sim: Sim) -> None:
+        sim.cloud.configure(family_cores={FAMILY: 23}, quota_check="preflight")
+        await sim.start_controller()
+        await sim.apply(node_claim("gpu1"))
+        await asyncio.sleep(600)
+        code, findings = await looked(sim)
+        assert code == 3
+        assert told(findings, "bad") == [("kubernetes", "claims"), ("azure", "quota StandardNCADSA100v4Family")]
+        claim, quota = [one for one in findings if one["state"] == "bad"]
+        assert claim["message"].startswith(f"gpu1: none of {SIZE} can be had now, since 2026-03-01T12:0")
+        assert "QuotaExceeded" in claim["message"]
+        assert quota["message"] == "0 of 23 vCPUs used in westeurope, 24 more vCPUs wanted"
+        assert quota["remedy"] == "Raise it by 1 or change size: az vm list-usage -l westeurope -o table"
+
+    simulate(story)
+
+
+def test_zones_and_spot() -> None:
+    """A zone that is closed is a fault only for who names it; spot draws on its own quota and on no family's."""
+
+    async def story(sim: Sim) -> None:
+        sim.cloud.compute.restrictions = [Restriction(size=SIZE, zones=("1",))]
+        sim.cloud.configure(low_priority_cores=4, family_cores={FAMILY: 0})
+        code, findings = await looked(sim, "--size", SIZE)
+        (size,) = [one for one in findings if one["check"] == f"size {SIZE}"]
+        assert (size["state"], size["message"].endswith("24 vCPUs; not in zone 1")) == ("ok", True)
+        claim = node_claim("gpu1")
+        claim["spec"]["requirements"] += [
+            {"key": labels.ZONE, "operator": "In", "values": ["westeurope-1", "westeurope-2"]},
+            {"key": labels.CAPACITY_TYPE, "operator": "In", "values": ["spot"]},
+        ]
+        await sim.apply(claim)
+        code, findings = await looked(sim)
+        assert code == 3
+        assert told(findings, "bad") == [("azure", f"size {SIZE}"), ("azure", "quota all spot vCPUs of the region")]
+        (size,) = [one for one in findings if one["check"] == f"size {SIZE}"]
+        assert size["message"].startswith("not to be had in zone 1 of westeurope")
+
+    simulate(story)
+
+
+def test_limits_of_the_cluster_and_a_wrong_location() -> None:
+    """Pools up to our own cap; LOCATION against what the cluster says; a size of nowhere; no size at all."""
+
+    async def story(sim: Sim) -> None:
+        _, findings = await looked(sim, policy=Policy(max_agent_pools=2), location="northeurope")
+        assert told(findings, "bad") == [("azure", "cluster"), ("azure", "agent pools")]
+        assert ("azure", "sizes") in told(findings, "unknown")
+        _, findings = await looked(sim, "--size", "Standard_NC999_v9", "--size", "; drop", location="westeurope")
+        assert told(findings, "bad") == [("azure", "size Standard_NC999_v9"), ("azure", "size ; drop")]
+
+    simulate(story)
+
+
+def test_for_people() -> None:
+    """Sections, marks, a remedy under what is wrong, a verdict; no colour, no token."""
+
+    async def story(sim: Sim) -> None:
+        sim.cloud.cluster_power = "Stopped"
+        ended = await check(sim)
+        lines = ended.out.splitlines()
+        assert (lines[0], ended.code) == ("kubernetes", 3)
+        place = next(number for number, line in enumerate(lines) if "✗" in line)
+        cluster = " ".join(lines[place].split())
+        assert cluster == "✗ cluster aks in rg: Succeeded, Stopped, in westeurope"
+        assert lines[place + 1].strip().startswith("Start it (az aks start)")
+        assert lines[-1] == "1 problem; 2 lines marked -"
+        assert "\x1b" not in ended.out
+        assert KUBE_HOST not in ended.out
+
+    simulate(story)

@@ -1,0 +1,271 @@
+"""`gpu-provisioner release`: the way out when nothing can prove any longer that a pool is gone, and its guards."""
+
+import asyncio
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from provisioner.api import labels
+from provisioner.simulator.azure import errors
+from provisioner.simulator.azure.faults import ALWAYS, Fault
+from provisioner.simulator.ledger import Call
+from tests.world.commands import WHO, command, known_as, unknown, written
+from tests.world.garbagecollection.test_garbage import NO_BOUND, one
+from tests.world.harness import Sim, node_claim, simulate
+from tests.world.nodeclaim.test_main_job import NAME
+from tests.world.transcript import CLAIMS, FAST, MINUTE, events, finalizers, node_name, refuse
+
+FLAG = "--i-know-the-pool-is-gone"
+CLUSTER_GONE = errors.cluster_not_found("rg", "aks")
+
+
+async def stuck(sim: Sim, answer: errors.Answer = CLUSTER_GONE, theirs: tuple[str, ...] = ()) -> str:
+    """A claim that waits for a proof that never comes: ARM says only this. `theirs` are further finalizers on it.
+
+    Returns its Node's name.
+    """
+    await one(sim)
+    node = node_name(sim)
+    sim.store.patch(CLAIMS, NAME, {"metadata": {"finalizers": [labels.FINALIZER, *theirs]}})
+    sim.cloud.faults.append(Fault(verb="GET", times=ALWAYS, answer=answer))
+    sim.cloud.faults.append(Fault(verb="LIST", times=ALWAYS, answer=answer))
+    sim.cloud.faults.append(Fault(verb="DELETE", times=ALWAYS, answer=answer))
+    await sim.delete_claim(NAME)
+    await asyncio.sleep(10 * MINUTE)
+    assert labels.FINALIZER in finalizers(sim.claim(NAME)), "it is stuck"
+    return node
+
+
+GONE_FOR_GOOD = [
+    (CLUSTER_GONE, "the managed cluster does not exist"),
+    (errors.group_not_found("rg"), "the resource group does not exist"),
+    (errors.pool_not_found(NAME), f"there is no agent pool {NAME} in cluster"),
+]
+
+
+@pytest.mark.parametrize(("answer", "proof"), GONE_FOR_GOOD, ids=["cluster", "group", "pool"])
+def test_a_claim_whose_cluster_is_gone_is_let_go(answer: errors.Answer, proof: str) -> None:
+    """ARM is asked once; then an Event tells who does it, the Node loses our finalizer, and last the claim."""
+
+    async def story(sim: Sim) -> None:
+        known_as(sim, "ada@example.com")
+        node = await stuck(sim)
+        await sim.stop_controller()
+        sim.cloud.faults.insert(0, Fault(verb="GET", times=ALWAYS, answer=answer))
+        ended = await command(sim, "release", NAME, FLAG)
+        assert (ended.code, ended.err) == (0, "")
+        first, *rest = ended.out.splitlines()
+        assert proof in first
+        assert rest == [f"node/{node} released", f"nodeclaim/{NAME} released"]
+        assert sim.claim(NAME) is None
+        assert not sim.nodes_of(NAME)
+        assert written(sim) == ["POST events", f"PATCH nodes/{node}", f"PATCH nodeclaims/{NAME}"]
+        assert len(sim.ledger.calls(who=WHO, system="arm")) == 1
+        (told,) = events(sim, "FinalizerReleasedByHand")
+        assert told["type"] == "Warning"
+        assert told["involvedObject"]["name"] == NAME
+        assert told["message"].startswith(f"ada@example.com released node/{node}, nodeclaim/{NAME}")
+        assert proof in told["message"]
+
+    simulate(story, azure=FAST, **NO_BOUND)
+
+
+def test_without_the_flag_it_only_says_what_it_would_do() -> None:
+    """Exit code 2, the flag as the remedy, and nothing written."""
+
+    async def story(sim: Sim) -> None:
+        node = await stuck(sim)
+        ended = await command(sim, "release", NAME)
+        assert ended.code == 2
+        assert ended.out.splitlines()[1:] == [
+            f"node/{node} would lose the finalizer karpenter.sh/termination",
+            f"nodeclaim/{NAME} would lose the finalizer karpenter.sh/termination",
+        ]
+        cause, remedy = ended.err.splitlines()
+        assert cause == "gpu-provisioner release: nothing was released"
+        assert remedy.endswith(f"add {FLAG}.")
+        assert written(sim) == []
+
+    simulate(story, azure=FAST, **NO_BOUND)
+
+
+def test_an_api_server_that_does_not_tell_who_one_is() -> None:
+    """Before Kubernetes 1.28 nobody knows: the Event says so, and the release is not held up."""
+
+    async def story(sim: Sim) -> None:
+        unknown(sim)
+        await stuck(sim)
+        await sim.stop_controller()
+        assert (await command(sim, "release", NAME, FLAG)).code == 0
+        (told,) = events(sim, "FinalizerReleasedByHand")
+        assert told["message"].startswith("unknown user released ")
+
+    simulate(story, azure=FAST, **NO_BOUND)
+
+
+def test_other_peoples_finalizers_stay() -> None:
+    """Only ours comes off, also when somebody takes theirs off between our reading and writing the list."""
+
+    async def story(sim: Sim) -> None:
+        await stuck(sim, theirs=("example.com/one", "example.com/two"))
+        await sim.stop_controller()
+
+        async def race(call: Call, _: web.Request) -> web.StreamResponse | None:
+            if call.who == WHO and call.verb == "PATCH" and call.target.kind == "nodeclaims":
+                left = [name for name in finalizers(sim.claim(NAME)) if name != "example.com/one"]
+                sim.store.patch(CLAIMS, NAME, {"metadata": {"finalizers": left}})
+            return None
+
+        sim.world.before.append(race)
+        ended = await command(sim, "release", NAME, FLAG)
+        assert (ended.code, ended.err) == (0, "")
+        assert finalizers(sim.claim(NAME)) == ["example.com/two"]
+        assert [c.status for c in sim.ledger.calls(who=WHO, verb="PATCH", kind="nodeclaims")] == [422, 200]
+        again = await command(sim, "release", NAME, FLAG)
+        assert again.code == 1
+        assert "its metadata.finalizers are example.com/two" in again.err
+
+    simulate(story, azure=FAST, **NO_BOUND)
+
+
+def test_a_claim_that_goes_in_between_is_no_failure() -> None:
+    """The controller found its proof after all: what was to be released is gone, and that is said."""
+
+    async def story(sim: Sim) -> None:
+        await stuck(sim)
+        await sim.stop_controller()
+
+        async def vanish(call: Call, _: web.Request) -> web.StreamResponse | None:
+            if call.who == WHO and call.verb == "PATCH" and call.target.kind == "nodeclaims":
+                sim.store.patch(CLAIMS, NAME, {"metadata": {"finalizers": None}})
+            return None
+
+        sim.world.before.append(vanish)
+        ended = await command(sim, "release", NAME, FLAG)
+        assert (ended.code, ended.err) == (0, "")
+        assert ended.out.splitlines()[-1] == f"nodeclaim/{NAME} was gone already"
+
+    simulate(story, azure=FAST, **NO_BOUND)
+
+
+def test_a_pool_of_somebody_elses_under_that_name() -> None:
+    """A foreign pool of the claim's name is not its machine: the claim is let go, the pool is not touched."""
+
+    async def story(sim: Sim) -> None:
+        await stuck(sim)
+        await sim.stop_controller()
+        sim.cloud.faults.clear()
+        del sim.cloud.pools[NAME]
+        sim.cloud.seed_pool(NAME)
+        ended = await command(sim, "release", NAME, FLAG)
+        assert ended.code == 0
+        assert ended.out.startswith(f"ARM: agent pool {NAME} is there, but it is not that of nodeclaim/{NAME}\n")
+        assert sim.cloud.pools[NAME].state == "Succeeded"
+
+    simulate(story, azure=FAST, **NO_BOUND)
+
+
+# What it refuses
+
+
+async def no_claim(sim: Sim) -> None:
+    pass
+
+
+async def living(sim: Sim) -> None:
+    await one(sim)
+
+
+async def pool_is_there(sim: Sim) -> None:
+    await stuck(sim)
+    sim.cloud.faults.clear()
+    await sim.stop_controller()
+
+
+async def just_asked(sim: Sim) -> None:
+    await one(sim)
+    await sim.stop_controller()
+    await sim.delete_claim(NAME)
+
+
+async def other_class(sim: Sim) -> None:
+    claim = node_claim(NAME)
+    claim["metadata"] |= {"labels": {}, "finalizers": [labels.FINALIZER]}
+    claim["spec"]["nodeClassRef"] = {"group": "karpenter.azure.com", "kind": "AKSNodeClass", "name": "default"}
+    await sim.apply(claim)
+    await sim.delete_claim(NAME)
+    await asyncio.sleep(10 * MINUTE)
+
+
+def answering(answer: errors.Answer, name: str) -> Any:
+    async def prepare(sim: Sim) -> None:
+        await stuck(sim, answer)
+
+    prepare.__name__ = name
+    return prepare
+
+
+async def slow(sim: Sim) -> None:
+    await stuck(sim)
+    sim.cloud.faults.insert(0, Fault(verb="GET", times=ALWAYS, slow_seconds=60.0))
+
+
+async def no_events(sim: Sim) -> None:
+    await stuck(sim)
+    refuse(sim, lambda call: call.who == WHO and call.target.kind == "events", 403, "Forbidden")
+
+
+async def no_patches(sim: Sim) -> None:
+    await stuck(sim)
+    refuse(sim, lambda call: call.who == WHO and call.verb == "PATCH", 403, "Forbidden")
+
+
+TOKEN = errors.unauthenticated("InvalidAuthenticationToken", "The access token is invalid.")
+REFUSALS: list[tuple[Any, str, str]] = [
+    (no_claim, f"there is no NodeClaim {NAME}", "kubectl get nodeclaims"),
+    (living, "its metadata.deletionTimestamp is not set", f"kubectl delete nodeclaim {NAME}"),
+    (pool_is_there, "its provisioningState is Succeeded", f"kubectl describe nodeclaim {NAME}"),
+    (just_asked, "may not be visible yet", "After 60 s run this again"),
+    (other_class, "its spec.nodeClassRef is karpenter.azure.com/AKSNodeClass", "Ask the controller of that class"),
+    (answering(TOKEN, "arm_401"), "Check the workload identity", "Nothing was changed"),
+    (answering(errors.forbidden("read", FAST.cluster_id), "arm_403"), "AuthorizationFailed", "Nothing was changed"),
+    (answering(errors.subscription_not_found("s"), "arm_404_subscription"), "SubscriptionNotFound", "Nothing was"),
+    (answering(errors.html(404), "arm_404_of_a_proxy"), "NotFoundWithoutProof", "Nothing was changed"),
+    (answering(errors.html(503), "arm_503"), "ARM: ", "Nothing was changed"),
+    (slow, "ARM: Timeout", "Nothing was changed"),
+    (no_events, "the Event that must name who does this cannot be written: 403", "Ask for that permission"),
+    (no_patches, "403 Forbidden: patch Node ", "Ask for that permission"),
+]
+
+
+@pytest.mark.parametrize(("prepare", "cause", "remedy"), REFUSALS, ids=[row[0].__name__ for row in REFUSALS])
+def test_a_refusal_names_the_value_and_the_remedy(prepare: Any, cause: str, remedy: str) -> None:
+    """Exit code 1, two lines on stderr, and every finalizer where it was."""
+
+    async def story(sim: Sim) -> None:
+        await prepare(sim)
+        before = finalizers(sim.claim(NAME))
+        ended = await command(sim, "release", NAME, FLAG)
+        assert ended.code == 1
+        told_cause, told_remedy = ended.err.splitlines()
+        assert told_cause.startswith("gpu-provisioner release: ")
+        assert cause in told_cause
+        assert remedy in told_remedy
+        assert finalizers(sim.claim(NAME)) == before
+        assert not [call for call in written(sim) if call.startswith("PATCH") and prepare is not no_patches]
+
+    simulate(story, azure=FAST, **NO_BOUND)
+
+
+@pytest.mark.parametrize("name", ["", "..", "a/b"])
+def test_a_name_that_would_point_elsewhere(name: str) -> None:
+    """What is no name of an object is bad usage, and nothing is asked of anybody."""
+
+    async def story(sim: Sim) -> None:
+        ended = await command(sim, "release", name, FLAG)
+        assert (ended.code, ended.out) == (2, "")
+        assert len(ended.err.splitlines()) == 2
+        assert not sim.ledger.calls(who=WHO)
+
+    simulate(story)

@@ -1,0 +1,119 @@
+"""`gpu-provisioner values` against a simulated Azure: what it reads, and what it says when it may not."""
+
+from typing import Any
+
+import pytest
+import yaml
+
+from provisioner.cli.commands.refusal import Refused
+from provisioner.simulator.azure import errors
+from provisioner.simulator.azure.faults import ALWAYS, Fault
+from tests.world.commands import WHO, values
+from tests.world.harness import Sim, simulate
+
+CLIENT = "11111111-1111-1111-1111-111111111111"
+
+
+def changed(sim: Sim, **settings: Any) -> None:
+    """The cluster is another from now on."""
+    sim.cloud.configure(**settings)
+
+
+def test_the_values_are_what_azure_says() -> None:
+    """One GET of the cluster, nothing written; with a role that may read the cluster and nothing else."""
+
+    async def story(sim: Sim) -> None:
+        changed(sim, actions=frozenset({"Microsoft.ContainerService/managedClusters/read"}), managed_prometheus=True)
+        ended = await values(sim, AZURE_CLIENT_ID=CLIENT)
+        azure = sim.cloud.settings
+        assert ended.code == 0
+        written = yaml.safe_load(ended.out)
+        assert written["azure"] == {
+            "subscriptionId": azure.subscription,
+            "resourceGroup": azure.resource_group,
+            "clusterName": azure.cluster,
+            "location": azure.location,
+        }
+        assert written["workloadIdentity"] == {"clientId": CLIENT, "tenantId": azure.tenant}
+        assert written["podMonitor"] == {"enabled": True}
+        assert "gpu-provisioner values: " not in ended.err
+        assert f"--issuer {azure.issuer} " in ended.err
+        calls = sim.ledger.calls(who=WHO)
+        assert [(call.system, call.verb, call.target.kind) for call in calls] == [("arm", "GET", "cluster")]
+
+    simulate(story)
+
+
+def test_a_cluster_that_issues_no_tokens_is_told() -> None:
+    """What is missing, and the one command for it; the values are written all the same."""
+
+    async def story(sim: Sim) -> None:
+        changed(sim, oidc_issuer=False, workload_identity=False)
+        ended = await values(sim)
+        assert ended.code == 0
+        assert yaml.safe_load(ended.out)["workloadIdentity"]["clientId"] == ""
+        assert (
+            "gpu-provisioner values: the cluster has no OIDC issuer and workload identity, without which its Pods get"
+            " no token\n    az aks update --resource-group rg --name aks --enable-oidc-issuer"
+            " --enable-workload-identity\n"
+        ) in ended.err
+        assert (
+            "not known: there is no identity gpu-provisioner in resource group rg\n    az identity create" in ended.err
+        )
+        assert "--issuer OIDC_ISSUER" in ended.err
+
+    simulate(story)
+
+
+def test_the_identitys_client_id_is_read_by_its_name() -> None:
+    """As the predecessor's script did; where it may not be read the rest is written, and the cause is told."""
+
+    async def story(sim: Sim) -> None:
+        changed(sim, identities={"gpu-identity": CLIENT})
+        ended = await values(sim, "--identity-name", "gpu-identity")
+        assert yaml.safe_load(ended.out)["workloadIdentity"] == {
+            "clientId": CLIENT,
+            "tenantId": sim.cloud.settings.tenant,
+        }
+        assert f"--assignee {CLIENT} " in ended.err
+        assert "gpu-provisioner values: " not in ended.err
+        managed = await values(sim, "--identity-name", "gpu-identity", DEPLOYMENT_MODE="managed")
+        assert CLIENT not in managed.out
+        elsewhere = await values(sim, "--identity-name", "gpu-identity", "--identity-resource-group", "other")
+        assert "there is no identity gpu-identity in resource group other" in elsewhere.err
+        sim.cloud.faults.append(Fault(verb="IDENTITY", times=ALWAYS, answer=FORBIDDEN))
+        unread = await values(sim, "--identity-name", "gpu-identity")
+        assert (unread.code, yaml.safe_load(unread.out)["workloadIdentity"]["clientId"]) == (0, "")
+        assert "identity gpu-identity of resource group rg: AuthorizationFailed" in unread.err
+
+    simulate(story)
+
+
+FORBIDDEN = errors.gateway(403, "AuthorizationFailed", "The client does not have authorization to perform action.")
+
+
+@pytest.mark.parametrize(
+    ("env", "fault", "cause", "remedy"),
+    [
+        ({"AZURE_CLUSTER_NAME": "nope"}, None, "cluster nope of resource group rg: ClusterNotFound", "az aks list"),
+        ({"ARM_SUBSCRIPTION_ID": "nope"}, None, "SubscriptionNotFound", "az account list -o table"),
+        ({}, {"answer": FORBIDDEN}, "AuthorizationFailed", "Ask for Reader on the cluster"),
+        ({}, {"answer": errors.gateway(503, "ServerTimeout", "Try again.")}, "ServerTimeout", "Run this again"),
+    ],
+    ids=["cluster", "subscription", "forbidden", "passing"],
+)
+def test_a_cluster_that_cannot_be_read_is_told(
+    env: dict[str, str], fault: dict[str, Any] | None, cause: str, remedy: str
+) -> None:
+    """The cause in Azure's words, a remedy that fits it, exit code 1, and no values."""
+
+    async def story(sim: Sim) -> None:
+        if fault is not None:
+            sim.cloud.faults.append(Fault(verb="CLUSTER", times=ALWAYS, **fault))
+        with pytest.raises(Refused) as refused:
+            await values(sim, **env)
+        assert cause in refused.value.cause
+        assert remedy in refused.value.remedy
+        assert refused.value.code == 1
+
+    simulate(story)

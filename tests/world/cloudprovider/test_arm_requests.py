@@ -1,0 +1,261 @@
+"""Asking Azure for a pool, once: names that are taken, answers that are lost, reads that lag, programs that die."""
+
+import asyncio
+from itertools import pairwise
+
+import pytest
+
+from provisioner.simulator.azure import errors
+from provisioner.simulator.azure.faults import Fault, throttled
+from provisioner.simulator.azure.settings import AzureSettings
+from tests.world.claims import arm_calls, created, events, puts, ready, removed, says, versions, word
+from tests.world.harness import node_claim, simulate
+
+MERGE = "application/merge-patch+json"
+
+
+def gaps(times):
+    return [later - sooner for sooner, later in pairwise(times)]
+
+
+async def release_by_hand(sim, name):
+    """A person strips all finalizers from a claim, as one should not."""
+    path = f"/apis/karpenter.sh/v1/nodeclaims/{name}"
+    await sim.request("PATCH", path, {"metadata": {"finalizers": None}}, content_type=MERGE)
+
+
+# Names that are taken
+
+
+def test_a_foreign_pool_is_never_touched():
+    """A claim named as somebody's pool says so once, clearly, and can be deleted; the pool is never written to."""
+
+    async def story(sim):
+        await sim.start_controller()
+        pool = sim.cloud.pools["theirs"]
+        await sim.apply(node_claim("theirs"))
+        told = await says(sim, "theirs", "Launched", "False", "PoolNameTaken", within_seconds=5)
+        assert told["message"] == (
+            "agent pool theirs exists and is not ours; it is left alone: use another name for this claim"
+        )
+        await asyncio.sleep(3600)
+        assert [event["count"] for event in events(sim, "theirs", "PoolNameTaken")] == [1]
+        await removed(sim, "theirs", within_seconds=5)
+        await sim.settled()
+        assert not {"PUT", "DELETE"} & set(arm_calls(sim, "theirs"))
+        assert sim.cloud.pools["theirs"] == pool
+
+    simulate(story)
+
+
+def test_a_name_that_becomes_free_is_used():
+    """A claim whose name was taken gets its pool once its owner has removed the other."""
+
+    async def story(sim):
+        await sim.start_controller()
+        await sim.apply(node_claim("theirs"))
+        await says(sim, "theirs", "Launched", "False", "PoolNameTaken")
+        sim.cloud.delete_pool_by_hand("theirs")
+        await ready(sim, "theirs")
+
+    simulate(story)
+
+
+@pytest.mark.parametrize("watched", [True, False])
+def test_a_claim_waits_for_the_pool_of_its_predecessor(watched):
+    """A claim re-created by force while its predecessor's pool is there waits, says so, and gets a pool of its own."""
+
+    async def story(sim):
+        await sim.start_controller()
+        old = (await sim.apply(node_claim("gpu1")))["metadata"]["uid"]
+        await ready(sim, "gpu1")
+        if not watched:
+            await sim.stop_controller()
+        await sim.delete_claim("gpu1")
+        if watched:
+            await sim.until(lambda: sim.cloud.pools["gpu1"].state == "Deleting", 60, "the pool is being deleted")
+        await release_by_hand(sim, "gpu1")
+        new = (await sim.apply(node_claim("gpu1")))["metadata"]["uid"]
+        if not watched:
+            await sim.start_controller("ctl1")
+        told = await says(sim, "gpu1", "Launched", "Unknown", "PreviousPoolLeft", within_seconds=60)
+        assert told["message"] == "agent pool gpu1 belongs to an earlier claim of this name; it is removed first"
+        assert await ready(sim, "gpu1", within_seconds=1800) == new
+        assert (len(sim.pools_of(old)), len(sim.pools_of(new)), created(sim, "gpu1")) == (0, 1, 2)
+        await removed(sim, "gpu1")
+        await sim.settled()
+
+    simulate(story)
+
+
+# Answers that do not arrive
+
+
+@pytest.mark.parametrize("lag", [0.0, 30.0])
+@pytest.mark.parametrize(
+    ("fault", "most"),
+    [
+        (Fault(verb="PUT", drop="before"), 2),
+        (Fault(verb="PUT", drop="after"), 1),
+        (Fault(verb="PUT", drop="after", times=3), 1),
+        (Fault(verb="PUT", slow_seconds=40.0, slow="before"), 2),
+        (Fault(verb="PUT", slow_seconds=40.0, slow="after"), 1),
+        (Fault(verb="PUT", answer=errors.html(502)), 2),
+    ],
+    ids=["lost on the way", "lost on the way back", "always lost on the way back", "late", "answered late", "proxy"],
+)
+def test_a_lost_answer_never_makes_a_second_pool(fault, most, lag):
+    """Whatever becomes of a PUT and its answer, the claim gets one pool, and what is there is not asked for again."""
+
+    async def story(sim):
+        sim.cloud.faults.append(Fault(**{**vars(fault), "seen": 0}))
+        await sim.start_controller()
+        await sim.apply(node_claim("gpu1"))
+        await ready(sim, "gpu1")
+        assert created(sim, "gpu1") == 1
+        # A lagging read may show nothing; then the precondition says that the pool is there.
+        assert len(puts(sim, "gpu1")) <= most + (lag > 0) * 3
+        await removed(sim, "gpu1")
+        await sim.settled()
+
+    simulate(story, azure=AzureSettings(get_lag_seconds=lag))
+
+
+def test_a_pool_that_the_list_does_not_show_is_adopted():
+    """A successor whose lagging reads miss the pool just made is told 412, looks, and adopts it."""
+
+    async def story(sim):
+        await sim.start_controller(elect=False)
+        uid = (await sim.apply(node_claim("gpu1")))["metadata"]["uid"]
+        await sim.until(lambda: created(sim, "gpu1"), 5, "the PUT is accepted")
+        sim.crash()
+        await sim.start_controller("ctl1", elect=False)
+        await ready(sim, "gpu1")
+        assert [pool.name for pool in sim.pools_of(uid)] == ["gpu1"]
+        assert (created(sim, "gpu1"), len(puts(sim, "gpu1"))) == (1, 2)
+        assert puts(sim, "gpu1")[1] < 5
+        assert not [one for one in events(sim, "gpu1") if one["type"] == "Warning"]
+
+    simulate(story, azure=AzureSettings(list_lag_seconds=30.0))
+
+
+@pytest.mark.parametrize("times", [1, 5])
+def test_a_put_that_meets_another_operation_is_repeated(times):
+    """409, an operation is in progress, costs a look and another PUT, and the claim says why it waits."""
+
+    async def story(sim):
+        sim.cloud.faults.append(Fault(verb="PUT", answer=errors.cluster_busy("Updating"), times=times))
+        await sim.start_controller()
+        await sim.apply(node_claim("gpu1"))
+        told = await says(sim, "gpu1", "Launched", "Unknown", "OperationInProgress", within_seconds=5)
+        assert "Another operation (Updating) is in progress" in told["message"]
+        await ready(sim, "gpu1")
+        assert len(puts(sim, "gpu1")) == times + 1
+        assert all(
+            later - sooner >= 4.9 for sooner, later in zip(puts(sim, "gpu1"), puts(sim, "gpu1")[1:], strict=False)
+        )
+
+    simulate(story)
+
+
+@pytest.mark.parametrize("seconds", [7, 30, 300])
+def test_retry_after_is_obeyed_exactly(seconds):
+    """After a 429 the next PUT comes when Retry-After has passed, not sooner and not much later."""
+
+    async def story(sim):
+        sim.cloud.faults.append(throttled(seconds=seconds, times=3))
+        await sim.start_controller()
+        await sim.apply(node_claim("gpu1"))
+        told = await says(sim, "gpu1", "Launched", "Unknown", "Throttled", within_seconds=5)
+        assert told["message"].startswith("Throttled: ")
+        await ready(sim, "gpu1", within_seconds=4000)
+        assert gaps(puts(sim, "gpu1")) == [pytest.approx(seconds + 0.25, abs=0.25)] * 3
+
+    simulate(story)
+
+
+# Reads that lag
+
+
+@pytest.mark.parametrize("order", ["before", "after"])
+@pytest.mark.parametrize(("get", "lists"), [(0, 30), (30, 0), (30, 30), (5, 20), (20, 5)])
+def test_reads_may_lag(get, lists, order):
+    """With GET and LIST each up to 30 s behind the truth a claim lives and leaves, with one PUT for each claim."""
+
+    async def story(sim):
+        await sim.start_controller()
+        for _ in range(2):
+            await sim.apply(node_claim("gpu1"))
+            await ready(sim, "gpu1")
+            await removed(sim, "gpu1")
+        await sim.settled()
+        assert (created(sim, "gpu1"), len(puts(sim, "gpu1"))) == (2, 2)
+
+    azure = AzureSettings(get_lag_seconds=get, list_lag_seconds=lists, list_order=order, create_seconds=(60.0, 90.0))
+    simulate(story, azure=azure)
+
+
+@pytest.mark.parametrize("lag", [0.0, 30.0])
+def test_a_service_that_ignores_preconditions(lag):
+    """Even if nobody minds If-None-Match, no pool that the inventory shows is written to unless it is ours (I4)."""
+
+    async def story(sim):
+        sim.cloud.faults.append(Fault(verb="PUT", pool="gpu1", drop="after"))
+        await sim.start_controller()
+        pool = sim.cloud.pools["theirs"]
+        await asyncio.sleep(lag * 2)
+        await sim.apply(node_claim("theirs"))
+        await sim.apply(node_claim("gpu1"))
+        await says(sim, "theirs", "Launched", "False", "PoolNameTaken", within_seconds=5)
+        await ready(sim, "gpu1")
+        await removed(sim, "gpu1")
+        await removed(sim, "theirs")
+        await sim.settled()
+        assert sim.cloud.pools["theirs"] == pool
+
+    azure = AzureSettings(ignore_preconditions=True, get_lag_seconds=lag, list_lag_seconds=lag)
+    simulate(story, azure=azure)
+
+
+# Programs that die
+
+
+@pytest.mark.parametrize("reset", [False, True])
+@pytest.mark.parametrize("at", [0.05, 0.2, 0.44, 3.0, 60.0, 137.0, 160.0, 219.0])
+def test_a_restart_on_the_way_up_costs_nothing(at, reset):
+    """Killed at any moment of the way up, the program goes on where it was: one pool, and no word that is not true."""
+
+    async def story(sim):
+        seen = versions(sim, "gpu1")
+        await sim.start_controller()
+        await sim.apply(node_claim("gpu1"))
+        await asyncio.sleep(at - sim.now)
+        sim.crash(reset=reset)
+        await asyncio.sleep(2)
+        await sim.start_controller("ctl1")
+        await ready(sim, "gpu1")
+        assert created(sim, "gpu1") == 1
+        for _, claim in seen:
+            assert not (claim.get("status") or {}).get("nodeName") or word(claim, "Ready")[0]
+        assert [word(claim, "Ready")[0] for _, claim in seen].count("True") == 1
+        await removed(sim, "gpu1")
+        await sim.settled()
+
+    simulate(story)
+
+
+def test_what_happened_while_nobody_looked_is_caught_up_with():
+    """A program that was away while the machine came up makes the claim Ready within a second of leading."""
+
+    async def story(sim):
+        await sim.start_controller()
+        await sim.apply(node_claim("gpu1"))
+        await asyncio.sleep(30)
+        await sim.stop_controller()
+        await asyncio.sleep(1800)
+        assert sim.nodes_of("gpu1")
+        assert sim.condition("gpu1", "Ready") == "Unknown"
+        await sim.start_controller("ctl1")
+        await ready(sim, "gpu1", within_seconds=1)
+
+    simulate(story)

@@ -1,0 +1,307 @@
+"""Stories of scarcity: AKS's buckets and ARM's, whose 429 slows what, how often pools are listed, what it all counts.
+
+The simulator's buckets are those of aks-arm.md §3.6, and on in every story. Seconds are virtual.
+"""
+
+import asyncio
+from collections.abc import Callable
+from itertools import pairwise
+
+import pytest
+from aiohttp import web
+
+from controllers.model.policy import Policy
+from provisioner.runtime.metrics import Metrics
+from provisioner.simulator.azure import errors
+from provisioner.simulator.azure.faults import Fault
+from provisioner.simulator.azure.settings import AzureSettings
+from provisioner.simulator.ledger import Call
+from tests.world.claims import ready, says
+from tests.world.harness import Sim, node_claim, simulate
+from tests.world.transcript import gaps, pool_calls, said
+
+MANY = 100
+NAMES = [f"many{number:03d}" for number in range(MANY)]
+ROOM = {"max_agent_pools": MANY + 10}
+
+
+def lists(sim: Sim, since: float = 0.0) -> list[Call]:
+    """The shared LISTs that were sent since then."""
+    return [call for call in pool_calls(sim, "LIST", name=None) if call.at >= since]
+
+
+def refused(sim: Sim) -> list[Call]:
+    """Every 429 that anybody has heard."""
+    return [call for call in sim.ledger.calls(system="arm") if call.status == 429]
+
+
+@pytest.mark.parametrize("page_size", [100, 15])
+def test_a_hundred_pools_come_and_go_at_once_and_nobody_hears_a_429(page_size: int) -> None:
+    """Not on the shared LIST, be it one page or eight, nor on anything else; every claim gets its machine and goes."""
+
+    async def story(sim: Sim) -> None:
+        await sim.start_controller(policy=Policy(max_creates_per_minute=MANY, max_agent_pools=MANY))
+        for name in NAMES:
+            await sim.apply(node_claim(name))
+        await sim.until(lambda: all(sim.condition(name, "Ready") == "True" for name in NAMES), 1800, "all are Ready")
+        for name in NAMES:
+            await sim.delete_claim(name)
+        await sim.until(lambda: not any(sim.claim(name) for name in NAMES), 1800, "all are gone")
+        await sim.settled()
+        assert refused(sim) == []
+        lives = {verb: len(pool_calls(sim, verb, name=None)) for verb in ("PUT", "DELETE", "GET")}
+        assert lives == {"PUT": MANY, "DELETE": MANY, "GET": MANY}
+
+    simulate(story, azure=AzureSettings(page_size=page_size, **ROOM))
+
+
+def test_one_pools_429_slows_no_other() -> None:
+    """AKS counts PUTs for each pool: gpu1 waits its five minutes, gpu2 gets its pool at once, the LIST goes on."""
+
+    async def story(sim: Sim) -> None:
+        sim.cloud.faults.append(Fault(verb="PUT", pool="gpu1", answer=errors.throttled("PutAgentPoolHandler.PUT", 300)))
+        await sim.start_controller()
+        for name in ("gpu1", "gpu2"):
+            await sim.apply(node_claim(name))
+        await says(sim, "gpu1", "Launched", "Unknown", "Throttled", within_seconds=5)
+        await sim.until(lambda: "gpu2" in sim.cloud.pools, 5, "the other pool is being made")
+        since = sim.now
+        await ready(sim, "gpu2", within_seconds=400)
+        assert len(lists(sim, since)) >= (sim.now - since) / 5
+        await ready(sim, "gpu1", within_seconds=800)
+        assert gaps(pool_calls(sim, "PUT", "gpu1")) == [300]
+
+    simulate(story)
+
+
+def test_arms_429_of_writes_holds_all_writes_and_nothing_else() -> None:
+    """ARM counts for the subscription: other PUTs wait as well, and say why; removal and reads go on."""
+
+    async def story(sim: Sim) -> None:
+        await sim.start_controller()
+        await sim.apply(node_claim("old"))
+        await ready(sim, "old")
+        sim.cloud.faults.append(Fault(verb="PUT", pool="gpu1", answer=errors.arm_throttled("writes", 90)))
+        await sim.apply(node_claim("gpu1"))
+        told = await says(sim, "gpu1", "Launched", "Unknown", "SubscriptionThrottled", within_seconds=5)
+        assert told["message"].startswith("SubscriptionRequestsThrottled: ")
+        since = sim.now
+        await sim.apply(node_claim("gpu2"))
+        await says(sim, "gpu2", "Launched", "Unknown", "ThrottledByBudget", within_seconds=5)
+        await sim.delete_claim("old")
+        await sim.until(lambda: sim.cloud.pools["old"].state == "Deleting", 20, "the old pool goes meanwhile")
+        await sim.until(lambda: "gpu1" in sim.cloud.pools and "gpu2" in sim.cloud.pools, 120, "both are made")
+        assert lists(sim, since)
+        first = pool_calls(sim, "PUT", "gpu1")[0].at
+        later = [call.at - first for name in ("gpu1", "gpu2") for call in pool_calls(sim, "PUT", name)]
+        assert later[0] == 0.0
+        assert all(90.0 <= at <= 91.5 for at in later[1:])
+        assert len(later) == 3
+
+    simulate(story)
+
+
+def test_arms_429_of_reads_holds_reads_only() -> None:
+    """The LIST was refused for a minute: a pool is made and another one removed all the same."""
+
+    async def story(sim: Sim) -> None:
+        await sim.start_controller()
+        await sim.apply(node_claim("old"))
+        await ready(sim, "old")
+        sim.cloud.faults.append(Fault(verb="LIST", answer=errors.arm_throttled("reads", 60)))
+        since = sim.now
+        await sim.apply(node_claim("gpu1"))
+        await sim.until(lambda: refused(sim), 70, "a LIST is refused")
+        begun = refused(sim)[0].at
+        await sim.apply(node_claim("gpu2"))
+        await sim.delete_claim("old")
+        await sim.until(lambda: {"gpu1", "gpu2"} <= set(sim.cloud.pools), 10, "pools are made")
+        await sim.until(lambda: sim.cloud.pools["old"].state == "Deleting", 20, "another one is removed")
+        assert sim.now - begun < 30
+        await sim.until(lambda: len(lists(sim, begun)) > 1, 120, "the pools are listed again")
+        assert 60 <= gaps(lists(sim, begun))[0] <= 76
+        assert sim.now > since
+
+    simulate(story)
+
+
+def test_akss_429_of_a_read_holds_what_shares_its_bucket() -> None:
+    """LIST, GET and DELETE draw on one bucket of AKS's: after its 429 not one of them is sent before its time."""
+
+    async def story(sim: Sim) -> None:
+        await sim.start_controller()
+        await sim.apply(node_claim("old"))
+        await ready(sim, "old")
+        await asyncio.sleep(120)
+        sim.cloud.faults.append(Fault(verb="LIST", answer=errors.throttled("AgentPoolHandler", 45)))
+        await sim.until(lambda: refused(sim), 70, "a LIST is refused")
+        (heard,) = refused(sim)
+        await sim.delete_claim("old")
+        await says(sim, "old", "InstanceTerminating", "Unknown", "ThrottledByBudget", within_seconds=30)
+        await sim.apply(node_claim("gpu1"))
+        await sim.until(lambda: "gpu1" in sim.cloud.pools, 5, "a pool has a bucket of its own")
+        await sim.until(lambda: not sim.claim("old"), 600, "the old claim is gone")
+        shared = [c for verb in ("LIST", "GET", "DELETE") for c in pool_calls(sim, verb, name=None)]
+        after = sorted(call.at - heard.at for call in shared if call.at > heard.at)
+        assert 45.0 <= after[0] <= 46.0
+        assert len(refused(sim)) == 1
+
+    simulate(story)
+
+
+@pytest.mark.parametrize("answer", [errors.throttled, errors.arm_throttled])
+def test_a_refusal_that_goes_on_is_told_once(answer: Callable[[str, int], errors.Answer]) -> None:
+    """Each 429 names other seconds; the claim says the same thing all the while, and is not written again."""
+
+    async def story(sim: Sim) -> None:
+        sim.cloud.faults += [Fault(verb="PUT", pool="gpu1", answer=answer("writes", 40 + n)) for n in range(5)]
+        await sim.start_controller()
+        await sim.apply(node_claim("gpu1"))
+        await sim.until(lambda: refused(sim), 10, "it is refused")
+        await asyncio.sleep(5)
+        writes, told = len(sim.ledger.writes()), said(sim, "Launched", "gpu1")
+        await sim.until(lambda: len(refused(sim)) == 5, 600, "it is refused four times more")
+        puts = len(pool_calls(sim, "PUT", "gpu1"))
+        assert (said(sim, "Launched", "gpu1"), puts) == (told, 5)
+        assert len(sim.ledger.writes()) == writes + 4, "only the PUTs themselves"
+        await ready(sim, "gpu1", within_seconds=800)
+
+    simulate(story)
+
+
+@pytest.mark.parametrize("name", ["retry-after-ms", "x-ms-retry-after-ms"])
+def test_milliseconds_are_obeyed_as_seconds_are(name: str) -> None:
+    """Azure sends either; 2500 ms are two seconds and a half."""
+
+    async def story(sim: Sim) -> None:
+        answer = errors.throttled("PutAgentPoolHandler.PUT", 1)
+        sim.cloud.faults.append(Fault(verb="PUT", answer=errors.Answer(429, answer.body, {name: "2500"})))
+        await sim.start_controller()
+        await sim.apply(node_claim("gpu1"))
+        await sim.until(lambda: "gpu1" in sim.cloud.pools, 10, "the pool is being made")
+        first, second = pool_calls(sim, "PUT", "gpu1")
+        assert second.at - first.at == pytest.approx(2.75, abs=0.25)
+
+    simulate(story)
+
+
+def test_the_list_comes_often_in_flight_and_rarely_at_rest() -> None:
+    """Every four seconds while a pool is made or removed, every minute when all is calm, none without a leader."""
+
+    async def story(sim: Sim) -> None:
+        await sim.start_controller()
+        await asyncio.sleep(600)
+        at_rest = [round(later.at - sooner.at) for sooner, later in pairwise(lists(sim))]
+        assert at_rest == [60] * len(at_rest)
+        assert len(at_rest) >= 8
+        await sim.apply(node_claim("gpu1"))
+        await sim.until(lambda: "gpu1" in sim.cloud.pools, 10, "the pool is being made")
+        await asyncio.sleep(5)
+        since = sim.now
+        await sim.until(lambda: sim.cloud.pools["gpu1"].state == "Succeeded", 400, "the pool runs")
+        in_flight = gaps(lists(sim, since))
+        assert in_flight
+        assert set(in_flight) <= {4, 5}
+        await ready(sim, "gpu1")
+        await asyncio.sleep(90)
+        since = sim.now
+        await asyncio.sleep(300)
+        assert len(lists(sim, since)) == 5
+
+    simulate(story, azure=AzureSettings(node_share=(0.5, 0.6)))
+
+
+def test_refused_lists_come_ever_more_rarely() -> None:
+    """Without Retry-After the LIST backs off to two minutes, however much is in flight, and is well again at once."""
+
+    async def story(sim: Sim) -> None:
+        await sim.start_controller()
+        await sim.apply(node_claim("gpu1"))
+        await sim.until(lambda: "gpu1" in sim.cloud.pools, 20, "the pool is being made")
+        answer = errors.Answer(429, errors.throttled("AgentPoolHandler", 1).body)
+        sim.cloud.faults.append(Fault(verb="LIST", answer=answer, times=8))
+        await sim.until(lambda: len(refused(sim)) == 8, 3000, "eight are refused")
+        waited = gaps(refused(sim))
+        assert waited == sorted(waited)
+        assert 120 <= waited[-1] <= 160
+        await ready(sim, "gpu1", within_seconds=200)
+
+    simulate(story, azure=AzureSettings(create_seconds=(900.0, 900.0)))
+
+
+def test_a_claim_says_that_the_pools_cannot_be_listed() -> None:
+    """Without a first LIST nothing is launched; the claim, and one that is asked to go, say why, and it passes."""
+
+    async def story(sim: Sim) -> None:
+        fault = Fault(verb="LIST", answer=errors.throttled("AgentPoolHandler", 20), times=4)
+        sim.cloud.faults.append(fault)
+        await sim.start_controller()
+        await sim.apply(node_claim("gpu1"))
+        told = await says(sim, "gpu1", "Launched", "Unknown", "Throttled", within_seconds=40)
+        assert told["message"].startswith("Throttled: ")
+        writes = len(sim.ledger.writes())
+        await asyncio.sleep(30)
+        assert len(sim.ledger.writes()) == writes
+        await sim.apply(node_claim("gpu2"))
+        await says(sim, "gpu2", "Launched", "Unknown", "Throttled", within_seconds=5)
+        await sim.delete_claim("gpu2")
+        await says(sim, "gpu2", "InstanceTerminating", "Unknown", "Throttled", within_seconds=5)
+        assert fault.seen < 4
+        await ready(sim, "gpu1")
+        await sim.until(lambda: sim.claim("gpu2") is None, 200, "the other is gone")
+
+    simulate(story)
+
+
+def test_the_budget_is_measured() -> None:
+    """Tokens left, how long the next call would wait, and refusals, by bucket and by who refused."""
+    metrics = Metrics()
+
+    def value(name: str, **labels: str) -> float:
+        found = metrics.registry.get_sample_value(f"gpu_provisioner_arm_{name}", labels)
+        return -1.0 if found is None else found
+
+    async def story(sim: Sim) -> None:
+        answer = errors.throttled("PutAgentPoolHandler.PUT", 100)
+        sim.cloud.faults.append(Fault(verb="PUT", pool="gpu1", answer=answer))
+        await sim.start_controller(metrics=metrics)
+        await asyncio.sleep(60)
+        for bucket, tokens in (("aks", 58.0), ("aks-put", 19.0), ("arm-reads", 240.0), ("arm-writes", 190.0)):
+            assert value("budget_tokens", bucket=bucket) == tokens
+            assert value("budget_wait_seconds", bucket=bucket) == 0.0
+        await sim.apply(node_claim("gpu1"))
+        await says(sim, "gpu1", "Launched", "Unknown", "Throttled", within_seconds=5)
+        assert value("budget_tokens", bucket="aks-put") == 0.0
+        assert value("budget_wait_seconds", bucket="aks-put") == pytest.approx(100.0, abs=5.0)
+        assert value("throttled_total", bucket="aks-put", by="cloud") == 1.0
+        assert value("throttled_total", bucket="arm-writes", by="cloud") == 0.0
+        sim.cloud.faults.append(Fault(verb="PUT", pool="gpu2", answer=errors.arm_throttled("writes", 100)))
+        await sim.apply(node_claim("gpu2"))
+        await says(sim, "gpu2", "Launched", "Unknown", "SubscriptionThrottled", within_seconds=5)
+        assert value("throttled_total", bucket="arm-writes", by="cloud") == 1.0
+        await sim.apply(node_claim("gpu3"))
+        await says(sim, "gpu3", "Launched", "Unknown", "ThrottledByBudget", within_seconds=5)
+        assert value("throttled_total", bucket="arm-writes", by="budget") >= 1.0
+
+    simulate(story)
+
+
+def test_arm_tells_how_much_is_left() -> None:
+    """Each answer of the simulated ARM bears the remaining count of its kind, as the real one's do."""
+
+    async def story(sim: Sim) -> None:
+        heard: list[tuple[str, str]] = []
+
+        async def note(call: Call, response: web.StreamResponse) -> None:
+            left = [(k, v) for k, v in response.headers.items() if k.startswith("x-ms-ratelimit-remaining-")]
+            heard.extend(left if call.system == "arm" else [])
+
+        sim.world.after.append(note)
+        await sim.start_controller()
+        await sim.apply(node_claim("gpu1"))
+        await sim.until(lambda: "gpu1" in sim.cloud.pools, 10, "the pool is being made")
+        kinds = {name.rpartition("-")[2] for name, _ in heard}
+        assert kinds == {"reads", "writes"}
+        assert all(200 >= int(left) >= 190 for name, left in heard if name.endswith("writes"))
+
+    simulate(story)

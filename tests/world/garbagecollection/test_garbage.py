@@ -1,0 +1,517 @@
+"""Removals that nobody asked for: what must go goes within minutes, and what only looks lost stays.
+
+Every story is told under all invariants, I7 (nothing of a healthy claim is deleted) above all. Where a story keeps a
+pool without a claim for longer than the bound of I1 on purpose, it says so with `NO_BOUND`.
+"""
+
+import asyncio
+import math
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from controllers.model.policy import Policy
+from provisioner.api import labels
+from provisioner.runtime.metrics import Metrics
+from provisioner.simulator.azure import errors
+from provisioner.simulator.azure.faults import ALWAYS, Fault
+from provisioner.simulator.azure.state import Pool
+from provisioner.simulator.ledger import Call
+from tests.world.harness import SIZE, Sim, node_claim, simulate
+from tests.world.nodeclaim.test_main_job import NAME, ready
+from tests.world.transcript import (
+    CLAIMS,
+    FAST,
+    MINUTE,
+    deleting,
+    events,
+    finalizers,
+    node_name,
+    node_of,
+    pool_calls,
+    run_pod,
+    said,
+    strip,
+)
+
+NO_BOUND: dict[str, Any] = {"gc_bound_seconds": math.inf}
+FOREIGN = ["system", "theirs"]
+
+
+async def fleet(sim: Sim, count: int, **options: Any) -> list[str]:
+    """A controller, and so many Ready claims; their names."""
+    await sim.start_controller(**options)
+    names = [f"gpu{number}" for number in range(count)]
+    for name in names:
+        await sim.apply(node_claim(name))
+    for name in names:
+        await ready(sim, name)
+    return names
+
+
+async def one(sim: Sim, **options: Any) -> str:
+    """A controller, and one Ready claim; its UID."""
+    await sim.start_controller(**options)
+    return await ready(sim)
+
+
+def deletes(sim: Sim) -> list[str]:
+    """The pools whose removal controllers have asked for."""
+    return [call.target.name for call in pool_calls(sim, "DELETE", None)]
+
+
+async def collected(sim: Sim, uid: str, within_seconds: float = 5 * MINUTE) -> None:
+    """The pool of a claim that is gone goes, then its Node; nothing is left."""
+    await sim.until(lambda: not sim.pools_of(uid) and not sim.nodes_of(NAME), within_seconds, "the orphan is collected")
+    assert sim.ledger.disappearances(uid) == ["claim", "pool", "node"]
+    assert sorted(sim.cloud.pools) == FOREIGN
+    await sim.settled(quiet_seconds=70)
+
+
+# Orphans
+
+
+def test_a_pool_whose_claim_was_stripped_is_collected_with_its_node() -> None:
+    """Somebody takes our finalizer off a deleted claim: pool and Node are collected within minutes, with an Event."""
+
+    async def story(sim: Sim) -> None:
+        uid = await one(sim)
+        strip(sim, NAME)
+        await collected(sim, uid)
+        (told,) = events(sim, "LeakedPoolDeleted")
+        assert told["involvedObject"]["name"] == NAME
+        assert told["involvedObject"]["uid"] == uid
+
+    simulate(story, azure=FAST)
+
+
+def test_a_pool_whose_claim_vanished_while_nobody_looked() -> None:
+    """A controller that finds a pool of ours without its claim at its start collects it as well."""
+
+    async def story(sim: Sim) -> None:
+        uid = await one(sim)
+        await sim.stop_controller()
+        strip(sim, NAME)
+        await asyncio.sleep(10 * MINUTE)
+        await sim.start_controller("ctl1")
+        await collected(sim, uid)
+
+    simulate(story, azure=FAST)
+
+
+def test_a_claim_made_anew_under_the_name_of_an_orphan() -> None:
+    """It waits, and says so, until the earlier claim's pool is collected; then it gets a machine of its own."""
+
+    async def story(sim: Sim) -> None:
+        uid = await one(sim)
+        strip(sim, NAME)
+        await sim.apply(node_claim(NAME))
+        await sim.until(lambda: said(sim, "Launched")[1] == "PreviousPoolLeft", 30, "it says what it waits for")
+        await sim.until(lambda: sim.condition(NAME, "Ready") == "True", 15 * MINUTE, "it gets its own machine")
+        claim = sim.claim(NAME)
+        assert claim is not None
+        assert claim["metadata"]["uid"] != uid
+        assert not sim.pools_of(uid)
+        assert len(pool_calls(sim, "PUT")) == 2
+        await sim.settled(quiet_seconds=70)
+
+    simulate(story, azure=FAST)
+
+
+LEGACY = {
+    labels.KAITO_CREATION_TIMESTAMP: "2026-02-01T08-00-00Z",
+    labels.KAITO_MACHINE_TYPE: "gpu",
+    labels.NODEPOOL: "kaito",
+}
+
+
+@pytest.mark.parametrize("what", ["collect", "report"])
+def test_a_pool_left_by_the_predecessor(what: str) -> None:
+    """A pool of Azure/gpu-provisioner without its claim is collected, or left for people, as configured."""
+
+    async def story(sim: Sim) -> None:
+        sim.cloud.seed_pool("old", vmSize=SIZE, nodeLabels=LEGACY)
+        await sim.start_controller(policy=Policy(legacy_pools=what))
+        await asyncio.sleep(15 * MINUTE)
+        kept = what == "report"
+        assert ("old" in sim.cloud.pools) is kept
+        assert bool(sim.nodes_of("old")) is kept
+        assert deletes(sim) == ([] if kept else ["old"])
+
+    simulate(story, azure=FAST)
+
+
+STRANGERS = [
+    ("a user pool of theirs", {"mode": "User"}),
+    ("a pool with KAITO's workspace label only", {"nodeLabels": {labels.KAITO_WORKSPACE: "w"}}),
+    ("a pool with some of the predecessor's labels", {"nodeLabels": {labels.NODEPOOL: "kaito"}}),
+    ("a system pool with all of them", {"mode": "System", "nodeLabels": LEGACY}),
+    ("a pool with somebody else's tags", {"tags": {"nodeclaim": NAME, "owner": "gpu-provisioner"}}),
+]
+
+
+@pytest.mark.parametrize(("told", "wire"), STRANGERS, ids=[row[0] for row in STRANGERS])
+def test_foreign_pools_are_never_touched(told: str, wire: dict[str, Any]) -> None:
+    """Pools that bear no mark of ours are no garbage, whatever else they bear, and neither are their Nodes."""
+
+    async def story(sim: Sim) -> None:
+        sim.cloud.seed_pool("strange", **{"vmSize": SIZE, **wire})
+        await one(sim)
+        begun = len(sim.ledger.writes(who="ctl0"))
+        await asyncio.sleep(10 * MINUTE)
+        assert len(sim.ledger.writes(who="ctl0")) == begun, told
+        assert sorted(sim.cloud.pools) == sorted(["strange", NAME, *FOREIGN])
+
+    simulate(story, azure=FAST)
+
+
+@pytest.mark.parametrize("heedless", [False, True], ids=["AKS heeds preconditions", "AKS ignores preconditions"])
+def test_a_foreign_pool_is_never_put(heedless: bool) -> None:
+    """A claim that bears the name of somebody's pool gets none, and says why; deleted, it leaves that pool alone."""
+
+    async def story(sim: Sim) -> None:
+        sim.cloud.seed_pool(NAME, vmSize=SIZE)
+        await sim.start_controller()
+        await sim.apply(node_claim(NAME))
+        await sim.until(lambda: said(sim, "Launched")[:2] == ("False", "PoolNameTaken"), 30, "it says so")
+        await asyncio.sleep(20 * MINUTE)
+        await sim.delete_claim(NAME)
+        await sim.until(lambda: sim.claim(NAME) is None, 2 * MINUTE, "the claim is gone")
+        assert sim.cloud.pools[NAME].state == "Succeeded"
+        assert not pool_calls(sim, "PUT")
+        assert not deletes(sim)
+
+    simulate(story, azure=replace(FAST, ignore_preconditions=heedless))
+
+
+def test_a_foreign_pool_that_came_unseen_is_never_put() -> None:
+    """Somebody makes a pool of that name just before our PUT: the precondition refuses it, and the claim says why."""
+
+    async def story(sim: Sim) -> None:
+        await sim.start_controller()
+        await asyncio.sleep(10)
+
+        async def overtake(call: Call, _: web.Request) -> web.StreamResponse | None:
+            if call.verb == "PUT" and NAME not in sim.cloud.pools:
+                sim.cloud.seed_pool(NAME, vmSize=SIZE)
+            return None
+
+        sim.world.before.append(overtake)
+        await sim.apply(node_claim(NAME))
+        await sim.until(lambda: said(sim, "Launched")[:2] == ("False", "PoolNameTaken"), 30, "it says so")
+        assert [call.status for call in pool_calls(sim, "PUT")] == [412]
+        await asyncio.sleep(10 * MINUTE)
+        assert len(pool_calls(sim, "PUT")) == 1
+
+    simulate(story, azure=FAST)
+
+
+# The brake
+
+
+def braked(metrics: Metrics) -> float:
+    """What an alert would look at."""
+    return metrics.registry.get_sample_value("gpu_provisioner_removals_braked") or 0.0
+
+
+def test_the_brake_keeps_everything_when_too_much_would_go() -> None:
+    """Ten claims lose their finalizers at once: the brake trips, nothing goes, and an Event and a metric say so."""
+    metrics = Metrics()
+
+    async def story(sim: Sim) -> None:
+        names = await fleet(sim, 10, metrics=metrics)
+        assert braked(metrics) == 0
+        for name in names:
+            strip(sim, name)
+        await asyncio.sleep(20 * MINUTE)
+        assert not deletes(sim)
+        assert len(sim.nodes.machines) == 10 + len(FOREIGN)
+        assert braked(metrics) == 1
+        assert metrics.registry.get_sample_value("gpu_provisioner_removals_suspected") == 10
+        told = events(sim, "RemovalBraked")
+        assert sorted({event["involvedObject"]["name"] for event in told}) == names
+
+    simulate(story, azure=FAST, **NO_BOUND)
+
+
+def test_a_few_of_many_go() -> None:
+    """Two claims of ten lose their finalizers: their pools go, and no other."""
+
+    async def story(sim: Sim) -> None:
+        names = await fleet(sim, 10)
+        for name in names[:2]:
+            strip(sim, name)
+        await sim.until(lambda: len(sim.cloud.pools) == 8 + len(FOREIGN), 5 * MINUTE, "two pools are collected")
+        await sim.settled(quiet_seconds=10 * MINUTE)
+        assert sorted(deletes(sim)) == names[:2]
+        assert all(sim.condition(name, "Ready") == "True" for name in names[2:])
+
+    simulate(story, azure=FAST)
+
+
+def test_the_brake_does_not_trickle() -> None:
+    """What goes by inference within ten minutes is counted together: claims stripped one by one trip it as well."""
+
+    async def story(sim: Sim) -> None:
+        names = await fleet(sim, 8)
+        for name in names:
+            strip(sim, name)
+            await asyncio.sleep(1.5 * MINUTE)
+        assert len(deletes(sim)) <= 3
+        await asyncio.sleep(20 * MINUTE)
+        assert len(deletes(sim)) <= 3
+
+    simulate(story, azure=FAST, **NO_BOUND)
+
+
+def test_asked_removals_are_never_braked() -> None:
+    """Who deletes all claims means it: everything goes, while the brake is on for others."""
+
+    async def story(sim: Sim) -> None:
+        names = await fleet(sim, 9)
+        for name in names[:4]:
+            strip(sim, name)
+        await asyncio.sleep(5 * MINUTE)
+        assert not deletes(sim)
+        for name in names[4:]:
+            await sim.delete_claim(name)
+        await sim.until(lambda: not sim.store.list(CLAIMS), 10 * MINUTE, "all claims are gone")
+        assert sorted(sim.cloud.pools) == sorted([*names[:4], *FOREIGN])
+
+    simulate(story, azure=FAST, **NO_BOUND)
+
+
+# When inferring has to wait
+
+
+def upgrade(sim: Sim) -> None:
+    sim.cloud.lifecycle.work_on(sim.cloud.pools[NAME], "Upgrading", "updated")
+
+
+def upgraded(sim: Sim) -> None:
+    pool: Pool = sim.cloud.pools[NAME]
+    done = replace(pool, state="Succeeded", operation="", etag=sim.cloud.lifecycle.guid())
+    sim.cloud.book.put("updated", done)
+
+
+def fail_lists(sim: Sim) -> None:
+    sim.cloud.faults.append(Fault(verb="LIST", times=ALWAYS, answer=errors.html(503)))
+
+
+def lose_cluster(sim: Sim) -> None:
+    sim.cloud.faults.append(Fault(verb="LIST", times=ALWAYS, answer=errors.cluster_not_found("rg", "aks")))
+
+
+def heal(sim: Sim) -> None:
+    sim.cloud.faults.clear()
+
+
+HELD_BACK = [
+    ("while the cluster is stopped", lambda sim: sim.cloud.stop_cluster(), lambda sim: sim.cloud.start_cluster()),
+    ("while AKS upgrades the pool", upgrade, upgraded),
+    ("while the pools cannot be listed", fail_lists, heal),
+    ("while the list is answered with a 404", lose_cluster, heal),
+]
+
+
+@pytest.mark.parametrize(("told", "begin", "end"), HELD_BACK, ids=[row[0] for row in HELD_BACK])
+def test_an_orphan_waits(told: str, begin: Any, end: Any) -> None:
+    """What looks like garbage in bad times is kept, and collected once they are over."""
+
+    async def story(sim: Sim) -> None:
+        uid = await one(sim)
+        begin(sim)
+        await asyncio.sleep(MINUTE)
+        strip(sim, NAME)
+        await asyncio.sleep(20 * MINUTE)
+        assert not deletes(sim), told
+        assert sim.pools_of(uid)
+        end(sim)
+        await sim.until(lambda: not sim.pools_of(uid), 20 * MINUTE, "the orphan is collected")
+        await sim.until(lambda: not sim.nodes_of(NAME), 5 * MINUTE, "its Node is gone")
+        await sim.settled(quiet_seconds=70)
+
+    simulate(story, azure=FAST, **NO_BOUND)
+
+
+MISLED = [
+    ("empty", errors.Answer(200, {"value": []})),
+    ("failing", errors.html(502)),
+    ("404", errors.parent_not_found("read", FAST.cluster_id)),
+]
+
+
+@pytest.mark.parametrize(("told", "answer"), MISLED, ids=[row[0] for row in MISLED])
+@pytest.mark.parametrize("count", [1, 5])
+def test_lists_of_pools_that_do_not_show_ours(told: str, answer: errors.Answer, count: int) -> None:
+    """A list without our pools proves nothing: no claim, Node or pool goes, and nobody even loses Ready."""
+
+    async def story(sim: Sim) -> None:
+        names = await fleet(sim, count)
+        sim.cloud.faults.append(Fault(verb="LIST", times=ALWAYS, answer=answer))
+        await asyncio.sleep(20 * MINUTE)
+        assert not deletes(sim), told
+        assert not any(deleting(claim) for claim in sim.store.list(CLAIMS))
+        assert all(sim.condition(name, "Ready") == "True" for name in names)
+        assert len(pool_calls(sim, "PUT", None)) == count
+        heal(sim)
+        await sim.settled(quiet_seconds=3 * MINUTE)
+        assert len(sim.cloud.pools) == count + len(FOREIGN)
+
+    simulate(story, azure=FAST)
+
+
+# Stale words of the API server
+
+
+def hide_claims(sim: Sim, who: str) -> None:
+    """Lists of claims are answered with none, as by a server whose cache is behind."""
+
+    async def answer(call: Call, _: web.Request) -> web.StreamResponse | None:
+        if (call.who, call.verb, call.target.kind) != (who, "LIST", "nodeclaims"):
+            return None
+        meta = {"resourceVersion": str(sim.store.revision)}
+        return web.json_response(
+            {"apiVersion": "karpenter.sh/v1", "kind": "NodeClaimList", "metadata": meta, "items": []}
+        )
+
+    sim.world.before.append(answer)
+
+
+@pytest.mark.parametrize("readable", [True, False], ids=["a GET shows it", "nothing can be read"])
+def test_a_stale_list_of_claims_deletes_nothing(readable: bool) -> None:
+    """A pool whose claim is missing from a stale list is kept: a fresh GET of the claim shows it, or is failing too."""
+
+    async def story(sim: Sim) -> None:
+        await one(sim)
+        await sim.stop_controller()
+        hide_claims(sim, "ctl1")
+        if not readable:
+            break_reads(sim)
+        await sim.start_controller("ctl1")
+        await asyncio.sleep(20 * MINUTE)
+        assert not sim.ledger.writes(who="ctl1")
+        assert sim.ledger.calls(who="ctl1", verb="GET", kind="nodeclaims", name=NAME)
+
+    simulate(story, azure=FAST)
+
+
+def break_reads(sim: Sim) -> None:
+    """No single claim can be read."""
+
+    async def answer(call: Call, _: web.Request) -> web.StreamResponse | None:
+        if (call.verb, call.target.kind) != ("GET", "nodeclaims") or not call.who.startswith("ctl"):
+            return None
+        return web.json_response({"kind": "Status", "code": 500, "reason": "InternalError"}, status=500)
+
+    sim.world.before.append(answer)
+
+
+# Nodes that vanish in numbers
+
+
+def test_claims_restored_under_new_uids_lose_no_machine() -> None:
+    """A restored backup gives every claim a new UID, and Kubernetes deletes every Node by its owner: all machines stay.
+
+    The brake is on: people have to say which pools are whose.
+    """
+
+    async def story(sim: Sim) -> None:
+        names = await fleet(sim, 6)
+        before = {name: sim.claim(name) for name in names}
+        for name in names:
+            strip(sim, name)
+            old = before[name]
+            assert old is not None
+            sim.store.create(CLAIMS, {**old, "metadata": {"name": name, "labels": old["metadata"]["labels"]}})
+        await sim.until(lambda: all(deleting(node_of(sim, name)) for name in names), 60, "Kubernetes deletes all Nodes")
+        puts = len(pool_calls(sim, "PUT", None))
+        await asyncio.sleep(20 * MINUTE)
+        assert not deletes(sim)
+        assert len(pool_calls(sim, "PUT", None)) == puts
+        assert all(finalizers(node_of(sim, name)) == [labels.FINALIZER] for name in names)
+        assert len(sim.nodes.machines) == len(names) + len(FOREIGN)
+        assert {said(sim, "Launched", name)[1] for name in names} == {"PreviousPoolLeft"}
+        assert events(sim, "RemovalBraked")
+
+    simulate(story, azure=FAST, **NO_BOUND)
+
+
+@pytest.mark.parametrize("count", [1, 2, 6])
+def test_nodes_deleted_in_bulk_while_the_cluster_is_stopped(count: int) -> None:
+    """The node manager deletes the Nodes of a stopped cluster: pools and claims are kept, and all come back."""
+
+    async def story(sim: Sim) -> None:
+        names = await fleet(sim, count)
+        uids = [(sim.claim(name) or {})["metadata"]["uid"] for name in names]
+        sim.cloud.stop_cluster()
+        await sim.until(lambda: not any(sim.nodes_of(name) for name in names), 10 * MINUTE, "the Nodes are let go")
+        lost = ("False", "NodeLost")
+        await sim.until(lambda: all(said(sim, "Initialized", n)[:2] == lost for n in names), 60, "the claims say so")
+        assert {sim.condition(name, "Ready") for name in names} == {"False"}
+        await asyncio.sleep(20 * MINUTE)
+        assert not deletes(sim)
+        assert len(sim.store.list(CLAIMS)) == count
+        sim.cloud.start_cluster()
+        await sim.until(
+            lambda: all(sim.condition(name, "Ready") == "True" for name in names), 15 * MINUTE, "all are Ready again"
+        )
+        assert [(sim.claim(name) or {})["metadata"]["uid"] for name in names] == uids
+        assert len(pool_calls(sim, "PUT", None)) == count
+        await sim.settled(quiet_seconds=70)
+
+    simulate(story, azure=FAST)
+
+
+def test_all_nodes_deleted_by_hand_trip_the_brake() -> None:
+    """`kubectl delete nodes --all` in a running cluster: more than a few at once mean a mistake, so none goes."""
+
+    async def story(sim: Sim) -> None:
+        names = await fleet(sim, 6)
+        for name in names:
+            await sim.delete_node(node_name(sim, name))
+        await asyncio.sleep(20 * MINUTE)
+        assert not deletes(sim)
+        assert not any(deleting(claim) for claim in sim.store.list(CLAIMS))
+        assert all(finalizers(node_of(sim, name)) == [labels.FINALIZER] for name in names)
+        assert {said(sim, "Initialized", name)[:2] for name in names} == {("False", "NodeLost")}
+
+    simulate(story, azure=FAST)
+
+
+def test_pools_deleted_in_the_portal_by_the_dozen_keep_their_claims() -> None:
+    """All pools vanish at once: the claims stay, not Ready, until people say what they meant."""
+
+    async def story(sim: Sim) -> None:
+        names = await fleet(sim, 6)
+        for name in names:
+            sim.cloud.delete_pool_by_hand(name)
+        await asyncio.sleep(20 * MINUTE)
+        assert len(sim.store.list(CLAIMS)) == len(names)
+        assert not any(deleting(claim) for claim in sim.store.list(CLAIMS))
+        assert {sim.condition(name, "Ready") for name in names} == {"False"}
+        assert len(pool_calls(sim, "PUT", None)) == len(names)
+        for name in names:
+            await sim.delete_claim(name)
+        await sim.until(lambda: not sim.store.list(CLAIMS), 5 * MINUTE, "asked for, they go")
+        await sim.settled(quiet_seconds=70)
+
+    simulate(story, azure=FAST)
+
+
+def test_an_orphan_is_not_held_by_its_pods_for_good() -> None:
+    """Nobody speaks for the pods of a claim that is gone: after a drain's time even protected ones are deleted."""
+
+    async def story(sim: Sim) -> None:
+        await one(sim)
+        protected = {"annotations": {labels.DO_NOT_DISRUPT: "true"}}
+        run_pod(sim, "app", node_name(sim, NAME), **protected)
+        strip(sim, NAME)
+        await asyncio.sleep(10 * MINUTE)
+        assert deletes(sim) == [], "its pod has the time that any drain has"
+        await sim.until(lambda: NAME not in sim.cloud.pools, 20 * MINUTE, "the pool is gone")
+        await sim.settled()
+
+    simulate(story, azure=FAST, **NO_BOUND)

@@ -1,0 +1,594 @@
+"""The doors through which healthy machines could be lost, each by its name: none is.
+
+In each story the machines run on; only what the controller can see of them is disturbed. Asserted from the wire: no
+DELETE of a pool was sent, the claims are the same, and once the disturbance is over everything is well again, or people
+have said what they meant. Every story is told under all invariants; `NO_BOUND` where pools are kept on purpose.
+"""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+from aiohttp import web
+
+from controllers.garbagecollection.confirmation import Confirmation, encode
+from provisioner.api import labels
+from provisioner.simulator.azure import errors
+from provisioner.simulator.azure.faults import ALWAYS, Fault
+from provisioner.simulator.ledger import Call
+from provisioner.simulator.nodes_machine import NodeSettings
+from provisioner.simulator.world import KUBE_HOST
+from tests.world.harness import EPOCH, Json, Sim, crds, node_claim, simulate
+from tests.world.nodeclaim.test_main_job import NAME, ready
+from tests.world.transcript import (
+    CLAIMS,
+    FAST,
+    MINUTE,
+    deleting,
+    events,
+    finalizers,
+    node_name,
+    node_of,
+    pool_calls,
+    run_pod,
+    said,
+    strip,
+)
+
+from .test_garbage import FOREIGN, NO_BOUND, deletes, fleet, heal
+
+CRD_KEY = "customresourcedefinitions.apiextensions.k8s.io"
+LEASES = "leases.coordination.k8s.io"
+
+
+def uids(sim: Sim, names: list[str]) -> list[str]:
+    """The UIDs of these claims; "" for one that is not there."""
+    return [(sim.claim(name) or {"metadata": {"uid": ""}})["metadata"]["uid"] for name in names]
+
+
+def well(sim: Sim, names: list[str]) -> bool:
+    """Whether all these claims are Ready."""
+    return all(sim.condition(name, "Ready") == "True" for name in names)
+
+
+async def unharmed(sim: Sim, names: list[str], before: list[str], within_seconds: float = 15 * MINUTE) -> None:
+    """All claims are the same and get Ready; no pool was asked to go, and none was asked for again."""
+    await sim.until(lambda: well(sim, names), within_seconds, "all are Ready again")
+    assert uids(sim, names) == before
+    assert not deletes(sim)
+    assert len(pool_calls(sim, "PUT", None)) == len(names)
+    await sim.settled(quiet_seconds=70)
+
+
+def drop_nodes(sim: Sim, names: list[str]) -> None:
+    """The node manager deletes these pools' Nodes."""
+    for name in names:
+        sim.store.delete("nodes", node_name(sim, name))
+
+
+def confirm(sim: Sim, names: list[str], seconds: float = 3600.0) -> None:
+    """Somebody lets these removals pass the brake."""
+    until = EPOCH + timedelta(seconds=sim.now + seconds)
+    value = encode(Confirmation(until=until, removals=tuple(names)))
+    annotate_lease(sim, value)
+
+
+def annotate_lease(sim: Sim, value: str) -> None:
+    note = {"metadata": {"annotations": {labels.CONFIRMED_REMOVALS: value}}}
+    sim.store.patch(LEASES, "gpu-provisioner", note, "kube-system")
+
+
+# a) az aks stop and start
+
+
+@pytest.mark.parametrize("fate", ["alive", "restarted in between", "cut off from ARM"])
+@pytest.mark.parametrize("count", [1, 5])
+def test_az_aks_stop_and_start(count: int, fate: str) -> None:
+    """Machines go, their Nodes turn NotReady and are deleted, the cluster starts: the same claims are Ready again."""
+
+    async def story(sim: Sim) -> None:
+        names = await fleet(sim, count)
+        before = uids(sim, names)
+        if fate == "cut off from ARM":
+            sim.cloud.faults.append(Fault(times=ALWAYS, answer=errors.html(503)))
+        sim.cloud.stop_cluster()
+        await asyncio.sleep(MINUTE)
+        if fate == "restarted in between":
+            sim.crash()
+            await asyncio.sleep(MINUTE)
+            await sim.start_controller("ctl1")
+        await asyncio.sleep(15 * MINUTE)
+        assert not any(deleting(claim) for claim in sim.store.list(CLAIMS))
+        heal(sim)
+        await asyncio.sleep(5 * MINUTE)
+        sim.cloud.start_cluster()
+        await unharmed(sim, names, before)
+
+    simulate(story, azure=FAST)
+
+
+# b) the Nodes of a stopped cluster go before we have heard of the stop
+
+
+@pytest.mark.parametrize("count", [1, 2])
+@pytest.mark.parametrize("pools_lag", [False, True], ids=["pools read as stopped", "pools still read as running"])
+def test_nodes_go_before_the_stop_is_known(count: int, pools_lag: bool) -> None:
+    """The cluster's state is read afresh before a deleted Node takes its claim along, however few they are."""
+
+    async def story(sim: Sim) -> None:
+        names = await fleet(sim, count)
+        before = uids(sim, names)
+        reads = sim.cloud.counts["CLUSTER"]
+        await sim.until(lambda: sim.cloud.counts["CLUSTER"] > reads, 130, "the cluster is read, as it is each minute")
+        sim.cloud.stop_cluster()
+        if pools_lag:
+            for name in names:
+                sim.cloud.book.put("updated", replace(sim.cloud.pools[name], power="Running"))
+        drop_nodes(sim, names)
+        await asyncio.sleep(10 * MINUTE)
+        assert not deletes(sim)
+        assert uids(sim, names) == before
+        for name in names:
+            sim.cloud.book.put("updated", replace(sim.cloud.pools[name], power="Stopped"))
+        sim.cloud.start_cluster()
+        await unharmed(sim, names, before)
+
+    simulate(story, azure=FAST)
+
+
+# c) a backup is restored, and every claim has a new UID
+
+
+def restore(sim: Sim, name: str, adopt: str = "") -> str:
+    """The claim of that name goes with all that it was, and comes back under a new UID; the old one."""
+    old = sim.claim(name)
+    assert old is not None
+    strip(sim, name)
+    made = node_claim(name)
+    if adopt:
+        made["metadata"]["annotations"] = {labels.ADOPT: adopt}
+    sim.store.create(CLAIMS, made)
+    return old["metadata"]["uid"]
+
+
+def adopt(sim: Sim, name: str, uid: str) -> None:
+    sim.store.patch(CLAIMS, name, {"metadata": {"annotations": {labels.ADOPT: uid}}})
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_a_restored_backup_is_adopted(restarted: bool) -> None:
+    """Each restored claim takes its machine back: nothing is lost or bought, and each can then be deleted as usual."""
+
+    async def story(sim: Sim) -> None:
+        names = await fleet(sim, 5)
+        old = [restore(sim, name) for name in names]
+        await sim.until(lambda: all(deleting(node_of(sim, name)) for name in names), 60, "Kubernetes deletes all Nodes")
+        for name in names:
+            run_pod(sim, f"work-{name}", node_name(sim, name))
+        await asyncio.sleep(15 * MINUTE)
+        for name, uid in zip(names, old, strict=True):
+            adopt(sim, name, uid)
+        if restarted:
+            sim.crash()
+            await sim.start_controller("ctl1")
+        await sim.until(
+            lambda: all(said(sim, "Launched", name)[0] == "True" for name in names), 2 * MINUTE, "all are launched"
+        )
+        await asyncio.sleep(20 * MINUTE)
+        assert not deletes(sim)
+        assert len(pool_calls(sim, "PUT", None)) == len(names)
+        assert all(finalizers(node_of(sim, name)) == [labels.FINALIZER] for name in names), "their pods work on"
+        assert len(sim.store.list("pods", "default")) == len(names)
+        assert {said(sim, "Registered", name)[1] for name in names} == {"NodeDeleting"}
+        await sim.delete_claim(names[0])
+        await sim.until(lambda: sim.claim(names[0]) is None, 10 * MINUTE, "one is deleted, and goes")
+        assert deletes(sim) == names[:1]
+        assert not sim.nodes_of(names[0])
+        assert sorted(sim.cloud.pools) == sorted([*names[1:], *FOREIGN])
+
+    simulate(story, azure=FAST, **NO_BOUND)
+
+
+def test_a_claim_restored_with_its_annotation_never_loses_its_node() -> None:
+    """Where the Node's owner is replaced before Kubernetes looks for it, the claim is Ready again as it was."""
+
+    async def story(sim: Sim) -> None:
+        await sim.start_controller()
+        old = await ready(sim)
+        sim.api.collector.stop()
+        restore(sim, NAME, adopt=old)
+        await sim.until(lambda: sim.condition(NAME, "Ready") == "True", MINUTE, "it is Ready at once")
+        (owner,) = node_of(sim)["metadata"]["ownerReferences"]
+        assert owner["uid"] == uids(sim, [NAME])[0] != old
+        sim.api.collector.start()
+        await asyncio.sleep(10 * MINUTE)
+        assert not deleting(node_of(sim))
+        assert not deletes(sim)
+        assert len(pool_calls(sim, "PUT")) == 1
+        sim.crash()
+        await sim.start_controller("ctl1")
+        await asyncio.sleep(5 * MINUTE)
+        assert sim.condition(NAME, "Ready") == "True"
+        await sim.delete_claim(NAME)
+        await sim.until(lambda: sim.claim(NAME) is None, 10 * MINUTE, "deleted, it goes")
+        assert deletes(sim) == [NAME]
+        await sim.settled(quiet_seconds=70)
+
+    simulate(story, azure=FAST)
+
+
+def test_a_living_claims_uid_is_not_adopted() -> None:
+    """An adoption that names a claim which is there is refused, told on the claim, and buys no machine."""
+
+    async def story(sim: Sim) -> None:
+        await sim.start_controller()
+        living = await ready(sim)
+        made = node_claim("thief")
+        made["metadata"]["annotations"] = {labels.ADOPT: living}
+        await sim.apply(made)
+        await sim.until(lambda: said(sim, "Launched", "thief")[1] == "AdoptionRefused", 30, "it is told")
+        assert said(sim, "Launched", "thief")[2] == (
+            f"cannot adopt: claim {NAME} is there and has UID {living}; correct or remove the annotation {labels.ADOPT}"
+        )
+        await asyncio.sleep(10 * MINUTE)
+        assert not pool_calls(sim, "PUT", "thief")
+        assert sim.condition(NAME, "Ready") == "True"
+        sim.store.patch(CLAIMS, "thief", {"metadata": {"annotations": None}})
+        await sim.until(lambda: sim.condition("thief", "Ready") == "True", 10 * MINUTE, "without it, it is served")
+
+    simulate(story, azure=FAST)
+
+
+# d), e) the CRD is deleted, and installed again
+
+
+def delete_crd(sim: Sim) -> None:
+    sim.store.delete(CRD_KEY, CLAIMS)
+
+
+def install_crd(sim: Sim) -> None:
+    (crd,) = [crd for crd in crds() if crd["metadata"]["name"] == CLAIMS]
+    sim.store.create(CRD_KEY, crd)
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_kubectl_delete_crd(restarted: bool) -> None:
+    """All claims are deleting because their CRD is: nobody asked for one, and none goes until people confirm it."""
+
+    async def story(sim: Sim) -> None:
+        names = await fleet(sim, 5)
+        delete_crd(sim)
+        if restarted:
+            sim.crash()
+            await sim.start_controller("ctl1")
+        await asyncio.sleep(20 * MINUTE)
+        assert all(deleting(sim.claim(name)) for name in names)
+        assert not deletes(sim)
+        assert not any(deleting(node_of(sim, name)) for name in names)
+        assert events(sim, "RemovalBraked")
+        confirm(sim, names[:2])
+        await sim.until(lambda: sim.claim(names[0]) is None and sim.claim(names[1]) is None, 10 * MINUTE, "two go")
+        sim.crash("ctl1" if restarted else "ctl0")
+        await sim.start_controller("ctl2")
+        await asyncio.sleep(30 * MINUTE)
+        assert sorted(deletes(sim)) == names[:2], "and no other, although few are left"
+
+    simulate(story, azure=FAST, **NO_BOUND)
+
+
+def test_a_crd_whose_watch_lags_asks_for_nothing() -> None:
+    """The claims are seen to go before the CRD is: it is read afresh before the first step."""
+
+    async def story(sim: Sim) -> None:
+        names = await fleet(sim, 5)
+        lag_crds(sim)
+        sim.crash()
+        await sim.start_controller("ctl1")
+        await asyncio.sleep(90)
+        delete_crd(sim)
+        await asyncio.sleep(20 * MINUTE)
+        assert not deletes(sim)
+        assert not any(deleting(node_of(sim, name)) for name in names)
+
+    simulate(story, azure=FAST, **NO_BOUND)
+
+
+def lag_crds(sim: Sim) -> None:
+    """CRDs can be neither listed nor watched, as at a server that is short of resources; only one can be read."""
+
+    async def answer(call: Call, request: web.Request) -> web.StreamResponse | None:
+        if call.target.kind != "customresourcedefinitions" or "fieldSelector" in request.query:
+            return None
+        return web.json_response({"kind": "Status", "code": 503, "reason": "ServiceUnavailable"}, status=503)
+
+    sim.world.before.append(answer)
+
+
+@pytest.mark.parametrize("count", [1, 5])
+def test_the_crd_is_reinstalled_empty(count: int) -> None:
+    """Claims vanish with their CRD, a new CRD has none: every pool stays, however few, until people say whose it is."""
+
+    async def story(sim: Sim) -> None:
+        names = await fleet(sim, count)
+        before = uids(sim, names)
+        sim.api.collector.stop()  # the Nodes stay, as while the controller manager still looks for the kind
+        delete_crd(sim)
+        for name in names:
+            strip(sim, name)
+        sim.api.collector.collect()
+        await sim.until(lambda: sim.store.get(CRD_KEY, CLAIMS) is None, MINUTE, "the CRD is gone")
+        await asyncio.sleep(10 * MINUTE)
+        assert not deletes(sim), "while the kind is not served"
+        install_crd(sim)
+        await asyncio.sleep(20 * MINUTE)
+        assert not deletes(sim), "while there are no claims"
+        assert events(sim, "RemovalBraked")
+        for name, uid in zip(names, before, strict=True):
+            made = node_claim(name)
+            made["metadata"]["annotations"] = {labels.ADOPT: uid}
+            await sim.apply(made)
+        await sim.until(lambda: all(said(sim, "Launched", n)[0] == "True" for n in names), 2 * MINUTE, "all taken back")
+        await asyncio.sleep(5 * MINUTE)
+        assert not deletes(sim)
+        assert len(pool_calls(sim, "PUT", None)) == count
+
+    simulate(story, azure=FAST, **NO_BOUND)
+
+
+# f) lists of claims and Nodes that fail or lie
+
+EMPTY: Json = {"items": []}
+KUBE_LISTS: list[tuple[str, int, Json | None]] = [
+    ("fail", 500, {"kind": "Status", "code": 500, "reason": "InternalError"}),
+    ("are not found", 404, None),
+    ("come back empty", 200, EMPTY),
+]
+
+
+def mislead(sim: Sim, kind: str, status: int, body: Json | None, who: str) -> Callable[[], None]:
+    """This process's lists of that kind are answered so, and watches with an error, until the returned call."""
+
+    async def answer(call: Call, _: web.Request) -> web.StreamResponse | None:
+        if (call.who, call.target.kind) != (who, kind) or call.verb not in ("LIST", "WATCH"):
+            return None
+        if call.verb == "WATCH" and status == 200:
+            return None
+        if body is None:
+            return web.Response(text="404 page not found\n", status=status)
+        kinds = {"nodeclaims": ("karpenter.sh/v1", "NodeClaimList"), "nodes": ("v1", "NodeList")}
+        version, name = kinds[kind]
+        told = body
+        if status == 200:
+            meta = {"resourceVersion": str(sim.store.revision)}
+            told = {**body, "apiVersion": version, "kind": name, "metadata": meta}
+        return web.json_response(told, status=status)
+
+    sim.world.before.append(answer)
+    return lambda: sim.world.before.remove(answer)
+
+
+@pytest.mark.parametrize("kind", ["nodeclaims", "nodes"])
+@pytest.mark.parametrize(("told", "status", "body"), KUBE_LISTS, ids=[row[0] for row in KUBE_LISTS])
+def test_lists_of_the_api_server(kind: str, told: str, status: int, body: Json | None) -> None:
+    """A process whose first lists fail or show nothing removes nothing, be the fleet small or large."""
+
+    async def story(sim: Sim) -> None:
+        names = await fleet(sim, 2)
+        before = uids(sim, names)
+        await sim.stop_controller()
+        stop = mislead(sim, kind, status, body, "ctl1")
+        await sim.start_controller("ctl1")
+        await asyncio.sleep(20 * MINUTE)
+        assert not deletes(sim), told
+        assert not any(deleting(claim) for claim in sim.store.list(CLAIMS))
+        stop()
+        sim.crash("ctl1")
+        await sim.start_controller("ctl2")
+        await unharmed(sim, names, before)
+
+    simulate(story, azure=FAST)
+
+
+def test_a_kind_that_is_not_served_any_more_is_no_empty_list() -> None:
+    """Claims were seen, then every list and watch of them is a 404: an orphan of that time is not collected."""
+
+    async def story(sim: Sim) -> None:
+        names = await fleet(sim, 2)
+        stop = mislead(sim, "nodeclaims", 404, None, "ctl0")
+        for link in sim.wire.links("ctl0", KUBE_HOST):
+            link.server.abort()
+        strip(sim, names[0])
+        await asyncio.sleep(15 * MINUTE)
+        assert not deletes(sim)
+        stop()
+        await sim.until(lambda: deletes(sim) == names[:1], 5 * MINUTE, "once it is served, the orphan goes")
+        assert sim.condition(names[1], "Ready") == "True"
+
+    simulate(story, azure=FAST, **NO_BOUND)
+
+
+# g) what ARM says of pools, group and cluster
+
+ARM_LIES: list[tuple[str, Fault]] = [
+    ("LIST fails", Fault(verb="LIST", times=ALWAYS, answer=errors.html(503))),
+    ("LIST is a 404 of the cluster", Fault(verb="LIST", times=ALWAYS, answer=errors.cluster_not_found("rg", "aks"))),
+    ("LIST is empty", Fault(verb="LIST", times=ALWAYS, answer=errors.Answer(200, {"value": []}))),
+    ("everything is a 404 of the cluster", Fault(times=ALWAYS, answer=errors.cluster_not_found("rg", "aks"))),
+    ("everything is a 404 of the group", Fault(times=ALWAYS, answer=errors.parent_not_found("read", FAST.cluster_id))),
+]
+
+
+@pytest.mark.parametrize(("told", "fault"), ARM_LIES, ids=[row[0] for row in ARM_LIES])
+def test_what_arm_says_proves_no_absence(told: str, fault: Fault) -> None:
+    """No such answer takes a claim, even where its Node is NotReady at that time."""
+
+    async def story(sim: Sim) -> None:
+        names = await fleet(sim, 2)
+        before = uids(sim, names)
+        sim.cloud.faults.append(replace(fault, seen=0))
+        sim.nodes.set_ready(node_name(sim, names[0]), ready=False)
+        await asyncio.sleep(8 * MINUTE)
+        assert not deletes(sim), told
+        assert uids(sim, names) == before
+        assert not any(deleting(claim) for claim in sim.store.list(CLAIMS))
+        heal(sim)
+        sim.nodes.set_ready(node_name(sim, names[0]), ready=True)
+        await unharmed(sim, names, before)
+
+    simulate(story, azure=FAST)
+
+
+def test_a_list_that_ends_after_its_first_page() -> None:
+    """A nextLink that is missing hides pools from the list: a GET shows them, and nothing goes."""
+
+    async def story(sim: Sim) -> None:
+        names = await fleet(sim, 2)
+        before = uids(sim, names)
+        sim.cloud.configure(page_size=1)
+        forget_next_link(sim)
+        sim.nodes.set_ready(node_name(sim, names[1]), ready=False)
+        await asyncio.sleep(8 * MINUTE)
+        assert not deletes(sim)
+        assert uids(sim, names) == before
+        sim.world.after.clear()
+        sim.cloud.configure(page_size=100)
+        sim.nodes.set_ready(node_name(sim, names[1]), ready=True)
+        await unharmed(sim, names, before)
+
+    simulate(story, azure=FAST)
+
+
+def forget_next_link(sim: Sim) -> None:
+    """Pages of pools do not say that there are more."""
+
+    async def cut(call: Call, response: web.StreamResponse) -> None:
+        if call.system == "arm" and call.verb == "LIST" and isinstance(response, web.Response):
+            response.text = (response.text or "").replace('"nextLink"', '"lostLink"')
+
+    sim.world.after.append(cut)
+
+
+# h) by contrast: what is really gone goes
+
+
+def test_one_stripped_finalizer_is_collected_within_minutes() -> None:
+    """Its pool goes, then its Node, and the others stay as they are."""
+
+    async def story(sim: Sim) -> None:
+        names = await fleet(sim, 4)
+        strip(sim, names[0])
+        await sim.until(lambda: names[0] not in sim.cloud.pools, 5 * MINUTE, "the pool is gone")
+        await sim.until(lambda: not sim.nodes_of(names[0]), 5 * MINUTE, "its Node is gone")
+        assert deletes(sim) == names[:1]
+        assert well(sim, names[1:])
+        await sim.settled(quiet_seconds=70)
+
+    simulate(story, azure=FAST)
+
+
+def test_three_stripped_finalizers_are_collected_whole() -> None:
+    """One machine counts once: its Node, left over when the pool has gone, does not hold the others up."""
+
+    async def story(sim: Sim) -> None:
+        names = await fleet(sim, 5)
+        for name in names[:3]:
+            strip(sim, name)
+        await sim.until(lambda: not any(sim.nodes_of(name) for name in names[:3]), 10 * MINUTE, "all three are gone")
+        assert sorted(deletes(sim)) == names[:3]
+        assert not events(sim, "RemovalBraked")
+        assert well(sim, names[3:])
+
+    simulate(story, azure=FAST, nodes=NodeSettings(node_manager_seconds=3600.0))
+
+
+def test_one_node_deleted_by_hand_passes_at_once() -> None:
+    """Claim and pool follow it within a minute, through the drain."""
+
+    async def story(sim: Sim) -> None:
+        names = await fleet(sim, 4)
+        await sim.delete_node(node_name(sim, names[0]))
+        await sim.until(lambda: deletes(sim) == names[:1], MINUTE, "the pool is asked to go")
+        await sim.until(lambda: sim.claim(names[0]) is None, 5 * MINUTE, "its claim is gone")
+        assert well(sim, names[1:])
+
+    simulate(story, azure=FAST)
+
+
+# i) the brake, and how it is lifted
+
+
+def test_four_of_ten_pools_deleted_on_the_portal_at_once() -> None:
+    """The brake holds all four claims; confirmed by name, these four go, and no other."""
+
+    async def story(sim: Sim) -> None:
+        names = await fleet(sim, 10)
+        for name in names[:4]:
+            sim.cloud.delete_pool_by_hand(name)
+        await asyncio.sleep(20 * MINUTE)
+        assert len(sim.store.list(CLAIMS)) == 10
+        assert not any(deleting(claim) for claim in sim.store.list(CLAIMS))
+        assert events(sim, "RemovalBraked")
+        confirm(sim, names[:4])
+        await sim.until(lambda: len(sim.store.list(CLAIMS)) == 6, 5 * MINUTE, "the four go")
+        assert not deletes(sim)
+        assert well(sim, names[4:])
+        await sim.settled(quiet_seconds=70)
+
+    simulate(story, azure=FAST)
+
+
+def test_a_confirmation_passes_what_it_names_until_it_ends() -> None:
+    """Two of five orphans are confirmed: they go, the others stay; one that came too late or malformed does nothing."""
+
+    async def story(sim: Sim) -> None:
+        names = await fleet(sim, 8)
+        for name in names[:6]:
+            strip(sim, name)
+        annotate_lease(sim, "yes, all of them")
+        await asyncio.sleep(5 * MINUTE)
+        confirm(sim, names[:6], seconds=-1.0)
+        await asyncio.sleep(5 * MINUTE)
+        assert not deletes(sim)
+        confirm(sim, names[:2])
+        await sim.until(lambda: len(deletes(sim)) == 2, 2 * MINUTE, "two go")
+        await asyncio.sleep(20 * MINUTE)
+        assert sorted(deletes(sim)) == names[:2]
+        assert well(sim, names[6:])
+
+    simulate(story, azure=FAST, **NO_BOUND)
+
+
+def test_the_brake_is_lifted_by_the_claims_return() -> None:
+    """Four of five claims are restored and adopted: what is left of the suspicion is small enough, and goes."""
+
+    async def story(sim: Sim) -> None:
+        names = await fleet(sim, 5)
+        old = [restore(sim, name) for name in names[:4]]
+        strip(sim, names[4])
+        await asyncio.sleep(5 * MINUTE)
+        assert not deletes(sim)
+        for name, uid in zip(names[:4], old, strict=True):
+            adopt(sim, name, uid)
+        await sim.until(lambda: deletes(sim) == names[4:], 5 * MINUTE, "only the orphan goes")
+        await asyncio.sleep(15 * MINUTE)
+        assert deletes(sim) == names[4:]
+
+    simulate(story, azure=FAST, **NO_BOUND)
+
+
+def test_a_restart_knows_the_whole_fleet_before_it_acts() -> None:
+    """Six Nodes are deleted while nobody looks: the process that starts holds all of them, whichever it sees first."""
+
+    async def story(sim: Sim) -> None:
+        names = await fleet(sim, 6)
+        sim.crash()
+        for name in names:
+            await sim.delete_node(node_name(sim, name))
+        await sim.start_controller("ctl1")
+        await asyncio.sleep(15 * MINUTE)
+        assert not deletes(sim)
+        assert not any(deleting(claim) for claim in sim.store.list(CLAIMS))
+
+    simulate(story, azure=FAST)

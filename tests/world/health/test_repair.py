@@ -1,0 +1,592 @@
+"""Nodes that stop working: replaced when they are dead, left alone when they may come back or others fail with them.
+
+Stories of issue-wide rules bear their numbers in users.md §4.2 (H1 to H8). Every story is told under all invariants.
+"""
+
+import asyncio
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from controllers.model.policy import Policy
+from provisioner.api import labels
+from provisioner.runtime.metrics import Metrics
+from provisioner.simulator.ledger import Call
+from tests.world.garbagecollection.test_garbage import fleet, one, upgrade, upgraded
+from tests.world.harness import EPOCH, Json, Sim, node_claim, simulate
+from tests.world.kaito.test_kaito_races import OWNERS
+from tests.world.kaito_actor import at_work
+from tests.world.kaito_predicates import Owner
+from tests.world.kaito_stage import Most, actor_of, claims_of, serves
+from tests.world.nodeclaim.test_main_job import NAME
+from tests.world.transcript import CLAIMS, FAST, MINUTE, events, node_name, pool_calls, refuse, run_pod, said
+
+SICK = ("False", "NodeNotReady")
+
+
+def deleted(sim: Sim, name: str = NAME) -> bool:
+    """Whether a controller has asked for this claim's removal."""
+    return bool([call for call in sim.ledger.calls(verb="DELETE", kind="nodeclaims", name=name) if call.status])
+
+
+def annotations(sim: Sim, name: str = NAME) -> Json:
+    """A claim's annotations."""
+    return (sim.claim(name) or {"metadata": {}})["metadata"].get("annotations") or {}
+
+
+def repairs(metrics: Metrics) -> float:
+    """How many claims were removed to replace their Nodes."""
+    name = "karpenter_nodeclaims_unhealthy_disrupted_total"
+    return sum(s.value for family in metrics.registry.collect() for s in family.samples if s.name == name)
+
+
+def value(metrics: Metrics, name: str, **told: str) -> float:
+    """What an alert would look at."""
+    return metrics.registry.get_sample_value(f"gpu_provisioner_{name}", told) or 0.0
+
+
+def aks_says(sim: Sim, node: str, reason: str) -> None:
+    """AKS's auto-repair tells what it does to a Node, as it does: an Event in `default`."""
+    moment = (EPOCH + timedelta(seconds=sim.now)).strftime("%Y-%m-%dT%H:%M:%SZ")
+    body = {
+        "metadata": {"name": f"{node}.{reason.lower()}"},
+        "involvedObject": {"apiVersion": "v1", "kind": "Node", "name": node, "uid": node},
+        "reason": reason,
+        "message": f"Node auto-repair: {reason}",
+        "type": "Normal",
+        "source": {"component": "aks-auto-repair"},
+        "firstTimestamp": moment,
+        "lastTimestamp": moment,
+        "count": 1,
+    }
+    sim.store.create("events", body, "default")
+
+
+async def silent(sim: Sim, *names: str) -> None:
+    """The Nodes of these claims fall silent; the claims say so."""
+    for name in names:
+        sim.nodes.set_ready(node_name(sim, name), None)
+    await sim.until(lambda: all(said(sim, "Initialized", name)[:2] == SICK for name in names), 10, "the claims say so")
+
+
+async def replaced(sim: Sim, uid: str, name: str = NAME, within_seconds: float = 3 * MINUTE) -> None:
+    """The claim of that UID, its Node and its pool go, in the order of every removal."""
+    await sim.until(lambda: not sim.pools_of(uid), within_seconds, f"the pool of {name} is gone")
+    await sim.until(lambda: sim.claim(name) is None, 30, f"claim {name} is gone")
+    assert sim.ledger.disappearances(uid) == ["pool", "node", "claim"]
+
+
+def uid_of(sim: Sim, name: str) -> str:
+    return (sim.claim(name) or {})["metadata"]["uid"]
+
+
+# H1: just before, and just after
+
+
+def test_h1_a_node_that_comes_back_in_time_stays() -> None:
+    """Not Ready for 9 min 50 s, then back: nothing is removed, nothing stays behind, and the claim is Ready again."""
+    metrics = Metrics()
+
+    async def story(sim: Sim) -> None:
+        await one(sim, metrics=metrics)
+        node = node_name(sim)
+        await silent(sim, NAME)
+        await asyncio.sleep(9 * MINUTE + 45)
+        sim.nodes.set_ready(node, True)
+        await sim.until(lambda: sim.condition(NAME, "Ready") == "True", 30, "it is Ready again")
+        await asyncio.sleep(30 * MINUTE)
+        assert not deleted(sim)
+        assert not annotations(sim)
+        assert repairs(metrics) == 0
+        await sim.settled(quiet_seconds=70)
+
+    simulate(story, azure=FAST)
+
+
+@pytest.mark.parametrize("word", [False, None], ids=["False", "Unknown"])
+def test_h1_a_node_that_stays_away_is_replaced(word: bool | None) -> None:
+    """After ten minutes the claim goes, with an Event and a count, and with it Node and pool in their order."""
+    metrics = Metrics()
+
+    async def story(sim: Sim) -> None:
+        uid = await one(sim, metrics=metrics)
+        node = node_name(sim)
+        sim.nodes.set_ready(node, word)
+        await asyncio.sleep(10 * MINUTE - 2)
+        assert not deleted(sim)
+        await sim.until(lambda: deleted(sim), 10, "its claim is deleted")
+        bound = annotations(sim)
+        assert bound[labels.TERMINATION_TIMESTAMP] == bound[labels.REPAIR_DRAIN_UNTIL]
+        await replaced(sim, uid)
+        (told,) = events(sim, "NodeRepair")
+        assert (told["involvedObject"]["uid"], told["type"]) == (uid, "Warning")
+        assert f"Node {node} has not been Ready" in told["message"]
+        assert "for 10 min" in told["message"]
+        assert repairs(metrics) == 1
+        await sim.settled(quiet_seconds=70)
+
+    simulate(story, azure=FAST)
+
+
+def test_a_node_that_never_came_up_is_not_repaired() -> None:
+    """A Node that was never usable keeps its claim and its machine: its own deadline tells of it."""
+
+    async def story(sim: Sim) -> None:
+        sim.nodes.plugin_delay_seconds = 5 * 3600.0
+        await sim.start_controller()
+        await sim.apply(node_claim(NAME))
+        await sim.until(lambda: sim.condition(NAME, "Registered") == "True", 5 * MINUTE, "its Node is here")
+        sim.nodes.set_ready(node_name(sim), False)
+        await asyncio.sleep(60 * MINUTE)
+        assert not deleted(sim)
+        assert "overdue" in said(sim, "Initialized")[2]
+
+    simulate(story, azure=FAST)
+
+
+# H2: what takes turns
+
+
+def test_h2_false_and_unknown_that_take_turns_are_one_sickness() -> None:
+    """Every 30 s another word than True: the ten minutes run on, and the Node is replaced in time."""
+
+    async def story(sim: Sim) -> None:
+        uid = await one(sim)
+        node = node_name(sim)
+        for turn in range(19):
+            sim.nodes.set_ready(node, None if turn % 2 else False)
+            await asyncio.sleep(30)
+        assert not deleted(sim)
+        sim.nodes.set_ready(node, None)
+        await asyncio.sleep(20)
+        assert not deleted(sim)
+        await sim.until(lambda: deleted(sim), 15, "its claim is deleted in time")
+        await replaced(sim, uid)
+
+    simulate(story, azure=FAST)
+
+
+def test_h2_a_word_of_true_begins_anew() -> None:
+    """A Node that is Ready for a moment every nine minutes is not dead."""
+
+    async def story(sim: Sim) -> None:
+        await one(sim)
+        node = node_name(sim)
+        for _ in range(4):
+            sim.nodes.set_ready(node, False)
+            await asyncio.sleep(9 * MINUTE)
+            sim.nodes.set_ready(node, True)
+            await asyncio.sleep(5)
+        assert not deleted(sim)
+
+    simulate(story, azure=FAST)
+
+
+# Restarts
+
+
+@pytest.mark.parametrize("minute", [1, 9])
+def test_a_restart_on_the_way_costs_little(minute: int) -> None:
+    """The successor goes on from what the claim says: the Node is replaced soon after its ten minutes."""
+
+    async def story(sim: Sim) -> None:
+        uid = await one(sim)
+        begun = sim.now
+        await silent(sim, NAME)
+        await asyncio.sleep(minute * MINUTE)
+        sim.crash()
+        await sim.start_controller("ctl1")
+        await asyncio.sleep(begun + 10 * MINUTE - sim.now - 2)
+        assert not deleted(sim)
+        await sim.until(lambda: deleted(sim), 2 * MINUTE, "its claim is deleted")
+        await replaced(sim, uid)
+
+    simulate(story, azure=FAST)
+
+
+def test_a_restart_after_long_absence_looks_for_itself() -> None:
+    """Nobody looked while the Node fell silent: the ten minutes begin with our own first sight."""
+
+    async def story(sim: Sim) -> None:
+        uid = await one(sim)
+        await sim.stop_controller()
+        sim.nodes.set_ready(node_name(sim), None)
+        await asyncio.sleep(60 * MINUTE)
+        await sim.start_controller("ctl1")
+        await asyncio.sleep(9 * MINUTE)
+        assert not deleted(sim)
+        await replaced(sim, uid, within_seconds=5 * MINUTE)
+
+    simulate(story, azure=FAST)
+
+
+@pytest.mark.parametrize("back", [False, True], ids=["still away", "back by then"])
+def test_a_crash_between_bound_and_deletion(back: bool) -> None:
+    """The successor goes on; or, if the Node came back, takes the bound off, which would cut a later drain short."""
+
+    async def story(sim: Sim) -> None:
+        uid = await one(sim)
+        node = node_name(sim)
+
+        async def die(call: Call, _: Any) -> None:
+            if call.verb == "PATCH" and call.target.name == NAME and labels.REPAIR_DRAIN_UNTIL in annotations(sim):
+                sim.world.after.remove(die)
+                sim.crash()
+
+        sim.world.after.append(die)
+        await silent(sim, NAME)
+        await sim.until(lambda: labels.REPAIR_DRAIN_UNTIL in annotations(sim), 11 * MINUTE, "the drain is bounded")
+        if back:
+            sim.nodes.set_ready(node, True)
+        await sim.start_controller("ctl1")
+        if back:
+            await sim.until(lambda: not annotations(sim), 2 * MINUTE, "the bound is taken off")
+            await sim.settled()
+            assert not deleted(sim)
+        else:
+            await replaced(sim, uid, within_seconds=5 * MINUTE)
+
+    simulate(story, azure=FAST)
+
+
+# H3, H7: the brake
+
+
+def test_h3_two_of_five_go_one_after_the_other() -> None:
+    """The second Node's claim is deleted only when the first one's is gone; until then it says what it waits for."""
+    metrics = Metrics()
+
+    async def story(sim: Sim) -> None:
+        names = await fleet(sim, 5, metrics=metrics)
+        first, second = names[1], names[3]
+        await silent(sim, first)
+        await silent(sim, second)
+        uids = uid_of(sim, first), uid_of(sim, second)
+        await sim.until(lambda: deleted(sim, first), 11 * MINUTE, "the first is deleted")
+        waits = "2 of 5 Nodes are sick, 1 at a time is repaired"
+        await sim.until(lambda: waits in said(sim, "Initialized", second)[2], MINUTE, "the second says what for")
+        assert value(metrics, "repairs_blocked") == 1
+        (told,) = events(sim, "NodeRepairBlocked")
+        assert (told["involvedObject"]["uid"], told["type"]) == (uids[1], "Warning")
+        await sim.until(lambda: deleted(sim, second) or sim.claim(first) is None, 5 * MINUTE, "one of the two goes on")
+        assert sim.claim(first) is None
+        assert not deleted(sim, second)
+        await replaced(sim, uids[1], second)
+        assert sorted(c["metadata"]["name"] for c in sim.store.list(CLAIMS)) == sorted({*names} - {first, second})
+        assert repairs(metrics) == 2
+        assert value(metrics, "repairs_blocked") == 0
+        await sim.settled(quiet_seconds=70)
+
+    simulate(story, azure=FAST)
+
+
+def test_h3_four_of_five_within_ten_minutes_are_left_alone_until_most_are_back() -> None:
+    """That is no machine's fault: none goes, and each says so; when the others are back, who stays away is replaced."""
+    metrics = Metrics()
+
+    async def story(sim: Sim) -> None:
+        names = await fleet(sim, 5, metrics=metrics)
+        nodes = {name: node_name(sim, name) for name in names}
+        for name in names[:4]:
+            await silent(sim, name)
+            await asyncio.sleep(2 * MINUTE)
+        uid = uid_of(sim, names[0])
+        await asyncio.sleep(40 * MINUTE)
+        assert not any(deleted(sim, name) for name in names)
+        for name in names[:4]:
+            assert said(sim, "Initialized", name)[2].endswith(
+                "; its repair waits: 4 of 5 Nodes fell sick within 10 min; find what they share"
+            )
+        assert len(events(sim, "NodeRepairBlocked")) == 4
+        assert value(metrics, "repairs_blocked") == 4
+        for name in names[1:4]:
+            sim.nodes.set_ready(nodes[name], True)
+        await replaced(sim, uid, names[0])
+        await sim.settled(quiet_seconds=70)
+        assert {sim.condition(name, "Ready") for name in names[1:]} == {"True"}
+        assert value(metrics, "repairs_blocked") == 0
+
+    simulate(story, azure=FAST)
+
+
+@pytest.mark.parametrize("restarts", [False, True], ids=["one process", "restarted meanwhile"])
+def test_h7_all_nodes_at_once_are_a_false_alarm(restarts: bool) -> None:
+    """Something says of every Node at once that it is not Ready: no claim is deleted, and all recover by themselves."""
+
+    async def story(sim: Sim) -> None:
+        names = await fleet(sim, 6)
+        nodes = [node_name(sim, name) for name in names]
+        await silent(sim, *names)
+        if restarts:
+            await asyncio.sleep(15 * MINUTE)
+            sim.crash()
+            await sim.start_controller("ctl1")
+        await asyncio.sleep(90 * MINUTE)
+        for node in nodes:
+            sim.nodes.set_ready(node, True)
+        await sim.until(lambda: all(sim.condition(n, "Ready") == "True" for n in names), 60, "all are Ready again")
+        assert not any(deleted(sim, name) for name in names)
+        await sim.settled(quiet_seconds=70)
+
+    simulate(story, azure=FAST)
+
+
+# H5: AKS's own auto-repair
+
+
+def test_h5_aks_repairs_the_node_itself() -> None:
+    """A reboot that AKS begins after five minutes and ends after twelve: we keep off, and the Node comes back."""
+
+    async def story(sim: Sim) -> None:
+        await one(sim)
+        node = node_name(sim)
+        await silent(sim, NAME)
+        await asyncio.sleep(5 * MINUTE)
+        aks_says(sim, node, "NodeRebootStart")
+        await asyncio.sleep(7 * MINUTE)
+        aks_says(sim, node, "NodeRebootEnd")
+        await asyncio.sleep(MINUTE)
+        assert not deleted(sim)
+        sim.nodes.set_ready(node, True)
+        await asyncio.sleep(60 * MINUTE)
+        assert not deleted(sim)
+        assert sim.condition(NAME, "Ready") == "True"
+
+    simulate(story, azure=FAST)
+
+
+def test_h5_a_reboot_without_an_end_keeps_us_off_until_25() -> None:
+    """AKS begins and is not heard of again: after 25 minutes it is our turn."""
+
+    async def story(sim: Sim) -> None:
+        uid = await one(sim)
+        await silent(sim, NAME)
+        await asyncio.sleep(5 * MINUTE - 5)
+        aks_says(sim, node_name(sim), "NodeRebootStart")
+        await asyncio.sleep(19 * MINUTE)
+        assert not deleted(sim)
+        await replaced(sim, uid, within_seconds=4 * MINUTE)
+
+    simulate(story, azure=FAST)
+
+
+def test_h5_an_error_lets_us_in() -> None:
+    """AKS says that it failed: our ten minutes count again."""
+
+    async def story(sim: Sim) -> None:
+        uid = await one(sim)
+        node = node_name(sim)
+        await silent(sim, NAME)
+        await asyncio.sleep(5 * MINUTE)
+        aks_says(sim, node, "NodeRebootStart")
+        await asyncio.sleep(9 * MINUTE)
+        assert not deleted(sim)
+        aks_says(sim, node, "NodeRebootError")
+        await replaced(sim, uid)
+
+    simulate(story, azure=FAST)
+
+
+def test_h5_an_hour_of_remedies_is_enough() -> None:
+    """One remedy after the other, each with a beginning: after sixty minutes it is our turn all the same."""
+
+    async def story(sim: Sim) -> None:
+        uid = await one(sim)
+        node = node_name(sim)
+        await silent(sim, NAME)
+        for minutes, remedy in ((5, "Reboot"), (19, "Reimage"), (19, "Redeploy")):
+            await asyncio.sleep(minutes * MINUTE)
+            assert not deleted(sim)
+            aks_says(sim, node, f"Node{remedy}Start")
+        await asyncio.sleep(16 * MINUTE)
+        assert not deleted(sim)
+        await replaced(sim, uid, within_seconds=4 * MINUTE)
+
+    simulate(story, azure=FAST)
+
+
+def test_events_that_may_not_be_read_cost_a_quarter_of_an_hour() -> None:
+    """An older chart does not grant it: AKS is taken to be at work, and the Node is replaced after 25 minutes."""
+
+    async def story(sim: Sim) -> None:
+        uid = await one(sim)
+        refuse(sim, lambda call: (call.verb, call.target.kind) == ("LIST", "events"), 403, "Forbidden")
+        await silent(sim, NAME)
+        await asyncio.sleep(24 * MINUTE)
+        assert not deleted(sim)
+        await replaced(sim, uid, within_seconds=4 * MINUTE)
+
+    simulate(story, azure=FAST)
+
+
+# H6: KAITO
+
+
+@pytest.mark.parametrize("restarted", [False, True], ids=["undisturbed", "the controller restarts"])
+@OWNERS
+def test_h6_kaito_replaces_a_dead_machine_once(owner: Owner, restarted: bool) -> None:
+    """The dead machine's claim goes, KAITO makes one other, and never has two machines at a time."""
+
+    async def story(sim: Sim) -> None:
+        await sim.start_controller(elect=False)
+        actor = actor_of(sim, owner)
+        async with at_work(actor):
+            await serves(sim, actor)
+            # Not in the very moment in which it looks: what it reads between the Node's word and ours is its own race.
+            await asyncio.sleep(MINUTE)
+            most = Most(sim)
+            [claim] = claims_of(sim, owner)
+            sim.nodes.set_ready(node_name(sim, claim["metadata"]["name"]), None)
+            if restarted:
+                await asyncio.sleep(9 * MINUTE)
+                sim.crash()
+                await sim.start_controller("ctl1", elect=False)
+            await asyncio.sleep(30 * MINUTE)
+            await serves(sim, actor, within_seconds=1)
+            [other] = claims_of(sim, owner)
+            assert other["metadata"]["uid"] != claim["metadata"]["uid"]
+            assert len(sim.cloud.put_log) == 2
+            assert (most.staying, most.claims, most.pools) == (1, 1, 1)
+
+    simulate(story, azure=FAST)
+
+
+# H8: pods; and what people have said
+
+
+def test_h8_do_not_disrupt_does_not_keep_a_dead_node() -> None:
+    """KAITO says it of every claim: the Node is repaired like any other."""
+
+    async def story(sim: Sim) -> None:
+        uid = await one(sim)
+        await sim.request(
+            "PATCH",
+            f"/apis/karpenter.sh/v1/nodeclaims/{NAME}",
+            {"metadata": {"annotations": {labels.DO_NOT_DISRUPT: "true"}}},
+            content_type="application/merge-patch+json",
+        )
+        await silent(sim, NAME)
+        await asyncio.sleep(9 * MINUTE)
+        assert not deleted(sim)
+        await replaced(sim, uid)
+
+    simulate(story, azure=FAST)
+
+
+@pytest.mark.parametrize("word", [False, None], ids=["its kubelet answers", "its kubelet is silent"])
+def test_h8_a_protected_pod_holds_a_dead_node_until_the_bound(word: bool | None) -> None:
+    """A pod with do-not-disrupt on the Node: the drain waits for it, five minutes and no longer."""
+
+    async def story(sim: Sim) -> None:
+        uid = await one(sim)
+        run_pod(sim, "kept", node_name(sim), annotations={labels.DO_NOT_DISRUPT: "true"})
+        sim.nodes.set_ready(node_name(sim), word)
+        await sim.until(lambda: deleted(sim), 11 * MINUTE, "its claim is deleted")
+        begun = sim.now
+        await sim.until(lambda: bool(pool_calls(sim, "DELETE")), 8 * MINUTE, "its pool is deleted")
+        assert 4 * MINUTE < sim.now - begun < 7 * MINUTE
+        await replaced(sim, uid)
+        await sim.until(lambda: sim.store.get("pods", "kept", "default") is None, 10 * MINUTE, "the pod is gone too")
+
+    simulate(story, azure=FAST)
+
+
+def test_repair_disabled_by_annotation() -> None:
+    """Who wants to look at a dead machine keeps it; once the annotation is gone, it is replaced."""
+
+    async def story(sim: Sim) -> None:
+        uid = await one(sim)
+        path = f"/apis/karpenter.sh/v1/nodeclaims/{NAME}"
+        merge = "application/merge-patch+json"
+        await sim.request("PATCH", path, {"metadata": {"annotations": {labels.REPAIR: "disabled"}}}, content_type=merge)
+        await silent(sim, NAME)
+        await asyncio.sleep(60 * MINUTE)
+        assert not deleted(sim)
+        await sim.request("PATCH", path, {"metadata": {"annotations": {labels.REPAIR: None}}}, content_type=merge)
+        await replaced(sim, uid)
+
+    simulate(story, azure=FAST)
+
+
+def test_repair_disabled_by_its_gate() -> None:
+    """FEATURE_GATES without NodeRepair: a dead Node keeps its claim and its machine, and the claim says what it is."""
+
+    async def story(sim: Sim) -> None:
+        await one(sim, policy=Policy(node_repair=False))
+        await silent(sim, NAME)
+        await asyncio.sleep(60 * MINUTE)
+        assert not deleted(sim)
+        assert said(sim, "Initialized")[:2] == SICK
+
+    simulate(story, azure=FAST)
+
+
+# Bad weather
+
+
+def test_a_cluster_that_is_stopped_meanwhile() -> None:
+    """A Node falls silent, then the cluster is stopped for an hour: the machine stays, and gets time to come back."""
+
+    async def story(sim: Sim) -> None:
+        await one(sim)
+        await silent(sim, NAME)
+        await asyncio.sleep(8 * MINUTE)
+        sim.cloud.stop_cluster()
+        await asyncio.sleep(60 * MINUTE)
+        sim.cloud.start_cluster()
+        await sim.until(lambda: sim.condition(NAME, "Ready") == "True", 15 * MINUTE, "it is Ready again")
+        assert not deleted(sim)
+        assert len(pool_calls(sim, "PUT")) == 1
+
+    simulate(story, azure=FAST)
+
+
+@pytest.mark.parametrize("back", [False, True], ids=["stays away", "comes back"])
+def test_a_pool_that_aks_works_on_meanwhile(back: bool) -> None:
+    """An upgrade of an hour proves nothing of its Node: it gets its ten minutes once the pool is at rest."""
+
+    async def story(sim: Sim) -> None:
+        uid = await one(sim)
+        node = node_name(sim)
+        await silent(sim, NAME)
+        await asyncio.sleep(8 * MINUTE)
+        upgrade(sim)
+        await asyncio.sleep(60 * MINUTE)
+        upgraded(sim)
+        await asyncio.sleep(9 * MINUTE + 30)
+        assert not deleted(sim)
+        if not back:
+            await replaced(sim, uid, within_seconds=4 * MINUTE)
+            return
+        sim.nodes.set_ready(node, True)
+        await sim.until(lambda: sim.condition(NAME, "Ready") == "True", MINUTE, "it is Ready again")
+        await sim.settled()
+        assert not deleted(sim)
+
+    simulate(story, azure=FAST)
+
+
+def test_a_node_that_comes_back_at_the_last_moment_stays() -> None:
+    """It is Ready when the fresh read before the removal is answered: nothing is removed."""
+
+    async def story(sim: Sim) -> None:
+        await one(sim)
+        node = node_name(sim)
+
+        async def come_back(call: Call, _: Any) -> None:
+            if (call.who, call.verb, call.target.kind) == ("ctl0", "LIST", "nodes"):
+                sim.world.before.remove(come_back)
+                sim.nodes.set_ready(node, True)
+
+        await silent(sim, NAME)
+        sim.world.before.append(come_back)
+        await asyncio.sleep(9 * MINUTE)
+        assert said(sim, "Initialized")[:2] == SICK
+        await sim.until(lambda: sim.condition(NAME, "Ready") == "True", 2 * MINUTE, "it is Ready again")
+        await asyncio.sleep(20 * MINUTE)
+        assert come_back not in sim.world.before
+        assert not deleted(sim)
+        assert not annotations(sim)
+
+    simulate(story, azure=FAST)

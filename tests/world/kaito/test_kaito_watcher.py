@@ -1,0 +1,113 @@
+"""The bystander that every story has can fail: whatever would mislead KAITO is planted once, and it speaks."""
+
+import asyncio
+
+import pytest
+
+from controllers.model.conditions import Judgement
+from controllers.model.steps import ReleaseFinalizer
+from controllers.node.termination import termination
+from controllers.nodeclaim.lifecycle import initialization, registration
+from controllers.planner import status
+from provisioner.simulator.invariants import InvariantError
+from tests.world.claims import CLAIMS, ready
+from tests.world.harness import node_claim, simulate
+
+
+def caught(story):
+    """The violations that end this story."""
+    with pytest.raises((InvariantError, BaseExceptionGroup)) as failure:
+        simulate(story)
+    return "\n".join([str(failure.value), *getattr(failure.value, "__notes__", [])])
+
+
+async def one_life(sim):
+    """A claim becomes Ready and goes again."""
+    await sim.start_controller()
+    await sim.apply(node_claim("gpu1"))
+    await ready(sim, "gpu1")
+    await sim.delete_claim("gpu1")
+    await sim.until(lambda: not sim.claim("gpu1"), 1200, "the claim is gone")
+
+
+def test_a_node_name_before_readiness_is_seen(monkeypatch):
+    """A program that writes nodeName before any Ready condition fails every story, for KAITO would use the Node."""
+    report = status.report
+
+    def mutant(f, claim, judged):
+        step = report(f, claim, judged)
+        if step is None or not step.fields:
+            return step
+        return type(step)(claim=claim, conditions=(), fields=step.fields)
+
+    monkeypatch.setattr(status, "report", mutant)
+    assert "gpu1 names Node aks-gpu1-47249735-vmss000000 and has no Ready condition" in caught(one_life)
+
+
+def test_a_node_without_its_pool_is_seen(monkeypatch):
+    """A Node that lacks the node pool's label is one more to KAITO than the claim it belongs to."""
+    monkeypatch.setattr(registration, "copyable", lambda key: key != "karpenter.sh/nodepool")
+
+    async def story(sim):
+        def strip(event, kind, node, _):
+            if kind == "nodes" and event == "ADDED" and "kaito.sh/workspace" in node["metadata"]["labels"]:
+                sim.store.patch(
+                    "nodes", node["metadata"]["name"], {"metadata": {"labels": {"karpenter.sh/nodepool": None}}}
+                )
+
+        sim.store.subscribe(strip)
+        await one_life(sim)
+
+    assert "gpu1 and its Node, which has no node pool, count as two" in caught(story)
+
+
+def test_two_claims_of_one_node_are_seen():
+    """Two claims that name one Node are two machines to KAITO, of which it has one."""
+
+    async def story(sim):
+        conditions = [
+            {"type": "Ready", "status": "Unknown", "reason": "R", "lastTransitionTime": "2026-03-01T12:00:00Z"}
+        ]
+        for name in ("gpu1", "gpu2"):
+            sim.store.create(CLAIMS, node_claim(name))
+            told = {"status": {"nodeName": "n", "conditions": conditions}}
+            sim.store.patch(CLAIMS, name, told, subresource="status")
+
+    assert "Node n is counted for gpu1 and gpu2" in caught(story)
+
+
+def test_a_claim_that_stays_initialized_without_its_node_is_seen(monkeypatch):
+    """Where Initialized is not taken back, KAITO's RAG engine would buy a second machine five seconds later."""
+    kept = Judgement(status="True", reason="Initialized")
+    monkeypatch.setattr(initialization, "_usable", lambda *_: kept)
+
+    async def story(sim):
+        await sim.start_controller()
+        await sim.apply(node_claim("gpu1"))
+        await ready(sim, "gpu1")
+        sim.nodes.set_ready("aks-gpu1-47249735-vmss000000", False)
+        await asyncio.sleep(60)
+
+    assert "gpu1 has been Initialized without a Ready Node for " in caught(story)
+
+
+def test_a_claim_that_goes_before_its_machine_is_seen(monkeypatch):
+    """A claim that is let go while its Node serves is replaced at once: one machine too many."""
+    monkeypatch.setattr(termination, "step", lambda f, claim: ReleaseFinalizer(target=claim, why="mutant"))
+    assert "gpu1 is gone and its Node aks-gpu1-47249735-vmss000000 serves: one more" in caught(one_life)
+
+
+def test_what_no_controller_could_say_is_not_held_against_it():
+    """What a claim says while no controller is there is nobody's fault; a successor has five seconds."""
+
+    async def story(sim):
+        await sim.start_controller(elect=False)
+        await sim.apply(node_claim("gpu1"))
+        await ready(sim, "gpu1")
+        sim.crash()
+        sim.nodes.set_ready("aks-gpu1-47249735-vmss000000", None)
+        await asyncio.sleep(600)
+        await sim.start_controller("ctl1", elect=False)
+        await sim.until(lambda: sim.condition("gpu1", "Initialized") == "False", 5, "it is said")
+
+    simulate(story)

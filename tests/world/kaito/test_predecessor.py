@@ -1,0 +1,429 @@
+"""Coming from Azure/gpu-provisioner: the new controller starts in the cluster that the old one has left.
+
+What it made is taken over as it stands: no second PUT, no machine lost, no word of a claim that was Ready taken back.
+What it left behind is collected. What it had half done, a creation or a removal, is brought to its end.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from controllers.model.policy import Policy
+from provisioner.api import labels
+from tests.world import predecessor as old
+from tests.world.claims import created, versions
+from tests.world.harness import Json, Sim, node_claim, simulate
+from tests.world.nodeclaim.test_main_job import NAME, gone
+from tests.world.transcript import CLAIMS, FAST, MINUTE, deleting, node_name, pool_calls, refuse, said
+
+WHOLE = ["pool", "node", "claim"]
+FOREIGN = ["system", "theirs"]
+
+
+def went(sim: Sim, name: str = NAME) -> list[str]:
+    """In which order a claim and its machine went: their pools bear no mark by which the ledger could tell."""
+    mine = (name, f"aks-{name}-")
+    return [one.kind for one in sim.ledger.changes() if one.what == "gone" and one.name.startswith(mine)]
+
+
+async def is_ready(sim: Sim, name: str = NAME) -> None:
+    await sim.until(lambda: sim.condition(name, "Ready") == "True", 15 * MINUTE, f"{name} is Ready")
+
+
+async def is_gone(sim: Sim, name: str = NAME, order: list[str] = WHOLE) -> None:
+    """Claim and machine go in that order, and the world comes to rest."""
+    await sim.until(
+        lambda: not (sim.claim(name) or sim.nodes_of(name) or name in sim.cloud.pools), 20 * MINUTE, f"{name} is gone"
+    )
+    assert went(sim, name) == order, sim.tell()
+    await sim.settled(quiet_seconds=70)
+
+
+async def by_claim(sim: Sim) -> None:
+    await sim.delete_claim(NAME)
+
+
+async def by_node(sim: Sim) -> None:
+    await sim.delete_node(node_name(sim))
+
+
+async def in_the_portal(sim: Sim) -> None:
+    sim.cloud.delete_pool_by_hand(NAME)
+
+
+@pytest.mark.parametrize("remove", [by_claim, by_node, in_the_portal], ids=lambda remove: remove.__name__)
+def test_what_it_made_is_adopted_and_goes_like_our_own(remove: Callable[[Sim], Awaitable[None]]) -> None:
+    """A Ready claim stays Ready through the change, without any PUT or DELETE; any removal then takes all three."""
+
+    async def story(sim: Sim) -> None:
+        made = await old.machine(sim, NAME)
+        before, seen = made["metadata"]["uid"], versions(sim, NAME)
+        status = (sim.claim(NAME) or {})["status"]
+        await sim.start_controller()
+        await asyncio.sleep(15 * MINUTE)
+        claim = sim.claim(NAME)
+        assert claim is not None
+        assert claim["metadata"]["uid"] == before
+        assert {key: claim["status"][key] for key in ("providerID", "nodeName")} == {
+            key: status[key] for key in ("providerID", "nodeName")
+        }
+        assert claim["status"]["imageID"]
+        assert all(one.obj is not None and said_of(one.obj, "Ready") == "True" for one in seen)
+        assert not pool_calls(sim, "PUT", None)
+        assert not pool_calls(sim, "DELETE", None)
+        assert len(sim.ledger.writes(who="ctl0")) == 2, "columns, and an image"
+        await remove(sim)
+        await is_gone(sim)
+
+    simulate(story, azure=FAST)
+
+
+def said_of(claim: Json, kind: str) -> str:
+    conditions = (claim.get("status") or {}).get("conditions") or ()
+    return next((one["status"] for one in conditions if one["type"] == kind), "")
+
+
+@pytest.mark.parametrize(
+    "own",
+    [{}, {labels.KAITO_RAGENGINE: "r"}, {labels.KAITO_WORKSPACE: "w", "karpenter.sh/nodepool": "kaito"}],
+    ids=["by its class alone", "a RAGEngine's", "with the pool's label"],
+)
+def test_whatever_it_managed_is_adopted(own: dict[str, str]) -> None:
+    """A claim that only its class makes ours, too: its pool is one that the old garbage collection never saw."""
+
+    async def story(sim: Sim) -> None:
+        await old.machine(sim, NAME, own=own)
+        await sim.start_controller()
+        await asyncio.sleep(5 * MINUTE)
+        assert sim.condition(NAME, "Ready") == "True"
+        await sim.delete_claim(NAME)
+        await is_gone(sim)
+        assert not pool_calls(sim, "PUT", None)
+
+    simulate(story, azure=FAST)
+
+
+# What was half done
+
+
+async def creating_without_a_node(sim: Sim) -> None:
+    """Its PUT was accepted, and then it died."""
+    made = old.claim(sim, NAME)
+    old.unlaunched(sim, made)
+    old.creating(sim, made)
+
+
+async def running_without_a_word(sim: Sim) -> None:
+    """The Node has come, and nobody has registered it; the claim has no providerID."""
+    made = old.claim(sim, NAME)
+    old.unlaunched(sim, made, refused=True)
+    old.pool(sim, made)
+
+
+async def registered_without_a_word(sim: Sim) -> None:
+    """The Node is registered, and the status write was lost."""
+    made = old.claim(sim, NAME)
+    old.unlaunched(sim, made)
+    old.pool(sim, made)
+    await old.register(sim, made, initialized=False)
+
+
+async def registered_and_told(sim: Sim) -> None:
+    """Registered, and waiting for the Node to be usable."""
+    made = old.claim(sim, NAME)
+    old.pool(sim, made)
+    old.launched(sim, made, node=await old.register(sim, made, initialized=False), initialized=False)
+
+
+HALF_MADE = [creating_without_a_node, running_without_a_word, registered_without_a_word, registered_and_told]
+
+
+@pytest.mark.parametrize("state", HALF_MADE, ids=lambda state: state.__name__)
+def test_a_creation_is_brought_to_its_end(state: Callable[[Sim], Awaitable[None]]) -> None:
+    """Wherever it stopped, the claim gets Ready with the machine that is there or coming, and no PUT is sent."""
+
+    async def story(sim: Sim) -> None:
+        await state(sim)
+        await sim.start_controller()
+        await is_ready(sim)
+        assert not pool_calls(sim, "PUT", None)
+        await sim.delete_claim(NAME)
+        await is_gone(sim)
+
+    simulate(story, azure=FAST)
+
+
+@pytest.mark.parametrize("state", HALF_MADE, ids=lambda state: state.__name__)
+def test_a_creation_whose_claim_was_deleted_meanwhile(state: Callable[[Sim], Awaitable[None]]) -> None:
+    """The old one would drop the finalizer of a claim without a providerID, and leak its pool: here everything goes."""
+
+    async def story(sim: Sim) -> None:
+        await state(sim)
+        sim.store.delete(CLAIMS, NAME)
+        await sim.start_controller()
+        await sim.until(lambda: sim.claim(NAME) is None, 20 * MINUTE, "the claim is gone")
+        assert went(sim) in (WHOLE, ["pool", "claim"])
+        assert sorted(sim.cloud.pools) == FOREIGN
+        await sim.settled(quiet_seconds=70)
+
+    simulate(story, azure=FAST)
+
+
+def test_a_claim_whose_put_it_never_sent() -> None:
+    """It is served like a new one, and the pool bears our mark."""
+
+    async def story(sim: Sim) -> None:
+        made = old.claim(sim, NAME)
+        old.unlaunched(sim, made, refused=True)
+        await sim.start_controller()
+        await is_ready(sim)
+        (pool,) = sim.pools_of(made["metadata"]["uid"])
+        assert (pool.name, created(sim, NAME)) == (NAME, 1)
+        await sim.delete_claim(NAME)
+        await gone(sim)
+        await sim.settled(quiet_seconds=70)
+
+    simulate(story, azure=FAST)
+
+
+def test_a_failed_pool_that_it_would_put_for_ever() -> None:
+    """Its cause comes to stand on the claim, the pool goes, and the next attempt is our own."""
+
+    async def story(sim: Sim) -> None:
+        made = old.claim(sim, NAME)
+        old.unlaunched(sim, made, refused=True)
+        seen = versions(sim, NAME)
+        cause = {"code": "AllocationFailed", "message": "Allocation failed. We do not have sufficient capacity."}
+        old.pool(sim, made, state="Failed", error=cause)
+        await sim.start_controller()
+        await is_ready(sim)
+        told = [c for one in seen for c in (one.obj or {})["status"]["conditions"] if c["type"] == "Launched"]
+        assert any(c["status"] == "False" and "AllocationFailed" in c["message"] for c in told)
+        assert [len(sim.pools_of(made["metadata"]["uid"])), created(sim, NAME)] == [1, 1]
+
+    simulate(story, azure=FAST)
+
+
+async def drained_and_not_asked_for(sim: Sim) -> None:
+    """Claim and Node are deleting, the Node is empty, and the pool's DELETE was not sent."""
+    await old.machine(sim, NAME)
+    sim.store.delete(CLAIMS, NAME)
+    old.drained(sim, node_name(sim))
+
+
+async def pool_deleting(sim: Sim) -> None:
+    """The pool's DELETE was accepted."""
+    await drained_and_not_asked_for(sim)
+    sim.cloud.lifecycle.delete(NAME)
+
+
+async def pool_gone(sim: Sim) -> None:
+    """The pool is gone, the Node's finalizer is not."""
+    await pool_deleting(sim)
+    await sim.until(lambda: NAME not in sim.cloud.pools, 5 * MINUTE, "the pool is gone")
+
+
+async def node_gone(sim: Sim) -> None:
+    """Only the claim is left."""
+    await pool_gone(sim)
+    sim.store.patch("nodes", node_name(sim), {"metadata": {"finalizers": None}})
+
+
+async def only_the_node_deleting(sim: Sim) -> None:
+    """Somebody deleted the Node at the moment of the change; nobody has told the claim."""
+    await old.machine(sim, NAME)
+    await sim.delete_node(node_name(sim))
+
+
+async def only_the_pool_deleting(sim: Sim) -> None:
+    """Somebody deletes the pool on the portal at the moment of the change."""
+    await old.machine(sim, NAME)
+    sim.cloud.delete_pool_by_hand(NAME)
+
+
+async def only_the_claim_deleting(sim: Sim) -> None:
+    """The claim was deleted while nobody looked."""
+    await old.machine(sim, NAME)
+    sim.store.delete(CLAIMS, NAME)
+
+
+HALF_GONE = [
+    drained_and_not_asked_for,
+    pool_deleting,
+    pool_gone,
+    node_gone,
+    only_the_node_deleting,
+    only_the_pool_deleting,
+    only_the_claim_deleting,
+]
+
+
+@pytest.mark.parametrize("state", HALF_GONE, ids=lambda state: state.__name__)
+def test_a_removal_is_brought_to_its_end(state: Callable[[Sim], Awaitable[None]]) -> None:
+    """Wherever it stopped, pool, Node and claim go in that order; a pool that is going is not asked to go again."""
+
+    async def story(sim: Sim) -> None:
+        await state(sim)
+        asked = state in (pool_deleting, pool_gone, node_gone, only_the_pool_deleting)
+        await sim.start_controller()
+        await is_gone(sim)
+        assert len([call for call in pool_calls(sim, "DELETE") if call.status == 202]) == (not asked)
+        assert not pool_calls(sim, "PUT", None)
+
+    simulate(story, azure=FAST)
+
+
+# What it left behind
+
+
+async def node_deleting(sim: Sim) -> None:
+    """The claim is gone, the Node is going (the old one then left the machine running)."""
+    await sim.delete_node(node_name(sim))
+
+
+async def node_let_go(sim: Sim) -> None:
+    """The old one let the Node go, and left its machine running."""
+    name = node_name(sim)
+    sim.store.patch("nodes", name, {"metadata": {"finalizers": None}})
+    await sim.delete_node(name)
+
+
+async def nothing_done(_: Sim) -> None:
+    """The Node is well."""
+
+
+@pytest.mark.parametrize("state", [nothing_done, node_deleting, node_let_go], ids=lambda state: state.__name__)
+@pytest.mark.parametrize("what", ["collect", "report"])
+def test_a_pool_of_a_vanished_claim(what: str, state: Callable[[Sim], Awaitable[None]]) -> None:
+    """It is collected with its Node, or left for people with everything on it, as configured."""
+
+    async def story(sim: Sim) -> None:
+        await old.machine(sim, NAME)
+        sim.store.patch(CLAIMS, NAME, {"metadata": {"finalizers": None}})
+        await sim.delete_claim(NAME)
+        await state(sim)
+        await sim.start_controller(policy=Policy(legacy_pools=what))
+        if what == "collect":
+            await is_gone(sim, order=["claim", "node", "pool"] if state is node_let_go else ["claim", "pool", "node"])
+            return
+        await asyncio.sleep(20 * MINUTE)
+        assert sim.cloud.pools[NAME].state == "Succeeded"
+        assert not pool_calls(sim, "DELETE", None)
+        assert not [call for call in sim.ledger.writes(who="ctl0") if call.target.kind == "nodes"]
+
+    simulate(story, azure=FAST)
+
+
+def test_a_claim_made_anew_under_the_name_of_what_it_left() -> None:
+    """The creation time tells the claims apart: the new one waits, says so, and gets a machine of its own."""
+
+    async def story(sim: Sim) -> None:
+        await old.machine(sim, NAME)
+        sim.store.patch(CLAIMS, NAME, {"metadata": {"finalizers": None}})
+        await sim.delete_claim(NAME)
+        uid = (await sim.apply(node_claim(NAME)))["metadata"]["uid"]
+        await sim.start_controller()
+        await sim.until(lambda: said(sim, "Launched")[1] == "LegacyPoolLeft", MINUTE, "it says what it waits for")
+        await is_ready(sim)
+        assert [pool.name for pool in sim.pools_of(uid)] == [NAME]
+        assert created(sim, NAME) == 1
+        await sim.settled(quiet_seconds=70)
+
+    simulate(story, azure=FAST)
+
+
+# Claims from before the class
+
+
+@pytest.mark.parametrize("refused", [False, True], ids=["tolerated", "every status write is refused"])
+@pytest.mark.parametrize("going", [False, True], ids=["deleted afterwards", "deleting at the change"])
+def test_a_claim_with_an_empty_class_can_be_deleted(refused: bool, going: bool) -> None:
+    """Older API servers refuse every status write to such a claim: it is adopted and goes all the same, in order."""
+
+    async def story(sim: Sim) -> None:
+        await old.machine(sim, NAME, nodeClassRef=old.NO_CLASS)
+        if going:
+            sim.store.delete(CLAIMS, NAME)
+        if refused:
+            refuse(sim, lambda call: call.target.subresource == "status", 422, "Invalid")
+        await sim.start_controller()
+        if not going:
+            await asyncio.sleep(15 * MINUTE)
+            assert not deleting(sim.claim(NAME))
+            await sim.delete_claim(NAME)
+        await is_gone(sim)
+        assert not pool_calls(sim, "PUT", None)
+
+    simulate(story, azure=FAST)
+
+
+def test_a_claim_of_which_only_the_finalizer_may_be_written() -> None:
+    """Before Kubernetes 1.30 such a claim refuses labels and annotations too: its machine goes nevertheless."""
+
+    async def story(sim: Sim) -> None:
+        await old.machine(sim, NAME, nodeClassRef=old.NO_CLASS)
+
+        def every_write_of_a_live_claim(call) -> bool:
+            return (call.verb, call.target.kind) == ("PATCH", "nodeclaims") and NAME in sim.cloud.pools
+
+        refuse(sim, every_write_of_a_live_claim, 422, "Invalid")
+        await sim.start_controller()
+        await asyncio.sleep(15 * MINUTE)
+        await sim.delete_claim(NAME)
+        await is_gone(sim)
+
+    simulate(story, azure=FAST)
+
+
+# The change itself
+
+
+def test_leases_of_its_replicas() -> None:
+    """They are nobody's business of ours, unless it is the one we use: that one is waited for until it lapses."""
+
+    async def story(sim: Sim) -> None:
+        await old.machine(sim, NAME)
+        old.leases(sim)
+        kept = {name: sim.store.get("leases.coordination.k8s.io", name, "kube-system") for name in old.LEASES}
+        await sim.start_controller(lease_name=old.LEASES[1])
+        await sim.delete_claim(NAME)
+        await asyncio.sleep(14)
+        assert not sim.ledger.writes(who="ctl0")
+        await is_gone(sim)
+        assert sim.store.get("leases.coordination.k8s.io", old.LEASES[0], "kube-system") == kept[old.LEASES[0]]
+
+    simulate(story, azure=FAST)
+
+
+def test_a_whole_cluster_changes_hands() -> None:
+    """Everything at once, one machine in each state: what lives is Ready in the end, what goes is gone, nobody else."""
+
+    async def story(sim: Sim) -> None:
+        lives = [await old.machine(sim, f"live{number}") for number in range(4)]
+        coming, unasked, refused = (old.claim(sim, name) for name in ("coming", "unasked", "refused"))
+        for one in (coming, unasked, refused):
+            old.unlaunched(sim, one, refused=one is refused)
+        old.creating(sim, coming)
+        old.pool(sim, refused, state="Failed", error={"code": "SkuNotAvailable", "message": "not available"})
+        for name in ("goesa", "goesb"):
+            await old.machine(sim, name)
+            sim.store.delete(CLAIMS, name)
+        old.drained(sim, node_name(sim, "goesb"))
+        await old.machine(sim, "empty", nodeClassRef=old.NO_CLASS)
+        sim.store.delete(CLAIMS, "empty")
+        await old.machine(sim, "left")
+        sim.store.patch(CLAIMS, "left", {"metadata": {"finalizers": None}})
+        await sim.delete_claim("left")
+        old.leases(sim)
+        await sim.start_controller()
+        stay = sorted([*(one["metadata"]["name"] for one in lives), "coming", "unasked", "refused"])
+        await sim.until(lambda: sorted(sim.cloud.pools) == sorted([*stay, *FOREIGN]), 20 * MINUTE, "the right pools")
+        for name in stay:
+            await is_ready(sim, name)
+        await sim.settled(quiet_seconds=3 * MINUTE)
+        assert sorted(claim["metadata"]["name"] for claim in sim.store.list(CLAIMS)) == stay
+        assert {call.target.name for call in pool_calls(sim, "PUT", None)} == {"unasked", "refused"}
+        assert not any(went(sim, name) for name in stay if name != "refused")
+
+    simulate(story, azure=FAST)

@@ -1,0 +1,169 @@
+"""What KAITO reads and writes beside us, as pure functions over raw JSON: its claims, and its predicates on them.
+
+Written from what KAITO is documented to do and from nothing of ours, so that it cannot agree with our bugs.
+
+Source: users.md §1.2 (the claim), §1.3 (what it reads and waits on).
+"""
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+Json = dict[str, Any]
+
+STAGES = ("Launched", "Registered", "Initialized")
+BENIGN = "AwaitingReconciliation"
+SHOWN_BYTES = 256
+TERMINAL = "all requested instance types were unavailable during launch"
+NODEPOOL = "karpenter.sh/nodepool"
+INSTANCE_TYPE = "node.kubernetes.io/instance-type"
+ACCELERATOR = ("accelerator", "nvidia")
+GPU = "nvidia.com/gpu"
+GPU_FAMILIES = ("_A10_", "_A100_", "_H100_", "_H200_", "_V620_")
+OWNER_KEYS = ("kaito.sh/workspace", "kaito.sh/ragengine")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Owner:
+    """A Workspace or a RAGEngine, as far as machines go: `count` of them, of one size, `storage` of disk each.
+
+    `terms`: a capacity type, for the day on which KAITO asks for one.
+    """
+
+    kind: Literal["workspace", "ragengine"]
+    name: str
+    size: str
+    namespace: str = "default"
+    count: int = 1
+    storage: str = "1024Gi"
+    image: str = "ubuntu"
+    terms: str = ""
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def pair(self) -> dict[str, str]:
+        """The two labels by which KAITO finds this owner's claims."""
+        return {f"kaito.sh/{self.kind}": self.name, f"kaito.sh/{self.kind}namespace": self.namespace}
+
+
+def claim_of(owner: Owner, nanoseconds: int) -> Json:
+    """The claim that KAITO creates for this owner at that moment, under a name that is never used again."""
+    digest = hashlib.sha256(f"{owner.namespace}{owner.name}{nanoseconds}".encode()).hexdigest()
+    wanted = [
+        (NODEPOOL, "kaito"),
+        (INSTANCE_TYPE, owner.size),
+        ("kubernetes.io/os", "linux"),
+        ("karpenter.azure.com/sku-name", owner.size),
+        *([("karpenter.sh/capacity-type", owner.terms)] if owner.terms else []),
+    ]
+    return {
+        "apiVersion": "karpenter.sh/v1",
+        "kind": "NodeClaim",
+        "metadata": {
+            "name": f"ws{digest[:9]}",
+            "annotations": {"karpenter.sh/do-not-disrupt": "true", "kaito.sh/node-image-family": owner.image},
+            "labels": {NODEPOOL: "kaito", **owner.pair, **owner.labels},
+        },
+        "spec": {
+            "expireAfter": "Never",
+            "nodeClassRef": {"group": "kaito.sh", "kind": "KaitoNodeClass", "name": "default"},
+            "requirements": [{"key": key, "operator": "In", "values": [value]} for key, value in wanted],
+            "resources": {"requests": {"storage": owner.storage}},
+            "taints": [{"key": "sku", "value": "gpu", "effect": "NoSchedule"}],
+        },
+    }
+
+
+# Reading objects
+
+
+def labels_of(obj: Json) -> dict[str, str]:
+    return obj["metadata"].get("labels") or {}
+
+
+def is_deleting(obj: Json) -> bool:
+    return bool(obj["metadata"].get("deletionTimestamp"))
+
+
+def condition(obj: Json, kind: str) -> Json | None:
+    """A condition of that type; None if there is none."""
+    return next((c for c in (obj.get("status") or {}).get("conditions") or () if c["type"] == kind), None)
+
+
+def is_true(obj: Json, kind: str) -> bool:
+    return (condition(obj, kind) or {}).get("status") == "True"
+
+
+def node_name(claim: Json) -> str:
+    """The Node that the claim names; "" if it names none."""
+    return (claim.get("status") or {}).get("nodeName") or ""
+
+
+# Claims
+
+
+def is_trapped(claim: Json) -> bool:
+    """Whether KAITO takes this claim for ready for want of a Ready condition: any nodeName is then enough."""
+    return condition(claim, "Ready") is None and bool(node_name(claim))
+
+
+def is_ready(claim: Json) -> bool:
+    """KAITO's ready test."""
+    return not is_deleting(claim) and (is_true(claim, "Ready") or is_trapped(claim))
+
+
+def error_of(claims: Iterable[Json]) -> str:
+    """What KAITO shows its user of these claims, word for word: `reason: message` of the first stage that has words."""
+    living = [claim for claim in claims if not is_deleting(claim)]
+    told = [found for stage in STAGES for claim in living if (found := condition(claim, stage))]
+    spoken = [found for found in told if found["status"] != "True" and found.get("message")]
+    chosen = next((found for found in spoken if found.get("reason") != BENIGN), next(iter(spoken), None))
+    if chosen is None:
+        return ""
+    words = chosen["message"].encode()
+    cut = words[:SHOWN_BYTES].decode(errors="ignore") + "..." if len(words) > SHOWN_BYTES else chosen["message"]
+    return f"{chosen.get('reason', '')}: {cut}"
+
+
+def is_hopeless(claim: Json) -> bool:
+    """The RAGEngine's terminal error."""
+    launched = condition(claim, "Launched") or {}
+    return launched.get("status") == "False" and TERMINAL in launched.get("message", "")
+
+
+# Nodes
+
+
+def is_up(node: Json) -> bool:
+    """Whether a Node is Ready and stays."""
+    return not is_deleting(node) and is_true(node, "Ready")
+
+
+def counts(node: Json, owner: Owner) -> bool:
+    """Whether a listed Node is one of this owner's machines; the two kinds compare sizes differently."""
+    size = labels_of(node).get(INSTANCE_TYPE, "")
+    same = size == owner.size if owner.kind == "workspace" else size.lower() == owner.size.lower()
+    return is_up(node) and same
+
+
+def number_to_create(owner: Owner, nodes: Iterable[Json], claims: Sequence[Json]) -> int:
+    """How many claims are missing: each claim counts until it is gone, each Node of no node pool is the user's own."""
+    brought = sum(counts(node, owner) and NODEPOOL not in labels_of(node) for node in nodes)
+    return max(0, owner.count - brought - len(claims))
+
+
+def known_gpus(owner: Owner) -> bool:
+    """Whether KAITO knows that this size has GPUs; of others it asks for none."""
+    return any(family in f"{owner.size}_" for family in GPU_FAMILIES)
+
+
+def is_labelled(node: Json) -> bool:
+    """Whether KAITO has put its label on the Node, or found it there."""
+    key, value = ACCELERATOR
+    return labels_of(node).get(key) == value
+
+
+def has_gpus(node: Json) -> bool:
+    """KAITO looks at the capacity, not at what is allocatable."""
+    return str(((node.get("status") or {}).get("capacity") or {}).get(GPU, "0")) != "0"

@@ -1,0 +1,75 @@
+"""What a scrape of a process would say, for stories to read."""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Any
+
+from prometheus_client import Metric
+from prometheus_client.samples import Sample
+
+from provisioner.metrics.definitions import own
+from provisioner.runtime.metrics import Metrics
+
+from .harness import Json, Sim
+
+PHASE = own.PHASE_SECONDS.name
+
+
+class Numbers:
+    """The registry of one process."""
+
+    def __init__(self) -> None:
+        self.metrics = Metrics()
+
+    def families(self) -> list[Metric]:
+        """As they are exposed."""
+        return list(self.metrics.registry.collect())
+
+    def samples(self, name: str, /, **labels: str) -> Iterator[Sample]:
+        """Every sample of that name that has these labels, among others."""
+        for family in self.families():
+            for sample in family.samples:
+                if sample.name == name and labels.items() <= sample.labels.items():
+                    yield sample
+
+    def total(self, name: str, /, **labels: str) -> float:
+        """The sum of all samples that have these labels; 0 without any, as `sum(…)` of a counter would be."""
+        return sum(sample.value for sample in self.samples(name, **labels))
+
+    def one(self, name: str, /, **labels: str) -> Sample:
+        """The only sample that has these labels."""
+        (sample,) = self.samples(name, **labels)
+        return sample
+
+    def about(self, name: str) -> list[Sample]:
+        """Every sample with this value in any label."""
+        return [sample for family in self.families() for sample in family.samples if name in sample.labels.values()]
+
+
+async def start(sim: Sim, name: str = "ctl0", **options: Any) -> Numbers:
+    """A controller, and what it counts."""
+    numbers = Numbers()
+    await sim.start_controller(name, metrics=numbers.metrics, **options)
+    return numbers
+
+
+def at(obj: Json | None, *path: str) -> datetime:
+    """A moment that stands on an object, by its path, or by a condition's type."""
+    assert obj is not None
+    if path[0] == "condition":
+        (found,) = (one for one in obj["status"]["conditions"] if one["type"] == path[1])
+        text = found["lastTransitionTime"]
+    else:
+        text = obj["metadata"][path[0]]
+    return datetime.strptime(text, "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=UTC)
+
+
+def bucket_of(numbers: Numbers, name: str, **labels: str) -> tuple[float, float]:
+    """The bounds between which the only observation lies."""
+    below = 0.0
+    for sample in numbers.samples(f"{name}_bucket", **labels):
+        bound = float(sample.labels["le"])
+        if sample.value:
+            return below, bound
+        below = bound
+    raise AssertionError(f"no observation of {name} {labels}")

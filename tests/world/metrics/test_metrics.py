@@ -1,0 +1,280 @@
+"""Metrics tell the truth: what a scrape says at the moments of stories, in virtual seconds."""
+
+import asyncio
+import math
+from decimal import Decimal
+
+import pytest
+
+from provisioner.simulator.azure import errors, faults
+from provisioner.simulator.azure.faults import Fault
+from provisioner.simulator.azure.settings import AzureSettings
+from tests.world.garbagecollection.test_garbage import NO_BOUND
+from tests.world.harness import SIZE, Sim, node_claim, simulate
+from tests.world.metric_samples import PHASE, at, bucket_of, start
+from tests.world.nodeclaim.test_main_job import NAME, gone, ready
+from tests.world.transcript import FAST, MINUTE, node_name, run_pod, strip
+
+TERMS = {"instance_type": SIZE, "zone": "regional", "capacity_type": "on-demand"}
+
+
+def test_a_life_in_numbers() -> None:
+    """Phases take what the claim's own times say; what went up goes down, and no series of the claim is left."""
+
+    async def story(sim: Sim) -> None:
+        numbers = await start(sim)
+        await ready(sim)
+        await asyncio.sleep(30)
+        claim, node = sim.claim(NAME), node_name(sim)
+        born, launched, registered, initialized = (
+            at(claim, "creationTimestamp"),
+            *(at(claim, "condition", kind) for kind in ("Launched", "Registered", "Initialized")),
+        )
+        took = {
+            "launch": launched - born,
+            "register": registered - launched,
+            "initialize": initialized - registered,
+            "ready": initialized - born,
+        }
+        for phase, duration in took.items():
+            seconds = duration.total_seconds()
+            assert numbers.total(f"{PHASE}_sum", phase=phase, **TERMS) == seconds
+            low, high = bucket_of(numbers, PHASE, phase=phase, **TERMS)
+            assert low < seconds <= high or seconds == low == 0
+        assert took["ready"].total_seconds() > 60
+        assert numbers.total("karpenter_nodeclaims_created_total", nodepool="kaito", reason="provisioned") == 1
+        assert numbers.total("karpenter_nodes_created_total", nodepool="kaito") == 1
+        assert numbers.total("gpu_provisioner_nodeclaims", phase="ready") == 1
+        assert numbers.total("gpu_provisioner_agent_pools", state="running") == 1
+        for state in ("expected", "allocatable"):
+            assert numbers.one("gpu_provisioner_gpus", state=state).value == 1
+        assert numbers.one("karpenter_nodes_allocatable", node_name=node, resource_type="nvidia.com/gpu").value == 1
+        said = numbers.one("operator_nodeclaim_status_condition_current_status_seconds", name=NAME, type="Ready")
+        assert said.labels["status"] == "True"
+        assert said.value == pytest.approx(30, abs=2)
+
+        asked_at = sim.now
+        await sim.delete_claim(NAME)
+        await asyncio.sleep(40)
+        lasts = numbers.one("operator_nodeclaim_termination_current_time_seconds", name=NAME)
+        assert lasts.value == pytest.approx(40, abs=2)
+        assert numbers.total("gpu_provisioner_nodeclaims", phase="deleting") == 1
+        await gone(sim)
+        took_seconds = sim.now - asked_at
+        await asyncio.sleep(10)
+        for ended in ("karpenter_nodeclaims_terminated_total", "karpenter_nodes_terminated_total"):
+            assert numbers.total(ended, nodepool="kaito", zone="regional") == 1
+        assert numbers.total("karpenter_nodes_drained_total") == 1
+        for lasted in ("karpenter_nodeclaims", "operator_nodeclaim"):
+            seen = numbers.total(f"{lasted}_termination_duration_seconds_sum")
+            assert seen == pytest.approx(took_seconds, abs=3)
+        half = numbers.one("karpenter_nodes_termination_duration_seconds", quantile="0.5")
+        assert half.value == pytest.approx(took_seconds, abs=8)
+        in_azure = numbers.total("karpenter_nodeclaims_instance_termination_duration_seconds_sum")
+        deletion = {"operation": "delete", "result": "succeeded"}
+        operation = numbers.total("gpu_provisioner_arm_operation_duration_seconds_sum", **deletion)
+        assert in_azure == pytest.approx(operation, abs=5)
+        assert numbers.about(NAME) == numbers.about(node) == []
+        await asyncio.sleep(2 * 3600)
+        assert math.isnan(numbers.one("karpenter_nodes_termination_duration_seconds", quantile="0.5").value)
+        assert numbers.total("karpenter_nodes_termination_duration_seconds_count") == 1
+
+    simulate(story, azure=FAST)
+
+
+def test_credentials_that_fail_are_told_apart() -> None:
+    """ARM does not take our token, then the role is missing: each request counts under its own word."""
+
+    async def story(sim: Sim) -> None:
+        numbers = await start(sim)
+        await asyncio.sleep(5)
+        failed = "gpu_provisioner_credential_failures_total"
+        assert len(list(numbers.samples(failed))) == 6
+        assert numbers.total(failed) == 0
+        refusals = {
+            "unauthenticated": errors.unauthenticated("InvalidAuthenticationToken", "no"),
+            "forbidden": errors.forbidden("read", FAST.cluster_id),
+        }
+        for reason, refusal in refusals.items():
+            sim.cloud.faults.append(Fault(verb="LIST", answer=refusal, times=2))
+            await sim.until(lambda r=reason: numbers.total(failed, system="azure", reason=r) >= 1, 1200, reason)
+        assert numbers.total(failed, system="kubernetes") == 0
+        asked = "gpu_provisioner_arm_request_duration_seconds_count"
+        assert numbers.total(asked, operation="list", code="401") >= 1
+        age = numbers.one("gpu_provisioner_cache_age_seconds", resource="agentpools")
+        assert age.value > 0
+
+    simulate(story, azure=FAST)
+
+
+def test_failures_are_told_by_reason() -> None:
+    """A quota that refuses the PUT and a shortage found later are one failure each, under the words that alerts use."""
+
+    async def story(sim: Sim) -> None:
+        sim.cloud.faults += [faults.quota_preflight(times=1), faults.capacity(times=1)]
+        numbers = await start(sim)
+        await sim.apply(node_claim(NAME))
+        failed = {"instance_type": SIZE, "capacity_type": "on-demand"}
+        name = "gpu_provisioner_create_failures_total"
+        await sim.until(lambda: numbers.total(name, reason="quota", **failed) == 1, 60, "the quota refuses")
+        await asyncio.sleep(5)
+        stuck = numbers.one("gpu_provisioner_nodeclaims_not_ready", condition="Launched", reason="QuotaExceeded")
+        assert stuck.value == 1
+        await sim.until(lambda: numbers.total(name, reason="allocation", **failed) == 1, 600, "a pool fails")
+        await ready(sim, within_seconds=1800)
+        await asyncio.sleep(5)
+        assert numbers.total(name) == 2
+        errors = "karpenter_cloudprovider_errors_total"
+        assert numbers.total(errors, error="InsufficientCapacityError", method="Create") == 1
+        ended = "gpu_provisioner_arm_operation_duration_seconds_count"
+        assert numbers.total(ended, operation="create", result="failed") == 1
+        assert numbers.total(ended, operation="create", result="succeeded") == 1
+        assert not list(numbers.samples("gpu_provisioner_nodeclaims_not_ready"))
+
+    simulate(story, azure=FAST)
+
+
+def test_a_claims_machine_is_told_before_it_has_one() -> None:
+    """While a claim waits for quota it is known for which size, then which Node it has, and nothing once it is gone."""
+    info = "gpu_provisioner_nodeclaim_info"
+
+    async def story(sim: Sim) -> None:
+        sim.cloud.faults.append(faults.quota_preflight(times=1))
+        numbers = await start(sim)
+        await sim.apply(node_claim(NAME))
+        await asyncio.sleep(10)
+        assert numbers.one(info).labels == {"name": NAME, "agent_pool": NAME, "node_name": "", **TERMS}
+        await sim.until(lambda: sim.condition(NAME, "Ready") == "True", 15 * MINUTE, "it got its machine")
+        told = {"name": NAME, "agent_pool": NAME, "node_name": node_name(sim), **TERMS}
+        assert numbers.one(info).labels == told
+        assert numbers.one(info).value == 1
+        await sim.delete_claim(NAME)
+        await gone(sim)
+        await asyncio.sleep(1)
+        assert not list(numbers.samples(info))
+
+    simulate(story)
+
+
+def test_a_leaked_pool_is_seen_until_it_is_gone() -> None:
+    """The gauge goes up when the claim vanishes, down when the pool is gone; the collector's work bears its name."""
+
+    async def story(sim: Sim) -> None:
+        numbers = await start(sim)
+        await ready(sim)
+        leaked = "gpu_provisioner_leaked_agent_pools"
+        assert numbers.total(leaked) == 0
+        strip(sim, NAME)
+        await asyncio.sleep(5)
+        assert numbers.total(leaked) == 1
+        assert numbers.total("gpu_provisioner_removals_suspected") == 1
+        await sim.until(lambda: not sim.nodes_of(NAME), 600, "the orphan is collected")
+        await asyncio.sleep(5)
+        assert numbers.total(leaked) == 0
+        assert numbers.total("gpu_provisioner_gc_deleted_total", kind="pool", cause="orphan-pool") == 1
+        calls = "karpenter_cloudprovider_duration_seconds_count"
+        assert numbers.total(calls, method="Delete", controller="instance.garbagecollection") == 1
+        assert numbers.total(calls, method="Delete") == 1
+        assert numbers.total("karpenter_nodeclaims_disrupted_total") == 0
+
+    simulate(story, azure=FAST)
+
+
+def test_what_the_brake_holds_is_counted_once() -> None:
+    """Ten claims vanish at once: each machine waits for people, and that counts once, however long it lasts."""
+
+    async def story(sim: Sim) -> None:
+        numbers = await start(sim)
+        names = [f"gpu{number}" for number in range(10)]
+        for name in names:
+            await sim.apply(node_claim(name))
+        for name in names:
+            await ready(sim, name)
+        for name in names:
+            strip(sim, name)
+        await asyncio.sleep(30 * MINUTE)
+        assert numbers.total("gpu_provisioner_gc_skipped_total", reason="braked") == 10
+        assert numbers.total("gpu_provisioner_leaked_agent_pools") == 10
+        assert numbers.total("gpu_provisioner_gc_deleted_total") == 0
+
+    simulate(story, azure=FAST, **NO_BOUND)
+
+
+def test_evictions_are_told_by_answer() -> None:
+    """A budget that holds a pod shows as 429; the pod that goes shows as 200, and as drained."""
+
+    async def story(sim: Sim) -> None:
+        numbers = await start(sim)
+        await ready(sim)
+        run_pod(sim, "held", node_name(sim))
+        run_pod(sim, "free", node_name(sim))
+        budget = {"minAvailable": 1, "selector": {"matchLabels": {"app": "held"}}}
+        made = {"metadata": {"name": "guard"}, "spec": budget}
+        sim.store.create("poddisruptionbudgets.policy", made, "default")
+        await sim.delete_claim(NAME)
+        asked = "karpenter_nodes_eviction_requests_total"
+        await sim.until(lambda: numbers.total(asked, code="429") >= 2, 120, "the budget holds it")
+        assert numbers.total(asked, code="200") == 1
+        assert numbers.total("karpenter_pods_drained_total", reason="") == 1
+        calls = "controller_runtime_reconcile_total"
+        assert numbers.total(calls, controller="node.termination") > 0
+        sim.store.delete("poddisruptionbudgets.policy", "guard", "default")
+        await gone(sim)
+        assert numbers.total(asked, code="200") == 2
+
+    simulate(story, azure=FAST)
+
+
+def test_a_claim_that_is_overdue_shows_until_it_is_not() -> None:
+    """A pool that hangs in Creating: stuck with its reason and age, overdue from its deadline on, counted once."""
+
+    async def story(sim: Sim) -> None:
+        numbers = await start(sim)
+        await sim.apply(node_claim(NAME))
+        await asyncio.sleep(10 * MINUTE)
+        about = {"condition": "Launched", "reason": "Creating"}
+        age = numbers.one("gpu_provisioner_nodeclaims_not_ready_oldest_seconds", **about)
+        assert age.value == pytest.approx(10 * MINUTE, abs=2)
+        assert not list(numbers.samples("gpu_provisioner_nodeclaims_overdue"))
+        await asyncio.sleep(40 * MINUTE)
+        assert numbers.one("gpu_provisioner_nodeclaims_overdue", condition="Launched").value == 1
+        assert numbers.total("gpu_provisioner_deadlines_exceeded_total", deadline="creating") == 1
+        await ready(sim, within_seconds=30 * MINUTE)
+        await asyncio.sleep(5)
+        assert not list(numbers.samples("gpu_provisioner_nodeclaims_overdue"))
+        assert not list(numbers.samples("gpu_provisioner_nodeclaims_not_ready_oldest_seconds"))
+        low, _ = bucket_of(numbers, PHASE, phase="ready")
+        assert low == 2700
+
+    simulate(story, azure=AzureSettings(create_seconds=(3200.0, 3300.0), node_share=(1.0, 1.05)))
+
+
+def test_prices_are_told_of_what_is_there() -> None:
+    """A price table makes Karpenter's estimate for each zone that Nodes are in, and what the pools cost for an hour."""
+
+    async def story(sim: Sim) -> None:
+        prices = ((SIZE.upper(), Decimal("3.67")), (f"{SIZE}/spot", Decimal("1.5")))
+        numbers = await start(sim, prices=prices)
+        cost, estimate = (
+            "gpu_provisioner_node_cost_per_hour",
+            "karpenter_cloudprovider_instance_type_offering_price_estimate",
+        )
+        zone = {"key": "topology.kubernetes.io/zone", "operator": "In", "values": ["westeurope-2"]}
+        size = {"key": "node.kubernetes.io/instance-type", "operator": "In", "values": [SIZE]}
+        await ready(sim)
+        zoned = node_claim("zoned", requirements=[size, zone])
+        await sim.apply(zoned)
+        await sim.until(lambda: sim.condition("zoned", "Ready") == "True", 900, "the zoned claim is Ready")
+        await asyncio.sleep(5)
+        assert numbers.one(cost).value == pytest.approx(2 * 3.67)
+        told = {(s.labels["capacity_type"], s.labels["zone"]): s.value for s in numbers.samples(estimate)}
+        zones = ("regional", "westeurope-2")
+        assert told == {**{("on-demand", z): 3.67 for z in zones}, **{("spot", z): 1.5 for z in zones}}
+        node = numbers.one("karpenter_nodes_allocatable", zone="westeurope-2", resource_type="nvidia.com/gpu")
+        assert node.value == 1
+        await sim.delete_claim(NAME)
+        await gone(sim)
+        await asyncio.sleep(5)
+        assert numbers.one(cost).value == pytest.approx(3.67)
+
+    simulate(story, azure=FAST)

@@ -1,0 +1,100 @@
+"""The table of metric families and what a running program exposes are one thing, however long and strange its story."""
+
+import asyncio
+from collections import Counter
+from typing import Any
+
+from controllers.model.policy import Policy
+from provisioner.metrics.definitions import FAMILIES, LABELS, Family
+from provisioner.metrics.observers.terms import MOST_NAMES
+from provisioner.runtime.metrics import Metrics
+from provisioner.simulator.azure import faults
+from provisioner.simulator.azure.settings import AzureSettings
+from tests.world.harness import SIZE, Sim, node_claim, simulate
+from tests.world.metric_samples import Numbers
+from tests.world.transcript import strip
+
+BY_NAME = {family.name: family for family in FAMILIES}
+CLAIMS, WAVE = 200, 50
+# Of each claim: five conditions twice, five resources of its Node, and what else bears its name.
+SERIES_OF_A_CLAIM = 25
+# Counters and histograms of everything that can happen, however many claims it happens to.
+SERIES_OF_THE_PROCESS = 2500
+FAST_AND_ROOMY = AzureSettings(
+    create_seconds=(20.0, 40.0), delete_seconds=(10.0, 20.0), max_agent_pools=250, throttle=False, arm_throttle=False
+)
+
+
+def declared(name: str) -> Family:
+    """The family behind an exposed name; the client's own names of counters lack `_total`."""
+    return BY_NAME.get(name) or BY_NAME[f"{name}_total"]
+
+
+def series(numbers: Numbers) -> int:
+    """How many there are."""
+    return sum(len(family.samples) for family in numbers.families())
+
+
+def test_every_family_is_declared_and_every_declared_one_exposed() -> None:
+    """A process's families are those of the table, with its kinds and labels; none stands there for nothing."""
+    numbers = Numbers()
+    numbers.metrics = Metrics(process=True)
+
+    async def story(sim: Sim) -> None:
+        await sim.start_controller(metrics=numbers.metrics)
+        await sim.apply(node_claim("one"))
+        await asyncio.sleep(600)
+        seen = set()
+        for exposed in numbers.families():
+            family = declared(exposed.name)
+            seen.add(family.name)
+            assert exposed.type == ("unknown" if family.kind == "untyped" else family.kind), family.name
+            assert exposed.documentation == family.help or family.name.startswith(("python_", "process_"))
+            for sample in exposed.samples:
+                assert set(sample.labels) - {"le", "quantile"} == set(family.labels), family.name
+        assert seen == set(BY_NAME)
+
+    simulate(story)
+
+
+def strange(number: int) -> dict[str, Any]:
+    """A claim as nobody should write it, each with names and sizes of its own; every fourth can be served."""
+    size = SIZE if number % 4 == 0 else f"Standard_NC{number}_nobody_v{number}"
+    mine = {"karpenter.sh/nodepool": f"pool-{number}", "kaito.sh/kaitonodeclass": f"class-{number}"}
+    return node_claim(f"c{number}", size=size, labels=mine)
+
+
+def test_two_hundred_strange_claims_leave_no_series_behind() -> None:
+    """Sizes, NodePools and classes that people invent make no series of their own; what is gone has none at all."""
+    numbers = Numbers()
+
+    async def story(sim: Sim) -> None:
+        sim.cloud.faults += [faults.quota(times=5), faults.capacity(times=5)]
+        await sim.start_controller(metrics=numbers.metrics, policy=Policy(max_agent_pools=240))
+        most = 0
+        for wave in range(0, CLAIMS, WAVE):
+            names = [f"c{number}" for number in range(wave, wave + WAVE)]
+            for number in range(wave, wave + WAVE):
+                await sim.apply(strange(number))
+            await asyncio.sleep(400)
+            most = max(most, series(numbers))
+            for name in names[:2]:
+                strip(sim, name)
+            for name in names[2:]:
+                await sim.delete_claim(name)
+            await asyncio.sleep(600)
+        assert not [name for name in (f"c{n}" for n in range(CLAIMS)) if numbers.about(name)]
+        told = Counter(family.name for family in numbers.families() for _ in family.samples)
+        assert sum(told.values()) <= SERIES_OF_THE_PROCESS, told.most_common(8)
+        assert most <= SERIES_OF_THE_PROCESS + WAVE * SERIES_OF_A_CLAIM
+        assert numbers.total("karpenter_nodeclaims_created_total") == CLAIMS
+        assert numbers.total("karpenter_nodeclaims_created_total", nodepool="other") == CLAIMS - MOST_NAMES
+        assert numbers.total("gpu_provisioner_observation_errors_total") == 0
+        for family in numbers.families():
+            reasons = declared(family.name).reasons
+            for sample in family.samples:
+                for label, value in sample.labels.items():
+                    known = LABELS[label].values or (reasons if label == "reason" else ())
+                    assert not known or value in known or label == "le", (sample.name, label, value)
+
+    simulate(story, azure=FAST_AND_ROOMY)

@@ -1,0 +1,140 @@
+"""A Node that Kubernetes deletes for its vanished owner while a restored claim takes it over: nobody's machine goes.
+
+The collector and the controller cannot know of each other's writes. Whichever of them comes first, at whatever moment,
+the Node is either owned again or kept while it is deleting; it never counts as one that somebody deleted.
+"""
+
+import asyncio
+import contextvars
+
+import pytest
+from aiohttp import web
+
+from provisioner.api import labels
+from provisioner.simulator.ledger import Call
+from tests.world.commands import command
+from tests.world.garbagecollection.test_garbage import NO_BOUND, deletes, fleet
+from tests.world.garbagecollection.test_inferred_removals import adopt, restore, uids
+from tests.world.harness import Sim, simulate
+from tests.world.transcript import FAST, MINUTE, deleting, finalizers, node_name, node_of, pool_calls, said
+
+from .test_main_job import NAME, ready
+
+COUNT = 4
+STEP_SECONDS = 0.02
+# The collector of the simulator acts so long after the change that calls for it.
+COLLECTED_SECONDS = 0.5
+
+
+def moments(before: float, after: float, step: float) -> list[float]:
+    """Seconds from the collector's deletion on, from `before` it to `after` it."""
+    return [round(-before + step * number, 3) for number in range(round((before + after) / step) + 1)]
+
+
+# Every 20 ms where writes can meet; from there to a second on either side, now and then. The claim is there for half
+# a second before the deletion; what is asked for earlier stands on it from its creation.
+NEAR = moments(0.2, 0.2, STEP_SECONDS)
+FAR = [moment for moment in moments(0.5, 1.0, 0.1) if abs(moment) > 0.2]
+ALL = sorted([*NEAR, *FAR])
+WORLDS = [ALL[start :: -(-len(ALL) // COUNT)] for start in range(-(-len(ALL) // COUNT))]
+
+
+@pytest.mark.parametrize("when", WORLDS, ids=[" ".join(f"{moment:+.2f}" for moment in world) for world in WORLDS])
+def test_restored_claims_adopt_at_every_moment_around_the_deletion(when: list[float]) -> None:
+    """Before it, with it and after it: the claims stay, no pool is asked to go, and `gc` has nothing to remove."""
+
+    async def story(sim: Sim) -> None:
+        names = await fleet(sim, len(when))
+        old = [restore(sim, name) for name in names]
+        before, collected_at = uids(sim, names), sim.now + COLLECTED_SECONDS
+        for name, uid, moment in zip(names, old, when, strict=True):
+            await asyncio.sleep(max(0.0, collected_at + moment - sim.now))
+            adopt(sim, name, uid)
+        await asyncio.sleep(5 * MINUTE)
+        assert uids(sim, names) == before
+        assert not any(deleting(sim.claim(name)) for name in names)
+        assert not deletes(sim)
+        assert len(pool_calls(sim, "PUT", None)) == len(names)
+        assert all(finalizers(node_of(sim, name)) == [labels.FINALIZER] for name in names), "their pods work on"
+        assert (await command(sim, "gc")).out.startswith(f"nothing to remove: {len(names)} agent pools of ours; ")
+
+    simulate(story, azure=FAST, **NO_BOUND)
+
+
+def by_nobody(sim: Sim, node: str) -> None:
+    """It is deleted, and not in the name of whoever is being served just now."""
+    contextvars.Context().run(sim.store.delete, "nodes", node)
+
+
+def collect_around_the_hand_over(sim: Sim, phase: str) -> list[Call]:
+    """The collector, which has read the Node's owners, deletes it just before or after the patch that changes them."""
+    taken: list[Call] = []
+
+    def hits(call: Call) -> bool:
+        node = sim.store.get("nodes", call.target.name) if call.target.kind == "nodes" else None
+        return call.is_write and call.who.startswith("ctl") and node is not None and not deleting(node)
+
+    async def before(call: Call, _: web.Request) -> web.StreamResponse | None:
+        if phase == "before" and not taken and hits(call):
+            taken.append(call)
+            by_nobody(sim, call.target.name)
+        return None
+
+    async def after(call: Call, _: web.StreamResponse) -> None:
+        if phase == "after" and not taken and hits(call):
+            taken.append(call)
+            by_nobody(sim, call.target.name)
+
+    sim.world.before.append(before)
+    sim.world.after.append(after)
+    return taken
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+@pytest.mark.parametrize("phase", ["before", "after"])
+def test_the_deletion_meets_the_hand_over(phase: str, restarted: bool) -> None:
+    """Deleted within the write that hands the Node over, it is kept, told of, and goes with its claim."""
+
+    async def story(sim: Sim) -> None:
+        await sim.start_controller()
+        old = await ready(sim)
+        sim.api.collector.stop()
+        taken = collect_around_the_hand_over(sim, phase)
+        restore(sim, NAME, adopt=old)
+        await sim.until(lambda: deleting(node_of(sim)), MINUTE, "the Node is deleted")
+        if restarted:
+            sim.crash()
+            await sim.start_controller("ctl1")
+        await asyncio.sleep(10 * MINUTE)
+        assert [call.verb for call in taken] == ["PATCH"]
+        assert not deletes(sim), "nobody asked for that"
+        assert not deleting(sim.claim(NAME))
+        (owner,) = node_of(sim)["metadata"]["ownerReferences"]
+        assert owner["uid"] == uids(sim, [NAME])[0] != old
+        spoken = [said(sim, kind) for kind in ("Registered", "Initialized")]
+        assert any("as Kubernetes does when a Node's claim is gone" in words for _, _, words in spoken), spoken
+        await sim.delete_claim(NAME)
+        await sim.until(lambda: sim.claim(NAME) is None, 10 * MINUTE, "deleted, it goes")
+        assert deletes(sim) == [NAME]
+        await sim.settled(quiet_seconds=70)
+
+    simulate(story, azure=FAST, **NO_BOUND)
+
+
+def test_a_person_deletes_the_node_of_an_adopted_claim() -> None:
+    """Minutes after the hand-over no collector is on its way any more: claim and pool follow the Node as ever."""
+
+    async def story(sim: Sim) -> None:
+        await sim.start_controller()
+        old = await ready(sim)
+        sim.api.collector.stop()
+        restore(sim, NAME, adopt=old)
+        await sim.until(lambda: sim.condition(NAME, "Ready") == "True", MINUTE, "it is Ready at once")
+        sim.api.collector.start()
+        await asyncio.sleep(5 * MINUTE)
+        await sim.delete_node(node_name(sim))
+        await sim.until(lambda: sim.claim(NAME) is None, 10 * MINUTE, "its claim goes too")
+        assert deletes(sim) == [NAME]
+        await sim.settled(quiet_seconds=70)
+
+    simulate(story, azure=FAST)

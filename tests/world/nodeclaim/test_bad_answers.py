@@ -1,0 +1,528 @@
+"""What proxies, overload, old tokens and missing permissions do to the whole program: it names them, waits, goes on.
+
+tests/unit/runtime/test_kube.py and test_reflector.py test how each answer is read; here the same answers stand between
+a controller and its API server for minutes, at every point of a claim's life.
+"""
+
+import asyncio
+import gzip
+import itertools
+import json
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from aiohttp import web
+from structlog.testing import capture_logs
+
+from provisioner.runtime.election import LeadershipLost
+from provisioner.runtime.metrics import Metrics
+from provisioner.simulator.ledger import Call
+from provisioner.simulator.world import KUBE_HOST
+from tests.unit.runtime.kube_server import Answer, answer, obj, raw, status, stream
+from tests.world.claims import CLAIMS, condition, puts, ready, removed
+from tests.world.harness import Sim, node_claim, simulate
+from tests.world.transcript import FAST, MINUTE, node_name, person, run_pod
+
+NAME = "gpu1"
+READS = ("nodeclaims", "nodes", "customresourcedefinitions")
+Fits = Callable[[Call], bool]
+Line = dict[str, Any]
+
+
+@dataclass
+class Weather:
+    """Something between the controllers and the API server that answers in its place. `calls` met it."""
+
+    sim: Sim
+    fits: Fits
+    answer: Answer
+    calls: list[Call] = field(default_factory=list)
+
+    async def __call__(self, call: Call, request: web.Request) -> web.StreamResponse | None:
+        if person(call) or call.system != "kube" or not self.fits(call):
+            return None
+        self.calls.append(call)
+        return await self.answer(request)
+
+    def begins(self) -> None:
+        """From now on; connections that are open break."""
+        self.sim.world.before.append(self)
+        for link in self.sim.wire.links(host=KUBE_HOST):
+            if link.who.startswith("ctl"):
+                link.client.reset()
+
+    def ends(self) -> None:
+        self.sim.world.before.remove(self)
+
+    async def lasts(self, seconds: float) -> list[Call]:
+        """A spell of it; the calls that met it."""
+        begun = len(self.calls)
+        self.begins()
+        await asyncio.sleep(seconds)
+        self.ends()
+        return self.calls[begun:]
+
+
+@contextmanager
+def logs() -> Iterator[list[Line]]:
+    """What the program says, as it would stand in its log."""
+    with capture_logs() as lines:
+        yield lines
+
+
+def everything(call: Call) -> bool:
+    """All but the lease, whose loss is told below."""
+    return call.target.kind != "leases"
+
+
+def watches(call: Call) -> bool:
+    return call.verb == "WATCH"
+
+
+async def to_a_login(_: web.Request) -> web.StreamResponse:
+    return web.Response(status=302, headers={"Location": "http://login.example/"})
+
+
+async def broken_gzip(_: web.Request) -> web.StreamResponse:
+    body = gzip.compress(b'{"kind":"NodeList"}' * 100)[:-20]
+    return web.Response(body=body[:15] + b"\0" * 20, headers={"Content-Encoding": "gzip"})
+
+
+NODE = obj("Node", "a", "999999999")
+DEEP = b'{"kind":"Node","metadata":{"name":"a"},"x":' + b"[" * 100_000 + b"]" * 100_000 + b"}"
+HUGE = json.dumps({"type": "MODIFIED", "object": {**NODE, "x": "x" * 3 * 2**20}}).encode()
+PAGE = b"<html><title>Sign in</title></html>"
+UNEXPECTED = "UnexpectedAnswer"
+
+# What comes, in the place of which answers, as which reason, and in which words it must be named.
+ANSWERS: list[tuple[str, Fits, Answer, str, str]] = [
+    ("a sign-in page", everything, raw(PAGE), UNEXPECTED, "Sign in"),
+    ("a gateway's page", everything, raw(b"<h1>502 Bad Gateway</h1>", 502), UNEXPECTED, "502 Bad Gateway"),
+    ("a redirect to a login", everything, to_a_login, "NoAnswer", "login.example"),
+    ("nothing", everything, raw(b""), UNEXPECTED, ""),
+    ("half an object", everything, raw(b'{"kind":"NodeList","metadata":{"na'), UNEXPECTED, "not a list"),
+    ("another's JSON", everything, answer({"error": "upstream"}), UNEXPECTED, "upstream"),
+    ("broken compression", everything, broken_gzip, "NoAnswer", "gzip"),
+    ("nesting without end", everything, raw(DEEP), UNEXPECTED, ""),
+    ("an overload", everything, status(429, "TooManyRequests", "slow down"), "TooManyRequests", "slow down"),
+    ("an error", everything, status(500, "InternalError", "etcd is away"), "InternalError", "etcd is away"),
+    ("a revoked token", everything, status(401, "Unauthorized", "Unauthorized"), "Unauthorized", "Unauthorized"),
+    ("half a line", watches, stream(b'{"type":"ADDED","object":{"kind":"No'), "NoAnswer", "inside a line"),
+    ("an unknown event", watches, stream(b'{"type":"EXPLODED","object":{}}\n'), UNEXPECTED, "'EXPLODED'"),
+    ("an event of nothing", watches, stream(b'{"type":"ADDED"}\n'), UNEXPECTED, "expected a"),
+    ("a line of 3 MiB", watches, stream(HUGE), UNEXPECTED, "a line of more than 3145728 bytes"),
+    ("an event nested without end", watches, stream(b'{"type":"ADDED","object":' + DEEP + b"}\n"), UNEXPECTED, ""),
+    ("an error event", watches, stream({"type": "ERROR", "object": {"kind": "Status", "code": 500}}), "Unknown", ""),
+]
+
+
+@pytest.mark.parametrize(("calls", "sent", "reason", "words"), [c[1:] for c in ANSWERS], ids=[c[0] for c in ANSWERS])
+def test_a_claim_lives_through_answers_that_make_no_sense(calls: Fits, sent: Answer, reason: str, words: str) -> None:
+    """Two minutes of it in each stretch of a life: named in the log, counted, asked ever less often, and then over."""
+    metrics = Metrics()
+
+    async def story(sim: Sim) -> None:
+        weather = Weather(sim, calls, sent)
+        spells = []
+        await sim.start_controller(metrics=metrics)
+        spells.append(await weather.lasts(2 * MINUTE))
+        await sim.apply(node_claim(NAME))
+        spells.append(await weather.lasts(2 * MINUTE))
+        uid = await ready(sim, NAME)
+        spells.append(await weather.lasts(2 * MINUTE))
+        await sim.delete_claim(NAME)
+        spells.append(await weather.lasts(2 * MINUTE))
+        await sim.until(lambda: sim.claim(NAME) is None, 1200, "the claim is gone")
+        assert sim.ledger.disappearances(uid) == ["pool", "node", "claim"]
+        assert len(puts(sim, NAME)) == 1
+        for met in spells:
+            often = Counter((call.verb, call.target.kind) for call in met)
+            assert often
+            # A 401 is asked twice: the credentials may have changed meanwhile.
+            assert max(often.values()) <= (40 if reason == "Unauthorized" else 20), often
+        for resource in READS:
+            assert sample(metrics, "gpu_provisioner_cache_errors_total", resource=resource) >= 8
+        await sim.settled()
+
+    with logs() as lines:
+        simulate(story, azure=FAST)
+    failed = [line for line in lines if line["event"] == "reading the API server failed"]
+    for resource in READS:
+        named = [line for line in failed if line["resource"] == resource and line["reason"] == reason]
+        assert any(words in line["error"] for line in named), (resource, failed[:5])
+    assert max(line["failures"] for line in failed) >= 3
+
+
+def sample(metrics: Metrics, name: str, **labels: str) -> float:
+    return metrics.registry.get_sample_value(name, labels) or 0.0
+
+
+def test_retry_after_is_obeyed_by_everything_that_asks() -> None:
+    """An overloaded API server that says 20 s is asked by each watch after 20 s, and by passes only sooner for news."""
+
+    async def story(sim: Sim) -> None:
+        weather = Weather(sim, everything, status(429, "TooManyRequests", "slow down", **{"Retry-After": "20"}))
+        await sim.start_controller()
+        await asyncio.sleep(5)
+        await sim.apply(node_claim(NAME))
+        await sim.until(lambda: puts(sim, NAME), 5, "the pool is asked for")
+        met = await weather.lasts(5 * MINUTE)
+        asked = Counter((call.verb, call.target) for call in met)
+        assert {verb for verb, _ in asked} >= {"WATCH", "PATCH"}
+        for verb, target in asked:
+            times = [call.at for call in met if (call.verb, call.target) == (verb, target)]
+            if verb == "WATCH":
+                assert min(later - sooner for sooner, later in itertools.pairwise(times)) >= 20.0
+            assert len(times) <= 15 + 2, (verb, target)
+        await ready(sim, NAME, within_seconds=60)
+        await removed(sim, NAME)
+        await sim.settled()
+
+    simulate(story, azure=FAST)
+
+
+@pytest.mark.parametrize("status_code", [200, 401, 403, 429, 500])
+def test_a_lease_that_cannot_be_renewed_ends_the_process_with_its_name_in_the_log(status_code: int) -> None:
+    """Even the lease meets it: the leader says so and ends, its successor waits, and the claim goes on afterwards."""
+
+    async def story(sim: Sim) -> None:
+        said = raw(PAGE) if status_code == 200 else status(status_code, "Refused", "not today")
+        weather = Weather(sim, lambda _: True, said)
+        await sim.start_controller(restart_on=(LeadershipLost,))
+        await sim.apply(node_claim(NAME))
+        await sim.until(lambda: puts(sim, NAME), 5, "the pool is asked for")
+        met = await weather.lasts(3 * MINUTE)
+        assert len(sim.controllers) == 2
+        assert max(Counter((call.who, call.verb, call.target.kind) for call in met).values()) <= 60
+        await ready(sim, NAME)
+        await removed(sim, NAME)
+        assert len(puts(sim, NAME)) == 1
+        await sim.settled()
+
+    with logs() as lines:
+        simulate(story, azure=FAST)
+    words = "Sign in" if status_code == 200 else "not today"
+    for event in ("cannot renew the lease", "cannot take the lease"):
+        assert any(words in line["error"] for line in lines if line["event"] == event)
+    assert [line["event"] for line in lines].count("leadership lost") == 1
+
+
+def test_writes_whose_answers_are_garbled_are_not_sent_again() -> None:
+    """Every write takes effect and is answered by a sign-in page, all life long: each is sent once, and found out."""
+
+    async def garble(call: Call, response: web.StreamResponse) -> None:
+        if not person(call) and call.system == "kube" and call.is_write and everything(call):
+            assert isinstance(response, web.Response)
+            response.body, response.content_type = PAGE, "text/html"
+
+    async def story(sim: Sim) -> None:
+        sim.world.after.append(garble)
+        await sim.start_controller()
+        await sim.apply(node_claim(NAME))
+        uid = await ready(sim, NAME)
+        await removed(sim, NAME)
+        assert sim.ledger.disappearances(uid) == ["pool", "node", "claim"]
+        assert len(puts(sim, NAME)) == 1
+        writes = [call for call in sim.ledger.writes(who="ctl0") if call.system == "kube"]
+        assert len(writes) <= 14 + 3
+        await sim.settled()
+
+    simulate(story, azure=FAST)
+
+
+# Permissions
+
+
+class Denied(NamedTuple):
+    """A verb on a kind that the controller may not use; `word` is what Kubernetes calls the verb."""
+
+    verb: str
+    kind: str
+    subresource: str = ""
+
+    @property
+    def word(self) -> str:
+        return {"POST": "create"}.get(self.verb, self.verb.lower())
+
+    @property
+    def sentence(self) -> str:
+        return f'cannot {self.word} resource "{"/".join(filter(None, self[1:]))}"'
+
+    def during(self, sim: Sim) -> Weather:
+        def fits(call: Call) -> bool:
+            return (call.verb, call.target.kind, call.target.subresource) == self
+
+        message = f'User "system:serviceaccount:gpu-provisioner:gpu-provisioner" {self.sentence}'
+        return Weather(sim, fits, status(403, "Forbidden", message))
+
+    def __str__(self) -> str:
+        return " ".join(filter(None, self))
+
+
+UP = [
+    Denied("LIST", "nodeclaims"),
+    Denied("WATCH", "nodeclaims"),
+    Denied("LIST", "nodes"),
+    Denied("WATCH", "nodes"),
+    Denied("LIST", "customresourcedefinitions"),
+    Denied("WATCH", "customresourcedefinitions"),
+    Denied("PATCH", "nodeclaims"),
+    Denied("PATCH", "nodeclaims", "status"),
+    Denied("PATCH", "nodes"),
+    Denied("POST", "events"),
+]
+DOWN = [
+    Denied("DELETE", "nodes"),
+    Denied("LIST", "pods"),
+    Denied("POST", "pods", "eviction"),
+    Denied("PATCH", "nodes"),
+    Denied("PATCH", "nodeclaims"),
+    Denied("PATCH", "nodeclaims", "status"),
+]
+
+
+@pytest.mark.parametrize("denied", UP, ids=str)
+def test_a_missing_permission_is_named_and_its_coming_is_noticed(denied: Denied) -> None:
+    """A verb that the chart's role lacks for half an hour: said in log and metrics, little asked, and then it works."""
+    metrics = Metrics()
+
+    async def story(sim: Sim) -> None:
+        weather = denied.during(sim)
+        weather.begins()
+        await sim.start_controller(metrics=metrics)
+        await sim.apply(node_claim(NAME))
+        await asyncio.sleep(30 * MINUTE)
+        assert 1 <= len(weather.calls) <= 90
+        method = denied.word.upper()
+        assert sample(metrics, "client_go_request_total", code="403", method=method) == len(weather.calls)
+        weather.ends()
+        uid = await ready(sim, NAME, within_seconds=20 * MINUTE)
+        await removed(sim, NAME)
+        assert sim.ledger.disappearances(uid) == ["pool", "node", "claim"]
+        await sim.settled()
+
+    with logs() as lines:
+        simulate(story, azure=FAST)
+    assert names(lines, denied)
+
+
+@pytest.mark.parametrize("denied", DOWN, ids=str)
+def test_a_permission_lost_before_a_removal_delays_it_and_breaks_no_order(denied: Denied) -> None:
+    """What is needed for the way down is taken away for half an hour: named, little asked, and all goes in order."""
+
+    async def story(sim: Sim) -> None:
+        weather = denied.during(sim)
+        await sim.start_controller()
+        await sim.apply(node_claim(NAME))
+        uid = await ready(sim, NAME)
+        run_pod(sim, "app", node_name(sim, NAME))
+        weather.begins()
+        await sim.delete_claim(NAME)
+        await asyncio.sleep(30 * MINUTE)
+        assert 1 <= len(weather.calls) <= 90
+        weather.ends()
+        await sim.until(lambda: sim.claim(NAME) is None, 20 * MINUTE, "the claim is gone")
+        assert sim.ledger.disappearances(uid) == ["pool", "node", "claim"]
+        await sim.settled()
+
+    with logs() as lines:
+        simulate(story, azure=FAST)
+    assert names(lines, denied)
+
+
+def test_a_forbidden_change_to_the_node_stands_on_the_claim() -> None:
+    """Who may not patch Nodes reads so on the claim, with the remedy, and in time that it is overdue."""
+
+    async def story(sim: Sim) -> None:
+        weather = Denied("PATCH", "nodes").during(sim)
+        weather.begins()
+        await sim.start_controller()
+        await sim.apply(node_claim(NAME))
+        await sim.until(
+            lambda: condition(sim.claim(NAME), "Registered").get("reason") == "NodeUpdateRefused", 20 * MINUTE, "told"
+        )
+        said = condition(sim.claim(NAME), "Registered")
+        assert said["status"] == "Unknown"
+        assert said["message"].startswith("Forbidden: ")
+        assert said["message"].endswith("is refused; see kubectl auth can-i patch nodes")
+        await asyncio.sleep(20 * MINUTE)
+        assert condition(sim.claim(NAME), "Registered")["message"].endswith("; overdue: over 15 min")
+        weather.ends()
+        await ready(sim, NAME, within_seconds=20 * MINUTE)
+        await sim.settled()
+
+    simulate(story, azure=FAST)
+
+
+def test_a_server_that_has_not_read_its_roles_delays_a_claim_by_seconds() -> None:
+    """A real API server that has just started forbids everything at first: that is no reason to wait ten minutes."""
+
+    async def story(sim: Sim) -> None:
+        await sim.start_controller()
+        await asyncio.sleep(5)
+        weather = Weather(sim, everything, status(403, "Forbidden", "clusterrole not found"))
+        sim.world.before.append(weather)
+        await sim.apply(node_claim(NAME))
+        await asyncio.sleep(3)
+        assert {call.verb for call in weather.calls} == {"PATCH"}
+        weather.ends()
+        await sim.until(lambda: puts(sim, NAME), 10, "the pool is asked for")
+        await ready(sim, NAME)
+        await removed(sim, NAME)
+        await sim.settled()
+
+    simulate(story, azure=FAST)
+
+
+def names(lines: list[Line], denied: Denied) -> bool:
+    """Whether somebody who reads only warnings learns which permission is missing."""
+    spoken = (str(line.get("error")) for line in lines if line["log_level"] in ("warning", "error"))
+    return any(denied.sentence in error for error in spoken)
+
+
+# Tokens
+
+
+class Mount:
+    """A service account's files as the kubelet mounts them, and an API server that accepts only some tokens."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.accepted = ["first"]
+        self.used: Counter[str] = Counter()
+        self.refused: list[Call] = []
+        (folder / "ca.crt").write_text("nobody looks at it in memory")
+        self.write("first")
+
+    def write(self, token: str) -> None:
+        (self.folder / "token").write_text(f"{token}\n")
+
+    async def __call__(self, call: Call, request: web.Request) -> web.StreamResponse | None:
+        token = request.headers.get("Authorization", "").removeprefix("Bearer ")
+        if person(call) or call.system != "kube":
+            return None
+        if token in self.accepted:
+            self.used[token] += 1
+            return None
+        self.refused.append(call)
+        return await status(401, "Unauthorized", "Unauthorized")(request)
+
+
+def test_a_revoked_token_is_asked_with_seldom_until_its_file_changes(tmp_path: Path) -> None:
+    """Nothing is accepted for ten minutes, the lease included; the new file is taken within half a minute."""
+
+    async def story(sim: Sim) -> None:
+        mount = Mount(tmp_path)
+        sim.world.before.append(mount)
+        await sim.start_controller(service_account=tmp_path, restart_on=(LeadershipLost,))
+        await sim.apply(node_claim(NAME))
+        await sim.until(lambda: puts(sim, NAME), 5, "the pool is asked for")
+        mount.accepted = ["second"]
+        await asyncio.sleep(10 * MINUTE)
+        asked = Counter((call.who, call.verb, call.target.kind) for call in mount.refused)
+        assert max(asked.values()) <= 2 * 10 * 60 / 5 + 40, asked  # each try is two: the file may have changed
+        mount.write("second")
+        await ready(sim, NAME, within_seconds=45)
+        await removed(sim, NAME)
+        assert len(puts(sim, NAME)) == 1
+        await sim.settled()
+
+    with logs() as lines:
+        simulate(story, azure=FAST)
+    assert any("401 Unauthorized" in str(line.get("error")) for line in lines if line["log_level"] == "warning")
+
+
+def test_a_token_that_is_replaced_in_time_is_never_refused(tmp_path: Path) -> None:
+    """The kubelet writes a new token each 48 min and the old one ends 12 min later: nobody hears of it."""
+
+    async def story(sim: Sim) -> None:
+        mount = Mount(tmp_path)
+        sim.world.before.append(mount)
+        await sim.start_controller(service_account=tmp_path)
+        await sim.apply(node_claim(NAME))
+        for older, newer in itertools.pairwise(["first", "second", "third", "fourth"]):
+            mount.accepted = [older, newer]
+            mount.write(newer)
+            await asyncio.sleep(12 * MINUTE)
+            mount.accepted = [newer]
+            await asyncio.sleep(36 * MINUTE)
+        await removed(sim, NAME)
+        assert mount.refused == []
+        assert list(mount.used) == ["first", "second", "third", "fourth"]
+
+    simulate(story, azure=FAST)
+
+
+def test_a_token_file_that_is_away_for_a_while_stops_nobody(tmp_path: Path) -> None:
+    """A mount without its token, and one with an empty one, are named; what was read before is used meanwhile."""
+
+    async def story(sim: Sim) -> None:
+        mount = Mount(tmp_path)
+        sim.world.before.append(mount)
+        await sim.start_controller(service_account=tmp_path)
+        await sim.apply(node_claim(NAME))
+        await sim.until(lambda: puts(sim, NAME), 5, "the pool is asked for")
+        (tmp_path / "token").unlink()
+        await ready(sim, NAME)
+        mount.write("")
+        await removed(sim, NAME)
+        assert mount.refused == []
+        await sim.settled()
+
+    with logs() as lines:
+        simulate(story, azure=FAST)
+    said = {str(line.get("error")) for line in lines if line["log_level"] == "warning"}
+    assert any("token: FileNotFoundError" in error for error in said), said
+    assert any("token is empty" in error for error in said), said
+
+
+# Large objects
+
+
+def test_nodes_too_large_for_a_watch_line_cost_lists_and_no_life() -> None:
+    """Somebody's Node of 3 MiB changes all the time: each change costs a list, and a claim lives beside it."""
+    metrics = Metrics()
+
+    async def story(sim: Sim) -> None:
+        sim.store.create("nodes", {"metadata": {"name": "huge"}})
+        sim.store.patch("nodes", "huge", {"status": {"images": [{"names": ["x" * 3 * 2**20]}]}}, subresource="status")
+        await sim.start_controller(metrics=metrics)
+        await sim.apply(node_claim(NAME))
+        begun = sim.now
+        for number in itertools.count():
+            if sim.condition(NAME, "Ready") == "True":
+                break
+            assert sim.now - begun < 15 * MINUTE
+            sim.store.patch("nodes", "huge", {"metadata": {"labels": {"n": str(number)}}})
+            await asyncio.sleep(10)
+        lists = len(sim.ledger.calls(who="ctl0", verb="LIST", kind="nodes"))
+        assert 2 <= lists <= (sim.now - begun) / 10 + 2
+        await removed(sim, NAME)
+        await sim.settled()
+
+    with logs() as lines:
+        simulate(story, azure=FAST)
+    failed = [line for line in lines if line["event"] == "reading the API server failed"]
+    assert any("watch nodes: a line of more than 3145728 bytes" in line["error"] for line in failed)
+
+
+def test_a_claim_as_large_as_etcd_allows_is_like_any_other() -> None:
+    """A claim of more than a mebibyte gets its machine and goes."""
+
+    async def story(sim: Sim) -> None:
+        await sim.start_controller()
+        claim = node_claim(NAME)
+        claim["spec"]["requirements"] += [
+            {"key": f"example.com/{n}", "operator": "NotIn", "values": ["x" * 60] * 200} for n in range(90)
+        ]
+        assert len(json.dumps(sim.store.create(CLAIMS, claim))) > 1.1 * 2**20
+        await ready(sim, NAME)
+        await removed(sim, NAME)
+        await sim.settled()
+
+    simulate(story, azure=FAST)

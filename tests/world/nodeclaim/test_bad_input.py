@@ -1,0 +1,396 @@
+"""Claims that cannot be served, and an API that refuses our words: told once; nothing spins, all can be deleted."""
+
+import asyncio
+import json
+from typing import Any, NamedTuple
+
+import pytest
+from aiohttp import web
+
+from provisioner.simulator.azure import faults
+from provisioner.simulator.azure.settings import AzureSettings
+from tests.world.claims import (
+    CLAIMS,
+    arm_calls,
+    condition,
+    created,
+    events,
+    message,
+    node_is_ready,
+    passes_over,
+    puts,
+    ready,
+    removed,
+    says,
+    versions,
+    word,
+)
+from tests.world.harness import SIZE, node_claim, simulate
+
+HOUR_SECONDS = 3600.0
+CRDS = "customresourcedefinitions.apiextensions.k8s.io"
+AMD = "Standard_ND96isr_MI300X_v5"
+TYPE = "node.kubernetes.io/instance-type"
+TYPE_REMEDY = "add node.kubernetes.io/instance-type In [Standard_NC24ads_A100_v4], say"
+
+
+def of_type(*values, operator="In", more=()):
+    return {"requirements": [{"key": TYPE, "operator": operator, "values": list(values)}, *more]}
+
+
+def also(key, *values, operator="In"):
+    return of_type(SIZE, more=[{"key": key, "operator": operator, "values": list(values)}])
+
+
+def asks(resource, quantity):
+    return {"resources": {"requests": {resource: quantity}}}
+
+
+def tainted(key):
+    return {"taints": [{"key": "sku", "value": "gpu", "effect": "NoSchedule"}, {"key": key, "effect": "NoSchedule"}]}
+
+
+class Bad(NamedTuple):
+    """A claim's mistake, the reason that it is given, and what must be said: the field, the value, the remedy."""
+
+    reason: str
+    says: tuple[str, ...]
+    spec: dict[str, Any] = {}
+    labels: dict[str, str] = {}
+    annotations: dict[str, str] = {}
+
+
+MISSING = ("spec.requirements names no instance type", TYPE_REMEDY)
+ZONE, CAPACITY, OS = "topology.kubernetes.io/zone", "karpenter.sh/capacity-type", "kubernetes.io/os"
+SKU_NAME, IMAGE = "karpenter.azure.com/sku-name", "kaito.sh/node-image-family"
+STORAGE = "spec.resources.requests.storage: "
+BOUNDS = "an OS disk has 30Gi to 2048Gi; change the request"
+OF_THEIRS = "AKS keeps this key for itself; remove the label or use a prefix of your own"
+BAD = {
+    "no instance type": Bad(
+        "InstanceTypeMissing", MISSING, {"requirements": [{"key": OS, "operator": "In", "values": ["linux"]}]}
+    ),
+    "only what it is not": Bad("InstanceTypeMissing", MISSING, of_type(SIZE, operator="NotIn")),
+    "another cloud's type": Bad(
+        "InstanceTypeInvalid",
+        (f"spec.requirements[{TYPE}]: 'm5.large' is no Azure VM size", TYPE_REMEDY),
+        of_type("m5.large"),
+    ),
+    "two types that differ": Bad(
+        "InstanceTypeInvalid",
+        (f"spec.requirements[{SKU_NAME}]", SIZE, "name the same size in both"),
+        also(SKU_NAME, "Standard_NC4as_T4_v3"),
+    ),
+    "a contradiction": Bad(
+        "RequirementsInvalid",
+        ("spec.requirements", TYPE, f"In [{SIZE}], NotIn [{SIZE}]", "create the claim anew"),
+        also(TYPE, SIZE, operator="NotIn"),
+    ),
+    "Windows": Bad(
+        "OperatingSystemInvalid", (f"spec.requirements[{OS}]", "linux is excluded", "allow it"), also(OS, "windows")
+    ),
+    "no such zone": Bad(
+        "ZoneInvalid", (f"spec.requirements[{ZONE}]: 'moon' is no zone; write <location>-1",), also(ZONE, "moon")
+    ),
+    "no such capacity": Bad(
+        "CapacityTypeInvalid",
+        (f"spec.requirements[{CAPACITY}] allows neither on-demand nor spot; use one of them",),
+        also(CAPACITY, "reserved"),
+    ),
+    "a huge disk": Bad("DiskSizeInvalid", (STORAGE + "10Ti", BOUNDS), asks("storage", "10Ti")),
+    "a tiny disk": Bad("DiskSizeInvalid", (STORAGE + "2Gi", BOUNDS), asks("storage", "2Gi")),
+    "a disk of nothing": Bad("DiskSizeInvalid", (STORAGE + "0", "ask for 30Gi or more"), asks("storage", "0")),
+    "a disk of less": Bad("DiskSizeInvalid", (STORAGE + "-5Gi", "ask for 30Gi or more"), asks("storage", "-5Gi")),
+    "half a GPU": Bad(
+        "ResourceQuantityInvalid",
+        ("spec.resources.requests[nvidia.com/gpu]: 1500m is no whole number",),
+        asks("nvidia.com/gpu", "1500m"),
+    ),
+    "a label of AKS": Bad(
+        "LabelRefused",
+        ("metadata.labels[kubernetes.azure.com/mine]: 'x'", OF_THEIRS),
+        labels={"kubernetes.azure.com/mine": "x"},
+    ),
+    "a label of Kubernetes": Bad(
+        "LabelRefused",
+        ("metadata.labels[scheduler.kubernetes.io/mine]: 'x'", OF_THEIRS),
+        labels={"scheduler.kubernetes.io/mine": "x"},
+    ),
+    "a reserved label": Bad(
+        "LabelRefused", ("metadata.labels[agentpool]: 'mine'", OF_THEIRS), labels={"agentpool": "mine"}
+    ),
+    "a taint of AKS": Bad(
+        "TaintInvalid",
+        ("spec.taints[1]: 'kubernetes.azure.com/mine:NoSchedule'", "AKS keeps this key", "use a prefix of your own"),
+        tainted("kubernetes.azure.com/mine"),
+    ),
+    "no such image": Bad(
+        "ImageFamilyInvalid",
+        (f"metadata.annotations[{IMAGE}]: {AMD} runs Ubuntu only; remove it",),
+        of_type(AMD),
+        annotations={IMAGE: "azurelinux"},
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", BAD)
+def test_what_cannot_be_served_is_told_once(kind):
+    """A bad claim says which field, which value and what to do, by one event; it rests, and can be deleted."""
+    bad = BAD[kind]
+
+    async def story(sim):
+        await sim.start_controller(elect=False)
+        claim = node_claim("gpu1", labels=bad.labels, **bad.spec)
+        claim["metadata"]["annotations"] = bad.annotations
+        await sim.apply(claim)
+        told = await says(sim, "gpu1", "Launched", "False", bad.reason, within_seconds=5)
+        for fragment in bad.says:
+            assert fragment in told["message"]
+        assert word(sim.claim("gpu1"), "Ready") == ("False", "UnhealthyDependents")
+        with passes_over("gpu1") as passes:
+            await asyncio.sleep(HOUR_SECONDS)
+        assert len(passes) <= 3
+        assert [str(call.target.subresource) for call in sim.ledger.writes(who="ctl0")] == ["", "status"]
+        [event] = events(sim, "gpu1")
+        assert (event["type"], event["reason"], event["count"]) == ("Warning", bad.reason, 1)
+        assert event["message"] == condition(sim.claim("gpu1"), "Launched")["message"]
+        assert arm_calls(sim, "gpu1") == []
+        await removed(sim, "gpu1", within_seconds=5)
+        await sim.settled()
+        assert not {"PUT", "DELETE"} & set(arm_calls(sim, "gpu1"))
+
+    simulate(story)
+
+
+def test_bad_claims_can_be_deleted_at_once():
+    """A bad claim deleted as soon as it was made goes within the minute that a 404 needs to be believed."""
+
+    async def story(sim):
+        await sim.start_controller()
+        await sim.apply(node_claim("gpu1", size="m5.large"))
+        await says(sim, "gpu1", "Launched", "False", "InstanceTypeInvalid", within_seconds=5)
+        await removed(sim, "gpu1", within_seconds=70)
+        await sim.settled()
+
+    simulate(story)
+
+
+def test_many_bad_claims_do_not_hold_up_a_good_one():
+    """Among fifty bad claims a good one is asked for within a second."""
+
+    async def story(sim):
+        for number in range(50):
+            await sim.apply(node_claim(f"bad{number}", size="m5.large"))
+        await sim.start_controller()
+        await asyncio.sleep(10)
+        applied = sim.now
+        await sim.apply(node_claim("good"))
+        await ready(sim, "good")
+        assert puts(sim, "good")[0] - applied < 1
+
+    simulate(story)
+
+
+def test_a_label_that_is_corrected_is_tried_again():
+    """Labels can be changed; a claim refused for one goes on as soon as it has been removed."""
+
+    async def story(sim):
+        await sim.start_controller()
+        await sim.apply(node_claim("gpu1", labels={"agentpool": "mine"}))
+        await says(sim, "gpu1", "Launched", "False", "LabelRefused", within_seconds=5)
+        await asyncio.sleep(600)
+        assert puts(sim, "gpu1") == []
+        await sim.apply({**node_claim("gpu1"), "metadata": {"name": "gpu1", "labels": {"agentpool": None}}})
+        await sim.until(lambda: puts(sim, "gpu1"), 2, "the pool is asked for")
+        await ready(sim, "gpu1")
+
+    simulate(story)
+
+
+def test_a_size_that_only_azure_can_refuse_is_asked_for_once_an_hour():
+    """A size that looks right and is not sold is refused by AKS; the claim says so, and costs a PUT an hour."""
+
+    async def story(sim):
+        await sim.start_controller(elect=False)
+        await sim.apply(node_claim("gpu1", size="Standard_NC999ads_Z1_v9"))
+        told = await says(sim, "gpu1", "Launched", "False", "VMSizeNotSupported", within_seconds=5)
+        assert "The VM size of Standard_NC999ads_Z1_v9 is not allowed in your subscription" in told["message"]
+        assert "az vm list-skus" in told["message"]
+        await asyncio.sleep(1.5 * HOUR_SECONDS)
+        assert len(puts(sim, "gpu1")) == 2
+        await removed(sim, "gpu1", within_seconds=70)
+
+    simulate(story)
+
+
+@pytest.mark.parametrize(
+    ("spec", "field"),
+    [
+        (asks("storage", "lots"), "spec.resources.requests.storage"),
+        (tainted("-no-key-"), "spec.taints[1].key"),
+        ({"nodeClassRef": {"group": "", "kind": "KaitoNodeClass", "name": "default"}}, "spec.nodeClassRef"),
+        (of_type(operator="In"), "spec.requirements"),
+    ],
+)
+def test_what_the_crd_can_refuse_never_reaches_us(spec, field):
+    """Some mistakes are refused when they are applied, by the field's name."""
+
+    async def story(sim):
+        await sim.start_controller()
+        with pytest.raises(AssertionError, match="422") as refused:
+            await sim.apply(node_claim("gpu1", **spec))
+        assert field in str(refused.value)
+        await asyncio.sleep(5)
+        assert sim.ledger.writes(who="ctl0") == []
+
+    simulate(story)
+
+
+# An API server that refuses our words
+
+
+def refusing(sim, status, reason):
+    """Let the API server refuse every status write of claims; the refused writes, as a list that grows."""
+    refused = []
+
+    async def refuse(call, _request):
+        if call.verb != "PATCH" or call.target.kind != "nodeclaims" or call.target.subresource != "status":
+            return None
+        refused.append(call)
+        said = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": reason, "code": status}
+        return web.Response(status=status, content_type="application/json", text=json.dumps({**said, "message": "no"}))
+
+    sim.world.before.append(refuse)
+    return refused
+
+
+@pytest.mark.parametrize(("status", "reason"), [(403, "Forbidden"), (422, "Invalid"), (413, "RequestEntityTooLarge")])
+def test_refused_words_hold_nothing_up(status, reason):
+    """Without one status write a claim gets its machine, registered and initialized, and goes in the right order."""
+
+    async def story(sim):
+        refused = refusing(sim, status, reason)
+        await sim.start_controller(elect=False)
+        uid = (await sim.apply(node_claim("gpu1")))["metadata"]["uid"]
+        await node_is_ready(sim, "gpu1")
+        await sim.until(
+            lambda: "karpenter.sh/initialized" in sim.nodes_of("gpu1")[0]["metadata"]["labels"], 300, "initialized"
+        )
+        known = len(refused)
+        await asyncio.sleep(HOUR_SECONDS)
+        assert len(refused) - known <= 7
+        assert "status" not in sim.claim("gpu1")
+        await removed(sim, "gpu1")
+        assert sim.ledger.disappearances(uid) == ["pool", "node", "claim"]
+        await sim.settled(quiet_seconds=30.0)
+
+    simulate(story)
+
+
+def test_a_failed_attempt_is_cleared_away_without_words():
+    """Where the cause of a failed pool cannot be written, the pool is removed all the same and asked for again."""
+
+    async def story(sim):
+        sim.cloud.faults.append(faults.capacity(times=1))
+        refusing(sim, 403, "Forbidden")
+        await sim.start_controller(elect=False)
+        await sim.apply(node_claim("gpu1"))
+        await node_is_ready(sim, "gpu1", within_seconds=1800)
+        assert created(sim, "gpu1") == 2
+        await removed(sim, "gpu1")
+
+    simulate(story)
+
+
+def test_permission_that_is_given_later_is_used():
+    """Ten minutes after a refusal the words are tried again, and then the claim says what is."""
+
+    async def story(sim):
+        refusing(sim, 403, "Forbidden")
+        await sim.start_controller()
+        await sim.apply(node_claim("gpu1"))
+        await node_is_ready(sim, "gpu1")
+        await asyncio.sleep(300)
+        sim.world.before.pop()
+        await ready(sim, "gpu1", within_seconds=650)
+
+    simulate(story)
+
+
+@pytest.mark.parametrize("pool", [False, True])
+def test_a_legacy_claim_without_a_class_group_can_be_deleted(pool):
+    """A claim from before the CRD asked for nodeClassRef.group, whose status nobody can write, goes with all it has."""
+    meta = {"name": "gpu1", "labels": {"kaito.sh/workspace": "w"}, "finalizers": ["karpenter.sh/termination"]}
+    spec = {
+        "nodeClassRef": {"group": "", "kind": "", "name": ""},
+        "requirements": [{"key": TYPE, "operator": "In", "values": [SIZE]}],
+    }
+    made_by_predecessor = {
+        "kaito.sh/workspace": "w",
+        "kaito.sh/machine-type": "gpu",
+        "kaito.sh/creation-timestamp": "2026-03-01T12-00-00Z",
+        "karpenter.sh/nodepool": "kaito",
+    }
+
+    async def story(sim):
+        refused = refusing(sim, 422, "Invalid")
+        crd = sim.store.get(CRDS, CLAIMS)
+        loose = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
+        for version in crd["spec"]["versions"]:
+            version["schema"] = loose
+        sim.store.patch(CRDS, CLAIMS, {"spec": crd["spec"]})
+        sim.store.create(CLAIMS, {"metadata": meta, "spec": spec})
+        if pool:
+            sim.cloud.seed_pool("gpu1", vmSize=SIZE, nodeLabels=made_by_predecessor)
+        await sim.start_controller()
+        await asyncio.sleep(900)
+        assert refused
+        await removed(sim, "gpu1")
+        assert "gpu1" not in sim.cloud.pools
+        assert not sim.nodes_of("gpu1")
+        await sim.settled(quiet_seconds=30.0)
+
+    simulate(story)
+
+
+# Events
+
+
+def test_events_are_where_kubectl_looks_and_do_not_pile_up():
+    """What is said of a claim again and again is one Event in namespace default, with a count and the claim's UID."""
+
+    async def story(sim):
+        sim.cloud.faults.append(faults.quota())
+        await sim.start_controller(elect=False)
+        uid = (await sim.apply(node_claim("gpu1")))["metadata"]["uid"]
+        await asyncio.sleep(HOUR_SECONDS)
+        told = events(sim, "gpu1")
+        assert {one["metadata"]["namespace"] for one in sim.store.list("events")} == {"default"}
+        assert {(one["involvedObject"]["kind"], one["involvedObject"]["uid"]) for one in told} == {("NodeClaim", uid)}
+        assert len({(one["type"], one["reason"], one["message"]) for one in told}) == len(told)
+        [quota] = [one for one in events(sim, "gpu1", "QuotaExceeded") if "overdue" not in one["message"]]
+        assert (quota["type"], quota["count"]) == ("Warning", created(sim, "gpu1"))
+
+    simulate(story, azure=AzureSettings(create_seconds=(60.0, 90.0)))
+
+
+def test_a_restart_says_nothing_anew():
+    """A program that starts anew repeats no word: neither a status write nor an Event."""
+
+    async def story(sim):
+        await sim.start_controller()
+        await sim.apply(node_claim("gpu1"))
+        await sim.apply(node_claim("bad1", size="m5.large"))
+        await ready(sim, "gpu1")
+        await asyncio.sleep(600)
+        before = sorted((one["metadata"]["name"], one["count"]) for one in sim.store.list("events"))
+        seen = versions(sim, "gpu1") + versions(sim, "bad1")
+        await sim.stop_controller()
+        await sim.start_controller("ctl1")
+        await asyncio.sleep(600)
+        assert sorted((one["metadata"]["name"], one["count"]) for one in sim.store.list("events")) == before
+        assert seen == []
+        assert sim.ledger.writes(who="ctl1") == []
+        assert message(sim, "bad1", "Launched").startswith("spec.requirements")
+
+    simulate(story)

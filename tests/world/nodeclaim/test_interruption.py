@@ -1,0 +1,193 @@
+"""Spot machines: asked for as such, taken back by Azure, and what becomes of their claims."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from provisioner.api import labels
+from provisioner.simulator.azure import faults
+from tests.world.claims import condition, created, events, message, node_of, ready, says, versions, word
+from tests.world.harness import SIZE, Sim, node_claim, simulate
+from tests.world.kaito_actor import Workspace, at_work
+from tests.world.kaito_predicates import Owner
+from tests.world.kaito_stage import QUICK, Most, actor_of, claims_of, serves
+
+HOUR_SECONDS = 3600.0
+TERMS = {"key": labels.CAPACITY_TYPE, "operator": "In", "values": ["spot"]}
+TAINT = {"key": labels.AKS_SPOT, "value": "spot", "effect": "NoSchedule"}
+
+
+def spot_claim(name: str) -> dict[str, Any]:
+    made = node_claim(name)
+    made["spec"]["requirements"].append(TERMS)
+    return made
+
+
+async def gone(sim: Sim, name: str, within_seconds: float = 900.0) -> None:
+    """Wait until claim, pool and Node are."""
+    await sim.until(
+        lambda: sim.claim(name) is None and name not in sim.cloud.pools and not sim.nodes_of(name),
+        within_seconds,
+        f"nothing of {name} is left",
+    )
+
+
+def test_a_spot_machine_has_akss_own_marks_and_our_column() -> None:
+    """The pool is asked for as spot, to be deleted on eviction; AKS's label and taint stay on the Node."""
+
+    async def story(sim: Sim) -> None:
+        await sim.start_controller()
+        await sim.apply(spot_claim("gpu1"))
+        await ready(sim, "gpu1")
+        asked = sim.cloud.pools["gpu1"].properties
+        terms = ("scaleSetPriority", "scaleSetEvictionPolicy", "spotMaxPrice")
+        assert [asked[key] for key in terms] == ["Spot", "Delete", -1.0]
+        [node] = sim.nodes_of("gpu1")
+        assert node["metadata"]["labels"][labels.AKS_SPOT] == "spot"
+        assert [taint for taint in node["spec"]["taints"] if taint["key"] == labels.AKS_SPOT] == [TAINT]
+        claim = sim.claim("gpu1")
+        assert claim is not None
+        assert claim["metadata"]["labels"][labels.CAPACITY_TYPE] == "spot"
+
+    simulate(story)
+
+
+@pytest.mark.parametrize("fate", ["alive", "restarted"])
+def test_an_evicted_machine_takes_its_claim_and_pool_along(fate: str) -> None:
+    """The pool counts no machine: the claim says that Azure took it, goes, and nothing of it is left to be billed."""
+
+    async def story(sim: Sim) -> None:
+        await sim.start_controller(elect=False)
+        claim = await sim.apply(spot_claim("gpu1"))
+        uid = await ready(sim, "gpu1")
+        seen, taken = versions(sim, "gpu1"), sim.now
+        if fate == "restarted":
+            sim.crash()
+        sim.cloud.evict("gpu1")
+        if fate == "restarted":
+            await asyncio.sleep(120)
+            await sim.start_controller("ctl1", elect=False)
+        await gone(sim, "gpu1")
+        assert sim.now - taken <= 600
+        words = [word(one.obj, "Initialized") for one in seen if one.obj is not None]
+        assert ("False", "SpotEvicted") in words
+        last = next(one.obj for one in reversed(seen) if one.obj is not None)
+        told = condition(last, "Initialized")["message"]
+        assert told.startswith("Azure took the spot machine of agent pool gpu1 back, as seen at 12:")
+        assert len(told.encode()) <= 256
+        assert [event["type"] for event in events(sim, "gpu1", "SpotEvicted")] == ["Warning"] * 2
+        assert sim.ledger.disappearances(uid) == ["pool", "node", "claim"]
+        assert created(sim, "gpu1") == 1
+        assert claim["metadata"]["uid"] == uid
+        await sim.settled()
+
+    simulate(story)
+
+
+def test_all_spot_machines_taken_at_once_are_let_go() -> None:
+    """Azure takes whole sizes back: the brake guards what may be well, and these are gone; the others stay."""
+    spots = [f"spot{n}" for n in range(8)]
+
+    async def story(sim: Sim) -> None:
+        await sim.start_controller(elect=False)
+        for name in spots:
+            await sim.apply(spot_claim(name))
+        await sim.apply(node_claim("steady"))
+        for name in (*spots, "steady"):
+            await ready(sim, name)
+        for name in spots:
+            sim.cloud.evict(name)
+        for name in spots:
+            await gone(sim, name)
+        assert not any(events(sim, name, "RemovalBraked") for name in spots)
+        assert sim.condition("steady", "Ready") == "True"
+        await sim.settled()
+
+    simulate(story)
+
+
+@pytest.mark.parametrize("told", ["announced", "unannounced"])
+def test_a_machine_that_azure_replaces_by_itself_is_not_the_claims(told: str) -> None:
+    """Where the pool is filled up again the old Node vanishes: with a sign the claim says why, else that it is lost."""
+
+    async def story(sim: Sim) -> None:
+        await sim.start_controller(elect=False)
+        await sim.apply(spot_claim("gpu1"))
+        await ready(sim, "gpu1")
+        if told == "announced":
+            node = await node_of(sim, "gpu1")
+            sim.nodes.set_condition(node, "VMEventScheduled", "True", "PreemptScheduled", "Preempt at 12:30")
+            await asyncio.sleep(20)
+            assert sim.condition("gpu1", "Ready") == "True"
+        seen = versions(sim, "gpu1")
+        sim.cloud.evict("gpu1", refill_after_seconds=2 * HOUR_SECONDS)
+        await gone(sim, "gpu1")
+        reasons = {word(one.obj, "Initialized")[1] for one in seen if one.obj is not None}
+        assert ("SpotEvicted" in reasons) == (told == "announced")
+        assert ("NodeLost" in reasons) == (told == "unannounced")
+        await sim.settled()
+
+    simulate(story)
+
+
+def test_a_pool_on_demand_that_somebody_scaled_to_nothing_is_no_eviction() -> None:
+    """Only Azure's own terms make a missing machine Azure's deed."""
+
+    async def story(sim: Sim) -> None:
+        await sim.start_controller(elect=False)
+        await sim.apply(node_claim("gpu1"))
+        await ready(sim, "gpu1")
+        seen = versions(sim, "gpu1")
+        sim.cloud.evict("gpu1")
+        await sim.until(lambda: sim.condition("gpu1", "Initialized") != "True", 120, "it is not usable")
+        await asyncio.sleep(600)
+        assert "SpotEvicted" not in {word(one.obj, "Initialized")[1] for one in seen if one.obj is not None}
+        assert not events(sim, "gpu1", "SpotEvicted")
+
+    simulate(story)
+
+
+def test_kaito_replaces_an_evicted_machine_once() -> None:
+    """Its owner makes one new claim when the old one goes, and serves again; never two machines that are wanted."""
+    owner = Owner(kind="workspace", name="workspace-spot", size=SIZE, terms="spot", labels={"apps": "spot"})
+
+    async def story(sim: Sim) -> None:
+        await sim.start_controller()
+        workspace = actor_of(sim, owner)
+        assert isinstance(workspace, Workspace)
+        async with at_work(workspace):
+            await serves(sim, workspace)
+            [claim] = claims_of(sim, owner)
+            most = Most(sim)
+            pool = claim["metadata"]["name"]
+            seen = versions(sim, pool)
+            sim.cloud.evict(pool)
+            await gone(sim, pool)
+            await serves(sim, workspace)
+            await asyncio.sleep(HOUR_SECONDS)
+            assert ("False", "SpotEvicted") in [word(one.obj, "Initialized") for one in seen if one.obj is not None]
+            assert most.staying == 1
+            assert len(claims_of(sim, owner)) == 1
+            assert len(sim.cloud.put_log) == 2
+
+    simulate(story, **QUICK)
+
+
+def test_spot_that_is_gone_everywhere_is_told_after_an_eviction_too() -> None:
+    """The new claim finds no spot machine: it says so, and waits its turn."""
+
+    async def story(sim: Sim) -> None:
+        await sim.start_controller(elect=False)
+        await sim.apply(spot_claim("gpu1"))
+        await ready(sim, "gpu1")
+        sim.cloud.faults.append(faults.capacity(priority="Spot"))
+        sim.cloud.evict("gpu1")
+        await gone(sim, "gpu1")
+        await sim.apply(spot_claim("gpu2"))
+        await says(sim, "gpu2", "Launched", "False", "AllocationFailed")
+        assert message(sim, "gpu2", "Launched").startswith("AllocationFailed: ")
+        sim.cloud.faults.clear()
+        await ready(sim, "gpu2", within_seconds=1200)
+
+    simulate(story)

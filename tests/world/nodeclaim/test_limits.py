@@ -1,0 +1,483 @@
+"""Limits on the way up: quota and capacity, our own caps, and deadlines that speak and destroy nothing."""
+
+import asyncio
+from itertools import pairwise
+
+import pytest
+
+from controllers.model.policy import Policy
+from provisioner.api import labels
+from provisioner.simulator.azure import faults, validation
+from provisioner.simulator.azure.faults import ALWAYS, Failure, Fault
+from provisioner.simulator.azure.settings import AzureSettings
+from tests.world.claims import (
+    arm_calls,
+    condition,
+    created,
+    events,
+    message,
+    puts,
+    ready,
+    removed,
+    says,
+    versions,
+    word,
+)
+from tests.world.harness import node_claim, simulate
+
+HOUR_SECONDS = 3600.0
+# What a claim's attempts are apart, for offerings that are short (DESIGN rule 7).
+STEPS = [30.0, 60.0, 120.0, 240.0, 480.0, 600.0, 600.0, 600.0, 600.0]
+
+
+def gaps(times):
+    return [later - sooner for sooner, later in pairwise(times)]
+
+
+def most_pools(sim):
+    """The most pools of ours that ever were at once, as a list of one that grows."""
+    most = [0]
+
+    def count(_kind, _pool):
+        most[0] = max(most[0], sum(bool(pool.tags) for pool in sim.cloud.pools.values()))
+
+    sim.cloud.subscribe(count)
+    return most
+
+
+# Quota and capacity
+
+
+def test_quota_refused_later_removes_the_failed_pool_first():
+    """A pool that fails for quota is removed once its cause is told, and the next attempt waits its turn."""
+
+    async def story(sim):
+        sim.cloud.faults.append(faults.quota())
+        await sim.start_controller(elect=False)
+        seen = versions(sim, "gpu1")
+        most = most_pools(sim)
+        claim = await sim.apply(node_claim("gpu1"))
+        told = await says(sim, "gpu1", "Launched", "False", "QuotaExceeded", within_seconds=60)
+        assert told["message"].startswith("OperationNotAllowed: standardNCADSA100v4Family cores quota in westeurope: ")
+        assert arm_calls(sim, "gpu1").count("DELETE") == 0
+        await asyncio.sleep(HOUR_SECONDS)
+        assert 3 <= created(sim, "gpu1") <= len(STEPS)
+        assert all(gap >= step for gap, step in zip(gaps(puts(sim, "gpu1")), STEPS, strict=False))
+        assert most == [1]
+        assert {word(one.obj, "Launched") for one in seen if condition(one.obj, "Launched")} == {
+            ("Unknown", "Creating"),
+            ("False", "QuotaExceeded"),
+        }
+        assert sim.claim("gpu1")["metadata"]["uid"] == claim["metadata"]["uid"]
+        sim.cloud.faults.clear()
+        await ready(sim, "gpu1", within_seconds=2000)
+        await removed(sim, "gpu1")
+        await sim.settled()
+
+    simulate(story)
+
+
+@pytest.mark.parametrize("how", ["at once", "later"])
+def test_no_quota_at_all_is_asked_for_once_an_hour(how):
+    """Where the limit is 0, waiting changes little: one PUT an hour."""
+    none = faults.quota_exceeded("standardNCADSA100v4Family Cores", limit=0)
+
+    async def story(sim):
+        if how == "at once":
+            sim.cloud.fail_next_create(none["code"], none["message"], sync=True)
+            sim.cloud.faults[0].times = ALWAYS
+        else:
+            sim.cloud.faults.append(Fault(verb="PUT", times=ALWAYS, failure=Failure(error=faults.wrapped(none))))
+        await sim.start_controller(elect=False)
+        await sim.apply(node_claim("gpu1"))
+        await says(sim, "gpu1", "Launched", "False", "QuotaExceeded", within_seconds=90)
+        await asyncio.sleep(1.5 * HOUR_SECONDS)
+        assert len(puts(sim, "gpu1")) == 2
+        assert min(gaps(puts(sim, "gpu1"))) >= HOUR_SECONDS
+
+    simulate(story)
+
+
+@pytest.mark.parametrize("code", ["AllocationFailed", "ZonalAllocationFailed", "SkuNotAvailable"])
+def test_capacity_that_comes_back_is_taken(code):
+    """A claim that found no machine says so by Azure's code, and gets one when there is one again."""
+
+    async def story(sim):
+        sim.cloud.faults.append(faults.capacity(code, times=2))
+        await sim.start_controller(elect=False)
+        await sim.apply(node_claim("gpu1"))
+        told = await says(sim, "gpu1", "Launched", "False", code)
+        assert told["message"].startswith(f"{code}: ")
+        await ready(sim, "gpu1", within_seconds=1800)
+        assert created(sim, "gpu1") == 3
+        await removed(sim, "gpu1")
+        await sim.settled()
+
+    simulate(story)
+
+
+def test_a_failed_pool_can_be_left_by_its_claim():
+    """A claim that is deleted while its attempts fail goes at once, and takes the failed pool along."""
+
+    async def story(sim):
+        sim.cloud.faults.append(faults.quota())
+        await sim.start_controller(elect=False)
+        await sim.apply(node_claim("gpu1"))
+        await says(sim, "gpu1", "Launched", "False", "QuotaExceeded", within_seconds=60)
+        await removed(sim, "gpu1", within_seconds=400)
+        await sim.settled()
+        assert "gpu1" not in sim.cloud.pools
+
+    simulate(story)
+
+
+# Our own caps
+
+
+def test_claims_beyond_the_limit_wait_in_line():
+    """With --max-agent-pools=2 the third claim says its place, nobody overtakes, and room is used at once."""
+
+    async def story(sim):
+        names = [f"gpu{n}" for n in range(1, 6)]
+        most = most_pools(sim)
+        await sim.start_controller(elect=False, policy=Policy(max_agent_pools=2))
+        for name in names:
+            await sim.apply(node_claim(name))
+            await asyncio.sleep(2)
+        for name in names[:2]:
+            await ready(sim, name)
+        for place, name in enumerate(names[2:], start=1):
+            assert word(sim.claim(name), "Launched") == ("Unknown", "PoolLimitReached")
+            assert message(sim, name, "Launched").startswith(
+                f"2 of 2 agent pools are in use; place {place} of 3 in line"
+            )
+        await asyncio.sleep(900)
+        assert [name for name in names if puts(sim, name)] == names[:2]
+        for gone, next_one in [("gpu2", "gpu3"), ("gpu1", "gpu4"), ("gpu3", "gpu5")]:
+            await removed(sim, gone)
+            freed = next(one.at for one in sim.ledger.changes(kind="pool") if (one.name, one.what) == (gone, "gone"))
+            await ready(sim, next_one)
+            assert puts(sim, next_one)[0] - freed <= 6
+        assert most == [2]
+        assert [put.pool for put in sim.cloud.put_log] == names
+
+    simulate(story)
+
+
+@pytest.mark.parametrize("policy", [Policy(max_agent_pools=2), Policy(max_creates_per_minute=2)], ids=["limit", "rate"])
+def test_the_oldest_claims_are_served_first(policy):
+    """A program that finds many claims when it starts serves them by age, whatever their names."""
+
+    async def story(sim):
+        names = [f"gpu{n}" for n in range(9, 4, -1)]
+        for name in names:
+            await sim.apply(node_claim(name))
+            await asyncio.sleep(2)
+        await sim.start_controller(policy=policy)
+        await asyncio.sleep(50)
+        assert {put.pool for put in sim.cloud.put_log} == set(names[:2])
+        await asyncio.sleep(60)
+        later = names[2:4] if policy.max_creates_per_minute else []
+        assert {put.pool for put in sim.cloud.put_log[2:]} == set(later)
+
+    simulate(story)
+
+
+def test_who_cannot_use_the_room_holds_nobody_up():
+    """Older claims that cannot be served, or whose offering is short, take no place in line from one that can."""
+
+    async def story(sim):
+        sim.cloud.faults.append(faults.quota_preflight(size="Standard_NC4as_T4_v3"))
+        await sim.start_controller(elect=False, policy=Policy(max_agent_pools=1))
+        await sim.apply(node_claim("bad1", size="m5.large"))
+        await sim.apply(node_claim("bad2", labels={"agentpool": "x"}))
+        await sim.apply(node_claim("short", size="Standard_NC4as_T4_v3"))
+        await says(sim, "short", "Launched", "False", "QuotaExceeded", within_seconds=5)
+        await asyncio.sleep(5)
+        await sim.apply(node_claim("good"))
+        await ready(sim, "good")
+        assert puts(sim, "good")[0] < 11
+        sim.cloud.faults.clear()
+        told = await says(sim, "short", "Launched", "Unknown", "PoolLimitReached")
+        assert told["message"].startswith("1 of 1 agent pools are in use; place 1 of 1 in line")
+        await removed(sim, "good")
+        await ready(sim, "short")
+
+    simulate(story)
+
+
+def test_a_burst_never_exceeds_the_limit():
+    """Thirty claims at one moment, and a program that dies among them, make three pools and no more."""
+
+    async def story(sim):
+        most = most_pools(sim)
+        await sim.start_controller(elect=False, policy=Policy(max_agent_pools=3))
+        for number in range(30):
+            await sim.apply(node_claim(f"gpu{number}"))
+        await sim.until(lambda: most[0] == 3, 5, "three pools")
+        sim.crash()
+        await sim.start_controller("ctl1", elect=False, policy=Policy(max_agent_pools=3))
+        await asyncio.sleep(900)
+        assert most == [3]
+        assert len(sim.cloud.put_log) == 3
+
+    simulate(story, azure=AzureSettings(list_lag_seconds=20.0))
+
+
+def test_the_clusters_own_limit_leaves_room_for_others():
+    """Without --max-agent-pools ten of the cluster's pools are left to others."""
+
+    async def story(sim):
+        most = most_pools(sim)
+        await sim.start_controller(elect=False)
+        for number in range(5):
+            await sim.apply(node_claim(f"gpu{number}"))
+        await asyncio.sleep(900)
+        assert most == [3]
+        assert message(sim, "gpu4", "Launched").startswith("3 of 3 agent pools are in use; place 2 of 2 in line")
+
+    simulate(story, azure=AzureSettings(max_agent_pools=13))
+
+
+def test_a_cluster_that_is_full_all_the_same_is_told_of():
+    """AKS's own refusal for too many pools, whatever the cluster said before, names the remedy and is met later."""
+
+    async def story(sim):
+        sim.cloud.faults.append(Fault(verb="PUT", answer=validation.too_many_pools(2, AzureSettings().pool_limit_code)))
+        await sim.start_controller(elect=False, policy=Policy(max_agent_pools=90))
+        await sim.apply(node_claim("gpu1"))
+        told = await says(sim, "gpu1", "Launched", "False", "PoolLimitReached", within_seconds=5)
+        assert "Delete unused agent pools" in told["message"]
+        await ready(sim, "gpu1", within_seconds=1800)
+        assert len(puts(sim, "gpu1")) == 2
+
+    simulate(story)
+
+
+def test_no_setting_lets_us_ask_for_more_pools_than_the_cluster_takes():
+    """AKS's bound is known beforehand: nothing is sent, the claim says the numbers, and others' deletion makes room."""
+
+    async def story(sim):
+        await sim.start_controller(elect=False, policy=Policy(max_agent_pools=90))
+        await sim.apply(node_claim("gpu1"))
+        told = await says(sim, "gpu1", "Launched", "Unknown", "PoolLimitReached", within_seconds=5)
+        assert told["message"] == (
+            "0 of 0 agent pools are in use; place 1 of 1 in line; AKS allows 2 a cluster, 2 are left to others: delete"
+            " claims"
+        )
+        assert puts(sim, "gpu1") == []
+        sim.cloud.delete_pool_by_hand("theirs")
+        await ready(sim, "gpu1", within_seconds=1800)
+        assert len(puts(sim, "gpu1")) == 1
+
+    simulate(story, azure=AzureSettings(max_agent_pools=2))
+
+
+def test_a_hundred_and_ten_claims_share_what_a_cluster_of_a_hundred_pools_leaves_them():
+    """Five pools are others': ninety run, twenty wait by age and say their place, over a restart; removals let them in.
+
+    A claim that waits for a person, older than nearly all, holds none of them up.
+    """
+    names = [f"gpu{n:03}" for n in range(110)]
+
+    async def story(sim):
+        for n in range(3):
+            sim.cloud.seed_pool(f"more{n}")
+        assert len(sim.cloud.pools) == 5
+        most = most_pools(sim)
+        living = await sim.apply(node_claim(names[0]))
+        await asyncio.sleep(1)
+        stuck = node_claim("stuck")
+        stuck["metadata"]["annotations"] = {labels.ADOPT: living["metadata"]["uid"]}
+        await sim.apply(stuck)
+        await asyncio.sleep(1)
+        for name in names[1:]:
+            await sim.apply(node_claim(name))
+            await asyncio.sleep(1)
+        await sim.start_controller(elect=False)
+        for name in names[:90]:
+            await ready(sim, name, within_seconds=3600)
+        assert most == [90]
+        assert word(sim.claim("stuck"), "Launched") == ("Unknown", "AdoptionRefused")
+        sim.crash()
+        await sim.start_controller("ctl1", elect=False)
+        await asyncio.sleep(120)
+        for place, name in enumerate(names[90:], start=1):
+            said = message(sim, name, "Launched")
+            assert said.startswith(f"90 of 90 agent pools are in use; place {place} of 20 in line; AKS allows 100"), (
+                said
+            )
+        for gone, let_in in zip(names[:3], names[90:93], strict=True):
+            await removed(sim, gone)
+            await sim.until(lambda name=let_in: puts(sim, name), 30, f"{let_in} has its turn")
+        assert [name for name in names[90:] if puts(sim, name)] == names[90:93]
+        assert most == [90]
+
+    simulate(story)
+
+
+def test_a_kubenet_cluster_takes_400_nodes():
+    """The bound of the network plugin is known beforehand too; all pools' Nodes count."""
+
+    async def story(sim):
+        sim.cloud.seed_pool("big", count=399)
+        await sim.start_controller(elect=False)
+        await sim.apply(node_claim("gpu1"))
+        told = await says(sim, "gpu1", "Launched", "Unknown", "NodeLimitReached", within_seconds=5)
+        assert told["message"].startswith("401 of 400 Nodes, all that the cluster's network plugin allows, are in use")
+        assert puts(sim, "gpu1") == []
+
+    simulate(story, azure=AzureSettings(network_plugin="kubenet"))
+
+
+def test_creates_are_spread_over_minutes():
+    """With --max-creates-per-minute=2 no minute sees three PUTs, and claims are served in the order of their age."""
+
+    async def story(sim):
+        names = [f"gpu{n}" for n in range(6)]
+        for name in names:
+            await sim.apply(node_claim(name))
+        await sim.start_controller(elect=False, policy=Policy(max_creates_per_minute=2))
+        await says(sim, "gpu5", "Launched", "Unknown", "CreateRateLimited", within_seconds=5)
+        told = message(sim, "gpu5", "Launched")
+        assert told.startswith("at most 2 agent pools are created a minute (--max-creates-per-minute); place ")
+        for name in names:
+            await ready(sim, name)
+        sent = [put.time.timestamp() for put in sim.cloud.put_log]
+        assert all(third - first >= 59.9 for first, third in zip(sent, sent[2:], strict=False))
+        assert sent[-1] - sent[0] <= 123
+        asked = [put.pool for put in sim.cloud.put_log]
+        assert [set(asked[n : n + 2]) for n in (0, 2, 4)] == [set(names[n : n + 2]) for n in (0, 2, 4)]
+
+    simulate(story)
+
+
+# Deadlines
+
+
+def deadline_words(sim, reason):
+    """The Warnings about gpu1 that speak of a deadline, and how often each was said."""
+    return [
+        (one["message"][-25:], one["count"])
+        for one in events(sim, "gpu1", reason)
+        if one["type"] == "Warning" and "overdue" in one["message"]
+    ]
+
+
+def test_a_creation_that_takes_too_long_is_told_once():
+    """After 45 min the claim says that its pool is overdue, by one event; the pool stays and is Ready in the end."""
+
+    async def story(sim):
+        sim.cloud.faults.append(Fault(verb="PUT", operation_seconds=HOUR_SECONDS))
+        await sim.start_controller(elect=False)
+        await sim.apply(node_claim("gpu1"))
+        await asyncio.sleep(2690)
+        assert word(sim.claim("gpu1"), "Launched") == ("Unknown", "Creating")
+        assert "overdue" not in message(sim, "gpu1", "Launched")
+        await asyncio.sleep(20)
+        assert message(sim, "gpu1", "Launched").endswith("; overdue: over 45 min")
+        await asyncio.sleep(600)
+        assert deadline_words(sim, "Creating") == [("min; overdue: over 45 min", 1)]
+        await ready(sim, "gpu1", within_seconds=HOUR_SECONDS)
+        assert arm_calls(sim, "gpu1").count("DELETE") == 0
+
+    simulate(story, azure=AzureSettings(node_share=(1.0, 1.0)))
+
+
+def test_a_node_that_never_registers_is_told_of_once():
+    """15 min after the pool runs the claim says that its Node is overdue, by one event; the machine is left alone."""
+
+    async def story(sim):
+        sim.nodes.never_register("gpu1")
+        await sim.start_controller(elect=False)
+        await sim.apply(node_claim("gpu1"))
+        await says(sim, "gpu1", "Registered", "Unknown", "NodeNotFound")
+        await asyncio.sleep(880)
+        assert "overdue" not in message(sim, "gpu1", "Registered")
+        await asyncio.sleep(30)
+        assert message(sim, "gpu1", "Registered").endswith("; overdue: over 15 min")
+        assert "check the pool's provisioning state, subnet" in message(sim, "gpu1", "Registered")
+        await asyncio.sleep(600)
+        [(_, count)] = deadline_words(sim, "NodeNotFound")
+        assert count == 1
+        assert sim.cloud.pools["gpu1"].state == "Succeeded"
+        await removed(sim, "gpu1")
+        await sim.settled()
+
+    simulate(story)
+
+
+def test_gpus_that_never_come_are_told_of_once():
+    """20 min after registration the closed gate is overdue, by one event; it opens all the same when the GPUs come."""
+
+    async def story(sim):
+        sim.nodes.plugin_delay_seconds = HOUR_SECONDS
+        await sim.start_controller(elect=False)
+        await sim.apply(node_claim("gpu1"))
+        await says(sim, "gpu1", "Initialized", "Unknown", "ResourceNotRegistered")
+        await asyncio.sleep(1300)
+        assert message(sim, "gpu1", "Initialized").endswith("; overdue: over 20 min")
+        await asyncio.sleep(600)
+        [(_, count)] = deadline_words(sim, "ResourceNotRegistered")
+        assert count == 1
+        await ready(sim, "gpu1", within_seconds=HOUR_SECONDS)
+        assert len(puts(sim, "gpu1")) == 1
+
+    simulate(story)
+
+
+def test_a_claim_that_cannot_be_launched_is_told_of_once():
+    """A claim that waits for a stopped cluster is overdue after 5 min, by one event, and goes on when it starts."""
+
+    async def story(sim):
+        sim.cloud.stop_cluster()
+        await sim.start_controller(elect=False)
+        await sim.apply(node_claim("gpu1"))
+        told = await says(sim, "gpu1", "Launched", "Unknown", "ClusterNotRunning", within_seconds=5)
+        assert told["message"] == "the managed cluster is Stopped/Succeeded; start it with az aks start"
+        await asyncio.sleep(HOUR_SECONDS)
+        [(_, count)] = deadline_words(sim, "ClusterNotRunning")
+        assert count == 1
+        assert puts(sim, "gpu1") == []
+        sim.cloud.start_cluster()
+        await ready(sim, "gpu1", within_seconds=1800)
+
+    simulate(story)
+
+
+def test_a_long_cause_leaves_room_for_the_deadline():
+    """However long Azure's words are, the deadline of a claim that waits for capacity is told, and told once."""
+
+    async def story(sim):
+        words = "The requested size is not available in this location for this subscription. " * 8
+        sim.cloud.fail_next_create("SkuNotAvailable", words, sync=True)
+        sim.cloud.faults[0].times = ALWAYS
+        await sim.start_controller(elect=False)
+        await sim.apply(node_claim("gpu1"))
+        await asyncio.sleep(HOUR_SECONDS)
+        assert message(sim, "gpu1", "Launched").endswith("; overdue: over 5 min")
+        assert [count for _, count in deadline_words(sim, "SkuNotAvailable")] == [1]
+
+    simulate(story)
+
+
+def test_a_place_in_line_is_overdue_once():
+    """A claim whose place in line changes after its deadline is not overdue anew each time."""
+
+    async def story(sim):
+        names = [f"gpu{n}" for n in range(5, 0, -1)]
+        await sim.start_controller(elect=False, policy=Policy(max_agent_pools=1))
+        for name in names:
+            await sim.apply(node_claim(name))
+            await asyncio.sleep(2)
+        await ready(sim, names[0])
+        await asyncio.sleep(600)
+        for gone, next_one in pairwise(names[:4]):
+            await removed(sim, gone)
+            await ready(sim, next_one)
+            await asyncio.sleep(120)
+        assert message(sim, "gpu1", "Launched").startswith("1 of 1 agent pools are in use; place 1 of 1 in line")
+        assert message(sim, "gpu1", "Launched").endswith("; overdue: over 5 min")
+        assert len(deadline_words(sim, "PoolLimitReached")) == 1
+
+    simulate(story)

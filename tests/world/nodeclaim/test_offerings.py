@@ -1,0 +1,280 @@
+"""Several offerings for one claim, one offering short for several claims: what is tried, when, and by whom."""
+
+import asyncio
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from provisioner.api import labels
+from provisioner.runtime.metrics import Metrics
+from provisioner.simulator.azure import faults
+from provisioner.simulator.azure.faults import ALWAYS, Failure, Fault
+from tests.world.claims import CLAIMS, condition, events, message, puts, ready, removed, says
+from tests.world.harness import SIZE, Sim, node_claim, simulate
+
+HOUR_SECONDS = 3600.0
+OTHER, THIRD = "Standard_NC48ads_A100_v4", "Standard_NC40ads_H100_v5"
+EXHAUSTED = "all requested instance types were unavailable during launch"
+
+
+def choosing(name: str, *sizes: str, **more: list[str]) -> dict[str, Any]:
+    """A claim with these sizes in order of preference, and these values for other requirements."""
+    keys = {"zones": labels.ZONE, "terms": labels.CAPACITY_TYPE}
+    made = node_claim(name, size=sizes[0])
+    made["spec"]["requirements"] = [
+        {"key": labels.INSTANCE_TYPE, "operator": "In", "values": list(sizes)},
+        *({"key": keys[key], "operator": "In", "values": values} for key, values in more.items()),
+    ]
+    return made
+
+
+def pool_size(sim: Sim, name: str) -> str:
+    return sim.cloud.pools[name].properties["vmSize"]
+
+
+def all_puts(sim: Sim, names: list[str]) -> list[float]:
+    return sorted(at for name in names for at in puts(sim, name))
+
+
+@pytest.mark.parametrize("refused", ["at once", "later"])
+def test_the_next_size_is_tried_after_a_shortage(refused: str) -> None:
+    """The preferred sizes first; each try and each cause is an event, and the claim never says that all is over."""
+
+    async def story(sim: Sim) -> None:
+        fault = faults.quota_preflight if refused == "at once" else faults.quota
+        sim.cloud.faults += [fault(size=SIZE), fault(size=OTHER)]
+        await sim.start_controller(elect=False)
+        await sim.apply(choosing("gpu1", SIZE, OTHER, THIRD))
+        uid = await ready(sim, "gpu1", within_seconds=1200)
+        assert pool_size(sim, "gpu1") == THIRD
+        assert sim.claim("gpu1")["metadata"]["labels"][labels.INSTANCE_TYPE] == THIRD
+        tries = [event["message"] for event in events(sim, "gpu1") if event["reason"] == "TryingOffering"]
+        assert sorted(text.split(",")[0] for text in tries) == sorted(f"asks for {s}" for s in (SIZE, OTHER, THIRD))
+        causes = [event["message"] for event in events(sim, "gpu1") if event["reason"] == "QuotaExceeded"]
+        assert causes
+        assert not any(EXHAUSTED in cause for cause in causes)
+        (got,) = (event["message"] for event in events(sim, "gpu1", "Launched"))
+        assert got.endswith(f"; {THIRD} is choice 3 of 3, {SIZE} had QuotaExceeded")
+        await removed(sim, "gpu1")
+        assert sim.ledger.disappearances(uid)[-3:] == ["pool", "node", "claim"]
+        await sim.settled()
+
+    simulate(story)
+
+
+def test_zones_are_tried_one_after_the_other() -> None:
+    """A zone without room costs one try; the machine comes in the next one."""
+
+    async def story(sim: Sim) -> None:
+        sim.cloud.faults.append(faults.capacity("ZonalAllocationFailed", zone="2"))
+        await sim.start_controller(elect=False)
+        await sim.apply(choosing("gpu1", SIZE, zones=["westeurope-2", "westeurope-1"]))
+        await ready(sim, "gpu1", within_seconds=1200)
+        assert sim.cloud.pools["gpu1"].properties["availabilityZones"] == ["1"]
+        assert sim.claim("gpu1")["metadata"]["labels"][labels.ZONE] == "westeurope-1"
+
+    simulate(story)
+
+
+def test_spot_first_then_on_demand() -> None:
+    """A claim that lists spot before on-demand takes what is not evicted when there is no spot."""
+
+    async def story(sim: Sim) -> None:
+        sim.cloud.faults.append(faults.capacity(priority="Spot"))
+        await sim.start_controller(elect=False)
+        await sim.apply(choosing("gpu1", SIZE, terms=["spot", "on-demand"]))
+        await sim.apply(choosing("gpu2", SIZE, terms=["spot"]))
+        await ready(sim, "gpu1", within_seconds=1200)
+        assert sim.claim("gpu1")["metadata"]["labels"][labels.CAPACITY_TYPE] == "on-demand"
+        await says(sim, "gpu2", "Launched", "False", "AllocationFailed")
+
+    simulate(story)
+
+
+def test_when_all_is_exhausted_the_claim_says_so_and_goes_on_trying() -> None:
+    """The words that KAITO's RAG engine ends at, behind the last cause; later the machine comes all the same."""
+
+    async def story(sim: Sim) -> None:
+        sim.cloud.faults.append(faults.capacity())
+        await sim.start_controller(elect=False)
+        claim = await sim.apply(choosing("gpu1", SIZE, OTHER))
+        await sim.until(lambda: EXHAUSTED in message(sim, "gpu1", "Launched"), 300, "all is exhausted")
+        told = condition(sim.claim("gpu1"), "Launched")
+        assert (told["status"], told["reason"]) == ("False", "AllocationFailed")
+        assert told["message"].startswith("AllocationFailed: ")
+        assert len(told["message"].encode()) <= 256
+        sim.cloud.faults.clear()
+        assert await ready(sim, "gpu1", within_seconds=1200) == claim["metadata"]["uid"]
+
+    simulate(story)
+
+
+@pytest.mark.parametrize("refused", ["at once", "later"])
+def test_many_claims_cost_one_put_a_step(refused: str) -> None:
+    """Quota 0 cores for an hour and twelve claims: after the first finding one of them tries for all."""
+    names = [f"gpu{n}" for n in range(12)]
+
+    async def story(sim: Sim) -> None:
+        fault = faults.quota_preflight() if refused == "at once" else faults.quota()
+        sim.cloud.faults.append(fault)
+        await sim.start_controller(elect=False)
+        await sim.apply(node_claim(names[0]))
+        await says(sim, names[0], "Launched", "False", "QuotaExceeded", within_seconds=120)
+        for name in names[1:]:
+            await sim.apply(node_claim(name))
+        began = sim.now
+        await asyncio.sleep(HOUR_SECONDS)
+        steps = [at for at in all_puts(sim, names) if at > began]
+        assert 3 <= len(steps) <= 9
+        gaps = [later - sooner for sooner, later in pairwise(steps)]
+        assert gaps == sorted(gaps) or min(gaps) >= 60.0
+        for name in names:
+            assert EXHAUSTED in message(sim, name, "Launched"), name
+        sim.cloud.faults.clear()
+        for name in names:
+            await ready(sim, name, within_seconds=1500)
+
+    simulate(story)
+
+
+def test_the_longest_waiting_claim_tries_for_all_and_its_deletion_passes_the_turn() -> None:
+    """Its creation decides, not its name; when it goes, the next one has its turn at the next step."""
+
+    async def story(sim: Sim) -> None:
+        sim.cloud.faults.append(faults.quota_preflight())
+        metrics = Metrics()
+        await sim.start_controller(elect=False, metrics=metrics)
+        for name in ("zebra", "camel", "apple"):
+            await sim.apply(node_claim(name))
+            await asyncio.sleep(2)
+        await asyncio.sleep(400)
+        tries = {name: len(puts(sim, name)) for name in ("zebra", "camel", "apple")}
+        assert tries["zebra"] >= 3
+        assert tries["camel"] == tries["apple"] == 0
+        terms = {"instance_type": SIZE, "capacity_type": "on-demand"}
+        counted = metrics.registry.get_sample_value
+        assert counted("gpu_provisioner_offering_tries_total", terms) == tries["zebra"]
+        left = counted("gpu_provisioner_offering_cooldown_seconds", {**terms, "zone": "any"})
+        assert left is not None
+        assert 0 < left <= 480
+        await removed(sim, "zebra")
+        await asyncio.sleep(HOUR_SECONDS)
+        assert len(puts(sim, "camel")) >= 2
+        assert puts(sim, "apple") == []
+
+    simulate(story)
+
+
+def test_a_restart_forgets_no_shortage() -> None:
+    """A new process finds claims that say what is short: it lets them rest, and then one tries for all."""
+    names = [f"gpu{n}" for n in range(5)]
+
+    async def story(sim: Sim) -> None:
+        sim.cloud.faults.append(faults.quota_preflight())
+        await sim.start_controller(elect=False)
+        await sim.apply(node_claim(names[0]))
+        await says(sim, names[0], "Launched", "False", "QuotaExceeded", within_seconds=20)
+        for name in names[1:]:
+            await sim.apply(node_claim(name))
+        await sim.until(lambda: len(all_puts(sim, names)) == 3, 300, "tried three times: now it rests for 2 min")
+        await asyncio.sleep(10)
+        sim.crash()
+        await sim.start_controller("ctl1", elect=False)
+        await asyncio.sleep(100)
+        assert len(all_puts(sim, names)) == 3
+        await asyncio.sleep(40)
+        assert len(all_puts(sim, names)) == 4
+        sim.cloud.faults.clear()
+        for name in names:
+            await ready(sim, name, within_seconds=1500)
+
+    simulate(story)
+
+
+@pytest.mark.parametrize("refused", ["at once", "later"])
+def test_a_restart_does_not_shorten_the_hour_of_a_limit_of_nothing(refused: str) -> None:
+    """The claims' words tell that there is no quota at all: a new process asks once an hour, as the old one did."""
+    names = [f"gpu{n}" for n in range(3)]
+    none = faults.quota_exceeded("standardNCADSA100v4Family Cores", limit=0)
+
+    async def story(sim: Sim) -> None:
+        sim.cloud.fail_next_create(none["code"], none["message"], sync=refused == "at once")
+        sim.cloud.faults[0].times = ALWAYS
+        await sim.start_controller(elect=False)
+        for name in names:
+            await sim.apply(node_claim(name))
+        for name in names:
+            await says(sim, name, "Launched", "False", "QuotaExceeded", within_seconds=400)
+        await asyncio.sleep(300)
+        before, last = len(all_puts(sim, names)), all_puts(sim, names)[-1]
+        for number in range(1, 6):
+            sim.crash(f"ctl{number - 1}")
+            await sim.start_controller(f"ctl{number}", elect=False)
+            await asyncio.sleep(400)
+        assert sim.now - last > 2000
+        assert len(all_puts(sim, names)) == before
+        await asyncio.sleep(HOUR_SECONDS)
+        assert len(all_puts(sim, names)) == before + 1
+
+    simulate(story)
+
+
+def test_a_person_who_raised_the_quota_need_not_wait_for_the_hour() -> None:
+    """An annotation on any of the claims: one PUT at once, by the claim that has waited longest, then all others."""
+    names = [f"gpu{n}" for n in range(3)]
+    none = faults.quota_exceeded("standardNCADSA100v4Family Cores", limit=0)
+
+    async def story(sim: Sim) -> None:
+        sim.cloud.fail_next_create(none["code"], none["message"])
+        sim.cloud.faults[0].times = ALWAYS
+        await sim.start_controller(elect=False)
+        for name in names:
+            await sim.apply(node_claim(name))
+            await asyncio.sleep(2)
+        for name in names:
+            await says(sim, name, "Launched", "False", "QuotaExceeded", within_seconds=400)
+        await asyncio.sleep(120)
+        before, asked_at = len(all_puts(sim, names)), sim.now
+        sim.cloud.faults.clear()
+        await asyncio.sleep(120)
+        assert len(all_puts(sim, names)) == before
+        sim.store.patch(CLAIMS, names[2], {"metadata": {"annotations": {labels.RETRY: "quota raised"}}})
+        for name in names:
+            await ready(sim, name, within_seconds=600)
+        assert sim.now - asked_at < HOUR_SECONDS / 2
+        assert puts(sim, names[0])[-1] < min(puts(sim, names[1])[-1], puts(sim, names[2])[-1])
+        assert len(all_puts(sim, names)) == before + len(names)
+
+    simulate(story)
+
+
+def test_a_full_subnet_is_tried_by_one_claim_for_all() -> None:
+    """No size helps where no address is left: one PUT a step, every claim says so, and room serves all of them."""
+    names = [f"gpu{n}" for n in range(8)]
+    full = faults.error("SubnetIsFull", "Subnet aks-subnet does not have enough capacity for 1 IP addresses.")
+
+    async def story(sim: Sim) -> None:
+        sim.cloud.faults.append(Fault(verb="PUT", times=ALWAYS, failure=Failure(error=full)))
+        await sim.start_controller(elect=False)
+        await sim.apply(choosing(names[0], SIZE, OTHER))
+        await says(sim, names[0], "Launched", "False", "SubnetIsFull", within_seconds=120)
+        for name in names[1:]:
+            await sim.apply(choosing(name, OTHER, SIZE))
+        began = sim.now
+        await asyncio.sleep(HOUR_SECONDS / 2)
+        assert 2 <= len([at for at in all_puts(sim, names) if at > began]) <= 5
+        sim.crash()
+        await sim.start_controller("ctl1", elect=False)
+        for name in names:
+            await says(sim, name, "Launched", "False", "SubnetIsFull", within_seconds=120)
+            assert EXHAUSTED not in message(sim, name, "Launched")
+            assert "use a larger one" in message(sim, name, "Launched")
+        before = len(all_puts(sim, names))
+        await asyncio.sleep(HOUR_SECONDS / 2)
+        assert 2 <= len(all_puts(sim, names)) - before <= 5
+        sim.cloud.faults.clear()
+        for name in names:
+            await ready(sim, name, within_seconds=1500)
+
+    simulate(story)

@@ -1,0 +1,534 @@
+"""Pools that are neither made nor gone: failed, cancelled, without a Node or with two, changed by hand or worked on."""
+
+import asyncio
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from provisioner.api import labels as own_labels
+from provisioner.simulator.azure import errors, faults, state
+from provisioner.simulator.azure.faults import ALWAYS, Failure, Fault
+from provisioner.simulator.azure.settings import AzureSettings
+from provisioner.simulator.nodes_machine import NodeSettings
+from tests.world.claims import (
+    Json,
+    arm_calls,
+    condition,
+    created,
+    events,
+    message,
+    puts,
+    ready,
+    removed,
+    says,
+    versions,
+)
+from tests.world.harness import Sim, node_claim, simulate
+from tests.world.transcript import run_pod
+
+NAME = "gpu1"
+MINUTE, HOUR_SECONDS = 60.0, 3600.0
+BROKEN = faults.error("VMExtensionProvisioningError", "VM has reported a failure when processing extension 'vmssCSE'.")
+
+
+def silent(times: int = 1) -> Fault:
+    """Pools fail, and only their operation says why."""
+    return Fault(verb="PUT", times=times, failure=Failure(error=BROKEN, silent=True))
+
+
+def operations(sim: Sim) -> int:
+    return sim.cloud.counts["OPERATION"]
+
+
+# Failed without a cause
+
+
+def test_a_pool_that_fails_without_a_cause_is_asked_for_it_once() -> None:
+    """The cause comes from the operation of our PUT, in one GET, and stands on the claim before the pool goes."""
+
+    async def story(sim: Sim) -> None:
+        sim.cloud.faults.append(silent())
+        await sim.start_controller(elect=False)
+        uid = (await sim.apply(node_claim(NAME)))["metadata"]["uid"]
+        told = await says(sim, NAME, "Launched", "False", "VMExtensionProvisioningError", within_seconds=60)
+        assert told["message"].startswith("VMExtensionProvisioningError: VM has reported a failure")
+        assert "DELETE" not in arm_calls(sim, NAME)
+        assert operations(sim) == 1
+        assert await ready(sim, NAME) == uid
+        first, second = puts(sim, NAME)
+        assert second - first >= 300.0
+        assert operations(sim) == 1
+        await removed(sim, NAME)
+        await sim.settled()
+
+    simulate(story)
+
+
+def test_a_restart_loses_the_cause_and_says_so() -> None:
+    """The operation's URL goes with the process: the claim says that nobody tells, and its pool is made anew."""
+
+    async def story(sim: Sim) -> None:
+        sim.cloud.faults.append(silent(times=ALWAYS))
+        await sim.start_controller(elect=False)
+        await sim.apply(node_claim(NAME))
+        await sim.until(lambda: created(sim, NAME), 5, "the PUT is accepted")
+        sim.crash()
+        await sim.start_controller("ctl1", elect=False)
+        told = await says(sim, NAME, "Launched", "False", "CreateFailed", within_seconds=60)
+        assert told["message"] == (
+            "agent pool gpu1 ended in Failed; AKS names no cause on it, and its operation tells none (any longer): "
+            "see az aks nodepool show --name gpu1 and the activity log"
+        )
+        assert operations(sim) == 0
+        await says(sim, NAME, "Launched", "False", "VMExtensionProvisioningError", within_seconds=600)
+        assert (created(sim, NAME), operations(sim)) == (2, 1)
+
+    simulate(story)
+
+
+def test_an_operation_that_has_expired_is_no_word_about_the_pool() -> None:
+    """Its 404 makes nothing vanish: the pool is told as failed without a cause, removed, and made anew."""
+
+    async def story(sim: Sim) -> None:
+        sim.cloud.faults.append(silent(times=2))
+        await sim.start_controller(elect=False)
+        uid = (await sim.apply(node_claim(NAME)))["metadata"]["uid"]
+        await says(sim, NAME, "Launched", "False", "CreateFailed", within_seconds=60)
+        assert operations(sim) == 1
+        await says(sim, NAME, "Launched", "Unknown", "Creating")
+        assert await ready(sim, NAME, within_seconds=1800) == uid
+        first, second, third = puts(sim, NAME)
+        assert (second - first >= 45 + 60, third - second >= 45 + 120) == (True, True)
+        assert operations(sim) == 2
+        changes = [change.what for change in sim.ledger.changes(kind="pool", uid=uid)]
+        assert changes.count("Creating") == 3
+
+    simulate(story, azure=AzureSettings(operation_ttl_seconds=10.0))
+
+
+@pytest.mark.parametrize("answer", ["a page", "throttled", "nothing"])
+def test_an_operation_that_cannot_be_read_is_not_asked_again(answer: str) -> None:
+    """Whatever happens to the one question, the claim goes its way: told, removed, made anew."""
+    faulty = {
+        "a page": Fault(verb="OPERATION", answer=errors.html(502)),
+        "throttled": faults.throttled(verb="OPERATION", times=1),
+        "nothing": Fault(verb="OPERATION", drop="before"),
+    }[answer]
+
+    async def story(sim: Sim) -> None:
+        sim.cloud.faults += [silent(), faulty]
+        await sim.start_controller(elect=False)
+        await sim.apply(node_claim(NAME))
+        await says(sim, NAME, "Launched", "False", "CreateFailed", within_seconds=90)
+        await ready(sim, NAME)
+        assert operations(sim) == 1
+        assert created(sim, NAME) == 2
+
+    simulate(story)
+
+
+def test_a_creation_that_somebody_aborts_is_told_and_made_anew() -> None:
+    """`az aks nodepool operation-abort`: the pool ends in Canceled, which is an attempt that failed and no machine."""
+
+    async def story(sim: Sim) -> None:
+        await sim.start_controller(elect=False)
+        uid = (await sim.apply(node_claim(NAME)))["metadata"]["uid"]
+        await sim.until(lambda: created(sim, NAME), 5, "the PUT is accepted")
+        await asyncio.sleep(20)
+        sim.cloud.lifecycle.abort(NAME)
+        told = await says(sim, NAME, "Launched", "False", "OperationCanceled", within_seconds=90)
+        assert told["message"].startswith("OperationCanceled: ")
+        assert await ready(sim, NAME, within_seconds=1200) == uid
+        assert created(sim, NAME) == 2
+        assert [one["reason"] for one in events(sim, NAME)].count("RemovingFailedPool") == 1
+        await removed(sim, NAME)
+        await sim.settled()
+
+    simulate(story)
+
+
+def test_attempts_that_fail_get_rarer_and_never_stop() -> None:
+    """Two hours of machines that do not come up: 5 min, 10, 20, 40 between attempts, one pool at a time, one claim."""
+
+    async def story(sim: Sim) -> None:
+        sim.cloud.faults.append(Fault(verb="PUT", times=ALWAYS, failure=Failure(error=BROKEN)))
+        await sim.start_controller(elect=False)
+        uid = (await sim.apply(node_claim(NAME)))["metadata"]["uid"]
+        await asyncio.sleep(2 * HOUR_SECONDS)
+        waits = [later - sooner for sooner, later in pairwise(puts(sim, NAME))]
+        assert len(waits) == 4
+        for waited, least in zip(waits, (300.0, 600.0, 1200.0, 2400.0), strict=True):
+            assert least <= waited < least + 120.0
+        assert condition(sim.claim(NAME), "Launched")["reason"] == "VMExtensionProvisioningError"
+        sim.cloud.faults.clear()
+        assert await ready(sim, NAME, within_seconds=2 * HOUR_SECONDS) == uid
+
+    simulate(story)
+
+
+# Failed with a Node
+
+
+UNREADY = Failure(error=faults.nodes_not_ready(), after_seconds=120.0, machine=True)
+NEVER = NodeSettings(ready_seconds=(10 * HOUR_SECONDS, 10 * HOUR_SECONDS))
+
+
+async def failed_with_a_node(sim: Sim, **fault: object) -> str:
+    """A claim whose pool fails although its machine has a Node, which is not Ready; the claim's UID."""
+    sim.cloud.faults.append(Fault(**{"verb": "PUT", "failure": UNREADY, **fault}))
+    await sim.start_controller(elect=False)
+    uid = (await sim.apply(node_claim(NAME)))["metadata"]["uid"]
+    await sim.until(lambda: sim.nodes_of(NAME), 120, "the machine has a Node")
+    return uid
+
+
+def node_names(sim: Sim) -> list[str]:
+    return [node["metadata"]["name"] for node in sim.nodes_of(NAME)]
+
+
+@pytest.mark.parametrize("restart", [False, True])
+def test_a_pool_that_fails_with_a_node_is_made_anew_after_both_are_gone(*, restart: bool) -> None:
+    """Pool, then Node, then the next PUT: the new machine bears the old one's name, and the claim is the same one."""
+
+    async def story(sim: Sim) -> None:
+        uid = await failed_with_a_node(sim)
+        (old,) = node_names(sim)
+        first = sim.nodes_of(NAME)[0]["metadata"]["uid"]
+        await says(sim, NAME, "Registered", "True", "Registered", within_seconds=90)
+        told = await says(sim, NAME, "Launched", "False", "NodesNotReady", within_seconds=120)
+        assert told["message"].startswith("NodesNotReady: Not all nodes reached Ready state")
+        for kind in ("Registered", "Initialized"):
+            assert condition(sim.claim(NAME), kind)["reason"] == "PoolFailed"
+        if restart:
+            sim.crash()
+            await sim.start_controller("ctl1", elect=False)
+        await sim.until(lambda: created(sim, NAME) == 2, 1200, "the pool is asked for again")
+        assert sim.ledger.disappearances(uid) == ["pool", "node"]
+        assert node_names(sim) == []
+        await sim.until(lambda: sim.nodes_of(NAME), 600, "the next machine has a Node")
+        assert node_names(sim) == [old]
+        assert sim.nodes_of(NAME)[0]["metadata"]["uid"] != first
+        sim.nodes.set_ready(old, True)
+        sim.nodes.set_gpus(old, 1)
+        assert await ready(sim, NAME) == uid
+        await removed(sim, NAME)
+        await sim.settled()
+
+    simulate(story, nodes=NEVER)
+
+
+def test_a_node_that_lingers_holds_the_next_attempt() -> None:
+    """The Node of a failed pool that somebody's finalizer keeps stands in the way, and the claim goes on saying why."""
+
+    async def story(sim: Sim) -> None:
+        await failed_with_a_node(sim)
+        (old,) = node_names(sim)
+        sim.store.patch("nodes", old, {"metadata": {"finalizers": ["example.com/keep"]}})
+        await says(sim, NAME, "Launched", "False", "NodesNotReady", within_seconds=240)
+        await asyncio.sleep(HOUR_SECONDS)
+        assert NAME not in sim.cloud.pools
+        assert created(sim, NAME) == 1
+        assert condition(sim.claim(NAME), "Launched")["reason"] == "NodesNotReady"
+        sim.store.patch("nodes", old, {"metadata": {"finalizers": None}})
+        await sim.until(lambda: created(sim, NAME) == 2, 60, "the pool is asked for again")
+
+    simulate(story, nodes=NEVER)
+
+
+def test_a_failed_pool_whose_node_is_ready_is_kept() -> None:
+    """AKS gave up, the machine did not: whoever can be used is used, and leaves in order when asked to."""
+
+    async def story(sim: Sim) -> None:
+        uid = await failed_with_a_node(sim)
+        await sim.until(lambda: sim.cloud.pools[NAME].state == "Failed", 200, "the pool fails")
+        assert await ready(sim, NAME) == uid
+        await asyncio.sleep(HOUR_SECONDS)
+        assert created(sim, NAME) == 1
+        await removed(sim, NAME)
+        assert sim.ledger.disappearances(uid) == ["pool", "node", "claim"]
+        await sim.settled()
+
+    simulate(story)
+
+
+@pytest.mark.parametrize("restart", [False, True])
+def test_a_failed_pool_whose_node_is_ready_without_gpus_is_made_anew(*, restart: bool) -> None:
+    """The claim names the cause all the while; after the 20 min that GPUs have, pods leave, then pool and Node go."""
+
+    async def story(sim: Sim) -> None:
+        sim.nodes.plugin_delay_seconds = 10 * HOUR_SECONDS
+        uid = await failed_with_a_node(sim)
+        await says(sim, NAME, "Initialized", "Unknown", "ResourceNotRegistered", within_seconds=600)
+        await sim.until(lambda: "NodesNotReady" in message(sim, NAME, "Initialized"), 200, "the claim names the cause")
+        assert condition(sim.claim(NAME), "Launched")["status"] == "True"
+        (old,) = node_names(sim)
+        run_pod(sim, "cpu-only", old)
+        if restart:
+            sim.crash()
+            await sim.start_controller("ctl1", elect=False)
+        await asyncio.sleep(900)
+        assert (created(sim, NAME), condition(sim.claim(NAME), "Launched")["status"]) == (1, "True")
+        sim.nodes.plugin_delay_seconds = 0.0
+        told = await says(sim, NAME, "Launched", "False", "NodesNotReady", within_seconds=600)
+        assert told["message"].startswith("NodesNotReady: ")
+        assert await ready(sim, NAME, within_seconds=2 * HOUR_SECONDS) == uid
+        assert created(sim, NAME) == 2
+        evicted = [c.at for c in sim.ledger.calls(verb="POST", kind="pods") if c.target.name == "cpu-only"]
+        assert len(evicted) == 1
+        assert evicted[0] < sim.ledger.calls(verb="DELETE", kind="pools", name=NAME)[0].at
+        assert sim.ledger.disappearances(uid) == ["pool", "node"]
+        await removed(sim, NAME)
+        await sim.settled()
+
+    simulate(story)
+
+
+def test_a_claim_with_a_failed_pool_and_its_node_can_be_deleted() -> None:
+    """At whatever stage of clearing the attempt away: everything goes, in order, once."""
+
+    for seconds in (0.0, 5.0, 60.0, 150.0, 300.0):
+
+        async def story(sim: Sim, seconds: float = seconds) -> None:
+            uid = await failed_with_a_node(sim, times=ALWAYS)
+            await says(sim, NAME, "Launched", "False", "NodesNotReady", within_seconds=240)
+            await asyncio.sleep(seconds)
+            await removed(sim, NAME)
+            assert sim.ledger.disappearances(uid)[:2] == ["pool", "node"]
+            await sim.settled()
+
+        simulate(story, nodes=NEVER)
+
+
+# Changed by hand
+
+
+def scale(sim: Sim, count: int) -> None:
+    """`az aks nodepool scale`."""
+    sim.cloud.lifecycle.update(NAME, {**sim.cloud.pools[NAME].properties, "count": count})
+
+
+def relabel(sim: Sim, *, tags: Json | None = None, labels: Json | None = None) -> None:
+    """`az aks nodepool update` with other tags, or other labels, than the pool has."""
+    properties = dict(sim.cloud.pools[NAME].properties)
+    if tags is not None:
+        properties["tags"] = tags
+    if labels is not None:
+        properties["nodeLabels"] = labels
+    sim.cloud.lifecycle.update(NAME, properties)
+
+
+async def up(sim: Sim) -> str:
+    """A controller, and a Ready claim; its UID."""
+    await sim.start_controller(elect=False)
+    await sim.apply(node_claim(NAME))
+    return await ready(sim, NAME)
+
+
+def pool_writes(sim: Sim) -> list[str]:
+    return [call.verb for call in sim.ledger.writes(who="ctl0") if call.system == "arm"]
+
+
+def test_a_pool_scaled_to_nothing_waits_to_be_scaled_back() -> None:
+    """Somebody saves the machine's price: claim and pool stay, the claim names the command, and is Ready after it."""
+
+    async def story(sim: Sim) -> None:
+        uid = await up(sim)
+        scale(sim, 0)
+        told = await says(sim, NAME, "Initialized", "False", "NodeLost", within_seconds=600)
+        await sim.until(lambda: not sim.nodes_of(NAME), 600, "the Node is let go")
+        await asyncio.sleep(HOUR_SECONDS)
+        told = condition(sim.claim(NAME), "Initialized")
+        assert told["reason"] == "NodeLost"
+        assert told["message"].endswith(
+            "is gone: agent pool gpu1 was scaled to 0: az aks nodepool scale --name gpu1 --node-count 1"
+        )
+        assert sim.condition(NAME, "Ready") == "False"
+        (event,) = events(sim, NAME, "PoolChanged")
+        assert "it has no machine" in event["message"]
+        scale(sim, 1)
+        assert await ready(sim, NAME) == uid
+        assert pool_writes(sim) == ["PUT"]
+        await removed(sim, NAME)
+        assert sim.ledger.disappearances(uid)[-3:] == ["pool", "node", "claim"]
+        await sim.settled()
+
+    simulate(story)
+
+
+@pytest.mark.parametrize("count", [2, 3])
+def test_more_machines_than_asked_for_are_told_and_go_with_the_claim(count: int) -> None:
+    """Nobody is scaled down behind his back: the claim stays Ready, an Event names count and command."""
+
+    async def story(sim: Sim) -> None:
+        uid = await up(sim)
+        mine = sim.claim(NAME)["status"]["nodeName"]
+        scale(sim, count)
+        await sim.until(lambda: len(sim.nodes_of(NAME)) == count, 600, "the other machines have Nodes")
+        await asyncio.sleep(HOUR_SECONDS)
+        assert sim.condition(NAME, "Ready") == "True"
+        assert sim.claim(NAME)["status"]["nodeName"] == mine
+        (event,) = events(sim, NAME, "PoolChanged")
+        assert f"it has {count} machines, one was asked for" in event["message"]
+        assert pool_writes(sim) == ["PUT"]
+        await removed(sim, NAME)
+        assert sim.nodes_of(NAME) == []
+        assert sim.ledger.disappearances(uid)[-1] == "claim"
+        await sim.settled()
+
+    simulate(story)
+
+
+def test_a_count_put_back_leaves_the_claim_as_it_was() -> None:
+    """Two machines for a while: the second one's Node goes again without a word about the first."""
+
+    async def story(sim: Sim) -> None:
+        await up(sim)
+        mine = sim.claim(NAME)["status"]["nodeName"]
+        scale(sim, 2)
+        await sim.until(lambda: len(sim.nodes_of(NAME)) == 2, 600, "the second machine has a Node")
+        await sim.until(lambda: sim.cloud.pools[NAME].state == "Succeeded", 600, "the pool is at rest")
+        seen = versions(sim, NAME)
+        scale(sim, 1)
+        await sim.until(lambda: len(sim.nodes_of(NAME)) == 1, 900, "the second Node is gone")
+        await asyncio.sleep(5 * MINUTE)
+        assert {condition(one.obj, "Ready").get("status") for one in seen} <= {"True"}
+        assert sim.claim(NAME)["status"]["nodeName"] == mine
+
+    simulate(story)
+
+
+@pytest.mark.parametrize("what", ["tags stripped", "tags of another", "labels stripped", "labels of another"])
+def test_one_mark_is_enough(what: str) -> None:
+    """With its tags or its labels changed the pool is still ours: told once, kept while wanted, gone with its claim."""
+    key, other = ("karpenter.azure.com", "x")
+    changed: dict[str, Any] = {
+        "tags stripped": {"tags": {}},
+        "tags of another": {"tags": {own_labels.TAG_CLAIM_UID: "another"}},
+        "labels stripped": {"labels": {}},
+        "labels of another": {"labels": {own_labels.CLAIM_UID: "another", key: other}},
+    }[what]
+
+    async def story(sim: Sim) -> None:
+        uid = await up(sim)
+        relabel(sim, **changed)
+        await asyncio.sleep(HOUR_SECONDS)
+        assert sim.condition(NAME, "Ready") == "True"
+        (event,) = events(sim, NAME, "PoolChanged")
+        assert f"its {'tags' if 'tags' in changed else 'node labels'} no longer name this claim" in event["message"]
+        sim.crash()
+        await sim.start_controller("ctl1", elect=False)
+        await asyncio.sleep(10 * MINUTE)
+        assert sim.condition(NAME, "Ready") == "True"
+        await removed(sim, NAME)
+        assert NAME not in sim.cloud.pools
+        assert sim.ledger.disappearances(uid)[-3:] == ["pool", "node", "claim"]
+
+    simulate(story)
+
+
+def test_a_node_whose_labels_went_with_its_pools_is_still_the_claims() -> None:
+    """AKS replaces a Node's labels with its pool's: the claim that owns the Node stays Ready, and takes it along."""
+
+    async def story(sim: Sim) -> None:
+        uid = await up(sim)
+        (name,) = node_names(sim)
+        relabel(sim, labels={own_labels.NODEPOOL: "kaito"})
+        gone = dict.fromkeys((own_labels.CLAIM_UID, own_labels.KAITO_CREATION_TIMESTAMP))
+        sim.store.patch("nodes", name, {"metadata": {"labels": gone}})
+        await asyncio.sleep(HOUR_SECONDS)
+        assert sim.condition(NAME, "Ready") == "True"
+        await removed(sim, NAME)
+        assert node_names(sim) == []
+        assert NAME not in sim.cloud.pools
+        assert [what for what in sim.ledger.disappearances(uid) if what != "node"] == ["pool", "claim"]
+        await sim.settled()
+
+    simulate(story)
+
+
+# Worked on by AKS
+
+
+def test_an_upgrade_with_a_surge_machine_loses_nothing() -> None:
+    """A second Node comes, the first one goes: the claim stays, is Ready with the new one, and asks nothing of ARM."""
+
+    async def story(sim: Sim) -> None:
+        uid = await up(sim)
+        old = sim.claim(NAME)["status"]["nodeName"]
+        upgrading = sim.cloud.lifecycle.work_on(sim.cloud.pools[NAME], "UpgradingNodeImageVersion", "updated")
+        sim.cloud.add_machine(NAME)
+        await sim.until(lambda: len(sim.nodes_of(NAME)) == 2, 300, "the surge machine has a Node")
+        await asyncio.sleep(3 * MINUTE)
+        assert sim.condition(NAME, "Ready") == "True"
+        pool = sim.cloud.pools[NAME]
+        sim.cloud.book.put("updated", replace(pool, machines=pool.machines[1:]))
+        await sim.until(lambda: len(sim.nodes_of(NAME)) == 1, 900, "the old machine's Node is gone")
+        sim.cloud.lifecycle.end(upgrading.operation, "Succeeded")
+        sim.cloud.book.put("running", state.settled(sim.cloud.pools[NAME], "Succeeded", "after"))
+        assert await ready(sim, NAME) == uid
+        new = sim.claim(NAME)["status"]["nodeName"]
+        assert new != old
+        assert pool_writes(sim) == ["PUT"]
+        await removed(sim, NAME)
+        await sim.settled()
+
+    simulate(story)
+
+
+# Made, and not as asked for
+
+
+def test_a_pool_without_a_node_is_told_and_can_be_left() -> None:
+    """Succeeded, and no Node for an hour: overdue by one Event, nothing destroyed; the pool goes with its claim."""
+
+    async def story(sim: Sim) -> None:
+        sim.nodes.never_register(NAME)
+        await sim.start_controller(elect=False)
+        uid = (await sim.apply(node_claim(NAME)))["metadata"]["uid"]
+        await says(sim, NAME, "Registered", "Unknown", "NodeNotFound")
+        await asyncio.sleep(HOUR_SECONDS)
+        told = condition(sim.claim(NAME), "Registered")["message"]
+        assert told.endswith("; overdue: over 15 min")
+        assert sim.condition(NAME, "Launched") == "True"
+        assert [one["type"] for one in events(sim, NAME, "NodeNotFound")].count("Warning") == 1
+        assert created(sim, NAME) == 1
+        await removed(sim, NAME)
+        assert sim.ledger.disappearances(uid) == ["pool", "claim"]
+        await sim.settled()
+
+    simulate(story)
+
+
+@pytest.mark.parametrize("end", ["scaled back", "deleted"])
+def test_a_pool_that_comes_with_two_nodes_takes_neither(end: str) -> None:
+    """Two machines at once: the claim names both and the command, and takes the one that is left."""
+
+    async def story(sim: Sim) -> None:
+        sim.nodes.two_nodes(NAME)
+        await sim.start_controller(elect=False)
+        await sim.apply(node_claim(NAME))
+        await sim.until(lambda: len(sim.nodes_of(NAME)) == 2, 600, "there are two Nodes")
+        both = ", ".join(sorted(node_names(sim)))
+        await asyncio.sleep(10 * MINUTE)
+        told = condition(sim.claim(NAME), "Registered")
+        assert (told["status"], told["reason"]) == ("False", "MultipleNodesFound")
+        assert told["message"] == (
+            f"Invariant violated, matched multiple nodes: {both}; az aks nodepool scale --name gpu1 --node-count 1,"
+            " or delete this claim"
+        )
+        assert not sim.claim(NAME)["status"].get("nodeName")
+        assert len(sim.nodes_of(NAME)) == 2
+        if end == "scaled back":
+            scale(sim, 2)
+            await asyncio.sleep(2 * MINUTE)
+            scale(sim, 1)
+            await sim.until(lambda: len(sim.nodes_of(NAME)) == 1, 900, "one of them is gone")
+            await ready(sim, NAME)
+            assert sim.claim(NAME)["status"]["nodeName"] == node_names(sim)[0]
+        await removed(sim, NAME)
+        assert node_names(sim) == []
+        await sim.settled()
+
+    simulate(story)

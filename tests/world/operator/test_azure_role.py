@@ -1,0 +1,52 @@
+"""Least privilege in Azure: the role that we ship is what a life needs, and ARM refuses everything else."""
+
+import dataclasses
+
+import pytest
+
+from tests.world.azure_role import AZURE_ACTIONS, used_actions
+from tests.world.claims import ready
+from tests.world.harness import Sim, node_claim, simulate
+from tests.world.nodeclaim.test_main_job import NAME
+from tests.world.transcript import FAST, said
+
+LIFE_SECONDS = 900.0
+WORDS = "does not have authorization to perform action"
+
+
+async def a_life(sim: Sim) -> None:
+    """A claim becomes Ready, is deleted and goes."""
+    await sim.start_controller()
+    await sim.apply(node_claim(NAME))
+    await ready(sim, NAME)
+    await sim.delete_claim(NAME)
+    await sim.until(lambda: sim.claim(NAME) is None, LIFE_SECONDS, "the claim is gone")
+
+
+def test_a_life_uses_all_of_the_role_and_nothing_else() -> None:
+    """What the emulator was asked for in a life is exactly what the role allows."""
+    report = simulate(a_life, azure=FAST)
+    used = used_actions(report.world.cloud.ledger)
+    assert used == AZURE_ACTIONS, f"used {sorted(used)}, granted {sorted(AZURE_ACTIONS)}"
+
+
+@pytest.mark.parametrize(("missing", "condition"), [("write", "Launched"), ("delete", "InstanceTerminating")])
+def test_a_role_with_a_hole_is_told_on_the_claim(missing: str, condition: str) -> None:
+    """ARM's refusal is on the claim, which waits; once the role is whole it goes on by itself."""
+    action = f"Microsoft.ContainerService/managedClusters/agentPools/{missing}"
+
+    async def story(sim: Sim) -> None:
+        await sim.start_controller()
+        await sim.apply(node_claim(NAME))
+        if missing == "delete":
+            await ready(sim, NAME)
+            await sim.delete_claim(NAME)
+        await sim.until(lambda: "AuthorizationFailed" in said(sim, condition)[2], LIFE_SECONDS, "the claim says so")
+        sim.cloud.configure(actions=AZURE_ACTIONS)
+        if missing == "write":
+            await ready(sim, NAME)
+            await sim.delete_claim(NAME)
+        await sim.until(lambda: sim.claim(NAME) is None, 2 * LIFE_SECONDS, "the claim is gone")
+
+    assert action in AZURE_ACTIONS
+    simulate(story, azure=dataclasses.replace(FAST, actions=AZURE_ACTIONS - {action}))

@@ -1,0 +1,303 @@
+"""One leader: who does not hold the lease writes nothing, and a change of leaders doubles and loses nothing.
+
+I6 (no external write by a non-leader) is checked by the world at every write. Even without any election, names and
+preconditions keep two controllers from making two pools (I3) or leaking one (I1).
+"""
+
+import asyncio
+from collections.abc import Callable
+from datetime import timedelta
+
+import pytest
+
+from provisioner.runtime.election import LeadershipLost
+from provisioner.simulator.azure.faults import ALWAYS, Fault
+from provisioner.simulator.azure.settings import AzureSettings
+from provisioner.simulator.ledger import Call
+from provisioner.simulator.world import ARM_HOST, KUBE_HOST
+from tests.world.harness import Sim, node_claim, simulate
+from tests.world.nodeclaim.test_main_job import NAME, create_and_delete, gone, ready
+from tests.world.transcript import CLAIMS, FAST, MINUTE, pool_calls, said
+
+LEASE_SECONDS = 30.0
+# A follower asks every 5 s, give or take a fifth; others' leases run from when it saw them renewed.
+ASKS_SECONDS = 6.5
+TAKEOVER_SECONDS = LEASE_SECONDS + 2 * ASKS_SECONDS
+ARM_WRITE_SECONDS = 15.0
+
+
+def writers(sim: Sim) -> list[str]:
+    """Who wrote to either system, Leases and Events aside, in order of the first write."""
+    return list(dict.fromkeys(call.who for call in sim.ledger.writes() if call.who.startswith("ctl")))
+
+
+def holder(sim: Sim) -> str:
+    """Who holds the lease; "" if nobody."""
+    lease = sim.store.get("leases.coordination.k8s.io", "gpu-provisioner", "kube-system")
+    return "" if lease is None else lease["spec"].get("holderIdentity") or ""
+
+
+def renewals(sim: Sim, who: str) -> list[Call]:
+    """The writes of the lease that succeeded."""
+    found = sim.ledger.calls(who=who, kind="leases")
+    return [call for call in found if call.is_write and call.status in (200, 201)]
+
+
+async def two(sim: Sim, **options: object) -> None:
+    """Two replicas, of which ctl0 leads."""
+    await sim.start_controller("ctl0", **options)
+    await sim.until(lambda: holder(sim) == "ctl0", 10, "ctl0 leads")
+    await sim.start_controller("ctl1", **options)
+    await asyncio.sleep(10)
+
+
+async def away(sim: Sim, uid: str) -> None:
+    """The claim is deleted and goes in order; nothing is left and nothing more written."""
+    await sim.delete_claim(NAME)
+    await gone(sim)
+    order = sim.ledger.disappearances(uid)
+    assert [kind for kind in order if kind != "node"] == ["pool", "claim"], order
+    assert order[-1] == "claim"
+    await sim.settled(quiet_seconds=70)
+
+
+def test_of_two_replicas_one_acts() -> None:
+    """The follower keeps its caches warm, and neither writes anything nor asks Azure anything."""
+
+    async def story(sim: Sim) -> None:
+        await two(sim)
+        await away(sim, await ready(sim))
+        assert writers(sim) == ["ctl0"]
+        assert not sim.ledger.calls(who="ctl1", system="arm")
+        assert not [call for call in sim.ledger.calls(who="ctl1") if call.is_write]
+        assert sim.ledger.calls(who="ctl1", verb="WATCH", kind="nodeclaims")
+
+    simulate(story, azure=FAST)
+
+
+MOMENTS = [
+    ("when the PUT was sent", lambda sim: bool(pool_calls(sim, "PUT"))),
+    ("while the pool is created", lambda sim: said(sim, "Launched")[1] == "Creating"),
+    ("when the Node is registered", lambda sim: sim.condition(NAME, "Registered") == "True"),
+    ("when the claim is Ready", lambda sim: sim.condition(NAME, "Ready") == "True"),
+]
+
+
+@pytest.mark.parametrize(("told", "moment"), MOMENTS, ids=[row[0] for row in MOMENTS])
+@pytest.mark.parametrize("reset", [False, True], ids=["FIN", "RST"])
+def test_the_leader_dies(told: str, moment: Callable[[Sim], bool], reset: bool) -> None:
+    """The other one leads as soon as the lease has lapsed, goes on where the dead one was, and doubles nothing."""
+
+    async def story(sim: Sim) -> None:
+        await two(sim)
+        uid = (await sim.apply(node_claim(NAME)))["metadata"]["uid"]
+        await sim.until(lambda: moment(sim), 300, told)
+        sim.crash("ctl0", reset=reset)
+        died_at = sim.now
+        await sim.until(lambda: holder(sim) == "ctl1", TAKEOVER_SECONDS, "ctl1 leads")
+        assert sim.now - died_at >= LEASE_SECONDS - ASKS_SECONDS
+        await sim.until(lambda: sim.condition(NAME, "Ready") == "True", 400, "the claim is Ready")
+        await away(sim, uid)
+        accepted = [call.status for call in pool_calls(sim, "PUT")]
+        assert accepted.count(201) <= 1
+        assert [change.what for change in sim.ledger.changes(kind="pool", uid=uid)].count("Creating") == 1
+
+    simulate(story, azure=FAST)
+
+
+def test_the_leader_dies_in_a_removal() -> None:
+    """The successor ends the removal in order, with no second DELETE."""
+
+    async def story(sim: Sim) -> None:
+        await two(sim)
+        uid = await ready(sim)
+        await sim.delete_claim(NAME)
+        await sim.until(lambda: said(sim, "InstanceTerminating")[0] == "True", 20, "the pool is going")
+        sim.crash("ctl0")
+        await gone(sim, within_seconds=4 * MINUTE)
+        assert sim.ledger.disappearances(uid) == ["pool", "node", "claim"]
+        assert len(pool_calls(sim, "DELETE")) == 1
+        await sim.settled(quiet_seconds=70)
+
+    simulate(story, azure=FAST)
+
+
+SLOW = AzureSettings(create_seconds=(300.0, 300.0), delete_seconds=(30.0, 60.0))
+
+
+def test_a_leader_cut_off_from_the_api_server_stops_writing_to_azure_in_time() -> None:
+    """It goes on repeating a DELETE only while the lease outlives the call; its successor begins after the lapse."""
+
+    async def story(sim: Sim) -> None:
+        await two(sim, restart_on=(LeadershipLost,))
+        await sim.apply(node_claim(NAME))
+        await sim.until(lambda: said(sim, "Launched")[1] == "Creating", 30, "the pool is being created")
+        await sim.delete_claim(NAME)
+        # After the third refusal the next try is due in 20 s: when the lease is still held, but not for long enough.
+        await sim.until(lambda: len(pool_calls(sim, "DELETE")) == 3, 60, "AKS refuses to delete it, again and again")
+        sim.wire.silence(KUBE_HOST, "ctl0")
+        await sim.until(lambda: holder(sim) == "ctl1", TAKEOVER_SECONDS, "ctl1 leads")
+        lapsed_at = renewals(sim, "ctl0")[-1].at + LEASE_SECONDS
+        before = [call for call in pool_calls(sim, "DELETE") if call.who == "ctl0"]
+        assert before[-1].at <= lapsed_at - ARM_WRITE_SECONDS
+        assert renewals(sim, "ctl1")[0].at >= lapsed_at
+        await gone(sim)
+        assert [call for call in sim.ledger.writes(who="ctl0") if call.system == "arm"][-1] is before[-1]
+        sim.wire.heal(KUBE_HOST, "ctl0")
+        await sim.settled(quiet_seconds=2 * MINUTE)
+        assert writers(sim) == ["ctl0", "ctl1"]
+
+    simulate(story, azure=SLOW)
+
+
+def test_a_leader_cut_off_from_the_api_server_asks_for_no_pool() -> None:
+    """Claims it knows of and has not served yet are its successor's: two leaders never PUT for one claim."""
+
+    async def story(sim: Sim) -> None:
+        await two(sim, restart_on=(LeadershipLost,))
+        sim.cloud.faults.append(Fault(verb="PUT", times=ALWAYS, drop="before"))
+        await sim.apply(node_claim(NAME))
+        await sim.until(lambda: len(pool_calls(sim, "PUT")) >= 2, 60, "its PUTs get lost, one after the other")
+        sim.wire.silence(KUBE_HOST, "ctl0")
+        cut_at = sim.now
+        await sim.until(lambda: holder(sim) == "ctl1", TAKEOVER_SECONDS, "ctl1 leads")
+        sim.cloud.faults.clear()
+        await sim.until(lambda: sim.condition(NAME, "Ready") == "True", 300, "the claim is Ready")
+        late = [call.at - cut_at for call in pool_calls(sim, "PUT") if call.who == "ctl0" and call.at > cut_at]
+        assert all(seconds <= LEASE_SECONDS - ARM_WRITE_SECONDS for seconds in late)
+        assert [call.who for call in pool_calls(sim, "PUT") if call.status == 201] == ["ctl1"]
+
+    simulate(story, azure=FAST)
+
+
+def test_a_put_in_flight_when_the_lease_is_lost() -> None:
+    """It was sent in time and lands in time; the successor finds the pool and asks for no second one."""
+
+    async def story(sim: Sim) -> None:
+        await two(sim, restart_on=(LeadershipLost,))
+        sim.cloud.faults.append(Fault(verb="PUT", slow_seconds=13.0))
+        uid = (await sim.apply(node_claim(NAME)))["metadata"]["uid"]
+        await sim.until(lambda: pool_calls(sim, "PUT"), 5, "the PUT is on its way")
+        sim.wire.silence(KUBE_HOST, "ctl0")
+        sim.wire.silence(ARM_HOST, "ctl0")
+        await sim.until(lambda: sim.condition(NAME, "Ready") == "True", 400, "the claim is Ready")
+        assert [call.who for call in pool_calls(sim, "PUT")] == ["ctl0"]
+        await away(sim, uid)
+        assert writers(sim) == ["ctl0", "ctl1"]
+
+    simulate(story, azure=FAST)
+
+
+def test_nobody_reaches_the_api_server_for_a_while() -> None:
+    """Without an API server nobody leads and nobody writes; afterwards the claim gets its one machine."""
+
+    async def story(sim: Sim) -> None:
+        await two(sim, restart_on=(LeadershipLost,))
+        uid = (await sim.apply(node_claim(NAME)))["metadata"]["uid"]
+        await sim.until(lambda: said(sim, "Launched")[1] == "Creating", 30, "the pool is being created")
+        for who in list(sim.controllers):
+            sim.wire.silence(KUBE_HOST, who)
+        began = sim.now
+        await asyncio.sleep(5 * MINUTE)
+        late = [call for call in sim.ledger.writes() if call.at > began + LEASE_SECONDS and call.system == "arm"]
+        assert not late
+        for who in list(sim.controllers):
+            sim.wire.heal(KUBE_HOST, who)
+        await sim.until(lambda: sim.condition(NAME, "Ready") == "True", 400, "the claim is Ready")
+        assert len(pool_calls(sim, "PUT")) == 1
+        await away(sim, uid)
+
+    simulate(story, azure=FAST)
+
+
+def test_a_leader_that_is_asked_to_stop_hands_over_at_once() -> None:
+    """SIGTERM releases the lease: the follower leads within one of its rounds, and goes on."""
+
+    async def story(sim: Sim) -> None:
+        await two(sim)
+        uid = (await sim.apply(node_claim(NAME)))["metadata"]["uid"]
+        await sim.until(lambda: said(sim, "Launched")[1] == "Creating", 30, "the pool is being created")
+        await asyncio.sleep(5)
+        await sim.stop_controller("ctl0")
+        assert holder(sim) == ""
+        await sim.until(lambda: holder(sim) == "ctl1", ASKS_SECONDS, "ctl1 leads")
+        await sim.until(lambda: sim.condition(NAME, "Ready") == "True", 300, "the claim is Ready")
+        assert len(pool_calls(sim, "PUT")) == 1
+        await away(sim, uid)
+
+    simulate(story, azure=FAST)
+
+
+def test_a_leader_stopped_in_the_middle_of_a_write_leaves_its_lease_to_lapse() -> None:
+    """A write that was cut off may still arrive: until the lease has lapsed nobody follows."""
+
+    async def story(sim: Sim) -> None:
+        await two(sim)
+        sim.cloud.faults.append(Fault(verb="PUT", slow_seconds=12.0))
+        uid = (await sim.apply(node_claim(NAME)))["metadata"]["uid"]
+        await sim.until(lambda: pool_calls(sim, "PUT"), 5, "the PUT is on its way")
+        await sim.stop_controller("ctl0")
+        assert holder(sim) == "ctl0"
+        stopped_at = sim.now
+        await sim.until(lambda: holder(sim) == "ctl1", TAKEOVER_SECONDS, "ctl1 leads")
+        assert sim.now - stopped_at > 12
+        await sim.until(lambda: sim.condition(NAME, "Ready") == "True", 300, "the claim is Ready")
+        assert [call.who for call in pool_calls(sim, "PUT")] == ["ctl0"]
+        await away(sim, uid)
+
+    simulate(story, azure=FAST)
+
+
+def test_a_wrong_clock_takes_no_lease() -> None:
+    """Leases run on each replica's own sense of duration: a clock that is a day ahead changes nothing."""
+
+    async def story(sim: Sim) -> None:
+        await two(sim)
+        sim.controllers["ctl1"].clock.offset = timedelta(days=1)
+        await away(sim, await ready(sim))
+        assert writers(sim) == ["ctl0"]
+
+    simulate(story, azure=FAST)
+
+
+# Without an election
+
+
+@pytest.mark.parametrize("heedless", [False, True], ids=["AKS heeds preconditions", "AKS ignores preconditions"])
+@pytest.mark.parametrize("seed", [1, 2])
+def test_two_replicas_without_an_election(seed: int, heedless: bool) -> None:
+    """Both act at once on everything: still one pool a claim, everything goes in order, and they come to rest."""
+
+    async def story(sim: Sim) -> None:
+        for who in ("ctl0", "ctl1"):
+            await sim.start_controller(who, elect=False)
+        names = ["gpu0", "gpu1", "gpu2"]
+        uids = [(await sim.apply(node_claim(name)))["metadata"]["uid"] for name in names]
+        await sim.until(lambda: all(sim.condition(n, "Ready") == "True" for n in names), 400, "all are Ready")
+        assert set(writers(sim)) == {"ctl0", "ctl1"}
+        assert [len(sim.pools_of(uid)) for uid in uids] == [1, 1, 1]
+        await sim.settled(quiet_seconds=70)
+        for name in names:
+            await sim.delete_claim(name)
+        await sim.until(lambda: not sim.store.list(CLAIMS), 400, "all are gone")
+        for uid in uids:
+            assert sim.ledger.disappearances(uid) == ["pool", "node", "claim"]
+            states = [change.what for change in sim.ledger.changes(kind="pool", uid=uid)]
+            assert states.count("Creating") == states.count("gone") == 1
+        await sim.settled(quiet_seconds=70)
+        assert len(sim.ledger.writes()) < 40 * len(names)
+
+    azure = AzureSettings(create_seconds=(60.0, 90.0), delete_seconds=(30.0, 60.0), ignore_preconditions=heedless)
+    simulate(story, seed=seed, azure=azure)
+
+
+def test_the_main_job_without_an_election() -> None:
+    """A single replica may go without a lease."""
+
+    async def story(sim: Sim) -> None:
+        await sim.start_controller("ctl0", elect=False)
+        await away(sim, await ready(sim))
+        assert not sim.ledger.calls(kind="leases")
+
+    simulate(story, azure=FAST)
+    simulate(create_and_delete, azure=FAST)

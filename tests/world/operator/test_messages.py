@@ -1,0 +1,58 @@
+"""The bystander that knows the pages can fail: a word that none of them explains is planted once, and it speaks."""
+
+import pytest
+
+from controllers.model.conditions import Judgement
+from controllers.nodeclaim.lifecycle import launch
+from provisioner.simulator.invariants import InvariantError
+from tests.world.claims import ready
+from tests.world.harness import node_claim, simulate
+from tests.world.messages import explained, explained_event
+
+
+async def one_life(sim):
+    """A claim becomes Ready."""
+    await sim.start_controller()
+    await sim.apply(node_claim("gpu1"))
+    await ready(sim, "gpu1")
+
+
+@pytest.mark.parametrize("status", ["Unknown", "False"])
+def test_a_reason_that_no_page_explains_is_seen(monkeypatch, status):
+    """A judgement with a reason of its own making fails whatever story shows it."""
+    judge = launch.judge
+
+    def mutant(f, claim):
+        judged = judge(f, claim)
+        if judged is None or judged.reason != "Creating":
+            return judged
+        return Judgement(status=status, reason="Cooking", message="the machine is in the oven")
+
+    monkeypatch.setattr(launch, "judge", mutant)
+    with pytest.raises((InvariantError, BaseExceptionGroup)) as failure:
+        simulate(one_life)
+    told = "\n".join([str(failure.value), *getattr(failure.value, "__notes__", [])])
+    assert f"gpu1 says what no page explains: Launched={status} Cooking" in told
+
+
+def test_a_status_that_no_page_has_for_a_reason_is_seen():
+    """The same reason under another status, or on another condition, is another word."""
+    assert explained("Initialized", "False", "NodeLost", "")
+    assert not explained("Initialized", "Unknown", "NodeLost", "")
+    assert not explained("Registered", "False", "NodeLost", "")
+
+
+def test_azures_own_code_is_explained_where_it_begins_the_message():
+    """ARM's codes are an open set: one may stand on Launched if the message says it first."""
+    words = "ErrCode_SubnetIsFull: no addresses are left; Free addresses in the subnet or use a larger one"
+    assert explained("Launched", "False", "SubnetIsFull", words)
+    assert not explained("Launched", "False", "SubnetIsFull", "no addresses are left")
+    assert not explained("Initialized", "False", "SubnetIsFull", words)
+
+
+def test_an_event_is_explained_for_the_kinds_that_it_is_told_of():
+    """A drain's Event is a Node's, a repair's is a claim's."""
+    assert explained_event("Node", "FailedDraining", "")
+    assert not explained_event("NodeClaim", "FailedDraining", "")
+    assert explained_event("NodeClaim", "NodeRepair", "")
+    assert not explained_event("Node", "NodeRepair", "")

@@ -1,0 +1,224 @@
+"""A claim that is deleted while its pool is being created: DELETE is sent at once, and again until AKS takes it.
+
+AKS refuses it with 409 for as long as the creation lasts; nothing is aborted, nothing is let go before it is gone, and
+the claim says all the while what it waits for.
+"""
+
+import asyncio
+from collections.abc import Iterable
+from dataclasses import replace
+
+import pytest
+
+from provisioner.api import labels
+from provisioner.simulator.azure import errors
+from provisioner.simulator.azure.faults import ALWAYS, Fault
+from provisioner.simulator.azure.settings import AzureSettings
+from tests.world.claims import Seen, condition, says, versions
+from tests.world.harness import Sim, node_claim, simulate
+from tests.world.nodeclaim.test_main_job import NAME, gone
+from tests.world.transcript import FAST, MINUTE, finalizers, gaps, pool_calls, said
+
+from .test_termination import NO_NODE, WHOLE, applied, being_created, failed, up, went
+
+SLOW = AzureSettings(create_seconds=(1200.0, 1200.0), delete_seconds=(30.0, 60.0), node_share=(0.9, 0.95))
+OTHER = "ws00000other"
+
+
+async def creating(sim: Sim) -> str:
+    """A controller is there, and the pool of a claim is being created; its UID."""
+    uid = await applied(sim)
+    await being_created(sim)
+    return uid
+
+
+def words(seen: Iterable[Seen], reason: str) -> list[str]:
+    """What InstanceTerminating said with that reason, each wording once, in order."""
+    told = [condition(one.obj, "InstanceTerminating") for one in seen]
+    return list(dict.fromkeys(one["message"] for one in told if one.get("reason") == reason))
+
+
+def accepted(sim: Sim, name: str = NAME) -> int:
+    """How many DELETEs of a pool were accepted."""
+    return sum(call.status == 202 for call in pool_calls(sim, "DELETE", name))
+
+
+def never_aborted(sim: Sim) -> bool:
+    """Whether the only writes to ARM were PUTs and DELETEs of pools."""
+    return {call.verb for call in sim.ledger.calls(system="arm") if call.is_write} == {"PUT", "DELETE"}
+
+
+def test_a_creation_of_twenty_minutes_is_waited_for() -> None:
+    """DELETE at once, after 5, 10, 20 and then every 30 s; one write says why, since when and when next."""
+
+    async def story(sim: Sim) -> None:
+        uid = await creating(sim)
+        seen = versions(sim, NAME)
+        asked_at = sim.now
+        await sim.delete_claim(NAME)
+        await sim.until(lambda: pool_calls(sim, "DELETE"), 1, "DELETE is sent at once")
+        await says(sim, NAME, "InstanceTerminating", "Unknown", "OperationInProgress", within_seconds=5)
+        await asyncio.sleep(15 * MINUTE)
+        assert finalizers(sim.claim(NAME)) == [labels.FINALIZER]
+        (told,) = words(seen, "OperationInProgress")
+        assert told.startswith("OperationNotAllowed: ")
+        assert f"({NAME} - Creating) is in progress" in told
+        assert told.endswith("; deletion due since 12:00:00Z, next try within 30 s")
+        quiet = [call for call in sim.ledger.writes(who="ctl0") if call.system == "kube" and call.at > asked_at + 5]
+        assert not quiet, "an unchanged state is never written again"
+        await went(sim, uid, WHOLE)
+        # The Node's birth changes the pool's ETag: that try is repeated at once, and counts as one with the next.
+        tries = [call for call in pool_calls(sim, "DELETE") if call.status != 412]
+        assert gaps(tries)[:5] == [5, 10, 20, 30, 30]
+        assert set(gaps(tries)[5:]) == {30}
+        assert [call.status for call in tries] == [409] * (len(tries) - 1) + [202]
+        assert [call.status for call in pool_calls(sim, "PUT")] == [201]
+        assert len(pool_calls(sim, "GET")) == 3, "a look at the first refusal, one for the new ETag, one as the proof"
+        assert never_aborted(sim)
+
+    simulate(story, azure=SLOW)
+
+
+def test_azures_own_wait_is_obeyed() -> None:
+    """A 409 with Retry-After is tried again after exactly that, and the claim says how long that may be."""
+
+    async def story(sim: Sim) -> None:
+        uid = await creating(sim)
+        seen = versions(sim, NAME)
+        busy = replace(errors.pool_busy(NAME, "Creating"), headers={"Retry-After": "180"})
+        sim.cloud.faults.append(Fault(verb="DELETE", times=3, answer=busy))
+        await sim.delete_claim(NAME)
+        await went(sim, uid, WHOLE)
+        assert gaps(pool_calls(sim, "DELETE")) == [180, 180, 180]
+        (told,) = words(seen, "OperationInProgress")
+        assert told.endswith("next try within 3 min")
+        assert never_aborted(sim)
+
+    simulate(story, azure=FAST)
+
+
+@pytest.mark.parametrize("drop", ["before", "after"])
+@pytest.mark.parametrize("preempts", [True, False], ids=["while creating", "when created"])
+def test_a_lost_answer_is_looked_up(drop: str, *, preempts: bool) -> None:
+    """Whoever did not hear what became of a DELETE looks: a pool that goes already is not deleted a second time."""
+
+    async def story(sim: Sim) -> None:
+        uid = await creating(sim) if preempts else await up(sim)
+        sim.cloud.faults += [
+            Fault(verb="DELETE", drop=drop),
+            Fault(verb="LIST", times=5, answer=errors.rp(500, "InternalServerError", "no list now")),
+        ]
+        await sim.delete_claim(NAME)
+        await went(sim, uid, NO_NODE if preempts else WHOLE)
+        tries = pool_calls(sim, "DELETE")
+        assert [call.status for call in tries] == ([0] if drop == "after" else [0, 202])
+        lost = tries[0].at
+        looks = [call.at for call in pool_calls(sim, "GET") if lost < call.at < lost + 30]
+        assert len(looks) == 1
+        assert never_aborted(sim)
+
+    simulate(story, azure=replace(FAST, delete_preempts=preempts))
+
+
+def test_a_restart_between_two_tries() -> None:
+    """A successor tries at once when it leads, in the same words as its predecessor; one DELETE is accepted in all."""
+
+    async def story(sim: Sim) -> None:
+        uid = await creating(sim)
+        seen = versions(sim, NAME)
+        await sim.delete_claim(NAME)
+        await sim.until(lambda: len(pool_calls(sim, "DELETE")) == 3, 60, "it was refused three times")
+        sim.crash("ctl0")
+        crashed_at = sim.now
+        await sim.start_controller("ctl1")
+        await sim.until(lambda: len(pool_calls(sim, "DELETE")) == 4, 45, "the successor tries")
+        await sim.until(lambda: len(pool_calls(sim, "DELETE")) == 6, 20, "its own patience starts anew")
+        assert sim.now - crashed_at < 65
+        await sim.until(lambda: accepted(sim), 25 * MINUTE, "the creation has ended")
+        await asyncio.sleep(1)
+        await sim.stop_controller("ctl1")
+        await sim.start_controller("ctl2")
+        await went(sim, uid, WHOLE)
+        assert len(words(seen, "OperationInProgress")) == 1
+        assert accepted(sim) == 1
+        assert pool_calls(sim, "DELETE")[-1].who == "ctl1", "a pool that goes already is left alone"
+        assert never_aborted(sim)
+
+    simulate(story, azure=SLOW)
+
+
+def test_two_claims_wait_each_for_its_own_pool() -> None:
+    """A pool that takes long to create holds up nobody else's removal."""
+
+    async def story(sim: Sim) -> None:
+        sim.cloud.faults.append(Fault(verb="PUT", pool=OTHER, operation_seconds=1200.0))
+        uid = await creating(sim)
+        other = (await sim.apply(node_claim(OTHER)))["metadata"]["uid"]
+        await says(sim, OTHER, "Launched", "Unknown", "Creating", within_seconds=10)
+        for name in (NAME, OTHER):
+            await sim.delete_claim(name)
+        await gone(sim, within_seconds=200)
+        assert sim.ledger.disappearances(uid) == WHOLE
+        assert said(sim, "InstanceTerminating", OTHER)[1] == "OperationInProgress"
+        assert f"({OTHER} - Creating)" in said(sim, "InstanceTerminating", OTHER)[2]
+        await gone(sim, OTHER, within_seconds=25 * MINUTE)
+        assert sim.ledger.disappearances(other) == WHOLE
+        assert accepted(sim) == accepted(sim, OTHER) == 1
+        assert never_aborted(sim)
+        await sim.settled(quiet_seconds=70.0)
+
+    simulate(story, azure=FAST)
+
+
+def test_an_overdue_removal_still_says_since_when() -> None:
+    """After half an hour of refusals the claim says that it is overdue, and still why, since when and when next."""
+
+    async def story(sim: Sim) -> None:
+        await creating(sim)
+        await sim.delete_claim(NAME)
+        await sim.until(lambda: "overdue" in said(sim, "InstanceTerminating")[2], 31 * MINUTE, "it is overdue")
+        message = said(sim, "InstanceTerminating")[2]
+        assert message.startswith("OperationNotAllowed: ")
+        assert message.endswith("; deletion due since 12:00:00Z, next try within 30 s; overdue: over 30 min")
+        await gone(sim, within_seconds=20 * MINUTE)
+
+    simulate(story, azure=replace(SLOW, create_seconds=(2400.0, 2400.0)))
+
+
+def test_a_failed_pool_that_is_not_let_go_at_once() -> None:
+    """A failed pool whose removal is refused is asked to go again, and a new attempt follows."""
+
+    async def story(sim: Sim) -> None:
+        uid = await applied(sim)
+        refusal = errors.rp(500, "InternalServerError", "not now")
+        sim.cloud.faults.append(Fault(verb="DELETE", times=2, answer=refusal))
+        await failed(sim)
+        await sim.until(lambda: sim.condition(NAME, "Ready") == "True", 10 * MINUTE, "the second attempt is Ready")
+        tries = pool_calls(sim, "DELETE")
+        assert [call.status for call in tries] == [500, 500, 202]
+        assert gaps(tries) == [5, 10]
+        assert len(sim.pools_of(uid)) == 1
+
+    simulate(story, azure=FAST)
+
+
+def test_azure_refuses_for_good_and_then_does_not() -> None:
+    """While the identity may not delete, the claim says so by ARM's code and keeps what is there; then it goes."""
+
+    async def story(sim: Sim) -> None:
+        uid = await creating(sim)
+        action = "Microsoft.ContainerService/managedClusters/agentPools/delete"
+        denied = Fault(verb="DELETE", times=ALWAYS, answer=errors.forbidden(action, "/subscriptions/s"))
+        sim.cloud.faults.append(denied)
+        await sim.delete_claim(NAME)
+        await sim.until(lambda: "AuthorizationFailed" in said(sim, "InstanceTerminating")[2], 10, "it says so")
+        message = said(sim, "InstanceTerminating")[2]
+        assert message.startswith("AuthorizationFailed: we may not agentPools/delete. Apply charts/gpu-provisioner/az")
+        assert "it can take an hour to spread; deletion due since 12:00:00Z, next try within 5 min" in message
+        await asyncio.sleep(10 * MINUTE)
+        assert sim.pools_of(uid)
+        sim.cloud.faults.remove(denied)
+        await went(sim, uid, WHOLE, within_seconds=30 * MINUTE)
+        assert accepted(sim) == 1
+
+    simulate(story, azure=FAST)

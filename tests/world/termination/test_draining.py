@@ -1,0 +1,476 @@
+"""Drains: who is asked to leave, who is made to, who holds the machine, and what is said meanwhile.
+
+karpenter.md §12.7, each case of it; tiers, one budget, pods that stay and dead machines are in `test_way_down.py`.
+"""
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from aiohttp import web
+
+from provisioner.api import labels
+from provisioner.runtime.metrics import Metrics
+from provisioner.simulator.ledger import Call
+from provisioner.simulator.nodes_machine import NodeSettings
+from tests.world.claims import versions
+from tests.world.harness import EPOCH, Sim, node_claim, simulate
+from tests.world.nodeclaim.test_main_job import NAME
+from tests.world.transcript import (
+    BUDGETS,
+    CLAIMS,
+    FAST,
+    MINUTE,
+    deleting,
+    events,
+    finalizers,
+    gaps,
+    node_name,
+    node_of,
+    pool_calls,
+    refuse,
+    run_pod,
+    said,
+)
+
+from .test_termination import WHOLE, up, went
+
+
+async def up_with(sim: Sim, period: str, **options: object) -> str:
+    """A controller is there, and a claim with that terminationGracePeriod is Ready; its UID."""
+    await sim.start_controller(**options)
+    uid = (await sim.apply(node_claim(NAME, terminationGracePeriod=period)))["metadata"]["uid"]
+    await sim.until(lambda: sim.condition(NAME, "Ready") == "True", 400, "the claim is Ready")
+    return uid
+
+
+def moment(sim: Sim, seconds: float = 0.0) -> str:
+    """So many seconds from now, as Kubernetes writes times."""
+    return (EPOCH + timedelta(seconds=sim.now + seconds)).astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def started(sim: Sim, name: str) -> None:
+    """The kubelet says that the pod runs since now."""
+    sim.store.patch("pods", name, {"status": {"startTime": moment(sim)}}, "default", subresource="status")
+
+
+def slow(sim: Sim, name: str, node: str, seconds: int, **meta: object) -> None:
+    """A pod that takes all its grace to end."""
+    run_pod(sim, name, node, **meta)
+    pod = sim.store.get("pods", name, "default")
+    assert pod is not None
+    sim.store.delete("pods", name, "default", grace=0)
+    spec = {**pod["spec"], "terminationGracePeriodSeconds": seconds}
+    kept = {"name": name, "labels": {"app": name}, "annotations": pod["metadata"].get("annotations") or {}}
+    sim.store.create("pods", {"metadata": kept, "spec": spec}, "default")
+    status = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
+    sim.store.patch("pods", name, {"status": status}, "default", subresource="status")
+
+
+def budget(sim: Sim, name: str, app: str) -> None:
+    spec = {"minAvailable": 1, "selector": {"matchLabels": {"app": app}}}
+    sim.store.create(BUDGETS, {"metadata": {"name": name}, "spec": spec}, "default")
+
+
+def evictions(sim: Sim, name: str | None = None) -> list[Call]:
+    """The controller's requests that a pod should leave."""
+    return sim.ledger.calls(who="ctl0", verb="POST", kind="pods", name=name)
+
+
+def deletes(sim: Sim, name: str) -> list[Call]:
+    """The controller's deletions of a pod."""
+    return sim.ledger.calls(who="ctl0", verb="DELETE", kind="pods", name=name)
+
+
+def told_on(sim: Sim, reason: str) -> list[tuple[str, str]]:
+    """Kind and name of what Events of that reason are about."""
+    about = (event["involvedObject"] for event in events(sim, reason))
+    return [(subject["kind"], subject["name"]) for subject in about]
+
+
+# What refuses
+
+
+def test_two_budgets_on_one_pod_are_named_and_waited_for() -> None:
+    """The API server cannot evict a pod of two budgets and answers 500: told by its words, and waited for."""
+
+    async def story(sim: Sim) -> None:
+        uid = await up(sim)
+        run_pod(sim, "app", node_name(sim))
+        budget(sim, "one", "app")
+        budget(sim, "two", "app")
+        await sim.delete_claim(NAME)
+        await sim.until(lambda: "more than one PodDisruptionBudget" in said(sim, "Drained")[2], 10, "Drained says so")
+        assert "default/app" in said(sim, "Drained")[2]
+        await asyncio.sleep(5 * MINUTE)
+        assert [call.status for call in evictions(sim, "app")] == [500] * len(evictions(sim, "app"))
+        assert len(evictions(sim, "app")) <= 5 * MINUTE / 5 + 2
+        assert not pool_calls(sim, "DELETE")
+        sim.store.delete(BUDGETS, "one", "default")
+        sim.store.delete(BUDGETS, "two", "default")
+        await went(sim, uid, WHOLE)
+        assert told_on(sim, "FailedDraining")[0][0] == "Node"
+
+    simulate(story, azure=FAST)
+
+
+def test_an_eviction_that_fails_is_told_and_asked_less_and_less_often() -> None:
+    """Another 500 is no budget: it stands on the claim, is tried at growing intervals, and keeps no other pod."""
+
+    async def story(sim: Sim) -> None:
+        uid = await up(sim)
+        run_pod(sim, "app", node_name(sim))
+        run_pod(sim, "other", node_name(sim))
+
+        def of_app(call: Call) -> bool:
+            return call.target.subresource == "eviction" and call.target.name == "app"
+
+        mend = refuse(sim, of_app, 500, "InternalError", "Internal error occurred: no webhook")
+        await sim.delete_claim(NAME)
+        await sim.until(lambda: "no webhook" in said(sim, "Drained")[2], 10, "Drained says why")
+        await sim.until(lambda: sim.store.get("pods", "other", "default") is None, 10, "the other pod has left")
+        await asyncio.sleep(5 * MINUTE)
+        waits = gaps(evictions(sim, "app"))
+        assert waits[:4] == sorted(waits[:4])
+        assert max(waits) <= 70
+        assert len(waits) < 12
+        mend()
+        await went(sim, uid, WHOLE)
+
+    simulate(story, azure=FAST)
+
+
+def test_a_pod_that_must_not_be_disrupted_for_a_while() -> None:
+    """do-not-disrupt as a duration holds the pod until it has run so long; the claim says until when."""
+
+    async def story(sim: Sim) -> None:
+        uid = await up(sim)
+        run_pod(sim, "training", node_name(sim), annotations={labels.DO_NOT_DISRUPT: "10m"})
+        started(sim, "training")
+        since = sim.now
+        await sim.delete_claim(NAME)
+        await sim.until(lambda: "do-not-disrupt until" in said(sim, "Drained")[2], 10, "Drained says until when")
+        await sim.until(lambda: evictions(sim, "training"), 11 * MINUTE, "its time is over")
+        assert 10 * MINUTE - 1 <= sim.now - since <= 10 * MINUTE + 7
+        await went(sim, uid, WHOLE)
+
+    simulate(story, azure=FAST)
+
+
+def test_a_wrong_do_not_disrupt_is_ignored_and_told_on_the_pod() -> None:
+    """A value that is neither yes nor a duration protects nothing, and its owner hears of it."""
+
+    async def story(sim: Sim) -> None:
+        uid = await up(sim)
+        run_pod(sim, "app", node_name(sim), annotations={labels.DO_NOT_DISRUPT: "1day"})
+        await sim.delete_claim(NAME)
+        await went(sim, uid, WHOLE)
+        assert told_on(sim, "InvalidDoNotDisruptAnnotation") == [("Pod", "app")]
+        assert told_on(sim, "Evicted") == [("Pod", "app")]
+
+    simulate(story, azure=FAST)
+
+
+def test_a_pod_made_anew_under_the_same_name_is_not_evicted_by_mistake() -> None:
+    """An eviction names a UID: the pod's successor is spared by the request for the other, and asked by its own."""
+
+    async def story(sim: Sim) -> None:
+        uid = await up(sim)
+        node = node_name(sim)
+        run_pod(sim, "app", node)
+
+        async def replace(call: Call, _: web.Request) -> web.StreamResponse | None:
+            if call.target.subresource == "eviction":
+                sim.world.before.remove(replace)
+                sim.store.delete("pods", "app", "default", grace=0)
+                run_pod(sim, "app", node)
+            return None
+
+        sim.world.before.append(replace)
+        await sim.delete_claim(NAME)
+        await went(sim, uid, WHOLE)
+        assert [call.status for call in evictions(sim, "app")] == [409, 201]
+
+    simulate(story, azure=FAST)
+
+
+def test_a_pod_bound_just_after_the_taint_is_asked_to_leave_too() -> None:
+    """A scheduler that had not seen the taint binds one more pod: it leaves by eviction, before the machine goes."""
+
+    async def story(sim: Sim) -> None:
+        uid = await up(sim)
+        node = node_name(sim)
+        run_pod(sim, "app", node)
+        await sim.delete_claim(NAME)
+        await sim.until(lambda: evictions(sim, "app"), 5, "the first pod is asked to leave")
+        began = sim.now
+        await sim.until(lambda: sim.store.get("pods", "app", "default") is None, 5, "it has left")
+        assert not pool_calls(sim, "DELETE")
+        run_pod(sim, "late", node)
+        await sim.until(lambda: pool_calls(sim, "DELETE"), 30, "the machine goes")
+        assert len(evictions(sim, "late")) == 1
+        assert sim.now - began >= 4
+        await went(sim, uid, WHOLE)
+
+    simulate(story, azure=FAST)
+
+
+# The termination time
+
+
+def test_a_pods_grace_longer_than_the_claims_is_cut_short() -> None:
+    """A pod that may take ten minutes has two: it is deleted at once, with the grace that is left."""
+
+    async def story(sim: Sim) -> None:
+        uid = await up_with(sim, "2m")
+        slow(sim, "app", node_name(sim), 600)
+        await sim.delete_claim(NAME)
+        asked_at = sim.now
+        await sim.until(lambda: deletes(sim, "app"), 5, "it is deleted")
+        pod = sim.store.get("pods", "app", "default")
+        assert pod is not None
+        assert pod["metadata"]["deletionGracePeriodSeconds"] == pytest.approx(120, abs=2)
+        annotation = sim.claim(NAME)["metadata"]["annotations"][labels.TERMINATION_TIMESTAMP]
+        assert annotation == moment(sim, 120 - (sim.now - asked_at))
+        await sim.until(lambda: pool_calls(sim, "DELETE"), 130, "the machine goes")
+        assert sim.now - asked_at == pytest.approx(120, abs=8)
+        assert len(deletes(sim, "app")) == 1
+        await went(sim, uid, WHOLE)
+        assert told_on(sim, "Disrupted") == [("Pod", "app")]
+        assert {kind for kind, _ in told_on(sim, "TerminationGracePeriodExpiring")} == {"Node", "NodeClaim"}
+
+    simulate(story, azure=FAST, nodes=NodeSettings(pod_stop_seconds=600.0))
+
+
+@pytest.mark.parametrize("kind", ["do-not-disrupt", "budget"])
+def test_a_pod_that_may_stay_stays_until_the_claims_time_is_nearly_over(kind: str) -> None:
+    """Budgets and do-not-disrupt hold until a pod's own grace before the termination time; then it is deleted."""
+
+    async def story(sim: Sim) -> None:
+        uid = await up_with(sim, "5m")
+        protection = {"annotations": {labels.DO_NOT_DISRUPT: "true"}} if kind == "do-not-disrupt" else {}
+        run_pod(sim, "app", node_name(sim), **protection)
+        if kind == "budget":
+            budget(sim, "guard", "app")
+        await sim.delete_claim(NAME)
+        asked_at = sim.now
+        await sim.until(lambda: deletes(sim, "app"), 6 * MINUTE, "it is deleted")
+        assert sim.now - asked_at == pytest.approx(5 * MINUTE - 10, abs=2)
+        await went(sim, uid, WHOLE)
+        assert [call.status for call in deletes(sim, "app")] == [200]
+
+    simulate(story, azure=FAST)
+
+
+def test_a_termination_time_that_is_over_leaves_a_second() -> None:
+    """A time that somebody wrote is obeyed and kept, also when it is past: pods are deleted, with a second's grace."""
+
+    async def story(sim: Sim) -> None:
+        uid = await up_with(sim, "1h")
+        slow(sim, "app", node_name(sim), 600, annotations={labels.DO_NOT_DISRUPT: "true"})
+        past = moment(sim, -600)
+        sim.store.patch(CLAIMS, NAME, {"metadata": {"annotations": {labels.TERMINATION_TIMESTAMP: past}}})
+        await sim.delete_claim(NAME)
+        await sim.until(lambda: deletes(sim, "app"), 5, "it is deleted")
+        pod = sim.store.get("pods", "app", "default")
+        assert pod is not None
+        assert pod["metadata"]["deletionGracePeriodSeconds"] == 1
+        assert sim.claim(NAME)["metadata"]["annotations"][labels.TERMINATION_TIMESTAMP] == past
+        await went(sim, uid, WHOLE)
+        assert len(deletes(sim, "app")) == 1
+
+    simulate(story, azure=FAST, nodes=NodeSettings(pod_stop_seconds=600.0))
+
+
+def test_a_termination_time_that_is_no_time_is_told_and_ignored() -> None:
+    """Words that are no time hold nothing and force nothing; the claim's period stands in for them."""
+
+    async def story(sim: Sim) -> None:
+        uid = await up_with(sim, "3m")
+        run_pod(sim, "app", node_name(sim), annotations={labels.DO_NOT_DISRUPT: "true"})
+        sim.store.patch(CLAIMS, NAME, {"metadata": {"annotations": {labels.TERMINATION_TIMESTAMP: "soon"}}})
+        await sim.delete_claim(NAME)
+        asked_at = sim.now
+        await sim.until(lambda: told_on(sim, "InvalidTerminationTimestamp"), 10, "it is told")
+        await sim.until(lambda: deletes(sim, "app"), 4 * MINUTE, "it is deleted")
+        assert sim.now - asked_at == pytest.approx(3 * MINUTE - 10, abs=2)
+        assert sim.claim(NAME)["metadata"]["annotations"][labels.TERMINATION_TIMESTAMP] == "soon"
+        await went(sim, uid, WHOLE)
+
+    simulate(story, azure=FAST)
+
+
+def test_a_restart_forgets_no_termination_time() -> None:
+    """The time stands on the claim: a successor deletes the pod when the one before it would have."""
+
+    async def story(sim: Sim) -> None:
+        uid = await up_with(sim, "5m")
+        run_pod(sim, "app", node_name(sim), annotations={labels.DO_NOT_DISRUPT: "true"})
+        await sim.delete_claim(NAME)
+        asked_at = sim.now
+        await asyncio.sleep(MINUTE)
+        await sim.stop_controller()
+        await sim.start_controller("ctl1")
+        await sim.until(lambda: deleting(sim.store.get("pods", "app", "default")), 6 * MINUTE, "it is deleted")
+        assert sim.now - asked_at == pytest.approx(5 * MINUTE - 10, abs=2)
+        await went(sim, uid, WHOLE)
+
+    simulate(story, azure=FAST)
+
+
+# What is said
+
+
+@pytest.mark.parametrize("entry", ["claim", "node"])
+def test_a_removal_says_how_far_it_is(entry: str) -> None:
+    """Drained turns Unknown and True, VolumesDetached and InstanceTerminating True, wherever the removal began."""
+
+    async def story(sim: Sim) -> None:
+        seen = versions(sim, NAME)
+        uid = await up(sim)
+        run_pod(sim, "app", node_name(sim))
+        await (sim.delete_claim(NAME) if entry == "claim" else sim.delete_node(node_name(sim)))
+        await went(sim, uid, WHOLE)
+        course: dict[str, list[str]] = {}
+        for version in seen:
+            status = (version.obj or {}).get("status") or {}
+            for found in status.get("conditions") or ():
+                stood = course.setdefault(found["type"], [])
+                if not stood or stood[-1] != found["status"]:
+                    stood.append(found["status"])
+        assert course["Drained"] == ["Unknown", "True"]
+        assert course["VolumesDetached"] == ["True"]
+        assert course["InstanceTerminating"] == ["True"]
+        writes = sim.ledger.writes(who="ctl0")
+        of_status = [call.at for call in writes if call.target.subresource == "status" and call.target.name == NAME]
+        assert len([at for at in of_status if at >= pool_calls(sim, "DELETE")[0].at]) <= 3
+
+    simulate(story, azure=FAST)
+
+
+def test_pods_that_merely_leave_cost_no_status_writes() -> None:
+    """Thirty pods that leave one after the other are said to leave, once."""
+
+    async def story(sim: Sim) -> None:
+        uid = await up(sim)
+        for number in range(30):
+            slow(sim, f"app{number}", node_name(sim), 5 + number)
+        before = len(sim.ledger.writes(who="ctl0"))
+        await sim.delete_claim(NAME)
+        await sim.until(lambda: pool_calls(sim, "DELETE"), 120, "the machine goes")
+        later = list(sim.ledger.writes(who="ctl0"))[before:]
+        assert len([call for call in later if call.target.subresource == "status"]) == 1
+        assert len([call for call in later if call.target.subresource == "eviction"]) == 30
+        await went(sim, uid, WHOLE)
+
+    simulate(story, azure=FAST, nodes=NodeSettings(pod_stop_seconds=600.0))
+
+
+def test_a_late_drain_names_the_pods_that_merely_leave() -> None:
+    """Past the deadline of a drain also pods that are on their way out are named, with when they end."""
+
+    async def story(sim: Sim) -> None:
+        metrics = Metrics()
+        await sim.start_controller(metrics=metrics)
+        await sim.apply(node_claim(NAME))
+        await sim.until(lambda: sim.condition(NAME, "Ready") == "True", 400, "the claim is Ready")
+        uid = sim.claim(NAME)["metadata"]["uid"]
+        slow(sim, "app", node_name(sim), 20 * 60)
+        await sim.delete_claim(NAME)
+        asked_at = sim.now
+        await sim.until(lambda: "overdue" in said(sim, "Drained")[2], 16 * MINUTE, "the drain is overdue")
+        assert sim.now - asked_at == pytest.approx(15 * MINUTE, abs=7)
+        assert "default/app: ends by" in said(sim, "Drained")[2]
+        await went(sim, uid, WHOLE, within_seconds=20 * MINUTE)
+        assert counted(metrics, "draining") == 1
+
+    simulate(story, azure=FAST, nodes=NodeSettings(pod_stop_seconds=3600.0))
+
+
+def counted(metrics: Metrics, deadline: str) -> float | None:
+    """How often that deadline has passed."""
+    return metrics.registry.get_sample_value("gpu_provisioner_deadlines_exceeded_total", {"deadline": deadline})
+
+
+def test_a_node_that_others_keep_is_told_of() -> None:
+    """Its machine is gone and somebody's finalizer keeps the Node: the claim names it, and is overdue later."""
+
+    async def story(sim: Sim) -> None:
+        metrics = Metrics()
+        await sim.start_controller(metrics=metrics)
+        await sim.apply(node_claim(NAME))
+        await sim.until(lambda: sim.condition(NAME, "Ready") == "True", 400, "the claim is Ready")
+        uid = sim.claim(NAME)["metadata"]["uid"]
+        node = node_name(sim)
+        sim.store.patch("nodes", node, {"metadata": {"finalizers": [*finalizers(node_of(sim)), "example.com/hold"]}})
+        await sim.delete_claim(NAME)
+        await sim.until(lambda: said(sim, "InstanceTerminating")[1] == "InstanceTerminated", 200, "the claim says it")
+        told_at, (status, _, message) = sim.now, said(sim, "InstanceTerminating")
+        assert status == "False"
+        assert "example.com/hold" in message
+        assert node in message
+        await sim.until(lambda: "overdue" in said(sim, "InstanceTerminating")[2], 11 * MINUTE, "it is overdue")
+        assert sim.now - told_at == pytest.approx(10 * MINUTE, abs=2)
+        sim.store.patch("nodes", node, {"metadata": {"finalizers": None}})
+        await went(sim, uid, WHOLE)
+        assert counted(metrics, "releasing") == 1
+
+    simulate(story, azure=FAST)
+
+
+def test_a_finalizer_that_may_not_be_taken_off_is_told_of() -> None:
+    """The API server refuses to let the Node go: the claim has its words, it is asked ever more seldom, and it ends."""
+
+    async def story(sim: Sim) -> None:
+        uid = await up(sim)
+        await sim.delete_claim(NAME)
+        await sim.until(lambda: pool_calls(sim, "DELETE"), 10, "the machine goes")
+        tries: list[float] = []
+        body = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "Forbidden", "code": 403}
+
+        async def forbid(call: Call, request: web.Request) -> web.StreamResponse | None:
+            if call.target.kind == "nodes" and call.verb == "PATCH" and b"finalizers" in await request.read():
+                tries.append(call.at)
+                return web.json_response({**body, "message": "nodes is forbidden: says a policy"}, status=403)
+            return None
+
+        sim.world.before.append(forbid)
+        await sim.until(lambda: "says a policy" in said(sim, "InstanceTerminating")[2], 200, "the claim says why")
+        await asyncio.sleep(10 * MINUTE)
+        assert len(tries) <= 16
+        sim.world.before.remove(forbid)
+        await went(sim, uid, WHOLE)
+
+    simulate(story, azure=FAST)
+
+
+def test_pods_that_cannot_be_read_hold_the_machine_and_are_told_of() -> None:
+    """Without the right to list pods nothing is taken for empty: the claim says what is missing; then it goes on."""
+
+    async def story(sim: Sim) -> None:
+        uid = await up(sim)
+        run_pod(sim, "app", node_name(sim))
+
+        def of_pods(call: Call) -> bool:
+            return call.verb in ("GET", "LIST") and call.target.kind == "pods"
+
+        allow = refuse(sim, of_pods, 403, "Forbidden", "pods is forbidden: no rule")
+        await sim.delete_claim(NAME)
+        await sim.until(lambda: "no rule" in said(sim, "Drained")[2], 10, "the claim says what is missing")
+        await asyncio.sleep(5 * MINUTE)
+        assert not pool_calls(sim, "DELETE")
+        allow()
+        await went(sim, uid, WHOLE)
+        assert [call.status for call in evictions(sim, "app")] == [201]
+
+    simulate(story, azure=FAST)
+
+
+def test_the_clock_of_these_stories_is_the_worlds() -> None:
+    """`moment` says what the controller's clock says."""
+
+    async def story(sim: Sim) -> None:
+        await asyncio.sleep(90)
+        assert moment(sim) == datetime(2026, 3, 1, 12, 1, 30, tzinfo=UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+    simulate(story)

@@ -1,0 +1,640 @@
+"""The way down: in whatever phase a claim is deleted, its instance goes first, then its Node, then the claim.
+
+Every story is told under all invariants; most end in `went`, which asks the ledger for the order of disappearances.
+"""
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+from aiohttp import web
+
+from provisioner.api import labels
+from provisioner.simulator.azure import errors, faults, state
+from provisioner.simulator.azure.faults import ALWAYS, Failure, Fault
+from provisioner.simulator.azure.settings import AzureSettings
+from provisioner.simulator.ledger import Call
+from tests.world.harness import Sim, node_claim, simulate
+from tests.world.nodeclaim.test_main_job import NAME, create_and_delete, gone, ready
+from tests.world.transcript import (
+    BUDGETS,
+    CLAIMS,
+    FAST,
+    MINUTE,
+    Phase,
+    deleting,
+    events,
+    finalizers,
+    gaps,
+    node_name,
+    node_of,
+    pool_calls,
+    refuse,
+    run_pod,
+    said,
+)
+
+WHOLE = ["pool", "node", "claim"]
+NO_NODE = ["pool", "claim"]
+
+
+async def applied(sim: Sim) -> str:
+    """A controller is there and a claim has been applied; its UID."""
+    await sim.start_controller()
+    return (await sim.apply(node_claim(NAME)))["metadata"]["uid"]
+
+
+async def up(sim: Sim) -> str:
+    """A controller is there and a claim is Ready; its UID."""
+    await sim.start_controller()
+    return await ready(sim)
+
+
+async def went(sim: Sim, uid: str, order: list[str], within_seconds: float = 900.0) -> None:
+    """The claim goes in this order, nothing is left, and nothing more is written."""
+    await gone(sim, within_seconds=within_seconds)
+    assert sim.ledger.disappearances(uid) == order, sim.tell()
+    assert not sim.nodes_of(NAME)
+    assert sorted(sim.cloud.pools) == ["system", "theirs"]
+    await sim.settled(quiet_seconds=70.0)
+
+
+# The phases of a life
+
+
+async def being_created(sim: Sim) -> None:
+    await sim.until(lambda: said(sim, "Launched")[1] == "Creating", 30, "the pool is being created")
+
+
+async def without_a_node(sim: Sim) -> None:
+    sim.nodes.never_register(NAME)
+    await sim.until(lambda: sim.condition(NAME, "Launched") == "True", 200, "the pool runs")
+    assert not sim.nodes_of(NAME)
+
+
+async def registered(sim: Sim) -> None:
+    await sim.until(lambda: sim.condition(NAME, "Registered") == "True", 200, "the Node is registered")
+
+
+async def not_ready(sim: Sim) -> None:
+    await sim.until(lambda: sim.condition(NAME, "Ready") == "True", 400, "the claim is Ready")
+    sim.nodes.set_ready(node_name(sim), None)
+    await sim.until(lambda: said(sim, "Initialized")[:2] == ("False", "NodeNotReady"), 10, "it says so")
+
+
+async def failed(sim: Sim) -> None:
+    sim.cloud.faults.append(faults.capacity(times=1))
+    await sim.until(lambda: NAME in sim.cloud.pools and sim.cloud.pools[NAME].state == "Failed", 60, "it failed")
+
+
+async def failed_and_going(sim: Sim) -> None:
+    await failed(sim)
+    await sim.until(lambda: sim.cloud.pools[NAME].state == "Deleting", 60, "the failed pool is being removed")
+
+
+PHASES = [
+    ("while its pool is being created", being_created, WHOLE),
+    ("when its pool runs but no Node came", without_a_node, NO_NODE),
+    ("when its Node is registered but not usable", registered, WHOLE),
+    ("when its Node has stopped answering", not_ready, WHOLE),
+    ("when its pool has failed", failed, NO_NODE),
+    ("while its failed pool is being removed", failed_and_going, NO_NODE),
+]
+
+
+@pytest.mark.parametrize(("told", "phase", "order"), PHASES, ids=[row[0] for row in PHASES])
+def test_deleted(told: str, phase: Phase, order: list[str]) -> None:
+    """A claim deleted in any phase takes everything along, in order."""
+
+    async def story(sim: Sim) -> None:
+        uid = await applied(sim)
+        await phase(sim)
+        await sim.delete_claim(NAME)
+        await went(sim, uid, order)
+        assert [call.status for call in pool_calls(sim, "PUT")] == [201], told
+
+    simulate(story, azure=FAST)
+
+
+def test_deleted_before_its_pool_was_asked_for() -> None:
+    """A claim that waits for a stopped cluster goes without any PUT, once its pool's absence is certain."""
+
+    async def story(sim: Sim) -> None:
+        sim.cloud.cluster_power = "Stopped"
+        uid = await applied(sim)
+        await sim.until(lambda: said(sim, "Launched")[1] == "ClusterNotRunning", 30, "it waits for the cluster")
+        await sim.delete_claim(NAME)
+        await went(sim, uid, ["claim"], within_seconds=75)
+        assert not pool_calls(sim, "PUT")
+        assert sim.ledger.changes(kind="claim", uid=uid)[-1].at >= MINUTE
+
+    simulate(story, azure=FAST)
+
+
+def test_deleted_while_the_pools_cannot_be_listed() -> None:
+    """Before the pools were ever listed a deleted claim stays; afterwards it goes, never having had a pool."""
+
+    async def story(sim: Sim) -> None:
+        outage = Fault(verb="LIST", times=ALWAYS, answer=errors.html(503))
+        sim.cloud.faults.append(outage)
+        uid = await applied(sim)
+        await asyncio.sleep(5)
+        await sim.delete_claim(NAME)
+        await asyncio.sleep(5 * MINUTE)
+        assert finalizers(sim.claim(NAME)) == [labels.FINALIZER]
+        sim.cloud.faults.remove(outage)
+        await went(sim, uid, ["claim"])
+        assert not pool_calls(sim, "PUT")
+
+    simulate(story, azure=FAST)
+
+
+@pytest.mark.parametrize("seconds", [6.0, 20.0], ids=["answered late", "answered never, and applied after all"])
+def test_deleted_while_its_put_is_in_flight(seconds: float) -> None:
+    """A PUT that is still on its way when the claim is deleted leaves nothing behind, answered or not."""
+
+    async def story(sim: Sim) -> None:
+        sim.cloud.faults.append(Fault(verb="PUT", slow_seconds=seconds))
+        uid = await applied(sim)
+        await sim.until(lambda: pool_calls(sim, "PUT"), 5, "the PUT is on its way")
+        await asyncio.sleep(2)
+        assert not sim.pools_of(uid)
+        await sim.delete_claim(NAME)
+        await went(sim, uid, WHOLE)
+        assert len(pool_calls(sim, "PUT")) == 1
+
+    simulate(story, azure=FAST)
+
+
+def test_deleted_the_moment_its_pool_is_asked_for() -> None:
+    """A claim deleted while its PUT arrives is held by our finalizer, which was there first: nothing outlives it."""
+
+    async def story(sim: Sim) -> None:
+        async def overtake(call: Call, _: web.Request) -> web.StreamResponse | None:
+            if call.verb == "PUT" and not deleting(sim.claim(NAME)):
+                sim.store.delete(CLAIMS, NAME)
+            return None
+
+        sim.world.before.append(overtake)
+        uid = await applied(sim)
+        await sim.until(lambda: not sim.claim(NAME), 400, "the claim is gone")
+        assert sim.ledger.disappearances(uid) == WHOLE
+        await sim.settled(quiet_seconds=70.0)
+
+    simulate(story, azure=FAST)
+
+
+def test_a_pool_being_created_refuses_and_is_asked_again() -> None:
+    """While AKS creates the pool, DELETE is refused: tried after 5 s, doubling to 30, and the claim says so."""
+
+    async def story(sim: Sim) -> None:
+        uid = await applied(sim)
+        await being_created(sim)
+        await sim.delete_claim(NAME)
+        await sim.until(lambda: said(sim, "InstanceTerminating")[1] == "OperationInProgress", 10, "the claim says why")
+        status, _, message = said(sim, "InstanceTerminating")
+        assert status == "Unknown"
+        assert "in progress" in message
+        await went(sim, uid, WHOLE)
+        tries = pool_calls(sim, "DELETE")
+        assert [call.status for call in tries] == [409] * (len(tries) - 1) + [202]
+        assert gaps(tries)[:5] == [5, 10, 20, 30, 30]
+
+    simulate(story, azure=AzureSettings(create_seconds=(200.0, 200.0), delete_seconds=(30.0, 60.0)))
+
+
+@pytest.mark.parametrize(("get", "listing"), [(30.0, 0.0), (0.0, 30.0), (10.0, 25.0), (30.0, 30.0)])
+def test_a_404_that_lags_behind_the_put_is_no_proof(get: float, listing: float) -> None:
+    """GETs and LISTs lag behind a PUT, each by its own measure: until one has caught up nothing is let go."""
+
+    async def story(sim: Sim) -> None:
+        uid = await applied(sim)
+        await sim.until(lambda: sim.pools_of(uid), 5, "the pool is being created")
+        await sim.delete_claim(NAME)
+        await gone(sim)
+        assert sim.ledger.disappearances(uid) in (WHOLE, NO_NODE)
+        await sim.settled(quiet_seconds=70.0)
+
+    azure = replace(FAST, create_seconds=(15.0, 20.0), get_lag_seconds=get, list_lag_seconds=listing)
+    simulate(story, azure=azure)
+
+
+def test_a_pool_being_created_can_be_preempted() -> None:
+    """Where AKS lets a DELETE preempt the creation, one DELETE is enough."""
+
+    async def story(sim: Sim) -> None:
+        uid = await applied(sim)
+        await being_created(sim)
+        await sim.delete_claim(NAME)
+        await went(sim, uid, NO_NODE, within_seconds=90)
+        assert [call.status for call in pool_calls(sim, "DELETE")] == [202]
+
+    simulate(story, azure=AzureSettings(create_seconds=(60.0, 90.0), delete_seconds=(30.0, 60.0), delete_preempts=True))
+
+
+# Draining
+
+
+def budget(sim: Sim, app: str) -> None:
+    spec = {"minAvailable": 1, "selector": {"matchLabels": {"app": app}}}
+    sim.store.create(BUDGETS, {"metadata": {"name": "guard"}, "spec": spec}, "default")
+
+
+def test_a_disruption_budget_holds_the_machine_and_is_named() -> None:
+    """A budget's 429 is waited for: Drained names pod and budget, the pool stays; both go when the budget allows."""
+
+    async def story(sim: Sim) -> None:
+        uid = await up(sim)
+        run_pod(sim, "app", node_name(sim))
+        budget(sim, "app")
+        await sim.delete_claim(NAME)
+        await sim.until(lambda: "default/app" in said(sim, "Drained")[2], 10, "Drained names the pod")
+        status, reason, message = said(sim, "Drained")
+        assert (status, reason) == ("Unknown", "Draining")
+        assert "disruption budget guard" in message
+        await asyncio.sleep(10 * MINUTE)
+        assert not pool_calls(sim, "DELETE")
+        assert deleting(node_of(sim))
+        asked = len(sim.ledger.calls(verb="POST", kind="pods", name="app"))
+        assert asked <= 10 * MINUTE / 5 + 2
+        sim.store.delete(BUDGETS, "guard", "default")
+        await went(sim, uid, WHOLE)
+
+    simulate(story, azure=FAST)
+
+
+def test_pods_leave_in_tiers() -> None:
+    """Ordinary pods leave before daemons, those before critical pods, critical daemons last; each is asked once."""
+
+    async def story(sim: Sim) -> None:
+        uid = await up(sim)
+        node = node_name(sim)
+        run_pod(sim, "critical-daemon", node, daemon=True, critical=True)
+        run_pod(sim, "critical", node, critical=True)
+        run_pod(sim, "daemon", node, daemon=True)
+        run_pod(sim, "first", node)
+        run_pod(sim, "second", node)
+        await sim.delete_claim(NAME)
+        await sim.until(lambda: pool_calls(sim, "DELETE"), 60, "the Node is empty")
+        assert not sim.store.list("pods", "default")
+        asked = [call.target.name for call in sim.ledger.calls(verb="POST", kind="pods")]
+        assert sorted(asked[:2]) == ["first", "second"]
+        assert asked[2:] == ["daemon", "critical", "critical-daemon"]
+        await went(sim, uid, WHOLE)
+
+    simulate(story, azure=FAST)
+
+
+def test_a_pod_that_must_not_be_disrupted_holds_the_machine() -> None:
+    """A do-not-disrupt pod is never asked to leave; the machine waits for it, and the deadline says so once."""
+
+    async def story(sim: Sim) -> None:
+        uid = await up(sim)
+        run_pod(sim, "training", node_name(sim), annotations={labels.DO_NOT_DISRUPT: "true"})
+        await sim.delete_claim(NAME)
+        await sim.until(lambda: "overdue" in said(sim, "Drained")[2], 16 * MINUTE, "the drain is overdue")
+        assert "default/training" in said(sim, "Drained")[2]
+        assert not pool_calls(sim, "DELETE")
+        assert not sim.ledger.calls(verb="POST", kind="pods")
+        sim.store.delete("pods", "training", "default")
+        await went(sim, uid, WHOLE)
+
+    simulate(story, azure=FAST)
+
+
+def test_pods_that_stay_by_nature_hold_nothing_up() -> None:
+    """Pods that tolerate every taint and kubelet's own mirror pods are neither asked to leave nor waited for."""
+
+    async def story(sim: Sim) -> None:
+        uid = await up(sim)
+        node = node_of(sim)["metadata"]
+        mirror = {"apiVersion": "v1", "kind": "Node", "name": node["name"], "uid": node["uid"], "controller": True}
+        run_pod(sim, "agent", node["name"], tolerations=[{"operator": "Exists"}])
+        run_pod(sim, "static", node["name"], ownerReferences=[mirror])
+        await sim.delete_claim(NAME)
+        await sim.until(lambda: pool_calls(sim, "DELETE"), 5, "the machine goes")
+        assert not sim.ledger.calls(verb="POST", kind="pods")
+        await went(sim, uid, WHOLE)
+
+    simulate(story, azure=FAST)
+
+
+def test_pods_of_a_dead_machine_do_not_hold_it_for_ever() -> None:
+    """On a machine that died nobody stops the pods: past their grace and a minute they hold nothing any more."""
+
+    async def story(sim: Sim) -> None:
+        uid = await up(sim)
+        run_pod(sim, "app", node_name(sim))
+        sim.nodes.set_ready(node_name(sim), None)
+        await sim.delete_claim(NAME)
+        await sim.until(lambda: pool_calls(sim, "DELETE"), 2 * MINUTE, "the machine goes all the same")
+        assert sim.store.get("pods", "app", "default") is not None
+        await went(sim, uid, WHOLE)
+
+    simulate(story, azure=FAST)
+
+
+# What people do
+
+
+def test_a_pool_deleted_in_the_portal_takes_node_and_claim_along() -> None:
+    """Somebody deletes the pool behind our back: its Node and claim follow, in order."""
+
+    async def story(sim: Sim) -> None:
+        uid = await up(sim)
+        sim.cloud.delete_pool_by_hand(NAME)
+        await went(sim, uid, WHOLE, within_seconds=8 * MINUTE)
+        assert not pool_calls(sim, "DELETE")
+        assert sim.claim(NAME) is None
+
+    simulate(story, azure=FAST)
+
+
+def test_a_node_deleted_by_hand_takes_pool_and_claim_along_at_once() -> None:
+    """Who deletes a Node means the machine: the claim is deleted within seconds, and the pool with it."""
+
+    async def story(sim: Sim) -> None:
+        uid = await up(sim)
+        await sim.delete_node(node_name(sim))
+        asked_at = sim.now
+        await sim.until(lambda: deleting(sim.claim(NAME)), 10, "the claim is deleted")
+        await sim.until(lambda: pool_calls(sim, "DELETE"), 5, "its pool is deleted")
+        assert sim.now - asked_at < 10
+        await went(sim, uid, WHOLE)
+        (told,) = events(sim, "NodeDeleted")
+        assert told["type"] == "Warning"
+
+    simulate(story, azure=FAST)
+
+
+def test_a_foreign_finalizer_on_the_node_is_respected() -> None:
+    """Ours comes off once the pool is gone; the claim waits until its Node's other keeper has let go too."""
+
+    async def story(sim: Sim) -> None:
+        uid = await up(sim)
+        node = node_name(sim)
+        kept = {"metadata": {"finalizers": [*finalizers(node_of(sim)), "example.com/hold"]}}
+        sim.store.patch("nodes", node, kept)
+        await sim.delete_claim(NAME)
+        await sim.until(lambda: finalizers(node_of(sim)) == ["example.com/hold"], 200, "ours is off")
+        assert not sim.pools_of(uid)
+        await asyncio.sleep(10 * MINUTE)
+        assert finalizers(sim.claim(NAME)) == [labels.FINALIZER]
+        sim.store.patch("nodes", node, {"metadata": {"finalizers": None}})
+        await went(sim, uid, WHOLE, within_seconds=10)
+
+    simulate(story, azure=FAST)
+
+
+def test_a_foreign_finalizer_on_the_claim_is_respected() -> None:
+    """The claim stays for its other keeper after ours is off, and nothing is written meanwhile."""
+
+    async def story(sim: Sim) -> None:
+        uid = await up(sim)
+        sim.store.patch(CLAIMS, NAME, {"metadata": {"finalizers": ["example.com/hold", labels.FINALIZER]}})
+        await sim.delete_claim(NAME)
+        await sim.until(lambda: finalizers(sim.claim(NAME)) == ["example.com/hold"], 200, "ours is off")
+        await sim.settled(quiet_seconds=10 * MINUTE)
+        sim.store.patch(CLAIMS, NAME, {"metadata": {"finalizers": None}})
+        await went(sim, uid, WHOLE)
+
+    simulate(story, azure=FAST)
+
+
+# What Azure does
+
+
+LAGGING = AzureSettings(
+    create_seconds=(60.0, 90.0), delete_seconds=(60.0, 90.0), list_lag_seconds=30.0, get_lag_seconds=30.0
+)
+
+
+@pytest.mark.parametrize("azure", [FAST, LAGGING], ids=["reads that are current", "reads that lag by 30 s"])
+def test_a_pool_being_deleted_is_not_deleted_again(azure: AzureSettings) -> None:
+    """One DELETE is enough, also when lists go on showing the pool as it was."""
+
+    async def story(sim: Sim) -> None:
+        uid = await up(sim)
+        await sim.delete_claim(NAME)
+        await went(sim, uid, WHOLE)
+        assert [call.status for call in pool_calls(sim, "DELETE")] == [202]
+
+    simulate(story, azure=azure)
+
+
+def test_a_deletion_that_takes_too_long_is_told_of() -> None:
+    """A pool that stays Deleting for over half an hour is overdue: the claim says so once, and nothing is let go."""
+
+    async def story(sim: Sim) -> None:
+        uid = await up(sim)
+        sim.cloud.faults.append(Fault(verb="DELETE", operation_seconds=50 * MINUTE))
+        await sim.delete_claim(NAME)
+        asked_at = sim.now
+        await sim.until(lambda: "overdue" in said(sim, "InstanceTerminating")[2], 31 * MINUTE, "it is overdue")
+        assert sim.now - asked_at == pytest.approx(30 * MINUTE, abs=2)
+        await went(sim, uid, WHOLE, within_seconds=30 * MINUTE)
+        assert len(pool_calls(sim, "DELETE")) == 1
+        assert sum("overdue" in event["message"] for event in events(sim, "InstanceTerminating")) == 1
+
+    simulate(story, azure=FAST)
+
+
+@pytest.mark.parametrize("back_to", ["Failed", "Succeeded"])
+def test_an_accepted_delete_that_fails_is_repeated(back_to: str) -> None:
+    """A pool that AKS promised to delete and did not is deleted again; nothing is let go meanwhile."""
+
+    async def story(sim: Sim) -> None:
+        uid = await up(sim)
+        cause = faults.error("InternalOperationError", "the operation could not be completed")
+        wait = ALWAYS if back_to == "Succeeded" else 40.0
+        sim.cloud.faults.append(Fault(verb="DELETE", failure=Failure(error=cause, after_seconds=wait)))
+        await sim.delete_claim(NAME)
+        await sim.until(lambda: pool_calls(sim, "DELETE"), 10, "the DELETE was sent")
+        await asyncio.sleep(39)
+        if back_to == "Succeeded":
+            pool = sim.cloud.pools[NAME]
+            sim.cloud.book.put("running", state.settled(pool, "Succeeded", sim.cloud.lifecycle.guid()))
+        await went(sim, uid, WHOLE)
+        states = [change.what for change in sim.ledger.changes(kind="pool", uid=uid)]
+        assert states[-4:] == ["Deleting", back_to, "Deleting", "gone"]
+        assert [call.status for call in pool_calls(sim, "DELETE")] == [202, 202]
+
+    simulate(story, azure=FAST)
+
+
+@pytest.mark.parametrize("drop", ["before", "after"])
+def test_lost_answers_to_delete(drop: str) -> None:
+    """Whether or not a DELETE took effect before its answer was lost: the pool goes, and the claim after it."""
+
+    async def story(sim: Sim) -> None:
+        uid = await up(sim)
+        sim.cloud.faults.append(Fault(verb="DELETE", times=3, drop=drop))
+        await sim.delete_claim(NAME)
+        await went(sim, uid, WHOLE)
+
+    simulate(story, azure=FAST)
+
+
+def test_a_pool_that_changed_is_read_again_and_then_deleted() -> None:
+    """A 412 means that somebody wrote the pool: one fresh GET, and DELETE with the new ETag."""
+
+    async def story(sim: Sim) -> None:
+        uid = await up(sim)
+        await asyncio.sleep(2 * MINUTE)
+        sim.cloud.cluster_operation("Succeeded")
+        await sim.delete_claim(NAME)
+        await went(sim, uid, WHOLE)
+        assert [call.status for call in pool_calls(sim, "DELETE")] == [412, 202]
+        assert [call.status for call in pool_calls(sim, "GET")] == [200, 404]
+
+    simulate(story, azure=FAST)
+
+
+def test_a_pool_that_changed_but_reads_as_it_was() -> None:
+    """While reads lag behind the change there is no new ETag to be had: DELETE waits its time instead of hammering."""
+
+    async def story(sim: Sim) -> None:
+        uid = await up(sim)
+        await asyncio.sleep(2 * MINUTE)
+        sim.cloud.cluster_operation("Succeeded")
+        await sim.delete_claim(NAME)
+        await went(sim, uid, WHOLE)
+        tries = pool_calls(sim, "DELETE")
+        assert [call.status for call in tries] == [412] * (len(tries) - 1) + [202]
+        assert gaps(tries) == [5, 10, 20][: len(tries) - 1]
+
+    simulate(story, azure=LAGGING)
+
+
+OUTAGES = [
+    ("drops every connection", Fault(times=ALWAYS, drop="before")),
+    ("answers 503", Fault(times=ALWAYS, answer=errors.html(503))),
+]
+
+
+@pytest.mark.parametrize(("told", "outage"), OUTAGES, ids=[row[0] for row in OUTAGES])
+@pytest.mark.parametrize("begun", [False, True], ids=["before the DELETE", "while the pool is being deleted"])
+def test_azure_is_away_for_half_an_hour(told: str, outage: Fault, begun: bool) -> None:
+    """While ARM does not answer no finalizer is dropped, and the claim says why; then it goes by itself."""
+
+    async def story(sim: Sim) -> None:
+        uid = await up(sim)
+        if begun:
+            await sim.delete_claim(NAME)
+            await sim.until(lambda: pool_calls(sim, "DELETE"), 10, "the DELETE was sent")
+            await asyncio.sleep(1)
+        sim.cloud.faults.append(outage)
+        if not begun:
+            await sim.delete_claim(NAME)
+        await asyncio.sleep(31 * MINUTE)
+        assert finalizers(sim.claim(NAME)) == [labels.FINALIZER], told
+        assert [finalizers(node) for node in sim.nodes_of(NAME)] == [[labels.FINALIZER]]
+        status, reason, message = said(sim, "InstanceTerminating")
+        if begun:
+            assert (status, reason) == ("True", "InstanceTerminating")
+        else:
+            assert (status, reason != "") == ("Unknown", True)
+        assert "overdue" in message
+        sim.cloud.faults.remove(outage)
+        await went(sim, uid, WHOLE, within_seconds=10 * MINUTE)
+
+    simulate(story, azure=FAST)
+
+
+ELSEWHERE = [
+    ("cluster", errors.cluster_not_found("rg", "aks")),
+    ("cluster, asked for a pool", errors.parent_not_found("read", AzureSettings().cluster_id)),
+    ("group", errors.group_not_found("rg")),
+    ("subscription", errors.subscription_not_found("s")),
+]
+
+
+@pytest.mark.parametrize(("what", "answer"), ELSEWHERE, ids=[row[0] for row in ELSEWHERE])
+def test_a_404_of_something_else_never_means_gone(what: str, answer: errors.Answer) -> None:
+    """That cluster, group or subscription are not found says nothing of the pool: everything is kept."""
+
+    async def story(sim: Sim) -> None:
+        uid = await up(sim)
+        lost = Fault(times=ALWAYS, answer=answer)
+        sim.cloud.faults.append(lost)
+        await sim.delete_claim(NAME)
+        await asyncio.sleep(45 * MINUTE)
+        assert finalizers(sim.claim(NAME)) == [labels.FINALIZER], what
+        assert labels.FINALIZER in finalizers(node_of(sim))
+        assert said(sim, "InstanceTerminating")[0] == "Unknown"
+        assert sim.pools_of(uid)
+        sim.cloud.faults.remove(lost)
+        await went(sim, uid, WHOLE, within_seconds=10 * MINUTE)
+
+    simulate(story, azure=FAST)
+
+
+# What the API server does, and what a restart forgets
+
+
+@pytest.mark.parametrize(
+    ("status", "reason"), [(403, "Forbidden"), (413, "RequestEntityTooLarge"), (422, "Invalid"), (500, "InternalError")]
+)
+def test_refused_status_writes_do_not_hold_a_removal(status: int, reason: str) -> None:
+    """A claim whose status cannot be written is removed all the same, and the refused write is not hammered."""
+
+    async def story(sim: Sim) -> None:
+        uid = await up(sim)
+        refuse(sim, lambda call: call.target.subresource == "status" and call.verb == "PATCH", status, reason)
+        begun = len(sim.ledger.entries)
+        await sim.delete_claim(NAME)
+        await went(sim, uid, WHOLE)
+        later = list(sim.ledger.entries)[begun:]
+        tries = [call for call in later if call in sim.ledger.writes() and call.target.subresource == "status"]
+        assert len(tries) <= (5 if status < 500 else 20)
+
+    simulate(story, azure=FAST)
+
+
+def test_a_restart_with_an_empty_memory_waits_a_minute_before_it_believes_a_404() -> None:
+    """Whoever led before may have sent a PUT just now: a successor believes an absence 60 s after taking over."""
+
+    async def story(sim: Sim) -> None:
+        uid = await up(sim)
+        await asyncio.sleep(5)
+        await sim.stop_controller()
+        sim.cloud.delete_pool_by_hand(NAME)
+        await sim.delete_claim(NAME)
+        await asyncio.sleep(5 * MINUTE)
+        started = sim.now
+        await sim.start_controller("ctl1")
+        await went(sim, uid, WHOLE, within_seconds=90)
+        released = [call for call in sim.ledger.writes(who="ctl1") if call.target.kind == "nodeclaims"][-1]
+        assert MINUTE <= released.at - started <= 75
+
+    simulate(story, azure=FAST)
+
+
+def test_a_restart_in_the_middle_of_a_removal_goes_on_where_it_was() -> None:
+    """A successor finds the pool Deleting: it sends no second DELETE, and ends the removal in order."""
+
+    async def story(sim: Sim) -> None:
+        uid = await up(sim)
+        await sim.delete_claim(NAME)
+        await sim.until(lambda: pool_calls(sim, "DELETE"), 10, "the DELETE was sent")
+        await asyncio.sleep(1)
+        await sim.stop_controller()
+        await sim.start_controller("ctl1")
+        await went(sim, uid, WHOLE)
+        assert len(pool_calls(sim, "DELETE")) == 1
+
+    simulate(story, azure=FAST)
+
+
+# Figures
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.parametrize("node_share", [(0.9, 0.95), (1.05, 1.1)], ids=["Node first", "pool first"])
+def test_a_life_costs_three_calls_and_fourteen_writes(seed: int, node_share: tuple[float, float]) -> None:
+    """PUT, DELETE and one GET that proves absence, beside the shared LIST; at most fourteen writes to Kubernetes."""
+    ledger = simulate(create_and_delete, seed=seed, azure=AzureSettings(node_share=node_share)).world.ledger
+    about_pools = [call.verb for call in ledger.calls(who="ctl0", system="arm", kind="pools") if call.verb != "LIST"]
+    assert about_pools == ["PUT", "DELETE", "GET"]
+    writes = [call for call in ledger.writes(who="ctl0") if call.system == "kube"]
+    assert len(writes) <= 14

@@ -1,0 +1,202 @@
+"""Volumes: a Node without pods keeps its machine until its volumes are detached, and the claim says which.
+
+karpenter.md §12.8, each case of it. Kubernetes' attach-detach controller is played by the stories.
+"""
+
+import asyncio
+
+import pytest
+
+from provisioner.runtime.metrics import Metrics
+from provisioner.simulator.ledger import Call
+from tests.world.harness import Json, Sim, simulate
+from tests.world.nodeclaim.test_main_job import NAME, ready
+from tests.world.transcript import FAST, MINUTE, events, node_name, pool_calls, refuse, run_pod, said
+
+from .test_draining import counted, told_on, up_with
+from .test_termination import WHOLE, up, went
+
+ATTACHMENTS = "volumeattachments.storage.k8s.io"
+CLAIMS_OF_VOLUMES = "persistentvolumeclaims"
+
+
+def attach(sim: Sim, name: str, node: str, *, volume: str | None) -> None:
+    """A volume is attached to that Node; `volume` None: one that a pod describes itself."""
+    source: Json = {"persistentVolumeName": volume} if volume else {"inlineVolumeSpec": {"accessModes": ["RWO"]}}
+    spec = {"attacher": "disk.csi.azure.com", "nodeName": node, "source": source}
+    sim.store.create(ATTACHMENTS, {"metadata": {"name": name}, "spec": spec})
+
+
+def claimed(sim: Sim, name: str, volume: str) -> None:
+    """A volume claim bound to that volume."""
+    sim.store.create(CLAIMS_OF_VOLUMES, {"metadata": {"name": name}, "spec": {"volumeName": volume}}, "default")
+
+
+def agent(sim: Sim, name: str, node: str, volumes: list[Json]) -> None:
+    """A pod that will not leave, with these volumes."""
+    run_pod(sim, "template", node, tolerations=[{"operator": "Exists"}])
+    pod = sim.store.get("pods", "template", "default")
+    assert pod is not None
+    sim.store.delete("pods", "template", "default", grace=0)
+    spec = {**pod["spec"], "volumes": volumes}
+    sim.store.create("pods", {"metadata": {"name": name}, "spec": spec}, "default")
+
+
+def lists(sim: Sim) -> list[Call]:
+    """How often all attachments were read."""
+    return sim.ledger.calls(who="ctl0", verb="LIST", kind="volumeattachments")
+
+
+async def waits_for(sim: Sim, volume: str) -> None:
+    await sim.until(lambda: volume in said(sim, "VolumesDetached")[2], 20, "VolumesDetached names the volume")
+    assert said(sim, "VolumesDetached")[:2] == ("Unknown", "AwaitingVolumeDetachment")
+    assert said(sim, "Drained")[0] == "True"
+
+
+def test_the_machine_waits_until_its_volumes_are_detached() -> None:
+    """The pod is gone and its disk is not: named on the claim, waited for, and then all goes in order."""
+
+    async def story(sim: Sim) -> None:
+        uid = await up(sim)
+        node = node_name(sim)
+        run_pod(sim, "app", node)
+        attach(sim, "csi-1", node, volume="pv-1")
+        attach(sim, "csi-2", "another-node", volume="pv-2")
+        await sim.delete_claim(NAME)
+        await waits_for(sim, "pv-1")
+        assert "pv-2" not in said(sim, "VolumesDetached")[2]
+        await asyncio.sleep(2 * MINUTE)
+        assert not pool_calls(sim, "DELETE")
+        assert len(lists(sim)) <= 90
+        sim.store.delete(ATTACHMENTS, "csi-1")
+        await sim.until(lambda: pool_calls(sim, "DELETE"), 10, "the machine goes")
+        await went(sim, uid, WHOLE)
+        assert sorted(told_on(sim, "AwaitingVolumeDetachment")) == [("Node", node), ("NodeClaim", NAME)]
+
+    simulate(story, azure=FAST)
+
+
+HOLD_NOTHING = [
+    ("an attachment without a PersistentVolume", None, []),
+    (
+        "a volume that a staying pod uses",
+        "pv-1",
+        [{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}],
+    ),
+    ("a volume made for a staying pod", "pv-1", [{"name": "scratch", "ephemeral": {"volumeClaimTemplate": {}}}]),
+]
+
+
+@pytest.mark.parametrize(("told", "volume", "used"), HOLD_NOTHING, ids=[row[0] for row in HOLD_NOTHING])
+def test_volumes_that_hold_nothing_up(told: str, volume: str | None, used: list[Json]) -> None:
+    """What cannot be detached before the machine goes is detached with it."""
+
+    async def story(sim: Sim) -> None:
+        uid = await up(sim)
+        node = node_name(sim)
+        claimed(sim, "data", "pv-1")
+        claimed(sim, "agent-scratch", "pv-1")
+        if used:
+            agent(sim, "agent", node, used)
+        attach(sim, "csi-1", node, volume=volume)
+        await sim.delete_claim(NAME)
+        await sim.until(lambda: pool_calls(sim, "DELETE"), 5, told)
+        await went(sim, uid, WHOLE)
+
+    simulate(story, azure=FAST)
+
+
+def test_a_volume_that_two_pods_share_is_not_waited_for_if_one_of_them_stays() -> None:
+    """One user leaves, the other stays: the volume stays with it, and the machine goes."""
+
+    async def story(sim: Sim) -> None:
+        uid = await up(sim)
+        node = node_name(sim)
+        claimed(sim, "shared", "pv-1")
+        agent(sim, "agent", node, [{"name": "v", "persistentVolumeClaim": {"claimName": "shared"}}])
+        run_pod(sim, "app", node)
+        attach(sim, "csi-1", node, volume="pv-1")
+        await sim.delete_claim(NAME)
+        await sim.until(lambda: pool_calls(sim, "DELETE"), 30, "the machine goes")
+        assert sim.store.get("pods", "app", "default") is None
+        await went(sim, uid, WHOLE)
+
+    simulate(story, azure=FAST)
+
+
+def test_a_volume_claim_that_is_gone_explains_nothing() -> None:
+    """A staying pod names a claim that nobody has: the attachment holds the machine like any other."""
+
+    async def story(sim: Sim) -> None:
+        uid = await up(sim)
+        node = node_name(sim)
+        agent(sim, "agent", node, [{"name": "v", "persistentVolumeClaim": {"claimName": "lost"}}])
+        attach(sim, "csi-1", node, volume="pv-1")
+        await sim.delete_claim(NAME)
+        await waits_for(sim, "pv-1")
+        sim.store.delete(ATTACHMENTS, "csi-1")
+        await went(sim, uid, WHOLE)
+
+    simulate(story, azure=FAST)
+
+
+def test_the_termination_time_ends_the_wait_for_volumes() -> None:
+    """A volume that stays attached holds the machine until the claim's time is over, and the claim says so."""
+
+    async def story(sim: Sim) -> None:
+        uid = await up_with(sim, "4m")
+        attach(sim, "csi-1", node_name(sim), volume="pv-1")
+        await sim.delete_claim(NAME)
+        asked_at = sim.now
+        await waits_for(sim, "pv-1")
+        await sim.until(lambda: pool_calls(sim, "DELETE"), 5 * MINUTE, "the machine goes")
+        assert sim.now - asked_at == pytest.approx(4 * MINUTE, abs=2)
+        await sim.until(lambda: said(sim, "VolumesDetached")[0] == "False", 10, "the claim says so")
+        _, reason, message = said(sim, "VolumesDetached")
+        assert reason == "TerminationGracePeriodElapsed"
+        assert "pv-1" in message
+        await went(sim, uid, WHOLE)
+
+    simulate(story, azure=FAST)
+
+
+def test_volumes_that_stay_attached_are_overdue() -> None:
+    """After six minutes the claim says once that it is late; nothing is destroyed, and it goes on waiting."""
+
+    async def story(sim: Sim) -> None:
+        metrics = Metrics()
+        await sim.start_controller(metrics=metrics)
+        uid = await ready(sim)
+        attach(sim, "csi-1", node_name(sim), volume="pv-1")
+        await sim.delete_claim(NAME)
+        await waits_for(sim, "pv-1")
+        told_at = sim.now
+        await sim.until(lambda: "overdue" in said(sim, "VolumesDetached")[2], 7 * MINUTE, "it is overdue")
+        assert sim.now - told_at == pytest.approx(6 * MINUTE, abs=2)
+        await asyncio.sleep(30 * MINUTE)
+        assert not pool_calls(sim, "DELETE")
+        sim.store.delete(ATTACHMENTS, "csi-1")
+        await went(sim, uid, WHOLE)
+        late = [event for event in events(sim, "AwaitingVolumeDetachment") if "overdue" in event["message"]]
+        assert [event["count"] for event in late] == [1]
+        assert counted(metrics, "detaching") == 1
+
+    simulate(story, azure=FAST)
+
+
+def test_attachments_that_cannot_be_read_hold_the_machine_and_are_told_of() -> None:
+    """A chart of yesterday lacks the right to list attachments: the claim says which, and it goes on once it has it."""
+
+    async def story(sim: Sim) -> None:
+        uid = await up(sim)
+        message = "volumeattachments is forbidden: no rule"
+        allow = refuse(sim, lambda call: call.target.kind == "volumeattachments", 403, "Forbidden", message)
+        await sim.delete_claim(NAME)
+        await sim.until(lambda: "no rule" in said(sim, "VolumesDetached")[2], 10, "the claim says what is missing")
+        await asyncio.sleep(5 * MINUTE)
+        assert not pool_calls(sim, "DELETE")
+        assert len(lists(sim)) <= 12
+        allow()
+        await went(sim, uid, WHOLE)
+
+    simulate(story, azure=FAST)
