@@ -107,7 +107,7 @@ BUSY_STATES = frozenset(
 
 
 class Cluster(msgspec.Struct, frozen=True, kw_only=True):
-    """The managed cluster. Inferred removals wait unless it is `running` (DESIGN rule 6).
+    """The managed cluster. Inferred removals wait unless it is `running`.
 
     `max_pools` and `max_nodes` are AKS's own bounds; None: none is known.
     """

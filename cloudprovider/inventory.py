@@ -5,7 +5,8 @@ list's own start. A pool missing from a list leaves the cache, but that proves n
 DELETE said of this very pool, and only once it is settled (`absence`). A list that fails is "unknown", never empty.
 One LIST serves all keys: often while something is in flight, rarely when idle, later when the cloud asks for it.
 
-Source: DESIGN rules 4 and 10; aks-arm.md §3.3 (a GET may 404 for a moment after a PUT), §3.6 (buckets).
+Source: docs/references/rules.md#absence-needs-proof, docs/references/rules.md#arm-request-budget,
+docs/references/agent-pools.md#not-found, docs/references/agent-pools.md#throttling.
 """
 
 import asyncio

@@ -3,7 +3,7 @@
 Karpenter's families and labels, so that its dashboards work, and ours by request and answer; no provider
 mentions Prometheus. `controller` is the rule that asked (`runtime.acting`); who asks for none is the shared LIST.
 
-Source: karpenter.md §7 (`cloudprovider_duration_seconds`, `cloudprovider_errors_total`); ecosystem.md §2.2 (ARM's).
+Source: docs/references/karpenter.md#metrics, docs/references/monitoring.md#names.
 """
 
 import asyncio

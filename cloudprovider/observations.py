@@ -2,7 +2,7 @@
 
 No answer is ever overridden by a LIST that was sent before it; reads that lag behind writes undo nothing.
 
-Source: DESIGN rule 4; aks-arm.md §3.3 (a GET may 404 for a moment after a PUT).
+Source: docs/references/rules.md#absence-needs-proof, docs/references/agent-pools.md#not-found.
 """
 
 from collections.abc import Container, Iterable, Mapping
@@ -42,8 +42,9 @@ def merge(
 ) -> Merged:
     """The cache after a LIST that was sent at `started_at`. Answers at or after that moment stand.
 
-    Reads may lag behind writes (aks-arm.md §3.3), so two older answers stand as well: a pool of `put_lately` that no
-    list has shown since, and one of `deleted_lately` (name to the ETag it was deleted with) that it still shows.
+    Reads may lag behind writes (docs/references/agent-pools.md#not-found), so two older answers stand as well: a pool
+    of `put_lately` that no list has shown since, and one of `deleted_lately` (name to the ETag it was deleted with)
+    that it still shows.
     """
     seen = {instance.name: instance for instance in listed}
     after = {name: answer for name, answer in answers.items() if answer.at >= started_at}

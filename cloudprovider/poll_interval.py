@@ -3,7 +3,7 @@
 Pure but for its event; seconds of the loop. Often in flight, rarely at rest, ever more rarely while it fails,
 and never sooner than the cloud asked.
 
-Source: DESIGN rule 10; aks-arm.md §3.6.
+Source: docs/references/rules.md#arm-request-budget, docs/references/agent-pools.md#throttling.
 """
 
 import asyncio

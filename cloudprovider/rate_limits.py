@@ -10,7 +10,8 @@ do not return as a crowd. A 429 shrinks the bucket that it is about and no other
 PUTs, of the managed cluster, of operations, or the one that all else shares; ARM's, in front of AKS, that of all reads,
 writes or deletes of the subscription.
 
-Source: aks-arm.md §3.6 (both tables); DESIGN rules 10 and 11.
+Source: docs/references/agent-pools.md#throttling, docs/references/rules.md#arm-request-budget,
+docs/references/rules.md#leader-election.
 """
 
 import asyncio

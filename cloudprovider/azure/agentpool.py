@@ -4,7 +4,9 @@ Pure. One claim makes one pool of one machine, under a name that is a function o
 be expressed is refused here, final, with field, value and remedy, and nothing is sent. The claim's mark stands on the
 pool twice: as tags (name, UID, time of PUT) and as a node label (UID).
 
-Source: aks-arm.md §1 (wire names, response facts), §4; karpenter.md §6; users.md K2, K3, K7, K16; DESIGN rules 2, 3.
+Source: docs/references/agent-pools.md#request-body, docs/references/agent-pools.md#responses,
+docs/references/kaito.md#its-agent-pools, docs/references/kaito.md#contract (K2, K3, K7, K16),
+docs/references/rules.md#deterministic-names, docs/references/rules.md#ownership-marks.
 """
 
 import hashlib
@@ -36,7 +38,7 @@ _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 IMAGES = {"ubuntu": "Ubuntu", "azurelinux": "AzureLinux"}
 _ALPHABET = "0123456789abcdefghijklmnopqrstuvwxyz"
 
-# Every state AKS is known to use (aks-arm.md §1.2); one that is not here counts as creating.
+# Every state AKS is known to use; one that is not here counts as creating.
 STATES: Mapping[str, InstanceState] = {
     "Creating": InstanceState.CREATING,
     "Succeeded": InstanceState.RUNNING,
@@ -94,7 +96,8 @@ def to_agent_pool(claim: NodeClaim, offering: Offering, *, now: datetime) -> dic
     if offering.capacity_type == SPOT:
         properties |= {"scaleSetPriority": "Spot", "scaleSetEvictionPolicy": "Delete", "spotMaxPrice": -1.0}
     if sku is not None and sku.vendor == "amd":
-        # AKS has no AMD driver to install; the AMD GPU operator brings its own (aks-arm.md §5).
+        # AKS has no AMD driver to install; the AMD GPU operator brings its own
+        # (docs/references/agent-pools.md#gpu-sizes).
         properties["gpuProfile"] = {"driver": "None"}
     return {"properties": properties}
 

@@ -4,7 +4,7 @@ Total. Flat AKS bodies, ARM's wrapped ones, HTML, half a JSON text and nothing a
 nothing here raises. `findings` yields every code with its message, the outer one first, then the details, then what is
 only quoted inside a message as `Code="…" Message="…"`.
 
-Source: aks-arm.md §2.4 (shapes), §3.1 (where the true code hides).
+Source: docs/references/agent-pools.md#error-bodies, docs/references/agent-pools.md#quota-and-capacity-errors.
 """
 
 import re

@@ -4,8 +4,7 @@ Nothing comes from the environment unless the configuration says so (`trust_env=
 when `managed`); one call is one request (no retry of the SDK's, of aiohttp's, no redirect); a token travels over plain
 http to a loopback host only. The configuration's `repr` shows no secret.
 
-Source: aks-arm.md §2.5 (retries), §2.6 (http and authentication), §7 (identity); simulation.md (a reset PUT would
-otherwise reach ARM 8 times; an environment-trusting session asks a thread at every request).
+Source: docs/references/agent-pools.md#python-sdk, docs/references/agent-pools.md#identity-and-clouds.
 """
 
 import ipaddress

@@ -2,8 +2,9 @@
 
 "" or False for what the answer does not say; no value is guessed.
 
-Source: Azure REST reference, ContainerService "Managed Clusters - Get": `oidcIssuerProfile`, `securityProfile`,
-`azureMonitorProfile`, `identity`; ManagedIdentity "User Assigned Identities - Get".
+Source: https://learn.microsoft.com/en-us/rest/api/aks/managed-clusters/get (`oidcIssuerProfile`, `securityProfile`,
+`azureMonitorProfile`, `identity`),
+https://learn.microsoft.com/en-us/rest/api/managedidentity/user-assigned-identities/get.
 """
 
 from collections.abc import Mapping

@@ -4,7 +4,7 @@ Data only. The first row that fits wins, so rows go from the telling (Compute's 
 general (wrappers, bare statuses). Codes are globs, separated by spaces; `says` are fragments of the message that came
 with the code, separated by `|`, one of which must be there. Case does not count. A row with neither fits by its status.
 
-Source: aks-arm.md §3.1-§3.6; each group names its section.
+Source: docs/references/agent-pools.md, from "Quota and capacity errors" to "Throttling"; each group names its section.
 """
 
 from typing import Literal
@@ -42,7 +42,8 @@ START_CLUSTER = "Start the managed cluster: az aks start"
 
 ANY_5XX = tuple(range(500, 600))
 ACCEPTED = (200, 201, 202, 203, 204)
-# What failed after it was accepted: told by the pool itself (no status), or with status 200 (aks-arm.md §0).
+# What failed after it was accepted: told by the pool itself (no status), or with status 200
+# (docs/references/agent-pools.md#long-running-operations).
 OPERATION = (0, 200)
 
 
@@ -118,7 +119,8 @@ THROTTLING = (
     _again(THROTTLED_CODES, reason="Throttled"),
 )
 
-# §3.1: spot and the region's total come before the family, whose phrases they share.
+# Spot and the region's total come before the family, whose phrases they share
+# (docs/references/agent-pools.md#quota-and-capacity-errors).
 QUOTA = (
     _quota(QUOTA_CODES, "LowPriorityCores|low priority cores|LowPriority cores", scope="priority"),
     _quota(QUOTA_CODES, "Total Regional Cores|Total Regional vCPU", scope="region"),
@@ -127,7 +129,7 @@ QUOTA = (
     _quota("", "Insufficient vcpu quota|cores quota"),
 )
 
-# §3.1
+# Capacity (docs/references/agent-pools.md#quota-and-capacity-errors)
 CAPACITY = (
     _short("ZonalAllocationFailed OverconstrainedZonalAllocationRequest", scope="zone"),
     _short("OverconstrainedAllocationRequest", "ephemeral|proximity", scope="configuration"),
@@ -155,7 +157,8 @@ CAPACITY = (
     _short("PublicIPCountLimitReached", remedy=FEWER_IPS, scope="cluster", after=SLOW_SECONDS),
 )
 
-# §3.2: a machine was made and paid for, so the next one does not follow at once.
+# A machine was made and paid for, so the next one does not follow at once
+# (docs/references/agent-pools.md#node-bring-up-errors).
 BRING_UP_FAILURES = (
     _no(NETWORK_CODES, remedy=NETWORK),
     _no("", "OutboundConnFail|K8SAPIServerConnFail|K8SAPIServerDNSLookupFail|CNIDownloadTimeout", NETWORK),
@@ -163,10 +166,11 @@ BRING_UP_FAILURES = (
     _no("NodesNotReady", remedy=BRING_UP),
 )
 
-# §1: somebody aborted it; no error need stand anywhere.
+# Somebody aborted it; no error need stand anywhere (docs/references/agent-pools.md#calls-and-accepted-statuses).
 CANCELLATIONS = (_no("OperationCanceled", remedy=CANCELED, after=MINUTE_SECONDS),)
 
-# §3.4: the same code means quota (above), conflict or immutability; the message tells.
+# The same code means quota (above), conflict or immutability; the message tells
+# (docs/references/agent-pools.md#conflicts).
 CONFLICTS = (
     _again("AKSOperationPreempted* OperationPreempted", conflict=True),
     _again(
@@ -196,7 +200,7 @@ CONFLICTS = (
     _again("", statuses=(409,), conflict=True),
 )
 
-# §3.3: what is absent here is not the pool.
+# What is absent here is not the pool (docs/references/agent-pools.md#not-found).
 ELSEWHERE = (
     _again(
         "SubscriptionNotFound InvalidSubscriptionId",
@@ -215,7 +219,8 @@ ELSEWHERE = (
     _again("", remedy=FIX_SETTINGS, statuses=(404,), reason="NotFoundWithoutProof"),
 )
 
-# §3.6, and the two 403s that no role will cure
+# Access (docs/references/agent-pools.md#authentication-and-authorization-errors), and the two 403s that no role will
+# cure
 ACCESS = (
     _no("RequestDisallowedByPolicy", remedy=ASK_POLICY),
     _no(
@@ -226,7 +231,7 @@ ACCESS = (
     _again("", remedy=GIVE_ROLE, statuses=(403,), reason="AuthorizationFailed", after=SLOW_SECONDS),
 )
 
-# §3.5
+# Validation (docs/references/agent-pools.md#validation-errors)
 VALIDATION = (
     _no("", "must begin with an allowed prefix|invalid node label|is preserved by aks", reason="InvalidLabel"),
     _no("PropertyChangeNotAllowed AgentPoolAPIsNotSupported InvalidResourceReference"),
@@ -234,14 +239,14 @@ VALIDATION = (
     _no("BadRequest InvalidParameter ValidationError", statuses=(400, *OPERATION)),
 )
 
-# §3.2 end, §3.6: the write may have been applied all the same.
+# The write may have been applied all the same (docs/references/agent-pools.md#throttling).
 SERVICE = (
     _again("InternalServerError InternalOperationError ServerTimeout GatewayTimeout"),
     _again("", "due to an internal error", reason="InternalServerError"),
     _again("", statuses=ANY_5XX, reason="ServiceUnavailable"),
     _again("", statuses=(408,), reason="Timeout"),
     _no("", statuses=(400,)),
-    # Accepted, but not as the SDK expects it (aks-arm.md §1: PUT 202, DELETE 200): look what became of it.
+    # Accepted, but not as the SDK expects it (PUT 202, DELETE 200): look what became of it.
     _again("", statuses=ACCEPTED, reason="UnexpectedAnswer", conflict=True),
 )
 

@@ -4,7 +4,9 @@ Pure and total. Any exception and any body become one `CloudError`; `NotFound` o
 pool is proven absent, and what nobody knows is `Retryable`. A message has at most 256 bytes: code, words, remedy; no
 URL, GUID or query is in it.
 
-Source: aks-arm.md §2.4, §3; DESIGN rules 4, 8 and 12.
+Source: docs/references/agent-pools.md#error-bodies, docs/references/agent-pools.md#not-found,
+docs/references/rules.md#absence-needs-proof, docs/references/rules.md#accurate-status,
+docs/references/rules.md#no-secrets-in-output.
 """
 
 import re

@@ -3,7 +3,7 @@
 Only what is known for certain stands here. Sizes with a fraction of a GPU, and sizes whose count no source
 states, are left out: they have no readiness gate, and the claim's event says so.
 
-Source: aks-arm.md §5 (Azure's series pages, the Compute SKU listing, AKS's driver list).
+Source: docs/references/agent-pools.md#gpu-sizes.
 """
 
 from typing import Literal
@@ -71,5 +71,5 @@ def lookup(size: str) -> Sku | None:
 
 
 def is_gpu_size(size: str) -> bool:
-    """Whether a size has GPUs by its name: all of the N family do (karpenter.md §6)."""
+    """Whether a size has GPUs by its name: all of the N family do."""
     return size.lower().startswith("standard_n")

@@ -4,7 +4,8 @@ Code first, then words, the remedy last and whole; sentences with links are drop
 whatever looks like a credential are masked. How long to wait (Retry-After says it to us) and the time of day are left
 out: the same refusal has the same words a moment later. Pure and total.
 
-Source: DESIGN rules 8 and 12; aks-arm.md §3.1 (the phrases of quota errors).
+Source: docs/references/rules.md#accurate-status, docs/references/rules.md#no-secrets-in-output,
+docs/references/agent-pools.md#quota-and-capacity-errors.
 """
 
 import re

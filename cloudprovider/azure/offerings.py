@@ -6,7 +6,8 @@ what is no size and no zone, is refused here, final, with field, value and remed
 machine, which Azure places where there is room; no capacity-type requirement means on-demand: nothing is evicted
 unless the claim allows it.
 
-Source: karpenter.md §1 (requirements), users.md §1.2, §3 (items 3, 10), aks-arm.md §1.1 (zones, spot).
+Source: docs/references/karpenter.md#requirements, docs/references/kaito.md#the-nodeclaim-that-kaito-creates,
+docs/references/agent-pools.md#request-body.
 """
 
 import re
@@ -19,7 +20,7 @@ from provisioner.api.requirements import allowed_values, allows, combine, confli
 
 from .field_error import Objection, refuse
 
-# KAITO names the size under Karpenter's Azure key as well (users.md §1.2).
+# KAITO names the size under Karpenter's Azure key as well (docs/references/kaito.md#the-nodeclaim-that-kaito-creates).
 SKU_NAME = "karpenter.azure.com/sku-name"
 
 _SIZE = re.compile(r"(Standard|Basic)_[A-Za-z0-9_-]{1,60}", re.IGNORECASE)

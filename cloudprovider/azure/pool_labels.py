@@ -4,8 +4,8 @@ A label that AKS would refuse is named, with its remedy, before anything is sent
 itself, and labels that would give a Node privileges, are left out. Our mark is forced last, over anything the user
 wrote.
 
-Source: aks-arm.md §4 (labels AKS sets, rejects and reserves); karpenter.md §6 (labels of Azure/gpu-provisioner);
-DESIGN rules 3 and 13.
+Source: docs/references/agent-pools.md#labels-and-taints, docs/references/kaito.md#its-agent-pools,
+docs/references/rules.md#ownership-marks, docs/references/rules.md#limits-on-cost-and-privilege.
 """
 
 import re

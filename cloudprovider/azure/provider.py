@@ -4,7 +4,9 @@ Each call is one request (LIST: one a page), which ends within 15 s; what fails 
 cancellation passes. Each write to ARM is one audit line, whatever becomes of it: no header, body or token is ever in
 it. Reads go through the client's pipeline, but are decoded here: the SDK's models cost ten times the rest of a LIST.
 
-Source: aks-arm.md §1 (accepted statuses), §1.3 (ETags), §2.2 (what polling=False spares us), DESIGN rules 4, 10, 11.
+Source: docs/references/agent-pools.md#calls-and-accepted-statuses, docs/references/agent-pools.md#etags,
+docs/references/agent-pools.md#long-running-operations, docs/references/rules.md#absence-needs-proof,
+docs/references/rules.md#arm-request-budget, docs/references/rules.md#leader-election.
 """
 
 import asyncio

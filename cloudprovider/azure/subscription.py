@@ -4,8 +4,10 @@ Reads only, each within 15 s, each a CloudError if it fails; only what is needed
 sizes are compared without regard to case, as Azure's own lists differ in it. A token is looked at for whose it is, and
 neither kept nor shown.
 
-Source: Azure REST reference, Compute "Usage - List" (2024-07-01), "Resource Skus - List" (2021-07-01), Authorization
-"Permissions - List For Resource" (2022-04-01); aks-arm.md §5, §7.
+Source: https://learn.microsoft.com/en-us/rest/api/compute/usage/list (2024-07-01),
+https://learn.microsoft.com/en-us/rest/api/compute/resource-skus/list (2021-07-01),
+https://learn.microsoft.com/en-us/rest/api/authorization/permissions/list-for-resource (2022-04-01),
+docs/references/agent-pools.md#gpu-sizes, docs/references/agent-pools.md#identity-and-clouds.
 """
 
 import asyncio

@@ -1,7 +1,8 @@
 """The one door through which the program changes the world (its own Lease and Events aside).
 
-Nothing is sent without a lease that outlives the request (DESIGN rule 11); each write is one audit line and
-one Event where the step carries one; a failure is an outcome, never an exception, so that the plan can answer it.
+Nothing is sent without a lease that outlives the request (docs/references/rules.md#leader-election); each write is one
+audit line and one Event where the step carries one; a failure is an outcome, never an exception, so that the plan can
+answer it.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
 """Steps at the cloud, as calls on the provider, with the inventory told of every attempt and answer.
 
-An attempt is noted before it is sent, whatever its outcome but a synchronous refusal (DESIGN rule 4); an
-answer enters the inventory before anybody plans again.
+An attempt is noted before it is sent, whatever its outcome but a synchronous refusal
+(docs/references/rules.md#absence-needs-proof); an answer enters the inventory before anybody plans again.
 """
 
 import asyncio

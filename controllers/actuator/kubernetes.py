@@ -3,9 +3,8 @@
 Each write is conditional on the object being the one the plan saw (UID, and the version or the list it
 replaces); only fields of ours are in it. KubeError passes to the door.
 
-Source: DESIGN rule 9. The API server refuses another UID in a merge patch (422, metadata.uid), except in the status of
-a custom resource, where it looks at the version alone; a JSON patch whose `test` fails is a 422 too. All of this is
-tried on the real one (tests/cluster/conformance).
+Source: docs/references/rules.md#field-ownership, docs/references/kubernetes.md#writes; tests/cluster/conformance
+confirms the latter on a real API server.
 """
 
 from controllers.model.facts import Remedy, Stage

@@ -4,7 +4,8 @@ Each request names the pod by UID: one that was made anew under the same name is
 is told and does not keep the others from being asked; an API server that does not answer is asked no further.
 All who ask for attachments while a list is on its way share the next one.
 
-Source: karpenter.md §4 (429, the 500 of several budgets); VolumeAttachments cannot be selected by their Node.
+Source: docs/references/karpenter.md#drain, docs/references/kubernetes.md#eviction,
+docs/references/kubernetes.md#volume-attachments.
 """
 
 import asyncio

@@ -1,9 +1,9 @@
 """The brake that all inferred removals share.
 
-What a person asked for is never braked. What we infer (a pool without a claim, a claim without a pool, a Node
-somebody deleted) passes only while it stays small: if more than max(3, 20 %) of our pools would go by inference, those
-gone in the last ten minutes included, none goes. It trips, it does not trickle (DESIGN rule 6). What a person confirmed
-by name passes, and lets nothing else pass.
+What a person asked for is never braked. What we infer (a pool without a claim, a claim without a pool, a Node somebody
+deleted) passes only while it stays small: if more than max(3, 20 %) of our pools would go by inference, those gone in
+the last ten minutes included, none goes. It trips, it does not trickle (docs/references/rules.md#circuit-breaker). What
+a person confirmed by name passes, and lets nothing else pass.
 """
 
 from controllers.model.policy import Policy

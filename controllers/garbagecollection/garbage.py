@@ -5,7 +5,8 @@ newer than the first sight, within the brake, and never while the cluster is not
 pool, or while an API cannot be read: what looks lost then comes back. A Node of a live claim that others delete in such
 a time is let go and its pool kept.
 
-Source: DESIGN rules 4 and 6; karpenter.md §5, W3, W4, W6; users.md S1.3.
+Source: docs/references/rules.md#absence-needs-proof, docs/references/rules.md#every-removal-has-a-cause,
+docs/references/karpenter.md#garbage-collection.
 """
 
 from datetime import datetime, timedelta

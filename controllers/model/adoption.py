@@ -5,8 +5,7 @@ claim's key bears it; elsewhere the rules do not see it, so that verdicts, regis
 A machine is never moved: the pool's name must be this claim's key. Kubernetes deletes a Node whose owner is gone, and
 neither side knows when the other writes: such a deletion is told from a person's by what stands on the Node.
 
-Source: Kubernetes' garbage collector reads a Node's owners and then deletes it by UID: an owner that is written in
-between does not stop it.
+Source: docs/references/kubernetes.md#garbage-collector.
 """
 
 from collections.abc import Callable, Iterable

@@ -5,7 +5,7 @@ the message says so, and the status write that carries the change also carries a
 The condition itself keeps that it was said (`told`), however its other words change: each deadline of a state speaks
 exactly once, also across restarts.
 
-Source: aks-arm.md §4 (how long AKS takes), users.md S1.6; the limits stand in `policy.py`.
+Source: docs/references/agent-pools.md#durations, docs/references/rules.md#every-state-has-a-deadline.
 """
 
 from datetime import datetime

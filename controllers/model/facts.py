@@ -230,7 +230,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     inventory_age: float = 0.0
     own_write_pending: bool = False
 
-    # The cloud's word on absence (DESIGN rule 4), and how old our fresh reads are.
+    # The cloud's word on absence (docs/references/rules.md#absence-needs-proof), and how old our fresh reads are.
     absence: Absence = "unknown"
     settles_in: float = 0.0
     proof_age: float = math.inf

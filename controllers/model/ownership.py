@@ -1,10 +1,11 @@
 """Whose is this claim, this pool, this Node? Judgements only, from what is written on the objects.
 
-Ownership is read, never guessed from a name (DESIGN rule 3). A pool bears its claim's mark twice, as Azure
-tags and as a node label; either suffices. An empty field matches nothing. A claim answers to its own UID and to the one
-that a person wrote on it (`labels.ADOPT`): the rules see that annotation only where it holds (`adoption.py`).
+Ownership is read, never guessed from a name (docs/references/rules.md#ownership-marks). A pool bears its claim's mark
+twice, as Azure tags and as a node label; either suffices. An empty field matches nothing. A claim answers to its own
+UID and to the one that a person wrote on it (`labels.ADOPT`): the rules see that annotation only where it holds
+(`adoption.py`).
 
-Sources: karpenter.md §0 (which claims are managed), §6 and aks-arm.md §4 (what Azure/gpu-provisioner writes on pools).
+Source: docs/references/karpenter.md#managed-objects, docs/references/kaito.md#its-agent-pools.
 """
 
 from collections.abc import Iterable

@@ -1,9 +1,10 @@
 """JSON patches that touch only what is ours.
 
-A list is replaced only under a `test` of that very list, so nobody else's entry is lost to a race; map keys
-are added one by one (DESIGN rule 9). An absent member is tested as null, which the API server's JSON patch accepts.
+A list is replaced only under a `test` of that very list, so nobody else's entry is lost to a race; map keys are added
+one by one (docs/references/rules.md#field-ownership). An absent member is tested as null, which the API server's JSON
+patch accepts.
 
-Source: RFC 6902; the API server applies it with evanphx/json-patch.
+Source: https://www.rfc-editor.org/rfc/rfc6902, https://github.com/evanphx/json-patch (which the API server uses).
 """
 
 from collections.abc import Mapping, Sequence

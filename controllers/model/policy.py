@@ -14,13 +14,15 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     gpu_readiness: Literal["require", "report"] = "require"
     legacy_pools: Literal["collect", "report"] = "collect"
 
-    # Money (DESIGN rule 13). None: the cluster's own limit minus `pool_headroom`, and no rate.
+    # Money (docs/references/rules.md#limits-on-cost-and-privilege). None: the cluster's own limit minus
+    # `pool_headroom`, and no rate.
     max_agent_pools: int | None = None
     pool_headroom: int = 10
     max_creates_per_minute: int | None = None
 
-    # Deadlines: their end is a reason, an event and a metric; none destroys a machine (DESIGN rule 5).
-    # AKS itself gives a pool's nodes about 45 min (aks-arm.md §0.7); a recorded MIG pool took 26.
+    # Deadlines: their end is a reason, an event and a metric; none destroys a machine
+    # (docs/references/rules.md#every-state-has-a-deadline). AKS itself gives a pool's nodes about 45 min
+    # (docs/references/agent-pools.md#durations); a recorded MIG pool took 26.
     launch_seconds: float = 300.0
     creating_seconds: float = 2700.0
     registration_seconds: float = 900.0
@@ -31,10 +33,11 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     deleting_seconds: float = 1800.0
     releasing_seconds: float = 600.0
 
-    # The device manager keeps a dead plugin's devices for 5 min; one status period is added (users.md S5.1).
+    # The device manager keeps a dead plugin's devices for 5 min; one status period is added
+    # (docs/references/kubernetes.md#extended-resources-and-the-device-manager).
     gpu_loss_seconds: float = 360.0
 
-    # The brake (DESIGN rule 6).
+    # The brake (docs/references/rules.md#circuit-breaker).
     brake_floor: int = 3
     brake_share: float = 0.2
     brake_window_seconds: float = 600.0
@@ -44,9 +47,9 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     orphan_seconds: float = 60.0
     missing_seconds: float = 60.0
 
-    # Repair (users.md §4.2): a Node that was usable and is not Ready for so long, by our own first sight, is replaced.
-    # AKS's auto-repair begins after 5 min and gets 20 for each of its remedies; what it has ended gets the 5 min after
-    # which it would begin the next; after an hour it has given up.
+    # Repair (docs/references/karpenter.md#node-repair): a Node that was usable and is not Ready for so long, by our own
+    # first sight, is replaced. AKS's auto-repair begins after 5 min and gets 20 for each of its remedies; what it has
+    # ended gets the 5 min after which it would begin the next; after an hour it has given up.
     node_repair: bool = True
     repair_seconds: float = 600.0
     repair_aks_seconds: float = 1500.0

@@ -17,7 +17,8 @@ from provisioner.api.pod import Pod
 
 JsonPatch = tuple[Mapping[str, object], ...]
 
-# Why something is removed. ASKED is never braked; all others are inferred and pass the brake (DESIGN rule 6).
+# Why something is removed. ASKED is never braked; all others are inferred and pass the brake
+# (docs/references/rules.md#circuit-breaker).
 Cause = Literal[
     "asked",
     "failed-create",
@@ -73,7 +74,7 @@ class PatchClaim(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PatchNode(msgspec.Struct, frozen=True, kw_only=True):
-    """A JSON patch, whose list replacements each stand under a `test` of that list (DESIGN rule 9)."""
+    """A JSON patch, whose list replacements each stand under a `test` of that list."""
 
     node: Node
     patch: JsonPatch

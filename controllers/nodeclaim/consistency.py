@@ -3,7 +3,8 @@
 Pure; judged by what the pool says of itself. One of ours at count 0 is emptied, not lost: its Node is let go
 and its claim waits, as for a stopped cluster. More machines than one are the changer's; they go with the pool.
 
-Source: aks-arm.md §1.1 (count), §4 (labels and tags are replaced as a whole); DESIGN rules 3 and 6.
+Source: docs/references/agent-pools.md#request-body, docs/references/agent-pools.md#labels-and-taints,
+docs/references/rules.md#ownership-marks, docs/references/rules.md#every-removal-has-a-cause.
 """
 
 from cloudprovider.interface import Instance, InstanceState

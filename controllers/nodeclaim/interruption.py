@@ -5,7 +5,8 @@ another, and the pool, which holds no machine any more, is removed with it. What
 was asked for with one machine and counts none. Signs on the Node (a scheduled preemption, the taint of a machine that
 was shut down) give the reason once the Node is not Ready, and end nothing: agents that set them may be wrong.
 
-Source: users.md §4.1 (signals), aks-arm.md §8 item 24 (count 0 or refilled).
+Source: docs/references/agent-pools.md#machine-interruptions-and-auto-repair,
+docs/references/agent-pools.md#labels-and-taints.
 """
 
 from cloudprovider.interface import SPOT, InstanceState

@@ -3,7 +3,7 @@
 Pure; every step of every key has one of five names. There is one reconciler here, because all about one
 machine is decided in one pass; people who know Karpenter look for its controllers, and its dashboards list them.
 
-Source: karpenter.md §3, §4, §5: which of Karpenter's controllers does the same.
+Source: docs/references/karpenter.md, from "Launch" to "Node repair": which controller of Karpenter does the same.
 """
 
 from collections.abc import Mapping

@@ -2,7 +2,7 @@
 
 Pure; Karpenter's reasons on Karpenter's objects: Node, claim and Pod. Nothing is said of what goes its way.
 
-Source: karpenter.md §7 (events), §10.2 (do-not-disrupt as a duration).
+Source: docs/references/karpenter.md#events, docs/references/karpenter.md#pods.
 """
 
 import msgspec

@@ -1,7 +1,7 @@
 """Whether a key needs the inventory's full attention: a LIST every few seconds instead of every minute.
 
 True exactly while the cloud's next answer may change what we do; a claim that merely waits for capacity or a
-person costs no reads (DESIGN rule 10).
+person costs no reads (docs/references/rules.md#arm-request-budget).
 """
 
 from controllers.model.facts import Facts

@@ -3,7 +3,8 @@
 Conditions keep Karpenter's mechanics (transition times, order, Ready's message); a change of status or reason
 speaks as an Event; Ready and nodeName are written together; nothing equal is ever written again.
 
-Source: karpenter.md §1; users.md K4, §1.3 (what KAITO reads).
+Source: docs/references/karpenter.md#condition-mechanics, docs/references/kaito.md#what-kaito-reads,
+docs/references/kaito.md#contract (K4).
 """
 
 from collections.abc import Mapping

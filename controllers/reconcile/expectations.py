@@ -1,4 +1,4 @@
-"""Our own last write on a key, and whether the cache shows it yet (DESIGN rule 1).
+"""Our own last write on a key, and whether the cache shows it yet (docs/references/rules.md#one-write-per-pass).
 
 While it does not, no plan is made on that key; a cache that stays behind for 10 s is settled by the API server
 itself, and listed again if that knows more: an event was lost and would not come any more. A Node that shows our write

@@ -1,7 +1,7 @@
 """What is remembered of a key between two passes: how fresh our knowledge is, what failed, what was refused.
 
-Nothing here matters after a restart (DESIGN rule 2): losing it costs a read or a wait, never a pool.
-All moments are loop times in seconds; None means never.
+Nothing here matters after a restart (docs/references/rules.md#deterministic-names): losing it costs a read or a wait,
+never a pool. All moments are loop times in seconds; None means never.
 """
 
 import math
@@ -29,7 +29,7 @@ FORBIDDEN_FIRST_SECONDS = 5.0
 
 @dataclass(slots=True)
 class Barrier:
-    """Our last write on this key: no plan before the cache has seen it (DESIGN rule 1); `gone`: has lost the object."""
+    """Our last write on this key: no plan before the cache has seen it; `gone`: has lost the object."""
 
     kind: Kind
     name: str

@@ -6,7 +6,8 @@ longest of those that nothing else keeps from it, tries it; a machine that comes
 rest for all. What nobody asked for in the hour after its rest is forgotten.
 Nothing here matters after a restart: failed pools and claims that still say so bring it back (`recall`, `failed`).
 
-Source: DESIGN rule 7. Loop times in seconds; wall times where an attempt's own time (a pool's tag) is compared.
+Loop times in seconds; wall times where an attempt's own time (a pool's tag) is compared.
+Source: docs/references/rules.md#unavailable-offerings.
 """
 
 from collections.abc import Callable, Iterable, Iterator

@@ -4,7 +4,7 @@ The mechanics of Karpenter v1, step for step, because owners (KAITO, `kubectl wa
 own decisions on the transition times. Pure: every operation returns a new set, wall time is handed in, all times have
 whole seconds in UTC. Reasons that the CRD would refuse are refused here; messages are cut to 256 bytes.
 
-Source: karpenter.md §1 "Condition-set mechanics".
+Source: docs/references/karpenter.md#condition-mechanics.
 """
 
 import re
@@ -28,7 +28,7 @@ DEPENDENTS = (LAUNCHED, REGISTERED, INITIALIZED)
 
 AWAITING_MESSAGE = "object is awaiting reconciliation"
 MESSAGE_BYTES = 256
-# By these words KAITO's RAG engine knows that nothing is left to try (users.md §1.3).
+# By these words KAITO's RAG engine knows that nothing is left to try (docs/references/kaito.md#ragengine).
 EXHAUSTED = "all requested instance types were unavailable during launch"
 
 _REASON = re.compile(r"([A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?|)")

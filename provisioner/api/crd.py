@@ -6,7 +6,8 @@ provisioner.api.crd DIR` writes both as YAML; the chart `gpu-provisioner-crd` sh
 Claims of the time before `nodeClassRef.group` stay editable and deletable although their empty group would be refused
 today: the API server (Kubernetes 1.30 and newer) does not re-validate values that an update leaves as they are.
 
-Source: karpenter.md §1; Azure/gpu-provisioner for KaitoNodeClass, whose CRD no chart ships.
+Source: docs/references/karpenter.md#nodeclaim-api, and https://github.com/Azure/gpu-provisioner for KaitoNodeClass,
+whose definition no chart ships.
 """
 
 import sys

@@ -3,7 +3,8 @@
 Names only, no rules. This is the single module the simulator shares with the controller: two spellings
 of one key would be a bug of the tests, not of the program.
 
-Source: karpenter.md §2 (Karpenter, Azure/gpu-provisioner), users.md §1 (KAITO), aks-arm.md §4 (AKS).
+Source: docs/references/karpenter.md#labels-annotations-and-taints,
+docs/references/kaito.md#the-nodeclaim-that-kaito-creates, docs/references/agent-pools.md#labels-and-taints.
 """
 
 GROUP = "karpenter.sh"
@@ -50,7 +51,8 @@ AKS_AGENTPOOL = "kubernetes.azure.com/agentpool"
 AKS_IMAGE_VERSION = "kubernetes.azure.com/node-image-version"
 AKS_SPOT = "kubernetes.azure.com/scalesetpriority"
 
-# Ours. The label makes a Node belong to a claim; the tags make a pool belong to a claim (DESIGN rule 3).
+# Ours. The label makes a Node belong to a claim; the tags make a pool belong to a claim
+# (docs/references/rules.md#ownership-marks).
 OWN_DOMAIN = "gpu-provisioner.sh"
 CLAIM_UID = "gpu-provisioner.sh/nodeclaim-uid"
 GPU_READINESS = "gpu-provisioner.sh/gpu-readiness"

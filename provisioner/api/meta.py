@@ -1,9 +1,10 @@
 """Object metadata, as every Kubernetes object carries it.
 
-Frozen values that decode from the wire in microseconds; fields we do not declare are dropped,
-which is why nothing that was read is ever PUT back (DESIGN §4). Names on the wire are camelCase, here snake_case.
+Frozen values that decode from the wire in microseconds; fields we do not declare are dropped, which is why nothing that
+was read is ever PUT back (docs/references/rules.md#field-ownership). Names on the wire are camelCase, here snake_case.
 
-Source: Kubernetes API reference, ObjectMeta v1; times are RFC 3339 in UTC with whole seconds.
+Source: https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/object-meta/; times are RFC 3339 in UTC
+with whole seconds.
 """
 
 from collections.abc import Mapping
@@ -69,7 +70,7 @@ class Taint(Struct, frozen=True, kw_only=True):
     time_added: datetime | None = None
 
     def __str__(self) -> str:
-        """`key[=value]:effect`, as Karpenter prints it (karpenter.md §1)."""
+        """`key[=value]:effect`, as Karpenter prints it (docs/references/karpenter.md#conditions)."""
         return f"{self.key}={self.value}:{self.effect}" if self.value else f"{self.key}:{self.effect}"
 
     def same_place(self, other: "Taint") -> bool:

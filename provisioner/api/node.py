@@ -2,7 +2,7 @@
 
 Decodes in about 14 µs (the SDK's model takes 2 ms); what is not declared is dropped.
 
-Source: Kubernetes API reference, Node v1.
+Source: https://kubernetes.io/docs/reference/kubernetes-api/cluster-resources/node-v1/.
 """
 
 from collections.abc import Mapping

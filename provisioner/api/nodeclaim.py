@@ -2,7 +2,7 @@
 
 Decodes any claim that the CRD of Karpenter v1 (its oldest or newest release) accepts, legacy ones included.
 
-Source: karpenter.md §1.
+Source: docs/references/karpenter.md#nodeclaim-api.
 """
 
 from collections.abc import Mapping
@@ -28,7 +28,7 @@ class ResourceRequirements(Struct, frozen=True, kw_only=True):
 
 
 class NodeClassReference(Struct, frozen=True, kw_only=True):
-    """What kind of nodes is asked for. The object it names need not exist (users.md §1.2)."""
+    """What kind of nodes is asked for. The object it names need not exist."""
 
     group: str = ""
     kind: str = ""

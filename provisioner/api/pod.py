@@ -2,7 +2,8 @@
 
 Enough to tell which pods must leave a Node, in which order, and which may stay.
 
-Source: Kubernetes API reference, Pod v1; karpenter.md §4.
+Source: https://kubernetes.io/docs/reference/kubernetes-api/workload-resources/pod-v1/,
+docs/references/karpenter.md#pods.
 """
 
 from collections.abc import Mapping

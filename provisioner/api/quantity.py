@@ -3,7 +3,8 @@
 Reads exactly the texts that Kubernetes reads, without binary rounding; more than 2^63-1 is capped to it and
 finer than one nano is rounded away from zero, as Kubernetes does. Bare numbers, which YAML allows, count as text.
 
-Source: Kubernetes API reference, Quantity; karpenter.md §1 (storage requests), §6 (disk sizes).
+Source: https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/quantity/,
+docs/references/kaito.md#its-agent-pools.
 """
 
 import re

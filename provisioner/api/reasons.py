@@ -4,7 +4,8 @@ A name stands here once, and nowhere else in the program as a text; people write
 these words, so none changes its meaning. What ARM or AKS says comes besides: its own code is the reason then, or the
 word that the error table gives it (`cloudprovider/azure/error_table.py`).
 
-Source: karpenter.md §1, §7 (Karpenter's reasons, kept word for word), users.md §1.9.
+Source: docs/references/karpenter.md#conditions, docs/references/karpenter.md#events,
+docs/references/kaito.md#what-azuregpu-provisioner-writes.
 """
 
 # Ready, and any condition of which nothing is known yet

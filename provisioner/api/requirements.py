@@ -4,7 +4,7 @@ Beta keys count as their stable names; the user's order of values is kept, becau
 had is the one to try first; what cannot be satisfied together is found before anything is asked of a cloud.
 `minValues` needs no answer here: it asks for a choice among offerings, and a claim gets one machine.
 
-Source: karpenter.md §1 (operators, beta keys, the value limits that the CRD fails to enforce).
+Source: docs/references/karpenter.md#requirements.
 """
 
 import re

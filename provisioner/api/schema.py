@@ -3,7 +3,7 @@
 Every block is a structural schema as Kubernetes demands it (a type everywhere, a description for
 `kubectl explain`), and built anew on each call, so that nothing is shared between two places of one document.
 
-Source: Kubernetes documentation, "Extend the Kubernetes API with CustomResourceDefinitions".
+Source: https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definitions/.
 """
 
 from typing import Any

@@ -2,7 +2,8 @@
 
 Enough to tell which volumes are still attached to a Node, and which of them pods use that will stay.
 
-Source: Kubernetes API reference, VolumeAttachment v1 (storage.k8s.io) and PersistentVolumeClaim v1.
+Source: https://kubernetes.io/docs/reference/kubernetes-api/config-and-storage-resources/volume-attachment-v1/,
+https://kubernetes.io/docs/reference/kubernetes-api/config-and-storage-resources/persistent-volume-claim-v1/.
 """
 
 from .meta import ObjectMeta, Struct

@@ -4,7 +4,7 @@
 beside this one, without importing it. `controllers`, `cloudprovider` and `provisioner` exist on package indexes as
 other people's projects, and a folder of such a name on the path shadows ours.
 
-Source: ecosystem.md §5 (name collisions).
+Source: docs/references/packaging.md#distribution.
 """
 
 from importlib.machinery import PathFinder

@@ -33,8 +33,9 @@ class Outside:
 class Running:
     """How one process runs. A port of None is not served; `elect` False is for a cluster with one replica only.
 
-    `settle_seconds`: how long Azure may take until a GET shows a pool whose PUT it accepted (DESIGN rule 4).
-    `prices`: what an hour costs, by size, with `/spot` behind it for spot machines.
+    `settle_seconds`: how long Azure may take until a GET shows a pool whose PUT it accepted
+    (docs/references/rules.md#absence-needs-proof). `prices`: what an hour costs, by size, with `/spot` behind it for
+    spot machines.
     """
 
     policy: Policy

@@ -4,7 +4,7 @@
 that is held up answers none. `ready` says by name what is missing and why; a replica that does not lead is as ready as
 the one that does, and a process that is ending is not, while it still gives its lease back.
 
-Source: ecosystem.md §3.2; Karpenter's readyz: caches synced and the definition present (karpenter.md §9).
+Source: docs/references/karpenter.md#process.
 """
 
 import asyncio

@@ -2,7 +2,8 @@
 
 Bodies and answers of requests that name no object, and are never stored. No I/O.
 
-Source: Kubernetes API reference, SelfSubjectReview v1 (authentication), SelfSubjectAccessReview v1 (authorization).
+Source: https://kubernetes.io/docs/reference/kubernetes-api/authentication-resources/self-subject-review-v1/,
+https://kubernetes.io/docs/reference/kubernetes-api/authorization-resources/self-subject-access-review-v1/.
 """
 
 from typing import Any, TypeVar

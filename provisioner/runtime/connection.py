@@ -4,8 +4,7 @@ No environment variable, netrc or proxy setting reaches a request (`trust_env=Fa
 asks a thread for them each time); a service account's token is read again when 60 s old and at once after a 401,
 its age measured on the loop's clock.
 
-Source: reliability.md §1 (the stock loader keeps a trailing newline, ages tokens by the wall clock and never reacts
-to a 401); simulation.md (the stock constructor loads the system's CA bundle, 16 ms, for a session nobody uses).
+Source: docs/references/kubernetes.md#python-client.
 """
 
 import asyncio

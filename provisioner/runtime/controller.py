@@ -6,7 +6,8 @@ only count. Cancellation passes.
 
 A pass returns the seconds after which it wants to look again, or None to be woken by the next change alone.
 
-Source: controller-runtime's reconcile loop and its metrics (karpenter.md §7); kube-rs' `Action`.
+Source: https://pkg.go.dev/sigs.k8s.io/controller-runtime/pkg/reconcile, docs/references/karpenter.md#metrics,
+https://docs.rs/kube/latest/kube/runtime/controller/struct.Action.html.
 """
 
 import asyncio

@@ -4,7 +4,8 @@ An answer is only taken for what it says it is. Our types have a default for eve
 proxy's JSON would pass for an object, and an empty list for "there are none". Kind, name and version come first.
 A value that does not fit its type fails the whole answer, by name: leaving that object out would claim its absence.
 
-Source: Kubernetes API conventions, lists and objects; items of built-in kinds carry no kind of their own.
+Source: https://github.com/kubernetes/community/blob/master/contributors/devel/sig-architecture/api-conventions.md
+(lists); items of built-in kinds carry no kind of their own.
 """
 
 from dataclasses import dataclass

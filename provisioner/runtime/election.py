@@ -8,7 +8,8 @@ The order at an end: first the work stops, then the lease is released (never if 
 cut off may still arrive: then it lapses). A worker that dies ends all. Others' fields of the Lease, its annotations
 among them, are left alone.
 
-Source: reliability.md §1 (what the SDK's election does instead), §2 F, lease rules; client-go's leaderelection.
+Source: docs/references/reliability.md#lease-rules, docs/references/reliability.md#leadership-and-time,
+docs/references/kubernetes.md#leases-and-leader-election.
 """
 
 import asyncio

@@ -4,8 +4,8 @@
 message) is one Event object with a count, under a name that is a function of them, across restarts too. Messages are
 redacted and at most 1024 bytes.
 
-Source: karpenter.md §7 (component, namespace of cluster-scoped objects, 2 min); Event v1 (core) limits: message 1024
-bytes, reason 128.
+Source: docs/references/karpenter.md#events,
+https://kubernetes.io/docs/reference/kubernetes-api/cluster-resources/event-v1/ (message 1024 bytes, reason 128).
 """
 
 import asyncio

@@ -4,7 +4,8 @@ Each call is one request (a list: one a page), bounded in time and size, raising
 cancellation passes. A list is whole or an error: it is never shorter than the truth it claims to be. An answer that
 is JSON but not the asked-for kind is an error, because our types would read it as an object full of defaults.
 
-Source: Kubernetes API concepts (lists in pages, watches, preconditions, eviction); karpenter.md §4 (UID precondition).
+Source: docs/references/kubernetes.md#list-and-watch, docs/references/kubernetes.md#writes,
+docs/references/kubernetes.md#eviction.
 """
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping

@@ -4,7 +4,8 @@ Messages quote what came (cut, credentials masked), never what was sent. `not_fo
 server itself said NotFound and named the object. A proxy's page, or the plain `404 page not found` for a kind that
 is no longer served, proves nothing about an object and is not `not_found`.
 
-Source: Kubernetes API conventions, Status and its reasons; API Priority and Fairness for 429 with Retry-After.
+Source: https://github.com/kubernetes/community/blob/master/contributors/devel/sig-architecture/api-conventions.md
+(Status and its reasons), docs/references/kubernetes.md#writes.
 """
 
 from collections.abc import Mapping

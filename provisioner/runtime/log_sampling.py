@@ -3,7 +3,7 @@
 Of lines with the same level, logger and message, the first hundred of a second pass, then every hundredth;
 what was written to the cluster and to Azure is an audit and passes always. Nothing is counted for longer than a second.
 
-Source: Karpenter's zap configuration (karpenter.md §9); the audit: reliability.md S16.
+Source: docs/references/karpenter.md#process, docs/references/reliability.md#threats (audit).
 """
 
 from collections import Counter

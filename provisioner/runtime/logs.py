@@ -5,7 +5,7 @@ at debug `caller`, then the context, then `error`; every value passes the redact
 direction characters are escaped, so that no name in a log line can forge another line. Libraries speak only from
 WARNING on. What is said over and over is sampled (`sampling.py`). NO_COLOR is honoured.
 
-Source: ecosystem.md §3.2, karpenter.md §9.
+Source: docs/references/karpenter.md#process.
 """
 
 import json

@@ -3,7 +3,7 @@
 A registry per `Metrics`, never the library's global one, so that many processes can live in one test; no
 `_created` series; a family is made when first asked for, and once.
 
-Source: karpenter.md §7 (names, labels, buckets), ecosystem.md §2.
+Source: docs/references/karpenter.md#metrics, docs/references/monitoring.md#names.
 """
 
 import asyncio

@@ -3,7 +3,9 @@
 Wire types like those of `provisioner.api`; times as text where the API server insists on a format
 that `msgspec` does not write (a MicroTime has exactly six decimals, also when they are zero).
 
-Source: Kubernetes API reference, Lease v1, Event v1 (core), CustomResourceDefinition v1.
+Source: https://kubernetes.io/docs/reference/kubernetes-api/cluster-resources/lease-v1/,
+https://kubernetes.io/docs/reference/kubernetes-api/cluster-resources/event-v1/,
+https://kubernetes.io/docs/reference/kubernetes-api/extend-resources/custom-resource-definition-v1/.
 """
 
 from datetime import UTC, datetime

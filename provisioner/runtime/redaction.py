@@ -3,8 +3,8 @@
 Bearer tokens, JSON web tokens, authorization headers and the signed part of URLs become `***`, whatever
 surrounds them. It is the last line, not the first: nobody logs headers or bodies to begin with.
 
-Source: ARM's asynchronous operation URLs carry a certificate and a signature as `c`, `s` and `h` (aks-arm.md);
-storage URLs carry `sig`.
+Source: docs/references/agent-pools.md#long-running-operations (signed URLs of operations),
+docs/references/rules.md#no-secrets-in-output; storage URLs carry `sig`.
 """
 
 import re

@@ -9,7 +9,8 @@ etcd a watch from a version of the future stays silent for ever, while reconnect
 Events from the past lose it too, unless they repeat what is known. A connection that ends, cleanly or not, is resumed
 from the newest version seen.
 
-Source: reliability.md §1 (what the SDK's watch does instead), §2 B (faults 11 to 23, 35, 36).
+Source: docs/references/kubernetes.md#list-and-watch, docs/references/kubernetes.md#python-client,
+docs/references/reliability.md#read-faults (faults 11 to 23, 35, 36).
 """
 
 import asyncio

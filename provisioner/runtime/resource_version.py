@@ -2,7 +2,8 @@
 
 Numeric when both are numbers; otherwise only equality is known. No I/O.
 
-Source: KEP-5504 (since Kubernetes 1.35 resourceVersions are officially comparable as numbers; before, in fact).
+Source: https://github.com/kubernetes/enhancements/issues/5504 (since Kubernetes 1.35, resource versions are officially
+comparable as numbers; before, they were in fact).
 """
 
 

@@ -3,7 +3,8 @@
 A path is never built from a name that could point elsewhere: an empty name would turn a DELETE of one
 object into a DELETE of all, and `..` would be folded away by the URL.
 
-Source: Kubernetes API concepts, resource URIs; `IsValidPathSegmentName` in k8s.io/apimachinery.
+Source: https://kubernetes.io/docs/reference/using-api/api-concepts/#resource-uris,
+https://pkg.go.dev/k8s.io/apimachinery/pkg/api/validation/path#IsValidPathSegmentName.
 """
 
 import builtins

@@ -4,7 +4,8 @@
 name, `/healthz/<check>` asks a single one. A check says what is wrong in words; nothing else is served, and no
 request's content is shown back.
 
-Source: karpenter.md §9, ecosystem.md §3.2; Kubernetes' own `/readyz?verbose` for the text.
+Source: docs/references/karpenter.md#process, https://kubernetes.io/docs/reference/using-api/health-checks/
+(`/readyz?verbose`).
 """
 
 from collections.abc import AsyncIterator, Callable, Mapping

@@ -4,7 +4,7 @@ A whole list replaces everything, and what it does not contain is reported as de
 name and another UID is a deletion and an addition; changes are returned only once the store holds them all, so that
 whoever is told sees the new state.
 
-Source: reliability.md §2 B (a deletion missed during a gap is reported by the relist).
+Source: docs/references/kubernetes.md#list-and-watch, docs/references/reliability.md#read-faults.
 """
 
 from collections.abc import Callable, Iterable, Mapping

@@ -4,8 +4,7 @@ Every request ends, by an answer or by its timeout; nothing is read without a li
 out (cancellation passes); a 401 renews the credentials and asks once more. Exceptions of the HTTP client are named,
 never chained: their `repr` holds the request's headers.
 
-Source: reliability.md §1 (the SDK's default timeout is none at all); API server limits: an object is at most 1.5 MiB
-in etcd, some 3 MiB as a request.
+Source: docs/references/kubernetes.md#python-client, docs/references/kubernetes.md#writes (size limits).
 """
 
 import asyncio

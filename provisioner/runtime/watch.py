@@ -3,8 +3,8 @@
 Every line becomes an event, an ERROR event becomes the KubeError it carries, and anything else (a proxy's
 page, half a line, an unknown type, an endless line, another kind) a KubeError that names what came.
 
-Source: Kubernetes API concepts, "Efficient detection of changes": one JSON object a line, types ADDED, MODIFIED,
-DELETED, BOOKMARK, ERROR; a bookmark carries nothing but a resourceVersion.
+Source: https://kubernetes.io/docs/reference/using-api/api-concepts/#efficient-detection-of-changes: one JSON object a
+line, types ADDED, MODIFIED, DELETED, BOOKMARK, ERROR; a bookmark carries nothing but a resourceVersion.
 """
 
 from collections.abc import AsyncGenerator, AsyncIterator

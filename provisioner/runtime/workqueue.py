@@ -5,7 +5,8 @@ asked for, the earliest wins; keys come out in the order they became ready; memo
 
 The life of a key: delayed (a deadline) → waiting (in order) → working → gone, or waiting again if added meanwhile.
 
-Source: client-go's workqueue; kube-rs' scheduler (earliest deadline wins).
+Source: https://pkg.go.dev/k8s.io/client-go/util/workqueue, https://docs.rs/kube-runtime/latest/kube_runtime/scheduler/
+(the earliest deadline wins).
 """
 
 import asyncio

@@ -12,7 +12,8 @@ Azure/gpu-provisioner and Karpenter, so that a deployment of either starts uncha
     checks.py    what settings say together
     files.py     the file that --config names
 
-Source: karpenter.md §9, ecosystem.md §3, aks-arm.md §7.
+Source: docs/references/karpenter.md#process, docs/references/kaito.md#environment-variables,
+docs/references/agent-pools.md#identity-and-clouds.
 """
 
 from .files import read_file

@@ -2,7 +2,7 @@
 
 Pure judgements over the values; problems stop the program, warnings do not.
 
-Source: ecosystem.md §3.1, aks-arm.md §7 (what workload identity injects).
+Source: docs/references/kaito.md#environment-variables, docs/references/agent-pools.md#identity-and-clouds.
 """
 
 import re

@@ -2,7 +2,7 @@
 
 One name a cloud, found from every spelling in use (ARM's, the az CLI's, Terraform's, azure-core's).
 
-Source: aks-arm.md §7.
+Source: docs/references/agent-pools.md#identity-and-clouds.
 """
 
 import msgspec

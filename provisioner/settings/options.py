@@ -4,7 +4,8 @@ One row a setting; a flag's name is also the file's key. Rows without a field ar
 know and that mean nothing here: they are accepted, so that an old deployment starts, and listed in one debug line.
 Where a default differs from Azure/gpu-provisioner's, the row says why.
 
-Source: ecosystem.md §3.1, karpenter.md §9, §11.
+Source: docs/references/kaito.md#environment-variables, docs/references/karpenter.md#process,
+docs/references/karpenter.md#timers.
 """
 
 from typing import Any

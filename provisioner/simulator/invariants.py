@@ -12,7 +12,7 @@ time, and told with the story that led to it.
     I6  no controller writes without holding the Lease, once there is one
     I7  no controller deletes the pool, the Node or the claim of a live, healthy claim
 
-Source: reliability.md, "Invariants".
+Source: docs/references/rules.md#invariants.
 """
 
 from collections.abc import Callable

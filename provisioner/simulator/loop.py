@@ -11,7 +11,7 @@ order is that of their hashes, by default their addresses; aiohttp ages idle con
 SDK its tokens by `time.time`, and takes request ids from `uuid.uuid1` and jitter from `random`; aiohttp rounds timeouts
 of more than 5 s up to the loop's next whole second; its server's keep-alive timer (3,630 s by default) hides a deadlock
 until it fires, so give a run a low horizon.
-Source: simulation.md, reliability.md §3.
+Source: docs/references/simulator.md#virtual-time.
 """
 
 import asyncio

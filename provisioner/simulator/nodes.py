@@ -5,7 +5,8 @@ depend on cluster, pool and instance only; it is initialized, turns Ready and sh
 machine's Node turns Unknown after 40 s and is then deleted; finalizers of others make it linger. Who deletes the Node
 of a living machine gets none back (unless `reregister`). There are no heartbeats: nothing is written unless it changes.
 
-Source: aks-arm.md §4, §8 item 23; users.md S5; Kubernetes' node lifecycle controllers.
+Source: docs/references/agent-pools.md#names-and-ids, docs/references/agent-pools.md#labels-and-taints,
+docs/references/kubernetes.md#node-lifecycle, docs/references/kubernetes.md#extended-resources-and-the-device-manager.
 """
 
 from collections.abc import Callable

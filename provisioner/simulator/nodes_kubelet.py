@@ -4,7 +4,8 @@ Kubelet creates its Node once. A Node of that name that is still there, deleting
 the labels and taints of its predecessor, only default labels are refreshed and extended resources zeroed. Every timer
 checks that its machine still has power and its kubelet has not started again since.
 
-Source: kubelet `tryRegisterWithAPIServer`; aks-arm.md §8 item 23; users.md S5.
+Source: docs/references/kubernetes.md#node-lifecycle,
+docs/references/kubernetes.md#extended-resources-and-the-device-manager.
 """
 
 import uuid

@@ -2,7 +2,8 @@
 
 Values only.
 
-Source: users.md S5 (five minutes of endpointStopGracePeriod); the node lifecycle controller (40 s of grace).
+Source: docs/references/kubernetes.md#extended-resources-and-the-device-manager,
+docs/references/kubernetes.md#node-lifecycle.
 """
 
 from dataclasses import dataclass

@@ -3,7 +3,8 @@
 Pure; plain JSON. `registration` is the object kubelet creates (labels, the pool's taints and the two of birth,
 no providerID yet), `status` its first status, `initialization` what the node manager adds.
 
-Source: aks-arm.md §4 (names, ids, labels), §8 item 23; users.md §1.7 (osImage); Kubernetes: well-known labels, taints.
+Source: docs/references/agent-pools.md#names-and-ids, docs/references/agent-pools.md#labels-and-taints,
+docs/references/kaito.md#end-to-end-checks (osImage), https://kubernetes.io/docs/reference/labels-annotations-taints/.
 """
 
 from typing import Any
@@ -135,5 +136,5 @@ def node_info(settings: AzureSettings, pool: Pool, boot_id: str) -> dict[str, st
 
 
 def _arch(pool: Pool) -> str:
-    """The Grace-Blackwell hosts are arm64 (aks-arm.md §5)."""
+    """The Grace-Blackwell hosts are arm64."""
     return "arm64" if "_GB" in pool.size else "amd64"

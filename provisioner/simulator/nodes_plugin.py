@@ -7,7 +7,7 @@ Pure. Each event of the table gives the next state, each state gives (capacity, 
     stopped   the plugin died less than 5 min ago               N, 0
     empty     dead for longer, or kubelet restarted without it  0, 0
 
-Source: users.md S5 (kubelet's device manager, endpointStopGracePeriod).
+Source: docs/references/kubernetes.md#extended-resources-and-the-device-manager.
 """
 
 from dataclasses import dataclass, replace

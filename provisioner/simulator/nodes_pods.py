@@ -3,7 +3,8 @@
 A deleting pod on a machine that answers is removed `stop_seconds` after it was asked (sooner if its own grace
 is shorter); on a silent or dead machine it stays until the Node is gone and `orphan_seconds` have passed.
 
-Source: Kubernetes: pod termination (kubelet's last DELETE has grace 0), pod garbage collection (40 s of quarantine).
+Source: https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/#pod-termination (kubelet's last DELETE has
+grace 0), https://github.com/kubernetes/kubernetes/tree/master/pkg/controller/podgc (40 s of quarantine).
 """
 
 from collections.abc import Callable

@@ -3,7 +3,8 @@
 A write to a Node that is not there is none; a condition's transition time moves only when its status does; the
 health taints follow Ready, and nobody else's taint is touched.
 
-Source: Kubernetes: node conditions, taint-based eviction (`not-ready` for False, `unreachable` for Unknown).
+Source: https://kubernetes.io/docs/concepts/scheduling-eviction/taint-and-toleration/#taint-based-evictions (`not-ready`
+for False, `unreachable` for Unknown).
 """
 
 from collections.abc import Callable

@@ -3,8 +3,7 @@
 Pure look-ups over the claims, Nodes and pools that the checker has heard of; written again here on purpose and
 not shared with the controller, whose judgement is under test.
 
-Source: marks: an Azure tag, or a Node label, with the claim's UID; older pools are known by Azure/gpu-provisioner's
-creation label and a mode other than System (karpenter.md §6).
+Source: docs/references/rules.md#ownership-marks, docs/references/kaito.md#its-agent-pools.
 """
 
 from collections.abc import Callable

@@ -3,7 +3,7 @@
 Bytes arrive in order, late if the wire is slow; a reader that does not read stops the writer; FIN lets what
 was written arrive, RST loses it, silence keeps it until it ends. Protocols cannot tell it from loopback TCP.
 
-Source: simulation.md ("Fidelity"); asyncio's selector transport.
+Source: docs/references/simulator.md#in-memory-wire.
 """
 
 import asyncio

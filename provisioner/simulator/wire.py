@@ -4,7 +4,7 @@ Whole requests and responses pass through both real HTTP stacks, in order, with 
 way a TCP connection ends (FIN, RST, refusal, silence) ends here with the same exceptions and the same number of calls
 that arrive. Nothing in here touches a socket or a thread. A connector is a process's network: `kill` is its death.
 
-Source: simulation.md ("Fidelity": 32 of 32 outcomes equal loopback TCP); the tests compare them again.
+Source: docs/references/simulator.md#in-memory-wire.
 """
 
 import asyncio

@@ -5,8 +5,8 @@ Inside `async with World(...)` both systems are served in memory (`KUBE_HOST`, `
 checked all the time and raised at the end. Everything drawn by chance comes from one seed. It runs on a virtual loop
 (`loop.run`) as on a real one.
 
-Source: simulation.md; aks-arm.md §2.6 (operation URLs are built from the request's host, and must be https on the wire,
-where the SDK believes in TLS).
+Source: docs/references/simulator.md, docs/references/agent-pools.md#plain-http (operation URLs are built from the
+request's host, and must be https on the wire, where the SDK assumes TLS).
 """
 
 import asyncio

@@ -3,7 +3,8 @@
 It is `gpu-provisioner run` from beside this interpreter, in an environment of nothing but its settings; it
 ends with the context, by SIGTERM, and an unexpected end is an error that shows its last log lines.
 
-Source: proc(5): `schedstat` of a task is its time on a CPU in nanoseconds; `status` has VmRSS and VmHWM in kB.
+Source: https://man7.org/linux/man-pages/man5/proc.5.html: `schedstat` of a task is its time on a CPU in nanoseconds;
+`status` has VmRSS and VmHWM in kB.
 """
 
 import asyncio

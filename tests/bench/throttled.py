@@ -3,7 +3,7 @@
 The real program, both real SDKs and the published buckets, with AKS's own durations, on virtual time: a count
 does not depend on whose seconds pass, and half an hour becomes a few seconds.
 
-Source: aks-arm.md §3.6; DESIGN rule 10.
+Source: docs/references/agent-pools.md#throttling, docs/references/rules.md#arm-request-budget.
 """
 
 import logging

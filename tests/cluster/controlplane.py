@@ -3,7 +3,8 @@
 RBAC is on; the administrator has a static token; our chart's service account gets its tokens from the
 TokenRequest API. It belongs to no event loop: what is started in one can be used in another.
 
-Source: the flags that envtest gives; reference of kube-apiserver, kube-controller-manager and etcd.
+Source: https://github.com/kubernetes-sigs/controller-runtime/tree/main/pkg/internal/testing/controlplane (flags),
+https://kubernetes.io/docs/reference/command-line-tools-reference/kube-apiserver/.
 """
 
 import asyncio

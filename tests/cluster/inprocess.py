@@ -51,7 +51,7 @@ WATCHES = 3  # claims, Nodes, CRDs
 
 
 class Passes:
-    """Every pass's facts, held against our own last write of the same object (DESIGN rule 1)."""
+    """Every pass's facts, held against our own last write of the same object."""
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.count = 0

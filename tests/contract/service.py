@@ -5,7 +5,7 @@ ARM_SUBSCRIPTION_ID, ARM_RESOURCE_GROUP and AZURE_CLUSTER_NAME, whatever Default
 that may get agent pools of count 0, named `ct…`, which cost nothing and are removed again. AZURE_LIVE_SIZE names their
 size.
 
-Source: aks-arm.md §2.5 (retries), §2.6 (plain http), §7 (credentials).
+Source: docs/references/agent-pools.md#python-sdk, docs/references/agent-pools.md#identity-and-clouds.
 """
 
 import asyncio

@@ -1,6 +1,6 @@
 """What we believe of AKS's agent pools, as real SDK calls: the emulator must answer so, and so should the real service.
 
-Each case names the section of aks-arm.md that it is taken from. `AZURE_LIVE=1` reads it to a real cluster
+The facts are those of docs/references/agent-pools.md. `AZURE_LIVE=1` checks a real cluster
 (`service.py` says what that needs); without, those runs are skipped, and the run's last lines say how many and why.
 """
 
@@ -35,7 +35,7 @@ def pools_path(azure: Service, group: str = "", cluster: str = "") -> str:
 
 @pytest.mark.asyncio
 async def test_a_new_pool_is_201_and_creating(kind: str) -> None:
-    """§1.2, §2.1, §8.2: the body is already filled in; Azure-AsyncOperation is the only header of the operation."""
+    """The body is already filled in; Azure-AsyncOperation is the only header of the operation."""
     async with service(kind) as azure:
         pool = await azure.put("ct01")
         assert azure.last.status_code == 201
@@ -50,7 +50,7 @@ async def test_a_new_pool_is_201_and_creating(kind: str) -> None:
 
 @pytest.mark.asyncio
 async def test_ids_and_sizes_are_echoed_as_recorded(kind: str) -> None:
-    """§1.2, §8.25: lower-case `resourcegroups`, the ARM type, the size in the caller's casing."""
+    """Lower-case `resourcegroups`, the ARM type, the size in the caller's casing."""
     async with service(kind) as azure:
         size = azure.size.upper().replace("STANDARD", "Standard")
         pool = await azure.put("ct02", vm_size=size)
@@ -61,7 +61,7 @@ async def test_ids_and_sizes_are_echoed_as_recorded(kind: str) -> None:
 
 @pytest.mark.asyncio
 async def test_an_operation_is_told_by_its_url(kind: str) -> None:
-    """§2.1, §8.7-8: another api-version, a query of kilobytes; name, status, startTime, and endTime at its end."""
+    """Another api-version, a query of kilobytes; name, status, startTime, and endTime at its end."""
     async with service(kind) as azure:
         await azure.put("ct03")
         url = azure.last.headers["Azure-AsyncOperation"]
@@ -78,7 +78,7 @@ async def test_an_operation_is_told_by_its_url(kind: str) -> None:
 
 @pytest.mark.asyncio
 async def test_if_none_match_protects_what_is_there(kind: str) -> None:
-    """§1.3: PUT with `*` on an existing pool is 412 PreConditionFailed, and nothing changes."""
+    """PUT with `*` on an existing pool is 412 PreConditionFailed, and nothing changes."""
     async with service(kind) as azure:
         await azure.put("ct04", headers=HEADERS)
         made = await azure.become("ct04", "Succeeded")
@@ -88,7 +88,7 @@ async def test_if_none_match_protects_what_is_there(kind: str) -> None:
 
 @pytest.mark.asyncio
 async def test_the_matrix_of_preconditions(kind: str) -> None:
-    """§1.3: If-Match on an absent pool 412; If-None-Match other than `*` 400; both together 400."""
+    """If-Match on an absent pool 412; If-None-Match other than `*` 400; both together 400."""
     async with service(kind) as azure:
         assert (await refusal(azure.put("ct05", headers={"If-Match": '"x"'})))[0] == 412
         assert (await refusal(azure.put("ct05", headers={"If-None-Match": '"x"'})))[0] == 400
@@ -98,7 +98,7 @@ async def test_the_matrix_of_preconditions(kind: str) -> None:
 
 @pytest.mark.asyncio
 async def test_the_etag_changes_with_every_operation(kind: str) -> None:
-    """§1.3, §8.15: from Creating to Succeeded, and with it what If-Match accepts."""
+    """From Creating to Succeeded, and with it what If-Match accepts."""
     async with service(kind) as azure:
         began = await azure.put("ct06")
         ended = await azure.become("ct06", "Succeeded")
@@ -110,7 +110,7 @@ async def test_the_etag_changes_with_every_operation(kind: str) -> None:
 
 @pytest.mark.asyncio
 async def test_a_busy_pool_refuses_with_the_pending_operation(kind: str) -> None:
-    """§3.4, §8.14: 409 OperationNotAllowed, a message that says that another operation is in progress."""
+    """409 OperationNotAllowed, a message that says that another operation is in progress."""
     async with service(kind) as azure:
         await azure.put("ct07")
         status, code, body = await refusal(azure.put("ct07", node_labels={"a": "b"}))
@@ -120,7 +120,7 @@ async def test_a_busy_pool_refuses_with_the_pending_operation(kind: str) -> None
 
 @pytest.mark.asyncio
 async def test_a_removal_is_202_empty_then_deleting_then_404(kind: str) -> None:
-    """§2.1, §8.4: both operation headers, no body."""
+    """Both operation headers, no body."""
     async with service(kind) as azure:
         await azure.put("ct08")
         await azure.become("ct08", "Succeeded")
@@ -133,7 +133,7 @@ async def test_a_removal_is_202_empty_then_deleting_then_404(kind: str) -> None:
 
 @pytest.mark.asyncio
 async def test_an_absent_pool(kind: str) -> None:
-    """§3.3: GET is 404 with an answer that names the pool's absence, DELETE 204."""
+    """GET is 404 with an answer that names the pool's absence, DELETE 204."""
     async with service(kind) as azure:
         status, code, body = await refusal(azure.get("ct09"))
         assert status == 404
@@ -144,7 +144,7 @@ async def test_an_absent_pool(kind: str) -> None:
 
 @pytest.mark.asyncio
 async def test_other_404s_are_arms_and_say_so(kind: str) -> None:
-    """§3.3, §8.13: cluster, group and subscription; wrapped, from the gateway, and never about the pool."""
+    """Cluster, group and subscription; wrapped, from the gateway, and never about the pool."""
     async with service(kind) as azure:
         nobody = "11111111-2222-3333-4444-555555555555"
         for path, about, codes in (
@@ -160,7 +160,7 @@ async def test_other_404s_are_arms_and_say_so(kind: str) -> None:
 
 @pytest.mark.asyncio
 async def test_the_list_is_one_object_with_value(kind: str) -> None:
-    """§1, §8.21: `value` has all pools; an empty or absent nextLink ends it."""
+    """`value` has all pools; an empty or absent nextLink ends it."""
     async with service(kind) as azure:
         await azure.put("ct11")
         body = json.loads((await azure.ask(pools_path(azure))).text())
@@ -182,7 +182,7 @@ async def test_the_list_is_one_object_with_value(kind: str) -> None:
     ],
 )
 async def test_what_is_wrong_is_refused_at_once(kind: str, name: str, changes: dict[str, Any]) -> None:
-    """§3.5, §4, §8.16: names, labels, taints, counts, disks and enumerations: 400, nothing made."""
+    """Names, labels, taints, counts, disks and enumerations: 400, nothing made."""
     async with service(kind) as azure:
         assert (await refusal(azure.put(name, **changes)))[0] == 400
         assert name not in {pool.name async for pool in azure.pools.list(azure.group, azure.cluster)}
@@ -190,7 +190,7 @@ async def test_what_is_wrong_is_refused_at_once(kind: str, name: str, changes: d
 
 @pytest.mark.asyncio
 async def test_what_is_create_only_cannot_be_changed(kind: str) -> None:
-    """§1.1, §3.4, §8.17: another number of pods per node is 400."""
+    """Another number of pods per node is 400."""
     async with service(kind) as azure:
         await azure.put("ct13", max_pods=40)
         await azure.become("ct13", "Succeeded")
@@ -199,7 +199,7 @@ async def test_what_is_create_only_cannot_be_changed(kind: str) -> None:
 
 @pytest.mark.asyncio
 async def test_answers_carry_ids_and_what_is_left(kind: str) -> None:
-    """§2.1, §3.6, §8.20, §8.25: request and correlation ids, and ARM's remaining reads."""
+    """Request and correlation ids, and ARM's remaining reads."""
     async with service(kind) as azure:
         headers = (await azure.ask(pools_path(azure))).headers
         assert headers["x-ms-request-id"]
@@ -209,7 +209,7 @@ async def test_answers_carry_ids_and_what_is_left(kind: str) -> None:
 
 @pytest.mark.asyncio
 async def test_a_call_without_api_version_is_refused(kind: str) -> None:
-    """§8.1: 400 MissingApiVersionParameter."""
+    """400 MissingApiVersionParameter."""
     async with service(kind) as azure:
         response = await azure.ask(pools_path(azure), query="")
         assert response.status_code == 400
@@ -218,7 +218,7 @@ async def test_a_call_without_api_version_is_refused(kind: str) -> None:
 
 @pytest.mark.asyncio
 async def test_a_pools_puts_are_limited_and_reads_are_not_slowed_by_it(kind: str) -> None:
-    """§3.6, §8.20: at the latest the 30th PUT of one pool in a row is 429 `Throttled`, with whole seconds."""
+    """At the latest the 30th PUT of one pool in a row is 429 `Throttled`, with whole seconds."""
     async with service(kind) as azure:
         await azure.put("ct16")
         heard: list[tuple[int, str]] = []

@@ -4,7 +4,7 @@ Everything that is drawn comes from the seed, each kind from a stream of its own
 the simulator (`Fault`), laid in the way of the very call that it was drawn for, so that what was injected can be told
 from what the controllers brought about themselves; `calm()` ends all of it.
 
-Source: reliability.md §2, faults 1-6, 24, 28, 29, 37-45, 52-54.
+Source: docs/references/reliability.md#faults (1 to 6, 24, 28, 29, 37 to 45, 52 to 54).
 """
 
 import asyncio

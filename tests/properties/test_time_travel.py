@@ -21,7 +21,7 @@ from tests.world.transcript import CLAIMS
 from .stale import BOTH, QUICK, STALE_SECONDS, Points, PoolPoints, Watches, chosen, ends_well, later, life, told
 
 Pair = tuple[int, int]
-# Reads of a single pool lag a little (aks-arm.md §3.3); lists may for much longer.
+# Reads of a single pool lag a little (docs/references/agent-pools.md#not-found); lists may for much longer.
 GET_STALE_SECONDS = 30.0
 
 

@@ -2,7 +2,8 @@
 
 As much of a terminal as a table drawn in place needs: wrapping, scrolling, moving up, erasing lines, clearing.
 Anything else that is sent to it fails the test that reads it, so that nothing is drawn unseen.
-Source: ECMA-48; xterm's documentation of its private modes.
+Source: https://ecma-international.org/publications-and-standards/standards/ecma-48/,
+https://invisible-island.net/xterm/ctlseqs/ctlseqs.html (private modes).
 """
 
 import codecs

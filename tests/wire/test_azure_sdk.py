@@ -1,4 +1,4 @@
-"""The simulated ARM under the real azure-mgmt-containerservice client, over loopback sockets (aks-arm.md §2, §8)."""
+"""The simulated ARM under the real azure-mgmt-containerservice client, over loopback sockets."""
 
 import asyncio
 import contextlib
@@ -44,7 +44,7 @@ POOL = {
 
 
 class Plain(SansIOHTTPPolicy[object, object]):
-    """Lets the bearer token travel over plain http (aks-arm.md §2.6 b)."""
+    """Lets the bearer token travel over plain http."""
 
     def on_request(self, request: object) -> None:
         request.context.options["enforce_https"] = False  # type: ignore[attr-defined]

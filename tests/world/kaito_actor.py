@@ -4,7 +4,7 @@ Everything goes through the API server as raw JSON, in KAITO's name. The Workspa
 watch fills (which may be late), remembers what it has created for five minutes, and wakes on claims' events only. The
 RAGEngine blocks: it waits for one claim at a time, and looks again more often than the real one does.
 
-Source: users.md §1.3, §1.4.
+Source: docs/references/kaito.md#what-kaito-reads, docs/references/kaito.md#deletion-of-an-owner.
 """
 
 import asyncio

@@ -2,7 +2,7 @@
 
 Written from what KAITO is documented to do and from nothing of ours, so that it cannot agree with our bugs.
 
-Source: users.md §1.2 (the claim), §1.3 (what it reads and waits on).
+Source: docs/references/kaito.md#the-nodeclaim-that-kaito-creates, docs/references/kaito.md#what-kaito-reads.
 """
 
 import hashlib

@@ -10,7 +10,7 @@ seen too. Three things are violations, under the name KAITO, of whatever story s
       RAGEngine creates another then).
 It costs a look at one object a write.
 
-Source: users.md §1.3, K4, K13.
+Source: docs/references/kaito.md#what-kaito-reads, docs/references/kaito.md#contract (K4, K13).
 """
 
 from collections.abc import Callable

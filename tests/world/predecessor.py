@@ -5,8 +5,9 @@ tags, known by the labels it forces on each (`kaito.sh/creation-timestamp` is th
 Karpenter's finalizer, owner reference and labels on Nodes; conditions with its reasons. Nobody's call makes them: they
 are there when the new controller starts.
 
-Source: karpenter.md §0 (managed), §1 (conditions), §2 (what is written where), §6 (pools), §12 (order of the writes);
-users.md §1.9; aks-arm.md §4 (providerID).
+Source: docs/references/karpenter.md#managed-objects, docs/references/karpenter.md#condition-mechanics,
+docs/references/karpenter.md#labels-annotations-and-taints, docs/references/kaito.md#what-azuregpu-provisioner-writes,
+docs/references/agent-pools.md#names-and-ids.
 """
 
 from typing import Any

@@ -4,7 +4,8 @@ An alert is a signal, a comparison and a threshold, so that each can be looked a
 data in a fleet that is well, the comparison picks what is wrong. The words say what is wrong, for whom, and what to do
 first; everything else stands in its runbook.
 
-Source: ecosystem.md §2.3; reliability.md §4 (S11 flood, S12 brake); the deadlines of DESIGN rule 5.
+Source: docs/references/monitoring.md#alerts-and-panels, docs/references/reliability.md#threats,
+docs/references/rules.md#every-state-has-a-deadline.
 """
 
 from dataclasses import dataclass

@@ -3,7 +3,8 @@
 Texts of PromQL that Prometheus 2.42 parses, and no recording rule is needed for any: Azure's managed
 Prometheus takes dashboards without rules. What both replicas export is never counted twice.
 
-Source: ecosystem.md §2.2, §2.3; kube-state-metrics' documentation of pods (its names and labels).
+Source: docs/references/monitoring.md#names, docs/references/monitoring.md#alerts-and-panels,
+https://github.com/kubernetes/kube-state-metrics/blob/main/docs/metrics/workload/pod-metrics.md.
 """
 
 from dataclasses import dataclass

@@ -3,7 +3,7 @@
 It listens on loopback, keeps its data in the given folder and ends with `stop`; what it is asked comes back as
 it said it, or raises `QueryError` with its own words.
 
-Source: Prometheus' HTTP API (https://prometheus.io/docs/prometheus/latest/querying/api/), ecosystem.md §2.4.
+Source: https://prometheus.io/docs/prometheus/latest/querying/api/, docs/references/monitoring.md#tools.
 """
 
 import asyncio

@@ -6,7 +6,7 @@ only Ready=True clears it, and what the claim has said since survives a restart.
 Node that never came up, claims that say so (`labels.REPAIR`), and whole fleets that fail together are left alone;
 `do-not-disrupt` is no reason to keep a dead Node.
 
-Source: users.md §4.1, §4.2 (class "dead"); karpenter.md §5 (node.health), §7 (NodeRepairBlocked).
+Source: docs/references/karpenter.md#node-repair, docs/references/agent-pools.md#machine-interruptions-and-auto-repair.
 """
 
 from datetime import timedelta

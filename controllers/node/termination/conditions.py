@@ -4,7 +4,8 @@ Karpenter's types, values and reasons; each phase (draining, detaching, deleting
 up, and says so once when its deadline has passed. A phase's text changes only when its holders do, not with each pod
 that leaves. Nothing is said of what was not seen: after a restart a condition stands as it was until it is known anew.
 
-Source: karpenter.md §1 (conditions), §4; DESIGN rules 5 and 8.
+Source: docs/references/karpenter.md#conditions, docs/references/karpenter.md#node-termination,
+docs/references/rules.md#every-state-has-a-deadline, docs/references/rules.md#accurate-status.
 """
 
 from datetime import datetime

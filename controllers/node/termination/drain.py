@@ -4,7 +4,7 @@ Pods leave by the Eviction API in four tiers (ordinary, daemon, critical, critic
 what refuses (a budget, several, an error) is waited for, asked again and named. Pods that would outlast the claim's
 termination time are deleted in time for it, in whatever tier. Pods are read while a drain is on, never cached.
 
-Source: karpenter.md §4 (tiers, timings), §10.1 (pods bound just before the taint was seen).
+Source: docs/references/karpenter.md#drain.
 """
 
 from datetime import datetime

@@ -4,7 +4,7 @@ The moment is what the claim's annotation says, else deletion plus `terminationG
 annotation is written once and never overwritten: whoever wrote it (a person, a repair) meant it. An annotation that is
 no time says nothing, and is told of. Near its end neither budgets nor do-not-disrupt hold a pod.
 
-Source: karpenter.md §3.1 (the annotation), §4 and §10.1 (which pods, grace of at least a second).
+Source: docs/references/karpenter.md#finalization, docs/references/karpenter.md#drain.
 """
 
 from collections.abc import Iterable

@@ -4,7 +4,7 @@ A refused DELETE waits its time (5 s doubling to 30 s, or what Azure asks for); 
 looked up first, so that a pool which is going already is not deleted twice. What is said of it names the code, since
 when, and when it is tried next, in words that stay the same while nothing changes.
 
-Source: issue of the six workflows, part 3; aks-arm.md §3.4 (409 while another operation holds the pool).
+Source: docs/references/agent-pools.md#conflicts.
 """
 
 from datetime import datetime

@@ -3,7 +3,7 @@
 Pure; one predicate each. A pod that tolerates the disrupted taint, a mirror pod, a finished pod and a pod
 that is stuck past its own grace hold nothing up.
 
-Source: karpenter.md §4 (pod predicates), §10.2 (do-not-disrupt with a duration).
+Source: docs/references/karpenter.md#pods.
 """
 
 from datetime import datetime, timedelta

@@ -1,10 +1,11 @@
 """The way down for a claim that is asked to go: instance, then Node, then claim.
 
-The pool is always looked for by name, whatever the claim's status says; nothing of the Node or the claim is
-let go before the pool is proven gone (DESIGN rule 4); a status write never stands before a step that removes.
-The claim's own finalizer also waits for a view of the Nodes that is newer than the proof.
+The pool is always looked for by name, whatever the claim's status says; nothing of the Node or the claim is let go
+before the pool is proven gone (docs/references/rules.md#absence-needs-proof); a status write never stands before a step
+that removes. The claim's own finalizer also waits for a view of the Nodes that is newer than the proof.
 
-Source: karpenter.md §3 (Finalization), §4; users.md S1.
+Source: docs/references/karpenter.md#finalization, docs/references/karpenter.md#node-termination,
+docs/references/rules.md#absence-needs-proof.
 """
 
 from datetime import datetime

@@ -3,7 +3,7 @@
 An attachment holds the machine unless it names no PersistentVolume, or its volume is used by a pod that stays
 on the Node (such a volume is detached with the machine, not before). The termination time ends the wait.
 
-Source: karpenter.md §4 (Volumes).
+Source: docs/references/karpenter.md#volume-detachment.
 """
 
 from datetime import datetime

@@ -1,7 +1,7 @@
 """How many GPUs a Node must show, and how many it shows.
 
 Pure; GPUs are judged by what is allocatable, never by capacity: a dead plugin's capacity stays for minutes
-(users.md S5.3). What cannot be read counts as nothing.
+(docs/references/kubernetes.md#extended-resources-and-the-device-manager). What cannot be read counts as nothing.
 """
 
 from controllers.model.facts import Facts

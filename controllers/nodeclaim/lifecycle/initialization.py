@@ -3,9 +3,11 @@
 Initialized turns True when the Node is Ready, free of startup and boot taints, and shows every resource that
 was asked for and every GPU its size promises: one observation opens it. It is taken back (False) when the Node stops
 being usable, and Ready with it in the same write: our one deviation from Karpenter, because KAITO's RAG engine buys a
-second machine for a claim that is Initialized without a Ready Node (users.md §1.3).
+second machine for a claim that is Initialized without a Ready Node (docs/references/kaito.md#ragengine).
 
-Source: karpenter.md §3 (Initialization), users.md S4, S5, K5, K12, K13.
+Source: docs/references/karpenter.md#initialization,
+docs/references/kubernetes.md#extended-resources-and-the-device-manager, docs/references/kaito.md#contract (K5, K12,
+K13).
 """
 
 import msgspec
@@ -31,7 +33,7 @@ from .registration import change_refused, registered, taken_back
 
 INITIALIZED = "Initialized"
 
-# Taints that a Node bears only while it boots; effect "" matches any (karpenter.md §3).
+# Taints that a Node bears only while it boots; effect "" matches any (docs/references/karpenter.md#initialization).
 EPHEMERAL_TAINTS = (
     (labels.NOT_READY_TAINT, "NoSchedule"),
     (labels.NOT_READY_TAINT, "NoExecute"),
@@ -43,7 +45,8 @@ EPHEMERAL_TAINTS = (
 HEALTH_TAINTS = (labels.NOT_READY_TAINT, labels.UNREACHABLE_TAINT)
 HEALTH_TAINT_SECONDS = 30.0
 EPHEMERAL_PREFIX = "readiness.k8s.io/"
-# Requests that no Node ever shows as allocatable: storage sizes the pool's disk (users.md K12).
+# Requests that no Node ever shows as allocatable: storage sizes the pool's disk (docs/references/kaito.md#contract,
+# K12).
 NOT_ON_NODES = frozenset({"storage"})
 # Behind the cause may come that this is overdue.
 CAUSE_BYTES = MESSAGE_BYTES - len("; overdue: over 999 min")
@@ -115,7 +118,8 @@ def _usable(f: Facts, claim: NodeClaim, node: Node | None, current: Condition) -
 def _taints_behind(f: Facts, node: Node, shut: Judgement) -> float:
     """Seconds for which only the node controller, always a little behind the Ready condition, may be the reason.
 
-    Until then a Node that came back gets no word of its own between NotReady and usable (users.md K13).
+    Until then a Node that came back gets no word of its own between NotReady and usable
+    (docs/references/kaito.md#contract, K13).
     """
     others = (taint for taint in node.spec.taints if _ephemeral(taint) and taint.key not in HEALTH_TAINTS)
     ready = node.ready_condition

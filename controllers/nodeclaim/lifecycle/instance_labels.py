@@ -2,7 +2,7 @@
 
 What the machine turned out to be stands on its claim, in one write; a value the user gave stays.
 
-Source: karpenter.md §1 (printer columns), users.md §1.3.
+Source: docs/references/karpenter.md#nodeclaim-api, docs/references/kaito.md#what-kaito-reads.
 """
 
 from controllers.model.facts import Facts

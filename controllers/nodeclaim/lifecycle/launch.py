@@ -4,7 +4,9 @@ A pool is asked for once, under a name that is a function of the claim, and neve
 taken; whatever keeps a claim from its pool is said on it, with since when and what to do. Launched turns True when the
 pool runs or its Node is here, and goes back only if the pool fails before its Node was ever usable.
 
-Source: karpenter.md §3 (Launch), DESIGN rules 3, 5, 7, 13.
+Source: docs/references/karpenter.md#launch, docs/references/rules.md#ownership-marks,
+docs/references/rules.md#every-state-has-a-deadline, docs/references/rules.md#unavailable-offerings,
+docs/references/rules.md#limits-on-cost-and-privilege.
 """
 
 from datetime import datetime

@@ -5,7 +5,9 @@ the pool is proven gone, its Node. The next machine bears the same name and prov
 The claim stays and says all the while why. A machine that is Ready is kept, whatever its pool says, unless its GPUs
 have not come in all the time that they have: then nobody can use it, and it is emptied and goes like any other.
 
-Source: aks-arm.md §3.1 and §3.2 (a failed pool keeps its name and its machine), §4 (names); DESIGN rules 2, 4, 5.
+Source: docs/references/agent-pools.md#quota-and-capacity-errors, docs/references/agent-pools.md#node-bring-up-errors,
+docs/references/rules.md#deterministic-names, docs/references/rules.md#absence-needs-proof,
+docs/references/rules.md#every-state-has-a-deadline.
 """
 
 from datetime import timedelta

@@ -2,7 +2,7 @@
 
 Nothing is asked for past a limit; who waits for one says which, how much of it is used, and its place in line.
 
-Source: DESIGN rule 13; aks-arm.md §4 (100 pools a cluster, `maxAgentPools`), §3.5 (400 Nodes with kubenet).
+Source: docs/references/rules.md#limits-on-cost-and-privilege, docs/references/agent-pools.md#limits.
 """
 
 from controllers.model.conditions import Judgement

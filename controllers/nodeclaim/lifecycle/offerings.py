@@ -5,7 +5,8 @@ its rest one claim tries it for all. A claim whose offerings all rest says the c
 by which KAITO's RAG engine knows that there is nothing more to try; the text stays as it is while the state does. What
 the cluster lacks (addresses, say) rests all offerings in the same way, without those words: no offering was wanting.
 
-Source: DESIGN rule 7; aks-arm.md §3.1 (scopes); users.md §1.3 and K10 (the words), K17.
+Source: docs/references/rules.md#unavailable-offerings, docs/references/agent-pools.md#quota-and-capacity-errors,
+docs/references/kaito.md#ragengine, docs/references/kaito.md#contract (K10, K17).
 """
 
 import msgspec

@@ -4,7 +4,8 @@ A Node gets our finalizer, the claim as owner, the claim's labels, annotations a
 is thereby prevented from vanishing without us. What the claim may not give away (privileged label domains, our own
 keys) is never copied. A Node whose finalizer was stripped gets it back.
 
-Source: karpenter.md §2 ("Written to Node"), §3 (Registration); DESIGN rule 13.
+Source: docs/references/karpenter.md#labels-annotations-and-taints, docs/references/karpenter.md#registration,
+docs/references/rules.md#limits-on-cost-and-privilege.
 """
 
 from collections.abc import Mapping

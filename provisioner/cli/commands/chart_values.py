@@ -4,7 +4,8 @@ The YAML holds what was read or given and nothing that was guessed; what is not 
 how to find it. Every text is quoted, so that none can be taken for something else. Each command can be copied as it is,
 but for words in capitals.
 
-Source: ecosystem.md §1.3 (workload identity, managed Prometheus); azure-role.json.
+Source: docs/references/agent-pools.md#identity-and-clouds, docs/references/monitoring.md#tools,
+charts/gpu-provisioner/azure-role.json.
 """
 
 import json

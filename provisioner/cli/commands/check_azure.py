@@ -3,7 +3,8 @@
 Reads only. Without a token or a cluster the rest is not asked; what may not be read "could not be told", which
 is no fault: the controller itself needs neither quota nor roles to be readable.
 
-Source: aks-arm.md §3.1 (quotas), §4 (limits), §7 (the role needed).
+Source: docs/references/agent-pools.md#quota-and-capacity-errors, docs/references/agent-pools.md#limits,
+docs/references/agent-pools.md#identity-and-clouds.
 """
 
 from collections import Counter

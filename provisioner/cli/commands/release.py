@@ -4,7 +4,8 @@ ARM is asked once more; a pool of this claim's that is there refuses it, whateve
 every failure but one: that the managed cluster or its resource group no longer exists. An Event names who did it, and
 is written first. Only our finalizer goes, under a test of the list it stands in; Nodes before the claim.
 
-Source: DESIGN rules 3, 4 and 9: a 404 is no proof shortly after a PUT; a claim is PUT no more once it is deleting.
+Source: docs/references/rules.md#ownership-marks, docs/references/rules.md#absence-needs-proof,
+docs/references/rules.md#field-ownership.
 """
 
 import argparse

@@ -2,7 +2,7 @@
 
 What is named here is counted as Karpenter counts it, or its `use` says how ours differs.
 
-Source: karpenter.md §7; Karpenter's own stability levels.
+Source: docs/references/karpenter.md#metrics, https://karpenter.sh/docs/reference/metrics/ (stability levels).
 """
 
 from .family import counter, gauge, histogram, summary, untyped

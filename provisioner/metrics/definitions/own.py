@@ -1,6 +1,6 @@
 """Families that are ours: what Karpenter has no name for. Sizes, phases and Azure.
 
-Source: ecosystem.md §2.2 (names), §2.3 (what people on call want to see); reliability.md §4.
+Source: docs/references/monitoring.md#names, docs/references/monitoring.md#alerts-and-panels.
 """
 
 from .family import counter, gauge, histogram

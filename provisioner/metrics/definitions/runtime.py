@@ -1,6 +1,6 @@
 """Families of the machinery: the names that controller-runtime, client-go and Prometheus' own clients gave them.
 
-Source: karpenter.md §7.
+Source: docs/references/karpenter.md#metrics.
 """
 
 from .family import counter, gauge, histogram

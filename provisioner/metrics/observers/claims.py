@@ -3,7 +3,8 @@
 Read off the cache at that moment, so a claim that is gone has no series; only the leader shows them, so that
 a sum over replicas counts each claim once.
 
-Source: operatorpkg's status controller (names, labels, values); ecosystem.md §2.3.
+Source: https://github.com/awslabs/operatorpkg/blob/main/status/controller.go (names, labels, values),
+docs/references/monitoring.md#alerts-and-panels.
 """
 
 from collections import Counter

@@ -3,7 +3,8 @@
 Read off the caches at that moment, by the leader alone; of pools only once they were listed. GPUs that are
 expected are those of pools whose machine is billed; what is leaked bears our mark and has no claim.
 
-Source: karpenter.md §7 (`nodes_allocatable`), ecosystem.md §2.2; DESIGN rule 3.
+Source: docs/references/karpenter.md#metrics (`nodes_allocatable`), docs/references/monitoring.md#names,
+docs/references/rules.md#ownership-marks.
 """
 
 from collections import Counter

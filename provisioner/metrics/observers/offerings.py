@@ -3,7 +3,7 @@
 Label values are bounded: sizes we have data about, others as `other`; what rests is what `Cooldowns` knows,
 with `any` for what a shortage does not tell apart.
 
-Source: ecosystem.md §2.2; DESIGN rule 7.
+Source: docs/references/monitoring.md#names, docs/references/rules.md#unavailable-offerings.
 """
 
 import asyncio

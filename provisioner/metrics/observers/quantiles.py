@@ -3,8 +3,8 @@
 Quantiles are of the last hour's observations, at most a thousand of each label set; without any they are NaN,
 as Go has it. Count and sum are of all.
 
-Source: ecosystem.md §2.1 ("Python trap"); karpenter.md §7 (objectives). Go forgets after ten minutes, in which few
-GPU Nodes end.
+Go's summaries forget after ten minutes, in which few GPU Nodes end.
+Source: docs/references/monitoring.md#python-exporter, docs/references/karpenter.md#metrics.
 """
 
 import asyncio

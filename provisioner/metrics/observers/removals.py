@@ -2,7 +2,7 @@
 
 Each gauge asks whoever knows when it is scraped, on the program's own loop.
 
-Source: ecosystem.md §2.2.
+Source: docs/references/monitoring.md#names.
 """
 
 import asyncio

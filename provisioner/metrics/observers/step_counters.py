@@ -3,7 +3,7 @@
 Each occurrence once: a step that is tried again counts when it succeeds, what waits counts when it begins to
 wait. Only the leader acts, so no two replicas count the same.
 
-Source: karpenter.md §4 (eviction codes), §7; ecosystem.md §2.2.
+Source: docs/references/karpenter.md#drain, docs/references/karpenter.md#metrics, docs/references/monitoring.md#names.
 """
 
 from cloudprovider.errors import CloudError, Rejected, Retryable

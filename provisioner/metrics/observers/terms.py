@@ -4,7 +4,8 @@ A size that this version does not know is `other`, what has no zone is `regional
 is `other`; of names that people choose (NodePools, node classes, images, zones) the first ten have series of their
 own, all further ones share `other`.
 
-Source: reliability.md §4 S9 (metric labels are bounded); aks-arm.md §4 (a regional machine's zone label is a number).
+Source: docs/references/reliability.md#threats (metric labels are bounded),
+docs/references/agent-pools.md#labels-and-taints (the zone label of a regional machine).
 """
 
 from collections.abc import Mapping

@@ -4,7 +4,8 @@ Each change counts once, by the process that leads when the watch shows it. A ca
 nothing of the past: a claim that was made before this process began is not new. Durations come from the times that
 stand on the objects, in whole seconds, so that a restart in the midst of them loses nothing.
 
-Source: karpenter.md §1 (conditions), §7; operatorpkg's status controller (what a transition is, which labels).
+Source: docs/references/karpenter.md#conditions, docs/references/karpenter.md#metrics,
+https://github.com/awslabs/operatorpkg/blob/main/status/controller.go (transitions, labels).
 """
 
 from collections.abc import Callable

@@ -2,7 +2,7 @@
 
 Actions run one at a time, in the order of their due times (equal times: in the order they were asked for),
 inside `run()`, so that a failing action ends the world loudly instead of vanishing in a callback. All arguments and
-answers are simulated seconds: real seconds of the running loop times `speed` (aks-arm.md §8 item 25).
+answers are simulated seconds: real seconds of the running loop times `speed`.
 """
 
 import asyncio

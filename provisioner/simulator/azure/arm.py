@@ -4,7 +4,8 @@ One handler for every path; `BEFORE` hooks see the request first and may answer 
 see it once its effect is done and before its answer leaves; every answer carries ARM's correlation headers; a dropped
 call closes the connection without a byte. Operation and page URLs name the host the client called.
 
-Source: aks-arm.md §2.1 (headers), §2.6 (absolute URLs, header lines under 8190 bytes), §8 items 7, 21, 22, 25.
+Source: docs/references/agent-pools.md#long-running-operations, docs/references/agent-pools.md#plain-http,
+docs/references/simulator.md#simulated-arm.
 """
 
 import json

@@ -3,7 +3,8 @@
 Members, casing and oddities as recorded: `id` with lower-case `resourcegroups`, the size in the caller's
 casing, times with seven fractional digits, `eTag` inside `properties`, an error only after a failure.
 
-Source: aks-arm.md §1.2, §1.3, §2.1, §4 (names and ids), §8 items 8, 23, 25.
+Source: docs/references/agent-pools.md#responses, docs/references/agent-pools.md#etags,
+docs/references/agent-pools.md#long-running-operations, docs/references/agent-pools.md#names-and-ids.
 """
 
 import string
@@ -29,7 +30,7 @@ def scale_set(settings: AzureSettings, pool: str) -> str:
 
 
 def node_name(settings: AzureSettings, pool: str, instance: int) -> str:
-    """The machine's host name and its Node's name: the instance id in base 36, six places (§4)."""
+    """The machine's host name and its Node's name: the instance id in base 36, six places."""
     digits = ""
     while instance:
         instance, digit = divmod(instance, 36)
@@ -38,7 +39,7 @@ def node_name(settings: AzureSettings, pool: str, instance: int) -> str:
 
 
 def machine_id(settings: AzureSettings, pool: str, instance: int) -> str:
-    """The machine's ARM id, in the casing ARM uses; the Node's providerID has the group lower-cased (§4)."""
+    """The machine's ARM id, in the casing ARM uses; the Node's providerID has the group lower-cased."""
     return (
         f"/subscriptions/{settings.subscription}/resourceGroups/{settings.machine_group}/providers/Microsoft.Compute"
         f"/virtualMachineScaleSets/{scale_set(settings, pool)}/virtualMachines/{instance}"

@@ -3,7 +3,7 @@
 `pools` is the truth; `view()` is the truth of some seconds ago, which is what a lagging read serves; each
 change is told to every subscriber at once, in the order of subscription.
 
-Source: aks-arm.md §3.3 (a GET after an accepted PUT may briefly say 404), §8 item 23.
+Source: docs/references/agent-pools.md#not-found, docs/references/simulator.md#simulated-arm.
 """
 
 from collections.abc import Callable, Mapping

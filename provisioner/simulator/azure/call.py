@@ -1,9 +1,10 @@
 """One request to ARM, taken apart: what is asked, of which pool.
 
-Path segments match in any case, names only exactly (aks-arm.md §8 item 1); whatever is not served has the
+Path segments match in any case, names only exactly; whatever is not served has the
 verb OTHER.
 
-Source: aks-arm.md §1 (table), §2.1 (operation URLs).
+Source: docs/references/agent-pools.md#calls-and-accepted-statuses,
+docs/references/agent-pools.md#long-running-operations.
 """
 
 from collections.abc import Mapping

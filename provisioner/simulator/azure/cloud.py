@@ -3,7 +3,8 @@
 Methods here check nothing; they are what people and Azure itself do past the API (the portal, a colleague, an
 eviction), and they mean it. `pools`, `requests` and `put_log` are for reading.
 
-Source: aks-arm.md §1.3, §3.4 (cluster-level operations), §8 items 11, 14, 23, 24.
+Source: docs/references/agent-pools.md#etags, docs/references/agent-pools.md#conflicts,
+docs/references/simulator.md#simulated-arm.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -119,7 +120,7 @@ class AzureCloud:
             self.faults.append(Fault(verb="PUT", pool=pool, failure=failure))
 
     def cluster_operation(self, state: str) -> None:
-        """A cluster-level operation begins ("Updating", …) or ends ("Succeeded"); all eTags change (§1.3)."""
+        """A cluster-level operation begins ("Updating", …) or ends ("Succeeded"); all eTags change."""
         self.cluster_state = state
         self.cluster_etag = self.lifecycle.guid()
         for pool in list(self.pools.values()):

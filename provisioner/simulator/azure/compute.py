@@ -3,8 +3,10 @@
 Members and casing as Azure's documents have them: families are written in another casing by one list than by
 the other, numbers of capabilities are text. What is used follows from the machines that are there.
 
-Source: Azure REST reference, Compute "Usage - List" (2024-07-01) and "Resource Skus - List" (2021-07-01), Authorization
-"Permissions - List For Resource" (2022-04-01); aks-arm.md §5 (families).
+Source: https://learn.microsoft.com/en-us/rest/api/compute/usage/list (2024-07-01),
+https://learn.microsoft.com/en-us/rest/api/compute/resource-skus/list (2021-07-01),
+https://learn.microsoft.com/en-us/rest/api/authorization/permissions/list-for-resource (2022-04-01),
+docs/references/agent-pools.md#gpu-sizes (families).
 """
 
 from collections.abc import Iterable, Mapping

@@ -2,9 +2,9 @@
 
 Codes, phrases, shapes and headers as recorded; the resource provider (AKS) speaks flat bodies
 `{code, details, message, subcode}`, the gateway (ARM) wraps them in `{"error": …}` with `x-ms-failure-cause: gateway`
-(aks-arm.md §2.4, §8 items 12 and 13).
+(docs/references/agent-pools.md#error-bodies, docs/references/agent-pools.md#not-found).
 
-Source: aks-arm.md §3.1, §3.3, §3.4, §3.5, §3.6.
+Source: docs/references/agent-pools.md, from "Quota and capacity errors" to "Throttling".
 """
 
 import base64
@@ -40,7 +40,7 @@ def gateway(status: int, code: str, message: str, headers: Mapping[str, str] | N
     )
 
 
-# 404: only the first means that the pool is absent (§3.3)
+# 404: only the first means that the pool is absent
 
 
 def pool_not_found(pool: str) -> Answer:
@@ -88,7 +88,7 @@ def operation_not_found(operation: str) -> Answer:
     return gateway(404, "NotFound", f"The entity was not found: operation '{operation}' does not exist or has expired.")
 
 
-# conflict and concurrency (§3.4)
+# conflict and concurrency
 
 
 def pool_busy(pool: str, state: str) -> Answer:
@@ -138,7 +138,7 @@ def invalid(message: str, target: str) -> Answer:
     return rp(400, "InvalidParameter", message, target=target)
 
 
-# authentication, authorization, throttling (§3.6)
+# authentication, authorization, throttling
 
 
 def missing_api_version() -> Answer:
@@ -203,5 +203,5 @@ def arm_throttled(kind: str, seconds: int) -> Answer:
 
 
 def html(status: int) -> Answer:
-    """What a proxy in front of ARM says when ARM does not answer (§2.4): no JSON at all."""
+    """What a proxy in front of ARM says when ARM does not answer: no JSON at all."""
     return Answer(status, f"<html><head><title>{status}</title></head><body><h1>{status}</h1></body></html>")

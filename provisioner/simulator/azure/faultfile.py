@@ -10,7 +10,8 @@
 Every mistake is found at once, each with the number of its rule, the field, and what would be right; a rule
 that does nothing is a mistake too.
 
-Source: aks-arm.md §3.1 (codes), §3.6, §8 items 18 to 22.
+Source: docs/references/agent-pools.md#quota-and-capacity-errors, docs/references/agent-pools.md#throttling,
+docs/references/simulator.md#simulated-arm.
 """
 
 from typing import Any, Literal

@@ -4,7 +4,8 @@ A `Fault` matches on verb, pool (glob), size, zone, priority and on its turn (`s
 what its action fields say; it counts its own matches. The builders below are the failures people meet most, in Azure's
 own words.
 
-Source: aks-arm.md §3.1, §3.2 (codes, phrases, wrapping), §3.6, §8 items 18, 19, 22.
+Source: docs/references/agent-pools.md#quota-and-capacity-errors, docs/references/agent-pools.md#node-bring-up-errors,
+docs/references/agent-pools.md#throttling, docs/references/simulator.md#simulated-arm.
 """
 
 import fnmatch
@@ -124,7 +125,7 @@ def no_capacity(code: str = "AllocationFailed") -> Error:
 
 
 def nodes_not_ready() -> Error:
-    """The machine booted, but its kubelet never reported Ready (§3.2)."""
+    """The machine booted, but its kubelet never reported Ready."""
     return error("NodesNotReady", "Not all nodes reached Ready state. Expected: 1, Actual: 0")
 
 

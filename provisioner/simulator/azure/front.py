@@ -3,7 +3,8 @@
 ARM first (token, api-version, subscription, group, cluster, its rate), then AKS's rate; a call refused by one
 costs the other nothing; every answer tells what is left of ARM's tokens of its kind.
 
-Source: aks-arm.md §3.3, §3.6, §8 items 1, 12, 13, 20.
+Source: docs/references/agent-pools.md#not-found, docs/references/agent-pools.md#throttling,
+docs/references/simulator.md#simulated-arm.
 """
 
 from dataclasses import replace
@@ -21,7 +22,7 @@ def refusal(cloud: AzureCloud, call: Call) -> Answer | None:
 
 
 def with_remaining(cloud: AzureCloud, call: Call, answer: Answer | None) -> Answer | None:
-    """ARM tells with each answer how many tokens are left (§2.1, §3.6)."""
+    """ARM tells with each answer how many tokens are left."""
     if answer is None or not cloud.settings.arm_throttle:
         return answer
     bucket = throttle.arm_bucket_for(call.verb)
@@ -31,7 +32,7 @@ def with_remaining(cloud: AzureCloud, call: Call, answer: Answer | None) -> Answ
 
 
 def _gateway(cloud: AzureCloud, call: Call) -> Answer | None:
-    """What ARM itself refuses, before AKS hears of it (§3.3, §3.6)."""
+    """What ARM itself refuses, before AKS hears of it."""
     settings = cloud.settings
     scheme, _, token = call.headers.get("Authorization", "").partition(" ")
     if scheme.lower() != "bearer" or not token:
@@ -68,7 +69,7 @@ def _unauthorized(settings: AzureSettings, call: Call, scope: str) -> Answer | N
 
 
 def _arm_rate(cloud: AzureCloud, call: Call) -> Answer | None:
-    """ARM's own token buckets, in front of all services (§3.6)."""
+    """ARM's own token buckets, in front of all services."""
     if not cloud.settings.arm_throttle:
         return None
     bucket = throttle.arm_bucket_for(call.verb)
@@ -77,7 +78,7 @@ def _arm_rate(cloud: AzureCloud, call: Call) -> Answer | None:
 
 
 def _rate(cloud: AzureCloud, call: Call) -> Answer | None:
-    """AKS's token buckets (§3.6)."""
+    """AKS's token buckets."""
     if not cloud.settings.throttle or call.verb in compute.VERBS:
         return None
     bucket, scope = throttle.bucket_for(call.verb, call.pool)

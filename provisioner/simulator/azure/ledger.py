@@ -3,7 +3,8 @@
 Every call that arrived is noted with its answer's status (0: the connection was dropped without one); the
 oldest entries go when there are more than `LIMIT`.
 
-Source: users of rules 10 and I10 (bounded API load) count here; aks-arm.md §3.6 for what may be asked.
+Used to check that the number of requests is bounded (I10).
+Source: docs/references/agent-pools.md#throttling, docs/references/rules.md#invariants.
 """
 
 from collections import Counter

@@ -4,7 +4,9 @@ Operations take the time the settings say and end once; a failed create leaves a
 at `node_share` of the pool's time, before or after the pool turns Succeeded; machines die before their pool is gone; a
 pool's timers never touch a later pool of the same name, nor one that another operation has taken over.
 
-Source: aks-arm.md §1, §1.2, §3.1, §3.4 (preemption), §4 (timings), §8 items 2 to 6, 11, 23.
+Source: docs/references/agent-pools.md#calls-and-accepted-statuses, docs/references/agent-pools.md#responses,
+docs/references/agent-pools.md#quota-and-capacity-errors, docs/references/agent-pools.md#conflicts,
+docs/references/agent-pools.md#durations, docs/references/simulator.md#simulated-arm.
 """
 
 import uuid
@@ -104,7 +106,7 @@ class Lifecycle:
         return Accepted(deleting, deleting.operation)
 
     def delete_machines(self, name: str, instances: tuple[int, ...]) -> Accepted:
-        """An accepted deleteMachines: `count` falls with them; nothing is drained (§1)."""
+        """An accepted deleteMachines: `count` falls with them; nothing is drained."""
         pool = self.work_on(self.book.pools[name], "Scaling", "updated")
         seconds = self.draw(DELETE_MACHINES_SECONDS)
         self.agenda.after(seconds, partial(self._unplug, name, pool.operation, instances, shrink=True))
@@ -112,7 +114,7 @@ class Lifecycle:
         return Accepted(pool, pool.operation)
 
     def abort(self, name: str) -> Accepted:
-        """An accepted abort: Canceling, then Canceled, as is the operation; what was done stays done (§1)."""
+        """An accepted abort: Canceling, then Canceled, as is the operation; what was done stays done."""
         pool = self.book.pools[name]
         aborted = pool.operation
         canceling = self.work_on(pool, "Canceling", "updated")

@@ -3,7 +3,7 @@
 An operation ends once; it is forgotten `ttl_seconds` after its start; its URL carries a signed query of more
 than 3 KB whose every character counts, and another api-version than the request's.
 
-Source: aks-arm.md §2.1, §8 items 7 to 10.
+Source: docs/references/agent-pools.md#long-running-operations.
 """
 
 import base64
@@ -88,7 +88,7 @@ def genuine(operation: str, asked: Mapping[str, str]) -> bool:
 
 
 def url(origin: str, subscription: str, location: str, operation: str, *, results: bool = False) -> str:
-    """Where to poll: on the very host the client called (§2.6)."""
+    """Where to poll: on the very host the client called."""
     kind = "operationresults" if results else "operations"
     return (
         f"{origin}/subscriptions/{quote(subscription)}/providers/Microsoft.ContainerService"

@@ -3,7 +3,7 @@
 What pools use is what they ask for (cores of their size times `count`), failed and deleting ones aside; spot
 pools draw on the low-priority quota, all others on their family's and the region's; a limit that is not set is none.
 
-Source: aks-arm.md §3.1 (the three quotas and their phrases), §5 end (names of families), §8 item 18.
+Source: docs/references/agent-pools.md#quota-and-capacity-errors, docs/references/agent-pools.md#gpu-sizes.
 """
 
 import re

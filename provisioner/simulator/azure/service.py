@@ -3,8 +3,8 @@
 Gateway first (token, api-version, subscription, group, cluster), then AKS (rate, preconditions, locks,
 validation), then the accepted call takes effect. Faults come before everything. A refused call changes nothing.
 
-Source: aks-arm.md §1 (statuses), §1.3 (eTag matrix), §2.1 (headers), §3, §8 items 1 to 16 and 20 to 22; DELETE with
-If-Match of an absent pool is 204 (AKS's page on eTags, the DELETE table).
+Source: docs/references/agent-pools.md, docs/references/simulator.md#simulated-arm; DELETE of an absent pool with
+If-Match is 204 (https://learn.microsoft.com/en-us/azure/aks/use-etags, table of DELETE).
 """
 
 from collections.abc import Callable, Mapping
@@ -86,7 +86,7 @@ def _identity(cloud: AzureCloud, call: Call) -> Answer:
 
 
 async def _list(cloud: AzureCloud, call: Call) -> Answer:
-    """One page by name, so that pools which come and go between pages neither repeat nor hide others (§8 item 21)."""
+    """One page by name, so that pools which come and go between pages neither repeat nor hide others."""
     settings = cloud.settings
     view = dict(cloud.view("LIST"))
     await cloud.agenda.sleep(settings.list_seconds)
@@ -120,7 +120,7 @@ def _machine(cloud: AzureCloud, call: Call) -> Answer:
 
 
 def _operation(cloud: AzureCloud, call: Call) -> Answer:
-    """Poll body, or for `operationresults` 202 while it runs and 204 at its end (§8 items 7 to 10)."""
+    """Poll body, or for `operationresults` 202 while it runs and 204 at its end."""
     if not operations.genuine(call.item, call.query):
         return errors.gateway(403, "AuthorizationFailed", "The signature of the operation's URL is not valid.")
     operation = cloud.operations.get(call.item, cloud.agenda.time())
@@ -167,7 +167,7 @@ def _write(cloud: AzureCloud, call: Call, fault: Fault | None) -> Answer:
 
 
 def _precondition(cloud: AzureCloud, call: Call, pool: Pool | None) -> Answer | None:
-    """The eTag matrix (§1.3). Only PUT of an absent pool minds If-Match; DELETE of one is 204 in any case."""
+    """The eTag matrix. Only PUT of an absent pool minds If-Match; DELETE of one is 204 in any case."""
     if cloud.settings.ignore_preconditions or call.verb not in ("PUT", "DELETE"):
         return None
     match, none_match = call.headers.get("If-Match", ""), call.headers.get("If-None-Match", "")
@@ -186,7 +186,7 @@ def _precondition(cloud: AzureCloud, call: Call, pool: Pool | None) -> Answer | 
 
 
 def _locked(cloud: AzureCloud, call: Call, pool: Pool | None) -> Answer | None:
-    """Cluster-level and pool-level locks (§3.4, §8 item 14)."""
+    """Cluster-level and pool-level locks."""
     if call.verb == "DELETE" and pool is None:
         return None
     if cloud.cluster_power == "Stopped":
@@ -201,7 +201,7 @@ def _locked(cloud: AzureCloud, call: Call, pool: Pool | None) -> Answer | None:
 
 
 def _crowded(cloud: AzureCloud, call: Call) -> Answer | None:
-    """How many pools AKS works on at once is not established (§3.4, §9)."""
+    """How many pools AKS works on at once is not established."""
     most = cloud.settings.parallel_operations
     busy = [pool for pool in cloud.pools.values() if pool.busy and pool.name != call.pool]
     return errors.pool_busy(busy[0].name, busy[0].state) if most is not None and len(busy) >= most else None
@@ -235,7 +235,7 @@ def _put(cloud: AzureCloud, call: Call, pool: Pool | None, fault: Fault | None) 
 
 
 def _retry_after(cloud: AzureCloud) -> dict[str, str]:
-    """Recorded answers bear none (§8 item 2); whether today's do is not established (§9)."""
+    """Recorded answers bear none; whether today's do is not established."""
     seconds = cloud.settings.accepted_retry_after_seconds
     return {"Retry-After": str(seconds)} if seconds is not None else {}
 
@@ -262,7 +262,7 @@ def _delete_machines(cloud: AzureCloud, call: Call, pool: Pool) -> Answer:
 
 
 def _accepted(cloud: AzureCloud, call: Call, accepted: Accepted) -> Answer:
-    """202, empty, with both headers (§2.1)."""
+    """202, empty, with both headers."""
     headers = {
         "Azure-AsyncOperation": _url(cloud, call, accepted.operation),
         "Location": _url(cloud, call, accepted.operation, results=True),

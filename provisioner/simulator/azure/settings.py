@@ -2,7 +2,8 @@
 
 One frozen value; every duration is in simulated seconds, which pass `speed` times faster than the loop's.
 
-Source: aks-arm.md §3.6, §4 (timings), §8 items 16, 20, 21, 25, and §9 for what nobody has established.
+Source: docs/references/agent-pools.md#throttling, docs/references/agent-pools.md#durations,
+docs/references/agent-pools.md#limits, docs/references/agent-pools.md#unverified-behavior.
 """
 
 import zlib
@@ -63,25 +64,25 @@ class AzureSettings:
     identities: Mapping[str, str] = field(default_factory=dict)
     speed: float = 1.0
 
-    # What nobody has established (§9): a switch each, and why it stands as it does.
+    # What nobody has established: a switch each, and why it stands as it does.
     # A shortage is found by Compute, after AKS has accepted: both are seen, and this one takes a client longer.
     quota_check: Literal["operation", "preflight"] = "operation"
     # The general code of a refused pool: whoever knows the pool past the cap by its code alone would not know it here.
     pool_limit_code: str = "BadRequest"
-    # Clients rely on creating different pools at once (§3.4); where AKS does not let them, 1 makes it refuse.
+    # Clients rely on creating different pools at once; where AKS does not let them, 1 makes it refuse.
     parallel_operations: int | None = None
-    # API versions are meant to grow, and a plain dictionary passes unknown members through the SDK (§1.1).
+    # API versions are meant to grow, and a plain dictionary passes unknown members through the SDK.
     unknown_members: Literal["ignore", "reject"] = "ignore"
-    # A user pool may be at 0 (§4), so deleteMachines leaves it there.
+    # A user pool may be at 0, so deleteMachines leaves it there.
     machines_may_empty: bool = True
-    # Recorded answers to accepted writes bear none (§8 item 2).
+    # Recorded answers to accepted writes bear none.
     accepted_retry_after_seconds: int | None = None
-    # The Compute listing says 1 of sizes that look like fractions of an RTX PRO 6000 (§5).
+    # The Compute listing says 1 of sizes that look like fractions of an RTX PRO 6000.
     rtx_pro_fraction_gpus: int = 1
 
     @property
     def machine_group(self) -> str:
-        """The node resource group; AKS calls it MC_{group}_{cluster}_{location} unless told otherwise (§4)."""
+        """The node resource group; AKS calls it MC_{group}_{cluster}_{location} unless told otherwise."""
         return self.node_resource_group or f"MC_{self.resource_group}_{self.cluster}_{self.location}"
 
     @property
@@ -91,7 +92,7 @@ class AzureSettings:
 
     @property
     def cluster_id(self) -> str:
-        """The managed cluster's ARM id; AKS answers with a lower-case `resourcegroups` (§1.2)."""
+        """The managed cluster's ARM id; AKS answers with a lower-case `resourcegroups`."""
         return (
             f"/subscriptions/{self.subscription}/resourcegroups/{self.resource_group}"
             f"/providers/Microsoft.ContainerService/managedClusters/{self.cluster}"
@@ -99,5 +100,5 @@ class AzureSettings:
 
     @property
     def name_digits(self) -> str:
-        """The eight digits in scale-set and Node names: a function of the cluster, equal for all its pools (§4)."""
+        """The eight digits in scale-set and Node names: a function of the cluster, equal for all its pools."""
         return f"{zlib.crc32(self.cluster_id.lower().encode()) % 10**8:08d}"

@@ -2,7 +2,7 @@
 
 Every GPU size that AKS sells today has its row; other sizes are taken to be plain CPU machines.
 
-Source: aks-arm.md §5.
+Source: docs/references/agent-pools.md#gpu-sizes.
 """
 
 import re
@@ -16,7 +16,7 @@ SLICES = {"MIG1g": 7, "MIG2g": 3, "MIG3g": 2, "MIG4g": 1, "MIG7g": 1}
 
 @dataclass(frozen=True)
 class Size:
-    """Whole GPUs, vCPUs and GiB of memory of one machine. `fraction`: its one GPU may be a part of one (§9)."""
+    """Whole GPUs, vCPUs and GiB of memory of one machine. `fraction`: its one GPU may be a part of one."""
 
     gpus: int = 0
     vcpus: int = 4
@@ -100,5 +100,5 @@ def names() -> tuple[str, ...]:
 
 
 def advertised(size: Size, instance_profile: str, fraction_gpus: int = 1) -> int:
-    """How many devices the plugin reports: MIG in the `single` strategy multiplies whole GPUs (§5)."""
+    """How many devices the plugin reports: MIG in the `single` strategy multiplies whole GPUs."""
     return (fraction_gpus if size.fraction else size.gpus) * SLICES.get(instance_profile, 1)

@@ -1,10 +1,11 @@
 """The agent pool as a value, and the ways it can change. No clock, no timers, no HTTP.
 
-A `Pool` never changes; each transition gives a new one with a new eTag (aks-arm.md §8 item 15: an eTag
+A `Pool` never changes; each transition gives a new one with a new eTag (docs/references/agent-pools.md#etags: an eTag
 changes on every write, and the end of an operation is a write). `properties` holds the wire names as AKS would echo
 them, server defaults filled in; what moves (state, power, error, eTag) is kept beside it.
 
-Source: aks-arm.md §1.1, §1.2, §3.1 (a failed pool stays), §8 items 2, 3, 11, 24.
+Source: docs/references/agent-pools.md#request-body, docs/references/agent-pools.md#responses,
+docs/references/agent-pools.md#quota-and-capacity-errors.
 """
 
 import copy
@@ -49,7 +50,7 @@ class Pool:
     """One agent pool. `incarnation` tells it from an earlier pool of its name; `machines` are live instance ids.
 
     `operation` is the id of the operation that works on it, "" when idle. `next_instance` is the id that the next new
-    machine gets: instance ids only grow (aks-arm.md §4).
+    machine gets: instance ids only grow (docs/references/agent-pools.md#names-and-ids).
     """
 
     name: str
@@ -94,7 +95,7 @@ class Pool:
 
     @property
     def busy(self) -> bool:
-        """Whether an operation holds the pool's lock (§8 item 14)."""
+        """Whether an operation holds the pool's lock."""
         return self.state in BUSY
 
 
@@ -145,7 +146,7 @@ def without_machines(pool: Pool, gone: tuple[int, ...], etag: str, *, shrink: bo
 
 
 def failed(pool: Pool, error: Mapping[str, Any] | None, etag: str) -> Pool:
-    """The operation failed: the pool stays, as `Failed`; if told, `status.provisioningError` says why (§8 item 11)."""
+    """The operation failed: the pool stays, as `Failed`; if told, `status.provisioningError` says why."""
     return replace(pool, state="Failed", error=error, operation="", etag=etag)
 
 

@@ -3,7 +3,7 @@
 Sizes, refills and scopes of the published table; a refused request costs no token; the answer says in whole
 seconds when one token will be there.
 
-Source: aks-arm.md §3.6 (table and what follows it), §8 item 20.
+Source: docs/references/agent-pools.md#throttling.
 """
 
 import math

@@ -2,8 +2,9 @@
 
 Pure; the first broken rule, as the 400 that AKS would give, or None.
 
-Source: aks-arm.md §1.1 (members; what is create-only), §3.4, §3.5, §4 (names, labels, limits), §8 items 16 and 17;
-§0.4 for `nodeInitializationTaints`.
+Source: docs/references/agent-pools.md#request-body, docs/references/agent-pools.md#conflicts,
+docs/references/agent-pools.md#validation-errors, docs/references/agent-pools.md#names-and-ids,
+docs/references/agent-pools.md#labels-and-taints, docs/references/agent-pools.md#limits.
 """
 
 import re
@@ -230,7 +231,7 @@ def _tags(properties: Mapping[str, Any]) -> Answer | None:
 
 
 def check_members(properties: Mapping[str, Any]) -> Answer | None:
-    """The first member that this API version does not know; whether AKS minds is not established (aks-arm.md §9)."""
+    """The first member that this API version does not know; whether AKS minds is not established."""
     unknown = next((key for key in properties if key not in _MEMBERS), None)
     return None if unknown is None else errors.bad_request(f"Could not find member '{unknown}' on the object.")
 
@@ -252,7 +253,7 @@ def _plain(value: Any) -> Any:
 
 
 def too_many_pools(limit: int, code: str) -> Answer:
-    """The pool past the cap. The exact code is not established (aks-arm.md §9)."""
+    """The pool past the cap. The exact code is not established."""
     return errors.rp(
         400, code, f"The maximum number of agent pools ({limit}) allowed in a managed cluster has been reached."
     )

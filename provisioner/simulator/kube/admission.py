@@ -2,7 +2,8 @@
 
 One 422 with all causes, metadata's first; nothing new where its namespace or its kind is ending.
 
-Source: apiserver's `registry/rest`: validation comes before the question whether the name is taken.
+Source: https://github.com/kubernetes/apiserver/tree/master/pkg/registry/rest (validation comes before the check whether
+the name is taken).
 """
 
 from collections.abc import Mapping

@@ -4,7 +4,7 @@ The real kubectl, and any client that reads and writes JSON, work against it ove
 in-memory wire; time passes only by the loop's timers and the store's `now`. For tests it can be made worse: `faults`
 answer in its place, `after` hears of every answer, `freeze_view` makes it lag, `store.compact` expires watches.
 
-Source: Kubernetes API concepts; ecosystem.md §4 and §6.3 for what kubectl needs.
+Source: https://kubernetes.io/docs/reference/using-api/api-concepts/, docs/references/kubernetes.md#kubectl.
 """
 
 import asyncio

@@ -4,7 +4,8 @@ Fields that the kind does not have are dropped and reported; values that Go cann
 and, where Go omits them, empty values leave no trace, so that what a JSON patch tests against is what the real server
 would hold. Pure.
 
-Source: Kubernetes API reference, the kinds' fields; `metav1.MicroTime`, whose text has exactly six decimals.
+Source: https://kubernetes.io/docs/reference/kubernetes-api/,
+https://pkg.go.dev/k8s.io/apimachinery/pkg/apis/meta/v1#MicroTime (exactly six decimals).
 """
 
 import re

@@ -3,7 +3,8 @@
 The checks that a controller of Nodes can run into, with the field paths and reasons of the real server:
 names, labels, annotations, finalizers, owners; taints and provider IDs; events and leases.
 
-Source: apimachinery's `validation` and `api/validation`; Kubernetes' `core/validation`.
+Source: https://github.com/kubernetes/apimachinery/tree/master/pkg/api/validation,
+https://github.com/kubernetes/kubernetes/tree/master/pkg/apis/core/validation.
 """
 
 import re

@@ -2,7 +2,8 @@
 
 The columns of the real server, wide ones with priority 1, each a pure function of the object and the time.
 
-Source: Kubernetes' `printers/internalversion`; ages as apimachinery's `duration.HumanDuration`.
+Source: https://github.com/kubernetes/kubernetes/tree/master/pkg/printers/internalversion,
+https://pkg.go.dev/k8s.io/apimachinery/pkg/util/duration#HumanDuration (ages).
 """
 
 from collections.abc import Callable

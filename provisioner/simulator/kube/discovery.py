@@ -2,7 +2,7 @@
 
 Kubectl finds names, short names, categories and verbs here, whichever form it asks for.
 
-Source: Kubernetes API concepts, "API discovery"; `apidiscovery.k8s.io/v2`.
+Source: https://kubernetes.io/docs/concepts/overview/kubernetes-api/#discovery-api.
 """
 
 from collections.abc import Iterable

@@ -3,7 +3,8 @@
 `ApiError.body()` is a `metav1.Status` that kubectl prints as it prints the real one's; clients decide by
 `code`, `reason` and `details.causes`, so these are exact, and so are the messages that programs are known to read.
 
-Source: apimachinery's `api/errors` and `util/validation/field`.
+Source: https://github.com/kubernetes/apimachinery/tree/master/pkg/api/errors,
+https://github.com/kubernetes/apimachinery/tree/master/pkg/util/validation/field.
 """
 
 import json

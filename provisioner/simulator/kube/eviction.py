@@ -4,7 +4,8 @@ Decides as the real server does, in its order and words: finished, pending and d
 budget; two budgets on one pod are a 500; an exhausted one is a 429 whose cause names it. Budgets' status is kept as
 the disruption controller would.
 
-Source: Kubernetes' `registry/core/pod/storage/eviction.go` and `controller/disruption`.
+Source: https://github.com/kubernetes/kubernetes/blob/master/pkg/registry/core/pod/storage/eviction.go,
+https://github.com/kubernetes/kubernetes/tree/master/pkg/controller/disruption.
 """
 
 from math import ceil

@@ -5,7 +5,9 @@ a CRD on its way out takes its contents along, waiting for their finalizers, and
 served counts as neither there nor gone, so what it owns stays, as with the real collector. It acts a moment after
 the change that calls for it, on a timer of the loop, never within somebody else's write.
 
-Source: Kubernetes docs, "Garbage Collection"; `controller/garbagecollector`, apiextensions' `finalizer`.
+Source: docs/references/kubernetes.md#garbage-collector,
+https://github.com/kubernetes/kubernetes/tree/master/pkg/controller/garbagecollector,
+https://github.com/kubernetes/apiextensions-apiserver/tree/master/pkg/controller/finalizer.
 """
 
 import asyncio

@@ -3,7 +3,8 @@
 Statuses, bodies and warnings of the real server: 201 on create, an object or a Status on delete, items of
 built-in kinds without `kind`, Tables for those who ask.
 
-Source: Kubernetes API concepts; apiserver's `endpoints/handlers`.
+Source: https://kubernetes.io/docs/reference/using-api/api-concepts/,
+https://github.com/kubernetes/apiserver/tree/master/pkg/endpoints/handlers.
 """
 
 from datetime import datetime

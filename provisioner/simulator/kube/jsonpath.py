@@ -3,7 +3,8 @@
 The part of it that columns use: fields (dots escaped by a backslash), indexes, `[*]`, quoted keys, and filters
 `[?(@.field=="value")]`. Compiled once; the answer is the list of values found.
 
-Source: Kubernetes' "JSONPath support"; apiextensions' `tableconvertor`.
+Source: https://kubernetes.io/docs/reference/kubectl/jsonpath/,
+https://github.com/kubernetes/apiextensions-apiserver/tree/master/pkg/registry/customresource/tableconvertor.
 """
 
 import re

@@ -3,7 +3,8 @@
 A stored object is never mutated, so versions may share parts and old versions stay readable; `Record` holds
 one version and its wire form, encoded at most once, which makes long lists a matter of joining bytes.
 
-Source: Kubernetes API conventions; times are RFC 3339 in UTC, whole seconds (MicroTime: microseconds).
+Source: https://github.com/kubernetes/community/blob/master/contributors/devel/sig-architecture/api-conventions.md;
+times are RFC 3339 in UTC, whole seconds (MicroTime: microseconds).
 """
 
 from datetime import UTC, datetime

@@ -3,7 +3,7 @@
 Every served group and version has a document with its kinds' schemas (a CRD's own, with its descriptions, for
 `kubectl explain`), and with paths that show kubectl that the server itself checks unknown fields.
 
-Source: Kubernetes docs, "OpenAPI V3"; ecosystem.md §6.3, lesson 3.
+Source: https://kubernetes.io/docs/concepts/overview/kubernetes-api/#openapi-v3, docs/references/kubernetes.md#kubectl.
 """
 
 from collections.abc import Iterable

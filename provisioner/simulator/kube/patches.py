@@ -3,8 +3,9 @@
 Each is a function of the stored object and the patch that changes neither. An operation of a JSON patch that is
 malformed or does not apply is a 422 whose message does not name it, and nothing of the patch is applied.
 
-Sources: the RFCs; https://github.com/kubernetes/apimachinery/tree/master/pkg/util/strategicpatch; merge keys from the
-`patchMergeKey` tags of https://github.com/kubernetes/api.
+Source: https://www.rfc-editor.org/rfc/rfc6902, https://www.rfc-editor.org/rfc/rfc7396,
+https://github.com/kubernetes/apimachinery/tree/master/pkg/util/strategicpatch; merge keys from the `patchMergeKey` tags
+of https://github.com/kubernetes/api.
 """
 
 from typing import Any, Literal

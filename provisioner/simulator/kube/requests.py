@@ -2,7 +2,9 @@
 
 Pure parsing; whatever cannot be understood is an ApiError with the real status (400, 404, 406, 415).
 
-Source: apiserver's `RequestInfo`, content negotiation; apimachinery's conversion of query values.
+Source: https://github.com/kubernetes/apiserver/blob/master/pkg/endpoints/request/requestinfo.go,
+https://github.com/kubernetes/apiserver/tree/master/pkg/endpoints/handlers/negotiation,
+https://github.com/kubernetes/apimachinery/tree/master/pkg/conversion/queryparams.
 """
 
 import json

@@ -2,7 +2,8 @@
 
 Everything the store and the server need to know of a kind is one frozen `Resource`.
 
-Source: Kubernetes' registry strategies (what survives a create, which PUT needs a version, what DELETE answers).
+Source: https://github.com/kubernetes/kubernetes/tree/master/pkg/registry, the strategies (what survives a create, which
+PUT needs a version, what DELETE answers).
 """
 
 from collections.abc import Callable, Iterator

@@ -3,7 +3,8 @@
 201 with the question and its answer, as on the real server; nothing else than POST is allowed. Everybody is
 one caller, who may do everything but what `denied` says.
 
-Source: Kubernetes API reference, SelfSubjectReview v1 and SelfSubjectAccessReview v1; apiserver's validation of them.
+Source: https://kubernetes.io/docs/reference/kubernetes-api/authentication-resources/self-subject-review-v1/,
+https://kubernetes.io/docs/reference/kubernetes-api/authorization-resources/self-subject-access-review-v1/.
 """
 
 import json

@@ -2,7 +2,8 @@
 
 Parsed once per request into a predicate over objects; a selector that the real server refuses is a 400.
 
-Source: apimachinery's `labels.Parse` and `fields.ParseSelector`.
+Source: https://pkg.go.dev/k8s.io/apimachinery/pkg/labels#Parse,
+https://pkg.go.dev/k8s.io/apimachinery/pkg/fields#ParseSelector.
 """
 
 import re

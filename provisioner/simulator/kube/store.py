@@ -5,7 +5,7 @@ refused; a write that changes nothing is none; a deleting object stays while it 
 its grace ends), takes no new ones, and goes with the last. Objects handed out are copies. `subscribe` hears of every
 write, in order, before the writer continues; a subscriber may write itself.
 
-Source: Kubernetes API concepts; reliability.md §3 "Kubernetes store".
+Source: https://kubernetes.io/docs/reference/using-api/api-concepts/, docs/references/simulator.md#simulated-api-server.
 """
 
 import uuid

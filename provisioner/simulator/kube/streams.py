@@ -4,7 +4,8 @@ Resumes from any revision of the window; sends initial events with the closing b
 bookmarks every minute, an ERROR event when the window has moved on; ends at its timeout, with the server, and when its
 kind is no longer served. Each stream is one coroutine that pulls: no task, no thread, no queue.
 
-Source: Kubernetes API concepts, "Streaming lists", "Watch bookmarks".
+Source: https://kubernetes.io/docs/reference/using-api/api-concepts/#streaming-lists,
+https://kubernetes.io/docs/reference/using-api/api-concepts/#watch-bookmarks.
 """
 
 import asyncio

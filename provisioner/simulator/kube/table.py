@@ -3,7 +3,8 @@
 Columns of built-in kinds as the real server's, of custom resources from their `additionalPrinterColumns`,
 dates as ages that the server reckons.
 
-Source: Kubernetes API concepts, "Receiving resources as Tables"; apiextensions' `tableconvertor`.
+Source: https://kubernetes.io/docs/reference/using-api/api-concepts/#receiving-resources-as-tables,
+https://github.com/kubernetes/apiextensions-apiserver/tree/master/pkg/registry/customresource/tableconvertor.
 """
 
 from collections.abc import Iterable

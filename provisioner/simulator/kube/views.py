@@ -5,7 +5,8 @@ revision, beyond the window is a 410. `freeze` makes the cached reads (watches, 
 server behind a slow watch cache does; a GET without a resourceVersion asks etcd and is always fresh. `lose` makes
 watches pass over a write.
 
-Source: Kubernetes API concepts, "Resource versions", "Retrieving large result sets in chunks".
+Source: https://kubernetes.io/docs/reference/using-api/api-concepts/#resource-versions,
+https://kubernetes.io/docs/reference/using-api/api-concepts/#retrieving-large-results-sets-in-chunks.
 """
 
 import base64

@@ -4,7 +4,7 @@ Events in order of revision, each with the version before it, so that the object
 can be rebuilt; whoever asks for more than the window holds is told `Expired` (410), as by the real watch cache.
 Readers keep a position and pull, so a slow watcher costs nothing and falls out of the window like a real one.
 
-Source: Kubernetes API concepts, "Efficient detection of changes".
+Source: https://kubernetes.io/docs/reference/using-api/api-concepts/#efficient-detection-of-changes.
 """
 
 from collections import deque

@@ -4,7 +4,8 @@ The metadata rules of the real server. The system's fields cannot be sent; the s
 resource do not touch each other's part; generation counts changes of what the user wants; uid and resourceVersion,
 where sent, are preconditions.
 
-Source: apiserver's `registry/rest` (create, update, delete) and the strategies of the kinds.
+Source: https://github.com/kubernetes/apiserver/tree/master/pkg/registry/rest (create, update, delete),
+https://github.com/kubernetes/kubernetes/tree/master/pkg/registry (strategies).
 """
 
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""What the real kubectl shows: the same words whichever server is asked (ecosystem.md §4 lists what a user does)."""
+"""What the real kubectl shows: the same words whichever server is asked (docs/references/kubernetes.md#kubectl)."""
 
 import json
 import re

@@ -1,7 +1,7 @@
 """The chart's values: every key works, a wrong one is refused in words, and the predecessor's keep their meaning.
 
-Source: ecosystem.md §1.2 (keys that change nothing in Azure/gpu-provisioner's chart), its values at each release from
-0.2.0 on.
+Source: docs/references/kaito.md#chart-values; the values of Azure/gpu-provisioner's chart at each release from 0.2.0
+on.
 """
 
 import shutil

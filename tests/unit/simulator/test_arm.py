@@ -475,7 +475,7 @@ def test_the_real_client_works_in_memory_on_virtual_time() -> None:
     story(tell, create_seconds=(1560, 1560), page_size=1)
 
 
-# Quota and what a PUT may not change (§8 items 17 and 18)
+# Quota and what a PUT may not change
 
 A100, T4 = "StandardNCADSA100v4Family", "Standard_NC4as_T4_v3"
 
@@ -572,7 +572,7 @@ def test_what_is_create_only_is_never_changed(key: str, value: object) -> None:
     story(tell)
 
 
-# What nobody has established is a switch (§9)
+# What nobody has established is a switch
 
 
 def test_the_code_of_the_pool_past_the_cap_is_a_switch() -> None:

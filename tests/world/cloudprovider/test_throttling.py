@@ -1,6 +1,7 @@
 """Stories of scarcity: AKS's buckets and ARM's, whose 429 slows what, how often pools are listed, what it all counts.
 
-The simulator's buckets are those of aks-arm.md §3.6, and on in every story. Seconds are virtual.
+The simulator's buckets are those of docs/references/agent-pools.md#throttling, and on in every story. Seconds are
+virtual.
 """
 
 import asyncio

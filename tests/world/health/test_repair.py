@@ -1,6 +1,6 @@
 """Nodes that stop working: replaced when they are dead, left alone when they may come back or others fail with them.
 
-Stories of issue-wide rules bear their numbers in users.md §4.2 (H1 to H8). Every story is told under all invariants.
+H1 to H8 are the rows of docs/references/karpenter.md#node-repair. Every story is told under all invariants.
 """
 
 import asyncio

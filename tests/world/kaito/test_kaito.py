@@ -1,7 +1,7 @@
 """Beside KAITO, the way up: its claims become machines that it recognizes, and what keeps them is shown to its users.
 
-K1 to K18 are the contract of users.md §1.10, each a test of that name; K8, K9, K13, K14, K17 and K18 are in
-`test_kaito_races.py`. K19, KAITO's other mode, is not served yet.
+K1 to K18 are the contract of docs/references/kaito.md#contract, each a test of that name; K8, K9, K13, K14, K17 and K18
+are in `test_kaito_races.py`. K19, KAITO's other mode, is not served yet.
 """
 
 import asyncio

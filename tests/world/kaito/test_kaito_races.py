@@ -1,7 +1,7 @@
 """Beside KAITO, races and ways down: whoever writes at the same time, whatever is lost, one machine is replaced by one.
 
-K8, K9, K13, K14, K17 and K18 of users.md §1.10, and what becomes of a Workspace and of a RAGEngine whose machine is
-taken away. The others are in `test_kaito.py`.
+K8, K9, K13, K14, K17 and K18 of docs/references/kaito.md#contract, and what becomes of a Workspace and of a RAGEngine
+whose machine is taken away. The others are in `test_kaito.py`.
 """
 
 import asyncio

@@ -26,7 +26,7 @@ from tests.world.claims import (
 from tests.world.harness import node_claim, simulate
 
 HOUR_SECONDS = 3600.0
-# What a claim's attempts are apart, for offerings that are short (DESIGN rule 7).
+# What a claim's attempts are apart, for offerings that are short (docs/references/rules.md#unavailable-offerings).
 STEPS = [30.0, 60.0, 120.0, 240.0, 480.0, 600.0, 600.0, 600.0, 600.0]
 
 

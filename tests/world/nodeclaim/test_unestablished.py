@@ -1,4 +1,7 @@
-"""What nobody has established of AKS (aks-arm.md §9): whichever way it is, claims get their machines and go again."""
+"""What nobody has established of AKS: whichever way it is, claims get their machines and go again.
+
+Source: docs/references/agent-pools.md#unverified-behavior.
+"""
 
 from typing import Any
 

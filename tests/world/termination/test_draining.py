@@ -1,6 +1,7 @@
 """Drains: who is asked to leave, who is made to, who holds the machine, and what is said meanwhile.
 
-karpenter.md §12.7, each case of it; tiers, one budget, pods that stay and dead machines are in `test_way_down.py`.
+Each case of docs/references/karpenter.md#drain; tiers, one budget, pods that stay and dead machines are in
+`test_way_down.py`.
 """
 
 import asyncio

@@ -1,6 +1,7 @@
 """Volumes: a Node without pods keeps its machine until its volumes are detached, and the claim says which.
 
-karpenter.md §12.8, each case of it. Kubernetes' attach-detach controller is played by the stories.
+Each case of docs/references/karpenter.md#volume-detachment. Kubernetes' attach-detach controller is played by the
+stories.
 """
 
 import asyncio

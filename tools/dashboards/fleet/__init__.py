@@ -1,6 +1,7 @@
 """The dashboard of the whole fleet: do claims get machines, what do they cost, do they go again, is the program well.
 
-The rows follow a person on call, what is wrong now before why; the panels are those of ecosystem.md §2.3.
+The rows follow a person on call, what is wrong now before why; the panels are those of
+docs/references/monitoring.md#alerts-and-panels.
 """
 
 from tools.dashboards.panels import Dashboard

@@ -3,7 +3,7 @@
 Data only; one case a code and meaning. `codes` of a section are the codes that the reference names there,
 written down once more by hand, so that a case that goes missing is noticed.
 
-Source: aks-arm.md §3.1-§3.6; the words are those of the reference, shortened.
+Source: docs/references/agent-pools.md, from "Quota and capacity errors" to "Throttling"; the messages are shortened.
 """
 
 from typing import NamedTuple

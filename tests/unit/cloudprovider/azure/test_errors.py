@@ -1,4 +1,4 @@
-"""The error table: every answer of aks-arm.md §3, and whatever else a network can send."""
+"""The error table: every answer of docs/references/agent-pools.md, and whatever else a network can send."""
 
 import json
 import string
@@ -58,7 +58,7 @@ def wrapped(code: str, message: str) -> dict[str, Any]:
     return {"error": {"code": code, "message": message}}
 
 
-# §3.1
+# Quota and capacity errors
 
 QUOTA_SCOPES = [
     ("standardNCADSA100v4Family Cores", "size"),
@@ -139,7 +139,7 @@ def test_a_subcode_can_be_the_telling_one() -> None:
     assert error.code == "KubenetNodeCountTotalExceedsLimit"
 
 
-# §3.1 network, §3.2, §3.4 immutability, §3.5, §3.6 policies
+# Network, node bring-up, immutability, validation, policies
 
 REJECTED = [
     (400, "PropertyChangeNotAllowed", "Changing property 'vmSize' is not allowed.", "PropertyChangeNotAllowed"),
@@ -185,7 +185,7 @@ def test_a_machine_that_did_not_come_up_is_not_tried_at_once(code: str, message:
     assert classify_failure(code, message, []).kind == "rejected"
 
 
-# §3.3
+# Not found
 
 
 def test_the_absence_of_this_pool_is_proven_twice() -> None:
@@ -232,7 +232,7 @@ def test_only_reads_and_deletes_of_a_pool_can_prove_its_absence(verb: Verb) -> N
     assert isinstance(judged(404, errors.pool_not_found(POOL).body, verb=verb), Retryable)
 
 
-# §3.4
+# Conflicts
 
 CONFLICTS = [
     (409, errors.pool_busy(POOL, "Creating").body, "OperationInProgress"),
@@ -282,7 +282,7 @@ def test_a_preempted_operation_is_tried_again(code: str) -> None:
     assert classify_failure(code, "preempted by another operation with ID 1", None).kind == "retryable"
 
 
-# §3.6
+# Authentication, throttling, 5xx
 
 
 @pytest.mark.parametrize(

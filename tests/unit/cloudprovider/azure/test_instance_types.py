@@ -6,7 +6,7 @@ import pytest
 
 from cloudprovider.azure.instance_types import _SKUS, RESOURCES, is_gpu_size, lookup
 
-# By vendor, the counts of Azure's series pages (aks-arm.md §5) that KAITO's presets rest on.
+# By vendor, the counts of Azure's series pages (docs/references/agent-pools.md#gpu-sizes) that KAITO's presets rest on.
 WHOLE = [
     ("Standard_NC4as_T4_v3", 1, "nvidia.com/gpu"),
     ("Standard_NC64as_T4_v3", 4, "nvidia.com/gpu"),

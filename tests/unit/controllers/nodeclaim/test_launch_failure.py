@@ -170,7 +170,7 @@ def test_a_ready_machine_without_its_gpus_is_told_and_then_taken_back() -> None:
     ids=["its pool runs", "its GPUs are there", "they are reported on only", "nothing is promised", "it was usable"],
 )
 def test_a_ready_machine_that_may_be_used_is_kept_for_ever(known: dict) -> None:
-    """A deadline alone destroys nothing (DESIGN rule 5)."""
+    """A deadline alone destroys nothing."""
     about = {"claims": (LAUNCHED,), "instance": POOL, "nodes": (BARE,), "gpus": ONE, "policy": OVER, **known}
     assert not remains(facts(**about), about["claims"][0])
 

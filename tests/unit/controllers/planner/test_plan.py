@@ -734,7 +734,7 @@ def test_initialized_and_ready_go_back_in_one_write() -> None:
 
 
 def test_a_node_that_came_back_is_not_spoken_of_before_its_taints_are_gone() -> None:
-    """The node controller is always a little behind: between NotReady and usable nothing is written (users.md K13)."""
+    """The node controller is always a little behind: between NotReady and usable nothing is written (K13)."""
     lost = ready_claim()
     status = claim(up=UP[:2], down={"Initialized": "NodeNotReady"}, node_name=NODE).status
     lost = msgspec.structs.replace(lost, status=msgspec.structs.replace(status, provider_id="azure:///x"))
@@ -837,7 +837,7 @@ def test_a_deadline_that_was_told_is_not_told_again_in_other_words() -> None:
 
 
 def test_nothing_left_to_try_is_said_in_the_words_kaito_knows() -> None:
-    """The last cause first, then the words of users.md K10; while another offering is free they are not there."""
+    """The last cause first, then the words of K10; while another offering is free they are not there."""
     rests = (offer(30.0, failed_age=0.5), offer(90.0, size="Standard_B"))
     told = conditions(facts(claims=(claim(),), offers=rests))["Launched"]
     phrase = "all requested instance types were unavailable during launch"
