@@ -11,7 +11,10 @@ ROOT = Path(__file__).parents[3]
 OUTSIDE = sorted(
     path for path in (*ROOT.glob("*.md"), *(ROOT / "charts").rglob("*.md"), *(ROOT / "provisioner").rglob("*.md"))
 )
+CITING = sorted((*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")))
 LINK = re.compile(r"\]\(([^)#\s]+)(#[^)\s]*)?\)")
+TREE = {path.name for path in ROOT.iterdir() if not path.name.startswith(".")} | {".ci", ".github"}
+CODE = re.compile(r"`([\w.*/-]+)`")
 LOADED = re.compile(r"<(?:script|img|iframe|source)[^>]*\ssrc=\"([^\"]+)\"|<link[^>]*\shref=\"([^\"]+)\"")
 
 
@@ -58,3 +61,29 @@ def test_the_pages_that_others_are_built_from_can_be_moved() -> None:
     for name in ("ARCHITECTURE.md", "CONTRIBUTING.md"):
         targets = [match[1] for match in LINK.finditer((ROOT / name).read_text(encoding="utf-8"))]
         assert [to for to in targets if "://" not in to] == []
+
+
+@pytest.mark.parametrize("path", CITING, ids=lambda path: str(path.relative_to(ROOT)))
+def test_documents_cite_only_paths_that_exist(path: Path) -> None:
+    """Inline code that begins with a folder of the tree, or names a file of a kind that only the tree has."""
+    cited = {each for each in CODE.findall(path.read_text(encoding="utf-8")) if _path(each)}
+    assert sorted(each for each in cited if not [*ROOT.glob(each.rstrip("/"))]) == []
+
+
+def test_every_decision_record_has_its_sections_and_is_in_the_index() -> None:
+    """Numbered without gaps, each with the four sections; the index lists number, title and status of all, in order."""
+    rows = []
+    for number, path in enumerate(sorted((ROOT / "docs" / "adr").glob("0*.md")), 1):
+        assert path.name.startswith(f"{number:04d}-")
+        title, *sections = re.findall(r"^#+ (.+)$", path.read_text(encoding="utf-8"), re.MULTILINE)
+        assert sections == ["Status", "Context", "Decision", "Consequences"]
+        status = re.search(r"^## Status\n(Accepted|Superseded by \[.+?\)).*$", path.read_text(encoding="utf-8"), re.M)
+        assert status
+        rows.append(f"| [{number}]({path.name}) | {title.removeprefix(f'{number}. ')} | {status[1]} |")
+    index = (ROOT / "docs" / "adr" / "index.md").read_text(encoding="utf-8")
+    assert re.findall(r"^\| \[.+$", index, re.MULTILINE) == rows
+
+
+def _path(code: str) -> bool:
+    """Whether inline code means a path of the tree: `tools/locks.py` and `locks.py`, not `nvidia.com/gpu`."""
+    return ("/" in code and code.split("/")[0] in TREE) or code.endswith((".py", ".md", ".lock"))
