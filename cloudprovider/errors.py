@@ -16,7 +16,7 @@ from typing import ClassVar, Literal
 THROTTLED_IN_FRONT = "SubscriptionThrottled"
 
 # `cluster`: what the cluster itself lacks (addresses, room for one more pool), whatever is asked for.
-Scope = Literal["size", "zone", "priority", "region", "subscription", "configuration", "cluster"]
+Scope = Literal["size", "zone", "priority", "region", "configuration", "cluster"]
 
 
 class CloudError(Exception):

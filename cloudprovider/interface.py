@@ -118,7 +118,6 @@ class Cluster(msgspec.Struct, frozen=True, kw_only=True):
     max_pools: int = 100
     max_nodes: int | None = None
     location: str = ""
-    node_resource_group: str = ""
 
 
 NextPage = Callable[[], Awaitable[None]]

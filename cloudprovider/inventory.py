@@ -65,7 +65,6 @@ class Inventory:
         self._cluster_at: float | None = None
         self._failures = 0
         self.cluster: Cluster | None = None
-        self.last_error: CloudError | None = None
         self.failing: CloudError | None = None
 
     # What is known
@@ -221,10 +220,10 @@ class Inventory:
             after: float | None = None
             try:
                 await self._look(started)
-                self._failures, self.last_error, self.failing = 0, None, None
+                self._failures, self.failing = 0, None
             except CloudError as error:
                 self._failures += 1
-                self.last_error, after = error, error.after
+                after = error.after
                 if self.failing is None:
                     self.failing = error
                     self._on_news()

@@ -23,7 +23,6 @@ class Sku(msgspec.Struct, frozen=True):
     gpus: int
     model: str
     memory_gb: int = 0
-    mig: bool = False
 
     @property
     def resource(self) -> str:
@@ -36,16 +35,16 @@ _SKUS = (
     Sku("Standard_NC8as_T4_v3", "nvidia", 1, "T4", 16),
     Sku("Standard_NC16as_T4_v3", "nvidia", 1, "T4", 16),
     Sku("Standard_NC64as_T4_v3", "nvidia", 4, "T4", 64),
-    Sku("Standard_NC24ads_A100_v4", "nvidia", 1, "A100 80", 80, mig=True),
-    Sku("Standard_NC48ads_A100_v4", "nvidia", 2, "A100 80", 160, mig=True),
-    Sku("Standard_NC96ads_A100_v4", "nvidia", 4, "A100 80", 320, mig=True),
-    Sku("Standard_NC40ads_H100_v5", "nvidia", 1, "H100 NVL 94", 94, mig=True),
-    Sku("Standard_NC80adis_H100_v5", "nvidia", 2, "H100 NVL 94", 188, mig=True),
+    Sku("Standard_NC24ads_A100_v4", "nvidia", 1, "A100 80", 80),
+    Sku("Standard_NC48ads_A100_v4", "nvidia", 2, "A100 80", 160),
+    Sku("Standard_NC96ads_A100_v4", "nvidia", 4, "A100 80", 320),
+    Sku("Standard_NC40ads_H100_v5", "nvidia", 1, "H100 NVL 94", 94),
+    Sku("Standard_NC80adis_H100_v5", "nvidia", 2, "H100 NVL 94", 188),
     Sku("Standard_NCC40ads_H100_v5", "nvidia", 1, "H100 94", 94),
-    Sku("Standard_ND96asr_v4", "nvidia", 8, "A100 40", 320, mig=True),
-    Sku("Standard_ND96amsr_A100_v4", "nvidia", 8, "A100 80", 640, mig=True),
-    Sku("Standard_ND96isr_H100_v5", "nvidia", 8, "H100 80", 640, mig=True),
-    Sku("Standard_ND96isr_H200_v5", "nvidia", 8, "H200 141", 1128, mig=True),
+    Sku("Standard_ND96asr_v4", "nvidia", 8, "A100 40", 320),
+    Sku("Standard_ND96amsr_A100_v4", "nvidia", 8, "A100 80", 640),
+    Sku("Standard_ND96isr_H100_v5", "nvidia", 8, "H100 80", 640),
+    Sku("Standard_ND96isr_H200_v5", "nvidia", 8, "H200 141", 1128),
     Sku("Standard_ND128isr_NDR_GB200_v6", "nvidia", 4, "GB200", 768),
     Sku("Standard_ND128isr_GB300_v6", "nvidia", 4, "GB300", 1152),
     Sku("Standard_ND40rs_v2", "nvidia", 8, "V100 32", 256),

@@ -155,7 +155,6 @@ class AzureProvider:
                 max_nodes=KUBENET_NODES if _member(said, "networkProfile").get("networkPlugin") == "kubenet" else None,
                 max_pools=most if isinstance(most, int) and most > 0 else DEFAULT_MAX_POOLS,
                 location=str(body.get("location") or self._config.location),
-                node_resource_group=str(said.get("nodeResourceGroup") or ""),
             )
 
     async def close(self) -> None:

@@ -22,6 +22,7 @@ from controllers.model.steps import (
 from controllers.node.health import repair
 from controllers.node.termination import termination
 from controllers.nodeclaim.lifecycle import initialization, instance_labels, launch, registration
+from provisioner.api.conditions import LAUNCHED
 from provisioner.api.nodeclaim import NodeClaim
 
 from . import status
@@ -136,7 +137,7 @@ def _rivals(f: Facts) -> Step | None:
                 return LookUpPool(name=f.key)
             return ReleaseFinalizer(target=rival, why="the pool of this name belongs to another claim")
         if not rival.deleting:
-            told = status.report(f, rival, {"Launched": launch.name_collides(f)})
+            told = status.report(f, rival, {LAUNCHED: launch.name_collides(f)})
             if told is not None:
                 return told
     return None

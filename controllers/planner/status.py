@@ -16,11 +16,11 @@ from controllers.model.facts import Facts
 from controllers.model.node_for_claim import chosen_node
 from controllers.model.steps import Event, EventType, PatchStatus
 from controllers.node.health import repair
-from controllers.node.termination import conditions
+from controllers.node.termination import conditions as termination_conditions
 from controllers.nodeclaim.lifecycle import initialization, launch, offerings, registration
 from controllers.nodeclaim.lifecycle.gpu_resources import expected_gpus
 from controllers.nodeclaim.lifecycle.launch_failure import was_usable
-from provisioner.api import labels
+from provisioner.api import conditions, labels
 from provisioner.api.conditions import INITIALIZED, LAUNCHED, ConditionSet, fit
 from provisioner.api.nodeclaim import NodeClaim
 
@@ -30,9 +30,9 @@ Judgements = Mapping[str, Judgement]
 def rising(f: Facts, claim: NodeClaim) -> Judgements:
     """What is said of a live claim."""
     found = {
-        "Launched": launch.judge(f, claim),
-        "Registered": registration.judge(f, claim),
-        "Initialized": repair.remark(f, initialization.judge(f, claim)),
+        conditions.LAUNCHED: launch.judge(f, claim),
+        conditions.REGISTERED: registration.judge(f, claim),
+        conditions.INITIALIZED: repair.remark(f, initialization.judge(f, claim)),
     }
     return {name: judged for name, judged in found.items() if judged is not None}
 
@@ -40,9 +40,9 @@ def rising(f: Facts, claim: NodeClaim) -> Judgements:
 def falling(f: Facts, claim: NodeClaim) -> Judgements:
     """What is said of a deleting claim."""
     found = {
-        "Drained": conditions.judge_drain(f, claim),
-        "VolumesDetached": conditions.judge_volumes(f, claim),
-        "InstanceTerminating": conditions.judge_instance(f, claim),
+        conditions.DRAINED: termination_conditions.judge_drain(f, claim),
+        conditions.VOLUMES_DETACHED: termination_conditions.judge_volumes(f, claim),
+        conditions.INSTANCE_TERMINATING: termination_conditions.judge_instance(f, claim),
     }
     return {name: judged for name, judged in found.items() if judged is not None}
 
@@ -76,13 +76,13 @@ def report(f: Facts, claim: NodeClaim, judged: Judgements) -> PatchStatus | None
     """The write that makes the claim say this; None if it does already, or if the API refused to take it."""
     if "PatchStatus" in f.refused or not judged:
         return None
-    conditions = ConditionSet.of(claim, f.now)
+    updated = ConditionSet.of(claim, f.now)
     events: list[Event] = []
     overdue = ""
     for name, judgement in judged.items():
         text = fit(judgement.message)
-        before = conditions.get(name)
-        conditions = conditions.set(name, judgement.status, reason=judgement.reason, message=text, now=f.now)
+        before = updated.get(name)
+        updated = updated.set(name, judgement.status, reason=judgement.reason, message=text, now=f.now)
         unchanged = before is not None and (before.status, before.reason) == (judgement.status, judgement.reason)
         late = bool(judgement.overdue) and (before is None or not deadlines.told(before.message))
         if not unchanged or late:
@@ -91,28 +91,28 @@ def report(f: Facts, claim: NodeClaim, judged: Judgements) -> PatchStatus | None
             events.append(Event(type=kind, reason=judgement.reason, message=said))
         overdue = judgement.overdue if late else overdue
     fields = _fields(f, claim) if claim is f.claim else {}
-    if not conditions.changed(claim) and not fields:
+    if not updated.changed(claim) and not fields:
         return None
-    return PatchStatus(claim=claim, conditions=conditions.items, fields=fields, events=tuple(events), overdue=overdue)
+    return PatchStatus(claim=claim, conditions=updated.items, fields=fields, events=tuple(events), overdue=overdue)
 
 
 def _plain(f: Facts, claim: NodeClaim, name: str) -> str:
     """A good word has no message on the condition; as an Event it should say what happened."""
     node = chosen_node(f)
     match name:
-        case "Launched" if f.instance is None or f.instance.state is not InstanceState.RUNNING:
+        case conditions.LAUNCHED if f.instance is None or f.instance.state is not InstanceState.RUNNING:
             # A Node proves its machine before ARM says that the pool is done.
             named = f" as Node {node.name}" if node is not None else ""
             return f"the machine of agent pool {f.key} is running{named}{_choice(f)}"
-        case "Launched":
+        case conditions.LAUNCHED:
             return f"agent pool {f.key} is running{_choice(f)}"
-        case "Registered":
+        case conditions.REGISTERED:
             return f"Node {node.name if node is not None else f.key} belongs to this claim"
-        case "Initialized":
+        case conditions.INITIALIZED:
             return _initialized_text(f, claim)
-        case "Drained":
+        case conditions.DRAINED:
             return "no pod holds the Node any longer"
-        case "VolumesDetached":
+        case conditions.VOLUMES_DETACHED:
             return "no volume is attached to the Node any longer"
         case _:
             return f"agent pool {f.key} is being deleted"

@@ -20,10 +20,10 @@ from .nodeclaim import NodeClaim
 
 Status = Literal["True", "False", "Unknown"]
 
-READY = "Ready"
-LAUNCHED = "Launched"
-REGISTERED = "Registered"
-INITIALIZED = "Initialized"
+# A condition that is True has its own type as the reason, so each name is written once, in `reasons`.
+READY, LAUNCHED, REGISTERED, INITIALIZED = reasons.READY, reasons.LAUNCHED, reasons.REGISTERED, reasons.INITIALIZED
+DRAINED, VOLUMES_DETACHED = reasons.DRAINED, reasons.VOLUMES_DETACHED
+INSTANCE_TERMINATING = reasons.INSTANCE_TERMINATING
 DEPENDENTS = (LAUNCHED, REGISTERED, INITIALIZED)
 
 AWAITING_MESSAGE = "object is awaiting reconciliation"

@@ -7,8 +7,6 @@ Source: docs/references/karpenter.md#labels-annotations-and-taints,
 docs/references/kaito.md#the-nodeclaim-that-kaito-creates, docs/references/agent-pools.md#labels-and-taints.
 """
 
-GROUP = "karpenter.sh"
-
 # Karpenter
 FINALIZER = "karpenter.sh/termination"
 NODEPOOL = "karpenter.sh/nodepool"

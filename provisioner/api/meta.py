@@ -38,7 +38,6 @@ class ObjectMeta(Struct, frozen=True, kw_only=True):
     generation: int = 0
     creation_timestamp: datetime = BEGINNING
     deletion_timestamp: datetime | None = None
-    deletion_grace_period_seconds: int | None = None
     labels: Mapping[str, str] = NOTHING
     annotations: Mapping[str, str] = NOTHING
     finalizers: tuple[str, ...] = ()

@@ -22,23 +22,15 @@ class NodeCondition(Struct, frozen=True, kw_only=True):
     last_transition_time: datetime | None = None
 
 
-class NodeSystemInfo(Struct, frozen=True, kw_only=True):
-    boot_id: str = msgspec.field(default="", name="bootID")
-    os_image: str = ""
-    kubelet_version: str = ""
-
-
 class NodeSpec(Struct, frozen=True, kw_only=True):
     provider_id: str = msgspec.field(default="", name="providerID")
     taints: tuple[Taint, ...] = ()
-    unschedulable: bool = False
 
 
 class NodeStatus(Struct, frozen=True, kw_only=True):
     capacity: Mapping[str, str] = NOTHING
     allocatable: Mapping[str, str] = NOTHING
     conditions: tuple[NodeCondition, ...] = ()
-    node_info: NodeSystemInfo = NodeSystemInfo()
 
 
 class Node(Struct, frozen=True, kw_only=True):

@@ -18,7 +18,6 @@ class Requirement(Struct, frozen=True, kw_only=True):
     key: str
     operator: str = "In"
     values: tuple[str, ...] = ()
-    min_values: int | None = None
 
 
 class ResourceRequirements(Struct, frozen=True, kw_only=True):
@@ -42,7 +41,6 @@ class NodeClaimSpec(Struct, frozen=True, kw_only=True):
     resources: ResourceRequirements = ResourceRequirements()
     node_class_ref: NodeClassReference = NodeClassReference()
     termination_grace_period: str | None = None
-    expire_after: str | None = None
 
 
 class NodeClaimStatus(Struct, frozen=True, kw_only=True):

@@ -6,10 +6,9 @@ Source: https://kubernetes.io/docs/reference/kubernetes-api/workload-resources/p
 docs/references/karpenter.md#pods.
 """
 
-from collections.abc import Mapping
 from datetime import datetime
 
-from .meta import NOTHING, ObjectMeta, Struct
+from .meta import ObjectMeta, Struct
 
 
 class Toleration(Struct, frozen=True, kw_only=True):
@@ -19,7 +18,6 @@ class Toleration(Struct, frozen=True, kw_only=True):
     operator: str = "Equal"
     value: str = ""
     effect: str = ""
-    toleration_seconds: int | None = None
 
 
 class ClaimedVolume(Struct, frozen=True, kw_only=True):
@@ -40,7 +38,6 @@ class Volume(Struct, frozen=True, kw_only=True):
 
 class PodSpec(Struct, frozen=True, kw_only=True):
     node_name: str = ""
-    node_selector: Mapping[str, str] = NOTHING
     tolerations: tuple[Toleration, ...] = ()
     priority_class_name: str = ""
     termination_grace_period_seconds: int | None = None

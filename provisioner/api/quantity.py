@@ -59,9 +59,3 @@ def as_gib_ceil(value: str | int | float) -> int:
     """
     with localcontext(_EXACT):
         return int((parse_quantity(value) / GIB).to_integral_value(rounding=ROUND_CEILING))
-
-
-def is_integer(value: str | int | float) -> bool:
-    """Whether the quantity counts whole things, as GPUs must. Raises ValueError as `parse_quantity` does."""
-    amount = parse_quantity(value)
-    return amount == amount.to_integral_value()

@@ -17,7 +17,7 @@ import math
 from collections.abc import Callable, Coroutine, Mapping
 from datetime import datetime
 from random import Random  # noqa: TID251 - the type; the caller seeds it
-from typing import Any, NoReturn, Protocol, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 from prometheus_client import Gauge
 
@@ -36,31 +36,6 @@ log = get_logger("election")
 
 class LeadershipLost(Exception):
     """The lease could not be renewed in time, or someone else holds it. The work has been stopped."""
-
-
-class Leadership(Protocol):
-    """What a writer needs to know before it writes."""
-
-    @property
-    def acquired_at(self) -> float: ...
-
-    def remaining(self) -> float:
-        """Seconds for which nobody else can become leader; 0 when not leading."""
-
-
-class NoElection:
-    """For a process that is known to be alone: it leads from the start and for ever."""
-
-    acquired_at = 0.0
-
-    def remaining(self) -> float:
-        """Always infinite."""
-        return math.inf
-
-    async def lead(self, work: Work[R]) -> R:
-        """Just do it."""
-        self.acquired_at = asyncio.get_running_loop().time()
-        return await work()
 
 
 class Election:
@@ -104,7 +79,6 @@ class Election:
         self._observed: tuple[str, str, int] | None = None
         self._observed_at = 0.0
         self._unsettled_until = -math.inf
-        self.acquired_at = math.inf
         self.holder = ""
         self.vacant_seconds = 0.0
         self.annotations: Mapping[str, str] = {}
@@ -142,7 +116,6 @@ class Election:
     async def _acquire(self) -> None:
         while not await self._try_to_acquire():  # noqa: ASYNC110 - each round asks the API server anew
             await asyncio.sleep(self._renew_seconds * self._rng.uniform(0.8, 1.2))
-        self.acquired_at = self._now()
         self._metrics.set(1)
         log.info("became leader", lease=self._name, identity=self._identity)
 
@@ -273,7 +246,7 @@ class Election:
 
     async def _release(self) -> None:
         held = self.remaining() > 0
-        self._valid_until, self.acquired_at = -math.inf, math.inf
+        self._valid_until = -math.inf
         if not held:
             return
         if self._now() < self._unsettled_until:

@@ -32,13 +32,12 @@ __all__ = ["EventType", "Kube", "KubeError", "Listed", "WatchEvent"]
 
 T = TypeVar("T", bound=KubeObject)
 Said = TypeVar("Said")
-How = Literal["merge", "json", "strategic"]
+How = Literal["merge", "json"]
 Patch = Mapping[str, Any] | list[Any]
 
 CONTENT_TYPES: Mapping[How, str] = {
     "merge": "application/merge-patch+json",
     "json": "application/json-patch+json",
-    "strategic": "application/strategic-merge-patch+json",
 }
 LIST_TRIES = 3
 PAGES_MAX = 2000
@@ -157,11 +156,6 @@ class Kube:
             "create", "POST", path, resource.plural, f"create {resource.kind}", body=_whole(body, resource)
         )
         return decoded(await self._transport.send(request), resource, request.what)
-
-    async def replace(self, resource: Resource[T], name: str, body: Any, *, namespace: str = "") -> T:
-        """The object as it is after the PUT: all that `body` does not say is lost, so only for objects we own whole."""
-        request = _request("PUT", "update", resource, name, namespace, body=_whole(body, resource))
-        return await self._object(request, resource, name)
 
     async def delete(
         self,

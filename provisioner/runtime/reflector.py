@@ -105,10 +105,6 @@ class Reflector(Generic[T]):
         """All objects under that value of a declared index."""
         return self._store.by_index(index, value)
 
-    def contains(self, resource_version: str) -> bool:
-        """Whether the cache has seen this version: numbers are compared, anything else must be equal."""
-        return reached(self.resource_version, resource_version)
-
     async def run(self) -> Never:
         """Mirror until cancelled."""
         while True:

@@ -16,6 +16,7 @@ from controllers.model.deadlines import overdue, watched
 from controllers.model.facts import Drain, Facts, Held
 from controllers.model.ownership import belongs, held_by, holds_finalizer
 from provisioner.api import reasons
+from provisioner.api.conditions import DRAINED, INSTANCE_TERMINATING, VOLUMES_DETACHED
 from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.pod import Pod
@@ -26,7 +27,6 @@ from .instance_delete import refused
 from .pod_predicates import protected, protected_until
 
 MOST_NAMES = 3
-INSTANCE_TERMINATING = "InstanceTerminating"
 
 
 def judge_drain(f: Facts, claim: NodeClaim) -> Judgement | None:
@@ -62,7 +62,7 @@ def judge_volumes(f: Facts, claim: NodeClaim) -> Judgement | None:
     if _going(f, claim):
         return None
     waiting = Judgement(status="Unknown", reason=reasons.AWAITING_VOLUME_DETACHMENT, message=words)
-    since = _entered(f, claim, "VolumesDetached", waiting.reason)
+    since = _entered(f, claim, VOLUMES_DETACHED, waiting.reason)
     return watched(waiting, name="detaching", since=since, now=f.now, limit_seconds=f.policy.detaching_seconds)
 
 
@@ -83,7 +83,7 @@ def judge_instance(f: Facts, claim: NodeClaim) -> Judgement | None:
     if not words:
         return None
     kept = Judgement(status="False", reason=reasons.INSTANCE_TERMINATED, message=f"agent pool {f.key} is gone; {words}")
-    since = _entered(f, claim, "InstanceTerminating", reasons.INSTANCE_TERMINATED)
+    since = _entered(f, claim, INSTANCE_TERMINATING, reasons.INSTANCE_TERMINATED)
     return watched(kept, name="releasing", since=since, now=f.now, limit_seconds=f.policy.releasing_seconds)
 
 
@@ -177,7 +177,7 @@ def _late(f: Facts, claim: NodeClaim, node: Node) -> bool:
 def _emptied_at(claim: NodeClaim) -> datetime:
     """When the machine's turn came: asked for, drained, its volumes detached."""
     asked = claim.metadata.deletion_timestamp or claim.metadata.creation_timestamp
-    done = (c for c in claim.status.conditions if c.type in ("Drained", "VolumesDetached") and c.status != "Unknown")
+    done = (c for c in claim.status.conditions if c.type in (DRAINED, VOLUMES_DETACHED) and c.status != "Unknown")
     return max([asked, *(condition.last_transition_time for condition in done)])
 
 

@@ -22,7 +22,7 @@ from controllers.model.steps import PatchNode, Step
 from controllers.nodeclaim import interruption
 from controllers.nodeclaim.consistency import emptied, refill_words
 from provisioner.api import labels, reasons
-from provisioner.api.conditions import MESSAGE_BYTES, fit
+from provisioner.api.conditions import INITIALIZED, MESSAGE_BYTES, REGISTERED, fit
 from provisioner.api.meta import Condition, Taint
 from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
@@ -30,8 +30,6 @@ from provisioner.api.nodeclaim import NodeClaim
 from .gpu_resources import expected_gpus, lacks_gpus, seen_gpus, whole
 from .launch_failure import failed_short, remains
 from .registration import change_refused, registered, taken_back
-
-INITIALIZED = "Initialized"
 
 # Taints that a Node bears only while it boots; effect "" matches any (docs/references/karpenter.md#initialization).
 EPHEMERAL_TAINTS = (
@@ -79,7 +77,7 @@ def judge(f: Facts, claim: NodeClaim) -> Judgement | None:
     if shut is None:
         labelled = labels.INITIALIZED in node.metadata.labels
         return Judgement(status="True", reason=reasons.INITIALIZED) if labelled else change_refused(f, node)
-    began = claim.condition("Registered", "True")
+    began = claim.condition(REGISTERED, "True")
     since = began.last_transition_time if began is not None else f.now
     limit = f.policy.initialization_seconds
     return watched(shut, name="initialization", since=since, now=f.now, limit_seconds=limit)

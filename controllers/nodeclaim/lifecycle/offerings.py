@@ -46,7 +46,7 @@ def shadow(offering: Offering, scope: Scope) -> Shadow:
         case "configuration":
             # It may be this claim's own: whoever asks for something else must not rest for it.
             return Shadow(size=offering.size, zone=offering.zone, capacity_type=offering.capacity_type)
-        case "subscription" | "cluster":
+        case "cluster":
             return Shadow()
 
 

@@ -20,7 +20,7 @@ from controllers.model.patches import add_keys, replace_list
 from controllers.model.steps import PatchNode, Step, Wait
 from controllers.nodeclaim.consistency import emptied, refill_words, scale_words
 from provisioner.api import labels, reasons
-from provisioner.api.conditions import fit
+from provisioner.api.conditions import REGISTERED, fit
 from provisioner.api.meta import OwnerReference, Taint
 from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
@@ -28,7 +28,6 @@ from provisioner.api.nodeclaim import NodeClaim
 from .launch import launched_since
 from .launch_failure import remains
 
-REGISTERED = "Registered"
 NODE_MANAGER_SECONDS = 10.0
 # The API server's words name the account and the rule at length; who, where and what to do must still fit behind them.
 REFUSAL_BYTES = 110

@@ -14,7 +14,15 @@ from datetime import datetime
 from controllers.model.ownership import holds_finalizer, managed
 from controllers.nodeclaim.lifecycle.launch_failure import was_usable
 from provisioner.api import labels
-from provisioner.api.conditions import DEPENDENTS, INITIALIZED, LAUNCHED, READY, REGISTERED
+from provisioner.api.conditions import (
+    DEPENDENTS,
+    DRAINED,
+    INITIALIZED,
+    INSTANCE_TERMINATING,
+    LAUNCHED,
+    READY,
+    REGISTERED,
+)
 from provisioner.api.meta import Condition
 from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
@@ -24,8 +32,6 @@ from provisioner.runtime.metrics import Metrics
 
 from .quantiles import Quantiles
 from .terms import Terms, capacity_label, reason_label
-
-TERMINATING, DRAINED = "InstanceTerminating", "Drained"
 
 
 class Lives:
@@ -83,7 +89,7 @@ class Lives:
 
     def _reached(self, old: NodeClaim, new: NodeClaim, condition: Condition, was: Condition | None) -> None:
         """What else a turn of this condition means."""
-        if condition.type == TERMINATING and was is not None and was.status == "True":
+        if condition.type == INSTANCE_TERMINATING and was is not None and was.status == "True":
             took = _between(was.last_transition_time, condition.last_transition_time)
             self._instance_termination.labels(self._terms.nodepool(new.metadata.labels)).observe(took)
         if condition.status != "True":
@@ -109,7 +115,7 @@ class Lives:
         if asked is not None:
             self._termination.labels(nodepool).observe(_between(asked, now))
             self._object_termination.labels(*self._terms.classes(claim)).observe(_between(asked, now))
-        going = claim.condition(TERMINATING, "True")
+        going = claim.condition(INSTANCE_TERMINATING, "True")
         if going is not None:
             self._instance_termination.labels(nodepool).observe(_between(going.last_transition_time, now))
 

@@ -4,7 +4,7 @@ from decimal import Decimal
 
 import pytest
 
-from provisioner.api.quantity import LARGEST, as_gib_ceil, is_integer, parse_quantity
+from provisioner.api.quantity import LARGEST, as_gib_ceil, parse_quantity
 
 
 @pytest.mark.parametrize(
@@ -132,11 +132,3 @@ def test_amounts_are_capped_and_rounded_up_as_kubernetes_does(written: str, mean
 def test_disks_are_rounded_up_to_whole_gib(written: str, gib: int) -> None:
     """Nobody gets a smaller disk than the one asked for."""
     assert as_gib_ceil(written) == gib
-
-
-@pytest.mark.parametrize(
-    ("written", "whole"), [("1", True), ("1000m", True), ("0.5", False), ("1500m", False), ("1Ki", True)]
-)
-def test_gpus_are_counted_in_whole_numbers(written: str, whole: bool) -> None:
-    """1000m is one, half a device is not a count."""
-    assert is_integer(written) is whole

@@ -142,7 +142,7 @@ def test_a_failing_list_is_unknown_not_empty() -> None:
 
     cloud, inventory, _ = lived(200.0, lambda cloud, _: cloud.pools.append(RUNNING), during=then_fail)
     assert inventory.get("a") == RUNNING
-    assert inventory.last_error is cloud.failing
+    assert inventory.failing is cloud.failing
     assert all(later - sooner >= 40.0 for sooner, later in zip(cloud.lists[1:], cloud.lists[2:], strict=False))
 
 

@@ -127,7 +127,8 @@ def test_names_are_unique() -> None:
 )
 def test_kaitos_claims_look_exactly_as_kaito_writes_them(stem: str, owner: str, storage: str) -> None:
     """Name, labels, annotations, order of requirements, taint, disk and expiry are those of the newest KAITO."""
-    example = claim(next(path for path in EXAMPLES if path.stem == stem))
+    path = next(path for path in EXAMPLES if path.stem == stem)
+    example = claim(path)
     assert re.fullmatch(r"ws[0-9a-f]{9}", example.name)
     assert {labels.NODEPOOL, f"kaito.sh/{owner}", f"kaito.sh/{owner}namespace"} < set(example.metadata.labels)
     assert example.metadata.labels[labels.NODEPOOL] == labels.DEFAULT_NODEPOOL
@@ -144,5 +145,5 @@ def test_kaitos_claims_look_exactly_as_kaito_writes_them(stem: str, owner: str, 
     assert [str(taint) for taint in example.spec.taints] == ["sku=gpu:NoSchedule"]
     assert example.spec.startup_taints == ()
     assert dict(example.spec.resources.requests) == {"storage": storage}
-    assert example.spec.expire_after == "Never"
+    assert yaml.safe_load(path.read_text())["spec"]["expireAfter"] == "Never"
     assert example.spec.termination_grace_period is None

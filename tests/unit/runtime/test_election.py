@@ -14,7 +14,7 @@ from aiohttp import web
 from kubernetes_asyncio.client import Configuration
 
 from provisioner.runtime.connection import client_over
-from provisioner.runtime.election import Election, LeadershipLost, NoElection
+from provisioner.runtime.election import Election, LeadershipLost
 from provisioner.runtime.kube import Kube
 from provisioner.runtime.objects import micro_time
 from provisioner.simulator.loop import VirtualClock
@@ -151,14 +151,13 @@ def test_a_free_lease_is_taken_renewed_and_released():
         assert election.remaining() == 0
 
         async def work() -> str:
-            assert election.acquired_at == now()
             await asyncio.sleep(12)
             assert 27 <= election.remaining() <= 30
             return "done"
 
         assert await election.lead(work) == "done"
         assert it.leases.writes == [(0, "one"), (5, "one"), (10, "one"), (12, "")]
-        assert (election.remaining(), election.acquired_at) == (0, math.inf)
+        assert election.remaining() == 0
 
     in_a_world(story)
 
@@ -497,20 +496,6 @@ def test_a_process_that_was_frozen_knows_it_may_no_longer_write():
             assert election.remaining() == 0
             assert isinstance(await task, LeadershipLost)
         assert [who for _, who in it.leases.writes] == ["one", "one"]
-
-    in_a_world(story)
-
-
-def test_without_an_election_one_leads_for_ever():
-    """A process that is alone by configuration."""
-
-    async def story(it: World) -> None:
-        alone = NoElection()
-
-        async def work() -> float:
-            return alone.remaining()
-
-        assert await alone.lead(work) == math.inf
 
     in_a_world(story)
 

@@ -250,15 +250,13 @@ async def test_writes_send_what_kubernetes_expects():
         await kube.patch(NODECLAIMS, "ws1", {"a": None}, how="merge", subresource="status")
         await kube.patch(NODECLAIMS, "ws1", [{"op": "remove", "path": "/x"}], how="json")
         await kube.create(NODECLAIMS, {"metadata": {"name": "ws1"}})
-        await kube.replace(NODECLAIMS, "ws1", {"metadata": {"name": "ws1"}})
         await kube.delete(NODECLAIMS, "ws1", uid="u", resource_version="5", grace_seconds=0)
         await kube.evict(pod)
-        merge, patch, create, replace, delete, evict = server.seen
+        merge, patch, create, delete, evict = server.seen
         assert merge.path.endswith("/nodeclaims/ws1/status")
         assert (merge.headers["content-type"], merge.body) == ("application/merge-patch+json", {"a": None})
         assert (patch.headers["content-type"], patch.body[0]["op"]) == ("application/json-patch+json", "remove")
         assert (create.method, create.body["apiVersion"]) == ("POST", "karpenter.sh/v1")
-        assert (replace.method, replace.body["kind"]) == ("PUT", "NodeClaim")
         assert delete.body["preconditions"] == {"uid": "u", "resourceVersion": "5"}
         assert delete.body["gracePeriodSeconds"] == 0
         assert evict.path == "/api/v1/namespaces/ns/pods/p/eviction"

@@ -48,7 +48,7 @@ def test_what_is_not_known_promises_nothing(size: str) -> None:
 
 
 def test_every_row_holds_together() -> None:
-    """Names are Azure's and unique in any casing, counts positive, slices of GPUs only where Azure has them."""
+    """Names are Azure's and unique in any casing, counts positive."""
     assert len({sku.name.lower() for sku in _SKUS}) == len(_SKUS)
     for sku in _SKUS:
         assert re.fullmatch(r"Standard_N[CDGV][A-Za-z0-9_]+_v\d", sku.name)
@@ -56,8 +56,6 @@ def test_every_row_holds_together() -> None:
         assert 1 <= sku.gpus <= 8
         assert sku.memory_gb >= 0
         assert sku.vendor in RESOURCES
-        if sku.mig:
-            assert sku.model.split()[0] in ("A100", "H100", "H200")
 
 
 @pytest.mark.parametrize(

@@ -143,7 +143,6 @@ SPOT_ELSEWHERE = Offering(size="Standard_B", zone="2", capacity_type=SPOT)
         ("zone", Offering(size="Standard_A", zone="1", capacity_type=SPOT), Offering(size="Standard_A", zone="2")),
         ("priority", Offering(size="Standard_B"), SPOT_ELSEWHERE),
         ("region", Offering(size="Standard_B"), SPOT_ELSEWHERE),
-        ("subscription", SPOT_ELSEWHERE, None),
         ("cluster", SPOT_ELSEWHERE, None),
         ("configuration", A, Offering(size="Standard_A", zone="2")),
     ],
