@@ -1,6 +1,6 @@
-"""When each alert calls, and in which words."""
+"""Series for which each alert fires, with its labels and annotations."""
 
-from .alert_series import A100, ALIVE, H100, OURS, Call, buckets, idle, ours, passes, requests, saying, waiting
+from .alert_series import A100, ALIVE, H100, OURS, Call, buckets, conditions, idle, ours, passes, requests, waiting
 
 CALLS = (
     Call(
@@ -12,15 +12,15 @@ CALLS = (
                 condition="Launched",
                 reason="Creating",
             ),
-            **saying("ws2", "ws1", kind="Launched", reason="Creating"),
-            **saying("elsewhere", kind="Launched", reason="QuotaExceeded"),
+            **conditions("ws2", "ws1", kind="Launched", reason="Creating"),
+            **conditions("elsewhere", kind="Launched", reason="QuotaExceeded"),
         },
         at=21,
         severities=("warning",),
         labels={"condition": "Launched", "reason": "Creating"},
-        summary="A NodeClaim has not been Ready for 21m 0s: Launched says Creating",
-        description="Its users have no GPU. Claims that say so: ws1 ws2 - `kubectl describe nodeclaim` tells the cause"
-        " and the remedy.",
+        summary="A NodeClaim has not been Ready for 21m 0s: Launched has the reason Creating",
+        description="Its workload has no GPU. NodeClaims with this reason: ws1 ws2 - `kubectl describe nodeclaim` shows"
+        " the cause and the remedy.",
     ),
     Call(
         alert="ProvisioningSlow",
@@ -28,7 +28,7 @@ CALLS = (
         at=22,
         severities=("warning",),
         labels={"instance_type": A100},
-        summary=f"{A100} machines take 1.5 times as long as they may",
+        summary=f"Provisioning {A100} takes 1.5 times its budget",
     ),
     Call(
         alert="ProvisioningSlow",
@@ -39,41 +39,44 @@ CALLS = (
         at=22,
         severities=("warning",),
         labels={"instance_type": H100},
-        summary=f"{H100} machines take 1.2 times as long as they may",
+        summary=f"Provisioning {H100} takes 1.2 times its budget",
     ),
     Call(
         alert="QuotaExhausted",
-        series={**waiting("QuotaExceeded", "2x30"), **saying("ws1", "ws2", kind="Launched", reason="QuotaExceeded")},
+        series={
+            **waiting("QuotaExceeded", "2x30"),
+            **conditions("ws1", "ws2", kind="Launched", reason="QuotaExceeded"),
+        },
         at=6,
         severities=("info",),
         labels={"reason": "QuotaExceeded"},
-        summary="2 NodeClaims wait for quota",
-        description="The subscription's quota for a GPU size is used up; its claims wait and will not pass by"
-        " themselves: ws1 ws2 - raise the quota, or delete claims. `az vm list-usage` shows the family.",
+        summary="2 NodeClaims are waiting for quota",
+        description="The subscription's quota for a GPU VM family is exhausted. NodeClaims: ws1 ws2 - request more"
+        " quota or delete NodeClaims. `az vm list-usage` shows the VM family.",
     ),
-    # Between two tries, up to ten minutes apart, the claim says Creating for a while: that ends no alert.
+    # Between two attempts, up to ten minutes apart, the reason is Creating for a while: the alert keeps firing.
     Call(
         alert="QuotaExhausted",
         series=waiting("QuotaExceeded", " ".join(["1x3", "_x9"] * 8)),
         at=80,
         severities=("info", "warning"),
         labels={"reason": "QuotaExceeded"},
-        summary="1 NodeClaims wait for quota",
-        description="The subscription's quota for a GPU size is used up; its claims wait and will not pass by"
-        " themselves: - raise the quota, or delete claims. `az vm list-usage` shows the family.",
+        summary="1 NodeClaims are waiting for quota",
+        description="The subscription's quota for a GPU VM family is exhausted. NodeClaims: - request more quota or"
+        " delete NodeClaims. `az vm list-usage` shows the VM family.",
     ),
     Call(
         alert="SkuUnavailable",
         series={
             **waiting("ZonalAllocationFailed", "1x90"),
-            **saying("ws1", kind="Launched", reason="ZonalAllocationFailed"),
+            **conditions("ws1", kind="Launched", reason="ZonalAllocationFailed"),
         },
         at=65,
         severities=("info", "warning"),
         labels={"reason": "ZonalAllocationFailed"},
-        summary="1 NodeClaims wait for machines that Azure does not have: ZonalAllocationFailed",
-        description="Azure has no such machine free, or does not offer it to this subscription here. Claims: ws1 - they"
-        " are tried again by themselves; another zone or size may be had now.",
+        summary="1 NodeClaims are waiting for an unavailable size: ZonalAllocationFailed",
+        description="Azure has no capacity for the size, or does not offer it to this subscription in this location."
+        " NodeClaims: ws1 - the controller retries; another zone or size may be available now.",
     ),
     Call(
         alert="TerminationStuck",
@@ -82,8 +85,8 @@ CALLS = (
         severities=("warning",),
         labels={"name": "ws1"},
         summary="NodeClaim ws1 has been deleting for 31m 0s",
-        description="Its machine may still be billed. Mostly a disruption budget keeps a pod, a volume stays attached,"
-        " or Azure does not delete the agent pool: `kubectl describe nodeclaim ws1` says which.",
+        description="Its machine may still be billed. Usual causes: a PodDisruptionBudget blocks an eviction, a volume"
+        " remains attached, or Azure does not delete the agent pool. `kubectl describe nodeclaim ws1` shows the cause.",
     ),
     Call(
         alert="GpusUnusable",
@@ -91,9 +94,9 @@ CALLS = (
         at=61,
         severities=("warning",),
         labels={"instance_type": H100, "gpu_name": "H100 80"},
-        summary="8 H100 80 GPUs are paid for and cannot be used",
-        description=f"Machines of size {H100} exist whose Nodes do not offer all their GPUs: the device plugin or the"
-        " driver does not run, or devices are unhealthy.",
+        summary="8 H100 80 GPUs are billed and not allocatable",
+        description=f"Nodes of size {H100} do not report all their GPUs as allocatable: the device plugin or the driver"
+        " is not running, or devices are unhealthy.",
     ),
     Call(
         alert="GpusUnusable",
@@ -104,9 +107,9 @@ CALLS = (
         at=61,
         severities=("warning",),
         labels={"instance_type": H100, "gpu_name": "H100 80"},
-        summary="1 H100 80 GPUs are paid for and cannot be used",
-        description=f"Machines of size {H100} exist whose Nodes do not offer all their GPUs: the device plugin or the"
-        " driver does not run, or devices are unhealthy.",
+        summary="1 H100 80 GPUs are billed and not allocatable",
+        description=f"Nodes of size {H100} do not report all their GPUs as allocatable: the device plugin or the driver"
+        " is not running, or devices are unhealthy.",
     ),
     Call(
         alert="LeakedAgentPools",
@@ -128,7 +131,7 @@ CALLS = (
         at=121,
         severities=("warning",),
         target={},
-        summary="GPUs that no pod holds cost 73.50 an hour",
+        summary="GPUs that no pod requests cost 73.50 per hour",
     ),
     Call(
         alert="IdleGpuSpend",
@@ -136,9 +139,9 @@ CALLS = (
         at=121,
         severities=("warning",),
         target={},
-        summary="GPUs that no pod holds cost 98.00 an hour",
+        summary="GPUs that no pod requests cost 98.00 per hour",
     ),
-    # A Node that has lost its GPUs hides no other's.
+    # A Node without allocatable GPUs does not affect other Nodes.
     Call(
         alert="IdleGpuSpend",
         series={
@@ -155,7 +158,7 @@ CALLS = (
         at=121,
         severities=("warning",),
         target={},
-        summary="GPUs that no pod holds cost 49.00 an hour",
+        summary="GPUs that no pod requests cost 49.00 per hour",
     ),
     Call(
         alert="AgentPoolsNearLimit",
@@ -172,21 +175,21 @@ CALLS = (
         series=ours("gpu_provisioner_removals_braked", "0x3 1x60"),
         at=5,
         severities=("critical",),
-        summary="So much looks like garbage that nothing is removed until a person has looked",
+        summary="Garbage collection is restricted: too many machines would be removed at once",
     ),
     Call(
         alert="RepairsBlocked",
         series=ours("gpu_provisioner_repairs_blocked", "3x60"),
         at=31,
         severities=("warning",),
-        summary="3 broken Nodes are not replaced, because too many are broken or going",
+        summary="3 unhealthy Nodes are not repaired: too many Nodes are unhealthy or terminating",
     ),
     Call(
         alert="ArmThrottled",
         series=requests(c429="0+1x60", c2xx="0+9x60"),
         at=15,
         severities=("warning",),
-        summary="ARM refuses 10% of our requests for their rate",
+        summary="ARM throttles 10% of the controller's requests",
     ),
     Call(
         alert="CredentialFailing",
@@ -196,7 +199,7 @@ CALLS = (
         at=12,
         severities=("critical",),
         labels={"system": "azure", "reason": "unauthenticated"},
-        summary="The controller is not let in at azure: unauthenticated",
+        summary="Requests of the controller to azure fail to authenticate: unauthenticated",
     ),
     Call(
         alert="Down",
@@ -204,14 +207,14 @@ CALLS = (
         at=6,
         severities=("critical",),
         target={},
-        summary="No gpu-provisioner is scraped",
+        summary="Prometheus scrapes no gpu-provisioner",
     ),
     Call(
         alert="NoLeader",
         series={**ALIVE, **ours("leader_election_master_status", "1x2 0x60", name="lease")},
         at=9,
         severities=("critical",),
-        summary="No replica of gpu-provisioner leads",
+        summary="No replica of gpu-provisioner is the leader",
     ),
     Call(
         alert="ControllerErrors",
@@ -219,7 +222,7 @@ CALLS = (
         at=20,
         severities=("warning",),
         labels={"controller": "nodeclaim.lifecycle"},
-        summary="20% of the passes of nodeclaim.lifecycle fail",
+        summary="20% of the reconciliations of nodeclaim.lifecycle fail",
     ),
     Call(
         alert="QueueBacklog",
@@ -233,7 +236,7 @@ CALLS = (
         labels={"name": "nodeclaim"},
         summary="60 keys wait in the queue nodeclaim",
     ),
-    # A single replica may run without a lease.
+    # A single replica can run without leader election.
     Call(
         alert="QueueBacklog",
         series={**ALIVE, **ours("workqueue_depth", "60x60", name="nodeclaim")},
@@ -248,7 +251,7 @@ CALLS = (
         at=6,
         severities=("warning",),
         labels={"instance": "a"},
-        summary="a was held up for 1.5s",
+        summary="The event loop of a was blocked for 1.5s",
     ),
     Call(
         alert="CacheStale",
@@ -256,6 +259,6 @@ CALLS = (
         at=12,
         severities=("warning",),
         labels={"resource": "agentpools"},
-        summary="What the controller knows of agentpools is 12m 0s old",
+        summary="The cache of agentpools is 12m 0s old",
     ),
 )

@@ -1,6 +1,6 @@
-"""Series as promtool reads them, a value a minute, and what is said of an alert over them.
+"""Series for promtool's unit tests, with one value per minute, and the rows that use them.
 
-`7x30` is 7 for half an hour, `0+60x40` grows by 60 a minute, `_x5` is five minutes without a sample.
+`7x30` is 7 for half an hour, `0+60x40` grows by 60 per minute, `_x5` is five minutes without a sample.
 """
 
 from dataclasses import dataclass, field
@@ -17,9 +17,9 @@ Series = dict[str, str]
 
 @dataclass(frozen=True, kw_only=True)
 class Call:
-    """At that minute the alert calls; `severities` and labels, and the words as people get them.
+    """At minute `at` the alert fires with these severities, labels and annotations.
 
-    `description` "" is the alert's own, which then has nothing to fill in. `times`: how many alerts of that name call.
+    An empty `description` is the alert's own, which then has no template.
     """
 
     alert: str
@@ -34,7 +34,7 @@ class Call:
 
 @dataclass(frozen=True, kw_only=True)
 class Silence:
-    """No minute of the first `until` lets the alert call; `why` is in the words of a person who slept through it."""
+    """The alert does not fire in the first `until` minutes, for the reason `why`."""
 
     alert: str
     series: Series
@@ -43,13 +43,13 @@ class Silence:
 
 
 def ours(family: str, values: str, /, **labels: str) -> Series:
-    """One series of the leader's."""
+    """One series of the leader."""
     given = ",".join([OURS, *(f'{label}="{value}"' for label, value in labels.items())])
     return {f"{family}{{{given}}}": values}
 
 
 def buckets(size: str, *, within: int, beyond: str) -> Series:
-    """Times to Ready, all within that bucket and above the one before: `beyond` is their count over time."""
+    """Durations until Ready in the bucket with the upper bound `within`; `beyond` is their count over time."""
     name, bounds = "gpu_provisioner_nodeclaim_phase_duration_seconds_bucket", (600, 1200, 1800, 3600)
     found: Series = {}
     for bound in (*bounds, 0):
@@ -58,22 +58,22 @@ def buckets(size: str, *, within: int, beyond: str) -> Series:
     return found
 
 
-def saying(*claims: str, kind: str, reason: str) -> Series:
-    """Claims whose condition says so."""
+def conditions(*claims: str, kind: str, reason: str) -> Series:
+    """Claims with that condition at False, for that reason."""
     found: Series = {}
     for name in claims:
-        said = {"type": kind, "status": "False", "reason": reason}
-        found |= ours("operator_nodeclaim_status_condition_count", "1x200", name=name, **said)
+        labels = {"type": kind, "status": "False", "reason": reason}
+        found |= ours("operator_nodeclaim_status_condition_count", "1x200", name=name, **labels)
     return found
 
 
 def waiting(reason: str, values: str) -> Series:
-    """How many claims wait for that reason."""
+    """The number of claims that are not Ready for that reason."""
     return ours("gpu_provisioner_nodeclaims_not_ready", values, condition="Launched", reason=reason)
 
 
 def requests(**by_code: str) -> Series:
-    """Requests to ARM, counted by answer."""
+    """Requests to ARM by status code."""
     found: Series = {}
     for code, values in by_code.items():
         name = "gpu_provisioner_arm_request_duration_seconds_count"
@@ -82,7 +82,7 @@ def requests(**by_code: str) -> Series:
 
 
 def idle(*, gpus: int, held: int, price: str = "98", phase: str = "Running") -> Series:
-    """One Node with GPUs, and one pod that holds some of them."""
+    """One Node with GPUs, and one pod that requests some of them."""
     machine = {"instance_type": H100, "capacity_type": "on-demand"}
     pod = 'namespace="default",pod="serve"'
     found = ours("karpenter_nodes_allocatable", f"{gpus}x200", node_name="n", resource_type="nvidia.com/gpu", **machine)
@@ -96,7 +96,7 @@ def idle(*, gpus: int, held: int, price: str = "98", phase: str = "Running") -> 
 
 
 def passes(failed: str, done: str, whose: str = OURS) -> Series:
-    """Passes of one rule."""
+    """Failed and successful reconciliations of one rule."""
     rule = f'{whose},controller="nodeclaim.lifecycle"'
     return {
         f"controller_runtime_reconcile_errors_total{{{rule}}}": failed,

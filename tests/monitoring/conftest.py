@@ -1,4 +1,4 @@
-"""The scripted scenario, played once under a real Prometheus, for all that is asked of it afterwards."""
+"""The scenario runs once under a real Prometheus; all tests query the recorded data."""
 
 import asyncio
 import contextlib
@@ -15,7 +15,7 @@ HERE = Path(__file__).parent
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """All that stands here needs Prometheus' programs."""
+    """All tests of this folder need Prometheus."""
     for item in items:
         if item.path.is_relative_to(HERE):
             item.add_marker(pytest.mark.monitoring)
@@ -23,7 +23,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def installed() -> None:
-    """What is missing is said in one line, instead of a page for each test."""
+    """A missing program ends the run with one line instead of an error for each test."""
     try:
         binary("prometheus"), binary("promtool")
     except NotInstalled as missing:
@@ -32,6 +32,6 @@ def installed() -> None:
 
 @pytest.fixture(scope="session")
 def recording(tmp_path_factory: pytest.TempPathFactory, installed: None) -> Iterator[Recording]:
-    """What Prometheus saw of the whole scenario."""
+    """The recording of the whole scenario."""
     with contextlib.ExitStack() as until_the_end:
         yield asyncio.run(record(tmp_path_factory.mktemp("recording"), until_the_end, (RULES,)))

@@ -1,7 +1,7 @@
-"""Karpenter's own dashboards over our metrics: which questions have an answer here, and why the others have none.
+"""The expressions of Karpenter's two dashboards (capacity, performance), evaluated with this program's metrics.
 
-Facts about the two dashboards that its documentation hands out (capacity, performance), as of 21 Aug 2026, told in our
-own words: which panel asks which metric, with which labels. What they do besides (filters by variables) is left out.
+Panels, metrics and labels as of 21 Aug 2026, without the filters by variables. Source: karpenter-*-dashboard.json in
+https://github.com/aws/karpenter-provider-aws/tree/main/website/content/en/preview/getting-started/getting-started-with-karpenter
 """
 
 import math
@@ -11,15 +11,15 @@ import pytest
 
 from tools.monitoring.recording import Recording
 
-NO_NODEPOOLS = "there are no NodePools: claims come from their owners"
-NO_DISRUPTION = "nothing is disrupted by choice: no consolidation, no drift"
-NO_PODS = "the controller does not watch pods; kube-state-metrics tells of them"
-NODE_EXPORTER = "it is the node exporter's"
+NO_NODEPOOLS = "there are no NodePools: other controllers create the claims"
+NO_DISRUPTION = "there is no voluntary disruption: no consolidation, no drift"
+NO_PODS = "the controller does not watch all pods; kube-state-metrics exports them"
+NODE_EXPORTER = "the metric is the node exporter's"
 QUANTILES = ("0", "0.5", "0.9", "0.99", "1")
 
 
 class Question(NamedTuple):
-    """What a panel asks; `missing` says why there is no answer, "" if there is one."""
+    """An expression of a panel; `missing` is the reason why it returns no data, "" if it returns data."""
 
     panel: str
     expr: str
@@ -27,7 +27,7 @@ class Question(NamedTuple):
 
 
 def both(panel: str, counter: str, by: str, missing: str = "") -> list[Question]:
-    """A counter's rate and its value, by labels."""
+    """The rate and the value of a counter, by labels."""
     return [
         Question(panel, f"sum by ({by}) (rate({counter}[10s]))", missing),
         Question(panel, f"sum by ({by}) ({counter})", missing),
@@ -35,7 +35,7 @@ def both(panel: str, counter: str, by: str, missing: str = "") -> list[Question]
 
 
 def utilization(resource: str) -> Question:
-    """What daemons and pods of a Node request, as a share of what it has; a Node of which nobody tells counts as 0."""
+    """The requests of daemons and other pods as a share of each Node's allocatable resources; 0 without requests."""
     empty = "karpenter_nodes_allocatable * 0"
     asked = [
         f'(karpenter_nodes_total_{who}_requests{{resource_type="{resource}"}} or {empty})' for who in ("daemon", "pod")
@@ -104,14 +104,14 @@ PERFORMANCE = [
         )
         for q in QUANTILES
     ),
-    # It asks for the job `karpenter`; here the job is the release's.
+    # Karpenter's expression selects the job `karpenter`; here the job is the name of the release.
     Question("Reconciliation rate", "sum by (controller) (rate(controller_runtime_reconcile_total[10s]))"),
 ]
 QUESTIONS = [*CAPACITY, *PERFORMANCE]
 
 
 def answered(recording: Recording, question: Question) -> bool:
-    """Whether it returns a number at any time."""
+    """Whether the expression returns a number at any time."""
     found = recording.prometheus.over(question.expr, recording.start, recording.end)
     return any(math.isfinite(float(value)) for one in found for _, value in one["values"])
 
@@ -119,7 +119,7 @@ def answered(recording: Recording, question: Question) -> bool:
 def test_karpenters_dashboards_are_answered_as_far_as_they_can_be(
     recording: Recording, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Of its 37 expressions each returns data, or has a reason to return none; the share is printed."""
+    """Each of the 37 expressions returns data, or has a reason for returning none; the share is printed."""
     answers = {question: answered(recording, question) for question in QUESTIONS}
     panels = {question.panel for question in QUESTIONS}
     filled = {question.panel for question, known in answers.items() if known}

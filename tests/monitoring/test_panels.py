@@ -1,4 +1,4 @@
-"""Every panel and every rule over the recording: real metrics of the real program, in a real Prometheus."""
+"""The expressions of every panel and rule, evaluated by a real Prometheus over the recording of the scenario."""
 
 import math
 from typing import Any
@@ -13,28 +13,28 @@ from tools.monitoring.recording import Recording
 from tools.monitoring.scenario import CLAIMS
 
 Json = dict[str, Any]
-# What a variable's query asks Grafana for: the values of a label.
+# Grafana's function in the query of a variable.
 LABEL_VALUES = "label_values("
 
 
 def with_data(recording: Recording, expression: str) -> list[Json]:
-    """The series that it returns in the course of the recording, with a number in each."""
+    """The series of the expression over the recording that contain a number."""
     found = recording.prometheus.over(expression, recording.start, recording.end)
     return [one for one in found if any(math.isfinite(float(value)) for _, value in one["values"])]
 
 
 @pytest.mark.parametrize("asked", [one for name in DASHBOARDS for one in of_dashboard(name)], ids=lambda a: a.where)
 def test_each_panel_returns_data(recording: Recording, asked: Asked) -> None:
-    """Of the fleet, or of one of its claims: some are never short of quota, and some are never deleted."""
+    """For the fleet, or for at least one claim: not every claim lacks quota or is deleted."""
     claims = CLAIMS if "$claim" in asked.expr else ("",)
     assert any(with_data(recording, filled(asked.expr, {"claim": claim})) for claim in claims)
 
 
 @pytest.mark.parametrize("name", ALERTS)
 def test_each_alert_watches_something(recording: Recording, name: str) -> None:
-    """What is compared with the threshold has values, whether beyond it or not. When it is beyond: `test_rules.py`.
+    """The signal of each alert has values. `test_rules.py` checks when the threshold is exceeded.
 
-    Only absence cannot be seen of a program that is there, and whoever asks for it later sees nothing else.
+    The signal of `Down` has no series while the program runs, and one series ten minutes after its end.
     """
     if name == "Down":
         (gone,) = recording.prometheus.instant(ALERTS[name].signal, recording.end + 600)
@@ -46,19 +46,19 @@ def test_each_alert_watches_something(recording: Recording, name: str) -> None:
 
 @pytest.mark.parametrize("record", RECORDS, ids=lambda record: record.name)
 def test_each_recording_rule_records(recording: Recording, record: Any) -> None:
-    """Prometheus itself has evaluated it all the while."""
+    """Prometheus evaluated it during the scenario."""
     assert with_data(recording, record.name)
 
 
 def test_prometheus_evaluated_every_rule(recording: Recording) -> None:
-    """None failed, many-to-many matches and the like included, at any state of the fleet."""
+    """No evaluation failed, for example with a many-to-many match."""
     failed = {rule["name"]: rule["lastError"] for rule in recording.prometheus.rules() if rule.get("lastError")}
     assert failed == {}
     assert {rule["health"] for rule in recording.prometheus.rules()} == {"ok"}
 
 
-def test_what_went_wrong_was_noticed(recording: Recording) -> None:
-    """The faults of the scenario put their alerts into waiting, and what did not go wrong none."""
+def test_the_faults_of_the_scenario_make_their_alerts_pending(recording: Recording) -> None:
+    """Alerts without a fault are not pending."""
     noticed = {one["metric"]["alertname"] for one in with_data(recording, f'ALERTS{{alertname=~"{PREFIX}.+"}}')}
     expected = {"QuotaExhausted", "SkuUnavailable", "GpusUnusable", "LeakedAgentPools", "IdleGpuSpend"}
     assert {PREFIX + name for name in expected} <= noticed
@@ -75,7 +75,7 @@ def test_what_went_wrong_was_noticed(recording: Recording) -> None:
 
 @pytest.mark.parametrize("name", DASHBOARDS)
 def test_each_variable_has_values_to_choose_from(recording: Recording, name: str) -> None:
-    """As Grafana would list them; the cluster's name is only there where somebody adds one."""
+    """As Grafana lists them. The label `cluster` exists only where Prometheus adds it."""
     for variable in dashboard(name)["templating"]["list"]:
         if variable["type"] != "query" or variable["name"] == "cluster":
             continue

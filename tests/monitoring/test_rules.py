@@ -1,4 +1,4 @@
-"""The rules under promtool: they are well-formed, each alert calls for its fault, and none calls without."""
+"""The rules under promtool: they are valid, and each alert fires exactly for its cause."""
 
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ Json = dict[str, Any]
 
 
 def ran(folder: Path, test: Json) -> str:
-    """What promtool says of one test, "" if it passes; a value a minute."""
+    """promtool's output for one test with one value per minute; "" if it passes."""
     written = folder / "test.yaml"
     text = {"rule_files": [str(RULES)], "evaluation_interval": "1m", "tests": [{"interval": "1m", **test}]}
     written.write_text(yaml.safe_dump(text), encoding="utf-8")
@@ -28,12 +28,12 @@ def ran(folder: Path, test: Json) -> str:
 
 
 def series(given: Series) -> list[Json]:
-    """Series as promtool's tests have them."""
+    """Series in the format of promtool's tests."""
     return [{"series": name, "values": values} for name, values in given.items()]
 
 
 def expected(call: Call, alert: Alert, severity: str) -> Json:
-    """An alert with all its labels and words."""
+    """An alert with all its labels and annotations."""
     name = PREFIX + alert.name
     return {
         "exp_labels": {**call.target, **call.labels, "severity": severity},
@@ -45,14 +45,14 @@ def expected(call: Call, alert: Alert, severity: str) -> Json:
     }
 
 
-def test_promtool_finds_nothing_wrong() -> None:
-    """Names, expressions, durations and templates are as Prometheus wants them."""
+def test_promtool_accepts_the_rules() -> None:
+    """`promtool check rules` reports nothing about names, expressions, durations and templates."""
     done = promtool("check", "rules", "--lint=all", "--lint-fatal", RULES)
     assert done.returncode == 0, done.stderr
 
 
 def test_each_alert_has_rows_of_both_kinds() -> None:
-    """An alert that was never seen to call, or never seen to keep quiet, is not tested."""
+    """Each alert has a row in which it fires, for every severity, and a row in which it does not."""
     assert {call.alert for call in CALLS} == {silence.alert for silence in SILENCES} == set(ALERTS)
     for name, alert in ALERTS.items():
         called = {severity for call in CALLS if call.alert == name for severity in call.severities}
@@ -60,8 +60,8 @@ def test_each_alert_has_rows_of_both_kinds() -> None:
 
 
 @pytest.mark.parametrize("call", CALLS, ids=lambda call: f"{call.alert}: {call.summary}")
-def test_an_alert_calls_in_words(call: Call, tmp_path: Path) -> None:
-    """With these labels, this summary and this description, and with no other severity."""
+def test_an_alert_fires(call: Call, tmp_path: Path) -> None:
+    """With these labels and annotations, and with no other severity."""
     alert = ALERTS[call.alert]
     wanted = [expected(call, alert, severity) for severity in call.severities]
     rule = {"eval_time": f"{call.at}m", "alertname": PREFIX + call.alert, "exp_alerts": wanted}
@@ -69,8 +69,8 @@ def test_an_alert_calls_in_words(call: Call, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("silence", SILENCES, ids=lambda silence: f"{silence.alert}, as {silence.why}")
-def test_an_alert_lets_people_sleep(silence: Silence, tmp_path: Path) -> None:
-    """Looked at every five minutes for three hours."""
+def test_an_alert_does_not_fire(silence: Silence, tmp_path: Path) -> None:
+    """Evaluated every five minutes for three hours."""
     rules = [
         {"eval_time": f"{minute}m", "alertname": PREFIX + silence.alert, "exp_alerts": []}
         for minute in range(0, silence.until, 5)
@@ -78,8 +78,8 @@ def test_an_alert_lets_people_sleep(silence: Silence, tmp_path: Path) -> None:
     assert ran(tmp_path, {"input_series": series(silence.series), "alert_rule_test": rules}) == ""
 
 
-def test_an_alert_that_keeps_quiet_could_have_called(tmp_path: Path) -> None:
-    """The same series with another number of them do call: the silence is not a misspelt name's."""
+def test_an_unexpected_alert_is_reported(tmp_path: Path) -> None:
+    """promtool fails on an alert that fires although none is expected."""
     call = next(call for call in CALLS if call.alert == "QueueBacklog")
     rule = {"eval_time": f"{call.at}m", "alertname": f"{PREFIX}QueueBacklog", "exp_alerts": []}
     assert "exp" in ran(tmp_path, {"input_series": series(call.series), "alert_rule_test": [rule]})

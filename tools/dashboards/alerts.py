@@ -1,8 +1,7 @@
-"""For what a person is called, and in which words.
+"""Alerting rules.
 
-An alert is a signal, a comparison and a threshold, so that each can be looked at by itself: the signal returns
-data in a fleet that is well, the comparison picks what is wrong. The words say what is wrong, for whom, and what to do
-first; everything else stands in its runbook.
+An alert is a signal, a comparison and a threshold. The signal returns series in a healthy fleet too, so that a test can
+verify that its metrics exist.
 
 Source: docs/references/monitoring.md#alerts-and-panels, docs/references/reliability.md#threats,
 docs/references/rules.md#every-state-has-a-deadline.
@@ -18,7 +17,7 @@ Severity = Literal["info", "warning", "critical"]
 
 WAITING = "gpu_provisioner_nodeclaims_not_ready"
 REQUESTS = "gpu_provisioner_arm_request_duration_seconds_count"
-# Reasons that claims give while a size cannot be had: a person's business, and Azure's.
+# Condition reasons of claims whose offerings are unavailable.
 QUOTA = "QuotaExceeded"
 UNAVAILABLE = (
     "~AllocationFailed|ZonalAllocationFailed|Overconstrained.*AllocationRequest|SkuNotAvailable|VMSizeNotSupported"
@@ -27,7 +26,7 @@ PAID, OFFERED = (
     R.most("gpu_provisioner_gpus", f"{BY}, instance_type, gpu_name", state=state)
     for state in ("expected", "allocatable")
 )
-CLAIMS_SAYING = (
+CLAIMS_WITH_REASON = (
     '{{ range printf `max by (name) (operator_nodeclaim_status_condition_count{status!="True",reason=%q}) > 0`'
     " $labels.reason | query | sortByLabel `name` }}{{ .Labels.name }} {{ end }}"
 )
@@ -35,9 +34,9 @@ CLAIMS_SAYING = (
 
 @dataclass(frozen=True, kw_only=True)
 class Alert:
-    """`meaning` is for readers of a list, `summary` and `description` for who is called, with Prometheus' templates.
+    """`meaning` is shown in the documentation; `summary` and `description` are annotations with Prometheus templates.
 
-    `severities`: how bad, and for how long it must be so first (Prometheus' durations), the mildest first.
+    `severities`: each severity with its `for` duration, the lowest severity first.
     """
 
     name: str
@@ -51,214 +50,215 @@ class Alert:
 
     @property
     def expr(self) -> str:
-        """What Prometheus evaluates; it ends with the threshold, so that the chart can put another one there."""
+        """The expression of the rule; it ends with the threshold, which the chart can replace."""
         return f"{self.signal} {self.compare} {self.threshold:g}"
 
 
 CLAIMS = (
     Alert(
         name="ClaimStuck",
-        meaning="A claim is not Ready: its users have no GPU.",
+        meaning="A NodeClaim is not Ready; its workload has no GPU.",
         signal=R.most(f"{WAITING}_oldest_seconds", f"{BY}, condition, reason"),
         threshold=1200,
         severities=(("warning", "0m"),),
-        summary="A NodeClaim has not been Ready for {{ $value | humanizeDuration }}: {{ $labels.condition }} says"
-        " {{ $labels.reason }}",
-        description="Its users have no GPU. Claims that say so: "
-        + CLAIMS_SAYING
-        + "- `kubectl describe nodeclaim` tells the cause and the remedy.",
+        summary="A NodeClaim has not been Ready for {{ $value | humanizeDuration }}: {{ $labels.condition }} has the"
+        " reason {{ $labels.reason }}",
+        description="Its workload has no GPU. NodeClaims with this reason: "
+        + CLAIMS_WITH_REASON
+        + "- `kubectl describe nodeclaim` shows the cause and the remedy.",
     ),
     Alert(
         name="ProvisioningSlow",
-        meaning="Machines of a size take longer than they may (a share of its budget, p99 of the last hour).",
+        meaning="Machines of a size exceed their provisioning time budget (ratio to the budget, p99 of the last hour).",
         signal=f"({READY} / on (instance_type) group_left () {BUDGETS} or {READY} / {BUDGET_SECONDS})",
         threshold=1,
         severities=(("warning", "15m"),),
-        summary="{{ $labels.instance_type }} machines take {{ printf `%.1f` $value }} times as long as they may",
-        description="Of the claims that became Ready within the last hour the slowest took that much. Their users"
-        " waited. See which stretch is slow: Azure's, the Node's or the GPUs'.",
+        summary="Provisioning {{ $labels.instance_type }} takes {{ printf `%.1f` $value }} times its budget",
+        description="The value is the 99th percentile of the NodeClaims that became Ready in the last hour. The"
+        " dashboard shows which phase is slow: launch (Azure), registration (Node) or initialization (GPUs).",
     ),
     Alert(
         name="QuotaExhausted",
-        meaning="Claims wait for quota.",
+        meaning="NodeClaims are waiting for quota.",
         signal=f"max by ({BY}, reason) (max_over_time({R.own(WAITING, reason=QUOTA)}[15m]))",
         severities=(("info", "5m"), ("warning", "1h")),
-        summary="{{ $value }} NodeClaims wait for quota",
-        description="The subscription's quota for a GPU size is used up; its claims wait and will not pass by"
-        " themselves: " + CLAIMS_SAYING + "- raise the quota, or delete claims. `az vm list-usage` shows the family.",
+        summary="{{ $value }} NodeClaims are waiting for quota",
+        description="The subscription's quota for a GPU VM family is exhausted. NodeClaims: "
+        + CLAIMS_WITH_REASON
+        + "- request more quota or delete NodeClaims. `az vm list-usage` shows the VM family.",
     ),
     Alert(
         name="SkuUnavailable",
-        meaning="Claims wait for machines that Azure does not have, or does not offer.",
+        meaning="NodeClaims are waiting for a size that Azure has no capacity for, or does not offer.",
         signal=f"max by ({BY}, reason) (max_over_time({R.own(WAITING, reason=UNAVAILABLE)}[15m]))",
         severities=(("info", "5m"), ("warning", "1h")),
-        summary="{{ $value }} NodeClaims wait for machines that Azure does not have: {{ $labels.reason }}",
-        description="Azure has no such machine free, or does not offer it to this subscription here. Claims: "
-        + CLAIMS_SAYING
-        + "- they are tried again by themselves; another zone or size may be had now.",
+        summary="{{ $value }} NodeClaims are waiting for an unavailable size: {{ $labels.reason }}",
+        description="Azure has no capacity for the size, or does not offer it to this subscription in this location."
+        " NodeClaims: " + CLAIMS_WITH_REASON + "- the controller retries; another zone or size may be available now.",
     ),
     Alert(
         name="TerminationStuck",
-        meaning="A claim does not go: its machine may be billed on.",
+        meaning="The termination of a NodeClaim does not complete; its machine may still be billed.",
         signal=R.most("operator_nodeclaim_termination_current_time_seconds", f"{BY}, name"),
         threshold=1800,
         severities=(("warning", "0m"),),
         summary="NodeClaim {{ $labels.name }} has been deleting for {{ $value | humanizeDuration }}",
-        description="Its machine may still be billed. Mostly a disruption budget keeps a pod, a volume stays attached,"
-        " or Azure does not delete the agent pool: `kubectl describe nodeclaim {{ $labels.name }}` says which.",
+        description="Its machine may still be billed. Usual causes: a PodDisruptionBudget blocks an eviction, a volume"
+        " remains attached, or Azure does not delete the agent pool. `kubectl describe nodeclaim {{ $labels.name }}`"
+        " shows the cause.",
     ),
     Alert(
         name="GpusUnusable",
-        meaning="GPUs are paid for that Nodes do not offer.",
-        # A size of which no GPU is offered has no series of them.
+        meaning="GPUs are billed and not allocatable on their Nodes.",
+        # A size without any allocatable GPU has no series for it.
         signal=f"({PAID} - ({OFFERED} or {PAID} * 0))",
         severities=(("warning", "1h"),),
-        summary="{{ $value }} {{ $labels.gpu_name }} GPUs are paid for and cannot be used",
-        description="Machines of size {{ $labels.instance_type }} exist whose Nodes do not offer all their GPUs: the"
-        " device plugin or the driver does not run, or devices are unhealthy.",
+        summary="{{ $value }} {{ $labels.gpu_name }} GPUs are billed and not allocatable",
+        description="Nodes of size {{ $labels.instance_type }} do not report all their GPUs as allocatable: the device"
+        " plugin or the driver is not running, or devices are unhealthy.",
     ),
 )
 
-MONEY = (
+COST = (
     Alert(
         name="LeakedAgentPools",
-        meaning="Agent pools without a claim are billed.",
+        meaning="Agent pools without a NodeClaim are billed.",
         signal=R.most("gpu_provisioner_leaked_agent_pools", BY),
         severities=(("warning", "15m"), ("critical", "1h")),
         summary="{{ $value }} agent pools have no NodeClaim and are billed",
-        description="They should have been removed within minutes. `gpu-provisioner gc` lists them and what each waits"
-        " for.",
+        description="Garbage collection usually removes them within minutes. `gpu-provisioner gc` lists them and what"
+        " each is waiting for.",
     ),
     Alert(
         name="IdleGpuSpend",
-        meaning="GPUs that no pod holds cost more than that an hour.",
+        meaning="GPUs that no pod requests cost more than the threshold per hour.",
         signal=IDLE,
         threshold=10,
         severities=(("warning", "2h"),),
-        summary="GPUs that no pod holds cost {{ printf `%.2f` $value }} an hour",
-        description="In the price table's currency. The dashboard's table of Nodes shows whose they are; their owners"
-        " may delete claims or scale down.",
+        summary="GPUs that no pod requests cost {{ printf `%.2f` $value }} per hour",
+        description="The value is in the currency of the price table. The table of Nodes on the fleet dashboard shows"
+        " where the idle GPUs are. Delete their NodeClaims or scale down the workloads that created them.",
     ),
     Alert(
         name="AgentPoolsNearLimit",
-        meaning="The cluster has nearly as many agent pools as AKS allows.",
+        meaning="The cluster has almost as many agent pools as AKS allows.",
         signal=f"sum by ({BY}) ({R.most('gpu_provisioner_agent_pools', f'{BY}, state')})",
         threshold=90,
         severities=(("warning", "15m"),),
         summary="The cluster has {{ $value }} agent pools of the 100 that AKS allows",
-        description="Beyond the limit new claims wait in line (PoolLimitReached). Find out who makes so many, before"
-        " users wait.",
+        description="At the limit, new NodeClaims wait (PoolLimitReached). Find out what creates the agent pools before"
+        " the limit is reached.",
     ),
     Alert(
         name="RemovalsBraked",
-        meaning="So much looks like garbage that none of it is removed.",
+        meaning="The circuit breaker restricts garbage collection: too many machines would be removed at once.",
         signal=R.most("gpu_provisioner_removals_braked", BY),
         severities=(("critical", "0m"),),
-        summary="So much looks like garbage that nothing is removed until a person has looked",
-        description="Many machines have lost their NodeClaims or Nodes at once: a restore, a deleted CRD, a cluster"
-        " that was stopped? `gpu-provisioner gc` lists them; `gc --confirm` lets them go, the claims' return keeps"
-        " them.",
+        summary="Garbage collection is restricted: too many machines would be removed at once",
+        description="Many machines lost their NodeClaims or Nodes at the same time, for example after a restore, the"
+        " deletion of the CRD, or a stop of the cluster. `gpu-provisioner gc` lists them. `gpu-provisioner gc"
+        " --confirm` allows their removal; they are kept if their NodeClaims are restored.",
     ),
     Alert(
         name="RepairsBlocked",
-        meaning="Broken Nodes are not replaced, because too many are broken or going.",
+        meaning="Unhealthy Nodes are not repaired, because too many Nodes are unhealthy or terminating.",
         signal=R.most("gpu_provisioner_repairs_blocked", BY),
         severities=(("warning", "30m"),),
-        summary="{{ $value }} broken Nodes are not replaced, because too many are broken or going",
-        description="Their users have no GPU. What breaks many Nodes at once is seldom the machines: look for what they"
-        " share.",
+        summary="{{ $value }} unhealthy Nodes are not repaired: too many Nodes are unhealthy or terminating",
+        description="Their workloads have no GPU. Many unhealthy Nodes usually have a common cause: image, driver,"
+        " network or zone.",
     ),
 )
 
 AZURE = (
     Alert(
         name="ArmThrottled",
-        meaning="ARM refuses requests for their rate (their share).",
+        meaning="ARM throttles requests (share of the requests).",
         signal=f"sum by ({BY}) (rate({R.own(REQUESTS, code='429')}[10m]))"
         f" / sum by ({BY}) (rate({R.own(REQUESTS)}[10m]))",
         threshold=0.05,
         severities=(("warning", "10m"),),
-        summary="ARM refuses {{ $value | humanizePercentage }} of our requests for their rate",
-        description="Machines come and go later than they could. Somebody else may be using up the subscription's"
-        " limits in this region.",
+        summary="ARM throttles {{ $value | humanizePercentage }} of the controller's requests",
+        description="Provisioning and termination are delayed. Other clients may be using the subscription's limits in"
+        " this region.",
     ),
     Alert(
         name="CredentialFailing",
-        meaning="Azure or the API server does not let the controller in (failures in 15 min).",
+        meaning="Azure or the API server rejects the controller's credentials (failures in 15 min).",
         signal=f"sum by ({BY}, system, reason) (" + R.grown("gpu_provisioner_credential_failures_total", "15m") + ")",
         threshold=2,
         severities=(("critical", "5m"),),
-        summary="The controller is not let in at {{ $labels.system }}: {{ $labels.reason }}",
-        description="No machine is made or removed there meanwhile. Identity, federation, role or clock are wrong;"
-        " `gpu-provisioner check` names which.",
+        summary="Requests of the controller to {{ $labels.system }} fail to authenticate: {{ $labels.reason }}",
+        description="The controller cannot create or remove machines. Check the identity, the federated credential, the"
+        " role and the clock; `gpu-provisioner check` names the cause.",
     ),
 )
 
-PROGRAM = (
+CONTROLLER = (
     Alert(
         name="Down",
-        meaning="No controller is scraped.",
+        meaning="Prometheus scrapes no controller.",
         signal="absent(gpu_provisioner_event_loop_lag_seconds)",
         severities=(("critical", "5m"),),
-        summary="No gpu-provisioner is scraped",
-        description="The controller does not run, or its metrics do not arrive: no claim gets a machine, no machine is"
-        " removed, and none of these alerts can tell.",
+        summary="Prometheus scrapes no gpu-provisioner",
+        description="The controller is not running, or its metrics are not scraped. If it is not running, no machine is"
+        " created or removed. No other alert of this group can fire.",
     ),
     Alert(
         name="NoLeader",
-        meaning="Replicas run, and none acts.",
+        meaning="Replicas are running, and none is the leader.",
         signal=f"max by ({BY}) ({R.alone('leader_election_master_status')})",
         compare="<",
         threshold=1,
         severities=(("critical", "5m"),),
-        summary="No replica of gpu-provisioner leads",
-        description="Replicas run, and none holds the lease: no claim gets a machine, and none is removed.",
+        summary="No replica of gpu-provisioner is the leader",
+        description="Replicas are running and none holds the Lease: no machine is created or removed.",
     ),
     Alert(
         name="ControllerErrors",
-        meaning="Passes fail (their share).",
+        meaning="Reconciliations fail (share of the reconciliations).",
         signal=FAILED,
         threshold=0.1,
         severities=(("warning", "15m"),),
-        summary="{{ $value | humanizePercentage }} of the passes of {{ $labels.controller }} fail",
-        description="The API server refuses or does not answer, or the controller has a fault: claims come and go late."
-        " Its log names the error.",
+        summary="{{ $value | humanizePercentage }} of the reconciliations of {{ $labels.controller }} fail",
+        description="The API server rejects requests or does not respond, or the controller has a bug. Provisioning and"
+        " termination are delayed. The controller's log has the error.",
     ),
     Alert(
         name="QueueBacklog",
-        meaning="Keys wait to be worked on.",
+        meaning="Keys are waiting in the work queue.",
         signal=f"max by ({BY}, name) ({R.acting('workqueue_depth')})",
         threshold=50,
         severities=(("warning", "15m"),),
-        summary="{{ $value }} keys wait in the queue {{ $labels.name }}",
-        description="The controller cannot keep up: everything it does comes late. Its passes are slow, or fail and"
-        " return.",
+        summary="{{ $value }} keys are waiting in the work queue {{ $labels.name }}",
+        description="The controller does not keep up, and all its actions are delayed. Reconciliations are slow, or"
+        " fail and are retried.",
     ),
     Alert(
         name="EventLoopBlocked",
-        meaning="The event loop was held up for so many seconds.",
+        meaning="The event loop was blocked (seconds).",
         signal=R.most("gpu_provisioner_event_loop_lag_seconds", f"{BY}, instance"),
         threshold=1,
         severities=(("warning", "5m"),),
-        summary="{{ $labels.instance }} was held up for {{ $value | humanizeDuration }}",
-        description="Something computes where it should wait, or the CPU is short: the lease may be lost, and timeouts"
-        " strike without cause.",
+        summary="The event loop of {{ $labels.instance }} was blocked for {{ $value | humanizeDuration }}",
+        description="The process computes for too long, or is short of CPU. It may lose the Lease, and requests may"
+        " time out.",
     ),
     Alert(
         name="CacheStale",
-        meaning="What is known of a server's objects is so many seconds old.",
+        meaning="A cache was not updated (seconds).",
         signal=R.most("gpu_provisioner_cache_age_seconds", f"{BY}, resource"),
         threshold=300,
         severities=(("warning", "5m"),),
-        summary="What the controller knows of {{ $labels.resource }} is {{ $value | humanizeDuration }} old",
-        description="It does not act on what it cannot know: claims wait. The server does not answer, or refuses.",
+        summary="The cache of {{ $labels.resource }} is {{ $value | humanizeDuration }} old",
+        description="The server does not respond, or rejects the requests. Steps that depend on this cache wait.",
     ),
 )
 
 GROUPS: dict[str, tuple[Alert, ...]] = {
-    "gpu-provisioner-claims": CLAIMS,
-    "gpu-provisioner-money": MONEY,
+    "gpu-provisioner-nodeclaims": CLAIMS,
+    "gpu-provisioner-cost": COST,
     "gpu-provisioner-azure": AZURE,
-    "gpu-provisioner-program": PROGRAM,
+    "gpu-provisioner-controller": CONTROLLER,
 }
 ALERTS: dict[str, Alert] = {alert.name: alert for group in GROUPS.values() for alert in group}

@@ -1,7 +1,4 @@
-"""The dashboard of one claim: what it says, since when, what its machine does, and how others of its size fare.
-
-Found by the claim's name; conditions and reasons over time are those that `kubectl describe` shows now.
-"""
+"""The dashboard of one NodeClaim: its conditions over time, its machine, and other NodeClaims of the same size."""
 
 from .panels import Color, Dashboard, Panel, Query, Row, Variable
 from .promql import DASHBOARD as S
@@ -13,18 +10,18 @@ DELETING = "operator_nodeclaim_termination_current_time_seconds"
 INFO = "gpu_provisioner_nodeclaim_info"
 PHASES = "gpu_provisioner_nodeclaim_phase_duration_seconds"
 THIS = "$claim"
-# Joins what is known of Nodes, or of sizes, with this claim's.
+# Restrict series of Nodes, or of sizes, to those of this claim.
 ITS_NODE = f"and on (cluster, node_name) {S.own(INFO, name=THIS)}"
 ITS_SIZE = f"and on (instance_type) max by (instance_type) ({S.own(INFO, name=THIS)})"
 
 CLAIM = Variable(name="claim", label="NodeClaim", query=f"label_values({S.own(COUNT)}, name)")
-WORD: dict[int, tuple[str, Color]] = {0: ("False", "red"), 1: ("Unknown", "yellow"), 2: ("True", "green")}
+STATUSES: dict[int, tuple[str, Color]] = {0: ("False", "red"), 1: ("Unknown", "yellow"), 2: ("True", "green")}
 
 
-def _word(by: str = "", **labels: str) -> str:
-    """A condition's status as a number: False, Unknown, True."""
+def _status(by: str = "", **labels: str) -> str:
+    """A condition's status as a key of `STATUSES`."""
     return " or ".join(
-        f"{value} * {S.most(COUNT, by, name=THIS, status=status, **labels)}" for value, (status, _) in WORD.items()
+        f"{value} * {S.most(COUNT, by, name=THIS, status=status, **labels)}" for value, (status, _) in STATUSES.items()
     )
 
 
@@ -33,17 +30,17 @@ NOW = Row(
     panels=(
         Panel(
             title="Ready",
-            description="Whether pods can use this machine.",
+            description="Whether pods can use the machine of this NodeClaim.",
             kind="stat",
-            queries=(Query(_word(type="Ready")),),
-            states=WORD,
+            queries=(Query(_status(type="Ready")),),
+            states=STATUSES,
             runbooks=("ClaimStuck",),
             width=3,
             height=5,
         ),
         Panel(
-            title="For",
-            description="How long Ready has said this.",
+            title="Since",
+            description="How long Ready has had this status.",
             kind="stat",
             unit="s",
             queries=(Query(S.most(FOR, name=THIS, type="Ready")),),
@@ -52,18 +49,18 @@ NOW = Row(
         ),
         Panel(
             title="Conditions",
-            description="What each condition says, why, and for how long. Messages: `kubectl describe nodeclaim`.",
+            description="Status, reason and age of each condition. `kubectl describe nodeclaim` shows the messages.",
             kind="table",
             queries=(Query(S.most(FOR, "type, status, reason", name=THIS)),),
-            columns={"type": "Condition", "status": "Status", "reason": "Reason", "Value": "For"},
-            units={"For": "s"},
+            columns={"type": "Condition", "status": "Status", "reason": "Reason", "Value": "Since"},
+            units={"Since": "s"},
             runbooks=("ClaimStuck", "TerminationStuck"),
             width=10,
             height=5,
         ),
         Panel(
             title="Machine",
-            description="The agent pool and the Node it has, as soon as it has them.",
+            description="The agent pool and the Node, once they exist.",
             kind="table",
             queries=(Query(S.most(INFO, "instance_type, capacity_type, zone, agent_pool, node_name", name=THIS)),),
             columns={
@@ -79,23 +76,23 @@ NOW = Row(
     ),
 )
 
-STORY = Row(
-    title="Its story",
+HISTORY = Row(
+    title="History",
     panels=(
         Panel(
             title="Conditions over time",
-            description="The way up goes Launched, Registered, Initialized, Ready; the way down Drained,"
-            " VolumesDetached, InstanceTerminating.",
+            description="Provisioning: Launched, Registered, Initialized, Ready. Termination: Drained, VolumesDetached,"
+            " InstanceTerminating.",
             kind="state-timeline",
-            queries=(Query(_word("type"), "{{type}}"),),
-            states=WORD,
+            queries=(Query(_status("type"), "{{type}}"),),
+            states=STATUSES,
             runbooks=("ClaimStuck", "TerminationStuck"),
             width=12,
             height=9,
         ),
         Panel(
-            title="Why not True, over time",
-            description="The reasons of conditions that are not True, while they are given.",
+            title="Reasons over time",
+            description="The reasons of conditions that are not True.",
             kind="state-timeline",
             queries=(Query(S.most(COUNT, "type, reason", name=THIS, status="!True"), "{{type}}: {{reason}}"),),
             states={1: ("", "orange")},
@@ -104,25 +101,25 @@ STORY = Row(
             height=9,
         ),
         Panel(
-            title="How long each condition has said the same",
-            description="It falls to 0 when a condition changes its status.",
+            title="Age of each condition's status",
+            description="Time since the last transition; 0 when the status changes.",
             unit="s",
             queries=(Query(S.most(FOR, "type, status", name=THIS), "{{type}} {{status}}"),),
         ),
         Panel(
-            title="Deleting for",
-            description="How long this claim has been on its way out.",
+            title="Termination time",
+            description="Time since the deletion timestamp of this NodeClaim.",
             unit="s",
-            queries=(Query(S.most(DELETING, name=THIS), "since its deletion"),),
+            queries=(Query(S.most(DELETING, name=THIS), "since the deletion"),),
             steps=((1800, "red"),),
             runbooks=("TerminationStuck",),
         ),
         Panel(
-            title="Its GPUs",
-            description=f"Offered by its Node, and held by pods. {KUBE_STATE}",
+            title="GPUs",
+            description=f"Allocatable on the Node, and requested by pods. {KUBE_STATE}",
             queries=(
-                Query(f"sum({S.allocatable_gpus()} {ITS_NODE})", "offered"),
-                Query(f"sum({S.requested_gpus()} {ITS_NODE})", "held by pods"),
+                Query(f"sum({S.allocatable_gpus()} {ITS_NODE})", "allocatable"),
+                Query(f"sum({S.requested_gpus()} {ITS_NODE})", "requested"),
             ),
             runbooks=("GpusUnusable", "IdleGpuSpend"),
         ),
@@ -130,11 +127,11 @@ STORY = Row(
 )
 
 OTHERS = Row(
-    title="Others of its size",
+    title="NodeClaims of the same size",
     panels=(
         Panel(
             title="Time to Ready",
-            description="Of the claims of this size that got there within the window: what to expect.",
+            description="For the NodeClaims of this size that became Ready within the window.",
             unit="s",
             queries=tuple(
                 Query(
@@ -147,7 +144,7 @@ OTHERS = Row(
         ),
         Panel(
             title="Create failures",
-            description="Of this size: whether Azure fails this claim alone.",
+            description="Failures of this size, which show whether other NodeClaims are affected.",
             queries=(
                 Query(
                     S.events("gpu_provisioner_create_failures_total", WINDOW, "reason, instance_type") + f" {ITS_SIZE}",
@@ -158,8 +155,8 @@ OTHERS = Row(
             runbooks=("QuotaExhausted", "SkuUnavailable"),
         ),
         Panel(
-            title="Rest of its size",
-            description="For how long nobody asks for what was short; at 0 one claim may try.",
+            title="Unavailable offerings",
+            description="Time until an unavailable offering of this size is retried; at 0 one NodeClaim retries it.",
             unit="s",
             queries=(
                 Query(
@@ -171,7 +168,7 @@ OTHERS = Row(
             runbooks=("QuotaExhausted", "SkuUnavailable"),
         ),
         Panel(
-            title="Price of its machine, an hour",
+            title="Price per hour",
             description=PRICES,
             kind="stat",
             unit=MONEY,
@@ -184,22 +181,22 @@ OTHERS = Row(
             height=5,
         ),
         Panel(
-            title="Others not Ready for the same reason",
-            description="How many claims wait as this one does, its own wait included.",
+            title="NodeClaims not Ready, by reason",
+            description="The number of NodeClaims that are not Ready, this one included.",
             kind="table",
             queries=(Query(S.most("gpu_provisioner_nodeclaims_not_ready", "condition, reason")),),
-            columns={"condition": "Condition", "reason": "Reason", "Value": "Claims"},
+            columns={"condition": "Condition", "reason": "Reason", "Value": "NodeClaims"},
             width=18,
             height=5,
         ),
     ),
 )
 
-STORY_OF_ONE = Dashboard(
+NODECLAIM = Dashboard(
     uid="gpu-provisioner-claim",
-    title="GPU provisioner: one claim's story",
-    description="What a NodeClaim says, since when, what its machine does, and how others of its size fare.",
+    title="GPU provisioner: NodeClaim",
+    description="Conditions of one NodeClaim over time, its machine, and other NodeClaims of the same size.",
     variables=(CLUSTER, JOB, CLAIM, WINDOWS),
-    rows=(NOW, STORY, OTHERS),
-    links=(("The fleet", "gpu-provisioner-fleet"),),
+    rows=(NOW, HISTORY, OTHERS),
+    links=(("Fleet", "gpu-provisioner-fleet"),),
 )

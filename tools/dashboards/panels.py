@@ -1,9 +1,9 @@
-"""What a dashboard is made of, and how Grafana writes it.
+"""The model of a dashboard and its rendering as Grafana's JSON (Grafana 10 and later).
 
-A dashboard is a value; `render` gives the same JSON each time, for Grafana 10 and later, with the datasource
-as a variable, so that it works in Azure's managed Grafana as in kube-prometheus'. Panels flow from left to right.
+The output is deterministic. The data source is a variable, so that one file works in Azure Managed Grafana and in
+kube-prometheus. Panels are laid out from left to right.
 
-Source: Grafana's dashboard JSON model (https://grafana.com/docs/grafana/latest/dashboards/build-dashboards/view-dashboard-json-model/).
+Source: https://grafana.com/docs/grafana/latest/dashboards/build-dashboards/view-dashboard-json-model/
 """
 
 import json
@@ -17,7 +17,7 @@ Color = Literal["green", "yellow", "orange", "red", "blue", "text"]
 
 RUNBOOKS = "https://github.com/aks-gpu-provisioner/gpu-provisioner/blob/main/docs/runbooks/{alert}.md"
 DATASOURCE = {"type": "prometheus", "uid": "${datasource}"}
-# What the names of all alerts begin with: an Alertmanager is shared by many programs.
+# Prefix of all alert names; many programs share one Alertmanager.
 PREFIX = "GpuProvisioner"
 COLUMNS = 24
 SCHEMA_VERSION = 39
@@ -25,7 +25,7 @@ SCHEMA_VERSION = 39
 
 @dataclass(frozen=True)
 class Query:
-    """`legend` names the series, with labels as {{label}}; a table's columns are named by its panel."""
+    """`legend` is the series' name, with labels as {{label}}; a table's columns are named in its panel."""
 
     expr: str
     legend: str = ""
@@ -33,11 +33,11 @@ class Query:
 
 @dataclass(frozen=True, kw_only=True)
 class Panel:
-    """One picture. `unit` is Grafana's name of it; `steps` are thresholds: from that value on, that color.
+    """`unit` is Grafana's name of the unit; `steps` are thresholds, each a lower bound and its color.
 
-    `columns` of a table: what its columns are called, by label or by "Value #A", in this order; others are left out.
-    `states` of a state timeline or stat: text and color by value. `opens`: the column whose cells open the dashboard of
-    that claim. `runbooks`: the alerts, without `PREFIX`, whose runbooks are linked.
+    `columns` of a table: the heading by label or "Value #A", in this order; other columns are hidden. `states` of a
+    state timeline or stat: text and color by value. `opens`: the column whose cells link to the dashboard of that
+    claim. `runbooks`: the alerts, without `PREFIX`, whose runbooks are linked.
     """
 
     title: str
@@ -65,9 +65,9 @@ class Row:
 
 @dataclass(frozen=True, kw_only=True)
 class Variable:
-    """A choice above the dashboard: the values of a query, or (`choices`) given ones, the first of them at first.
+    """A dashboard variable: the values of `query`, or the fixed `choices`, of which the first is the default.
 
-    `every`: all values at first, and several at will."""
+    `every`: all values are selected by default, and several can be selected."""
 
     name: str
     label: str
@@ -78,7 +78,7 @@ class Variable:
 
 @dataclass(frozen=True, kw_only=True)
 class Dashboard:
-    """`links`: title and uid of dashboards beside it."""
+    """`links`: title and uid of related dashboards."""
 
     uid: str
     title: str
@@ -89,7 +89,7 @@ class Dashboard:
 
 
 def render(dashboard: Dashboard) -> str:
-    """The file that Grafana imports."""
+    """The JSON file for Grafana."""
     return json.dumps(_dashboard(dashboard), indent=1, ensure_ascii=False) + "\n"
 
 
@@ -145,7 +145,7 @@ def _variable(variable: Variable) -> Json:
         "includeAll": variable.every,
         "multi": variable.every,
     }
-    # A label that nobody sets is matched by everything, so that one cluster needs no name.
+    # `.*` also matches a missing label, so that a single cluster needs no cluster label.
     everything = {"allValue": ".*", "current": {"text": "All", "value": "$__all"}}
     return {**made, **everything} if variable.every else made
 
@@ -257,7 +257,7 @@ def _overrides(panel: Panel) -> list[Json]:
     ]
     if panel.opens:
         url = "/d/gpu-provisioner-claim?${__url_time_range}&${datasource:queryparam}&${cluster:queryparam}"
-        links = [{"title": "The story of this claim", "url": f"{url}&var-claim=${{__value.raw}}"}]
+        links = [{"title": "Dashboard of this NodeClaim", "url": f"{url}&var-claim=${{__value.raw}}"}]
         matcher = {"id": "byName", "options": panel.opens}
         found.append({"matcher": matcher, "properties": [{"id": "links", "value": links}]})
     return found

@@ -12,14 +12,14 @@ import yaml
 CHART = Path(__file__).parents[2] / "charts" / "gpu-provisioner"
 DASHBOARDS = ("fleet", "claim")
 RULES = CHART / "rules" / "alerts.yaml"
-# What Grafana would fill in, for a recording of about a minute, scraped each second.
+# Values of Grafana's variables for a recording of about a minute with a scrape interval of one second.
 WINDOWS = {"window": "30s", "__rate_interval": "10s", "__interval": "1s", "__range": "60s", "__range_s": "60"}
 
 Json = dict[str, Any]
 
 
 class Asked(NamedTuple):
-    """An expression, and where it stands, in words."""
+    """An expression and its location."""
 
     where: str
     expr: str
@@ -27,25 +27,25 @@ class Asked(NamedTuple):
 
 
 class Read(NamedTuple):
-    """One selector of an expression: a metric's name, and the values that labels are matched with, by label."""
+    """One vector selector: the metric's name, and the matched value of each label."""
 
     name: str
     matchers: dict[str, str]
 
 
 def dashboard(name: str) -> Json:
-    """A dashboard as Grafana gets it."""
+    """A dashboard as shipped."""
     read: Json = json.loads((CHART / "dashboards" / f"{name}.json").read_text(encoding="utf-8"))
     return read
 
 
 def panels(name: str) -> list[Json]:
-    """Its panels, rows aside."""
+    """The panels of a dashboard, without rows."""
     return [panel for panel in dashboard(name)["panels"] if panel["type"] != "row"]
 
 
 def of_dashboard(name: str) -> list[Asked]:
-    """Its expressions."""
+    """The expressions of a dashboard."""
     return [
         Asked(f"{name}: {panel['title']} {target['refId']}", target["expr"], target["legendFormat"])
         for panel in panels(name)
@@ -54,31 +54,31 @@ def of_dashboard(name: str) -> list[Asked]:
 
 
 def rules() -> list[Json]:
-    """All rules."""
+    """All recording and alerting rules."""
     groups = yaml.safe_load(RULES.read_text(encoding="utf-8"))["groups"]
     return [rule for group in groups for rule in group["rules"]]
 
 
 def of_rules() -> list[Asked]:
-    """Their expressions."""
+    """The expressions of all rules."""
     return [Asked(f"rule {rule.get('record') or rule['alert']}", rule["expr"]) for rule in rules()]
 
 
 def filled(expression: str, values: Mapping[str, str]) -> str:
-    """The expression with Grafana's variables filled in; everything else that is chosen is chosen whole."""
+    """The expression with Grafana's variables replaced; variables without a value here match everything."""
     known = {"cluster": ".*", "job": ".*", "size": ".*", **WINDOWS, **values}
     return re.sub(r"\$\{?(\w+)\}?", lambda found: known.get(found[1], found[0]), expression)
 
 
 def nodes(expression: str) -> list[Any]:
-    """The parts of an expression, the whole first. Raises ValueError if it cannot be parsed."""
+    """The nodes of an expression's syntax tree, the root first. Raises ValueError if it cannot be parsed."""
     found: list[Any] = []
     promql_parser.walk(promql_parser.parse(filled(expression, {"claim": "x"})), found.append)
     return found
 
 
 def reads(expression: str) -> list[Read]:
-    """What an expression selects."""
+    """The vector selectors of an expression."""
     return [
         Read(node.name or "", {matcher.name: matcher.value for matcher in node.matchers.matchers})
         for node in nodes(expression)

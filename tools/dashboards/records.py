@@ -1,12 +1,12 @@
-"""Recording rules: expressions that alerts share, or that would make one unreadable."""
+"""Recording rules that the alerts use. Dashboards use none, because Azure managed Prometheus may have no rules."""
 
 from dataclasses import dataclass
 
 from .promql import RULES as R
 
-# Whose numbers are kept apart.
+# Labels of one installation.
 BY = "cluster, namespace, job"
-# How long a size may take unless the chart's values say otherwise; AKS gives a pool's machines 45 min itself.
+# Provisioning time budget of a size that has none in the chart's values.
 BUDGET_SECONDS = 1200
 BUDGETS = "gpu_provisioner:provisioning_budget_seconds"
 READY, IDLE, FAILED = (

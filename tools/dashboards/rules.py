@@ -1,7 +1,7 @@
-"""The rules file of the chart: what Prometheus records and alerts on.
+"""Rendering of the chart's rules file.
 
-A plain rules file, which Prometheus and promtool read as it stands; the chart only puts values in place of
-thresholds, durations and addresses. A rule's expression ends with its threshold.
+Prometheus and promtool read the file unchanged. The chart replaces thresholds, durations and addresses in it; therefore
+an expression ends with its threshold.
 """
 
 from typing import Any

@@ -1,13 +1,13 @@
-"""What people choose above the dashboards, and how panels name it."""
+"""Variables of the dashboards, and texts that several panels share."""
 
 from .panels import Variable
 
-# Of rare events: how far back they are counted. Of frequent ones Grafana knows what suits the picture.
+# The range of rare events is a variable; the range of frequent ones is Grafana's own.
 WINDOW, RATE = "$window", "$__rate_interval"
-# What some panels cannot do without.
-KUBE_STATE = "Needs kube-state-metrics in the same Prometheus: the controller does not watch pods."
-PRICES = "Needs a price table (`--prices`): nothing is asked of Azure."
-# Grafana's unit; the table may be in any currency.
+# Prerequisites, for panel descriptions.
+KUBE_STATE = "Requires kube-state-metrics in the same Prometheus; the controller does not watch all pods."
+PRICES = "Requires a price table (`--prices`); the controller does not query prices."
+# Grafana's unit; the price table may be in any currency.
 MONEY = "currencyUSD"
 
 CLUSTER = Variable(

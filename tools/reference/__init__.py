@@ -1,14 +1,14 @@
-"""The pages that are written from code, so that they cannot say what the code does not do.
+"""Reference pages and chart files that are generated from code.
 
-`PAGES` names every generated page by its path from the repository's root, and how to render it; rendering
-reads nothing but the code and files of this repository, and yields the same text each time.
+`PAGES` maps the path of each generated file, relative to the repository's root, to its renderer. Rendering reads only
+this repository and is deterministic.
 """
 
 from collections.abc import Callable
 from pathlib import Path
 
 from tools.dashboards import rules
-from tools.dashboards.claim import STORY_OF_ONE
+from tools.dashboards.claim import NODECLAIM
 from tools.dashboards.fleet import FLEET
 from tools.dashboards.panels import render as dashboard
 
@@ -20,7 +20,7 @@ COMMAND = "make generate"
 PAGES: dict[str, Callable[[], str]] = {
     "charts/gpu-provisioner-crd/README.md": charts.definitions,
     "charts/gpu-provisioner/README.md": charts.controller,
-    "charts/gpu-provisioner/dashboards/claim.json": lambda: dashboard(STORY_OF_ONE),
+    "charts/gpu-provisioner/dashboards/claim.json": lambda: dashboard(NODECLAIM),
     "charts/gpu-provisioner/dashboards/fleet.json": lambda: dashboard(FLEET),
     "charts/gpu-provisioner/rules/alerts.yaml": rules.render,
     "docs/reference/alerts.md": alerts.render,
@@ -38,7 +38,7 @@ PAGES: dict[str, Callable[[], str]] = {
 
 
 def write_all() -> list[str]:
-    """Write every page that differs from what is there; returns the paths of those written."""
+    """Write every file whose content changed; returns the paths of these files."""
     written = []
     for path, render in PAGES.items():
         target, text = ROOT / path, render()

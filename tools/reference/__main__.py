@@ -1,4 +1,4 @@
-"""`python -m tools.reference`: write the generated pages, and say which have changed."""
+"""`python -m tools.reference`: write the generated files and list those that changed."""
 
 import sys
 

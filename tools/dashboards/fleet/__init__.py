@@ -1,19 +1,19 @@
-"""The dashboard of the whole fleet: do claims get machines, what do they cost, do they go again, is the program well.
+"""The dashboard of the fleet: provisioning, Azure, cost, termination and the controller.
 
-The rows follow a person on call, what is wrong now before why; the panels are those of
+The first row shows the current state, the other rows show causes. Source:
 docs/references/monitoring.md#alerts-and-panels.
 """
 
 from tools.dashboards.panels import Dashboard
 from tools.dashboards.variables import CLUSTER, JOB, SIZES, WINDOWS
 
-from . import azure, down, money, now, program, up
+from . import azure, controller, cost, provisioning, summary, termination
 
 FLEET = Dashboard(
     uid="gpu-provisioner-fleet",
     title="GPU provisioner: fleet",
-    description="Do claims get machines, what do they cost, do they go again, is the controller well.",
+    description="Provisioning, cost and termination of GPU machines, Azure's API, and the controller.",
     variables=(CLUSTER, JOB, SIZES, WINDOWS),
-    rows=(now.ROW, up.ROW, azure.ROW, money.ROW, down.ROW, program.ROW),
-    links=(("One claim's story", "gpu-provisioner-claim"),),
+    rows=(summary.ROW, provisioning.ROW, azure.ROW, cost.ROW, termination.ROW, controller.ROW),
+    links=(("NodeClaim", "gpu-provisioner-claim"),),
 )

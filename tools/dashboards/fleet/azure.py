@@ -1,4 +1,4 @@
-"""Azure: what is asked of it, how it answers, how long it works."""
+"""Azure: requests to ARM, throttling, and the duration of operations."""
 
 from tools.dashboards.panels import Panel, Query, Row
 from tools.dashboards.promql import DASHBOARD as S
@@ -13,7 +13,7 @@ ROW = Row(
     panels=(
         Panel(
             title="Requests to ARM",
-            description="By what was asked and how it was answered. A 404 of a GET is how a removal is proved.",
+            description="By operation and status code. A 404 for a GET proves that an agent pool is deleted.",
             unit="reqps",
             queries=(
                 Query(
@@ -23,8 +23,8 @@ ROW = Row(
             runbooks=(*THROTTLED, "CredentialFailing"),
         ),
         Panel(
-            title="Share of 429",
-            description="How much of what is asked of ARM it refuses for its rate.",
+            title="Throttled requests",
+            description="The share of requests to ARM that fail with 429.",
             unit="percentunit",
             queries=(
                 Query(
@@ -37,9 +37,9 @@ ROW = Row(
             runbooks=THROTTLED,
         ),
         Panel(
-            title="How long ARM asks us to stay away",
-            description="Mean Retry-After of refused calls, and how long our own budget would hold back the next call"
-            " of a kind.",
+            title="Retry-After and client-side delay",
+            description="Mean Retry-After of throttled requests, and the delay that the client-side rate limit would"
+            " add to the next request of a kind.",
             unit="s",
             queries=(
                 Query(
@@ -50,14 +50,14 @@ ROW = Row(
             runbooks=THROTTLED,
         ),
         Panel(
-            title="ARM's answers, p99",
-            description="How long one request takes.",
+            title="Request duration, p99",
+            description="The duration of one request to ARM.",
             unit="s",
             queries=(Query(S.quantile(0.99, REQUESTS, "operation", WINDOW), "{{operation}}"),),
         ),
         Panel(
-            title="Azure's work on pools",
-            description="From an accepted request to its end: creations and deletions of agent pools.",
+            title="Duration of agent pool operations",
+            description="From the accepted request to the end of the creation or deletion of an agent pool.",
             unit="s",
             queries=tuple(
                 Query(
@@ -69,8 +69,8 @@ ROW = Row(
             runbooks=("ProvisioningSlow",),
         ),
         Panel(
-            title="Refused for their rate, and by whom",
-            description="`budget`: held back by ourselves before sending, which costs nothing; `cloud`: 429.",
+            title="Rate-limited requests, by origin",
+            description="`budget`: the client-side rate limit, before the request is sent; `cloud`: a 429 of ARM.",
             queries=(
                 Query(S.events("gpu_provisioner_arm_throttled_total", WINDOW, "bucket, by"), "{{bucket}} by {{by}}"),
             ),

@@ -1,4 +1,4 @@
-"""Claims become machines: how many, how fast, and why not."""
+"""Provisioning: phases, durations, failures and unavailable offerings."""
 
 from tools.dashboards.panels import Panel, Query, Row
 from tools.dashboards.promql import DASHBOARD as S
@@ -11,29 +11,30 @@ SIZE = "~$size"
 SHORT = ("QuotaExhausted", "SkuUnavailable")
 
 ROW = Row(
-    title="Claims become machines",
+    title="Provisioning",
     panels=(
         Panel(
-            title="Claims by phase",
-            description="Where claims are in their life. `unready` were usable once and are not now.",
+            title="NodeClaims by phase",
+            description="`unready`: the machine was usable before and is not usable now.",
             queries=(Query(S.most("gpu_provisioner_nodeclaims", "phase"), "{{phase}}"),),
             stacked=True,
         ),
         Panel(
-            title="Why claims are not Ready",
-            description="Live claims by the first condition that is not True, and its reason; the oldest of each.",
+            title="NodeClaims not Ready, by reason",
+            description="By the first condition that is not True, with its reason and the age of the oldest.",
             kind="table",
             queries=(
                 Query(S.most(NOT_READY, "condition, reason")),
                 Query(S.most(f"{NOT_READY}_oldest_seconds", "condition, reason")),
             ),
-            columns={"condition": "Condition", "reason": "Reason", "Value #A": "Claims", "Value #B": "Oldest"},
+            columns={"condition": "Condition", "reason": "Reason", "Value #A": "NodeClaims", "Value #B": "Oldest"},
             units={"Oldest": "s"},
             runbooks=("ClaimStuck", *SHORT),
         ),
         Panel(
-            title="Each claim",
-            description="Every claim: that it is Ready, or each condition that is not True. Its name opens its story.",
+            title="NodeClaims by name",
+            description="Each NodeClaim that is Ready, or its conditions that are not True. The name links to its"
+            " dashboard.",
             kind="table",
             queries=(
                 Query(
@@ -41,14 +42,20 @@ ROW = Row(
                     f" or {S.most(SINCE, 'name, type, status, reason', type='!Ready', status='!True')}"
                 ),
             ),
-            columns={"name": "Claim", "type": "Condition", "status": "Status", "reason": "Reason", "Value": "For"},
-            units={"For": "s"},
-            opens="Claim",
+            columns={
+                "name": "NodeClaim",
+                "type": "Condition",
+                "status": "Status",
+                "reason": "Reason",
+                "Value": "Since",
+            },
+            units={"Since": "s"},
+            opens="NodeClaim",
             runbooks=("ClaimStuck",),
         ),
         Panel(
-            title="Longest wait, by reason",
-            description="Age of the oldest claim that is not Ready: since its creation, or since it was last usable.",
+            title="Longest time not Ready, by reason",
+            description="For the oldest NodeClaim that is not Ready: since its creation, or since it was last usable.",
             unit="s",
             queries=(Query(S.most(f"{NOT_READY}_oldest_seconds", "condition, reason"), "{{condition}}: {{reason}}"),),
             steps=((1200, "red"),),
@@ -56,7 +63,7 @@ ROW = Row(
         ),
         Panel(
             title="Time to Ready, by size",
-            description="From a claim's creation to Ready, of the claims that got there within the window.",
+            description="From creation to Ready, for the NodeClaims that became Ready within the window.",
             unit="s",
             queries=tuple(
                 Query(
@@ -69,9 +76,8 @@ ROW = Row(
             runbooks=("ProvisioningSlow",),
         ),
         Panel(
-            title="Where the time goes",
-            description="Mean of each stretch of the way up: launch is Azure's, register the Node's, initialize the"
-            " GPUs'.",
+            title="Duration by phase",
+            description="Mean duration of launch (Azure), registration (Node) and initialization (GPUs).",
             unit="s",
             queries=(Query(S.mean(PHASES, WINDOW, "phase", phase="!ready", instance_type=SIZE), "{{phase}}"),),
             stacked=True,
@@ -79,8 +85,8 @@ ROW = Row(
         ),
         Panel(
             title="Create failures, by reason",
-            description="Agent pools that Azure refused, or that failed after it had accepted them. `quota` and"
-            " `sku_unavailable` need a person.",
+            description="Agent pools that Azure rejected, or that failed after Azure accepted them. `quota` and"
+            " `sku_unavailable` need an operator.",
             queries=(
                 Query(
                     S.events("gpu_provisioner_create_failures_total", WINDOW, "reason", instance_type=SIZE),
@@ -91,9 +97,9 @@ ROW = Row(
             runbooks=SHORT,
         ),
         Panel(
-            title="What rests",
-            description="Sizes that were short, and for how long nobody asks for them; at 0 one claim may try. `any`:"
-            " the shortage does not tell these apart.",
+            title="Unavailable offerings",
+            description="Time until an unavailable offering is retried; at 0 one NodeClaim retries it. `any`: all zones"
+            " or capacity types are unavailable.",
             unit="s",
             queries=(
                 Query(
@@ -105,12 +111,12 @@ ROW = Row(
         ),
         Panel(
             title="Overdue",
-            description="Claims that say of a condition that it takes too long, and how often that was said anew.",
+            description="NodeClaims with a condition that exceeds its deadline, and how often a deadline was exceeded.",
             queries=(
-                Query(S.most("gpu_provisioner_nodeclaims_overdue", "condition"), "now: {{condition}}"),
+                Query(S.most("gpu_provisioner_nodeclaims_overdue", "condition"), "overdue: {{condition}}"),
                 Query(
                     S.events("gpu_provisioner_deadlines_exceeded_total", WINDOW, "deadline"),
-                    "in the window: {{deadline}}",
+                    "exceeded in the window: {{deadline}}",
                 ),
             ),
             runbooks=("ClaimStuck", "TerminationStuck"),

@@ -1,4 +1,4 @@
-"""Agent pools, GPUs and what they cost; what is held by nobody."""
+"""Agent pools, GPUs and their cost; leaked pools and idle GPUs."""
 
 from tools.dashboards.panels import Panel, Query, Row
 from tools.dashboards.promql import DASHBOARD as S
@@ -8,62 +8,62 @@ IDLE = ("IdleGpuSpend",)
 LEAKED = ("LeakedAgentPools", "RemovalsBraked")
 
 ROW = Row(
-    title="Pools, GPUs and money",
+    title="Agent pools, GPUs and cost",
     panels=(
         Panel(
             title="Agent pools",
-            description="Of the cluster, ours by state; AKS allows 100.",
+            description="All agent pools of the cluster; the controller's by state. AKS allows 100.",
             queries=(Query(S.most("gpu_provisioner_agent_pools", "state"), "{{state}}"),),
             stacked=True,
             runbooks=("AgentPoolsNearLimit",),
         ),
         Panel(
-            title="Leaked pools and suspects",
-            description="Suspected: pools, Nodes and claims whose counterparts are gone, before two looks and a fresh"
-            " read have confirmed it.",
+            title="Leaked pools and candidates",
+            description="Candidates of garbage collection: pools, Nodes and NodeClaims without a counterpart, which two"
+            " observations and a fresh read have not confirmed yet.",
             queries=(
                 Query(S.most("gpu_provisioner_leaked_agent_pools"), "leaked pools"),
-                Query(S.most("gpu_provisioner_removals_suspected"), "suspected"),
+                Query(S.most("gpu_provisioner_removals_suspected"), "candidates"),
             ),
             runbooks=LEAKED,
         ),
         Panel(
-            title="The collector",
-            description="What was removed without anybody asking for it, and what such removals came to wait for.",
+            title="Garbage collection",
+            description="Removed objects by cause, and delayed removals by the reason of the delay.",
             queries=(
                 Query(
                     S.events("gpu_provisioner_gc_deleted_total", WINDOW, "kind, cause"), "removed {{kind}}: {{cause}}"
                 ),
-                Query(S.events("gpu_provisioner_gc_skipped_total", WINDOW, "reason"), "waits: {{reason}}"),
+                Query(S.events("gpu_provisioner_gc_skipped_total", WINDOW, "reason"), "delayed: {{reason}}"),
             ),
             bars=True,
             runbooks=LEAKED,
         ),
         Panel(
-            title="GPUs: paid, offered, held",
-            description=f"Expected by the pools' sizes, allocatable on Nodes, held by pods. {KUBE_STATE}",
+            title="GPUs: expected, allocatable, requested",
+            description=f"Expected from the pools' sizes, allocatable on Nodes, requested by pods. {KUBE_STATE}",
             queries=(
                 Query(
                     f"sum by (state) ({S.most('gpu_provisioner_gpus', 'cluster, state, instance_type, gpu_name')})",
                     "{{state}}",
                 ),
-                Query(f"sum({S.requested_gpus()} and on (cluster, node_name) {S.allocatable_gpus()})", "held by pods"),
+                Query(f"sum({S.requested_gpus()} and on (cluster, node_name) {S.allocatable_gpus()})", "requested"),
             ),
             runbooks=("GpusUnusable", *IDLE),
         ),
         Panel(
             title="Idle GPUs, by size",
-            description=f"Offered by a Node and held by no pod. {KUBE_STATE}",
+            description=f"Allocatable on a Node and not requested by a pod. {KUBE_STATE}",
             queries=(Query(f"sum by (instance_type) ({S.idle_gpus()})", "{{instance_type}}"),),
             stacked=True,
             runbooks=IDLE,
         ),
         Panel(
             title="Idle GPU hours",
-            description=f"GPUs that no pod held, summed over the time shown. {KUBE_STATE}",
+            description=f"GPUs that no pod requested, summed over the time range. {KUBE_STATE}",
             kind="stat",
             unit="none",
-            # Their mean over all looks, times the hours: right whatever the server's own step is.
+            # The mean over all steps times the hours does not depend on the server's default step.
             queries=(
                 Query(
                     f"sum(sum_over_time({S.idle_gpus()}[$__range:]))"
@@ -75,7 +75,8 @@ ROW = Row(
         ),
         Panel(
             title="Idle cost per hour",
-            description=f"What GPUs that no pod holds cost: their share of their machines. {PRICES} {KUBE_STATE}",
+            description="The cost of GPUs that no pod requests: their share of their machines' prices."
+            f" {PRICES} {KUBE_STATE}",
             kind="stat",
             unit=MONEY,
             queries=(Query(f"sum({S.cost_of(S.idle_gpus())})"),),
@@ -85,7 +86,7 @@ ROW = Row(
         ),
         Panel(
             title="Cost per hour, by size",
-            description=f"All agent pools of ours. {PRICES}",
+            description=f"All agent pools of the controller. {PRICES}",
             unit=MONEY,
             queries=(
                 Query(
@@ -98,8 +99,8 @@ ROW = Row(
         ),
         Panel(
             title="Cost per hour, by namespace",
-            description="Of the pods that hold the GPUs: a KAITO workspace's pods run in its namespace. What nobody"
-            f" holds is idle. {PRICES} {KUBE_STATE}",
+            description="By the namespace of the pods that request the GPUs; a KAITO workspace's pods run in its"
+            f" namespace. `idle` is the rest. {PRICES} {KUBE_STATE}",
             unit=MONEY,
             queries=(
                 Query(f"sum by (namespace) ({S.cost_of(S.requested_gpus('namespace'))})", "{{namespace}}"),
@@ -111,7 +112,7 @@ ROW = Row(
         ),
         Panel(
             title="Nodes",
-            description=f"GPUs that each Node offers, and those of them that are idle. {KUBE_STATE}",
+            description=f"Allocatable GPUs of each Node, and the idle ones among them. {KUBE_STATE}",
             kind="table",
             queries=(
                 Query(f"max by (node_name, instance_type, capacity_type) ({S.allocatable_gpus()})"),

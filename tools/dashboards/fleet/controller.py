@@ -1,4 +1,4 @@
-"""The controller itself: who leads, what fails, what waits, what it costs to run."""
+"""The controller: leader election, errors, queue, caches, and resource usage."""
 
 from tools.dashboards.panels import Panel, Query, Row
 from tools.dashboards.promql import DASHBOARD as S
@@ -6,19 +6,19 @@ from tools.dashboards.promql import MARK
 from tools.dashboards.variables import RATE, WINDOW
 
 ROW = Row(
-    title="The controller",
+    title="Controller",
     panels=(
         Panel(
-            title="Who leads",
-            description="Each replica, and whether it acts. A gap is a change of leaders.",
+            title="Leader",
+            description="Whether each replica is the leader. A gap is a change of the leader.",
             kind="state-timeline",
             queries=(Query(f"max by (instance) ({S.alone('leader_election_master_status')})", "{{instance}}"),),
-            states={0: ("waits", "blue"), 1: ("leads", "green")},
+            states={0: ("standby", "blue"), 1: ("leader", "green")},
             runbooks=("NoLeader", "Down"),
         ),
         Panel(
-            title="Passes, by controller and result",
-            description="A pass decides one step for one machine. `controller` is the rule that acted.",
+            title="Reconciliations, by controller and result",
+            description="A reconciliation decides one step for one machine. `controller` is the rule that decided.",
             unit="ops",
             queries=(
                 Query(
@@ -30,11 +30,13 @@ ROW = Row(
         ),
         Panel(
             title="Errors, by controller",
-            description="Passes that failed and are tried again, and failed calls of Azure, by Karpenter's names. A"
-            " NodeClaimNotFoundError is how a removal is proved.",
+            description="Failed reconciliations, which are retried, and failed requests to Azure, by Karpenter's names."
+            " A NodeClaimNotFoundError proves that an agent pool is deleted.",
             unit="ops",
             queries=(
-                Query(S.rate("controller_runtime_reconcile_errors_total", RATE, "controller"), "pass: {{controller}}"),
+                Query(
+                    S.rate("controller_runtime_reconcile_errors_total", RATE, "controller"), "reconcile: {{controller}}"
+                ),
                 Query(
                     S.rate("karpenter_cloudprovider_errors_total", RATE, "controller, error"),
                     "Azure: {{controller}} {{error}}",
@@ -44,7 +46,7 @@ ROW = Row(
         ),
         Panel(
             title="Queue",
-            description="Keys that wait for the replica that leads, and tries after a failed pass, a second.",
+            description="Keys in the leader's work queue, and retries of failed reconciliations per second.",
             queries=(
                 Query(f"sum by (name) ({S.acting('workqueue_depth')})", "waiting in {{name}}"),
                 Query(S.rate("workqueue_retries_total", RATE, "name"), "retries of {{name}}"),
@@ -54,31 +56,31 @@ ROW = Row(
         ),
         Panel(
             title="Event loop",
-            description="The longest that the event loop was held up in the last minute. A second is much: the lease"
-            " and every deadline live on it.",
+            description="The longest blocking of the event loop in the last minute. It delays the renewal of the Lease"
+            " and all timeouts.",
             unit="s",
             queries=(Query(S.most("gpu_provisioner_event_loop_lag_seconds", "instance"), "{{instance}}"),),
             steps=((1, "red"),),
             runbooks=("EventLoopBlocked",),
         ),
         Panel(
-            title="Age of what the program knows",
-            description="Time since a cache last heard of its server. `agentpools` is Azure's, and only the leader's.",
+            title="Cache age",
+            description="Time since the last update of each cache. `agentpools` is listed from ARM by the leader only.",
             unit="s",
             queries=(Query(S.most("gpu_provisioner_cache_age_seconds", "resource"), "{{resource}}"),),
             steps=((300, "red"),),
             runbooks=("CacheStale",),
         ),
         Panel(
-            title="Requests to the API server, by answer",
-            description="Many 409 are harmless; 403 and 422 are not.",
+            title="Requests to the API server, by status code",
+            description="A 409 is retried; a 403 or a 422 needs a change of permissions, policies or the object.",
             unit="reqps",
             queries=(Query(S.rate("client_go_request_total", RATE, "code"), "{{code}}"),),
             runbooks=("ControllerErrors", "CredentialFailing"),
         ),
         Panel(
             title="Credentials",
-            description="Requests that failed because no token could be had, or because it was not taken.",
+            description="Requests that failed because no token was issued, or because the token was rejected.",
             queries=(
                 Query(
                     S.events("gpu_provisioner_credential_failures_total", WINDOW, "system, reason") + " or vector(0)",
@@ -89,19 +91,19 @@ ROW = Row(
         ),
         Panel(
             title="Events",
-            description="Kubernetes Events written, and those left out for being too many, or refused.",
+            description="Kubernetes Events that were sent, and those dropped by the rate limit or after an error.",
             queries=(
                 Query(S.events("gpu_provisioner_events_sent_total", WINDOW), "sent"),
-                Query(S.events("gpu_provisioner_events_dropped_total", WINDOW), "left out"),
+                Query(S.events("gpu_provisioner_events_dropped_total", WINDOW), "dropped"),
             ),
         ),
         Panel(
-            title="Mistakes of our own",
-            description="Times that counting failed, which fails nothing else, and pools in a state that this version"
-            " does not know. Not 0: please report it.",
+            title="Internal errors",
+            description="Failures to update metrics, and agent pools in a state that is unknown to this version. Report"
+            " a value above 0 as a bug.",
             queries=(
                 Query(
-                    S.events("gpu_provisioner_observation_errors_total", WINDOW) + " or vector(0)", "counting failed"
+                    S.events("gpu_provisioner_observation_errors_total", WINDOW) + " or vector(0)", "metric not updated"
                 ),
                 Query(
                     S.most("gpu_provisioner_agent_pools", state="unknown") + " or vector(0)",
@@ -111,7 +113,7 @@ ROW = Row(
         ),
         Panel(
             title="Replicas",
-            description="What runs, and for how long. A short time is a restart.",
+            description="Version and uptime of each replica.",
             kind="table",
             queries=(
                 Query(
@@ -119,13 +121,13 @@ ROW = Row(
                     f" group_left () max by (instance) (time() - {S.alone('process_start_time_seconds')})"
                 ),
             ),
-            columns={"instance": "Replica", "version": "Version", "goarch": "Architecture", "Value": "Up for"},
-            units={"Up for": "s"},
+            columns={"instance": "Replica", "version": "Version", "goarch": "Architecture", "Value": "Uptime"},
+            units={"Uptime": "s"},
             runbooks=("Down",),
         ),
         Panel(
             title="Restarts",
-            description="How often a replica began anew within the window, in the same Pod.",
+            description="Restarts of the container within the window, by Pod.",
             queries=(
                 Query(
                     f"sum by (instance) (changes({S.own('process_start_time_seconds')}[{WINDOW}])"
@@ -137,13 +139,13 @@ ROW = Row(
         ),
         Panel(
             title="CPU",
-            description="Cores in use.",
+            description="CPU cores in use.",
             queries=(Query(S.rate("process_cpu_seconds_total", RATE, "instance"), "{{instance}}"),),
             width=12,
         ),
         Panel(
             title="Memory",
-            description="Resident; the chart's limit is 512 MiB.",
+            description="Resident memory; the chart's default limit is 512 MiB.",
             unit="bytes",
             queries=(Query(f"max by (instance) ({S.alone('process_resident_memory_bytes')})", "{{instance}}"),),
             width=12,

@@ -1,4 +1,4 @@
-"""Claims go: how long it takes, what holds them up, which ones we removed ourselves."""
+"""Termination: durations, blocked evictions, and NodeClaims that the controller deleted."""
 
 from tools.dashboards.panels import Panel, Query, Row
 from tools.dashboards.promql import DASHBOARD as S
@@ -11,11 +11,11 @@ CLAIM, POOL = (
 STUCK = ("TerminationStuck",)
 
 ROW = Row(
-    title="Claims go",
+    title="Termination",
     panels=(
         Panel(
-            title="Longest removals",
-            description="How long claims have been deleting, the ten oldest.",
+            title="Longest terminations",
+            description="Time since the deletion timestamp, for the ten oldest.",
             unit="s",
             queries=(
                 Query(f"topk(10, {S.most('operator_nodeclaim_termination_current_time_seconds', 'name')})", "{{name}}"),
@@ -24,43 +24,43 @@ ROW = Row(
             runbooks=STUCK,
         ),
         Panel(
-            title="How long removals take",
-            description="From a claim's deletion to its end, and of that the deletion of the agent pool alone.",
+            title="Termination duration",
+            description="From the deletion timestamp of a NodeClaim until it is gone, and the part of its agent pool.",
             unit="s",
             queries=tuple(
                 Query(S.quantile(share, family, "", WINDOW), f"p{share * 100:g} {what}")
-                for family, what in ((CLAIM, "claim"), (POOL, "agent pool"))
+                for family, what in ((CLAIM, "NodeClaim"), (POOL, "agent pool"))
                 for share in (0.5, 0.99)
             ),
             runbooks=STUCK,
         ),
         Panel(
-            title="Evictions, by answer",
-            description="429: a disruption budget does not let the pod go. 200: it was asked to leave.",
+            title="Evictions, by status code",
+            description="200: the eviction was accepted. 429: a PodDisruptionBudget blocks it.",
             queries=(Query(S.events("karpenter_nodes_eviction_requests_total", WINDOW, "code"), "{{code}}"),),
             bars=True,
             runbooks=STUCK,
         ),
         Panel(
-            title="What came and went",
-            description="Within the window.",
+            title="Created and terminated",
+            description="NodeClaims and Nodes within the window.",
             queries=(
-                Query(S.events("karpenter_nodeclaims_created_total", WINDOW), "claims taken on"),
-                Query(S.events("karpenter_nodeclaims_terminated_total", WINDOW), "claims gone"),
+                Query(S.events("karpenter_nodeclaims_created_total", WINDOW), "NodeClaims created"),
+                Query(S.events("karpenter_nodeclaims_terminated_total", WINDOW), "NodeClaims terminated"),
                 Query(S.events("karpenter_nodes_created_total", WINDOW), "Nodes registered"),
-                Query(S.events("karpenter_nodes_terminated_total", WINDOW), "Nodes gone"),
+                Query(S.events("karpenter_nodes_terminated_total", WINDOW), "Nodes terminated"),
             ),
         ),
         Panel(
-            title="Claims that we deleted ourselves",
-            description="By reason: garbage_collected, unhealthy, spot_interrupted. Their owners make new ones.",
+            title="NodeClaims deleted by the controller",
+            description="By reason: garbage_collected, unhealthy, spot_interrupted. Their owners create replacements.",
             queries=(Query(S.events("karpenter_nodeclaims_disrupted_total", WINDOW, "reason"), "{{reason}}"),),
             bars=True,
             runbooks=("RepairsBlocked",),
         ),
         Panel(
-            title="Repairs that wait",
-            description="Nodes that should be replaced while too many others are sick, or on their way.",
+            title="Blocked repairs",
+            description="Unhealthy Nodes that are not repaired, because too many Nodes are unhealthy or terminating.",
             queries=(Query(S.most("gpu_provisioner_repairs_blocked"), "blocked"),),
             runbooks=("RepairsBlocked",),
         ),
