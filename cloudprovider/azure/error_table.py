@@ -4,7 +4,7 @@ Data only. The first row that fits wins, so rows go from the telling (Compute's 
 general (wrappers, bare statuses). Codes are globs, separated by spaces; `says` are fragments of the message that came
 with the code, separated by `|`, one of which must be there. Case does not count. A row with neither fits by its status.
 
-Source: docs/references/agent-pools.md, from "Quota and capacity errors" to "Throttling"; each group names its section.
+Source: docs/references/agent-pools.md, "Quota and capacity errors" to "Service errors"; each group names its section.
 """
 
 from typing import Literal
@@ -239,7 +239,7 @@ VALIDATION = (
     _no("BadRequest InvalidParameter ValidationError", statuses=(400, *OPERATION)),
 )
 
-# The write may have been applied all the same (docs/references/agent-pools.md#throttling).
+# The write may have been applied all the same (docs/references/agent-pools.md#service-errors).
 SERVICE = (
     _again("InternalServerError InternalOperationError ServerTimeout GatewayTimeout"),
     _again("", "due to an internal error", reason="InternalServerError"),

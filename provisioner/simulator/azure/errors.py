@@ -4,7 +4,7 @@ Codes, phrases, shapes and headers as recorded; the resource provider (AKS) spea
 `{code, details, message, subcode}`, the gateway (ARM) wraps them in `{"error": …}` with `x-ms-failure-cause: gateway`
 (docs/references/agent-pools.md#error-bodies, docs/references/agent-pools.md#not-found).
 
-Source: docs/references/agent-pools.md, from "Quota and capacity errors" to "Throttling".
+Source: docs/references/agent-pools.md, from "Quota and capacity errors" to "Service errors".
 """
 
 import base64

@@ -1,9 +1,9 @@
 """Every code that ARM, AKS and Compute are known to answer with, and what it must become: the error table's other side.
 
-Data only; one case a code and meaning. `codes` of a section are the codes that the reference names there,
-written down once more by hand, so that a case that goes missing is noticed.
+Data only; one case a code and meaning. A section is a heading of the page below; `NAMED` has the codes that the page
+has there, written once more by hand, so that a case that goes missing is noticed.
 
-Source: docs/references/agent-pools.md, from "Quota and capacity errors" to "Throttling"; the messages are shortened.
+Source: docs/references/agent-pools.md, "Quota and capacity errors" to "Service errors"; the messages are shortened.
 """
 
 from typing import NamedTuple
@@ -11,6 +11,9 @@ from typing import NamedTuple
 from cloudprovider.azure.error_table import Verb
 from cloudprovider.errors import Scope
 
+CALLS, SHORTAGE, BOOT = "calls-and-accepted-statuses", "quota-and-capacity-errors", "node-bring-up-errors"
+ABSENT, CONFLICT, INVALID = "not-found", "conflicts", "validation-errors"
+ACCESS, RATE, SERVER = "authentication-and-authorization-errors", "throttling", "service-errors"
 HOUR, SLOW, MINUTE = 3600.0, 300.0, 60.0
 POOL = "gpu1"
 
@@ -65,11 +68,11 @@ def quota(code: str, what: str, scope: Scope, limit: int = 24) -> Case:
     holds = f"{named} cores quota in westeurope: limit {limit}, used {limit}, needed 24"
     after = HOUR if limit == 0 else None
     says = quota_words(what, limit)
-    return Case("3.1", code, says, BOTH, "no_capacity", "QuotaExceeded", LIST_USAGE, scope, after, holds=holds)
+    return Case(SHORTAGE, code, says, BOTH, "no_capacity", "QuotaExceeded", LIST_USAGE, scope, after, holds=holds)
 
 
 def short(code: str, says: str, scope: Scope, ends: str = ELSEWHERE, **more: object) -> Case:
-    fields = {"section": "3.1", "statuses": BOTH, "reason": code, **more}
+    fields = {"section": SHORTAGE, "statuses": BOTH, "reason": code, **more}
     return Case(code=code, says=says, kind="no_capacity", scope=scope, ends=ends, **fields)  # type: ignore[arg-type]
 
 
@@ -132,7 +135,7 @@ CAPACITY = (
         short("OverconstrainedAllocationRequest", f"Constraints applied are: {what}", scope)
         for what, scope in (("Ephemeral Disk", "configuration"), ("Proximity Group", "configuration"), ("Size", "size"))
     ),
-    passing("3.1", "AksCapacityHeavyUsage", "The region is heavily used.", (400, 409, 200), after=SLOW),
+    passing(SHORTAGE, "AksCapacityHeavyUsage", "The region is heavily used.", (400, 409, 200), after=SLOW),
     short("SubnetIsFull", "Subnet gpu is full.", "cluster", "use a larger one", after=SLOW),
     short("InsufficientSubnetSize", "Subnet gpu is small.", "cluster", "use a larger one", after=SLOW),
     short("PublicIPCountLimitReached", "10 of 10", "cluster", "turn node public IPs off", after=SLOW),
@@ -140,7 +143,7 @@ CAPACITY = (
 
 BRING_UPS = (
     *(
-        refused("3.2", code, UNREACHED, ends, statuses=LATER)
+        refused(BOOT, code, UNREACHED, ends, statuses=LATER)
         for code, ends in (
             ("VMExtensionProvisioningError", BRING_UP),
             ("VMExtensionProvisioningTimeout", BRING_UP),
@@ -151,19 +154,19 @@ BRING_UPS = (
             ("CNIDownloadTimeout", NETWORK),
         )
     ),
-    refused("3.2", "vmssCSE", UNREACHED, BRING_UP, statuses=LATER, reason="VmssCSE"),
-    refused("3.2", "VMExtensionError_Timeout", UNREACHED, BRING_UP, statuses=LATER, reason="Timeout"),
+    refused(BOOT, "vmssCSE", UNREACHED, BRING_UP, statuses=LATER, reason="VmssCSE"),
+    refused(BOOT, "VMExtensionError_Timeout", UNREACHED, BRING_UP, statuses=LATER, reason="Timeout"),
     refused(
-        "3.2",
+        BOOT,
         "VMExtensionProvisioningError",
         "VM has reported OutboundConnFail",
         NETWORK,
         statuses=LATER,
     ),
-    passing("3.2", "InternalServerError", "Oops.", (500, 200)),
-    passing("3.2", "InternalOperationError", "Oops.", (500, 200)),
+    passing(BOOT, "InternalServerError", "Oops.", (500, 200)),
+    passing(BOOT, "InternalOperationError", "Oops.", (500, 200)),
     passing(
-        "3.2",
+        BOOT,
         "Unheard",
         "We are unable to serve this request due to an internal error, Correlation ID: 1",
         (200, 400),
@@ -173,12 +176,12 @@ BRING_UPS = (
 
 ADDRESSES = (
     *(
-        Case("3.3", "NotFound", said, (404,), "not_found", "NotFound", f"agent pool {POOL} does not exist", verb=verb)
+        Case(ABSENT, "NotFound", said, (404,), "not_found", "NotFound", f"agent pool {POOL} does not exist", verb=verb)
         for said in ("Agent Pool not found.", f"Agent Pool not found. Agent pool '{POOL}' does not exist.")
         for verb in ("get", "delete")
     ),
     Case(
-        "3.3",
+        ABSENT,
         "ResourceNotFound",
         f"The Resource 'managedClusters/aks/agentPools/{POOL}' under resource group 'rg' was not found.",
         (404,),
@@ -188,7 +191,7 @@ ADDRESSES = (
         verb="get",
     ),
     *(
-        passing("3.3", code, says, (404,), reason=reason, ends=SETTINGS, after=after, verb=verb)
+        passing(ABSENT, code, says, (404,), reason=reason, ends=SETTINGS, after=after, verb=verb)
         for code, says, reason, after in (
             ("NotFound", "Agent pool 'gpu2' does not exist. Agent Pool not found.", "NotFoundWithoutProof", None),
             ("ResourceNotFound", "The Resource 'managedClusters/aks' was not found.", "ClusterNotFound", MINUTE),
@@ -205,7 +208,7 @@ IN_PROGRESS = {"reason": "OperationInProgress", "conflict": True}
 PREEMPTED = {"reason": "OperationPreempted", "conflict": True}
 CONFLICTS = (
     refused(
-        "1",
+        CALLS,
         "OperationCanceled",
         "canceled",
         "delete the claim if its machine is not wanted",
@@ -213,26 +216,26 @@ CONFLICTS = (
         after=MINUTE,
     ),
     passing(
-        "3.4",
+        CONFLICT,
         "OperationNotAllowed",
         "Another agentpool operation (p1 - Creating) is in progress",
         (409,),
         **IN_PROGRESS,
     ),
-    passing("3.4", "OperationNotAllowed", "Another operation (Updating) is in progress", (409,), **IN_PROGRESS),
+    passing(CONFLICT, "OperationNotAllowed", "Another operation (Updating) is in progress", (409,), **IN_PROGRESS),
     passing(
-        "3.4", "OperationNotAllowed", "there's an in progress create node pool operation", (409, 400), **IN_PROGRESS
+        CONFLICT, "OperationNotAllowed", "there's an in progress create node pool operation", (409, 400), **IN_PROGRESS
     ),
-    passing("3.4", "OperationNotAllowed", "for a reason nobody wrote down", (409,), conflict=True),
-    passing("3.4", "AKSOperationPreempted", "preempted by another operation with ID 1", LATER, conflict=True),
-    passing("3.4", "AKSOperationPreemptedByDelete", "This operation was preempted.", LATER, conflict=True),
-    passing("3.4", "OperationPreempted", "preempted", LATER, conflict=True),
-    passing("3.4", "Unheard", "overriden and canceled by a later operation", LATER, **PREEMPTED),
-    passing("3.4", "Unheard", "preempted by another operation with ID 1", LATER, **PREEMPTED),
-    passing("3.4", "PreConditionFailed", "exists", (412,), reason="PoolExists", conflict=True),
-    passing("3.4", "PreConditionFailed", "eTag", (412,), reason="PoolChanged", conflict=True, verb="delete"),
+    passing(CONFLICT, "OperationNotAllowed", "for a reason nobody wrote down", (409,), conflict=True),
+    passing(CONFLICT, "AKSOperationPreempted", "preempted by another operation with ID 1", LATER, conflict=True),
+    passing(CONFLICT, "AKSOperationPreemptedByDelete", "This operation was preempted.", LATER, conflict=True),
+    passing(CONFLICT, "OperationPreempted", "preempted", LATER, conflict=True),
+    passing(CONFLICT, "Unheard", "overriden and canceled by a later operation", LATER, **PREEMPTED),
+    passing(CONFLICT, "Unheard", "preempted by another operation with ID 1", LATER, **PREEMPTED),
+    passing(CONFLICT, "PreConditionFailed", "exists", (412,), reason="PoolExists", conflict=True),
+    passing(CONFLICT, "PreConditionFailed", "eTag", (412,), reason="PoolChanged", conflict=True, verb="delete"),
     passing(
-        "3.4",
+        CONFLICT,
         "OperationNotAllowed",
         "not allowed while the managed cluster's power state is Stopped",
         (409, 400),
@@ -240,96 +243,96 @@ CONFLICTS = (
         ends="az aks start",
         after=MINUTE,
     ),
-    refused("3.4", "PropertyChangeNotAllowed", "Changing property 'vmSize' is not allowed."),
-    passing("3.4", "MissingSubscriptionRegistration", "not registered", (409,), ends=OWNER, after=SLOW),
-    passing("3.4", "ReadOnlyDisabledSubscription", "disabled", (409,), ends=OWNER, after=SLOW),
-    passing("3.4", "ScopeLocked", "locked", (409,), ends=OWNER, after=SLOW),
+    refused(CONFLICT, "PropertyChangeNotAllowed", "Changing property 'vmSize' is not allowed."),
+    passing(CONFLICT, "MissingSubscriptionRegistration", "not registered", (409,), ends=OWNER, after=SLOW),
+    passing(CONFLICT, "ReadOnlyDisabledSubscription", "disabled", (409,), ends=OWNER, after=SLOW),
+    passing(CONFLICT, "ScopeLocked", "locked", (409,), ends=OWNER, after=SLOW),
 )
 
 LABEL = {"reason": "InvalidLabel"}
 VALIDATION = (
-    refused("3.5", "BadRequest", "The pool's name is bad."),
-    refused("3.5", "InvalidParameter", "The value of parameter count is out of range."),
-    refused("3.5", "ValidationError", "osDiskSizeGB is too small", statuses=BOTH),
-    refused("3.5", "BadRequest", "must begin with an allowed prefix (kubelet.kubernetes.io)", **LABEL),
-    refused("3.5", "InvalidParameter", "Invalid node label key 'a'.", **LABEL),
-    refused("3.5", "BadRequest", "The 'kubernetes.azure.com' prefix is preserved by aks system labels", **LABEL),
-    refused("3.5", "AgentPoolAPIsNotSupported", "The cluster is not VMSS."),
+    refused(INVALID, "BadRequest", "The pool's name is bad."),
+    refused(INVALID, "InvalidParameter", "The value of parameter count is out of range."),
+    refused(INVALID, "ValidationError", "osDiskSizeGB is too small", statuses=BOTH),
+    refused(INVALID, "BadRequest", "must begin with an allowed prefix (kubelet.kubernetes.io)", **LABEL),
+    refused(INVALID, "InvalidParameter", "Invalid node label key 'a'.", **LABEL),
+    refused(INVALID, "BadRequest", "The 'kubernetes.azure.com' prefix is preserved by aks system labels", **LABEL),
+    refused(INVALID, "AgentPoolAPIsNotSupported", "The cluster is not VMSS."),
     short(
         "KubenetNodeCountTotalExceedsLimit",
         "400 nodes",
         "cluster",
         "the cluster takes no more",
-        section="3.5",
+        section=INVALID,
         after=SLOW,
     ),
-    refused("3.5", "NodePoolMcVersionIncompatible", "old", "Upgrade the cluster's control plane"),
-    refused("3.5", "AgentPoolK8sVersionNotSupported", "old", "Upgrade the cluster's control plane"),
+    refused(INVALID, "NodePoolMcVersionIncompatible", "old", "Upgrade the cluster's control plane"),
+    refused(INVALID, "AgentPoolK8sVersionNotSupported", "old", "Upgrade the cluster's control plane"),
     short(
-        "AvailabilityZoneNotSupported", "zone 3", "zone", "Let the claim name another zone", section="3.5", after=HOUR
+        "AvailabilityZoneNotSupported", "zone 3", "zone", "Let the claim name another zone", section=INVALID, after=HOUR
     ),
     refused(
-        "3.5", "RequestDisallowedByPolicy", "denied", "Exempt the cluster from the policy or meet it", statuses=(403,)
+        INVALID, "RequestDisallowedByPolicy", "denied", "Exempt the cluster from the policy or meet it", statuses=(403,)
     ),
     refused(
-        "3.5", "LinkedAuthorizationFailed", "no join", "access to the subnet, disk or group it names", statuses=(403,)
+        INVALID, "LinkedAuthorizationFailed", "no join", "access to the subnet, disk or group it names", statuses=(403,)
     ),
-    refused("3.5", "InvalidResourceReference", "no subnet"),
+    refused(INVALID, "InvalidResourceReference", "no subnet"),
     short(
         "Unheard",
         "The maximum number of agent pools (100) has been reached.",
         "cluster",
         "the cluster takes no more",
-        section="3.5",
+        section=INVALID,
         statuses=SYNC,
         reason="PoolLimitReached",
         after=SLOW,
     ),
-    refused("3.5", "SomethingNew", "we do not like it"),
+    refused(INVALID, "SomethingNew", "we do not like it"),
 )
 
 IDENTITY = "client id, federated credential, service account"
 SERVICE = (
-    passing("3.6", "InvalidAuthenticationToken", "no", (401,), reason="Unauthenticated", ends=IDENTITY),
-    passing("3.6", "InvalidAuthenticationTokenTenant", "no", (401,), reason="Unauthenticated", ends=IDENTITY),
-    passing("3.6", "ExpiredAuthenticationToken", "no", (401,), reason="Unauthenticated", ends=IDENTITY),
-    passing("3.6", "AuthorizationFailed", "no role", (403,), ends="it can take an hour to spread", after=SLOW),
-    passing("3.6", "Throttled", "retry again in X seconds", (429,), reason="Throttled"),
+    passing(ACCESS, "InvalidAuthenticationToken", "no", (401,), reason="Unauthenticated", ends=IDENTITY),
+    passing(ACCESS, "InvalidAuthenticationTokenTenant", "no", (401,), reason="Unauthenticated", ends=IDENTITY),
+    passing(ACCESS, "ExpiredAuthenticationToken", "no", (401,), reason="Unauthenticated", ends=IDENTITY),
+    passing(ACCESS, "AuthorizationFailed", "no role", (403,), ends="it can take an hour to spread", after=SLOW),
+    passing(RATE, "Throttled", "retry again in X seconds", (429,), reason="Throttled"),
     *(
-        passing("3.6", code, "retry again in X seconds", (429,), reason="SubscriptionThrottled")
+        passing(RATE, code, "retry again in X seconds", (429,), reason="SubscriptionThrottled")
         for code in ("SubscriptionRequestsThrottled", "TooManyRequests")
     ),
-    passing("3.6", "TooManyRequestsReceived", "Compute is busy", LATER, reason="Throttled"),
-    passing("3.6", "InternalServerError", "Oops.", (500,)),
-    passing("3.6", "ServerTimeout", "late", (503,)),
-    passing("3.6", "GatewayTimeout", "late", (504,)),
-    *(passing("3.6", "", "", (status,), reason="ServiceUnavailable") for status in (500, 502, 503, 504)),
-    passing("3.6", "", "", (408,), reason="Timeout"),
-    passing("3.6", "", "", (429,), reason="Throttled"),
-    passing("1", "", "", (202,), reason="UnexpectedAnswer", conflict=True),
-    passing("1", "", "", (201,), reason="UnexpectedAnswer", conflict=True),
+    passing(RATE, "TooManyRequestsReceived", "Compute is busy", LATER, reason="Throttled"),
+    passing(SERVER, "InternalServerError", "Oops.", (500,)),
+    passing(SERVER, "ServerTimeout", "late", (503,)),
+    passing(SERVER, "GatewayTimeout", "late", (504,)),
+    *(passing(SERVER, "", "", (status,), reason="ServiceUnavailable") for status in (500, 502, 503, 504)),
+    passing(SERVER, "", "", (408,), reason="Timeout"),
+    passing(RATE, "", "", (429,), reason="Throttled"),
+    passing(CALLS, "", "", (202,), reason="UnexpectedAnswer", conflict=True),
+    passing(CALLS, "", "", (201,), reason="UnexpectedAnswer", conflict=True),
 )
 
 CASES = (*CAPACITY, *BRING_UPS, *ADDRESSES, *CONFLICTS, *VALIDATION, *SERVICE)
 
 # The codes that the reference names, wrappers aside.
 NAMED = {
-    "3.1": """OperationNotAllowed QuotaExceeded ErrCode_InsufficientVCPUQuota SkuNotAvailable VMSizeNotSupported
+    SHORTAGE: """OperationNotAllowed QuotaExceeded ErrCode_InsufficientVCPUQuota SkuNotAvailable VMSizeNotSupported
     BadRequest InvalidParameter ZonalAllocationFailed AllocationFailed OverconstrainedZonalAllocationRequest
     OverconstrainedAllocationRequest AksCapacityHeavyUsage SubnetIsFull InsufficientSubnetSize
     PublicIPCountLimitReached""",
-    "3.2": """VMExtensionProvisioningError VMExtensionProvisioningTimeout vmssCSE OutboundConnFail K8SAPIServerConnFail
+    BOOT: """VMExtensionProvisioningError VMExtensionProvisioningTimeout vmssCSE OutboundConnFail K8SAPIServerConnFail
     K8SAPIServerDNSLookupFail CNIDownloadTimeout NodesNotReady InternalServerError InternalOperationError""",
-    "3.3": "NotFound ResourceNotFound ParentResourceNotFound ResourceGroupNotFound SubscriptionNotFound",
-    "3.4": """OperationNotAllowed AKSOperationPreempted AKSOperationPreemptedByDelete OperationPreempted
+    ABSENT: "NotFound ResourceNotFound ParentResourceNotFound ResourceGroupNotFound SubscriptionNotFound",
+    CONFLICT: """OperationNotAllowed AKSOperationPreempted AKSOperationPreemptedByDelete OperationPreempted
     PreConditionFailed PropertyChangeNotAllowed MissingSubscriptionRegistration ReadOnlyDisabledSubscription
     ScopeLocked""",
-    "3.5": """BadRequest InvalidParameter ValidationError AgentPoolAPIsNotSupported KubenetNodeCountTotalExceedsLimit
+    INVALID: """BadRequest InvalidParameter ValidationError AgentPoolAPIsNotSupported KubenetNodeCountTotalExceedsLimit
     NodePoolMcVersionIncompatible AgentPoolK8sVersionNotSupported AvailabilityZoneNotSupported
     RequestDisallowedByPolicy LinkedAuthorizationFailed InvalidResourceReference""",
-    "3.6": """InvalidAuthenticationToken ExpiredAuthenticationToken AuthorizationFailed Throttled
-    SubscriptionRequestsThrottled TooManyRequests TooManyRequestsReceived InternalServerError ServerTimeout
-    GatewayTimeout""",
+    ACCESS: "InvalidAuthenticationToken ExpiredAuthenticationToken AuthorizationFailed",
+    RATE: "Throttled SubscriptionRequestsThrottled TooManyRequests TooManyRequestsReceived",
+    SERVER: "InternalServerError ServerTimeout GatewayTimeout",
 }
 WRAPPERS = (
     "QuotaExceeded",

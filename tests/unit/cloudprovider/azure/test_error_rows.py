@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,9 +17,10 @@ from cloudprovider.errors import CloudError, NoCapacity, NotFound, Retryable
 from cloudprovider.interface import Failure
 from provisioner.simulator.azure import faults
 
-from .error_rows import CASES, NAMED, POOL, WRAPPERS, Case
+from .error_rows import ABSENT, BOOT, CASES, NAMED, POOL, SHORTAGE, WRAPPERS, Case
 from .test_errors import BODIES, CODES, PHRASES, VERBS, Answer, flat, wrapped
 
+PAGE = Path(__file__).parents[4] / "docs" / "references" / "agent-pools.md"
 OPERATION = 200
 MOST_BYTES = 256
 
@@ -29,14 +31,14 @@ def shapes(case: Case) -> Iterator[tuple[str, Any]]:
         yield from {"HTML": "<html><h1>Bad day</h1></html>", "nothing": "", "half": '{"error": {"co'}.items()
         return
     yield "flat", flat(case.code, case.says)
-    if case.section == "3.3":
+    if case.section == ABSENT:
         if case.code != "NotFound":
             yield "wrapped", wrapped(case.code, case.says)
         return
     yield "wrapped", wrapped(case.code, case.says)
     if matching(case.statuses[0], read_error({"code": case.code, "message": case.says}), case.verb)[0].codes:
         yield "subcode", flat("Outer", case.says, subcode=case.code)
-    if case.section in ("3.1", "3.2"):
+    if case.section in (SHORTAGE, BOOT):
         for wrapper in WRAPPERS:
             inner = faults.error(case.code, case.says)
             yield f"in {wrapper}", {"error": faults.error(wrapper, "See details.", [inner])}
@@ -124,6 +126,15 @@ def test_every_code_of_the_reference_has_a_case() -> None:
     for section, codes in NAMED.items():
         covered = {case.code for case in CASES if case.section == section}
         assert not set(codes.split()) - covered, section
+
+
+def test_every_code_is_on_the_page_of_facts() -> None:
+    """Each section is a heading of docs/references/agent-pools.md, and the text below it names the section's codes."""
+    headings = PAGE.read_text(encoding="utf-8").split("\n## ")
+    texts = {text.partition("\n")[0].lower().replace(" ", "-"): text for text in headings}
+    assert {case.section for case in CASES} <= set(texts)
+    for section, codes in NAMED.items():
+        assert [code for code in codes.split() if code not in texts[section]] == [], section
 
 
 def test_every_row_of_the_table_is_hit_by_a_case() -> None:
