@@ -234,7 +234,7 @@ CALLS = (
         at=16,
         severities=("warning",),
         labels={"name": "nodeclaim"},
-        summary="60 keys wait in the queue nodeclaim",
+        summary="60 keys are waiting in the work queue nodeclaim",
     ),
     # A single replica can run without leader election.
     Call(
@@ -243,7 +243,7 @@ CALLS = (
         at=16,
         severities=("warning",),
         labels={"name": "nodeclaim"},
-        summary="60 keys wait in the queue nodeclaim",
+        summary="60 keys are waiting in the work queue nodeclaim",
     ),
     Call(
         alert="EventLoopBlocked",

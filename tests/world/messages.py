@@ -13,7 +13,7 @@ from provisioner.simulator.invariants import Violation
 from provisioner.simulator.ledger import doer
 from provisioner.simulator.world import World
 from tools.reference.errors import OWN_REASONS
-from tools.reference.explained import NOTICES, REASONS
+from tools.reference.explained import EVENTS, REASONS
 
 Json = dict[str, Any]
 
@@ -21,7 +21,7 @@ NAME = "WORDS"
 STORY_LINES = 40
 CLAIMS = "nodeclaims.karpenter.sh"
 SAID = {(reason.on, status, reason.name) for reason in REASONS for status in reason.statuses}
-TOLD = {(notice.name, about) for notice in NOTICES for about in notice.about}
+TOLD = {(event.name, about) for event in EVENTS for about in event.about}
 # Where a code of Azure's may stand, and with which status.
 AZURES = {("Launched", "False"), ("Launched", "Unknown"), ("InstanceTerminating", "Unknown")}
 _CODE = re.compile(r"[A-Za-z0-9_]+(?=:)")

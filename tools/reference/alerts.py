@@ -1,4 +1,4 @@
-"""`docs/reference/alerts.md`: every alert, when it calls, and where its runbook is."""
+"""`docs/reference/alerts.md`: every alert, its severities and threshold, and its runbook."""
 
 from tools.dashboards.alerts import GROUPS, Alert
 from tools.dashboards.panels import PREFIX
@@ -7,14 +7,15 @@ from tools.dashboards.records import BUDGET_SECONDS, RECORDS
 from .markdown import code, page, table
 
 INTRODUCTION = f"""\
-With `prometheusRule.enabled: true` the chart installs them as a PrometheusRule of the Prometheus Operator. Any other
-Prometheus reads `charts/gpu-provisioner/rules/alerts.yaml` as it stands. Azure's managed Prometheus keeps rules as
-resources of Azure, [rule groups](https://learn.microsoft.com/azure/azure-monitor/essentials/prometheus-rule-groups),
-which take the same names, expressions, durations, labels and annotations. Names begin with `{PREFIX}`, because an
-Alertmanager is shared.
+With `prometheusRule.enabled: true` the chart installs the alerts as a PrometheusRule of the Prometheus Operator. Any
+other Prometheus reads `charts/gpu-provisioner/rules/alerts.yaml` directly. Azure Monitor managed service for
+Prometheus stores rules in [rule
+groups](https://learn.microsoft.com/azure/azure-monitor/essentials/prometheus-rule-groups), which have the same
+names, expressions, durations, labels and annotations. Alert names begin with `{PREFIX}`, because many programs share
+an Alertmanager.
 
-An alert calls when what it watches has been beyond its threshold for so long. Both, and whether there is the alert at
-all, can be changed in the chart's values:
+An alert fires when its signal exceeds the threshold for the given duration. The chart's values can change the
+threshold and the duration, and disable an alert:
 
 ```yaml
 prometheusRule:
@@ -30,10 +31,10 @@ prometheusRule:
     Standard_ND96isr_H100_v5: 2400
 ```
 
-`provisioningBudgetSeconds` is what {PREFIX}ProvisioningSlow compares with, size by size; other sizes may take
-{BUDGET_SECONDS} s. {PREFIX}IdleGpuSpend needs a price table and kube-state-metrics, and is silent without."""
+`provisioningBudgetSeconds` sets the budget of a size for {PREFIX}ProvisioningSlow; the default is {BUDGET_SECONDS} s.
+{PREFIX}IdleGpuSpend requires a price table and kube-state-metrics, and does not fire without them."""
 
-RECORDED = "## Recorded\n\nExpressions that alerts share, under names of their own."
+RECORDED = "## Recording rules\n\nExpressions that the alerts use."
 
 
 def render() -> str:
@@ -43,7 +44,7 @@ def render() -> str:
         for group, alerts in GROUPS.items()
         for part in (
             f"## {group.removeprefix('gpu-provisioner-').capitalize()}",
-            table(["Alert", "Calls", "Beyond", "What is wrong"], [_row(alert) for alert in alerts]),
+            table(["Alert", "Fires", "Threshold", "Meaning"], [_row(alert) for alert in alerts]),
         )
     ]
     records = table(["Name", "Expression"], [[code(record.name), code(record.expr)] for record in RECORDS])
@@ -55,7 +56,7 @@ def _row(alert: Alert) -> list[str]:
     calls = ", ".join(f"{severity} after {lasting}" for severity, lasting in alert.severities)
     return [
         f"[{code(name)}](../runbooks/{name}.md)",
-        calls.replace(" after 0m", " at once"),
+        calls.replace(" after 0m", " immediately"),
         code(f"{alert.compare} {alert.threshold:g}"),
         alert.meaning,
     ]

@@ -1,4 +1,4 @@
-"""The READMEs of the two charts: what a person does with them, and for the first one every key."""
+"""The READMEs of the two charts: installation, removal, and the values of the controller's chart."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -17,22 +17,24 @@ helm upgrade --install gpu-provisioner charts/gpu-provisioner --namespace gpu-pr
 helm test gpu-provisioner --namespace gpu-provisioner"""
 
 AZURE = """\
-`gpu-provisioner values` reads the cluster and the managed identity (`--identity-name`), writes the values, and says on
-stderr what is left to do in Azure: the cluster's OIDC issuer and workload identity, a federated credential for the
-service account, and the role in `azure-role.json` for the identity: the four permissions that the controller uses."""
+`gpu-provisioner values` reads the cluster and the managed identity (`--identity-name`), writes the values, and
+prints on stderr the remaining steps in Azure: the cluster's OIDC issuer and workload identity, a federated
+credential for the service account, and the role in `azure-role.json` for the identity, with the four permissions
+that the controller uses."""
 
 LEFT = """\
-An uninstall leaves the definitions, the NodeClaims, and the machines that they stand for, which go on costing money. To
-remove machines, delete their NodeClaims first, while the controller runs: `kubectl delete nodeclaims --all` waits until
-Azure has let them go."""
+Uninstalling the chart keeps the CRDs, the NodeClaims and their machines, which continue to be billed. To delete the
+machines, delete their NodeClaims while the controller is running: `kubectl delete nodeclaims --all` waits until the
+machines are deleted."""
 
 KEPT = """\
-A release of its own, because Helm never upgrades what stands in a chart's `crds` folder. Each definition bears
-`helm.sh/resource-policy: keep`: an uninstall leaves it, and with it every NodeClaim in the cluster. It has no values.
+The CRDs are a separate release, because Helm does not upgrade the content of a chart's `crds` folder. Each CRD has
+the annotation `helm.sh/resource-policy: keep`: uninstalling the release keeps the CRDs and all NodeClaims. The chart
+has no values.
 
-In a cluster that has the definitions already, from the `crds` folder of Azure/gpu-provisioner's or KAITO's chart, Helm
-does not touch what is not its own; and Helm 4 takes its marks off them again whenever it installs a chart with such a
-folder. In either case, tell it to take them over:"""
+If the CRDs were installed from the `crds` folder of the chart of Azure/gpu-provisioner or KAITO, Helm does not adopt
+them. Helm 4 removes its ownership metadata from them whenever it installs a chart with such a folder. In both cases,
+add the metadata:"""
 
 TAKE_OVER = """\
 for crd in nodeclaims.karpenter.sh kaitonodeclasses.kaito.sh; do
@@ -52,7 +54,7 @@ def controller() -> str:
         _version(chart),
         "## Install\n\n" + block(INSTALL, "console"),
         AZURE,
-        "`helm test` runs the program's own `check` as the controller's Pods would.",
+        "`helm test` runs `gpu-provisioner check` with the service account and the settings of the controller.",
         "## Uninstall\n\n" + LEFT,
         "## Values",
         *(part.replace("## ", "### ", 1) for part in reference()),
@@ -60,7 +62,7 @@ def controller() -> str:
 
 
 def definitions() -> str:
-    """The README of the definitions' chart."""
+    """The README of the chart of the CRDs."""
     chart = _chart(DEFINITIONS)
     rows = [
         [code(crd["metadata"]["name"]), ", ".join(v["name"] for v in crd["spec"]["versions"]), crd["spec"]["scope"]]
@@ -71,7 +73,7 @@ def definitions() -> str:
         "charts/gpu-provisioner-crd and tools/reference/charts.py",
         chart["description"],
         _version(chart),
-        table(["Definition", "Versions", "Scope"], rows),
+        table(["CRD", "Versions", "Scope"], rows),
         KEPT,
         block(TAKE_OVER, "console"),
     )

@@ -1,7 +1,6 @@
-"""`docs/reference/commands.md`: every command, its flags and exit codes, from what reads them.
+"""`docs/reference/commands.md`: every command with its flags and exit codes.
 
-The same on every Python: argparse lays its help out differently in each, so the page is built from the flags
-themselves. `--help` of each command says the same.
+The page is built from argparse's actions, because the layout of its help differs between versions of Python.
 """
 
 import argparse
@@ -19,37 +18,38 @@ from .markdown import block, code, page, table
 SOURCE = "provisioner/cli/commands/flags.py and provisioner/cli/main.py"
 
 INTRODUCTION = """\
-`gpu-provisioner COMMAND --help` says the same on a terminal. Without a command it is `run`, as with
-Azure/gpu-provisioner. A mistake is a line for the cause and one for the remedy on standard error, never a traceback."""
+`gpu-provisioner COMMAND --help` prints the same. The default command is `run`, as with Azure/gpu-provisioner. An
+error is reported on standard error as one line with the cause and one with the remedy, without a traceback."""
 
 CODES = """\
 ## Exit codes
 
 | Code | Meaning |
 | --- | --- |
-| `0` | done; of `check` and `plan`: nothing is wrong |
-| `1` | failed or refused; of `plan`: something is wrong with a claim |
-| `2` | wrong usage, or wrong settings |
-| `3` | `check` found something |
-| `130`, `143` | interrupted before it was done, by Ctrl-C or by SIGTERM |"""
+| `0` | success; `check` and `plan`: no problem found |
+| `1` | failed or refused; `plan`: a NodeClaim is invalid |
+| `2` | invalid usage or settings |
+| `3` | `check` found a problem |
+| `130`, `143` | interrupted before completion, by Ctrl-C or by SIGTERM |"""
 
 RUN = """\
-The controller. It serves metrics at `:8080/metrics`, and `/healthz` and `/readyz` at `:8081`. Its flags are the
-[settings](settings.md). SIGTERM ends it: work stops, the lease is released, exit code 0.
+Runs the controller. It serves metrics at `:8080/metrics`, and `/healthz` and `/readyz` at `:8081`. Its flags are the
+[settings](settings.md). On SIGTERM, it stops reconciling, releases the Lease and exits with code 0.
 
-Exit codes: 0 asked to end, 1 ended by itself (it says why), 2 bad settings."""
+Exit codes: 0 stopped by a signal, 1 stopped by an error, 2 invalid settings."""
 
 TRY_JSON = """\
-With `-o json` each line is an object; its `kind` is one of these, and its other fields are:"""
+With `-o json`, each line is a JSON object. Its `kind` is one of the following, each with its other fields:"""
 
 TRY_CODES = """\
-Exit codes: 0 done (with `--once`: the whole story was seen), 1 it was not, 2 bad usage, 130 or 143
-interrupted with `--once`."""
+Exit codes: 0 success (with `--once`: the run was completed), 1 failure, 2 invalid usage, 130 or 143 interrupted with
+`--once`."""
 
 CONFIG = """\
-Every setting, its value, and where it came from: flag, variable, file or default. Credentials in addresses are masked.
+Prints each setting with its value and its source: flag, environment variable, file or default. Credentials in
+addresses are masked.
 
-Exit codes: 0, 2 bad settings (all that is wrong is told at once)."""
+Exit codes: 0, 2 invalid settings (all errors are reported together)."""
 
 
 COMPLETION = """\
@@ -63,7 +63,7 @@ Exit codes: 0, 2 no shell was named, or another."""
 
 
 def render() -> str:
-    """The page; raises KeyError for a command that nothing here describes."""
+    """The page. Raises KeyError for a command without a description."""
     index = table(["Command", "What it does"], [[f"[{code(n)}](#{n})", what] for n, what in COMMANDS.items()])
     sections = [f"## {name}\n\n{_described(name)}" for name in COMMANDS]
     return page("Commands", SOURCE, INTRODUCTION, index, *sections, CODES)
@@ -83,19 +83,19 @@ def _described(name: str) -> str:
         kinds = "\n".join(
             f"* {code(kind)}: {fields}" for kind, _, fields in (line.partition(": ") for line in documented())
         )
-        told = [f"What `--fail` can do:\n\n{failures}", f"{TRY_JSON}\n\n{kinds}", TRY_CODES]
-        return "\n\n".join([parser.description or "", _flags(parser), *told])
+        parts = [f"Values of `--fail`:\n\n{failures}", f"{TRY_JSON}\n\n{kinds}", TRY_CODES]
+        return "\n\n".join([parser.description or "", _flags(parser), *parts])
     return {"run": RUN, "config": CONFIG, "completion": COMPLETION, "version": "The version. Exit code: 0."}[name]
 
 
 def _prose(text: str) -> str:
-    """Placeholders in angle brackets would be taken for HTML."""
+    """Placeholders in angle brackets as code; Markdown would read them as HTML."""
     return text.replace("<", "`<").replace(">", ">`")
 
 
 def _flags(parser: argparse.ArgumentParser) -> str:
     rows = []
-    for action in parser._actions:  # noqa: SLF001 - argparse has no other way to ask for them
+    for action in parser._actions:  # noqa: SLF001 - argparse has no public list of actions
         if isinstance(action, argparse._HelpAction):  # noqa: SLF001
             continue
         names = ", ".join(code(name) for name in action.option_strings) or code(str(action.metavar))
@@ -121,5 +121,5 @@ def _help(action: argparse.Action) -> str:
 
 
 def _everywhere(text: str) -> str:
-    """The folder for temporary files differs from machine to machine."""
-    return text.replace(tempfile.gettempdir(), "/tmp")  # noqa: S108 - it is only named
+    """The text with the same name of the temporary folder on every machine."""
+    return text.replace(tempfile.gettempdir(), "/tmp")  # noqa: S108 - the folder is not used

@@ -1,4 +1,4 @@
-"""`docs/reference/conditions.md` and `docs/troubleshooting/reasons.md`: conditions as a table and as sections."""
+"""`docs/reference/conditions.md` and `docs/troubleshooting/reasons.md`: tables of conditions, sections of reasons."""
 
 from itertools import groupby
 
@@ -11,42 +11,42 @@ from .markdown import code, page, table
 SOURCE = "tools/reference/explained"
 
 ORDER = {
-    "Launched": "Azure has the machine. `karpenter.sh/v1`'s own condition.",
-    "Registered": "The machine is a Node, and the Node is the claim's.",
-    "Initialized": "The Node is usable, GPUs included. Taken back when it stops being so.",
-    "Ready": "The other three together; what `kubectl wait` and KAITO look at.",
-    "Drained": "In a removal: no pod that has to leave is on the Node.",
-    "VolumesDetached": "In a removal: no volume is attached to the machine.",
-    "InstanceTerminating": "In a removal: the agent pool is being deleted.",
+    "Launched": "The machine exists in Azure.",
+    "Registered": "The Node exists and belongs to the NodeClaim.",
+    "Initialized": "The Node is usable, including its GPUs. It becomes False when the Node stops being usable.",
+    "Ready": "Launched, Registered and Initialized are True. `kubectl wait` and KAITO use this condition.",
+    "Drained": "During termination: no pod that must be evicted remains on the Node.",
+    "VolumesDetached": "During termination: no volume is attached to the machine.",
+    "InstanceTerminating": "During termination: the agent pool is being deleted.",
 }
 
 INTRODUCTION = """\
-Conditions follow Karpenter's mechanics: a transition time moves only when the status changes, a message has at most 256
-bytes, and a claim always has `Ready`, `Launched`, `Registered` and `Initialized`. A message has the cause first, then
-since when (UTC), then what to do. While a state lasts, its text stays the same. A state that lasts longer than its
-deadline gets `; overdue: …` at the end of its message, a Warning Event and a count in a metric; no deadline destroys a
-machine.
+Conditions behave as in Karpenter: the transition time changes only with the status, a message has at most 256 bytes,
+and a NodeClaim always has `Ready`, `Launched`, `Registered` and `Initialized`. A message contains the cause, the
+time of the transition (UTC) and the remedy, and does not change while the state lasts. When a state exceeds its
+deadline, `; overdue: …` is appended to the message, a Warning Event is recorded, and a metric is incremented. A
+deadline never deletes a machine.
 
-Each change of a status or a reason is an [Event](events.md) too, under the same reason. On Launched and
-InstanceTerminating a reason may also be ARM's or AKS's own code: see [Errors of Azure](errors.md)."""
+Each change of a status or a reason is also recorded as an [Event](events.md) with the same reason. The reason of
+Launched and InstanceTerminating can also be an error code of ARM or AKS: see [Errors of Azure](errors.md)."""
 
 DEADLINES = """\
 ## Deadlines
 
-After these times a state is reported as overdue. Each is a [setting](settings.md)."""
+After these times, a state is reported as overdue. Each deadline is a [setting](settings.md)."""
 
 TROUBLES = """\
-Look the reason up that the claim shows:
+The conditions of a NodeClaim contain the reason:
 
 ```console
 $ kubectl describe nodeclaim NAME
 ```
 
-A reason that is not here is ARM's or AKS's own code: [Errors of Azure](../reference/errors.md)."""
+A reason that is not listed here is an error code of ARM or AKS: see [Errors of Azure](../reference/errors.md)."""
 
 
 def render() -> str:
-    """The reference: every condition, status and reason."""
+    """The reference of every condition, status and reason."""
     parts = []
     for on, words in ORDER.items():
         rows = [
@@ -62,15 +62,15 @@ def render() -> str:
         if option.flag.endswith("-deadline")
     ]
     return page(
-        "Conditions", SOURCE, INTRODUCTION, *parts, DEADLINES, table(["Setting", "Default", "Counts"], deadlines)
+        "Conditions", SOURCE, INTRODUCTION, *parts, DEADLINES, table(["Setting", "Default", "Duration"], deadlines)
     )
 
 
 def render_troubles() -> str:
-    """Every reason that is not simply good: what it means, what to look at, what to do."""
+    """Meaning, diagnosis and remedy of every reason of a condition that is not True."""
     troubles = sorted((reason for reason in REASONS if reason.look), key=lambda reason: reason.name.casefold())
     named = [(name, list(group)) for name, group in groupby(troubles, key=lambda reason: reason.name)]
-    index = table(["On", "Reasons"], [[on, ", ".join(_link(name) for name in _on(on))] for on in ORDER if _on(on)])
+    index = table(["Condition", "Reasons"], [[on, ", ".join(map(_link, _on(on)))] for on in ORDER if _on(on)])
     return page("By reason", SOURCE, TROUBLES, index, *(_section(name, group) for name, group in named))
 
 
@@ -88,12 +88,12 @@ def anchor(name: str) -> str:
 
 
 def _section(name: str, group: list[Reason]) -> str:
-    told: dict[tuple[str, str, str], list[str]] = {}
+    states: dict[tuple[str, str, str], list[str]] = {}
     for reason in group:
-        said = f"{reason.on} {' or '.join(reason.statuses)}"
-        told.setdefault((reason.meaning, reason.look, reason.remedy), []).append(said)
+        state = f"{reason.on} {' or '.join(reason.statuses)}"
+        states.setdefault((reason.meaning, reason.look, reason.remedy), []).append(state)
     parts = [
-        f"*{'; '.join(on)}*\n\n{meaning}\n\n* **Look at:** {look}\n* **Do:** {remedy}"
-        for (meaning, look, remedy), on in told.items()
+        f"*{'; '.join(on)}*\n\n{meaning}\n\n* **Check:** {look}\n* **Remedy:** {remedy}"
+        for (meaning, look, remedy), on in states.items()
     ]
     return "\n\n".join([f"## {name}", *parts])

@@ -1,4 +1,4 @@
-"""`docs/reference/errors.md`: what each answer of ARM and AKS means to the program, from the table that judges them."""
+"""`docs/reference/errors.md`: how the controller handles each error of ARM and AKS."""
 
 from cloudprovider.azure import error_table
 from cloudprovider.azure.error_table import Row
@@ -10,87 +10,88 @@ GROUPS = {
     "Throttling": error_table.THROTTLING,
     "Quota": error_table.QUOTA,
     "Capacity": error_table.CAPACITY,
-    "Machines that do not come up": error_table.BRING_UP_FAILURES,
+    "Provisioning failures": error_table.BRING_UP_FAILURES,
     "Cancelled operations": error_table.CANCELLATIONS,
     "Conflicts": error_table.CONFLICTS,
-    "What is missing is not the pool": error_table.ELSEWHERE,
+    "Missing resources other than the pool": error_table.ELSEWHERE,
     "Access": error_table.ACCESS,
     "Validation": error_table.VALIDATION,
-    "The service itself": error_table.SERVICE,
+    "Service errors": error_table.SERVICE,
 }
 
 INTRODUCTION = """\
-The first row that fits judges an answer, from top to bottom. A row fits by ARM's code (`*` stands for anything), by a
-part of the message that came with it, and by the HTTP status; what a row does not name is not looked at.
+The first row that matches an error, from top to bottom, applies. A row matches by ARM's error code (`*` matches any
+text), by a part of the error message, and by the HTTP status; a criterion that a row does not contain is not
+checked.
 
-The reason stands on the claim's `Launched` condition (on `InstanceTerminating` in a removal) and on the Event. Where
-the table says *ARM's code*, the reason is that code in CamelCase, or `HTTP` and the status if there is none. The
-message begins with the code and ends with the remedy."""
+The reason is set on the NodeClaim's `Launched` condition (on `InstanceTerminating` during termination) and on the
+Event. Where the table contains *ARM's code*, the reason is that code in CamelCase, or `HTTP` and the status if there
+is no code. The message begins with the code and ends with the remedy."""
 
 REST = """\
-Where no rest is named, an offering rests 30 seconds, doubling to 10 minutes; an hour if the quota's limit is 0. A new
-value of the annotation `gpu-provisioner.sh/retry` on a claim ends the rest of what it asks for."""
+Without a delay in the table, an offering is unavailable for 30 seconds, doubling to 10 minutes, or for an hour if
+the limit of the quota is 0. A new value of the annotation `gpu-provisioner.sh/retry` on a NodeClaim ends the delay
+for its offerings."""
 
 KINDS = {
-    "no capacity": "`Launched` is False. The offering (a size, zone and capacity type) rests, and the claim tries"
-    " the next"
-    " one that it allows. *Scope* says which offerings rest with it.",
-    "rejected": "`Launched` is False. The claim tries again after *rest*, or 5 minutes doubling to an hour, and at"
-    " once when"
-    " its labels or annotations change.",
-    "retryable": "`Launched` is Unknown. It is tried again after *rest*, or a back-off that starts with seconds."
-    " Azure's"
-    " `Retry-After` counts before either.",
+    "no capacity": "`Launched` is False. The offering (size, zone and capacity type) is unavailable for the *delay*,"
+    " and the next offering that the NodeClaim allows is tried. *Scope* shows which offerings become unavailable with"
+    " it.",
+    "rejected": "`Launched` is False. The request is retried after the *delay*, or after 5 minutes doubling to an hour,"
+    " and immediately when the labels or annotations of the NodeClaim change.",
+    "retryable": "`Launched` is Unknown. The request is retried after the *delay*, or with an exponential backoff that"
+    " starts at a few seconds. `Retry-After` of Azure takes precedence.",
 }
 
 SILENCE = """\
-## No answer
+## No response
 
-What was sent may have been applied, so it is looked up before anything is sent again. All of these are retryable."""
+Azure may have applied the request; the controller reads the agent pool before it sends a request again. All of these
+errors are retryable."""
 
-# What is said without an answer of ARM's, besides the failures of a connection.
-BEFORE_ASKING = (
+# Reasons without a response of ARM, in addition to connection errors.
+BEFORE_SENDING = (
     (
         "NoToken",
-        "no access token could be had from Entra ID; its own AADSTS code, if it has one",
+        "Entra ID issued no access token; the reason is its AADSTS code, if there is one",
         error_table.FIX_IDENTITY,
     ),
-    ("ThrottledByBudget", "ARM's budget for this call is used up, by our own count", "Tried again by itself"),
-    ("ETagUnknown", "the pool was read without an ETag", "Read again by itself"),
-    ("UnexpectedError", "something else went wrong on the way; the log has it", error_table.AGAIN),
+    ("ThrottledByBudget", "the client-side rate limit for this request is reached", "Retried automatically"),
+    ("ETagUnknown", "the pool was read without an ETag", "Read again automatically"),
+    ("UnexpectedError", "an unexpected error occurred; the log contains it", error_table.AGAIN),
     ("UnknownError", "an operation failed without a code", error_table.AGAIN),
 )
 
-# Every reason that is not ARM's own code.
+# Every reason that is not an error code of ARM.
 OWN_REASONS = frozenset(
     [row.reason for row in error_table.TABLE if row.reason]
     + [reason for _, reason, _, _ in UNANSWERED]
-    + [reason for reason, _, _ in BEFORE_ASKING]
+    + [reason for reason, _, _ in BEFORE_SENDING]
 )
 
 FALLBACK = """\
-## Anything else
+## Other errors
 
-An answer that no row fits is retryable, with ARM's code as its reason. `NotFound` about this very pool is no error: it
-is the proof that the pool is gone."""
+An error that no row matches is retryable, with ARM's code as its reason. `NotFound` for the agent pool itself is not
+an error: it proves that the pool is deleted."""
 
 
 def render() -> str:
-    """The page; raises ValueError if a row of the table is in none of its groups."""
+    """The page. Raises ValueError if a row of the table is in none of the groups."""
     grouped = [row for rows in GROUPS.values() for row in rows]
     if len(grouped) != len(error_table.TABLE):
         raise ValueError("a group of the error table is missing here")
     parts = []
     for title, rows in GROUPS.items():
-        heads = ["ARM says", "Kind", "Reason", "Scope", "Rest", "Remedy"]
+        heads = ["Error", "Kind", "Reason", "Scope", "Delay", "Remedy"]
         parts += [f"## {title}", table(heads, [_cells(row) for row in rows])]
-    told = dict.fromkeys([*((reason, text, remedy) for _, reason, text, remedy in UNANSWERED), *BEFORE_ASKING])
-    unanswered = [(code(reason), text, remedy) for reason, text, remedy in told]
+    known = dict.fromkeys([*((reason, text, remedy) for _, reason, text, remedy in UNANSWERED), *BEFORE_SENDING])
+    unanswered = [(code(reason), text, remedy) for reason, text, remedy in known]
     return page(
         "Errors of Azure",
         "cloudprovider/azure/error_table.py",
         INTRODUCTION,
-        table(["Kind", "What happens"], KINDS.items()),
+        table(["Kind", "Handling"], KINDS.items()),
         REST,
         *parts,
         SILENCE,
@@ -101,7 +102,7 @@ def render() -> str:
 
 def _cells(row: Row) -> list[str]:
     return [
-        _fits(row),
+        _criteria(row),
         row.kind.replace("_", " "),
         code(row.reason) or "ARM's code",
         row.scope if row.kind == "no_capacity" else "",
@@ -110,19 +111,19 @@ def _cells(row: Row) -> list[str]:
     ]
 
 
-def _fits(row: Row) -> str:
-    told = [", ".join(code(name) for name in row.codes)] if row.codes else []
-    told += [f"with “{'” or “'.join(row.says)}”"] if row.says else []
-    told += [f"HTTP {_statuses(row.statuses)}"] if row.statuses else []
-    told += [f"to {' or '.join(row.verbs)}"] if row.verbs else []
-    return " ".join(told)
+def _criteria(row: Row) -> str:
+    found = [", ".join(code(name) for name in row.codes)] if row.codes else []
+    found += [f"with “{'” or “'.join(row.says)}”"] if row.says else []
+    found += [f"HTTP {_statuses(row.statuses)}"] if row.statuses else []
+    found += [f"for {' or '.join(row.verbs)}"] if row.verbs else []
+    return " ".join(found)
 
 
 def _statuses(statuses: tuple[int, ...]) -> str:
     if statuses == error_table.ANY_5XX:
         return "5xx"
     if statuses == error_table.ACCEPTED:
-        return "2xx that is not expected"
+        return "unexpected 2xx"
     return ", ".join("in a failed operation" if status == 0 else str(status) for status in statuses if status != 200)
 
 

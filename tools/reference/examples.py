@@ -1,4 +1,4 @@
-"""`docs/reference/examples.md`: every example, with what it shows, from the files themselves."""
+"""`docs/reference/examples.md`: the example manifests, each with the comment of its first line."""
 
 from pathlib import Path
 
@@ -7,15 +7,15 @@ from .markdown import block, page
 FOLDER = Path(__file__).parents[2] / "examples"
 
 INTRODUCTION = """\
-One claim for each story, in the folder `examples/` of the repository. In every run of the tests each is applied as it
-stands, becomes the pool and Node that it asks for, and goes again.
+The folder `examples/` of the repository contains one manifest for each use case. The tests apply each manifest
+unchanged, compare the resulting agent pool and Node with its requirements, and delete it.
 
 ```console
 $ gpu-provisioner plan -f examples/first-gpu.yaml
 $ kubectl apply -f examples/first-gpu.yaml
 ```"""
 
-# From the first machine to what is rare.
+# In the order of the page, the most common use cases first.
 ORDER = (
     "first-gpu", "cpu", "a100-multi", "h100-multi", "amd", "several-sizes", "zones", "spot", "mig", "azure-linux",
     "startup-taint", "long-jobs", "keep-broken", "kaito-workspace", "kaito-ragengine", "from-gpu-provisioner",
@@ -23,10 +23,10 @@ ORDER = (
 
 
 def render() -> str:
-    """The page; raises ValueError if a file has no place in the order, or a place no file."""
+    """The page. Raises ValueError if `ORDER` and the files differ."""
     found = {path.stem: path for path in FOLDER.glob("*.yaml")}
     if odd := set(found) ^ set(ORDER):
-        raise ValueError(f"examples without a place on the page, or places without an example: {sorted(odd)}")
+        raise ValueError(f"ORDER and the files in examples/ differ: {sorted(odd)}")
     sections = []
     for stem in ORDER:
         head, _, body = found[stem].read_text(encoding="utf-8").partition("\n")

@@ -12,20 +12,23 @@ On = Literal["NodeClaim", "Node", "agent pool", "Lease", "Pod"]
 
 
 class Mark(msgspec.Struct, frozen=True):
-    """`key` as it is written; `by`: who writes it; `promise`: what the program does with it."""
+    """`by`: the component or user that writes the key; `meaning`: its effect."""
 
     key: str
     on: tuple[On, ...]
     by: str
-    promise: str
+    meaning: str
 
 
-US = "the program"
-YOU = "you"
+CONTROLLER = "controller"
+USER = "user"
 
 FINALIZERS = (
     Mark(
-        k.FINALIZER, ("NodeClaim", "Node"), US, "Holds the object until the machine is proven gone. Karpenter's name."
+        k.FINALIZER,
+        ("NodeClaim", "Node"),
+        CONTROLLER,
+        "Keeps the object until the machine is proven to be deleted. Karpenter's finalizer.",
     ),
 )
 
@@ -33,55 +36,57 @@ ANNOTATIONS = (
     Mark(
         k.DO_NOT_DISRUPT,
         ("NodeClaim", "Node", "Pod"),
-        "KAITO, you",
-        "On a Pod: it is not evicted in a drain,"
-        " `true` for"
-        " as long as it runs, or a duration such as `1h30m` since its start; the termination time ends that. On a"
-        " claim"
-        " it is copied to the Node, and keeps nothing: the program disrupts nothing voluntarily.",
+        f"KAITO, {USER}",
+        "On a Pod: a drain does not evict it. `true` applies while it runs, a duration such as `1h30m` since its start,"
+        " both until the termination grace period expires. On a NodeClaim: it is copied to the Node and has no other"
+        " effect, because the controller performs no voluntary disruption.",
     ),
     Mark(
         k.TERMINATION_TIMESTAMP,
         ("NodeClaim",),
-        f"{US}, you",
-        "By when every pod of the Node is gone, whatever"
-        " budgets"
-        " say. Written once from `terminationGracePeriod`; what you wrote stands.",
+        f"{CONTROLLER}, {USER}",
+        "The time at which all pods of the Node are deleted, bypassing PodDisruptionBudgets. Set once from"
+        " `terminationGracePeriod`; an existing value is not changed.",
     ),
-    Mark(k.KAITO_IMAGE_FAMILY, ("NodeClaim",), "KAITO, you", "`ubuntu` or `azurelinux`; anything else means Ubuntu."),
+    Mark(
+        k.KAITO_IMAGE_FAMILY,
+        ("NodeClaim",),
+        f"KAITO, {USER}",
+        "`ubuntu` or `azurelinux`; any other value means Ubuntu.",
+    ),
     Mark(
         k.GPU_READINESS,
         ("NodeClaim",),
-        YOU,
-        "`report`: Initialized does not wait for the GPUs of this claim, nor"
-        " is it"
-        " taken back for them; `require`: it does, whatever the setting says.",
+        USER,
+        "`report`: Initialized does not depend on the GPUs of this NodeClaim; `require`: it does. Takes precedence over"
+        " the setting.",
     ),
     Mark(
         k.RETRY,
         ("NodeClaim",),
-        YOU,
-        "Any new value ends the rest of what this claim asks for: one claim tries at once, for all that want the same.",
+        USER,
+        "A new value ends the delay of this NodeClaim's unavailable offerings: one NodeClaim retries, for all that"
+        " require the same offering.",
     ),
-    Mark(k.REPAIR, ("NodeClaim",), YOU, "`disabled`: the Node is kept whatever becomes of it."),
+    Mark(k.REPAIR, ("NodeClaim",), USER, "`disabled`: the Node is never repaired."),
     Mark(
         k.REPAIR_DRAIN_UNTIL,
         ("NodeClaim",),
-        US,
-        "By when a repair has drained the Node; taken off if the Node recovers first.",
+        CONTROLLER,
+        "The time at which the drain of a repair ends; removed if the Node recovers before.",
     ),
     Mark(
         k.ADOPT,
         ("NodeClaim",),
         "`gpu-provisioner adopt`",
-        "The UID of a vanished claim whose pool this one takes over.",
+        "The UID of a deleted NodeClaim whose agent pool this one adopts.",
     ),
-    Mark(k.HANDED_OVER_AT, ("Node",), US, "When the Node was handed to the claim that adopted it."),
+    Mark(k.HANDED_OVER_AT, ("Node",), CONTROLLER, "The time at which the Node was assigned to the adopting NodeClaim."),
     Mark(
         k.CONFIRMED_REMOVALS,
         ("Lease",),
         "`gpu-provisioner gc --confirm`",
-        "Exactly the removals that may pass the brake within the hour.",
+        "The removals that the circuit breaker allows within the hour.",
     ),
 )
 
@@ -89,92 +94,116 @@ LABELS = (
     Mark(
         k.CLAIM_UID,
         ("agent pool", "Node"),
-        US,
-        "The claim's UID. It makes a Node belong to a claim; forced over any label of the claim's.",
+        CONTROLLER,
+        "The NodeClaim's UID, which assigns the Node to the NodeClaim. Overrides a label of the NodeClaim.",
     ),
     Mark(
-        k.REGISTERED, ("Node",), US, "`true`: finalizer, owner, labels, annotations and taints of the claim are on it."
+        k.REGISTERED,
+        ("Node",),
+        CONTROLLER,
+        "`true`: the Node has the finalizer, owner, labels, annotations and taints of the NodeClaim.",
     ),
     Mark(
         k.INITIALIZED,
         ("Node",),
-        US,
-        "`true`: the Node was usable once, GPUs included. It is not taken off again; the claim's Ready is the truth.",
+        CONTROLLER,
+        "`true`: the Node was usable once, including its GPUs. The label is not removed; the Ready condition of the"
+        " NodeClaim is current.",
     ),
     Mark(
         k.INSTANCE_TYPE,
         ("NodeClaim", "Node"),
-        f"AKS; {US} on the claim",
-        "The size that the machine turned out to have. A value of yours stays.",
+        f"AKS; {CONTROLLER} on the NodeClaim",
+        "The size of the machine. A value set by a user is kept.",
     ),
-    Mark(k.ZONE, ("NodeClaim", "Node"), f"AKS; {US} on the claim", "The zone, as `<location>-<number>`."),
-    Mark(k.CAPACITY_TYPE, ("NodeClaim",), US, "`spot` or `on-demand`. A value of yours stays."),
+    Mark(
+        k.ZONE,
+        ("NodeClaim", "Node"),
+        f"AKS; {CONTROLLER} on the NodeClaim",
+        "The zone, as `<location>-<number>`.",
+    ),
+    Mark(k.CAPACITY_TYPE, ("NodeClaim",), CONTROLLER, "`spot` or `on-demand`. A value set by a user is kept."),
     Mark(
         k.NODEPOOL,
         ("NodeClaim", "agent pool", "Node"),
-        "KAITO, you",
-        f"Copied like every label. No NodePool of that name need exist; KAITO uses `{k.DEFAULT_NODEPOOL}`.",
+        f"KAITO, {USER}",
+        f"Copied like any label. The NodePool does not have to exist; KAITO uses `{k.DEFAULT_NODEPOOL}`.",
     ),
     Mark(
         k.KAITO_WORKSPACE,
         ("NodeClaim", "agent pool", "Node"),
         "KAITO",
-        "Makes the claim ours, whatever its node class.",
+        "The controller manages the NodeClaim whatever its node class is.",
     ),
     Mark(
         k.KAITO_RAGENGINE,
         ("NodeClaim", "agent pool", "Node"),
         "KAITO",
-        "Makes the claim ours, whatever its node class.",
+        "The controller manages the NodeClaim whatever its node class is.",
     ),
-    Mark(k.KAITO_MACHINE_TYPE, ("agent pool", "Node"), US, "`gpu` or `cpu`, as Azure/gpu-provisioner writes it."),
+    Mark(k.KAITO_MACHINE_TYPE, ("agent pool", "Node"), CONTROLLER, "`gpu` or `cpu`, as in Azure/gpu-provisioner."),
     Mark(
         k.KAITO_CREATION_TIMESTAMP,
         ("agent pool", "Node"),
-        US,
-        "When the claim was created, as Azure/gpu-provisioner"
-        " writes it: by this a pool of the predecessor's is matched to its claim.",
+        CONTROLLER,
+        "The creation time of the NodeClaim, as in Azure/gpu-provisioner, whose agent pools are assigned to their"
+        " NodeClaims by this label.",
     ),
-    Mark(k.EXCLUDE_BALANCERS, ("Node",), US, "`karpenter`, once the Node drains: no new connections."),
-    Mark(k.DO_NOT_SYNC_TAINTS, ("Node",), YOU, "`true` before it registers: the claim's taints are not added to it."),
-    Mark(k.AGENTPOOL, ("Node",), "AKS", "The agent pool's name, by which a Node is found."),
-    Mark(k.AKS_AGENTPOOL, ("Node",), "AKS", "The same, and asked first."),
+    Mark(k.EXCLUDE_BALANCERS, ("Node",), CONTROLLER, "`karpenter` during the drain: load balancers exclude the Node."),
+    Mark(
+        k.DO_NOT_SYNC_TAINTS,
+        ("Node",),
+        USER,
+        "`true` before the registration: the taints of the NodeClaim are not added to the Node.",
+    ),
+    Mark(k.AGENTPOOL, ("Node",), "AKS", "The name of the agent pool, which assigns the Node to it."),
+    Mark(k.AKS_AGENTPOOL, ("Node",), "AKS", "The same; takes precedence."),
     Mark(k.AKS_IMAGE_VERSION, ("Node",), "AKS", "Copied to `status.imageID`."),
     Mark(k.AKS_SPOT, ("Node",), "AKS", "`spot` on spot Nodes, as a label and as a taint that pods must tolerate."),
 )
 
 TAINTS = (
-    Mark(k.DISRUPTED_TAINT, ("Node",), US, "`NoSchedule`, once the Node drains. DaemonSet pods that tolerate it stay."),
-    Mark(k.UNREGISTERED_TAINT, ("Node",), "whoever boots Nodes with it", "Removed at registration."),
-    Mark(k.NOT_READY_TAINT, ("Node",), "Kubernetes", "Initialized waits until it is gone."),
-    Mark(k.UNREACHABLE_TAINT, ("Node",), "Kubernetes", "Initialized waits until it is gone."),
-    Mark(k.UNINITIALIZED_TAINT, ("Node",), "Azure's cloud node manager", "Initialized waits until it is gone."),
+    Mark(
+        k.DISRUPTED_TAINT,
+        ("Node",),
+        CONTROLLER,
+        "`NoSchedule` during the drain. DaemonSet pods that tolerate it are not evicted.",
+    ),
+    Mark(k.UNREGISTERED_TAINT, ("Node",), "the kubelet's configuration", "Removed at registration."),
+    Mark(k.NOT_READY_TAINT, ("Node",), "Kubernetes", "Initialized waits for its removal."),
+    Mark(k.UNREACHABLE_TAINT, ("Node",), "Kubernetes", "Initialized waits for its removal."),
+    Mark(k.UNINITIALIZED_TAINT, ("Node",), "Azure's cloud node manager", "Initialized waits for its removal."),
     Mark(
         k.SHUTDOWN_TAINT,
         ("Node",),
         "Azure's cloud node manager",
-        "On a spot Node that is not Ready: its machine was taken back.",
+        "On a spot Node that is not Ready: Azure evicted the machine.",
     ),
 )
 
 TAGS = (
-    Mark(k.TAG_CLAIM_NAME, ("agent pool",), US, "The claim's name."),
+    Mark(k.TAG_CLAIM_NAME, ("agent pool",), CONTROLLER, "The name of the NodeClaim."),
     Mark(
-        k.TAG_CLAIM_UID, ("agent pool",), US, "The claim's UID: the pool is this claim's. The node label says it again."
+        k.TAG_CLAIM_UID,
+        ("agent pool",),
+        CONTROLLER,
+        "The UID of the NodeClaim to which the agent pool belongs. The node label contains it as well.",
     ),
-    Mark(k.TAG_PUT_TIME, ("agent pool",), US, "When the pool was asked for."),
+    Mark(k.TAG_PUT_TIME, ("agent pool",), CONTROLLER, "The time of the request that created the agent pool."),
 )
 
 PRIVILEGED = ", ".join(code(domain) for domain in k.PRIVILEGED_DOMAINS)
 INTRODUCTION = f"""\
-Labels and annotations of a claim go to its Node, labels to the agent pool as well, with these exceptions: those under
-{PRIVILEGED} are never copied, for they would give a Node privileges or speak in our name; those that AKS keeps for
-itself make the claim [LabelRefused](../troubleshooting/reasons.md#labelrefused).
+Labels and annotations of a NodeClaim are copied to its Node, labels also to the agent pool, with two exceptions.
+Those under {PRIVILEGED} are never copied, because they grant a Node privileges or identify objects of the
+controller. Labels that AKS reserves make the NodeClaim invalid:
+[LabelRefused](../troubleshooting/reasons.md#labelrefused).
 
-The program writes only what is named here as its own. Nobody else's label, annotation, taint, owner or finalizer is
-ever changed or lost: patches name single keys, and a list is replaced only if it is still as it was read."""
+The controller writes only the keys that this page lists for it. It never changes labels, annotations, taints, owners
+and finalizers of other writers: patches contain single keys, and a list is replaced only if it is unchanged since it
+was read."""
 
-OLD = "## Older names\n\nRequirements may use the names that these labels had before Kubernetes 1.17."
+OLD = "## Older names\n\nRequirements can use the names that these labels had before Kubernetes 1.17."
 
 SECTIONS = {
     "Finalizers": FINALIZERS,
@@ -189,7 +218,7 @@ def render() -> str:
     """The page."""
     parts = []
     for title, marks in SECTIONS.items():
-        rows = [[code(m.key), ", ".join(m.on), m.by, m.promise] for m in marks]
-        parts += [f"## {title}", table(["Name", "On", "Written by", "Promise"], rows)]
-    old = table(["Older name", "Means"], [[code(old), code(new)] for old, new in k.BETA_KEYS.items()])
-    return page("Labels and other marks", "provisioner/api/labels.py", INTRODUCTION, *parts, OLD, old)
+        rows = [[code(m.key), ", ".join(m.on), m.by, m.meaning] for m in marks]
+        parts += [f"## {title}", table(["Name", "On", "Written by", "Meaning"], rows)]
+    old = table(["Older name", "Name"], [[code(old), code(new)] for old, new in k.BETA_KEYS.items()])
+    return page("Labels and annotations", "provisioner/api/labels.py", INTRODUCTION, *parts, OLD, old)

@@ -1,19 +1,16 @@
-"""Markdown for generated pages: tables, code and the line that names the source.
-
-Cells are escaped, so that a `|` in a text cannot break a table; every page is ended by one newline.
-"""
+"""Markdown of generated pages: tables with escaped cells, code, and the comment that names the source."""
 
 from collections.abc import Iterable, Sequence
 
 
 def page(title: str, source: str, *parts: str) -> str:
-    """A whole page; `source` is where its facts are changed, as a path from the repository's root."""
+    """A page; `source` is the path of the file to edit, relative to the repository's root."""
     head = f"<!-- Written by `make generate` from {source}; change it there. -->\n\n# {title}"
     return "\n\n".join([head, *(part.strip("\n") for part in parts)]) + "\n"
 
 
 def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table; raises ValueError if a row is not as long as its head."""
+    """A table. Raises ValueError if a row has not as many cells as the head."""
     lines = [_line(heads), _line(["---"] * len(heads))]
     for row in rows:
         if len(row) != len(heads):
@@ -23,7 +20,7 @@ def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def code(text: str) -> str:
-    """Inline code, or nothing for an empty text."""
+    """Inline code; "" for an empty text."""
     if not text:
         return ""
     return f"`` {text} ``" if "`" in text else f"`{text}`"

@@ -8,27 +8,28 @@ from provisioner.metrics.definitions import LABELS, Family, Label, karpenter, ow
 from .markdown import code, page, table
 
 INTRODUCTION = """\
-The controller serves them at `/metrics` on `--metrics-port`. Every replica does; what only the leader knows (pools,
-claims' lives, calls of Azure) the others do not show, or show as it stood when they led.
+Every replica serves metrics at `/metrics` on `--metrics-port`. Metrics about agent pools, NodeClaim lifecycles and
+requests to Azure are updated by the leader only; other replicas do not export them, or export the last values of
+their own leadership.
 
-| Stability | What it promises |
+| Stability | Guarantee |
 | --- | --- |
-| STABLE | name, labels and meaning stay for a major version |
-| BETA | a minor version may change it, and its changelog says so |
-| ALPHA | may change or go at any time |
+| STABLE | name, labels and meaning do not change within a major version |
+| BETA | a minor version can change the metric; the changelog lists the change |
+| ALPHA | the metric can change or be removed at any time |
 
-Counters start at 0 with each process and count what happens while it leads: a restart does not count again what
-happened before it. Series that are about a claim or a Node go with it."""
+Counters start at 0 in each process and count while the process is the leader; what happened before a restart is not
+counted again. The series of a NodeClaim or a Node are removed with the object."""
 
 SECTIONS: tuple[tuple[str, ModuleType, str], ...] = (
     (
         "Karpenter's",
         karpenter,
-        "Names and labels are Karpenter's, so that its dashboards work. The families about pods, NodePools, scheduling"
-        " and voluntary disruption are not there: pods are not all watched, and the rest does not exist here.",
+        "With Karpenter's names and labels, so that its dashboards work. There are no families about pods, which are"
+        " not all watched, and none about NodePools, scheduling and voluntary disruption, which are not implemented.",
     ),
-    ("Ours", own, "What Karpenter has no name for."),
-    ("The machinery's", runtime, "The names of controller-runtime, client-go and Prometheus' Python client."),
+    ("This project's", own, "For what Karpenter has no metric."),
+    ("Controller runtime", runtime, "With the names of controller-runtime, client-go and Prometheus' Python client."),
 )
 
 
@@ -38,7 +39,7 @@ def render() -> str:
     for title, module, words in SECTIONS:
         families = [family for family in vars(module).values() if isinstance(family, Family)]
         parts += [f"## {title}\n\n{words}", _families(families)]
-    parts += ["## Labels", table(["Label", "What it says", "Values"], _labels())]
+    parts += ["## Labels", table(["Label", "Meaning", "Values"], _labels())]
     return page("Metrics", "provisioner/metrics/definitions", *parts)
 
 
@@ -46,14 +47,14 @@ def _families(families: Iterable[Family]) -> str:
     rows = [
         [
             code(family.name),
-            family.kind + (", of each object" if family.of_objects else ""),
+            family.kind + (", for each object" if family.of_objects else ""),
             ", ".join(code(label) for label in family.labels),
             family.stability,
             _words(family),
         ]
         for family in families
     ]
-    return table(["Name", "Kind", "Labels", "Stability", "What it says"], rows)
+    return table(["Name", "Kind", "Labels", "Stability", "Meaning"], rows)
 
 
 def _words(family: Family) -> str:

@@ -1,4 +1,4 @@
-"""`docs/reference/settings.md`: every flag, variable and default, from the table that the program reads them by."""
+"""`docs/reference/settings.md`: every setting with its flag, environment variables and default."""
 
 from provisioner.settings import OPTIONS, Option
 from provisioner.settings.clouds import CLOUDS
@@ -8,18 +8,18 @@ from provisioner.settings.options import IGNORED
 from .markdown import code, page, table
 
 INTRODUCTION = """\
-A flag counts before its environment variable, that before the file that `--config` names, that before the default. A
-flag may be written with one dash or two, with `=` or a space. In the file (YAML), a setting has the name of its flag.
-Where a second variable is named, the first one that is set wins.
+The order of precedence is: flag, environment variable, the file named by `--config`, default. A flag can have one
+dash or two, and its value follows `=` or a space. In the file (YAML), a setting has the name of its flag. If a
+setting has two variables, the first one that is set applies.
 
-All that is wrong is told at once, each with its remedy, with exit code 2. `gpu-provisioner config` shows every value
-and where it came from; credentials in addresses are masked."""
+All errors are reported together, each with its remedy, with exit code 2. `gpu-provisioner config` prints every value
+and its source; credentials in addresses are masked."""
 
 IGNORED_HEAD = """\
-## Accepted, without effect
+## Ignored variables
 
-The predecessors know these names and a deployment of theirs may set them. They start here unchanged; what is marked
-gives a warning at start, and an error with `--strict-config`."""
+Deployments of Azure/gpu-provisioner or Karpenter can set these variables. They have no effect; those marked in the
+table cause a warning at startup, and an error with `--strict-config`."""
 
 
 def render() -> str:
@@ -34,11 +34,11 @@ def render() -> str:
         "Settings",
         "provisioner/settings/options.py",
         INTRODUCTION,
-        table(["Flag", "Variable", "Default", "What it means", "Value"], rows),
-        "## Clouds\n\n`AZURE_ENVIRONMENT` decides three addresses, each of which has a setting of its own besides.",
-        table(["Cloud", "ARM", "Audience", "Tokens from"], clouds),
+        table(["Flag", "Variable", "Default", "Meaning", "Value"], rows),
+        "## Clouds\n\n`AZURE_ENVIRONMENT` sets three addresses; a separate setting can override each of them.",
+        table(["Cloud", "ARM", "Audience", "Authority"], clouds),
         IGNORED_HEAD,
-        table(["Variable", "Warns"], ignored),
+        table(["Variable", "Warning"], ignored),
     )
 
 

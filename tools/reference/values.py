@@ -1,8 +1,7 @@
 """`docs/reference/values.md`: every key of the chart, from `values.yaml`, its comments, and `values.schema.json`.
 
-A key is a row, in the file's order, with the comment that stands above it; a key without one is an error, so
-that none goes undescribed. Keys below one whose value is handed to Kubernetes as it stands (an affinity, labels) are
-Kubernetes' own and have no rows.
+Each key has a row with the comment above it, in the order of the file; a key without a comment is an error. Keys below
+a value that the chart copies to a manifest unchanged (an affinity, labels) have no rows.
 """
 
 import json
@@ -18,21 +17,21 @@ from .markdown import code, page, table
 CHARTS = Path(__file__).parents[2] / "charts"
 CHART = CHARTS / "gpu-provisioner"
 LONGEST_DEFAULT = 60
-HEADS = ["Key", "Default", "What it means", "Value"]
+HEADS = ["Key", "Default", "Meaning", "Value"]
 
 INTRODUCTION = """\
-The keys of the chart `gpu-provisioner`. `values.schema.json` knows every one of them: a misspelt key or a value of
-another type is refused by Helm before anything changes. `gpu-provisioner values` writes them for an existing cluster.
-The keys of Azure/gpu-provisioner's chart mean here what they say there."""
+The keys of the chart `gpu-provisioner`. `values.schema.json` contains all of them: Helm rejects an unknown key or a
+value of a wrong type. `gpu-provisioner values` writes the values for an existing cluster. Keys that the chart of
+Azure/gpu-provisioner has too have the same meaning."""
 
 ACCEPTED_HEAD = """\
-## Accepted, for the values of others
+## Accepted for compatibility
 
-Files made for Azure/gpu-provisioner's chart may have these keys too."""
+The chart also accepts these keys of the chart of Azure/gpu-provisioner."""
 
 
 class Key(NamedTuple):
-    """One key: its path as in `controller.image.tag`, its default, what stands above it, what the schema says."""
+    """One key: its path such as `controller.image.tag`, its default, its comment, and its schema."""
 
     path: str
     default: Any
@@ -41,7 +40,7 @@ class Key(NamedTuple):
 
 
 class Part(NamedTuple):
-    """Keys that belong together: those of one map at the top, or the single ones in a row; and the words for all."""
+    """Keys of one top-level map, or consecutive top-level keys, with the comment for all of them."""
 
     words: str
     keys: tuple[Key, ...]
@@ -54,42 +53,42 @@ def render() -> str:
 
 
 def reference() -> Iterator[str]:
-    """The tables, with the words between them."""
+    """The tables, and the comments between them."""
     for part in parts():
         if part.words:
             yield part.words
         yield table(HEADS, [[code(key.path), _default(key), key.words, _accepts(key.schema)] for key in part.keys])
     rows = [[code(path), schema.get("description", "")] for path, schema in accepted()]
     yield ACCEPTED_HEAD
-    yield table(["Key", "What it means"], rows)
+    yield table(["Key", "Meaning"], rows)
 
 
 @cache
 def parts() -> tuple[Part, ...]:
-    """All keys of values.yaml. Raises ValueError for one that is not described."""
+    """All keys of values.yaml. Raises ValueError for a key without a comment."""
     lines = (CHART / "values.yaml").read_text(encoding="utf-8").splitlines()
     root: Any = yaml.compose("\n".join(lines))
     found: list[Part] = []
     alone: list[Key] = []
     words = ""
     for key, value in root.value:
-        told, before = _above(lines, key), _paragraph(lines, key)
+        own, before = _above(lines, key), _paragraph(lines, key)
         schema = _schema()["properties"][key.value]
         if (before or "properties" in schema) and alone:
             found.append(Part(words, tuple(alone)))
             alone, words = [], ""
         words = before or words
         if "properties" in schema:
-            found.append(Part(told, tuple(_keys(lines, value, schema, key.value))))
+            found.append(Part(own, tuple(_keys(lines, value, schema, key.value))))
         else:
-            alone.append(_key(key.value, value, told, schema))
+            alone.append(_key(key.value, value, own, schema))
     if alone:
         found.append(Part(words, tuple(alone)))
     return tuple(found)
 
 
 def accepted() -> list[tuple[str, Mapping[str, Any]]]:
-    """What the schema allows beyond values.yaml, each with a description."""
+    """The keys of the schema that are not in values.yaml."""
     known = {key.path for part in parts() for key in part.keys}
     return [(path, schema) for path, schema in _allowed(_schema()) if path not in known]
 
@@ -105,12 +104,12 @@ def _keys(lines: list[str], node: yaml.MappingNode, schema: Mapping[str, Any], a
 
 def _key(path: str, value: yaml.Node, words: str, schema: Mapping[str, Any]) -> Key:
     if not words:
-        raise ValueError(f"charts/gpu-provisioner/values.yaml: {path} has no comment that says what it means")
+        raise ValueError(f"charts/gpu-provisioner/values.yaml: {path} has no comment")
     return Key(path, yaml.safe_load(yaml.serialize(value)), words, schema)
 
 
 def _above(lines: list[str], key: yaml.Node) -> str:
-    """The comment right above a key, as one line."""
+    """The comment directly above a key, as one line."""
     first = last = key.start_mark.line
     while first and lines[first - 1].lstrip().startswith("#"):
         first -= 1
@@ -118,7 +117,7 @@ def _above(lines: list[str], key: yaml.Node) -> str:
 
 
 def _paragraph(lines: list[str], key: yaml.Node) -> str:
-    """The comment for many keys: one that ends with an empty line before this key's own."""
+    """The comment of a group of keys: the one that an empty line separates from the first key's own comment."""
     line = key.start_mark.line
     while line and lines[line - 1].lstrip().startswith("#"):
         line -= 1
@@ -153,8 +152,8 @@ def _accepts(schema: Mapping[str, Any]) -> str:
     if "enum" in schema:
         return ", ".join(code(one) for one in schema["enum"] if one)
     types = [schema["type"]] if isinstance(schema["type"], str) else schema["type"]
-    told = " or ".join(name for name in types if name != "null")
+    names = " or ".join(name for name in types if name != "null")
     low, high = schema.get("minimum"), schema.get("maximum")
     if low is not None and high is not None:
-        return f"{told}, {low} to {high}"
-    return f"{told}, at least {low}" if low is not None else told
+        return f"{names}, {low} to {high}"
+    return f"{names}, at least {low}" if low is not None else names

@@ -15,7 +15,7 @@ from tests.unit.controllers.planner.test_plan import DOWN_TABLE, GARBAGE_TABLE, 
 from tests.world.messages import explained, explained_event
 from tools.reference import PAGES
 from tools.reference import labels as label_page
-from tools.reference.explained import NOTICES, REASONS
+from tools.reference.explained import EVENTS, REASONS
 
 ROOT = Path(__file__).parents[3]
 NAMES = {key: value for key, value in vars(reasons).items() if key.isupper()}
@@ -27,7 +27,7 @@ NAMES_THEMSELVES = ROOT / "provisioner" / "api" / "reasons.py"
 
 def test_every_name_is_explained_and_every_explanation_is_of_a_name() -> None:
     """The tables and the names are the same set."""
-    told = {reason.name for reason in REASONS} | {notice.name for notice in NOTICES}
+    told = {reason.name for reason in REASONS} | {event.name for event in EVENTS}
     assert told == set(NAMES.values())
     assert len(NAMES) == len(set(NAMES.values())) > 50
 

@@ -1,23 +1,23 @@
-"""What every reason that the program writes means, what to look at, and what to do about it.
+"""Meaning, diagnosis and remedy of every condition reason and Event that the controller writes.
 
-One row for each name of `provisioner.api.reasons` and each condition that bears it, with every status that it
-comes with; a story that shows another combination fails (`tests/world/messages.py`).
+There is one row for each name of `provisioner.api.reasons` and each condition with this reason, with all its statuses.
+A test in `tests/world` that writes another combination fails.
 
-    row.py          Reason, Notice
-    launching.py    Launched and Ready
-    refusals.py     Launched: what our own validation has against a claim
-    serving.py      Registered and Initialized
-    leaving.py      Drained, VolumesDetached, InstanceTerminating
-    notices.py      Events that no condition carries
+    row.py               Reason, Event
+    launch.py            Ready and Launched
+    validation.py        Launched: NodeClaims that fail validation
+    initialization.py    Registered and Initialized
+    termination.py       Drained, VolumesDetached, InstanceTerminating
+    events.py            Events without a change of a condition
 """
 
-from .launching import LAUNCHING
-from .leaving import LEAVING
-from .notices import NOTICES
-from .refusals import REFUSALS
-from .row import Notice, Reason
-from .serving import SERVING
+from .events import EVENTS
+from .initialization import INITIALIZATION
+from .launch import LAUNCH
+from .row import Event, Reason
+from .termination import TERMINATION
+from .validation import VALIDATION
 
-REASONS: tuple[Reason, ...] = (*LAUNCHING, *REFUSALS, *SERVING, *LEAVING)
+REASONS: tuple[Reason, ...] = (*LAUNCH, *VALIDATION, *INITIALIZATION, *TERMINATION)
 
-__all__ = ["NOTICES", "REASONS", "Notice", "Reason"]
+__all__ = ["EVENTS", "REASONS", "Event", "Reason"]

@@ -1,4 +1,4 @@
-"""The rows: what a condition's reason, and an Event's, means to the person who reads it."""
+"""The rows of the tables: the meaning of a condition's reason, and of an Event."""
 
 from typing import Literal
 
@@ -19,8 +19,8 @@ class Reason(msgspec.Struct, frozen=True, kw_only=True):
     remedy: str = ""
 
 
-class Notice(msgspec.Struct, frozen=True, kw_only=True):
-    """An Event of its own, on any of the kinds in `about`."""
+class Event(msgspec.Struct, frozen=True, kw_only=True):
+    """An Event without a change of a condition, on any of the kinds in `about`."""
 
     name: str
     kind: Literal["Normal", "Warning"]
@@ -29,21 +29,21 @@ class Notice(msgspec.Struct, frozen=True, kw_only=True):
     remedy: str = ""
 
 
-def good(on: str, name: str, meaning: str) -> Reason:
-    """A condition that is True, which needs nobody."""
+def is_true(on: str, name: str, meaning: str) -> Reason:
+    """A condition that is True and needs no remedy."""
     return Reason(on=on, statuses=("True",), name=name, meaning=meaning)
 
 
-def waiting(on: str, name: str, meaning: str, look: str = "", remedy: str = "") -> Reason:
-    """A condition that is Unknown: something is under way, or in the way."""
+def is_unknown(on: str, name: str, meaning: str, look: str, remedy: str) -> Reason:
+    """A condition that is Unknown: an operation is in progress, or is blocked."""
     return Reason(on=on, statuses=("Unknown",), name=name, meaning=meaning, look=look, remedy=remedy)
 
 
-def bad(on: str, name: str, meaning: str, look: str, remedy: str) -> Reason:
+def is_false(on: str, name: str, meaning: str, look: str, remedy: str) -> Reason:
     """A condition that is False."""
     return Reason(on=on, statuses=("False",), name=name, meaning=meaning, look=look, remedy=remedy)
 
 
-def lost(on: str, name: str, meaning: str, look: str, remedy: str) -> Reason:
-    """Unknown until the claim was usable for the first time, False if it was and is no more."""
+def is_not_true(on: str, name: str, meaning: str, look: str, remedy: str) -> Reason:
+    """A condition that is Unknown until the NodeClaim was Initialized for the first time, and False afterwards."""
     return Reason(on=on, statuses=("Unknown", "False"), name=name, meaning=meaning, look=look, remedy=remedy)

@@ -1,0 +1,129 @@
+"""Events that do not accompany a change of a condition, and Events on Nodes and Pods."""
+
+from provisioner.api import reasons as r
+
+from .row import Event
+
+EVENTS = (
+    Event(
+        name=r.TRYING_OFFERING,
+        kind="Normal",
+        about=("NodeClaim",),
+        meaning="The size, zone and capacity type that is requested next, and why the previous one was not available.",
+    ),
+    Event(
+        name=r.REMOVING_FAILED_POOL,
+        kind="Normal",
+        about=("NodeClaim",),
+        meaning="The agent pool of a failed attempt is deleted before the next attempt.",
+    ),
+    Event(
+        name=r.POOL_CHANGED,
+        kind="Warning",
+        about=("NodeClaim",),
+        meaning="Another client scaled the NodeClaim's agent pool, or removed the tags or labels that identify it.",
+        remedy="The message contains the command that reverts the change.",
+    ),
+    Event(
+        name=r.NODE_REPAIR,
+        kind="Warning",
+        about=("NodeClaim",),
+        meaning="The Node was not Ready for too long. The NodeClaim is deleted, and its owner creates a new one.",
+        remedy="[Pausing repair](../how-to/pause-repair.md) keeps a Node for inspection.",
+    ),
+    Event(
+        name=r.NODE_REPAIR_BLOCKED,
+        kind="Warning",
+        about=("NodeClaim",),
+        meaning="A repair is due and delayed, because too many Nodes are unhealthy, or became unhealthy together.",
+        remedy="Look for a common cause: image, driver, network, zone.",
+    ),
+    Event(
+        name=r.FAILED_DRAINING,
+        kind="Warning",
+        about=("Node",),
+        meaning="The pods that block the drain, each with its cause.",
+        remedy="Change the PodDisruptionBudget, or delete the pod.",
+    ),
+    Event(
+        name=r.AWAITING_VOLUME_DETACHMENT,
+        kind="Normal",
+        about=("Node",),
+        meaning="The volumes that are still attached to the machine.",
+    ),
+    Event(
+        name=r.EVICTED,
+        kind="Normal",
+        about=("Pod",),
+        meaning="The pod was evicted with the Eviction API, which respects PodDisruptionBudgets.",
+    ),
+    Event(
+        name=r.DISRUPTED,
+        kind="Normal",
+        about=("Pod",),
+        meaning="The pod was deleted, bypassing PodDisruptionBudgets, because the termination grace period of the"
+        " NodeClaim is about to expire.",
+        remedy="Use a longer `terminationGracePeriod`.",
+    ),
+    Event(
+        name=r.TERMINATION_GRACE_PERIOD_EXPIRING,
+        kind="Warning",
+        about=("NodeClaim", "Node"),
+        meaning="The time at which all pods of the Node are deleted, bypassing PodDisruptionBudgets.",
+    ),
+    Event(
+        name=r.INVALID_TERMINATION_TIMESTAMP,
+        kind="Warning",
+        about=("NodeClaim",),
+        meaning="The annotation `karpenter.sh/nodeclaim-termination-timestamp` is not a timestamp, and is ignored.",
+        remedy="Use a timestamp such as `2026-01-02T15:04:05Z`.",
+    ),
+    Event(
+        name=r.INVALID_DO_NOT_DISRUPT,
+        kind="Warning",
+        about=("Pod",),
+        meaning="The annotation `karpenter.sh/do-not-disrupt` is neither `true` nor a duration, and is ignored.",
+        remedy='Use `"true"`, or a duration such as `1h30m`.',
+    ),
+    Event(
+        name=r.LEAKED_POOL_DELETED,
+        kind="Warning",
+        about=("NodeClaim",),
+        meaning="An agent pool of the controller has no NodeClaim and is deleted. The Event has the name of the"
+        " NodeClaim for which the pool was created.",
+        remedy="If NodeClaims disappear without being deleted, find out what removes them.",
+    ),
+    Event(
+        name=r.INSTANCE_GONE,
+        kind="Warning",
+        about=("NodeClaim",),
+        meaning="The agent pool of the NodeClaim does not exist any more. The NodeClaim is deleted.",
+        remedy="The activity log of the cluster shows who deleted the pool.",
+    ),
+    Event(
+        name=r.NODE_DELETED,
+        kind="Warning",
+        about=("NodeClaim",),
+        meaning="Another client deleted the Node. Its machine and the NodeClaim are deleted as well.",
+    ),
+    Event(
+        name=r.SPOT_EVICTED,
+        kind="Warning",
+        about=("NodeClaim",),
+        meaning="Azure evicted the spot machine. The agent pool and the NodeClaim are deleted.",
+    ),
+    Event(
+        name=r.REMOVAL_BRAKED,
+        kind="Warning",
+        about=("NodeClaim",),
+        meaning="The circuit breaker restricts inferred removals: too many machines would be removed at once.",
+        remedy="`gpu-provisioner gc` lists the removals; `gpu-provisioner gc --confirm` allows exactly these.",
+    ),
+    Event(
+        name=r.FINALIZER_RELEASED_BY_HAND,
+        kind="Warning",
+        about=("NodeClaim",),
+        meaning="The user who removed the finalizer with `gpu-provisioner release`, and the last known state of the"
+        " agent pool.",
+    ),
+)
