@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.metrics.definitions import karpenter, own
-from provisioner.runtime.controller_name import acting_rule
+from provisioner.runtime.controller_name import current_controller
 from provisioner.runtime.metrics import NO_ANSWER, Metrics
 
 from .errors import CloudError, NoCapacity, NotFound
@@ -67,7 +67,7 @@ class Metered:
 
     async def _timed(self, operation: str, call: Awaitable[T], page: "_Page | None" = None) -> T:
         """`page`: the request that is on its way, of a call of several."""
-        labels = (acting_rule() or LISTING, operation.capitalize(), PROVIDER)
+        labels = (current_controller() or LISTING, operation.capitalize(), PROVIDER)
         began, page = _now(), page or _Page()
         try:
             answer = await call

@@ -42,8 +42,8 @@ from provisioner.runtime.kube import KubeError
 from provisioner.runtime.log_sampling import AUDIT
 from provisioner.runtime.objects import ObjectReference
 
-from .cloud import CloudActs
-from .kubernetes import KubeActs
+from .cloud import CloudActuator
+from .kubernetes import KubernetesActuator
 
 # An ARM write may take 15 s (its own timeout); it is sent only if the lease outlives it.
 ARM_WRITE_SECONDS = 15.0
@@ -53,7 +53,7 @@ POD_EVENTS_LEAVE = 50
 log = structlog.get_logger("door")
 
 
-class Door:
+class Actuator:
     """`lease_left` says how many seconds of the lease remain (inf without election).
 
     `on_cut(seconds)` hears of a write that was cancelled on its way: for so long it may still be carried out.
@@ -61,8 +61,8 @@ class Door:
 
     def __init__(
         self,
-        kube: KubeActs,
-        cloud: CloudActs,
+        kube: KubernetesActuator,
+        cloud: CloudActuator,
         events: EventRecorder,
         lease_left: Callable[[], float],
         on_cut: Callable[[float], None],

@@ -17,7 +17,7 @@ from controllers.model.steps import AskCause, CloudWrite, CreateInstance, Delete
 log = structlog.get_logger("cloud")
 
 
-class CloudActs:
+class CloudActuator:
     """The writes and reads of a plan, over one provider and the inventory that remembers for it."""
 
     def __init__(self, provider: CloudProvider, inventory: Inventory) -> None:

@@ -37,19 +37,19 @@ from provisioner.runtime.kube import Kube, KubeError
 from provisioner.runtime.objects import Event
 from provisioner.runtime.resources import CRDS, EVENTS, NODECLAIMS, NODES
 
-from .pods import PodActs
+from .pods import PodActuator
 
 # Who signs the Events of AKS's node auto-repair, and how their reasons end: NodeRebootStart, NodeReimageEnd, …
 AUTO_REPAIR = "aks-auto-repair"
 STAGES: tuple[Stage, ...] = ("Start", "End", "Error")
 
 
-class KubeActs:
+class KubernetesActuator:
     """The writes and reads of a plan, over one `Kube`."""
 
     def __init__(self, kube: Kube) -> None:
         self._kube = kube
-        self._pods = PodActs(kube)
+        self._pods = PodActuator(kube)
 
     async def write(self, step: KubeWrite) -> Wrote | Evicted:
         """Perform one write. Raises KubeError."""

@@ -25,7 +25,7 @@ SEVERAL_BUDGETS = "This pod has more than one PodDisruptionBudget, which the evi
 log = structlog.get_logger("pods")
 
 
-class PodActs:
+class PodActuator:
     """The writes and reads of drains, over one `Kube`."""
 
     def __init__(self, kube: Kube) -> None:

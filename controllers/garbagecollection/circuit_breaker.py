@@ -1,4 +1,4 @@
-"""The brake that all inferred removals share.
+"""The circuit breaker that all inferred removals share.
 
 What a person asked for is never braked. What we infer (a pool without a claim, a claim without a pool, a Node somebody
 deleted) passes only while it stays small: if more than max(3, 20 %) of our pools would go by inference, those gone in
@@ -9,14 +9,14 @@ a person confirmed by name passes, and lets nothing else pass.
 from controllers.model.policy import Policy
 
 
-def braked_by(cause: str) -> bool:
-    """Whether removals for this cause share the brake: none is lost where Azure says that the machine is gone."""
+def counts_toward_limit(cause: str) -> bool:
+    """Whether removals for this cause count toward the limit; a machine that Azure reports gone does not."""
     return cause != "spot-evicted"
 
 
 def allowance(policy: Policy, pools: int) -> int:
     """How many of `pools` may go by inference within one window."""
-    return max(policy.brake_floor, int(policy.brake_share * pools))
+    return max(policy.circuit_breaker_floor, int(policy.circuit_breaker_share * pools))
 
 
 def tripped(policy: Policy, *, pools: int, going: int) -> bool:

@@ -1,4 +1,4 @@
-"""What a person has confirmed: removals by inference that the brake need not hold.
+"""What a person has confirmed: removals by inference that the circuit breaker need not hold.
 
 Pure, and total: whatever stands in the annotation, it is read as a confirmation or as none. It ends by itself,
 and it names its removals: what looks like garbage later is not in it.

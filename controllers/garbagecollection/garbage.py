@@ -1,9 +1,9 @@
 """Removals nobody asked for: pools, Nodes and claims whose counterparts are gone.
 
 An inference is acted on only after it has stood for a while, with reads of claim, pool and cluster that are
-newer than the first sight, within the brake, and never while the cluster is not running, while AKS itself works on that
-pool, or while an API cannot be read: what looks lost then comes back. A Node of a live claim that others delete in such
-a time is let go and its pool kept.
+newer than the first sight, within the circuit breaker, and never while the cluster is not running, while AKS itself
+works on that pool, or while an API cannot be read: what looks lost then comes back. A Node of a live claim that
+others delete in such a time is let go and its pool kept.
 
 Source: docs/references/rules.md#absence-needs-proof, docs/references/rules.md#every-removal-has-a-cause,
 docs/references/karpenter.md#garbage-collection.
@@ -33,18 +33,18 @@ from controllers.node.termination.termination import empty, prove_gone
 from controllers.nodeclaim import interruption
 from controllers.nodeclaim.consistency import emptied
 from controllers.nodeclaim.lifecycle.launch import lost
-from controllers.nodeclaim.lifecycle.launch_failure import launched, remains
+from controllers.nodeclaim.lifecycle.launch_failure import failed_launch_remains, launched
 from provisioner.api import labels, reasons
 from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
 
-from .circuit_breaker import braked_by
+from .circuit_breaker import counts_toward_limit
 
 # Why a live claim goes, as its Event says it; any other cause: its Node was deleted.
 _GONE_FOR: dict[Cause, str] = {"missing-pool": reasons.INSTANCE_GONE, "spot-evicted": reasons.SPOT_EVICTED}
 
 
-def suspect(f: Facts) -> Cause | None:
+def candidate_cause(f: Facts) -> Cause | None:
     """Why this key's pool, claim or Node looks like garbage, by the caches alone."""
     if not (f.kube_synced and f.inventory_synced):
         return None
@@ -56,7 +56,7 @@ def suspect(f: Facts) -> Cause | None:
     if claim is not None and not claim.deleting:
         if interruption.taken(f, claim):
             return "spot-evicted"
-        if _node_deleted(f, claim) is not None and not remains(f, claim):
+        if _node_deleted(f, claim) is not None and not failed_launch_remains(f, claim):
             return "node-deleted"
         if instance is None and (launched(claim) or (lost(f, claim) and f.absence == "absent")):
             return "missing-pool"
@@ -99,32 +99,32 @@ def _leftover(f: Facts, node: Node) -> bool:
 
 def step(f: Facts) -> Step | None:
     """The next step for whatever is suspected here; None: nothing is, or nothing can be done about it now."""
-    suspicion = f.suspicion
-    if suspicion is None:
+    candidate = f.candidate
+    if candidate is None:
         # Reads lag behind a PUT: a pool that was just asked for is suspected only once its absence is proven.
         return prove_gone(f) if f.claim is not None and lost(f, f.claim) else None
-    if suspicion.cause == "node-deleted" and disturbed(f):
+    if candidate.cause == "node-deleted" and disturbed(f):
         node = _node_deleted(f, f.claim) if f.claim is not None else None
         return ReleaseFinalizer(target=node, why="AKS works on its pool or cluster") if node is not None else None
-    match suspicion.cause:
+    match candidate.cause:
         case "orphan-pool":
-            return _orphan(f, suspicion.age)
+            return _orphan(f, candidate.age)
         case "missing-pool":
-            return _missing(f, suspicion.age)
+            return _missing(f, candidate.age)
         case "node-deleted":
-            return _deleted_node(f, suspicion.age)
+            return _deleted_node(f, candidate.age)
         case "spot-evicted":
-            return _evicted(f, suspicion.age)
+            return _evicted(f, candidate.age)
         case _:
-            return _leftover_nodes(f, suspicion.age)
+            return _leftover_nodes(f, candidate.age)
 
 
 def nobody_asked(f: Facts) -> Step | None:
-    """Claims that are deleting only because their CRD is were not asked for by anybody: they pass the brake too."""
-    suspicion = f.suspicion
-    if suspicion is None or suspicion.cause != "crd-deleted":
+    """Claims that are deleting only because their CRD is: an inferred removal, so the circuit breaker applies."""
+    candidate = f.candidate
+    if candidate is None or candidate.cause != "crd-deleted":
         return None
-    return held_back(f, suspicion.age, f.policy.orphan_seconds)
+    return held_back(f, candidate.age, f.policy.orphan_seconds)
 
 
 def disturbed(f: Facts) -> bool:
@@ -134,10 +134,10 @@ def disturbed(f: Facts) -> bool:
 
 
 def held_back(f: Facts, age: float, needed: float) -> Step | None:
-    """What every inference waits for: time, APIs that can be read, a running cluster, a pool at rest, the brake."""
+    """The step that every inferred removal waits for; None if nothing holds it back."""
     waiting = _unsure(f, age, needed)
-    if waiting is None and f.fleet.braked and not f.fleet.confirmed:
-        return Wait(after=60.0, why="too many removals by inference at once: none is made", held="braked")
+    if waiting is None and f.counts.restricted and not f.counts.confirmed:
+        return Wait(after=60.0, why="too many removals by inference at once: none is made", held="restricted")
     return waiting
 
 
@@ -164,19 +164,19 @@ def _unsure(f: Facts, age: float, needed: float) -> Step | None:
 
 def held_for_people(f: Facts) -> str:
     """Why what is suspected here stays until people confirm it or claims return, "" if it does not wait for them."""
-    if f.suspicion is None or f.fleet.confirmed or not braked_by(f.suspicion.cause):
+    if f.candidate is None or f.counts.confirmed or not counts_toward_limit(f.candidate.cause):
         return ""
     remedy = "see gpu-provisioner gc"
-    if f.fleet.braked:
-        return f"{f.fleet.suspects} removals by inference at once are too many; none is made: {remedy}"
-    if f.suspicion.cause == "orphan-pool" and f.instance is not None and _outlived_crd(f, f.instance):
+    if f.counts.restricted:
+        return f"{f.counts.candidates} removals by inference at once are too many; none is made: {remedy}"
+    if f.candidate.cause == "orphan-pool" and f.instance is not None and _outlived_crd(f, f.instance):
         return f"agent pool {f.key} is older than the NodeClaim CRD, so nobody asked its claim to go: {remedy}"
     return ""
 
 
 def _fresh_looks(f: Facts, claim_name: str) -> Step | None:
     """Fresh reads of the claim and of the pool, each newer than the suspicion."""
-    oldest = min(f.policy.fresh_seconds, f.suspicion.age if f.suspicion is not None else 0.0)
+    oldest = min(f.policy.fresh_seconds, f.candidate.age if f.candidate is not None else 0.0)
     if f.claim_read_age > oldest:
         return LookUpClaim(name=claim_name)
     if f.pool_read_age > oldest:
@@ -198,7 +198,7 @@ def _orphan(f: Facts, age: float) -> Step | None:
     waiting = held_back(f, age, f.policy.orphan_seconds) or _fresh_looks(f, _claim_name(f))
     if waiting is not None:
         return waiting
-    if _outlived_crd(f, instance) and not f.fleet.confirmed:
+    if _outlived_crd(f, instance) and not f.counts.confirmed:
         why = "the CRD is younger than this pool: its claim was not asked to go by anybody"
         return Wait(after=None, why=why, held="older_than_crd")
     if f.claim_read is not None and (f.claim_read.uid in marks(instance) or held_by(instance, f.claim_read)):

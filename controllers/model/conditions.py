@@ -12,7 +12,7 @@ import msgspec
 Status = Literal["True", "False", "Unknown"]
 
 
-class Judgement(msgspec.Struct, frozen=True, kw_only=True):
+class ConditionUpdate(msgspec.Struct, frozen=True, kw_only=True):
     """`recheck`: seconds until time alone changes this judgement; `overdue`: the name of a deadline that has passed."""
 
     status: Status

@@ -14,7 +14,7 @@ import msgspec
 
 from provisioner.api.conditions import MESSAGE_BYTES, fit
 
-from .conditions import Judgement
+from .conditions import ConditionUpdate
 
 MARK = "; overdue: "
 
@@ -24,20 +24,22 @@ def told(message: str) -> bool:
     return MARK in message
 
 
-def watched(judged: Judgement, *, name: str, since: datetime, now: datetime, limit_seconds: float) -> Judgement:
+def watched(
+    updates: ConditionUpdate, *, name: str, since: datetime, now: datetime, limit_seconds: float
+) -> ConditionUpdate:
     """`judged`, aware of the deadline `name` that ends `limit_seconds` after `since`. A True judgement has none."""
-    if judged.status == "True":
-        return judged
+    if updates.status == "True":
+        return updates
     left = limit_seconds - (now - since).total_seconds()
     if left > 0:
-        recheck = left if judged.recheck is None else min(left, judged.recheck)
-        return msgspec.structs.replace(judged, recheck=recheck)
-    return overdue(judged, name=name, remedy=f"over {round(limit_seconds / 60)} min")
+        recheck = left if updates.recheck is None else min(left, updates.recheck)
+        return msgspec.structs.replace(updates, recheck=recheck)
+    return overdue(updates, name=name, remedy=f"over {round(limit_seconds / 60)} min")
 
 
-def overdue(judged: Judgement, *, name: str, remedy: str) -> Judgement:
+def overdue(updates: ConditionUpdate, *, name: str, remedy: str) -> ConditionUpdate:
     """`judged`, past the deadline `name`: it says so, and how to look further."""
     end = f"{MARK}{remedy}"
     # The cause gives way: it was told whole before, and without its end the deadline would never be heard of.
-    text = fit(judged.message, MESSAGE_BYTES - len(end)) + end
-    return msgspec.structs.replace(judged, message=text, warning=True, overdue=name)
+    text = fit(updates.message, MESSAGE_BYTES - len(end)) + end
+    return msgspec.structs.replace(updates, message=text, warning=True, overdue=name)

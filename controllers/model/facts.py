@@ -89,7 +89,7 @@ class Offer(msgspec.Struct, frozen=True, kw_only=True):
     tried: bool = False
 
 
-class Suspicion(msgspec.Struct, frozen=True, kw_only=True):
+class Candidate(msgspec.Struct, frozen=True, kw_only=True):
     """Why this key may be removed by inference, and since how many seconds that has been so."""
 
     cause: str
@@ -106,7 +106,7 @@ class Remedy(msgspec.Struct, frozen=True, kw_only=True):
     at: datetime
 
 
-class Sick(msgspec.Struct, frozen=True, kw_only=True):
+class Unhealthy(msgspec.Struct, frozen=True, kw_only=True):
     """Since how many seconds the claim's Node has not been Ready, and for how many of them this process has watched it.
 
     `remedies`: AKS's, as read `remedies_age` seconds ago; None if the API server does not let us read them.
@@ -118,7 +118,7 @@ class Sick(msgspec.Struct, frozen=True, kw_only=True):
     remedies_age: float = math.inf
 
 
-class Ward(msgspec.Struct, frozen=True, kw_only=True):
+class UnhealthyCounts(msgspec.Struct, frozen=True, kw_only=True):
     """What one sick Node must know of the others, once its repair is due.
 
     `nodes`: all that were usable once; `sick`: those not Ready now; `struck`: the most of these that fell sick within
@@ -126,14 +126,14 @@ class Ward(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     nodes: int = 1
-    sick: int = 0
-    struck: int = 0
+    unhealthy: int = 0
+    simultaneous: int = 0
     going: int = 0
     place: int = 1
 
 
-class Fleet(msgspec.Struct, frozen=True, kw_only=True):
-    """What one key must know of the others. `confirmed`: a person lets this key's removal pass the brake."""
+class ClusterCounts(msgspec.Struct, frozen=True, kw_only=True):
+    """What one key must know of the others. `confirmed`: a person lets this key's removal pass the circuit breaker."""
 
     pools: int = 0
     all_pools: int = 0
@@ -142,10 +142,10 @@ class Fleet(msgspec.Struct, frozen=True, kw_only=True):
     next_create_in: float = 0.0
     place: int = 1
     waiting: int = 1
-    suspects: int = 0
-    braked: bool = False
+    candidates: int = 0
+    restricted: bool = False
     confirmed: bool = False
-    ward: Ward = Ward()
+    unhealthy_counts: UnhealthyCounts = UnhealthyCounts()
 
 
 Asked = Literal["evict", "delete", "read"]
@@ -247,16 +247,16 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     crd_known: bool = True
     crd_created: datetime | None = None
     adoption_refused: str = ""
-    fleet: Fleet = Fleet()
+    counts: ClusterCounts = ClusterCounts()
 
     create_failed: Failed | None = None
     delete_failed: Failed | None = None
     read_failed: Failed | None = None
     refused: Mapping[str, str] = {}
     refused_for: float = math.inf
-    suspicion: Suspicion | None = None
+    candidate: Candidate | None = None
     gpu_short_age: float = 0.0
-    sick: Sick | None = None
+    unhealthy: Unhealthy | None = None
     drains: Mapping[str, Drain] = {}
 
     @property

@@ -37,10 +37,10 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     # (docs/references/kubernetes.md#extended-resources-and-the-device-manager).
     gpu_loss_seconds: float = 360.0
 
-    # The brake (docs/references/rules.md#circuit-breaker).
-    brake_floor: int = 3
-    brake_share: float = 0.2
-    brake_window_seconds: float = 600.0
+    # The circuit breaker (docs/references/rules.md#circuit-breaker).
+    circuit_breaker_floor: int = 3
+    circuit_breaker_share: float = 0.2
+    circuit_breaker_window_seconds: float = 600.0
     # How long a suspicion must stand before it is acted on. A deleted Node is one person's deed: a few seconds
     # are enough to see whether it comes alone; an orphan costs money by the hour, so a minute is nothing.
     node_deleted_seconds: float = 5.0
@@ -62,9 +62,9 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     repair_drain_seconds: float = 300.0
     # How many are repaired at once, and how many may fall sick together before it is no machine's fault.
     repair_share: float = 0.2
-    repair_struck_floor: int = 2
-    repair_struck_share: float = 0.5
-    repair_struck_seconds: float = 600.0
+    repair_simultaneous_floor: int = 2
+    repair_simultaneous_share: float = 0.5
+    repair_simultaneous_seconds: float = 600.0
 
     # Nothing is inferred from a list of pools, or a state of the cluster, older than an idle interval and a half.
     stale_list_seconds: float = 90.0

@@ -17,7 +17,7 @@ from provisioner.api.pod import Pod
 
 JsonPatch = tuple[Mapping[str, object], ...]
 
-# Why something is removed. ASKED is never braked; all others are inferred and pass the brake
+# Why something is removed. ASKED is never braked; all others are inferred and pass the circuit breaker
 # (docs/references/rules.md#circuit-breaker).
 Cause = Literal[
     "asked",
@@ -176,7 +176,9 @@ class ReadVolumes(msgspec.Struct, frozen=True, kw_only=True):
 
 
 # What a removal by inference waits for, other than time: the closed set that is counted.
-Held = Literal["braked", "cluster_not_running", "pool_busy", "pools_not_listed", "cache_not_current", "older_than_crd"]
+Held = Literal[
+    "restricted", "cluster_not_running", "pool_busy", "pools_not_listed", "cache_not_current", "older_than_crd"
+]
 
 
 class Wait(msgspec.Struct, frozen=True, kw_only=True):

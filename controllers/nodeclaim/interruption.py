@@ -10,7 +10,7 @@ docs/references/agent-pools.md#labels-and-taints.
 """
 
 from cloudprovider.interface import SPOT, InstanceState
-from controllers.model.conditions import Judgement, Status, clock_text
+from controllers.model.conditions import ConditionUpdate, Status, clock_text
 from controllers.model.facts import Facts
 from controllers.model.ownership import belongs, held_by
 from provisioner.api import labels, reasons
@@ -40,7 +40,7 @@ def sign(node: Node) -> str:
     return ""
 
 
-def judge(f: Facts, claim: NodeClaim, status: Status) -> Judgement | None:
+def judge(f: Facts, claim: NodeClaim, status: Status) -> ConditionUpdate | None:
     """The Initialized condition of a claim whose spot machine was taken; None: nothing tells of that."""
     spot = (
         f.instance.offering.capacity_type if f.instance is not None else claim.metadata.labels.get(labels.CAPACITY_TYPE)
@@ -56,4 +56,4 @@ def judge(f: Facts, claim: NodeClaim, status: Status) -> Judgement | None:
         f"Azure took the spot machine of agent pool {f.key} back, as seen at {clock_text(f.now)}"
         f" ({seen or 'the pool counts no machine'}); its owner makes a new claim, which may prefer on-demand"
     )
-    return Judgement(status=status, reason=reasons.SPOT_EVICTED, message=told or message, warning=True)
+    return ConditionUpdate(status=status, reason=reasons.SPOT_EVICTED, message=told or message, warning=True)

@@ -58,10 +58,10 @@ def rule(f: Facts, step: Step) -> str:
 
 def _situation(f: Facts, step: Step) -> str:
     claim = f.claim
-    if f.suspicion is not None:
-        return OF_CAUSE[f.suspicion.cause]
+    if f.candidate is not None:
+        return OF_CAUSE[f.candidate.cause]
     if claim is None:
         return INSTANCE_GARBAGE if f.instance is not None else TERMINATION
     if claim.deleting:
         return TERMINATION if isinstance(step, PatchNode) else LIFECYCLE
-    return HEALTH if f.sick is not None else LIFECYCLE
+    return HEALTH if f.unhealthy is not None else LIFECYCLE

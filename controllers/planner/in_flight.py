@@ -12,7 +12,7 @@ from controllers.nodeclaim.lifecycle.launch_failure import launched
 def in_flight(f: Facts) -> bool:
     """Pools being made or removed the inventory sees itself; this is about what only the rules know."""
     claim = f.claim
-    if f.suspicion is not None:
+    if f.candidate is not None:
         return True
     if claim is None:
         return False

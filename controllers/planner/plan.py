@@ -70,24 +70,24 @@ def _rise(f: Facts, claim: NodeClaim) -> Step:
     removing = removal(f)
     if removing is not None and not isinstance(removing, Wait):
         return removing
-    judged = status.rising(f, claim)
+    updates = status.launch_conditions(f, claim)
     soon = registration.unidentified(f, claim)
     return (
         launch.step(f)
         or registration.step(f)
         or instance_labels.step(f)
         or initialization.step(f)
-        or (status.report(f, claim, judged) if soon is None else None)
-        or _soonest(judged, removing, soon)
+        or (status.report(f, claim, updates) if soon is None else None)
+        or _soonest(updates, removing, soon)
     )
 
 
 def _blind(f: Facts, claim: NodeClaim) -> Step:
     """Nothing is done before the pools were listed; what can be said without them is said."""
-    judged = status.blind(f, claim)
-    times = [j.recheck for j in judged.values() if j.recheck is not None]
+    updates = status.blind(f, claim)
+    times = [j.recheck for j in updates.values() if j.recheck is not None]
     waiting = Wait(after=min(times, default=None), why="the agent pools have not been listed yet")
-    return status.report(f, claim, judged) or waiting
+    return status.report(f, claim, updates) or waiting
 
 
 def _fall(f: Facts, claim: NodeClaim) -> Step:
@@ -96,9 +96,9 @@ def _fall(f: Facts, claim: NodeClaim) -> Step:
     removing = removal(f)
     if removing is not None and not isinstance(removing, Wait):
         return removing
-    judged = status.falling(f, claim)
-    told = status.report(f, claim, judged) if removing is not None else None
-    return told or _soonest(judged, removing)
+    updates = status.termination_conditions(f, claim)
+    told = status.report(f, claim, updates) if removing is not None else None
+    return told or _soonest(updates, removing)
 
 
 def explain(f: Facts) -> PatchStatus | None:
@@ -106,15 +106,17 @@ def explain(f: Facts) -> PatchStatus | None:
     claim = f.claim
     if claim is None:
         return None
-    return status.report(f, claim, status.falling(f, claim) if claim.deleting else status.rising(f, claim))
+    return status.report(
+        f, claim, status.termination_conditions(f, claim) if claim.deleting else status.launch_conditions(f, claim)
+    )
 
 
-def _soonest(judged: status.Judgements, *waits: Wait | None) -> Wait:
+def _soonest(updates: status.ConditionUpdates, *waits: Wait | None) -> Wait:
     """Until the first moment at which time alone changes something; a moment that has come changes nothing more."""
     known = [wait for wait in waits if wait is not None]
     times = [wait.after for wait in known if wait.after is not None]
-    times += [j.recheck for j in judged.values() if j.recheck is not None and j.recheck > 0]
-    why = known[0].why if known else ", ".join(f"{n}={j.status}" for n, j in judged.items())
+    times += [j.recheck for j in updates.values() if j.recheck is not None and j.recheck > 0]
+    why = known[0].why if known else ", ".join(f"{n}={j.status}" for n, j in updates.items())
     held = known[0].held if known else None
     return Wait(after=min(times, default=None), why=why or "something to happen", held=held)
 

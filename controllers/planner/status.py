@@ -11,12 +11,12 @@ from collections.abc import Mapping
 
 from cloudprovider.interface import InstanceState
 from controllers.model import deadlines
-from controllers.model.conditions import Judgement
+from controllers.model.conditions import ConditionUpdate
 from controllers.model.facts import Facts
 from controllers.model.node_for_claim import chosen_node
 from controllers.model.steps import Event, EventType, PatchStatus
 from controllers.node.health import repair
-from controllers.node.termination import conditions as termination_conditions
+from controllers.node.termination.conditions import judge_drain, judge_instance, judge_volumes
 from controllers.nodeclaim.lifecycle import initialization, launch, offerings, registration
 from controllers.nodeclaim.lifecycle.gpu_resources import expected_gpus
 from controllers.nodeclaim.lifecycle.launch_failure import was_usable
@@ -24,30 +24,30 @@ from provisioner.api import conditions, labels
 from provisioner.api.conditions import INITIALIZED, LAUNCHED, ConditionSet, fit
 from provisioner.api.nodeclaim import NodeClaim
 
-Judgements = Mapping[str, Judgement]
+ConditionUpdates = Mapping[str, ConditionUpdate]
 
 
-def rising(f: Facts, claim: NodeClaim) -> Judgements:
+def launch_conditions(f: Facts, claim: NodeClaim) -> ConditionUpdates:
     """What is said of a live claim."""
     found = {
         conditions.LAUNCHED: launch.judge(f, claim),
         conditions.REGISTERED: registration.judge(f, claim),
         conditions.INITIALIZED: repair.remark(f, initialization.judge(f, claim)),
     }
-    return {name: judged for name, judged in found.items() if judged is not None}
+    return {name: updates for name, updates in found.items() if updates is not None}
 
 
-def falling(f: Facts, claim: NodeClaim) -> Judgements:
+def termination_conditions(f: Facts, claim: NodeClaim) -> ConditionUpdates:
     """What is said of a deleting claim."""
     found = {
-        conditions.DRAINED: termination_conditions.judge_drain(f, claim),
-        conditions.VOLUMES_DETACHED: termination_conditions.judge_volumes(f, claim),
-        conditions.INSTANCE_TERMINATING: termination_conditions.judge_instance(f, claim),
+        conditions.DRAINED: judge_drain(f, claim),
+        conditions.VOLUMES_DETACHED: judge_volumes(f, claim),
+        conditions.INSTANCE_TERMINATING: judge_instance(f, claim),
     }
-    return {name: judged for name, judged in found.items() if judged is not None}
+    return {name: updates for name, updates in found.items() if updates is not None}
 
 
-def blind(f: Facts, claim: NodeClaim) -> Judgements:
+def blind(f: Facts, claim: NodeClaim) -> ConditionUpdates:
     """What is said while the agent pools have not been listed: why nothing happens, and what its Node alone tells.
 
     A Node that stops being usable is no news of the cloud's; whoever looks at the claim must not wait for a LIST.
@@ -56,15 +56,15 @@ def blind(f: Facts, claim: NodeClaim) -> Judgements:
     found = {about: _unlisted(f, claim, about)}
     if not claim.deleting and was_usable(claim):
         found[INITIALIZED] = initialization.judge(f, claim)
-    return {name: judged for name, judged in found.items() if judged is not None}
+    return {name: updates for name, updates in found.items() if updates is not None}
 
 
-def _unlisted(f: Facts, claim: NodeClaim, condition: str) -> Judgement | None:
+def _unlisted(f: Facts, claim: NodeClaim, condition: str) -> ConditionUpdate | None:
     """Why the pools cannot be listed, unless this condition says something already."""
     told = claim.condition(condition)
     if f.unlisted is None or (told is not None and (told.status, told.reason) != ("Unknown", f.unlisted.reason)):
         return None
-    held = Judgement(status="Unknown", reason=f.unlisted.reason, message=f.unlisted.message, warning=True)
+    held = ConditionUpdate(status="Unknown", reason=f.unlisted.reason, message=f.unlisted.message, warning=True)
     began, limit = claim.metadata.creation_timestamp, f.policy.launch_seconds
     if claim.deleting:
         began, limit = claim.metadata.deletion_timestamp or f.now, f.policy.deleting_seconds
@@ -72,24 +72,24 @@ def _unlisted(f: Facts, claim: NodeClaim, condition: str) -> Judgement | None:
     return deadlines.watched(held, name=name, since=began, now=f.now, limit_seconds=limit)
 
 
-def report(f: Facts, claim: NodeClaim, judged: Judgements) -> PatchStatus | None:
+def report(f: Facts, claim: NodeClaim, updates: ConditionUpdates) -> PatchStatus | None:
     """The write that makes the claim say this; None if it does already, or if the API refused to take it."""
-    if "PatchStatus" in f.refused or not judged:
+    if "PatchStatus" in f.refused or not updates:
         return None
     updated = ConditionSet.of(claim, f.now)
     events: list[Event] = []
     overdue = ""
-    for name, judgement in judged.items():
-        text = fit(judgement.message)
+    for name, update in updates.items():
+        text = fit(update.message)
         before = updated.get(name)
-        updated = updated.set(name, judgement.status, reason=judgement.reason, message=text, now=f.now)
-        unchanged = before is not None and (before.status, before.reason) == (judgement.status, judgement.reason)
-        late = bool(judgement.overdue) and (before is None or not deadlines.told(before.message))
+        updated = updated.set(name, update.status, reason=update.reason, message=text, now=f.now)
+        unchanged = before is not None and (before.status, before.reason) == (update.status, update.reason)
+        late = bool(update.overdue) and (before is None or not deadlines.told(before.message))
         if not unchanged or late:
             said = text or _plain(f, claim, name)
-            kind: EventType = "Warning" if judgement.warning else "Normal"
-            events.append(Event(type=kind, reason=judgement.reason, message=said))
-        overdue = judgement.overdue if late else overdue
+            kind: EventType = "Warning" if update.warning else "Normal"
+            events.append(Event(type=kind, reason=update.reason, message=said))
+        overdue = update.overdue if late else overdue
     fields = _fields(f, claim) if claim is f.claim else {}
     if not updated.changed(claim) and not fields:
         return None

@@ -9,40 +9,40 @@ from cloudprovider.inventory import Inventory
 from controllers.garbagecollection.confirmation import Confirmation
 from controllers.model.ownership import pool_of
 from controllers.nodeclaim.lifecycle.launch import in_line
-from controllers.state.cluster import FleetView
-from controllers.state.indexes import NODECLAIM_CRD, Views
+from controllers.state.cluster import ClusterState
+from controllers.state.indexes import NODECLAIM_CRD, Indexes
 from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.runtime.objects import CustomResourceDefinition
 from provisioner.runtime.workqueue import WorkQueue
 
 
-class Waker:
+class EventHandlers:
     """`known_keys` are those that somebody has looked at before."""
 
     def __init__(
         self,
         *,
         queue: WorkQueue,
-        views: Views,
+        indexes: Indexes,
         inventory: Inventory,
-        fleet: FleetView,
+        cluster_state: ClusterState,
         known_keys: Callable[[], Iterable[str]],
     ) -> None:
         self._queue = queue
-        self._views = views
+        self._indexes = indexes
         self._inventory = inventory
-        self._fleet = fleet
+        self._cluster_state = cluster_state
         self._known_keys = known_keys
 
     def claim_changed(self, old: NodeClaim | None, new: NodeClaim | None) -> None:
         """A claim appeared, changed or went; one that gave its place in line up makes room for those behind it."""
-        self._fleet.claim_changed(old, new)
+        self._cluster_state.claim_changed(old, new)
         for claim in (old, new):
             if claim is not None:
-                self._wake(self._views.key_of(claim))
+                self._wake(self._indexes.key_of(claim))
         left = old is not None and in_line(old) and (new is None or new.deleting or not in_line(new))
-        if old is not None and left and self._inventory.get(self._views.key_of(old)) is None:
+        if old is not None and left and self._inventory.get(self._indexes.key_of(old)) is None:
             self._wake_line()
 
     def node_changed(self, old: Node | None, new: Node | None) -> None:
@@ -53,7 +53,7 @@ class Waker:
 
     def pool_changed(self, key: str) -> None:
         """The inventory learned something new of a pool; one that went makes room for the first in line."""
-        self._fleet.pools_changed()
+        self._cluster_state.pools_changed()
         self._wake(key)
         if self._inventory.get(key) is None:
             self._wake_line()
@@ -64,27 +64,27 @@ class Waker:
             self.all_changed()
 
     def _wake(self, key: str) -> None:
-        self._fleet.key_changed(key)
+        self._cluster_state.key_changed(key)
         self._queue.add(key)
 
     def _wake_line(self) -> None:
-        for waiting in self._fleet.first_in_line():
+        for waiting in self._cluster_state.first_in_line():
             self._queue.add(waiting)
 
     def cache_synced(self) -> None:
         """Claims or Nodes have been listed for the first time: whoever waited for that looks again."""
-        self._fleet.all_changed()
+        self._cluster_state.all_changed()
         for key in self._known_keys():
             self._queue.add(key)
 
     def all_changed(self) -> None:
         """Something changed for every key: the first list of pools, the managed cluster's state, the CRD."""
-        self._fleet.all_changed()
-        for key in (*self._views.keys(), *self._inventory.names()):
+        self._cluster_state.all_changed()
+        for key in (*self._indexes.keys(), *self._inventory.names()):
             self._queue.add(key)
 
     def confirmed(self, confirmation: Confirmation | None) -> None:
-        """A person let removals pass the brake, or took that back."""
-        self._fleet.confirmation = confirmation
-        for key in self._fleet.suspects():
+        """A person let removals pass the circuit breaker, or took that back."""
+        self._cluster_state.confirmation = confirmation
+        for key in self._cluster_state.candidates():
             self._queue.add(key)

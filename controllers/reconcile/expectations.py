@@ -9,37 +9,37 @@ from collections.abc import Callable
 
 import structlog
 
-from controllers.actuator.actuator import Door
+from controllers.actuator.actuator import Actuator
 from controllers.planner.plan import OWN_WRITE_SECONDS
-from controllers.state.indexes import Views
+from controllers.state.indexes import Indexes
 from controllers.state.memory import Memory
 
 log = structlog.get_logger("reconciler")
 
 
-async def settle(memory: Memory, views: Views, door: Door, *, now: Callable[[], float]) -> None:
+async def settle(memory: Memory, indexes: Indexes, actuator: Actuator, *, now: Callable[[], float]) -> None:
     """An own write that the cache does not show after 10 s: ask the API server itself. Raises KubeError."""
-    barrier = memory.barrier
-    if barrier is None or views.shows(barrier) or now() - barrier.at < OWN_WRITE_SECONDS:
+    expectation = memory.expectation
+    if expectation is None or indexes.shows(expectation) or now() - expectation.at < OWN_WRITE_SECONDS:
         return
-    newest = await door.current_version(barrier.kind, barrier.name, barrier.uid)
-    if newest == views.version_of(barrier):
-        memory.barrier = None
+    newest = await actuator.current_version(expectation.kind, expectation.name, expectation.uid)
+    if newest == indexes.version_of(expectation):
+        memory.expectation = None
     else:
-        log.warning("the cache is behind our own write", kind=barrier.kind, name=barrier.name)
-        views.distrust(barrier)
-        barrier.at = now()
+        log.warning("the cache is behind our own write", kind=expectation.kind, name=expectation.name)
+        indexes.distrust(expectation)
+        expectation.at = now()
 
 
 def passed(memory: Memory) -> None:
     """The cache shows our write: of a Node, this also dates what it knows of the Nodes of this key."""
-    barrier = memory.barrier
-    if barrier is not None and barrier.kind == "node" and barrier.resource_version:
-        memory.nodes_known_at = max(memory.nodes_known_at or 0.0, barrier.at)
-    memory.barrier = None
+    expectation = memory.expectation
+    if expectation is not None and expectation.kind == "node" and expectation.resource_version:
+        memory.nodes_known_at = max(memory.nodes_known_at or 0.0, expectation.at)
+    memory.expectation = None
 
 
-def until_shown(memory: Memory, views: Views) -> float:
+def until_shown(memory: Memory, indexes: Indexes) -> float:
     """Seconds until the next pass: the cache's event of our write wakes the key; one before it would decide nothing."""
-    barrier = memory.barrier
-    return 0.0 if barrier is None or views.shows(barrier) else OWN_WRITE_SECONDS
+    expectation = memory.expectation
+    return 0.0 if expectation is None or indexes.shows(expectation) else OWN_WRITE_SECONDS

@@ -12,7 +12,7 @@ import structlog
 
 from cloudprovider.errors import Retryable
 from cloudprovider.inventory import Inventory
-from controllers.actuator.actuator import Door
+from controllers.actuator.actuator import Actuator
 from controllers.garbagecollection import garbage
 from controllers.model.facts import Facts, Gpus
 from controllers.model.policy import Policy
@@ -33,20 +33,20 @@ from controllers.model.steps import (
 from controllers.planner.controller_names import rule
 from controllers.planner.in_flight import in_flight
 from controllers.planner.plan import explain, plan
-from controllers.state.cluster import FleetView
-from controllers.state.indexes import Views
+from controllers.state.cluster import ClusterState
+from controllers.state.indexes import Indexes
 from controllers.state.memory import Memory
 from controllers.state.memory_updates import first_conflict, notice_instance, refuse, remember, with_cause
 from controllers.state.observe import observe
-from controllers.state.offering_tracker import Market
-from controllers.state.unhealthy_nodes import Infirmary
+from controllers.state.offering_tracker import OfferingTracker
+from controllers.state.unhealthy_nodes import UnhealthyNodes
 from provisioner.api import reasons
 from provisioner.runtime.clock import Clock
-from provisioner.runtime.controller_name import act_as
+from provisioner.runtime.controller_name import set_controller
 
 from . import expectations
 from .event_dedup import tell
-from .step_observer import Onlooker
+from .step_observer import StepObserver
 
 READS_PER_PASS = 6
 FENCED_SECONDS = 5.0
@@ -66,28 +66,28 @@ class Reconciler:
     def __init__(
         self,
         *,
-        views: Views,
+        indexes: Indexes,
         inventory: Inventory,
-        door: Door,
+        actuator: Actuator,
         clock: Clock,
         policy: Policy,
-        fleet: FleetView,
-        market: Market,
+        cluster_state: ClusterState,
+        offering_tracker: OfferingTracker,
         gpus: Callable[[str], Gpus],
-        infirmary: Infirmary,
-        onlooker: Onlooker,
+        unhealthy_nodes: UnhealthyNodes,
+        observer: StepObserver,
     ) -> None:
-        self._views = views
+        self._indexes = indexes
         self._inventory = inventory
-        self._door = door
+        self._actuator = actuator
         self._clock = clock
         self._policy = policy
         self._gpus = gpus
-        self._infirmary = infirmary
-        self._onlooker = onlooker
+        self._unhealthy_nodes = unhealthy_nodes
+        self._observer = observer
         self._memories: dict[str, Memory] = {}
-        self.fleet = fleet
-        self.market = market
+        self.cluster_state = cluster_state
+        self.offering_tracker = offering_tracker
 
     def keys(self) -> tuple[str, ...]:
         """The keys of which anything is remembered."""
@@ -101,20 +101,20 @@ class Reconciler:
         Raises KubeError for what the API server may answer better next time; the queue backs off.
         """
         memory = self._memories.setdefault(key, Memory())
-        await expectations.settle(memory, self._views, self._door, now=self._now)
+        await expectations.settle(memory, self._indexes, self._actuator, now=self._now)
         for _ in range(READS_PER_PASS):
             facts = self._observe(key, memory)
             step = plan(facts)
             match step:
                 case Wait(after=after, why=why, held=held):
                     log.debug("waits", why=why, after=after)
-                    act_as(rule(facts, step))
-                    self._onlooker.waits(key, held)
+                    set_controller(rule(facts, step))
+                    self._observer.waits(key, held)
                     self._attend(key, memory, facts)
-                    tell(self._door, memory, facts, now=self._now())
+                    tell(self._actuator, memory, facts, now=self._now())
                     return None if after is None else max(after, SHORTEST_WAIT_SECONDS)
                 case Forget():
-                    act_as(rule(facts, step))
+                    set_controller(rule(facts, step))
                     self._forget(key)
                     return None
                 case _:
@@ -131,50 +131,52 @@ class Reconciler:
     def _observe(self, key: str, memory: Memory) -> Facts:
         now = self._now()
         instance = with_cause(memory, self._inventory.get(key))
-        claims = self._views.claims_of(key)
+        claims = self._indexes.claims_of(key)
         notice_instance(memory, instance, claim=claims[0] if claims else None, now=now)
         wall = self._clock.now()
-        self.market.notice(key, instance, wall=wall, now=now)
+        self.offering_tracker.notice(key, instance, wall=wall, now=now)
         facts = observe(
             key,
-            views=self._views,
+            indexes=self._indexes,
             inventory=self._inventory,
             memory=memory,
-            fleet=lambda f: msgspec.structs.replace(self.fleet.facts(f, now), ward=self._infirmary.admit(f, now)),
+            counts=lambda f: msgspec.structs.replace(
+                self.cluster_state.facts(f, now), unhealthy_counts=self._unhealthy_nodes.admit(f, now)
+            ),
             policy=self._policy,
             gpus=self._gpus,
             wall=wall,
             now=now,
         )
-        facts = msgspec.structs.replace(facts, offers=self.market.offers(facts, now))
-        if memory.barrier is not None and not facts.own_write_pending:
+        facts = msgspec.structs.replace(facts, offers=self.offering_tracker.offers(facts, now))
+        if memory.expectation is not None and not facts.own_write_pending:
             expectations.passed(memory)
         return facts
 
     async def _perform(self, memory: Memory, facts: Facts, step: Write | Read) -> tuple[Outcome, float]:
         began = self._now()
-        act_as(rule(facts, step))
+        set_controller(rule(facts, step))
         if isinstance(step, Write):
             outcome = await self._write(facts, step, began)
         else:
-            outcome = await self._door.read(step)
+            outcome = await self._actuator.read(step)
         remember(memory, facts, step, outcome, began=began, now=self._now())
-        self._onlooker.performed(facts, step, outcome)
+        self._observer.performed(facts, step, outcome)
         return outcome, began
 
     async def _write(self, facts: Facts, step: Write, began: float) -> Outcome:
         if not isinstance(step, CreateInstance):
-            return await self._door.write(step, facts.claim)
-        self.fleet.creating(step.name, began)
-        self.market.asked(step, began)
+            return await self._actuator.write(step, facts.claim)
+        self.cluster_state.creating(step.name, began)
+        self.offering_tracker.asked(step, began)
         try:
-            outcome = await self._door.write(step, facts.claim)
+            outcome = await self._actuator.write(step, facts.claim)
             if isinstance(outcome, CloudFailed):
                 error, wall = outcome.error, self._clock.now()
-                self.market.refused(step, error, asked=facts.now, wall=wall, now=self._now())
+                self.offering_tracker.refused(step, error, asked=facts.now, wall=wall, now=self._now())
             return outcome
         finally:
-            self.fleet.landed(step.name)
+            self.cluster_state.landed(step.name)
 
     async def _after_write(self, memory: Memory, facts: Facts, step: Write, outcome: Outcome) -> float | None:
         if not isinstance(outcome, KubeFailed):
@@ -198,7 +200,7 @@ class Reconciler:
                 await self._explain(memory, facts.key)
             case _:
                 self._count(facts, step)
-        return expectations.until_shown(memory, self._views)
+        return expectations.until_shown(memory, self._indexes)
 
     async def _explain(self, memory: Memory, key: str) -> None:
         """A step that fails at the cloud is told in the same pass: the one exemption from one write a pass."""
@@ -231,7 +233,7 @@ class Reconciler:
             case CloudFailed():
                 return memory.read_failed.delay if memory.read_failed is not None else BEHIND_SECONDS
             case ReadNodes(nodes=nodes):
-                if not self._views.knows_nodes(nodes):
+                if not self._indexes.knows_nodes(nodes):
                     return BEHIND_SECONDS
                 memory.nodes_known_at = began
                 return None
@@ -241,8 +243,8 @@ class Reconciler:
     # Bookkeeping
 
     def _count(self, facts: Facts, step: Write) -> None:
-        if isinstance(step, DeleteClaim) or (isinstance(step, DeleteInstance) and facts.suspicion is not None):
-            self.fleet.removed_by_inference(facts, self._now())
+        if isinstance(step, DeleteClaim) or (isinstance(step, DeleteInstance) and facts.candidate is not None):
+            self.cluster_state.removed_by_inference(facts, self._now())
         log.debug("took a step", step=type(step).__name__, key=facts.key)
 
     def _attend(self, key: str, memory: Memory, facts: Facts) -> None:
@@ -253,21 +255,21 @@ class Reconciler:
             self._inventory.relax(key)
         held = garbage.held_for_people(facts)
         if not held:
-            memory.brake_told = False
-        elif not memory.brake_told:
-            memory.brake_told = True
-            suspects = {name: one.cause for name, one in self.fleet.suspects().items()}
-            log.error("a removal by inference waits for people", why=held, suspects=suspects)
+            memory.restriction_reported = False
+        elif not memory.restriction_reported:
+            memory.restriction_reported = True
+            candidates = {name: one.cause for name, one in self.cluster_state.candidates().items()}
+            log.error("a removal by inference waits for people", why=held, candidates=candidates)
             about = facts.claim or facts.instance
             if about is not None:
-                self._door.tell(about, Event(type="Warning", reason=reasons.REMOVAL_BRAKED, message=held))
+                self._actuator.tell(about, Event(type="Warning", reason=reasons.REMOVAL_RESTRICTED, message=held))
 
     def _forget(self, key: str) -> None:
         self._memories.pop(key, None)
         self._inventory.forget(key)
-        self._infirmary.forget(key)
-        self._onlooker.forgot(key)
-        self.market.forget(key)
+        self._unhealthy_nodes.forget(key)
+        self._observer.forgot(key)
+        self.offering_tracker.forget(key)
 
     @staticmethod
     def _now() -> float:

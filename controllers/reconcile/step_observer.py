@@ -10,7 +10,7 @@ from controllers.model.results import Outcome
 from controllers.model.steps import Held, Read, Write
 
 
-class Onlooker(Protocol):
+class StepObserver(Protocol):
     """Times are the facts' own."""
 
     def performed(self, facts: Facts, step: Write | Read, outcome: Outcome) -> None:

@@ -11,17 +11,17 @@ from collections.abc import Set as AbstractSet
 from datetime import datetime
 
 from cloudprovider.inventory import Inventory
-from controllers.garbagecollection.circuit_breaker import braked_by, tripped
+from controllers.garbagecollection.circuit_breaker import counts_toward_limit, tripped
 from controllers.garbagecollection.confirmation import Confirmation
 from controllers.garbagecollection.garbage import machine
-from controllers.model.facts import Facts, Fleet
+from controllers.model.facts import ClusterCounts, Facts
 from controllers.model.ownership import Verdict, managed, verdict
 from controllers.model.policy import Policy
 from controllers.nodeclaim.lifecycle.launch import in_line
 from provisioner.api.nodeclaim import NodeClaim
 
-from .gc_candidates import Suspect, Suspects
-from .indexes import Views
+from .gc_candidates import GCCandidate, GCCandidates
+from .indexes import Indexes
 
 MINUTE_SECONDS = 60.0
 WAKE_AT_MOST = 5
@@ -30,18 +30,18 @@ WAKE_AT_MOST = 5
 Machine = tuple[str, str]
 
 
-class FleetView:
-    """Times are loop times in seconds. `confirmation`: what a person lets pass the brake, if anything."""
+class ClusterState:
+    """Times are loop times in seconds. `confirmation`: what a person lets pass the circuit breaker, if anything."""
 
-    def __init__(self, *, views: Views, inventory: Inventory, policy: Policy, suspects: Suspects) -> None:
+    def __init__(self, *, indexes: Indexes, inventory: Inventory, policy: Policy, candidates: GCCandidates) -> None:
         self.confirmation: Confirmation | None = None
-        self._views = views
+        self._indexes = indexes
         self._inventory = inventory
         self._policy = policy
         self._creates: deque[float] = deque()
         self._in_the_air: dict[str, float] = {}
         self._removals: deque[tuple[float, str, str]] = deque()
-        self._suspects = suspects
+        self._candidates = candidates
         self._together: frozenset[Machine] = frozenset()
         self._counted: tuple[int, int, int] | None = None
         self._line: list[NodeClaim] | None = None
@@ -53,11 +53,11 @@ class FleetView:
 
     def key_changed(self, key: str) -> None:
         """Something of this key is not as it was: judge it anew."""
-        self._suspects.changed(key)
+        self._candidates.changed(key)
 
     def all_changed(self) -> None:
         """Something changed for every key."""
-        self._suspects.all_changed()
+        self._candidates.all_changed()
 
     def claim_changed(self, old: NodeClaim | None, new: NodeClaim | None) -> None:
         """A claim appeared, changed or went; only who joins the line or leaves it makes it another one."""
@@ -77,36 +77,38 @@ class FleetView:
 
     def removed_by_inference(self, facts: Facts, now: float) -> None:
         """What was suspected of this key has been asked to go."""
-        if facts.suspicion is not None and not braked_by(facts.suspicion.cause):
+        if facts.candidate is not None and not counts_toward_limit(facts.candidate.cause):
             return
         self._removals.append((now, facts.key, machine(facts)))
 
-    def suspects(self) -> Mapping[str, Suspect]:
+    def candidates(self) -> Mapping[str, GCCandidate]:
         """All keys that may be removed by inference, and why."""
-        return self._suspects.found()
+        return self._candidates.found()
 
-    def braked(self, wall: datetime, now: float) -> bool:
+    def restricted(self, wall: datetime, now: float) -> bool:
         """Whether removals by inference are held back now. One machine counts once, however far its removal is.
 
-        What tripped the brake together is counted together as long as one of it waits: who confirms half of it has not
-        confirmed the other half. Only what turns out well again is counted no more.
+        What tripped the circuit breaker together is counted together as long as one of it waits: who confirms half of
+        it has not confirmed the other half. Only what turns out well again is counted no more.
         """
         self._expire(now)
-        suspected = {(key, one.machine) for key, one in self.suspects().items() if braked_by(one.cause)}
-        self._together = self._still_together(suspected, wall)
-        going = suspected | self._together | {(key, what) for _, key, what in self._removals}
+        candidate_seen = {
+            (key, one.machine) for key, one in self.candidates().items() if counts_toward_limit(one.cause)
+        }
+        self._together = self._still_together(candidate_seen, wall)
+        going = candidate_seen | self._together | {(key, what) for _, key, what in self._removals}
         counted = {key for key, _ in going}
         confirmed = self.confirmation.removals if self.confirmation is not None else ()
         # A process that has just started knows of no removals but those that a person has put down.
         going |= {(key, "") for key in confirmed if key not in counted and self._gone_as_confirmed(key, wall)}
         vanished = sum(self._inventory.get(key) is None for key, _ in going)
         too_much = tripped(self._policy, pools=self._pools()[0] + vanished, going=len(going))
-        self._together = self._together | suspected if too_much else frozenset()
+        self._together = self._together | candidate_seen if too_much else frozenset()
         return too_much
 
-    def _still_together(self, suspected: AbstractSet[Machine], wall: datetime) -> frozenset[Machine]:
-        left = {one for one in self._together if one in suspected or self._inventory.get(one[0]) is None}
-        waiting = any(one in suspected and not self._confirmed(one[0], wall) for one in left)
+    def _still_together(self, candidate_seen: AbstractSet[Machine], wall: datetime) -> frozenset[Machine]:
+        left = {one for one in self._together if one in candidate_seen or self._inventory.get(one[0]) is None}
+        waiting = any(one in candidate_seen and not self._confirmed(one[0], wall) for one in left)
         return frozenset(left) if waiting else frozenset()
 
     def _gone_as_confirmed(self, key: str, wall: datetime) -> bool:
@@ -115,17 +117,17 @@ class FleetView:
     def _confirmed(self, key: str, wall: datetime) -> bool:
         return self.confirmation is not None and self.confirmation.covers(key, wall)
 
-    def facts(self, facts: Facts, now: float) -> Fleet:
+    def facts(self, facts: Facts, now: float) -> ClusterCounts:
         """The fleet as this key needs to know it; whether it is braked matters to suspects and the sick only."""
         self._expire(now)
         claim = facts.claim
         pools, all_pools, nodes = self._pools()
         recent = len(self._creates)
         place, waiting = self._place(claim, pools, all_pools, recent)
-        suspected = facts.suspicion is not None
-        if suspected:
-            self._suspects.changed(facts.key)
-        return Fleet(
+        candidate_seen = facts.candidate is not None
+        if candidate_seen:
+            self._candidates.changed(facts.key)
+        return ClusterCounts(
             pools=pools,
             all_pools=all_pools,
             nodes=nodes,
@@ -133,17 +135,17 @@ class FleetView:
             next_create_in=max(0.0, self._creates[0] + MINUTE_SECONDS - now) if self._creates else 0.0,
             place=place,
             waiting=waiting,
-            suspects=len(self.suspects()) if suspected else 0,
-            braked=(suspected or facts.sick is not None) and self.braked(facts.now, now),
-            confirmed=suspected and self._confirmed(facts.key, facts.now),
+            candidates=len(self.candidates()) if candidate_seen else 0,
+            restricted=(candidate_seen or facts.unhealthy is not None) and self.restricted(facts.now, now),
+            confirmed=candidate_seen and self._confirmed(facts.key, facts.now),
         )
 
     def first_in_line(self) -> list[str]:
         """The keys to wake when room was made: the oldest claims without a pool."""
-        return [self._views.key_of(claim) for claim in self._waiting()[:WAKE_AT_MOST]]
+        return [self._indexes.key_of(claim) for claim in self._waiting()[:WAKE_AT_MOST]]
 
     def _place(self, claim: NodeClaim | None, pools: int, all_pools: int, recent: int) -> tuple[int, int]:
-        if claim is None or claim.deleting or self._inventory.get(self._views.key_of(claim)) is not None:
+        if claim is None or claim.deleting or self._inventory.get(self._indexes.key_of(claim)) is not None:
             return 1, 1
         limit, rate = self._policy.max_agent_pools, self._policy.max_creates_per_minute
         line = self._waiting()
@@ -159,9 +161,9 @@ class FleetView:
         if self._line is None:
             without = (
                 c
-                for c in self._views.claims()
+                for c in self._indexes.claims()
                 if _waits(c)
-                and (key := self._views.key_of(c)) not in self._in_the_air
+                and (key := self._indexes.key_of(c)) not in self._in_the_air
                 and self._inventory.get(key) is None
             )
             self._line = sorted(without, key=lambda c: (c.metadata.creation_timestamp, c.name))
@@ -182,7 +184,7 @@ class FleetView:
     def _expire(self, now: float) -> None:
         while self._creates and now - self._creates[0] >= MINUTE_SECONDS:
             self._creates.popleft()
-        while self._removals and now - self._removals[0][0] >= self._policy.brake_window_seconds:
+        while self._removals and now - self._removals[0][0] >= self._policy.circuit_breaker_window_seconds:
             self._removals.popleft()
 
 

@@ -1,4 +1,4 @@
-"""What of the whole fleet looks like garbage: the count that the brake rests on.
+"""What of the whole fleet looks like garbage: the count that the circuit breaker rests on.
 
 Every key is judged from the caches before anybody is told a count, and again once something of it changed.
 So the count waits for no pass, a busy queue hides nothing, and a process that has just started knows it whole.
@@ -16,20 +16,20 @@ from controllers.model.steps import Cause
 CHANGED_AT_MOST = 10_000
 
 
-class Suspect(msgspec.Struct, frozen=True, kw_only=True):
+class GCCandidate(msgspec.Struct, frozen=True, kw_only=True):
     """`machine`: the UID of the claim that it was made for; with the key, it names one machine through all stages."""
 
     cause: Cause
     machine: str
 
 
-class Suspects:
+class GCCandidates:
     """`glance` gives a key's facts as the caches have them; `keys` are all keys that the caches know."""
 
-    def __init__(self, glance: Callable[[str], Facts], keys: Callable[[], Iterable[str]]) -> None:
-        self._glance = glance
+    def __init__(self, cached_facts: Callable[[str], Facts], keys: Callable[[], Iterable[str]]) -> None:
+        self._cached_facts = cached_facts
         self._keys = keys
-        self._found: dict[str, Suspect] = {}
+        self._found: dict[str, GCCandidate] = {}
         self._changed: dict[str, None] = {}
         self._all = True
 
@@ -44,18 +44,18 @@ class Suspects:
         self._all = True
         self._changed.clear()
 
-    def found(self) -> Mapping[str, Suspect]:
+    def found(self) -> Mapping[str, GCCandidate]:
         """Every key that looks like garbage now."""
         if self._all:
             self._all = False
             self._found.clear()
             self._changed = dict.fromkeys(self._keys())
         for key in self._changed:
-            facts = self._glance(key)
-            cause = garbage.suspect(facts)
+            facts = self._cached_facts(key)
+            cause = garbage.candidate_cause(facts)
             if cause is None:
                 self._found.pop(key, None)
             else:
-                self._found[key] = Suspect(cause=cause, machine=garbage.machine(facts))
+                self._found[key] = GCCandidate(cause=cause, machine=garbage.machine(facts))
         self._changed.clear()
         return self._found

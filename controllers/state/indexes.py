@@ -12,7 +12,7 @@ from provisioner.runtime.objects import CustomResourceDefinition
 from provisioner.runtime.reflector import Reflector
 from provisioner.runtime.resource_version import reached
 
-from .memory import Barrier
+from .memory import Expectation
 
 POOL = "pool"
 UID = "uid"
@@ -34,7 +34,7 @@ def node_indexes() -> Mapping[str, Callable[[Node], tuple[str, ...]]]:
     return {POOL: lambda node: (pool,) if (pool := pool_of(node)) else ()}
 
 
-class Views:
+class Indexes:
     """Reads three caches; writes nothing."""
 
     def __init__(
@@ -103,25 +103,25 @@ class Views:
         cached = (self._nodes.get(node.name) for node in nodes)
         return all(seen is not None and seen.uid == node.uid for seen, node in zip(cached, nodes, strict=True))
 
-    def version_of(self, barrier: Barrier) -> str:
+    def version_of(self, expectation: Expectation) -> str:
         """The cached version of the object behind a barrier, "" if the cache has none of that UID."""
-        cache = self._claims if barrier.kind == "claim" else self._nodes
-        seen = cache.get(barrier.name)
-        return seen.metadata.resource_version if seen is not None and seen.uid == barrier.uid else ""
+        cache = self._claims if expectation.kind == "claim" else self._nodes
+        seen = cache.get(expectation.name)
+        return seen.metadata.resource_version if seen is not None and seen.uid == expectation.uid else ""
 
-    def distrust(self, barrier: Barrier) -> None:
+    def distrust(self, expectation: Expectation) -> None:
         """The API server has another version of this object than its cache: list it again."""
-        (self._claims if barrier.kind == "claim" else self._nodes).distrust()
+        (self._claims if expectation.kind == "claim" else self._nodes).distrust()
 
-    def shows(self, barrier: Barrier) -> bool:
+    def shows(self, expectation: Expectation) -> bool:
         """Whether the cache already contains the write behind a barrier, or no longer that object."""
-        cache = self._claims if barrier.kind == "claim" else self._nodes
-        seen = cache.get(barrier.name)
-        if seen is None or seen.uid != barrier.uid:
+        cache = self._claims if expectation.kind == "claim" else self._nodes
+        seen = cache.get(expectation.name)
+        if seen is None or seen.uid != expectation.uid:
             return True
-        if barrier.gone:
+        if expectation.gone:
             return False
-        if not barrier.resource_version:
+        if not expectation.resource_version:
             return seen.metadata.deleting
         # Of the object, not of the cache: a cache that missed our write's event may have seen later ones of others.
-        return reached(seen.metadata.resource_version, barrier.resource_version)
+        return reached(seen.metadata.resource_version, expectation.resource_version)

@@ -28,7 +28,7 @@ FORBIDDEN_FIRST_SECONDS = 5.0
 
 
 @dataclass(slots=True)
-class Barrier:
+class Expectation:
     """Our last write on this key: no plan before the cache has seen it; `gone`: has lost the object."""
 
     kind: Kind
@@ -83,7 +83,7 @@ class Refusal:
 
 
 @dataclass(slots=True)
-class SicknessMemory:
+class UnhealthyMemory:
     """A Node that is not Ready: since when, since when we look, and what AKS was last read to do about it."""
 
     node_uid: str
@@ -154,11 +154,11 @@ class CrdRead:
 class Memory:
     """One key's memory."""
 
-    barrier: Barrier | None = None
+    expectation: Expectation | None = None
     create_failed: FailureMemory | None = None
     delete_failed: FailureMemory | None = None
     read_failed: FailureMemory | None = None
-    brake_told: bool = False
+    restriction_reported: bool = False
     failed_etag: str = ""
     cause: tuple[datetime | None, Failure] | None = None
     versions: Mapping[str, str] = field(default_factory=lambda: {"claim": "", "node": ""})
@@ -166,9 +166,9 @@ class Memory:
     refusals: int = 0
     behind: int = 0
     forbidden: dict[str, int] = field(default_factory=dict)
-    suspected: tuple[str, float] | None = None
+    candidate_seen: tuple[str, float] | None = None
     gpu_short_at: float | None = None
-    sickness: SicknessMemory | None = None
+    unhealthy: UnhealthyMemory | None = None
     pool_read_at: float | None = None
     claim_read_at: float | None = None
     claim_read: NodeClaim | None = None

@@ -48,7 +48,7 @@ from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
 
 from .drain_memory import asked_to_leave, could_not_read, drain_of, saw_pods, saw_volumes
-from .memory import FORBIDDEN_FIRST_SECONDS, Barrier, CrdRead, Kind, Memory, Refusal, remember_failure
+from .memory import FORBIDDEN_FIRST_SECONDS, CrdRead, Expectation, Kind, Memory, Refusal, remember_failure
 
 UNTOLD_FIRST_SECONDS = 60.0
 # Nothing can be done in its stead, so it is never left alone for longer than this.
@@ -59,7 +59,9 @@ def remember(memory: Memory, facts: Facts, step: Step, outcome: Outcome, *, bega
     """Take the outcome of `step` in. `began` is the loop time before it was sent: what is read is as old as that."""
     match outcome:
         case Wrote(kind=kind, name=name, uid=written, resource_version=version, gone=gone, claim=claim):
-            memory.barrier = Barrier(kind=kind, name=name, uid=written, resource_version=version, gone=gone, at=began)
+            memory.expectation = Expectation(
+                kind=kind, name=name, uid=written, resource_version=version, gone=gone, at=began
+            )
             if claim is not None:
                 # The API server has shown it in its answer: nobody need ask for it again at once.
                 memory.claim_read_at, memory.claim_read = began, claim
@@ -96,8 +98,8 @@ def _read(memory: Memory, step: Step, outcome: Outcome, *, began: float) -> None
             memory.crd_read = CrdRead(for_uid=step.claim.uid, deleted_at=gone_at)
         case ReadNodes(nodes=nodes):
             memory.nodes_read_at, memory.nodes_read = began, nodes
-        case ReadEvents(remedies=remedies) if memory.sickness is not None:
-            memory.sickness.remedies, memory.sickness.remedies_read_at = remedies, began
+        case ReadEvents(remedies=remedies) if memory.unhealthy is not None:
+            memory.unhealthy.remedies, memory.unhealthy.remedies_read_at = remedies, began
         case _:
             return
 

@@ -12,7 +12,7 @@ import msgspec
 from cloudprovider.inventory import Inventory
 from controllers.garbagecollection import garbage
 from controllers.model import adoption
-from controllers.model.facts import Facts, Fleet, Gpus, Sick, Suspicion, Unlisted
+from controllers.model.facts import Candidate, ClusterCounts, Facts, Gpus, Unhealthy, Unlisted
 from controllers.model.ownership import in_charge, managed, marks
 from controllers.model.policy import Policy
 from controllers.node.health import repair
@@ -20,33 +20,33 @@ from controllers.nodeclaim.lifecycle import initialization
 from provisioner.api import labels
 from provisioner.api.nodeclaim import NodeClaim
 
-from .indexes import Views
-from .memory import Memory, SicknessMemory, age
+from .indexes import Indexes
+from .memory import Memory, UnhealthyMemory, age
 from .memory_updates import with_cause
 
 
 def observe(
     key: str,
     *,
-    views: Views,
+    indexes: Indexes,
     inventory: Inventory,
     memory: Memory,
-    fleet: Callable[[Facts], Fleet],
+    counts: Callable[[Facts], ClusterCounts],
     policy: Policy,
     gpus: Callable[[str], Gpus],
     wall: datetime,
     now: float,
 ) -> Facts:
     """The facts of `key` at the wall time `wall` and loop time `now`; keeps the memory's first sights up to date."""
-    seen = glance(key, views=views, inventory=inventory, policy=policy, wall=wall)
+    seen = cached_facts(key, indexes=indexes, inventory=inventory, policy=policy, wall=wall)
     seen = msgspec.structs.replace(seen, instance=with_cause(memory, seen.instance))
-    memory.versions = views.versions(key)
+    memory.versions = indexes.versions(key)
     _keep_proof(memory, proven=seen.absence == "absent", present=seen.instance is not None, now=now)
     _keep_drains(memory, frozenset(node.uid for node in seen.nodes))
     facts = msgspec.structs.replace(
         seen,
         inventory_age=inventory.age(),
-        own_write_pending=memory.barrier is not None and not views.shows(memory.barrier),
+        own_write_pending=memory.expectation is not None and not indexes.shows(memory.expectation),
         settles_in=inventory.settles_in(key),
         proof_age=age(memory.proof_at, now),
         pool_read_age=age(memory.pool_read_at, now),
@@ -68,9 +68,9 @@ def observe(
     )
     facts = msgspec.structs.replace(facts, gpus=gpus(_size(facts)))
     facts = msgspec.structs.replace(facts, gpu_short_age=_first_sight_of_short_gpus(memory, facts, now))
-    facts = msgspec.structs.replace(facts, sick=_first_sight_of_sickness(memory, facts, now))
-    facts = msgspec.structs.replace(facts, suspicion=_first_sight_of_garbage(memory, facts, now))
-    return msgspec.structs.replace(facts, fleet=fleet(facts))
+    facts = msgspec.structs.replace(facts, unhealthy=_first_sight_of_sickness(memory, facts, now))
+    facts = msgspec.structs.replace(facts, candidate=_first_sight_of_garbage(memory, facts, now))
+    return msgspec.structs.replace(facts, counts=counts(facts))
 
 
 def _keep_drains(memory: Memory, uids: frozenset[str]) -> None:
@@ -79,21 +79,21 @@ def _keep_drains(memory: Memory, uids: frozenset[str]) -> None:
         del memory.drains[uid]
 
 
-def glance(key: str, *, views: Views, inventory: Inventory, policy: Policy, wall: datetime) -> Facts:
+def cached_facts(key: str, *, indexes: Indexes, inventory: Inventory, policy: Policy, wall: datetime) -> Facts:
     """What the caches alone say of `key`: enough to tell whether it looks like garbage."""
-    instance, nodes = inventory.get(key), views.nodes_of(key)
+    instance, nodes = inventory.get(key), indexes.nodes_of(key)
     marked_for = marks(instance) if instance is not None else frozenset()
     claims: list[NodeClaim] = []
     refused: dict[str, str] = {}
-    for one in views.claims_of(key):
+    for one in indexes.claims_of(key):
         if not (managed(one) or one.uid in marked_for):
             continue
-        why = adoption.refusal(one, instance=instance, nodes=nodes, living=views.claim_of_uid)
+        why = adoption.refusal(one, instance=instance, nodes=nodes, living=indexes.claim_of_uid)
         if why:
             refused[one.uid] = why
         claims.append(adoption.without(one) if why else one)
     ordered = in_charge(claims, instance)
-    claim, crd = ordered[0] if ordered else None, views.crd
+    claim, crd = ordered[0] if ordered else None, indexes.crd
     return Facts(
         key=key,
         now=wall,
@@ -101,8 +101,8 @@ def glance(key: str, *, views: Views, inventory: Inventory, policy: Policy, wall
         claims=ordered,
         nodes=nodes,
         instance=instance,
-        kube_synced=views.synced,
-        kube_current=views.current,
+        kube_synced=indexes.synced,
+        kube_current=indexes.current,
         inventory_synced=inventory.synced,
         unlisted=_unlisted(inventory),
         absence=inventory.absence(key),
@@ -167,18 +167,18 @@ def _first_sight_of_short_gpus(memory: Memory, facts: Facts, now: float) -> floa
     return now - memory.gpu_short_at
 
 
-def _first_sight_of_sickness(memory: Memory, facts: Facts, now: float) -> Sick | None:
+def _first_sight_of_sickness(memory: Memory, facts: Facts, now: float) -> Unhealthy | None:
     """Time counts only while cluster and pool are at rest: what was stopped needs time to come back."""
-    node, known = repair.patient(facts), memory.sickness
+    node, known = repair.unhealthy_node(facts), memory.unhealthy
     if node is None:
-        memory.sickness = None
+        memory.unhealthy = None
         return None
     if known is None or known.node_uid != node.uid:
-        known = SicknessMemory(node_uid=node.uid, since=now - repair.told_for(facts, node), watched_at=now)
-        memory.sickness = known
+        known = UnhealthyMemory(node_uid=node.uid, since=now - repair.told_for(facts, node), watched_at=now)
+        memory.unhealthy = known
     if garbage.disturbed(facts):
         known.since = known.watched_at = now
-    return Sick(
+    return Unhealthy(
         age=now - known.since,
         watched=now - known.watched_at,
         remedies=known.remedies,
@@ -186,11 +186,11 @@ def _first_sight_of_sickness(memory: Memory, facts: Facts, now: float) -> Sick |
     )
 
 
-def _first_sight_of_garbage(memory: Memory, facts: Facts, now: float) -> Suspicion | None:
-    cause = garbage.suspect(facts)
+def _first_sight_of_garbage(memory: Memory, facts: Facts, now: float) -> Candidate | None:
+    cause = garbage.candidate_cause(facts)
     if cause is None:
-        memory.suspected = None
+        memory.candidate_seen = None
         return None
-    if memory.suspected is None or memory.suspected[0] != cause:
-        memory.suspected = (cause, now)
-    return Suspicion(cause=cause, age=now - memory.suspected[1])
+    if memory.candidate_seen is None or memory.candidate_seen[0] != cause:
+        memory.candidate_seen = (cause, now)
+    return Candidate(cause=cause, age=now - memory.candidate_seen[1])

@@ -17,12 +17,12 @@ from controllers.model.facts import Facts, Offer
 from controllers.model.steps import CreateInstance
 from controllers.nodeclaim.lifecycle.launch import own_obstacle
 from controllers.nodeclaim.lifecycle.launch_failure import launched
-from controllers.nodeclaim.lifecycle.offerings import Shadow, shadow, without_end
+from controllers.nodeclaim.lifecycle.offerings import OfferingScope, offering_scope, without_end
 from provisioner.api import labels
 from provisioner.api.conditions import EXHAUSTED, LAUNCHED
 from provisioner.api.nodeclaim import NodeClaim
 
-from .unavailable_offerings import Cooldowns, Finding
+from .unavailable_offerings import Finding, UnavailableOfferings
 
 OfferingsOf = Callable[[NodeClaim], tuple[Offering, ...]]
 Recalled = Callable[[str, str], Failure | None]
@@ -34,7 +34,7 @@ class Tallies(Protocol):
     def tried(self, offering: Offering) -> None: ...
 
 
-class Market:
+class OfferingTracker:
     """`offerings_of` lists what a claim allows, the preferred first; () if it cannot be expressed.
 
     `recalled(reason, message)`: the shortage that a condition tells of; None if it is none, or cannot be told.
@@ -43,13 +43,13 @@ class Market:
 
     def __init__(
         self,
-        cooldowns: Cooldowns,
+        unavailable_offerings: UnavailableOfferings,
         offerings_of: OfferingsOf,
         tallies: Tallies,
         recalled: Recalled,
         vacant_seconds: Callable[[], float],
     ) -> None:
-        self._cooldowns = cooldowns
+        self._unavailable_offerings = unavailable_offerings
         self._offerings_of = offerings_of
         self._tallies = tallies
         self._shortage_told = recalled
@@ -57,7 +57,7 @@ class Market:
         self._seen_failed: dict[str, str] = {}
         self._recalled: set[str] = set()
         self._retry_seen: dict[str, str] = {}
-        self._tried: dict[str, list[Shadow]] = {}
+        self._tried: dict[str, list[OfferingScope]] = {}
 
     def notice(self, key: str, instance: Instance | None, *, wall: datetime, now: float) -> None:
         """What the cloud says of this key's pool."""
@@ -65,7 +65,7 @@ class Market:
             return
         failure = instance.failure
         if instance.state is InstanceState.RUNNING:
-            self._cooldowns.came(key, instance.offering, asked=instance.put_time)
+            self._unavailable_offerings.came(key, instance.offering, asked=instance.put_time)
         elif failure is not None and failure.kind == NoCapacity.kind and self._seen_failed.get(key) != instance.etag:
             self._seen_failed[key] = instance.etag
             finding = Finding(reason=failure.reason, message=failure.message, scope=failure.scope, after=failure.after)
@@ -76,9 +76,9 @@ class Market:
         claim = f.claim
         if claim is not None and launched(claim) and f.instance is not None:
             # Its Node proves the machine before ARM says so.
-            self._cooldowns.came(f.key, f.instance.offering, asked=f.instance.put_time)
+            self._unavailable_offerings.came(f.key, f.instance.offering, asked=f.instance.put_time)
         if claim is None or claim.deleting or launched(claim):
-            self._cooldowns.left(f.key)
+            self._unavailable_offerings.left(f.key)
             self._tried.pop(f.key, None)
             return ()
         offerings = self._offerings_of(claim)
@@ -86,15 +86,15 @@ class Market:
         self._heed(f.key, claim, offerings, now)
         born = claim.metadata.creation_timestamp
         if f.instance is not None and f.instance.state is not InstanceState.FAILED:
-            return self._cooldowns.shown(f.key, offerings, now=now)
+            return self._unavailable_offerings.shown(f.key, offerings, now=now)
         waits = f.instance is None and bool(offerings) and own_obstacle(f) is None
-        offers = self._cooldowns.offers(f.key, offerings, created=born, waits=waits, now=now)
+        offers = self._unavailable_offerings.offers(f.key, offerings, created=born, waits=waits, now=now)
         return self._told_apart(f.key, offers)
 
     def asked(self, step: CreateInstance, now: float) -> None:
         """A PUT is about to be sent."""
         if step.offering is not None:
-            self._cooldowns.asked(step.name, step.offering, now)
+            self._unavailable_offerings.asked(step.name, step.offering, now)
             self._tallies.tried(step.offering)
 
     def refused(self, step: CreateInstance, error: CloudError, *, asked: datetime, wall: datetime, now: float) -> None:
@@ -105,7 +105,7 @@ class Market:
 
     def forget(self, key: str) -> None:
         """Nothing is left of this key."""
-        self._cooldowns.left(key)
+        self._unavailable_offerings.left(key)
         self._seen_failed.pop(key, None)
         self._recalled.discard(key)
         self._retry_seen.pop(key, None)
@@ -114,8 +114,8 @@ class Market:
     def _failed(
         self, key: str, offering: Offering, finding: Finding, *, asked: datetime | None, wall: datetime, now: float
     ) -> None:
-        self._tried.setdefault(key, []).append(shadow(offering, finding.scope))
-        self._cooldowns.failed(key, offering, finding, asked=asked, wall=wall, now=now)
+        self._tried.setdefault(key, []).append(offering_scope(offering, finding.scope))
+        self._unavailable_offerings.failed(key, offering, finding, asked=asked, wall=wall, now=now)
 
     def _told_apart(self, key: str, offers: tuple[Offer, ...]) -> tuple[Offer, ...]:
         """Who has tried everything begins anew with what it prefers."""
@@ -134,7 +134,7 @@ class Market:
         if word != before:
             self._retry_seen[key] = word
             if word:
-                self._cooldowns.lift(offerings, now)
+                self._unavailable_offerings.lift(offerings, now)
 
     def _recall(self, f: Facts, claim: NodeClaim, offerings: tuple[Offering, ...], now: float) -> None:
         """Once for each key: its claim may have been told by a process before us that nothing can be had."""
@@ -149,8 +149,8 @@ class Market:
         if EXHAUSTED not in told.message and (failure is None or failure.scope != "cluster"):
             return
         finding = Finding(reason=told.reason, message=words, scope="zone")
-        if failure is not None and all(map(shadow(offerings[0], failure.scope).covers, offerings)):
+        if failure is not None and all(map(offering_scope(offerings[0], failure.scope).covers, offerings)):
             # Else it speaks of one of several, and does not say of which.
             finding = msgspec.structs.replace(finding, scope=failure.scope, after=failure.after)
         since, idle = told.last_transition_time, self._vacant_seconds()
-        self._cooldowns.recall(offerings, finding, since=since, idle_seconds=idle, wall=f.now, now=now)
+        self._unavailable_offerings.recall(offerings, finding, since=since, idle_seconds=idle, wall=f.now, now=now)

@@ -19,7 +19,7 @@ import msgspec
 from cloudprovider.errors import NoCapacity, Scope
 from cloudprovider.interface import Offering
 from controllers.model.facts import Offer
-from controllers.nodeclaim.lifecycle.offerings import Shadow, shadow
+from controllers.nodeclaim.lifecycle.offerings import OfferingScope, offering_scope
 
 from .memory import backoff
 
@@ -42,10 +42,10 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @dataclass(slots=True)
-class Cooldown:
+class UnavailableOffering:
     """One shadow's rest. `probe` is the key that tries it, since `probed_at`; `recalled`: known from claims only."""
 
-    shadow: Shadow
+    offering_scope: OfferingScope
     finding: Finding
     times: int
     failed_at: float
@@ -83,26 +83,26 @@ def _resumed(finding: Finding, age: float) -> tuple[int, float]:
     return times, age
 
 
-class Cooldowns:
+class UnavailableOfferings:
     """`wake(key)` is called for claims whose waiting may be over before the time they were told."""
 
     def __init__(self, wake: Callable[[str], None]) -> None:
         self._wake = wake
-        self._known: dict[Shadow, Cooldown] = {}
+        self._known: dict[OfferingScope, UnavailableOffering] = {}
         self._waiting: dict[str, Waiter] = {}
 
     def failed(
         self, key: str, offering: Offering, finding: Finding, *, asked: datetime | None, wall: datetime, now: float
     ) -> None:
         """An attempt of `key`, sent at the wall time `asked`, ended for want of this."""
-        about = shadow(offering, finding.scope)
+        about = offering_scope(offering, finding.scope)
         before = self._known.get(about)
         late = before is not None and before.probe != key and asked is not None and asked <= before.failed_wall
-        freed = [cooldown.shadow for cooldown in self._release(key)]
+        freed = [unavailable.offering_scope for unavailable in self._release(key)]
         if not late:
             times = before.times + 1 if before is not None else 1
             seconds = backoff(NoCapacity.kind, times, after=finding.after) or 0.0
-            self._known[about] = Cooldown(about, finding, times, now, wall, seconds)
+            self._known[about] = UnavailableOffering(about, finding, times, now, wall, seconds)
             self._forget_old(now)
             freed.append(about)
         # A try of several at once is one of each: what it did not find wanting is the next one's to try.
@@ -131,8 +131,8 @@ class Cooldowns:
         gone += idle
         seconds, ago = backoff(NoCapacity.kind, times, after=finding.after) or 0.0, timedelta(seconds=gone)
         for offering in offerings:
-            about, known = shadow(offering, finding.scope), list(self._about(offering))
-            told = Cooldown(about, finding, times, now - gone, wall - ago, seconds, recalled=True)
+            about, known = offering_scope(offering, finding.scope), list(self._about(offering))
+            told = UnavailableOffering(about, finding, times, now - gone, wall - ago, seconds, recalled=True)
             if all(one.recalled and not one.probe and one.left(now) < told.left(now) for one in known):
                 self._known[about] = told
         self._forget_old(now)
@@ -141,30 +141,30 @@ class Cooldowns:
         """A machine runs: what was found wanting before it was asked for can be had again."""
         if asked is None:
             return
-        for cooldown in list(self._about(offering)):
-            if cooldown.probe == key or asked > cooldown.failed_wall:
-                del self._known[cooldown.shadow]
-                self._stir(cooldown.shadow)
+        for unavailable in list(self._about(offering)):
+            if unavailable.probe == key or asked > unavailable.failed_wall:
+                del self._known[unavailable.offering_scope]
+                self._stir(unavailable.offering_scope)
 
     def lift(self, offerings: Iterable[Offering], now: float) -> None:
         """A person says that these can be had again: their rest is over, and whose turn it is tries for all."""
         for offering in offerings:
-            for cooldown in self._about(offering):
-                if cooldown.left(now) > 0:
-                    cooldown.seconds = now - cooldown.failed_at
-                    self._stir(cooldown.shadow)
+            for unavailable in self._about(offering):
+                if unavailable.left(now) > 0:
+                    unavailable.seconds = now - unavailable.failed_at
+                    self._stir(unavailable.offering_scope)
 
     def asked(self, key: str, offering: Offering, now: float) -> None:
         """A PUT for this offering is about to be sent: it is the one try of whatever has rested."""
         self._waiting.pop(key, None)
-        for cooldown in self._about(offering):
-            cooldown.probe, cooldown.probed_at = key, now
+        for unavailable in self._about(offering):
+            unavailable.probe, unavailable.probed_at = key, now
 
     def left(self, key: str) -> None:
         """This key neither tries nor waits for anything any longer."""
         self._waiting.pop(key, None)
-        for cooldown in self._release(key):
-            self._stir(cooldown.shadow)
+        for unavailable in self._release(key):
+            self._stir(unavailable.offering_scope)
 
     def offers(
         self, key: str, offerings: tuple[Offering, ...], *, created: datetime, waits: bool, now: float
@@ -181,18 +181,20 @@ class Cooldowns:
         """What stands against each of them now, for a claim that has asked already."""
         return tuple(self._offer(key, offering, now) for offering in offerings)
 
-    def resting(self, now: float) -> tuple[tuple[Shadow, float], ...]:
+    def resting(self, now: float) -> tuple[tuple[OfferingScope, float], ...]:
         """Everything that rests, and for how many seconds more (0: whoever is first may try)."""
-        return tuple((cooldown.shadow, max(0.0, cooldown.left(now))) for cooldown in self._known.values())
+        return tuple(
+            (unavailable.offering_scope, max(0.0, unavailable.left(now))) for unavailable in self._known.values()
+        )
 
     def _offer(self, key: str, offering: Offering, now: float) -> Offer:
         worst = Offer(offering=offering)
-        for cooldown in self._about(offering):
-            holds = max(worst.holds_for, self._holds(key, cooldown, now))
-            age = now - cooldown.failed_at
+        for unavailable in self._about(offering):
+            holds = max(worst.holds_for, self._holds(key, unavailable, now))
+            age = now - unavailable.failed_at
             worst = msgspec.structs.replace(worst, holds_for=holds)
             if age < worst.failed_age:
-                said = cooldown.finding
+                said = unavailable.finding
                 worst = msgspec.structs.replace(
                     worst,
                     reason=said.reason,
@@ -202,19 +204,19 @@ class Cooldowns:
                 )
         return worst
 
-    def _holds(self, key: str, cooldown: Cooldown, now: float) -> float:
-        left = cooldown.left(now)
+    def _holds(self, key: str, unavailable: UnavailableOffering, now: float) -> float:
+        left = unavailable.left(now)
         if left > 0:
             return left
-        others_turn = cooldown.tried_by_another(key, now) or self._first(cooldown, now) not in ("", key)
-        return TURN_SECONDS if others_turn and cooldown.probe != key else 0.0
+        others_turn = unavailable.tried_by_another(key, now) or self._first(unavailable, now) not in ("", key)
+        return TURN_SECONDS if others_turn and unavailable.probe != key else 0.0
 
-    def _first(self, cooldown: Cooldown, now: float) -> str:
+    def _first(self, unavailable: UnavailableOffering, now: float) -> str:
         """The claim that has waited longest for something in this shadow, and waits for nothing but its turn."""
         waiting = (
             (waiter.created, key)
             for key, waiter in self._waiting.items()
-            if any(cooldown.shadow.covers(o) and self._rested(key, o, now) for o in waiter.offerings)
+            if any(unavailable.offering_scope.covers(o) and self._rested(key, o, now) for o in waiter.offerings)
         )
         return min(waiting, default=(None, ""))[1]
 
@@ -222,23 +224,25 @@ class Cooldowns:
         return not any(one.left(now) > 0 or one.tried_by_another(key, now) for one in self._about(offering))
 
     def _forget_old(self, now: float) -> None:
-        for cooldown in [one for one in self._known.values() if one.left(now) < -FORGOTTEN_SECONDS]:
-            covers = cooldown.shadow.covers
+        for unavailable in [one for one in self._known.values() if one.left(now) < -FORGOTTEN_SECONDS]:
+            covers = unavailable.offering_scope.covers
             if not any(any(map(covers, waiter.offerings)) for waiter in self._waiting.values()):
-                del self._known[cooldown.shadow]
+                del self._known[unavailable.offering_scope]
         while len(self._known) > KNOWN_AT_MOST:
-            del self._known[min(self._known.values(), key=lambda one: one.failed_at).shadow]
+            del self._known[min(self._known.values(), key=lambda one: one.failed_at).offering_scope]
 
-    def _about(self, offering: Offering) -> Iterator[Cooldown]:
-        return (cooldown for cooldown in list(self._known.values()) if cooldown.shadow.covers(offering))
+    def _about(self, offering: Offering) -> Iterator[UnavailableOffering]:
+        return (
+            unavailable for unavailable in list(self._known.values()) if unavailable.offering_scope.covers(offering)
+        )
 
-    def _release(self, key: str) -> list[Cooldown]:
-        released = [cooldown for cooldown in self._known.values() if cooldown.probe == key]
-        for cooldown in released:
-            cooldown.probe = ""
+    def _release(self, key: str) -> list[UnavailableOffering]:
+        released = [unavailable for unavailable in self._known.values() if unavailable.probe == key]
+        for unavailable in released:
+            unavailable.probe = ""
         return released
 
-    def _stir(self, about: Shadow) -> None:
+    def _stir(self, about: OfferingScope) -> None:
         for key, waiter in list(self._waiting.items()):
             if any(map(about.covers, waiter.offerings)):
                 self._wake(key)

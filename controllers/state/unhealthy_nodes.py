@@ -7,17 +7,17 @@ before the first repair (`Policy.repair_watch_seconds`).
 
 import msgspec
 
-from controllers.model.facts import Facts, Ward
+from controllers.model.facts import Facts, UnhealthyCounts
 from controllers.model.ownership import managed
 from controllers.model.policy import Policy
 from controllers.model.steps import Wait
 from controllers.node.health import repair
 from controllers.nodeclaim.lifecycle.launch_failure import was_usable
 
-from .indexes import Views
+from .indexes import Indexes
 
 
-class Patient(msgspec.Struct):
+class UnhealthyNode(msgspec.Struct):
     """`since`: not Ready; `due`: since when its repair has been due, None while it is not. Loop times in seconds."""
 
     since: float
@@ -25,32 +25,32 @@ class Patient(msgspec.Struct):
     blocked: bool = False
 
 
-class Infirmary:
+class UnhealthyNodes:
     """Times are loop times in seconds."""
 
-    def __init__(self, *, views: Views, policy: Policy) -> None:
-        self._views = views
+    def __init__(self, *, indexes: Indexes, policy: Policy) -> None:
+        self._indexes = indexes
         self._policy = policy
-        self._patients: dict[str, Patient] = {}
+        self._patients: dict[str, UnhealthyNode] = {}
 
-    def admit(self, f: Facts, now: float) -> Ward:
+    def admit(self, f: Facts, now: float) -> UnhealthyCounts:
         """Take in what `f` says of its key; the ward as that key needs to know it."""
-        if f.sick is None:
+        if f.unhealthy is None:
             self._patients.pop(f.key, None)
-            return Ward()
-        patient = self._patients.setdefault(f.key, Patient(since=0.0))
-        patient.since = now - f.sick.age
+            return UnhealthyCounts()
+        unhealthy_node = self._patients.setdefault(f.key, UnhealthyNode(since=0.0))
+        unhealthy_node.since = now - f.unhealthy.age
         waiting = repair.not_yet(f)
         if isinstance(waiting, Wait):
-            patient.due, patient.blocked = None, False
-        elif waiting is None and patient.due is None:
-            patient.due = now
+            unhealthy_node.due, unhealthy_node.blocked = None, False
+        elif waiting is None and unhealthy_node.due is None:
+            unhealthy_node.due = now
         # Who has still to read something keeps the place it has.
-        if waiting is not None or patient.due is None:
-            return Ward()
-        ward = self._ward(patient.due, f.key)
-        patient.blocked = bool(repair.crowded(self._policy, ward))
-        return ward
+        if waiting is not None or unhealthy_node.due is None:
+            return UnhealthyCounts()
+        unhealthy_counts = self._unhealthy_counts(unhealthy_node.due, f.key)
+        unhealthy_node.blocked = bool(repair.crowded(self._policy, unhealthy_counts))
+        return unhealthy_counts
 
     def forget(self, key: str) -> None:
         """Nothing is left of this key."""
@@ -58,23 +58,23 @@ class Infirmary:
 
     def blocked(self) -> int:
         """How many repairs are due and wait for others."""
-        return sum(patient.blocked for patient in self._patients.values())
+        return sum(unhealthy_node.blocked for unhealthy_node in self._patients.values())
 
-    def _ward(self, due: float, key: str) -> Ward:
-        usable = [claim for claim in self._views.claims() if managed(claim) and was_usable(claim)]
+    def _unhealthy_counts(self, due: float, key: str) -> UnhealthyCounts:
+        usable = [claim for claim in self._indexes.claims() if managed(claim) and was_usable(claim)]
         line = [(p.due, other) for other, p in self._patients.items() if p.due is not None]
-        return Ward(
+        return UnhealthyCounts(
             nodes=len(usable),
-            sick=len(self._patients),
-            struck=self._struck(),
+            unhealthy=len(self._patients),
+            simultaneous=self._simultaneous(),
             going=sum(repair.leaving(claim) for claim in usable),
             place=1 + sum(before < (due, key) for before in line),
         )
 
-    def _struck(self) -> int:
+    def _simultaneous(self) -> int:
         """The most that fell sick within one window, of those that still are."""
-        window = self._policy.repair_struck_seconds
-        onsets = sorted(patient.since for patient in self._patients.values())
+        window = self._policy.repair_simultaneous_seconds
+        onsets = sorted(unhealthy_node.since for unhealthy_node in self._patients.values())
         first, most = 0, 0
         for last, onset in enumerate(onsets):
             while onset - onsets[first] > window:

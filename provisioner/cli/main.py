@@ -41,7 +41,7 @@ COMMANDS = {
     "plan": "offline: what a NodeClaim would become, and what is wrong with it; plan --help tells more",
     "check": "configuration, cluster, Azure, quota: what is missing, and what to do about it",
     "values": "the Helm chart's values for an existing cluster, from Azure; values --help tells more",
-    "gc": "what would be removed by inference, and why; --confirm lifts the brake for it",
+    "gc": "what would be removed by inference, and why; --confirm lifts the circuit breaker for it",
     "adopt": "let a restored NodeClaim take its agent pool back",
     "release": "drop our finalizers from a deleting NodeClaim whose pool is gone for good",
     "config": "every setting, its value and where it came from",

@@ -13,19 +13,19 @@ import structlog
 from cloudprovider.azure.agentpool import pool_name
 from cloudprovider.azure.errors import recalled
 from cloudprovider.inventory import Inventory
-from controllers.actuator.actuator import Door
-from controllers.actuator.cloud import CloudActs
-from controllers.actuator.kubernetes import KubeActs
+from controllers.actuator.actuator import Actuator
+from controllers.actuator.cloud import CloudActuator
+from controllers.actuator.kubernetes import KubernetesActuator
 from controllers.garbagecollection.confirmation import decode
-from controllers.reconcile.event_handlers import Waker
+from controllers.reconcile.event_handlers import EventHandlers
 from controllers.reconcile.reconciler import Reconciler
-from controllers.state.cluster import FleetView
-from controllers.state.gc_candidates import Suspects
-from controllers.state.indexes import Views, claim_indexes, node_indexes
-from controllers.state.observe import glance
-from controllers.state.offering_tracker import Market
-from controllers.state.unavailable_offerings import Cooldowns
-from controllers.state.unhealthy_nodes import Infirmary
+from controllers.state.cluster import ClusterState
+from controllers.state.gc_candidates import GCCandidates
+from controllers.state.indexes import Indexes, claim_indexes, node_indexes
+from controllers.state.observe import cached_facts
+from controllers.state.offering_tracker import OfferingTracker
+from controllers.state.unavailable_offerings import UnavailableOfferings
+from controllers.state.unhealthy_nodes import UnhealthyNodes
 from provisioner.api import labels
 from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
@@ -67,7 +67,7 @@ class App:
             rng=rng,
             indexes=claim_indexes(pool_name),
             on_change=self._claim_changed,
-            on_synced=lambda: self.waker.cache_synced(),  # noqa: PLW0108 - bound late
+            on_synced=lambda: self.event_handlers.cache_synced(),  # noqa: PLW0108 - bound late
             metrics=metrics.reflector("nodeclaims"),
         )
         self.nodes: Reflector[Node] = Reflector(
@@ -76,7 +76,7 @@ class App:
             rng=rng,
             indexes=node_indexes(),
             on_change=self._node_changed,
-            on_synced=lambda: self.waker.cache_synced(),  # noqa: PLW0108 - bound late
+            on_synced=lambda: self.event_handlers.cache_synced(),  # noqa: PLW0108 - bound late
             metrics=metrics.reflector("nodes"),
         )
         self.crds: Reflector[CustomResourceDefinition] = Reflector(
@@ -84,15 +84,15 @@ class App:
             CRDS,
             rng=rng,
             indexes={},
-            on_change=lambda old, new: self.waker.crd_changed(old, new),  # noqa: PLW0108 - bound late
-            on_synced=lambda: self.waker.cache_synced(),  # noqa: PLW0108 - bound late
+            on_change=lambda old, new: self.event_handlers.crd_changed(old, new),  # noqa: PLW0108 - bound late
+            on_synced=lambda: self.event_handlers.cache_synced(),  # noqa: PLW0108 - bound late
             metrics=metrics.reflector("customresourcedefinitions"),
         )
         self.inventory = Inventory(
             outside.provider,
             rng=rng,
             on_change=self._pool_changed,
-            on_news=lambda: self.waker.all_changed(),  # noqa: PLW0108 - bound late
+            on_news=lambda: self.event_handlers.all_changed(),  # noqa: PLW0108 - bound late
             poll_seconds_busy=running.poll_seconds_busy,
             poll_seconds_idle=running.poll_seconds_idle,
             settle_seconds=running.settle_seconds,
@@ -111,26 +111,28 @@ class App:
             )
         self._leading_alone = False
         self._ending = False
-        views = Views(claims=self.claims, nodes=self.nodes, crds=self.crds, pool_name=pool_name)
-        door = Door(
-            KubeActs(outside.kube),
-            CloudActs(outside.provider, self.inventory),
+        indexes = Indexes(claims=self.claims, nodes=self.nodes, crds=self.crds, pool_name=pool_name)
+        actuator = Actuator(
+            KubernetesActuator(outside.kube),
+            CloudActuator(outside.provider, self.inventory),
             self.events,
             self._lease_left,
             self._write_cut,
         )
-        self.cooldowns = Cooldowns(self.queue.add)
-        suspects = Suspects(
-            lambda key: glance(
-                key, views=views, inventory=self.inventory, policy=running.policy, wall=outside.clock.now()
+        self.unavailable_offerings = UnavailableOfferings(self.queue.add)
+        candidates = GCCandidates(
+            lambda key: cached_facts(
+                key, indexes=indexes, inventory=self.inventory, policy=running.policy, wall=outside.clock.now()
             ),
-            lambda: (*views.keys(), *self.inventory.names()),
+            lambda: (*indexes.keys(), *self.inventory.names()),
         )
-        self.fleet = FleetView(views=views, inventory=self.inventory, policy=running.policy, suspects=suspects)
-        self.infirmary = Infirmary(views=views, policy=running.policy)
+        self.cluster_state = ClusterState(
+            indexes=indexes, inventory=self.inventory, policy=running.policy, candidates=candidates
+        )
+        self.unhealthy_nodes = UnhealthyNodes(indexes=indexes, policy=running.policy)
         self.observer = Observer(
             metrics,
-            views=views,
+            indexes=indexes,
             nodes=self.nodes.items,
             inventory=self.inventory,
             wanted=offerings_of,
@@ -139,28 +141,28 @@ class App:
             prices=running.prices,
         )
         self.reconciler = Reconciler(
-            views=views,
+            indexes=indexes,
             inventory=self.inventory,
-            door=door,
+            actuator=actuator,
             clock=outside.clock,
             policy=running.policy,
-            fleet=self.fleet,
-            market=Market(
-                self.cooldowns,
+            cluster_state=self.cluster_state,
+            offering_tracker=OfferingTracker(
+                self.unavailable_offerings,
                 offerings_of,
-                of_offerings(metrics, self.cooldowns, self.observer.errors),
+                of_offerings(metrics, self.unavailable_offerings, self.observer.errors),
                 recalled,
                 lambda: self.election.vacant_seconds if self.election is not None else 0.0,
             ),
             gpus=gpus_of,
-            infirmary=self.infirmary,
-            onlooker=self.observer,
+            unhealthy_nodes=self.unhealthy_nodes,
+            observer=self.observer,
         )
-        self.waker = Waker(
+        self.event_handlers = EventHandlers(
             queue=self.queue,
-            views=views,
+            indexes=indexes,
             inventory=self.inventory,
-            fleet=self.fleet,
+            cluster_state=self.cluster_state,
             known_keys=self.reconciler.keys,
         )
         self.controller = Controller(
@@ -170,23 +172,23 @@ class App:
             workers=WORKERS,
             pass_timeout_seconds=PASS_SECONDS,
             metrics=metrics.controller("nodeclaim"),
-            about=views.about,
+            about=indexes.about,
         )
         self.loop_lag = LoopLag(metrics)
-        of_removals(metrics, self.fleet, self.infirmary, outside.clock)
+        of_removals(metrics, self.cluster_state, self.unhealthy_nodes, outside.clock)
 
     # The rules hear of a change before those who only count it.
 
     def _claim_changed(self, old: NodeClaim | None, new: NodeClaim | None) -> None:
-        self.waker.claim_changed(old, new)
+        self.event_handlers.claim_changed(old, new)
         self.observer.claim_changed(old, new)
 
     def _node_changed(self, old: Node | None, new: Node | None) -> None:
-        self.waker.node_changed(old, new)
+        self.event_handlers.node_changed(old, new)
         self.observer.node_changed(old, new)
 
     def _pool_changed(self, key: str) -> None:
-        self.waker.pool_changed(key)
+        self.event_handlers.pool_changed(key)
         self.observer.pool_changed(key)
 
     def _lease_left(self) -> float:
@@ -195,12 +197,12 @@ class App:
         return math.inf if self._leading_alone else 0.0
 
     def _lease_annotated(self, annotations: Mapping[str, str]) -> None:
-        """What a person wrote on the Lease: which removals may pass the brake."""
+        """What a person wrote on the Lease: which removals may pass the circuit breaker."""
         text = annotations.get(labels.CONFIRMED_REMOVALS, "")
         confirmation = decode(text) if text else None
         if text and confirmation is None:
             log.warning("a confirmation of removals that cannot be read is ignored", annotation=text[:256])
-        self.waker.confirmed(confirmation)
+        self.event_handlers.confirmed(confirmation)
 
     def _write_cut(self, seconds: float) -> None:
         if self.election is not None:

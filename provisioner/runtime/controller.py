@@ -18,7 +18,7 @@ from typing import Never
 
 from structlog.contextvars import bound_contextvars
 
-from .controller_name import act_as, acting_rule
+from .controller_name import current_controller, set_controller
 from .kube_errors import KubeError
 from .logs import get_logger
 from .metrics import ControllerMetrics, Metrics
@@ -92,7 +92,7 @@ class Controller:
 
     async def _pass(self, key: str) -> None:
         begun = self._now()
-        act_as("")
+        set_controller("")
         deadline = asyncio.timeout(self._pass_timeout_seconds)
         try:
             async with deadline:
@@ -123,7 +123,7 @@ class Controller:
 
     def _rule(self) -> str:
         """Who had the last word in this pass; the controller itself, if it came to none."""
-        return acting_rule() or self.name
+        return current_controller() or self.name
 
     def _now(self) -> float:
         return asyncio.get_running_loop().time()

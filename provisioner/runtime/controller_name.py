@@ -9,11 +9,11 @@ from contextvars import ContextVar
 _RULE: ContextVar[str] = ContextVar("rule", default="")
 
 
-def act_as(rule: str) -> None:
+def set_controller(rule: str) -> None:
     """From now on this task acts for `rule`; "" for none."""
     _RULE.set(rule)
 
 
-def acting_rule() -> str:
+def current_controller() -> str:
     """The rule that this task acts for, "" if none was named."""
     return _RULE.get()

@@ -51,7 +51,7 @@ async def attached(scene: Scene) -> None:
     stage = scene.stage
     uid = await scene.up()
     node = scene.node()["metadata"]["name"]
-    kept, waited_for = f"{scene.name}-kept", f"{scene.name}-data"
+    kept, is_waiting_eviction = f"{scene.name}-kept", f"{scene.name}-data"
     claimed = {"volumeName": kept, "accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
     stage.store.create(VOLUME_CLAIMS, {"metadata": {"name": kept}, "spec": claimed}, "default")
     spec: Json = {
@@ -61,17 +61,19 @@ async def attached(scene: Scene) -> None:
         "volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": kept}}],
     }
     stage.store.create("pods", {"metadata": {"name": f"{scene.name}-agent"}, "spec": spec}, "default")
-    for volume in (kept, waited_for):
+    for volume in (kept, is_waiting_eviction):
         source = {"persistentVolumeName": volume}
         attachment = {"attacher": "disk.csi.azure.com", "nodeName": node, "source": source}
         stage.store.create(ATTACHMENTS, {"metadata": {"name": volume}, "spec": attachment})
     await stage.delete_claim(scene.name)
-    await stage.until(lambda: waited_for in said(stage, "VolumesDetached", scene.name)[2], LONG, "the volume is named")
+    await stage.until(
+        lambda: is_waiting_eviction in said(stage, "VolumesDetached", scene.name)[2], LONG, "the volume is named"
+    )
     assert said(stage, "VolumesDetached", scene.name)[:2] == ("Unknown", "AwaitingVolumeDetachment")
     assert kept not in said(stage, "VolumesDetached", scene.name)[2]
     await asyncio.sleep(scene.a_while_seconds)
     assert not scene.calls("DELETE")
-    stage.store.delete(ATTACHMENTS, waited_for)
+    stage.store.delete(ATTACHMENTS, is_waiting_eviction)
     await scene.went(uid, WHOLE)
 
 

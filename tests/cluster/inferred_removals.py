@@ -1,8 +1,8 @@
 """The doors through which healthy machines could be lost, told on a real API server with its real collector.
 
 In each story all machines run on, or could; Azure is asked for each pool once and to remove none but those
-that people let go. Each has a cluster of its own, as the brake counts over all machines. The controller's times are the
-real ones: `LOOKS_ON_SECONDS` is longer than anything that it waits for before it infers.
+that people let go. Each has a cluster of its own, as the circuit breaker counts over all machines. The controller's
+times are the real ones: `LOOKS_ON_SECONDS` is longer than anything that it waits for before it infers.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ from .realworld import CLAIMS, RealWorld
 from .stories import WHOLE
 
 Json = dict[str, Any]
-Door = Callable[[RealWorld], Awaitable[None]]
+Actuator = Callable[[RealWorld], Awaitable[None]]
 
 LOOKS_ON_SECONDS = 75.0
 PATIENCE_SECONDS = 150.0
@@ -57,9 +57,9 @@ def asked(world: RealWorld, verb: str) -> list[str]:
     return sorted(call.pool for call in world.cloud.requests if call.method == verb and call.status in (201, 202))
 
 
-def braked(world: RealWorld) -> bool:
+def restricted(world: RealWorld) -> bool:
     """Whether somebody was told that a removal waits for people."""
-    return any(one["reason"] == "RemovalBraked" for one in world.store.list("events", "default"))
+    return any(one["reason"] == "RemovalRestricted" for one in world.store.list("events", "default"))
 
 
 async def all_kept(world: RealWorld, names: list[str]) -> None:
@@ -99,7 +99,7 @@ async def restored(world: RealWorld) -> None:
         await world.apply(node_claim(name))
     await world.until(lambda: all(deleting(node_of(world, n)) for n in names), PATIENCE_SECONDS, "Nodes are collected")
     await all_kept(world, names)
-    assert braked(world), world.tell()
+    assert restricted(world), world.tell()
     table = await world.command("gc")
     assert "gpu-provisioner adopt --all" in table.out, table.out
     await taken_back(world, names)
@@ -114,7 +114,7 @@ async def crd_deleted(world: RealWorld) -> None:
     await world.request("DELETE", CRD)
     await world.until(lambda: all(deleting(world.claim(name)) for name in names), 60, "the claims are deleting")
     await all_kept(world, names)
-    assert braked(world), world.tell()
+    assert restricted(world), world.tell()
     ended = await world.command("gc", "--confirm", "--yes")
     assert (ended.code, ended.err) == (0, ""), ended
     assert ended.out.splitlines()[-1].startswith(
@@ -137,7 +137,7 @@ async def crd_reinstalled(world: RealWorld) -> None:
     await asyncio.sleep(10)
     await world.install_crds()
     await all_kept(world, names)
-    assert braked(world), world.tell()
+    assert restricted(world), world.tell()
     for name in names:
         await world.apply(node_claim(name))
     await taken_back(world, names)
@@ -205,7 +205,7 @@ async def repaired(world: RealWorld) -> None:
     assert all(world.condition(other, "Ready") == "True" for other in names[1:])
 
 
-DOORS: dict[str, Door] = {
+DOORS: dict[str, Actuator] = {
     "restored": restored,
     "crd-deleted": crd_deleted,
     "crd-reinstalled": crd_reinstalled,

@@ -20,7 +20,7 @@ from aiohttp import web
 from structlog.testing import capture_logs
 
 from cloudprovider.azure.client import AzureConfig
-from controllers.actuator.kubernetes import KubeActs
+from controllers.actuator.kubernetes import KubernetesActuator
 from controllers.model.facts import Facts
 from controllers.model.policy import Policy
 from controllers.model.results import Evicted, Wrote
@@ -58,21 +58,21 @@ class Passes:
         self.held = 0
         self.behind: list[str] = []
         self._written: dict[str, int] = {}
-        observe, write = reconciler.observe, KubeActs.write
+        observe, write = reconciler.observe, KubernetesActuator.write
 
         def observed(key: str, **sources: Any) -> Facts:
             facts = observe(key, **sources)
             self._look(facts)
             return facts
 
-        async def written(acts: KubeActs, step: Any) -> Wrote | Evicted:
+        async def written(acts: KubernetesActuator, step: Any) -> Wrote | Evicted:
             outcome = await write(acts, step)
             if isinstance(outcome, Wrote) and outcome.resource_version:
                 self._written[outcome.uid] = int(outcome.resource_version)
             return outcome
 
         patch.setattr(reconciler, "observe", observed)
-        patch.setattr(KubeActs, "write", written)
+        patch.setattr(KubernetesActuator, "write", written)
 
     @property
     def writes(self) -> int:

@@ -171,8 +171,8 @@ CALLS = (
         summary="The cluster has 91 agent pools of the 100 that AKS allows",
     ),
     Call(
-        alert="RemovalsBraked",
-        series=ours("gpu_provisioner_removals_braked", "0x3 1x60"),
+        alert="RemovalsRestricted",
+        series=ours("gpu_provisioner_removals_restricted", "0x3 1x60"),
         at=5,
         severities=("critical",),
         summary="Garbage collection is restricted: too many machines would be removed at once",

@@ -63,8 +63,8 @@ SILENCES = (
         why="ninety pools do not exceed the threshold",
     ),
     Silence(
-        alert="RemovalsBraked",
-        series=ours("gpu_provisioner_removals_braked", "0x200"),
+        alert="RemovalsRestricted",
+        series=ours("gpu_provisioner_removals_restricted", "0x200"),
         why="garbage collection is not restricted",
     ),
     Silence(

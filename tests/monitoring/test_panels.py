@@ -65,7 +65,7 @@ def test_the_faults_of_the_scenario_make_their_alerts_pending(recording: Recordi
     calm = {
         "ClaimStuck",
         "TerminationStuck",
-        "RemovalsBraked",
+        "RemovalsRestricted",
         "CredentialFailing",
         "AgentPoolsNearLimit",
         "CacheStale",

@@ -34,10 +34,10 @@ SILENCE_SECONDS = 180.0
 # Cooled offerings, refused DELETEs, lost answers: what the storm left behind takes its time.
 CALM_SECONDS = 3600.0
 LEAVING_SHARE = 0.8
-# Those whom nobody asks to go. They are so few that the brake might hold whatever is inferred of them, for good reason:
-# from half time on nobody meddles.
+# Those whom nobody asks to go. They are so few that the circuit breaker might hold whatever is inferred of them, for
+# good reason: from half time on nobody meddles.
 STAYING = frozenset(f"c{number:03d}" for number in range(0, COUNT, 10))
-# Inferred removals in ten minutes stay below what trips the brake.
+# Inferred removals in ten minutes stay below what trips the circuit breaker.
 DEED_SECONDS = 75.0
 RISING = ("Launched", "Registered", "Initialized")
 FALLING = ("Drained", "VolumesDetached", "InstanceTerminating")

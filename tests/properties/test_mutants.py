@@ -21,7 +21,7 @@ from controllers.nodeclaim.lifecycle import launch, registration
 from controllers.planner import plan
 from controllers.state import cluster, unavailable_offerings
 from controllers.state.memory import backoff
-from controllers.state.unavailable_offerings import Cooldown, Cooldowns
+from controllers.state.unavailable_offerings import UnavailableOffering, UnavailableOfferings
 from provisioner.operator import operator
 from provisioner.simulator.kube.errors import ApiError
 from tests.world.garbagecollection import test_garbage
@@ -151,8 +151,8 @@ def no_drain(patch: Patch) -> None:
 
 def every_claim_tries(patch: Patch) -> None:
     """What rests is left alone, and afterwards whoever looks may ask."""
-    patch.setattr(Cooldowns, "_first", lambda self, cooldown, now: "")
-    patch.setattr(Cooldown, "tried_by_another", lambda self, key, now: False)
+    patch.setattr(UnavailableOfferings, "_first", lambda self, unavailable, now: "")
+    patch.setattr(UnavailableOffering, "tried_by_another", lambda self, key, now: False)
 
 
 def rests_that_do_not_double(patch: Patch) -> None:

@@ -164,7 +164,7 @@ def a_crd_that_goes_counts_as_asking(patch: Patch) -> None:
 
 def repair_without_its_brake(patch: Patch) -> None:
     """However many Nodes are sick, each is replaced when its time has come."""
-    patch.setattr(repair, "crowded", lambda policy, ward: "")
+    patch.setattr(repair, "crowded", lambda policy, unhealthy_counts: "")
 
 
 def no_termination_time(patch: Patch) -> None:

@@ -253,7 +253,7 @@ def check_metrics(exposed: str) -> None:
         "gpu_provisioner_arm_throttled_total": "counter",
         "gpu_provisioner_cache_objects": "gauge",
         "gpu_provisioner_events_sent_total": "counter",
-        "gpu_provisioner_removals_suspected": "gauge",
+        "gpu_provisioner_removal_candidates": "gauge",
     }
     assert {name: found.get(name) for name in wanted} == wanted
     assert not [name for name in found if name.endswith("_created")]

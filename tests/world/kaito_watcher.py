@@ -143,8 +143,8 @@ class KaitoWatcher:
         """Whether the RAGEngine would take this claim for one whose machine is lost."""
         claim = self._claims[uid]
         node = self._nodes.get(kaito_predicates.node_name(claim))
-        waited_for = kaito_predicates.is_deleting(claim) or not kaito_predicates.is_true(claim, "Initialized")
-        if waited_for or (node is not None and kaito_predicates.is_up(node)):
+        is_waiting_eviction = kaito_predicates.is_deleting(claim) or not kaito_predicates.is_true(claim, "Initialized")
+        if is_waiting_eviction or (node is not None and kaito_predicates.is_up(node)):
             self._misleading_since.pop(uid, None)
         else:
             self._misleading_since.setdefault(uid, self._stage.time())

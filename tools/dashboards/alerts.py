@@ -150,9 +150,9 @@ COST = (
         " the limit is reached.",
     ),
     Alert(
-        name="RemovalsBraked",
+        name="RemovalsRestricted",
         meaning="The circuit breaker restricts garbage collection: too many machines would be removed at once.",
-        signal=R.most("gpu_provisioner_removals_braked", BY),
+        signal=R.most("gpu_provisioner_removals_restricted", BY),
         severities=(("critical", "0m"),),
         summary="Garbage collection is restricted: too many machines would be removed at once",
         description="Many machines lost their NodeClaims or Nodes at the same time, for example after a restore, the"

@@ -14,8 +14,8 @@ from datetime import timedelta
 import msgspec
 
 from controllers.garbagecollection.garbage import held_back
-from controllers.model.conditions import Judgement
-from controllers.model.facts import Facts, Sick, Ward
+from controllers.model.conditions import ConditionUpdate
+from controllers.model.facts import Facts, Unhealthy, UnhealthyCounts
 from controllers.model.node_for_claim import chosen_node
 from controllers.model.policy import Policy
 from controllers.model.steps import (
@@ -41,7 +41,7 @@ from provisioner.api.time import parse_duration, rfc3339
 REMEDIATOR_TAINTS = ("remediator.kubernetes.azure.com/unschedulable", "remediator.aks.microsoft.com/unschedulable")
 
 
-def patient(f: Facts) -> Node | None:
+def unhealthy_node(f: Facts) -> Node | None:
     """The Node of a live claim that was usable once and is not Ready now: False, Unknown and unsaid are one."""
     claim, node = f.claim, chosen_node(f)
     if claim is None or claim.deleting or node is None or node.ready or not was_usable(claim):
@@ -71,25 +71,25 @@ def told_for(f: Facts, node: Node) -> float:
 
 def step(f: Facts) -> Step | None:
     """The next step for a Node that is not Ready; None: there is none, or it is not ours to repair."""
-    claim, node, sick = f.claim, patient(f), f.sick
+    claim, node, unhealthy = f.claim, unhealthy_node(f), f.unhealthy
     if claim is None or claim.deleting:
         return None
-    if node is None or sick is None or not _wanted(f, claim):
+    if node is None or unhealthy is None or not _wanted(f, claim):
         return _take_back(f, claim)
-    waiting = _not_yet(f, sick, node)
+    waiting = _not_yet(f, unhealthy, node)
     if waiting is not None:
         return waiting
-    if f.fleet.braked or crowded(f.policy, f.fleet.ward):
+    if f.counts.restricted or crowded(f.policy, f.counts.unhealthy_counts):
         return Wait(after=f.policy.repair_poll_seconds, why="the repair waits for others")
-    return _look(f, claim, node, sick) or _remove(f, claim, node, sick)
+    return _look(f, claim, node, unhealthy) or _remove(f, claim, node, unhealthy)
 
 
 def not_yet(f: Facts) -> Step | None:
     """What keeps this Node from being repaired, the state of the fleet aside; None: nothing, its repair is due."""
-    claim, node, sick = f.claim, patient(f), f.sick
-    if claim is None or node is None or sick is None or not _wanted(f, claim):
+    claim, node, unhealthy = f.claim, unhealthy_node(f), f.unhealthy
+    if claim is None or node is None or unhealthy is None or not _wanted(f, claim):
         return Wait(after=None, why="there is nothing to repair")
-    return _not_yet(f, sick, node)
+    return _not_yet(f, unhealthy, node)
 
 
 def due(f: Facts) -> bool:
@@ -101,38 +101,38 @@ def _wanted(f: Facts, claim: NodeClaim) -> bool:
     return f.policy.node_repair and claim.metadata.annotations.get(labels.REPAIR) != "disabled"
 
 
-def _not_yet(f: Facts, sick: Sick, node: Node) -> Step | None:
+def _not_yet(f: Facts, unhealthy: Unhealthy, node: Node) -> Step | None:
     """What this Node's own state still asks for: time, an inference's waits, AKS's turn."""
     policy = f.policy
-    left = policy.repair_seconds - sick.age
+    left = policy.repair_seconds - unhealthy.age
     if left > 0:
         return Wait(after=left, why=f"Node {node.name} may come back by itself")
     if "DeleteClaim" in f.refused:
         return Wait(after=None, why="the API server refuses to delete the claim")
-    waiting = held_back(f, sick.watched, policy.repair_watch_seconds)
-    if waiting is not None and not f.fleet.braked:
+    waiting = held_back(f, unhealthy.watched, policy.repair_watch_seconds)
+    if waiting is not None and not f.counts.restricted:
         return waiting
-    if sick.remedies_age > policy.repair_poll_seconds:
+    if unhealthy.remedies_age > policy.repair_poll_seconds:
         return ReadRemedies(node=node)
-    left = _remedied_in(f, sick, node)
+    left = _remedied_in(f, unhealthy, node)
     if left > 0:
         return Wait(after=min(left, policy.repair_poll_seconds), why=f"AKS repairs Node {node.name} itself")
     return None
 
 
-def _remedied_in(f: Facts, sick: Sick, node: Node) -> float:
+def _remedied_in(f: Facts, unhealthy: Unhealthy, node: Node) -> float:
     """Seconds for which AKS's auto-repair should not be disturbed; none if it is not at work, or has given up."""
     policy, until = f.policy, 0.0
-    if sick.remedies is None or any(taint.key in REMEDIATOR_TAINTS for taint in node.spec.taints):
+    if unhealthy.remedies is None or any(taint.key in REMEDIATOR_TAINTS for taint in node.spec.taints):
         until = policy.repair_aks_seconds
-    last = sick.remedies[-1] if sick.remedies else None
+    last = unhealthy.remedies[-1] if unhealthy.remedies else None
     if last is not None:
-        happened = sick.age - (f.now - last.at).total_seconds()
+        happened = unhealthy.age - (f.now - last.at).total_seconds()
         if last.stage == "Start":
             until = max(until, policy.repair_aks_seconds, happened + policy.repair_remedy_seconds)
         elif last.stage == "End":
             until = max(until, happened + policy.repair_remedied_seconds)
-    return min(until, policy.repair_most_seconds) - sick.age
+    return min(until, policy.repair_most_seconds) - unhealthy.age
 
 
 # The fleet
@@ -143,19 +143,22 @@ def most_at_once(policy: Policy, nodes: int) -> int:
     return max(1, int(policy.repair_share * nodes))
 
 
-def most_struck(policy: Policy, nodes: int) -> float:
+def most_simultaneous(policy: Policy, nodes: int) -> float:
     """How many of so many Nodes may fall sick within one window before none is repaired."""
-    return max(policy.repair_struck_floor, policy.repair_struck_share * nodes)
+    return max(policy.repair_simultaneous_floor, policy.repair_simultaneous_share * nodes)
 
 
-def crowded(policy: Policy, ward: Ward) -> str:
+def crowded(policy: Policy, unhealthy_counts: UnhealthyCounts) -> str:
     """Why the state of the ward holds a repair back, in words for people; "" if it does not."""
-    if ward.struck > most_struck(policy, ward.nodes):
-        minutes = round(policy.repair_struck_seconds / 60)
-        return f"{ward.struck} of {ward.nodes} Nodes fell sick within {minutes} min; find what they share"
-    at_once = most_at_once(policy, ward.nodes)
-    if ward.going + ward.place > at_once:
-        return f"{ward.sick} of {ward.nodes} Nodes are sick, {at_once} at a time is repaired"
+    if unhealthy_counts.simultaneous > most_simultaneous(policy, unhealthy_counts.nodes):
+        minutes = round(policy.repair_simultaneous_seconds / 60)
+        failed = f"{unhealthy_counts.simultaneous} of {unhealthy_counts.nodes} Nodes"
+        return f"{failed} became unhealthy within {minutes} min; look for a common cause"
+    at_once = most_at_once(policy, unhealthy_counts.nodes)
+    if unhealthy_counts.going + unhealthy_counts.place > at_once:
+        return (
+            f"{unhealthy_counts.unhealthy} of {unhealthy_counts.nodes} Nodes are sick, {at_once} at a time is repaired"
+        )
     return ""
 
 
@@ -163,24 +166,28 @@ def blocked(f: Facts) -> str:
     """Why a repair that is due is held back, in words for people; "" if it is not due, or not held back."""
     if not due(f):
         return ""
-    return "too many removals by inference at once" if f.fleet.braked else crowded(f.policy, f.fleet.ward)
+    return (
+        "too many removals by inference at once"
+        if f.counts.restricted
+        else crowded(f.policy, f.counts.unhealthy_counts)
+    )
 
 
-def remark(f: Facts, judged: Judgement | None) -> Judgement | None:
+def remark(f: Facts, updates: ConditionUpdate | None) -> ConditionUpdate | None:
     """The Initialized condition of a Node whose repair waits for others says so, and for what."""
-    if judged is None or judged.reason != reasons.NODE_NOT_READY:
-        return judged
+    if updates is None or updates.reason != reasons.NODE_NOT_READY:
+        return updates
     why = blocked(f)
-    return msgspec.structs.replace(judged, message=f"{judged.message}; its repair waits: {why}") if why else judged
+    return msgspec.structs.replace(updates, message=f"{updates.message}; its repair waits: {why}") if why else updates
 
 
 # The removal
 
 
-def _look(f: Facts, claim: NodeClaim, node: Node, sick: Sick) -> Step | None:
+def _look(f: Facts, claim: NodeClaim, node: Node, unhealthy: Unhealthy) -> Step | None:
     """Fresh reads of everything the removal rests on; None: they all agree."""
     fresh = f.policy.fresh_seconds
-    if sick.remedies_age > fresh:
+    if unhealthy.remedies_age > fresh:
         return ReadRemedies(node=node)
     if f.claim_read_age > fresh:
         return LookUpClaim(name=claim.name)
@@ -196,7 +203,7 @@ def _look(f: Facts, claim: NodeClaim, node: Node, sick: Sick) -> Step | None:
     return None
 
 
-def _remove(f: Facts, claim: NodeClaim, node: Node, sick: Sick) -> Step:
+def _remove(f: Facts, claim: NodeClaim, node: Node, unhealthy: Unhealthy) -> Step:
     notes, latest = claim.metadata.annotations, f.now + timedelta(seconds=_drain_seconds(f.policy, claim))
     bound = grace_period.annotated(claim)
     # An earlier end that somebody else has set stands.
@@ -210,7 +217,7 @@ def _remove(f: Facts, claim: NodeClaim, node: Node, sick: Sick) -> Step:
     condition = node.ready_condition
     reason = condition.reason if condition is not None and condition.reason else "no cause given"
     message = (
-        f"Node {node.name} has not been Ready ({reason}) for {int(sick.age // 60)} min:"
+        f"Node {node.name} has not been Ready ({reason}) for {int(unhealthy.age // 60)} min:"
         " its NodeClaim is deleted, for its owner to make a new one"
     )
     event = Event(type="Warning", reason=reasons.NODE_REPAIR, message=message)

@@ -11,7 +11,7 @@ docs/references/rules.md#every-state-has-a-deadline, docs/references/rules.md#ac
 from datetime import datetime
 
 from cloudprovider.interface import Instance, InstanceState
-from controllers.model.conditions import Judgement, clock_text
+from controllers.model.conditions import ConditionUpdate, clock_text
 from controllers.model.deadlines import overdue, watched
 from controllers.model.facts import Drain, Facts, Held
 from controllers.model.ownership import belongs, held_by, holds_finalizer
@@ -24,12 +24,12 @@ from provisioner.api.time import rfc3339
 
 from . import drain, grace_period, volumes
 from .instance_delete import refused
-from .pod_predicates import protected, protected_until
+from .pod_predicates import is_do_not_disrupt_active, protected_until
 
 MOST_NAMES = 3
 
 
-def judge_drain(f: Facts, claim: NodeClaim) -> Judgement | None:
+def judge_drain(f: Facts, claim: NodeClaim) -> ConditionUpdate | None:
     """The Drained condition: Unknown while pods are there or cannot be read, True once they are gone, never False."""
     nodes, going = _draining(f, claim), _going(f, claim)
     if not nodes:
@@ -38,15 +38,19 @@ def judge_drain(f: Facts, claim: NodeClaim) -> Judgement | None:
         known = f.drain_of(node)
         words = _draining_words(f, claim, node) if known.known else _unread(node, known.unread)
         if words and not going:
-            waiting = Judgement(status="Unknown", reason=reasons.DRAINING, message=words)
+            waiting = ConditionUpdate(status="Unknown", reason=reasons.DRAINING, message=words)
             limit = f.policy.draining_seconds
             return watched(waiting, name="draining", since=_drained_since(claim, node), now=f.now, limit_seconds=limit)
         if words:
             return None
-    return Judgement(status="True", reason=reasons.DRAINED) if all(drain.emptied(f, node) for node in nodes) else None
+    return (
+        ConditionUpdate(status="True", reason=reasons.DRAINED)
+        if all(drain.emptied(f, node) for node in nodes)
+        else None
+    )
 
 
-def judge_volumes(f: Facts, claim: NodeClaim) -> Judgement | None:
+def judge_volumes(f: Facts, claim: NodeClaim) -> ConditionUpdate | None:
     """The VolumesDetached condition: False only if the termination time ended the wait."""
     nodes = _draining(f, claim)
     if not nodes or not all(drain.emptied(f, node) for node in nodes):
@@ -54,35 +58,41 @@ def judge_volumes(f: Facts, claim: NodeClaim) -> Judgement | None:
     by, left_on = grace_period.deadline(claim), [words for node in nodes if (words := _attached(f, node))]
     if not left_on:
         read = all(f.drain_of(node).volumes.known for node in nodes)
-        return Judgement(status="True", reason=reasons.VOLUMES_DETACHED) if read else None
+        return ConditionUpdate(status="True", reason=reasons.VOLUMES_DETACHED) if read else None
     words = left_on[0]
     if by is not None and f.now >= by:
         message = f"the termination time {rfc3339(by)} has passed, and {words}"
-        return Judgement(status="False", reason=reasons.TERMINATION_GRACE_PERIOD_ELAPSED, message=message, warning=True)
+        return ConditionUpdate(
+            status="False", reason=reasons.TERMINATION_GRACE_PERIOD_ELAPSED, message=message, warning=True
+        )
     if _going(f, claim):
         return None
-    waiting = Judgement(status="Unknown", reason=reasons.AWAITING_VOLUME_DETACHMENT, message=words)
+    waiting = ConditionUpdate(status="Unknown", reason=reasons.AWAITING_VOLUME_DETACHMENT, message=words)
     since = _entered(f, claim, VOLUMES_DETACHED, waiting.reason)
     return watched(waiting, name="detaching", since=since, now=f.now, limit_seconds=f.policy.detaching_seconds)
 
 
-def judge_instance(f: Facts, claim: NodeClaim) -> Judgement | None:
+def judge_instance(f: Facts, claim: NodeClaim) -> ConditionUpdate | None:
     """The InstanceTerminating condition: True while the pool is being deleted, False when only objects are left."""
     instance = f.instance if held_by(f.instance, claim) else None
     since, limit = _emptied_at(claim), f.policy.deleting_seconds
     if instance is not None and instance.state is InstanceState.DELETING:
         left = limit - (f.now - since).total_seconds()
         if left > 0:
-            return Judgement(status="True", reason=reasons.INSTANCE_TERMINATING, recheck=left)
-        judged = Judgement(status="True", reason=reasons.INSTANCE_TERMINATING, message=_deletion(instance, since))
-        return overdue(judged, name="deleting", remedy=f"see az aks nodepool show --name {instance.name}")
+            return ConditionUpdate(status="True", reason=reasons.INSTANCE_TERMINATING, recheck=left)
+        updates = ConditionUpdate(
+            status="True", reason=reasons.INSTANCE_TERMINATING, message=_deletion(instance, since)
+        )
+        return overdue(updates, name="deleting", remedy=f"see az aks nodepool show --name {instance.name}")
     failed = f.delete_failed if instance is not None else f.read_failed
     if failed is not None:
         return watched(refused(failed, since), name="deleting", since=since, now=f.now, limit_seconds=limit)
     words = _kept(f, claim) if instance is None else ""
     if not words:
         return None
-    kept = Judgement(status="False", reason=reasons.INSTANCE_TERMINATED, message=f"agent pool {f.key} is gone; {words}")
+    kept = ConditionUpdate(
+        status="False", reason=reasons.INSTANCE_TERMINATED, message=f"agent pool {f.key} is gone; {words}"
+    )
     since = _entered(f, claim, INSTANCE_TERMINATING, reasons.INSTANCE_TERMINATED)
     return watched(kept, name="releasing", since=since, now=f.now, limit_seconds=f.policy.releasing_seconds)
 
@@ -115,7 +125,7 @@ def _held(f: Facts, known: Drain, pod: Pod) -> str:
     held = known.held.get(pod.metadata.uid)
     if held is not None:
         return f"{pod.name}: {held.words.rstrip('.')}"
-    if not pod.metadata.deleting and protected(pod, f.now):
+    if not pod.metadata.deleting and is_do_not_disrupt_active(pod, f.now):
         until = protected_until(pod)
         return f"{pod.name}: do-not-disrupt" + (f" until {clock_text(until)}" if until is not None else "")
     return ""

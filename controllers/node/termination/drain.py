@@ -15,7 +15,7 @@ from provisioner.api.node import Node
 from provisioner.api.pod import Pod
 
 from . import grace_period
-from .pod_predicates import evictable, tier, waited_for
+from .pod_predicates import evictable, is_waiting_eviction, tier
 
 # A scheduler that had not seen the taint may still bind pods for a moment.
 LATE_BINDING_SECONDS = 5.0
@@ -47,7 +47,7 @@ def step(f: Facts, node: Node, by: datetime | None) -> Step | None:
 
 def held_by_pods(f: Facts, node: Node) -> tuple[Pod, ...]:
     """The pods, as last read, that must be gone before this Node's machine may go."""
-    return tuple(pod for pod in f.drain_of(node).pods if waited_for(pod, f.now))
+    return tuple(pod for pod in f.drain_of(node).pods if is_waiting_eviction(pod, f.now))
 
 
 def emptied(f: Facts, node: Node) -> bool:

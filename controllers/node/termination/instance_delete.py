@@ -9,7 +9,7 @@ Source: docs/references/agent-pools.md#conflicts.
 
 from datetime import datetime
 
-from controllers.model.conditions import Judgement, clock_text
+from controllers.model.conditions import ConditionUpdate, clock_text
 from controllers.model.facts import Facts, Failed
 from controllers.model.steps import LookUpPool, Wait
 from provisioner.api.conditions import MESSAGE_BYTES, fit
@@ -32,13 +32,13 @@ def not_yet(f: Facts) -> Wait | LookUpPool | None:
     return None
 
 
-def refused(failed: Failed, since: datetime) -> Judgement:
+def refused(failed: Failed, since: datetime) -> ConditionUpdate:
     """What a claim says of a step that the cloud refuses; `since`: when the pool's turn came to be deleted."""
     tail = f"; deletion due since {clock_text(since)}"
     if failed.within is not None:
         tail += f", next try within {_span(failed.within)}"
     message = _shortened(failed.message, MESSAGE_BYTES - OVERDUE_BYTES - len(tail)) + tail
-    return Judgement(status="Unknown", reason=failed.reason, message=message, recheck=failed.holds_for)
+    return ConditionUpdate(status="Unknown", reason=failed.reason, message=message, recheck=failed.holds_for)
 
 
 def _shortened(message: str, most_bytes: int) -> str:

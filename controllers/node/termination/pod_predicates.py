@@ -17,22 +17,24 @@ DEFAULT_GRACE_SECONDS = 30
 CRITICAL = ("system-cluster-critical", "system-node-critical")
 
 
-def waited_for(pod: Pod, now: datetime) -> bool:
+def is_waiting_eviction(pod: Pod, now: datetime) -> bool:
     """Whether the machine waits for this pod to be gone."""
-    return drainable(pod, now) and pod.status.phase not in ("Succeeded", "Failed")
+    return is_drainable(pod, now) and pod.status.phase not in ("Succeeded", "Failed")
 
 
-def drainable(pod: Pod, now: datetime) -> bool:
+def is_drainable(pod: Pod, now: datetime) -> bool:
     """Whether this pod is to leave at all; one that is not keeps its volumes until the machine goes."""
-    return not (_mirror(pod) or _stuck(pod, now) or any(_tolerates_disruption(t) for t in pod.spec.tolerations))
+    return not (
+        _mirror(pod) or _is_stuck_terminating(pod, now) or any(_tolerates_disruption(t) for t in pod.spec.tolerations)
+    )
 
 
 def evictable(pod: Pod, now: datetime) -> bool:
     """Whether this pod may be asked to leave: not already going, and not protected by its owner."""
-    return not pod.metadata.deleting and not protected(pod, now)
+    return not pod.metadata.deleting and not is_do_not_disrupt_active(pod, now)
 
 
-def protected(pod: Pod, now: datetime) -> bool:
+def is_do_not_disrupt_active(pod: Pod, now: datetime) -> bool:
     """Whether its owner asked that it should not be disrupted yet."""
     written = pod.metadata.annotations.get(labels.DO_NOT_DISRUPT, "")
     if written == "true":
@@ -89,7 +91,7 @@ def _mirror(pod: Pod) -> bool:
     return any(owner.kind == "Node" and owner.api_version == "v1" for owner in pod.metadata.owner_references)
 
 
-def _stuck(pod: Pod, now: datetime) -> bool:
+def _is_stuck_terminating(pod: Pod, now: datetime) -> bool:
     """Deleting for over a minute past its grace, which deletionTimestamp already includes."""
     gone_by = pod.metadata.deletion_timestamp
     return gone_by is not None and (now - gone_by).total_seconds() > STUCK_SECONDS

@@ -13,7 +13,7 @@ K13).
 import msgspec
 
 from controllers.model.adoption import kept
-from controllers.model.conditions import Judgement, clock_text
+from controllers.model.conditions import ConditionUpdate, clock_text
 from controllers.model.deadlines import watched
 from controllers.model.facts import Facts
 from controllers.model.node_for_claim import chosen_node
@@ -28,7 +28,7 @@ from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
 
 from .gpu_resources import expected_gpus, lacks_gpus, seen_gpus, whole
-from .launch_failure import failed_short, remains
+from .launch_failure import failed_launch_remains, failed_short
 from .registration import change_refused, registered, taken_back
 
 # Taints that a Node bears only while it boots; effect "" matches any (docs/references/karpenter.md#initialization).
@@ -62,10 +62,10 @@ def step(f: Facts) -> Step | None:
     return PatchNode(node=node, patch=tuple(dict(operation) for operation in patch), why="the Node is initialized")
 
 
-def judge(f: Facts, claim: NodeClaim) -> Judgement | None:
+def judge(f: Facts, claim: NodeClaim) -> ConditionUpdate | None:
     """The Initialized condition; None before the Node is registered."""
     node = chosen_node(f)
-    if remains(f, claim):
+    if failed_launch_remains(f, claim):
         return taken_back(f) if registered(claim) else None
     current = claim.condition(INITIALIZED)
     if current is not None and current.status in ("True", "False"):
@@ -76,14 +76,14 @@ def judge(f: Facts, claim: NodeClaim) -> Judgement | None:
     shut = closed(f, claim, node)
     if shut is None:
         labelled = labels.INITIALIZED in node.metadata.labels
-        return Judgement(status="True", reason=reasons.INITIALIZED) if labelled else change_refused(f, node)
+        return ConditionUpdate(status="True", reason=reasons.INITIALIZED) if labelled else change_refused(f, node)
     began = claim.condition(REGISTERED, "True")
     since = began.last_transition_time if began is not None else f.now
     limit = f.policy.initialization_seconds
     return watched(shut, name="initialization", since=since, now=f.now, limit_seconds=limit)
 
 
-def _usable(f: Facts, claim: NodeClaim, node: Node | None, current: Condition) -> Judgement:
+def _usable(f: Facts, claim: NodeClaim, node: Node | None, current: Condition) -> ConditionUpdate:
     """Whether a claim that was initialized still is. Restoring needs the whole gate; losing needs a reason."""
     if node is None or not node.ready:
         evicted = interruption.judge(f, claim, "False")
@@ -94,26 +94,30 @@ def _usable(f: Facts, claim: NodeClaim, node: Node | None, current: Condition) -
         if f.instance is not None and emptied(f.instance):
             lost = f"Node {claim.status.node_name or f.key} is gone: {refill_words(f.instance)}"
         message = kept(f.nodes, claim) or lost
-        return Judgement(status="False", reason=reasons.NODE_LOST, message=message, warning=True)
+        return ConditionUpdate(status="False", reason=reasons.NODE_LOST, message=message, warning=True)
     if not node.ready:
         return _not_ready(node, status="False")
     if current.status == "True":
         short = _missing_gpus(f, claim, node)
         left = f.policy.gpu_loss_seconds - f.gpu_short_age
         if short is None or left > 0:
-            return Judgement(status="True", reason=reasons.INITIALIZED, recheck=left if short is not None else None)
+            return ConditionUpdate(
+                status="True", reason=reasons.INITIALIZED, recheck=left if short is not None else None
+            )
         return msgspec.structs.replace(short, status="False", reason=reasons.GPU_UNAVAILABLE, warning=True)
     shut = closed(f, claim, node)
     if shut is None:
-        return Judgement(status="True", reason=reasons.INITIALIZED)
+        return ConditionUpdate(status="True", reason=reasons.INITIALIZED)
     behind = _taints_behind(f, node, shut)
     if behind > 0 and current.reason == reasons.NODE_NOT_READY:
-        return Judgement(status="False", reason=current.reason, message=current.message, recheck=behind, warning=True)
+        return ConditionUpdate(
+            status="False", reason=current.reason, message=current.message, recheck=behind, warning=True
+        )
     reason = reasons.GPU_UNAVAILABLE if shut.reason == reasons.RESOURCE_NOT_REGISTERED else shut.reason
     return msgspec.structs.replace(shut, status="False", reason=reason)
 
 
-def _taints_behind(f: Facts, node: Node, shut: Judgement) -> float:
+def _taints_behind(f: Facts, node: Node, shut: ConditionUpdate) -> float:
     """Seconds for which only the node controller, always a little behind the Ready condition, may be the reason.
 
     Until then a Node that came back gets no word of its own between NotReady and usable
@@ -127,7 +131,7 @@ def _taints_behind(f: Facts, node: Node, shut: Judgement) -> float:
     return HEALTH_TAINT_SECONDS - (f.now - since).total_seconds()
 
 
-def closed(f: Facts, claim: NodeClaim, node: Node) -> Judgement | None:
+def closed(f: Facts, claim: NodeClaim, node: Node) -> ConditionUpdate | None:
     """Why the gate is shut, in Karpenter's order of checks; None: it is open."""
     if not node.ready:
         return _not_ready(node, status="Unknown")
@@ -140,18 +144,18 @@ def closed(f: Facts, claim: NodeClaim, node: Node) -> Judgement | None:
     return _missing_request(claim, node) or _missing_gpus(f, claim, node)
 
 
-def _shut(reason: str, message: str) -> Judgement:
-    return Judgement(status="Unknown", reason=reason, message=message)
+def _shut(reason: str, message: str) -> ConditionUpdate:
+    return ConditionUpdate(status="Unknown", reason=reason, message=message)
 
 
-def _not_ready(node: Node, *, status: str) -> Judgement:
+def _not_ready(node: Node, *, status: str) -> ConditionUpdate:
     condition = node.ready_condition
     cause = (condition.reason or "no cause given") if condition is not None else "its kubelet has not reported"
     since = condition.last_transition_time if condition is not None else None
     when = f" since {clock_text(since)}" if since is not None else ""
     message = f"Node status is NotReady ({cause}){when}; see kubectl describe node {node.name}"
     taken_back = status == "False"
-    return Judgement(
+    return ConditionUpdate(
         status="False" if taken_back else "Unknown", reason=reasons.NODE_NOT_READY, message=message, warning=taken_back
     )
 
@@ -160,7 +164,7 @@ def _ephemeral(taint: Taint) -> bool:
     return taint.key.startswith(EPHEMERAL_PREFIX) or (taint.key, taint.effect) in EPHEMERAL_TAINTS
 
 
-def _missing_request(claim: NodeClaim, node: Node) -> Judgement | None:
+def _missing_request(claim: NodeClaim, node: Node) -> ConditionUpdate | None:
     for resource, wanted in claim.spec.resources.requests.items():
         if resource in NOT_ON_NODES or whole(wanted) == 0:
             continue
@@ -172,7 +176,7 @@ def _missing_request(claim: NodeClaim, node: Node) -> Judgement | None:
     return None
 
 
-def _missing_gpus(f: Facts, claim: NodeClaim, node: Node) -> Judgement | None:
+def _missing_gpus(f: Facts, claim: NodeClaim, node: Node) -> ConditionUpdate | None:
     if not lacks_gpus(f, claim, node):
         return None
     counted = f"{f.gpus.resource}: {seen_gpus(f, node)} of {expected_gpus(f, claim)} allocatable"

@@ -13,7 +13,7 @@ from datetime import datetime
 
 from cloudprovider.errors import NoCapacity
 from cloudprovider.interface import Instance, InstanceState
-from controllers.model.conditions import Judgement, Status, clock_text
+from controllers.model.conditions import ConditionUpdate, Status, clock_text
 from controllers.model.deadlines import watched
 from controllers.model.facts import Facts
 from controllers.model.node_for_claim import chosen_node, strangers
@@ -97,11 +97,11 @@ def launched_since(f: Facts, claim: NodeClaim) -> datetime | None:
     return f.now if running else None
 
 
-def judge(f: Facts, claim: NodeClaim) -> Judgement | None:
+def judge(f: Facts, claim: NodeClaim) -> ConditionUpdate | None:
     """The Launched condition; None while there is nothing to say yet."""
     instance = f.instance
-    if not launch_failure.remains(f, claim) and (launched(claim) or chosen_node(f) is not None):
-        return Judgement(status="True", reason=reasons.LAUNCHED)
+    if not launch_failure.failed_launch_remains(f, claim) and (launched(claim) or chosen_node(f) is not None):
+        return ConditionUpdate(status="True", reason=reasons.LAUNCHED)
     if lost(f, claim):
         return _deleted_by_others(f, claim) if f.absence == "absent" else _not_to_be_looked_up(f)
     if instance is None or not held_by(instance, claim):
@@ -113,7 +113,7 @@ def judge(f: Facts, claim: NodeClaim) -> Judgement | None:
     began = instance.put_time or claim.metadata.creation_timestamp
     match instance.state:
         case InstanceState.RUNNING:
-            return Judgement(status="True", reason=reasons.LAUNCHED)
+            return ConditionUpdate(status="True", reason=reasons.LAUNCHED)
         case InstanceState.FAILED:
             return _failed(f, instance)
         case InstanceState.DELETING:
@@ -122,16 +122,16 @@ def judge(f: Facts, claim: NodeClaim) -> Judgement | None:
             choice = offerings.second_choice(f, instance)
             state = f"{instance.raw_state or 'Creating'} since {clock_text(began)}"
             message = "; ".join((state, *filter(None, (choice,)), USUAL_TIME))
-            creating = Judgement(status="Unknown", reason=reasons.CREATING, message=message)
+            creating = ConditionUpdate(status="Unknown", reason=reasons.CREATING, message=message)
             return watched(creating, name="creating", since=began, now=f.now, limit_seconds=f.policy.creating_seconds)
 
 
-def _final(held: Judgement) -> bool:
+def _final(held: ConditionUpdate) -> bool:
     """A verdict that no time will change has no deadline: it was told, and only a person can do something about it."""
     return held.status == "False" and held.recheck is None
 
 
-def _failed(f: Facts, instance: Instance) -> Judgement:
+def _failed(f: Facts, instance: Instance) -> ConditionUpdate:
     reason = reasons.CREATE_FAILED
     message = f"agent pool ended in {instance.raw_state}; see az aks nodepool show --name {instance.name}"
     if instance.failure is not None:
@@ -139,27 +139,27 @@ def _failed(f: Facts, instance: Instance) -> Judgement:
         if instance.failure.kind == NoCapacity.kind and offerings.exhausted(f):
             message = offerings.with_end(message)
     recheck = f.delete_failed.holds_for if f.delete_failed is not None else None
-    return Judgement(status="False", reason=reason, message=message, recheck=recheck or None, warning=True)
+    return ConditionUpdate(status="False", reason=reason, message=message, recheck=recheck or None, warning=True)
 
 
-def _keep_cause(claim: NodeClaim) -> Judgement | None:
+def _keep_cause(claim: NodeClaim) -> ConditionUpdate | None:
     """While a failed pool is being removed, its cause stays what the claim says."""
     current = claim.condition(LAUNCHED, "False")
     if current is None:
         return None
-    return Judgement(status="False", reason=current.reason, message=current.message, warning=True)
+    return ConditionUpdate(status="False", reason=current.reason, message=current.message, warning=True)
 
 
-def _not_to_be_looked_up(f: Facts) -> Judgement | None:
+def _not_to_be_looked_up(f: Facts) -> ConditionUpdate | None:
     """The pool is not shown any longer, and nobody can be asked what became of it; it still counts as accepted."""
     unread = f.read_failed
     if unread is None or unread.holds_for <= 0:
         return None
     message = f"agent pool {f.key} is not in the list any longer, and cannot be looked up: {unread.message}"
-    return Judgement(status="Unknown", reason=reasons.CREATING, message=message, warning=True)
+    return ConditionUpdate(status="Unknown", reason=reasons.CREATING, message=message, warning=True)
 
 
-def _deleted_by_others(f: Facts, claim: NodeClaim) -> Judgement:
+def _deleted_by_others(f: Facts, claim: NodeClaim) -> ConditionUpdate:
     """A pool that never failed and that we did not delete: who deleted it meant the machine, so the claim goes too."""
     told = claim.condition(LAUNCHED)
     said = told.message if told is not None and told.reason == reasons.POOL_DELETED else ""
@@ -167,22 +167,22 @@ def _deleted_by_others(f: Facts, claim: NodeClaim) -> Judgement:
         f"agent pool {f.key} was deleted by somebody else before it ever ran, as seen at {clock_text(f.now)};"
         " this claim goes with it: make a new one if the machine is still wanted"
     )
-    return Judgement(status="Unknown", reason=reasons.POOL_DELETED, message=said or message, warning=True)
+    return ConditionUpdate(status="Unknown", reason=reasons.POOL_DELETED, message=said or message, warning=True)
 
 
-def obstacle(f: Facts) -> Judgement | None:
+def obstacle(f: Facts) -> ConditionUpdate | None:
     """What keeps this claim from asking for its pool now, as its Launched condition says it; None: nothing does."""
     return own_obstacle(f) or offerings.obstacle(f) or limits.obstacle(f)
 
 
-def own_obstacle(f: Facts) -> Judgement | None:
+def own_obstacle(f: Facts) -> ConditionUpdate | None:
     """What keeps this claim back whatever Azure has to offer and however many others wait."""
     claim = f.claim
     if claim is None:
         return None
     if f.adoption_refused:
         message = f"cannot adopt: {f.adoption_refused}; correct or remove the annotation {labels.ADOPT}"
-        return Judgement(status="Unknown", reason=reasons.ADOPTION_REFUSED, message=message, warning=True)
+        return ConditionUpdate(status="Unknown", reason=reasons.ADOPTION_REFUSED, message=message, warning=True)
     if f.instance is not None:
         return _name_taken(f, f.instance, claim)
     if launch_failure.nodes_left(f, claim):
@@ -191,47 +191,47 @@ def own_obstacle(f: Facts) -> Judgement | None:
         return _name_kept(kept)
     if f.cluster is not None and not f.cluster.running:
         message = f"the managed cluster is {f.cluster.power_state}/{f.cluster.state}; start it with az aks start"
-        return Judgement(status="Unknown", reason=reasons.CLUSTER_NOT_RUNNING, message=message, warning=True)
+        return ConditionUpdate(status="Unknown", reason=reasons.CLUSTER_NOT_RUNNING, message=message, warning=True)
     return _told_failure(f)
 
 
-def _name_taken(f: Facts, instance: Instance, claim: NodeClaim) -> Judgement | None:
+def _name_taken(f: Facts, instance: Instance, claim: NodeClaim) -> ConditionUpdate | None:
     match verdict(instance, claim):
         case Verdict.OURS | Verdict.LEGACY:
             return None
         case Verdict.PREVIOUS:
             message = f"agent pool {f.key} belongs to an earlier claim of this name; it is removed first"
-            return Judgement(status="Unknown", reason=reasons.PREVIOUS_POOL_LEFT, message=message)
+            return ConditionUpdate(status="Unknown", reason=reasons.PREVIOUS_POOL_LEFT, message=message)
         case Verdict.ORPHANED_LEGACY:
             message = f"agent pool {f.key} was made by Azure/gpu-provisioner for an earlier claim; it goes first"
             if f.policy.legacy_pools == "report":
                 message = f"agent pool {f.key} is left over from Azure/gpu-provisioner: remove it or rename this claim"
-            return Judgement(status="Unknown", reason=reasons.LEGACY_POOL_LEFT, message=message)
+            return ConditionUpdate(status="Unknown", reason=reasons.LEGACY_POOL_LEFT, message=message)
         case _:
             message = f"agent pool {f.key} exists and is not ours; it is left alone: use another name for this claim"
-            return Judgement(status="False", reason=reasons.POOL_NAME_TAKEN, message=message, warning=True)
+            return ConditionUpdate(status="False", reason=reasons.POOL_NAME_TAKEN, message=message, warning=True)
 
 
-def _name_kept(nodes: tuple[Node, ...]) -> Judgement:
+def _name_kept(nodes: tuple[Node, ...]) -> ConditionUpdate:
     """Nodes under this pool's name that were not born for this claim; those that bear no mark of ours stay."""
     names = ", ".join(node.name for node in nodes[:2])
     message = f"Node {names} of an earlier machine of this pool name is still there; it is being removed first"
     if not any(marked(node) for node in nodes):
         message = f"Node {names} bears this pool name and is not ours; remove it or use another name for this claim"
-    return Judgement(status="Unknown", reason=reasons.LEFTOVER_NODE, message=message)
+    return ConditionUpdate(status="Unknown", reason=reasons.LEFTOVER_NODE, message=message)
 
 
-def name_collides(f: Facts) -> Judgement:
+def name_collides(f: Facts) -> ConditionUpdate:
     """What is said of a claim whose derived pool name another claim already has."""
     message = f"the pool name {f.key} is in use by another claim; delete this claim and create it anew"
-    return Judgement(status="False", reason=reasons.POOL_NAME_TAKEN, message=message, warning=True)
+    return ConditionUpdate(status="False", reason=reasons.POOL_NAME_TAKEN, message=message, warning=True)
 
 
-def _told_failure(f: Facts) -> Judgement | None:
+def _told_failure(f: Facts) -> ConditionUpdate | None:
     """The last attempt failed and its time has not passed: its cause stays on the claim."""
     unread = f.read_failed
     if unread is not None and unread.holds_for > 0:
-        return Judgement(
+        return ConditionUpdate(
             status="Unknown", reason=unread.reason, message=unread.message, recheck=unread.holds_for, warning=True
         )
     failed = f.create_failed
@@ -239,4 +239,4 @@ def _told_failure(f: Facts) -> Judgement | None:
         return None
     recheck = None if failed.delay is None else failed.holds_for
     status: Status = "Unknown" if failed.kind == "retryable" else "False"
-    return Judgement(status=status, reason=failed.reason, message=failed.message, recheck=recheck, warning=True)
+    return ConditionUpdate(status=status, reason=failed.reason, message=failed.message, recheck=recheck, warning=True)

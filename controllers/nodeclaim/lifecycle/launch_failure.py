@@ -50,7 +50,7 @@ def told(claim: NodeClaim) -> bool:
     return claim.condition(LAUNCHED, "False") is not None
 
 
-def remains(f: Facts, claim: NodeClaim) -> bool:
+def failed_launch_remains(f: Facts, claim: NodeClaim) -> bool:
     """Whether what is here of this claim's machine, or nothing at all, is what a failed attempt has left."""
     if claim.deleting or was_usable(claim):
         return False
@@ -90,7 +90,7 @@ def step(f: Facts, claim: NodeClaim) -> Step | None:
     """The next step of clearing a failed attempt away; None: there is nothing left of it, or nothing to do now."""
     if f.instance is not None and f.instance.failure is None and failed_short(f, claim):
         return AskCause(instance=f.instance)
-    if not remains(f, claim):
+    if not failed_launch_remains(f, claim):
         return None
     if f.instance is None:
         return _clear_nodes(f, claim)
@@ -125,7 +125,7 @@ def _empty(f: Facts, claim: NodeClaim) -> Step | None:
 
 def nodes_left(f: Facts, claim: NodeClaim) -> tuple[Node, ...]:
     """The Nodes of a failed attempt, which stand in the way of the next."""
-    return _own(f, claim) if remains(f, claim) else ()
+    return _own(f, claim) if failed_launch_remains(f, claim) else ()
 
 
 def _clear_nodes(f: Facts, claim: NodeClaim) -> Step | None:

@@ -13,12 +13,12 @@ import msgspec
 
 from cloudprovider.errors import NoCapacity, Scope
 from cloudprovider.interface import CapacityType, Instance, Offering
-from controllers.model.conditions import Judgement
+from controllers.model.conditions import ConditionUpdate
 from controllers.model.facts import Facts
 from provisioner.api.conditions import EXHAUSTED, LAUNCHED
 
 
-class Shadow(msgspec.Struct, frozen=True, kw_only=True):
+class OfferingScope(msgspec.Struct, frozen=True, kw_only=True):
     """The offerings that one failure speaks of; None stands for any."""
 
     size: str | None = None
@@ -34,20 +34,20 @@ class Shadow(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-def shadow(offering: Offering, scope: Scope) -> Shadow:
+def offering_scope(offering: Offering, scope: Scope) -> OfferingScope:
     """What a failure of this offering within `scope` makes unlikely too."""
     match scope:
         case "size":
-            return Shadow(size=offering.size, capacity_type=offering.capacity_type)
+            return OfferingScope(size=offering.size, capacity_type=offering.capacity_type)
         case "zone":
-            return Shadow(size=offering.size, zone=offering.zone)
+            return OfferingScope(size=offering.size, zone=offering.zone)
         case "priority" | "region":
-            return Shadow(capacity_type=offering.capacity_type)
+            return OfferingScope(capacity_type=offering.capacity_type)
         case "configuration":
             # It may be this claim's own: whoever asks for something else must not rest for it.
-            return Shadow(size=offering.size, zone=offering.zone, capacity_type=offering.capacity_type)
+            return OfferingScope(size=offering.size, zone=offering.zone, capacity_type=offering.capacity_type)
         case "cluster":
-            return Shadow()
+            return OfferingScope()
 
 
 def chosen(f: Facts) -> Offering | None:
@@ -64,7 +64,7 @@ def exhausted(f: Facts) -> bool:
     return bool(f.offers) and all(offer.reason and not offer.of_cluster for offer in f.offers)
 
 
-def obstacle(f: Facts) -> Judgement | None:
+def obstacle(f: Facts) -> ConditionUpdate | None:
     """The Launched condition of a claim whose offerings all rest; None: one of them may be asked for."""
     claim = f.claim
     if claim is None or not f.offers or any(offer.holds_for <= 0 for offer in f.offers):
@@ -75,7 +75,7 @@ def obstacle(f: Facts) -> Judgement | None:
     kept = told is not None and told.reason == last.reason and (EXHAUSTED in told.message) == ended
     words = without_end(told.message) if told is not None and kept else last.message
     message = with_end(words) if ended else words
-    return Judgement(status="False", reason=last.reason, message=message, recheck=soonest, warning=True)
+    return ConditionUpdate(status="False", reason=last.reason, message=message, recheck=soonest, warning=True)
 
 
 def with_end(message: str) -> str:
@@ -88,13 +88,13 @@ def without_end(message: str) -> str:
     return message.partition(f"; {EXHAUSTED}")[0]
 
 
-def tried(f: Facts) -> Judgement | None:
+def tried(f: Facts) -> ConditionUpdate | None:
     """The cause of the attempt that has just failed, while other offerings are left."""
     failed = f.create_failed
     if failed is None or failed.kind != NoCapacity.kind or not failed.concerns(f.claim):
         return None
     message = with_end(failed.message) if exhausted(f) else failed.message
-    return Judgement(status="False", reason=failed.reason, message=message, warning=True)
+    return ConditionUpdate(status="False", reason=failed.reason, message=message, warning=True)
 
 
 def next_words(f: Facts, offering: Offering) -> str:

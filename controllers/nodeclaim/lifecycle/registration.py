@@ -11,7 +11,7 @@ docs/references/rules.md#limits-on-cost-and-privilege.
 from collections.abc import Mapping
 
 from controllers.model.adoption import handed_over, kept
-from controllers.model.conditions import Judgement, clock_text
+from controllers.model.conditions import ConditionUpdate, clock_text
 from controllers.model.deadlines import watched
 from controllers.model.facts import Facts
 from controllers.model.node_for_claim import chosen_node, live_nodes
@@ -26,7 +26,7 @@ from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
 
 from .launch import launched_since
-from .launch_failure import remains
+from .launch_failure import failed_launch_remains
 
 NODE_MANAGER_SECONDS = 10.0
 # The API server's words name the account and the rule at length; who, where and what to do must still fit behind them.
@@ -44,7 +44,7 @@ def copyable(key: str) -> bool:
 def step(f: Facts) -> Step | None:
     """Make the Node the claim's, or give it our finalizer back."""
     claim, node = f.claim, chosen_node(f)
-    if claim is None or node is None or "PatchNode" in f.refused or remains(f, claim):
+    if claim is None or node is None or "PatchNode" in f.refused or failed_launch_remains(f, claim):
         return None
     taken = handed_over(f.now) if owned_by_another(node, claim) else {}
     if labels.REGISTERED not in node.metadata.labels:
@@ -116,7 +116,7 @@ def unidentified(f: Facts, claim: NodeClaim) -> Wait | None:
     return Wait(after=left, why=f"the node manager to say what Node {node.name} is") if left > 0 else None
 
 
-def change_refused(f: Facts, node: Node) -> Judgement | None:
+def change_refused(f: Facts, node: Node) -> ConditionUpdate | None:
     """What keeps our marks off this Node, in the API server's words; None: it refuses nothing."""
     said = f.refused.get("PatchNode")
     if said is None:
@@ -125,24 +125,24 @@ def change_refused(f: Facts, node: Node) -> Judgement | None:
         f"{fit(said, REFUSAL_BYTES)}: our change to Node {node.name}, here since"
         f" {clock_text(node.metadata.creation_timestamp)}, is refused; see kubectl auth can-i patch nodes"
     )
-    return Judgement(status="Unknown", reason=reasons.NODE_UPDATE_REFUSED, message=message, warning=True)
+    return ConditionUpdate(status="Unknown", reason=reasons.NODE_UPDATE_REFUSED, message=message, warning=True)
 
 
-def taken_back(f: Facts) -> Judgement:
+def taken_back(f: Facts) -> ConditionUpdate:
     """What a claim says of the rest of its way up when its pool failed on it: it begins anew."""
     message = f"agent pool {f.key} failed before its Node was usable; see Launched"
-    return Judgement(status="Unknown", reason=reasons.POOL_FAILED, message=message)
+    return ConditionUpdate(status="Unknown", reason=reasons.POOL_FAILED, message=message)
 
 
-def judge(f: Facts, claim: NodeClaim) -> Judgement | None:
+def judge(f: Facts, claim: NodeClaim) -> ConditionUpdate | None:
     """The Registered condition; None before the pool is launched."""
-    if remains(f, claim):
+    if failed_launch_remains(f, claim):
         return taken_back(f) if registered(claim) else None
     node = chosen_node(f)
     if node is not None and labels.REGISTERED in node.metadata.labels and holds_finalizer(node):
-        return Judgement(status="True", reason=reasons.REGISTERED)
+        return ConditionUpdate(status="True", reason=reasons.REGISTERED)
     if registered(claim):
-        return Judgement(status="True", reason=reasons.REGISTERED)
+        return ConditionUpdate(status="True", reason=reasons.REGISTERED)
     since = launched_since(f, claim)
     if node is not None:
         held = change_refused(f, node)
@@ -151,18 +151,18 @@ def judge(f: Facts, claim: NodeClaim) -> Judgement | None:
     if len(live_nodes(f)) > 1:
         names = ", ".join(node.name for node in live_nodes(f)[:2])
         message = f"Invariant violated, matched multiple nodes: {names}; {scale_words(f.key)}, or delete this claim"
-        return Judgement(status="False", reason=reasons.MULTIPLE_NODES_FOUND, message=message, warning=True)
+        return ConditionUpdate(status="False", reason=reasons.MULTIPLE_NODES_FOUND, message=message, warning=True)
     if since is None:
         return None
     going = kept(f.nodes, claim)
     if going:
-        return Judgement(status="Unknown", reason=reasons.NODE_DELETING, message=going, warning=True)
+        return ConditionUpdate(status="Unknown", reason=reasons.NODE_DELETING, message=going, warning=True)
     message = (
         f"Node not registered with cluster; agent pool {f.key} runs since {clock_text(since)};"
         " if it stays so check the pool's provisioning state, subnet and outbound access"
     )
     if f.instance is not None and emptied(f.instance):
         message = f"Node not registered with cluster; {refill_words(f.instance)}"
-    waiting = Judgement(status="Unknown", reason=reasons.NODE_NOT_FOUND, message=message)
+    waiting = ConditionUpdate(status="Unknown", reason=reasons.NODE_NOT_FOUND, message=message)
     limit = f.policy.registration_seconds
     return watched(waiting, name="registration", since=since, now=f.now, limit_seconds=limit)

@@ -13,7 +13,7 @@ from cloudprovider.azure.agentpool import pool_name
 from cloudprovider.errors import CloudError
 from cloudprovider.inventory import Inventory
 from controllers.model.ownership import pool_of
-from controllers.state.indexes import Views, claim_indexes, node_indexes
+from controllers.state.indexes import Indexes, claim_indexes, node_indexes
 from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.operator.clients import connect, running_of
@@ -48,20 +48,20 @@ async def opened(settings: Settings) -> AsyncIterator[Tools]:
 class Sight:
     """Claims, Nodes, the CRD, pools and the managed cluster, as caches that were filled once."""
 
-    views: Views
+    indexes: Indexes
     nodes: tuple[Node, ...]
     inventory: Inventory
 
     def pool_names(self) -> tuple[str, ...]:
         """Every pool name that anything maps to, in alphabetical order."""
-        claims = (self.views.key_of(claim) for claim in self.views.claims())
+        claims = (self.indexes.key_of(claim) for claim in self.indexes.claims())
         return tuple(
             sorted({*claims, *(pool for node in self.nodes if (pool := pool_of(node))), *self.inventory.names()})
         )
 
     def claim(self, name: str) -> NodeClaim | None:
         """The claim of that name."""
-        return next((claim for claim in self.views.claims() if claim.name == name), None)
+        return next((claim for claim in self.indexes.claims() if claim.name == name), None)
 
 
 async def look(tools: Tools) -> Sight:
@@ -81,8 +81,8 @@ async def look(tools: Tools) -> Sight:
         raise by_arm(error) from None
     except KubeError as error:
         raise by_api_server(error) from None
-    views = Views(claims=claims, nodes=nodes, crds=crds, pool_name=pool_name)
-    return Sight(views, nodes.items(), inventory)
+    indexes = Indexes(claims=claims, nodes=nodes, crds=crds, pool_name=pool_name)
+    return Sight(indexes, nodes.items(), inventory)
 
 
 def _unheard(*_: object) -> None:

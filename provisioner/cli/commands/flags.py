@@ -54,13 +54,13 @@ GC_EXAMPLES = """\
 examples:
   gpu-provisioner gc                    the table; - stands for none
   gpu-provisioner gc -o json            the same for programs
-  gpu-provisioner gc --confirm          show it, ask, then let these removals pass the brake
+  gpu-provisioner gc --confirm          show it, ask, then let these removals pass the circuit breaker
 
-What the leader removed within the last ten minutes counts for its brake and cannot be seen from here."""
+What the leader removed within the last ten minutes counts for its circuit breaker and cannot be seen from here."""
 
 ADOPT = """\
 A NodeClaim restored from a backup has a new UID, while its agent pool bears the old one: the controller then keeps the
-machine behind its brake and serves the claim with nothing. adopt annotates the claim with the old UID
+machine behind its circuit breaker and serves the claim with nothing. adopt annotates the claim with the old UID
 (gpu-provisioner.sh/adopt); the controller then hands it pool and Node as they are, and buys no second machine. A Node
 that Kubernetes is already deleting, because its former claim is gone, runs on; its new claim says so.
 

@@ -1,4 +1,5 @@
-"""`gc`: what would be removed without anybody's having asked, why, and what it waits for; `--confirm` lifts the brake.
+"""`gc`: what would be removed without anybody's having asked, why, and what it waits for; `--confirm` lifts the
+circuit breaker.
 
 `--dry-run`, the default, writes nothing. `--confirm` writes one annotation on the leader's Lease, for exactly
 the removals in the table it printed; they remain the controller's to make, each after its own fresh reads.
@@ -66,8 +67,10 @@ def _lines(found: Survey) -> list[str]:
 
 def _verdict(found: Survey) -> str:
     if not found.confirmed:
-        return "the brake holds them all" if found.braked else "the brake lets them pass"
-    rest = "; the brake holds the others" if found.braked and found.confirmed < len(found.removals) else ""
+        return "the circuit breaker holds them all" if found.restricted else "the circuit breaker lets them pass"
+    rest = (
+        "; the circuit breaker holds the others" if found.restricted and found.confirmed < len(found.removals) else ""
+    )
     return f"{found.confirmed} confirmed until {moment(found.confirmed_until)}{rest}"
 
 

@@ -12,7 +12,7 @@ import argparse
 
 from cloudprovider.azure.agentpool import pool_name
 from cloudprovider.errors import CloudError, NotFound
-from controllers.actuator.kubernetes import KubeActs
+from controllers.actuator.kubernetes import KubernetesActuator
 from controllers.model.conditions import clock_text
 from controllers.model.ownership import belongs, held_by, holds_finalizer, managed
 from controllers.model.steps import ReleaseFinalizer
@@ -143,7 +143,7 @@ async def _tell(tools: Tools, claim: NodeClaim, proof: str, things: list[NodeCla
 
 async def _release(tools: Tools, thing: NodeClaim | Node) -> bool:
     """Take our finalizer off that very object; False if it was gone before. Raises Refused."""
-    acts = KubeActs(tools.outside.kube)
+    acts = KubernetesActuator(tools.outside.kube)
     for _ in range(TRIES):
         try:
             await acts.write(ReleaseFinalizer(target=thing, why="by hand"))

@@ -15,7 +15,7 @@ import msgspec
 from cloudprovider.interface import Cluster
 from controllers.garbagecollection.circuit_breaker import allowance
 from controllers.garbagecollection.confirmation import Confirmation
-from controllers.model.facts import Facts, Fleet, Suspicion
+from controllers.model.facts import Candidate, ClusterCounts, Facts
 from controllers.model.ownership import Verdict, verdict
 from controllers.model.steps import (
     DeleteClaim,
@@ -31,10 +31,10 @@ from controllers.model.steps import (
     Wait,
 )
 from controllers.planner.plan import removal
-from controllers.state.cluster import FleetView
-from controllers.state.gc_candidates import Suspects
+from controllers.state.cluster import ClusterState
+from controllers.state.gc_candidates import GCCandidates
 from controllers.state.memory import Memory
-from controllers.state.observe import glance, observe
+from controllers.state.observe import cached_facts, observe
 from provisioner.api.node import Node
 from provisioner.operator.instance_types import gpus_of
 
@@ -42,7 +42,7 @@ from .clients import Sight, Tools
 
 # A plan reads the claim, the pool and the Nodes, each once at most.
 READS_MAX = 6
-NO_FLEET = Fleet()
+NO_COUNTS = ClusterCounts()
 
 
 class Removal(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -61,7 +61,7 @@ class Survey(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """`pools` are ours, `well` of them unsuspected; `allowance` of them may go by inference within ten minutes.
 
     `foreign` pools are nobody's business here; `asked` claims are deleting because somebody asked. `confirmed` of the
-    removals pass the brake by a person's word, until `confirmed_until`.
+    removals pass the circuit breaker by a person's word, until `confirmed_until`.
     """
 
     removals: tuple[Removal, ...]
@@ -70,7 +70,7 @@ class Survey(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     foreign: int
     asked: int
     allowance: int
-    braked: bool
+    restricted: bool
     confirmed: int
     confirmed_until: datetime | None
 
@@ -79,69 +79,70 @@ def survey(sight: Sight, tools: Tools, confirmation: Confirmation | None) -> Sur
     """All removals by inference, by pool name, and the numbers that decide about them."""
     policy, inventory = tools.running.policy, sight.inventory
     now, wall = asyncio.get_running_loop().time(), tools.outside.clock.now()
-    suspects = Suspects(
-        lambda key: glance(key, views=sight.views, inventory=inventory, policy=policy, wall=wall), sight.pool_names
+    candidates = GCCandidates(
+        lambda key: cached_facts(key, indexes=sight.indexes, inventory=inventory, policy=policy, wall=wall),
+        sight.pool_names,
     )
-    fleet = FleetView(views=sight.views, inventory=inventory, policy=policy, suspects=suspects)
-    fleet.confirmation = confirmation
+    cluster_state = ClusterState(indexes=sight.indexes, inventory=inventory, policy=policy, candidates=candidates)
+    cluster_state.confirmation = confirmation
     found: list[Facts] = []
     for key in sight.pool_names():
         facts = observe(
             key,
-            views=sight.views,
+            indexes=sight.indexes,
             inventory=inventory,
             memory=Memory(),
-            fleet=lambda _: NO_FLEET,
+            counts=lambda _: NO_COUNTS,
             policy=policy,
             gpus=gpus_of,
             wall=wall,
             now=now,
         )
         found.append(facts)
-    whole = [msgspec.structs.replace(f, fleet=fleet.facts(f, now)) for f in found]
+    whole = [msgspec.structs.replace(f, counts=cluster_state.facts(f, now)) for f in found]
     ours = {pool.name for pool in inventory.items() if verdict(pool, None) is not Verdict.FOREIGN}
     return Survey(
-        removals=tuple(_removal(f, f.suspicion, sight) for f in whole if f.suspicion is not None),
+        removals=tuple(_removal(f, f.candidate, sight) for f in whole if f.candidate is not None),
         pools=len(ours),
-        well=sum(f.suspicion is None and f.key in ours for f in whole),
+        well=sum(f.candidate is None and f.key in ours for f in whole),
         foreign=len(inventory.items()) - len(ours),
-        asked=sum(f.suspicion is None and f.claim is not None and f.claim.deleting for f in whole),
+        asked=sum(f.candidate is None and f.claim is not None and f.claim.deleting for f in whole),
         allowance=allowance(policy, len(ours)),
-        braked=fleet.braked(wall, now),
-        confirmed=sum(f.fleet.confirmed for f in whole),
+        restricted=cluster_state.restricted(wall, now),
+        confirmed=sum(f.counts.confirmed for f in whole),
         confirmed_until=confirmation.until if confirmation is not None else None,
     )
 
 
-def _removal(f: Facts, suspicion: Suspicion, sight: Sight) -> Removal:
-    since = _since(f, suspicion)
+def _removal(f: Facts, candidate: Candidate, sight: Sight) -> Removal:
+    since = _since(f, candidate)
     known = (f.now - since).total_seconds() if since is not None else 0.0
-    step, patient = _decided(_aged(f, known), sight), _decided(_aged(f, math.inf), sight)
+    step, unhealthy_node = _decided(_aged(f, known), sight), _decided(_aged(f, math.inf), sight)
     # What time alone will not change is the better answer.
-    held = patient if isinstance(patient, Wait) else step
-    done = _decided(_at_rest(_aged(f, math.inf)), sight) if isinstance(patient, Wait) else patient
+    held = unhealthy_node if isinstance(unhealthy_node, Wait) else step
+    done = _decided(_at_rest(_aged(f, math.inf)), sight) if isinstance(unhealthy_node, Wait) else unhealthy_node
     return Removal(
         pool=f.key,
         claim=f.claim.name if f.claim is not None else "",
         node=",".join(node.name for node in f.nodes),
-        cause=suspicion.cause,
+        cause=candidate.cause,
         action=_action(done, f),
         waits_for=held.why if isinstance(held, Wait) else "",
         since=since,
     )
 
 
-def _since(f: Facts, suspicion: Suspicion) -> datetime | None:
-    if suspicion.cause == "crd-deleted" and f.claim is not None:
+def _since(f: Facts, candidate: Candidate) -> datetime | None:
+    if candidate.cause == "crd-deleted" and f.claim is not None:
         return f.claim.metadata.deletion_timestamp
-    if suspicion.cause == "orphan-pool":  # a Node of an orphan may be deleting for reasons of its own
+    if candidate.cause == "orphan-pool":  # a Node of an orphan may be deleting for reasons of its own
         return None
     return min((at for node in f.nodes if (at := node.metadata.deletion_timestamp) is not None), default=None)
 
 
 def _aged(f: Facts, seconds: float) -> Facts:
-    cause = f.suspicion.cause if f.suspicion is not None else ""
-    return msgspec.structs.replace(f, suspicion=Suspicion(cause=cause, age=seconds))
+    cause = f.candidate.cause if f.candidate is not None else ""
+    return msgspec.structs.replace(f, candidate=Candidate(cause=cause, age=seconds))
 
 
 def _at_rest(f: Facts) -> Facts:
@@ -149,8 +150,8 @@ def _at_rest(f: Facts) -> Facts:
     instance = f.instance
     if instance is not None:
         instance = msgspec.structs.replace(instance, raw_state="Succeeded", power_state="Running")
-    fleet = msgspec.structs.replace(f.fleet, confirmed=True)
-    return msgspec.structs.replace(f, fleet=fleet, cluster=Cluster(running=True), instance=instance)
+    counts = msgspec.structs.replace(f.counts, confirmed=True)
+    return msgspec.structs.replace(f, counts=counts, cluster=Cluster(running=True), instance=instance)
 
 
 def _decided(f: Facts, sight: Sight) -> Step:

@@ -25,7 +25,14 @@ CREATE_REASONS = (
 )
 
 # What a removal by inference waits for, other than time.
-HELD_REASONS = ("braked", "cluster_not_running", "pool_busy", "pools_not_listed", "cache_not_current", "older_than_crd")
+HELD_REASONS = (
+    "restricted",
+    "cluster_not_running",
+    "pool_busy",
+    "pools_not_listed",
+    "cache_not_current",
+    "older_than_crd",
+)
 CREDENTIAL_REASONS = ("no_token", "unauthenticated", "forbidden")
 
 PHASE_BUCKETS = (15, 30, 60, 90, 120, 180, 240, 300, 420, 600, 900, 1200, 1800, 2700, 3600)
@@ -144,9 +151,9 @@ GC_SKIPPED = counter(
     reasons=HELD_REASONS,
     use="Counted once for each machine and reason, not with each look.",
 )
-SUSPECTED = gauge("gpu_provisioner_removals_suspected", "BETA", "Keys suspected of being garbage")
-BRAKED = gauge(
-    "gpu_provisioner_removals_braked",
+REMOVAL_CANDIDATES = gauge("gpu_provisioner_removal_candidates", "BETA", "Candidates for garbage collection")
+REMOVALS_RESTRICTED = gauge(
+    "gpu_provisioner_removals_restricted",
     "BETA",
     "1 while too much looks like garbage to remove any",
     use="A person has to look: `gpu-provisioner gc`.",

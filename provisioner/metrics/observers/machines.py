@@ -15,7 +15,7 @@ from cloudprovider.azure.instance_types import lookup
 from cloudprovider.interface import ON_DEMAND, SPOT, Instance, InstanceState
 from cloudprovider.inventory import Inventory
 from controllers.model.ownership import Verdict, marked, verdict
-from controllers.state.indexes import Views
+from controllers.state.indexes import Indexes
 from provisioner.api import labels
 from provisioner.api.node import Node
 from provisioner.api.quantity import parse_quantity
@@ -42,14 +42,14 @@ class Machines:
     def __init__(
         self,
         *,
-        views: Views,
+        indexes: Indexes,
         nodes: Callable[[], Iterable[Node]],
         inventory: Inventory,
         terms: Terms,
         leading: Callable[[], bool],
         prices: PriceTable,
     ) -> None:
-        self._views = views
+        self._indexes = indexes
         self._nodes = nodes
         self._inventory = inventory
         self._terms = terms
@@ -109,7 +109,7 @@ class Machines:
         yield own.LEAKED_POOLS, (), float(leaked)
 
     def _leaked(self, pool: Instance) -> bool:
-        claims = self._views.claims_of(pool.name)
+        claims = self._indexes.claims_of(pool.name)
         return all(verdict(pool, claim) in LEFT_OVER for claim in claims)
 
 

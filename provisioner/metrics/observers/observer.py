@@ -13,7 +13,7 @@ from cloudprovider.inventory import Inventory
 from controllers.model.facts import Facts
 from controllers.model.results import Outcome
 from controllers.model.steps import Held, Read, Write
-from controllers.state.indexes import Views
+from controllers.state.indexes import Indexes
 from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.metrics.definitions import karpenter, own
@@ -45,7 +45,7 @@ class Observer:
         self,
         metrics: Metrics,
         *,
-        views: Views,
+        indexes: Indexes,
         nodes: Callable[[], Iterable[Node]],
         inventory: Inventory,
         wanted: Callable[[NodeClaim], Sequence[Offering]],
@@ -58,9 +58,9 @@ class Observer:
         self._lives = Lives(metrics, terms, clock, leading)
         self._operations = Operations(metrics, inventory, clock)
         self._acts = Acts(metrics, terms, self._operations)
-        of_claims = claims.Claims(views.claims, terms, clock, leading, pool_name=views.key_of, wanted=wanted)
+        of_claims = claims.Claims(indexes.claims, terms, clock, leading, pool_name=indexes.key_of, wanted=wanted)
         of_machines = machines.Machines(
-            views=views, nodes=nodes, inventory=inventory, terms=terms, leading=leading, prices=prices
+            indexes=indexes, nodes=nodes, inventory=inventory, terms=terms, leading=leading, prices=prices
         )
         metrics.registry.register(Scraped(claims.FAMILIES, of_claims.read, self.errors))
         metrics.registry.register(Scraped(machines.FAMILIES, of_machines.read, self.errors))

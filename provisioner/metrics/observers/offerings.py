@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from prometheus_client import Counter
 
 from cloudprovider.interface import Offering
-from controllers.state.unavailable_offerings import Cooldowns
+from controllers.state.unavailable_offerings import UnavailableOfferings
 from provisioner.metrics.definitions import own
 from provisioner.metrics.definitions.labels import ANY, REGIONAL
 from provisioner.runtime.metrics import Metrics
@@ -32,13 +32,13 @@ class Tallies:
         self._tries.labels(size_label(offering.size), offering.capacity_type).inc()
 
 
-def of_offerings(metrics: Metrics, cooldowns: Cooldowns, errors: Counter) -> Tallies:
+def of_offerings(metrics: Metrics, unavailable_offerings: UnavailableOfferings, errors: Counter) -> Tallies:
     """Make the families known; what counts goes into the tallies."""
 
     def resting() -> Iterator[Sample]:
         """Seconds of rest that are left; 0 for what may be tried again and has not been had since."""
         left = dict[tuple[str, str, str], float]()
-        for about, seconds in cooldowns.resting(asyncio.get_running_loop().time()):
+        for about, seconds in unavailable_offerings.resting(asyncio.get_running_loop().time()):
             size = ANY if not about.size else size_label(about.size)
             zone = ANY if about.zone is None else about.zone or REGIONAL
             labels = (size, zone, about.capacity_type or ANY)

@@ -7,18 +7,18 @@ Source: docs/references/monitoring.md#names.
 
 import asyncio
 
-from controllers.state.cluster import FleetView
-from controllers.state.unhealthy_nodes import Infirmary
+from controllers.state.cluster import ClusterState
+from controllers.state.unhealthy_nodes import UnhealthyNodes
 from provisioner.metrics.definitions import own
 from provisioner.runtime.clock import Clock
 from provisioner.runtime.metrics import Metrics
 
 
-def of_removals(metrics: Metrics, fleet: FleetView, infirmary: Infirmary, clock: Clock) -> None:
+def of_removals(metrics: Metrics, cluster_state: ClusterState, unhealthy_nodes: UnhealthyNodes, clock: Clock) -> None:
     """What is suspected, and what is held back."""
-    suspected = metrics.gauge(own.SUSPECTED)
-    suspected.set_function(lambda: float(len(fleet.suspects())))
+    candidate_seen = metrics.gauge(own.REMOVAL_CANDIDATES)
+    candidate_seen.set_function(lambda: float(len(cluster_state.candidates())))
     blocked = metrics.gauge(own.REPAIRS_BLOCKED)
-    blocked.set_function(lambda: float(infirmary.blocked()))
-    braked = metrics.gauge(own.BRAKED)
-    braked.set_function(lambda: float(fleet.braked(clock.now(), asyncio.get_running_loop().time())))
+    blocked.set_function(lambda: float(unhealthy_nodes.blocked()))
+    restricted = metrics.gauge(own.REMOVALS_RESTRICTED)
+    restricted.set_function(lambda: float(cluster_state.restricted(clock.now(), asyncio.get_running_loop().time())))

@@ -136,10 +136,10 @@ async def test_pods_that_do_not_serve_pass_every_budget(server: Server):
 async def test_a_pod_that_is_not_ready_may_go_while_the_budget_is_met(server: Server):
     """It is not counted as healthy, so its going breaks nothing."""
     labels, (_,) = await pods(server, 1)
-    sick = await pod(server, on=(await node(server))["metadata"]["name"], labels=labels, phase="Running")
+    unhealthy = await pod(server, on=(await node(server))["metadata"]["name"], labels=labels, phase="Running")
     holder = await budget(server, labels, minAvailable=1)
     await settled(server, holder, currentHealthy=1, expectedPods=2)
-    await evict(server, sick)
+    await evict(server, unhealthy)
 
 
 async def test_a_budget_of_another_namespace_or_other_labels_does_not_matter(server: Server):

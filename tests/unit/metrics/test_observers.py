@@ -25,7 +25,7 @@ from controllers.model.steps import (
     Wait,
 )
 from controllers.planner.controller_names import OF_CAUSE, rule
-from controllers.state.indexes import Views
+from controllers.state.indexes import Indexes
 from provisioner.api import labels
 from provisioner.metrics.definitions import LABELS, karpenter, own
 from provisioner.metrics.definitions.labels import CONTROLLERS, OTHER, REGIONAL
@@ -187,7 +187,7 @@ def test_an_observer_that_fails_reaches_nobody() -> None:
 
         observer = Observer(
             metrics,
-            views=Views(**caches, pool_name=lambda made: made.name),
+            indexes=Indexes(**caches, pool_name=lambda made: made.name),
             nodes=caches["nodes"].items,
             inventory=inventory,
             clock=VirtualClock(asyncio.get_running_loop(), EPOCH),

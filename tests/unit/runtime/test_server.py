@@ -88,7 +88,7 @@ async def test_metrics_of_two_processes_do_not_mix():
     one.leader("lock").set(1)
     one.kube_request("get", "nodes", 200, 0.01)
     one.kube_request("get", "nodes", 0, 0.01)
-    one.gauge(own.SUSPECTED).set_function(lambda: asyncio.get_running_loop().time() - 0)
+    one.gauge(own.REMOVAL_CANDIDATES).set_function(lambda: asyncio.get_running_loop().time() - 0)
     ((status, text),) = await asked(metrics_app(one.registry), "/metrics")
     assert status == 200
     assert 'gpu_provisioner_deadlines_exceeded_total{deadline="draining"} 1.0' in text

@@ -29,7 +29,7 @@ def annotation(sim: Sim) -> Confirmation | None:
 
 
 async def braked_fleet(sim: Sim, count: int = 5) -> list[str]:
-    """A controller whose brake holds these orphans."""
+    """A controller whose circuit breaker holds these orphans."""
     names = await fleet(sim, count)
     for name in names:
         strip(sim, name)
@@ -87,7 +87,7 @@ def test_an_orphan_is_shown_before_it_goes() -> None:
             NAME, "-", node, "orphan-pool", "delete the agent pool", "a second look", "-",
         ]  # fmt: skip
         assert blank == ""
-        assert verdict == "1 removal by inference, allowance 3 of 1 pool: the brake lets them pass"
+        assert verdict == "1 removal by inference, allowance 3 of 1 pool: the circuit breaker lets them pass"
         assert rest == "not among them: 0 agent pools of ours; 2 foreign agent pools, never touched"
         assert written(sim) == []
         await sim.until(lambda: deletes(sim) == [NAME], 5 * MINUTE, "the controller deletes it")
@@ -96,7 +96,7 @@ def test_an_orphan_is_shown_before_it_goes() -> None:
 
 
 def test_what_the_brake_holds_is_shown_and_stays() -> None:
-    """Five orphans of five: the table lists all, the summary says that the brake holds them, and why."""
+    """Five orphans of five: the table lists all, the summary says that the circuit breaker holds them, and why."""
 
     async def story(sim: Sim) -> None:
         names = await braked_fleet(sim)
@@ -105,7 +105,7 @@ def test_what_the_brake_holds_is_shown_and_stays() -> None:
         for name in names:
             assert "too many removals by inference at once" in ended.row(name)
             assert "delete the agent pool" in ended.row(name)
-        assert "5 removals by inference, allowance 3 of 5 pools: the brake holds them all\n" in ended.out
+        assert "5 removals by inference, allowance 3 of 5 pools: the circuit breaker holds them all\n" in ended.out
         assert written(sim) == []
 
     simulate(story, azure=FAST, **NO_BOUND)
@@ -131,7 +131,7 @@ def test_a_restored_backup_is_recognized() -> None:
 
 
 def test_a_stopped_cluster_is_what_removals_wait_for() -> None:
-    """While the managed cluster is stopped nothing is inferred; the table says so instead of naming the brake."""
+    """While the managed cluster is stopped nothing is inferred, and the table names that as the cause."""
 
     async def story(sim: Sim) -> None:
         await one(sim)
@@ -184,7 +184,7 @@ def test_what_the_controller_has_yet_to_tell_hides_no_removal() -> None:
 
 
 def test_claims_deleting_with_their_crd() -> None:
-    """`kubectl delete crd`: each claim is shown with what would become of it once that passes the brake."""
+    """`kubectl delete crd`: each claim is shown with what would become of it once that passes the circuit breaker."""
 
     async def story(sim: Sim) -> None:
         names = await fleet(sim, 4)
@@ -193,7 +193,7 @@ def test_claims_deleting_with_their_crd() -> None:
         found = json.loads((await command(sim, "gc", "-o", "json")).out)
         assert [one["pool"] for one in found["removals"]] == names
         assert {one["cause"] for one in found["removals"]} == {"crd-deleted"}
-        assert found["braked"] is True
+        assert found["restricted"] is True
         assert {one["action"] for one in found["removals"]} == {"drain the Node, delete agent pool, Node and NodeClaim"}
 
     simulate(story, azure=FAST, **NO_BOUND)
@@ -225,7 +225,7 @@ def test_a_confirmation_names_exactly_the_removals_shown() -> None:
 
 
 def test_what_was_confirmed_goes_and_nothing_else() -> None:
-    """Five orphans that the brake held are confirmed: the leader removes them within minutes, in its own time."""
+    """Five orphans held by the circuit breaker are confirmed: the leader removes them within minutes."""
 
     async def story(sim: Sim) -> None:
         names = await fleet(sim, 7)

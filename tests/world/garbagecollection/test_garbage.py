@@ -208,29 +208,29 @@ def test_a_foreign_pool_that_came_unseen_is_never_put() -> None:
     simulate(story, azure=FAST)
 
 
-# The brake
+# The circuit breaker
 
 
-def braked(metrics: Metrics) -> float:
+def restricted(metrics: Metrics) -> float:
     """What an alert would look at."""
-    return metrics.registry.get_sample_value("gpu_provisioner_removals_braked") or 0.0
+    return metrics.registry.get_sample_value("gpu_provisioner_removals_restricted") or 0.0
 
 
 def test_the_brake_keeps_everything_when_too_much_would_go() -> None:
-    """Ten claims lose their finalizers at once: the brake trips, nothing goes, and an Event and a metric say so."""
+    """Ten claims lose their finalizers at once: the circuit breaker trips and nothing is removed."""
     metrics = Metrics()
 
     async def story(sim: Sim) -> None:
         names = await fleet(sim, 10, metrics=metrics)
-        assert braked(metrics) == 0
+        assert restricted(metrics) == 0
         for name in names:
             strip(sim, name)
         await asyncio.sleep(20 * MINUTE)
         assert not deletes(sim)
         assert len(sim.nodes.machines) == 10 + len(FOREIGN)
-        assert braked(metrics) == 1
-        assert metrics.registry.get_sample_value("gpu_provisioner_removals_suspected") == 10
-        told = events(sim, "RemovalBraked")
+        assert restricted(metrics) == 1
+        assert metrics.registry.get_sample_value("gpu_provisioner_removal_candidates") == 10
+        told = events(sim, "RemovalRestricted")
         assert sorted({event["involvedObject"]["name"] for event in told}) == names
 
     simulate(story, azure=FAST, **NO_BOUND)
@@ -267,7 +267,7 @@ def test_the_brake_does_not_trickle() -> None:
 
 
 def test_asked_removals_are_never_braked() -> None:
-    """Who deletes all claims means it: everything goes, while the brake is on for others."""
+    """Who deletes all claims means it: everything goes, while the circuit breaker is on for others."""
 
     async def story(sim: Sim) -> None:
         names = await fleet(sim, 9)
@@ -415,7 +415,7 @@ def break_reads(sim: Sim) -> None:
 def test_claims_restored_under_new_uids_lose_no_machine() -> None:
     """A restored backup gives every claim a new UID, and Kubernetes deletes every Node by its owner: all machines stay.
 
-    The brake is on: people have to say which pools are whose.
+    The circuit breaker is on: people have to say which pools are whose.
     """
 
     async def story(sim: Sim) -> None:
@@ -434,7 +434,7 @@ def test_claims_restored_under_new_uids_lose_no_machine() -> None:
         assert all(finalizers(node_of(sim, name)) == [labels.FINALIZER] for name in names)
         assert len(sim.nodes.machines) == len(names) + len(FOREIGN)
         assert {said(sim, "Launched", name)[1] for name in names} == {"PreviousPoolLeft"}
-        assert events(sim, "RemovalBraked")
+        assert events(sim, "RemovalRestricted")
 
     simulate(story, azure=FAST, **NO_BOUND)
 
@@ -506,8 +506,8 @@ def test_an_orphan_is_not_held_by_its_pods_for_good() -> None:
 
     async def story(sim: Sim) -> None:
         await one(sim)
-        protected = {"annotations": {labels.DO_NOT_DISRUPT: "true"}}
-        run_pod(sim, "app", node_name(sim, NAME), **protected)
+        is_do_not_disrupt_active = {"annotations": {labels.DO_NOT_DISRUPT: "true"}}
+        run_pod(sim, "app", node_name(sim, NAME), **is_do_not_disrupt_active)
         strip(sim, NAME)
         await asyncio.sleep(10 * MINUTE)
         assert deletes(sim) == [], "its pod has the time that any drain has"

@@ -69,7 +69,7 @@ def drop_nodes(sim: Sim, names: list[str]) -> None:
 
 
 def confirm(sim: Sim, names: list[str], seconds: float = 3600.0) -> None:
-    """Somebody lets these removals pass the brake."""
+    """Somebody lets these removals pass the circuit breaker."""
     until = EPOCH + timedelta(seconds=sim.now + seconds)
     value = encode(Confirmation(until=until, removals=tuple(names)))
     annotate_lease(sim, value)
@@ -267,7 +267,7 @@ def test_kubectl_delete_crd(restarted: bool) -> None:
         assert all(deleting(sim.claim(name)) for name in names)
         assert not deletes(sim)
         assert not any(deleting(node_of(sim, name)) for name in names)
-        assert events(sim, "RemovalBraked")
+        assert events(sim, "RemovalRestricted")
         confirm(sim, names[:2])
         await sim.until(lambda: sim.claim(names[0]) is None and sim.claim(names[1]) is None, 10 * MINUTE, "two go")
         sim.crash("ctl1" if restarted else "ctl0")
@@ -324,7 +324,7 @@ def test_the_crd_is_reinstalled_empty(count: int) -> None:
         install_crd(sim)
         await asyncio.sleep(20 * MINUTE)
         assert not deletes(sim), "while there are no claims"
-        assert events(sim, "RemovalBraked")
+        assert events(sim, "RemovalRestricted")
         for name, uid in zip(names, before, strict=True):
             made = node_claim(name)
             made["metadata"]["annotations"] = {labels.ADOPT: uid}
@@ -497,7 +497,7 @@ def test_three_stripped_finalizers_are_collected_whole() -> None:
             strip(sim, name)
         await sim.until(lambda: not any(sim.nodes_of(name) for name in names[:3]), 10 * MINUTE, "all three are gone")
         assert sorted(deletes(sim)) == names[:3]
-        assert not events(sim, "RemovalBraked")
+        assert not events(sim, "RemovalRestricted")
         assert well(sim, names[3:])
 
     simulate(story, azure=FAST, nodes=NodeSettings(node_manager_seconds=3600.0))
@@ -516,11 +516,11 @@ def test_one_node_deleted_by_hand_passes_at_once() -> None:
     simulate(story, azure=FAST)
 
 
-# i) the brake, and how it is lifted
+# i) the circuit breaker, and how it is lifted
 
 
 def test_four_of_ten_pools_deleted_on_the_portal_at_once() -> None:
-    """The brake holds all four claims; confirmed by name, these four go, and no other."""
+    """The circuit breaker holds all four claims; confirmed by name, these four go, and no other."""
 
     async def story(sim: Sim) -> None:
         names = await fleet(sim, 10)
@@ -529,7 +529,7 @@ def test_four_of_ten_pools_deleted_on_the_portal_at_once() -> None:
         await asyncio.sleep(20 * MINUTE)
         assert len(sim.store.list(CLAIMS)) == 10
         assert not any(deleting(claim) for claim in sim.store.list(CLAIMS))
-        assert events(sim, "RemovalBraked")
+        assert events(sim, "RemovalRestricted")
         confirm(sim, names[:4])
         await sim.until(lambda: len(sim.store.list(CLAIMS)) == 6, 5 * MINUTE, "the four go")
         assert not deletes(sim)

@@ -250,7 +250,7 @@ def test_a_crash_between_bound_and_deletion(back: bool) -> None:
     simulate(story, azure=FAST)
 
 
-# H3, H7: the brake
+# H3, H7: the circuit breaker
 
 
 def test_h3_two_of_five_go_one_after_the_other() -> None:
@@ -296,7 +296,7 @@ def test_h3_four_of_five_within_ten_minutes_are_left_alone_until_most_are_back()
         assert not any(deleted(sim, name) for name in names)
         for name in names[:4]:
             assert said(sim, "Initialized", name)[2].endswith(
-                "; its repair waits: 4 of 5 Nodes fell sick within 10 min; find what they share"
+                "; its repair waits: 4 of 5 Nodes became unhealthy within 10 min; look for a common cause"
             )
         assert len(events(sim, "NodeRepairBlocked")) == 4
         assert value(metrics, "repairs_blocked") == 4

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from controllers.model.conditions import Judgement
+from controllers.model.conditions import ConditionUpdate
 from controllers.model.steps import ReleaseFinalizer
 from controllers.node.termination import termination
 from controllers.nodeclaim.lifecycle import initialization, registration
@@ -34,8 +34,8 @@ def test_a_node_name_before_readiness_is_seen(monkeypatch):
     """A program that writes nodeName before any Ready condition fails every story, for KAITO would use the Node."""
     report = status.report
 
-    def mutant(f, claim, judged):
-        step = report(f, claim, judged)
+    def mutant(f, claim, updates):
+        step = report(f, claim, updates)
         if step is None or not step.fields:
             return step
         return type(step)(claim=claim, conditions=(), fields=step.fields)
@@ -78,7 +78,7 @@ def test_two_claims_of_one_node_are_seen():
 
 def test_a_claim_that_stays_initialized_without_its_node_is_seen(monkeypatch):
     """Where Initialized is not taken back, KAITO's RAG engine would buy a second machine five seconds later."""
-    kept = Judgement(status="True", reason="Initialized")
+    kept = ConditionUpdate(status="True", reason="Initialized")
     monkeypatch.setattr(initialization, "_usable", lambda *_: kept)
 
     async def story(sim):

@@ -167,7 +167,7 @@ def test_a_leaked_pool_is_seen_until_it_is_gone() -> None:
         strip(sim, NAME)
         await asyncio.sleep(5)
         assert numbers.total(leaked) == 1
-        assert numbers.total("gpu_provisioner_removals_suspected") == 1
+        assert numbers.total("gpu_provisioner_removal_candidates") == 1
         await sim.until(lambda: not sim.nodes_of(NAME), 600, "the orphan is collected")
         await asyncio.sleep(5)
         assert numbers.total(leaked) == 0
@@ -193,7 +193,7 @@ def test_what_the_brake_holds_is_counted_once() -> None:
         for name in names:
             strip(sim, name)
         await asyncio.sleep(30 * MINUTE)
-        assert numbers.total("gpu_provisioner_gc_skipped_total", reason="braked") == 10
+        assert numbers.total("gpu_provisioner_gc_skipped_total", reason="restricted") == 10
         assert numbers.total("gpu_provisioner_leaked_agent_pools") == 10
         assert numbers.total("gpu_provisioner_gc_deleted_total") == 0
 

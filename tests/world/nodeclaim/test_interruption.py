@@ -86,7 +86,7 @@ def test_an_evicted_machine_takes_its_claim_and_pool_along(fate: str) -> None:
 
 
 def test_all_spot_machines_taken_at_once_are_let_go() -> None:
-    """Azure takes whole sizes back: the brake guards what may be well, and these are gone; the others stay."""
+    """Azure takes whole sizes back: these machines are removed past the circuit breaker; the others stay."""
     spots = [f"spot{n}" for n in range(8)]
 
     async def story(sim: Sim) -> None:
@@ -100,7 +100,7 @@ def test_all_spot_machines_taken_at_once_are_let_go() -> None:
             sim.cloud.evict(name)
         for name in spots:
             await gone(sim, name)
-        assert not any(events(sim, name, "RemovalBraked") for name in spots)
+        assert not any(events(sim, name, "RemovalRestricted") for name in spots)
         assert sim.condition("steady", "Ready") == "True"
         await sim.settled()
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from controllers.model.conditions import Judgement
+from controllers.model.conditions import ConditionUpdate
 from controllers.nodeclaim.lifecycle import launch
 from provisioner.simulator.invariants import InvariantError
 from tests.world.claims import ready
@@ -23,10 +23,10 @@ def test_a_reason_that_no_page_explains_is_seen(monkeypatch, status):
     judge = launch.judge
 
     def mutant(f, claim):
-        judged = judge(f, claim)
-        if judged is None or judged.reason != "Creating":
-            return judged
-        return Judgement(status=status, reason="Cooking", message="the machine is in the oven")
+        updates = judge(f, claim)
+        if updates is None or updates.reason != "Creating":
+            return updates
+        return ConditionUpdate(status=status, reason="Cooking", message="the machine is in the oven")
 
     monkeypatch.setattr(launch, "judge", mutant)
     with pytest.raises((InvariantError, BaseExceptionGroup)) as failure:

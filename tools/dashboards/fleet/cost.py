@@ -5,7 +5,7 @@ from tools.dashboards.promql import DASHBOARD as S
 from tools.dashboards.variables import KUBE_STATE, MONEY, PRICES, WINDOW
 
 IDLE = ("IdleGpuSpend",)
-LEAKED = ("LeakedAgentPools", "RemovalsBraked")
+LEAKED = ("LeakedAgentPools", "RemovalsRestricted")
 
 ROW = Row(
     title="Agent pools, GPUs and cost",
@@ -23,7 +23,7 @@ ROW = Row(
             " observations and a fresh read have not confirmed yet.",
             queries=(
                 Query(S.most("gpu_provisioner_leaked_agent_pools"), "leaked pools"),
-                Query(S.most("gpu_provisioner_removals_suspected"), "candidates"),
+                Query(S.most("gpu_provisioner_removal_candidates"), "candidates"),
             ),
             runbooks=LEAKED,
         ),

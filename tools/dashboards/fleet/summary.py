@@ -55,9 +55,9 @@ ROW = Row(
         number(
             "Inferred removals",
             "RESTRICTED by the circuit breaker: too many machines would be removed at once.",
-            S.most("gpu_provisioner_removals_braked"),
+            S.most("gpu_provisioner_removals_restricted"),
             states={0: ("allowed", "green"), 1: ("RESTRICTED", "red")},
-            runbooks=("RemovalsBraked",),
+            runbooks=("RemovalsRestricted",),
         ),
         number(
             "Leaders",

@@ -113,7 +113,7 @@ EVENTS = (
         meaning="Azure evicted the spot machine. The agent pool and the NodeClaim are deleted.",
     ),
     Event(
-        name=r.REMOVAL_BRAKED,
+        name=r.REMOVAL_RESTRICTED,
         kind="Warning",
         about=("NodeClaim",),
         meaning="The circuit breaker restricts inferred removals: too many machines would be removed at once.",

@@ -77,10 +77,10 @@ def test_a_code_means_the_same_in_every_shape(case: Case) -> None:
             if status == OPERATION and case.code and shape != "subcode":
                 errors += ended(body)
             for error in errors:
-                judged(case, shape, error)
+                updates(case, shape, error)
 
 
-def judged(case: Case, shape: str, error: CloudError | Failure) -> None:
+def updates(case: Case, shape: str, error: CloudError | Failure) -> None:
     told = (error.kind, error.reason, error.after)
     assert told == (case.kind, case.reason, case.after), (shape, error)
     assert len(error.message.encode()) <= MOST_BYTES

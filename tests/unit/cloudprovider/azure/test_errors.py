@@ -41,7 +41,7 @@ class Answer:
         return self._body
 
 
-def judged(
+def updates(
     status: int, body: Any, *, verb: Verb = "create", pool: str = POOL, headers: dict[str, str] | None = None
 ) -> CloudError:
     """What an HTTP answer becomes on its way through the SDK's exception."""
@@ -73,7 +73,7 @@ def test_quota_is_found_wherever_it_hides(what: str, scope: str, how: str) -> No
     """Compute's words count as the outer code, in details, or only quoted in the text; the numbers and remedy stay."""
     inner = faults.quota_exceeded(what)
     body = inner if how == "plain" else faults.wrapped(inner, how=how)
-    error = judged(400, {"error": body})
+    error = updates(400, {"error": body})
     assert isinstance(error, NoCapacity)
     assert (error.reason, error.scope, error.code) == ("QuotaExceeded", scope, "OperationNotAllowed")
     assert error.after is None
@@ -87,7 +87,7 @@ def test_quota_is_found_wherever_it_hides(what: str, scope: str, how: str) -> No
 def test_a_limit_of_zero_cools_for_an_hour() -> None:
     """No such quota at all: nothing will free itself within minutes."""
     inner = faults.quota_exceeded("standardNDSH100v5Family Cores", limit=0)
-    error = judged(400, wrapped(str(inner["code"]), str(inner["message"])))
+    error = updates(400, wrapped(str(inner["code"]), str(inner["message"])))
     assert isinstance(error, NoCapacity)
     assert error.after == 3600.0
 
@@ -98,7 +98,7 @@ def test_a_preflight_names_what_is_left() -> None:
         "Preflight validation check for resource(s) for container service failed. Message: Insufficient vcpu quota "
         "requested 24, remaining 0 for family standardNCADSA100v4Family for region westeurope."
     )
-    error = judged(400, flat("ErrCode_InsufficientVCPUQuota", message))
+    error = updates(400, flat("ErrCode_InsufficientVCPUQuota", message))
     assert isinstance(error, NoCapacity)
     assert "standardNCADSA100v4Family cores quota in westeurope: left 0, needed 24" in error.message
 
@@ -126,7 +126,7 @@ NO_CAPACITY = [
 @pytest.mark.parametrize(("code", "message", "scope", "after"), NO_CAPACITY)
 def test_an_offering_that_is_short(code: str, message: str, scope: str, after: float | None) -> None:
     """Capacity cools the offering it names, at once or after acceptance."""
-    error = judged(400, flat(code, message))
+    error = updates(400, flat(code, message))
     assert isinstance(error, NoCapacity)
     assert (error.scope, error.after, error.code) == (scope, after, code)
     assert classify_failure(code, message, None).kind == "no_capacity"
@@ -134,7 +134,7 @@ def test_an_offering_that_is_short(code: str, message: str, scope: str, after: f
 
 def test_a_subcode_can_be_the_telling_one() -> None:
     """AKS puts some codes into `subcode`, which the SDK does not parse."""
-    error = judged(400, flat("BadRequest", "too many", subcode="KubenetNodeCountTotalExceedsLimit"))
+    error = updates(400, flat("BadRequest", "too many", subcode="KubenetNodeCountTotalExceedsLimit"))
     assert isinstance(error, NoCapacity)
     assert error.code == "KubenetNodeCountTotalExceedsLimit"
 
@@ -165,7 +165,7 @@ REJECTED = [
 @pytest.mark.parametrize(("status", "code", "message", "reason"), REJECTED)
 def test_a_refusal_that_waiting_hardly_changes(status: int, code: str, message: str, reason: str) -> None:
     """Rejected, but never final: only our own validation is sure of that."""
-    error = judged(status, flat(code, message))
+    error = updates(status, flat(code, message))
     assert isinstance(error, Rejected)
     assert (error.reason, error.code, error.status, error.final) == (reason, code, status, False)
 
@@ -194,7 +194,7 @@ def test_the_absence_of_this_pool_is_proven_twice() -> None:
     arm = errors.resource_not_found("rg", f"Microsoft.ContainerService/managedClusters/aks/agentPools/{POOL}").body
     for body in (aks, arm, flat("NotFound", "Agent Pool not found")):
         for verb in ("get", "delete"):
-            error = judged(404, body, verb=verb)
+            error = updates(404, body, verb=verb)
             assert isinstance(error, NotFound)
             assert error.status == 404
 
@@ -220,7 +220,7 @@ NO_PROOF = [
 def test_other_404s_prove_nothing(body: Any, reason: str) -> None:
     """The cluster, group, subscription, operation, machine, another pool or a proxy's page: the pool may well live."""
     for verb in VERBS:
-        error = judged(404, body, verb=verb)
+        error = updates(404, body, verb=verb)
         assert isinstance(error, Retryable)
         assert (error.reason, error.conflict) == (reason, False)
         assert error.message.endswith("AZURE_CLUSTER_NAME")
@@ -229,7 +229,7 @@ def test_other_404s_prove_nothing(body: Any, reason: str) -> None:
 @pytest.mark.parametrize("verb", ["create", "list", "cluster"])
 def test_only_reads_and_deletes_of_a_pool_can_prove_its_absence(verb: Verb) -> None:
     """A PUT that answers 404 did not look for the pool."""
-    assert isinstance(judged(404, errors.pool_not_found(POOL).body, verb=verb), Retryable)
+    assert isinstance(updates(404, errors.pool_not_found(POOL).body, verb=verb), Retryable)
 
 
 # Conflicts
@@ -250,27 +250,27 @@ CONFLICTS = [
 @pytest.mark.parametrize(("status", "body", "reason"), CONFLICTS)
 def test_conflicts_ask_for_a_look(status: int, body: Any, reason: str) -> None:
     """Another operation, a name that is taken, an acceptance the SDK does not know: look it up at once."""
-    error = judged(status, body)
+    error = updates(status, body)
     assert isinstance(error, Retryable)
     assert (error.conflict, error.status, error.reason) == (True, status, reason)
 
 
 def test_a_changed_pool_is_not_a_taken_name() -> None:
     """The same 412 says other things of a DELETE and of a PUT."""
-    assert judged(412, "", verb="delete").reason == "PoolChanged"
+    assert updates(412, "", verb="delete").reason == "PoolChanged"
 
 
 @pytest.mark.parametrize("code", ["MissingSubscriptionRegistration", "ReadOnlyDisabledSubscription", "ScopeLocked"])
 def test_a_locked_subscription_is_waited_for_slowly(code: str) -> None:
     """A 409 about the subscription is no other operation's doing."""
-    error = judged(409, wrapped(code, "locked"))
+    error = updates(409, wrapped(code, "locked"))
     assert isinstance(error, Retryable)
     assert (error.conflict, error.after) == (False, 300.0)
 
 
 def test_a_stopped_cluster_says_so() -> None:
     """Neither the pool nor the claim is at fault, and the remedy is one command."""
-    error = judged(409, errors.cluster_stopped().body)
+    error = updates(409, errors.cluster_stopped().body)
     assert isinstance(error, Retryable)
     assert error.reason == "ClusterNotRunning"
     assert error.message.endswith("az aks start")
@@ -315,15 +315,15 @@ def test_a_preempted_operation_is_tried_again(code: str) -> None:
 def test_passing_troubles(status: int, body: Any, reason: str, after: float | None) -> None:
     """Access, throttling, the service's bad days and the unheard of are all tried again, each in its own time."""
     for verb in VERBS:
-        error = judged(status, body, verb=verb)
+        error = updates(status, body, verb=verb)
         assert isinstance(error, Retryable)
         assert (error.reason, error.after, error.status, error.conflict) == (reason, after, status, False)
 
 
 def test_what_the_service_asks_for_goes_first() -> None:
     """Retry-After in any of its three forms, an hour at most; dates, signs and nonsense are not read."""
-    assert judged(429, "", headers={"Retry-After": "37"}).after == 37.0
-    assert judged(403, "", headers={"Retry-After": "7"}).after == 7.0
+    assert updates(429, "", headers={"Retry-After": "37"}).after == 37.0
+    assert updates(403, "", headers={"Retry-After": "7"}).after == 7.0
     assert retry_after_seconds({"x-ms-retry-after-ms": "1500"}) == 1.5
     assert retry_after_seconds({"retry-after-ms": "2500", "Retry-After": "9"}) == 2.5
     assert retry_after_seconds({"Retry-After": "86400"}) == 3600.0
@@ -491,7 +491,7 @@ STATUSES = st.sampled_from([200, 302, 400, 401, 403, 404, 404, 404, 408, 409, 41
 @example(status=404, body=errors.pool_not_found(POOL).body, raw="", as_text=False, verb="get")
 def test_any_answer_lands_in_a_kind(status: int, body: Any, raw: str, as_text: bool, verb: Verb) -> None:
     """No body raises; absence is believed only from AKS's flat 404 or a text that names the pool's path."""
-    error = judged(status, raw if as_text else body, verb=verb)
+    error = updates(status, raw if as_text else body, verb=verb)
     assert error.kind in ("not_found", "retryable", "no_capacity", "rejected")
     assert len(error.message.encode()) <= 256
     assert error.reason.isalnum()

@@ -1,4 +1,4 @@
-"""Tables of removals by inference: what each waits for, what the brake counts, and when an adoption holds."""
+"""Tables of removals by inference: what each waits for, what the circuit breaker counts, and when an adoption holds."""
 
 from collections.abc import Mapping
 from datetime import timedelta
@@ -10,12 +10,12 @@ from cloudprovider.interface import Cluster, Instance, InstanceState
 from controllers.garbagecollection import garbage
 from controllers.garbagecollection.circuit_breaker import allowance, tripped
 from controllers.model import adoption, steps
-from controllers.model.facts import Facts, Failed, Fleet, Suspicion
+from controllers.model.facts import Candidate, ClusterCounts, Facts, Failed
 from controllers.model.ownership import Verdict, belongs, held_by, verdict
 from controllers.model.policy import Policy
 from controllers.nodeclaim.lifecycle.registration import step as register
 from controllers.planner.plan import plan
-from controllers.state.gc_candidates import Suspects
+from controllers.state.gc_candidates import GCCandidates
 from provisioner.api import labels
 from provisioner.api.meta import OwnerReference
 from provisioner.api.node import Node
@@ -32,7 +32,7 @@ ANSWERLESS = Failed(kind="retryable", reason="Unreachable", message="m", times=1
 
 def orphan(**fields: object) -> Facts:
     known: dict[str, object] = {
-        "suspicion": Suspicion(cause="orphan-pool", age=1000.0),
+        "candidate": Candidate(cause="orphan-pool", age=1000.0),
         "claim_read_age": 1.0,
         "pool_read_age": 1.0,
         "instance": instance(),
@@ -57,7 +57,7 @@ WAITS = [
     (
         "a read of the pool that is newer than the first sight",
         {
-            "suspicion": Suspicion(cause="node-deleted", age=6.0),
+            "candidate": Candidate(cause="node-deleted", age=6.0),
             "claims": (READY,),
             "claim_read": READY,
             "nodes": (node(deleting=True),),
@@ -69,18 +69,22 @@ WAITS = [
     ("not for a CRD that is older", {"crd_created": BORN - timedelta(seconds=1)}, steps.DeleteInstance),
     (
         "a confirmation lifts that",
-        {"crd_created": BORN + timedelta(seconds=1), "fleet": Fleet(confirmed=True)},
+        {"crd_created": BORN + timedelta(seconds=1), "counts": ClusterCounts(confirmed=True)},
         steps.DeleteInstance,
     ),
-    ("a confirmation lifts the brake", {"fleet": Fleet(braked=True, confirmed=True)}, steps.DeleteInstance),
+    (
+        "a confirmation lifts the circuit breaker",
+        {"counts": ClusterCounts(restricted=True, confirmed=True)},
+        steps.DeleteInstance,
+    ),
     (
         "but never a cluster that does not run",
-        {"fleet": Fleet(confirmed=True), "cluster": Cluster(running=False)},
+        {"counts": ClusterCounts(confirmed=True), "cluster": Cluster(running=False)},
         steps.Wait,
     ),
     (
         "nor a pool at which AKS works",
-        {"fleet": Fleet(confirmed=True), "instance": instance(raw_state="Upgrading")},
+        {"counts": ClusterCounts(confirmed=True), "instance": instance(raw_state="Upgrading")},
         steps.Wait,
     ),
 ]
@@ -93,7 +97,7 @@ def test_an_inference_waits_for(told: str, known: Mapping[str, object], expected
 
 
 def test_the_crd_is_read_before_a_claim_counts_as_asked_to_go() -> None:
-    """The first step of every removal; what it shows decides whether the brake is asked."""
+    """The first step of every removal; what it shows decides whether the circuit breaker is asked."""
     unread = facts(claims=(GOING,), instance=instance(), crd_known=False)
     assert isinstance(plan(unread), steps.LookUpCrd)
     assert isinstance(plan(msgspec.structs.replace(unread, crd_known=True)), steps.DeleteInstance)
@@ -103,13 +107,13 @@ def test_a_node_that_another_claim_owns_was_deleted_by_kubernetes() -> None:
     """Its claim's owner reference makes a deletion a person's; a former claim's makes it the collector's."""
     gone = node(deleting=True)
     for made, expected in ((gone, "node-deleted"), (owned(gone, UID), "node-deleted"), (owned(gone, OLD_UID), None)):
-        assert garbage.suspect(facts(claims=(READY,), instance=instance(), nodes=(made,))) == expected
+        assert garbage.candidate_cause(facts(claims=(READY,), instance=instance(), nodes=(made,))) == expected
 
 
 def test_a_leftover_node_is_not_removed_while_the_api_server_has_its_claim() -> None:
     """A stale list hides a claim: the fresh read shows it, and its Node stays."""
     known = {
-        "suspicion": Suspicion(cause="leftover-node", age=1000.0),
+        "candidate": Candidate(cause="leftover-node", age=1000.0),
         "claim_read_age": 1.0,
         "pool_read_age": 1.0,
         "absence": "absent",
@@ -120,7 +124,7 @@ def test_a_leftover_node_is_not_removed_while_the_api_server_has_its_claim() -> 
     assert isinstance(plan(facts(**known, claim_read=READY)), steps.Wait)
 
 
-# The brake
+# The circuit breaker
 
 
 @pytest.mark.parametrize(("pools", "most"), [(0, 3), (1, 3), (15, 3), (19, 3), (20, 4), (100, 20)], ids=str)
@@ -137,23 +141,23 @@ def test_the_fleet_is_judged_whole_before_anybody_is_told() -> None:
     seen: dict[str, Instance | None] = {"a": instance(), "b": instance(), "c": None}
     asked: list[str] = []
 
-    def glance(key: str) -> Facts:
+    def cached_facts(key: str) -> Facts:
         asked.append(key)
         return facts(key=key, instance=seen[key])
 
-    suspects = Suspects(glance, lambda: tuple(seen))
-    assert {key: (one.cause, one.machine) for key, one in suspects.found().items()} == {
+    candidates = GCCandidates(cached_facts, lambda: tuple(seen))
+    assert {key: (one.cause, one.machine) for key, one in candidates.found().items()} == {
         "a": ("orphan-pool", UID),
         "b": ("orphan-pool", UID),
     }
     assert asked == ["a", "b", "c"]
     seen["b"] = instance(InstanceState.DELETING)
-    assert sorted(suspects.found()) == ["a", "b"], "nobody said that it changed"
-    suspects.changed("b")
-    assert sorted(suspects.found()) == ["a"]
+    assert sorted(candidates.found()) == ["a", "b"], "nobody said that it changed"
+    candidates.changed("b")
+    assert sorted(candidates.found()) == ["a"]
     assert asked[3:] == ["b"]
-    suspects.all_changed()
-    assert sorted(suspects.found()) == ["a"]
+    candidates.all_changed()
+    assert sorted(candidates.found()) == ["a"]
     assert asked[4:] == ["a", "b", "c"]
 
 
@@ -204,7 +208,7 @@ def test_an_adopted_machine_is_no_garbage_and_asks_for_nothing() -> None:
     annotations = {labels.ADOPT: OLD_UID}
     known = {"instance": MINE, "nodes": (owned(node(uid_label=OLD_UID), UID),)}
     heir = facts(claims=(claim(annotations=annotations),), **known)
-    assert garbage.suspect(heir) is None
+    assert garbage.candidate_cause(heir) is None
     assert not isinstance(plan(heir), steps.CreateInstance | steps.DeleteInstance | steps.DeleteClaim)
     gone = facts(claims=(claim(annotations=annotations, deleting=True),), instance=MINE)
     assert plan(gone) == steps.DeleteInstance(instance=MINE, cause="asked")
@@ -248,11 +252,14 @@ def test_the_node_of_an_adopted_claim_was_deleted_by_kubernetes_or_by_a_person(
     heir = claim(up=UP, annotations={labels.ADOPT: OLD_UID})
     gone = owned(node(uid_label=OLD_UID, deleting=True), UID)
     dated = handed_over(gone, rfc3339(NOW - timedelta(seconds=after)))
-    judged = facts(claims=(heir,), instance=MINE, nodes=(dated,))
-    assert garbage.suspect(judged) == expected, told
+    updates = facts(claims=(heir,), instance=MINE, nodes=(dated,))
+    assert garbage.candidate_cause(updates) == expected, told
     assert (adoption.kept((dated,), heir) == "") == (expected is not None), "and the claim says so"
     for text in ("", "yesterday"):
-        assert garbage.suspect(facts(claims=(heir,), instance=MINE, nodes=(handed_over(gone, text),))) == "node-deleted"
+        assert (
+            garbage.candidate_cause(facts(claims=(heir,), instance=MINE, nodes=(handed_over(gone, text),)))
+            == "node-deleted"
+        )
 
 
 def test_a_refused_adoption_buys_nothing_and_says_so() -> None:

@@ -8,7 +8,7 @@ from controllers.model.facts import Drain, Facts, Volumes
 from controllers.model.steps import Step
 from controllers.node.termination.termination import DISRUPTED
 from controllers.planner.plan import plan
-from controllers.planner.status import falling
+from controllers.planner.status import termination_conditions
 from provisioner.api import labels
 from provisioner.api.meta import ObjectMeta, OwnerReference
 from provisioner.api.node import Node
@@ -93,5 +93,5 @@ def step(*pods: Pod, **known: object) -> Step:
 def says(known: Facts, kind: str) -> tuple[str, str, str]:
     """What is judged of that condition: status, reason, message; empty words if nothing is."""
     (going, *_) = known.claims
-    judged = falling(known, going).get(kind)
-    return (judged.status, judged.reason, judged.message) if judged is not None else ("", "", "")
+    updates = termination_conditions(known, going).get(kind)
+    return (updates.status, updates.reason, updates.message) if updates is not None else ("", "", "")

@@ -134,9 +134,9 @@ def test_a_budget_that_refuses_is_waited_for_and_named() -> None:
 def test_pods_are_read_anew_once_a_second_and_later_less_often() -> None:
     """A drain is looked at each second for a minute, then every five."""
     assert isinstance(step(pod(), evicted=frozenset({"p"}), age=1.1), ReadDrain)
-    patient = {"evicted": frozenset({"p"}), "since": 61.0}
-    assert not isinstance(step(pod(), age=4.9, **patient), ReadDrain)
-    assert isinstance(step(pod(), age=5.1, **patient), ReadDrain)
+    unhealthy_node = {"evicted": frozenset({"p"}), "since": 61.0}
+    assert not isinstance(step(pod(), age=4.9, **unhealthy_node), ReadDrain)
+    assert isinstance(step(pod(), age=5.1, **unhealthy_node), ReadDrain)
 
 
 def test_pods_bound_just_after_the_taint_are_waited_for() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from cloudprovider.interface import Cluster
 from controllers.model import steps
-from controllers.model.facts import Facts, Fleet, Remedy, Sick, Ward
+from controllers.model.facts import ClusterCounts, Facts, Remedy, Unhealthy, UnhealthyCounts
 from controllers.model.policy import Policy
 from controllers.node.health import repair
 from controllers.planner.plan import plan
@@ -35,14 +35,18 @@ def sick_claim(**fields: object):
     return msgspec.structs.replace(made, status=status)
 
 
-def sick(minutes: float = 10.0, **fields: object) -> Sick:
+def unhealthy(minutes: float = 10.0, **fields: object) -> Unhealthy:
     """Not Ready for so long; AKS was asked a moment ago and does nothing."""
-    made = Sick(age=minutes * MINUTE, watched=minutes * MINUTE, remedies_age=1.0)
+    made = Unhealthy(age=minutes * MINUTE, watched=minutes * MINUTE, remedies_age=1.0)
     return msgspec.structs.replace(made, **fields)
 
 
 def remedied(stage: str, minutes_ago: float) -> tuple[Remedy, ...]:
     return (Remedy(stage=stage, at=NOW - timedelta(minutes=minutes_ago)),)
+
+
+def among(**fields: int) -> ClusterCounts:
+    return ClusterCounts(unhealthy_counts=UnhealthyCounts(**fields))
 
 
 def about(minutes: float = 10.0, **fields: object) -> Facts:
@@ -52,7 +56,7 @@ def about(minutes: float = 10.0, **fields: object) -> Facts:
         claims=(sick_claim(),),
         nodes=(unready,),
         instance=instance(),
-        sick=sick(minutes),
+        unhealthy=unhealthy(minutes),
         pool_read_age=1.0,
         nodes_read_age=1.0,
         nodes_read=(unready,),
@@ -84,14 +88,14 @@ TABLE = [
     ("the claim's annotation keeps it", about(claims=DISABLED), steps.PatchStatus),
     ("another word there does not", about(claims=(noted(repair="enabled"),)), steps.PatchClaim),
     ("a refused deletion is not repeated", about(refused=frozenset({"DeleteClaim"})), steps.PatchStatus),
-    ("a process that has just begun looks for a minute", about(sick=sick(11, watched=59.0)), steps.PatchStatus),
-    ("and acts after it", about(sick=sick(11, watched=60.0)), steps.PatchClaim),
+    ("a new process watches for a minute", about(unhealthy=unhealthy(11, watched=59.0)), steps.PatchStatus),
+    ("and acts after it", about(unhealthy=unhealthy(11, watched=60.0)), steps.PatchClaim),
     ("not while the cluster is stopped", about(cluster=Cluster(running=False)), steps.PatchStatus),
     ("nor while that is not known", about(cluster=None), steps.PatchStatus),
     ("nor while AKS works on the pool", about(instance=instance(raw_state="Upgrading")), steps.PatchStatus),
     ("nor by a list that is old", about(inventory_age=91.0), steps.PatchStatus),
-    ("AKS's Events are read first", about(sick=sick(remedies_age=math.inf)), steps.ReadRemedies),
-    ("and once more for the deletion", about(sick=sick(remedies_age=11.0)), steps.ReadRemedies),
+    ("AKS's Events are read first", about(unhealthy=unhealthy(remedies_age=math.inf)), steps.ReadRemedies),
+    ("and once more for the deletion", about(unhealthy=unhealthy(remedies_age=11.0)), steps.ReadRemedies),
     ("then the claim", about(claim_read_age=11.0), steps.LookUpClaim),
     ("then the pool", about(pool_read_age=11.0), steps.LookUpPool),
     ("then the Node", about(nodes_read_age=11.0), steps.LookUpNodes),
@@ -101,15 +105,15 @@ TABLE = [
     ("a claim that is gone by a fresh read is none", about(claim_read=None), steps.PatchStatus),
     ("nor is another of that name", about(claim_read=claim(uid="other")), steps.PatchStatus),
     ("nor one whose owner has just disabled it", about(claim_read=DISABLED[0]), steps.PatchStatus),
-    ("the shared brake holds it", about(fleet=Fleet(braked=True)), steps.PatchStatus),
-    ("so does a fleet that fell sick at once", about(fleet=Fleet(ward=Ward(nodes=5, struck=4))), steps.PatchStatus),
-    ("and another one's repair", about(fleet=Fleet(ward=Ward(nodes=5, going=1))), steps.PatchStatus),
-    ("and those before it in line", about(fleet=Fleet(ward=Ward(nodes=5, place=2))), steps.PatchStatus),
-    ("in a large fleet some go at once", about(fleet=Fleet(ward=Ward(nodes=10, going=1))), steps.PatchClaim),
+    ("the shared circuit breaker holds it", about(counts=ClusterCounts(restricted=True)), steps.PatchStatus),
+    ("Nodes unhealthy together hold it back", about(counts=among(nodes=5, simultaneous=4)), steps.PatchStatus),
+    ("and another one's repair", about(counts=among(nodes=5, going=1)), steps.PatchStatus),
+    ("and those before it in line", about(counts=among(nodes=5, place=2)), steps.PatchStatus),
+    ("in a large fleet some go at once", about(counts=among(nodes=10, going=1)), steps.PatchClaim),
     ("a remediator's taint is AKS at work", about(nodes=TAINTED), steps.PatchStatus),
     (
         "a Node that came back loses its bound",
-        about(sick=None, claims=BOUNDED, nodes=(node(),)),
+        about(unhealthy=None, claims=BOUNDED, nodes=(node(),)),
         steps.PatchClaim,
     ),
 ]  # fmt: skip
@@ -125,8 +129,8 @@ def test_plan(told: str, given: Facts, expected: type) -> None:
 def test_a_node_that_never_came_up_is_no_patient() -> None:
     """Initialized was never True: its deadline tells of it, repair does not."""
     young = claim(up=("Launched", "Registered"), node_name=NODE, more_labels=COLUMNS)
-    assert repair.patient(about(claims=(young,))) is None
-    assert repair.patient(about()) is not None
+    assert repair.unhealthy_node(about(claims=(young,))) is None
+    assert repair.unhealthy_node(about()) is not None
 
 
 def test_the_drain_is_bounded_once_and_never_lengthened() -> None:
@@ -163,10 +167,10 @@ def test_only_our_own_bound_is_taken_back() -> None:
         (noted(bound=BOUND, own=BOUND), {labels.REPAIR_DRAIN_UNTIL: None, labels.TERMINATION_TIMESTAMP: None}),
         (noted(bound=SOON, own=BOUND), {labels.REPAIR_DRAIN_UNTIL: None}),
     ]:
-        step = repair.step(about(sick=None, claims=(given,), nodes=(node(),)))
+        step = repair.step(about(unhealthy=None, claims=(given,), nodes=(node(),)))
         assert isinstance(step, steps.PatchClaim)
         assert dict(step.annotations) == annotations
-    assert repair.step(about(sick=None, claims=(noted(bound=SOON),), nodes=(node(),))) is None
+    assert repair.step(about(unhealthy=None, claims=(noted(bound=SOON),), nodes=(node(),))) is None
 
 
 def test_the_deletion_has_its_cause() -> None:
@@ -205,36 +209,42 @@ REMEDIES = [
 @pytest.mark.parametrize(("told", "remedies", "minutes", "replaced"), REMEDIES, ids=[row[0] for row in REMEDIES])
 def test_the_turn_of_aks(told: str, remedies: tuple[Remedy, ...] | None, minutes: float, replaced: bool) -> None:
     """While AKS repairs the Node itself, it is left alone; for how long."""
-    given = about(sick=sick(minutes, remedies=remedies))
+    given = about(unhealthy=unhealthy(minutes, remedies=remedies))
     assert repair.due(given) is replaced, told
 
 
 THRESHOLDS = [(1, 1, 2), (4, 1, 2), (5, 1, 2.5), (6, 1, 3), (9, 1, 4.5), (10, 2, 5), (20, 4, 10)]
 
 
-@pytest.mark.parametrize(("nodes", "at_once", "struck"), THRESHOLDS)
-def test_the_brakes(nodes: int, at_once: int, struck: float) -> None:
+@pytest.mark.parametrize(("nodes", "at_once", "simultaneous"), THRESHOLDS)
+def test_the_brakes(nodes: int, at_once: int, simultaneous: float) -> None:
     """So many of so many at once; and so many that may fall sick together."""
     assert repair.most_at_once(Policy(), nodes) == at_once
-    assert repair.most_struck(Policy(), nodes) == struck
+    assert repair.most_simultaneous(Policy(), nodes) == simultaneous
 
 
 BLOCKED = [
-    (Ward(nodes=5, sick=2), ""),
-    (Ward(nodes=5, sick=2, place=2), "2 of 5 Nodes are sick, 1 at a time is repaired"),
-    (Ward(nodes=5, sick=4, struck=4), "4 of 5 Nodes fell sick within 10 min; find what they share"),
-    (Ward(nodes=3, sick=3, struck=3), "3 of 3 Nodes fell sick within 10 min; find what they share"),
-    (Ward(nodes=2, sick=2, struck=2), ""),
+    (UnhealthyCounts(nodes=5, unhealthy=2), ""),
+    (UnhealthyCounts(nodes=5, unhealthy=2, place=2), "2 of 5 Nodes are sick, 1 at a time is repaired"),
+    (
+        UnhealthyCounts(nodes=5, unhealthy=4, simultaneous=4),
+        "4 of 5 Nodes became unhealthy within 10 min; look for a common cause",
+    ),
+    (
+        UnhealthyCounts(nodes=3, unhealthy=3, simultaneous=3),
+        "3 of 3 Nodes became unhealthy within 10 min; look for a common cause",
+    ),
+    (UnhealthyCounts(nodes=2, unhealthy=2, simultaneous=2), ""),
 ]
 
 
-@pytest.mark.parametrize(("ward", "why"), BLOCKED)
-def test_a_repair_that_waits_is_told_on_the_claim(ward: Ward, why: str) -> None:
+@pytest.mark.parametrize(("unhealthy_counts", "why"), BLOCKED)
+def test_a_repair_that_waits_is_told_on_the_claim(unhealthy_counts: UnhealthyCounts, why: str) -> None:
     """Since when, and what for, within the 256 bytes of a condition; not before it is due."""
-    given = about(fleet=Fleet(ward=ward))
+    given = about(counts=ClusterCounts(unhealthy_counts=unhealthy_counts))
     step = plan(given)
     assert repair.blocked(given) == why
-    assert repair.blocked(msgspec.structs.replace(given, sick=sick(9.9))) == ""
+    assert repair.blocked(msgspec.structs.replace(given, unhealthy=unhealthy(9.9))) == ""
     if not why:
         assert isinstance(step, steps.PatchClaim)
         return

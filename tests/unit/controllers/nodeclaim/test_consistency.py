@@ -5,7 +5,7 @@ import pytest
 
 from cloudprovider.interface import InstanceState
 from controllers.model import steps
-from controllers.model.facts import Suspicion
+from controllers.model.facts import Candidate
 from controllers.model.ownership import belongs, marked
 from controllers.nodeclaim.consistency import emptied, words
 from controllers.planner.events import notices
@@ -49,7 +49,7 @@ def test_the_node_of_an_emptied_pool_is_let_go() -> None:
     known = {
         "claims": (ready_claim(),),
         "nodes": (node(deleting=True),),
-        "suspicion": Suspicion(cause="node-deleted", age=100.0),
+        "candidate": Candidate(cause="node-deleted", age=100.0),
     }
     assert isinstance(plan(facts(instance=instance(count=0), **known)), steps.ReleaseFinalizer)
     assert emptied(instance(count=0))

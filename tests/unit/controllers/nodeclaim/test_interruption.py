@@ -1,4 +1,4 @@
-"""Spot machines that Azure takes back: what proves it, what only says it, and what of it the brake counts."""
+"""Spot machines that Azure takes back: what proves it, what only says it, and what of it the circuit breaker counts."""
 
 import msgspec
 import pytest
@@ -6,7 +6,7 @@ import pytest
 from cloudprovider.interface import Cluster, InstanceState
 from controllers.garbagecollection import garbage
 from controllers.model import steps
-from controllers.model.facts import Facts, Fleet, Suspicion
+from controllers.model.facts import Candidate, ClusterCounts, Facts
 from controllers.nodeclaim.lifecycle import initialization
 from controllers.planner.plan import plan
 from provisioner.api import labels
@@ -27,7 +27,7 @@ def evicted(**fields: object) -> Facts:
         "claim_read": made,
         "nodes": (node(ready="Unknown"),),
         "instance": instance(**SPOT, count=0),
-        "suspicion": Suspicion(cause="spot-evicted", age=6.0),
+        "candidate": Candidate(cause="spot-evicted", age=6.0),
         **READ,
     }
     return facts(**known | fields)
@@ -52,9 +52,9 @@ def said(f: Facts) -> tuple[str, str]:
 
 
 def test_a_spot_pool_without_a_machine_ends_its_claim() -> None:
-    """The claim goes by name and reason, and the brake, tripped for others, does not hold what is gone already."""
-    for fleet in (Fleet(), Fleet(braked=True, suspects=9)):
-        step = plan(evicted(fleet=fleet))
+    """The claim is deleted with its reason; a circuit breaker tripped by others does not hold it back."""
+    for counts in (ClusterCounts(), ClusterCounts(restricted=True, candidates=9)):
+        step = plan(evicted(counts=counts))
         assert isinstance(step, steps.DeleteClaim)
         assert (step.cause, step.event.reason) == ("spot-evicted", "SpotEvicted")
 
@@ -74,13 +74,13 @@ def test_a_spot_pool_without_a_machine_ends_its_claim() -> None:
 )
 def test_only_a_spot_pool_at_rest_without_a_machine_was_taken(fields: dict[str, object]) -> None:
     """All else has other causes, or is still on its way."""
-    assert garbage.suspect(evicted(**fields)) != "spot-evicted"
+    assert garbage.candidate_cause(evicted(**fields)) != "spot-evicted"
 
 
 @pytest.mark.parametrize(
     ("fields", "step"),
     [
-        ({"suspicion": Suspicion(cause="spot-evicted", age=1.0)}, steps.PatchStatus),
+        ({"candidate": Candidate(cause="spot-evicted", age=1.0)}, steps.PatchStatus),
         ({"nodes": (node(),)}, steps.PatchStatus),
         ({"claim_read_age": 60.0}, steps.LookUpClaim),
         ({"pool_read_age": 60.0}, steps.LookUpPool),
@@ -91,12 +91,12 @@ def test_only_a_spot_pool_at_rest_without_a_machine_was_taken(fields: dict[str, 
     ids=["a second look", "a Node that is Ready", "the claim", "the pool", "the cluster", "stopped", "old list"],
 )
 def test_what_an_eviction_waits_for(fields: dict[str, object], step: type[steps.Step]) -> None:
-    """Every wait of an inference but the brake; meanwhile the claim says what has happened."""
+    """Every wait of an inference but the circuit breaker; meanwhile the claim says what has happened."""
     assert isinstance(plan(evicted(**fields)), step)
 
 
 @pytest.mark.parametrize(
-    ("sick", "reason"),
+    ("unhealthy", "reason"),
     [
         (signed(type="PreemptionScheduled", status="True", reason="Preempt"), "SpotEvicted"),
         (signed(type="VMEventScheduled", status="True", reason="PreemptScheduled"), "SpotEvicted"),
@@ -106,19 +106,19 @@ def test_what_an_eviction_waits_for(fields: dict[str, object], step: type[steps.
     ],
     ids=["spot agent", "problem detector", "shut down", "another event", "over"],
 )
-def test_signs_on_the_node_give_the_reason_and_end_nothing(sick: Node, reason: str) -> None:
+def test_signs_on_the_node_give_the_reason_and_end_nothing(unhealthy: Node, reason: str) -> None:
     """An agent may be wrong, so only what the pool says, or the Node's own end, removes anything."""
-    known = evicted(nodes=(sick,), instance=instance(**SPOT), suspicion=None)
+    known = evicted(nodes=(unhealthy,), instance=instance(**SPOT), candidate=None)
     assert said(known) == ("False", reason)
-    assert garbage.suspect(known) is None
-    assert said(evicted(nodes=(sick,), instance=instance(), suspicion=None)) == ("False", "NodeNotReady")
+    assert garbage.candidate_cause(known) is None
+    assert said(evicted(nodes=(unhealthy,), instance=instance(), candidate=None)) == ("False", "NodeNotReady")
 
 
 def test_a_sign_on_a_ready_node_changes_nothing() -> None:
     """It serves until it does not."""
     serving = signed(type="PreemptionScheduled", status="True", ready="True")
-    known = evicted(nodes=(serving,), instance=instance(**SPOT), suspicion=None)
-    judged = initialization.judge(known, known.claims[0])
-    assert judged is not None
-    assert judged.status == "True"
-    assert garbage.suspect(known) is None
+    known = evicted(nodes=(serving,), instance=instance(**SPOT), candidate=None)
+    updates = initialization.judge(known, known.claims[0])
+    assert updates is not None
+    assert updates.status == "True"
+    assert garbage.candidate_cause(known) is None

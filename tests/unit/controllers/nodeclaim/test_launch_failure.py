@@ -3,11 +3,11 @@
 import pytest
 
 from cloudprovider.interface import Failure, InstanceState
-from controllers.garbagecollection.garbage import suspect
+from controllers.garbagecollection.garbage import candidate_cause
 from controllers.model import steps
-from controllers.model.facts import Drain, Gpus, Suspicion, Volumes
+from controllers.model.facts import Candidate, Drain, Gpus, Volumes
 from controllers.model.policy import Policy
-from controllers.nodeclaim.lifecycle.launch_failure import remains
+from controllers.nodeclaim.lifecycle.launch_failure import failed_launch_remains
 from controllers.planner.plan import plan
 from provisioner.api import labels
 from provisioner.api.meta import Taint
@@ -172,20 +172,20 @@ def test_a_ready_machine_without_its_gpus_is_told_and_then_taken_back() -> None:
 def test_a_ready_machine_that_may_be_used_is_kept_for_ever(known: dict) -> None:
     """A deadline alone destroys nothing."""
     about = {"claims": (LAUNCHED,), "instance": POOL, "nodes": (BARE,), "gpus": ONE, "policy": OVER, **known}
-    assert not remains(facts(**about), about["claims"][0])
+    assert not failed_launch_remains(facts(**about), about["claims"][0])
 
 
 def test_its_own_node_is_nobodys_deletion() -> None:
     """The Node of a failed attempt goes with its machine: that does not ask for the claim's end."""
-    assert suspect(facts(claims=(TOLD,), instance=POOL, nodes=(GOING,))) is None
-    assert suspect(facts(claims=(TOLD,), nodes=(GOING,), **GONE)) is None
-    assert suspect(facts(claims=(LAUNCHED,), instance=instance(), nodes=(GOING,))) == "node-deleted"
+    assert candidate_cause(facts(claims=(TOLD,), instance=POOL, nodes=(GOING,))) is None
+    assert candidate_cause(facts(claims=(TOLD,), nodes=(GOING,), **GONE)) is None
+    assert candidate_cause(facts(claims=(LAUNCHED,), instance=instance(), nodes=(GOING,))) == "node-deleted"
 
 
 def test_a_removal_knows_no_attempts() -> None:
     """A deleting claim takes its failed pool down by the usual way."""
     going = claim(down={"Launched": "NodesNotReady"}, deleting=True)
-    known = facts(claims=(going,), instance=POOL, suspicion=Suspicion(cause="x", age=0.0))
+    known = facts(claims=(going,), instance=POOL, candidate=Candidate(cause="x", age=0.0))
     step = plan(known)
     assert isinstance(step, steps.DeleteInstance)
     assert step.cause == "asked"

@@ -10,7 +10,7 @@ from cloudprovider.errors import Rejected
 from cloudprovider.interface import Cluster, Failure, InstanceState, Offering
 from controllers.garbagecollection import garbage
 from controllers.model import steps
-from controllers.model.facts import Facts, Failed, Fleet, Gpus, Suspicion, Unlisted
+from controllers.model.facts import Candidate, ClusterCounts, Facts, Failed, Gpus, Unlisted
 from controllers.model.policy import Policy
 from controllers.planner.plan import explain, plan
 from controllers.state.memory import remember_failure
@@ -234,7 +234,7 @@ UP_TABLE = [
     ),
     (
         "claims beyond the pool limit say their place",
-        {"claims": (claim(),), "fleet": Fleet(pools=90, place=2, waiting=3)},
+        {"claims": (claim(),), "counts": ClusterCounts(pools=90, place=2, waiting=3)},
         steps.PatchStatus,
     ),
     ("an own write not yet seen is waited for", {"claims": (claim(),), "own_write_pending": True}, steps.Wait),
@@ -387,92 +387,92 @@ def test_way_down(told: str, known: dict, expected: type) -> None:
 OLD = 1000.0
 
 
-def suspected(cause: str, **fields: object) -> dict:
-    return {"suspicion": Suspicion(cause=cause, age=OLD), "claim_read_age": 1.0, "pool_read_age": 1.0, **fields}
+def candidate_seen(cause: str, **fields: object) -> dict:
+    return {"candidate": Candidate(cause=cause, age=OLD), "claim_read_age": 1.0, "pool_read_age": 1.0, **fields}
 
 
 DELETED_NODE = {"claims": (ready_claim(),), "instance": instance(), "nodes": (node(deleting=True),)}
 GARBAGE_TABLE = [
     (
         "a pool without a claim is deleted after two looks and fresh reads",
-        suspected("orphan-pool", instance=instance()),
+        candidate_seen("orphan-pool", instance=instance()),
         steps.DeleteInstance,
     ),
     (
         "not before the second look",
-        {**suspected("orphan-pool", instance=instance()), "suspicion": Suspicion(cause="orphan-pool", age=1.0)},
+        {**candidate_seen("orphan-pool", instance=instance()), "candidate": Candidate(cause="orphan-pool", age=1.0)},
         steps.Wait,
     ),
     (
         "not without a fresh read of the claim",
-        {**suspected("orphan-pool", instance=instance()), "claim_read_age": math.inf},
+        {**candidate_seen("orphan-pool", instance=instance()), "claim_read_age": math.inf},
         steps.LookUpClaim,
     ),
     (
         "not without a fresh read of the pool",
-        {**suspected("orphan-pool", instance=instance()), "pool_read_age": math.inf},
+        {**candidate_seen("orphan-pool", instance=instance()), "pool_read_age": math.inf},
         steps.LookUpPool,
     ),
     (
         "not if the fresh read shows the claim alive",
-        {**suspected("orphan-pool", instance=instance()), "claim_read": claim()},
+        {**candidate_seen("orphan-pool", instance=instance()), "claim_read": claim()},
         steps.Wait,
     ),
     (
         "not on a list of pools that is too old",
-        {**suspected("orphan-pool", instance=instance()), "inventory_age": 91.0},
+        {**candidate_seen("orphan-pool", instance=instance()), "inventory_age": 91.0},
         steps.Wait,
     ),
     (
         "not while the cluster is stopped",
-        {**suspected("orphan-pool", instance=instance()), "cluster": Cluster(running=False)},
+        {**candidate_seen("orphan-pool", instance=instance()), "cluster": Cluster(running=False)},
         steps.Wait,
     ),
     (
         "not while nobody knows whether the cluster runs",
-        {**suspected("orphan-pool", instance=instance()), "cluster": None},
+        {**candidate_seen("orphan-pool", instance=instance()), "cluster": None},
         steps.Wait,
     ),
     (
         "not while AKS works on the pool",
-        suspected("orphan-pool", instance=instance(raw_state="Upgrading")),
+        candidate_seen("orphan-pool", instance=instance(raw_state="Upgrading")),
         steps.Wait,
     ),
     (
-        "not while the brake is on",
-        {**suspected("orphan-pool", instance=instance()), "fleet": Fleet(braked=True)},
+        "not while the circuit breaker is on",
+        {**candidate_seen("orphan-pool", instance=instance()), "counts": ClusterCounts(restricted=True)},
         steps.Wait,
     ),
     (
         "a claim whose pool is gone goes",
-        suspected("missing-pool", claims=(ready_claim(),), claim_read=ready_claim(), **GONE),
+        candidate_seen("missing-pool", claims=(ready_claim(),), claim_read=ready_claim(), **GONE),
         steps.DeleteClaim,
     ),
     (
         "not while its Node is Ready",
-        suspected("missing-pool", claims=(ready_claim(),), nodes=(node(),), claim_read=ready_claim(), **GONE),
+        candidate_seen("missing-pool", claims=(ready_claim(),), nodes=(node(),), claim_read=ready_claim(), **GONE),
         steps.Wait,
     ),
     (
         "not on an unsettled 404",
-        suspected(
+        candidate_seen(
             "missing-pool", claims=(ready_claim(),), claim_read=ready_claim(), absence="unsettled", settles_in=30.0
         ),
         steps.Wait,
     ),
     (
         "one Node deleted by hand takes its claim along",
-        suspected("node-deleted", claim_read=ready_claim(), **DELETED_NODE),
+        candidate_seen("node-deleted", claim_read=ready_claim(), **DELETED_NODE),
         steps.DeleteClaim,
     ),
     (
         "a Node deleted while the cluster is stopped is let go, and its pool kept",
-        {**suspected("node-deleted", claim_read=ready_claim(), **DELETED_NODE), "cluster": Cluster(running=False)},
+        {**candidate_seen("node-deleted", claim_read=ready_claim(), **DELETED_NODE), "cluster": Cluster(running=False)},
         steps.ReleaseFinalizer,
     ),
     (
         "and so is one whose pool AKS is upgrading",
-        suspected(
+        candidate_seen(
             "node-deleted",
             claims=(ready_claim(),),
             instance=instance(raw_state="Upgrading"),
@@ -481,23 +481,29 @@ GARBAGE_TABLE = [
         steps.ReleaseFinalizer,
     ),
     (
-        "claims that go only because their CRD does pass the brake",
-        suspected("crd-deleted", claims=(GOING,), instance=instance(), crd_deleting=True, fleet=Fleet(braked=True)),
+        "claims that go only because their CRD does pass the circuit breaker",
+        candidate_seen(
+            "crd-deleted",
+            claims=(GOING,),
+            instance=instance(),
+            crd_deleting=True,
+            counts=ClusterCounts(restricted=True),
+        ),
         steps.Wait,
     ),
     (
         "and go if they are few",
-        suspected("crd-deleted", claims=(GOING,), instance=instance(), crd_deleting=True),
+        candidate_seen("crd-deleted", claims=(GOING,), instance=instance(), crd_deleting=True),
         steps.DeleteInstance,
     ),
     (
         "a deleted Node of a vanished machine is released",
-        suspected("leftover-node", nodes=(node(deleting=True, ready="Unknown"),), **GONE),
+        candidate_seen("leftover-node", nodes=(node(deleting=True, ready="Unknown"),), **GONE),
         steps.ReleaseFinalizer,
     ),
     (
         "a left-over Node is deleted once its pool is proven gone",
-        suspected("leftover-node", nodes=(node(ready="Unknown", finalizers=()),), **GONE),
+        candidate_seen("leftover-node", nodes=(node(ready="Unknown", finalizers=()),), **GONE),
         steps.DeleteNode,
     ),
     ("a foreign pool without a claim is nobody's garbage", {"instance": instance(uid="")}, steps.Forget),
@@ -507,7 +513,7 @@ GARBAGE_TABLE = [
 
 @pytest.mark.parametrize(("told", "known", "expected"), GARBAGE_TABLE, ids=[row[0] for row in GARBAGE_TABLE])
 def test_inferred_removals(told: str, known: dict, expected: type) -> None:
-    """What nobody asked for goes only when it is certain, rested and within the brake."""
+    """What nobody asked for goes only when it is certain, rested and within the circuit breaker."""
     step = plan(facts(**known))
     if expected is steps.Wait and isinstance(step, steps.PatchStatus):
         step = plan(facts(**known, refused={"PatchStatus": "Invalid: no"}))
@@ -531,17 +537,19 @@ LOST_TABLE = [
     ("a proven absence is told", {"claims": (launching(),), **GONE}, steps.PatchStatus),
     (
         "once told it is looked at twice",
-        {"claims": (launching("PoolDeleted"),), "suspicion": Suspicion(cause="missing-pool", age=1.0), **GONE},
+        {"claims": (launching("PoolDeleted"),), "candidate": Candidate(cause="missing-pool", age=1.0), **GONE},
         steps.Wait,
     ),
     (
         "then the claim goes",
-        suspected("missing-pool", claims=(launching("PoolDeleted"),), claim_read=launching(), **GONE),
+        candidate_seen("missing-pool", claims=(launching("PoolDeleted"),), claim_read=launching(), **GONE),
         steps.DeleteClaim,
     ),
     (
         "unless too many would",
-        suspected("missing-pool", claims=(launching("PoolDeleted"),), fleet=Fleet(braked=True), **GONE),
+        candidate_seen(
+            "missing-pool", claims=(launching("PoolDeleted"),), counts=ClusterCounts(restricted=True), **GONE
+        ),
         steps.Wait,
     ),
     (
@@ -569,9 +577,9 @@ def test_a_pool_that_vanished_before_it_ran(told: str, known: dict, expected: ty
 
 
 def test_a_vanished_pool_makes_its_claim_a_suspect_only_when_that_is_proven() -> None:
-    """Lists lag after a restart: claims whose pools they do not show yet must not trip the brake."""
-    assert garbage.suspect(facts(claims=(launching(),))) is None
-    assert garbage.suspect(facts(claims=(launching(),), **GONE)) == "missing-pool"
+    """Lists lag after a restart: claims whose pools they do not show yet must not trip the circuit breaker."""
+    assert garbage.candidate_cause(facts(claims=(launching(),))) is None
+    assert garbage.candidate_cause(facts(claims=(launching(),), **GONE)) == "missing-pool"
 
 
 def test_a_vanished_pool_that_cannot_be_looked_up_is_not_said_to_be_coming() -> None:
@@ -826,11 +834,11 @@ def test_deadline_speaks_once_and_destroys_nothing() -> None:
 def test_a_deadline_that_was_told_is_not_told_again_in_other_words() -> None:
     """A place in line may change after the deadline; the claim says so, without another Event or count."""
     waiting = {"claims": (claim(),), "now": BORN + timedelta(minutes=6)}
-    late = plan(facts(**waiting, fleet=Fleet(pools=90, place=2, waiting=3)))
+    late = plan(facts(**waiting, counts=ClusterCounts(pools=90, place=2, waiting=3)))
     assert isinstance(late, steps.PatchStatus)
     assert (late.overdue, len(late.events)) == ("launch", 1)
     told = msgspec.structs.replace(claim(), status=msgspec.structs.replace(claim().status, conditions=late.conditions))
-    again = plan(facts(**{**waiting, "claims": (told,)}, fleet=Fleet(pools=90, place=1, waiting=2)))
+    again = plan(facts(**{**waiting, "claims": (told,)}, counts=ClusterCounts(pools=90, place=1, waiting=2)))
     assert isinstance(again, steps.PatchStatus)
     assert (again.overdue, again.events) == ("", ())
     assert "place 1 of 2 in line" in {c.type: c.message for c in again.conditions}["Launched"]

@@ -8,8 +8,8 @@ from cloudprovider.errors import NoCapacity
 from cloudprovider.interface import Failure, Instance, InstanceState, Offering
 from controllers.model.steps import CreateInstance
 from controllers.nodeclaim.lifecycle.offerings import chosen, exhausted, obstacle, second_choice
-from controllers.state.offering_tracker import Market
-from controllers.state.unavailable_offerings import Cooldowns
+from controllers.state.offering_tracker import OfferingTracker
+from controllers.state.unavailable_offerings import UnavailableOfferings
 from provisioner.api import labels
 from provisioner.api.conditions import EXHAUSTED, ConditionSet
 from provisioner.api.nodeclaim import NodeClaim
@@ -21,20 +21,22 @@ A, B, C = (Offering(size=f"Standard_{name}") for name in "ABC")
 SHORT = NoCapacity("QuotaExceeded", "no cores", scope="size")
 
 
-def market(*offerings: Offering) -> tuple[Market, Cooldowns]:
-    cooldowns = Cooldowns(lambda key: None)
-    return Market(cooldowns, lambda made: offerings, Tallies(Metrics()), recalled, lambda: 0.0), cooldowns
+def offering_tracker(*offerings: Offering) -> tuple[OfferingTracker, UnavailableOfferings]:
+    unavailable_offerings = UnavailableOfferings(lambda key: None)
+    return OfferingTracker(
+        unavailable_offerings, lambda made: offerings, Tallies(Metrics()), recalled, lambda: 0.0
+    ), unavailable_offerings
 
 
-def refused(market: Market, offering: Offering, at: float) -> None:
+def refused(offering_tracker: OfferingTracker, offering: Offering, at: float) -> None:
     step = CreateInstance(claim=claim(), name=KEY, offering=offering)
-    market.asked(step, at)
-    market.refused(step, SHORT, asked=NOW, wall=NOW, now=at)
+    offering_tracker.asked(step, at)
+    offering_tracker.refused(step, SHORT, asked=NOW, wall=NOW, now=at)
 
 
-def pick(market: Market, at: float, **more: object) -> Offering | None:
+def pick(offering_tracker: OfferingTracker, at: float, **more: object) -> Offering | None:
     known = facts(claims=(claim(),), **more)
-    return chosen(msgspec.structs.replace(known, offers=market.offers(known, at)))
+    return chosen(msgspec.structs.replace(known, offers=offering_tracker.offers(known, at)))
 
 
 def told(status: str, reason: str, message: str) -> NodeClaim:
@@ -45,7 +47,7 @@ def told(status: str, reason: str, message: str) -> NodeClaim:
 
 def test_all_that_a_claim_allows_is_tried_before_anything_again() -> None:
     """Each try takes longer than a short rest; after the last one it begins anew with what it prefers."""
-    asking, _ = market(A, B, C)
+    asking, _ = offering_tracker(A, B, C)
     for at, offering in ((0.0, A), (40.0, B), (80.0, C)):
         assert pick(asking, at) == offering
         refused(asking, offering, at)
@@ -54,43 +56,43 @@ def test_all_that_a_claim_allows_is_tried_before_anything_again() -> None:
 
 def test_a_new_claim_tries_what_it_prefers_though_others_found_it_wanting_once() -> None:
     """The list is the user's: after its rest one claim tries the first choice again, before it takes the second."""
-    asking, cooldowns = market(A, B)
+    asking, unavailable_offerings = offering_tracker(A, B)
     refused(asking, A, 0.0)
     asking.forget(KEY)
     assert pick(asking, 1.0) == B
     assert pick(asking, 31.0) == A
-    cooldowns.asked("another", A, 31.0)
+    unavailable_offerings.asked("another", A, 31.0)
     assert pick(asking, 32.0) == B
 
 
 def test_an_answer_that_is_lost_gives_the_turn_to_the_next() -> None:
     """Nobody knows what became of the PUT; the claim looks for its pool, and others need not wait for that."""
-    asking, cooldowns = market(A)
+    asking, unavailable_offerings = offering_tracker(A)
     refused(asking, A, 0.0)
     pick(asking, 31.0)
     asking.asked(CreateInstance(claim=claim(), name=KEY, offering=A), 31.0)
     other = {"created": NOW, "waits": True}
-    assert cooldowns.offers("other", (A,), now=31.0, **other)[0].holds_for > 0
+    assert unavailable_offerings.offers("other", (A,), now=31.0, **other)[0].holds_for > 0
     known = facts(claims=(claim(),), adoption_refused="waits for a person")
     asking.offers(known, 32.0)
-    assert cooldowns.offers("other", (A,), now=32.0, **other)[0].holds_for == 0.0
+    assert unavailable_offerings.offers("other", (A,), now=32.0, **other)[0].holds_for == 0.0
 
 
 def test_a_claim_that_was_served_is_not_believed_to_be_short() -> None:
     """What it said before our time counts at our first sight of it only, not after its pool has come and gone."""
-    asking, cooldowns = market(A)
+    asking, unavailable_offerings = offering_tracker(A)
     asking.offers(facts(claims=(claim(),), instance=pool(A, InstanceState.CREATING)), 0.0)
     known = facts(claims=(told("False", "QuotaExceeded", f"no cores; {EXHAUSTED}"),))
     asking.offers(known, 10.0)
-    assert cooldowns.resting(10.0) == ()
-    fresh, remembered = market(A)
+    assert unavailable_offerings.resting(10.0) == ()
+    fresh, remembered = offering_tracker(A)
     fresh.offers(known, 10.0)
     assert len(remembered.resting(10.0)) == 1
 
 
 def test_a_persons_word_ends_a_rest_once() -> None:
     """Each new value of the annotation does; one that was there when we came does not, nor does taking it off."""
-    asking, _ = market(A, B)
+    asking, _ = offering_tracker(A, B)
     for offering in (A, B):
         refused(asking, offering, 0.0)
 
@@ -127,11 +129,11 @@ def test_a_claims_words_bring_back_what_rests(
     offerings: tuple[Offering, ...], reason: str, message: str, left: dict[Offering, float | None]
 ) -> None:
     """After a restart: its scope and its time, as far as the words tell them."""
-    asking, cooldowns = market(*offerings)
+    asking, unavailable_offerings = offering_tracker(*offerings)
     words = told("False", reason, message)
     (launched,) = [c for c in words.status.conditions if c.type == "Launched"]
     asking.offers(facts(claims=(words,), now=launched.last_transition_time), 0.0)
-    rests = dict(cooldowns.resting(0.0))
+    rests = dict(unavailable_offerings.resting(0.0))
     for offering, seconds in left.items():
         found = [one for about, one in rests.items() if about.covers(offering)]
         assert found == ([] if seconds is None else [seconds]), offering
@@ -139,7 +141,7 @@ def test_a_claims_words_bring_back_what_rests(
 
 def test_what_the_cluster_lacks_is_told_without_the_words_that_end_a_ragengine() -> None:
     """One claim's full subnet keeps all others from asking, and none of them says that its sizes are exhausted."""
-    asking, cooldowns = market(A, B)
+    asking, unavailable_offerings = offering_tracker(A, B)
     full = NoCapacity("SubnetIsFull", FULL, scope="cluster", after=300.0)
     asking.asked(CreateInstance(claim=claim(), name="other", offering=C), 0.0)
     step = CreateInstance(claim=claim(), name="other", offering=C)
@@ -150,7 +152,7 @@ def test_what_the_cluster_lacks_is_told_without_the_words_that_end_a_ragengine()
     assert held is not None
     assert (held.status, held.reason, held.message, held.recheck) == ("False", "SubnetIsFull", FULL, 299.0)
     assert not exhausted(known)
-    (rest,) = cooldowns.resting(1.0)
+    (rest,) = unavailable_offerings.resting(1.0)
     assert rest[1] == 299.0
 
 
@@ -160,7 +162,7 @@ def pool(offering: Offering, state: InstanceState, **more: object) -> Instance:
 
 def test_a_second_choice_says_what_it_is_and_why() -> None:
     """The cause stays as it was told, when somebody's success has long made it void; the first choice says nothing."""
-    asking, _ = market(A, B)
+    asking, _ = offering_tracker(A, B)
     refused(asking, A, 0.0)
     creating = pool(B, InstanceState.CREATING)
     known = facts(claims=(claim(),), instance=creating)
@@ -177,9 +179,9 @@ def test_a_second_choice_says_what_it_is_and_why() -> None:
 
 def test_a_failed_pool_is_one_failure_however_often_it_is_seen() -> None:
     """A list every four seconds shows it until it is removed."""
-    asking, cooldowns = market(A)
+    asking, unavailable_offerings = offering_tracker(A)
     failure = Failure(reason="AllocationFailed", message="no room", kind=NoCapacity.kind)
     failed = pool(A, InstanceState.FAILED, failure=failure)
     for at in (0.0, 4.0, 8.0):
         asking.notice(KEY, failed, wall=NOW, now=at)
-    assert [left for _, left in cooldowns.resting(8.0)] == [22.0]
+    assert [left for _, left in unavailable_offerings.resting(8.0)] == [22.0]
