@@ -1,1 +1,1 @@
-"""The real Prometheus beside the real program, for tests of dashboards and rules."""
+"""The controller, scraped by a real Prometheus during a scripted scenario; for tests of dashboards and rules."""

@@ -1,6 +1,4 @@
-"""What kube-state-metrics says of the pods of a simulated cluster: the two families that panels read.
-
-Names, labels and values are kube-state-metrics' own, by its documentation of pods.
+"""The two families of kube-state-metrics that panels query, for the pods of a simulated cluster.
 
 Source: https://github.com/kubernetes/kube-state-metrics/blob/main/docs/metrics/workload/pod-metrics.md
 """
@@ -27,15 +25,15 @@ class KubeState:
         self._store = store
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
-        """As the registry asks at a scrape."""
+        """The families, as prometheus_client's registry requests them at a scrape."""
         labels = ("namespace", "pod", "container", "node", "resource", "unit")
         requests = GaugeMetricFamily(REQUESTS, "What a container requests", labels=labels)
         phases = GaugeMetricFamily(PHASE, "The phase that a pod is in", labels=("namespace", "pod", "phase"))
         for pod in self._store.list("pods"):
             meta, spec = pod["metadata"], pod["spec"]
             for phase in PHASES:
-                is_it = float((pod.get("status") or {}).get("phase") == phase)
-                phases.add_metric((meta["namespace"], meta["name"], phase), is_it)
+                value = float((pod.get("status") or {}).get("phase") == phase)
+                phases.add_metric((meta["namespace"], meta["name"], phase), value)
             for container in spec["containers"]:
                 about = (meta["namespace"], meta["name"], container["name"], spec.get("nodeName", ""))
                 for resource, amount in _requests(container):
@@ -45,7 +43,7 @@ class KubeState:
 
 
 def kube_state(store: Store) -> CollectorRegistry:
-    """A registry with those families alone."""
+    """A registry with these two families only."""
     registry = CollectorRegistry()
     registry.register(KubeState(store))
     return registry

@@ -1,7 +1,4 @@
-"""A real Prometheus of one's own, and what it answers.
-
-It listens on loopback, keeps its data in the given folder and ends with `stop`; what it is asked comes back as
-it said it, or raises `QueryError` with its own words.
+"""A Prometheus process that listens on loopback and stores its data in a given folder, and its HTTP API.
 
 Source: https://prometheus.io/docs/prometheus/latest/querying/api/, docs/references/monitoring.md#tools.
 """
@@ -22,22 +19,22 @@ from urllib.request import urlopen
 import yaml
 
 DIRECTORY = "PROMETHEUS_BIN"
-WHERE_FROM = f"install Debian's package `prometheus`, or name a folder that holds them in {DIRECTORY}"
+REMEDY = f"install the Debian package `prometheus`, or set {DIRECTORY} to the folder of the programs"
 SCRAPE_SECONDS = 1.0
 START_SECONDS = 60.0
-LOOK_SECONDS = 0.05
-ANSWER_SECONDS = 30.0
+POLL_SECONDS = 0.05
+TIMEOUT_SECONDS = 30.0
 
 Json = dict[str, Any]
 Labels = dict[str, str]
 
 
 class NotInstalled(Exception):
-    """A program is missing; the text says which, and where to get it, in one line."""
+    """A program is missing; the message is one line with the remedy."""
 
 
 class QueryError(Exception):
-    """Prometheus would not answer; the text is its own."""
+    """Prometheus rejects a query; the message is Prometheus' own."""
 
 
 def binary(name: str, env: Mapping[str, str] = os.environ) -> str:
@@ -45,18 +42,18 @@ def binary(name: str, env: Mapping[str, str] = os.environ) -> str:
     folder = env.get(DIRECTORY)
     found = shutil.which(name, path=folder or env.get("PATH"))
     if found is None:
-        raise NotInstalled(f"{name} is not {f'in {folder}' if folder else 'on the PATH'}: {WHERE_FROM}")
+        raise NotInstalled(f"{name} is not {f'in {folder}' if folder else 'on the PATH'}: {REMEDY}")
     return found
 
 
 def promtool(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    """What promtool says of these arguments. Raises NotInstalled."""
+    """The completed process of promtool with these arguments. Raises NotInstalled."""
     command = [binary("promtool"), *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)  # noqa: S603
 
 
 class Prometheus:
-    """Not running before `start`. Times are seconds since the epoch, as Prometheus counts them."""
+    """A process that runs from `start` to `stop`. Times are seconds since the epoch."""
 
     def __init__(self, home: Path) -> None:
         self._binary = binary("prometheus")
@@ -66,10 +63,10 @@ class Prometheus:
         self._url = ""
 
     async def start(self, targets: Sequence[Labels], rules: Sequence[Path] = ()) -> None:
-        """Scrape the targets from now on: their addresses under `__address__`, beside the labels they get."""
+        """Start to scrape the targets: each has its address under `__address__`, and the labels of its series."""
         job = {
             "job_name": "scraped",
-            # As with kube-state-metrics everywhere: its own labels are those that count.
+            # As usual for kube-state-metrics, whose series have labels such as `namespace` and `pod`.
             "honor_labels": True,
             "static_configs": [
                 {"targets": [target["__address__"]], "labels": {k: v for k, v in target.items() if k != "__address__"}}
@@ -85,7 +82,7 @@ class Prometheus:
         configuration = self._home / "prometheus.yaml"
         configuration.write_text(yaml.safe_dump(settings), encoding="utf-8")
         with self._log.open("wb") as log:
-            self._process = subprocess.Popen(  # noqa: ASYNC220, S603 - it outlives the loop; found by name, as asked for
+            self._process = subprocess.Popen(  # noqa: ASYNC220, S603 - it outlives the event loop
                 [
                     self._binary,
                     f"--config.file={configuration}",
@@ -99,43 +96,43 @@ class Prometheus:
                 start_new_session=True,
             )
         async with asyncio.timeout(START_SECONDS):
-            while not self._ready():  # noqa: ASYNC110 - it tells by its log alone
-                await asyncio.sleep(LOOK_SECONDS)
+            while not self._ready():  # noqa: ASYNC110 - only the log shows it
+                await asyncio.sleep(POLL_SECONDS)
 
     def stop(self) -> None:
-        """End it, if it runs."""
+        """Kill the process if it is running."""
         if self._process is not None and self._process.poll() is None:
             self._process.kill()
             self._process.wait()
 
     def instant(self, expression: str, at: float) -> list[Json]:
-        """The series that it returns at that time; a scalar is one series without labels."""
-        data = self._ask("query", query=expression, time=at)
+        """The series of an instant query; a scalar is one series without labels."""
+        data = self._get("query", query=expression, time=at)
         if data["resultType"] == "scalar":
             return [{"metric": {}, "value": data["result"]}]
         return list(data["result"])
 
     def over(self, expression: str, start: float, end: float, step_seconds: float = 1.0) -> list[Json]:
-        """The series that it returns between these times."""
-        return list(self._ask("query_range", query=expression, start=start, end=end, step=step_seconds)["result"])
+        """The series of a range query."""
+        return list(self._get("query_range", query=expression, start=start, end=end, step=step_seconds)["result"])
 
     def rules(self) -> list[Json]:
-        """All rules, each with what its last evaluation came to."""
-        return [rule for group in self._ask("rules")["groups"] for rule in group["rules"]]
+        """All rules, each with the result of its last evaluation."""
+        return [rule for group in self._get("rules")["groups"] for rule in group["rules"]]
 
     def _ready(self) -> bool:
         text = self._log.read_text(encoding="utf-8")
         if self._process is not None and self._process.poll() is not None:
-            raise NotInstalled(f"prometheus does not start\n{text}")
+            raise NotInstalled(f"prometheus failed to start\n{text}")
         listening = re.search(r'"address":"(127\.0\.0\.1:\d+)"[^\n]*"msg":"Listening on"', text)
         self._url = f"http://{listening[1]}" if listening else ""
         return bool(listening) and "Server is ready to receive web requests" in text
 
-    def _ask(self, path: str, **arguments: object) -> Json:
+    def _get(self, path: str, **arguments: object) -> Json:
         url = f"{self._url}/api/v1/{path}?{urlencode(arguments)}"
         try:
-            with urlopen(url, timeout=ANSWER_SECONDS) as answer:  # noqa: S310 - our own http address
-                data: Json = json.load(answer)["data"]
+            with urlopen(url, timeout=TIMEOUT_SECONDS) as response:  # noqa: S310 - an http URL on loopback
+                data: Json = json.load(response)["data"]
         except HTTPError as error:
             raise QueryError(json.load(error)["error"]) from None
         return data

@@ -1,7 +1,7 @@
-"""The scenario, played and scraped: a Prometheus that has seen it all, and when that was.
+"""A run of the scenario under Prometheus.
 
-It begins a few scrapes before the first claim and ends a few after the last act, while the program still runs;
-Prometheus goes on answering when the world is gone.
+The recording begins a few scrapes before the first claim and ends a few scrapes after the last step, while the
+controllers are still running. Prometheus can be queried after the simulated cluster is gone.
 """
 
 import asyncio
@@ -16,9 +16,9 @@ from provisioner.runtime.clock import SystemClock
 from provisioner.runtime.server import metrics_app, serve
 
 from . import scenario
+from .environment import LOOPBACK, Environment, environment
 from .kube_state import kube_state
 from .prometheus import SCRAPE_SECONDS, Labels, Prometheus
-from .stage import LOOPBACK, Stage, stage
 
 SCRAPES_AROUND = 3
 JOB = "gpu-provisioner"
@@ -28,7 +28,7 @@ JOB = "gpu-provisioner"
 class Recording:
     """`start` and `end` are whole seconds since the epoch, so that the steps of a range query fall on scrapes.
 
-    `exposition`: all that the replica which leads in the end says in its last scrape, as it says it.
+    `exposition`: the text of the last scrape of the replica that is the leader at the end.
     """
 
     prometheus: Prometheus
@@ -38,18 +38,19 @@ class Recording:
 
 
 async def record(home: Path, until_then: ExitStack, rules: Sequence[Path] = ()) -> Recording:
-    """Play the scenario under a Prometheus that runs until `until_then` closes. Raises NotInstalled, TimeoutError."""
+    """Run the scenario under a Prometheus that runs until `until_then` closes. Raises NotInstalled, TimeoutError."""
     prometheus, clock = Prometheus(home), SystemClock()
     until_then.callback(prometheus.stop)
     async with AsyncExitStack() as life:
-        running = await life.enter_async_context(stage(home, scenario.AZURE, scenario.POLICY, scenario.PRICES))
+        settings = (scenario.AZURE, scenario.POLICY, scenario.PRICES)
+        running = await life.enter_async_context(environment(home, *settings))
         pods = await life.enter_async_context(serve(LOOPBACK, 0, metrics_app(kube_state(running.world.store))))
         await scenario.begin(running)
         targets = [_target(running, name) for name in running.targets]
         await prometheus.start([*targets, {"__address__": f"{LOOPBACK}:{pods}", "job": "kube-state-metrics"}], rules)
         start = clock.now().timestamp()
         await asyncio.sleep(SCRAPES_AROUND * SCRAPE_SECONDS)
-        await scenario.play(running)
+        await scenario.run(running)
         await asyncio.sleep(SCRAPES_AROUND * SCRAPE_SECONDS)
         end = clock.now().timestamp()
         exposition = await _exposed(running.targets[scenario.SECOND])
@@ -57,12 +58,12 @@ async def record(home: Path, until_then: ExitStack, rules: Sequence[Path] = ()) 
 
 
 async def _exposed(target: str) -> str:
-    async with aiohttp.ClientSession() as session, session.get(f"http://{target}/metrics") as answer:
-        return await answer.text()
+    async with aiohttp.ClientSession() as session, session.get(f"http://{target}/metrics") as response:
+        return await response.text()
 
 
-def _target(running: Stage, name: str) -> Labels:
-    """The labels that a ServiceMonitor's targets get."""
+def _target(running: Environment, name: str) -> Labels:
+    """The address and the labels of a replica, as a ServiceMonitor sets them."""
     return {
         "__address__": running.targets[name],
         "job": JOB,

@@ -1,7 +1,7 @@
-"""One afternoon of a GPU fleet in about a minute: what goes well and what goes wrong, once each, in one order.
+"""A scenario of about a minute that contains everything that the panels and rules show, each once.
 
-Each act ends when what it is about has been seen, never after a time; so whatever a panel or a rule is about
-has happened when `play` returns. Two replicas run; the first leads until the last act.
+A step ends when its effect is observed, not after a fixed time. Two replicas run; the first one is the leader until
+the last step.
 """
 
 from dataclasses import replace
@@ -16,13 +16,13 @@ from provisioner.simulator.azure.settings import AzureSettings
 from provisioner.simulator.ledger import Call
 from provisioner.simulator.world import Before
 
-from .stage import CLAIM_KIND, CONTROLLER, Stage
+from .environment import CLAIM_KIND, CONTROLLER, Environment
 
 Json = dict[str, Any]
 
 FIRST, SECOND = "gpu-provisioner-0", "gpu-provisioner-1"
 AZURE = AzureSettings(speed=60.0, create_seconds=(240.0, 420.0), delete_seconds=(180.0, 300.0))
-# The controller's own patience, in keeping with a fast Azure.
+# Delays of the controller, in proportion to the simulated Azure.
 POLICY = Policy(
     max_agent_pools=12,
     initialization_seconds=4.0,
@@ -43,7 +43,7 @@ A100, H100, T4, A10 = (
     "Standard_NC4as_T4_v3",
     "Standard_NV36ads_A10_v5",
 )
-# An hour, in dollars; numbers of an example.
+# Example prices in dollars per hour.
 PRICES = f"{A100}=3.67,{H100}=98.32,{T4}=0.53,{T4}/spot=0.16,{A10}/spot=1.28"
 # By name: size, capacity type, the KAITO workspace that owns it.
 CLAIMS = {
@@ -56,15 +56,15 @@ CLAIMS = {
     "notebook": (T4, "on-demand", "notebook"),
     "vision": (A10, "spot", "vision"),
 }
-# Whom what befalls.
-SHORT_OF_QUOTA, SHORT_OF_MACHINES, THROTTLED = "falcon", "vision", "notebook"
-SICK, EVICTED, LOST, GPU_LOST = "llamatwo", "embed", "mistral", "notebook"
-SHORT = (SHORT_OF_QUOTA, SHORT_OF_MACHINES)
-GUARDED, STRIPPED = "llama", "phi"
+# The claim of each fault.
+NO_QUOTA, NO_CAPACITY, THROTTLED = "falcon", "vision", "notebook"
+UNHEALTHY, EVICTED, NODE_DELETED, GPU_LOST = "llamatwo", "embed", "mistral", "notebook"
+UNAVAILABLE = (NO_QUOTA, NO_CAPACITY)
+DRAIN_BLOCKED, LEAKED = "llama", "phi"
 
 
 def node_claim(name: str, size: str, capacity: str, workspace: str) -> Json:
-    """A claim as KAITO writes it."""
+    """A NodeClaim as KAITO creates it."""
     return {
         "apiVersion": "karpenter.sh/v1",
         "kind": "NodeClaim",
@@ -87,118 +87,118 @@ def node_claim(name: str, size: str, capacity: str, workspace: str) -> Json:
     }
 
 
-async def begin(stage: Stage) -> None:
-    """Two replicas, and nothing to do; the first one leads."""
-    await stage.start(FIRST)
-    await stage.until(lambda: stage.world.cloud.counts.get("LIST"), "the first replica lists agent pools")
-    await stage.start(SECOND)
+async def begin(env: Environment) -> None:
+    """Start two replicas without any claim; the first one is the leader."""
+    await env.start(FIRST)
+    await env.until(lambda: env.world.cloud.counts.get("LIST"), "the first replica lists agent pools")
+    await env.start(SECOND)
 
 
-async def _fail(stage: Stage) -> None:
-    """All claims come at once; Azure is short of quota and of machines, throttles, and stumbles over a LIST."""
-    plan = stage.world.cloud.faults
+async def _fail(env: Environment) -> None:
+    """Create all claims at once; Azure lacks quota and capacity, throttles, and fails a LIST."""
+    plan = env.world.cloud.faults
     plan.append(faults.quota_preflight(size=H100, times=1))
     plan.append(faults.capacity("AllocationFailed", size=A10, times=1, after_seconds=30.0))
     plan.append(Fault(verb="PUT", size=T4, answer=errors.throttled("PutAgentPoolHandler.PUT", 3), times=2))
     plan.append(Fault(verb="LIST", skip=2, times=1, answer=errors.gateway(503, "ServiceUnavailable", "try later")))
-    stage.world.before.append(_stumble())
+    env.world.before.append(_server_error())
     for name, (size, capacity, workspace) in CLAIMS.items():
-        await stage.person.apply(node_claim(name, size, capacity, workspace))
-    for name, reason in ((SHORT_OF_QUOTA, "QuotaExceeded"), (SHORT_OF_MACHINES, "AllocationFailed")):
-        await _says(stage, name, "Launched", reason)
+        await env.user.apply(node_claim(name, size, capacity, workspace))
+    for name, reason in ((NO_QUOTA, "QuotaExceeded"), (NO_CAPACITY, "AllocationFailed")):
+        await _has_reason(env, name, "Launched", reason)
 
 
-def _stumble() -> Before:
-    """The API server fails the controller's first change of a claim."""
-    stumbled = False
+def _server_error() -> Before:
+    """The API server fails the controller's first update of a claim."""
+    failed = False
 
     async def answer(call: Call, _: web.Request) -> web.StreamResponse | None:
-        nonlocal stumbled
-        if stumbled or (call.system, call.verb, call.who) != ("kube", "PATCH", CONTROLLER) or call.is_bookkeeping:
+        nonlocal failed
+        if failed or (call.system, call.verb, call.who) != ("kube", "PATCH", CONTROLLER) or call.is_bookkeeping:
             return None
-        stumbled = True
+        failed = True
         body = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "InternalError", "code": 500}
-        return web.json_response({**body, "message": "the server has stumbled"}, status=500)
+        return web.json_response({**body, "message": "internal error"}, status=500)
 
     return answer
 
 
-async def _become_ready(stage: Stage) -> None:
-    """All get their machines but those that wait half a minute for their sizes; pods take some of the GPUs."""
+async def _become_ready(env: Environment) -> None:
+    """All claims become Ready except for the unavailable sizes; pods request some of the GPUs."""
     for name in CLAIMS:
-        if name not in SHORT:
-            await _ready(stage, name)
-    for name, gpus in ((GUARDED, 1), (THROTTLED, 1)):
-        run_pod(stage, f"serve-{name}", stage.node_of(name), gpus)
+        if name not in UNAVAILABLE:
+            await _ready(env, name)
+    for name, gpus in ((DRAIN_BLOCKED, 1), (THROTTLED, 1)):
+        run_pod(env, f"serve-{name}", env.node_of(name), gpus)
 
 
-async def _break(stage: Stage) -> None:
-    """A kubelet falls silent for good, Azure takes a spot machine back, a person deletes a Node, a plugin dies."""
-    world = stage.world
-    world.nodes.set_ready(stage.node_of(SICK), None)
+async def _break(env: Environment) -> None:
+    """A kubelet stops, Azure evicts a spot machine, a user deletes a Node, a device plugin stops."""
+    world = env.world
+    world.nodes.set_ready(env.node_of(UNHEALTHY), None)
     world.cloud.evict(EVICTED)
-    world.store.delete("nodes", stage.node_of(LOST))
-    world.nodes.stop_plugin(stage.node_of(GPU_LOST))
-    for name in (SICK, EVICTED, LOST):
-        await _gone(stage, name)
+    world.store.delete("nodes", env.node_of(NODE_DELETED))
+    world.nodes.stop_plugin(env.node_of(GPU_LOST))
+    for name in (UNHEALTHY, EVICTED, NODE_DELETED):
+        await _gone(env, name)
 
 
-async def _hold_up(stage: Stage) -> None:
-    """A removal waits for a disruption budget, and is told of; then the budget goes."""
-    store = stage.world.store
-    selector = {"matchLabels": {"app": f"serve-{GUARDED}"}}
+async def _block_drain(env: Environment) -> None:
+    """A PodDisruptionBudget blocks a drain until it is reported as overdue; then the budget is deleted."""
+    store = env.world.store
+    selector = {"matchLabels": {"app": f"serve-{DRAIN_BLOCKED}"}}
     budget = {"metadata": {"name": "guard"}, "spec": {"minAvailable": 1, "selector": selector}}
     store.create("poddisruptionbudgets.policy", budget, "default")
-    await stage.person.delete(GUARDED)
-    await stage.until(lambda: "overdue" in stage.says(GUARDED, "Drained")[2], "the slow drain is told", 30.0)
+    await env.user.delete(DRAIN_BLOCKED)
+    await env.until(lambda: "overdue" in env.condition(DRAIN_BLOCKED, "Drained")[2], "the drain is overdue", 30.0)
     store.delete("poddisruptionbudgets.policy", "guard", "default")
-    await _gone(stage, GUARDED)
+    await _gone(env, DRAIN_BLOCKED)
 
 
-async def _leak(stage: Stage) -> None:
-    """A claim loses its finalizers and is gone; its pool is found, and collected once AKS no longer works on it."""
-    store, cloud = stage.world.store, stage.world.cloud
-    cloud.book.put("updated", replace(cloud.pools[STRIPPED], state="Updating"))
-    store.patch(CLAIM_KIND, STRIPPED, {"metadata": {"finalizers": None}})
-    store.delete(CLAIM_KIND, STRIPPED)
-    waits = "gpu_provisioner_gc_skipped_total"
-    await stage.until(lambda: stage.counted(waits, reason="pool_busy"), "the collector waits for AKS")
-    cloud.book.put("updated", replace(cloud.pools[STRIPPED], state="Succeeded"))
-    await stage.until(lambda: STRIPPED not in cloud.pools, "the leaked pool is collected", 90.0)
+async def _leak(env: Environment) -> None:
+    """A claim is deleted without its finalizers; its pool is collected when AKS no longer updates it."""
+    store, cloud = env.world.store, env.world.cloud
+    cloud.book.put("updated", replace(cloud.pools[LEAKED], state="Updating"))
+    store.patch(CLAIM_KIND, LEAKED, {"metadata": {"finalizers": None}})
+    store.delete(CLAIM_KIND, LEAKED)
+    skipped = "gpu_provisioner_gc_skipped_total"
+    await env.until(lambda: env.counted(skipped, reason="pool_busy"), "garbage collection waits for AKS")
+    cloud.book.put("updated", replace(cloud.pools[LEAKED], state="Succeeded"))
+    await env.until(lambda: LEAKED not in cloud.pools, "the leaked pool is deleted", 90.0)
 
 
-async def _recover(stage: Stage) -> None:
-    """What rested was tried again, and had; pods take most of eight GPUs."""
-    for name in SHORT:
-        await _ready(stage, name)
-    run_pod(stage, f"serve-{SHORT_OF_QUOTA}", stage.node_of(SHORT_OF_QUOTA), 6)
+async def _recover(env: Environment) -> None:
+    """The unavailable sizes become available; pods request most of the eight GPUs of a Node."""
+    for name in UNAVAILABLE:
+        await _ready(env, name)
+    run_pod(env, f"serve-{NO_QUOTA}", env.node_of(NO_QUOTA), 6)
 
 
-async def _says(stage: Stage, name: str, kind: str, reason: str) -> None:
-    await stage.until(lambda: stage.says(name, kind)[1] == reason, f"{name} says {reason}")
+async def _has_reason(env: Environment, name: str, kind: str, reason: str) -> None:
+    await env.until(lambda: env.condition(name, kind)[1] == reason, f"{kind} of {name} has the reason {reason}")
 
 
-async def _gone(stage: Stage, name: str) -> None:
-    await stage.until(lambda: stage.claim(name) is None, f"{name} goes", 90.0)
+async def _gone(env: Environment, name: str) -> None:
+    await env.until(lambda: env.claim(name) is None, f"{name} is deleted", 90.0)
 
 
-async def _ready(stage: Stage, name: str) -> None:
-    await stage.until(lambda: stage.says(name, "Ready")[0] == "True", f"{name} is Ready")
+async def _ready(env: Environment, name: str) -> None:
+    await env.until(lambda: env.condition(name, "Ready")[0] == "True", f"{name} is Ready")
 
 
-async def _change_leader(stage: Stage) -> None:
-    """The first replica goes, the second takes over; one claim more comes and goes under it."""
-    await stage.stop(FIRST)
-    await stage.person.apply(node_claim("late", A100, "on-demand", "late"))
-    await _ready(stage, "late")
-    await stage.until(lambda: stage.world.cloud.pools["late"].state == "Succeeded", "Azure's work on late ends")
-    await stage.person.delete("late")
-    await _gone(stage, "late")
+async def _change_leader(env: Environment) -> None:
+    """The first replica stops, the second becomes the leader; one more claim is created and deleted."""
+    await env.stop(FIRST)
+    await env.user.apply(node_claim("late", A100, "on-demand", "late"))
+    await _ready(env, "late")
+    await env.until(lambda: env.world.cloud.pools["late"].state == "Succeeded", "Azure completes the creation of late")
+    await env.user.delete("late")
+    await _gone(env, "late")
 
 
-def run_pod(stage: Stage, name: str, node: str, gpus: int) -> None:
-    """A running, Ready pod on that Node that holds so many GPUs."""
-    store = stage.world.store
+def run_pod(env: Environment, name: str, node: str, gpus: int) -> None:
+    """Create a running and Ready pod on the Node that requests this number of GPUs."""
+    store = env.world.store
     container = {
         "name": "serve",
         "image": "serve",
@@ -210,10 +210,10 @@ def run_pod(stage: Stage, name: str, node: str, gpus: int) -> None:
     store.patch("pods", name, {"status": status}, "default", subresource="status")
 
 
-ACTS = (_fail, _become_ready, _break, _hold_up, _leak, _recover, _change_leader)
+STEPS = (_fail, _become_ready, _break, _block_drain, _leak, _recover, _change_leader)
 
 
-async def play(stage: Stage) -> None:
-    """All acts, once `begin` has been. Raises TimeoutError that names what was not seen."""
-    for act in ACTS:
-        await act(stage)
+async def run(env: Environment) -> None:
+    """Run all steps after `begin`. Raises TimeoutError with the effect that was not observed."""
+    for step in STEPS:
+        await step(env)

@@ -1,4 +1,4 @@
-"""Alerts, their runbooks, and what the chart lets people change of them, against each other."""
+"""Alerts, their runbooks, and the chart's values that change them."""
 
 import re
 import shlex
@@ -29,20 +29,20 @@ def shipped(values: Json) -> list[Json]:
 
 
 def alerts(values: Json, name: str) -> list[Json]:
-    """Those of that name."""
+    """The rendered alerts of that name."""
     return [rule for rule in shipped(values) if rule["alert"] == PREFIX + name]
 
 
 def with_alert(name: str, **other: object) -> Json:
-    """Everything on, and one alert changed."""
+    """Values with everything enabled and one alert changed."""
     return with_value(EVERYTHING, "prometheusRule.alerts", {PREFIX + name: other})
 
 
-# --- what belongs together -------------------------------------------------------------------------------------------
+# --- alerts ----------------------------------------------------------------------------------------------------------
 
 
 def test_each_alert_has_its_runbook_and_its_name_in_the_chart() -> None:
-    """And no runbook or name is left over from an alert that is gone."""
+    """There is no runbook and no name without an alert."""
     names = [PREFIX + name for name in ALERTS]
     assert sorted(BOOKS) == sorted(names)
     assert schema_of("prometheusRule.alerts")["propertyNames"]["enum"] == names
@@ -50,8 +50,8 @@ def test_each_alert_has_its_runbook_and_its_name_in_the_chart() -> None:
 
 
 @pytest.mark.parametrize("name", ALERTS)
-def test_an_alert_says_what_is_wrong_and_where_to_read_on(name: str) -> None:
-    """A summary with no more than a line, a description that ends, a severity, a runbook, an end for the threshold."""
+def test_an_alert_is_complete(name: str) -> None:
+    """A summary of one line, a description, severities, a runbook, and the threshold at the end of the expression."""
     alert = ALERTS[name]
     assert 20 <= len(alert.summary) <= 160
     assert not alert.summary.endswith(".")
@@ -63,8 +63,8 @@ def test_an_alert_says_what_is_wrong_and_where_to_read_on(name: str) -> None:
     assert {rule["annotations"]["runbook_url"] for rule in written} == {RUNBOOKS.format(alert=PREFIX + name)}
 
 
-def test_the_charts_address_of_runbooks_is_the_files() -> None:
-    """Whoever takes the plain file and whoever takes the chart are led to the same page."""
+def test_the_chart_and_the_rules_file_have_the_same_alerts() -> None:
+    """With the same URLs of runbooks."""
     assert defaults()["prometheusRule"]["runbookUrl"] == RUNBOOKS
     assert shipped(EVERYTHING) == [rule for rule in rules() if "alert" in rule]
 
@@ -73,8 +73,8 @@ def test_the_charts_address_of_runbooks_is_the_files() -> None:
 
 
 @pytest.mark.parametrize("name", BOOKS)
-def test_a_runbook_answers_the_five_questions(name: str) -> None:
-    """What it means, who notices, how to look, what to do, whom to call: in this order, none of them empty."""
+def test_a_runbook_has_all_sections(name: str) -> None:
+    """In order, and none is empty."""
     lines = BOOKS[name].splitlines()
     assert lines[0] == f"# {name}"
     assert [line for line in lines if line.startswith("## ")] == HEADS
@@ -87,8 +87,8 @@ COMMAND_LINES = sorted({line for text in BOOKS.values() for line in re.findall(r
 
 
 @cache
-def told_by(*command: str) -> str:
-    """What a program says of its flags."""
+def help_of(*command: str) -> str:
+    """The output of a help command."""
     done = subprocess.run([*command], capture_output=True, text=True, check=False, timeout=60)
     assert done.returncode == 0, done.stderr
     return done.stdout
@@ -96,19 +96,18 @@ def told_by(*command: str) -> str:
 
 @pytest.mark.parametrize("line", [line for line in COMMAND_LINES if line.startswith(("kubectl", "gpu-provisioner"))])
 def test_each_command_of_a_runbook_exists(line: str) -> None:
-    """The installed programs know the command, and every flag of it."""
+    """The help of the installed program contains every flag."""
     program, *words = shlex.split(line.partition(" -- ")[0])
     verbs = words[:2] if words[0] in ("auth", "top") else words[:1]
     if program == "gpu-provisioner":
         assert verbs[0] in COMMANDS
-    told = told_by(str(BIN / program), *verbs, "--help")
-    told += told_by(str(BIN / program), "options") if program == "kubectl" else ""
+    usage = help_of(str(BIN / program), *verbs, "--help")
+    usage += help_of(str(BIN / program), "options") if program == "kubectl" else ""
     for flag in (word for word in words if word.startswith("--")):
-        assert re.search(rf"{re.escape(flag.partition('=')[0])}\b", told), flag
+        assert re.search(rf"{re.escape(flag.partition('=')[0])}\b", usage), flag
 
 
-def test_other_commands_of_runbooks_are_azures() -> None:
-    """Nothing has to be installed beyond kubectl, ours and az."""
+def test_runbooks_use_only_kubectl_az_and_this_program() -> None:
     others = {line.split()[0] for line in COMMAND_LINES} - {"kubectl", "gpu-provisioner"}
     assert others == {"az"}
 
@@ -116,29 +115,29 @@ def test_other_commands_of_runbooks_are_azures() -> None:
 # --- the chart -------------------------------------------------------------------------------------------------------
 
 
-def test_a_threshold_of_ones_own_takes_the_place_of_the_shipped_one() -> None:
-    """Nothing else of the expression changes, whatever the number looks like."""
+def test_a_threshold_can_be_changed() -> None:
+    """Only the end of the expression changes, for integers and fractions."""
     for threshold in (50, 0.5, 0):
         (changed,) = alerts(with_alert("IdleGpuSpend", threshold=threshold), "IdleGpuSpend")
         (shipped_one,) = alerts(EVERYTHING, "IdleGpuSpend")
         assert changed == {**shipped_one, "expr": f"{ALERTS['IdleGpuSpend'].signal} > {threshold:g}"}
 
 
-def test_a_duration_is_changed_for_its_severity_alone() -> None:
-    """An alert with two severities keeps the other's."""
+def test_a_duration_can_be_changed_for_one_severity() -> None:
+    """The other severity of the alert keeps its duration."""
     changed = alerts(with_alert("LeakedAgentPools", **{"for": {"critical": "3h"}}), "LeakedAgentPools")
     assert [(rule["labels"]["severity"], rule["for"]) for rule in changed] == [("warning", "15m"), ("critical", "3h")]
 
 
-def test_an_alert_can_be_switched_off() -> None:
-    """It is gone, whatever its severity, and no other is."""
+def test_an_alert_can_be_disabled() -> None:
+    """With all its severities; other alerts are unchanged."""
     off = shipped(with_alert("QuotaExhausted", enabled=False))
     assert off == [rule for rule in shipped(EVERYTHING) if rule["alert"] != f"{PREFIX}QuotaExhausted"]
     assert shipped(with_alert("QuotaExhausted", enabled=True)) == shipped(EVERYTHING)
 
 
-def test_a_size_may_be_given_its_own_time() -> None:
-    """The budget is recorded under the name that the alert compares with."""
+def test_a_size_can_have_its_own_budget() -> None:
+    """The budget is a recording rule whose name is part of the alert's expression."""
     values = with_value(EVERYTHING, "prometheusRule.provisioningBudgetSeconds", {"Standard_ND96isr_H100_v5": 2400})
     group = named(render(values), "PrometheusRule")["spec"]["groups"][-1]
     (rule,) = group["rules"]
@@ -147,8 +146,8 @@ def test_a_size_may_be_given_its_own_time() -> None:
     assert rule["record"] in ALERTS["ProvisioningSlow"].expr
 
 
-def test_alerts_and_dashboards_lead_where_the_values_say() -> None:
-    """To runbooks of one's own, and to one's own Grafana."""
+def test_the_urls_of_runbooks_and_grafana_can_be_changed() -> None:
+    """In alerts and in dashboards."""
     values = with_value(EVERYTHING, "prometheusRule.runbookUrl", "https://books.example/{alert}")
     values = with_value(values, "prometheusRule.grafanaUrl", "https://grafana.example/")
     (alert,) = alerts(values, "Down")
@@ -160,8 +159,8 @@ def test_alerts_and_dashboards_lead_where_the_values_say() -> None:
     assert not any(RUNBOOKS.partition("{")[0] in text for text in boards.values())
 
 
-def test_the_dashboards_arrive_as_they_are_written() -> None:
-    """What Grafana's sidecar finds is the file, legends with their braces and all."""
+def test_the_dashboards_are_installed_unchanged() -> None:
+    """Helm does not evaluate the braces of the legends."""
     boards = named(render(EVERYTHING), "ConfigMap")["data"]
     folder = ROOT / "charts" / "gpu-provisioner" / "dashboards"
     assert boards == {path.name: path.read_text(encoding="utf-8") for path in folder.glob("*.json")}
@@ -176,8 +175,8 @@ def test_the_dashboards_arrive_as_they_are_written() -> None:
         ({"GpuProvisionerDown": {"for": {"fatal": "1m"}}}, "value must be one of"),
     ],
 )
-def test_a_change_that_would_do_nothing_is_refused(changed: Json, words: str) -> None:
-    """A misspelt alert, field, severity or duration is named before anything is installed."""
+def test_an_invalid_change_of_an_alert_is_rejected(changed: Json, words: str) -> None:
+    """An unknown alert, field, severity or duration."""
     with pytest.raises(helm_python.HelmValuesError) as refused:
         render(with_value(EVERYTHING, "prometheusRule.alerts", changed))
     assert words in str(refused.value)

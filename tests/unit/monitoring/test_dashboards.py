@@ -1,6 +1,6 @@
-"""Dashboards and rules against what the program exports: no panel and no rule asks for what is not there.
+"""The expressions of dashboards and rules select only metrics and labels that exist.
 
-Whether they return data, and the right data, takes a Prometheus: `tests/monitoring`.
+`tests/monitoring` checks with a real Prometheus that they return data.
 """
 
 import re
@@ -15,9 +15,10 @@ from tools.dashboards.alerts import ALERTS
 from tools.dashboards.panels import PREFIX, RUNBOOKS
 from tools.dashboards.queries import DASHBOARDS, Asked, dashboard, nodes, of_dashboard, of_rules, panels, reads, rules
 
-# What a scrape, Azure's ingestion or Prometheus itself adds.
+# Labels that a scrape, Azure's ingestion or Prometheus adds.
 TARGET = {"cluster", "namespace", "job", "instance"}
-# Of kube-state-metrics, by its documentation of pods.
+# Families of kube-state-metrics:
+# https://github.com/kubernetes/kube-state-metrics/blob/main/docs/metrics/workload/pod-metrics.md
 FOREIGN = {
     "kube_pod_container_resource_requests": {"namespace", "pod", "container", "node", "resource", "unit"},
     "kube_pod_status_phase": {"namespace", "pod", "phase"},
@@ -42,8 +43,8 @@ KNOWN = {name: labels for family in FAMILIES for name, labels in series(family)}
 
 
 @pytest.mark.parametrize("asked", ALL, ids=lambda asked: asked.where)
-def test_each_expression_reads_what_there_is(asked: Asked) -> None:
-    """Each name is a family's, each label that is matched is one of it, and each value one that it can have."""
+def test_each_expression_selects_existing_metrics(asked: Asked) -> None:
+    """Each name is a family's, each matched label is one of the family, and each value is possible."""
     found = reads(asked.expr)
     assert found
     for read in found:
@@ -57,7 +58,7 @@ def test_each_expression_reads_what_there_is(asked: Asked) -> None:
 
 
 def labels_of(node: Any) -> set[str]:
-    """The labels that can stand on what an expression selects."""
+    """The possible labels of the series that an expression selects."""
     found: set[str] = set(TARGET)
     for name in (node.name for node in nodes(node.prettify()) if isinstance(node, promql_parser.VectorSelector)):
         found |= KNOWN.get(name) or {"instance_type", "controller"}
@@ -65,8 +66,8 @@ def labels_of(node: Any) -> set[str]:
 
 
 @pytest.mark.parametrize("asked", ALL, ids=lambda asked: asked.where)
-def test_each_label_that_is_grouped_by_or_named_in_a_legend_is_there(asked: Asked) -> None:
-    """A `by` with a label that nothing has would lump everything together, and a legend show it empty."""
+def test_each_label_of_a_grouping_or_a_legend_exists(asked: Asked) -> None:
+    """Grouping by a missing label would merge all series, and a legend would be empty."""
     whole, *parts = nodes(asked.expr)
     for node in (whole, *parts):
         if isinstance(node, promql_parser.AggregateExpr) and node.modifier is not None:
@@ -76,8 +77,8 @@ def test_each_label_that_is_grouped_by_or_named_in_a_legend_is_there(asked: Aske
 
 
 @pytest.mark.parametrize("name", DASHBOARDS)
-def test_each_panel_can_be_read_by_whoever_is_called_at_night(name: str) -> None:
-    """A title of its own, a sentence about it, a unit; several lines have names; tables name their columns."""
+def test_each_panel_is_described(name: str) -> None:
+    """A unique title, a description, a unit; names of several series; column headings of a table."""
     titles = [panel["title"] for panel in panels(name)]
     assert len(titles) == len(set(titles))
     for panel in panels(name):
@@ -90,8 +91,8 @@ def test_each_panel_can_be_read_by_whoever_is_called_at_night(name: str) -> None
 
 
 @pytest.mark.parametrize("name", DASHBOARDS)
-def test_a_panel_that_needs_more_than_the_program_says_so(name: str) -> None:
-    """Whoever has no kube-state-metrics, or gave no prices, reads on the panel why it is empty."""
+def test_a_panel_describes_its_prerequisites(name: str) -> None:
+    """kube-state-metrics, or a price table."""
     needs = {"kube-state-metrics": "kube_", "--prices": "price_estimate", "price table": "cost_per_hour"}
     for panel in panels(name):
         asked = {read.name for target in panel["targets"] for read in reads(target["expr"])}
@@ -102,7 +103,7 @@ def test_a_panel_that_needs_more_than_the_program_says_so(name: str) -> None:
 
 @pytest.mark.parametrize("name", DASHBOARDS)
 def test_panels_do_not_overlap_and_ids_are_unique(name: str) -> None:
-    """Grafana would push them about."""
+    """Grafana would move overlapping panels."""
     taken: set[tuple[int, int]] = set()
     everything = dashboard(name)["panels"]
     for panel in everything:
@@ -119,8 +120,8 @@ def test_panels_do_not_overlap_and_ids_are_unique(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", DASHBOARDS)
-def test_the_datasource_is_a_choice_everywhere(name: str) -> None:
-    """So that one file works in Azure's managed Grafana and in anybody's own."""
+def test_the_datasource_is_a_variable(name: str) -> None:
+    """One file works in Azure Managed Grafana and in any other Grafana."""
     made = dashboard(name)
     assert made["templating"]["list"][0]["type"] == "datasource"
     for panel in panels(name):
@@ -132,7 +133,6 @@ def test_the_datasource_is_a_choice_everywhere(name: str) -> None:
     assert chosen - used <= {"datasource"}
 
 
-def test_each_alert_has_a_panel_that_leads_to_its_runbook() -> None:
-    """Whoever looks at a panel finds what to do about it, and each alert can be looked at."""
+def test_each_alert_has_a_panel_that_links_to_its_runbook() -> None:
     linked = {link["url"] for name in DASHBOARDS for panel in panels(name) for link in panel["links"]}
     assert linked == {RUNBOOKS.format(alert=PREFIX + name) for name in ALERTS}

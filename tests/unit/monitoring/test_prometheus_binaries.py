@@ -1,4 +1,4 @@
-"""Where the monitoring tests look for Prometheus' programs, and what they say if these are not there."""
+"""How the monitoring tests find Prometheus' programs, and their message if a program is missing."""
 
 from pathlib import Path
 
@@ -7,8 +7,7 @@ import pytest
 from tools.monitoring.prometheus import NotInstalled, binary
 
 
-def test_the_folder_that_is_named_counts_before_the_path(tmp_path: Path) -> None:
-    """Whoever names a folder means the programs in it."""
+def test_prometheus_bin_takes_precedence_over_the_path(tmp_path: Path) -> None:
     for folder in ("named", "on-path"):
         program = tmp_path / folder / "promtool"
         program.parent.mkdir()
@@ -18,13 +17,12 @@ def test_the_folder_that_is_named_counts_before_the_path(tmp_path: Path) -> None
     assert binary("promtool", {"PATH": found["PATH"]}) == str(tmp_path / "on-path" / "promtool")
 
 
-def test_what_is_missing_is_said_in_one_line_with_its_remedy(tmp_path: Path) -> None:
-    """Which program, where it was looked for, and how to get it."""
+def test_a_missing_program_is_reported_in_one_line_with_its_remedy(tmp_path: Path) -> None:
     with pytest.raises(NotInstalled) as missing:
         binary("prometheus", {"PROMETHEUS_BIN": str(tmp_path)})
     assert str(missing.value) == (
-        f"prometheus is not in {tmp_path}: install Debian's package `prometheus`, or name a folder that holds them in"
-        " PROMETHEUS_BIN"
+        f"prometheus is not in {tmp_path}: install the Debian package `prometheus`, or set PROMETHEUS_BIN to the folder"
+        " of the programs"
     )
-    with pytest.raises(NotInstalled, match="prometheus is not on the PATH: install Debian's package"):
+    with pytest.raises(NotInstalled, match="prometheus is not on the PATH: install the Debian package"):
         binary("prometheus", {"PATH": str(tmp_path)})

@@ -1,4 +1,4 @@
-"""The page on the image and SECURITY.md: what they name is there, and what they promise is what the files say."""
+"""docs/supply-chain.md and SECURITY.md agree with the files that they describe."""
 
 import re
 from pathlib import Path
@@ -16,7 +16,7 @@ TARGETS = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding=
 
 
 @pytest.mark.parametrize("text", [PAGE, SECURITY], ids=["page", "security"])
-def test_every_file_and_target_that_is_named_is_there(text: str) -> None:
+def test_every_named_file_and_target_exists(text: str) -> None:
     """Locks, links, workflows and make targets."""
     files = set(re.findall(r"[\w.-]+\.lock|\.github/[\w./]+\.yml|(?<=\()[\w./-]+\.md(?=\))|\b[A-Z]+\.md", text))
     assert files
@@ -25,14 +25,14 @@ def test_every_file_and_target_that_is_named_is_there(text: str) -> None:
 
 
 def test_the_identities_to_verify_are_those_that_sign() -> None:
-    """A signature carries the workflow that ran cosign; each of them, and no other, is in a command."""
+    """The identity of a signature is the workflow that ran cosign; the commands contain exactly these workflows."""
     workflows = (ROOT / ".github" / "workflows").glob("*.yml")
     signing = {path.stem for path in workflows if "cosign sign " in path.read_text(encoding="utf-8")}
     assert set(re.findall(r"workflows/(\w+)\\\.yml@refs/tags/v", PAGE)) == signing == {"chart", "image"}
 
 
-def test_versions_and_pins_are_those_of_the_files() -> None:
-    """Releases as this one's, the base as the Dockerfile has it, one line for each lock."""
+def test_versions_and_locks_are_those_of_the_files() -> None:
+    """The version of the program, the base image of the Dockerfile, and a row for each lock."""
     assert set(re.findall(r"\bv?(\d+\.\d+\.\d+)(?=[ \n-])", PAGE)) == {own_version()}
     assert "python3-debian13:" in (ROOT / "Dockerfile").read_text(encoding="utf-8")
     assert "distroless Python 3.13 on Debian 13" in PAGE
@@ -41,6 +41,6 @@ def test_versions_and_pins_are_those_of_the_files() -> None:
     assert all(pins(row) for row in rows)
 
 
-def test_a_report_goes_to_a_private_place() -> None:
+def test_vulnerabilities_are_reported_in_private() -> None:
     assert "Report a vulnerability" in SECURITY
-    assert own_version().startswith("0."), "since 1.0.0 more than the latest release is mended: say which"
+    assert own_version().startswith("0."), "SECURITY.md supports the latest release only: review this at 1.0.0"

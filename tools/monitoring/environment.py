@@ -1,7 +1,7 @@
-"""A world on loopback sockets and real controllers in it, whose metrics a real Prometheus can scrape.
+"""Simulated API server and Azure on loopback, with controllers whose metrics Prometheus can scrape.
 
-Each controller is the whole program with both SDKs, a registry and a metrics port of its own. The clock is
-real: Azure's time passes faster, and of the controller's own patience what `policy` says.
+Each controller is the whole program with both SDKs, its own registry and its own metrics port. The clock is real; the
+simulated Azure is faster than the real one, and `policy` shortens the controller's delays.
 """
 
 import asyncio
@@ -26,8 +26,8 @@ from provisioner.simulator.world import Addresses, World, WorldSettings
 from provisioner.trial.person import Person, person
 
 LOOPBACK = "127.0.0.1"
-LOOK_SECONDS = 0.05
-# Names on the wire: a controller is whoever calls itself so.
+POLL_SECONDS = 0.05
+# The user agent by which the simulator identifies a controller.
 CONTROLLER = "gpu-provisioner"
 CLAIM_KIND = "nodeclaims.karpenter.sh"
 
@@ -35,12 +35,12 @@ Json = dict[str, Any]
 
 
 @dataclass(kw_only=True)
-class Stage:
-    """By each controller's name, `targets`: where its metrics are; `registries`: its metrics themselves."""
+class Environment:
+    """By the name of each controller, `targets`: the address of its metrics; `registries`: its registry."""
 
     world: World
     addresses: Addresses
-    person: Person
+    user: Person
     kubeconfig: Path
     azure: AzureSettings
     policy: Policy
@@ -57,35 +57,35 @@ class Stage:
         self.targets[name] = f"{LOOPBACK}:{await serving}"
 
     async def stop(self, name: str) -> None:
-        """Ask it to end, as SIGTERM does, and wait until it has."""
+        """Cancel it, as SIGTERM does, and wait for its end."""
         self.controllers[name].cancel()
         await asyncio.wait([self.controllers[name]])
 
     async def until(self, predicate: Callable[[], object], what: str, within_seconds: float = 60.0) -> None:
-        """Wait until it is true. Raises TimeoutError that says what was waited for."""
+        """Wait until the predicate is true. Raises TimeoutError with `what`."""
         try:
             async with asyncio.timeout(within_seconds):
-                while not predicate():  # noqa: ASYNC110 - stores, clouds and files change, none of which can be awaited
-                    await asyncio.sleep(LOOK_SECONDS)
+                while not predicate():  # noqa: ASYNC110 - the state of the simulators cannot be awaited
+                    await asyncio.sleep(POLL_SECONDS)
         except TimeoutError:
             raise TimeoutError(f"not within {within_seconds:g} s: {what}\n{self.world.ledger.story()}") from None
 
     def claim(self, name: str) -> Json | None:
-        """A NodeClaim as it is now."""
+        """The current NodeClaim, or None."""
         return self.world.store.get(CLAIM_KIND, name)
 
-    def says(self, name: str, kind: str) -> tuple[str, str, str]:
-        """A condition's status, reason and message; empty texts if there is none."""
+    def condition(self, name: str, kind: str) -> tuple[str, str, str]:
+        """Status, reason and message of a condition; empty texts if there is none."""
         status = (self.claim(name) or {}).get("status") or {}
         found: Json = next((one for one in status.get("conditions") or () if one["type"] == kind), {})
         return found.get("status", ""), found.get("reason", ""), found.get("message", "")
 
     def counted(self, series: str, **labels: str) -> float:
-        """What all controllers together have counted."""
+        """The sum of a counter over all controllers."""
         return sum(registry.get_sample_value(series, labels) or 0.0 for registry in self.registries.values())
 
     def node_of(self, name: str) -> str:
-        """The name of a claim's Node."""
+        """The name of the Node of a claim."""
         node: str = (self.claim(name) or {})["status"]["nodeName"]
         return node
 
@@ -94,7 +94,7 @@ class Stage:
         async with AsyncExitStack() as life:
             outside: Outside = await life.enter_async_context(connect(settings))
             registry = self.registries[name] = outside.metrics.registry
-            # Two processes' worth of program in one: only their places differ.
+            # The replicas run in one process; only their identities differ.
             running = replace(running_of(settings, identity=name), policy=self.policy, poll_seconds_idle=2.0)
             app = App(outside, replace(running, settle_seconds=60.0 / self.azure.speed))
             serving.set_result(await life.enter_async_context(serve(LOOPBACK, 0, metrics_app(registry))))
@@ -117,19 +117,19 @@ class Stage:
 
 
 @asynccontextmanager
-async def stage(home: Path, azure: AzureSettings, policy: Policy, prices: str) -> AsyncIterator[Stage]:
-    """A world without a controller yet; whatever runs in it ends with the context."""
+async def environment(home: Path, azure: AzureSettings, policy: Policy, prices: str) -> AsyncIterator[Environment]:
+    """An environment without controllers; controllers that are started stop at the end of the context."""
     clock, kubeconfig = SystemClock(), home / "kubeconfig"
     settings = WorldSettings(azure=azure, foreign_pools=("system",))
     async with World(crds=all_crds().values(), now=clock.now, settings=settings) as world:
         world.invariants.controllers[CONTROLLER] = None
         addresses = await world.listen()
         world.write_kubeconfig(kubeconfig, addresses)
-        async with person(world, addresses) as somebody, asyncio.TaskGroup() as tasks:
-            made = Stage(
+        async with person(world, addresses) as user, asyncio.TaskGroup() as tasks:
+            made = Environment(
                 world=world,
                 addresses=addresses,
-                person=somebody,
+                user=user,
                 kubeconfig=kubeconfig,
                 azure=azure,
                 policy=policy,
