@@ -26,14 +26,14 @@ def words(message: str) -> str:
     return re.sub(r'^Invalid value: ("[^"]*": )?', "", message)
 
 
-async def test_a_broken_rule_says_its_message(server: Server):
+async def test_a_broken_rule_says_its_message(server: Server) -> None:
     """At the path of what the rule is about."""
     body = widget_body(server, spec={"size": 1, "parts": [{"key": "a", "values": []}]})
     found = await causes(server, WIDGETS, body)
     assert found == [("spec.parts", "FieldValueInvalid", "each part needs a value")]
 
 
-async def test_a_rule_may_point_to_a_field_and_give_a_reason(server: Server):
+async def test_a_rule_may_point_to_a_field_and_give_a_reason(server: Server) -> None:
     """fieldPath, reason and messageExpression."""
     found = await causes(server, WIDGETS, widget_body(server, spec={"size": 1, "least": 2}))
     assert found == [("spec.least", "FieldValueInvalid", "least may not be above size")]
@@ -42,7 +42,7 @@ async def test_a_rule_may_point_to_a_field_and_give_a_reason(server: Server):
     assert found == [("spec.parts[0].key", "FieldValueForbidden", "Forbidden: not in a.test/x")]
 
 
-async def test_all_broken_rules_are_told(server: Server):
+async def test_all_broken_rules_are_told(server: Server) -> None:
     """Two rules, two causes, and a message with both in brackets."""
     spec = {"size": 1, "least": 2, "parts": [{"key": "a.test/x", "values": ["x"]}]}
     said = await server.refused(422, "Invalid", "POST", WIDGETS, widget_body(server, spec=spec))
@@ -50,7 +50,7 @@ async def test_all_broken_rules_are_told(server: Server):
     assert " is invalid: [spec." in said["message"]
 
 
-async def test_a_rule_that_cannot_be_evaluated_refuses(server: Server):
+async def test_a_rule_that_cannot_be_evaluated_refuses(server: Server) -> None:
     """An absent field within a rule is an error of the rule, told with its message."""
     body = widget_body(server, spec={"size": 1, "parts": [{"key": "a"}]})
     found = await causes(server, WIDGETS, body)
@@ -58,13 +58,13 @@ async def test_a_rule_that_cannot_be_evaluated_refuses(server: Server):
     assert found == [("spec.parts", "FieldValueInvalid", said)]
 
 
-async def test_rules_are_tried_beside_bounds(server: Server):
+async def test_rules_are_tried_beside_bounds(server: Server) -> None:
     """A value out of bounds does not keep the rules from being tried."""
     found = await causes(server, WIDGETS, widget_body(server, spec={"size": 10, "least": 20}))
     assert [field for field, _, _ in found] == ["spec.size", "spec.least"]
 
 
-async def test_a_transition_rule_holds_between_two_versions(server: Server):
+async def test_a_transition_rule_holds_between_two_versions(server: Server) -> None:
     """Not at birth; afterwards the old value counts."""
     made = await widget(server, spec={"size": 3, "fixed": "a"})
     said = await server.refused(422, "Invalid", "PATCH", at(WIDGETS, made), {"spec": {"fixed": "b"}}, how=MERGE)
@@ -74,7 +74,7 @@ async def test_a_transition_rule_holds_between_two_versions(server: Server):
     assert patched["spec"]["fixed"] == "a"
 
 
-async def test_a_claims_spec_is_immutable(server: Server):
+async def test_a_claims_spec_is_immutable(server: Server) -> None:
     """What `kubectl edit` runs into: 422, the field spec, our words."""
     made = await claim(server)
     body = {"spec": {"expireAfter": "1h"}}
@@ -102,13 +102,13 @@ ENOUGH_VALUES = "requirements with 'minValues' must have at least that many valu
         ({"key": HOSTNAME, "operator": "Exists"}, "[0].key", f'label "{HOSTNAME}" is restricted'),
     ],
 )
-async def test_a_claims_requirements_are_ruled(server: Server, requirement: Json, place: str, message: str):
+async def test_a_claims_requirements_are_ruled(server: Server, requirement: Json, place: str, message: str) -> None:
     """The rules that Karpenter's CRD has, in its words."""
     ((field, _, said),) = await causes(server, CLAIMS, claim_body(server, spec={"requirements": [requirement]}))
     assert (field, said) == (f"spec.requirements{place}", message)
 
 
-async def test_a_value_that_is_no_number_breaks_its_rule(server: Server):
+async def test_a_value_that_is_no_number_breaks_its_rule(server: Server) -> None:
     """int() of a word is an error of the rule, not of the server."""
     requirement = {"key": "a", "operator": "Gt", "values": ["x"]}
     ((field, _, message),) = await causes(server, CLAIMS, claim_body(server, spec={"requirements": [requirement]}))
@@ -116,7 +116,7 @@ async def test_a_value_that_is_no_number_breaks_its_rule(server: Server):
     assert "type conversion error from 'string' to 'int' evaluating rule: requirements operator 'Gt'" in message
 
 
-async def test_an_empty_group_is_refused_at_birth(server: Server):
+async def test_an_empty_group_is_refused_at_birth(server: Server) -> None:
     """What claims of the time before nodeClassRef.group have, new ones may not."""
     reference = {"group": "", "kind": "KaitoNodeClass", "name": "default"}
     found = await causes(server, CLAIMS, claim_body(server, spec={"nodeClassRef": reference}))
@@ -159,7 +159,7 @@ async def legacy_claim(server: Server, reference: Json) -> tuple[str, Json]:
 
 
 @pytest.mark.parametrize("group", [{"group": ""}, {}], ids=["empty", "absent"])
-async def test_a_legacy_claim_stays_editable_and_deletable(server: Server, group: Json):
+async def test_a_legacy_claim_stays_editable_and_deletable(server: Server, group: Json) -> None:
     """A claim with an empty group, or with none, that an upgraded CRD would refuse today is labelled, finalized, given
     a status and let go all the same: what a write does not change is not held against it."""
     collection, made = await legacy_claim(server, {**group, "kind": "KaitoNodeClass", "name": "default"})

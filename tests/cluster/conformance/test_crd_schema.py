@@ -19,7 +19,7 @@ async def causes(server: Server, spec: Json) -> list[tuple[str, str, str]]:
     return [(c["field"], c["reason"], c["message"]) for c in said["details"]["causes"]]
 
 
-async def test_defaults_are_filled_in(server: Server):
+async def test_defaults_are_filled_in(server: Server) -> None:
     """Where a field is absent or null, and below objects that are there, not below absent ones."""
     made = await widget(server, spec={"size": 1})
     assert made["spec"] == {"size": 1, "colour": "red"}
@@ -27,7 +27,7 @@ async def test_defaults_are_filled_in(server: Server):
     assert made["spec"] == {"size": 1, "colour": "red", "deep": {"on": True}}
 
 
-async def test_nulls_are_dropped_but_where_they_are_allowed(server: Server):
+async def test_nulls_are_dropped_but_where_they_are_allowed(server: Server) -> None:
     """A null for a field that is not nullable counts as absent."""
     made = await widget(server, spec={"size": 1, "name": None, "maybe": None})
     assert made["spec"] == {"size": 1, "colour": "red", "maybe": None}
@@ -35,7 +35,7 @@ async def test_nulls_are_dropped_but_where_they_are_allowed(server: Server):
     assert found[0] == ("spec.size", "FieldValueRequired", "Required value")
 
 
-async def test_unknown_fields_are_pruned_with_a_warning(server: Server):
+async def test_unknown_fields_are_pruned_with_a_warning(server: Server) -> None:
     """At every depth; kept where the schema says so. The warnings are headers that kubectl prints."""
     part = {"key": "a", "values": ["x"], "nope": 3}
     spec = {"size": 1, "nope": 1, "deep": {"nope": 2}, "parts": [part], "free": {"any": {"thing": [1]}}}
@@ -51,7 +51,7 @@ async def test_unknown_fields_are_pruned_with_a_warning(server: Server):
     ]
 
 
-async def test_unknown_fields_can_be_ignored(server: Server):
+async def test_unknown_fields_can_be_ignored(server: Server) -> None:
     """fieldValidation=Ignore: pruned without a word."""
     body = widget_body(server, spec={"size": 1, "nope": 1})
     answer = await server.request("POST", WIDGETS, body, fieldValidation="Ignore")
@@ -67,7 +67,9 @@ async def test_unknown_fields_can_be_ignored(server: Server):
         ({"metadata": {"nope": 1}}, "metadata.nope"),
     ],
 )
-async def test_a_strict_create_with_unknown_fields_is_refused(server: Server, fields: dict[str, Any], path: str):
+async def test_a_strict_create_with_unknown_fields_is_refused(
+    server: Server, fields: dict[str, Any], path: str
+) -> None:
     """400 with the field's path; what kubectl asks for by default."""
     body = {**widget_body(server), **fields}
     body["metadata"] = {**meta(server, "widget"), **fields.get("metadata", {})}
@@ -76,7 +78,7 @@ async def test_a_strict_create_with_unknown_fields_is_refused(server: Server, fi
     assert said["message"] == f'{words}unknown field "{path}"'
 
 
-async def test_a_strict_patch_with_unknown_fields_is_refused(server: Server):
+async def test_a_strict_patch_with_unknown_fields_is_refused(server: Server) -> None:
     """422 with the cause `patch`; without strictness a warning, and nothing is changed."""
     made = await widget(server)
     body = {"spec": {"nope": 1}}
@@ -89,7 +91,7 @@ async def test_a_strict_patch_with_unknown_fields_is_refused(server: Server):
     assert answer.body == made
 
 
-async def test_an_unknown_strictness_is_refused(server: Server):
+async def test_an_unknown_strictness_is_refused(server: Server) -> None:
     """422: a typing error must not pass for leniency."""
     said = await server.refused(422, "Invalid", "POST", WIDGETS, widget_body(server), fieldValidation="Odd")
     (cause,) = said["details"]["causes"]
@@ -97,7 +99,7 @@ async def test_an_unknown_strictness_is_refused(server: Server):
     assert said["details"]["kind"] == "CreateOptions"
 
 
-async def test_unknown_metadata_of_a_built_in_kind_is_told_too(server: Server):
+async def test_unknown_metadata_of_a_built_in_kind_is_told_too(server: Server) -> None:
     """Strict is 400, else a warning."""
     body = {"metadata": meta(server, "node", nope=1)}
     said = await server.refused(400, "BadRequest", "POST", NODES, body, fieldValidation="Strict")
@@ -117,7 +119,7 @@ async def test_unknown_metadata_of_a_built_in_kind_is_told_too(server: Server):
         ({"size": 1, "since": "yesterday"}, "spec.since", "yesterday", "date-time"),
     ],
 )
-async def test_types_are_checked(server: Server, spec: Json, field: str, found: str, wanted: str):
+async def test_types_are_checked(server: Server, spec: Json, field: str, found: str, wanted: str) -> None:
     """The cause says what was found and what is wanted; CEL rules are not tried then."""
     first, *_, unchecked = await causes(server, spec)
     words = f'Invalid value: "{found}": {field} in body must be of type {wanted}: "{found}"'
@@ -135,7 +137,7 @@ async def test_types_are_checked(server: Server, spec: Json, field: str, found: 
         ({"size": 1, "amount": "5"}, "spec.amount", "\"5\": spec.amount in body should match '^[0-9]+Mi$'"),
     ],
 )
-async def test_bounds_and_patterns_are_checked(server: Server, spec: Json, field: str, message: str):
+async def test_bounds_and_patterns_are_checked(server: Server, spec: Json, field: str, message: str) -> None:
     """The only cause is that one: the CEL rules were tried, and hold."""
     assert await causes(server, spec) == [(field, "FieldValueInvalid", f"Invalid value: {message}")]
 
@@ -157,21 +159,21 @@ LENGTH, ITEMS = "Too long: may not be more than 4 bytes", "Too many: 3: must hav
 )
 async def test_what_is_missing_too_much_or_unknown_has_its_own_reason(
     server: Server, spec: Json, field: str, reason: str, message: str
-):
+) -> None:
     """Clients decide by the reason; CEL rules are not tried then."""
     first, unchecked = await causes(server, spec)
     assert first == (field, reason, message)
     assert UNCHECKED in unchecked[2]
 
 
-async def test_numbers_and_words_may_share_a_field(server: Server):
+async def test_numbers_and_words_may_share_a_field(server: Server) -> None:
     """x-kubernetes-int-or-string; a whole number may be written with a point."""
     for amount in (5, "5Mi"):
         assert (await widget(server, spec={"size": 1, "amount": amount}))["spec"]["amount"] == amount
     assert (await widget(server, spec={"size": 1.0}))["spec"]["size"] == 1
 
 
-async def test_a_required_spec_is_required(server: Server):
+async def test_a_required_spec_is_required(server: Server) -> None:
     """Absent and null alike."""
     for body in ({**widget_body(server), "spec": None}, {k: v for k, v in widget_body(server).items() if k != "spec"}):
         said = await server.refused(422, "Invalid", "POST", WIDGETS, body)
@@ -195,7 +197,7 @@ async def test_a_required_spec_is_required(server: Server):
         ({"resources": {"requests": {"memory": "much"}}}, "spec.resources.requests.memory"),
     ],
 )
-async def test_a_bad_claim_is_refused_by_its_field(server: Server, spec: Json, field: str):
+async def test_a_bad_claim_is_refused_by_its_field(server: Server, spec: Json, field: str) -> None:
     """Our own CRD's schema, as the server reads it."""
     said = await server.refused(422, "Invalid", "POST", CLAIMS, claim_body(server, spec=spec))
     assert said["details"]["causes"][0]["field"] == field
@@ -203,7 +205,7 @@ async def test_a_bad_claim_is_refused_by_its_field(server: Server, spec: Json, f
     assert said["details"]["kind"] == "NodeClaim"
 
 
-async def test_unknown_fields_of_a_built_in_kind_are_not_stored(server: Server):
+async def test_unknown_fields_of_a_built_in_kind_are_not_stored(server: Server) -> None:
     """At the top of a Node, in its spec and its status."""
     made = await node(server, spec={"nope": 1}, status={"nope": 2})
     patched = await server.patch(at(NODES, made), {"nope": 3, "spec": {"nope": 4}})

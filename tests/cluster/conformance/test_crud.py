@@ -8,7 +8,7 @@ from .things import CLAIMS, EVENTS, LEASES, NAMESPACES, NODES, at, claim, claim_
 pytestmark = pytest.mark.asyncio
 
 
-async def test_a_new_object_is_given_what_only_the_server_knows(server: Server):
+async def test_a_new_object_is_given_what_only_the_server_knows(server: Server) -> None:
     """Uid, time of creation, version and generation are the server's, whatever was sent."""
     sent = claim_body(server, uid="mine", creationTimestamp="2020-01-01T00:00:00Z", generation=7)
     answer = await server.request("POST", CLAIMS, sent)
@@ -20,13 +20,13 @@ async def test_a_new_object_is_given_what_only_the_server_knows(server: Server):
     assert int(found["resourceVersion"]) > 0
 
 
-async def test_what_is_read_is_what_was_answered(server: Server):
+async def test_what_is_read_is_what_was_answered(server: Server) -> None:
     """A GET after a create shows the same object at the same version."""
     made = await claim(server)
     assert await server.get(at(CLAIMS, made)) == made
 
 
-async def test_a_generated_name_begins_as_asked_and_is_new(server: Server):
+async def test_a_generated_name_begins_as_asked_and_is_new(server: Server) -> None:
     """Two objects of one generateName have two names of that prefix and five letters."""
     prefix = server.name("some") + "-"
     names = []
@@ -37,7 +37,7 @@ async def test_a_generated_name_begins_as_asked_and_is_new(server: Server):
     assert all(name.startswith(prefix) and len(name) == len(prefix) + 5 for name in names)
 
 
-async def test_a_taken_name_is_refused(server: Server):
+async def test_a_taken_name_is_refused(server: Server) -> None:
     """A second object of that name is 409 AlreadyExists, and the answer names it."""
     made = await claim(server)
     body = claim_body(server) | {"metadata": {"name": made["metadata"]["name"]}}
@@ -46,7 +46,7 @@ async def test_a_taken_name_is_refused(server: Server):
     assert said["message"] == f'nodeclaims.karpenter.sh "{made["metadata"]["name"]}" already exists'
 
 
-async def test_an_absent_object_is_named_in_the_answer(server: Server):
+async def test_an_absent_object_is_named_in_the_answer(server: Server) -> None:
     """A 404 that proves an absence has the reason NotFound and the object's name, for every verb."""
     for method, how in (("GET", "application/json"), ("PATCH", MERGE), ("DELETE", "application/json")):
         said = await server.refused(404, "NotFound", method, f"{NODES}/nope", {}, how=how)
@@ -58,7 +58,7 @@ async def test_an_absent_object_is_named_in_the_answer(server: Server):
     assert said["details"]["name"] == "nope"
 
 
-async def test_a_kind_that_is_not_served_is_no_absent_object(server: Server):
+async def test_a_kind_that_is_not_served_is_no_absent_object(server: Server) -> None:
     """The 404 for an unknown group, version or kind names no object; of CRDs' groups it is not even a Status."""
     for path in ("/apis/nope.example/v1/nopes", "/apis/karpenter.sh/v1beta1/nodeclaims", "/apis/karpenter.sh/v1/nopes"):
         answer = await server.request("GET", f"{path}/x")
@@ -68,7 +68,7 @@ async def test_a_kind_that_is_not_served_is_no_absent_object(server: Server):
     assert said["message"] == "the server could not find the requested resource"
 
 
-async def test_a_subresource_that_a_kind_does_not_have_is_not_served(server: Server):
+async def test_a_subresource_that_a_kind_does_not_have_is_not_served(server: Server) -> None:
     """/status of a Lease and /nope of a Node are 404 and name no object."""
     made, held = await node(server), await lease(server)
     for path in (at(LEASES, held, "status"), at(NODES, made, "nope")):
@@ -76,7 +76,7 @@ async def test_a_subresource_that_a_kind_does_not_have_is_not_served(server: Ser
         assert not said.get("details", {}).get("name")
 
 
-async def test_a_put_removes_what_it_does_not_send(server: Server):
+async def test_a_put_removes_what_it_does_not_send(server: Server) -> None:
     """Labels and spec are what was put; uid and birth remain."""
     made = await node(server, labels={"a": "b"}, spec={"unschedulable": True})
     sent = {"metadata": {"name": made["metadata"]["name"], "labels": {"c": "d"}}}
@@ -87,7 +87,7 @@ async def test_a_put_removes_what_it_does_not_send(server: Server):
         assert put["metadata"][kept] == made["metadata"][kept]
 
 
-async def test_a_put_must_name_the_object_of_its_path(server: Server):
+async def test_a_put_must_name_the_object_of_its_path(server: Server) -> None:
     """Another name, and none, are 400."""
     made = await node(server)
     name = made["metadata"]["name"]
@@ -97,14 +97,14 @@ async def test_a_put_must_name_the_object_of_its_path(server: Server):
     assert said["message"].endswith("name must be provided")
 
 
-async def test_a_body_of_another_kind_is_refused(server: Server):
+async def test_a_body_of_another_kind_is_refused(server: Server) -> None:
     """A Pod is not taken for a Node, nor for a NodeClaim."""
     for collection in (NODES, CLAIMS):
         body = {"apiVersion": "v1", "kind": "Pod", "metadata": meta(server, "pod")}
         await server.refused(400, "BadRequest", "POST", collection, body)
 
 
-async def test_a_custom_resource_must_say_its_kind(server: Server):
+async def test_a_custom_resource_must_say_its_kind(server: Server) -> None:
     """For a Node the path has said it; a NodeClaim without a kind is 400."""
     await server.done("POST", NODES, {"metadata": meta(server, "node")})
     body = {key: value for key, value in claim_body(server).items() if key != "kind"}
@@ -112,7 +112,7 @@ async def test_a_custom_resource_must_say_its_kind(server: Server):
     assert "Object 'Kind' is missing" in said["message"]
 
 
-async def test_a_body_that_is_not_json_is_refused(server: Server):
+async def test_a_body_that_is_not_json_is_refused(server: Server) -> None:
     """Half a document and a list are 400, another format 415."""
     for body in (b"{", b"[]"):
         said = await server.refused(400, "BadRequest", "POST", NODES, body)
@@ -120,7 +120,7 @@ async def test_a_body_that_is_not_json_is_refused(server: Server):
     await server.refused(415, "UnsupportedMediaType", "POST", NODES, b"a: b", how="text/plain")
 
 
-async def test_values_of_the_wrong_type_are_refused(server: Server):
+async def test_values_of_the_wrong_type_are_refused(server: Server) -> None:
     """A number for a label's value and a string for a list are 400."""
     for fields in ({"metadata": meta(server, "n", labels={"a": 1})}, {"spec": {"taints": "x"}}):
         body = {"metadata": meta(server, "node"), **fields}
@@ -128,14 +128,14 @@ async def test_values_of_the_wrong_type_are_refused(server: Server):
         assert said["message"].startswith('Node in version "v1" cannot be handled as a Node: json: cannot unmarshal ')
 
 
-async def test_a_body_above_three_mebibytes_is_refused(server: Server):
+async def test_a_body_above_three_mebibytes_is_refused(server: Server) -> None:
     """It is 413, whatever is in it."""
     body = {"metadata": meta(server, "node", annotations={"a": "x" * (3 * 2**20)})}
     said = await server.refused(413, "RequestEntityTooLarge", "POST", NODES, body)
     assert said["message"] == "Request entity too large: limit is 3145728"
 
 
-async def test_a_bad_name_is_told_by_its_field(server: Server):
+async def test_a_bad_name_is_told_by_its_field(server: Server) -> None:
     """422 Invalid with one cause, whose message the whole message repeats."""
     for collection, body in ((NODES, {"kind": "Node", "apiVersion": "v1"}), (CLAIMS, claim_body(server))):
         said = await server.refused(422, "Invalid", "POST", collection, {**body, "metadata": {"name": "X_y"}})
@@ -145,7 +145,7 @@ async def test_a_bad_name_is_told_by_its_field(server: Server):
         assert said["message"].endswith(f'"X_y" is invalid: metadata.name: {cause["message"]}')
 
 
-async def test_a_name_is_required(server: Server):
+async def test_a_name_is_required(server: Server) -> None:
     """Neither name nor generateName: the cause says so, and the details have no empty name."""
     said = await server.refused(422, "Invalid", "POST", NODES, {"metadata": {}})
     words = "Required value: name or generateName is required"
@@ -155,7 +155,7 @@ async def test_a_name_is_required(server: Server):
     }
 
 
-async def test_bad_labels_are_all_told_at_once(server: Server):
+async def test_bad_labels_are_all_told_at_once(server: Server) -> None:
     """Each bad key and value is a cause of its own."""
     body = {"metadata": meta(server, "node", labels={"a b": "c", "d": "e f", "x/y/z": "", "long": "v" * 64})}
     said = await server.refused(422, "Invalid", "POST", NODES, body)
@@ -164,7 +164,7 @@ async def test_bad_labels_are_all_told_at_once(server: Server):
     assert found == [' "a b"', ' "e f"', f' "{"v" * 64}"', ' "x/y/z"']
 
 
-async def test_annotations_have_a_size(server: Server):
+async def test_annotations_have_a_size(server: Server) -> None:
     """More than 256 KiB of them are refused."""
     body = {"metadata": meta(server, "node", annotations={"a": "x" * 2**18})}
     said = await server.refused(422, "Invalid", "POST", NODES, body)
@@ -172,7 +172,7 @@ async def test_annotations_have_a_size(server: Server):
     assert said["details"]["causes"][0]["reason"] == "FieldValueTooLong"
 
 
-async def test_what_is_created_has_no_version(server: Server):
+async def test_what_is_created_has_no_version(server: Server) -> None:
     """A create that names a resourceVersion is refused: somebody confuses it with an update."""
     for collection, body in ((NODES, {"metadata": {}}), (CLAIMS, claim_body(server))):
         sent = {**body, "metadata": meta(server, "x", resourceVersion="5")}
@@ -180,7 +180,7 @@ async def test_what_is_created_has_no_version(server: Server):
         assert said["message"] == "resourceVersion should not be set on objects to be created"
 
 
-async def test_a_dry_run_answers_and_stores_nothing(server: Server):
+async def test_a_dry_run_answers_and_stores_nothing(server: Server) -> None:
     """The answer is the object that would be, without a version."""
     answer = await server.request("POST", CLAIMS, claim_body(server), dryRun="All")
     assert answer.status == 201
@@ -191,7 +191,7 @@ async def test_a_dry_run_answers_and_stores_nothing(server: Server):
     assert said["details"]["causes"][0]["field"] == "dryRun"
 
 
-async def test_a_delete_says_what_went(server: Server):
+async def test_a_delete_says_what_went(server: Server) -> None:
     """An object without finalizers goes at once, and the answer is a Status with its uid."""
     made = await claim(server)
     said = await server.delete(at(CLAIMS, made))
@@ -205,7 +205,7 @@ async def test_a_delete_says_what_went(server: Server):
     assert await server.absent(at(CLAIMS, made))
 
 
-async def test_a_name_can_be_used_again_by_another_object(server: Server):
+async def test_a_name_can_be_used_again_by_another_object(server: Server) -> None:
     """After a deletion the name is free; who bears it next has another uid."""
     first = await claim(server)
     await server.delete(at(CLAIMS, first))
@@ -213,7 +213,7 @@ async def test_a_name_can_be_used_again_by_another_object(server: Server):
     assert second["metadata"]["uid"] != first["metadata"]["uid"]
 
 
-async def test_a_namespace_must_exist_and_agree(server: Server):
+async def test_a_namespace_must_exist_and_agree(server: Server) -> None:
     """Nothing is created in a namespace that is not there, nor under a path of another one."""
     body = {"metadata": {"name": "x", "namespace": "nope"}}
     path = LEASES.replace("default", "nope")
@@ -223,7 +223,7 @@ async def test_a_namespace_must_exist_and_agree(server: Server):
     assert said["message"].startswith("the namespace of the provided object does not match the namespace sent on the ")
 
 
-async def test_a_namespace_that_is_ending_takes_nothing_new_and_goes_empty(server: Server):
+async def test_a_namespace_that_is_ending_takes_nothing_new_and_goes_empty(server: Server) -> None:
     """What is in it is deleted, what is created meanwhile is 403, and the namespace goes last."""
     name = server.name("ns")
     await server.done("POST", NAMESPACES, {"metadata": {"name": name}})
@@ -240,19 +240,19 @@ async def test_a_namespace_that_is_ending_takes_nothing_new_and_goes_empty(serve
         await watch.until(lambda event: event.type == "DELETED")
 
 
-async def test_a_method_that_a_path_does_not_have_is_refused(server: Server):
+async def test_a_method_that_a_path_does_not_have_is_refused(server: Server) -> None:
     """POST to an object and PUT to a collection are 405."""
     for method, path in (("POST", f"{NODES}/x"), ("PUT", NODES)):
         said = await server.refused(405, "MethodNotAllowed", method, path, {})
         assert said["message"] == "the server does not allow this method on the requested resource"
 
 
-async def test_a_wrong_token_is_401(server: Server):
+async def test_a_wrong_token_is_401(server: Server) -> None:
     """The answer is a Status with the reason Unauthorized."""
     said = await server.refused(401, "Unauthorized", "GET", NODES, token="wrong")
     assert said["message"] == "Unauthorized"
 
 
-async def test_a_form_that_is_not_offered_is_406(server: Server):
+async def test_a_form_that_is_not_offered_is_406(server: Server) -> None:
     """HTML is not to be had."""
     await server.refused(406, "NotAcceptable", "GET", NODES, accept="text/html")

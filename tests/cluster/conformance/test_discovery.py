@@ -33,7 +33,7 @@ async def aggregated(server: Server, path: str) -> dict[tuple[str, str], Json]:
     }
 
 
-async def test_all_is_told_at_once(server: Server):
+async def test_all_is_told_at_once(server: Server) -> None:
     """The aggregated form: names, short names, scope, categories and verbs of built-in kinds and of ours."""
     core, groups = await aggregated(server, "/api"), await aggregated(server, "/apis")
     expected: dict[tuple[str, str], dict[str, Any]] = {
@@ -56,7 +56,7 @@ async def test_all_is_told_at_once(server: Server):
     }
 
 
-async def test_subresources_are_told(server: Server):
+async def test_subresources_are_told(server: Server) -> None:
     """A claim's status, and a pod's eviction as what is sent there."""
     core, groups = await aggregated(server, "/api"), await aggregated(server, "/apis")
     (status,) = groups["karpenter.sh", "nodeclaims"]["subresources"]
@@ -66,7 +66,7 @@ async def test_subresources_are_told(server: Server):
     assert eviction["responseKind"] == {"group": "policy", "version": "v1", "kind": "Eviction"}
 
 
-async def test_the_older_form_says_the_same(server: Server):
+async def test_the_older_form_says_the_same(server: Server) -> None:
     """Group by group."""
     found = await server.get("/apis/karpenter.sh/v1")
     assert (found["kind"], found["groupVersion"]) == ("APIResourceList", "karpenter.sh/v1")
@@ -81,14 +81,14 @@ async def test_the_older_form_says_the_same(server: Server):
     assert groups >= {"karpenter.sh", "kaito.sh", "policy", "coordination.k8s.io", "apiextensions.k8s.io"}
 
 
-async def test_groups_and_versions_that_are_not_there_are_404(server: Server):
+async def test_groups_and_versions_that_are_not_there_are_404(server: Server) -> None:
     """As plain text."""
     for path in ("/apis/nope.example", "/apis/karpenter.sh/v2", "/nope"):
         answer = await server.request("GET", path)
         assert (answer.status, answer.body) == (404, "404 page not found\n")
 
 
-async def test_the_server_says_its_version_and_health(server: Server):
+async def test_the_server_says_its_version_and_health(server: Server) -> None:
     """/version in numbers; /readyz, /livez and /healthz as `ok`, to anybody."""
     version = await server.get("/version")
     assert version["major"] == "1"
@@ -98,7 +98,7 @@ async def test_the_server_says_its_version_and_health(server: Server):
         assert (answer.status, answer.body) == (200, "ok")
 
 
-async def test_a_claims_schema_can_be_explained(server: Server):
+async def test_a_claims_schema_can_be_explained(server: Server) -> None:
     """OpenAPI v3 has our descriptions, and tells kubectl that the server checks fields itself."""
     index = await read(server, "/openapi/v3")
     document = await read(server, index["paths"]["apis/karpenter.sh/v1"]["serverRelativeURL"].partition("?")[0])

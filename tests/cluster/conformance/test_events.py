@@ -33,7 +33,7 @@ def event(server: Server, about: Json, **fields: object) -> Json:
     }
 
 
-async def test_an_event_about_a_claim_lives_in_default(server: Server):
+async def test_an_event_about_a_claim_lives_in_default(server: Server) -> None:
     """A cluster-scoped object has no namespace, so its events have that one; any other is 422."""
     about = await claim(server)
     made = await server.done("POST", EVENTS, event(server, about))
@@ -46,7 +46,7 @@ async def test_an_event_about_a_claim_lives_in_default(server: Server):
     assert cause["message"] == 'Invalid value: "": does not match event.namespace'
 
 
-async def test_an_event_is_counted_by_a_patch(server: Server):
+async def test_an_event_is_counted_by_a_patch(server: Server) -> None:
     """Its name is taken the second time; then count and last time are raised."""
     body = event(server, await claim(server))
     made = await server.done("POST", EVENTS, body)
@@ -65,7 +65,7 @@ async def test_an_event_is_counted_by_a_patch(server: Server):
         "involvedObject.uid={uid},reportingComponent=gpu-provisioner",
     ],
 )
-async def test_events_are_found_by_what_they_are_about(server: Server, selector: str):
+async def test_events_are_found_by_what_they_are_about(server: Server, selector: str) -> None:
     """The selectors of `kubectl describe` and `kubectl events --for`."""
     about, other = await claim(server), await claim(server)
     made = await server.done("POST", EVENTS, event(server, about))
@@ -77,7 +77,7 @@ async def test_events_are_found_by_what_they_are_about(server: Server, selector:
         assert [item["metadata"]["name"] for item in found] == [made["metadata"]["name"]]
 
 
-async def test_an_event_prints_as_kubectl_shows_it(server: Server):
+async def test_an_event_prints_as_kubectl_shows_it(server: Server) -> None:
     """Type, reason, what it is about, who reports it, and its words."""
     about = await claim(server)
     await server.done("POST", EVENTS, event(server, about))
@@ -89,7 +89,7 @@ async def test_an_event_prints_as_kubectl_shows_it(server: Server):
     assert (row["Source"], row["Message"]) == ("gpu-provisioner, pod-1", "the pool is running")
 
 
-async def test_an_event_outlives_what_it_is_about(server: Server):
+async def test_an_event_outlives_what_it_is_about(server: Server) -> None:
     """It is no dependent: a claim that is gone can still be explained."""
     about = await claim(server)
     made = await server.done("POST", EVENTS, event(server, about))

@@ -37,7 +37,7 @@ async def settled(server: Server, made: Json, **status: int) -> None:
         await watch.until(lambda event: status.items() <= event.object.get("status", {}).items())
 
 
-async def test_an_evicted_pod_is_deleting_and_says_why(server: Server):
+async def test_an_evicted_pod_is_deleting_and_says_why(server: Server) -> None:
     """It has its grace and the condition DisruptionTarget; a second eviction changes nothing."""
     _, (made,) = await pods(server, 1)
     await evict(server, made)
@@ -49,14 +49,14 @@ async def test_an_evicted_pod_is_deleting_and_says_why(server: Server):
     assert (await server.get(at(PODS, made)))["metadata"]["deletionTimestamp"] == found["metadata"]["deletionTimestamp"]
 
 
-async def test_an_eviction_may_shorten_the_grace(server: Server):
+async def test_an_eviction_may_shorten_the_grace(server: Server) -> None:
     """Its deleteOptions are those of a DELETE."""
     _, (made,) = await pods(server, 1)
     await evict(server, made, gracePeriodSeconds=7)
     assert (await server.get(at(PODS, made)))["metadata"]["deletionGracePeriodSeconds"] == 7
 
 
-async def test_an_eviction_of_another_uid_is_refused(server: Server):
+async def test_an_eviction_of_another_uid_is_refused(server: Server) -> None:
     """409: a pod of that name came back, and nobody asked it to go."""
     _, (made,) = await pods(server, 1)
     body = eviction(made, preconditions={"uid": "11111111-1111-4111-8111-111111111111"})
@@ -66,7 +66,7 @@ async def test_an_eviction_of_another_uid_is_refused(server: Server):
     await evict(server, made, preconditions={"uid": made["metadata"]["uid"]})
 
 
-async def test_an_absent_pod_cannot_be_evicted(server: Server):
+async def test_an_absent_pod_cannot_be_evicted(server: Server) -> None:
     """404 with its name; another name in the body than in the path is 400."""
     body = eviction({"metadata": {"name": "nope"}})
     said = await server.refused(404, "NotFound", "POST", f"{PODS}/nope/eviction", body)
@@ -75,7 +75,7 @@ async def test_an_absent_pod_cannot_be_evicted(server: Server):
     await server.refused(400, "BadRequest", "POST", at(PODS, made, "eviction"), body)
 
 
-async def test_a_dry_eviction_evicts_nobody(server: Server):
+async def test_a_dry_eviction_evicts_nobody(server: Server) -> None:
     """Asked for in the body or in the query."""
     _, (made,) = await pods(server, 1)
     await evict(server, made, dryRun=["All"])
@@ -83,7 +83,7 @@ async def test_a_dry_eviction_evicts_nobody(server: Server):
     assert await server.get(at(PODS, made)) == made
 
 
-async def test_an_exhausted_budget_refuses(server: Server):
+async def test_an_exhausted_budget_refuses(server: Server) -> None:
     """429 with a cause that names it and its numbers, and no time to come back."""
     labels, (made, _) = await pods(server, 2)
     holder = await budget(server, labels, minAvailable=2)
@@ -97,7 +97,7 @@ async def test_an_exhausted_budget_refuses(server: Server):
     assert said["details"] == {"causes": [{"reason": "DisruptionBudget", "message": words}]}
 
 
-async def test_a_budget_that_allows_one_lets_one_go(server: Server):
+async def test_a_budget_that_allows_one_lets_one_go(server: Server) -> None:
     """The first eviction uses it up; the second waits for the first pod's successor."""
     labels, (first, second) = await pods(server, 2)
     holder = await budget(server, labels, maxUnavailable=1)
@@ -112,7 +112,7 @@ async def test_a_budget_that_allows_one_lets_one_go(server: Server):
     await evict(server, second)
 
 
-async def test_two_budgets_on_one_pod_are_a_failure(server: Server):
+async def test_two_budgets_on_one_pod_are_a_failure(server: Server) -> None:
     """500 without a reason: nobody can say which of them counts."""
     labels, (made,) = await pods(server, 1)
     for _ in range(2):
@@ -121,7 +121,7 @@ async def test_two_budgets_on_one_pod_are_a_failure(server: Server):
     assert said["message"] == SEVERAL
 
 
-async def test_pods_that_do_not_serve_pass_every_budget(server: Server):
+async def test_pods_that_do_not_serve_pass_every_budget(server: Server) -> None:
     """Pending, succeeded, failed and already deleting ones."""
     labels, (leaving,) = await pods(server, 1)
     place = leaving["spec"]["nodeName"]
@@ -133,7 +133,7 @@ async def test_pods_that_do_not_serve_pass_every_budget(server: Server):
         await evict(server, made)
 
 
-async def test_a_pod_that_is_not_ready_may_go_while_the_budget_is_met(server: Server):
+async def test_a_pod_that_is_not_ready_may_go_while_the_budget_is_met(server: Server) -> None:
     """It is not counted as healthy, so its going breaks nothing."""
     labels, (_,) = await pods(server, 1)
     unhealthy = await pod(server, on=(await node(server))["metadata"]["name"], labels=labels, phase="Running")
@@ -142,7 +142,7 @@ async def test_a_pod_that_is_not_ready_may_go_while_the_budget_is_met(server: Se
     await evict(server, unhealthy)
 
 
-async def test_a_budget_of_another_namespace_or_other_labels_does_not_matter(server: Server):
+async def test_a_budget_of_another_namespace_or_other_labels_does_not_matter(server: Server) -> None:
     """Only what selects the pod, beside it."""
     labels, (made,) = await pods(server, 1)
     await budget(server, {"app": "another"}, minAvailable=9)
@@ -152,7 +152,7 @@ async def test_a_budget_of_another_namespace_or_other_labels_does_not_matter(ser
     await evict(server, made)
 
 
-async def test_a_node_can_go_before_its_pods(server: Server):
+async def test_a_node_can_go_before_its_pods(server: Server) -> None:
     """Nothing in the API holds a Node for the pods that are bound to it."""
     _, (made,) = await pods(server, 1)
     await server.delete(f"{NODES}/{made['spec']['nodeName']}")

@@ -16,14 +16,14 @@ def taking(held: Json, holder: str) -> Json:
     return {"metadata": {"resourceVersion": held["metadata"]["resourceVersion"]}, "spec": spec}
 
 
-async def test_a_lease_keeps_its_microseconds(server: Server):
+async def test_a_lease_keeps_its_microseconds(server: Server) -> None:
     """Times are written and read in full."""
     held = await lease(server)
     assert held["spec"]["renewTime"] == "2026-03-01T12:00:00.123456Z"
     assert await server.get(at(LEASES, held)) == held
 
 
-async def test_a_time_without_microseconds_is_refused(server: Server):
+async def test_a_time_without_microseconds_is_refused(server: Server) -> None:
     """A MicroTime is not a Time: six digits after the point or nothing."""
     held = await lease(server)
     for wrong in ("2026-03-01T12:00:00Z", "soon"):
@@ -34,7 +34,7 @@ async def test_a_time_without_microseconds_is_refused(server: Server):
     await server.refused(400, "BadRequest", "POST", LEASES, body)
 
 
-async def test_only_one_of_many_creates_it(server: Server):
+async def test_only_one_of_many_creates_it(server: Server) -> None:
     """The others are told AlreadyExists."""
     name = server.name("lease")
     body = {"metadata": {"name": name}, "spec": {"leaseDurationSeconds": 30}}
@@ -45,7 +45,7 @@ async def test_only_one_of_many_creates_it(server: Server):
     assert {answer.body["reason"] for answer in answers if answer.status == 409} == {"AlreadyExists"}
 
 
-async def test_only_one_of_many_takes_it_over(server: Server):
+async def test_only_one_of_many_takes_it_over(server: Server) -> None:
     """All patch the version they read; one wins, the others are told Conflict, and the winner holds it."""
     held = await lease(server)
     async with asyncio.TaskGroup() as group:
@@ -62,7 +62,7 @@ async def test_only_one_of_many_takes_it_over(server: Server):
     assert (await server.get(at(LEASES, held)))["spec"]["holderIdentity"] == winners[0]
 
 
-async def test_the_holder_renews_version_by_version(server: Server):
+async def test_the_holder_renews_version_by_version(server: Server) -> None:
     """Each renewal names the version of the last; one that names an older one is lost."""
     held = await lease(server)
     renewed = await server.patch(at(LEASES, held), taking(held, "one"))
@@ -71,7 +71,7 @@ async def test_the_holder_renews_version_by_version(server: Server):
     await server.refused(409, "Conflict", "PATCH", at(LEASES, held), taking(renewed, "one"), how=MERGE)
 
 
-async def test_a_lease_is_given_back_by_an_empty_holder(server: Server):
+async def test_a_lease_is_given_back_by_an_empty_holder(server: Server) -> None:
     """As a leader does on its way out."""
     held = await lease(server)
     body = {**taking(held, ""), "spec": {"holderIdentity": "", "leaseDurationSeconds": 1}}
@@ -80,7 +80,7 @@ async def test_a_lease_is_given_back_by_an_empty_holder(server: Server):
     assert released["spec"]["leaseDurationSeconds"] == 1
 
 
-async def test_a_lease_lasts_longer_than_nothing(server: Server):
+async def test_a_lease_lasts_longer_than_nothing(server: Server) -> None:
     """Zero seconds and negative transitions are 422."""
     held = await lease(server)
     for field, value in (("leaseDurationSeconds", 0), ("leaseTransitions", -1)):
@@ -89,7 +89,7 @@ async def test_a_lease_lasts_longer_than_nothing(server: Server):
         assert said["details"]["causes"][0]["field"] == f"spec.{field}"
 
 
-async def test_a_deleted_lease_is_made_anew(server: Server):
+async def test_a_deleted_lease_is_made_anew(server: Server) -> None:
     """Who held it is told that it is gone, and nothing of it is left."""
     held = await lease(server)
     await server.delete(at(LEASES, held))

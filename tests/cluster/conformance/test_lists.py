@@ -18,7 +18,7 @@ async def page(server: Server, **query: Any) -> tuple[list[str], dict[str, Any]]
     return [item["metadata"]["name"] for item in found["items"]], found["metadata"]
 
 
-async def test_a_list_is_in_order_of_names_and_says_its_kind(server: Server):
+async def test_a_list_is_in_order_of_names_and_says_its_kind(server: Server) -> None:
     """Whatever the order of creation; the list has a version of its own."""
     names = [server.name(), server.name(), server.name()]
     for name in (names[2], names[0], names[1]):
@@ -29,7 +29,7 @@ async def test_a_list_is_in_order_of_names_and_says_its_kind(server: Server):
     assert int(found["metadata"]["resourceVersion"]) >= int(found["items"][1]["metadata"]["resourceVersion"])
 
 
-async def test_items_of_built_in_kinds_do_not_repeat_their_kind(server: Server):
+async def test_items_of_built_in_kinds_do_not_repeat_their_kind(server: Server) -> None:
     """Those of custom resources do."""
     await node(server)
     await claim(server)
@@ -40,7 +40,7 @@ async def test_items_of_built_in_kinds_do_not_repeat_their_kind(server: Server):
     assert (found["kind"], found["apiVersion"]) == ("NodeClaim", "karpenter.sh/v1")
 
 
-async def test_an_empty_list_has_items(server: Server):
+async def test_an_empty_list_has_items(server: Server) -> None:
     """`items` is [], not null and not absent: absence of the field would be no statement."""
     for collection, kind in ((NODES, "NodeList"), (CLAIMS, "NodeClaimList")):
         found = await server.get(collection, labelSelector=f"case={server.case}")
@@ -49,7 +49,7 @@ async def test_an_empty_list_has_items(server: Server):
         assert int(found["metadata"]["resourceVersion"]) > 0
 
 
-async def test_pages_together_are_the_list(server: Server):
+async def test_pages_together_are_the_list(server: Server) -> None:
     """Each page but the last has a token; none but the last is short."""
     names = [(await node(server))["metadata"]["name"] for _ in range(5)]
     found, told = await page(server, limit=2)
@@ -60,7 +60,7 @@ async def test_pages_together_are_the_list(server: Server):
     assert pages == [names[:2], names[2:4], names[4:]]
 
 
-async def test_pages_are_of_one_moment(server: Server):
+async def test_pages_are_of_one_moment(server: Server) -> None:
     """What is created, deleted and changed after the first page does not show in the others."""
     made = [await node(server) for _ in range(4)]
     names = [obj["metadata"]["name"] for obj in made]
@@ -73,7 +73,7 @@ async def test_pages_are_of_one_moment(server: Server):
     assert "continue" not in later
 
 
-async def test_what_remains_is_counted_where_it_is_known(server: Server):
+async def test_what_remains_is_counted_where_it_is_known(server: Server) -> None:
     """Without a selector the first page says how many follow; with one it does not."""
     await widget(server)
     await widget(server)
@@ -83,7 +83,7 @@ async def test_what_remains_is_counted_where_it_is_known(server: Server):
     assert "remainingItemCount" not in found["metadata"]
 
 
-async def test_a_token_goes_without_a_version(server: Server):
+async def test_a_token_goes_without_a_version(server: Server) -> None:
     """A continued list that also names a resourceVersion is 400; so is a token that nobody gave out."""
     await node(server)
     await node(server)
@@ -95,7 +95,7 @@ async def test_a_token_goes_without_a_version(server: Server):
     assert "continue key is not valid" in said["message"]
 
 
-async def test_a_page_of_a_past_that_is_gone_is_410(server: Server):
+async def test_a_page_of_a_past_that_is_gone_is_410(server: Server) -> None:
     """After a compaction a token from before is Expired, and the whole list is to be had anew."""
     await widget(server)
     await widget(server)
@@ -109,7 +109,7 @@ async def test_a_page_of_a_past_that_is_gone_is_410(server: Server):
     assert len(await listed(server, WIDGETS)) == 2
 
 
-async def test_a_list_at_least_as_new_as_asked(server: Server):
+async def test_a_list_at_least_as_new_as_asked(server: Server) -> None:
     """A version without more words means: this, or newer."""
     first = await node(server)
     second = await node(server)
@@ -118,7 +118,7 @@ async def test_a_list_at_least_as_new_as_asked(server: Server):
         assert found == [first["metadata"]["name"], second["metadata"]["name"]]
 
 
-async def test_a_list_of_exactly_then(server: Server):
+async def test_a_list_of_exactly_then(server: Server) -> None:
     """The past, as long as it is kept; 410 once it is not; never of version 0 or of none."""
     first = await node(server)
     version = first["metadata"]["resourceVersion"]
@@ -134,7 +134,7 @@ async def test_a_list_of_exactly_then(server: Server):
         assert said["details"]["kind"] == "ListOptions"
 
 
-async def test_a_version_of_the_future_times_out(server: Server):
+async def test_a_version_of_the_future_times_out(server: Server) -> None:
     """The server cannot know it yet: 504 Timeout, with the cause and a time to come back, for list and get."""
     made = await node(server)
     for path in (NODES, at(NODES, made)):
@@ -145,7 +145,7 @@ async def test_a_version_of_the_future_times_out(server: Server):
         assert said["details"]["retryAfterSeconds"] == 1
 
 
-async def test_a_version_or_limit_that_is_no_number_is_refused(server: Server):
+async def test_a_version_or_limit_that_is_no_number_is_refused(server: Server) -> None:
     """400, with the words of the number parser."""
     said = await server.refused(400, "BadRequest", "GET", NODES, resourceVersion="x")
     assert 'parsing "x": invalid syntax' in said["message"]
@@ -153,7 +153,7 @@ async def test_a_version_or_limit_that_is_no_number_is_refused(server: Server):
     assert 'parsing "x": invalid syntax' in said["message"]
 
 
-async def test_version_zero_is_any_version_and_knows_no_limit(server: Server):
+async def test_version_zero_is_any_version_and_knows_no_limit(server: Server) -> None:
     """The cache answers whole: what is in it was once true, and a list after our own write may lack it."""
     made = [(await node(server))["metadata"]["name"] for _ in range(3)]
     found, told = await page(server, resourceVersion="0", limit=1)

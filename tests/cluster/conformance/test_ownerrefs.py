@@ -29,7 +29,7 @@ async def gone(server: Server, collection: str, obj: Json) -> None:
         await watch.until(lambda event: event.type == "DELETED")
 
 
-async def test_what_is_owned_goes_after_its_owner(server: Server):
+async def test_what_is_owned_goes_after_its_owner(server: Server) -> None:
     """The owner goes at once; what it owned follows."""
     owner = await claim(server)
     owned = await node(server, ownerReferences=[owned_by(owner)])
@@ -38,7 +38,7 @@ async def test_what_is_owned_goes_after_its_owner(server: Server):
     await gone(server, NODES, owned)
 
 
-async def test_what_never_had_its_owner_goes_too(server: Server):
+async def test_what_never_had_its_owner_goes_too(server: Server) -> None:
     """A reference to a uid that does not exist, although the name does."""
     owner = await claim(server)
     owned = await node(server, ownerReferences=[owned_by(owner, uid=OTHER_UID)])
@@ -46,7 +46,7 @@ async def test_what_never_had_its_owner_goes_too(server: Server):
     assert not await server.absent(at(CLAIMS, owner))
 
 
-async def test_one_living_owner_is_enough(server: Server):
+async def test_one_living_owner_is_enough(server: Server) -> None:
     """The reference to the dead one is taken away."""
     first, second = await claim(server), await claim(server)
     owned = await node(server, ownerReferences=[owned_by(first), owned_by(second)])
@@ -58,7 +58,7 @@ async def test_one_living_owner_is_enough(server: Server):
     assert [ref["uid"] for ref in event.object["metadata"]["ownerReferences"]] == [second["metadata"]["uid"]]
 
 
-async def test_a_deleting_owner_is_an_owner(server: Server):
+async def test_a_deleting_owner_is_an_owner(server: Server) -> None:
     """While a finalizer holds it, what it owns stays; then it goes."""
     owner = await claim(server, finalizers=["example.com/a"])
     owned = await node(server, ownerReferences=[owned_by(owner)])
@@ -71,7 +71,7 @@ async def test_a_deleting_owner_is_an_owner(server: Server):
     await gone(server, NODES, owned)
 
 
-async def test_a_foreground_deletion_waits_for_what_is_owned(server: Server):
+async def test_a_foreground_deletion_waits_for_what_is_owned(server: Server) -> None:
     """The owner is held by a finalizer of its own until the owned object, held by ours, is gone."""
     owner = await claim(server)
     owned = await node(server, ownerReferences=[owned_by(owner)], finalizers=["example.com/a"])
@@ -84,7 +84,7 @@ async def test_a_foreground_deletion_waits_for_what_is_owned(server: Server):
     await gone(server, CLAIMS, deleted)
 
 
-async def test_orphans_are_let_go(server: Server):
+async def test_orphans_are_let_go(server: Server) -> None:
     """propagationPolicy=Orphan: the reference is taken away, and the object stays."""
     owner = await claim(server)
     owned = await node(server, ownerReferences=[owned_by(owner)])
@@ -96,7 +96,7 @@ async def test_orphans_are_let_go(server: Server):
     assert "deletionTimestamp" not in found["metadata"]
 
 
-async def test_a_finalizer_holds_what_the_collector_deletes(server: Server):
+async def test_a_finalizer_holds_what_the_collector_deletes(server: Server) -> None:
     """It is marked like any other, and goes when its finalizer does: the order we rely on for Nodes."""
     owner = await claim(server)
     owned = await node(server, ownerReferences=[owned_by(owner)], finalizers=["example.com/a"])
@@ -108,7 +108,7 @@ async def test_a_finalizer_holds_what_the_collector_deletes(server: Server):
     assert await server.absent(at(NODES, owned))
 
 
-async def test_a_namespaced_object_may_be_owned_from_above(server: Server):
+async def test_a_namespaced_object_may_be_owned_from_above(server: Server) -> None:
     """A Lease whose owner is a Node goes with the Node, as each kubelet's does."""
     owner = await node(server)
     owned = await lease(server, ownerReferences=[owned_by(owner)])

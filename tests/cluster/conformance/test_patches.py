@@ -29,7 +29,7 @@ async def tainted(server: Server, **fields: Any) -> Json:
 # Merge patches
 
 
-async def test_a_merge_patch_sets_merges_and_removes(server: Server):
+async def test_a_merge_patch_sets_merges_and_removes(server: Server) -> None:
     """Objects merge, null removes, everything else replaces."""
     made = await node(server, labels={"a": "1", "b": "2"}, annotations={"x/y": "z"})
     body = {"metadata": {"labels": {"a": None, "c": "3"}, "annotations": None}, "spec": {"unschedulable": True}}
@@ -39,7 +39,7 @@ async def test_a_merge_patch_sets_merges_and_removes(server: Server):
     assert patched["spec"]["unschedulable"] is True
 
 
-async def test_a_merge_patch_replaces_lists(server: Server):
+async def test_a_merge_patch_replaces_lists(server: Server) -> None:
     """Whole: what somebody else had put into it is lost, which is why we do not do it."""
     made = await tainted(server)
     patched = await server.patch(at(NODES, made), {"spec": {"taints": [OTHER]}})
@@ -48,7 +48,7 @@ async def test_a_merge_patch_replaces_lists(server: Server):
     assert "taints" not in patched["spec"]
 
 
-async def test_a_patch_that_is_no_patch_is_refused(server: Server):
+async def test_a_patch_that_is_no_patch_is_refused(server: Server) -> None:
     """Half a document, a list for an object and an object for a list are 400."""
     made = await node(server)
     for how, body in ((MERGE, b"{"), (MERGE, []), (JSON_PATCH, b"["), (JSON_PATCH, {"op": "test"})):
@@ -56,7 +56,7 @@ async def test_a_patch_that_is_no_patch_is_refused(server: Server):
         assert said["message"].startswith("error decoding patch: ")
 
 
-async def test_formats_that_a_kind_does_not_know_are_415(server: Server):
+async def test_formats_that_a_kind_does_not_know_are_415(server: Server) -> None:
     """Plain JSON is no patch; custom resources have no strategic merge."""
     made, other = await node(server), await claim(server)
     await server.refused(415, "UnsupportedMediaType", "PATCH", at(NODES, made), {}, how="application/json")
@@ -70,7 +70,7 @@ async def test_formats_that_a_kind_does_not_know_are_415(server: Server):
 # JSON patches
 
 
-async def test_a_list_is_replaced_under_a_test_of_it(server: Server):
+async def test_a_list_is_replaced_under_a_test_of_it(server: Server) -> None:
     """While it is as we saw it; else nothing of the patch is done."""
     made = await tainted(server)
     path = at(NODES, made)
@@ -85,7 +85,7 @@ async def test_a_list_is_replaced_under_a_test_of_it(server: Server):
     assert "late" not in found["metadata"]["labels"]
 
 
-async def test_the_order_of_a_list_counts_and_that_of_fields_does_not(server: Server):
+async def test_the_order_of_a_list_counts_and_that_of_fields_does_not(server: Server) -> None:
     """A test compares values as JSON does."""
     made = await tainted(server)
     path = at(NODES, made)
@@ -95,7 +95,7 @@ async def test_the_order_of_a_list_counts_and_that_of_fields_does_not(server: Se
     await server.patch(path, [{"op": "test", "path": "/spec/taints", "value": turned}], JSON_PATCH)
 
 
-async def test_an_absent_member_tests_equal_to_null(server: Server):
+async def test_an_absent_member_tests_equal_to_null(server: Server) -> None:
     """The way our controller says "if there are none yet"; then the member may be added."""
     made = await claim(server)
     path = at(CLAIMS, made)
@@ -108,7 +108,7 @@ async def test_an_absent_member_tests_equal_to_null(server: Server):
     await failed(server, path, *operations)
 
 
-async def test_an_absent_member_tests_equal_to_nothing_else(server: Server):
+async def test_an_absent_member_tests_equal_to_nothing_else(server: Server) -> None:
     """Not to an empty list, not to a value; and below an absent parent there is nothing to test."""
     made = await node(server)
     for value in ([], ["example.com/a"], {}, ""):
@@ -116,7 +116,7 @@ async def test_an_absent_member_tests_equal_to_nothing_else(server: Server):
     await failed(server, at(NODES, made), {"op": "test", "path": "/metadata/none/deeper", "value": None})
 
 
-async def test_places_that_are_not_there_cannot_be_removed_or_reached(server: Server):
+async def test_places_that_are_not_there_cannot_be_removed_or_reached(server: Server) -> None:
     """A missing member, a missing parent, an index beyond the end."""
     made = await tainted(server)
     path = at(NODES, made)
@@ -126,7 +126,7 @@ async def test_places_that_are_not_there_cannot_be_removed_or_reached(server: Se
     await failed(server, path, {"op": "test", "path": "", "value": {}})
 
 
-async def test_replacing_an_absent_member_adds_it(server: Server):
+async def test_replacing_an_absent_member_adds_it(server: Server) -> None:
     """Against the RFC, but so it is."""
     made = await node(server)
     operation = {"op": "replace", "path": "/metadata/labels/new", "value": "x"}
@@ -134,7 +134,7 @@ async def test_replacing_an_absent_member_adds_it(server: Server):
     assert patched["metadata"]["labels"]["new"] == "x"
 
 
-async def test_operations_that_are_none_fail_like_those_that_do_not_fit(server: Server):
+async def test_operations_that_are_none_fail_like_those_that_do_not_fit(server: Server) -> None:
     """An unknown or missing op, a missing path, a path without a slash."""
     made = await node(server)
     for operation in (
@@ -146,7 +146,7 @@ async def test_operations_that_are_none_fail_like_those_that_do_not_fit(server: 
         await failed(server, at(NODES, made), operation)
 
 
-async def test_keys_with_slashes_and_tildes_are_escaped(server: Server):
+async def test_keys_with_slashes_and_tildes_are_escaped(server: Server) -> None:
     """~1 is a slash, and one operation may copy or move what another made."""
     made = await node(server)
     operations = [
@@ -158,7 +158,7 @@ async def test_keys_with_slashes_and_tildes_are_escaped(server: Server):
     assert patched["metadata"]["labels"] == {"case": server.case, "example.com/a": "x", "c": "x"}
 
 
-async def test_entries_of_a_list_are_reached_by_number(server: Server):
+async def test_entries_of_a_list_are_reached_by_number(server: Server) -> None:
     """A minus is behind the last; removing moves the others up."""
     made = await tainted(server)
     operations = [
@@ -172,7 +172,7 @@ async def test_entries_of_a_list_are_reached_by_number(server: Server):
 # Strategic merge patches
 
 
-async def test_conditions_are_merged_by_type(server: Server):
+async def test_conditions_are_merged_by_type(server: Server) -> None:
     """As a kubelet writes its own and leaves others' alone; an entry is deleted by $patch."""
     made = await node(server)
     path = at(NODES, made, "status")
@@ -192,7 +192,7 @@ async def test_conditions_are_merged_by_type(server: Server):
     assert said["message"].endswith("does not contain declared merge key: type")
 
 
-async def test_finalizers_are_merged_as_a_set(server: Server):
+async def test_finalizers_are_merged_as_a_set(server: Server) -> None:
     """Each writer adds and removes its own."""
     made = await node(server)
     path = at(NODES, made)
@@ -203,14 +203,14 @@ async def test_finalizers_are_merged_as_a_set(server: Server):
     assert (await server.patch(path, body, STRATEGIC))["metadata"]["finalizers"] == ["example.com/b"]
 
 
-async def test_taints_are_not_merged(server: Server):
+async def test_taints_are_not_merged(server: Server) -> None:
     """The list is atomic: the last writer's taints are all there are."""
     made = await tainted(server)
     patched = await server.patch(at(NODES, made), {"spec": {"taints": [OTHER]}}, STRATEGIC)
     assert patched["spec"]["taints"] == [OTHER]
 
 
-async def test_a_map_can_be_replaced(server: Server):
+async def test_a_map_can_be_replaced(server: Server) -> None:
     """$patch: replace makes a strategic patch of labels a whole one; an unknown directive is refused."""
     made = await node(server, labels={"a": "b"})
     body = {"metadata": {"labels": {"$patch": "replace", "case": server.case}}}
@@ -222,7 +222,7 @@ async def test_a_map_can_be_replaced(server: Server):
 # What is checked afterwards
 
 
-async def test_what_a_patch_makes_is_checked_like_any_write(server: Server):
+async def test_what_a_patch_makes_is_checked_like_any_write(server: Server) -> None:
     """Values of the wrong type are 422 with the cause `patch`: it is the patch that is wrong, not the document."""
     made, other = await node(server), await claim(server)
     for path, body in (
@@ -234,7 +234,7 @@ async def test_what_a_patch_makes_is_checked_like_any_write(server: Server):
         assert [(c["field"], c["reason"]) for c in said["details"]["causes"]] == [("patch", "FieldValueInvalid")]
 
 
-async def test_taints_are_well_formed_and_unique(server: Server):
+async def test_taints_are_well_formed_and_unique(server: Server) -> None:
     """A bad key, value or effect, none at all, and two of one key and effect are 422, each told by its place."""
     made = await node(server)
     bad = [{"key": "a b", "value": "x y", "effect": "Odd"}, {"key": "c"}, OTHER, {**OTHER, "value": "x"}]
@@ -249,7 +249,7 @@ async def test_taints_are_well_formed_and_unique(server: Server):
     }
 
 
-async def test_a_provider_id_once_set_stays(server: Server):
+async def test_a_provider_id_once_set_stays(server: Server) -> None:
     """It may be set, and set again to the same; another one is 422."""
     made = await node(server)
     for _ in range(2):
@@ -260,7 +260,7 @@ async def test_a_provider_id_once_set_stays(server: Server):
     assert cause == 'Forbidden: node updates may not change providerID except from "" to valid'
 
 
-async def test_an_object_has_one_controller(server: Server):
+async def test_an_object_has_one_controller(server: Server) -> None:
     """Two owners that both say so, and owners without name or uid, are 422."""
     made = await claim(server)
     owner = {"apiVersion": "v1", "kind": "Node", "controller": True}

@@ -18,7 +18,7 @@ def may(**spec: object) -> Json:
     return {"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview", "spec": spec}
 
 
-async def test_who_one_is(server: Server):
+async def test_who_one_is(server: Server) -> None:
     """201, a name and groups; no name and no uid, for nothing is stored."""
     answer = await server.request("POST", WHO, who())
     assert answer.status == 201
@@ -39,7 +39,7 @@ ASKED = [
 
 
 @pytest.mark.parametrize("asked", ASKED, ids=lambda asked: f"{asked['verb']} {asked['resource']}")
-async def test_what_an_administrator_may_do(server: Server, asked: Json):
+async def test_what_an_administrator_may_do(server: Server, asked: Json) -> None:
     """Everything, existing or not; the answer repeats the question."""
     answer = await server.request("POST", MAY, may(resourceAttributes=asked))
     assert answer.status == 201
@@ -48,7 +48,7 @@ async def test_what_an_administrator_may_do(server: Server, asked: Json):
     assert answer.body["status"]["allowed"] is True
 
 
-async def test_paths_can_be_asked_for_too(server: Server):
+async def test_paths_can_be_asked_for_too(server: Server) -> None:
     """`/version` is no resource."""
     said = await server.done("POST", MAY, may(nonResourceAttributes={"path": "/version", "verb": "get"}))
     assert said["status"]["allowed"] is True
@@ -69,7 +69,7 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("spec", "field", "words"), WRONG, ids=["none", "both"])
-async def test_a_question_about_nothing_or_two_things(server: Server, spec: Json, field: str, words: str):
+async def test_a_question_about_nothing_or_two_things(server: Server, spec: Json, field: str, words: str) -> None:
     """422, with the rule in words, about a field of no kind."""
     said = await server.refused(422, "Invalid", "POST", MAY, may(**spec))
     assert said["message"] == f'.authorization.k8s.io "" is invalid: {field}: {words}'
@@ -83,17 +83,17 @@ async def test_a_question_about_nothing_or_two_things(server: Server, spec: Json
 
 
 @pytest.mark.parametrize("path", [WHO, MAY])
-async def test_reviews_cannot_be_read(server: Server, path: str):
+async def test_reviews_cannot_be_read(server: Server, path: str) -> None:
     """There is nothing to list."""
     await server.refused(405, "MethodNotAllowed", "GET", path)
 
 
 @pytest.mark.parametrize("path", [WHO, MAY])
-async def test_nobody_is_told_without_a_token(server: Server, path: str):
+async def test_nobody_is_told_without_a_token(server: Server, path: str) -> None:
     """A wrong token is refused before any question is answered."""
     await server.refused(401, "Unauthorized", "POST", path, may(), token="wrong")
 
 
-async def test_a_body_of_another_kind_is_refused(server: Server):
+async def test_a_body_of_another_kind_is_refused(server: Server) -> None:
     """What is no JSON object is a 400."""
     assert (await server.request("POST", MAY, b"[]")).status == 400

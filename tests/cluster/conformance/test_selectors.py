@@ -28,7 +28,7 @@ ALL = ["a", "b", "c"]
         ("i=", []),
     ],
 )
-async def test_labels_choose(server: Server, selector: str, chosen: list[str]):
+async def test_labels_choose(server: Server, selector: str, chosen: list[str]) -> None:
     """Equality, sets, presence and order; what lacks a label differs from every value."""
     labels = {"a": {"i": "0"}, "b": {"i": "1"}, "c": {"example.com/x": "y"}}
     names = {(await node(server, labels=labels[key]))["metadata"]["name"]: key for key in ALL}
@@ -36,12 +36,12 @@ async def test_labels_choose(server: Server, selector: str, chosen: list[str]):
 
 
 @pytest.mark.parametrize("selector", ["a in b", "a=b=c", "a>b", "!a=b", "a b", "/x=y", "a=b c"])
-async def test_a_label_selector_that_cannot_be_read_is_refused(server: Server, selector: str):
+async def test_a_label_selector_that_cannot_be_read_is_refused(server: Server, selector: str) -> None:
     """It is 400: to take it for something it does not say would choose the wrong objects."""
     await server.refused(400, "BadRequest", "GET", NODES, labelSelector=selector)
 
 
-async def test_objects_are_chosen_by_name(server: Server):
+async def test_objects_are_chosen_by_name(server: Server) -> None:
     """metadata.name works for every kind, and != turns it round."""
     first, second = await claim(server), await claim(server)
     names = [first["metadata"]["name"], second["metadata"]["name"]]
@@ -51,7 +51,7 @@ async def test_objects_are_chosen_by_name(server: Server):
     assert [item["metadata"]["name"] for item in found["items"]] == names[1:]
 
 
-async def test_pods_are_chosen_by_their_node_and_phase(server: Server):
+async def test_pods_are_chosen_by_their_node_and_phase(server: Server) -> None:
     """The drain's own question: all pods bound to this Node."""
     here = (await node(server))["metadata"]["name"]
     bound, elsewhere = await pod(server, on=here, ready=True), await pod(server)
@@ -63,14 +63,14 @@ async def test_pods_are_chosen_by_their_node_and_phase(server: Server):
     assert await listed(server, everywhere, fieldSelector=f"spec.nodeName={here}") == [bound["metadata"]["name"]]
 
 
-async def test_nodes_are_chosen_by_being_cordoned(server: Server):
+async def test_nodes_are_chosen_by_being_cordoned(server: Server) -> None:
     """A boolean compares as text, absent as false."""
     cordoned, free = await node(server, spec={"unschedulable": True}), await node(server)
     assert await listed(server, NODES, fieldSelector="spec.unschedulable=true") == [cordoned["metadata"]["name"]]
     assert await listed(server, NODES, fieldSelector="spec.unschedulable=false") == [free["metadata"]["name"]]
 
 
-async def test_custom_resources_are_chosen_by_the_fields_their_crd_names(server: Server):
+async def test_custom_resources_are_chosen_by_the_fields_their_crd_names(server: Server) -> None:
     """selectableFields, and no other."""
     blue, _ = await widget(server, spec={"size": 1, "colour": "blue"}), await widget(server)
     assert await listed(server, WIDGETS, fieldSelector="spec.colour=blue") == [blue["metadata"]["name"]]
@@ -78,7 +78,7 @@ async def test_custom_resources_are_chosen_by_the_fields_their_crd_names(server:
     assert said["message"] == "field label not supported: spec.size"
 
 
-async def test_a_field_that_cannot_choose_is_refused(server: Server):
+async def test_a_field_that_cannot_choose_is_refused(server: Server) -> None:
     """Built-in kinds know a few fields each; a cluster-scoped kind has no namespace."""
     for collection, field in ((NODES, "spec.providerID"), (PODS, "spec.x"), (CLAIMS, "metadata.namespace")):
         said = await server.refused(400, "BadRequest", "GET", collection, fieldSelector=f"{field}=1")

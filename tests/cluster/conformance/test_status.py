@@ -10,7 +10,7 @@ pytestmark = pytest.mark.asyncio
 NOW = "2026-03-01T12:00:00Z"
 
 
-async def test_a_new_custom_resource_has_no_status(server: Server):
+async def test_a_new_custom_resource_has_no_status(server: Server) -> None:
     """What is sent with a create is dropped; a Node keeps it."""
     body = widget_body(server) | {"status": {"phase": "on"}}
     assert "status" not in await server.done("POST", WIDGETS, body)
@@ -18,7 +18,7 @@ async def test_a_new_custom_resource_has_no_status(server: Server):
     assert made["status"]["capacity"] == {"cpu": "4"}
 
 
-async def test_a_write_to_the_object_leaves_its_status(server: Server):
+async def test_a_write_to_the_object_leaves_its_status(server: Server) -> None:
     """A patch of the status on the main path is ignored, for a claim and for a Node."""
     made, other = await claim(server), await node(server)
     patched = await server.patch(at(CLAIMS, made), {"status": {"nodeName": "n"}})
@@ -27,7 +27,7 @@ async def test_a_write_to_the_object_leaves_its_status(server: Server):
     assert "capacity" not in patched["status"]
 
 
-async def test_a_write_to_the_status_leaves_the_object(server: Server):
+async def test_a_write_to_the_status_leaves_the_object(server: Server) -> None:
     """Spec, labels, annotations and finalizers of a custom resource cannot be written there."""
     made = await widget(server)
     body = {
@@ -44,7 +44,7 @@ async def test_a_write_to_the_status_leaves_the_object(server: Server):
     }
 
 
-async def test_labels_of_a_node_can_be_written_with_its_status(server: Server):
+async def test_labels_of_a_node_can_be_written_with_its_status(server: Server) -> None:
     """Built-in kinds take metadata there, but no spec."""
     made = await node(server)
     body = {"metadata": {"labels": {"a": "b"}}, "spec": {"unschedulable": True}, "status": {"phase": "Running"}}
@@ -54,14 +54,14 @@ async def test_labels_of_a_node_can_be_written_with_its_status(server: Server):
     assert patched["status"]["phase"] == "Running"
 
 
-async def test_the_status_is_read_with_the_object(server: Server):
+async def test_the_status_is_read_with_the_object(server: Server) -> None:
     """GET of /status answers the whole object."""
     made = await claim(server)
     await server.patch(at(CLAIMS, made, "status"), {"status": {"nodeName": "n"}})
     assert await server.get(at(CLAIMS, made, "status")) == await server.get(at(CLAIMS, made))
 
 
-async def test_a_put_to_the_status_replaces_all_of_it(server: Server):
+async def test_a_put_to_the_status_replaces_all_of_it(server: Server) -> None:
     """What is not sent is gone."""
     made = await claim(server)
     await server.patch(at(CLAIMS, made, "status"), {"status": {"nodeName": "n", "providerID": "p"}})
@@ -70,7 +70,7 @@ async def test_a_put_to_the_status_replaces_all_of_it(server: Server):
     assert put["status"] == {"imageID": "i"}
 
 
-async def test_the_status_is_checked_as_the_spec_is(server: Server):
+async def test_the_status_is_checked_as_the_spec_is(server: Server) -> None:
     """Types, enums, patterns and what is required: each cause has its path."""
     made = await claim(server)
     wrong = {"type": "Ready", "status": "Maybe", "reason": "a b", "lastTransitionTime": "yesterday"}
@@ -87,7 +87,7 @@ async def test_the_status_is_checked_as_the_spec_is(server: Server):
     }
 
 
-async def test_a_condition_stands_once_in_its_list(server: Server):
+async def test_a_condition_stands_once_in_its_list(server: Server) -> None:
     """The list is a map by type: a second condition of one type is a duplicate."""
     made = await claim(server)
     ready = {"type": "Ready", "status": "True", "reason": "Ready", "message": "", "lastTransitionTime": NOW}
@@ -98,7 +98,7 @@ async def test_a_condition_stands_once_in_its_list(server: Server):
     assert cause["message"] == 'Duplicate value: {"type":"Ready"}'
 
 
-async def test_a_pods_kubelet_writes_its_status(server: Server):
+async def test_a_pods_kubelet_writes_its_status(server: Server) -> None:
     """A new pod is Pending whatever was sent; its phase and conditions are written through /status."""
     made = await pod(server)
     assert made["status"]["phase"] == "Pending"

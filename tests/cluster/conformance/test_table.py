@@ -51,7 +51,7 @@ def cells(found: Json, row: int = 0) -> dict[str, Any]:
         (WIDGETS, "Name Zone Ready Age Size"),
     ],
 )
-async def test_each_kind_has_its_columns(server: Server, collection: str, columns: str):
+async def test_each_kind_has_its_columns(server: Server, collection: str, columns: str) -> None:
     """In this order; an empty list has them too."""
     found = await table(server, collection)
     assert (found["kind"], found["apiVersion"]) == ("Table", "meta.k8s.io/v1")
@@ -59,7 +59,7 @@ async def test_each_kind_has_its_columns(server: Server, collection: str, column
     assert not found["rows"]
 
 
-async def test_a_row_shows_an_object(server: Server):
+async def test_a_row_shows_an_object(server: Server) -> None:
     """A new Node is Unknown, of no role, without addresses, some seconds old."""
     made = await node(server)
     row = cells(await table(server, NODES))
@@ -77,7 +77,7 @@ async def test_a_row_shows_an_object(server: Server):
     }
 
 
-async def test_a_nodes_row_tells_its_state(server: Server):
+async def test_a_nodes_row_tells_its_state(server: Server) -> None:
     """Ready and cordoned, its role and its kubelet."""
     made = await node(server, labels={"node-role.kubernetes.io/gpu": ""}, spec={"unschedulable": True})
     status = {
@@ -92,7 +92,7 @@ async def test_a_nodes_row_tells_its_state(server: Server):
     assert (row["Version"], row["Internal-IP"]) == ("v1.34.0", "10.0.0.4")
 
 
-async def test_a_pods_row_tells_its_state(server: Server):
+async def test_a_pods_row_tells_its_state(server: Server) -> None:
     """Its phase, its node, and Terminating once it is deleted."""
     place = (await node(server))["metadata"]["name"]
     made = await pod(server, on=place, phase="Running")
@@ -102,7 +102,7 @@ async def test_a_pods_row_tells_its_state(server: Server):
     assert cells(await table(server, PODS))["Status"] == "Terminating"
 
 
-async def test_a_claims_row_is_made_of_its_labels_and_status(server: Server):
+async def test_a_claims_row_is_made_of_its_labels_and_status(server: Server) -> None:
     """What the CRD's JSONPaths find; null where they find nothing."""
     labels = {"node.kubernetes.io/instance-type": "Standard_NC24ads_A100_v4", "karpenter.sh/nodepool": "kaito"}
     made = await claim(server, labels=labels)
@@ -119,7 +119,7 @@ async def test_a_claims_row_is_made_of_its_labels_and_status(server: Server):
     assert row["Age"].endswith("s")
 
 
-async def test_columns_have_types_and_priorities(server: Server):
+async def test_columns_have_types_and_priorities(server: Server) -> None:
     """Priority 0 is printed always, the others with -o wide; what has no description is described by its path."""
     found = (await table(server, WIDGETS))["columnDefinitions"]
     assert [(c["name"], c["type"], c["priority"]) for c in found] == [
@@ -133,13 +133,13 @@ async def test_columns_have_types_and_priorities(server: Server):
     assert found[4]["description"] == "Custom resource definition column (in JSONPath format): .spec.size"
 
 
-async def test_a_lease_shows_its_holder(server: Server):
+async def test_a_lease_shows_its_holder(server: Server) -> None:
     """As `kubectl get lease` prints it."""
     await lease(server, holder="pod-1")
     assert cells(await table(server, LEASES))["Holder"] == "pod-1"
 
 
-async def test_a_single_object_can_be_a_table(server: Server):
+async def test_a_single_object_can_be_a_table(server: Server) -> None:
     """One row, whose object is metadata only."""
     made = await widget(server, spec={"size": 3})
     found = await server.get(at(WIDGETS, made), accept=TABLE)
@@ -150,7 +150,7 @@ async def test_a_single_object_can_be_a_table(server: Server):
     assert "spec" not in included
 
 
-async def test_rows_carry_as_much_of_the_object_as_is_asked_for(server: Server):
+async def test_rows_carry_as_much_of_the_object_as_is_asked_for(server: Server) -> None:
     """Nothing, or all of it."""
     await widget(server, spec={"size": 3})
     none = await table(server, WIDGETS, includeObject="None")
@@ -160,7 +160,7 @@ async def test_rows_carry_as_much_of_the_object_as_is_asked_for(server: Server):
     await server.refused(400, "BadRequest", "GET", WIDGETS, accept=TABLE, includeObject="Odd")
 
 
-async def test_a_table_has_pages_too(server: Server):
+async def test_a_table_has_pages_too(server: Server) -> None:
     """With the same tokens."""
     made = [(await widget(server))["metadata"]["name"] for _ in range(2)]
     first = await table(server, WIDGETS, limit=1)

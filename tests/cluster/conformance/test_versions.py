@@ -11,7 +11,7 @@ OTHER_UID = "11111111-1111-4111-8111-111111111111"
 MODIFIED = "the object has been modified; please apply your changes to the latest version and try again"
 
 
-async def test_each_write_has_a_newer_version(server: Server):
+async def test_each_write_has_a_newer_version(server: Server) -> None:
     """Versions of one object, and of one kind, grow."""
     made, other = await claim(server), await claim(server)
     patched = await server.patch(at(CLAIMS, made), {"metadata": {"labels": {"a": "b"}}})
@@ -19,7 +19,7 @@ async def test_each_write_has_a_newer_version(server: Server):
     assert versions == sorted(set(versions))
 
 
-async def test_a_write_that_changes_nothing_is_none(server: Server):
+async def test_a_write_that_changes_nothing_is_none(server: Server) -> None:
     """The version stays, and no watcher hears of it."""
     made = await claim(server, labels={"a": "b"})
     for body in ({}, {"metadata": {"labels": {"a": "b"}}}, {"metadata": {"annotations": None}}):
@@ -29,7 +29,7 @@ async def test_a_write_that_changes_nothing_is_none(server: Server):
     assert put["metadata"]["resourceVersion"] == made["metadata"]["resourceVersion"]
 
 
-async def test_a_put_over_a_newer_version_is_refused(server: Server):
+async def test_a_put_over_a_newer_version_is_refused(server: Server) -> None:
     """409 Conflict that names the object."""
     made = await node(server)
     await server.patch(at(NODES, made), {"metadata": {"labels": {"a": "b"}}})
@@ -39,14 +39,14 @@ async def test_a_put_over_a_newer_version_is_refused(server: Server):
     assert said["message"] == f'Operation cannot be fulfilled on nodes "{name}": {MODIFIED}'
 
 
-async def test_a_version_of_the_future_is_no_better(server: Server):
+async def test_a_version_of_the_future_is_no_better(server: Server) -> None:
     """A PUT on a version that the object never had is a conflict too."""
     made = await node(server)
     body = {"metadata": {"name": made["metadata"]["name"], "resourceVersion": "99999999"}}
     await server.refused(409, "Conflict", "PUT", at(NODES, made), body)
 
 
-async def test_custom_resources_leases_and_budgets_are_not_put_blindly(server: Server):
+async def test_custom_resources_leases_and_budgets_are_not_put_blindly(server: Server) -> None:
     """Their PUT must say which version it replaces; a Node's need not."""
     for collection, made in (
         (CLAIMS, await claim(server)),
@@ -63,7 +63,7 @@ async def test_custom_resources_leases_and_budgets_are_not_put_blindly(server: S
     await server.done("PUT", at(NODES, made), {"metadata": {"name": made["metadata"]["name"]}})
 
 
-async def test_a_patch_may_name_the_version_it_is_meant_for(server: Server):
+async def test_a_patch_may_name_the_version_it_is_meant_for(server: Server) -> None:
     """A merge patch with an old resourceVersion is 409, in the main resource and in the status."""
     made = await claim(server)
     await server.patch(at(CLAIMS, made), {"metadata": {"labels": {"a": "b"}}})
@@ -75,7 +75,7 @@ async def test_a_patch_may_name_the_version_it_is_meant_for(server: Server):
     assert said["message"].endswith(MODIFIED)
 
 
-async def test_of_two_patches_on_one_version_one_wins(server: Server):
+async def test_of_two_patches_on_one_version_one_wins(server: Server) -> None:
     """Optimistic locking: the second is told, and nothing of it is stored."""
     made = await claim(server)
     version = made["metadata"]["resourceVersion"]
@@ -86,7 +86,7 @@ async def test_of_two_patches_on_one_version_one_wins(server: Server):
     assert (await server.get(at(CLAIMS, made)))["metadata"]["labels"]["who"] == "first"
 
 
-async def test_a_patch_for_another_uid_is_refused_as_invalid(server: Server):
+async def test_a_patch_for_another_uid_is_refused_as_invalid(server: Server) -> None:
     """Not 409: to the server it is an attempt to change the uid, 422 with the cause metadata.uid."""
     made, other = await node(server), await claim(server)
     body = {"metadata": {"uid": OTHER_UID, "labels": {"a": "b"}}}
@@ -99,7 +99,7 @@ async def test_a_patch_for_another_uid_is_refused_as_invalid(server: Server):
     assert (await server.patch(at(NODES, made), right))["metadata"]["labels"]["a"] == "b"
 
 
-async def test_the_uid_in_a_patch_of_a_custom_resources_status_guards_nothing(server: Server):
+async def test_the_uid_in_a_patch_of_a_custom_resources_status_guards_nothing(server: Server) -> None:
     """All metadata but the version is ignored there; a Node's status does check the uid."""
     made, other = await claim(server), await node(server)
     body = {"metadata": {"uid": OTHER_UID}, "status": {"nodeName": "n"}}
@@ -110,7 +110,7 @@ async def test_the_uid_in_a_patch_of_a_custom_resources_status_guards_nothing(se
     await server.refused(422, "Invalid", "PATCH", at(NODES, other, "status"), body, how=MERGE)
 
 
-async def test_a_put_for_another_uid_is_refused(server: Server):
+async def test_a_put_for_another_uid_is_refused(server: Server) -> None:
     """There the uid is a precondition, and 409 says which it is."""
     made = await node(server)
     body = {"metadata": {"name": made["metadata"]["name"], "uid": OTHER_UID}}
@@ -119,7 +119,7 @@ async def test_a_put_for_another_uid_is_refused(server: Server):
     assert said["message"].endswith(f"UID in precondition: {OTHER_UID}, UID in object meta: {uid}")
 
 
-async def test_a_json_patch_can_test_the_uid(server: Server):
+async def test_a_json_patch_can_test_the_uid(server: Server) -> None:
     """The right one passes; with the wrong one nothing is done: 422 without details."""
     made = await claim(server)
     add = {"op": "add", "path": "/metadata/labels/a", "value": "b"}
@@ -130,7 +130,7 @@ async def test_a_json_patch_can_test_the_uid(server: Server):
     assert patched["metadata"]["labels"]["a"] == "b"
 
 
-async def test_a_delete_for_another_uid_or_version_is_refused(server: Server):
+async def test_a_delete_for_another_uid_or_version_is_refused(server: Server) -> None:
     """409 Conflict, whether the object is new or already deleting, and the object stays."""
     for collection, made in (
         (NODES, await node(server)),
@@ -147,7 +147,7 @@ async def test_a_delete_for_another_uid_or_version_is_refused(server: Server):
         assert not await server.absent(at(collection, made))
 
 
-async def test_a_delete_for_this_uid_and_version_is_done(server: Server):
+async def test_a_delete_for_this_uid_and_version_is_done(server: Server) -> None:
     """Preconditions that hold change nothing."""
     made = await claim(server)
     found = {field: made["metadata"][field] for field in ("uid", "resourceVersion")}
@@ -155,7 +155,7 @@ async def test_a_delete_for_this_uid_and_version_is_done(server: Server):
     assert await server.absent(at(CLAIMS, made))
 
 
-async def test_the_generation_counts_changes_of_the_spec(server: Server):
+async def test_the_generation_counts_changes_of_the_spec(server: Server) -> None:
     """Labels, status and what changes nothing do not count; a deletion does."""
     made = await widget(server, finalizers=["example.com/a"])
     steps = [
@@ -172,14 +172,14 @@ async def test_the_generation_counts_changes_of_the_spec(server: Server):
     assert deleted["metadata"]["generation"] == 4
 
 
-async def test_nodes_have_no_generation(server: Server):
+async def test_nodes_have_no_generation(server: Server) -> None:
     """Nobody may wait for one."""
     made = await node(server)
     patched = await server.patch(at(NODES, made), {"spec": {"unschedulable": True}})
     assert "generation" not in patched["metadata"]
 
 
-async def test_names_kinds_and_times_cannot_be_patched(server: Server):
+async def test_names_kinds_and_times_cannot_be_patched(server: Server) -> None:
     """Another name is 400, another kind or a time of deletion 422; a time of birth is ignored."""
     made = await claim(server)
     path = at(CLAIMS, made)

@@ -29,7 +29,7 @@ async def version(server: Server, collection: str) -> str:
     return str(found["metadata"]["resourceVersion"])
 
 
-async def test_a_watch_resumes_where_a_list_ended(server: Server):
+async def test_a_watch_resumes_where_a_list_ended(server: Server) -> None:
     """Nothing is lost between the two, nothing is told twice."""
     first = await node(server)
     since = await version(server, NODES)
@@ -40,7 +40,7 @@ async def test_a_watch_resumes_where_a_list_ended(server: Server):
         assert await told(watch, 2) == [f"ADDED {names[0]}", f"DELETED {names[1]}"]
 
 
-async def test_a_watch_without_a_version_begins_with_what_there_is(server: Server):
+async def test_a_watch_without_a_version_begins_with_what_there_is(server: Server) -> None:
     """Every object is ADDED, in order of names; then come the changes."""
     names = [(await node(server))["metadata"]["name"] for _ in range(2)]
     async with server.stream(NODES, **mine(server)) as watch:
@@ -49,14 +49,14 @@ async def test_a_watch_without_a_version_begins_with_what_there_is(server: Serve
         assert await told(watch, 1) == [f"ADDED {third['metadata']['name']}"]
 
 
-async def test_version_zero_begins_with_what_there_is_too(server: Server):
+async def test_version_zero_begins_with_what_there_is_too(server: Server) -> None:
     """Of the cache, so perhaps of a moment ago."""
     made = await node(server)
     async with server.stream(NODES, **mine(server, resourceVersion="0")) as watch:
         assert await told(watch, 1) == [f"ADDED {made['metadata']['name']}"]
 
 
-async def test_an_event_carries_the_whole_object(server: Server):
+async def test_an_event_carries_the_whole_object(server: Server) -> None:
     """With its kind, also of built-in kinds, and as it was answered to the writer."""
     since = await version(server, NODES)
     async with server.stream(NODES, **mine(server, resourceVersion=since)) as watch:
@@ -67,7 +67,7 @@ async def test_an_event_carries_the_whole_object(server: Server):
     assert [event.plain for event in events] == [made, patched]
 
 
-async def test_a_deletion_is_told_with_a_version_of_its_own(server: Server):
+async def test_a_deletion_is_told_with_a_version_of_its_own(server: Server) -> None:
     """DELETED carries the last state, but the version of the deletion: a watch may be resumed from it."""
     made = await claim(server)
     since = await version(server, CLAIMS)
@@ -83,7 +83,7 @@ async def test_a_deletion_is_told_with_a_version_of_its_own(server: Server):
         assert await told(watch, 1) == [f"ADDED {second['metadata']['name']}"]
 
 
-async def test_a_held_object_is_modified_before_it_is_deleted(server: Server):
+async def test_a_held_object_is_modified_before_it_is_deleted(server: Server) -> None:
     """First the mark, then each finalizer, then the end."""
     made = await claim(server, finalizers=["example.com/a"])
     since = made["metadata"]["resourceVersion"]
@@ -96,7 +96,7 @@ async def test_a_held_object_is_modified_before_it_is_deleted(server: Server):
     assert events[0].object["metadata"]["finalizers"] == ["example.com/a"]
 
 
-async def test_a_selector_sees_objects_come_and_go(server: Server):
+async def test_a_selector_sees_objects_come_and_go(server: Server) -> None:
     """What begins to match is ADDED, what ceases to is DELETED, with its labels from before."""
     made = await node(server)
     since = await version(server, NODES)
@@ -110,7 +110,7 @@ async def test_a_selector_sees_objects_come_and_go(server: Server):
     assert events[1].object["metadata"]["labels"]["chosen"] == "yes"
 
 
-async def test_one_object_is_watched_by_its_name(server: Server):
+async def test_one_object_is_watched_by_its_name(server: Server) -> None:
     """As `kubectl get NAME -w` and `kubectl wait` do."""
     made, _ = await claim(server), await claim(server)
     name = made["metadata"]["name"]
@@ -121,7 +121,7 @@ async def test_one_object_is_watched_by_its_name(server: Server):
         assert await told(watch, 1) == [f"DELETED {name}"]
 
 
-async def test_a_namespace_sees_only_its_own(server: Server):
+async def test_a_namespace_sees_only_its_own(server: Server) -> None:
     """Leases in another namespace are not told."""
     since = await version(server, LEASES)
     elsewhere = LEASES.replace("default", "kube-system")
@@ -135,7 +135,7 @@ async def test_a_namespace_sees_only_its_own(server: Server):
         assert len(await told(watch, 2)) == 2
 
 
-async def test_pods_of_a_node_are_watched(server: Server):
+async def test_pods_of_a_node_are_watched(server: Server) -> None:
     """A pod that is bound to the Node later comes into view then."""
     here = (await node(server))["metadata"]["name"]
     bound = await pod(server, on=here)
@@ -143,7 +143,7 @@ async def test_pods_of_a_node_are_watched(server: Server):
         assert await told(watch, 1) == [f"ADDED {bound['metadata']['name']}"]
 
 
-async def test_a_streaming_list_says_when_it_is_complete(server: Server):
+async def test_a_streaming_list_says_when_it_is_complete(server: Server) -> None:
     """The bookmark with this annotation comes after the last of the initial events, and bears their version."""
     made = await node(server)
     async with server.stream(NODES, **mine(server, **STREAMING)) as watch:
@@ -155,7 +155,7 @@ async def test_a_streaming_list_says_when_it_is_complete(server: Server):
     assert int(mark.object["metadata"]["resourceVersion"]) >= int(made["metadata"]["resourceVersion"])
 
 
-async def test_so_does_any_watch_that_begins_with_what_there_is(server: Server):
+async def test_so_does_any_watch_that_begins_with_what_there_is(server: Server) -> None:
     """Without a version and with bookmarks the server takes it for a streaming list."""
     async with server.stream(CLAIMS, **mine(server, allowWatchBookmarks=True)) as watch:
         mark = await watch.next()
@@ -163,14 +163,14 @@ async def test_so_does_any_watch_that_begins_with_what_there_is(server: Server):
     assert mark.object["metadata"]["annotations"] == {END: "true"}
 
 
-async def test_without_leave_there_are_no_bookmarks(server: Server):
+async def test_without_leave_there_are_no_bookmarks(server: Server) -> None:
     """The same without allowWatchBookmarks: only the objects."""
     made = await claim(server)
     async with server.stream(CLAIMS, **mine(server, timeoutSeconds=1)) as watch:
         assert [event.told for event in await watch.rest()] == [f"ADDED {made['metadata']['name']}"]
 
 
-async def test_a_watch_marks_its_way_before_its_time_is_over(server: Server):
+async def test_a_watch_marks_its_way_before_its_time_is_over(server: Server) -> None:
     """Two seconds before the end comes a bookmark, later than all that was passed over; then the stream ends."""
     query = mine(server, resourceVersion=await version(server, NODES), allowWatchBookmarks=True, timeoutSeconds=4)
     async with server.stream(NODES, **query) as watch:
@@ -182,13 +182,13 @@ async def test_a_watch_marks_its_way_before_its_time_is_over(server: Server):
     assert "annotations" not in events[-1].object["metadata"]
 
 
-async def test_a_watch_ends_when_its_time_is_over(server: Server):
+async def test_a_watch_ends_when_its_time_is_over(server: Server) -> None:
     """Cleanly, in the middle of nothing."""
     async with server.stream(CLAIMS, **mine(server, timeoutSeconds=1)) as watch:
         assert await watch.rest() == []
 
 
-async def test_a_watch_from_too_long_ago_is_told_so_by_an_event(server: Server):
+async def test_a_watch_from_too_long_ago_is_told_so_by_an_event(server: Server) -> None:
     """HTTP 200, then an ERROR event with the Status 410 Expired, then the end."""
     await widget(server)
     async with server.stream(WIDGETS, resourceVersion="1") as watch:
@@ -199,14 +199,14 @@ async def test_a_watch_from_too_long_ago_is_told_so_by_an_event(server: Server):
     assert said["message"].startswith("too old resource version: 1 (")
 
 
-async def test_a_watch_from_the_future_says_nothing(server: Server):
+async def test_a_watch_from_the_future_says_nothing(server: Server) -> None:
     """It waits for that version, however long: after a restore of etcd such a watch only looks healthy."""
     async with server.stream(NODES, **mine(server, resourceVersion="99999999", timeoutSeconds=1)) as watch:
         await node(server)
         assert await watch.rest() == []
 
 
-async def test_options_that_contradict_each_other_are_refused(server: Server):
+async def test_options_that_contradict_each_other_are_refused(server: Server) -> None:
     """Streaming lists need a match; a match needs a streaming list; continued watches there are none."""
     for query in (
         {"sendInitialEvents": True, "allowWatchBookmarks": True},
@@ -218,13 +218,13 @@ async def test_options_that_contradict_each_other_are_refused(server: Server):
         assert said["details"]["causes"][0]["reason"] == "FieldValueForbidden"
 
 
-async def test_a_watch_of_a_kind_that_is_not_served_is_404(server: Server):
+async def test_a_watch_of_a_kind_that_is_not_served_is_404(server: Server) -> None:
     """Not a Status, but text: it proves nothing about any object."""
     answer = await server.request("GET", "/apis/karpenter.sh/v1/nopes", watch=True)
     assert (answer.status, answer.body) == (404, "404 page not found\n")
 
 
-async def test_a_watch_can_be_had_as_tables(server: Server):
+async def test_a_watch_can_be_had_as_tables(server: Server) -> None:
     """As `kubectl get -w` has it: each event is a Table of one row, the columns in the first alone."""
     made = await claim(server)
     async with server.stream(CLAIMS, accept=TABLE, **mine(server)) as watch:
@@ -239,7 +239,7 @@ async def test_a_watch_can_be_had_as_tables(server: Server):
     assert first.object["columnDefinitions"]
 
 
-async def test_events_come_in_the_order_of_writes(server: Server):
+async def test_events_come_in_the_order_of_writes(server: Server) -> None:
     """Ten writes on three objects, told in the order of their versions."""
     made = [await node(server) for _ in range(3)]
     since = made[-1]["metadata"]["resourceVersion"]
@@ -253,7 +253,7 @@ async def test_events_come_in_the_order_of_writes(server: Server):
     assert [(e.object["metadata"]["name"], e.object["metadata"]["resourceVersion"]) for e in events] == written
 
 
-async def test_a_watch_ends_with_its_kind(server: Server):
+async def test_a_watch_ends_with_its_kind(server: Server) -> None:
     """When the CRD goes, its objects are told as deleted."""
     made = await widget(server)
     async with server.stream(WIDGETS, **mine(server)) as watch:

@@ -43,7 +43,7 @@ def worked(
     return queue, generate_latest(metrics.registry).decode(), logged
 
 
-def test_a_pass_decides_when_it_is_looked_at_again():
+def test_a_pass_decides_when_it_is_looked_at_again() -> None:
     """None waits for a change; a number of seconds is a time."""
     seen = []
 
@@ -59,7 +59,7 @@ def test_a_pass_decides_when_it_is_looked_at_again():
     assert not logged
 
 
-def test_an_error_is_logged_with_its_context_and_tried_again():
+def test_an_error_is_logged_with_its_context_and_tried_again() -> None:
     """The log line names controller, key and pass; success forgets the failures."""
     seen = []
 
@@ -79,7 +79,7 @@ def test_an_error_is_logged_with_its_context_and_tried_again():
     assert 'controller_runtime_reconcile_errors_total{controller="machine"} 3.0' in text
 
 
-def test_retry_after_is_a_lower_bound_for_the_next_pass():
+def test_retry_after_is_a_lower_bound_for_the_next_pass() -> None:
     """The API server asked for patience."""
     seen = []
 
@@ -92,7 +92,7 @@ def test_retry_after_is_a_lower_bound_for_the_next_pass():
     assert seen == [0, 20]
 
 
-def test_one_bad_key_stops_nobody():
+def test_one_bad_key_stops_nobody() -> None:
     """Fault 69: a key that always fails backs off by itself while the others are served by the only worker."""
     served = []
 
@@ -106,7 +106,7 @@ def test_one_bad_key_stops_nobody():
     assert served == [float(second) for second in range(101)]
 
 
-def test_a_pass_over_its_deadline_is_an_error():
+def test_a_pass_over_its_deadline_is_an_error() -> None:
     """A pass that hangs is ended; its worker lives on."""
     ended = []
 
@@ -121,7 +121,7 @@ def test_a_pass_over_its_deadline_is_an_error():
     assert logged[0]["event"] == "the pass outlived its deadline"
 
 
-def test_workers_share_the_keys():
+def test_workers_share_the_keys() -> None:
     """Ten slow keys and five workers: two rounds."""
     ends = []
 
@@ -133,10 +133,10 @@ def test_workers_share_the_keys():
     assert ends == [3.0] * 5 + [6.0] * 5
 
 
-def test_progress_stands_still_only_when_work_does():
+def test_progress_stands_still_only_when_work_does() -> None:
     """An idle controller is healthy; one whose only worker hangs looks old."""
 
-    async def main():
+    async def main() -> None:
         async def hang(key: str) -> None:
             await asyncio.sleep(1000)
 

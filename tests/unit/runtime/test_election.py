@@ -143,7 +143,7 @@ class Diary:
             self.ended, self.left = now(), self.election.remaining()
 
 
-def test_a_free_lease_is_taken_renewed_and_released():
+def test_a_free_lease_is_taken_renewed_and_released() -> None:
     """Create, renew every 5 s, and leave an empty holder behind when the work is done."""
 
     async def story(it: World) -> None:
@@ -162,7 +162,7 @@ def test_a_free_lease_is_taken_renewed_and_released():
     in_a_world(story)
 
 
-def test_the_term_counts_from_before_the_request():
+def test_the_term_counts_from_before_the_request() -> None:
     """A slow API server shortens what is left: the others' clocks may have started when ours sent it."""
 
     async def story(it: World) -> None:
@@ -181,7 +181,7 @@ def test_the_term_counts_from_before_the_request():
     in_a_world(story)
 
 
-def test_the_second_waits_for_the_first_to_release():
+def test_the_second_waits_for_the_first_to_release() -> None:
     """A graceful hand-over takes at most one round of looking; labels others put on the Lease stay."""
 
     async def story(it: World) -> None:
@@ -207,7 +207,7 @@ def test_the_second_waits_for_the_first_to_release():
 
 
 @pytest.mark.parametrize("hours", [-1, 0, 1])
-def test_a_strangers_lease_runs_on_our_clock(hours):
+def test_a_strangers_lease_runs_on_our_clock(hours) -> None:
     """Fault 63: whatever its renewTime says and our wall clock shows, it is respected for its whole term."""
 
     async def story(it: World) -> None:
@@ -234,7 +234,7 @@ def test_a_strangers_lease_runs_on_our_clock(hours):
         ("2025-01-01T00:00:00", 0.0),
     ],
 )
-def test_how_long_nobody_led_is_known_roughly(renewed, seconds):
+def test_how_long_nobody_led_is_known_roughly(renewed, seconds) -> None:
     """From the last renewal to ours; what is no time, or later than now, tells nothing and harms nobody."""
 
     async def story(it: World) -> None:
@@ -251,7 +251,7 @@ def test_how_long_nobody_led_is_known_roughly(renewed, seconds):
     in_a_world(story)
 
 
-def test_a_leader_that_cannot_renew_stops_before_anyone_else_begins():
+def test_a_leader_that_cannot_renew_stops_before_anyone_else_begins() -> None:
     """Fault 61: cut from the API server, the work ends with lease to spare; the other begins only after its end."""
 
     async def story(it: World) -> None:
@@ -282,7 +282,7 @@ async def swallow(leading: Any) -> BaseException | None:
 
 
 @pytest.mark.parametrize("hang", [True, False])
-def test_a_renewal_that_fails_now_and_then_costs_nothing(hang):
+def test_a_renewal_that_fails_now_and_then_costs_nothing(hang) -> None:
     """Fault 60: refused or silent for 15 s, then well again: still the leader, without a gap."""
 
     async def story(it: World) -> None:
@@ -308,7 +308,7 @@ def test_a_renewal_that_fails_now_and_then_costs_nothing(hang):
     in_a_world(story)
 
 
-def test_annotations_on_the_lease_are_heard_of_and_kept():
+def test_annotations_on_the_lease_are_heard_of_and_kept() -> None:
     """What somebody writes on the Lease, in conflict with our renewal, is told once and survives all renewals."""
 
     async def story(it: World) -> None:
@@ -333,7 +333,7 @@ def test_annotations_on_the_lease_are_heard_of_and_kept():
     in_a_world(story)
 
 
-def test_a_lease_taken_over_keeps_its_annotations():
+def test_a_lease_taken_over_keeps_its_annotations() -> None:
     """A new leader reads what was written for its predecessor."""
 
     async def story(it: World) -> None:
@@ -356,7 +356,7 @@ def test_a_lease_taken_over_keeps_its_annotations():
     in_a_world(story)
 
 
-def test_a_lost_answer_is_not_a_lost_lease():
+def test_a_lost_answer_is_not_a_lost_lease() -> None:
     """The renewal was applied, its answer was not heard: the conflict that follows is with ourselves."""
 
     async def story(it: World) -> None:
@@ -375,7 +375,7 @@ def test_a_lost_answer_is_not_a_lost_lease():
     in_a_world(story)
 
 
-def test_a_stolen_lease_ends_the_work_at_the_next_renewal():
+def test_a_stolen_lease_ends_the_work_at_the_next_renewal() -> None:
     """Somebody else wrote his name: no release, no second try."""
 
     async def story(it: World) -> None:
@@ -393,7 +393,7 @@ def test_a_stolen_lease_ends_the_work_at_the_next_renewal():
     in_a_world(story)
 
 
-def test_a_deleted_lease_is_made_anew():
+def test_a_deleted_lease_is_made_anew() -> None:
     """Nobody else holds it, so we do again."""
 
     async def story(it: World) -> None:
@@ -410,7 +410,7 @@ def test_a_deleted_lease_is_made_anew():
     in_a_world(story)
 
 
-def test_a_worker_that_dies_ends_everything():
+def test_a_worker_that_dies_ends_everything() -> None:
     """Fault 64: its error comes out as it is, and the lease is free for the next."""
 
     async def story(it: World) -> None:
@@ -426,7 +426,7 @@ def test_a_worker_that_dies_ends_everything():
     in_a_world(story)
 
 
-def test_shutdown_stops_the_work_before_the_lease_is_released():
+def test_shutdown_stops_the_work_before_the_lease_is_released() -> None:
     """SIGTERM: whatever the work still does on its way out, it does as the leader."""
 
     async def story(it: World) -> None:
@@ -450,7 +450,7 @@ def test_shutdown_stops_the_work_before_the_lease_is_released():
     in_a_world(story)
 
 
-def test_a_renewal_on_its_way_does_not_spoil_the_release():
+def test_a_renewal_on_its_way_does_not_spoil_the_release() -> None:
     """SIGTERM falls between a renewal's effect and its answer: the version we know is old, the lease is still ours."""
 
     async def story(it: World) -> None:
@@ -466,7 +466,7 @@ def test_a_renewal_on_its_way_does_not_spoil_the_release():
     in_a_world(story)
 
 
-def test_a_release_nobody_answers_does_not_hold_up_the_end():
+def test_a_release_nobody_answers_does_not_hold_up_the_end() -> None:
     """The API server is away at shutdown: four seconds, then we go."""
 
     async def story(it: World) -> None:
@@ -482,7 +482,7 @@ def test_a_release_nobody_answers_does_not_hold_up_the_end():
     in_a_world(story)
 
 
-def test_a_process_that_was_frozen_knows_it_may_no_longer_write():
+def test_a_process_that_was_frozen_knows_it_may_no_longer_write() -> None:
     """Fault 8: after 40 s of standing still, remaining() is 0 before anything else has run."""
 
     async def story(it: World) -> None:
@@ -500,7 +500,7 @@ def test_a_process_that_was_frozen_knows_it_may_no_longer_write():
     in_a_world(story)
 
 
-def test_a_lease_too_short_for_its_renewals_is_refused():
+def test_a_lease_too_short_for_its_renewals_is_refused() -> None:
     """Numbers that cannot keep the promise are refused at the start."""
 
     async def story(it: World) -> None:

@@ -98,7 +98,7 @@ def told(story: Callable[[Story, EventRecorder], Any]) -> None:
     virtually(main)
 
 
-def test_an_event_is_what_kubectl_describe_expects():
+def test_an_event_is_what_kubectl_describe_expects() -> None:
     """A claim has no namespace, so its event lives in default; times, count and source are filled in."""
 
     async def story(it: Story, recorder: EventRecorder) -> None:
@@ -122,7 +122,7 @@ def test_an_event_is_what_kubectl_describe_expects():
     told(story)
 
 
-def test_a_pods_event_lives_in_its_namespace():
+def test_a_pods_event_lives_in_its_namespace() -> None:
     """The API server refuses anything else."""
 
     async def story(it: Story, recorder: EventRecorder) -> None:
@@ -133,7 +133,7 @@ def test_a_pods_event_lives_in_its_namespace():
     told(story)
 
 
-def test_the_same_said_again_is_counted_on_the_same_event():
+def test_the_same_said_again_is_counted_on_the_same_event() -> None:
     """Repetitions that wait are merged, later ones patched, and a different message is another event."""
 
     async def story(it: Story, recorder: EventRecorder) -> None:
@@ -151,7 +151,7 @@ def test_the_same_said_again_is_counted_on_the_same_event():
     told(story)
 
 
-def test_a_predecessors_event_is_continued():
+def test_a_predecessors_event_is_continued() -> None:
     """The name is a function of what is said: after a restart, or hours later, the count goes on."""
 
     async def story(it: Story, recorder: EventRecorder) -> None:
@@ -170,7 +170,7 @@ def test_a_predecessors_event_is_continued():
     told(story)
 
 
-def test_an_event_that_expired_is_made_anew():
+def test_an_event_that_expired_is_made_anew() -> None:
     """Events live an hour; a patch of one that is gone becomes a new one."""
 
     async def story(it: Story, recorder: EventRecorder) -> None:
@@ -184,7 +184,7 @@ def test_an_event_that_expired_is_made_anew():
     told(story)
 
 
-def test_a_flood_is_dropped_and_counted_not_queued():
+def test_a_flood_is_dropped_and_counted_not_queued() -> None:
     """A hundred at once, then ten a second: the caller never waits."""
 
     async def story(it: Story, recorder: EventRecorder) -> None:
@@ -202,7 +202,7 @@ def test_a_flood_is_dropped_and_counted_not_queued():
     told(story)
 
 
-def test_a_refused_event_is_given_up_and_a_throttled_one_waits():
+def test_a_refused_event_is_given_up_and_a_throttled_one_waits() -> None:
     """403 is final; 429 is obeyed; three tries are enough; the recorder lives on."""
 
     async def story(it: Story, recorder: EventRecorder) -> None:
@@ -227,7 +227,7 @@ def test_a_refused_event_is_given_up_and_a_throttled_one_waits():
     told(story)
 
 
-def test_what_must_not_be_done_untold_is_written_before_it_is_done():
+def test_what_must_not_be_done_untold_is_written_before_it_is_done() -> None:
     """The Event stands when the call returns, redacted like any other; a refusal is the caller's to answer."""
 
     async def story(it: Story, recorder: EventRecorder) -> None:
@@ -245,7 +245,7 @@ def test_what_must_not_be_done_untold_is_written_before_it_is_done():
     told(story)
 
 
-def test_no_secret_and_no_novel_is_written():
+def test_no_secret_and_no_novel_is_written() -> None:
     """Messages are redacted first, then cut to 1024 bytes between two characters."""
 
     async def story(it: Story, recorder: EventRecorder) -> None:
@@ -262,7 +262,7 @@ def test_no_secret_and_no_novel_is_written():
 
 
 @given(st.text(), st.integers(3, 50))
-def test_a_cut_text_is_a_prefix_within_its_bytes(text, limit):
+def test_a_cut_text_is_a_prefix_within_its_bytes(text, limit) -> None:
     """Whatever the characters."""
     short = cut(text, limit)
     assert len(short.encode()) <= limit

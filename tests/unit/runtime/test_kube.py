@@ -45,7 +45,7 @@ async def refused(call) -> KubeError:
     return caught.value
 
 
-async def test_a_get_is_one_request_with_our_name_and_decodes():
+async def test_a_get_is_one_request_with_our_name_and_decodes() -> None:
     """A claim is read by one GET that says who asks."""
     async with kube_server() as server, kube_client(server, token="t0p") as kube:
         server.then(answer(obj("NodeClaim", "ws1", "7")))
@@ -57,7 +57,7 @@ async def test_a_get_is_one_request_with_our_name_and_decodes():
         assert server.seen[0].headers["authorization"] == "Bearer t0p"
 
 
-async def test_only_the_api_servers_own_word_proves_absence():
+async def test_only_the_api_servers_own_word_proves_absence() -> None:
     """NotFound about this object is proof; an ingress's 404 page and an unserved kind's plain 404 are not."""
     async with kube_server() as server, kube_client(server) as kube:
         server.then(status(404, "NotFound", 'nodeclaims "ws1" not found', "ws1"))
@@ -83,7 +83,7 @@ async def test_only_the_api_servers_own_word_proves_absence():
         (504, "Timeout", False, True, False),
     ],
 )
-async def test_each_refusal_says_what_to_do_next(code, reason, refused_for_good, retryable, conflict):
+async def test_each_refusal_says_what_to_do_next(code, reason, refused_for_good, retryable, conflict) -> None:
     """A refusal's properties tell a caller whether to wait, read anew or give up."""
     async with kube_server() as server, kube_client(server) as kube:
         server.then(status(code, reason, "why"))
@@ -93,7 +93,7 @@ async def test_each_refusal_says_what_to_do_next(code, reason, refused_for_good,
         assert error.message == "patch NodeClaim ws1: why"
 
 
-async def test_retry_after_is_kept_in_seconds_and_absent_when_not_said():
+async def test_retry_after_is_kept_in_seconds_and_absent_when_not_said() -> None:
     """429 with the header, with the Status field, with a date we do not trust, and with nothing."""
     body = {"kind": "Status", "code": 429, "reason": "TooManyRequests", "details": {"retryAfterSeconds": 3}}
     async with kube_server() as server, kube_client(server) as kube:
@@ -104,7 +104,7 @@ async def test_retry_after_is_kept_in_seconds_and_absent_when_not_said():
         assert waits == [7.0, 3.0, None, None]
 
 
-async def test_no_answer_can_put_us_to_sleep_for_good():
+async def test_no_answer_can_put_us_to_sleep_for_good() -> None:
     """A Retry-After beyond five minutes, or beyond any number, is five minutes."""
     endless = b'{"kind":"Status","details":{"retryAfterSeconds":' + b"9" * 400 + b"}}"
     async with kube_server() as server, kube_client(server) as kube:
@@ -132,7 +132,7 @@ async def test_no_answer_can_put_us_to_sleep_for_good():
         b'{"kind":"NodeClaim","metadata":{"name":"ws1"},"x":' + b"[" * 100_000 + b"]" * 100_000 + b"}",
     ],
 )
-async def test_what_is_not_the_object_is_never_taken_for_it(body):
+async def test_what_is_not_the_object_is_never_taken_for_it(body) -> None:
     """A sign-in page, half a body, another kind or an empty answer is an error that names what came."""
     async with kube_server() as server, kube_client(server) as kube:
         server.then(raw(body))
@@ -154,14 +154,14 @@ async def test_what_is_not_the_object_is_never_taken_for_it(body):
         b'{"metadata":{"resourceVersion":"1"},"items":[]}',
     ],
 )
-async def test_an_empty_answer_is_not_an_empty_list(body):
+async def test_an_empty_answer_is_not_an_empty_list(body) -> None:
     """Nothing may be taken for "there are no claims" but a list that says so."""
     async with kube_server() as server, kube_client(server) as kube:
         server.then(raw(body, content_type="application/json"))
         assert (await refused(kube.list(NODECLAIMS))).unexpected
 
 
-async def test_a_three_mebibyte_object_is_refused_and_the_next_call_works():
+async def test_a_three_mebibyte_object_is_refused_and_the_next_call_works() -> None:
     """An object past the cap is an error, and its connection does not poison the next request."""
     async with kube_server() as server, kube_client(server) as kube:
         server.then(answer(obj("NodeClaim", "ws1", metadata={"annotations": {"a": "x" * (3 * 2**20)}})))
@@ -170,7 +170,7 @@ async def test_a_three_mebibyte_object_is_refused_and_the_next_call_works():
         assert (await kube.get(NODECLAIMS, "ws1")).name == "ws1"
 
 
-async def test_no_answer_is_status_zero():
+async def test_no_answer_is_status_zero() -> None:
     """Silence, a broken connection and a closed port are all 'no answer': the call may have been carried out."""
     async with kube_server() as server, kube_client(server, timeout_seconds=0.1) as kube:
         server.then(silent(), hang_up())
@@ -181,7 +181,7 @@ async def test_no_answer_is_status_zero():
         assert (await refused(kube.get(NODES, "n"))).reason == "NoAnswer"
 
 
-async def test_errors_do_not_hold_the_token():
+async def test_errors_do_not_hold_the_token() -> None:
     """Neither text nor repr nor the chain of an error shows the request's credentials, nor any it quotes."""
     async with kube_server() as server, kube_client(server, token="c4nary-token", timeout_seconds=0.2) as kube:
         server.then(hang_up(), silent(), raw(b"echo Authorization: Bearer c4nary-token", 502))
@@ -193,7 +193,7 @@ async def test_errors_do_not_hold_the_token():
             assert error.__suppress_context__ or error.__context__ is None
 
 
-async def test_cancellation_passes_through_a_call():
+async def test_cancellation_passes_through_a_call() -> None:
     """A cancelled call is cancelled, not turned into an error."""
     async with kube_server() as server, kube_client(server) as kube:
         server.then(silent())
@@ -202,7 +202,7 @@ async def test_cancellation_passes_through_a_call():
                 await kube.get(NODES, "n")
 
 
-async def test_a_list_is_read_in_pages_of_one_version():
+async def test_a_list_is_read_in_pages_of_one_version() -> None:
     """Pages follow the continue token; the list bears the first page's version."""
     async with kube_server() as server, kube_client(server) as kube:
         server.then(
@@ -214,7 +214,7 @@ async def test_a_list_is_read_in_pages_of_one_version():
         assert server.seen[1].query == {"labelSelector": "x=y", "limit": "1", "continue": "tok/en="}
 
 
-async def test_an_expired_page_restarts_the_whole_list_at_most_three_times():
+async def test_an_expired_page_restarts_the_whole_list_at_most_three_times() -> None:
     """410 between pages begins anew; the third one is given up, and a half list is never returned."""
     page = listing("Node", [obj("Node", "a")], "40", more="t")
     expired = status(410, "Expired")
@@ -228,21 +228,21 @@ async def test_an_expired_page_restarts_the_whole_list_at_most_three_times():
         assert (await refused(kube.list(NODES))).status == 500
 
 
-async def test_an_item_that_does_not_fit_fails_the_list_by_name():
+async def test_an_item_that_does_not_fit_fails_the_list_by_name() -> None:
     """Leaving one object out would claim that it is gone."""
     async with kube_server() as server, kube_client(server) as kube:
         server.then(listing("Node", [obj("Node", "a"), obj("Node", "bad", spec={"taints": 3})], "40"))
         assert "list nodes: bad: " in (await refused(kube.list(NODES))).message
 
 
-async def test_an_empty_list_may_be_null():
+async def test_an_empty_list_may_be_null() -> None:
     """Go writes an empty slice as null in places; that is a list of nothing."""
     async with kube_server() as server, kube_client(server) as kube:
         server.then(answer({"kind": "NodeList", "metadata": {"resourceVersion": "9"}, "items": None}))
         assert (await kube.list(NODES)).items == ()
 
 
-async def test_writes_send_what_kubernetes_expects():
+async def test_writes_send_what_kubernetes_expects() -> None:
     """Patch types, bodies, preconditions and the eviction's own API group, byte for byte."""
     pod = Pod(metadata=ObjectMeta(name="p", namespace="ns", uid="u1"))
     async with kube_server() as server, kube_client(server) as kube:
@@ -264,7 +264,7 @@ async def test_writes_send_what_kubernetes_expects():
         assert evict.body["deleteOptions"] == {"preconditions": {"uid": "u1"}}
 
 
-async def test_who_we_are_is_what_the_api_server_says():
+async def test_who_we_are_is_what_the_api_server_says() -> None:
     """A SelfSubjectReview has no name and is never stored; servers that do not know it say 404."""
     review = {"kind": "SelfSubjectReview", "metadata": {}, "status": {"userInfo": {"username": "ada@example.com"}}}
     async with kube_server() as server, kube_client(server) as kube:
@@ -278,7 +278,7 @@ async def test_who_we_are_is_what_the_api_server_says():
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "a/b", "%2e%2e"])
-async def test_a_name_that_would_point_elsewhere_is_never_sent(name):
+async def test_a_name_that_would_point_elsewhere_is_never_sent(name) -> None:
     """A DELETE without a proper name would be a DELETE of everything."""
     async with kube_server() as server, kube_client(server) as kube:
         with pytest.raises(ValueError, match="name"):
@@ -286,7 +286,7 @@ async def test_a_name_that_would_point_elsewhere_is_never_sent(name):
         assert server.seen == []
 
 
-async def test_a_401_renews_the_credentials_and_asks_once_more():
+async def test_a_401_renews_the_credentials_and_asks_once_more() -> None:
     """The second try carries the new token; a second 401 is the caller's."""
     renewed = []
 
@@ -302,7 +302,7 @@ async def test_a_401_renews_the_credentials_and_asks_once_more():
         assert len(server.seen) == 4
 
 
-async def test_a_watch_yields_events_and_bookmarks():
+async def test_a_watch_yields_events_and_bookmarks() -> None:
     """Lines arrive as events, however the bytes are cut; a bookmark has a version and no object."""
     line = json.dumps(event("MODIFIED", obj("Node", "n", "3"))).encode() + b"\n"
     async with kube_server() as server, kube_client(server) as kube:
@@ -318,14 +318,14 @@ async def test_a_watch_yields_events_and_bookmarks():
         assert 240 <= int(query["timeoutSeconds"]) <= 300
 
 
-async def test_a_bookmark_without_an_object_has_no_version():
+async def test_a_bookmark_without_an_object_has_no_version() -> None:
     """Fault 23: such a bookmark is not an error, it only says that the connection lives."""
     async with kube_server() as server, kube_client(server) as kube:
         server.then(stream(b'{"type":"BOOKMARK"}\n'))
         assert [e.resource_version for e in await watched(kube)] == [""]
 
 
-async def test_410_ends_a_watch_as_event_and_as_status():
+async def test_410_ends_a_watch_as_event_and_as_status() -> None:
     """Both ways of saying "too old" are the same error."""
     async with kube_server() as server, kube_client(server) as kube:
         server.then(stream(gone()), status(410, "Gone"))
@@ -346,7 +346,7 @@ async def test_410_ends_a_watch_as_event_and_as_status():
         (b'{"type":"BOOKMARK","x":"' + b"x" * 3 * 2**20 + b'"}\n', "a line of more than 3145728 bytes"),
     ],
 )
-async def test_a_watch_of_nonsense_ends_with_what_came(sent, said):
+async def test_a_watch_of_nonsense_ends_with_what_came(sent, said) -> None:
     """A proxy's page, an unknown type, another kind or an endless line is named, never handed on."""
     async with kube_server() as server, kube_client(server) as kube:
         server.then(stream(sent))
@@ -355,7 +355,7 @@ async def test_a_watch_of_nonsense_ends_with_what_came(sent, said):
         assert said in error.message
 
 
-async def test_half_a_line_is_a_cut_connection():
+async def test_half_a_line_is_a_cut_connection() -> None:
     """What came before it counts; the half line does not."""
     async with kube_server() as server, kube_client(server) as kube:
         server.then(stream(event("ADDED", obj("Node", "n", "2")), b'{"type":"MODIF'))
@@ -371,14 +371,14 @@ async def test_half_a_line_is_a_cut_connection():
         assert (error.status, error.reason) == (0, "NoAnswer")
 
 
-async def test_a_silent_watch_ends():
+async def test_a_silent_watch_ends() -> None:
     """A half-open connection says nothing for ever; we stop listening."""
     async with kube_server() as server, kube_client(server) as kube:
         server.then(stream(bookmark("5"), end="silence"))
         assert (await refused(watched(kube, silence_seconds=0.1))).reason == "Silent"
 
 
-async def test_a_watch_cut_in_the_middle_is_no_clean_end():
+async def test_a_watch_cut_in_the_middle_is_no_clean_end() -> None:
     """A reset connection is an error, a clean end is not."""
     async with kube_server() as server, kube_client(server) as kube:
         server.then(stream(bookmark("5"), end="cut"), stream(bookmark("5")))
@@ -386,7 +386,7 @@ async def test_a_watch_cut_in_the_middle_is_no_clean_end():
         assert len(await watched(kube)) == 1
 
 
-async def test_every_request_is_reported_once():
+async def test_every_request_is_reported_once() -> None:
     """Metrics see verb, kind and status of each request, 0 for none."""
     seen = []
     async with (

@@ -41,7 +41,7 @@ def lines(out: io.StringIO) -> list[dict]:
     return [json.loads(line) for line in out.getvalue().splitlines()]
 
 
-def test_a_line_has_karpenters_keys_in_order(out):
+def test_a_line_has_karpenters_keys_in_order(out) -> None:
     """Level, time, logger and message first, then the context, wall time through the clock."""
     with structlog.contextvars.bound_contextvars(controller="machine", key="ws1"):
         logs.get_logger("controllers.nodeclaim.lifecycle.launch").info("created", pool="ws1", seconds=1.5)
@@ -59,7 +59,7 @@ def test_a_line_has_karpenters_keys_in_order(out):
     }
 
 
-def test_the_commit_is_in_every_line_if_it_is_known(out):
+def test_the_commit_is_in_every_line_if_it_is_known(out) -> None:
     """Ours and the libraries', before the context."""
     logs.configure(Noon(), stream=out, commit="0123456")
     logs.get_logger("x").info("ours", pool="ws1")
@@ -69,7 +69,7 @@ def test_the_commit_is_in_every_line_if_it_is_known(out):
         assert line["commit"] == "0123456"
 
 
-def test_debug_says_where(out):
+def test_debug_says_where(out) -> None:
     """The file and line that speak, and at no other level."""
     logs.get_logger("x").info("no")
     logs.configure(Noon(), stream=out, level="debug")
@@ -89,7 +89,7 @@ class Ticking:
         return AT + timedelta(seconds=self.second)
 
 
-def test_a_hot_loop_is_sampled(out):
+def test_a_hot_loop_is_sampled(out) -> None:
     """Of one message a hundred in a second and then every hundredth; another message and another second start anew."""
     clock = Ticking()
     logs.configure(clock, stream=out)
@@ -108,7 +108,7 @@ def test_a_hot_loop_is_sampled(out):
     assert said("again", 50) == 50
 
 
-def test_the_audit_is_never_sampled(out):
+def test_the_audit_is_never_sampled(out) -> None:
     """Three hundred writes in a second are three hundred lines."""
     for number in range(300):
         logs.get_logger("door").info("wrote", step="CreateInstance", pool=str(number))
@@ -116,7 +116,7 @@ def test_the_audit_is_never_sampled(out):
 
 
 @pytest.mark.parametrize(("value", "coloured"), [("", True), ("1", False)])
-def test_no_color_is_honoured(out, monkeypatch, value, coloured):
+def test_no_color_is_honoured(out, monkeypatch, value, coloured) -> None:
     """no-color.org: present and not empty."""
     monkeypatch.setenv("NO_COLOR", value)
     logs.configure(Noon(), stream=out, console=True)
@@ -124,7 +124,7 @@ def test_no_color_is_honoured(out, monkeypatch, value, coloured):
     assert ("\x1b[" in out.getvalue()) is coloured
 
 
-def test_the_level_is_a_threshold(out):
+def test_the_level_is_a_threshold(out) -> None:
     """Debug lines are dropped at info, and shown when asked for."""
     logs.get_logger("x").debug("no")
     assert lines(out) == []
@@ -133,7 +133,7 @@ def test_the_level_is_a_threshold(out):
     assert [line["level"] for line in lines(out)] == ["DEBUG"]
 
 
-def test_libraries_speak_from_warning_on_and_in_the_same_form(out):
+def test_libraries_speak_from_warning_on_and_in_the_same_form(out) -> None:
     """The SDKs log headers at info: never shown, even at debug."""
     logs.configure(Noon(), stream=out, level="debug")
     logging.getLogger("azure.core.pipeline.policies.http_logging_policy").info("Request headers: …")
@@ -158,7 +158,7 @@ SECRETS = [
 
 @pytest.mark.parametrize("secret", SECRETS)
 @pytest.mark.parametrize("console", [False, True])
-def test_no_secret_reaches_the_log(out, secret, console):
+def test_no_secret_reaches_the_log(out, secret, console) -> None:
     """In the message, in a value, deep inside a value, in an exception and in its chain."""
     logs.configure(Noon(), stream=out, console=console)
     log = logs.get_logger("x")
@@ -178,7 +178,7 @@ def test_no_secret_reaches_the_log(out, secret, console):
     assert "c4nary" not in text.lower()
 
 
-def test_redaction_leaves_ordinary_text_alone():
+def test_redaction_leaves_ordinary_text_alone() -> None:
     """Names, quantities and URLs without a signature stay readable."""
     for text in (
         "pods=3 nodes=4",
@@ -192,7 +192,7 @@ def test_redaction_leaves_ordinary_text_alone():
 
 
 @given(st.text(alphabet=st.characters(), max_size=80))
-def test_no_value_can_forge_a_line(text):
+def test_no_value_can_forge_a_line(text) -> None:
     """Control characters, line ends and text direction marks stay inside their JSON string."""
     stream = io.StringIO()
     line = logs._one_line({"message": text})
@@ -202,7 +202,7 @@ def test_no_value_can_forge_a_line(text):
     assert json.loads(stream.getvalue()) == {"message": text}
 
 
-def test_the_console_shows_no_foreign_escapes(out):
+def test_the_console_shows_no_foreign_escapes(out) -> None:
     """A claim's name cannot colour the terminal, nor turn the text around."""
     logs.configure(Noon(), stream=out, console=True)
     logs.get_logger("x").info("claim", name="\x1b[31mred\u202e")

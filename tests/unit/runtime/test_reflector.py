@@ -81,7 +81,7 @@ def node(name: str, version: str, uid: str = "", pool: str = "") -> dict[str, An
     return obj("Node", name, version, uid, metadata={"labels": {"agentpool": pool} if pool else {}})
 
 
-async def test_a_list_and_its_events_become_a_cache():
+async def test_a_list_and_its_events_become_a_cache() -> None:
     """Listed and watched objects are found by name and by index, and every change is told once."""
     async with kube_server() as server:
         server.then(listing("Node", [node("a", "1", pool="p1"), node("b", "2")], "5"))
@@ -110,7 +110,7 @@ async def test_a_list_and_its_events_become_a_cache():
             assert server.seen[1].query["resourceVersion"] == "5"
 
 
-async def test_a_relist_reports_what_vanished_in_between():
+async def test_a_relist_reports_what_vanished_in_between() -> None:
     """410 on a watch: the list after it replaces all, and the missed deletion is told."""
     async with kube_server() as server:
         server.then(listing("Node", [node("a", "1", pool="p"), node("b", "2", pool="p")], "5"), stream(gone()))
@@ -131,7 +131,7 @@ async def test_a_relist_reports_what_vanished_in_between():
         stream(event("ADDED", obj("Node", "n", "6", spec={"taints": 3}))),
     ],
 )
-async def test_a_watch_that_makes_no_sense_is_followed_by_a_list(answer):
+async def test_a_watch_that_makes_no_sense_is_followed_by_a_list(answer) -> None:
     """Resuming from the same version would meet the same answer, or miss a CRD that came back empty."""
     async with kube_server() as server:
         server.then(listing("Node", [node("a", "1")], "5"), answer)
@@ -141,7 +141,7 @@ async def test_a_watch_that_makes_no_sense_is_followed_by_a_list(answer):
             assert mirror.told == ["+a@1", "-a@1"]
 
 
-async def test_the_first_list_is_told_of_even_if_it_is_empty():
+async def test_the_first_list_is_told_of_even_if_it_is_empty() -> None:
     """Who waits for the cache has nothing else to be woken by; later lists tell only what they change."""
     async with kube_server() as server:
         server.then(status(500, "InternalError"), listing("Node", [], "5"), stream(gone()))
@@ -151,7 +151,7 @@ async def test_the_first_list_is_told_of_even_if_it_is_empty():
             assert (mirror.told, mirror.syncs) == ([], 1)
 
 
-async def test_410_as_a_status_also_lists_anew():
+async def test_410_as_a_status_also_lists_anew() -> None:
     """The other way of saying it."""
     async with kube_server() as server:
         server.then(listing("Node", [], "5"), status(410, "Gone"), listing("Node", [], "9"), stream(end="silence"))
@@ -159,7 +159,7 @@ async def test_410_as_a_status_also_lists_anew():
             await until(lambda: mirror.reflector.resource_version == "9")
 
 
-async def test_the_same_name_with_another_uid_is_another_object():
+async def test_the_same_name_with_another_uid_is_another_object() -> None:
     """A Node deleted and made anew in between is a deletion and an addition, in a list and in a watch."""
     async with kube_server() as server:
         server.then(listing("Node", [node("a", "1", "u1")], "5"), stream(gone()))
@@ -171,7 +171,7 @@ async def test_the_same_name_with_another_uid_is_another_object():
             assert mirror.told == ["+a@1", "-a@1", "+a@7", "-a@7", "+a@9"]
 
 
-async def test_a_repeated_event_from_the_past_changes_nothing():
+async def test_a_repeated_event_from_the_past_changes_nothing() -> None:
     """Duplicate and late deliveries of a known object are ignored."""
     async with kube_server() as server:
         late = (event("MODIFIED", node("a", "6")), event("DELETED", node("a", "3")))
@@ -181,7 +181,7 @@ async def test_a_repeated_event_from_the_past_changes_nothing():
             assert mirror.told == ["+a@7"]
 
 
-async def test_an_event_from_the_past_never_revives_an_object():
+async def test_an_event_from_the_past_never_revives_an_object() -> None:
     """An old ADDED of an object that is gone is no news: the thread is lost, a list settles it."""
     async with kube_server() as server:
         server.then(listing("Node", [], "7"), stream(event("ADDED", node("ghost", "3")), end="silence"))
@@ -191,7 +191,7 @@ async def test_an_event_from_the_past_never_revives_an_object():
             assert mirror.told == []
 
 
-async def test_a_connection_that_breaks_is_resumed_without_a_list():
+async def test_a_connection_that_breaks_is_resumed_without_a_list() -> None:
     """A cut, half a line, a refused connection and a clean end resume from the newest version seen."""
     half = b'{"type":"ADDED","object":{"kind":"No'
     async with kube_server() as server:
@@ -204,7 +204,7 @@ async def test_a_connection_that_breaks_is_resumed_without_a_list():
             assert mirror.reflector.last_error is None
 
 
-async def test_a_silent_watch_is_dropped_and_everything_listed():
+async def test_a_silent_watch_is_dropped_and_everything_listed() -> None:
     """A half-open connection, or a version from the future after a restore: silence is never trusted."""
     async with kube_server() as server:
         server.then(listing("Node", [node("a", "1")], "5"), stream(end="silence"))
@@ -214,7 +214,7 @@ async def test_a_silent_watch_is_dropped_and_everything_listed():
             assert mirror.told == ["+a@1", "-a@1"]
 
 
-async def test_watches_that_end_at_once_do_not_become_a_hot_loop():
+async def test_watches_that_end_at_once_do_not_become_a_hot_loop() -> None:
     """An empty stream is a failure with a growing pause; one with something in it is asked about once a second."""
     async with kube_server() as server:
         server.then(listing("Node", [], "5"))
@@ -232,7 +232,7 @@ async def test_watches_that_end_at_once_do_not_become_a_hot_loop():
             assert server.count(watch="true") == 1
 
 
-async def test_retry_after_is_obeyed():
+async def test_retry_after_is_obeyed() -> None:
     """429 with Retry-After waits at least that long; without it, our own pause applies."""
     async with kube_server() as server:
         server.then(status(429, "TooManyRequests", **{"Retry-After": "1"}))
@@ -260,7 +260,7 @@ async def test_retry_after_is_obeyed():
         (silent(), State.LISTING),
     ],
 )
-async def test_what_cannot_be_read_is_never_empty(answer, state):
+async def test_what_cannot_be_read_is_never_empty(answer, state) -> None:
     """The CRD is gone, permission is lost, a proxy answers: the cache keeps what it knew and says what is wrong."""
     async with kube_server() as server:
         server.then(listing("Node", [node("a", "1")], "5"), stream(gone()))
@@ -274,7 +274,7 @@ async def test_what_cannot_be_read_is_never_empty(answer, state):
             assert mirror.told == ["+a@1"]
 
 
-async def test_a_half_list_is_no_list():
+async def test_a_half_list_is_no_list() -> None:
     """Page two fails: nothing of page one is believed."""
     async with kube_server() as server:
         server.then(listing("Node", [node("a", "1")], "5", more="t"), status(500, "InternalError"))
@@ -284,7 +284,7 @@ async def test_a_half_list_is_no_list():
             assert mirror.told == ["+a@1", "+b@2"]
 
 
-async def test_time_travel_is_refused_three_times_then_believed():
+async def test_time_travel_is_refused_three_times_then_believed() -> None:
     """One stale server must not take back what was seen; a restored etcd says so every time."""
     async with kube_server() as server:
         server.then(listing("Node", [node("a", "50")], "100"), stream(gone()))
@@ -300,7 +300,7 @@ async def test_time_travel_is_refused_three_times_then_believed():
             assert "resourceVersion" not in server.seen[2].query
 
 
-async def test_a_stale_server_that_recovers_loses_nothing():
+async def test_a_stale_server_that_recovers_loses_nothing() -> None:
     """Fault 18: the relist is served from the past once, then from the present."""
     async with kube_server() as server:
         server.then(listing("Node", [node("a", "50")], "100"), stream(gone()))
@@ -310,7 +310,7 @@ async def test_a_stale_server_that_recovers_loses_nothing():
             assert mirror.told == ["+a@50"]
 
 
-async def test_versions_that_are_no_numbers_are_only_compared_for_equality():
+async def test_versions_that_are_no_numbers_are_only_compared_for_equality() -> None:
     """Fault 23: opaque versions neither order events nor refuse lists."""
     async with kube_server() as server:
         server.then(listing("Node", [node("a", "x-9")], "x-9"))
@@ -322,7 +322,7 @@ async def test_versions_that_are_no_numbers_are_only_compared_for_equality():
             assert mirror.told == ["+a@x-9", "~a@x-1"]
 
 
-async def test_freshness_is_the_start_of_the_list_or_the_last_word():
+async def test_freshness_is_the_start_of_the_list_or_the_last_word() -> None:
     """`fresh_at` never claims more than was read: a slow list is as old as its start."""
 
     async def slow(request):
@@ -341,7 +341,7 @@ async def test_freshness_is_the_start_of_the_list_or_the_last_word():
             assert mirror.reflector.fresh_at > listed + 0.2
 
 
-async def test_namespaced_objects_are_named_with_their_namespace():
+async def test_namespaced_objects_are_named_with_their_namespace() -> None:
     """Two pods of one name in two namespaces are two."""
     pods = [obj("Pod", "p", "1", metadata={"namespace": ns}) for ns in ("x", "y")]
     async with kube_server() as server, kube_client(server) as kube, asyncio.TaskGroup() as group:

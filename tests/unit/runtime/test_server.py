@@ -24,7 +24,7 @@ async def asked(app: web.Application, *paths: str) -> list[tuple[int, str]]:
         return answers
 
 
-async def test_probes_say_what_is_wrong():
+async def test_probes_say_what_is_wrong() -> None:
     """A failing check makes its probe 503 and is named; the others are untouched."""
     app = health_app(
         live={"ping": lambda: None},
@@ -44,7 +44,7 @@ async def test_probes_say_what_is_wrong():
     ]
 
 
-async def test_a_loop_that_is_held_up_answers_no_probe():
+async def test_a_loop_that_is_held_up_answers_no_probe() -> None:
     """Probes are answered by the loop that does the work, so one that hangs is found by the probe's own timeout."""
     release, ports, loops = threading.Event(), queue.Queue(), queue.Queue()
 
@@ -74,14 +74,14 @@ async def test_a_loop_that_is_held_up_answers_no_probe():
         await asyncio.to_thread(thread.join, 10)
 
 
-async def test_a_check_is_asked_each_time():
+async def test_a_check_is_asked_each_time() -> None:
     """Nothing is remembered: a probe shows the present."""
     said = iter([None, "broken", None])
     app = health_app(live={"it": lambda: next(said)}, ready={})
     assert [status for status, _ in await asked(app, "/healthz", "/healthz", "/healthz")] == [200, 503, 200]
 
 
-async def test_metrics_of_two_processes_do_not_mix():
+async def test_metrics_of_two_processes_do_not_mix() -> None:
     """Each `Metrics` is its own registry; no `_created` series."""
     one, two = Metrics(), Metrics(process=True)
     one.counter(own.DEADLINES).labels("draining").inc()
@@ -101,7 +101,7 @@ async def test_metrics_of_two_processes_do_not_mix():
     assert "python_gc_objects_collected_total" in other
 
 
-async def test_a_taken_port_is_an_error_and_a_closed_server_frees_it():
+async def test_a_taken_port_is_an_error_and_a_closed_server_frees_it() -> None:
     """The port is held exactly as long as the context."""
     app = health_app(live={}, ready={})
     async with serve("127.0.0.1", 0, app) as port:

@@ -27,10 +27,10 @@ def now() -> float:
     return asyncio.get_running_loop().time()
 
 
-def test_keys_come_out_once_and_in_order():
+def test_keys_come_out_once_and_in_order() -> None:
     """A key added twice before it is taken is one key."""
 
-    async def main():
+    async def main() -> None:
         queue = WorkQueue(seeded())
         for key in ("a", "b", "a", "c"):
             queue.add(key)
@@ -40,10 +40,10 @@ def test_keys_come_out_once_and_in_order():
     virtually(main)
 
 
-def test_a_key_added_while_worked_on_runs_again_afterwards():
+def test_a_key_added_while_worked_on_runs_again_afterwards() -> None:
     """Never two workers on one key; never a change forgotten."""
 
-    async def main():
+    async def main() -> None:
         queue = WorkQueue(seeded())
         queue.add("a")
         key = await queue.get()
@@ -58,10 +58,10 @@ def test_a_key_added_while_worked_on_runs_again_afterwards():
     virtually(main)
 
 
-def test_the_earliest_deadline_wins():
+def test_the_earliest_deadline_wins() -> None:
     """A later wish changes nothing, an earlier one hastens, and an add overtakes all."""
 
-    async def main():
+    async def main() -> None:
         queue = WorkQueue(seeded())
         queue.add_after("a", 10)
         queue.add_after("a", 20)
@@ -81,10 +81,10 @@ def test_the_earliest_deadline_wins():
     virtually(main)
 
 
-def test_a_deadline_that_falls_into_the_work_waits_for_its_end():
+def test_a_deadline_that_falls_into_the_work_waits_for_its_end() -> None:
     """The key ripens while a worker holds it: it runs again after that."""
 
-    async def main():
+    async def main() -> None:
         queue = WorkQueue(seeded())
         queue.add("a")
         await queue.get()
@@ -97,10 +97,10 @@ def test_a_deadline_that_falls_into_the_work_waits_for_its_end():
     virtually(main)
 
 
-def test_retries_grow_to_the_cap_and_start_over_after_success():
+def test_retries_grow_to_the_cap_and_start_over_after_success() -> None:
     """Each key backs off by itself, between half and all of the doubled delay."""
 
-    async def main():
+    async def main() -> None:
         queue = WorkQueue(seeded(), base_seconds=0.1, cap_seconds=60)
         delays = [queue.retry("a") for _ in range(2000)]
         for n, delay in enumerate(delays[:12]):
@@ -116,10 +116,10 @@ def test_retries_grow_to_the_cap_and_start_over_after_success():
     virtually(main)
 
 
-def test_many_wishes_for_few_keys_do_not_grow_memory():
+def test_many_wishes_for_few_keys_do_not_grow_memory() -> None:
     """Overtaken deadlines are cleared away."""
 
-    async def main():
+    async def main() -> None:
         queue = WorkQueue(seeded())
         for n in range(10_000):
             queue.add_after("a", 10_000 - n)
@@ -132,10 +132,10 @@ def test_many_wishes_for_few_keys_do_not_grow_memory():
     virtually(main)
 
 
-def test_a_cancelled_worker_does_not_take_a_wake_up_with_it():
+def test_a_cancelled_worker_does_not_take_a_wake_up_with_it() -> None:
     """A key given to a worker that is cancelled at that moment goes to the next one."""
 
-    async def main():
+    async def main() -> None:
         queue = WorkQueue(seeded())
         got = []
 
@@ -153,10 +153,10 @@ def test_a_cancelled_worker_does_not_take_a_wake_up_with_it():
     virtually(main)
 
 
-def test_letting_go_of_what_nobody_holds_is_an_error():
+def test_letting_go_of_what_nobody_holds_is_an_error() -> None:
     """A worker's mistake shows at once."""
 
-    async def main():
+    async def main() -> None:
         with pytest.raises(KeyError):
             WorkQueue(seeded()).done("a")
 
@@ -165,10 +165,10 @@ def test_letting_go_of_what_nobody_holds_is_an_error():
 
 @settings(max_examples=40, deadline=None)
 @given(st.lists(st.tuples(st.sampled_from("abcd"), st.floats(0, 5), st.booleans()), max_size=40), st.integers(1, 4))
-def test_no_key_is_ever_worked_on_twice_at_once_nor_forgotten(wishes, workers):
+def test_no_key_is_ever_worked_on_twice_at_once_nor_forgotten(wishes, workers) -> None:
     """Whatever is added when: one worker a key, and every wish is followed by a pass that begins after it."""
 
-    async def main():
+    async def main() -> None:
         queue = WorkQueue(seeded())
         held: list[str] = []
         begun: dict[str, float] = {}
@@ -199,10 +199,10 @@ def test_no_key_is_ever_worked_on_twice_at_once_nor_forgotten(wishes, workers):
     virtually(main)
 
 
-def test_metrics_bear_client_gos_names():
+def test_metrics_bear_client_gos_names() -> None:
     """Dashboards made for controller-runtime find what they look for."""
 
-    async def main():
+    async def main() -> None:
         metrics = Metrics()
         queue = WorkQueue(seeded(), metrics=metrics.workqueue("machine"))
         queue.add("a")

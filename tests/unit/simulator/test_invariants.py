@@ -32,7 +32,7 @@ RELEASED = {"metadata": {"finalizers": None}}
 class Caller:
     """Somebody with a hand on both APIs; no rules are built in."""
 
-    def __init__(self, session):
+    def __init__(self, session) -> None:
         self.session = session
 
     async def kube(self, method, path, body=None):
@@ -67,7 +67,7 @@ class Caller:
         body = {"properties": {"count": 1, "vmSize": "Standard_NC24ads_A100_v4", **marks, **properties}}
         return await self.arm("PUT", name, body)
 
-    async def lease(self, holder, seconds=15):
+    async def lease(self, holder, seconds=15) -> None:
         spec = {"holderIdentity": holder, "leaseDurationSeconds": seconds}
         if await self.exists(f"{LEASES}/gp"):
             await self.kube("PATCH", f"{LEASES}/gp", {"spec": spec})
@@ -88,10 +88,10 @@ async def a_world(**settings):
         yield world
 
 
-def play(story, **settings):
+def play(story, **settings) -> None:
     """Tell a story of a controller (held to the invariants) and a person (who is not)."""
 
-    async def main():
+    async def main() -> None:
         async with (
             a_world(**settings) as world,
             aiohttp.ClientSession(connector=world.connector("ctl", controller=True)) as controller,
@@ -102,7 +102,7 @@ def play(story, **settings):
     sim.run(main, seed=1, epoch=EPOCH, horizon_seconds=86_400)
 
 
-def breaks(match, story, **settings):
+def breaks(match, story, **settings) -> None:
     with pytest.raises(InvariantError, match=match):
         play(story, **settings)
 
@@ -122,10 +122,10 @@ async def machine(world, controller, name="gpu1"):
     return meta["uid"], node
 
 
-def test_i1_a_pool_without_a_claim_may_not_stay():
+def test_i1_a_pool_without_a_claim_may_not_stay() -> None:
     """A marked pool whose claim is gone is a leak once the bound has passed, and not before."""
 
-    async def story(world, controller, person):
+    async def story(world, controller, person) -> None:
         await machine(world, controller)
         await person.kube("PATCH", f"{CLAIMS}/gpu1", RELEASED)
         await person.kube("DELETE", f"{CLAIMS}/gpu1")
@@ -137,10 +137,10 @@ def test_i1_a_pool_without_a_claim_may_not_stay():
     breaks(r"I1 violated at 7.*pool gpu1 has had no claim for 6", story, gc_bound_seconds=600)
 
 
-def test_i1_the_bound_counts_from_the_end_of_the_clusters_work():
+def test_i1_the_bound_counts_from_the_end_of_the_clusters_work() -> None:
     """While people work on the cluster nothing is removed by inference, and the bound does not run."""
 
-    async def story(world, controller, person):
+    async def story(world, controller, person) -> None:
         await machine(world, controller)
         await person.kube("PATCH", f"{CLAIMS}/gpu1", RELEASED)
         await person.kube("DELETE", f"{CLAIMS}/gpu1")
@@ -154,30 +154,30 @@ def test_i1_the_bound_counts_from_the_end_of_the_clusters_work():
     play(story, gc_bound_seconds=600)
 
 
-def test_i1_at_rest_nothing_is_left():
+def test_i1_at_rest_nothing_is_left() -> None:
     """At rest even a young orphan is one too many."""
 
-    async def story(world, controller, _person):
+    async def story(world, controller, _person) -> None:
         await controller.pool("00000000-0000-0000-0000-00000000dead")
         world.invariants.check_quiescent()
 
     breaks("I1 violated.*at rest, pool gpu1", story)
 
 
-def test_i2_the_node_waits_for_the_pool():
+def test_i2_the_node_waits_for_the_pool() -> None:
     """Taking our finalizer off a Node while its pool exists is out of order."""
 
-    async def story(world, controller, _person):
+    async def story(world, controller, _person) -> None:
         _, node = await machine(world, controller)
         await controller.kube("PATCH", f"/api/v1/nodes/{node}", RELEASED)
 
     breaks(r"I2 violated.*Node aks-gpu1-\S+ was released while its pool gpu1 \(Succeeded\) exists", story)
 
 
-def test_i2_the_claim_waits_for_the_node():
+def test_i2_the_claim_waits_for_the_node() -> None:
     """Taking our finalizer off a claim while its Node exists is out of order, though the pool is gone."""
 
-    async def story(world, controller, person):
+    async def story(world, controller, person) -> None:
         await machine(world, controller)
         await person.kube("DELETE", f"{CLAIMS}/gpu1")
         await controller.arm("DELETE", "gpu1")
@@ -187,10 +187,10 @@ def test_i2_the_claim_waits_for_the_node():
     breaks("I2 violated.*claim gpu1 was released while its Node", story)
 
 
-def test_i2_a_node_of_a_live_claim_is_let_go_while_others_work_on_the_pool():
+def test_i2_a_node_of_a_live_claim_is_let_go_while_others_work_on_the_pool() -> None:
     """During an upgrade of its pool a Node that others delete may go, and the pool stays."""
 
-    async def story(world, controller, person):
+    async def story(world, controller, person) -> None:
         _, node = await machine(world, controller)
         world.cloud.cluster_operation("Upgrading")
         await person.kube("DELETE", f"/api/v1/nodes/{node}")
@@ -199,10 +199,10 @@ def test_i2_a_node_of_a_live_claim_is_let_go_while_others_work_on_the_pool():
     play(story)
 
 
-def test_the_right_order_is_no_violation():
+def test_the_right_order_is_no_violation() -> None:
     """Pool, Node, claim: the ledger tells it, and nobody complains."""
 
-    async def story(world, controller, person):
+    async def story(world, controller, person) -> None:
         uid, node = await machine(world, controller)
         await person.kube("DELETE", f"{CLAIMS}/gpu1")
         await controller.kube("DELETE", f"/api/v1/nodes/{node}")
@@ -216,10 +216,10 @@ def test_the_right_order_is_no_violation():
     play(story)
 
 
-def test_i3_one_claim_one_pool():
+def test_i3_one_claim_one_pool() -> None:
     """Two pools for one claim's UID are one too many, under whatever names."""
 
-    async def story(_world, controller, _person):
+    async def story(_world, controller, _person) -> None:
         meta = await controller.claim()
         await controller.pool(meta["uid"], "gpu1")
         await controller.pool(meta["uid"], "other")
@@ -227,10 +227,10 @@ def test_i3_one_claim_one_pool():
     breaks("I3 violated.*has 2 pools: gpu1, other", story)
 
 
-def test_i4_foreign_pools_are_not_touched():
+def test_i4_foreign_pools_are_not_touched() -> None:
     """A DELETE of somebody's pool that is accepted is a violation; one that is refused changes nothing."""
 
-    async def story(world, controller, _person):
+    async def story(world, controller, _person) -> None:
         with pytest.raises(AssertionError, match="at least one system"):
             await controller.arm("DELETE", "system")
         world.check()
@@ -239,10 +239,10 @@ def test_i4_foreign_pools_are_not_touched():
     breaks("I4 violated.*ctl changed pool theirs, which is not ours", story)
 
 
-def test_i4_a_pool_of_another_claim_is_not_taken_over():
+def test_i4_a_pool_of_another_claim_is_not_taken_over() -> None:
     """A PUT that puts one claim's mark over another's is a violation."""
 
-    async def story(_world, controller, _person):
+    async def story(_world, controller, _person) -> None:
         meta = await controller.claim()
         await controller.pool(meta["uid"])
         await asyncio.sleep(70)
@@ -251,16 +251,16 @@ def test_i4_a_pool_of_another_claim_is_not_taken_over():
     breaks("I4 violated.*took pool gpu1 from claim", story)
 
 
-def test_i4_foreign_nodes_are_not_touched():
+def test_i4_foreign_nodes_are_not_touched() -> None:
     """Neither a label on a foreign Node, nor the eviction of a Pod that runs there."""
 
-    async def label(world, controller, _person):
+    async def label(world, controller, _person) -> None:
         await asyncio.sleep(60)
         await controller.kube(
             "PATCH", f"/api/v1/nodes/{node_of(world, 'theirs')}", {"metadata": {"labels": {"a": "b"}}}
         )
 
-    async def evict(world, controller, person):
+    async def evict(world, controller, person) -> None:
         await asyncio.sleep(60)
         meta = {"name": "web", "namespace": "default"}
         spec = {"nodeName": node_of(world, "theirs"), "containers": [{"name": "c", "image": "i"}]}
@@ -273,13 +273,13 @@ def test_i4_foreign_nodes_are_not_touched():
     breaks("I4 violated.*evicted Pod web from Node aks-theirs", evict)
 
 
-def test_i5_it_must_settle():
+def test_i5_it_must_settle() -> None:
     """A controller that writes for ever does not settle; once it is quiet, it has."""
 
-    async def story(world, controller, _person):
+    async def story(world, controller, _person) -> None:
         await controller.claim()
 
-        async def chatter(times):
+        async def chatter(times) -> None:
             for n in range(times):
                 await asyncio.sleep(50)
                 await controller.kube("PATCH", f"{CLAIMS}/gpu1", {"metadata": {"annotations": {"n": str(n)}}})
@@ -297,21 +297,21 @@ def test_i5_it_must_settle():
     assert caught.group_contains(InvariantError, match="I5 violated: still writing 3")
 
 
-def test_i6_only_the_leader_writes():
+def test_i6_only_the_leader_writes() -> None:
     """Once there is a lease, writing without it is a violation: while another holds it, or after it has lapsed."""
 
-    async def other(world, controller, _person):
+    async def other(world, controller, _person) -> None:
         async with aiohttp.ClientSession(connector=world.connector("ctl2", controller=True)) as session:
             await Caller(session).lease("two")
             await controller.claim()
 
-    async def lapsed(_world, controller, _person):
+    async def lapsed(_world, controller, _person) -> None:
         await controller.lease("one", seconds=15)
         await controller.claim("first")
         await asyncio.sleep(16)
         await controller.claim("second")
 
-    async def released(_world, controller, _person):
+    async def released(_world, controller, _person) -> None:
         await controller.lease("one")
         await controller.lease("")
         await controller.claim()
@@ -321,10 +321,10 @@ def test_i6_only_the_leader_writes():
     breaks("I6 violated.*ctl wrote while nobody held the lease", released)
 
 
-def test_i6_reading_and_bookkeeping_need_no_lease():
+def test_i6_reading_and_bookkeeping_need_no_lease() -> None:
     """Who follows may read, and try for the lease."""
 
-    async def story(world, controller, _person):
+    async def story(world, controller, _person) -> None:
         async with aiohttp.ClientSession(connector=world.connector("ctl2", controller=True)) as session:
             await Caller(session).lease("two")
         await controller.kube("GET", CLAIMS)
@@ -342,11 +342,11 @@ DEEDS = {
 
 
 @pytest.mark.parametrize("what", DEEDS)
-def test_i7_what_is_healthy_is_not_deleted(what):
+def test_i7_what_is_healthy_is_not_deleted(what) -> None:
     """Neither the pool, nor the Node, nor the claim of a healthy machine is deleted by the controller."""
     deed, words = DEEDS[what]
 
-    async def story(world, controller, _person):
+    async def story(world, controller, _person) -> None:
         _, node = await machine(world, controller)
         await deed(controller, node)
 
@@ -354,11 +354,11 @@ def test_i7_what_is_healthy_is_not_deleted(what):
 
 
 @pytest.mark.parametrize("what", DEEDS)
-def test_i7_people_may(what):
+def test_i7_people_may(what) -> None:
     """A person may delete all of them."""
     deed, _ = DEEDS[what]
 
-    async def story(world, controller, person):
+    async def story(world, controller, person) -> None:
         _, node = await machine(world, controller)
         await deed(person, node)
 
@@ -366,11 +366,11 @@ def test_i7_people_may(what):
 
 
 @pytest.mark.parametrize("what", DEEDS)
-def test_i7_what_has_stopped_working_may_be_deleted(what):
+def test_i7_what_has_stopped_working_may_be_deleted(what) -> None:
     """A machine that was up and is not Ready any more is no longer healthy."""
     deed, _ = DEEDS[what]
 
-    async def story(world, controller, _person):
+    async def story(world, controller, _person) -> None:
         _, node = await machine(world, controller)
         world.nodes.set_ready(node, None)
         await deed(controller, node)
@@ -378,10 +378,10 @@ def test_i7_what_has_stopped_working_may_be_deleted(what):
     play(story)
 
 
-def test_i7_a_machine_that_is_still_coming_up_is_healthy():
+def test_i7_a_machine_that_is_still_coming_up_is_healthy() -> None:
     """No deadline destroys a machine: a pool that is being created is as protected as one that runs."""
 
-    async def story(world, controller, _person):
+    async def story(world, controller, _person) -> None:
         meta = await controller.claim()
         await controller.pool(meta["uid"])
         world.cloud.configure(delete_preempts=True)
@@ -390,10 +390,10 @@ def test_i7_a_machine_that_is_still_coming_up_is_healthy():
     breaks("I7 violated.*deleted pool gpu1 of a healthy claim", story)
 
 
-def test_i7_a_failed_pool_may_be_deleted():
+def test_i7_a_failed_pool_may_be_deleted() -> None:
     """What AKS failed to create is cleaned up, though its claim lives."""
 
-    async def story(world, controller, _person):
+    async def story(world, controller, _person) -> None:
         world.cloud.fail_next_create("AllocationFailed", "no capacity", after_seconds=20)
         meta = await controller.claim()
         await controller.pool(meta["uid"])
@@ -403,17 +403,17 @@ def test_i7_a_failed_pool_may_be_deleted():
     play(story)
 
 
-def test_legacy_pools_are_ours_by_their_creation_label():
+def test_legacy_pools_are_ours_by_their_creation_label() -> None:
     """A pool of the predecessor belongs to the claim whose creation time its label states, and is as protected."""
 
-    async def story(world, controller, _person):
+    async def story(world, controller, _person) -> None:
         meta = await controller.claim()
         created = datetime.fromisoformat(meta["creationTimestamp"])
         stamp = {labels.KAITO_CREATION_TIMESTAMP: created.strftime("%Y-%m-%dT%H-%M-%SZ")}
         world.cloud.seed_pool("gpu1", nodeLabels=stamp)
         await controller.arm("DELETE", "gpu1")
 
-    async def other_claim(world, controller, _person):
+    async def other_claim(world, controller, _person) -> None:
         meta = await controller.claim()
         created = datetime.fromisoformat(meta["creationTimestamp"]) - timedelta(days=1)
         stamp = {labels.KAITO_CREATION_TIMESTAMP: created.strftime("%Y-%m-%dT%H-%M-%SZ")}
@@ -424,10 +424,10 @@ def test_legacy_pools_are_ours_by_their_creation_label():
     play(other_claim)
 
 
-def test_what_follows_from_a_deed_is_nobodys():
+def test_what_follows_from_a_deed_is_nobodys() -> None:
     """When a claim goes, the garbage collector deletes its Node; that is not the controller's doing."""
 
-    async def story(world, controller, person):
+    async def story(world, controller, person) -> None:
         uid, node = await machine(world, controller)
         owner = {"apiVersion": "karpenter.sh/v1", "kind": "NodeClaim", "name": "gpu1", "uid": uid}
         await controller.kube("PATCH", f"/api/v1/nodes/{node}", {"metadata": {"ownerReferences": [owner]}})

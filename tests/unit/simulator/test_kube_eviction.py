@@ -19,7 +19,7 @@ def cluster(pods=2, *, budget=None, ready=True):
     return c
 
 
-def guard(c, name, spec):
+def guard(c, name, spec) -> None:
     c.store.create(BUDGETS, {"metadata": {"name": name}, "spec": {"selector": {"matchLabels": {"app": "a"}}, **spec}})
 
 
@@ -27,7 +27,7 @@ def is_going(c, name):
     return "deletionTimestamp" in c.store.get("pods", name, "default")["metadata"]
 
 
-def test_an_eviction_is_a_deletion_with_grace():
+def test_an_eviction_is_a_deletion_with_grace() -> None:
     """Without a budget nothing stands against it."""
     c = cluster()
     evict(c.store, "p0", "default", {"deleteOptions": {"gracePeriodSeconds": 5}})
@@ -36,7 +36,7 @@ def test_an_eviction_is_a_deletion_with_grace():
     assert pod["metadata"]["deletionGracePeriodSeconds"] == 5
 
 
-def test_an_exhausted_budget_says_which_it_is():
+def test_an_exhausted_budget_says_which_it_is() -> None:
     """429; message and cause are what drains are known to read."""
     c = cluster(budget={"minAvailable": 1})
     evict(c.store, "p0", "default", {})
@@ -59,7 +59,7 @@ def test_an_exhausted_budget_says_which_it_is():
         ({}, 1),
     ],
 )
-def test_how_many_a_budget_lets_go(spec, allowed):
+def test_how_many_a_budget_lets_go(spec, allowed) -> None:
     """Numbers and percentages, which round up."""
     c = cluster(budget=spec)
     assert refresh_budgets(c.store) == 1
@@ -69,7 +69,7 @@ def test_how_many_a_budget_lets_go(spec, allowed):
     assert budget["status"]["disruptionsAllowed"] == allowed
 
 
-def test_two_budgets_on_one_pod_are_an_error_of_the_server():
+def test_two_budgets_on_one_pod_are_an_error_of_the_server() -> None:
     """500, in the words that a drain must recognise."""
     c = cluster(budget={"minAvailable": 0})
     guard(c, "second", {"minAvailable": 0})
@@ -79,14 +79,14 @@ def test_two_budgets_on_one_pod_are_an_error_of_the_server():
 
 
 @pytest.mark.parametrize("phase", ["Pending", "Succeeded", "Failed"])
-def test_pods_that_do_no_work_pass_every_budget(phase):
+def test_pods_that_do_no_work_pass_every_budget(phase) -> None:
     """They are no disruption."""
     c = cluster(budget={"maxUnavailable": 0})
     c.pod("idle", labels={"app": "a"}, phase=phase)
     evict(c.store, "idle", "default", {})
 
 
-def test_a_pod_that_is_not_ready_may_go_when_the_others_suffice():
+def test_a_pod_that_is_not_ready_may_go_when_the_others_suffice() -> None:
     """IfHealthyBudget, the default; AlwaysAllow does not ask for that."""
     c = cluster(1, budget={"minAvailable": 1})
     c.pod("sick", labels={"app": "a"}, ready=False)
@@ -97,7 +97,7 @@ def test_a_pod_that_is_not_ready_may_go_when_the_others_suffice():
     evict(c.store, "p0", "default", {})
 
 
-def test_an_eviction_can_name_the_pod_it_means():
+def test_an_eviction_can_name_the_pod_it_means() -> None:
     """Another pod under the same name is not evicted."""
     c = cluster()
     error = refused(lambda: evict(c.store, "p0", "default", {"deleteOptions": {"preconditions": {"uid": "old"}}}))

@@ -30,7 +30,7 @@ def cluster(*, blocks=False):
     return c, Collector(c.store)
 
 
-def test_what_has_lost_its_owner_goes():
+def test_what_has_lost_its_owner_goes() -> None:
     """Background deletion: the owner first, then what it owned."""
     c, collector = cluster()
     assert collector.collect() == 0
@@ -39,7 +39,7 @@ def test_what_has_lost_its_owner_goes():
     assert c.store.get("nodes", "n1") is None
 
 
-def test_one_living_owner_is_enough():
+def test_one_living_owner_is_enough() -> None:
     """The lost one is forgotten."""
     c, collector = cluster()
     other = c.widget("w2")
@@ -52,7 +52,7 @@ def test_one_living_owner_is_enough():
     assert [r["name"] for r in node["metadata"]["ownerReferences"]] == ["w2"]
 
 
-def test_a_namesake_is_no_owner():
+def test_a_namesake_is_no_owner() -> None:
     """Owners are known by uid."""
     c, collector = cluster()
     c.store.delete(WIDGETS, "w1")
@@ -61,7 +61,7 @@ def test_a_namesake_is_no_owner():
     assert c.store.get("nodes", "n1") is None
 
 
-def test_finalizers_are_honoured():
+def test_finalizers_are_honoured() -> None:
     """What is collected is deleted like everything else, and only once."""
     c, collector = cluster()
     c.store.patch("nodes", "n1", {"metadata": {"finalizers": ["karpenter.sh/termination"]}})
@@ -72,7 +72,7 @@ def test_finalizers_are_honoured():
     assert "deletionTimestamp" in node["metadata"]
 
 
-def test_foreground_deletion_waits_for_what_blocks_it():
+def test_foreground_deletion_waits_for_what_blocks_it() -> None:
     """The owner stays, deleting, until the blocking one is gone."""
     c, collector = cluster(blocks=True)
     c.store.patch("nodes", "n1", {"metadata": {"finalizers": ["example.com/f"]}})
@@ -84,7 +84,7 @@ def test_foreground_deletion_waits_for_what_blocks_it():
     assert (c.store.list(WIDGETS), c.store.list("nodes")) == ([], [])
 
 
-def test_orphaning_forgets_the_owner_first():
+def test_orphaning_forgets_the_owner_first() -> None:
     """What it owned stays and knows nothing of it."""
     c, collector = cluster()
     c.store.delete(WIDGETS, "w1", policy="Orphan")
@@ -94,7 +94,7 @@ def test_orphaning_forgets_the_owner_first():
     assert (c.store.list(WIDGETS), "ownerReferences" in node["metadata"]) == ([], False)
 
 
-def test_a_crd_takes_its_objects_along_and_goes_last():
+def test_a_crd_takes_its_objects_along_and_goes_last() -> None:
     """Their finalizers are waited for, nothing new is let in, and then the kind is not served any more."""
     c = Cluster()
     collector = Collector(c.store)
@@ -112,7 +112,7 @@ def test_a_crd_takes_its_objects_along_and_goes_last():
     assert refused(lambda: c.store.list(WIDGETS)).status == 404
 
 
-def test_owners_of_an_unknown_kind_keep_what_they_own():
+def test_owners_of_an_unknown_kind_keep_what_they_own() -> None:
     """A removed CRD must not cost the Nodes: who cannot look does not delete."""
     c, collector = cluster()
     c.store.patch(CRD_KEY, WIDGETS, {"metadata": {"finalizers": None}})
@@ -121,7 +121,7 @@ def test_owners_of_an_unknown_kind_keep_what_they_own():
     assert c.store.get("nodes", "n1") is not None
 
 
-def test_a_namespace_takes_its_contents_along():
+def test_a_namespace_takes_its_contents_along() -> None:
     """Terminating while they end; nothing new is let in."""
     c = Cluster()
     collector = Collector(c.store)
@@ -138,7 +138,7 @@ def test_a_namespace_takes_its_contents_along():
 
 
 @pytest.mark.parametrize("running", [True, False])
-def test_it_acts_a_moment_later_by_itself(running):
+def test_it_acts_a_moment_later_by_itself(running) -> None:
     """Half a second after the cause, on the loop's timer; not before it is started, nor once it is stopped."""
 
     async def main():

@@ -30,7 +30,7 @@ OBJECT = st.dictionaries(st.sampled_from("abc"), JSON, max_size=3)
         ({"a": "c"}, {"a": {"b": 1}}, {"a": {"b": 1}}),
     ],
 )
-def test_merge_patches_of_the_rfc(target, patch, result):
+def test_merge_patches_of_the_rfc(target, patch, result) -> None:
     """The examples of RFC 7386."""
     assert merge(target, patch) == result
 
@@ -55,7 +55,7 @@ def test_merge_patches_of_the_rfc(target, patch, result):
         ),
     ],
 )
-def test_json_patches(target, operations, result):
+def test_json_patches(target, operations, result) -> None:
     """Each operation of RFC 6902; an absent member passes a `test` for null, as in the API server's library."""
     before = copy.deepcopy(target)
     assert json_patch(target, operations) == result
@@ -80,26 +80,26 @@ def test_json_patches(target, operations, result):
         [{"op": "remove", "path": "a"}],
     ],
 )
-def test_a_json_patch_that_does_not_apply_is_a_422(operations):
+def test_a_json_patch_that_does_not_apply_is_a_422(operations) -> None:
     """The message does not name the cause; clients get the status and the reason."""
     error = refused(lambda: json_patch({"a": [1], "n": 1}, operations))
     assert (error.status, error.reason) == (422, "Invalid")
     assert error.message == "the server rejected our request due to an error in our request"
 
 
-def test_a_json_patch_is_a_list():
+def test_a_json_patch_is_a_list() -> None:
     """Any other document is a 400."""
     assert refused(lambda: json_patch({"a": 1}, {})).status == 400
 
 
-def test_the_servers_library_is_laxer_than_the_rfc():
+def test_the_servers_library_is_laxer_than_the_rfc() -> None:
     """`replace` adds an absent member, and `add` without a value adds null."""
     assert json_patch({"a": 1}, [{"op": "replace", "path": "/b", "value": 2}]) == {"a": 1, "b": 2}
     assert json_patch({"a": 1}, [{"op": "add", "path": "/b"}]) == {"a": 1, "b": None}
 
 
 @given(OBJECT, OBJECT)
-def test_merging_twice_is_merging_once(target, patch):
+def test_merging_twice_is_merging_once(target, patch) -> None:
     """A merge patch is idempotent and changes neither argument."""
     kept, given_patch = copy.deepcopy(target), copy.deepcopy(patch)
     once = merge(target, patch)
@@ -110,7 +110,7 @@ def test_merging_twice_is_merging_once(target, patch):
 CONDITIONS = [{"type": "Ready", "status": "True", "reason": "r"}, {"type": "Disk", "status": "False"}]
 
 
-def test_strategic_merge_merges_conditions_by_type():
+def test_strategic_merge_merges_conditions_by_type() -> None:
     """The kubelet sends one condition; all others stay, and so do the fields that it did not send."""
     patch = {
         "status": {
@@ -122,14 +122,14 @@ def test_strategic_merge_merges_conditions_by_type():
     assert after["status"]["conditions"] == [{"type": "Ready", "status": "False", "reason": "r"}, CONDITIONS[1]]
 
 
-def test_strategic_merge_adds_and_deletes_elements():
+def test_strategic_merge_adds_and_deletes_elements() -> None:
     """`$patch: delete` removes an element by its key; an element with a new key is appended."""
     patch = {"status": {"conditions": [{"type": "Disk", "$patch": "delete"}, {"type": "PID", "status": "False"}]}}
     after = strategic({"status": {"conditions": CONDITIONS}}, patch)
     assert [c["type"] for c in after["status"]["conditions"]] == ["Ready", "PID"]
 
 
-def test_strategic_merge_treats_finalizers_as_a_set():
+def test_strategic_merge_treats_finalizers_as_a_set() -> None:
     """Adding a finalizer keeps the others; removing one names it."""
     meta = {"metadata": {"finalizers": ["a", "b"]}}
     assert strategic(meta, {"metadata": {"finalizers": ["b", "c"]}})["metadata"]["finalizers"] == ["a", "b", "c"]
@@ -137,7 +137,7 @@ def test_strategic_merge_treats_finalizers_as_a_set():
     assert removed["metadata"]["finalizers"] == ["b"]
 
 
-def test_strategic_merge_merges_owners_by_uid():
+def test_strategic_merge_merges_owners_by_uid() -> None:
     """The fields of one owner change, the other owner stays."""
     owners = {"metadata": {"ownerReferences": [{"uid": "1", "name": "a"}, {"uid": "2", "name": "b"}]}}
     after = strategic(owners, {"metadata": {"ownerReferences": [{"uid": "2", "controller": True}]}})
@@ -147,14 +147,14 @@ def test_strategic_merge_merges_owners_by_uid():
     ]
 
 
-def test_strategic_merge_replaces_taints_and_tolerations_whole():
+def test_strategic_merge_replaces_taints_and_tolerations_whole() -> None:
     """The API types declare both lists atomic, so the real kubectl always sends the whole list."""
     spec = {"spec": {"taints": [{"key": "a", "effect": "NoSchedule"}], "tolerations": [{"key": "t"}]}}
     patch = {"spec": {"taints": [{"key": "b", "effect": "NoExecute"}], "tolerations": []}}
     assert strategic(spec, patch) == patch
 
 
-def test_strategic_merge_replaces_and_retains_on_demand():
+def test_strategic_merge_replaces_and_retains_on_demand() -> None:
     """`$patch: replace` drops the old value, `$retainKeys` keeps the fields that it names."""
     assert strategic({"spec": {"a": 1}}, {"spec": {"$patch": "replace", "b": 2}}) == {"spec": {"b": 2}}
     assert strategic({"s": {"a": 1, "b": 2}}, {"s": {"$retainKeys": ["b", "c"], "c": 3}}) == {"s": {"b": 2, "c": 3}}
@@ -162,7 +162,7 @@ def test_strategic_merge_replaces_and_retains_on_demand():
     assert replaced["status"]["conditions"] == []
 
 
-def test_an_element_without_its_key_is_a_500():
+def test_an_element_without_its_key_is_a_500() -> None:
     """The element to merge with is unknown."""
     error = refused(lambda: strategic({"status": {"conditions": []}}, {"status": {"conditions": [{"status": "True"}]}}))
     assert (error.status, "merge key: type" in error.message) == (500, True)

@@ -20,7 +20,7 @@ def causes(spec, **store):
     return [f"{c['field']}: {c['message']}" for c in error.details["causes"]]
 
 
-def test_defaults_are_filled_in():
+def test_defaults_are_filled_in() -> None:
     """Where a field is absent, or null though it may not be; below an absent parent nothing is invented."""
     c = Cluster()
     assert c.widget()["spec"] == {"size": 1, "colour": "red"}
@@ -28,7 +28,7 @@ def test_defaults_are_filled_in():
     assert c.widget("w3", {"size": 1, "maybe": None})["spec"]["maybe"] is None
 
 
-def test_unknown_fields_are_pruned_except_where_they_are_kept():
+def test_unknown_fields_are_pruned_except_where_they_are_kept() -> None:
     """Under Ignore they go silently; an open object keeps everything."""
     c = Cluster()
     spec = {
@@ -49,7 +49,7 @@ def test_unknown_fields_are_pruned_except_where_they_are_kept():
     assert "other" not in made
 
 
-def test_strict_names_every_unknown_field():
+def test_strict_names_every_unknown_field() -> None:
     """400, in the words that users search the web for."""
     spec = {"size": 1, "typo": 1, "parts": [{"key": "k", "values": ["v"], "no": 1}]}
     error = refused(lambda: Cluster().widget(spec=spec))
@@ -97,19 +97,19 @@ def test_strict_names_every_unknown_field():
         ),
     ],
 )
-def test_what_is_wrong_is_said_as_kubernetes_says_it(spec, said):
+def test_what_is_wrong_is_said_as_kubernetes_says_it(spec, said) -> None:
     """Field, kind of error and words; after some errors the rules are not tried."""
     assert causes(spec) == said
 
 
-def test_int_or_string_takes_both():
+def test_int_or_string_takes_both() -> None:
     """A bare number is no violation of the pattern for text."""
     c = Cluster()
     c.widget("a", {"size": 1, "amount": 12})
     c.widget("b", {"size": 1, "amount": "12Mi"})
 
 
-def test_a_transition_rule_needs_a_before():
+def test_a_transition_rule_needs_a_before() -> None:
     """It says nothing at birth, and refuses the change afterwards."""
     c = Cluster()
     c.widget(spec={"size": 1, "colour": "blue"})
@@ -118,32 +118,32 @@ def test_a_transition_rule_needs_a_before():
     assert error.message == 'Widget.example.com "w1" is invalid: spec: Invalid value: "object": colour is immutable'
 
 
-def test_rules_inside_lists_name_the_element():
+def test_rules_inside_lists_name_the_element() -> None:
     """With their own message, and their own reason."""
     parts = [{"key": "fine", "values": ["v"]}, {"key": "a.test/x", "values": ["v"]}]
     assert causes({"size": 1, "parts": parts}) == ["spec.parts[1].key: Forbidden: not in a.test/x"]
 
 
-def test_a_rule_that_cannot_be_evaluated_refuses():
+def test_a_rule_that_cannot_be_evaluated_refuses() -> None:
     """An absent list is not an empty one: the rule errs, and the object is invalid."""
     (said,) = causes({"size": 1, "parts": [{"key": "k"}]})
     assert said.startswith('spec.parts: Invalid value: "array": ')
     assert said.endswith("evaluating rule: each part needs a value")
 
 
-def test_a_broken_rule_says_its_message():
+def test_a_broken_rule_says_its_message() -> None:
     """An empty list breaks it."""
     assert causes({"size": 1, "parts": [{"key": "k", "values": []}]}) == [
         'spec.parts: Invalid value: "array": each part needs a value'
     ]
 
 
-def test_several_causes_are_listed_together():
+def test_several_causes_are_listed_together() -> None:
     """One answer tells all of them, so that a user corrects a file once."""
     assert len(causes({"size": 0, "colour": "red", "name": "x"})) == 2
 
 
-def test_status_is_validated_too():
+def test_status_is_validated_too() -> None:
     """A status that the schema does not know is as wrong as a spec."""
     c = Cluster()
     c.widget()

@@ -31,13 +31,13 @@ FOUND = {"app": "web", "tier": "1", "karpenter.sh/nodepool": "gpu"}
         (" app = web ", True),
     ],
 )
-def test_label_selectors(text, chosen):
+def test_label_selectors(text, chosen) -> None:
     """Equality and sets; an absent key is not in a set, and is unequal to every value."""
     assert labels(text)(FOUND) is chosen
 
 
 @pytest.mark.parametrize("text", ["a b c", "in (x)", "app in x", "=x", "app > b"])
-def test_label_selectors_that_are_none(text):
+def test_label_selectors_that_are_none(text) -> None:
     """400, as the real server answers."""
     assert refused(lambda: labels(text)).status == 400
 
@@ -55,7 +55,7 @@ def test_label_selectors_that_are_none(text):
         ({"matchExpressions": [{"key": "app", "operator": "DoesNotExist"}]}, False),
     ],
 )
-def test_structured_selectors(selector, chosen):
+def test_structured_selectors(selector, chosen) -> None:
     """As budgets use them: none selects nothing, an empty one everything."""
     assert label_selector(selector)(FOUND) is chosen
 
@@ -74,13 +74,13 @@ POD = {"metadata": {"name": "p"}, "spec": {"nodeName": "n1", "unschedulable": Tr
         ("spec.unschedulable=true", True),
     ],
 )
-def test_field_selectors(text, chosen):
+def test_field_selectors(text, chosen) -> None:
     """An absent field is the empty text; booleans are written as in JSON."""
     supported = ("metadata.name", "spec.nodeName", "status.phase", "spec.unschedulable")
     assert fields(text, supported)(POD) is chosen
 
 
 @pytest.mark.parametrize("text", ["spec.image=x", "spec.nodeName"])
-def test_fields_that_cannot_be_selected(text):
+def test_fields_that_cannot_be_selected(text) -> None:
     """The server says so instead of selecting nothing."""
     assert refused(lambda: fields(text, ("spec.nodeName",))).status == 400

@@ -107,7 +107,7 @@ def kinds(seen: list[tuple[float, Json]]) -> list[str]:
     return words
 
 
-def test_a_watch_resumes_where_a_list_ended():
+def test_a_watch_resumes_where_a_list_ended() -> None:
     """Nothing is lost between the two, nothing is told twice."""
 
     async def story(it: Scene) -> None:
@@ -125,7 +125,7 @@ def test_a_watch_resumes_where_a_list_ended():
     told(story)
 
 
-def test_a_watch_without_a_version_begins_with_what_there_is():
+def test_a_watch_without_a_version_begins_with_what_there_is() -> None:
     """Every object is ADDED first; the stream goes on from there."""
 
     async def story(it: Scene) -> None:
@@ -140,7 +140,7 @@ def test_a_watch_without_a_version_begins_with_what_there_is():
     told(story)
 
 
-def test_a_streaming_list_says_when_it_is_complete():
+def test_a_streaming_list_says_when_it_is_complete() -> None:
     """kubectl waits for the bookmark that bears this annotation, and for nothing else."""
 
     async def story(it: Scene) -> None:
@@ -158,7 +158,7 @@ def test_a_streaming_list_says_when_it_is_complete():
     told(story)
 
 
-def test_bookmarks_come_each_minute_to_those_who_want_them():
+def test_bookmarks_come_each_minute_to_those_who_want_them() -> None:
     """They carry the newest version of all kinds, so that quiet kinds can be resumed; the last two seconds before the
     end, so that the next watch begins as late as can be."""
 
@@ -181,7 +181,7 @@ def test_bookmarks_come_each_minute_to_those_who_want_them():
     told(story)
 
 
-def test_a_quiet_watch_outlives_compaction():
+def test_a_quiet_watch_outlives_compaction() -> None:
     """Who has seen everything is not too old, though its kind has not changed for long."""
 
     async def story(it: Scene) -> None:
@@ -198,7 +198,7 @@ def test_a_quiet_watch_outlives_compaction():
 
 
 @pytest.mark.parametrize("as_status", [False, True])
-def test_a_watch_from_too_long_ago_is_told_so(as_status):
+def test_a_watch_from_too_long_ago_is_told_so(as_status) -> None:
     """As an ERROR event by default, as HTTP 410 on demand: real servers do either."""
 
     async def story(it: Scene) -> None:
@@ -217,7 +217,7 @@ def test_a_watch_from_too_long_ago_is_told_so(as_status):
     told(story, window=2)
 
 
-def test_a_watcher_that_does_not_read_falls_out_of_the_window():
+def test_a_watcher_that_does_not_read_falls_out_of_the_window() -> None:
     """Its stream ends with a 410 instead of growing without bound; other watchers are not disturbed."""
 
     async def story(it: Scene) -> None:
@@ -237,7 +237,7 @@ def test_a_watcher_that_does_not_read_falls_out_of_the_window():
     told(story, window=3)
 
 
-def test_watches_end_with_the_server():
+def test_watches_end_with_the_server() -> None:
     """Cleanly, and at once: nobody waits for their timeout."""
 
     async def story(it: Scene) -> None:
@@ -250,7 +250,7 @@ def test_watches_end_with_the_server():
     told(story)
 
 
-def test_watches_end_with_their_kind():
+def test_watches_end_with_their_kind() -> None:
     """A removed CRD: DELETED for its objects, the end of the stream, then a page of text that says 404."""
 
     async def story(it: Scene) -> None:
@@ -265,7 +265,7 @@ def test_watches_end_with_their_kind():
     told(story)
 
 
-def test_a_watch_of_tables_carries_rows():
+def test_a_watch_of_tables_carries_rows() -> None:
     """`kubectl get -w`: each event is a Table of one row."""
 
     async def story(it: Scene) -> None:
@@ -280,7 +280,7 @@ def test_a_watch_of_tables_carries_rows():
     told(story)
 
 
-def test_selectors_hold_for_watches():
+def test_selectors_hold_for_watches() -> None:
     """A Node that loses its label is DELETED for who selects by it."""
 
     async def story(it: Scene) -> None:
@@ -295,7 +295,7 @@ def test_selectors_hold_for_watches():
     told(story)
 
 
-def test_a_lagging_server_is_silent_and_then_tells_all():
+def test_a_lagging_server_is_silent_and_then_tells_all() -> None:
     """Watches stop at the frozen version; plain GETs and writes do not."""
 
     async def story(it: Scene) -> None:
@@ -316,7 +316,7 @@ def test_a_lagging_server_is_silent_and_then_tells_all():
     told(story)
 
 
-def test_faults_answer_in_its_place_and_hooks_hear_of_every_answer():
+def test_faults_answer_in_its_place_and_hooks_hear_of_every_answer() -> None:
     """A fault sees what the path names; a hook sees refusals too."""
     heard: list[tuple[str, int]] = []
 
@@ -342,7 +342,7 @@ def test_faults_answer_in_its_place_and_hooks_hear_of_every_answer():
     told(story)
 
 
-def test_a_bug_of_the_simulator_does_not_pass_for_a_fault_of_the_server():
+def test_a_bug_of_the_simulator_does_not_pass_for_a_fault_of_the_server() -> None:
     """An unforeseen exception is a 500 on the wire, and ends the run that caused it."""
 
     async def story(it: Scene) -> None:
@@ -356,7 +356,7 @@ def test_a_bug_of_the_simulator_does_not_pass_for_a_fault_of_the_server():
         told(story)
 
 
-def test_the_token_is_asked_for():
+def test_the_token_is_asked_for() -> None:
     """401 as a Status; health checks need none."""
 
     async def story(it: Scene) -> None:
@@ -369,7 +369,7 @@ def test_the_token_is_asked_for():
     told(story, token="s3cret")
 
 
-def test_answers_have_the_status_of_the_real_server():
+def test_answers_have_the_status_of_the_real_server() -> None:
     """201 on create, the object or a Status on delete, 405 and 404 for what there is not."""
 
     async def story(it: Scene) -> None:
@@ -390,7 +390,7 @@ def test_answers_have_the_status_of_the_real_server():
     told(story)
 
 
-def test_a_delete_may_carry_preconditions_and_grace():
+def test_a_delete_may_carry_preconditions_and_grace() -> None:
     """As a body, as kubectl sends them, or as query."""
 
     async def story(it: Scene) -> None:
@@ -408,7 +408,7 @@ def test_a_delete_may_carry_preconditions_and_grace():
     told(story)
 
 
-def test_an_eviction_answers_with_a_status():
+def test_an_eviction_answers_with_a_status() -> None:
     """201 when it was accepted, 429 with the cause when it was not."""
 
     async def story(it: Scene) -> None:
@@ -427,7 +427,7 @@ def test_an_eviction_answers_with_a_status():
     told(story)
 
 
-def test_unknown_fields_are_warned_of_unless_told_otherwise():
+def test_unknown_fields_are_warned_of_unless_told_otherwise() -> None:
     """The server's default is a Warning header; Strict refuses; Ignore is silent."""
 
     async def story(it: Scene) -> None:
@@ -456,7 +456,7 @@ def test_unknown_fields_are_warned_of_unless_told_otherwise():
         ("PATCH", f"{NODES}/n1", "text/plain", "accepted media types include"),
     ],
 )
-def test_formats_that_are_not_read_are_a_415(method, path, content_type, words):
+def test_formats_that_are_not_read_are_a_415(method, path, content_type, words) -> None:
     """With words that say which are."""
 
     async def story(it: Scene) -> None:
@@ -468,7 +468,7 @@ def test_formats_that_are_not_read_are_a_415(method, path, content_type, words):
     told(story)
 
 
-def test_bodies_are_bounded_and_must_be_json():
+def test_bodies_are_bounded_and_must_be_json() -> None:
     """413 beyond 3 MiB; 400 for what does not parse."""
 
     async def story(it: Scene) -> None:
@@ -481,7 +481,7 @@ def test_bodies_are_bounded_and_must_be_json():
     told(story)
 
 
-def test_accept_headers_are_negotiated():
+def test_accept_headers_are_negotiated() -> None:
     """JSON where protobuf would be preferred, a Table on demand, 406 where there is no common form."""
 
     async def story(it: Scene) -> None:
@@ -495,7 +495,7 @@ def test_accept_headers_are_negotiated():
     told(story)
 
 
-def test_lists_are_those_of_the_real_server():
+def test_lists_are_those_of_the_real_server() -> None:
     """Items of built-in kinds do not repeat their kind, custom ones do; pages go on by token; all by the query."""
 
     async def story(it: Scene) -> None:
@@ -516,7 +516,7 @@ def test_lists_are_those_of_the_real_server():
     told(story)
 
 
-def test_dry_runs_come_by_query():
+def test_dry_runs_come_by_query() -> None:
     """All is the only value; the answer looks real, the store does not change."""
 
     async def story(it: Scene) -> None:
@@ -528,7 +528,7 @@ def test_dry_runs_come_by_query():
     told(story)
 
 
-def test_booleans_are_read_as_go_reads_them():
+def test_booleans_are_read_as_go_reads_them() -> None:
     """`watch=True`, as one client sends it, and `watch=1` are watches; `watch=0` is a list."""
 
     async def story(it: Scene) -> None:
@@ -539,7 +539,7 @@ def test_booleans_are_read_as_go_reads_them():
     told(story)
 
 
-def test_discovery_speaks_both_forms():
+def test_discovery_speaks_both_forms() -> None:
     """The aggregated one for kubectl, the older one for other clients; they name the same things."""
 
     async def story(it: Scene) -> None:
@@ -569,7 +569,7 @@ def test_discovery_speaks_both_forms():
     told(story)
 
 
-def test_openapi_describes_what_is_served():
+def test_openapi_describes_what_is_served() -> None:
     """Every group has a document; a CRD's is its own schema, known by its kind."""
 
     async def story(it: Scene) -> None:
@@ -584,7 +584,7 @@ def test_openapi_describes_what_is_served():
     told(story)
 
 
-def test_a_thousand_nodes_are_one_join_of_bytes():
+def test_a_thousand_nodes_are_one_join_of_bytes() -> None:
     """A long list is whole and in order, and so is a list of it at an earlier moment."""
 
     async def story(it: Scene) -> None:
@@ -596,7 +596,7 @@ def test_a_thousand_nodes_are_one_join_of_bytes():
     told(story)
 
 
-def test_crds_that_the_store_has_are_left_alone():
+def test_crds_that_the_store_has_are_left_alone() -> None:
     """A second server over the same store does not create them anew."""
 
     async def story(it: Scene) -> None:

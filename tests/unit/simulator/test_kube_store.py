@@ -14,7 +14,7 @@ from .kube_store import BEGIN, WIDGETS, Cluster, refused
 DRY = WriteOptions(dry_run=True)
 
 
-def test_a_new_object_gets_what_only_the_server_may_give():
+def test_a_new_object_gets_what_only_the_server_may_give() -> None:
     """Uid, version, generation and birth come from the server, whatever was sent."""
     c = Cluster()
     sent = {
@@ -29,14 +29,14 @@ def test_a_new_object_gets_what_only_the_server_may_give():
     assert int(meta["resourceVersion"]) == c.store.revision
 
 
-def test_equal_seeds_give_equal_uids_and_names():
+def test_equal_seeds_give_equal_uids_and_names() -> None:
     """Two clusters with one seed cannot be told apart."""
     first, second = Cluster(), Cluster()
     sent = {"metadata": {"generateName": "w-"}, "spec": {"size": 1}}
     assert first.store.create(WIDGETS, sent) == second.store.create(WIDGETS, sent)
 
 
-def test_generated_names_differ():
+def test_generated_names_differ() -> None:
     """`generateName` is completed by five random characters."""
     c = Cluster()
     names = [c.store.create("pods", {"metadata": {"generateName": "p-"}})["metadata"]["name"] for _ in range(3)]
@@ -44,14 +44,14 @@ def test_generated_names_differ():
     assert all(name.startswith("p-") and len(name) == 7 for name in names)
 
 
-def test_one_revision_counts_the_writes_of_all_kinds():
+def test_one_revision_counts_the_writes_of_all_kinds() -> None:
     """Versions of different kinds are comparable, as etcd's are."""
     c = Cluster()
     versions = [int(o["metadata"]["resourceVersion"]) for o in (c.node(), c.widget(), c.node("n2"))]
     assert versions == [versions[0], versions[0] + 1, versions[0] + 2]
 
 
-def test_what_is_handed_out_is_not_what_is_stored():
+def test_what_is_handed_out_is_not_what_is_stored() -> None:
     """Whoever changes an object that it got or gave changes nothing in the store."""
     c = Cluster()
     spec = {"size": 1, "parts": []}
@@ -64,7 +64,7 @@ def test_what_is_handed_out_is_not_what_is_stored():
     assert got["spec"]["size"] == 1
 
 
-def test_a_write_that_changes_nothing_is_none():
+def test_a_write_that_changes_nothing_is_none() -> None:
     """No new version, and nobody is told."""
     c = Cluster()
     before = c.widget(labels={"a": "b"})
@@ -74,7 +74,7 @@ def test_a_write_that_changes_nothing_is_none():
     assert c.told == []
 
 
-def test_generation_counts_changes_of_the_spec_only():
+def test_generation_counts_changes_of_the_spec_only() -> None:
     """Labels and status leave it; the spec and a deletion move it."""
     c = Cluster()
     c.widget(finalizers=["example.com/f"])
@@ -85,7 +85,7 @@ def test_generation_counts_changes_of_the_spec_only():
     assert [o["metadata"]["generation"] for o in (labelled, reported, grown, deleted)] == [1, 1, 2, 3]
 
 
-def test_status_and_the_rest_do_not_touch_each_other():
+def test_status_and_the_rest_do_not_touch_each_other() -> None:
     """A write to the object leaves status; a write to /status of a custom resource leaves all else."""
     c = Cluster()
     c.widget()
@@ -98,7 +98,7 @@ def test_status_and_the_rest_do_not_touch_each_other():
     assert (again["metadata"]["labels"], again["status"]) == ({"a": "b"}, {"phase": "z"})
 
 
-def test_what_becomes_of_a_status_sent_at_birth():
+def test_what_becomes_of_a_status_sent_at_birth() -> None:
     """A Node may be born with one, as kubelet does; a pod is Pending and a custom resource has none."""
     c = Cluster()
     assert c.node(status={"capacity": {"cpu": "1"}})["status"] == {"capacity": {"cpu": "1"}}
@@ -111,7 +111,7 @@ def test_what_becomes_of_a_status_sent_at_birth():
     )
 
 
-def test_a_stale_write_is_a_conflict():
+def test_a_stale_write_is_a_conflict() -> None:
     """PUT and PATCH that name an old version change nothing."""
     c = Cluster()
     old = c.widget()
@@ -128,7 +128,7 @@ def test_a_stale_write_is_a_conflict():
     assert got["spec"]["size"] == 2
 
 
-def test_a_put_without_a_version_is_refused_where_it_would_overwrite_blindly():
+def test_a_put_without_a_version_is_refused_where_it_would_overwrite_blindly() -> None:
     """Custom resources and leases must say what they replace; a Node need not."""
     c = Cluster()
     c.widget()
@@ -144,7 +144,7 @@ def test_a_put_without_a_version_is_refused_where_it_would_overwrite_blindly():
     ]
 
 
-def test_a_write_to_another_uid_is_refused():
+def test_a_write_to_another_uid_is_refused() -> None:
     """Recreated under the same name is not the same object; to a patch the other uid is a change of the uid."""
     c = Cluster()
     old = c.widget()["metadata"]["uid"]
@@ -156,7 +156,7 @@ def test_a_write_to_another_uid_is_refused():
     assert (patch.status, patch.details["causes"][0]["field"]) == (422, "metadata.uid")
 
 
-def test_a_delete_may_name_the_version_it_means():
+def test_a_delete_may_name_the_version_it_means() -> None:
     """An rv precondition that no longer holds is a conflict."""
     c = Cluster()
     old = c.widget()["metadata"]["resourceVersion"]
@@ -165,7 +165,7 @@ def test_a_delete_may_name_the_version_it_means():
     assert c.store.delete(WIDGETS, "w1", rv=str(c.store.revision)).gone
 
 
-def test_names_are_taken_until_the_object_is_gone():
+def test_names_are_taken_until_the_object_is_gone() -> None:
     """AlreadyExists names the kind as clients expect it."""
     c = Cluster()
     c.widget(finalizers=["example.com/f"])
@@ -179,7 +179,7 @@ def test_names_are_taken_until_the_object_is_gone():
     assert error.details == {"name": "w1", "group": "example.com", "kind": "widgets"}
 
 
-def test_finalizers_hold_an_object_and_the_last_one_lets_it_go():
+def test_finalizers_hold_an_object_and_the_last_one_lets_it_go() -> None:
     """Deleting is a change; only the last finalizer's removal is a deletion."""
     c = Cluster()
     c.widget(finalizers=["example.com/a", "example.com/b"])
@@ -194,7 +194,7 @@ def test_finalizers_hold_an_object_and_the_last_one_lets_it_go():
     assert [kind for kind, _, _ in c.told] == ["MODIFIED", "MODIFIED", "DELETED"]
 
 
-def test_the_last_version_of_a_deleted_object_is_newer_than_all_before():
+def test_the_last_version_of_a_deleted_object_is_newer_than_all_before() -> None:
     """A watcher can order a deletion by its resourceVersion."""
     c = Cluster()
     born = c.node()
@@ -203,7 +203,7 @@ def test_the_last_version_of_a_deleted_object_is_newer_than_all_before():
     assert int(obj["metadata"]["resourceVersion"]) == int(born["metadata"]["resourceVersion"]) + 1
 
 
-def test_what_lets_an_object_go_is_answered_with_the_version_before():
+def test_what_lets_an_object_go_is_answered_with_the_version_before() -> None:
     """The answer to the write that releases an object does not bear the version of its deletion; watches do."""
     c = Cluster()
     c.widget(finalizers=["example.com/a"])
@@ -214,7 +214,7 @@ def test_what_lets_an_object_go_is_answered_with_the_version_before():
     assert c.store.revision == before + 1
 
 
-def test_a_deleting_object_takes_no_new_finalizer():
+def test_a_deleting_object_takes_no_new_finalizer() -> None:
     """The API forbids it, so a controller that comes late cannot hold the object."""
     c = Cluster()
     c.widget(finalizers=["example.com/a"])
@@ -228,7 +228,7 @@ def test_a_deleting_object_takes_no_new_finalizer():
     assert 'found new finalizers []string{"karpenter.sh/termination"}' in error.message
 
 
-def test_deletion_cannot_be_taken_back():
+def test_deletion_cannot_be_taken_back() -> None:
     """Nobody can unset a deletionTimestamp, or move it."""
     c = Cluster()
     old = c.widget(finalizers=["example.com/a"])
@@ -240,7 +240,7 @@ def test_deletion_cannot_be_taken_back():
     assert after["metadata"]["deletionTimestamp"] == "2026-03-01T12:00:00Z"
 
 
-def test_a_bound_pod_stays_terminating_until_its_kubelet_says_so():
+def test_a_bound_pod_stays_terminating_until_its_kubelet_says_so() -> None:
     """The grace period puts the deletionTimestamp into the future; grace 0 removes it."""
     c = Cluster()
     c.pod()
@@ -252,7 +252,7 @@ def test_a_bound_pod_stays_terminating_until_its_kubelet_says_so():
     assert c.store.delete("pods", "p1", "default", grace=0).gone
 
 
-def test_the_grace_of_a_terminating_pod_can_only_get_shorter():
+def test_the_grace_of_a_terminating_pod_can_only_get_shorter() -> None:
     """A later, longer grace is ignored; a shorter one counts from the first deletion."""
     c = Cluster()
     c.pod()
@@ -267,14 +267,14 @@ def test_the_grace_of_a_terminating_pod_can_only_get_shorter():
 
 
 @pytest.mark.parametrize(("node", "phase"), [("", "Pending"), ("n1", "Succeeded"), ("n1", "Failed")])
-def test_pods_that_no_kubelet_runs_go_at_once(node, phase):
+def test_pods_that_no_kubelet_runs_go_at_once(node, phase) -> None:
     """There is nobody who would stop them."""
     c = Cluster()
     c.pod(node=node, phase=phase)
     assert c.store.delete("pods", "p1", "default").gone
 
 
-def test_a_dry_run_answers_and_does_nothing():
+def test_a_dry_run_answers_and_does_nothing() -> None:
     """Create, change and delete are validated and shown, and leave no version."""
     c = Cluster()
     c.widget()
@@ -287,12 +287,12 @@ def test_a_dry_run_answers_and_does_nothing():
     assert refused(lambda: c.store.patch(WIDGETS, "w1", {"spec": {"size": 99}}, options=DRY)).status == 422
 
 
-def test_subscribers_hear_in_order_even_when_they_write():
+def test_subscribers_hear_in_order_even_when_they_write() -> None:
     """Who writes while being told does not make the others hear it first."""
     c = Cluster(widgets=False)
     heard: list[str] = []
 
-    def writer(kind, _key, obj, _before):
+    def writer(kind, _key, obj, _before) -> None:
         if kind == "ADDED" and obj["metadata"]["name"] == "n1":
             c.node("n2")
 
@@ -302,7 +302,7 @@ def test_subscribers_hear_in_order_even_when_they_write():
     assert heard == ["n1", "n2"]
 
 
-def test_subscribers_hear_what_was_before():
+def test_subscribers_hear_what_was_before() -> None:
     """The version before a change comes with it; before a birth there is none."""
     c = Cluster()
     heard = []
@@ -314,7 +314,7 @@ def test_subscribers_hear_what_was_before():
     assert heard == [("ADDED", yes, None), ("MODIFIED", no, yes), ("DELETED", no, no)]
 
 
-def test_lists_are_in_order_and_selected():
+def test_lists_are_in_order_and_selected() -> None:
     """By namespace and name; labels and fields narrow them."""
     c = Cluster()
     for name, labels in (("c", {"x": "1"}), ("a", {"x": "2"}), ("b", {})):
@@ -332,7 +332,7 @@ def test_lists_are_in_order_and_selected():
     assert names == [["a", "b", "c"], ["a", "c"], ["b"], ["a"], []]
 
 
-def test_a_namespaced_object_needs_its_namespace():
+def test_a_namespaced_object_needs_its_namespace() -> None:
     """Nothing is created where nothing is."""
     error = refused(lambda: Cluster().store.create("pods", {"metadata": {"name": "p"}}, "nowhere"))
     assert (error.status, error.message) == (404, 'namespaces "nowhere" not found')
@@ -357,7 +357,7 @@ def test_a_namespaced_object_needs_its_namespace():
         ),
     ],
 )
-def test_metadata_that_the_real_server_refuses(metadata, field):
+def test_metadata_that_the_real_server_refuses(metadata, field) -> None:
     """422, and the cause names the field."""
     error = refused(lambda: Cluster().store.create("nodes", {"metadata": metadata}))
     assert error.status == 422
@@ -368,12 +368,12 @@ def test_metadata_that_the_real_server_refuses(metadata, field):
     "metadata",
     [[], {"name": 1}, {"name": "n", "labels": []}, {"name": "n", "labels": {"a": 1}}, {"name": "n", "finalizers": [1]}],
 )
-def test_metadata_of_the_wrong_type_is_not_understood(metadata):
+def test_metadata_of_the_wrong_type_is_not_understood(metadata) -> None:
     """400, as from Go's decoder."""
     assert refused(lambda: Cluster().store.create("nodes", {"metadata": metadata})).status == 400
 
 
-def test_unknown_metadata_is_told_or_dropped():
+def test_unknown_metadata_is_told_or_dropped() -> None:
     """Strict refuses, Warn tells, Ignore drops."""
     c = Cluster()
     sent = {"metadata": {"name": "n1", "lables": {}}}
@@ -392,14 +392,14 @@ def test_unknown_metadata_is_told_or_dropped():
         ({"taints": [{"key": "a", "effect": "NoSchedule"}] * 2}, "metadata.taints[1]: Duplicate value"),
     ],
 )
-def test_taints_are_checked(spec, words):
+def test_taints_are_checked(spec, words) -> None:
     """Effects are known and a key has each at most once."""
     error = refused(lambda: Cluster().node(spec=spec))
     assert error.status == 422
     assert words in error.message
 
 
-def test_a_node_keeps_its_provider_id():
+def test_a_node_keeps_its_provider_id() -> None:
     """Set once, never changed: a controller cannot rewrite which machine a Node is."""
     c = Cluster()
     c.node()
@@ -407,7 +407,7 @@ def test_a_node_keeps_its_provider_id():
     assert refused(lambda: c.store.patch("nodes", "n1", {"spec": {"providerID": "azure:///b"}})).status == 422
 
 
-def test_events_live_where_what_they_tell_of_lives():
+def test_events_live_where_what_they_tell_of_lives() -> None:
     """Events of cluster-scoped objects go to `default`; anything else does not match."""
     c = Cluster()
     event = {"metadata": {"name": "e"}, "involvedObject": {"kind": "Node", "name": "n1"}}
@@ -416,7 +416,7 @@ def test_events_live_where_what_they_tell_of_lives():
     assert "involvedObject.namespace" in error.message
 
 
-def test_a_lease_must_last():
+def test_a_lease_must_last() -> None:
     """A lease of no duration is refused, and a PUT must name its version."""
     c = Cluster()
     lease = {"metadata": {"name": "l"}, "spec": {"leaseDurationSeconds": 0}}
@@ -426,7 +426,7 @@ def test_a_lease_must_last():
     assert refused(lambda: c.store.replace("leases.coordination.k8s.io", "l", lease, "kube-system")).status == 422
 
 
-def test_a_crd_makes_its_kind_known():
+def test_a_crd_makes_its_kind_known() -> None:
     """Before it the kind is not served; with it, and its status says so, it is; a changed one counts at once."""
     c = Cluster(widgets=False)
     assert refused(lambda: c.store.list(WIDGETS)).status == 404
@@ -443,7 +443,7 @@ def test_a_crd_makes_its_kind_known():
     c.widget(spec={"size": 10})
 
 
-def test_a_crd_that_does_not_compile_is_refused():
+def test_a_crd_that_does_not_compile_is_refused() -> None:
     """What cannot be understood is told when it is created, not when it is used."""
     store = Cluster(widgets=False).store
     broken = {
@@ -457,21 +457,21 @@ def test_a_crd_that_does_not_compile_is_refused():
     assert "CELParseError" in refused(lambda: store.create(CRD_KEY, broken)).message
 
 
-def test_the_three_namespaces_are_there_to_stay():
+def test_the_three_namespaces_are_there_to_stay() -> None:
     """They exist from the start and may not be deleted."""
     store = Cluster().store
     assert [n["metadata"]["name"] for n in store.list("namespaces")] == ["default", "kube-node-lease", "kube-system"]
     assert refused(lambda: store.delete("namespaces", "default")).status == 403
 
 
-def test_time_is_the_callers():
+def test_time_is_the_callers() -> None:
     """Nothing but the handed-in clock dates an object."""
     c = Cluster()
     c.now = BEGIN + timedelta(days=400)
     assert c.node()["metadata"]["creationTimestamp"] == "2027-04-05T12:00:00Z"
 
 
-def test_unknown_kinds_and_objects_are_told_apart():
+def test_unknown_kinds_and_objects_are_told_apart() -> None:
     """404 for both, but only a missing object has its name in the details."""
     store: Store = Cluster().store
     unknown, missing = refused(lambda: store.get("gizmos", "a")), refused(lambda: store.patch("nodes", "a", {}))

@@ -45,7 +45,7 @@ def rows(c, resource, **options):
         (9 * 365 * DAY + 4 * DAY, "9y"),
     ],
 )
-def test_ages_are_as_kubectl_prints_them(seconds, said):
+def test_ages_are_as_kubectl_prints_them(seconds, said) -> None:
     """Two units at most, fewer as it gets longer."""
     assert human_duration(seconds) == said
     assert age(rfc3339(BEGIN), BEGIN + timedelta(seconds=seconds)) == said
@@ -76,18 +76,18 @@ CLAIM = {
         (".status.absent.deep", []),
     ],
 )
-def test_json_paths_of_printer_columns(path, found):
+def test_json_paths_of_printer_columns(path, found) -> None:
     """Escaped dots, quoted keys, indexes and filters."""
     assert compile_path(path)(CLAIM) == found
 
 
-def test_a_path_that_is_none_is_refused():
+def test_a_path_that_is_none_is_refused() -> None:
     """A CRD with it would print nonsense for ever."""
     with pytest.raises(ValueError, match="cannot understand"):
         compile_path(".a[")
 
 
-def test_custom_columns_come_from_the_crd():
+def test_custom_columns_come_from_the_crd() -> None:
     """With the name first, wide ones by priority, absent values empty, dates as ages."""
     c = Cluster()
     c.widget(labels={"topology.kubernetes.io/zone": "z1"})
@@ -103,7 +103,7 @@ def test_custom_columns_come_from_the_crd():
     assert [(x["name"], x["priority"]) for x in columns if x["priority"]] == [("Size", 1)]
 
 
-def test_rows_carry_as_much_of_the_object_as_was_asked_for():
+def test_rows_carry_as_much_of_the_object_as_was_asked_for() -> None:
     """Metadata by default, everything or nothing on demand."""
     c = Cluster()
     made = c.widget()
@@ -128,7 +128,7 @@ def test_rows_carry_as_much_of_the_object_as_was_asked_for():
         ([{"type": "Ready", "status": "True"}], {"unschedulable": True}, "Ready,SchedulingDisabled"),
     ],
 )
-def test_nodes_show_what_they_can_take(conditions, spec, status):
+def test_nodes_show_what_they_can_take(conditions, spec, status) -> None:
     """Cordoned is shown beside Ready."""
     c = Cluster()
     c.node(spec=spec, status={"conditions": conditions, "nodeInfo": {"kubeletVersion": "v1.33.1"}})
@@ -136,7 +136,7 @@ def test_nodes_show_what_they_can_take(conditions, spec, status):
     assert (row["Status"], row["Roles"], row["Version"], row["OS-Image"]) == (status, "<none>", "v1.33.1", "<unknown>")
 
 
-def test_node_roles_and_addresses():
+def test_node_roles_and_addresses() -> None:
     """Roles are sorted, addresses found by type."""
     c = Cluster()
     labels = {"node-role.kubernetes.io/gpu": "", "kubernetes.io/role": "agent"}
@@ -146,7 +146,7 @@ def test_node_roles_and_addresses():
     assert (row["Roles"], row["Internal-IP"], row["External-IP"]) == ("agent,gpu", "10.0.0.4", "<none>")
 
 
-def test_pods_show_their_state():
+def test_pods_show_their_state() -> None:
     """Terminating beats the phase; a waiting container's reason does too."""
     c = Cluster()
     c.pod("going")
@@ -158,7 +158,7 @@ def test_pods_show_their_state():
     assert shown == [("going", "0/0", "Terminating", 0, "n1"), ("stuck", "0/1", "CrashLoopBackOff", 3, "n1")]
 
 
-def test_events_show_when_what_and_of_whom():
+def test_events_show_when_what_and_of_whom() -> None:
     """The object is named by kind and name, as people say it."""
     c = Cluster()
     event = {
@@ -188,7 +188,7 @@ def test_events_show_when_what_and_of_whom():
     }
 
 
-def test_leases_budgets_attachments_and_daemonsets_have_their_columns():
+def test_leases_budgets_attachments_and_daemonsets_have_their_columns() -> None:
     """Each built-in kind prints what the real server prints."""
     c = Cluster()
     lease = {"metadata": {"name": "l"}, "spec": {"holderIdentity": "me"}}

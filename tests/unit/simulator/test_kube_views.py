@@ -19,7 +19,7 @@ def cluster(count=5, **options):
     return c, View(c.store), c.store.shelf("nodes")
 
 
-def test_pages_are_of_one_moment():
+def test_pages_are_of_one_moment() -> None:
     """What happens between two pages is in neither; the last page says so by bearing no token."""
     c, view, nodes = cluster()
     first = view.page(nodes, ListOptions(limit=2))
@@ -32,7 +32,7 @@ def test_pages_are_of_one_moment():
     assert (first.remaining, second.remaining, third.remaining, third.token) == (3, 1, None, "")
 
 
-def test_a_selected_list_does_not_know_what_remains():
+def test_a_selected_list_does_not_know_what_remains() -> None:
     """Counting it would mean to look at everything."""
     _, view, nodes = cluster()
     page = view.page(nodes, ListOptions(limit=1, chosen=lambda o: o["metadata"]["name"] in {"n1", "n4"}))
@@ -42,7 +42,7 @@ def test_a_selected_list_does_not_know_what_remains():
     ]
 
 
-def test_a_continue_token_expires():
+def test_a_continue_token_expires() -> None:
     """Once its moment is compacted, or out of the window, the list must begin anew."""
     c, view, nodes = cluster()
     token = view.page(nodes, ListOptions(limit=2)).token
@@ -57,20 +57,20 @@ def test_a_continue_token_expires():
     assert refused(lambda: view.page(nodes, ListOptions(token=token))).status == 410
 
 
-def test_nonsense_is_no_token():
+def test_nonsense_is_no_token() -> None:
     """400, not a list of something."""
     _, view, nodes = cluster()
     for token in ("%%%", "bm90IGpzb24"):
         assert refused(lambda t=token: view.page(nodes, ListOptions(token=t))).status == 400
 
 
-def test_the_cache_answers_without_pages():
+def test_the_cache_answers_without_pages() -> None:
     """resourceVersion=0 ignores the limit, as the watch cache does."""
     _, view, nodes = cluster()
     assert len(view.page(nodes, ListOptions(limit=2, revision="0")).records) == 5
 
 
-def test_an_exact_moment_can_be_listed():
+def test_an_exact_moment_can_be_listed() -> None:
     """Later and earlier changes are undone; beyond the window it is a 410."""
     c, view, nodes = cluster(2)
     then = c.store.revision
@@ -83,7 +83,7 @@ def test_an_exact_moment_can_be_listed():
     assert refused(lambda: view.page(nodes, ListOptions(revision=str(then), exact=True))).status == 410
 
 
-def test_the_future_is_a_timeout():
+def test_the_future_is_a_timeout() -> None:
     """A version this server has not seen: 504, and clients know the cause by name."""
     _, view, nodes = cluster(1)
     error = refused(lambda: view.page(nodes, ListOptions(revision="999")))
@@ -91,7 +91,7 @@ def test_the_future_is_a_timeout():
     assert refused(lambda: view.page(nodes, ListOptions(revision="x"))).status == 400
 
 
-def test_a_lagging_server_shows_the_past_until_it_catches_up():
+def test_a_lagging_server_shows_the_past_until_it_catches_up() -> None:
     """Lists and cached reads are old, plain GETs are not; with consistent lists only what allows it is old."""
     c, view, nodes = cluster(1)
     then = c.store.revision
@@ -107,7 +107,7 @@ def test_a_lagging_server_shows_the_past_until_it_catches_up():
     assert names(view.page(nodes, ListOptions(revision="0"))) == ["late", "n0"]
 
 
-def test_one_kind_may_lag_behind_the_others():
+def test_one_kind_may_lag_behind_the_others() -> None:
     """Each kind has a watch cache of its own, and they are not equally fast."""
     c, view, nodes = cluster(1)
     then = c.store.revision
@@ -118,7 +118,7 @@ def test_one_kind_may_lag_behind_the_others():
     assert names(view.page(nodes, ListOptions())) == ["n0"]
 
 
-def test_the_past_can_be_shown_even_after_compaction():
+def test_the_past_can_be_shown_even_after_compaction() -> None:
     """Expiring watches and travelling in time are two faults, that a test may combine."""
     c, view, nodes = cluster(1)
     then = c.store.revision
@@ -129,7 +129,7 @@ def test_the_past_can_be_shown_even_after_compaction():
 
 
 @pytest.mark.parametrize("window", [1, 2, 3])
-def test_a_watch_resumes_within_the_window_only(window):
+def test_a_watch_resumes_within_the_window_only(window) -> None:
     """From exactly the oldest event that was dropped, and no earlier."""
     c, _, nodes = cluster(5, window=window)
     newest = c.store.revision
@@ -141,7 +141,7 @@ def test_a_watch_resumes_within_the_window_only(window):
     )
 
 
-def test_a_selector_makes_objects_come_and_go():
+def test_a_selector_makes_objects_come_and_go() -> None:
     """Beginning to match is ADDED, ceasing to is DELETED, whatever happened to the object itself."""
     c, _, nodes = cluster(0)
     begin = c.store.revision

@@ -15,6 +15,7 @@ import aiohttp.connector
 import pytest
 
 from provisioner.simulator import loop as sim
+from typing import Never
 
 EPOCH = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 
@@ -23,7 +24,7 @@ def run(main, *, seed=1, **kwargs):
     return sim.run(main, seed=seed, epoch=EPOCH, **kwargs)
 
 
-def test_hours_pass_without_waiting():
+def test_hours_pass_without_waiting() -> None:
     """Sleeping for six hours moves the loop's time and the clock by six hours, exactly."""
 
     async def main():
@@ -35,7 +36,7 @@ def test_hours_pass_without_waiting():
     assert run(main) == (21_600.0, EPOCH + timedelta(hours=6), (EPOCH + timedelta(hours=6)).timestamp())
 
 
-def test_timers_beyond_a_day_are_exact():
+def test_timers_beyond_a_day_are_exact() -> None:
     """asyncio caps a wait at a day; a virtual wait of three days needs one wake-up."""
 
     async def main():
@@ -47,7 +48,7 @@ def test_timers_beyond_a_day_are_exact():
     assert run(main) == (3 * 86_400.0, 1)
 
 
-def test_timeouts_follow_virtual_time():
+def test_timeouts_follow_virtual_time() -> None:
     """asyncio.timeout ends a wait at its virtual second."""
 
     async def main():
@@ -59,7 +60,7 @@ def test_timeouts_follow_virtual_time():
     assert run(main) == 40.0
 
 
-def test_a_clock_can_be_set_wrong():
+def test_a_clock_can_be_set_wrong() -> None:
     """An offset moves the clock, and nothing else."""
 
     async def main():
@@ -70,14 +71,14 @@ def test_a_clock_can_be_set_wrong():
     assert run(main) == (EPOCH - timedelta(hours=1), 0.0)
 
 
-async def wait_for_nobody():
+async def wait_for_nobody() -> None:
     await asyncio.get_running_loop().create_future()
 
 
-def test_a_deadlock_is_named():
+def test_a_deadlock_is_named() -> None:
     """A program that can never go on is told so, with the line at which each task waits."""
 
-    async def main():
+    async def main() -> None:
         async with asyncio.TaskGroup() as group:
             group.create_task(wait_for_nobody(), name="sleeper")
 
@@ -87,11 +88,11 @@ def test_a_deadlock_is_named():
         run(main)
 
 
-def test_a_livelock_is_named(monkeypatch):
+def test_a_livelock_is_named(monkeypatch) -> None:
     """A program that is always busy and lets no time pass is told so."""
     monkeypatch.setattr(sim, "SPINS", 1_000)
 
-    async def main():
+    async def main() -> None:
         await asyncio.sleep(5)
         while True:  # noqa: ASYNC110 - the fault under test
             await asyncio.sleep(0)
@@ -100,21 +101,21 @@ def test_a_livelock_is_named(monkeypatch):
         run(main)
 
 
-def test_the_horizon_is_an_end():
+def test_the_horizon_is_an_end() -> None:
     """A program whose next timer lies beyond the horizon is told so."""
 
-    async def main():
+    async def main() -> None:
         await asyncio.sleep(3_630)
 
     with pytest.raises(sim.HorizonError, match=r"horizon of 600 s; next timer at 3630"):
         run(main, horizon_seconds=600)
 
 
-def test_the_end_of_the_run_closes_everything_after_a_deadlock():
+def test_the_end_of_the_run_closes_everything_after_a_deadlock() -> None:
     """The tasks of a stuck program are cancelled, and may clean up, before the error is raised."""
     ended = []
 
-    async def main():
+    async def main() -> None:
         try:
             await wait_for_nobody()
         finally:
@@ -125,14 +126,14 @@ def test_the_end_of_the_run_closes_everything_after_a_deadlock():
     assert ended == ["main"]
 
 
-def test_a_task_nobody_awaits_cannot_fail_silently():
+def test_a_task_nobody_awaits_cannot_fail_silently() -> None:
     """The exception of a forgotten task ends the run, even while somebody still holds the task (I8)."""
     held = []
 
-    async def fail():
+    async def fail() -> Never:
         raise ValueError("lost")
 
-    async def main():
+    async def main() -> None:
         held.append(asyncio.get_running_loop().create_task(fail(), name="forgotten"))
         await asyncio.sleep(1)
 
@@ -142,10 +143,10 @@ def test_a_task_nobody_awaits_cannot_fail_silently():
     assert "forgotten failed unseen" in caught.value.exceptions[0].__notes__[0]
 
 
-def test_a_failing_callback_cannot_fail_silently():
+def test_a_failing_callback_cannot_fail_silently() -> None:
     """The exception of a callback ends the run (I8)."""
 
-    async def main():
+    async def main() -> None:
         asyncio.get_running_loop().call_later(1, lambda: 1 / 0)
         await asyncio.sleep(2)
 
@@ -154,10 +155,10 @@ def test_a_failing_callback_cannot_fail_silently():
     assert caught.group_contains(ZeroDivisionError)
 
 
-def test_unseen_failures_are_noted_on_the_error_of_the_run():
+def test_unseen_failures_are_noted_on_the_error_of_the_run() -> None:
     """If the program itself fails, what failed unseen stands in its notes and hides nothing."""
 
-    async def main():
+    async def main() -> Never:
         asyncio.get_running_loop().call_soon(lambda: 1 / 0)
         await asyncio.sleep(1)
         raise KeyError("mine")
@@ -167,10 +168,10 @@ def test_unseen_failures_are_noted_on_the_error_of_the_run():
     assert any("ZeroDivisionError" in note for note in caught.value.__notes__)
 
 
-def test_an_exception_that_was_looked_at_is_no_failure():
+def test_an_exception_that_was_looked_at_is_no_failure() -> None:
     """A task whose exception somebody took does not end the run."""
 
-    async def fail():
+    async def fail() -> Never:
         raise ValueError("found")
 
     async def main():
@@ -181,17 +182,17 @@ def test_an_exception_that_was_looked_at_is_no_failure():
     assert run(main) == "found"
 
 
-def test_threads_are_refused():
+def test_threads_are_refused() -> None:
     """Work for a thread pool fails loudly: its order could not be repeated."""
 
-    async def main():
+    async def main() -> None:
         await asyncio.get_running_loop().run_in_executor(None, print)
 
     with pytest.raises(sim.SimError, match="a thread was asked for"):
         run(main)
 
 
-def test_sets_of_tasks_have_one_order():
+def test_sets_of_tasks_have_one_order() -> None:
     """Tasks are hashed by birth, so a set of them is walked in the order of birth, however it was filled."""
 
     async def main():
@@ -204,7 +205,7 @@ def test_sets_of_tasks_have_one_order():
     assert run(main)
 
 
-def test_everything_is_restored():
+def test_everything_is_restored() -> None:
     """After a run the modules' clocks, ids and chance are what they were before it."""
     before = (time.time, uuid.uuid1, aiohttp.connector.monotonic, random.getstate())
 
@@ -217,7 +218,7 @@ def test_everything_is_restored():
     assert before == (time.time, uuid.uuid1, aiohttp.connector.monotonic, random.getstate())
 
 
-def test_everything_is_restored_after_a_failure():
+def test_everything_is_restored_after_a_failure() -> None:
     """A run that fails leaves no virtual clock behind."""
     before = (time.time, uuid.uuid1, aiohttp.connector.monotonic, random.getstate())
     with pytest.raises(sim.DeadlockError):
@@ -233,7 +234,7 @@ def chances(seed):
     return run(main, seed=seed)
 
 
-def test_a_seed_decides_all_chance():
+def test_a_seed_decides_all_chance() -> None:
     """The same seed gives the same draws and ids, another seed others."""
     assert chances(7) == chances(7)
     assert chances(7) != chances(8)
@@ -259,7 +260,7 @@ print(sim.run(main, seed=3, epoch=datetime(2026, 3, 1, tzinfo=UTC)))
 """
 
 
-def test_processes_agree():
+def test_processes_agree() -> None:
     """Three processes with different hash seeds live through the same events."""
     digests = set()
     for hash_seed in ("0", "1", "4242"):
@@ -270,10 +271,10 @@ def test_processes_agree():
     assert len(digests.pop()) == len(hashlib.sha256().hexdigest())
 
 
-def test_loops_leave_nothing_behind():
+def test_loops_leave_nothing_behind() -> None:
     """A finished run leaves no pending task and no open loop to the collector's warnings."""
 
-    async def main():
+    async def main() -> None:
         asyncio.get_running_loop().create_task(wait_for_nobody())
         await asyncio.sleep(1)
 

@@ -23,7 +23,7 @@ HOST = "server.sim"
 BIG = 20 * 1024 * 1024
 
 
-def reset(request):
+def reset(request) -> None:
     """End a connection with RST, on either wire."""
     transport = request.transport
     tcp = transport.get_extra_info("socket")
@@ -37,7 +37,7 @@ def reset(request):
 class Server:
     """Handlers for every way a call can end; `hits` counts the calls that arrived."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.hits = []
         self.silent = asyncio.Event()
 
@@ -65,7 +65,7 @@ class Server:
         self.hits.append(f"{request.method} {request.path}")
         return await handler(request)
 
-    async def count(self, request, response):
+    async def count(self, request, response) -> None:
         response.headers["X-Hits"] = str(len(self.hits))
 
     async def ok(self, request):
@@ -254,7 +254,7 @@ async def outcome(connect, story):
 
 
 @pytest.mark.parametrize("name", OUTCOMES)
-def test_memory_ends_as_tcp_does(name):
+def test_memory_ends_as_tcp_does(name) -> None:
     """A call ends in memory exactly as it ends over loopback TCP, in what it raises and in what arrives."""
     over_sockets = asyncio.run(outcome(over_tcp, OUTCOMES[name]))
     assert sim.run(lambda: outcome(in_memory, OUTCOMES[name]), seed=1, epoch=EPOCH) == over_sockets
@@ -263,7 +263,7 @@ def test_memory_ends_as_tcp_does(name):
 class Net:
     """One server, any number of named clients, on the virtual loop."""
 
-    def __init__(self, wire, server, connect):
+    def __init__(self, wire, server, connect) -> None:
         self.wire, self.server, self.client = wire, server, connect
 
 
@@ -295,7 +295,7 @@ def now():
     return asyncio.get_running_loop().time()
 
 
-def test_the_server_knows_who_calls():
+def test_the_server_knows_who_calls() -> None:
     """A connector's name is the caller's address."""
 
     async def story(net):
@@ -306,7 +306,7 @@ def test_the_server_knows_who_calls():
     assert on_the_wire(story) == "other"
 
 
-def test_latency_takes_virtual_time_and_keeps_order():
+def test_latency_takes_virtual_time_and_keeps_order() -> None:
     """Chunks with random latencies arrive in order, and the call takes that long."""
 
     async def story(net):
@@ -317,7 +317,7 @@ def test_latency_takes_virtual_time_and_keeps_order():
     assert on_the_wire(story, latency=(0.5, 3.0)) == ("1000000", True)
 
 
-def test_a_seed_decides_the_latencies():
+def test_a_seed_decides_the_latencies() -> None:
     """The same seed takes the same time to the microsecond; another one does not."""
 
     async def story(net):
@@ -332,7 +332,7 @@ def test_a_seed_decides_the_latencies():
     assert on_the_wire(story, latency=(0.001, 0.05), seed=6) != first
 
 
-def test_a_refused_host_comes_back():
+def test_a_refused_host_comes_back() -> None:
     """A server that is down refuses; once it is up again the next call succeeds."""
 
     async def story(net):
@@ -347,7 +347,7 @@ def test_a_refused_host_comes_back():
     assert on_the_wire(story) == 200
 
 
-def test_silence_is_found_by_a_read_timeout_only():
+def test_silence_is_found_by_a_read_timeout_only() -> None:
     """On a half-open connection nothing comes and nothing fails until the client's own timeout."""
 
     async def story(net):
@@ -362,7 +362,7 @@ def test_silence_is_found_by_a_read_timeout_only():
     assert on_the_wire(story) == (70.0, ["GET /ok"])
 
 
-def test_silence_meets_new_connections_too():
+def test_silence_meets_new_connections_too() -> None:
     """During a partition a connection attempt hangs until its timeout: nobody says no."""
 
     async def story(net):
@@ -375,7 +375,7 @@ def test_silence_meets_new_connections_too():
     assert on_the_wire(story) == 4.0
 
 
-def test_what_was_sent_into_silence_arrives_when_it_ends():
+def test_what_was_sent_into_silence_arrives_when_it_ends() -> None:
     """A partition that heals before the timeout only delays: TCP sends again."""
 
     async def story(net):
@@ -390,7 +390,7 @@ def test_what_was_sent_into_silence_arrives_when_it_ends():
     assert on_the_wire(story) == (200, 25.0, ["GET /ok", "GET /ok"])
 
 
-def test_silence_can_be_between_two():
+def test_silence_can_be_between_two() -> None:
     """A partition cuts one process from one server, and nobody else."""
 
     async def story(net):
@@ -415,7 +415,7 @@ async def writes(net, *, reset, held=False):
         await response.read()
     ended = []
 
-    async def put():
+    async def put() -> None:
         try:
             await session.put("/echo", data=b"x")
         except aiohttp.ClientError as error:
@@ -431,19 +431,19 @@ async def writes(net, *, reset, held=False):
     return net.server.hits[1:], ended, net.wire.links()
 
 
-def test_a_dying_process_may_still_be_heard():
+def test_a_dying_process_may_still_be_heard() -> None:
     """When the kernel closes a dead process's sockets with FIN, what it had written still takes effect."""
     hits, ended, links = on_the_wire(lambda net: writes(net, reset=False), latency=(1.0, 1.0))
     assert (hits, len(ended), links) == (["PUT /echo"], 1, [])
 
 
-def test_a_dying_process_may_be_lost():
+def test_a_dying_process_may_be_lost() -> None:
     """When its sockets are reset, what was on the way is lost."""
     hits, ended, links = on_the_wire(lambda net: writes(net, reset=True), latency=(1.0, 1.0))
     assert (hits, len(ended), links) == ([], 1, [])
 
 
-def test_a_dead_process_cannot_call():
+def test_a_dead_process_cannot_call() -> None:
     """After its death not even the clean-up of a process reaches a server."""
 
     async def story(net):
@@ -456,7 +456,7 @@ def test_a_dead_process_cannot_call():
     assert on_the_wire(story) == []
 
 
-def test_a_slow_reader_stops_the_writer():
+def test_a_slow_reader_stops_the_writer() -> None:
     """A reader that does not read holds the sender at its high-water mark instead of in memory."""
 
     async def story(net):
@@ -470,7 +470,7 @@ def test_a_slow_reader_stops_the_writer():
     assert on_the_wire(story) == (True, BIG)
 
 
-def test_large_timeouts_are_rounded_up():
+def test_large_timeouts_are_rounded_up() -> None:
     """A fact to plan with: aiohttp rounds timeouts of more than 5 s up to the next whole second of the loop."""
 
     async def story(net):
@@ -483,7 +483,7 @@ def test_large_timeouts_are_rounded_up():
     assert on_the_wire(story) == 11.0
 
 
-def test_connections_age_on_virtual_time():
+def test_connections_age_on_virtual_time() -> None:
     """An idle connection is used again within 15 s and replaced after them."""
 
     async def story(net):
@@ -499,10 +499,10 @@ def test_connections_age_on_virtual_time():
     assert on_the_wire(story) == (True, False)
 
 
-def test_idle_connections_do_not_hide_a_deadlock():
+def test_idle_connections_do_not_hide_a_deadlock() -> None:
     """Once the client has dropped its idle connections (after 15 to 30 s), a stuck program has no timer left."""
 
-    async def story(net):
+    async def story(net) -> None:
         session, _ = net.client("client")
         async with session.get("/ok") as response:
             await response.read()
@@ -512,10 +512,10 @@ def test_idle_connections_do_not_hide_a_deadlock():
         on_the_wire(story)
 
 
-def test_a_low_horizon_finds_what_a_keep_alive_timer_hides():
+def test_a_low_horizon_finds_what_a_keep_alive_timer_hides() -> None:
     """A call without a timeout, on a connection gone silent: only the server's idle timer of 3,630 s is still set."""
 
-    async def story(net):
+    async def story(net) -> None:
         session, _ = net.client("client")
         async with session.get("/ok") as response:
             await response.read()

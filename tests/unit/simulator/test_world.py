@@ -40,7 +40,7 @@ def play(story, **settings):
     return sim.run(main, seed=1, epoch=EPOCH, horizon_seconds=86_400)
 
 
-def test_a_world_has_strangers():
+def test_a_world_has_strangers() -> None:
     """Foreign pools and their Nodes are there before anybody asks."""
 
     async def story(world):
@@ -50,7 +50,7 @@ def test_a_world_has_strangers():
     assert play(story) == (["system", "theirs"], ["system", "theirs"])
 
 
-def test_the_ledger_names_callers_verbs_objects_and_answers():
+def test_the_ledger_names_callers_verbs_objects_and_answers() -> None:
     """Each call is noted with who, what, and what came of it; a change names the call that made it."""
 
     async def story(world):
@@ -75,11 +75,11 @@ def test_the_ledger_names_callers_verbs_objects_and_answers():
     assert (what, number) == ("gone", 3)
 
 
-def test_an_answer_that_never_left_is_told_as_none():
+def test_an_answer_that_never_left_is_told_as_none() -> None:
     """A connection that the server drops is noted with status 0."""
 
     async def story(world):
-        async def drop(_call, request):
+        async def drop(_call, request) -> None:
             request.transport.close()
 
         world.before.append(drop)
@@ -90,7 +90,7 @@ def test_an_answer_that_never_left_is_told_as_none():
     assert play(story) == [0]
 
 
-def test_a_before_hook_may_answer_instead():
+def test_a_before_hook_may_answer_instead() -> None:
     """A hook's answer takes the place of the server's, and the call has no effect."""
 
     async def story(world):
@@ -105,13 +105,13 @@ def test_a_before_hook_may_answer_instead():
     assert play(story) == (503, None)
 
 
-def test_an_after_hook_hears_of_what_has_taken_effect():
+def test_an_after_hook_hears_of_what_has_taken_effect() -> None:
     """After hooks run between the effect and the answer."""
 
     async def story(world):
         seen = []
 
-        async def look(call, response):
+        async def look(call, response) -> None:
             seen.append((call.verb, response.status, world.store.get("nodes", "n1") is not None))
 
         world.after.append(look)
@@ -122,7 +122,7 @@ def test_an_after_hook_hears_of_what_has_taken_effect():
     assert play(story) == [("POST", 201, True)]
 
 
-def test_a_token_is_asked_for_when_there_is_one():
+def test_a_token_is_asked_for_when_there_is_one() -> None:
     """People's sessions carry the world's token; others are refused."""
 
     async def story(world):
@@ -137,10 +137,10 @@ def test_a_token_is_asked_for_when_there_is_one():
     assert play(story, token="sesame") == (200, 401)
 
 
-def test_a_dying_cloud_ends_the_world():
+def test_a_dying_cloud_ends_the_world() -> None:
     """If the simulated cloud's own time breaks, the story ends at once, with that error."""
 
-    async def story(world):
+    async def story(world) -> None:
         world.cloud.agenda.after(5, lambda: 1 / 0)
         await asyncio.sleep(60)
 
@@ -163,12 +163,12 @@ PATHS = [
 
 
 @pytest.mark.parametrize(("system", "method", "path", "target"), PATHS)
-def test_paths_are_read_as_what_they_name(system, method, path, target):
+def test_paths_are_read_as_what_they_name(system, method, path, target) -> None:
     """A path of either system becomes a kind, a name and a subresource."""
     assert target_of(system, method, path) == target
 
 
-def test_a_watch_is_no_list():
+def test_a_watch_is_no_list() -> None:
     """GET of a collection is a LIST, or a WATCH if it asks for one."""
     ledger = Ledger()
     verbs = [ledger.arrive(0, "a", "kube", "GET", NODES, watch=watch).verb for watch in (False, True)]
@@ -176,7 +176,7 @@ def test_a_watch_is_no_list():
 
 
 @pytest.mark.asyncio
-async def test_people_find_it_on_loopback(tmp_path):
+async def test_people_find_it_on_loopback(tmp_path) -> None:
     """Both systems listen on free ports; the kubeconfig is its owner's only, and the real kubectl works with it."""
     async with a_world() as world:
         addresses = await world.listen()
@@ -193,7 +193,7 @@ async def test_people_find_it_on_loopback(tmp_path):
 
 
 @pytest.mark.asyncio
-async def test_a_socket_serves_plain_http_links():
+async def test_a_socket_serves_plain_http_links() -> None:
     """On a socket, ARM's URLs are those of the socket; on the wire, which stands for TLS, they are https."""
     async with a_world() as world, aiohttp.ClientSession() as session:
         addresses = await world.listen()
@@ -208,10 +208,10 @@ async def test_a_socket_serves_plain_http_links():
                 assert response.headers["Azure-AsyncOperation"].startswith("https://management.azure.com/")
 
 
-def test_a_world_must_be_entered():
+def test_a_world_must_be_entered() -> None:
     """Processes can be started only inside the world."""
 
-    async def main():
+    async def main() -> None:
         clock = sim.VirtualClock(asyncio.get_running_loop(), EPOCH)
         with pytest.raises(RuntimeError, match="has not been entered"):
             _ = World(crds=[], now=clock.now).tasks

@@ -18,7 +18,7 @@ def gaps(times):
     return [later - sooner for sooner, later in pairwise(times)]
 
 
-async def release_by_hand(sim, name):
+async def release_by_hand(sim, name) -> None:
     """A person strips all finalizers from a claim, as one should not."""
     path = f"/apis/karpenter.sh/v1/nodeclaims/{name}"
     await sim.request("PATCH", path, {"metadata": {"finalizers": None}}, content_type=MERGE)
@@ -27,10 +27,10 @@ async def release_by_hand(sim, name):
 # Names that are taken
 
 
-def test_a_foreign_pool_is_never_touched():
+def test_a_foreign_pool_is_never_touched() -> None:
     """A claim named as somebody's pool says so once, clearly, and can be deleted; the pool is never written to."""
 
-    async def story(sim):
+    async def story(sim) -> None:
         await sim.start_controller()
         pool = sim.cloud.pools["theirs"]
         await sim.apply(node_claim("theirs"))
@@ -48,10 +48,10 @@ def test_a_foreign_pool_is_never_touched():
     simulate(story)
 
 
-def test_a_name_that_becomes_free_is_used():
+def test_a_name_that_becomes_free_is_used() -> None:
     """A claim whose name was taken gets its pool once its owner has removed the other."""
 
-    async def story(sim):
+    async def story(sim) -> None:
         await sim.start_controller()
         await sim.apply(node_claim("theirs"))
         await says(sim, "theirs", "Launched", "False", "PoolNameTaken")
@@ -62,10 +62,10 @@ def test_a_name_that_becomes_free_is_used():
 
 
 @pytest.mark.parametrize("watched", [True, False])
-def test_a_claim_waits_for_the_pool_of_its_predecessor(watched):
+def test_a_claim_waits_for_the_pool_of_its_predecessor(watched) -> None:
     """A claim re-created by force while its predecessor's pool is there waits, says so, and gets a pool of its own."""
 
-    async def story(sim):
+    async def story(sim) -> None:
         await sim.start_controller()
         old = (await sim.apply(node_claim("gpu1")))["metadata"]["uid"]
         await ready(sim, "gpu1")
@@ -104,10 +104,10 @@ def test_a_claim_waits_for_the_pool_of_its_predecessor(watched):
     ],
     ids=["lost on the way", "lost on the way back", "always lost on the way back", "late", "answered late", "proxy"],
 )
-def test_a_lost_answer_never_makes_a_second_pool(fault, most, lag):
+def test_a_lost_answer_never_makes_a_second_pool(fault, most, lag) -> None:
     """Whatever becomes of a PUT and its answer, the claim gets one pool, and what is there is not asked for again."""
 
-    async def story(sim):
+    async def story(sim) -> None:
         sim.cloud.faults.append(Fault(**{**vars(fault), "seen": 0}))
         await sim.start_controller()
         await sim.apply(node_claim("gpu1"))
@@ -121,10 +121,10 @@ def test_a_lost_answer_never_makes_a_second_pool(fault, most, lag):
     simulate(story, azure=AzureSettings(get_lag_seconds=lag))
 
 
-def test_a_pool_that_the_list_does_not_show_is_adopted():
+def test_a_pool_that_the_list_does_not_show_is_adopted() -> None:
     """A successor whose lagging reads miss the pool just made is told 412, looks, and adopts it."""
 
-    async def story(sim):
+    async def story(sim) -> None:
         await sim.start_controller(elect=False)
         uid = (await sim.apply(node_claim("gpu1")))["metadata"]["uid"]
         await sim.until(lambda: created(sim, "gpu1"), 5, "the PUT is accepted")
@@ -140,10 +140,10 @@ def test_a_pool_that_the_list_does_not_show_is_adopted():
 
 
 @pytest.mark.parametrize("times", [1, 5])
-def test_a_put_that_meets_another_operation_is_repeated(times):
+def test_a_put_that_meets_another_operation_is_repeated(times) -> None:
     """409, an operation is in progress, costs a look and another PUT, and the claim says why it waits."""
 
-    async def story(sim):
+    async def story(sim) -> None:
         sim.cloud.faults.append(Fault(verb="PUT", answer=errors.cluster_busy("Updating"), times=times))
         await sim.start_controller()
         await sim.apply(node_claim("gpu1"))
@@ -159,10 +159,10 @@ def test_a_put_that_meets_another_operation_is_repeated(times):
 
 
 @pytest.mark.parametrize("seconds", [7, 30, 300])
-def test_retry_after_is_obeyed_exactly(seconds):
+def test_retry_after_is_obeyed_exactly(seconds) -> None:
     """After a 429 the next PUT comes when Retry-After has passed, not sooner and not much later."""
 
-    async def story(sim):
+    async def story(sim) -> None:
         sim.cloud.faults.append(throttled(seconds=seconds, times=3))
         await sim.start_controller()
         await sim.apply(node_claim("gpu1"))
@@ -179,10 +179,10 @@ def test_retry_after_is_obeyed_exactly(seconds):
 
 @pytest.mark.parametrize("order", ["before", "after"])
 @pytest.mark.parametrize(("get", "lists"), [(0, 30), (30, 0), (30, 30), (5, 20), (20, 5)])
-def test_reads_may_lag(get, lists, order):
+def test_reads_may_lag(get, lists, order) -> None:
     """With GET and LIST each up to 30 s behind the truth a claim lives and leaves, with one PUT for each claim."""
 
-    async def story(sim):
+    async def story(sim) -> None:
         await sim.start_controller()
         for _ in range(2):
             await sim.apply(node_claim("gpu1"))
@@ -196,10 +196,10 @@ def test_reads_may_lag(get, lists, order):
 
 
 @pytest.mark.parametrize("lag", [0.0, 30.0])
-def test_a_service_that_ignores_preconditions(lag):
+def test_a_service_that_ignores_preconditions(lag) -> None:
     """Even if nobody minds If-None-Match, no pool that the inventory shows is written to unless it is ours (I4)."""
 
-    async def story(sim):
+    async def story(sim) -> None:
         sim.cloud.faults.append(Fault(verb="PUT", pool="gpu1", drop="after"))
         await sim.start_controller()
         pool = sim.cloud.pools["theirs"]
@@ -222,10 +222,10 @@ def test_a_service_that_ignores_preconditions(lag):
 
 @pytest.mark.parametrize("reset", [False, True])
 @pytest.mark.parametrize("at", [0.05, 0.2, 0.44, 3.0, 60.0, 137.0, 160.0, 219.0])
-def test_a_restart_on_the_way_up_costs_nothing(at, reset):
+def test_a_restart_on_the_way_up_costs_nothing(at, reset) -> None:
     """Killed at any moment of the way up, the program goes on where it was: one pool, and no word that is not true."""
 
-    async def story(sim):
+    async def story(sim) -> None:
         seen = versions(sim, "gpu1")
         await sim.start_controller()
         await sim.apply(node_claim("gpu1"))
@@ -244,10 +244,10 @@ def test_a_restart_on_the_way_up_costs_nothing(at, reset):
     simulate(story)
 
 
-def test_what_happened_while_nobody_looked_is_caught_up_with():
+def test_what_happened_while_nobody_looked_is_caught_up_with() -> None:
     """A program that was away while the machine came up makes the claim Ready within a second of leading."""
 
-    async def story(sim):
+    async def story(sim) -> None:
         await sim.start_controller()
         await sim.apply(node_claim("gpu1"))
         await asyncio.sleep(30)

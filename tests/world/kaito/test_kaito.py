@@ -39,10 +39,10 @@ EXAMPLES = [("kaito-workspace", WORKSPACE, 1024), ("kaito-ragengine", RAGENGINE,
 
 
 @pytest.mark.parametrize(("stem", "owner", "_disk"), EXAMPLES)
-def test_k1_what_kaito_writes_is_served_without_its_node_class(stem, owner, _disk):
+def test_k1_what_kaito_writes_is_served_without_its_node_class(stem, owner, _disk) -> None:
     """The shipped examples are word for word KAITO's claims, and KAITO gets its machine with no NodeClass object."""
 
-    async def story(sim):
+    async def story(sim) -> None:
         shipped, written = example(stem), kaito_predicates.claim_of(owner, 1)
         assert shipped | {"metadata": {**shipped["metadata"], "name": ""}} == written | {
             "metadata": {**written["metadata"], "name": ""}
@@ -61,12 +61,12 @@ def test_k1_what_kaito_writes_is_served_without_its_node_class(stem, owner, _dis
 
 
 @pytest.mark.parametrize(("stem", "owner", "disk"), EXAMPLES)
-def test_k2_one_put_carries_all_that_kaito_asks_for(stem, owner, disk):
+def test_k2_one_put_carries_all_that_kaito_asks_for(stem, owner, disk) -> None:
     """KAITO's claim is one PUT, never over an existing pool, with its size, disk, taint and all labels."""
     conditional = []
 
-    async def story(sim):
-        async def note(call, request):
+    async def story(sim) -> None:
+        async def note(call, request) -> None:
             if call.verb == "PUT" and call.system == "arm":
                 conditional.append(request.headers.get("If-None-Match"))
 
@@ -104,10 +104,10 @@ def test_k2_one_put_carries_all_that_kaito_asks_for(stem, owner, disk):
     simulate(story)
 
 
-def test_k2_the_image_family_of_the_claim_is_the_nodes():
+def test_k2_the_image_family_of_the_claim_is_the_nodes() -> None:
     """A claim annotated azurelinux gets a machine that runs it, as KAITO's own tests look for it."""
 
-    async def story(sim):
+    async def story(sim) -> None:
         await sim.start_controller()
         await sim.apply(example("azure-linux"))
         await ready(sim, "azlinux")
@@ -118,11 +118,11 @@ def test_k2_the_image_family_of_the_claim_is_the_nodes():
     simulate(story)
 
 
-def test_k3_a_label_that_aks_refuses_is_shown_and_not_sent():
+def test_k3_a_label_that_aks_refuses_is_shown_and_not_sent() -> None:
     """A user label under AKS's own prefix reaches no PUT; KAITO shows which label and why, and nothing spins."""
     owner = Owner(kind="workspace", name="w", size=SIZE, labels={"kubernetes.azure.com/mine": "x"})
 
-    async def story(sim):
+    async def story(sim) -> None:
         await sim.start_controller(elect=False)
         workspace = Workspace(api_of(sim), owner)
         async with at_work(workspace):
@@ -140,7 +140,7 @@ def test_k3_a_label_that_aks_refuses_is_shown_and_not_sent():
     simulate(story)
 
 
-def seen_well(seen):
+def seen_well(seen) -> None:
     """Whether each version of a claim is one that KAITO cannot misread, and says no more than it can show."""
     for _, claim in (one for one in seen if one.obj is not None):
         status = claim.get("status") or {}
@@ -148,7 +148,7 @@ def seen_well(seen):
         assert all(len(c["message"].encode()) <= 256 for c in status.get("conditions") or ())
 
 
-async def watched_life(sim):
+async def watched_life(sim) -> None:
     """A claim of KAITO's becomes Ready and goes again, and every version of it is one that KAITO can read."""
     await sim.start_controller()
     seen, nodes = versions(sim, NAME), versions(sim, NODE, "nodes")
@@ -162,12 +162,12 @@ async def watched_life(sim):
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
-def test_k4_no_version_of_a_claim_has_a_node_name_before_ready(seed):
+def test_k4_no_version_of_a_claim_has_a_node_name_before_ready(seed) -> None:
     """In no version has a claim a nodeName without a Ready condition, nor is it Ready before its GPUs are there."""
     simulate(watched_life, seed=seed)
 
 
-def test_k4_whatever_write_the_controller_dies_at():
+def test_k4_whatever_write_the_controller_dies_at() -> None:
     """The same when the controller is killed after any of its writes, and another one goes on."""
     points = [point for point in crash_points(watched_life, **QUICK) if (point.phase, point.reset) == ("after", True)]
     assert len(points) >= 10
@@ -175,10 +175,10 @@ def test_k4_whatever_write_the_controller_dies_at():
         simulate(watched_life, crash=point, **QUICK)
 
 
-def test_k5_late_gpus_keep_the_gate_closed_and_open_it_by_themselves():
+def test_k5_late_gpus_keep_the_gate_closed_and_open_it_by_themselves() -> None:
     """While the device plugin is late the claim says once what is missing and what to do; then it is Ready."""
 
-    async def story(sim):
+    async def story(sim) -> None:
         sim.nodes.plugin_delay_seconds = 600.0
         await sim.start_controller()
         seen = versions(sim, "gpu1")
@@ -219,10 +219,10 @@ def shown(sim):
 
 
 @pytest.mark.parametrize(("fault", "words"), REFUSALS)
-def test_k6_kaito_shows_each_cause_by_its_name(fault, words):
+def test_k6_kaito_shows_each_cause_by_its_name(fault, words) -> None:
     """Whatever Azure refuses, at once or later, KAITO's scan of the claim finds a reason and Azure's code."""
 
-    async def story(sim):
+    async def story(sim) -> None:
         sim.cloud.faults.append(fault)
         await sim.start_controller(elect=False)
         await sim.apply(node_claim("gpu1"))
@@ -235,10 +235,10 @@ def test_k6_kaito_shows_each_cause_by_its_name(fault, words):
     simulate(story)
 
 
-def test_k7_the_node_is_born_with_what_kaito_selects_on():
+def test_k7_the_node_is_born_with_what_kaito_selects_on() -> None:
     """The Node has the owner's labels at birth, the size in exact case when Ready, all else once registered."""
 
-    async def story(sim):
+    async def story(sim) -> None:
         await sim.start_controller()
         nodes = versions(sim, NODE, "nodes")
         claim = await sim.apply(example("kaito-workspace"))
@@ -271,10 +271,10 @@ OUTAGE = Fault(verb="PUT", times=ALWAYS, answer=errors.html(503))
     "fault",
     [THROTTLED, OUTAGE, *(fault for fault, words in REFUSALS if not words.startswith(("Alloc", "Sku", "Quota")))],
 )
-def test_k10_what_is_no_shortage_never_ends_a_ragengine(fault):
+def test_k10_what_is_no_shortage_never_ends_a_ragengine(fault) -> None:
     """Neither throttling, an outage, a refusal nor a full subnet makes a claim say the phrase that ends a RAGEngine."""
 
-    async def story(sim):
+    async def story(sim) -> None:
         sim.cloud.faults.append(fault)
         await sim.start_controller(elect=False)
         engine = RagEngine(api_of(sim), RAGENGINE)
@@ -301,17 +301,17 @@ def sizes_in(claim, *sizes):
 
 @pytest.mark.parametrize("fault", [faults.capacity, faults.quota, faults.quota_preflight])
 @pytest.mark.parametrize("sizes", [[A10], [SIZE, A10]], ids=["one size", "two sizes"])
-def test_k10_the_phrase_comes_when_every_allowed_size_is_exhausted_and_not_before(sizes, fault):
+def test_k10_the_phrase_comes_when_every_allowed_size_is_exhausted_and_not_before(sizes, fault) -> None:
     """It ends the RAGEngine, which makes no second claim; the same claim, Ready later, brings the RAGEngine back."""
 
-    async def story(sim):
+    async def story(sim) -> None:
         short = [fault(size=size) for size in sizes]
         sim.cloud.faults += short
         await sim.start_controller(elect=False)
         claim = await sim.apply(sizes_in(kaito_predicates.claim_of(RAGENGINE, 1), *sizes))
         name, engine, spoke = claim["metadata"]["name"], RagEngine(api_of(sim), RAGENGINE), []
 
-        def note(_, kind, obj, __):
+        def note(_, kind, obj, __) -> None:
             if kind.startswith("nodeclaims") and kaito_predicates.TERMINAL in str(obj.get("status")):
                 spoke.append((kaito_predicates.is_hopeless(obj), [one.seen for one in short]))
 
@@ -331,10 +331,10 @@ def test_k10_the_phrase_comes_when_every_allowed_size_is_exhausted_and_not_befor
     simulate(story)
 
 
-def test_k10_a_shortage_of_one_size_is_not_the_end_while_another_may_be_had():
+def test_k10_a_shortage_of_one_size_is_not_the_end_while_another_may_be_had() -> None:
     """The claim gets its second size, and at no time says the phrase."""
 
-    async def story(sim):
+    async def story(sim) -> None:
         sim.cloud.faults.append(faults.capacity(size=SIZE))
         await sim.start_controller(elect=False)
         seen = versions(sim, "gpu1")
@@ -354,10 +354,10 @@ def test_k10_a_shortage_of_one_size_is_not_the_end_while_another_may_be_had():
 @pytest.mark.parametrize(
     ("given", "stored"), [({"expireAfter": "Never"}, "Never"), ({}, "720h"), ({"expireAfter": "1h"}, "1h")]
 )
-def test_k11_no_machine_expires(given, stored):
+def test_k11_no_machine_expires(given, stored) -> None:
     """KAITO's Never, the 720h that the CRD fills in and an hour that somebody asked for are never acted on."""
 
-    async def story(sim):
+    async def story(sim) -> None:
         await sim.start_controller()
         claim = await sim.apply(node_claim("gpu1", **given))
         assert claim["spec"]["expireAfter"] == stored
@@ -374,10 +374,10 @@ def test_k11_no_machine_expires(given, stored):
     simulate(story, horizon_seconds=40 * 24 * HOUR_SECONDS)
 
 
-def test_k12_storage_is_the_disks_and_not_the_nodes():
+def test_k12_storage_is_the_disks_and_not_the_nodes() -> None:
     """A request for storage, which no Node ever shows as allocatable, does not hold a claim back."""
 
-    async def story(sim):
+    async def story(sim) -> None:
         await sim.start_controller()
         await sim.apply(node_claim("gpu1", resources={"requests": {"storage": "100Gi"}}))
         await ready(sim, "gpu1")
@@ -387,10 +387,10 @@ def test_k12_storage_is_the_disks_and_not_the_nodes():
     simulate(story)
 
 
-def test_k15_claims_of_others_are_never_touched():
+def test_k15_claims_of_others_are_never_touched() -> None:
     """A claim of another class without a KAITO label gets no finalizer, no status and no ARM call."""
 
-    async def story(sim):
+    async def story(sim) -> None:
         claim = node_claim("other1", nodeClassRef={"group": "karpenter.azure.com", "kind": "AKSNodeClass", "name": "d"})
         del claim["metadata"]["labels"]
         before = await sim.apply(claim)
@@ -404,11 +404,11 @@ def test_k15_claims_of_others_are_never_touched():
     simulate(story)
 
 
-def test_k16_a_ragengine_without_gpus_is_ready_without_gpus():
+def test_k16_a_ragengine_without_gpus_is_ready_without_gpus() -> None:
     """A RAGEngine on a CPU size waits for no GPU, keeps its taint, and serves."""
     owner = Owner(kind="ragengine", name="docs", size="Standard_D8s_v5", storage="200Gi", labels={"apps": "docs"})
 
-    async def story(sim):
+    async def story(sim) -> None:
         await sim.start_controller()
         engine = RagEngine(api_of(sim), owner)
         async with at_work(engine):

@@ -33,7 +33,7 @@ OWNERS = pytest.mark.parametrize("owner", [WORKSPACE, RAGENGINE], ids=["Workspac
 ROUNDS = 1000
 
 
-def test_k8_a_thousand_races_for_a_node_lose_no_key():
+def test_k8_a_thousand_races_for_a_node_lose_no_key() -> None:
     """A thousand times KAITO puts a whole Node with its label while we patch ours back: no key is ever lost.
 
     In each round a stranger takes both off, so that both sides write; KAITO reads before we have written, and puts as
@@ -42,13 +42,13 @@ def test_k8_a_thousand_races_for_a_node_lose_no_key():
     key, value = kaito_predicates.ACCELERATOR
     refused, lost = [0], []
 
-    async def story(sim):
+    async def story(sim) -> None:
         await sim.start_controller()
         await sim.apply(node_claim("gpu1"))
         await ready(sim, "gpu1")
         name, api = await node_of(sim, "gpu1"), api_of(sim)
 
-        def note(event, kind, node, before):
+        def note(event, kind, node, before) -> None:
             if kind != "nodes" or event != "MODIFIED" or SERVED.get() is None:
                 return
             for part in ("labels", "annotations"):
@@ -61,7 +61,7 @@ def test_k8_a_thousand_races_for_a_node_lose_no_key():
             ours = labels.INITIALIZED in meta["labels"] and labels.FINALIZER in meta.get("finalizers", [])
             return ours and meta["labels"].get(key) == value
 
-        async def kaito_labels(number):
+        async def kaito_labels(number) -> None:
             while not kaito_predicates.is_labelled(node := await api.get(NODES, name)):
                 await asyncio.sleep(number % 5 * 0.003)
                 if not await api.label(node):
@@ -90,13 +90,13 @@ def test_k8_a_thousand_races_for_a_node_lose_no_key():
 
 
 @pytest.mark.parametrize("pods", [0, 3])
-def test_k9_a_claim_on_its_way_out_is_not_replaced_and_is_soon_gone(pods):
+def test_k9_a_claim_on_its_way_out_is_not_replaced_and_is_soon_gone(pods) -> None:
     """While its claim is going KAITO creates none; it is gone within its drain, ARM's DELETE and a few seconds.
 
     Then KAITO creates exactly one.
     """
 
-    async def story(sim):
+    async def story(sim) -> None:
         await sim.start_controller()
         workspace = actor_of(sim, WORKSPACE)
         async with at_work(workspace):
@@ -119,34 +119,34 @@ def test_k9_a_claim_on_its_way_out_is_not_replaced_and_is_soon_gone(pods):
     simulate(story, azure=FAST)
 
 
-async def before_the_put(sim, name):
+async def before_the_put(sim, name) -> None:
     """The controller knows of the claim and has asked for nothing: the cluster is stopped."""
     await says(sim, name, "Launched", "Unknown", "ClusterNotRunning", within_seconds=10)
 
 
-async def during_the_put(sim, name):
+async def during_the_put(sim, name) -> None:
     await sim.until(lambda: puts(sim, name), 10, "the PUT is on its way")
     assert name not in sim.cloud.pools
 
 
-async def without_a_node(sim, name):
+async def without_a_node(sim, name) -> None:
     sim.nodes.never_register(name)
     await sim.until(lambda: sim.condition(name, "Launched") == "True", 300, "the pool runs")
     assert not sim.nodes_of(name)
 
 
-async def registered(sim, name):
+async def registered(sim, name) -> None:
     await sim.until(lambda: sim.condition(name, "Registered") == "True", 300, "the Node is registered")
     assert sim.condition(name, "Ready") != "True"
 
 
-async def not_ready(sim, name):
+async def not_ready(sim, name) -> None:
     await ready(sim, name)
     sim.nodes.set_ready(await node_of(sim, name), False)
     await says(sim, name, "Initialized", "False", "NodeNotReady", within_seconds=5)
 
 
-async def repairing(sim, name):
+async def repairing(sim, name) -> None:
     """Its Node has been dead for so long that the controller removes it; a pod that may not be evicted holds it."""
     await ready(sim, name)
     node = await node_of(sim, name)
@@ -170,16 +170,16 @@ PHASES = {
 
 @pytest.mark.parametrize("phase", PHASES)
 @OWNERS
-def test_k14_whoever_deletes_the_owner_finds_nothing_left(owner, phase):
+def test_k14_whoever_deletes_the_owner_finds_nothing_left(owner, phase) -> None:
     """KAITO deletes its claims and looks away, in whatever phase: no pool, Node, claim or lease of a Node is left."""
 
-    async def story(sim):
+    async def story(sim) -> None:
         if phase == "before the PUT":
             sim.cloud.cluster_power = "Stopped"
         if phase == "during the PUT":
             sim.cloud.faults.append(Fault(verb="PUT", slow_seconds=6.0))
 
-        def heartbeat(event, kind, node, _):
+        def heartbeat(event, kind, node, _) -> None:
             if (event, kind) == ("ADDED", "nodes"):
                 meta = node["metadata"]
                 owned = {"apiVersion": "v1", "kind": "Node", "name": meta["name"], "uid": meta["uid"]}
@@ -208,10 +208,10 @@ def test_k14_whoever_deletes_the_owner_finds_nothing_left(owner, phase):
 
 
 @pytest.mark.parametrize("state", [False, None])
-def test_k13_a_node_that_stops_being_usable_takes_readiness_back_in_one_write(state):
+def test_k13_a_node_that_stops_being_usable_takes_readiness_back_in_one_write(state) -> None:
     """Initialized and Ready turn False in one write within 5 s, return in one, and nothing is written between."""
 
-    async def story(sim):
+    async def story(sim) -> None:
         await sim.start_controller()
         await sim.apply(node_claim("gpu1"))
         await ready(sim, "gpu1")
@@ -237,10 +237,10 @@ def test_k13_a_node_that_stops_being_usable_takes_readiness_back_in_one_write(st
     simulate(story)
 
 
-def test_k13_a_slow_node_controller_causes_no_further_word():
+def test_k13_a_slow_node_controller_causes_no_further_word() -> None:
     """A Node that is Ready again while its not-ready taints still stand says nothing new until they are gone."""
 
-    async def story(sim):
+    async def story(sim) -> None:
         await sim.start_controller()
         await sim.apply(node_claim("gpu1"))
         await ready(sim, "gpu1")
@@ -263,7 +263,7 @@ def test_k13_a_slow_node_controller_causes_no_further_word():
 # Its replacement appears once
 
 
-async def node_not_ready(sim, name):
+async def node_not_ready(sim, name) -> None:
     """For five minutes."""
     node = await node_of(sim, name)
     sim.nodes.set_ready(node, False)
@@ -271,15 +271,15 @@ async def node_not_ready(sim, name):
     sim.nodes.set_ready(node, True)
 
 
-async def node_deleted(sim, name):
+async def node_deleted(sim, name) -> None:
     await sim.delete_node(await node_of(sim, name))
 
 
-async def pool_deleted(sim, name):
+async def pool_deleted(sim, name) -> None:
     sim.cloud.delete_pool_by_hand(name)
 
 
-async def claim_deleted(sim, name):
+async def claim_deleted(sim, name) -> None:
     await sim.delete_claim(name)
 
 
@@ -296,12 +296,12 @@ LOSSES = [
 @pytest.mark.parametrize("restarted", [False, True], ids=["undisturbed", "the controller restarts"])
 @pytest.mark.parametrize("loss", LOSSES, ids=[row[0] for row in LOSSES])
 @OWNERS
-def test_one_machine_is_replaced_by_one(owner, loss, restarted):
+def test_one_machine_is_replaced_by_one(owner, loss, restarted) -> None:
     """However its machine is lost, KAITO ends with exactly one, and never has a second beside one that is not going."""
     told, lose, made, at_once = loss
     most_at_once = at_once if owner.kind == "ragengine" else 1
 
-    async def story(sim):
+    async def story(sim) -> None:
         await sim.start_controller(elect=False)
         actor = actor_of(sim, owner)
         async with at_work(actor):
@@ -327,10 +327,10 @@ def test_one_machine_is_replaced_by_one(owner, loss, restarted):
 
 
 @OWNERS
-def test_k17_a_claim_over_quota_is_kept_and_asked_for_less_and_less_often(owner):
+def test_k17_a_claim_over_quota_is_kept_and_asked_for_less_and_less_often(owner) -> None:
     """An hour without quota costs a PUT a step of the back-off; KAITO shows why and makes no other claim."""
 
-    async def story(sim):
+    async def story(sim) -> None:
         sim.cloud.faults.append(faults.quota_preflight())
         await sim.start_controller(elect=False)
         actor = actor_of(sim, owner)
@@ -353,12 +353,12 @@ def test_k17_a_claim_over_quota_is_kept_and_asked_for_less_and_less_often(owner)
     simulate(story)
 
 
-async def expectation_expires(sim, workspace):
+async def expectation_expires(sim, workspace) -> None:
     """Its cache shows the first claim more than five minutes late."""
     workspace.lag_seconds = 400.0
 
 
-async def restarts(sim, workspace):
+async def restarts(sim, workspace) -> None:
     """It starts anew on a cache that is a minute behind."""
     await serves(sim, workspace)
     workspace.lag_seconds = 60.0
@@ -366,13 +366,13 @@ async def restarts(sim, workspace):
 
 
 @pytest.mark.parametrize("cause", [expectation_expires, restarts])
-def test_k18_a_surplus_claim_is_a_claim_of_its_own(cause):
+def test_k18_a_surplus_claim_is_a_claim_of_its_own(cause) -> None:
     """Where KAITO forgets a claim that it made and makes another, both get machines under names of their own.
 
     One of them can be deleted without the other noticing.
     """
 
-    async def story(sim):
+    async def story(sim) -> None:
         await sim.start_controller(elect=False)
         workspace = actor_of(sim, WORKSPACE)
         async with at_work(workspace):

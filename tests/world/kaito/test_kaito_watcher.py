@@ -21,7 +21,7 @@ def caught(story):
     return "\n".join([str(failure.value), *getattr(failure.value, "__notes__", [])])
 
 
-async def one_life(sim):
+async def one_life(sim) -> None:
     """A claim becomes Ready and goes again."""
     await sim.start_controller()
     await sim.apply(node_claim("gpu1"))
@@ -30,7 +30,7 @@ async def one_life(sim):
     await sim.until(lambda: not sim.claim("gpu1"), 1200, "the claim is gone")
 
 
-def test_a_node_name_before_readiness_is_seen(monkeypatch):
+def test_a_node_name_before_readiness_is_seen(monkeypatch) -> None:
     """A program that writes nodeName before any Ready condition fails every story, for KAITO would use the Node."""
     report = status.report
 
@@ -44,12 +44,12 @@ def test_a_node_name_before_readiness_is_seen(monkeypatch):
     assert "gpu1 names Node aks-gpu1-47249735-vmss000000 and has no Ready condition" in caught(one_life)
 
 
-def test_a_node_without_its_pool_is_seen(monkeypatch):
+def test_a_node_without_its_pool_is_seen(monkeypatch) -> None:
     """A Node that lacks the node pool's label is one more to KAITO than the claim it belongs to."""
     monkeypatch.setattr(registration, "copyable", lambda key: key != "karpenter.sh/nodepool")
 
-    async def story(sim):
-        def strip(event, kind, node, _):
+    async def story(sim) -> None:
+        def strip(event, kind, node, _) -> None:
             if kind == "nodes" and event == "ADDED" and "kaito.sh/workspace" in node["metadata"]["labels"]:
                 sim.store.patch(
                     "nodes", node["metadata"]["name"], {"metadata": {"labels": {"karpenter.sh/nodepool": None}}}
@@ -61,10 +61,10 @@ def test_a_node_without_its_pool_is_seen(monkeypatch):
     assert "gpu1 and its Node, which has no node pool, count as two" in caught(story)
 
 
-def test_two_claims_of_one_node_are_seen():
+def test_two_claims_of_one_node_are_seen() -> None:
     """Two claims that name one Node are two machines to KAITO, of which it has one."""
 
-    async def story(sim):
+    async def story(sim) -> None:
         conditions = [
             {"type": "Ready", "status": "Unknown", "reason": "R", "lastTransitionTime": "2026-03-01T12:00:00Z"}
         ]
@@ -76,12 +76,12 @@ def test_two_claims_of_one_node_are_seen():
     assert "Node n is counted for gpu1 and gpu2" in caught(story)
 
 
-def test_a_claim_that_stays_initialized_without_its_node_is_seen(monkeypatch):
+def test_a_claim_that_stays_initialized_without_its_node_is_seen(monkeypatch) -> None:
     """Where Initialized is not taken back, KAITO's RAG engine would buy a second machine five seconds later."""
     kept = ConditionUpdate(status="True", reason="Initialized")
     monkeypatch.setattr(initialization, "_usable", lambda *_: kept)
 
-    async def story(sim):
+    async def story(sim) -> None:
         await sim.start_controller()
         await sim.apply(node_claim("gpu1"))
         await ready(sim, "gpu1")
@@ -91,16 +91,16 @@ def test_a_claim_that_stays_initialized_without_its_node_is_seen(monkeypatch):
     assert "gpu1 has been Initialized without a Ready Node for " in caught(story)
 
 
-def test_a_claim_that_goes_before_its_machine_is_seen(monkeypatch):
+def test_a_claim_that_goes_before_its_machine_is_seen(monkeypatch) -> None:
     """A claim that is let go while its Node serves is replaced at once: one machine too many."""
     monkeypatch.setattr(termination, "step", lambda f, claim: ReleaseFinalizer(target=claim, why="mutant"))
     assert "gpu1 is gone and its Node aks-gpu1-47249735-vmss000000 serves: one more" in caught(one_life)
 
 
-def test_what_no_controller_could_say_is_not_held_against_it():
+def test_what_no_controller_could_say_is_not_held_against_it() -> None:
     """What a claim says while no controller is there is nobody's fault; a successor has five seconds."""
 
-    async def story(sim):
+    async def story(sim) -> None:
         await sim.start_controller(elect=False)
         await sim.apply(node_claim("gpu1"))
         await ready(sim, "gpu1")

@@ -134,11 +134,11 @@ BAD = {
 
 
 @pytest.mark.parametrize("kind", BAD)
-def test_what_cannot_be_served_is_told_once(kind):
+def test_what_cannot_be_served_is_told_once(kind) -> None:
     """A bad claim says which field, which value and what to do, by one event; it rests, and can be deleted."""
     bad = BAD[kind]
 
-    async def story(sim):
+    async def story(sim) -> None:
         await sim.start_controller(elect=False)
         claim = node_claim("gpu1", labels=bad.labels, **bad.spec)
         claim["metadata"]["annotations"] = bad.annotations
@@ -162,10 +162,10 @@ def test_what_cannot_be_served_is_told_once(kind):
     simulate(story)
 
 
-def test_bad_claims_can_be_deleted_at_once():
+def test_bad_claims_can_be_deleted_at_once() -> None:
     """A bad claim deleted as soon as it was made goes within the minute that a 404 needs to be believed."""
 
-    async def story(sim):
+    async def story(sim) -> None:
         await sim.start_controller()
         await sim.apply(node_claim("gpu1", size="m5.large"))
         await says(sim, "gpu1", "Launched", "False", "InstanceTypeInvalid", within_seconds=5)
@@ -175,10 +175,10 @@ def test_bad_claims_can_be_deleted_at_once():
     simulate(story)
 
 
-def test_many_bad_claims_do_not_hold_up_a_good_one():
+def test_many_bad_claims_do_not_hold_up_a_good_one() -> None:
     """Among fifty bad claims a good one is asked for within a second."""
 
-    async def story(sim):
+    async def story(sim) -> None:
         for number in range(50):
             await sim.apply(node_claim(f"bad{number}", size="m5.large"))
         await sim.start_controller()
@@ -191,10 +191,10 @@ def test_many_bad_claims_do_not_hold_up_a_good_one():
     simulate(story)
 
 
-def test_a_label_that_is_corrected_is_tried_again():
+def test_a_label_that_is_corrected_is_tried_again() -> None:
     """Labels can be changed; a claim refused for one goes on as soon as it has been removed."""
 
-    async def story(sim):
+    async def story(sim) -> None:
         await sim.start_controller()
         await sim.apply(node_claim("gpu1", labels={"agentpool": "mine"}))
         await says(sim, "gpu1", "Launched", "False", "LabelRefused", within_seconds=5)
@@ -207,10 +207,10 @@ def test_a_label_that_is_corrected_is_tried_again():
     simulate(story)
 
 
-def test_a_size_that_only_azure_can_refuse_is_asked_for_once_an_hour():
+def test_a_size_that_only_azure_can_refuse_is_asked_for_once_an_hour() -> None:
     """A size that looks right and is not sold is refused by AKS; the claim says so, and costs a PUT an hour."""
 
-    async def story(sim):
+    async def story(sim) -> None:
         await sim.start_controller(elect=False)
         await sim.apply(node_claim("gpu1", size="Standard_NC999ads_Z1_v9"))
         told = await says(sim, "gpu1", "Launched", "False", "VMSizeNotSupported", within_seconds=5)
@@ -232,10 +232,10 @@ def test_a_size_that_only_azure_can_refuse_is_asked_for_once_an_hour():
         (of_type(operator="In"), "spec.requirements"),
     ],
 )
-def test_what_the_crd_can_refuse_never_reaches_us(spec, field):
+def test_what_the_crd_can_refuse_never_reaches_us(spec, field) -> None:
     """Some mistakes are refused when they are applied, by the field's name."""
 
-    async def story(sim):
+    async def story(sim) -> None:
         await sim.start_controller()
         with pytest.raises(AssertionError, match="422") as refused:
             await sim.apply(node_claim("gpu1", **spec))
@@ -265,10 +265,10 @@ def refusing(sim, status, reason):
 
 
 @pytest.mark.parametrize(("status", "reason"), [(403, "Forbidden"), (422, "Invalid"), (413, "RequestEntityTooLarge")])
-def test_refused_words_hold_nothing_up(status, reason):
+def test_refused_words_hold_nothing_up(status, reason) -> None:
     """Without one status write a claim gets its machine, registered and initialized, and goes in the right order."""
 
-    async def story(sim):
+    async def story(sim) -> None:
         refused = refusing(sim, status, reason)
         await sim.start_controller(elect=False)
         uid = (await sim.apply(node_claim("gpu1")))["metadata"]["uid"]
@@ -287,10 +287,10 @@ def test_refused_words_hold_nothing_up(status, reason):
     simulate(story)
 
 
-def test_a_failed_attempt_is_cleared_away_without_words():
+def test_a_failed_attempt_is_cleared_away_without_words() -> None:
     """Where the cause of a failed pool cannot be written, the pool is removed all the same and asked for again."""
 
-    async def story(sim):
+    async def story(sim) -> None:
         sim.cloud.faults.append(faults.capacity(times=1))
         refusing(sim, 403, "Forbidden")
         await sim.start_controller(elect=False)
@@ -302,10 +302,10 @@ def test_a_failed_attempt_is_cleared_away_without_words():
     simulate(story)
 
 
-def test_permission_that_is_given_later_is_used():
+def test_permission_that_is_given_later_is_used() -> None:
     """Ten minutes after a refusal the words are tried again, and then the claim says what is."""
 
-    async def story(sim):
+    async def story(sim) -> None:
         refusing(sim, 403, "Forbidden")
         await sim.start_controller()
         await sim.apply(node_claim("gpu1"))
@@ -318,7 +318,7 @@ def test_permission_that_is_given_later_is_used():
 
 
 @pytest.mark.parametrize("pool", [False, True])
-def test_a_legacy_claim_without_a_class_group_can_be_deleted(pool):
+def test_a_legacy_claim_without_a_class_group_can_be_deleted(pool) -> None:
     """A claim from before the CRD asked for nodeClassRef.group, whose status nobody can write, goes with all it has."""
     meta = {"name": "gpu1", "labels": {"kaito.sh/workspace": "w"}, "finalizers": ["karpenter.sh/termination"]}
     spec = {
@@ -332,7 +332,7 @@ def test_a_legacy_claim_without_a_class_group_can_be_deleted(pool):
         "karpenter.sh/nodepool": "kaito",
     }
 
-    async def story(sim):
+    async def story(sim) -> None:
         refused = refusing(sim, 422, "Invalid")
         crd = sim.store.get(CRDS, CLAIMS)
         loose = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
@@ -356,10 +356,10 @@ def test_a_legacy_claim_without_a_class_group_can_be_deleted(pool):
 # Events
 
 
-def test_events_are_where_kubectl_looks_and_do_not_pile_up():
+def test_events_are_where_kubectl_looks_and_do_not_pile_up() -> None:
     """What is said of a claim again and again is one Event in namespace default, with a count and the claim's UID."""
 
-    async def story(sim):
+    async def story(sim) -> None:
         sim.cloud.faults.append(faults.quota())
         await sim.start_controller(elect=False)
         uid = (await sim.apply(node_claim("gpu1")))["metadata"]["uid"]
@@ -374,10 +374,10 @@ def test_events_are_where_kubectl_looks_and_do_not_pile_up():
     simulate(story, azure=AzureSettings(create_seconds=(60.0, 90.0)))
 
 
-def test_a_restart_says_nothing_anew():
+def test_a_restart_says_nothing_anew() -> None:
     """A program that starts anew repeats no word: neither a status write nor an Event."""
 
-    async def story(sim):
+    async def story(sim) -> None:
         await sim.start_controller()
         await sim.apply(node_claim("gpu1"))
         await sim.apply(node_claim("bad1", size="m5.large"))

@@ -36,10 +36,10 @@ def shows_gpus(node):
     return "nvidia.com/gpu" in (node.get("status") or {}).get("allocatable", {})
 
 
-def test_a_label_given_while_the_machine_comes_up_reaches_the_node():
+def test_a_label_given_while_the_machine_comes_up_reaches_the_node() -> None:
     """Labels and annotations that a claim is given after the PUT are on its Node once it is registered."""
 
-    async def story(sim):
+    async def story(sim) -> None:
         await sim.start_controller()
         await sim.apply(node_claim("gpu1"))
         await says(sim, "gpu1", "Launched", "Unknown", "Creating", within_seconds=5)
@@ -53,10 +53,10 @@ def test_a_label_given_while_the_machine_comes_up_reaches_the_node():
     simulate(story)
 
 
-def test_a_new_claim_costs_two_requests_before_its_pool_is_asked_for():
+def test_a_new_claim_costs_two_requests_before_its_pool_is_asked_for() -> None:
     """The finalizer's PATCH shows the claim as it is; only who did not just write to it reads it before the PUT."""
 
-    async def story(sim):
+    async def story(sim) -> None:
         def asked(who):
             calls = sim.ledger.calls(who=who, name="gpu1")
             ours = [call for call in calls if call.target.kind in ("nodeclaims", "pools")]
@@ -75,7 +75,7 @@ def test_a_new_claim_costs_two_requests_before_its_pool_is_asked_for():
     simulate(story)
 
 
-def test_a_claim_cannot_give_its_node_privileges():
+def test_a_claim_cannot_give_its_node_privileges() -> None:
     """Labels of a claim that would give a Node rights, or speak in our name, reach neither pool nor Node."""
     greedy = {
         "node-role.kubernetes.io/control-plane": "",
@@ -84,7 +84,7 @@ def test_a_claim_cannot_give_its_node_privileges():
         "example.com/mine": "kept",
     }
 
-    async def story(sim):
+    async def story(sim) -> None:
         await sim.start_controller()
         claim = await sim.apply(node_claim("gpu1", labels=greedy))
         await ready(sim, "gpu1")
@@ -98,10 +98,10 @@ def test_a_claim_cannot_give_its_node_privileges():
     simulate(story)
 
 
-def test_kubectl_shows_what_the_machine_is():
+def test_kubectl_shows_what_the_machine_is() -> None:
     """With its Node a claim bears type, zone and capacity type, and the Node's own providerID and image."""
 
-    async def story(sim):
+    async def story(sim) -> None:
         await sim.start_controller()
         zonal = node_claim("gpu1")
         zonal["spec"]["requirements"].append(
@@ -122,11 +122,11 @@ def test_kubectl_shows_what_the_machine_is():
     simulate(story)
 
 
-def test_names_that_aks_does_not_allow():
+def test_names_that_aks_does_not_allow() -> None:
     """Claims with long names, alike in their first twelve letters, get pools of their own under short names."""
     names = ["workspace-phi-4-mini.instruct", "workspace-phi-4-mini.instruct-2"]
 
-    async def story(sim):
+    async def story(sim) -> None:
         await sim.start_controller()
         uids = [(await sim.apply(node_claim(name)))["metadata"]["uid"] for name in names]
         for name, uid in zip(names, uids, strict=True):
@@ -145,11 +145,11 @@ def test_names_that_aks_does_not_allow():
 
 
 @pytest.mark.parametrize("own", [{}, {"kaito.sh/workspace": "w"}, {"kaito.sh/ragengine": "r"}])
-def test_either_sign_makes_a_claim_ours(own):
+def test_either_sign_makes_a_claim_ours(own) -> None:
     """KAITO's node class without a label, or either of KAITO's labels on any node class, is served."""
     other = {"group": "karpenter.azure.com", "kind": "AKSNodeClass", "name": "default"}
 
-    async def story(sim):
+    async def story(sim) -> None:
         claim = node_claim("gpu1", **({"nodeClassRef": other} if own else {}))
         claim["metadata"]["labels"] = own
         await sim.start_controller()
@@ -164,10 +164,10 @@ def test_either_sign_makes_a_claim_ours(own):
 # The proof is the Node
 
 
-def test_ready_as_soon_as_the_node_proves_it():
+def test_ready_as_soon_as_the_node_proves_it() -> None:
     """A claim is Ready 0.3 s after its GPUs are allocatable, while ARM still says Creating, and nothing follows."""
 
-    async def story(sim):
+    async def story(sim) -> None:
         await sim.start_controller()
         seen = versions(sim, "gpu1")
         nodes = versions(sim, "aks-gpu1-47249735-vmss000000", "nodes")
@@ -184,10 +184,10 @@ def test_ready_as_soon_as_the_node_proves_it():
     simulate(story, azure=AzureSettings(create_seconds=(600.0, 600.0), node_share=(0.2, 0.2)))
 
 
-def test_a_pool_may_run_before_its_node_is_there():
+def test_a_pool_may_run_before_its_node_is_there() -> None:
     """A pool that ARM calls Succeeded before its Node is Launched, and says that it waits for the Node."""
 
-    async def story(sim):
+    async def story(sim) -> None:
         await sim.start_controller()
         await sim.apply(node_claim("gpu1"))
         waiting = await says(sim, "gpu1", "Registered", "Unknown", "NodeNotFound")
@@ -204,10 +204,10 @@ def test_a_pool_may_run_before_its_node_is_there():
 
 
 @pytest.mark.parametrize("broken", [False, True])
-def test_some_of_the_gpus_are_not_enough(broken):
+def test_some_of_the_gpus_are_not_enough(broken) -> None:
     """Three of four GPUs, the fourth missing or unhealthy, keep the gate closed; capacity is no proof."""
 
-    async def story(sim):
+    async def story(sim) -> None:
         sim.nodes.plugin_delay_seconds = 100_000.0
         await sim.start_controller()
         await sim.apply(node_claim("gpu1", size=FOUR_GPUS))
@@ -226,10 +226,10 @@ def test_some_of_the_gpus_are_not_enough(broken):
     simulate(story)
 
 
-def test_a_size_without_data_has_no_gate():
+def test_a_size_without_data_has_no_gate() -> None:
     """For a size whose GPUs nobody has counted the Ready Node is enough, and an event says so."""
 
-    async def story(sim):
+    async def story(sim) -> None:
         sim.nodes.plugin_delay_seconds = 600.0
         await sim.start_controller()
         await sim.apply(node_claim("gpu1", size=UNLISTED))
@@ -244,10 +244,10 @@ def test_a_size_without_data_has_no_gate():
 
 
 @pytest.mark.parametrize("by", ["policy", "annotation"])
-def test_gpus_may_be_reported_only(by):
+def test_gpus_may_be_reported_only(by) -> None:
     """With gpu-readiness=report, for all or for one, GPUs are not waited for; an event tells how many there are."""
 
-    async def story(sim):
+    async def story(sim) -> None:
         sim.nodes.plugin_delay_seconds = 600.0
         claim = node_claim("gpu1")
         if by == "annotation":
@@ -263,10 +263,10 @@ def test_gpus_may_be_reported_only(by):
     simulate(story)
 
 
-def test_the_annotation_opens_a_gate_that_has_been_closed():
+def test_the_annotation_opens_a_gate_that_has_been_closed() -> None:
     """What the message of a closed gate advises works: the annotated claim is Ready at once."""
 
-    async def story(sim):
+    async def story(sim) -> None:
         sim.nodes.plugin_delay_seconds = 100_000.0
         await sim.start_controller()
         await sim.apply(node_claim("gpu1"))
@@ -282,11 +282,11 @@ def test_the_annotation_opens_a_gate_that_has_been_closed():
 # Taints
 
 
-def test_startup_taints_are_waited_for_and_never_put_back():
+def test_startup_taints_are_waited_for_and_never_put_back() -> None:
     """A startup taint comes with registration, keeps the gate closed until its owner removes it, and stays away."""
     taint = {"key": "gkm.io/cache-not-ready", "effect": "NoSchedule"}
 
-    async def story(sim):
+    async def story(sim) -> None:
         await sim.start_controller()
         await sim.apply(node_claim("gpu1", taints=[SKU_TAINT], startupTaints=[taint]))
         told = await says(sim, "gpu1", "Initialized", "Unknown", "StartupTaintsExist")
@@ -306,10 +306,10 @@ def test_startup_taints_are_waited_for_and_never_put_back():
     simulate(story)
 
 
-def test_a_taint_of_booting_is_waited_for():
+def test_a_taint_of_booting_is_waited_for() -> None:
     """A Ready Node that the cloud's node manager has not initialized is not usable, and the claim names the taint."""
 
-    async def story(sim):
+    async def story(sim) -> None:
         await sim.start_controller()
         await sim.apply(node_claim("gpu1"))
         told = await says(sim, "gpu1", "Initialized", "Unknown", "KnownEphemeralTaintsExist")
@@ -321,12 +321,12 @@ def test_a_taint_of_booting_is_waited_for():
     simulate(story, nodes=NodeSettings(initialize_seconds=(300.0, 300.0)))
 
 
-def test_a_readiness_taint_is_waited_for():
+def test_a_readiness_taint_is_waited_for() -> None:
     """A taint under readiness.k8s.io, whoever sets it, keeps the gate closed as long as it is there."""
     path = "/api/v1/nodes/aks-gpu1-47249735-vmss000000"
     merge = "application/merge-patch+json"
 
-    async def story(sim):
+    async def story(sim) -> None:
         sim.nodes.plugin_delay_seconds = 300.0
         await sim.start_controller()
         await sim.apply(node_claim("gpu1", taints=[SKU_TAINT]))
@@ -345,10 +345,10 @@ def test_a_readiness_taint_is_waited_for():
 # Losing the Node, and getting it back
 
 
-def test_a_stopped_cluster_loses_its_nodes_and_no_pool():
+def test_a_stopped_cluster_loses_its_nodes_and_no_pool() -> None:
     """Nodes of a stopped cluster are let go, their pools kept; once it is started again, claims are Ready again."""
 
-    async def story(sim):
+    async def story(sim) -> None:
         await sim.start_controller()
         claim = await sim.apply(node_claim("gpu1"))
         await ready(sim, "gpu1")

@@ -38,7 +38,7 @@ def most_pools(sim):
     """The most pools of ours that ever were at once, as a list of one that grows."""
     most = [0]
 
-    def count(_kind, _pool):
+    def count(_kind, _pool) -> None:
         most[0] = max(most[0], sum(bool(pool.tags) for pool in sim.cloud.pools.values()))
 
     sim.cloud.subscribe(count)
@@ -48,10 +48,10 @@ def most_pools(sim):
 # Quota and capacity
 
 
-def test_quota_refused_later_removes_the_failed_pool_first():
+def test_quota_refused_later_removes_the_failed_pool_first() -> None:
     """A pool that fails for quota is removed once its cause is told, and the next attempt waits its turn."""
 
-    async def story(sim):
+    async def story(sim) -> None:
         sim.cloud.faults.append(faults.quota())
         await sim.start_controller(elect=False)
         seen = versions(sim, "gpu1")
@@ -78,11 +78,11 @@ def test_quota_refused_later_removes_the_failed_pool_first():
 
 
 @pytest.mark.parametrize("how", ["at once", "later"])
-def test_no_quota_at_all_is_asked_for_once_an_hour(how):
+def test_no_quota_at_all_is_asked_for_once_an_hour(how) -> None:
     """Where the limit is 0, waiting changes little: one PUT an hour."""
     none = faults.quota_exceeded("standardNCADSA100v4Family Cores", limit=0)
 
-    async def story(sim):
+    async def story(sim) -> None:
         if how == "at once":
             sim.cloud.fail_next_create(none["code"], none["message"], sync=True)
             sim.cloud.faults[0].times = ALWAYS
@@ -99,10 +99,10 @@ def test_no_quota_at_all_is_asked_for_once_an_hour(how):
 
 
 @pytest.mark.parametrize("code", ["AllocationFailed", "ZonalAllocationFailed", "SkuNotAvailable"])
-def test_capacity_that_comes_back_is_taken(code):
+def test_capacity_that_comes_back_is_taken(code) -> None:
     """A claim that found no machine says so by Azure's code, and gets one when there is one again."""
 
-    async def story(sim):
+    async def story(sim) -> None:
         sim.cloud.faults.append(faults.capacity(code, times=2))
         await sim.start_controller(elect=False)
         await sim.apply(node_claim("gpu1"))
@@ -116,10 +116,10 @@ def test_capacity_that_comes_back_is_taken(code):
     simulate(story)
 
 
-def test_a_failed_pool_can_be_left_by_its_claim():
+def test_a_failed_pool_can_be_left_by_its_claim() -> None:
     """A claim that is deleted while its attempts fail goes at once, and takes the failed pool along."""
 
-    async def story(sim):
+    async def story(sim) -> None:
         sim.cloud.faults.append(faults.quota())
         await sim.start_controller(elect=False)
         await sim.apply(node_claim("gpu1"))
@@ -134,10 +134,10 @@ def test_a_failed_pool_can_be_left_by_its_claim():
 # Our own caps
 
 
-def test_claims_beyond_the_limit_wait_in_line():
+def test_claims_beyond_the_limit_wait_in_line() -> None:
     """With --max-agent-pools=2 the third claim says its place, nobody overtakes, and room is used at once."""
 
-    async def story(sim):
+    async def story(sim) -> None:
         names = [f"gpu{n}" for n in range(1, 6)]
         most = most_pools(sim)
         await sim.start_controller(elect=False, policy=Policy(max_agent_pools=2))
@@ -165,10 +165,10 @@ def test_claims_beyond_the_limit_wait_in_line():
 
 
 @pytest.mark.parametrize("policy", [Policy(max_agent_pools=2), Policy(max_creates_per_minute=2)], ids=["limit", "rate"])
-def test_the_oldest_claims_are_served_first(policy):
+def test_the_oldest_claims_are_served_first(policy) -> None:
     """A program that finds many claims when it starts serves them by age, whatever their names."""
 
-    async def story(sim):
+    async def story(sim) -> None:
         names = [f"gpu{n}" for n in range(9, 4, -1)]
         for name in names:
             await sim.apply(node_claim(name))
@@ -183,10 +183,10 @@ def test_the_oldest_claims_are_served_first(policy):
     simulate(story)
 
 
-def test_who_cannot_use_the_room_holds_nobody_up():
+def test_who_cannot_use_the_room_holds_nobody_up() -> None:
     """Older claims that cannot be served, or whose offering is short, take no place in line from one that can."""
 
-    async def story(sim):
+    async def story(sim) -> None:
         sim.cloud.faults.append(faults.quota_preflight(size="Standard_NC4as_T4_v3"))
         await sim.start_controller(elect=False, policy=Policy(max_agent_pools=1))
         await sim.apply(node_claim("bad1", size="m5.large"))
@@ -206,10 +206,10 @@ def test_who_cannot_use_the_room_holds_nobody_up():
     simulate(story)
 
 
-def test_a_burst_never_exceeds_the_limit():
+def test_a_burst_never_exceeds_the_limit() -> None:
     """Thirty claims at one moment, and a program that dies among them, make three pools and no more."""
 
-    async def story(sim):
+    async def story(sim) -> None:
         most = most_pools(sim)
         await sim.start_controller(elect=False, policy=Policy(max_agent_pools=3))
         for number in range(30):
@@ -224,10 +224,10 @@ def test_a_burst_never_exceeds_the_limit():
     simulate(story, azure=AzureSettings(list_lag_seconds=20.0))
 
 
-def test_the_clusters_own_limit_leaves_room_for_others():
+def test_the_clusters_own_limit_leaves_room_for_others() -> None:
     """Without --max-agent-pools ten of the cluster's pools are left to others."""
 
-    async def story(sim):
+    async def story(sim) -> None:
         most = most_pools(sim)
         await sim.start_controller(elect=False)
         for number in range(5):
@@ -239,10 +239,10 @@ def test_the_clusters_own_limit_leaves_room_for_others():
     simulate(story, azure=AzureSettings(max_agent_pools=13))
 
 
-def test_a_cluster_that_is_full_all_the_same_is_told_of():
+def test_a_cluster_that_is_full_all_the_same_is_told_of() -> None:
     """AKS's own refusal for too many pools, whatever the cluster said before, names the remedy and is met later."""
 
-    async def story(sim):
+    async def story(sim) -> None:
         sim.cloud.faults.append(Fault(verb="PUT", answer=validation.too_many_pools(2, AzureSettings().pool_limit_code)))
         await sim.start_controller(elect=False, policy=Policy(max_agent_pools=90))
         await sim.apply(node_claim("gpu1"))
@@ -254,10 +254,10 @@ def test_a_cluster_that_is_full_all_the_same_is_told_of():
     simulate(story)
 
 
-def test_no_setting_lets_us_ask_for_more_pools_than_the_cluster_takes():
+def test_no_setting_lets_us_ask_for_more_pools_than_the_cluster_takes() -> None:
     """AKS's bound is known beforehand: nothing is sent, the claim says the numbers, and others' deletion makes room."""
 
-    async def story(sim):
+    async def story(sim) -> None:
         await sim.start_controller(elect=False, policy=Policy(max_agent_pools=90))
         await sim.apply(node_claim("gpu1"))
         told = await says(sim, "gpu1", "Launched", "Unknown", "PoolLimitReached", within_seconds=5)
@@ -273,14 +273,14 @@ def test_no_setting_lets_us_ask_for_more_pools_than_the_cluster_takes():
     simulate(story, azure=AzureSettings(max_agent_pools=2))
 
 
-def test_a_hundred_and_ten_claims_share_what_a_cluster_of_a_hundred_pools_leaves_them():
+def test_a_hundred_and_ten_claims_share_what_a_cluster_of_a_hundred_pools_leaves_them() -> None:
     """Five pools are others': ninety run, twenty wait by age and say their place, over a restart; removals let them in.
 
     A claim that waits for a person, older than nearly all, holds none of them up.
     """
     names = [f"gpu{n:03}" for n in range(110)]
 
-    async def story(sim):
+    async def story(sim) -> None:
         for n in range(3):
             sim.cloud.seed_pool(f"more{n}")
         assert len(sim.cloud.pools) == 5
@@ -316,10 +316,10 @@ def test_a_hundred_and_ten_claims_share_what_a_cluster_of_a_hundred_pools_leaves
     simulate(story)
 
 
-def test_a_kubenet_cluster_takes_400_nodes():
+def test_a_kubenet_cluster_takes_400_nodes() -> None:
     """The bound of the network plugin is known beforehand too; all pools' Nodes count."""
 
-    async def story(sim):
+    async def story(sim) -> None:
         sim.cloud.seed_pool("big", count=399)
         await sim.start_controller(elect=False)
         await sim.apply(node_claim("gpu1"))
@@ -330,10 +330,10 @@ def test_a_kubenet_cluster_takes_400_nodes():
     simulate(story, azure=AzureSettings(network_plugin="kubenet"))
 
 
-def test_creates_are_spread_over_minutes():
+def test_creates_are_spread_over_minutes() -> None:
     """With --max-creates-per-minute=2 no minute sees three PUTs, and claims are served in the order of their age."""
 
-    async def story(sim):
+    async def story(sim) -> None:
         names = [f"gpu{n}" for n in range(6)]
         for name in names:
             await sim.apply(node_claim(name))
@@ -364,10 +364,10 @@ def deadline_words(sim, reason):
     ]
 
 
-def test_a_creation_that_takes_too_long_is_told_once():
+def test_a_creation_that_takes_too_long_is_told_once() -> None:
     """After 45 min the claim says that its pool is overdue, by one event; the pool stays and is Ready in the end."""
 
-    async def story(sim):
+    async def story(sim) -> None:
         sim.cloud.faults.append(Fault(verb="PUT", operation_seconds=HOUR_SECONDS))
         await sim.start_controller(elect=False)
         await sim.apply(node_claim("gpu1"))
@@ -384,10 +384,10 @@ def test_a_creation_that_takes_too_long_is_told_once():
     simulate(story, azure=AzureSettings(node_share=(1.0, 1.0)))
 
 
-def test_a_node_that_never_registers_is_told_of_once():
+def test_a_node_that_never_registers_is_told_of_once() -> None:
     """15 min after the pool runs the claim says that its Node is overdue, by one event; the machine is left alone."""
 
-    async def story(sim):
+    async def story(sim) -> None:
         sim.nodes.never_register("gpu1")
         await sim.start_controller(elect=False)
         await sim.apply(node_claim("gpu1"))
@@ -407,10 +407,10 @@ def test_a_node_that_never_registers_is_told_of_once():
     simulate(story)
 
 
-def test_gpus_that_never_come_are_told_of_once():
+def test_gpus_that_never_come_are_told_of_once() -> None:
     """20 min after registration the closed gate is overdue, by one event; it opens all the same when the GPUs come."""
 
-    async def story(sim):
+    async def story(sim) -> None:
         sim.nodes.plugin_delay_seconds = HOUR_SECONDS
         await sim.start_controller(elect=False)
         await sim.apply(node_claim("gpu1"))
@@ -426,10 +426,10 @@ def test_gpus_that_never_come_are_told_of_once():
     simulate(story)
 
 
-def test_a_claim_that_cannot_be_launched_is_told_of_once():
+def test_a_claim_that_cannot_be_launched_is_told_of_once() -> None:
     """A claim that waits for a stopped cluster is overdue after 5 min, by one event, and goes on when it starts."""
 
-    async def story(sim):
+    async def story(sim) -> None:
         sim.cloud.stop_cluster()
         await sim.start_controller(elect=False)
         await sim.apply(node_claim("gpu1"))
@@ -445,10 +445,10 @@ def test_a_claim_that_cannot_be_launched_is_told_of_once():
     simulate(story)
 
 
-def test_a_long_cause_leaves_room_for_the_deadline():
+def test_a_long_cause_leaves_room_for_the_deadline() -> None:
     """However long Azure's words are, the deadline of a claim that waits for capacity is told, and told once."""
 
-    async def story(sim):
+    async def story(sim) -> None:
         words = "The requested size is not available in this location for this subscription. " * 8
         sim.cloud.fail_next_create("SkuNotAvailable", words, sync=True)
         sim.cloud.faults[0].times = ALWAYS
@@ -461,10 +461,10 @@ def test_a_long_cause_leaves_room_for_the_deadline():
     simulate(story)
 
 
-def test_a_place_in_line_is_overdue_once():
+def test_a_place_in_line_is_overdue_once() -> None:
     """A claim whose place in line changes after its deadline is not overdue anew each time."""
 
-    async def story(sim):
+    async def story(sim) -> None:
         names = [f"gpu{n}" for n in range(5, 0, -1)]
         await sim.start_controller(elect=False, policy=Policy(max_agent_pools=1))
         for name in names:

@@ -7,16 +7,16 @@ from tests.world.harness import Sim, node_claim, simulate
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_a_node_that_others_write_to_at_the_same_time_is_registered_within_seconds(seed):
+def test_a_node_that_others_write_to_at_the_same_time_is_registered_within_seconds(seed) -> None:
     """Six times a stranger's finalizer comes just before our patch, whose test of the list then fails; the cache has
     the new list at once or a moment later, and each time the next patch keeps what is there (rule 9)."""
     strangers = [f"example.com/{number}" for number in range(6)]
     left = list(strangers)
 
-    async def story(sim):
+    async def story(sim) -> None:
         await sim.start_controller()
 
-        async def between(call, _request):
+        async def between(call, _request) -> None:
             if left and call.who.startswith("ctl") and call.verb == "PATCH" and call.target.kind == "nodes":
                 meta = sim.store.get("nodes", call.target.name)["metadata"]
                 sim.store.patch(

@@ -10,7 +10,7 @@ from tests.world.harness import node_claim, simulate
 from tests.world.messages import explained, explained_event
 
 
-async def one_life(sim):
+async def one_life(sim) -> None:
     """A claim becomes Ready."""
     await sim.start_controller()
     await sim.apply(node_claim("gpu1"))
@@ -18,7 +18,7 @@ async def one_life(sim):
 
 
 @pytest.mark.parametrize("status", ["Unknown", "False"])
-def test_a_reason_that_no_page_explains_is_seen(monkeypatch, status):
+def test_a_reason_that_no_page_explains_is_seen(monkeypatch, status) -> None:
     """A judgement with a reason of its own making fails whatever story shows it."""
     judge = launch.judge
 
@@ -35,14 +35,14 @@ def test_a_reason_that_no_page_explains_is_seen(monkeypatch, status):
     assert f"gpu1 says what no page explains: Launched={status} Cooking" in told
 
 
-def test_a_status_that_no_page_has_for_a_reason_is_seen():
+def test_a_status_that_no_page_has_for_a_reason_is_seen() -> None:
     """The same reason under another status, or on another condition, is another word."""
     assert explained("Initialized", "False", "NodeLost", "")
     assert not explained("Initialized", "Unknown", "NodeLost", "")
     assert not explained("Registered", "False", "NodeLost", "")
 
 
-def test_azures_own_code_is_explained_where_it_begins_the_message():
+def test_azures_own_code_is_explained_where_it_begins_the_message() -> None:
     """ARM's codes are an open set: one may stand on Launched if the message says it first."""
     words = "ErrCode_SubnetIsFull: no addresses are left; Free addresses in the subnet or use a larger one"
     assert explained("Launched", "False", "SubnetIsFull", words)
@@ -50,7 +50,7 @@ def test_azures_own_code_is_explained_where_it_begins_the_message():
     assert not explained("Initialized", "False", "SubnetIsFull", words)
 
 
-def test_an_event_is_explained_for_the_kinds_that_it_is_told_of():
+def test_an_event_is_explained_for_the_kinds_that_it_is_told_of() -> None:
     """A drain's Event is a Node's, a repair's is a claim's."""
     assert explained_event("Node", "FailedDraining", "")
     assert not explained_event("NodeClaim", "FailedDraining", "")

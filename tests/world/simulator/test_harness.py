@@ -17,6 +17,7 @@ from provisioner.simulator.world import KUBE_HOST
 from tests.world.harness import SIZE, CrashPoint, Sim, crash_points, node_claim, simulate
 from tests.world.process import Process
 from tests.world.program import kube_client
+from typing import Never
 
 CLAIMS = "/apis/karpenter.sh/v1/nodeclaims"
 FAST = AzureSettings(create_seconds=(60.0, 90.0), delete_seconds=(30.0, 60.0))
@@ -26,7 +27,7 @@ class Credential:
     async def get_token(self, *_scopes, **_options):
         return AccessToken("token", 4102444800)
 
-    async def close(self):
+    async def close(self) -> None:
         """Nothing to close."""
 
 
@@ -60,7 +61,7 @@ class Toy:
         async with response:
             return await response.json()
 
-    async def run(self):
+    async def run(self) -> None:
         try:
             while True:
                 await self.round()
@@ -68,7 +69,7 @@ class Toy:
         finally:
             await self.session.close()
 
-    async def round(self):
+    async def round(self) -> None:
         if self.fault == "foreign":
             await self.delete("theirs", None)
         claims = (await self.call("GET", CLAIMS))["items"]
@@ -97,7 +98,7 @@ class Toy:
             if uid and uid not in known:
                 await self.delete(pool.name, pool.e_tag)
 
-    async def register(self, claim, pool):
+    async def register(self, claim, pool) -> None:
         for node in await self.nodes(pool.name):
             if labels.FINALIZER not in node["metadata"].get("finalizers", []):
                 patch = {"metadata": {"finalizers": [labels.FINALIZER]}}
@@ -105,7 +106,7 @@ class Toy:
         if self.fault == "hasty" and pool.provisioning_state == "Succeeded":
             await self.delete(pool.name, pool.e_tag)
 
-    async def remove(self, claim, pool):
+    async def remove(self, claim, pool) -> None:
         name = claim["metadata"]["name"]
         nodes = await self.nodes(name)
         if pool is not None and self.fault == "node first":
@@ -126,17 +127,17 @@ class Toy:
             if not await self.nodes(name):
                 await self.patch_claim(name, {"metadata": {"finalizers": None}})
 
-    async def release_nodes(self, nodes):
+    async def release_nodes(self, nodes) -> None:
         for node in nodes:
             await self.call("PATCH", f"/api/v1/nodes/{node['metadata']['name']}", {"metadata": {"finalizers": None}})
 
-    async def patch_claim(self, name, patch):
+    async def patch_claim(self, name, patch) -> None:
         await self.call("PATCH", f"{CLAIMS}/{name}", patch)
 
     async def nodes(self, pool):
         return (await self.call("GET", f"/api/v1/nodes?labelSelector=agentpool={pool}"))["items"]
 
-    async def create(self, claim, name):
+    async def create(self, claim, name) -> None:
         uid = claim["metadata"]["uid"]
         properties = {
             "count": 1,
@@ -158,7 +159,7 @@ class Toy:
             if error.status_code not in {409, 412}:
                 raise
 
-    async def delete(self, name, etag):
+    async def delete(self, name, etag) -> None:
         match = {"etag": etag, "match_condition": MatchConditions.IfNotModified} if etag else {}
         try:
             await self.pools.begin_delete("rg", "aks", name, polling=False, **match)
@@ -201,10 +202,10 @@ async def life(sim: Sim, **options) -> str:
     return uid
 
 
-def test_a_sound_controller_passes():
+def test_a_sound_controller_passes() -> None:
     """A claim comes and goes over both real SDKs: pool, Node and claim disappear in this order, and nothing is left."""
 
-    async def story(sim):
+    async def story(sim) -> None:
         uid = await life(sim)
         assert sim.ledger.disappearances(uid) == ["pool", "node", "claim"]
         assert sorted(sim.cloud.pools) == ["system", "theirs"]
@@ -214,10 +215,10 @@ def test_a_sound_controller_passes():
     assert tell(story).writes == 7  # three finalizers put on or taken off twice over, PUT, and two DELETEs
 
 
-def test_the_real_program_fits_the_harness():
+def test_the_real_program_fits_the_harness() -> None:
     """The program itself makes a claim Ready and takes everything away again, under all invariants."""
 
-    async def story(sim):
+    async def story(sim) -> None:
         await sim.start_controller()
         uid = (await sim.apply(node_claim("gpu1")))["metadata"]["uid"]
         await sim.until(lambda: sim.condition("gpu1", "Ready") == "True", 900, "gpu1 is Ready")
@@ -241,10 +242,10 @@ FAULTS = {
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_each_planted_mistake_is_found(fault):
+def test_each_planted_mistake_is_found(fault) -> None:
     """A controller with one mistake fails the story, by the invariant that it violates."""
 
-    async def story(sim):
+    async def story(sim) -> None:
         if fault != "restless":
             await life(sim, fault=fault)
         else:
@@ -255,31 +256,31 @@ def test_each_planted_mistake_is_found(fault):
         tell(story)
 
 
-def test_a_violation_comes_with_its_story():
+def test_a_violation_comes_with_its_story() -> None:
     """The message of a violation shows the calls that led to it, with time, caller, verb, object and status."""
 
-    async def story(sim):
+    async def story(sim) -> None:
         await up(sim, fault="foreign")
 
     with pytest.raises(InvariantError, match=r"#\d+ ctl0 arm DELETE pools/theirs -> \.\.\."):
         tell(story)
 
 
-def test_the_same_seed_repeats_the_same_course():
+def test_the_same_seed_repeats_the_same_course() -> None:
     """Two runs of one seed agree in every event; another seed takes another course."""
     first = tell(life, seed=4)
     assert tell(life, seed=4).digest == first.digest
     assert tell(life, seed=5).digest != first.digest
 
 
-def test_every_crash_point_of_a_life_is_survived():
+def test_every_crash_point_of_a_life_is_survived() -> None:
     """Killed before and after each write, by FIN and by RST, the toy's successor ends its work; it is sound."""
     points = list(crash_points(life, launch=toy, azure=FAST))
     assert len(points) == 7 * 4
     for point in points:
         crashed = []
 
-        async def story(sim, crashed=crashed):
+        async def story(sim, crashed=crashed) -> None:
             await life(sim)
             crashed.extend(sim.controllers)
             assert sim.controllers["ctl0"].dead
@@ -288,13 +289,13 @@ def test_every_crash_point_of_a_life_is_survived():
         assert crashed == ["ctl0", "ctl0'"], point
 
 
-def test_a_write_before_whose_effect_it_dies_has_none():
+def test_a_write_before_whose_effect_it_dies_has_none() -> None:
     """A crash before the PUT leaves no pool behind, a crash after it leaves one, in either way of dying."""
     for phase, expected in (("before", 0), ("after", 1)):
         for reset in (False, True):
             pools = []
 
-            async def story(sim, pools=pools):
+            async def story(sim, pools=pools) -> None:
                 await sim.start_controller()
                 await sim.apply(node_claim("gpu1"))
                 await sim.until(lambda: sim.controllers["ctl0"].dead, 60, "the crash")
@@ -304,10 +305,10 @@ def test_a_write_before_whose_effect_it_dies_has_none():
             assert pools == [expected], (phase, reset)
 
 
-def test_the_dead_do_not_call():
+def test_the_dead_do_not_call() -> None:
     """What a killed process does in its `finally` reaches no server; what a stopped one does, does."""
 
-    async def last_words(process):
+    async def last_words(process) -> None:
         session = process.session(f"http://{KUBE_HOST}")
         try:
             await asyncio.Event().wait()
@@ -315,7 +316,7 @@ def test_the_dead_do_not_call():
             async with session:
                 await session.delete("/api/v1/nodes/nobody")
 
-    async def story(sim):
+    async def story(sim) -> None:
         await sim.start_controller("killed")
         await sim.start_controller("stopped")
         await asyncio.sleep(1)
@@ -326,15 +327,15 @@ def test_the_dead_do_not_call():
     simulate(story, launch=last_words)
 
 
-def test_a_controller_that_ends_by_itself_fails_the_story():
+def test_a_controller_that_ends_by_itself_fails_the_story() -> None:
     """A program must not end before it is asked to, with or without an error (I8)."""
 
-    async def brief(process):
+    async def brief(process) -> None:
         await asyncio.sleep(1)
         if process.options.get("error"):
             raise ValueError("no way on")
 
-    async def story(sim, **options):
+    async def story(sim, **options) -> None:
         await sim.start_controller(**options)
         await sim.until(lambda: False, 60, "nothing")
 
@@ -346,13 +347,13 @@ def test_a_controller_that_ends_by_itself_fails_the_story():
     assert isinstance(caught.value.__cause__, ValueError)
 
 
-def test_a_story_may_expect_an_end():
+def test_a_story_may_expect_an_end() -> None:
     """A story that takes note of a controller's end goes on."""
 
-    async def lost(_process):
+    async def lost(_process) -> Never:
         raise ConnectionAbortedError("lost the lease")
 
-    async def story(sim):
+    async def story(sim) -> None:
         await sim.start_controller()
         await asyncio.sleep(1)
         assert "lost the lease" in str(sim.ended("ctl0"))
@@ -361,10 +362,10 @@ def test_a_story_may_expect_an_end():
     simulate(story, launch=lost)
 
 
-def test_a_controller_may_be_restarted():
+def test_a_controller_may_be_restarted() -> None:
     """An error that a restart mends brings a successor, alone or in a group; any other fails the story."""
 
-    async def flaky(process):
+    async def flaky(process) -> Never:
         await asyncio.sleep(1)
         if process.name == "ctl0":
             raise ConnectionAbortedError
@@ -372,7 +373,7 @@ def test_a_controller_may_be_restarted():
             raise ExceptionGroup("both", [ConnectionAbortedError(), ConnectionAbortedError()])
         raise ExceptionGroup("not only", [ConnectionAbortedError(), ValueError()])
 
-    async def story(sim):
+    async def story(sim) -> None:
         await sim.start_controller(restart_on=(ConnectionAbortedError,))
         await sim.until(lambda: False, 60, "nothing")
 
@@ -380,10 +381,10 @@ def test_a_controller_may_be_restarted():
         simulate(story, launch=flaky)
 
 
-def test_until_tells_what_was_missing():
+def test_until_tells_what_was_missing() -> None:
     """A wait in vain ends at its virtual second, with what was waited for, the ledger and the claims' conditions."""
 
-    async def story(sim):
+    async def story(sim) -> None:
         await sim.apply(node_claim("gpu1"))
         patch = {"status": {"conditions": [condition("Launched", "Unknown", "Creating", "since noon")]}}
         merge = "application/merge-patch+json"
@@ -403,11 +404,11 @@ def condition(kind, status, reason, message):
     return {"type": kind, "status": status, "reason": reason, "message": message, "lastTransitionTime": when}
 
 
-def test_the_simulator_itself_may_not_fail():
+def test_the_simulator_itself_may_not_fail() -> None:
     """An error inside a server is no mere 500: it fails the run."""
 
-    async def story(sim):
-        async def broken(_call, _request):
+    async def story(sim) -> None:
+        async def broken(_call, _request) -> Never:
             raise ZeroDivisionError
 
         sim.world.before.append(broken)
@@ -419,10 +420,10 @@ def test_the_simulator_itself_may_not_fail():
     assert caught.group_contains(ZeroDivisionError)
 
 
-def test_a_story_that_fails_fails_as_itself():
+def test_a_story_that_fails_fails_as_itself() -> None:
     """What a story raises comes out unwrapped."""
 
-    async def story(sim):
+    async def story(sim) -> Never:
         await sim.start_controller()
         raise KeyError("mine")
 
@@ -430,11 +431,11 @@ def test_a_story_that_fails_fails_as_itself():
         tell(story)
 
 
-def test_a_silent_task_of_a_controller_is_found():
+def test_a_silent_task_of_a_controller_is_found() -> None:
     """A task that dies unseen fails the run, though the controller goes on (I8)."""
 
-    async def careless(_process):
-        async def fail():
+    async def careless(_process) -> None:
+        async def fail() -> Never:
             raise ValueError("unseen")
 
         task = asyncio.get_running_loop().create_task(fail())
@@ -442,7 +443,7 @@ def test_a_silent_task_of_a_controller_is_found():
         del task
         await asyncio.Event().wait()
 
-    async def story(sim):
+    async def story(sim) -> None:
         await sim.start_controller()
         await asyncio.sleep(60)
 
@@ -451,14 +452,14 @@ def test_a_silent_task_of_a_controller_is_found():
     assert caught.group_contains(ValueError, match="unseen")
 
 
-def test_a_busy_controller_is_found():
+def test_a_busy_controller_is_found() -> None:
     """A loop that lets no time pass ends the run (I9)."""
 
-    async def spinning(_process):
+    async def spinning(_process) -> None:
         while True:  # noqa: ASYNC110 - the fault under test
             await asyncio.sleep(0)
 
-    async def story(sim):
+    async def story(sim) -> None:
         await sim.start_controller()
         await asyncio.sleep(60)
 
