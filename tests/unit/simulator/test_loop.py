@@ -10,12 +10,12 @@ import sys
 import time
 import uuid
 from datetime import UTC, datetime, timedelta
+from typing import Never
 
 import aiohttp.connector
 import pytest
 
 from provisioner.simulator import loop as sim
-from typing import Never
 
 EPOCH = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 

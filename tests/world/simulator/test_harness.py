@@ -1,6 +1,7 @@
 """The harness itself, with a toy controller on both real SDKs: it must see what goes wrong, and repeat it."""
 
 import asyncio
+from typing import Never
 
 import pytest
 from azure.core import MatchConditions
@@ -17,7 +18,6 @@ from provisioner.simulator.world import KUBE_HOST
 from tests.world.harness import SIZE, CrashPoint, Sim, crash_points, node_claim, simulate
 from tests.world.process import Process
 from tests.world.program import kube_client
-from typing import Never
 
 CLAIMS = "/apis/karpenter.sh/v1/nodeclaims"
 FAST = AzureSettings(create_seconds=(60.0, 90.0), delete_seconds=(30.0, 60.0))
