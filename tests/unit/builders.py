@@ -2,6 +2,7 @@
 
 import math
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import msgspec
 
@@ -130,7 +131,7 @@ def instance(
     priority: str = "Regular",
     power_state: str = "Running",
     more_labels: dict[str, str] | None = None,
-    **fields: object,
+    **fields: Any,
 ) -> Instance:
     """Our pool, running."""
     made = Instance(
@@ -150,7 +151,7 @@ def instance(
     return msgspec.structs.replace(made, **fields)
 
 
-def offer(holds_for: float = 0.0, *, size: str = SIZE, failed_age: float = math.inf, **fields: str) -> Offer:
+def offer(holds_for: float = 0.0, *, size: str = SIZE, failed_age: float = math.inf, **fields: Any) -> Offer:
     """An offering of the claim that may be asked for, or rests after a failure."""
     offering = Offering(size=size, zone=fields.get("zone", ""))
     rests = holds_for > 0 or failed_age < math.inf
@@ -158,7 +159,7 @@ def offer(holds_for: float = 0.0, *, size: str = SIZE, failed_age: float = math.
     return Offer(offering=offering, holds_for=holds_for, failed_age=min(failed_age, 1.0) if rests else math.inf, **said)
 
 
-def facts(**fields: object) -> Facts:
+def facts(**fields: Any) -> Facts:
     """Facts of a running cluster, synced caches, one A100 expected; everything else as given."""
     made = Facts(
         key=KEY,

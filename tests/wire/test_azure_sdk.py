@@ -5,6 +5,7 @@ import contextlib
 from collections.abc import AsyncIterator, Callable
 from datetime import UTC, datetime
 from random import Random
+from typing import Any
 
 import aiohttp
 import pytest
@@ -52,9 +53,9 @@ class Plain(SansIOHTTPPolicy[object, object]):
 
 class Credential:
     def __init__(self) -> None:
-        self.asked: list[dict[str, object]] = []
+        self.asked: list[dict[str, Any]] = []
 
-    async def get_token(self, *scopes: str, **options: object) -> AccessToken:
+    async def get_token(self, *scopes: str, **options: Any) -> AccessToken:
         self.asked.append(options)
         return AccessToken("letmein", 4102444800)
 
@@ -75,7 +76,7 @@ class Arm:
         self.client = self.client_for()
         self.pools = self.client.agent_pools
 
-    def client_for(self, subscription: str = AzureSettings().subscription, **options: object) -> ContainerServiceClient:
+    def client_for(self, subscription: str = AzureSettings().subscription, **options: Any) -> ContainerServiceClient:
         settings = {"retry_total": 0, "polling_interval": 0.02, **options}
         return ContainerServiceClient(
             self.credential,
@@ -86,7 +87,7 @@ class Arm:
             **settings,
         )
 
-    async def put(self, name: str, *, polling: bool = False, **changes: object) -> object:
+    async def put(self, name: str, *, polling: bool = False, **changes: Any) -> object:
         headers: list[object] = []
         options = {k: changes.pop(k) for k in ("match_condition", "etag") if k in changes}
         poller = await self.pools.begin_create_or_update(
@@ -102,7 +103,7 @@ class Arm:
 
 
 @contextlib.asynccontextmanager
-async def arm_on_socket(**settings: object) -> AsyncIterator[Arm]:
+async def arm_on_socket(**settings: Any) -> AsyncIterator[Arm]:
     """Minutes take tenths of a second: speed 1200."""
     cloud = AzureCloud(
         AzureSettings(**{"speed": 1200.0, "token": "letmein", "list_seconds": 0.0, **settings}),  # type: ignore[arg-type]

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import AsyncExitStack, contextmanager
 from dataclasses import dataclass
 from random import Random
+from typing import Any
 
 import aiohttp
 import msgspec
@@ -104,7 +105,7 @@ async def check(
     return Ended(code, out.getvalue(), err.getvalue(), ())
 
 
-async def values(sim: Sim, *words: str, **env: str) -> Ended:
+async def values(sim: Sim, *words: str, **env: Any) -> Ended:
     """`gpu-provisioner values` with these words, and variables besides the cluster's own. Raises Refused."""
     azure = sim.world.settings.azure
     needed = {

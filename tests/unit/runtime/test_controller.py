@@ -3,6 +3,7 @@
 import asyncio
 import itertools
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 import structlog
 from prometheus_client import generate_latest
@@ -21,7 +22,7 @@ def worked(
     *,
     keys: tuple[str, ...] = ("a",),
     seconds: float = 100,
-    **options: float,
+    **options: Any,
 ) -> tuple[WorkQueue, str, list]:
     """Run a controller for a while; returns its queue, its metrics' text and what it logged."""
     metrics = Metrics()

@@ -3,6 +3,7 @@
 import asyncio
 import json
 from contextlib import aclosing
+from typing import Any
 
 import pytest
 
@@ -34,7 +35,7 @@ pytestmark = pytest.mark.asyncio
 RNG = seeded()
 
 
-async def watched(kube: Kube, version: str = "1", **options: float) -> list[WatchEvent[Node]]:
+async def watched(kube: Kube, version: str = "1", **options: Any) -> list[WatchEvent[Node]]:
     async with aclosing(kube.watch(NODES, resource_version=version, rng=RNG, **options)) as events:
         return [event async for event in events]
 

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping
+from typing import Any
 
 import msgspec
 import pytest
@@ -22,21 +23,19 @@ ENV: Mapping[str, str] = {
 }
 
 
-def loaded(flags: Mapping[str, str] | None = None, file: Mapping[str, object] | None = None, **env: str) -> Settings:
+def loaded(flags: Mapping[str, str] | None = None, file: Mapping[str, Any] | None = None, **env: Any) -> Settings:
     return load(flags or {}, {**ENV, **env}, file)
 
 
 def problems(
-    flags: Mapping[str, str] | None = None, file: Mapping[str, object] | None = None, **env: str
+    flags: Mapping[str, str] | None = None, file: Mapping[str, Any] | None = None, **env: str
 ) -> list[Problem]:
     with pytest.raises(SettingsError) as refusal:
         loaded(flags, file, **env)
     return refusal.value.problems
 
 
-def the_problem(
-    flags: Mapping[str, str] | None = None, file: Mapping[str, object] | None = None, **env: str
-) -> Problem:
+def the_problem(flags: Mapping[str, str] | None = None, file: Mapping[str, Any] | None = None, **env: str) -> Problem:
     (only,) = problems(flags, file, **env)
     return only
 

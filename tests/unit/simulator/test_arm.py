@@ -41,7 +41,7 @@ class Arm:
         path: str = "",
         body: Mapping[str, Any] | None = None,
         query: Mapping[str, str] | None = None,
-        **headers: str,
+        **headers: Any,
     ) -> Answer:
         path = self.cloud.settings.cluster_id + "/agentPools" + path
         asked = call.Call(
@@ -447,7 +447,7 @@ def test_the_real_client_works_in_memory_on_virtual_time() -> None:
     """Over the wire that stands for TLS, operation and page URLs say https: a 26-minute create takes no time."""
 
     class Credential:
-        async def get_token(self, *scopes: str, **options: object) -> AccessToken:
+        async def get_token(self, *scopes: str, **options: Any) -> AccessToken:
             return AccessToken("t", 4102444800)
 
         async def close(self) -> None: ...

@@ -23,7 +23,7 @@ SIZE = "Standard_NC24ads_A100_v4"
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 
 
-def claim(name: str = "c", *, going: bool = False, **conditions: str) -> Json:
+def claim(name: str = "c", *, going: bool = False, **conditions: Any) -> Json:
     """A claim with conditions as in `Launched="False QuotaExceeded"`."""
     said = [
         {"type": kind, "status": words.split()[0], "reason": words.split()[-1]} for kind, words in conditions.items()

@@ -7,6 +7,7 @@ virtual.
 import asyncio
 from collections.abc import Callable
 from itertools import pairwise
+from typing import Any
 
 import pytest
 from aiohttp import web
@@ -258,7 +259,7 @@ def test_the_budget_is_measured() -> None:
     """Tokens left, how long the next call would wait, and refusals, by bucket and by who refused."""
     metrics = Metrics()
 
-    def value(name: str, **labels: str) -> float:
+    def value(name: str, **labels: Any) -> float:
         found = metrics.registry.get_sample_value(f"gpu_provisioner_arm_{name}", labels)
         return -1.0 if found is None else found
 

@@ -175,7 +175,7 @@ UNREADY = Failure(error=faults.nodes_not_ready(), after_seconds=120.0, machine=T
 NEVER = NodeSettings(ready_seconds=(10 * HOUR_SECONDS, 10 * HOUR_SECONDS))
 
 
-async def failed_with_a_node(sim: Sim, **fault: object) -> str:
+async def failed_with_a_node(sim: Sim, **fault: Any) -> str:
     """A claim whose pool fails although its machine has a Node, which is not Ready; the claim's UID."""
     sim.cloud.faults.append(Fault(**{"verb": "PUT", "failure": UNREADY, **fault}))
     await sim.start_controller(elect=False)

@@ -7,6 +7,7 @@ preconditions keep two controllers from making two pools (I3) or leaking one (I1
 import asyncio
 from collections.abc import Callable
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -43,7 +44,7 @@ def renewals(sim: Sim, who: str) -> list[Call]:
     return [call for call in found if call.is_write and call.status in (200, 201)]
 
 
-async def two(sim: Sim, **options: object) -> None:
+async def two(sim: Sim, **options: Any) -> None:
     """Two replicas, of which ctl0 leads."""
     await sim.start_controller("ctl0", **options)
     await sim.until(lambda: holder(sim) == "ctl0", 10, "ctl0 leads")

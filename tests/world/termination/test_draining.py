@@ -6,6 +6,7 @@ Each case of docs/references/karpenter.md#drain; tiers, one budget, pods that st
 
 import asyncio
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 from aiohttp import web
@@ -37,7 +38,7 @@ from tests.world.transcript import (
 from .test_termination import WHOLE, up, went
 
 
-async def up_with(sim: Sim, period: str, **options: object) -> str:
+async def up_with(sim: Sim, period: str, **options: Any) -> str:
     """A controller is there, and a claim with that terminationGracePeriod is Ready; its UID."""
     await sim.start_controller(**options)
     uid = (await sim.apply(node_claim(NAME, terminationGracePeriod=period)))["metadata"]["uid"]
@@ -55,7 +56,7 @@ def started(sim: Sim, name: str) -> None:
     sim.store.patch("pods", name, {"status": {"startTime": moment(sim)}}, "default", subresource="status")
 
 
-def slow(sim: Sim, name: str, node: str, seconds: int, **meta: object) -> None:
+def slow(sim: Sim, name: str, node: str, seconds: int, **meta: Any) -> None:
     """A pod that takes all its grace to end."""
     run_pod(sim, name, node, **meta)
     pod = sim.store.get("pods", name, "default")

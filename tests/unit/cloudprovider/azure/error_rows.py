@@ -6,7 +6,7 @@ has there, written once more by hand, so that a case that goes missing is notice
 Source: docs/references/agent-pools.md, "Quota and capacity errors" to "Service errors"; the messages are shortened.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from cloudprovider.azure.error_table import Verb
 from cloudprovider.errors import Scope
@@ -71,17 +71,17 @@ def quota(code: str, what: str, scope: Scope, limit: int = 24) -> Case:
     return Case(SHORTAGE, code, says, BOTH, "no_capacity", "QuotaExceeded", LIST_USAGE, scope, after, holds=holds)
 
 
-def short(code: str, says: str, scope: Scope, ends: str = ELSEWHERE, **more: object) -> Case:
+def short(code: str, says: str, scope: Scope, ends: str = ELSEWHERE, **more: Any) -> Case:
     fields = {"section": SHORTAGE, "statuses": BOTH, "reason": code, **more}
     return Case(code=code, says=says, kind="no_capacity", scope=scope, ends=ends, **fields)  # type: ignore[arg-type]
 
 
-def refused(section: str, code: str, says: str, ends: str = CLAIM, **more: object) -> Case:
+def refused(section: str, code: str, says: str, ends: str = CLAIM, **more: Any) -> Case:
     fields = {"statuses": SYNC, "reason": code, **more}
     return Case(section, code, says, kind="rejected", ends=ends, **fields)  # type: ignore[arg-type]
 
 
-def passing(section: str, code: str, says: str, statuses: tuple[int, ...], **more: object) -> Case:
+def passing(section: str, code: str, says: str, statuses: tuple[int, ...], **more: Any) -> Case:
     fields = {"reason": code, "ends": AGAIN, **more}
     return Case(section, code, says, statuses, kind="retryable", **fields)  # type: ignore[arg-type]
 

@@ -1,6 +1,7 @@
 """The mapping between claims and agent pools: names, fields, marks, refusals."""
 
 from datetime import UTC, datetime
+from typing import Any
 
 import msgspec
 import pytest
@@ -23,11 +24,11 @@ def asked_for(claim: NodeClaim) -> dict:
     return to_agent_pool(claim, offerings(claim)[0], now=NOW)["properties"]
 
 
-def sent(**fields: object) -> dict:
+def sent(**fields: Any) -> dict:
     return asked_for(claim(**fields))
 
 
-def with_spec(**spec: object) -> NodeClaim:
+def with_spec(**spec: Any) -> NodeClaim:
     made = claim()
     return msgspec.structs.replace(made, spec=msgspec.structs.replace(made.spec, **spec))
 

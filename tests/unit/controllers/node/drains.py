@@ -1,6 +1,7 @@
 """Pods, volumes and drains for plan tables: one ordinary pod on the default Node, changed by keyword."""
 
 from datetime import timedelta
+from typing import Any
 
 import msgspec
 
@@ -66,7 +67,7 @@ def attachment(volume: str, node_name: str = NODE) -> VolumeAttachment:
     return VolumeAttachment(metadata=ObjectMeta(name=f"csi-{volume}"), spec=spec)
 
 
-def drained(*pods: Pod, volumes: Volumes | None = None, **fields: object) -> dict[str, Drain]:
+def drained(*pods: Pod, volumes: Volumes | None = None, **fields: Any) -> dict[str, Drain]:
     """The default Node's drain, read a moment ago; its volumes too, unless given as a whole."""
     read = Drain(pods=pods, age=0.1, since=30.0, volumes=volumes or Volumes(age=0.1))
     return {f"node-{NODE}": msgspec.structs.replace(read, **fields)}
@@ -79,13 +80,13 @@ def cordoned() -> Node:
     return msgspec.structs.replace(made, spec=spec)
 
 
-def emptying(*pods: Pod, going: NodeClaim = GOING, volumes: Volumes | None = None, **fields: object) -> Facts:
+def emptying(*pods: Pod, going: NodeClaim = GOING, volumes: Volumes | None = None, **fields: Any) -> Facts:
     """A claim that goes, its pool running, its Node cordoned, with these pods on it; `fields` are the Drain's."""
     drains = drained(*pods, volumes=volumes, **fields)
     return facts(claims=(going,), instance=instance(), nodes=(cordoned(),), drains=drains)
 
 
-def step(*pods: Pod, **known: object) -> Step:
+def step(*pods: Pod, **known: Any) -> Step:
     """What is done about them."""
     return plan(emptying(*pods, **known))
 

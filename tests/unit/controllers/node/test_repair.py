@@ -2,6 +2,7 @@
 
 import math
 from datetime import timedelta
+from typing import Any
 
 import msgspec
 import pytest
@@ -22,7 +23,7 @@ SOON = "2026-03-01T12:12:00Z"
 BOUND = "2026-03-01T12:15:00Z"
 
 
-def sick_claim(**fields: object):
+def sick_claim(**fields: Any):
     """A claim that was Initialized, and says by now all that is to be said of its Node."""
     made = claim(
         up=("Launched", "Registered"),
@@ -35,7 +36,7 @@ def sick_claim(**fields: object):
     return msgspec.structs.replace(made, status=status)
 
 
-def unhealthy(minutes: float = 10.0, **fields: object) -> Unhealthy:
+def unhealthy(minutes: float = 10.0, **fields: Any) -> Unhealthy:
     """Not Ready for so long; AKS was asked a moment ago and does nothing."""
     made = Unhealthy(age=minutes * MINUTE, watched=minutes * MINUTE, remedies_age=1.0)
     return msgspec.structs.replace(made, **fields)
@@ -45,11 +46,11 @@ def remedied(stage: str, minutes_ago: float) -> tuple[Remedy, ...]:
     return (Remedy(stage=stage, at=NOW - timedelta(minutes=minutes_ago)),)
 
 
-def among(**fields: int) -> ClusterCounts:
+def among(**fields: Any) -> ClusterCounts:
     return ClusterCounts(unhealthy_counts=UnhealthyCounts(**fields))
 
 
-def about(minutes: float = 10.0, **fields: object) -> Facts:
+def about(minutes: float = 10.0, **fields: Any) -> Facts:
     """A Node that is not Ready for so many minutes, everything freshly read; `fields` as of Facts."""
     unready = node(ready="False")
     made = facts(
@@ -66,7 +67,7 @@ def about(minutes: float = 10.0, **fields: object) -> Facts:
     return msgspec.structs.replace(made, **fields)
 
 
-def noted(**notes: str):
+def noted(**notes: Any):
     """The sick claim with annotations; `bound` and `own` stand for their long names."""
     names = {"bound": labels.TERMINATION_TIMESTAMP, "own": labels.REPAIR_DRAIN_UNTIL, "repair": labels.REPAIR}
     return sick_claim(annotations={names[key]: value for key, value in notes.items()})

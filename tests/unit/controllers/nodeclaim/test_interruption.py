@@ -1,5 +1,7 @@
 """Spot machines that Azure takes back: what proves it, what only says it, and what of it the circuit breaker counts."""
 
+from typing import Any
+
 import msgspec
 import pytest
 
@@ -19,7 +21,7 @@ SPOT = {"priority": "Spot"}
 READ = {"claim_read_age": 1.0, "pool_read_age": 1.0, "cluster_age": 1.0}
 
 
-def evicted(**fields: object) -> Facts:
+def evicted(**fields: Any) -> Facts:
     """A claim that was up, its spot pool without a machine for six seconds, its Node not Ready, all read afresh."""
     made = claim(up=UP, node_name=NODE, more_labels={**COLUMNS, labels.CAPACITY_TYPE: "spot"})
     known = {
@@ -33,7 +35,7 @@ def evicted(**fields: object) -> Facts:
     return facts(**known | fields)
 
 
-def signed(**how: object) -> Node:
+def signed(**how: Any) -> Node:
     """A Node that is not Ready and bears this taint, or this condition."""
     made = node(ready=str(how.pop("ready", "Unknown")))
     if "taint" in how:
@@ -72,7 +74,7 @@ def test_a_spot_pool_without_a_machine_ends_its_claim() -> None:
     ],
     ids=["on demand", "has one", "scaling", "stopped", "creating", "not its own", "never listed"],
 )
-def test_only_a_spot_pool_at_rest_without_a_machine_was_taken(fields: dict[str, object]) -> None:
+def test_only_a_spot_pool_at_rest_without_a_machine_was_taken(fields: dict[str, Any]) -> None:
     """All else has other causes, or is still on its way."""
     assert garbage.candidate_cause(evicted(**fields)) != "spot-evicted"
 
@@ -90,7 +92,7 @@ def test_only_a_spot_pool_at_rest_without_a_machine_was_taken(fields: dict[str, 
     ],
     ids=["a second look", "a Node that is Ready", "the claim", "the pool", "the cluster", "stopped", "old list"],
 )
-def test_what_an_eviction_waits_for(fields: dict[str, object], step: type[steps.Step]) -> None:
+def test_what_an_eviction_waits_for(fields: dict[str, Any], step: type[steps.Step]) -> None:
     """Every wait of an inference but the circuit breaker; meanwhile the claim says what has happened."""
     assert isinstance(plan(evicted(**fields)), step)
 

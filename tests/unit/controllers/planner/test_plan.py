@@ -2,6 +2,7 @@
 
 import math
 from datetime import timedelta
+from typing import Any
 
 import msgspec
 import pytest
@@ -29,7 +30,7 @@ UNINITIALIZED = Taint(key=labels.UNINITIALIZED_TAINT, value="true", effect="NoSc
 READY_CLAIM = claim(up=UP, node_name=NODE, more_labels=COLUMNS)
 
 
-def ready_claim(**fields: object):
+def ready_claim(**fields: Any):
     """A claim whose status already says all there is to say about the default Node and pool."""
     made = claim(up=UP, node_name=NODE, more_labels=COLUMNS, **fields)
     status = msgspec.structs.replace(made.status, provider_id="azure:///x")
@@ -387,7 +388,7 @@ def test_way_down(told: str, known: dict, expected: type) -> None:
 OLD = 1000.0
 
 
-def candidate_seen(cause: str, **fields: object) -> dict:
+def candidate_seen(cause: str, **fields: Any) -> dict:
     return {"candidate": Candidate(cause=cause, age=OLD), "claim_read_age": 1.0, "pool_read_age": 1.0, **fields}
 
 
@@ -520,7 +521,7 @@ def test_inferred_removals(told: str, known: dict, expected: type) -> None:
     assert isinstance(step, expected), (told, step)
 
 
-def launching(reason: str = "Creating", **fields: object):
+def launching(reason: str = "Creating", **fields: Any):
     """A claim whose pool was accepted, and which says so."""
     made = claim(**fields)
     conditions = ConditionSet.of(made, BORN).set("Launched", "Unknown", reason=reason, message="m", now=BORN)

@@ -1,5 +1,7 @@
 """What a key's own story teaches the memory of offerings, and in which order a claim tries what it allows."""
 
+from typing import Any
+
 import msgspec
 import pytest
 
@@ -34,7 +36,7 @@ def refused(offering_tracker: OfferingTracker, offering: Offering, at: float) ->
     offering_tracker.refused(step, SHORT, asked=NOW, wall=NOW, now=at)
 
 
-def pick(offering_tracker: OfferingTracker, at: float, **more: object) -> Offering | None:
+def pick(offering_tracker: OfferingTracker, at: float, **more: Any) -> Offering | None:
     known = facts(claims=(claim(),), **more)
     return chosen(msgspec.structs.replace(known, offers=offering_tracker.offers(known, at)))
 
@@ -156,7 +158,7 @@ def test_what_the_cluster_lacks_is_told_without_the_words_that_end_a_ragengine()
     assert rest[1] == 299.0
 
 
-def pool(offering: Offering, state: InstanceState, **more: object) -> Instance:
+def pool(offering: Offering, state: InstanceState, **more: Any) -> Instance:
     return instance(state, raw_state="Creating", **{"size": offering.size, **more})
 
 
