@@ -12,7 +12,7 @@ import re
 
 import msgspec
 
-from provisioner.api.conditions import MESSAGE_BYTES, fit
+from provisioner.api.conditions import MESSAGE_BYTES, truncate
 from provisioner.runtime.redaction import redact
 
 WORDS_CHARACTERS = 400
@@ -52,12 +52,12 @@ class Quota(msgspec.Struct, frozen=True):
 
 def compose(code: str, text: str, remedy: str, *, limit: int = MESSAGE_BYTES) -> str:
     """`code: text. remedy` in that many bytes; the text is what gives way."""
-    head = f"{fit(_plain(code), CODE_BYTES)}: " if code else ""
+    head = f"{truncate(_plain(code), CODE_BYTES)}: " if code else ""
     tail = f" {remedy}" if remedy else ""
     room = limit - len(head.encode()) - len(tail.encode()) - len(".")
-    body = fit(text.rstrip(". "), max(room, LEAST_WORDS_BYTES))
+    body = truncate(text.rstrip(". "), max(room, LEAST_WORDS_BYTES))
     stop = "." if tail and not body.endswith("...") else ""
-    return fit(head + body + stop + tail, limit)
+    return truncate(head + body + stop + tail, limit)
 
 
 def words(message: str) -> str:

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from cloudprovider.interface import ON_DEMAND, SPOT, CapacityType, Offering
 from provisioner.api import labels, reasons
 from provisioner.api.nodeclaim import NodeClaim
-from provisioner.api.requirements import allowed_values, allows, combine, conflicts, malformed
+from provisioner.api.requirements import allowed_values, allows, combine, conflicts, invalid
 
 from .field_error import Objection, refuse
 
@@ -41,7 +41,7 @@ def offerings(claim: NodeClaim) -> tuple[Offering, ...]:
 def objections(claim: NodeClaim) -> Iterator[Objection]:
     """All that is wrong with the requirements. What is wrong in itself hides what they say together."""
     wanted = claim.spec.requirements
-    wrong = malformed(wanted)
+    wrong = invalid(wanted)
     for sentence in wrong or conflicts(wanted):
         remedy = "create the claim anew"
         yield Objection(

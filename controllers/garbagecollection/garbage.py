@@ -28,11 +28,11 @@ from controllers.model.steps import (
     Step,
     Wait,
 )
-from controllers.node.termination.instance_delete import not_yet
-from controllers.node.termination.termination import empty, prove_gone
+from controllers.node.termination.instance_delete import wait_to_delete
+from controllers.node.termination.termination import drain_node, prove_gone
 from controllers.nodeclaim import interruption
-from controllers.nodeclaim.consistency import emptied
-from controllers.nodeclaim.lifecycle.launch import lost
+from controllers.nodeclaim.consistency import scaled_to_zero
+from controllers.nodeclaim.lifecycle.launch import pool_missing
 from controllers.nodeclaim.lifecycle.launch_failure import failed_launch_remains, launched
 from provisioner.api import labels, reasons
 from provisioner.api.node import Node
@@ -41,7 +41,7 @@ from provisioner.api.nodeclaim import NodeClaim
 from .circuit_breaker import counts_toward_limit
 
 # Why a live claim goes, as its Event says it; any other cause: its Node was deleted.
-_GONE_FOR: dict[Cause, str] = {"missing-pool": reasons.INSTANCE_GONE, "spot-evicted": reasons.SPOT_EVICTED}
+_EVENT_REASONS: dict[Cause, str] = {"missing-pool": reasons.INSTANCE_GONE, "spot-evicted": reasons.SPOT_EVICTED}
 
 
 def candidate_cause(f: Facts) -> Cause | None:
@@ -54,18 +54,18 @@ def candidate_cause(f: Facts) -> Cause | None:
     if claim is not None and claim.deleting and f.crd_deleting:
         return "crd-deleted"
     if claim is not None and not claim.deleting:
-        if interruption.taken(f, claim):
+        if interruption.is_evicted(f, claim):
             return "spot-evicted"
         if _node_deleted(f, claim) is not None and not failed_launch_remains(f, claim):
             return "node-deleted"
-        if instance is None and (launched(claim) or (lost(f, claim) and f.absence == "absent")):
+        if instance is None and (launched(claim) or (pool_missing(f, claim) and f.absence == "absent")):
             return "missing-pool"
     if instance is None and any(_leftover(f, node) for node in f.nodes):
         return "leftover-node"
     return None
 
 
-def machine(f: Facts) -> str:
+def claim_uid(f: Facts) -> str:
     """The UID of the claim that this key's machine was made for, "" if nothing says it."""
     named = [*sorted(marks(f.instance))] if f.instance is not None else []
     named += [uid for node in f.nodes if (uid := node.metadata.labels.get(labels.CLAIM_UID, ""))]
@@ -102,46 +102,46 @@ def step(f: Facts) -> Step | None:
     candidate = f.candidate
     if candidate is None:
         # Reads lag behind a PUT: a pool that was just asked for is suspected only once its absence is proven.
-        return prove_gone(f) if f.claim is not None and lost(f, f.claim) else None
-    if candidate.cause == "node-deleted" and disturbed(f):
+        return prove_gone(f) if f.claim is not None and pool_missing(f, f.claim) else None
+    if candidate.cause == "node-deleted" and in_maintenance(f):
         node = _node_deleted(f, f.claim) if f.claim is not None else None
         return ReleaseFinalizer(target=node, why="AKS works on its pool or cluster") if node is not None else None
     match candidate.cause:
         case "orphan-pool":
-            return _orphan(f, candidate.age)
+            return _remove_orphan(f, candidate.age)
         case "missing-pool":
-            return _missing(f, candidate.age)
+            return _remove_claim_without_pool(f, candidate.age)
         case "node-deleted":
-            return _deleted_node(f, candidate.age)
+            return _remove_claim_of_deleted_node(f, candidate.age)
         case "spot-evicted":
-            return _evicted(f, candidate.age)
+            return _remove_claim_of_evicted(f, candidate.age)
         case _:
             return _leftover_nodes(f, candidate.age)
 
 
-def nobody_asked(f: Facts) -> Step | None:
+def block_crd_deletion(f: Facts) -> Step | None:
     """Claims that are deleting only because their CRD is: an inferred removal, so the circuit breaker applies."""
     candidate = f.candidate
     if candidate is None or candidate.cause != "crd-deleted":
         return None
-    return held_back(f, candidate.age, f.policy.orphan_seconds)
+    return block_removal(f, candidate.age, f.policy.orphan_seconds)
 
 
-def disturbed(f: Facts) -> bool:
+def in_maintenance(f: Facts) -> bool:
     """Whether the cluster is known to be down, the pool to be emptied or worked on: what fails now may be well then."""
     stopped = f.cluster is not None and not f.cluster.running
-    return stopped or emptied(f.instance) or (f.instance is not None and f.instance.busy)
+    return stopped or scaled_to_zero(f.instance) or (f.instance is not None and f.instance.busy)
 
 
-def held_back(f: Facts, age: float, needed: float) -> Step | None:
+def block_removal(f: Facts, age: float, needed: float) -> Step | None:
     """The step that every inferred removal waits for; None if nothing holds it back."""
-    waiting = _unsure(f, age, needed)
+    waiting = _block_unproven(f, age, needed)
     if waiting is None and f.counts.restricted and not f.counts.confirmed:
         return Wait(after=60.0, why="too many removals by inference at once: none is made", held="restricted")
     return waiting
 
 
-def _unsure(f: Facts, age: float, needed: float) -> Step | None:
+def _block_unproven(f: Facts, age: float, needed: float) -> Step | None:
     """What even a proven end waits for."""
     if age < needed:
         return Wait(after=needed - age, why="a second look")
@@ -162,19 +162,19 @@ def _unsure(f: Facts, age: float, needed: float) -> Step | None:
     return None
 
 
-def held_for_people(f: Facts) -> str:
+def needs_confirmation(f: Facts) -> str:
     """Why what is suspected here stays until people confirm it or claims return, "" if it does not wait for them."""
     if f.candidate is None or f.counts.confirmed or not counts_toward_limit(f.candidate.cause):
         return ""
     remedy = "see gpu-provisioner gc"
     if f.counts.restricted:
         return f"{f.counts.candidates} removals by inference at once are too many; none is made: {remedy}"
-    if f.candidate.cause == "orphan-pool" and f.instance is not None and _outlived_crd(f, f.instance):
+    if f.candidate.cause == "orphan-pool" and f.instance is not None and _older_than_crd(f, f.instance):
         return f"agent pool {f.key} is older than the NodeClaim CRD, so nobody asked its claim to go: {remedy}"
     return ""
 
 
-def _fresh_looks(f: Facts, claim_name: str) -> Step | None:
+def _fresh_reads(f: Facts, claim_name: str) -> Step | None:
     """Fresh reads of the claim and of the pool, each newer than the suspicion."""
     oldest = min(f.policy.fresh_seconds, f.candidate.age if f.candidate is not None else 0.0)
     if f.claim_read_age > oldest:
@@ -191,24 +191,24 @@ def _claim_name(f: Facts) -> str:
     return tagged or next(iter(owners), f.key)
 
 
-def _orphan(f: Facts, age: float) -> Step | None:
+def _remove_orphan(f: Facts, age: float) -> Step | None:
     instance = f.instance
     if instance is None:
         return None
-    waiting = held_back(f, age, f.policy.orphan_seconds) or _fresh_looks(f, _claim_name(f))
+    waiting = block_removal(f, age, f.policy.orphan_seconds) or _fresh_reads(f, _claim_name(f))
     if waiting is not None:
         return waiting
-    if _outlived_crd(f, instance) and not f.counts.confirmed:
+    if _older_than_crd(f, instance) and not f.counts.confirmed:
         why = "the CRD is younger than this pool: its claim was not asked to go by anybody"
         return Wait(after=None, why=why, held="older_than_crd")
     if f.claim_read is not None and (f.claim_read.uid in marks(instance) or held_by(instance, f.claim_read)):
         return Wait(after=30.0, why="the API server still has the claim; the cache will follow")
-    unsure = not_yet(f)
+    unsure = wait_to_delete(f)
     if unsure is not None:
         return unsure
     for node in f.nodes:
         if marked(node) and node.deleting and holds_finalizer(node):
-            emptying = empty(f, node, _bound(f, node))
+            emptying = drain_node(f, node, _drain_deadline(f, node))
             if emptying is not None:
                 return emptying
     message = f"agent pool {instance.name} has no NodeClaim (was {instance.claim_name or 'unknown'}) and is deleted"
@@ -219,42 +219,42 @@ def _orphan(f: Facts, age: float) -> Step | None:
     )
 
 
-def _bound(f: Facts, node: Node) -> datetime | None:
+def _drain_deadline(f: Facts, node: Node) -> datetime | None:
     """By when an orphan's Node is empty: no claim speaks for its pods' time any longer, and each hour is billed."""
     began = node.metadata.deletion_timestamp
     return None if began is None else began + timedelta(seconds=f.policy.draining_seconds)
 
 
-def _outlived_crd(f: Facts, instance: Instance) -> bool:
+def _older_than_crd(f: Facts, instance: Instance) -> bool:
     """Whether the pool is older than the NodeClaim CRD: then its claim went with the one before, which asks nothing."""
     return f.crd_created is not None and instance.put_time is not None and instance.put_time < f.crd_created
 
 
-def _missing(f: Facts, age: float) -> Step | None:
+def _remove_claim_without_pool(f: Facts, age: float) -> Step | None:
     claim = f.claim
     if claim is None:
         return None
     if any(belongs(n, claim) and n.ready for n in f.nodes):
         return Wait(after=30.0, why="its Node is Ready, so its machine cannot be gone")
-    waiting = held_back(f, age, f.policy.missing_seconds) or _fresh_looks(f, claim.name) or prove_gone(f)
+    waiting = block_removal(f, age, f.policy.missing_seconds) or _fresh_reads(f, claim.name) or prove_gone(f)
     return waiting or _delete_claim(f, claim, "missing-pool", f"agent pool {f.key} is gone from the cluster")
 
 
-def _deleted_node(f: Facts, age: float) -> Step | None:
+def _remove_claim_of_deleted_node(f: Facts, age: float) -> Step | None:
     claim = f.claim
     if claim is None:
         return None
-    waiting = held_back(f, age, f.policy.node_deleted_seconds) or _fresh_looks(f, claim.name)
+    waiting = block_removal(f, age, f.policy.node_deleted_seconds) or _fresh_reads(f, claim.name)
     return waiting or _delete_claim(f, claim, "node-deleted", "its Node was deleted, so its machine goes too")
 
 
-def _evicted(f: Facts, age: float) -> Step | None:
+def _remove_claim_of_evicted(f: Facts, age: float) -> Step | None:
     claim = f.claim
     if claim is None:
         return None
     if any(belongs(n, claim) and n.ready for n in f.nodes):
         return Wait(after=30.0, why="its Node is still Ready; it turns Unknown within a minute if its machine is gone")
-    waiting = _unsure(f, age, f.policy.node_deleted_seconds) or _fresh_looks(f, claim.name)
+    waiting = _block_unproven(f, age, f.policy.node_deleted_seconds) or _fresh_reads(f, claim.name)
     why = f"Azure took the spot machine of agent pool {f.key} back: the pool and this claim go, for a new one"
     return waiting or _delete_claim(f, claim, "spot-evicted", why)
 
@@ -263,7 +263,7 @@ def _delete_claim(f: Facts, claim: NodeClaim, cause: Cause, why: str) -> Step:
     """By UID, and only if the fresh read showed this very claim, alive."""
     if f.claim_read is None or f.claim_read.uid != claim.uid or f.claim_read.deleting:
         return Wait(after=5.0, why="the claim changed; the cache will follow")
-    reason = _GONE_FOR.get(cause, reasons.NODE_DELETED)
+    reason = _EVENT_REASONS.get(cause, reasons.NODE_DELETED)
     event = Event(type="Warning", reason=reason, message=why)
     return DeleteClaim(claim=claim, cause=cause, event=event)
 
@@ -272,8 +272,8 @@ def _leftover_nodes(f: Facts, age: float) -> Step | None:
     strays = [node for node in f.nodes if _leftover(f, node)]
     going = [node for node in strays if node.deleting]
     # One that goes already is only let go: for that, a proof that its pool is gone is enough.
-    waiting = None if going else held_back(f, age, f.policy.orphan_seconds)
-    waiting = waiting or _fresh_looks(f, _claim_name(f)) or prove_gone(f)
+    waiting = None if going else block_removal(f, age, f.policy.orphan_seconds)
+    waiting = waiting or _fresh_reads(f, _claim_name(f)) or prove_gone(f)
     if waiting is not None:
         return waiting
     if f.claim_read is not None and any(belongs(node, f.claim_read) for node in strays):

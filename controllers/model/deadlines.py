@@ -12,7 +12,7 @@ from datetime import datetime
 
 import msgspec
 
-from provisioner.api.conditions import MESSAGE_BYTES, fit
+from provisioner.api.conditions import MESSAGE_BYTES, truncate
 
 from .conditions import ConditionUpdate
 
@@ -41,5 +41,5 @@ def overdue(updates: ConditionUpdate, *, name: str, remedy: str) -> ConditionUpd
     """`judged`, past the deadline `name`: it says so, and how to look further."""
     end = f"{MARK}{remedy}"
     # The cause gives way: it was told whole before, and without its end the deadline would never be heard of.
-    text = fit(updates.message, MESSAGE_BYTES - len(end)) + end
+    text = truncate(updates.message, MESSAGE_BYTES - len(end)) + end
     return msgspec.structs.replace(updates, message=text, warning=True, overdue=name)

@@ -16,7 +16,7 @@ def live_nodes(f: Facts) -> tuple[Node, ...]:
     return tuple(n for n in f.nodes if claim is not None and belongs(n, claim) and not n.deleting)
 
 
-def chosen_node(f: Facts) -> Node | None:
+def node_for_claim(f: Facts) -> Node | None:
     """The claim's Node, or None if there is none, or more than one and none of them is known already."""
     candidates = live_nodes(f)
     known = [n for n in candidates if f.claim is not None and n.name == f.claim.status.node_name]
@@ -25,7 +25,7 @@ def chosen_node(f: Facts) -> Node | None:
     return candidates[0] if len(candidates) == 1 else None
 
 
-def strangers(f: Facts) -> tuple[Node, ...]:
+def unrelated_nodes(f: Facts) -> tuple[Node, ...]:
     """Nodes under this pool's name that were not born for the claim in charge: leftovers of an earlier machine."""
     claim = f.claim
     return tuple(n for n in f.nodes if claim is None or not belongs(n, claim))

@@ -10,7 +10,7 @@ from typing import Literal
 import msgspec
 
 from cloudprovider.interface import Instance, Offering
-from provisioner.api.meta import NOTHING, Condition
+from provisioner.api.meta import EMPTY, Condition
 from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.pod import Pod
@@ -69,8 +69,8 @@ class PatchClaim(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     claim: NodeClaim
-    labels: Mapping[str, str] = NOTHING
-    annotations: Mapping[str, str | None] = NOTHING
+    labels: Mapping[str, str] = EMPTY
+    annotations: Mapping[str, str | None] = EMPTY
 
 
 class PatchNode(msgspec.Struct, frozen=True, kw_only=True):

@@ -13,7 +13,7 @@ from controllers.model.ownership import held_by, marks, uids
 from provisioner.api.nodeclaim import NodeClaim
 
 
-def emptied(instance: Instance | None) -> bool:
+def scaled_to_zero(instance: Instance | None) -> bool:
     """Whether somebody scaled this pool to 0. A spot pool at 0 was evicted, which is another matter."""
     return (
         instance is not None
@@ -23,34 +23,34 @@ def emptied(instance: Instance | None) -> bool:
     )
 
 
-def scale_words(name: str) -> str:
+def scale_command(name: str) -> str:
     """The command that gives a pool the one machine that was asked for."""
     return f"az aks nodepool scale --name {name} --node-count 1"
 
 
-def refill_words(instance: Instance) -> str:
+def scaled_to_zero_message(instance: Instance) -> str:
     """What is said of a pool that was scaled to 0."""
-    return f"agent pool {instance.name} was scaled to 0: {scale_words(instance.name)}"
+    return f"agent pool {instance.name} was scaled to 0: {scale_command(instance.name)}"
 
 
-def words(f: Facts, claim: NodeClaim) -> str:
+def changes(f: Facts, claim: NodeClaim) -> str:
     """All that was changed, "" if nothing was."""
     instance = f.instance
     if instance is None or instance.state is not InstanceState.RUNNING or not held_by(instance, claim):
         return ""
-    said = [*_count(instance), *_marks(instance, claim)]
+    said = [*_count(instance), *_missing_marks(instance, claim)]
     return f"agent pool {f.key} was changed by others: " + "; ".join(said) if said else ""
 
 
 def _count(instance: Instance) -> list[str]:
-    if instance.count == 1 or (instance.count == 0 and not emptied(instance)):
+    if instance.count == 1 or (instance.count == 0 and not scaled_to_zero(instance)):
         return []
     cost = f"it has {instance.count} machines, one was asked for; all of them go with this claim"
-    scale = scale_words(instance.name)
+    scale = scale_command(instance.name)
     return [f"it has no machine: {scale}" if instance.count == 0 else f"{cost}, or {scale}"]
 
 
-def _marks(instance: Instance, claim: NodeClaim) -> list[str]:
+def _missing_marks(instance: Instance, claim: NodeClaim) -> list[str]:
     """A pool that our predecessor made bears neither mark."""
     if not marks(instance):
         return []

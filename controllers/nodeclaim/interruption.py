@@ -18,10 +18,10 @@ from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
 
 # By what a Node says that its machine is taken: a condition's type, and what its words must have in them.
-SIGNS = (("PreemptionScheduled", ""), ("VMEventScheduled", "preempt"))
+SIGNALS = (("PreemptionScheduled", ""), ("VMEventScheduled", "preempt"))
 
 
-def taken(f: Facts, claim: NodeClaim) -> bool:
+def is_evicted(f: Facts, claim: NodeClaim) -> bool:
     """Whether the claim's spot pool is at rest without the machine that it was asked for with."""
     instance = f.instance
     if instance is None or not held_by(instance, claim) or instance.offering.capacity_type != SPOT:
@@ -29,27 +29,27 @@ def taken(f: Facts, claim: NodeClaim) -> bool:
     return instance.state is InstanceState.RUNNING and instance.count == 0 and not instance.busy
 
 
-def sign(node: Node) -> str:
+def eviction_signal(node: Node) -> str:
     """What on this Node tells of an eviction, "" if nothing does."""
     if any(taint.key == labels.SHUTDOWN_TAINT for taint in node.spec.taints):
         return labels.SHUTDOWN_TAINT
     for condition in node.status.conditions:
         words = f"{condition.reason} {condition.message}".lower()
-        if condition.status == "True" and any(condition.type == kind and said in words for kind, said in SIGNS):
+        if condition.status == "True" and any(condition.type == kind and said in words for kind, said in SIGNALS):
             return f"{condition.type} {condition.reason}".rstrip()
     return ""
 
 
-def judge(f: Facts, claim: NodeClaim, status: Status) -> ConditionUpdate | None:
+def condition(f: Facts, claim: NodeClaim, status: Status) -> ConditionUpdate | None:
     """The Initialized condition of a claim whose spot machine was taken; None: nothing tells of that."""
     spot = (
         f.instance.offering.capacity_type if f.instance is not None else claim.metadata.labels.get(labels.CAPACITY_TYPE)
     )
     if spot != SPOT:
         return None
-    signs = (sign(node) for node in f.nodes if belongs(node, claim) and (node.deleting or not node.ready))
+    signs = (eviction_signal(node) for node in f.nodes if belongs(node, claim) and (node.deleting or not node.ready))
     seen = next(filter(None, signs), "")
-    if not seen and not taken(f, claim):
+    if not seen and not is_evicted(f, claim):
         return None
     told = next((c.message for c in claim.status.conditions if c.reason == reasons.SPOT_EVICTED), "")
     message = (

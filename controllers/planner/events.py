@@ -12,9 +12,9 @@ from controllers.model.ownership import holds_finalizer
 from controllers.model.steps import Event
 from controllers.node.health import repair
 from controllers.node.termination import grace_period
-from controllers.node.termination.conditions import holders, still_attached
-from controllers.node.termination.drain import held_by_pods
-from controllers.node.termination.pod_predicates import misprotected
+from controllers.node.termination.conditions import attached_volumes, blocking_pods
+from controllers.node.termination.drain import waiting_pods
+from controllers.node.termination.pod_predicates import has_invalid_do_not_disrupt
 from controllers.nodeclaim import consistency
 from provisioner.api import labels, reasons
 from provisioner.api.node import Node
@@ -34,13 +34,13 @@ def notices(f: Facts) -> tuple[Notice, ...]:
     draining = [node for node in f.nodes if holds_finalizer(node) and f.drain_of(node).known]
     for node in draining:
         found += _of_node(f, node)
-        if by is not None and held_by_pods(f, node):
-            found += [Notice(about=node, event=grace_period.expiring(by))]
-            found += [Notice(about=claim, event=grace_period.expiring(by))] if claim is not None else []
-    if draining and claim is not None and grace_period.misdated(claim):
+        if by is not None and waiting_pods(f, node):
+            found += [Notice(about=node, event=grace_period.expiring_event(by))]
+            found += [Notice(about=claim, event=grace_period.expiring_event(by))] if claim is not None else []
+    if draining and claim is not None and grace_period.has_invalid_deadline(claim):
         words = f"{labels.TERMINATION_TIMESTAMP} is no time like 2006-01-02T15:04:05Z, and is ignored"
         found.append(_warning(claim, reasons.INVALID_TERMINATION_TIMESTAMP, words))
-    if claim is not None and not claim.deleting and (words := consistency.words(f, claim)):
+    if claim is not None and not claim.deleting and (words := consistency.changes(f, claim)):
         found.append(_warning(claim, reasons.POOL_CHANGED, words))
     if claim is not None and (words := repair.blocked(f)):
         found.append(_warning(claim, reasons.NODE_REPAIR_BLOCKED, f"the repair of its Node waits: {words}"))
@@ -49,14 +49,14 @@ def notices(f: Facts) -> tuple[Notice, ...]:
 
 def _of_node(f: Facts, node: Node) -> list[Notice]:
     found = list[Notice]()
-    if words := holders(f, node):
+    if words := blocking_pods(f, node):
         found.append(_warning(node, reasons.FAILED_DRAINING, f"Failed to drain node, it waits for {words}"))
-    if not held_by_pods(f, node) and (words := still_attached(f, node)):
+    if not waiting_pods(f, node) and (words := attached_volumes(f, node)):
         found.append(
             Notice(about=node, event=Event(type="Normal", reason=reasons.AWAITING_VOLUME_DETACHMENT, message=words))
         )
     for pod in f.drain_of(node).pods:
-        if misprotected(pod):
+        if has_invalid_do_not_disrupt(pod):
             value = pod.metadata.annotations[labels.DO_NOT_DISRUPT]
             words = f'{labels.DO_NOT_DISRUPT}="{value}" is neither "true" nor a duration like 1h30m, and is ignored'
             found.append(_warning(pod, reasons.INVALID_DO_NOT_DISRUPT, words))

@@ -57,7 +57,7 @@ def removal(f: Facts) -> Step | None:
         return garbage.step(f) or repair.step(f)
     if not f.crd_known:
         return LookUpCrd(claim=claim)
-    return garbage.nobody_asked(f) or termination.step(f, claim)
+    return garbage.block_crd_deletion(f) or termination.step(f, claim)
 
 
 def _rise(f: Facts, claim: NodeClaim) -> Step:
@@ -71,7 +71,7 @@ def _rise(f: Facts, claim: NodeClaim) -> Step:
     if removing is not None and not isinstance(removing, Wait):
         return removing
     updates = status.launch_conditions(f, claim)
-    soon = registration.unidentified(f, claim)
+    soon = registration.wait_for_provider_id(f, claim)
     return (
         launch.step(f)
         or registration.step(f)

@@ -13,15 +13,15 @@ from cloudprovider.interface import InstanceState
 from controllers.model import deadlines
 from controllers.model.conditions import ConditionUpdate
 from controllers.model.facts import Facts
-from controllers.model.node_for_claim import chosen_node
+from controllers.model.node_for_claim import node_for_claim
 from controllers.model.steps import Event, EventType, PatchStatus
 from controllers.node.health import repair
-from controllers.node.termination.conditions import judge_drain, judge_instance, judge_volumes
+from controllers.node.termination.conditions import drained, instance_terminating, volumes_detached
 from controllers.nodeclaim.lifecycle import initialization, launch, offerings, registration
 from controllers.nodeclaim.lifecycle.gpu_resources import expected_gpus
 from controllers.nodeclaim.lifecycle.launch_failure import was_usable
 from provisioner.api import conditions, labels
-from provisioner.api.conditions import INITIALIZED, LAUNCHED, ConditionSet, fit
+from provisioner.api.conditions import INITIALIZED, LAUNCHED, ConditionSet, truncate
 from provisioner.api.nodeclaim import NodeClaim
 
 ConditionUpdates = Mapping[str, ConditionUpdate]
@@ -30,9 +30,9 @@ ConditionUpdates = Mapping[str, ConditionUpdate]
 def launch_conditions(f: Facts, claim: NodeClaim) -> ConditionUpdates:
     """What is said of a live claim."""
     found = {
-        conditions.LAUNCHED: launch.judge(f, claim),
-        conditions.REGISTERED: registration.judge(f, claim),
-        conditions.INITIALIZED: repair.remark(f, initialization.judge(f, claim)),
+        conditions.LAUNCHED: launch.condition(f, claim),
+        conditions.REGISTERED: registration.condition(f, claim),
+        conditions.INITIALIZED: repair.with_blocked_repair(f, initialization.condition(f, claim)),
     }
     return {name: updates for name, updates in found.items() if updates is not None}
 
@@ -40,9 +40,9 @@ def launch_conditions(f: Facts, claim: NodeClaim) -> ConditionUpdates:
 def termination_conditions(f: Facts, claim: NodeClaim) -> ConditionUpdates:
     """What is said of a deleting claim."""
     found = {
-        conditions.DRAINED: judge_drain(f, claim),
-        conditions.VOLUMES_DETACHED: judge_volumes(f, claim),
-        conditions.INSTANCE_TERMINATING: judge_instance(f, claim),
+        conditions.DRAINED: drained(f, claim),
+        conditions.VOLUMES_DETACHED: volumes_detached(f, claim),
+        conditions.INSTANCE_TERMINATING: instance_terminating(f, claim),
     }
     return {name: updates for name, updates in found.items() if updates is not None}
 
@@ -55,7 +55,7 @@ def blind(f: Facts, claim: NodeClaim) -> ConditionUpdates:
     about = conditions.INSTANCE_TERMINATING if claim.deleting else LAUNCHED
     found = {about: _unlisted(f, claim, about)}
     if not claim.deleting and was_usable(claim):
-        found[INITIALIZED] = initialization.judge(f, claim)
+        found[INITIALIZED] = initialization.condition(f, claim)
     return {name: updates for name, updates in found.items() if updates is not None}
 
 
@@ -80,7 +80,7 @@ def report(f: Facts, claim: NodeClaim, updates: ConditionUpdates) -> PatchStatus
     events: list[Event] = []
     overdue = ""
     for name, update in updates.items():
-        text = fit(update.message)
+        text = truncate(update.message)
         before = updated.get(name)
         updated = updated.set(name, update.status, reason=update.reason, message=text, now=f.now)
         unchanged = before is not None and (before.status, before.reason) == (update.status, update.reason)
@@ -98,7 +98,7 @@ def report(f: Facts, claim: NodeClaim, updates: ConditionUpdates) -> PatchStatus
 
 def _plain(f: Facts, claim: NodeClaim, name: str) -> str:
     """A good word has no message on the condition; as an Event it should say what happened."""
-    node = chosen_node(f)
+    node = node_for_claim(f)
     match name:
         case conditions.LAUNCHED if f.instance is None or f.instance.state is not InstanceState.RUNNING:
             # A Node proves its machine before ARM says that the pool is done.
@@ -119,7 +119,7 @@ def _plain(f: Facts, claim: NodeClaim, name: str) -> str:
 
 
 def _choice(f: Facts) -> str:
-    choice = offerings.second_choice(f, f.instance) if f.instance is not None else ""
+    choice = offerings.fallback_message(f, f.instance) if f.instance is not None else ""
     return f"; {choice}" if choice else ""
 
 
@@ -130,7 +130,7 @@ def _initialized_text(f: Facts, claim: NodeClaim) -> str:
     if expected:
         return f"the Node is Ready with {expected} of {expected} {f.gpus.resource} allocatable"
     if f.gpus.count:
-        node = chosen_node(f)
+        node = node_for_claim(f)
         seen = node.status.allocatable.get(f.gpus.resource, "0") if node is not None else "0"
         return f"the Node is Ready with {seen} of {f.gpus.count} {f.gpus.resource} allocatable (not waited for)"
     return "the Node is Ready"
@@ -138,7 +138,7 @@ def _initialized_text(f: Facts, claim: NodeClaim) -> str:
 
 def _fields(f: Facts, claim: NodeClaim) -> Mapping[str, str]:
     """Our scalar status fields that differ. The providerID is copied from the Node, never built."""
-    node = chosen_node(f)
+    node = node_for_claim(f)
     if node is None or claim.deleting or labels.REGISTERED not in node.metadata.labels:
         return {}
     image = (f.instance.image_version if f.instance is not None else "") or node.metadata.labels.get(

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from cloudprovider.inventory import Inventory
 from controllers.garbagecollection.confirmation import Confirmation
 from controllers.model.ownership import pool_of
-from controllers.nodeclaim.lifecycle.launch import in_line
+from controllers.nodeclaim.lifecycle.launch import is_queued
 from controllers.state.cluster import ClusterState
 from controllers.state.indexes import NODECLAIM_CRD, Indexes
 from provisioner.api.node import Node
@@ -41,7 +41,7 @@ class EventHandlers:
         for claim in (old, new):
             if claim is not None:
                 self._wake(self._indexes.key_of(claim))
-        left = old is not None and in_line(old) and (new is None or new.deleting or not in_line(new))
+        left = old is not None and is_queued(old) and (new is None or new.deleting or not is_queued(new))
         if old is not None and left and self._inventory.get(self._indexes.key_of(old)) is None:
             self._wake_line()
 

@@ -253,7 +253,7 @@ class Reconciler:
             self._inventory.expect(key)
         else:
             self._inventory.relax(key)
-        held = garbage.held_for_people(facts)
+        held = garbage.needs_confirmation(facts)
         if not held:
             memory.restriction_reported = False
         elif not memory.restriction_reported:

@@ -13,11 +13,11 @@ from datetime import datetime
 from cloudprovider.inventory import Inventory
 from controllers.garbagecollection.circuit_breaker import counts_toward_limit, tripped
 from controllers.garbagecollection.confirmation import Confirmation
-from controllers.garbagecollection.garbage import machine
+from controllers.garbagecollection.garbage import claim_uid
 from controllers.model.facts import ClusterCounts, Facts
 from controllers.model.ownership import Verdict, managed, verdict
 from controllers.model.policy import Policy
-from controllers.nodeclaim.lifecycle.launch import in_line
+from controllers.nodeclaim.lifecycle.launch import is_queued
 from provisioner.api.nodeclaim import NodeClaim
 
 from .gc_candidates import GCCandidate, GCCandidates
@@ -79,7 +79,7 @@ class ClusterState:
         """What was suspected of this key has been asked to go."""
         if facts.candidate is not None and not counts_toward_limit(facts.candidate.cause):
             return
-        self._removals.append((now, facts.key, machine(facts)))
+        self._removals.append((now, facts.key, claim_uid(facts)))
 
     def candidates(self) -> Mapping[str, GCCandidate]:
         """All keys that may be removed by inference, and why."""
@@ -190,4 +190,4 @@ class ClusterState:
 
 def _waits(claim: NodeClaim) -> bool:
     """Whether this claim has a place in line, if it has no pool."""
-    return managed(claim) and not claim.deleting and in_line(claim)
+    return managed(claim) and not claim.deleting and is_queued(claim)

@@ -8,7 +8,7 @@ from datetime import datetime
 from controllers.model.facts import Asked
 from controllers.model.results import Evicted, ReadAttached
 from controllers.model.steps import DeletePods, EvictPods, ReadDrain, ReadVolumes
-from controllers.node.termination.pod_predicates import evictable, is_drainable
+from controllers.node.termination.pod_predicates import is_drainable, is_evictable
 from provisioner.api.node import Node
 from provisioner.api.pod import Pod
 
@@ -30,7 +30,7 @@ def saw_pods(drain: DrainMemory, pods: tuple[Pod, ...], *, began: float, wall: d
     drain.pods, drain.read_at, drain.unread = pods, began, None
     drain.evicted &= present
     drain.held = {uid: held for uid, held in drain.held.items() if uid in present}
-    drain.had_evictable |= any(is_drainable(pod, wall) and evictable(pod, wall) for pod in pods)
+    drain.had_evictable |= any(is_drainable(pod, wall) and is_evictable(pod, wall) for pod in pods)
 
 
 def saw_volumes(drain: DrainMemory, outcome: ReadAttached, *, began: float) -> None:

@@ -56,6 +56,6 @@ class GCCandidates:
             if cause is None:
                 self._found.pop(key, None)
             else:
-                self._found[key] = GCCandidate(cause=cause, machine=garbage.machine(facts))
+                self._found[key] = GCCandidate(cause=cause, machine=garbage.claim_uid(facts))
         self._changed.clear()
         return self._found

@@ -43,7 +43,7 @@ from controllers.model.steps import (
     Step,
 )
 from provisioner.api import reasons
-from provisioner.api.meta import BEGINNING
+from provisioner.api.meta import ZERO_TIME
 from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
 
@@ -94,7 +94,7 @@ def _read(memory: Memory, step: Step, outcome: Outcome, *, began: float) -> None
         case ReadClaim(claim=claim):
             memory.claim_read_at, memory.claim_read = began, claim
         case ReadCrd(crd=crd) if isinstance(step, LookUpCrd):
-            gone_at = crd.metadata.deletion_timestamp if crd is not None else BEGINNING
+            gone_at = crd.metadata.deletion_timestamp if crd is not None else ZERO_TIME
             memory.crd_read = CrdRead(for_uid=step.claim.uid, deleted_at=gone_at)
         case ReadNodes(nodes=nodes):
             memory.nodes_read_at, memory.nodes_read = began, nodes

@@ -174,9 +174,9 @@ def _first_sight_of_sickness(memory: Memory, facts: Facts, now: float) -> Unheal
         memory.unhealthy = None
         return None
     if known is None or known.node_uid != node.uid:
-        known = UnhealthyMemory(node_uid=node.uid, since=now - repair.told_for(facts, node), watched_at=now)
+        known = UnhealthyMemory(node_uid=node.uid, since=now - repair.reported_seconds(facts, node), watched_at=now)
         memory.unhealthy = known
-    if garbage.disturbed(facts):
+    if garbage.in_maintenance(facts):
         known.since = known.watched_at = now
     return Unhealthy(
         age=now - known.since,

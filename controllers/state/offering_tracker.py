@@ -15,9 +15,9 @@ from cloudprovider.errors import CloudError, NoCapacity
 from cloudprovider.interface import Failure, Instance, InstanceState, Offering
 from controllers.model.facts import Facts, Offer
 from controllers.model.steps import CreateInstance
-from controllers.nodeclaim.lifecycle.launch import own_obstacle
+from controllers.nodeclaim.lifecycle.launch import own_blocking_condition
 from controllers.nodeclaim.lifecycle.launch_failure import launched
-from controllers.nodeclaim.lifecycle.offerings import OfferingScope, offering_scope, without_end
+from controllers.nodeclaim.lifecycle.offerings import OfferingScope, offering_scope, without_exhausted
 from provisioner.api import labels
 from provisioner.api.conditions import EXHAUSTED, LAUNCHED
 from provisioner.api.nodeclaim import NodeClaim
@@ -87,7 +87,7 @@ class OfferingTracker:
         born = claim.metadata.creation_timestamp
         if f.instance is not None and f.instance.state is not InstanceState.FAILED:
             return self._unavailable_offerings.shown(f.key, offerings, now=now)
-        waits = f.instance is None and bool(offerings) and own_obstacle(f) is None
+        waits = f.instance is None and bool(offerings) and own_blocking_condition(f) is None
         offers = self._unavailable_offerings.offers(f.key, offerings, created=born, waits=waits, now=now)
         return self._told_apart(f.key, offers)
 
@@ -144,7 +144,7 @@ class OfferingTracker:
         told = claim.condition(LAUNCHED, "False")
         if told is None or not offerings:
             return
-        words = without_end(told.message)
+        words = without_exhausted(told.message)
         failure = self._shortage_told(told.reason, words)
         if EXHAUSTED not in told.message and (failure is None or failure.scope != "cluster"):
             return

@@ -49,7 +49,7 @@ class UnhealthyNodes:
         if waiting is not None or unhealthy_node.due is None:
             return UnhealthyCounts()
         unhealthy_counts = self._unhealthy_counts(unhealthy_node.due, f.key)
-        unhealthy_node.blocked = bool(repair.crowded(self._policy, unhealthy_counts))
+        unhealthy_node.blocked = bool(repair.blocked_by_limits(self._policy, unhealthy_counts))
         return unhealthy_counts
 
     def forget(self, key: str) -> None:
@@ -67,7 +67,7 @@ class UnhealthyNodes:
             nodes=len(usable),
             unhealthy=len(self._patients),
             simultaneous=self._simultaneous(),
-            going=sum(repair.leaving(claim) for claim in usable),
+            going=sum(repair.deleted_by_repair(claim) for claim in usable),
             place=1 + sum(before < (due, key) for before in line),
         )
 

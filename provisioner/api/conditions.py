@@ -36,7 +36,7 @@ _REASON_LENGTH = 1024
 _ELLIPSIS = "..."
 
 
-def fit(message: str, limit: int = MESSAGE_BYTES) -> str:
+def truncate(message: str, limit: int = MESSAGE_BYTES) -> str:
     """The message in at most `limit` bytes of UTF-8: cut between characters and ended by `...` if it is longer."""
     encoded = message.encode("utf-8", "replace")
     if len(encoded) <= limit:
@@ -91,7 +91,7 @@ class ConditionSet(msgspec.Struct, frozen=True):
             type=condition_type,
             status=status,
             reason=reason,
-            message=fit(message),
+            message=truncate(message),
             observed_generation=self.generation,
             last_transition_time=self._transition_time(condition_type, status, old, now),
         )
@@ -101,7 +101,7 @@ class ConditionSet(msgspec.Struct, frozen=True):
         if self.deleting:
             others = (msgspec.structs.replace(c, observed_generation=self.generation) for c in others)
         changed = msgspec.structs.replace(self, items=_ordered((*others, new)))
-        return changed if condition_type == READY else _sum_up(changed, now)
+        return changed if condition_type == READY else _update_ready(changed, now)
 
     def set_true(self, condition_type: str, now: datetime) -> "ConditionSet":
         """True, with the type's own name as the reason and no message."""
@@ -132,7 +132,7 @@ class ConditionSet(msgspec.Struct, frozen=True):
         return _whole_seconds(now)
 
 
-def _sum_up(conditions: ConditionSet, now: datetime) -> ConditionSet:
+def _update_ready(conditions: ConditionSet, now: datetime) -> ConditionSet:
     """Recompute Ready. A dependent that speaks of an older generation counts as unhealthy whatever it says."""
     generation = conditions.generation
     unhealthy = [

@@ -13,8 +13,8 @@ from types import MappingProxyType
 
 import msgspec
 
-NOTHING: Mapping[str, str] = MappingProxyType({})
-BEGINNING = datetime(1, 1, 1, tzinfo=UTC)
+EMPTY: Mapping[str, str] = MappingProxyType({})
+ZERO_TIME = datetime(1, 1, 1, tzinfo=UTC)
 
 
 class Struct(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
@@ -36,10 +36,10 @@ class ObjectMeta(Struct, frozen=True, kw_only=True):
     uid: str = ""
     resource_version: str = ""
     generation: int = 0
-    creation_timestamp: datetime = BEGINNING
+    creation_timestamp: datetime = ZERO_TIME
     deletion_timestamp: datetime | None = None
-    labels: Mapping[str, str] = NOTHING
-    annotations: Mapping[str, str] = NOTHING
+    labels: Mapping[str, str] = EMPTY
+    annotations: Mapping[str, str] = EMPTY
     finalizers: tuple[str, ...] = ()
     owner_references: tuple[OwnerReference, ...] = ()
 
@@ -72,6 +72,6 @@ class Taint(Struct, frozen=True, kw_only=True):
         """`key[=value]:effect`, as Karpenter prints it (docs/references/karpenter.md#conditions)."""
         return f"{self.key}={self.value}:{self.effect}" if self.value else f"{self.key}:{self.effect}"
 
-    def same_place(self, other: "Taint") -> bool:
+    def matches(self, other: "Taint") -> bool:
         """Whether both taints occupy one slot of a Node: the same key and effect."""
         return self.key == other.key and self.effect == other.effect

@@ -11,7 +11,7 @@ from datetime import datetime
 import msgspec
 
 from . import labels
-from .meta import NOTHING, ObjectMeta, Struct, Taint
+from .meta import EMPTY, ObjectMeta, Struct, Taint
 
 
 class NodeCondition(Struct, frozen=True, kw_only=True):
@@ -28,8 +28,8 @@ class NodeSpec(Struct, frozen=True, kw_only=True):
 
 
 class NodeStatus(Struct, frozen=True, kw_only=True):
-    capacity: Mapping[str, str] = NOTHING
-    allocatable: Mapping[str, str] = NOTHING
+    capacity: Mapping[str, str] = EMPTY
+    allocatable: Mapping[str, str] = EMPTY
     conditions: tuple[NodeCondition, ...] = ()
 
 
@@ -53,7 +53,7 @@ class Node(Struct, frozen=True, kw_only=True):
         return self.metadata.deleting
 
     @property
-    def unidentified(self) -> bool:
+    def cloud_uninitialized(self) -> bool:
         """Whether the cloud node manager has yet to say which machine this is: providerID, zone, size."""
         return any(taint.key == labels.UNINITIALIZED_TAINT for taint in self.spec.taints)
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from .meta import NOTHING, Condition, ObjectMeta, Struct, Taint
+from .meta import EMPTY, Condition, ObjectMeta, Struct, Taint
 
 
 class Requirement(Struct, frozen=True, kw_only=True):
@@ -23,7 +23,7 @@ class Requirement(Struct, frozen=True, kw_only=True):
 class ResourceRequirements(Struct, frozen=True, kw_only=True):
     """Quantities as written by the user: text or a bare number (`quantity.py` reads them)."""
 
-    requests: Mapping[str, str | int | float] = NOTHING
+    requests: Mapping[str, str | int | float] = EMPTY
 
 
 class NodeClassReference(Struct, frozen=True, kw_only=True):
@@ -47,8 +47,8 @@ class NodeClaimStatus(Struct, frozen=True, kw_only=True):
     node_name: str = ""
     provider_id: str = msgspec.field(default="", name="providerID")
     image_id: str = msgspec.field(default="", name="imageID")
-    capacity: Mapping[str, str | int | float] = NOTHING
-    allocatable: Mapping[str, str | int | float] = NOTHING
+    capacity: Mapping[str, str | int | float] = EMPTY
+    allocatable: Mapping[str, str | int | float] = EMPTY
     conditions: tuple[Condition, ...] = ()
 
 

@@ -21,7 +21,7 @@ _INTEGER = re.compile(r"[+-]?[0-9]{1,18}")
 _BOUNDS = ("Gt", "Lt", "Gte", "Lte")
 
 
-class Demand(msgspec.Struct, frozen=True, kw_only=True):
+class CombinedRequirement(msgspec.Struct, frozen=True, kw_only=True):
     """All that is asked of one key. `allowed` is None while no list of values is given.
 
     `least` and `most` bound the value as an integer, both inclusive. `present` asks for the key, `absent` forbids it.
@@ -68,12 +68,12 @@ def normalise_key(key: str) -> str:
     return BETA_KEYS.get(key, key)
 
 
-def combine(requirements: Iterable[Requirement]) -> tuple[Demand, ...]:
+def combine(requirements: Iterable[Requirement]) -> tuple[CombinedRequirement, ...]:
     """One Demand a key, in order of first mention. Raises ValueError for what the CRD refuses (`malformed` tells)."""
-    demands: dict[str, Demand] = {}
+    demands: dict[str, CombinedRequirement] = {}
     for requirement in requirements:
         key = normalise_key(requirement.key)
-        demands[key] = _narrow(demands.get(key) or Demand(key=key), requirement)
+        demands[key] = _intersect(demands.get(key) or CombinedRequirement(key=key), requirement)
     return tuple(demands.values())
 
 
@@ -82,13 +82,13 @@ def allowed_values(requirements: Iterable[Requirement], key: str) -> tuple[str, 
 
     None: no list of values is given. An empty tuple: nothing is left, or the key must be absent.
     """
-    demand = _demand(requirements, key)
+    demand = _combined(requirements, key)
     return None if demand is None else demand.values
 
 
 def allows(requirements: Iterable[Requirement], key: str, value: str) -> bool:
     """Whether a machine with this value of the key meets all requirements on the key."""
-    demand = _demand(requirements, key)
+    demand = _combined(requirements, key)
     return demand is None or demand.allows(value)
 
 
@@ -96,23 +96,23 @@ def conflicts(requirements: Iterable[Requirement]) -> tuple[str, ...]:
     """A sentence for each key whose requirements no machine can meet together; empty if all can be met."""
     grouped = tuple(requirements)
     return tuple(
-        f"the requirements on {demand.key} contradict each other: {_told(grouped, demand.key)}"
+        f"the requirements on {demand.key} contradict each other: {_formatted(grouped, demand.key)}"
         for demand in combine(grouped)
         if not demand.satisfiable
     )
 
 
-def malformed(requirements: Iterable[Requirement]) -> tuple[str, ...]:
+def invalid(requirements: Iterable[Requirement]) -> tuple[str, ...]:
     """A sentence for each requirement that is wrong in itself, including values that the CRD fails to check."""
-    return tuple(why for requirement in requirements if (why := _why_malformed(requirement)))
+    return tuple(why for requirement in requirements if (why := _why_invalid(requirement)))
 
 
-def _demand(requirements: Iterable[Requirement], key: str) -> Demand | None:
+def _combined(requirements: Iterable[Requirement], key: str) -> CombinedRequirement | None:
     wanted = normalise_key(key)
     return next((d for d in combine(r for r in requirements if normalise_key(r.key) == wanted)), None)
 
 
-def _narrow(demand: Demand, requirement: Requirement) -> Demand:
+def _intersect(demand: CombinedRequirement, requirement: Requirement) -> CombinedRequirement:
     values = requirement.values
     replace = msgspec.structs.replace
     match requirement.operator:
@@ -134,13 +134,13 @@ def _narrow(demand: Demand, requirement: Requirement) -> Demand:
 
 
 def _bound(requirement: Requirement) -> int:
-    why = _why_malformed(requirement)
+    why = _why_invalid(requirement)
     if why:
         raise ValueError(why)
     return int(requirement.values[0])
 
 
-def _why_malformed(requirement: Requirement) -> str:
+def _why_invalid(requirement: Requirement) -> str:
     key, operator, values = requirement.key, requirement.operator, requirement.values
     if operator not in {"In", "NotIn", "Exists", "DoesNotExist", *_BOUNDS}:
         return f"{key}: the operator {operator!r} is not known"
@@ -156,6 +156,6 @@ def _why_malformed(requirement: Requirement) -> str:
     return ""
 
 
-def _told(requirements: Iterable[Requirement], key: str) -> str:
+def _formatted(requirements: Iterable[Requirement], key: str) -> str:
     same_key = (r for r in requirements if normalise_key(r.key) == key)
     return ", ".join(f"{r.operator} [{', '.join(r.values)}]" if r.values else r.operator for r in same_key)

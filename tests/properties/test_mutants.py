@@ -125,8 +125,8 @@ def random_names(patch: Patch) -> None:
 
 def one_look(patch: Patch) -> None:
     """Garbage is what a list says, at once, and nobody asks again."""
-    patch.setattr(garbage, "held_back", lambda f, age, needed: None)
-    patch.setattr(garbage, "_fresh_looks", lambda f, name: None)
+    patch.setattr(garbage, "block_removal", lambda f, age, needed: None)
+    patch.setattr(garbage, "_fresh_reads", lambda f, name: None)
 
 
 def no_brake(patch: Patch) -> None:
@@ -146,7 +146,7 @@ def no_finalizer_on_nodes(patch: Patch) -> None:
 
 def no_drain(patch: Patch) -> None:
     """Pods are not waited for."""
-    patch.setattr(termination, "empty", lambda f, node, by: None)
+    patch.setattr(termination, "drain_node", lambda f, node, by: None)
 
 
 def every_claim_tries(patch: Patch) -> None:

@@ -111,24 +111,24 @@ def absence_without_settling(patch: Patch) -> None:
 
 def a_second_delete(patch: Patch) -> None:
     """A pool that is being deleted is asked to go again."""
-    first = termination._instance_first
+    first = termination._delete_instance
 
     def mutant(f: Facts, claim: Any, instance: Any, nodes: Any) -> Any:
         if instance.state is InstanceState.DELETING and (f.delete_failed is None or f.delete_failed.holds_for <= 0):
             return DeleteInstance(instance=instance, cause="asked")
         return first(f, claim, instance, nodes)
 
-    patch.setattr(termination, "_instance_first", mutant)
+    patch.setattr(termination, "_delete_instance", mutant)
 
 
 def no_fresh_reads(patch: Patch) -> None:
     """Garbage is looked at twice, but only in the caches."""
-    patch.setattr(garbage, "_fresh_looks", lambda f, name: None)
+    patch.setattr(garbage, "_fresh_reads", lambda f, name: None)
 
 
 def pools_by_a_stale_claim(patch: Patch) -> None:
     """A pool is asked for by what the cache says of its claim."""
-    patch.setattr(launch, "_not_as_read", lambda f, claim: None)
+    patch.setattr(launch, "_verify_claim", lambda f, claim: None)
 
 
 def all_tiers_at_once(patch: Patch) -> None:
@@ -138,7 +138,7 @@ def all_tiers_at_once(patch: Patch) -> None:
 
 def protected_pods_evicted(patch: Patch) -> None:
     """Nobody's do-not-disrupt is heeded."""
-    patch.setattr(drain, "evictable", lambda pod, now: True)
+    patch.setattr(drain, "is_evictable", lambda pod, now: True)
 
 
 def seen_by_the_cache_at_large(patch: Patch) -> None:
@@ -159,12 +159,12 @@ def deleted_nodes_of_the_adopted_count_as_asked(patch: Patch) -> None:
 
 def a_crd_that_goes_counts_as_asking(patch: Patch) -> None:
     """Claims that are deleting because their CRD is are removed at once."""
-    patch.setattr(garbage, "nobody_asked", lambda f: None)
+    patch.setattr(garbage, "block_crd_deletion", lambda f: None)
 
 
 def repair_without_its_brake(patch: Patch) -> None:
     """However many Nodes are sick, each is replaced when its time has come."""
-    patch.setattr(repair, "crowded", lambda policy, unhealthy_counts: "")
+    patch.setattr(repair, "blocked_by_limits", lambda policy, unhealthy_counts: "")
 
 
 def no_termination_time(patch: Patch) -> None:

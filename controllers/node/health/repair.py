@@ -13,10 +13,10 @@ from datetime import timedelta
 
 import msgspec
 
-from controllers.garbagecollection.garbage import held_back
+from controllers.garbagecollection.garbage import block_removal
 from controllers.model.conditions import ConditionUpdate
 from controllers.model.facts import Facts, Unhealthy, UnhealthyCounts
-from controllers.model.node_for_claim import chosen_node
+from controllers.model.node_for_claim import node_for_claim
 from controllers.model.policy import Policy
 from controllers.model.steps import (
     DeleteClaim,
@@ -43,18 +43,18 @@ REMEDIATOR_TAINTS = ("remediator.kubernetes.azure.com/unschedulable", "remediato
 
 def unhealthy_node(f: Facts) -> Node | None:
     """The Node of a live claim that was usable once and is not Ready now: False, Unknown and unsaid are one."""
-    claim, node = f.claim, chosen_node(f)
+    claim, node = f.claim, node_for_claim(f)
     if claim is None or claim.deleting or node is None or node.ready or not was_usable(claim):
         return None
     return node
 
 
-def leaving(claim: NodeClaim) -> bool:
+def deleted_by_repair(claim: NodeClaim) -> bool:
     """Whether this claim is on its way out because of us."""
     return claim.deleting and labels.REPAIR_DRAIN_UNTIL in claim.metadata.annotations
 
 
-def told_for(f: Facts, node: Node) -> float:
+def reported_seconds(f: Facts, node: Node) -> float:
     """Seconds for which claim and Node both say that it is not Ready: the first sight of a process before this one.
 
     The claim's own word may be older than this sickness (its GPUs were lost before), the Node's may be younger (False
@@ -74,34 +74,34 @@ def step(f: Facts) -> Step | None:
     claim, node, unhealthy = f.claim, unhealthy_node(f), f.unhealthy
     if claim is None or claim.deleting:
         return None
-    if node is None or unhealthy is None or not _wanted(f, claim):
-        return _take_back(f, claim)
-    waiting = _not_yet(f, unhealthy, node)
+    if node is None or unhealthy is None or not _enabled(f, claim):
+        return _undo_drain_deadline(f, claim)
+    waiting = _wait_for_node(f, unhealthy, node)
     if waiting is not None:
         return waiting
-    if f.counts.restricted or crowded(f.policy, f.counts.unhealthy_counts):
+    if f.counts.restricted or blocked_by_limits(f.policy, f.counts.unhealthy_counts):
         return Wait(after=f.policy.repair_poll_seconds, why="the repair waits for others")
-    return _look(f, claim, node, unhealthy) or _remove(f, claim, node, unhealthy)
+    return _fresh_reads(f, claim, node, unhealthy) or _remove(f, claim, node, unhealthy)
 
 
 def not_yet(f: Facts) -> Step | None:
     """What keeps this Node from being repaired, the state of the fleet aside; None: nothing, its repair is due."""
     claim, node, unhealthy = f.claim, unhealthy_node(f), f.unhealthy
-    if claim is None or node is None or unhealthy is None or not _wanted(f, claim):
+    if claim is None or node is None or unhealthy is None or not _enabled(f, claim):
         return Wait(after=None, why="there is nothing to repair")
-    return _not_yet(f, unhealthy, node)
+    return _wait_for_node(f, unhealthy, node)
 
 
-def due(f: Facts) -> bool:
+def is_due(f: Facts) -> bool:
     """Whether nothing but the state of the fleet keeps this Node from being repaired."""
     return not_yet(f) is None
 
 
-def _wanted(f: Facts, claim: NodeClaim) -> bool:
+def _enabled(f: Facts, claim: NodeClaim) -> bool:
     return f.policy.node_repair and claim.metadata.annotations.get(labels.REPAIR) != "disabled"
 
 
-def _not_yet(f: Facts, unhealthy: Unhealthy, node: Node) -> Step | None:
+def _wait_for_node(f: Facts, unhealthy: Unhealthy, node: Node) -> Step | None:
     """What this Node's own state still asks for: time, an inference's waits, AKS's turn."""
     policy = f.policy
     left = policy.repair_seconds - unhealthy.age
@@ -109,18 +109,18 @@ def _not_yet(f: Facts, unhealthy: Unhealthy, node: Node) -> Step | None:
         return Wait(after=left, why=f"Node {node.name} may come back by itself")
     if "DeleteClaim" in f.refused:
         return Wait(after=None, why="the API server refuses to delete the claim")
-    waiting = held_back(f, unhealthy.watched, policy.repair_watch_seconds)
+    waiting = block_removal(f, unhealthy.watched, policy.repair_watch_seconds)
     if waiting is not None and not f.counts.restricted:
         return waiting
     if unhealthy.remedies_age > policy.repair_poll_seconds:
         return ReadRemedies(node=node)
-    left = _remedied_in(f, unhealthy, node)
+    left = _aks_repair_seconds_left(f, unhealthy, node)
     if left > 0:
         return Wait(after=min(left, policy.repair_poll_seconds), why=f"AKS repairs Node {node.name} itself")
     return None
 
 
-def _remedied_in(f: Facts, unhealthy: Unhealthy, node: Node) -> float:
+def _aks_repair_seconds_left(f: Facts, unhealthy: Unhealthy, node: Node) -> float:
     """Seconds for which AKS's auto-repair should not be disturbed; none if it is not at work, or has given up."""
     policy, until = f.policy, 0.0
     if unhealthy.remedies is None or any(taint.key in REMEDIATOR_TAINTS for taint in node.spec.taints):
@@ -138,23 +138,23 @@ def _remedied_in(f: Facts, unhealthy: Unhealthy, node: Node) -> float:
 # The fleet
 
 
-def most_at_once(policy: Policy, nodes: int) -> int:
+def max_concurrent(policy: Policy, nodes: int) -> int:
     """How many of so many Nodes may be under repair at one time."""
     return max(1, int(policy.repair_share * nodes))
 
 
-def most_simultaneous(policy: Policy, nodes: int) -> float:
+def max_simultaneous(policy: Policy, nodes: int) -> float:
     """How many of so many Nodes may fall sick within one window before none is repaired."""
     return max(policy.repair_simultaneous_floor, policy.repair_simultaneous_share * nodes)
 
 
-def crowded(policy: Policy, unhealthy_counts: UnhealthyCounts) -> str:
+def blocked_by_limits(policy: Policy, unhealthy_counts: UnhealthyCounts) -> str:
     """Why the state of the ward holds a repair back, in words for people; "" if it does not."""
-    if unhealthy_counts.simultaneous > most_simultaneous(policy, unhealthy_counts.nodes):
+    if unhealthy_counts.simultaneous > max_simultaneous(policy, unhealthy_counts.nodes):
         minutes = round(policy.repair_simultaneous_seconds / 60)
         failed = f"{unhealthy_counts.simultaneous} of {unhealthy_counts.nodes} Nodes"
         return f"{failed} became unhealthy within {minutes} min; look for a common cause"
-    at_once = most_at_once(policy, unhealthy_counts.nodes)
+    at_once = max_concurrent(policy, unhealthy_counts.nodes)
     if unhealthy_counts.going + unhealthy_counts.place > at_once:
         return (
             f"{unhealthy_counts.unhealthy} of {unhealthy_counts.nodes} Nodes are sick, {at_once} at a time is repaired"
@@ -164,16 +164,16 @@ def crowded(policy: Policy, unhealthy_counts: UnhealthyCounts) -> str:
 
 def blocked(f: Facts) -> str:
     """Why a repair that is due is held back, in words for people; "" if it is not due, or not held back."""
-    if not due(f):
+    if not is_due(f):
         return ""
     return (
         "too many removals by inference at once"
         if f.counts.restricted
-        else crowded(f.policy, f.counts.unhealthy_counts)
+        else blocked_by_limits(f.policy, f.counts.unhealthy_counts)
     )
 
 
-def remark(f: Facts, updates: ConditionUpdate | None) -> ConditionUpdate | None:
+def with_blocked_repair(f: Facts, updates: ConditionUpdate | None) -> ConditionUpdate | None:
     """The Initialized condition of a Node whose repair waits for others says so, and for what."""
     if updates is None or updates.reason != reasons.NODE_NOT_READY:
         return updates
@@ -184,7 +184,7 @@ def remark(f: Facts, updates: ConditionUpdate | None) -> ConditionUpdate | None:
 # The removal
 
 
-def _look(f: Facts, claim: NodeClaim, node: Node, unhealthy: Unhealthy) -> Step | None:
+def _fresh_reads(f: Facts, claim: NodeClaim, node: Node, unhealthy: Unhealthy) -> Step | None:
     """Fresh reads of everything the removal rests on; None: they all agree."""
     fresh = f.policy.fresh_seconds
     if unhealthy.remedies_age > fresh:
@@ -196,7 +196,7 @@ def _look(f: Facts, claim: NodeClaim, node: Node, unhealthy: Unhealthy) -> Step 
     if f.nodes_read_age > fresh:
         return LookUpNodes(pool=f.key)
     read = f.claim_read
-    if read is None or read.uid != claim.uid or read.deleting or not _wanted(f, read):
+    if read is None or read.uid != claim.uid or read.deleting or not _enabled(f, read):
         return Wait(after=5.0, why="the claim changed; the cache will follow")
     if not any(seen.uid == node.uid and not seen.ready and not seen.deleting for seen in f.nodes_read):
         return Wait(after=5.0, why="the Node changed; the cache will follow")
@@ -205,7 +205,7 @@ def _look(f: Facts, claim: NodeClaim, node: Node, unhealthy: Unhealthy) -> Step 
 
 def _remove(f: Facts, claim: NodeClaim, node: Node, unhealthy: Unhealthy) -> Step:
     notes, latest = claim.metadata.annotations, f.now + timedelta(seconds=_drain_seconds(f.policy, claim))
-    bound = grace_period.annotated(claim)
+    bound = grace_period.annotated_deadline(claim)
     # An earlier end that somebody else has set stands.
     early = bound is not None and bound <= latest
     if not (early and labels.REPAIR_DRAIN_UNTIL in notes) and "PatchClaim" not in f.refused:
@@ -230,7 +230,7 @@ def _drain_seconds(policy: Policy, claim: NodeClaim) -> float:
     return policy.repair_drain_seconds if granted is None else min(granted, policy.repair_drain_seconds)
 
 
-def _take_back(f: Facts, claim: NodeClaim) -> PatchClaim | None:
+def _undo_drain_deadline(f: Facts, claim: NodeClaim) -> PatchClaim | None:
     """A Node that came back at the last moment is not going: the end of its drain would be a trap for a later one."""
     notes = claim.metadata.annotations
     own = notes.get(labels.REPAIR_DRAIN_UNTIL)

@@ -23,20 +23,20 @@ from provisioner.api.pod import Pod
 from provisioner.api.time import rfc3339
 
 from . import drain, grace_period, volumes
-from .instance_delete import refused
-from .pod_predicates import is_do_not_disrupt_active, protected_until
+from .instance_delete import refused_condition
+from .pod_predicates import do_not_disrupt_until, is_do_not_disrupt_active
 
 MOST_NAMES = 3
 
 
-def judge_drain(f: Facts, claim: NodeClaim) -> ConditionUpdate | None:
+def drained(f: Facts, claim: NodeClaim) -> ConditionUpdate | None:
     """The Drained condition: Unknown while pods are there or cannot be read, True once they are gone, never False."""
-    nodes, going = _draining(f, claim), _going(f, claim)
+    nodes, going = _draining(f, claim), _instance_deleting(f, claim)
     if not nodes:
         return None
     for node in nodes:
         known = f.drain_of(node)
-        words = _draining_words(f, claim, node) if known.known else _unread(node, known.unread)
+        words = _draining_message(f, claim, node) if known.known else _read_failure(node, known.unread)
         if words and not going:
             waiting = ConditionUpdate(status="Unknown", reason=reasons.DRAINING, message=words)
             limit = f.policy.draining_seconds
@@ -45,17 +45,17 @@ def judge_drain(f: Facts, claim: NodeClaim) -> ConditionUpdate | None:
             return None
     return (
         ConditionUpdate(status="True", reason=reasons.DRAINED)
-        if all(drain.emptied(f, node) for node in nodes)
+        if all(drain.is_drained(f, node) for node in nodes)
         else None
     )
 
 
-def judge_volumes(f: Facts, claim: NodeClaim) -> ConditionUpdate | None:
+def volumes_detached(f: Facts, claim: NodeClaim) -> ConditionUpdate | None:
     """The VolumesDetached condition: False only if the termination time ended the wait."""
     nodes = _draining(f, claim)
-    if not nodes or not all(drain.emptied(f, node) for node in nodes):
+    if not nodes or not all(drain.is_drained(f, node) for node in nodes):
         return None
-    by, left_on = grace_period.deadline(claim), [words for node in nodes if (words := _attached(f, node))]
+    by, left_on = grace_period.deadline(claim), [words for node in nodes if (words := _volumes_message(f, node))]
     if not left_on:
         read = all(f.drain_of(node).volumes.known for node in nodes)
         return ConditionUpdate(status="True", reason=reasons.VOLUMES_DETACHED) if read else None
@@ -65,29 +65,29 @@ def judge_volumes(f: Facts, claim: NodeClaim) -> ConditionUpdate | None:
         return ConditionUpdate(
             status="False", reason=reasons.TERMINATION_GRACE_PERIOD_ELAPSED, message=message, warning=True
         )
-    if _going(f, claim):
+    if _instance_deleting(f, claim):
         return None
     waiting = ConditionUpdate(status="Unknown", reason=reasons.AWAITING_VOLUME_DETACHMENT, message=words)
     since = _entered(f, claim, VOLUMES_DETACHED, waiting.reason)
     return watched(waiting, name="detaching", since=since, now=f.now, limit_seconds=f.policy.detaching_seconds)
 
 
-def judge_instance(f: Facts, claim: NodeClaim) -> ConditionUpdate | None:
+def instance_terminating(f: Facts, claim: NodeClaim) -> ConditionUpdate | None:
     """The InstanceTerminating condition: True while the pool is being deleted, False when only objects are left."""
     instance = f.instance if held_by(f.instance, claim) else None
-    since, limit = _emptied_at(claim), f.policy.deleting_seconds
+    since, limit = _due_since(claim), f.policy.deleting_seconds
     if instance is not None and instance.state is InstanceState.DELETING:
         left = limit - (f.now - since).total_seconds()
         if left > 0:
             return ConditionUpdate(status="True", reason=reasons.INSTANCE_TERMINATING, recheck=left)
         updates = ConditionUpdate(
-            status="True", reason=reasons.INSTANCE_TERMINATING, message=_deletion(instance, since)
+            status="True", reason=reasons.INSTANCE_TERMINATING, message=_deleting_message(instance, since)
         )
         return overdue(updates, name="deleting", remedy=f"see az aks nodepool show --name {instance.name}")
     failed = f.delete_failed if instance is not None else f.read_failed
     if failed is not None:
-        return watched(refused(failed, since), name="deleting", since=since, now=f.now, limit_seconds=limit)
-    words = _kept(f, claim) if instance is None else ""
+        return watched(refused_condition(failed, since), name="deleting", since=since, now=f.now, limit_seconds=limit)
+    words = _remaining_finalizers(f, claim) if instance is None else ""
     if not words:
         return None
     kept = ConditionUpdate(
@@ -97,63 +97,63 @@ def judge_instance(f: Facts, claim: NodeClaim) -> ConditionUpdate | None:
     return watched(kept, name="releasing", since=since, now=f.now, limit_seconds=f.policy.releasing_seconds)
 
 
-def holders(f: Facts, node: Node, *, leaving: bool = False) -> str:
+def blocking_pods(f: Facts, node: Node, *, leaving: bool = False) -> str:
     """The pods that do not leave this Node by themselves, and why; `leaving`: also those that do, after them."""
-    known, waiting = f.drain_of(node), drain.held_by_pods(f, node)
-    told = [words for pod in waiting if (words := _held(f, known, pod))]
+    known, waiting = f.drain_of(node), drain.waiting_pods(f, node)
+    told = [words for pod in waiting if (words := _blocking_reason(f, known, pod))]
     if leaving:
-        told += [_leaving(pod) for pod in waiting if not _held(f, known, pod)]
-    return _some(told)
+        told += [_terminating(pod) for pod in waiting if not _blocking_reason(f, known, pod)]
+    return _first_few(told)
 
 
-def still_attached(f: Facts, node: Node) -> str:
+def attached_volumes(f: Facts, node: Node) -> str:
     """Which volumes the Node's machine waits for; "" if none, as far as was read."""
     names = volumes.attached(f, node)
-    return f"volumes are attached to Node {node.name}: {_some(list(names))}" if names else ""
+    return f"volumes are attached to Node {node.name}: {_first_few(list(names))}" if names else ""
 
 
-def _draining_words(f: Facts, claim: NodeClaim, node: Node) -> str:
+def _draining_message(f: Facts, claim: NodeClaim, node: Node) -> str:
     """Pods that merely leave are named only when they are late: else the text would change with each of them."""
-    if not drain.held_by_pods(f, node):
+    if not drain.waiting_pods(f, node):
         return ""
-    if words := holders(f, node, leaving=_late(f, claim, node)):
+    if words := blocking_pods(f, node, leaving=_late(f, claim, node)):
         return f"Node {node.name} waits for {words}"
     return f"pods are being evicted from Node {node.name}"
 
 
-def _held(f: Facts, known: Drain, pod: Pod) -> str:
+def _blocking_reason(f: Facts, known: Drain, pod: Pod) -> str:
     held = known.held.get(pod.metadata.uid)
     if held is not None:
         return f"{pod.name}: {held.words.rstrip('.')}"
     if not pod.metadata.deleting and is_do_not_disrupt_active(pod, f.now):
-        until = protected_until(pod)
+        until = do_not_disrupt_until(pod)
         return f"{pod.name}: do-not-disrupt" + (f" until {clock_text(until)}" if until is not None else "")
     return ""
 
 
-def _leaving(pod: Pod) -> str:
+def _terminating(pod: Pod) -> str:
     gone_by = pod.metadata.deletion_timestamp
     return pod.name if gone_by is None else f"{pod.name}: ends by {clock_text(gone_by)}"
 
 
-def _attached(f: Facts, node: Node) -> str:
-    if words := still_attached(f, node):
+def _volumes_message(f: Facts, node: Node) -> str:
+    if words := attached_volumes(f, node):
         return words
     known = f.drain_of(node).volumes
-    return "" if known.known else _unread(node, known.unread)
+    return "" if known.known else _read_failure(node, known.unread)
 
 
-def _unread(node: Node, unread: Held | None) -> str:
+def _read_failure(node: Node, unread: Held | None) -> str:
     return f"what is on Node {node.name} cannot be read: {unread.words}" if unread is not None else ""
 
 
-def _deletion(instance: Instance, since: datetime) -> str:
+def _deleting_message(instance: Instance, since: datetime) -> str:
     """What ARM is at, in its own words."""
     error = f": {instance.failure.message}" if instance.failure is not None else ""
     return f"agent pool {instance.name} is {instance.raw_state} since {clock_text(since)}{error}"
 
 
-def _kept(f: Facts, claim: NodeClaim) -> str:
+def _remaining_finalizers(f: Facts, claim: NodeClaim) -> str:
     """Who keeps the claim from going although its pool is gone: other people's finalizers, or an API that refuses."""
     if why := f.refused.get("ReleaseFinalizer"):
         return f"the API server does not let our finalizer be taken off: {why}"
@@ -169,7 +169,7 @@ def _draining(f: Facts, claim: NodeClaim) -> tuple[Node, ...]:
     return tuple(node for node in mine if node.deleting or f.drain_of(node).known)
 
 
-def _going(f: Facts, claim: NodeClaim) -> bool:
+def _instance_deleting(f: Facts, claim: NodeClaim) -> bool:
     """Whether the machine goes or is gone: then nobody drains its Node any more."""
     instance = f.instance
     return instance is None or not held_by(instance, claim) or instance.state is InstanceState.DELETING
@@ -184,7 +184,7 @@ def _late(f: Facts, claim: NodeClaim, node: Node) -> bool:
     return (f.now - _drained_since(claim, node)).total_seconds() >= f.policy.draining_seconds
 
 
-def _emptied_at(claim: NodeClaim) -> datetime:
+def _due_since(claim: NodeClaim) -> datetime:
     """When the machine's turn came: asked for, drained, its volumes detached."""
     asked = claim.metadata.deletion_timestamp or claim.metadata.creation_timestamp
     done = (c for c in claim.status.conditions if c.type in (DRAINED, VOLUMES_DETACHED) and c.status != "Unknown")
@@ -197,6 +197,6 @@ def _entered(f: Facts, claim: NodeClaim, kind: str, reason: str) -> datetime:
     return next((c.last_transition_time for c in found), f.now)
 
 
-def _some(names: list[str]) -> str:
+def _first_few(names: list[str]) -> str:
     more = len(names) - MOST_NAMES
     return "; ".join(names[:MOST_NAMES]) + (f" and {more} more" if more > 0 else "")

@@ -26,28 +26,28 @@ def deadline(claim: NodeClaim | None) -> datetime | None:
     """When all pods of this deleting claim's Nodes are gone, whatever they say; None: they may take their time."""
     if claim is None:
         return None
-    return annotated(claim) or _granted(claim)
+    return annotated_deadline(claim) or _spec_deadline(claim)
 
 
-def note(f: Facts, claim: NodeClaim) -> PatchClaim | None:
+def record_deadline(f: Facts, claim: NodeClaim) -> PatchClaim | None:
     """Write the moment on the claim, for all who look at it; None if it stands there, or there is none."""
-    granted = _granted(claim)
+    granted = _spec_deadline(claim)
     if granted is None or labels.TERMINATION_TIMESTAMP in claim.metadata.annotations or "PatchClaim" in f.refused:
         return None
     return PatchClaim(claim=claim, annotations={labels.TERMINATION_TIMESTAMP: rfc3339(granted)})
 
 
-def misdated(claim: NodeClaim) -> bool:
+def has_invalid_deadline(claim: NodeClaim) -> bool:
     """Whether the claim bears an annotation that is no time."""
-    return labels.TERMINATION_TIMESTAMP in claim.metadata.annotations and annotated(claim) is None
+    return labels.TERMINATION_TIMESTAMP in claim.metadata.annotations and annotated_deadline(claim) is None
 
 
-def due(waiting: Iterable[Pod], by: datetime, now: datetime) -> tuple[Pod, ...]:
+def expiring_pods(waiting: Iterable[Pod], by: datetime, now: datetime) -> tuple[Pod, ...]:
     """The pods that would outlast that moment unless they are deleted now."""
-    return tuple(pod for pod in waiting if _outlasts(pod, by, now) and now >= last_call(pod, by))
+    return tuple(pod for pod in waiting if _outlasts(pod, by, now) and now >= deletion_time(pod, by))
 
 
-def last_call(pod: Pod, by: datetime) -> datetime:
+def deletion_time(pod: Pod, by: datetime) -> datetime:
     """The last moment at which this pod can be asked to go and still has all its grace."""
     return by - timedelta(seconds=grace_seconds(pod))
 
@@ -57,7 +57,7 @@ def remaining_seconds(by: datetime, now: datetime) -> int:
     return max(int((by - now).total_seconds()), SHORTEST_GRACE_SECONDS)
 
 
-def expiring(by: datetime) -> Event:
+def expiring_event(by: datetime) -> Event:
     """Karpenter's word for it, on claim and Node."""
     return Event(
         type="Warning",
@@ -72,11 +72,11 @@ def _outlasts(pod: Pod, by: datetime, now: datetime) -> bool:
     return gone_by is None or gone_by > max(by, now + timedelta(seconds=SHORTEST_GRACE_SECONDS))
 
 
-def _granted(claim: NodeClaim) -> datetime | None:
+def _spec_deadline(claim: NodeClaim) -> datetime | None:
     asked, period = claim.metadata.deletion_timestamp, parse_duration(claim.spec.termination_grace_period or "")
     return None if asked is None or period is None else asked + timedelta(seconds=period)
 
 
-def annotated(claim: NodeClaim) -> datetime | None:
+def annotated_deadline(claim: NodeClaim) -> datetime | None:
     """The moment that stands on the claim; None if there is none, or none that can be read."""
     return parse_rfc3339(claim.metadata.annotations.get(labels.TERMINATION_TIMESTAMP, ""))

@@ -12,13 +12,13 @@ from datetime import datetime
 from controllers.model.conditions import ConditionUpdate, clock_text
 from controllers.model.facts import Facts, Failed
 from controllers.model.steps import LookUpPool, Wait
-from provisioner.api.conditions import MESSAGE_BYTES, fit
+from provisioner.api.conditions import MESSAGE_BYTES, truncate
 
 # Left for the words of a deadline that has passed.
 OVERDUE_BYTES = 24
 
 
-def not_yet(f: Facts) -> Wait | LookUpPool | None:
+def wait_to_delete(f: Facts) -> Wait | LookUpPool | None:
     """What comes before the next DELETE of this pool; None: it may be sent now."""
     failed, unread = f.delete_failed, f.read_failed
     if failed is None:
@@ -32,7 +32,7 @@ def not_yet(f: Facts) -> Wait | LookUpPool | None:
     return None
 
 
-def refused(failed: Failed, since: datetime) -> ConditionUpdate:
+def refused_condition(failed: Failed, since: datetime) -> ConditionUpdate:
     """What a claim says of a step that the cloud refuses; `since`: when the pool's turn came to be deleted."""
     tail = f"; deletion due since {clock_text(since)}"
     if failed.within is not None:
@@ -45,8 +45,8 @@ def _shortened(message: str, most_bytes: int) -> str:
     """The message in so many bytes: of its sentences the last, the remedy, stays whole."""
     cause, stop, remedy = message.rpartition(". ")
     if len(message.encode()) <= most_bytes or not cause:
-        return fit(message, most_bytes)
-    cause = fit(cause, most_bytes - len((stop + remedy).encode()))
+        return truncate(message, most_bytes)
+    cause = truncate(cause, most_bytes - len((stop + remedy).encode()))
     return cause + (" " if cause.endswith("...") else stop) + remedy
 
 

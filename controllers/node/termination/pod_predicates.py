@@ -25,11 +25,13 @@ def is_waiting_eviction(pod: Pod, now: datetime) -> bool:
 def is_drainable(pod: Pod, now: datetime) -> bool:
     """Whether this pod is to leave at all; one that is not keeps its volumes until the machine goes."""
     return not (
-        _mirror(pod) or _is_stuck_terminating(pod, now) or any(_tolerates_disruption(t) for t in pod.spec.tolerations)
+        _is_mirror_pod(pod)
+        or _is_stuck_terminating(pod, now)
+        or any(_tolerates_disruption(t) for t in pod.spec.tolerations)
     )
 
 
-def evictable(pod: Pod, now: datetime) -> bool:
+def is_evictable(pod: Pod, now: datetime) -> bool:
     """Whether this pod may be asked to leave: not already going, and not protected by its owner."""
     return not pod.metadata.deleting and not is_do_not_disrupt_active(pod, now)
 
@@ -46,14 +48,14 @@ def is_do_not_disrupt_active(pod: Pod, now: datetime) -> bool:
     return started is None or now < started + timedelta(seconds=seconds)
 
 
-def protected_until(pod: Pod) -> datetime | None:
+def do_not_disrupt_until(pod: Pod) -> datetime | None:
     """When a protection by a duration ends; None: not by itself, or not yet known."""
     seconds = parse_duration(pod.metadata.annotations.get(labels.DO_NOT_DISRUPT, ""))
     started = pod.status.start_time
     return None if seconds is None or started is None else started + timedelta(seconds=seconds)
 
 
-def misprotected(pod: Pod) -> bool:
+def has_invalid_do_not_disrupt(pod: Pod) -> bool:
     """Whether do-not-disrupt says something that is neither yes, no, nor a positive duration; it then says nothing."""
     written = pod.metadata.annotations.get(labels.DO_NOT_DISRUPT)
     if written is None or written in ("true", "false"):
@@ -87,7 +89,7 @@ def volume_claims(pod: Pod) -> tuple[tuple[str, str], ...]:
     return tuple(found)
 
 
-def _mirror(pod: Pod) -> bool:
+def _is_mirror_pod(pod: Pod) -> bool:
     return any(owner.kind == "Node" and owner.api_version == "v1" for owner in pod.metadata.owner_references)
 
 

@@ -30,7 +30,7 @@ from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
 
 from . import drain, grace_period, volumes
-from .instance_delete import not_yet
+from .instance_delete import wait_to_delete
 
 DISRUPTED = Taint(key=labels.DISRUPTED_TAINT, effect="NoSchedule")
 
@@ -39,28 +39,28 @@ def step(f: Facts, claim: NodeClaim) -> Step | None:
     """The next removing step for a deleting claim; a Wait when it must wait; None when nothing of ours is left."""
     nodes = tuple(n for n in f.nodes if belongs(n, claim))
     if f.instance is not None and held_by(f.instance, claim):
-        return _instance_first(f, claim, f.instance, nodes)
-    return prove_gone(f) or _then_nodes(f, nodes) or _then_claim(f, claim)
+        return _delete_instance(f, claim, f.instance, nodes)
+    return prove_gone(f) or _finalize_nodes(f, nodes) or _finalize_claim(f, claim)
 
 
-def _instance_first(f: Facts, claim: NodeClaim, instance: Instance, nodes: tuple[Node, ...]) -> Step:
+def _delete_instance(f: Facts, claim: NodeClaim, instance: Instance, nodes: tuple[Node, ...]) -> Step:
     if instance.state is InstanceState.DELETING:
         return Wait(after=None, why="the agent pool is being deleted")
     for node in nodes:
         if not holds_finalizer(node):
             continue
-        noted = grace_period.note(f, claim)
+        noted = grace_period.record_deadline(f, claim)
         if noted is not None:
             return noted
         if not node.deleting and "DeleteNode" not in f.refused:
             return DeleteNode(node=node, cause="asked")
-        emptying = empty(f, node, grace_period.deadline(claim))
+        emptying = drain_node(f, node, grace_period.deadline(claim))
         if emptying is not None:
             return emptying
-    return not_yet(f) or DeleteInstance(instance=instance, cause="asked")
+    return wait_to_delete(f) or DeleteInstance(instance=instance, cause="asked")
 
 
-def empty(f: Facts, node: Node, by: datetime | None) -> Step | None:
+def drain_node(f: Facts, node: Node, by: datetime | None) -> Step | None:
     """Keep new pods off a Node, make the old ones leave, let volumes be detached; None: its machine may go.
 
     `by`: when that must have ended, whoever is in the way.
@@ -73,7 +73,7 @@ def empty(f: Facts, node: Node, by: datetime | None) -> Step | None:
 
 def _cordon(node: Node) -> tuple[dict[str, object], ...]:
     taints = node.spec.taints
-    if not any(taint.same_place(DISRUPTED) for taint in taints):
+    if not any(taint.matches(DISRUPTED) for taint in taints):
         taints = (*(taint for taint in taints if taint.key != DISRUPTED.key), DISRUPTED)
     operations = (
         *replace_list("/spec/taints", node.spec.taints, taints),
@@ -101,7 +101,7 @@ def prove_gone(f: Facts) -> Step | None:
     return LookUpPool(name=f.key)
 
 
-def _then_nodes(f: Facts, nodes: tuple[Node, ...]) -> Step | None:
+def _finalize_nodes(f: Facts, nodes: tuple[Node, ...]) -> Step | None:
     for node in nodes:
         if node.deleting and holds_finalizer(node):
             if "ReleaseFinalizer" in f.refused:
@@ -112,7 +112,7 @@ def _then_nodes(f: Facts, nodes: tuple[Node, ...]) -> Step | None:
     return None
 
 
-def _then_claim(f: Facts, claim: NodeClaim) -> Step | None:
+def _finalize_claim(f: Facts, claim: NodeClaim) -> Step | None:
     if any(belongs(n, claim) for n in f.nodes):
         return Wait(after=None, why="its Node is kept by somebody else's finalizer")
     if f.nodes_known_age > f.proof_age:

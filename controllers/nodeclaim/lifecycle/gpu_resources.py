@@ -17,17 +17,17 @@ def expected_gpus(f: Facts, claim: NodeClaim) -> int:
     return 0 if mode == "report" else f.gpus.count
 
 
-def seen_gpus(f: Facts, node: Node) -> int:
+def allocatable_gpus(f: Facts, node: Node) -> int:
     """How many GPUs are allocatable on this Node."""
-    return whole(node.status.allocatable.get(f.gpus.resource, "0"))
+    return whole_number(node.status.allocatable.get(f.gpus.resource, "0"))
 
 
 def lacks_gpus(f: Facts, claim: NodeClaim, node: Node) -> bool:
     """Whether the Node shows fewer GPUs than are waited for."""
-    return seen_gpus(f, node) < expected_gpus(f, claim)
+    return allocatable_gpus(f, node) < expected_gpus(f, claim)
 
 
-def whole(value: str | float) -> int:
+def whole_number(value: str | float) -> int:
     """A quantity as a whole number, rounded down."""
     try:
         return int(parse_quantity(value))

@@ -13,23 +13,23 @@ K13).
 import msgspec
 
 from controllers.model.adoption import kept
-from controllers.model.conditions import ConditionUpdate, clock_text
+from controllers.model.conditions import ConditionUpdate, Status, clock_text
 from controllers.model.deadlines import watched
 from controllers.model.facts import Facts
-from controllers.model.node_for_claim import chosen_node
+from controllers.model.node_for_claim import node_for_claim
 from controllers.model.patches import add_keys
 from controllers.model.steps import PatchNode, Step
 from controllers.nodeclaim import interruption
-from controllers.nodeclaim.consistency import emptied, refill_words
+from controllers.nodeclaim.consistency import scaled_to_zero, scaled_to_zero_message
 from provisioner.api import labels, reasons
-from provisioner.api.conditions import INITIALIZED, MESSAGE_BYTES, REGISTERED, fit
+from provisioner.api.conditions import INITIALIZED, MESSAGE_BYTES, REGISTERED, truncate
 from provisioner.api.meta import Condition, Taint
 from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
 
-from .gpu_resources import expected_gpus, lacks_gpus, seen_gpus, whole
-from .launch_failure import failed_launch_remains, failed_short
-from .registration import change_refused, registered, taken_back
+from .gpu_resources import allocatable_gpus, expected_gpus, lacks_gpus, whole_number
+from .launch_failure import failed_launch_remains, failed_without_gpus
+from .registration import pool_failed, registered, update_refused
 
 # Taints that a Node bears only while it boots; effect "" matches any (docs/references/karpenter.md#initialization).
 EPHEMERAL_TAINTS = (
@@ -53,30 +53,30 @@ PLUGIN_HINT = "is the device plugin running and tolerating the claim's taints?"
 
 def step(f: Facts) -> Step | None:
     """Label the Node initialized once the gate is open."""
-    claim, node = f.claim, chosen_node(f)
+    claim, node = f.claim, node_for_claim(f)
     if claim is None or node is None or "PatchNode" in f.refused or labels.REGISTERED not in node.metadata.labels:
         return None
-    if labels.INITIALIZED in node.metadata.labels or closed(f, claim, node) is not None:
+    if labels.INITIALIZED in node.metadata.labels or uninitialized(f, claim, node) is not None:
         return None
     patch = add_keys("/metadata/labels", node.metadata.labels, {labels.INITIALIZED: "true"})
     return PatchNode(node=node, patch=tuple(dict(operation) for operation in patch), why="the Node is initialized")
 
 
-def judge(f: Facts, claim: NodeClaim) -> ConditionUpdate | None:
+def condition(f: Facts, claim: NodeClaim) -> ConditionUpdate | None:
     """The Initialized condition; None before the Node is registered."""
-    node = chosen_node(f)
+    node = node_for_claim(f)
     if failed_launch_remains(f, claim):
-        return taken_back(f) if registered(claim) else None
+        return pool_failed(f) if registered(claim) else None
     current = claim.condition(INITIALIZED)
     if current is not None and current.status in ("True", "False"):
         return _usable(f, claim, node, current)
-    evicted = interruption.judge(f, claim, "Unknown") if node is None or not node.ready else None
+    evicted = interruption.condition(f, claim, "Unknown") if node is None or not node.ready else None
     if evicted is not None or node is None or labels.REGISTERED not in node.metadata.labels:
         return evicted
-    shut = closed(f, claim, node)
+    shut = uninitialized(f, claim, node)
     if shut is None:
         labelled = labels.INITIALIZED in node.metadata.labels
-        return ConditionUpdate(status="True", reason=reasons.INITIALIZED) if labelled else change_refused(f, node)
+        return ConditionUpdate(status="True", reason=reasons.INITIALIZED) if labelled else update_refused(f, node)
     began = claim.condition(REGISTERED, "True")
     since = began.last_transition_time if began is not None else f.now
     limit = f.policy.initialization_seconds
@@ -86,13 +86,13 @@ def judge(f: Facts, claim: NodeClaim) -> ConditionUpdate | None:
 def _usable(f: Facts, claim: NodeClaim, node: Node | None, current: Condition) -> ConditionUpdate:
     """Whether a claim that was initialized still is. Restoring needs the whole gate; losing needs a reason."""
     if node is None or not node.ready:
-        evicted = interruption.judge(f, claim, "False")
+        evicted = interruption.condition(f, claim, "False")
         if evicted is not None:
             return evicted
     if node is None:
         lost = f"Node {claim.status.node_name or f.key} is gone or being deleted; see kubectl get nodes -L agentpool"
-        if f.instance is not None and emptied(f.instance):
-            lost = f"Node {claim.status.node_name or f.key} is gone: {refill_words(f.instance)}"
+        if f.instance is not None and scaled_to_zero(f.instance):
+            lost = f"Node {claim.status.node_name or f.key} is gone: {scaled_to_zero_message(f.instance)}"
         message = kept(f.nodes, claim) or lost
         return ConditionUpdate(status="False", reason=reasons.NODE_LOST, message=message, warning=True)
     if not node.ready:
@@ -105,10 +105,10 @@ def _usable(f: Facts, claim: NodeClaim, node: Node | None, current: Condition) -
                 status="True", reason=reasons.INITIALIZED, recheck=left if short is not None else None
             )
         return msgspec.structs.replace(short, status="False", reason=reasons.GPU_UNAVAILABLE, warning=True)
-    shut = closed(f, claim, node)
+    shut = uninitialized(f, claim, node)
     if shut is None:
         return ConditionUpdate(status="True", reason=reasons.INITIALIZED)
-    behind = _taints_behind(f, node, shut)
+    behind = _health_taint_seconds_left(f, node, shut)
     if behind > 0 and current.reason == reasons.NODE_NOT_READY:
         return ConditionUpdate(
             status="False", reason=current.reason, message=current.message, recheck=behind, warning=True
@@ -117,7 +117,7 @@ def _usable(f: Facts, claim: NodeClaim, node: Node | None, current: Condition) -
     return msgspec.structs.replace(shut, status="False", reason=reason)
 
 
-def _taints_behind(f: Facts, node: Node, shut: ConditionUpdate) -> float:
+def _health_taint_seconds_left(f: Facts, node: Node, shut: ConditionUpdate) -> float:
     """Seconds for which only the node controller, always a little behind the Ready condition, may be the reason.
 
     Until then a Node that came back gets no word of its own between NotReady and usable
@@ -131,33 +131,30 @@ def _taints_behind(f: Facts, node: Node, shut: ConditionUpdate) -> float:
     return HEALTH_TAINT_SECONDS - (f.now - since).total_seconds()
 
 
-def closed(f: Facts, claim: NodeClaim, node: Node) -> ConditionUpdate | None:
+def uninitialized(f: Facts, claim: NodeClaim, node: Node) -> ConditionUpdate | None:
     """Why the gate is shut, in Karpenter's order of checks; None: it is open."""
     if not node.ready:
         return _not_ready(node, status="Unknown")
     for taint in node.spec.taints:
-        if any(taint.same_place(start) for start in claim.spec.startup_taints):
-            return _shut(reasons.STARTUP_TAINTS_EXIST, f'StartupTaint "{taint}" still exists; its owner removes it')
+        if any(taint.matches(start) for start in claim.spec.startup_taints):
+            return _waiting(reasons.STARTUP_TAINTS_EXIST, f'StartupTaint "{taint}" still exists; its owner removes it')
     for taint in node.spec.taints:
         if _ephemeral(taint):
-            return _shut(reasons.KNOWN_EPHEMERAL_TAINTS_EXIST, f'KnownEphemeralTaint "{taint}" still exists')
+            return _waiting(reasons.KNOWN_EPHEMERAL_TAINTS_EXIST, f'KnownEphemeralTaint "{taint}" still exists')
     return _missing_request(claim, node) or _missing_gpus(f, claim, node)
 
 
-def _shut(reason: str, message: str) -> ConditionUpdate:
+def _waiting(reason: str, message: str) -> ConditionUpdate:
     return ConditionUpdate(status="Unknown", reason=reason, message=message)
 
 
-def _not_ready(node: Node, *, status: str) -> ConditionUpdate:
+def _not_ready(node: Node, *, status: Status) -> ConditionUpdate:
     condition = node.ready_condition
     cause = (condition.reason or "no cause given") if condition is not None else "its kubelet has not reported"
     since = condition.last_transition_time if condition is not None else None
     when = f" since {clock_text(since)}" if since is not None else ""
     message = f"Node status is NotReady ({cause}){when}; see kubectl describe node {node.name}"
-    taken_back = status == "False"
-    return ConditionUpdate(
-        status="False" if taken_back else "Unknown", reason=reasons.NODE_NOT_READY, message=message, warning=taken_back
-    )
+    return ConditionUpdate(status=status, reason=reasons.NODE_NOT_READY, message=message, warning=status == "False")
 
 
 def _ephemeral(taint: Taint) -> bool:
@@ -166,11 +163,11 @@ def _ephemeral(taint: Taint) -> bool:
 
 def _missing_request(claim: NodeClaim, node: Node) -> ConditionUpdate | None:
     for resource, wanted in claim.spec.resources.requests.items():
-        if resource in NOT_ON_NODES or whole(wanted) == 0:
+        if resource in NOT_ON_NODES or whole_number(wanted) == 0:
             continue
-        if whole(node.status.allocatable.get(resource, "0")) == 0:
+        if whole_number(node.status.allocatable.get(resource, "0")) == 0:
             hint = f"; {PLUGIN_HINT}" if "/" in resource else ""
-            return _shut(
+            return _waiting(
                 reasons.RESOURCE_NOT_REGISTERED, f'Resource "{resource}" was requested but not registered{hint}'
             )
     return None
@@ -179,18 +176,18 @@ def _missing_request(claim: NodeClaim, node: Node) -> ConditionUpdate | None:
 def _missing_gpus(f: Facts, claim: NodeClaim, node: Node) -> ConditionUpdate | None:
     if not lacks_gpus(f, claim, node):
         return None
-    counted = f"{f.gpus.resource}: {seen_gpus(f, node)} of {expected_gpus(f, claim)} allocatable"
-    if failed_short(f, claim) and f.instance is not None and f.instance.failure is not None:
+    counted = f"{f.gpus.resource}: {allocatable_gpus(f, node)} of {expected_gpus(f, claim)} allocatable"
+    if failed_without_gpus(f, claim) and f.instance is not None and f.instance.failure is not None:
         minutes = f.policy.initialization_seconds / 60
         message = f"{counted}, the pool failed and is made anew {minutes:.0f} min after Registered: "
-        return _shut(reasons.RESOURCE_NOT_REGISTERED, fit(message + f.instance.failure.message, CAUSE_BYTES))
+        return _waiting(reasons.RESOURCE_NOT_REGISTERED, truncate(message + f.instance.failure.message, CAUSE_BYTES))
     message = f"{counted}; {PLUGIN_HINT} To go without: annotate the claim {labels.GPU_READINESS}=report"
-    return _shut(reasons.RESOURCE_NOT_REGISTERED, message)
+    return _waiting(reasons.RESOURCE_NOT_REGISTERED, message)
 
 
 def gpu_short(f: Facts) -> bool:
     """Whether a Ready Node of an initialized claim shows fewer GPUs than it should (clock: our first sight of it)."""
-    claim, node = f.claim, chosen_node(f)
+    claim, node = f.claim, node_for_claim(f)
     if claim is None or node is None or not node.ready or not registered(claim):
         return False
     return lacks_gpus(f, claim, node)

@@ -6,7 +6,7 @@ Source: docs/references/karpenter.md#nodeclaim-api, docs/references/kaito.md#wha
 """
 
 from controllers.model.facts import Facts
-from controllers.model.node_for_claim import chosen_node
+from controllers.model.node_for_claim import node_for_claim
 from controllers.model.steps import PatchClaim
 from provisioner.api import labels
 from provisioner.api.nodeclaim import NodeClaim
@@ -22,10 +22,10 @@ def step(f: Facts) -> PatchClaim | None:
 
     One write for all three: the zone comes with the Node, from the node manager. Only if no Node comes, without it.
     """
-    claim, node = f.claim, chosen_node(f)
+    claim, node = f.claim, node_for_claim(f)
     if claim is None or "PatchClaim" in f.refused:
         return None
-    if (node is None and not _late(f, claim)) or (node is not None and node.unidentified):
+    if (node is None and not _late(f, claim)) or (node is not None and node.cloud_uninitialized):
         return None
     wanted: dict[str, str] = {}
     if node is not None:

@@ -16,7 +16,7 @@ from cloudprovider.interface import Instance, InstanceState
 from controllers.model.conditions import ConditionUpdate, Status, clock_text
 from controllers.model.deadlines import watched
 from controllers.model.facts import Facts
-from controllers.model.node_for_claim import chosen_node, strangers
+from controllers.model.node_for_claim import node_for_claim, unrelated_nodes
 from controllers.model.ownership import Verdict, held_by, marked, verdict
 from controllers.model.steps import CreateInstance, Event, LookUpClaim, LookUpPool, Step, Wait
 from provisioner.api import labels, reasons
@@ -29,10 +29,10 @@ from .launch_failure import launched
 
 USUAL_TIME = "AKS usually takes 3 to 8 min"
 # What waits for a person, or for a removal, and not for room.
-OUT_OF_LINE = (reasons.LEFTOVER_NODE, reasons.POOL_DELETED, reasons.ADOPTION_REFUSED)
+NOT_QUEUED = (reasons.LEFTOVER_NODE, reasons.POOL_DELETED, reasons.ADOPTION_REFUSED)
 
 
-def lost(f: Facts, claim: NodeClaim) -> bool:
+def pool_missing(f: Facts, claim: NodeClaim) -> bool:
     """Whether this claim says that its pool was accepted, neither ran nor failed, and no answer shows that pool.
 
     Where no status can be written, what it says is old and means nothing.
@@ -41,16 +41,16 @@ def lost(f: Facts, claim: NodeClaim) -> bool:
         c.type == LAUNCHED and c.status == "Unknown" and c.reason in (reasons.CREATING, reasons.POOL_DELETED)
         for c in claim.status.conditions
     )
-    return accepted and f.instance is None and chosen_node(f) is None and "PatchStatus" not in f.refused
+    return accepted and f.instance is None and node_for_claim(f) is None and "PatchStatus" not in f.refused
 
 
-def in_line(claim: NodeClaim) -> bool:
+def is_queued(claim: NodeClaim) -> bool:
     """Whether this claim keeps its place by age. One that cannot be served, or not now, would hold up all behind it.
 
     What may have been asked for already stays in line: a list that lags must not let others take its room.
     """
     told = claim.condition(LAUNCHED)
-    return told is None or (told.status == "Unknown" and told.reason not in OUT_OF_LINE)
+    return told is None or (told.status == "Unknown" and told.reason not in NOT_QUEUED)
 
 
 def step(f: Facts) -> Step | None:
@@ -62,24 +62,24 @@ def step(f: Facts) -> Step | None:
         return launch_failure.step(f, claim)
     if clearing := launch_failure.step(f, claim):
         return clearing
-    if launched(claim) or lost(f, claim) or chosen_node(f) is not None:
+    if launched(claim) or pool_missing(f, claim) or node_for_claim(f) is not None:
         return None
     failed, unread = f.create_failed, f.read_failed
     answerless = failed is not None and failed.uncertain and f.pool_read_age > failed.age
     if answerless and (unread is None or unread.holds_for <= 0):
         return LookUpPool(name=f.key)
-    if obstacle(f) is not None:
+    if blocking_condition(f) is not None:
         return None
-    unsure = _not_as_read(f, claim)
+    unsure = _verify_claim(f, claim)
     if unsure is not None:
         return unsure
-    offering = offerings.chosen(f)
-    said = offerings.next_words(f, offering) if offering is not None else ""
+    offering = offerings.next_offering(f)
+    said = offerings.attempt_message(f, offering) if offering is not None else ""
     event = Event(type="Normal", reason=reasons.TRYING_OFFERING, message=said) if said else None
     return CreateInstance(claim=claim, name=f.key, offering=offering, event=event)
 
 
-def _not_as_read(f: Facts, claim: NodeClaim) -> Step | None:
+def _verify_claim(f: Facts, claim: NodeClaim) -> Step | None:
     """A cache that is behind may show a claim that was deleted since, its machine gone: a PUT would buy another."""
     if f.claim_read_age > f.policy.fresh_seconds:
         return LookUpClaim(name=claim.name)
@@ -97,17 +97,17 @@ def launched_since(f: Facts, claim: NodeClaim) -> datetime | None:
     return f.now if running else None
 
 
-def judge(f: Facts, claim: NodeClaim) -> ConditionUpdate | None:
+def condition(f: Facts, claim: NodeClaim) -> ConditionUpdate | None:
     """The Launched condition; None while there is nothing to say yet."""
     instance = f.instance
-    if not launch_failure.failed_launch_remains(f, claim) and (launched(claim) or chosen_node(f) is not None):
+    if not launch_failure.failed_launch_remains(f, claim) and (launched(claim) or node_for_claim(f) is not None):
         return ConditionUpdate(status="True", reason=reasons.LAUNCHED)
-    if lost(f, claim):
-        return _deleted_by_others(f, claim) if f.absence == "absent" else _not_to_be_looked_up(f)
+    if pool_missing(f, claim):
+        return _deleted_by_others(f, claim) if f.absence == "absent" else _lookup_failed(f)
     if instance is None or not held_by(instance, claim):
-        held = obstacle(f)
-        if held is None or _final(held):
-            return held or offerings.tried(f)
+        held = blocking_condition(f)
+        if held is None or _is_final(held):
+            return held or offerings.last_failure(f)
         began = claim.metadata.creation_timestamp
         return watched(held, name="launch", since=began, now=f.now, limit_seconds=f.policy.launch_seconds)
     began = instance.put_time or claim.metadata.creation_timestamp
@@ -119,14 +119,14 @@ def judge(f: Facts, claim: NodeClaim) -> ConditionUpdate | None:
         case InstanceState.DELETING:
             return _keep_cause(claim) or _deleted_by_others(f, claim)
         case _:
-            choice = offerings.second_choice(f, instance)
+            choice = offerings.fallback_message(f, instance)
             state = f"{instance.raw_state or 'Creating'} since {clock_text(began)}"
             message = "; ".join((state, *filter(None, (choice,)), USUAL_TIME))
             creating = ConditionUpdate(status="Unknown", reason=reasons.CREATING, message=message)
             return watched(creating, name="creating", since=began, now=f.now, limit_seconds=f.policy.creating_seconds)
 
 
-def _final(held: ConditionUpdate) -> bool:
+def _is_final(held: ConditionUpdate) -> bool:
     """A verdict that no time will change has no deadline: it was told, and only a person can do something about it."""
     return held.status == "False" and held.recheck is None
 
@@ -137,7 +137,7 @@ def _failed(f: Facts, instance: Instance) -> ConditionUpdate:
     if instance.failure is not None:
         reason, message = instance.failure.reason, instance.failure.message
         if instance.failure.kind == NoCapacity.kind and offerings.exhausted(f):
-            message = offerings.with_end(message)
+            message = offerings.with_exhausted(message)
     recheck = f.delete_failed.holds_for if f.delete_failed is not None else None
     return ConditionUpdate(status="False", reason=reason, message=message, recheck=recheck or None, warning=True)
 
@@ -150,7 +150,7 @@ def _keep_cause(claim: NodeClaim) -> ConditionUpdate | None:
     return ConditionUpdate(status="False", reason=current.reason, message=current.message, warning=True)
 
 
-def _not_to_be_looked_up(f: Facts) -> ConditionUpdate | None:
+def _lookup_failed(f: Facts) -> ConditionUpdate | None:
     """The pool is not shown any longer, and nobody can be asked what became of it; it still counts as accepted."""
     unread = f.read_failed
     if unread is None or unread.holds_for <= 0:
@@ -170,12 +170,12 @@ def _deleted_by_others(f: Facts, claim: NodeClaim) -> ConditionUpdate:
     return ConditionUpdate(status="Unknown", reason=reasons.POOL_DELETED, message=said or message, warning=True)
 
 
-def obstacle(f: Facts) -> ConditionUpdate | None:
+def blocking_condition(f: Facts) -> ConditionUpdate | None:
     """What keeps this claim from asking for its pool now, as its Launched condition says it; None: nothing does."""
-    return own_obstacle(f) or offerings.obstacle(f) or limits.obstacle(f)
+    return own_blocking_condition(f) or offerings.blocking_condition(f) or limits.blocking_condition(f)
 
 
-def own_obstacle(f: Facts) -> ConditionUpdate | None:
+def own_blocking_condition(f: Facts) -> ConditionUpdate | None:
     """What keeps this claim back whatever Azure has to offer and however many others wait."""
     claim = f.claim
     if claim is None:
@@ -185,14 +185,14 @@ def own_obstacle(f: Facts) -> ConditionUpdate | None:
         return ConditionUpdate(status="Unknown", reason=reasons.ADOPTION_REFUSED, message=message, warning=True)
     if f.instance is not None:
         return _name_taken(f, f.instance, claim)
-    if launch_failure.nodes_left(f, claim):
+    if launch_failure.remaining_nodes(f, claim):
         return _keep_cause(claim)
-    if kept := strangers(f) or (() if chosen_node(f) is not None else f.nodes):
-        return _name_kept(kept)
+    if kept := unrelated_nodes(f) or (() if node_for_claim(f) is not None else f.nodes):
+        return _leftover_node(kept)
     if f.cluster is not None and not f.cluster.running:
         message = f"the managed cluster is {f.cluster.power_state}/{f.cluster.state}; start it with az aks start"
         return ConditionUpdate(status="Unknown", reason=reasons.CLUSTER_NOT_RUNNING, message=message, warning=True)
-    return _told_failure(f)
+    return _last_failure(f)
 
 
 def _name_taken(f: Facts, instance: Instance, claim: NodeClaim) -> ConditionUpdate | None:
@@ -212,7 +212,7 @@ def _name_taken(f: Facts, instance: Instance, claim: NodeClaim) -> ConditionUpda
             return ConditionUpdate(status="False", reason=reasons.POOL_NAME_TAKEN, message=message, warning=True)
 
 
-def _name_kept(nodes: tuple[Node, ...]) -> ConditionUpdate:
+def _leftover_node(nodes: tuple[Node, ...]) -> ConditionUpdate:
     """Nodes under this pool's name that were not born for this claim; those that bear no mark of ours stay."""
     names = ", ".join(node.name for node in nodes[:2])
     message = f"Node {names} of an earlier machine of this pool name is still there; it is being removed first"
@@ -227,7 +227,7 @@ def name_collides(f: Facts) -> ConditionUpdate:
     return ConditionUpdate(status="False", reason=reasons.POOL_NAME_TAKEN, message=message, warning=True)
 
 
-def _told_failure(f: Facts) -> ConditionUpdate | None:
+def _last_failure(f: Facts) -> ConditionUpdate | None:
     """The last attempt failed and its time has not passed: its cause stays on the claim."""
     unread = f.read_failed
     if unread is not None and unread.holds_for > 0:

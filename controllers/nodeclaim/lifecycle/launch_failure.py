@@ -25,8 +25,8 @@ from controllers.model.steps import (
     Step,
     Wait,
 )
-from controllers.node.termination.instance_delete import not_yet
-from controllers.node.termination.termination import empty, prove_gone
+from controllers.node.termination.instance_delete import wait_to_delete
+from controllers.node.termination.termination import drain_node, prove_gone
 from provisioner.api import reasons
 from provisioner.api.conditions import INITIALIZED, LAUNCHED, REGISTERED
 from provisioner.api.node import Node
@@ -45,7 +45,7 @@ def launched(claim: NodeClaim) -> bool:
     return claim.condition(LAUNCHED, "True") is not None
 
 
-def told(claim: NodeClaim) -> bool:
+def failure_reported(claim: NodeClaim) -> bool:
     """Whether this claim says why its last attempt failed."""
     return claim.condition(LAUNCHED, "False") is not None
 
@@ -54,58 +54,58 @@ def failed_launch_remains(f: Facts, claim: NodeClaim) -> bool:
     """Whether what is here of this claim's machine, or nothing at all, is what a failed attempt has left."""
     if claim.deleting or was_usable(claim):
         return False
-    if any(node.ready and not _useless(f, claim, node) for node in _own(f, claim)):
+    if any(node.ready and not _unusable(f, claim, node) for node in _nodes_of(f, claim)):
         return False
     if f.instance is None:
-        return told(claim)
+        return failure_reported(claim)
     failed = f.instance.state is InstanceState.FAILED
-    going = f.instance.state is InstanceState.DELETING and told(claim)
+    going = f.instance.state is InstanceState.DELETING and failure_reported(claim)
     return (failed or going) and held_by(f.instance, claim)
 
 
-def failed_short(f: Facts, claim: NodeClaim) -> bool:
+def failed_without_gpus(f: Facts, claim: NodeClaim) -> bool:
     """Whether its pool failed, and it has a Ready Node without the GPUs that are waited for, and never had them."""
     if f.instance is None or f.instance.state is not InstanceState.FAILED or not held_by(f.instance, claim):
         return False
-    short = any(node.ready and lacks_gpus(f, claim, node) for node in _own(f, claim))
+    short = any(node.ready and lacks_gpus(f, claim, node) for node in _nodes_of(f, claim))
     return short and not claim.deleting and not was_usable(claim)
 
 
-def _useless(f: Facts, claim: NodeClaim, node: Node) -> bool:
+def _unusable(f: Facts, claim: NodeClaim, node: Node) -> bool:
     """Whether this Ready Node's machine is a failed attempt all the same: its pool failed, and its GPUs did not come.
 
     Once that is told it stays so until they come, while the pool goes and after it, as long as the Node says Ready.
     """
     if not lacks_gpus(f, claim, node):
         return False
-    if told(claim):
+    if failure_reported(claim):
         return f.instance is None or f.instance.state in (InstanceState.FAILED, InstanceState.DELETING)
     registered = claim.condition(REGISTERED, "True")
-    if registered is None or not failed_short(f, claim):
+    if registered is None or not failed_without_gpus(f, claim):
         return False
     return (f.now - registered.last_transition_time).total_seconds() >= f.policy.initialization_seconds
 
 
 def step(f: Facts, claim: NodeClaim) -> Step | None:
     """The next step of clearing a failed attempt away; None: there is nothing left of it, or nothing to do now."""
-    if f.instance is not None and f.instance.failure is None and failed_short(f, claim):
+    if f.instance is not None and f.instance.failure is None and failed_without_gpus(f, claim):
         return AskCause(instance=f.instance)
     if not failed_launch_remains(f, claim):
         return None
     if f.instance is None:
-        return _clear_nodes(f, claim)
+        return _delete_nodes(f, claim)
     if f.instance.state is not InstanceState.FAILED:
         return None
     if f.instance.failure is None:
         return AskCause(instance=f.instance)
     # What a claim that was launched does not take back, it would lose: then the pool must not go.
     untold = "PatchStatus" in f.refused and not launched(claim)
-    if not told(claim) and not untold:
+    if not failure_reported(claim) and not untold:
         return None
-    unsure = not_yet(f)
+    unsure = wait_to_delete(f)
     if unsure is not None:
         return unsure if isinstance(unsure, LookUpPool) else None
-    emptying = _empty(f, claim)
+    emptying = _drain(f, claim)
     if emptying is not None:
         return emptying
     message = f"agent pool {f.key} failed and is removed before the next attempt"
@@ -116,20 +116,22 @@ def step(f: Facts, claim: NodeClaim) -> Step | None:
     )
 
 
-def _empty(f: Facts, claim: NodeClaim) -> Step | None:
+def _drain(f: Facts, claim: NodeClaim) -> Step | None:
     """Pods may be at work on a Node that is Ready without its GPUs: they have the time of one drain."""
     since = claim.condition(LAUNCHED, "False")
     by = since.last_transition_time + timedelta(seconds=f.policy.draining_seconds) if since is not None else f.now
-    return next((step for node in _own(f, claim) if node.ready and (step := empty(f, node, by)) is not None), None)
+    return next(
+        (step for node in _nodes_of(f, claim) if node.ready and (step := drain_node(f, node, by)) is not None), None
+    )
 
 
-def nodes_left(f: Facts, claim: NodeClaim) -> tuple[Node, ...]:
+def remaining_nodes(f: Facts, claim: NodeClaim) -> tuple[Node, ...]:
     """The Nodes of a failed attempt, which stand in the way of the next."""
-    return _own(f, claim) if failed_launch_remains(f, claim) else ()
+    return _nodes_of(f, claim) if failed_launch_remains(f, claim) else ()
 
 
-def _clear_nodes(f: Facts, claim: NodeClaim) -> Step | None:
-    nodes = _own(f, claim)
+def _delete_nodes(f: Facts, claim: NodeClaim) -> Step | None:
+    nodes = _nodes_of(f, claim)
     if not nodes:
         return None
     unproven = prove_gone(f)
@@ -145,5 +147,5 @@ def _clear_nodes(f: Facts, claim: NodeClaim) -> Step | None:
     return None
 
 
-def _own(f: Facts, claim: NodeClaim) -> tuple[Node, ...]:
+def _nodes_of(f: Facts, claim: NodeClaim) -> tuple[Node, ...]:
     return tuple(node for node in f.nodes if belongs(node, claim))

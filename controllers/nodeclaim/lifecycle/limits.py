@@ -10,7 +10,7 @@ from controllers.model.facts import Facts
 from provisioner.api import reasons
 
 
-def obstacle(f: Facts) -> ConditionUpdate | None:
+def blocking_condition(f: Facts) -> ConditionUpdate | None:
     """The Launched condition of a claim that must wait for its turn, with its place in line; None: it is its turn."""
     counts = f.counts
     limit, remedy = _pool_limit(f)

@@ -50,7 +50,7 @@ def offering_scope(offering: Offering, scope: Scope) -> OfferingScope:
             return OfferingScope()
 
 
-def chosen(f: Facts) -> Offering | None:
+def next_offering(f: Facts) -> Offering | None:
     """What to ask for now; None if the claim allows nothing that can be expressed, or if all of it rests.
 
     What this claim has tried comes last: a try takes minutes, in which the short rest of the one before ends.
@@ -64,7 +64,7 @@ def exhausted(f: Facts) -> bool:
     return bool(f.offers) and all(offer.reason and not offer.of_cluster for offer in f.offers)
 
 
-def obstacle(f: Facts) -> ConditionUpdate | None:
+def blocking_condition(f: Facts) -> ConditionUpdate | None:
     """The Launched condition of a claim whose offerings all rest; None: one of them may be asked for."""
     claim = f.claim
     if claim is None or not f.offers or any(offer.holds_for <= 0 for offer in f.offers):
@@ -73,42 +73,42 @@ def obstacle(f: Facts) -> ConditionUpdate | None:
     soonest = min(offer.holds_for for offer in f.offers)
     told, ended = claim.condition(LAUNCHED, "False"), exhausted(f)
     kept = told is not None and told.reason == last.reason and (EXHAUSTED in told.message) == ended
-    words = without_end(told.message) if told is not None and kept else last.message
-    message = with_end(words) if ended else words
+    words = without_exhausted(told.message) if told is not None and kept else last.message
+    message = with_exhausted(words) if ended else words
     return ConditionUpdate(status="False", reason=last.reason, message=message, recheck=soonest, warning=True)
 
 
-def with_end(message: str) -> str:
+def with_exhausted(message: str) -> str:
     """A failure's words and those that say that nothing else is left to try."""
     return f"{message}; {EXHAUSTED}"
 
 
-def without_end(message: str) -> str:
+def without_exhausted(message: str) -> str:
     """The failure's words again."""
     return message.partition(f"; {EXHAUSTED}")[0]
 
 
-def tried(f: Facts) -> ConditionUpdate | None:
+def last_failure(f: Facts) -> ConditionUpdate | None:
     """The cause of the attempt that has just failed, while other offerings are left."""
     failed = f.create_failed
     if failed is None or failed.kind != NoCapacity.kind or not failed.concerns(f.claim):
         return None
-    message = with_end(failed.message) if exhausted(f) else failed.message
+    message = with_exhausted(failed.message) if exhausted(f) else failed.message
     return ConditionUpdate(status="False", reason=failed.reason, message=message, warning=True)
 
 
-def next_words(f: Facts, offering: Offering) -> str:
+def attempt_message(f: Facts, offering: Offering) -> str:
     """What is said of a choice among several, or of one more try; "" for a first and only one."""
     failed = next((o for o in f.offers if o.reason), None)
     if len(f.offers) < 2 and failed is None:
         return ""
     cause = f"; {failed.offering}: {failed.reason}" if failed is not None else ""
-    return f"asks for {offering}, choice {_place(f, offering)} of {len(f.offers)}{cause}"
+    return f"asks for {offering}, choice {_rank(f, offering)} of {len(f.offers)}{cause}"
 
 
-def second_choice(f: Facts, instance: Instance) -> str:
+def fallback_message(f: Facts, instance: Instance) -> str:
     """What a pool is that is not what its claim prefers, and why; "" for the first choice. Told once, it stays so."""
-    place = _place(f, instance.offering)
+    place = _rank(f, instance.offering)
     if f.claim is None or place < 2:
         return ""
     choice, first = f"{instance.offering} is choice {place} of {len(f.offers)}", f.offers[0]
@@ -118,6 +118,6 @@ def second_choice(f: Facts, instance: Instance) -> str:
     return next((words for words in said if words.startswith(choice)), choice + cause)
 
 
-def _place(f: Facts, offering: Offering) -> int:
+def _rank(f: Facts, offering: Offering) -> int:
     """Its place among the claim's offerings, from 1; 0 if it is none of them."""
     return next((n for n, offer in enumerate(f.offers, start=1) if offer.offering == offering), 0)

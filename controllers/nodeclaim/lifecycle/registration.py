@@ -14,13 +14,13 @@ from controllers.model.adoption import handed_over, kept
 from controllers.model.conditions import ConditionUpdate, clock_text
 from controllers.model.deadlines import watched
 from controllers.model.facts import Facts
-from controllers.model.node_for_claim import chosen_node, live_nodes
+from controllers.model.node_for_claim import live_nodes, node_for_claim
 from controllers.model.ownership import KIND, holds_finalizer, owned_by_another
 from controllers.model.patches import add_keys, replace_list
 from controllers.model.steps import PatchNode, Step, Wait
-from controllers.nodeclaim.consistency import emptied, refill_words, scale_words
+from controllers.nodeclaim.consistency import scale_command, scaled_to_zero, scaled_to_zero_message
 from provisioner.api import labels, reasons
-from provisioner.api.conditions import REGISTERED, fit
+from provisioner.api.conditions import REGISTERED, truncate
 from provisioner.api.meta import OwnerReference, Taint
 from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
@@ -43,12 +43,14 @@ def copyable(key: str) -> bool:
 
 def step(f: Facts) -> Step | None:
     """Make the Node the claim's, or give it our finalizer back."""
-    claim, node = f.claim, chosen_node(f)
+    claim, node = f.claim, node_for_claim(f)
     if claim is None or node is None or "PatchNode" in f.refused or failed_launch_remains(f, claim):
         return None
     taken = handed_over(f.now) if owned_by_another(node, claim) else {}
     if labels.REGISTERED not in node.metadata.labels:
-        return PatchNode(node=node, patch=_full(claim, node, taken), why="register the Node with its claim")
+        return PatchNode(
+            node=node, patch=_registration_patch(claim, node, taken), why="register the Node with its claim"
+        )
     if taken:
         patch = (
             *replace_list("/metadata/ownerReferences", node.metadata.owner_references, _owners(claim, node)),
@@ -62,7 +64,7 @@ def step(f: Facts) -> Step | None:
     return None
 
 
-def _full(claim: NodeClaim, node: Node, taken: Mapping[str, str]) -> tuple[dict[str, object], ...]:
+def _registration_patch(claim: NodeClaim, node: Node, taken: Mapping[str, str]) -> tuple[dict[str, object], ...]:
     meta = node.metadata
     finalizers = meta.finalizers if holds_finalizer(node) else (*meta.finalizers, labels.FINALIZER)
     owners = _owners(claim, node)
@@ -97,7 +99,7 @@ def _taints(claim: NodeClaim, node: Node) -> tuple[Taint, ...]:
     merged = [taint for taint in node.spec.taints if taint.key != labels.UNREGISTERED_TAINT]
     if node.metadata.labels.get(labels.DO_NOT_SYNC_TAINTS) != "true":
         for taint in (*claim.spec.taints, *claim.spec.startup_taints):
-            if not any(taint.same_place(other) for other in merged):
+            if not any(taint.matches(other) for other in merged):
                 merged.append(taint)
     return tuple(merged)
 
@@ -107,50 +109,50 @@ def registered(claim: NodeClaim) -> bool:
     return claim.condition(REGISTERED, "True") is not None
 
 
-def unidentified(f: Facts, claim: NodeClaim) -> Wait | None:
+def wait_for_provider_id(f: Facts, claim: NodeClaim) -> Wait | None:
     """A new Node is told of together with its providerID, in one write, unless the node manager is slow to add it."""
-    node = chosen_node(f)
-    if node is None or not node.unidentified or registered(claim):
+    node = node_for_claim(f)
+    if node is None or not node.cloud_uninitialized or registered(claim):
         return None
     left = NODE_MANAGER_SECONDS - (f.now - node.metadata.creation_timestamp).total_seconds()
     return Wait(after=left, why=f"the node manager to say what Node {node.name} is") if left > 0 else None
 
 
-def change_refused(f: Facts, node: Node) -> ConditionUpdate | None:
+def update_refused(f: Facts, node: Node) -> ConditionUpdate | None:
     """What keeps our marks off this Node, in the API server's words; None: it refuses nothing."""
     said = f.refused.get("PatchNode")
     if said is None:
         return None
     message = (
-        f"{fit(said, REFUSAL_BYTES)}: our change to Node {node.name}, here since"
+        f"{truncate(said, REFUSAL_BYTES)}: our change to Node {node.name}, here since"
         f" {clock_text(node.metadata.creation_timestamp)}, is refused; see kubectl auth can-i patch nodes"
     )
     return ConditionUpdate(status="Unknown", reason=reasons.NODE_UPDATE_REFUSED, message=message, warning=True)
 
 
-def taken_back(f: Facts) -> ConditionUpdate:
+def pool_failed(f: Facts) -> ConditionUpdate:
     """What a claim says of the rest of its way up when its pool failed on it: it begins anew."""
     message = f"agent pool {f.key} failed before its Node was usable; see Launched"
     return ConditionUpdate(status="Unknown", reason=reasons.POOL_FAILED, message=message)
 
 
-def judge(f: Facts, claim: NodeClaim) -> ConditionUpdate | None:
+def condition(f: Facts, claim: NodeClaim) -> ConditionUpdate | None:
     """The Registered condition; None before the pool is launched."""
     if failed_launch_remains(f, claim):
-        return taken_back(f) if registered(claim) else None
-    node = chosen_node(f)
+        return pool_failed(f) if registered(claim) else None
+    node = node_for_claim(f)
     if node is not None and labels.REGISTERED in node.metadata.labels and holds_finalizer(node):
         return ConditionUpdate(status="True", reason=reasons.REGISTERED)
     if registered(claim):
         return ConditionUpdate(status="True", reason=reasons.REGISTERED)
     since = launched_since(f, claim)
     if node is not None:
-        held = change_refused(f, node)
+        held = update_refused(f, node)
         limit = f.policy.registration_seconds
         return held and watched(held, name="registration", since=since or f.now, now=f.now, limit_seconds=limit)
     if len(live_nodes(f)) > 1:
         names = ", ".join(node.name for node in live_nodes(f)[:2])
-        message = f"Invariant violated, matched multiple nodes: {names}; {scale_words(f.key)}, or delete this claim"
+        message = f"Invariant violated, matched multiple nodes: {names}; {scale_command(f.key)}, or delete this claim"
         return ConditionUpdate(status="False", reason=reasons.MULTIPLE_NODES_FOUND, message=message, warning=True)
     if since is None:
         return None
@@ -161,8 +163,8 @@ def judge(f: Facts, claim: NodeClaim) -> ConditionUpdate | None:
         f"Node not registered with cluster; agent pool {f.key} runs since {clock_text(since)};"
         " if it stays so check the pool's provisioning state, subnet and outbound access"
     )
-    if f.instance is not None and emptied(f.instance):
-        message = f"Node not registered with cluster; {refill_words(f.instance)}"
+    if f.instance is not None and scaled_to_zero(f.instance):
+        message = f"Node not registered with cluster; {scaled_to_zero_message(f.instance)}"
     waiting = ConditionUpdate(status="Unknown", reason=reasons.NODE_NOT_FOUND, message=message)
     limit = f.policy.registration_seconds
     return watched(waiting, name="registration", since=since, now=f.now, limit_seconds=limit)

@@ -18,7 +18,7 @@ from controllers.model.ownership import managed
 from controllers.nodeclaim.lifecycle.initialization import NOT_ON_NODES
 from controllers.nodeclaim.lifecycle.registration import copyable
 from provisioner.api import labels
-from provisioner.api.meta import BEGINNING, Taint
+from provisioner.api.meta import ZERO_TIME, Taint
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.quantity import parse_quantity
 from provisioner.api.requirements import normalise_key
@@ -109,7 +109,7 @@ def _planned(source: str, claim: NodeClaim, wrong: list[Trouble]) -> Plan:
     wrong += map(_trouble, dict.fromkeys(found))
     body, node = None, None
     if tried and not any(agentpool.objections(claim, tried[0].size)):
-        body = _with_placeholders(agentpool.to_agent_pool(claim, tried[0], now=BEGINNING), claim)
+        body = _with_placeholders(agentpool.to_agent_pool(claim, tried[0], now=ZERO_TIME), claim)
         node = _node(claim, tried[0], body["properties"])
     return Plan(
         source=source,
@@ -149,7 +149,7 @@ def _with_placeholders(body: dict[str, Any], claim: NodeClaim) -> dict[str, Any]
     tags[labels.TAG_PUT_TIME] = PUT_TIME
     if not claim.uid:
         tags[labels.TAG_CLAIM_UID] = known[labels.CLAIM_UID] = UID
-    if claim.metadata.creation_timestamp == BEGINNING:
+    if claim.metadata.creation_timestamp == ZERO_TIME:
         known[labels.KAITO_CREATION_TIMESTAMP] = CREATED
     return body
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from provisioner.api.conditions import DEPENDENTS, READY, ConditionSet, Status, fit
+from provisioner.api.conditions import DEPENDENTS, READY, ConditionSet, Status, truncate
 from provisioner.api.meta import Condition, ObjectMeta
 from provisioner.api.nodeclaim import NodeClaim, NodeClaimStatus
 
@@ -264,21 +264,21 @@ def test_long_messages_are_cut() -> None:
 )
 def test_a_message_is_cut_between_characters(message: str, limit: int, cut: str) -> None:
     """No half character is left and the three dots count."""
-    assert fit(message, limit) == cut
+    assert truncate(message, limit) == cut
 
 
 def test_a_character_that_has_no_bytes_is_replaced() -> None:
     """Half a surrogate pair, as broken JSON yields it, must not fail the write that reports the failure."""
-    assert fit("bad \ud83d end") == "bad ? end"
+    assert truncate("bad \ud83d end") == "bad ? end"
 
 
 @given(st.text(max_size=300), st.integers(min_value=3, max_value=300))
 def test_a_cut_message_fits_and_begins_as_the_original(message: str, limit: int) -> None:
     """Whatever the text, the result fits, and fitting it again changes nothing."""
-    cut = fit(message, limit)
+    cut = truncate(message, limit)
     assert len(cut.encode()) <= limit
     assert message.startswith(cut.removesuffix("...")) or message == cut
-    assert fit(cut, limit) == cut
+    assert truncate(cut, limit) == cut
 
 
 STEPS = st.lists(

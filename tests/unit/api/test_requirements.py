@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from provisioner.api.labels import ARCH, INSTANCE_TYPE, OS, REGION, ZONE
 from provisioner.api.nodeclaim import Requirement
-from provisioner.api.requirements import allowed_values, allows, combine, conflicts, malformed, normalise_key
+from provisioner.api.requirements import allowed_values, allows, combine, conflicts, invalid, normalise_key
 
 A100 = "Standard_NC24ads_A100_v4"
 T4 = "Standard_NC4as_T4_v3"
@@ -28,7 +28,7 @@ def test_kaitos_requirements_leave_one_size() -> None:
     assert allowed_values(kaito, INSTANCE_TYPE) == (A100,)
     assert allowed_values(kaito, ZONE) is None
     assert conflicts(kaito) == ()
-    assert malformed(kaito) == ()
+    assert invalid(kaito) == ()
 
 
 @pytest.mark.parametrize(
@@ -149,7 +149,7 @@ def test_which_requirements_contradict_each_other(requirements: list[tuple[str, 
 )
 def test_what_is_wrong_in_itself_is_told(requirement: Requirement, why: str) -> None:
     """The CRD's limits on label values sit where no API server enforces them, so they are checked here."""
-    (told,) = malformed([requirement])
+    (told,) = invalid([requirement])
     assert told.startswith("k: ")
     assert why in told
 

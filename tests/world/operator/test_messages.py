@@ -20,7 +20,7 @@ async def one_life(sim) -> None:
 @pytest.mark.parametrize("status", ["Unknown", "False"])
 def test_a_reason_that_no_page_explains_is_seen(monkeypatch, status) -> None:
     """A judgement with a reason of its own making fails whatever story shows it."""
-    judge = launch.judge
+    judge = launch.condition
 
     def mutant(f, claim):
         updates = judge(f, claim)
@@ -28,7 +28,7 @@ def test_a_reason_that_no_page_explains_is_seen(monkeypatch, status) -> None:
             return updates
         return ConditionUpdate(status=status, reason="Cooking", message="the machine is in the oven")
 
-    monkeypatch.setattr(launch, "judge", mutant)
+    monkeypatch.setattr(launch, "condition", mutant)
     with pytest.raises((InvariantError, BaseExceptionGroup)) as failure:
         simulate(one_life)
     told = "\n".join([str(failure.value), *getattr(failure.value, "__notes__", [])])

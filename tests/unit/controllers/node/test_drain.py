@@ -9,7 +9,7 @@ from cloudprovider.interface import InstanceState
 from controllers.model import steps
 from controllers.model.facts import Held, Volumes
 from controllers.model.steps import DeleteInstance, DeletePods, EvictPods, ReadDrain, ReadVolumes, Wait
-from controllers.node.termination.pod_predicates import misprotected
+from controllers.node.termination.pod_predicates import has_invalid_do_not_disrupt
 from controllers.planner.plan import plan
 from provisioner.api import labels
 from provisioner.api.meta import ObjectMeta, OwnerReference
@@ -100,7 +100,7 @@ def test_protected(told: str, value: str, started: float | None, stays: bool) ->
     """do-not-disrupt holds for good or for a time from the pod's start; other values say nothing, and are told of."""
     held = pod(annotations={labels.DO_NOT_DISRUPT: value}, started=started)
     assert isinstance(step(held), EvictPods) is not stays, told
-    assert misprotected(held) is (not stays and value not in ("5m", "10m", "false"))
+    assert has_invalid_do_not_disrupt(held) is (not stays and value not in ("5m", "10m", "false"))
 
 
 def test_an_eviction_is_asked_once() -> None:

@@ -211,7 +211,7 @@ REMEDIES = [
 def test_the_turn_of_aks(told: str, remedies: tuple[Remedy, ...] | None, minutes: float, replaced: bool) -> None:
     """While AKS repairs the Node itself, it is left alone; for how long."""
     given = about(unhealthy=unhealthy(minutes, remedies=remedies))
-    assert repair.due(given) is replaced, told
+    assert repair.is_due(given) is replaced, told
 
 
 THRESHOLDS = [(1, 1, 2), (4, 1, 2), (5, 1, 2.5), (6, 1, 3), (9, 1, 4.5), (10, 2, 5), (20, 4, 10)]
@@ -220,8 +220,8 @@ THRESHOLDS = [(1, 1, 2), (4, 1, 2), (5, 1, 2.5), (6, 1, 3), (9, 1, 4.5), (10, 2,
 @pytest.mark.parametrize(("nodes", "at_once", "simultaneous"), THRESHOLDS)
 def test_the_brakes(nodes: int, at_once: int, simultaneous: float) -> None:
     """So many of so many at once; and so many that may fall sick together."""
-    assert repair.most_at_once(Policy(), nodes) == at_once
-    assert repair.most_simultaneous(Policy(), nodes) == simultaneous
+    assert repair.max_concurrent(Policy(), nodes) == at_once
+    assert repair.max_simultaneous(Policy(), nodes) == simultaneous
 
 
 BLOCKED = [
@@ -273,4 +273,4 @@ def test_the_first_sight_of_an_earlier_process(told: str, given: object, node_se
     turned = msgspec.structs.replace(ready, last_transition_time=NOW - timedelta(seconds=node_seconds))
     made = msgspec.structs.replace(made, status=msgspec.structs.replace(made.status, conditions=(turned,)))
     assert timedelta(minutes=10) == NOW - BORN
-    assert repair.told_for(about(claims=(given,), nodes=(made,)), made) == expected, told
+    assert repair.reported_seconds(about(claims=(given,), nodes=(made,)), made) == expected, told

@@ -7,7 +7,7 @@ from cloudprovider.interface import InstanceState
 from controllers.model import steps
 from controllers.model.facts import Candidate
 from controllers.model.ownership import belongs, marked
-from controllers.nodeclaim.consistency import emptied, words
+from controllers.nodeclaim.consistency import changes, scaled_to_zero
 from controllers.planner.events import notices
 from controllers.planner.plan import plan
 from provisioner.api.meta import OwnerReference
@@ -33,7 +33,7 @@ def test_what_was_changed_is_said_once_and_nothing_is_done(told: str, fields: di
     """A Warning on the claim that names what and the command; the plan is what it was."""
     pool = instance(**{"state": InstanceState.RUNNING, **fields})
     known = facts(claims=(ready_claim(),), instance=pool, nodes=(node(),))
-    assert said in words(known, ready_claim()), told
+    assert said in changes(known, ready_claim()), told
     assert [one.event.reason for one in notices(known)] == (["PoolChanged"] if said else [])
     assert isinstance(plan(known), steps.Wait)
 
@@ -52,8 +52,8 @@ def test_the_node_of_an_emptied_pool_is_let_go() -> None:
         "candidate": Candidate(cause="node-deleted", age=100.0),
     }
     assert isinstance(plan(facts(instance=instance(count=0), **known)), steps.ReleaseFinalizer)
-    assert emptied(instance(count=0))
-    assert not emptied(instance(count=0, priority="Spot"))
+    assert scaled_to_zero(instance(count=0))
+    assert not scaled_to_zero(instance(count=0, priority="Spot"))
     assert not isinstance(plan(facts(instance=instance(), **known)), steps.ReleaseFinalizer)
 
 

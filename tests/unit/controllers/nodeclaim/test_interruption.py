@@ -120,7 +120,7 @@ def test_a_sign_on_a_ready_node_changes_nothing() -> None:
     """It serves until it does not."""
     serving = signed(type="PreemptionScheduled", status="True", ready="True")
     known = evicted(nodes=(serving,), instance=instance(**SPOT), candidate=None)
-    updates = initialization.judge(known, known.claims[0])
+    updates = initialization.condition(known, known.claims[0])
     assert updates is not None
     assert updates.status == "True"
     assert garbage.candidate_cause(known) is None

@@ -9,7 +9,7 @@ from cloudprovider.azure.errors import recalled
 from cloudprovider.errors import NoCapacity
 from cloudprovider.interface import Failure, Instance, InstanceState, Offering
 from controllers.model.steps import CreateInstance
-from controllers.nodeclaim.lifecycle.offerings import chosen, exhausted, obstacle, second_choice
+from controllers.nodeclaim.lifecycle.offerings import blocking_condition, exhausted, fallback_message, next_offering
 from controllers.state.offering_tracker import OfferingTracker
 from controllers.state.unavailable_offerings import UnavailableOfferings
 from provisioner.api import labels
@@ -38,7 +38,7 @@ def refused(offering_tracker: OfferingTracker, offering: Offering, at: float) ->
 
 def pick(offering_tracker: OfferingTracker, at: float, **more: Any) -> Offering | None:
     known = facts(claims=(claim(),), **more)
-    return chosen(msgspec.structs.replace(known, offers=offering_tracker.offers(known, at)))
+    return next_offering(msgspec.structs.replace(known, offers=offering_tracker.offers(known, at)))
 
 
 def told(status: str, reason: str, message: str) -> NodeClaim:
@@ -150,7 +150,7 @@ def test_what_the_cluster_lacks_is_told_without_the_words_that_end_a_ragengine()
     asking.refused(step, full, asked=NOW, wall=NOW, now=0.0)
     known = facts(claims=(claim(),))
     known = msgspec.structs.replace(known, offers=asking.offers(known, 1.0))
-    held = obstacle(known)
+    held = blocking_condition(known)
     assert held is not None
     assert (held.status, held.reason, held.message, held.recheck) == ("False", "SubnetIsFull", FULL, 299.0)
     assert not exhausted(known)
@@ -169,14 +169,14 @@ def test_a_second_choice_says_what_it_is_and_why() -> None:
     creating = pool(B, InstanceState.CREATING)
     known = facts(claims=(claim(),), instance=creating)
     known = msgspec.structs.replace(known, offers=asking.offers(known, 1.0))
-    words = second_choice(known, creating)
+    words = fallback_message(known, creating)
     assert words == "Standard_B is choice 2 of 2, Standard_A had QuotaExceeded"
     asking.notice("other", pool(A, InstanceState.RUNNING, put_time=NOW.replace(hour=13)), wall=NOW, now=2.0)
     later = facts(claims=(told("Unknown", "Creating", f"Creating since 12:00:00Z; {words}; usual"),), instance=creating)
     later = msgspec.structs.replace(later, offers=asking.offers(later, 3.0))
     assert later.offers[0].reason == ""
-    assert second_choice(later, creating) == words
-    assert second_choice(later, pool(A, InstanceState.CREATING)) == ""
+    assert fallback_message(later, creating) == words
+    assert fallback_message(later, pool(A, InstanceState.CREATING)) == ""
 
 
 def test_a_failed_pool_is_one_failure_however_often_it_is_seen() -> None:
