@@ -1,13 +1,13 @@
-# The image that charts/gpu-provisioner deploys: one virtual environment on a base without shell and package manager.
-# Both bases are pinned by the digest of their index (all architectures); dependabot.yml renews tag and digest together.
-# Nothing here names a platform: each architecture builds all stages for itself, so wheels and interpreter always match.
+# The image that charts/gpu-provisioner deploys: a virtual environment on a base without shell and package manager.
+# Both base images are pinned by the digest of their multi-platform index; dependabot.yml updates tag and digest together.
+# No stage sets a platform: each architecture builds all stages, so that the wheels match the interpreter.
 
 FROM docker.io/library/python:3.13.16-slim-trixie@sha256:bf44cdfcb76cd3b41e879bc058fc37ec5872002ccfde7fcb765e218cde0cd79c AS builder
-# The minor version of both bases.
+# The Python version of both base images.
 ARG PYTHON=3.13
 ENV PYTHONDONTWRITEBYTECODE=1 PIP_DISABLE_PIP_VERSION_CHECK=1
 WORKDIR /src
-# An environment remembers its interpreter's path: made from here, it finds the other base's interpreter there.
+# A virtual environment contains the path of its interpreter, which is /usr/bin in the final base image.
 RUN ln -s /usr/local/bin/python${PYTHON} /usr/bin/python${PYTHON} \
     && /usr/bin/python${PYTHON} -m venv --without-pip /opt/gpu-provisioner \
     && /usr/bin/python${PYTHON} -m venv --without-pip /opt/build
@@ -24,8 +24,8 @@ COPY controllers controllers
 COPY examples examples
 RUN /opt/build/bin/python -m hatchling build -t wheel -d /opt/wheel
 ARG VERSION=0.1.0
-# -I: neither the folder that it is started in nor a PYTHON variable can put other code in its place.
-# The root file system is read-only, so what is compiled is compiled here, and is the same in each build.
+# -I: the working directory and PYTHON… variables do not change what is imported.
+# The root file system is read-only at run time, so the bytecode is compiled here; unchecked hashes make it reproducible.
 RUN pip --python /opt/gpu-provisioner/bin/python install \
         --no-cache-dir --no-compile --no-deps --no-index --find-links /opt/wheel "aks-gpu-provisioner==${VERSION}" \
     && sed -i '1s|$| -IB|' /opt/gpu-provisioner/bin/gpu-provisioner \
@@ -46,6 +46,6 @@ COPY --from=builder /opt/gpu-provisioner /opt/gpu-provisioner
 ENV PATH=/opt/gpu-provisioner/bin:/usr/bin:/bin GPU_PROVISIONER_COMMIT=${REVISION}
 USER 65532:65532
 EXPOSE 8080 8081
-# Kubernetes probes; the chart says how.
+# The chart configures probes.
 HEALTHCHECK NONE
 ENTRYPOINT ["gpu-provisioner"]

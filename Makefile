@@ -1,6 +1,5 @@
-# Everything a newcomer needs: `make demo` and `make test`. Both install what they need into .venv.
-# `make test-cluster` needs Go besides, or binaries named by KUBEBUILDER_ASSETS; `make test-monitoring` Prometheus, on the
-# PATH or in the folder PROMETHEUS_BIN.
+# `make demo` and `make test` need Python only, and install their dependencies into .venv. `make test-cluster` also needs
+# Go, or binaries in KUBEBUILDER_ASSETS; `make test-monitoring` needs Prometheus, on the PATH or in PROMETHEUS_BIN.
 PYTHON ?= python3
 JOBS ?= auto
 UPGRADE ?= --upgrade
@@ -17,7 +16,7 @@ help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 24
 
 $(LOCK_RUN): requirements.lock pyproject.toml
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11 or newer is needed; name it with make PYTHON=python3.12"; exit 2; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11 or newer is required: set it with make PYTHON=python3.12"; exit 2; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "installing the locked dependencies into $(VENV)"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
@@ -29,45 +28,45 @@ $(LOCK_DEV): requirements-dev.lock $(LOCK_RUN)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock -r requirements-dev.lock
 	@touch $@
 
-demo: $(LOCK_RUN)  ## a claim becomes a GPU node and goes again, on an embedded cluster (under a minute)
+demo: $(LOCK_RUN)  ## provision and terminate a GPU node on an embedded cluster (under a minute)
 	@$(BIN)/gpu-provisioner try --once
 
-test: check  ## everything that needs only Python and PyPI, in as many processes as there are processors (JOBS=1)
+test: check  ## run the tests that need only Python and PyPI, in one process per CPU (JOBS=1)
 	@$(BIN)/python -m pytest -n $(JOBS) --dist worksteal
 
-check: $(LOCK_DEV)  ## format, lint, types, imports
+check: $(LOCK_DEV)  ## check format, lint, types and imports
 	@$(BIN)/ruff format --check --quiet . || { echo "run make format"; exit 1; }
 	@$(BIN)/ruff check --quiet .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
 
-test-cluster: cluster-tools  ## stories, API suite and real clients on a real API server, and what it shares on the simulator (KUBE_VERSION=1.36)
+test-cluster: cluster-tools  ## run stories, API suite, kubectl and Helm on a real API server (KUBE_VERSION=1.36)
 	@$(BIN)/python -m pytest -m "cluster or not cluster" tests/cluster
 
 test-image: $(LOCK_DEV)  ## install what the image contains and run it read-only as another user (needs PyPI)
 	@$(BIN)/python -m pytest -m image tests/image
 
-cluster-tools: $(LOCK_DEV)  ## build etcd and that API server, once: minutes, and needs Go or KUBEBUILDER_ASSETS
+cluster-tools: $(LOCK_DEV)  ## build etcd and the API server once, in minutes (needs Go or KUBEBUILDER_ASSETS)
 	@$(BIN)/python -m tests.cluster.assets
 
-test-monitoring: $(LOCK_DEV)  ## dashboards and alerts under a real Prometheus, which scrapes the real program (needs prometheus, promtool)
+test-monitoring: $(LOCK_DEV)  ## test dashboards and alerts with a real Prometheus (needs prometheus and promtool)
 	@$(BIN)/python -m pytest -m monitoring tests/monitoring
 
-format: $(LOCK_DEV)  ## rewrite the code in the project's format
+format: $(LOCK_DEV)  ## format the code
 	@$(BIN)/ruff format .
 	@$(BIN)/ruff check --fix .
 
-bench: $(LOCK_DEV)  ## counts are asserted, times printed
+bench: $(LOCK_DEV)  ## run the benchmarks: counts are asserted, times are printed
 	@$(BIN)/python -m tests.bench
 
-generate: $(LOCK_DEV)  ## write the files that are generated from code (CRDs, pages of reference, dashboards, alerts)
+generate: $(LOCK_DEV)  ## write the generated files: CRDs, reference pages, dashboards, alerts
 	@$(BIN)/python -m provisioner.api.crd charts/gpu-provisioner-crd/templates
 	@$(BIN)/python -m tools.reference
 
-docs: $(LOCK_DEV)  ## build the documentation's site into site/
+docs: $(LOCK_DEV)  ## build the documentation site into site/
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet --clean
 
-dist: $(LOCK_RUN)  ## build wheel and source distribution into dist/, the same ones from the same commit
+dist: $(LOCK_RUN)  ## build wheel and source distribution into dist/, reproducibly
 	@SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) $(BIN)/python -m hatchling build --clean --directory $(DIST)
 
 sbom: $(LOCK_DEV)  ## write the CycloneDX bill of materials of the image's Python packages into dist/
@@ -76,7 +75,7 @@ sbom: $(LOCK_DEV)  ## write the CycloneDX bill of materials of the image's Pytho
 	@mkdir -p $(DIST)
 	@$(BIN)/cyclonedx-py environment --pyproject pyproject.toml --output-reproducible --output-file $(DIST)/sbom.cdx.json $(VENV)/image
 
-lock:  ## renew the lock files (needs uv); the lock of the tests holds only what the program's own does not
+lock:  ## update the lock files (needs uv); the dev lock contains only what the runtime lock does not
 	uv pip compile $(UPGRADE) --quiet pyproject.toml --extra try --universal --python-version 3.11 --generate-hashes --no-header --no-annotate -o requirements.lock
 	uv pip compile $(UPGRADE) --quiet pyproject.toml --extra try --extra dev --constraint requirements.lock --universal --python-version 3.11 --generate-hashes --no-header --no-annotate $$(sed -nE 's/^([a-z0-9][a-z0-9._-]*)==.*/--no-emit-package \1/p' requirements.lock) -o requirements-dev.lock
 	uv pip compile --quiet pyproject.toml --constraint requirements.lock --universal --python-version 3.11 --generate-hashes --no-header --no-annotate -o requirements-image.lock

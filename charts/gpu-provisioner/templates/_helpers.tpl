@@ -25,22 +25,22 @@
 {{- default .Release.Namespace .Values.leaderElection.namespace -}}
 {{- end -}}
 
-{{- /* Azure/gpu-provisioner's selector, word for word: a Deployment's cannot change, so its release could not become ours. */ -}}
+{{- /* The same selector as in Azure/gpu-provisioner's chart: a Deployment's selector is immutable, and its releases can be upgraded to this chart. */ -}}
 {{- define "gpu-provisioner.selectorLabels" -}}
 app.kubernetes.io/name: {{ include "gpu-provisioner.name" . | quote }}
 app.kubernetes.io/instance: {{ .Release.Name | quote }}
 {{- end -}}
 
 {{- define "gpu-provisioner.labels" -}}
-{{- $ours := dict
+{{- $labels := dict
   "helm.sh/chart" (printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | trunc 63)
   "app.kubernetes.io/version" .Chart.AppVersion
   "app.kubernetes.io/managed-by" .Release.Service
 -}}
-{{- toYaml (merge $ours (include "gpu-provisioner.selectorLabels" . | fromYaml) (default dict .Values.additionalLabels)) -}}
+{{- toYaml (merge $labels (include "gpu-provisioner.selectorLabels" . | fromYaml) (default dict .Values.additionalLabels)) -}}
 {{- end -}}
 
-{{- /* The metadata of one object: (dict "root" $ "name" … "namespace" … "labels" … "annotations" …), all but root optional. */ -}}
+{{- /* The metadata of an object: (dict "root" $ "name" … "namespace" … "labels" … "annotations" …); only root is required. */ -}}
 {{- define "gpu-provisioner.metadata" -}}
 name: {{ .name | default (include "gpu-provisioner.fullname" .root) | quote }}
 {{- with .namespace }}
@@ -54,7 +54,7 @@ annotations:
 {{- end }}
 {{- end -}}
 
-{{- /* Whoever copied all of Azure/gpu-provisioner's values names its image, which is another program. */ -}}
+{{- /* Values copied from Azure/gpu-provisioner's chart can contain its image, which is another program. */ -}}
 {{- define "gpu-provisioner.namesPredecessor" -}}
 {{- if hasSuffix "aks/kaito/gpu-provisioner" (default "" .Values.controller.image.repository) -}}true{{- end -}}
 {{- end -}}
@@ -66,7 +66,7 @@ annotations:
 {{- $image.digest | empty | ternary $tagged (printf "%s@%s" $tagged (default "" $image.digest)) -}}
 {{- end -}}
 
-{{- /* Every pod (anti-)affinity term and spread constraint that has no label selector, in place, gets the pods' own. */ -}}
+{{- /* Adds the pods' label selector, in place, to pod (anti-)affinity terms and spread constraints without a selector. */ -}}
 {{- define "gpu-provisioner.selectOwnPods" -}}
 {{- $own := dict "matchLabels" (include "gpu-provisioner.selectorLabels" .root | fromYaml) -}}
 {{- range .terms -}}

@@ -1,4 +1,4 @@
-{{- /* Azure's managed Prometheus reads monitors of a group of its own and wants limits on labels. */ -}}
+{{- /* Azure managed Prometheus reads monitors of its own API group, and requires label limits. */ -}}
 {{- define "gpu-provisioner.monitorGroup" -}}
 {{- $group := .Values.metrics.monitor.apiGroup -}}
 {{- $upstream := "monitoring.coreos.com" -}}
@@ -12,7 +12,7 @@
 {{- end -}}
 {{- end -}}
 
-{{- /* A ServiceMonitor or PodMonitor: (dict "root" $ "kind" … "endpoints" "endpoints" or "podMetricsEndpoints" "given" its values). */ -}}
+{{- /* A ServiceMonitor or PodMonitor: (dict "root" $ "kind" … "endpoints" "endpoints" or "podMetricsEndpoints" "given" the values of the monitor). */ -}}
 {{- define "gpu-provisioner.monitor" -}}
 {{- $group := include "gpu-provisioner.monitorGroup" .root -}}
 apiVersion: {{ $group }}/v1

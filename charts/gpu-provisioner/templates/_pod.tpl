@@ -1,6 +1,6 @@
-{{- /* What the controller's Pods and the one of `helm test` share, so that the latter sees what the former see. */ -}}
+{{- /* Parts that the controller's Pods and the Pod of `helm test` share. */ -}}
 
-{{- /* Variables by name; the later ones win: the chart's, settings, extraEnv, env. */ -}}
+{{- /* Environment variables by name, in ascending precedence: the chart's own, settings, extraEnv, env. */ -}}
 {{- define "gpu-provisioner.environment" -}}
 {{- $values := .Values -}}
 {{- $texts := dict
@@ -42,7 +42,7 @@
 {{- toYaml $entries -}}
 {{- end -}}
 
-{{- /* The controller's container without its ports and probes: (dict "root" $ "name" "controller" "command" "run"). */ -}}
+{{- /* The container without ports and probes: (dict "root" $ "name" "controller" "command" "run"). */ -}}
 {{- define "gpu-provisioner.container" -}}
 {{- $controller := .root.Values.controller -}}
 name: {{ .name }}
@@ -72,13 +72,13 @@ volumeMounts:
 {{- end }}
 {{- end -}}
 
-{{- /* Labels of a Pod that the given ones do not replace: (dict "root" $ "labels" …). */ -}}
+{{- /* Labels of a Pod; the given ones take precedence: (dict "root" $ "labels" …). */ -}}
 {{- define "gpu-provisioner.podLabels" -}}
 {{- $identity := .root.Values.workloadIdentity.enabled | ternary (dict "azure.workload.identity/use" "true") dict -}}
 {{- toYaml (merge dict .labels $identity (default dict .root.Values.podLabels)) -}}
 {{- end -}}
 
-{{- /* Who the Pod is, which nodes it may run on and what it may do there, without containers. */ -}}
+{{- /* The Pod's service account, scheduling and security context, without containers. */ -}}
 {{- define "gpu-provisioner.pod" -}}
 serviceAccountName: {{ include "gpu-provisioner.serviceAccountName" . | quote }}
 automountServiceAccountToken: true
@@ -117,7 +117,7 @@ volumes:
 {{- end }}
 {{- end -}}
 
-{{- /* Where the controller's Pods run, beside each other. */ -}}
+{{- /* Affinity and spread constraints of the controller's Pods. */ -}}
 {{- define "gpu-provisioner.placement" -}}
 {{- $affinity := deepCopy (default dict .Values.affinity) }}
 {{- range $kind := list "podAffinity" "podAntiAffinity" }}

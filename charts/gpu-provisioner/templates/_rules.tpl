@@ -1,4 +1,4 @@
-{{- /* A rule as the values have it: (dict "given" .Values.prometheusRule "rule" …). Its expression ends with its threshold. */ -}}
+{{- /* A rule with the changes in the values: (dict "given" .Values.prometheusRule "rule" …). An alert's expression ends with its threshold. */ -}}
 {{- define "gpu-provisioner.rule" -}}
 {{- $rule := .rule -}}
 {{- if $rule.alert -}}
@@ -19,7 +19,7 @@
 {{- toYaml $rule -}}
 {{- end -}}
 
-{{- /* Whether an alert has been switched off: (dict "given" .Values.prometheusRule "rule" …). */ -}}
+{{- /* Whether an alert is disabled: (dict "given" .Values.prometheusRule "rule" …). */ -}}
 {{- define "gpu-provisioner.ruleIsOff" -}}
 {{- $other := get (default dict .given.alerts) (default "" .rule.alert) | default dict -}}
 {{- if and (hasKey $other "enabled") (not $other.enabled) -}}off{{- end -}}

@@ -230,8 +230,8 @@ async def test_the_notes_miss_no_definitions_that_are_there(
     await serve_claims(helm, kubectl)
     with helm_python.Config(kubeconfig_path=empty.kubeconfig(tmp_path / "another"), namespace=NAMESPACE) as another:
         notes = another.install(CHART, RELEASE, VALUES)["notes"]
-    assert "What to do next:" in notes
-    assert "no NodeClaims yet" not in notes
+    assert "Next steps:" in notes
+    assert "no NodeClaim CRD" not in notes
 
 
 async def test_a_missing_value_changes_nothing(helm: helm_python.Config, empty: ControlPlane, kubectl: Kubectl) -> None:

@@ -1,8 +1,7 @@
-"""Write the Go module file of one Kubernetes version: `python tests/cluster/tools/pin.py v1.36.3 v3.6.16 go-1.36.mod`.
+"""Write the Go module file of a Kubernetes version: `python tests/cluster/tools/pin.py v1.36.3 v3.6.16 go-1.36.mod`.
 
-Kubernetes' own go.mod points to staging directories of its source tree, which a module that requires it does not have:
-each is replaced by the published module of the same release. Everything else is `go mod tidy`'s. The files with all
-hashes are committed, so that a build resolves nothing; this is run again only for a new version.
+Kubernetes' go.mod replaces modules by staging directories of its source tree. This module file replaces each of them by
+the published module of the same release, and runs `go mod tidy`. The module files and their hashes are committed.
 """
 
 import json
@@ -21,7 +20,7 @@ TOOLS = (
 
 
 def staged(kubernetes: str) -> list[str]:
-    """The modules that this Kubernetes version keeps in its own tree."""
+    """The modules in the staging directories of this Kubernetes version."""
     found = subprocess.run(
         ("go", "mod", "download", "-json", f"k8s.io/kubernetes@{kubernetes}"), check=True, capture_output=True
     )

@@ -311,7 +311,7 @@ def test_the_values_of_its_older_charts_are_taken_too(version: str) -> None:
 
 def test_a_namespace_in_the_values_that_is_another_is_told() -> None:
     """The release's own counts; where both are one nothing is said."""
-    assert "WARNING: namespace names elsewhere, and has no effect" in notes({**NEEDED, "namespace": "elsewhere"})
+    assert "WARNING: namespace is elsewhere and has no effect" in notes({**NEEDED, "namespace": "elsewhere"})
     assert "namespace names" not in notes({**NEEDED, "namespace": "gpus"})
 
 
@@ -332,7 +332,7 @@ def test_the_predecessors_image_is_not_run_in_our_name() -> None:
     """It is another program: ours is used instead, and Helm says so; any other image is the user's choice."""
     (container,) = pod_of(render(WHOLE))["spec"]["containers"]
     assert container["image"].startswith("ghcr.io/aks-gpu-provisioner/gpu-provisioner:")
-    assert "WARNING: controller.image named Azure/gpu-provisioner's image" in notes(WHOLE)
+    assert "WARNING: controller.image is the image of Azure/gpu-provisioner" in notes(WHOLE)
     own = with_value(NEEDED, "controller.image.repository", "registry.example/ours")
     assert pod_of(render(own))["spec"]["containers"][0]["image"].startswith("registry.example/ours:")
 
