@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import structlog
 import yaml
 
-from .harness import Sim
+from .stage import Stage
 
 Json = dict[str, Any]
 
@@ -28,7 +28,7 @@ class Seen(NamedTuple):
     obj: Json | None
 
 
-def versions(sim: Sim, name: str, resource: str = CLAIMS) -> list[Seen]:
+def versions(sim: Stage, name: str, resource: str = CLAIMS) -> list[Seen]:
     """Every version of that object from now on; the list grows by itself."""
     seen: list[Seen] = []
 
@@ -57,13 +57,13 @@ def word(obj: Json | None, kind: str) -> tuple[str, str]:
     return found.get("status", ""), found.get("reason", "")
 
 
-def message(sim: Sim, name: str, kind: str) -> str:
+def message(sim: Stage, name: str, kind: str) -> str:
     """What a condition of a claim says now."""
     return condition(sim.claim(name), kind).get("message", "")
 
 
 async def says(
-    sim: Sim, name: str, kind: str, status: str, reason: str, *, within_seconds: float = USUAL_SECONDS
+    sim: Stage, name: str, kind: str, status: str, reason: str, *, within_seconds: float = USUAL_SECONDS
 ) -> Json:
     """Wait until the claim's condition has this status and reason; the condition."""
     what = f"{name} says {kind}={status} {reason}"
@@ -71,7 +71,7 @@ async def says(
     return condition(sim.claim(name), kind)
 
 
-async def ready(sim: Sim, name: str, *, within_seconds: float = USUAL_SECONDS) -> str:
+async def ready(sim: Stage, name: str, *, within_seconds: float = USUAL_SECONDS) -> str:
     """Wait until the claim is Ready; its UID."""
     await sim.until(lambda: sim.condition(name, "Ready") == "True", within_seconds, f"{name} is Ready")
     claim = sim.claim(name)
@@ -79,20 +79,20 @@ async def ready(sim: Sim, name: str, *, within_seconds: float = USUAL_SECONDS) -
     return claim["metadata"]["uid"]
 
 
-async def removed(sim: Sim, name: str, *, within_seconds: float = 1200.0) -> None:
+async def removed(sim: Stage, name: str, *, within_seconds: float = 1200.0) -> None:
     """A person deletes the claim; wait until it is gone."""
     await sim.delete_claim(name)
     await sim.until(lambda: sim.claim(name) is None, within_seconds, f"{name} is gone")
 
 
-async def node_of(sim: Sim, pool: str, *, within_seconds: float = USUAL_SECONDS) -> str:
+async def node_of(sim: Stage, pool: str, *, within_seconds: float = USUAL_SECONDS) -> str:
     """Wait until the pool has its one Node; the Node's name."""
     nodes = await sim.until(lambda: sim.nodes_of(pool), within_seconds, f"pool {pool} has a Node")
     assert len(nodes) == 1
     return nodes[0]["metadata"]["name"]
 
 
-async def node_is_ready(sim: Sim, pool: str, *, within_seconds: float = USUAL_SECONDS) -> str:
+async def node_is_ready(sim: Stage, pool: str, *, within_seconds: float = USUAL_SECONDS) -> str:
     """Wait until the pool's one Node is Ready; its name."""
     await sim.until(
         lambda: any(word(node, "Ready")[0] == "True" for node in sim.nodes_of(pool)),
@@ -102,22 +102,22 @@ async def node_is_ready(sim: Sim, pool: str, *, within_seconds: float = USUAL_SE
     return await node_of(sim, pool)
 
 
-def puts(sim: Sim, pool: str) -> list[float]:
+def puts(sim: Stage, pool: str) -> list[float]:
     """When a PUT of this pool arrived, accepted or not."""
     return [call.at for call in sim.ledger.calls(verb="PUT", kind="pools", name=pool)]
 
 
-def arm_calls(sim: Sim, pool: str) -> list[str]:
+def arm_calls(sim: Stage, pool: str) -> list[str]:
     """The calls to ARM that named this pool, by verb."""
     return [call.verb for call in sim.ledger.calls(system="arm", name=pool)]
 
 
-def created(sim: Sim, pool: str) -> int:
+def created(sim: Stage, pool: str) -> int:
     """How often a pool of this name came to be."""
     return sum(put.created for put in sim.cloud.put_log if put.pool == pool)
 
 
-def events(sim: Sim, name: str, reason: str | None = None) -> list[Json]:
+def events(sim: Stage, name: str, reason: str | None = None) -> list[Json]:
     """The Events about an object, of one reason if given."""
     found = sim.store.list("events")
     return [one for one in found if one["involvedObject"]["name"] == name and reason in (None, one["reason"])]

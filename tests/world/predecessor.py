@@ -16,7 +16,8 @@ from provisioner.api import labels
 from provisioner.simulator.azure.state import Pool
 
 from .claims import node_is_ready
-from .harness import SIZE, Sim, node_claim
+from .harness import SIZE, node_claim
+from .stage import Stage
 from .transcript import CLAIMS
 
 Json = dict[str, Any]
@@ -50,7 +51,7 @@ def lax(crd: Json) -> Json:
     return {"spec": {"versions": [{**version, "schema": anything} for version in crd["spec"]["versions"]]}}
 
 
-def claim(sim: Sim, name: str, **of: Any) -> Json:
+def claim(sim: Stage, name: str, **of: Any) -> Json:
     """A claim of its time, as `wanted`; one with an empty nodeClassRef was made under the CRD of that time."""
     made = wanted(name, **of)
     if made["spec"]["nodeClassRef"] != NO_CLASS:
@@ -87,17 +88,17 @@ def body(of: Json) -> Json:
     }
 
 
-def pool(sim: Sim, of: Json, **seed: Any) -> Pool:
+def pool(sim: Stage, of: Json, **seed: Any) -> Pool:
     """A pool that it made for this claim, as long ago as the claim; `seed` as for `seed_pool` (state=, error=)."""
     return sim.cloud.seed_pool(of["metadata"]["name"], **seed, **body(of))
 
 
-def creating(sim: Sim, of: Json) -> Pool:
+def creating(sim: Stage, of: Json) -> Pool:
     """A pool whose PUT was just accepted; it comes up by itself."""
     return sim.cloud.lifecycle.create(of["metadata"]["name"], body(of)).pool
 
 
-async def register(sim: Sim, of: Json, *, initialized: bool = True) -> str:
+async def register(sim: Stage, of: Json, *, initialized: bool = True) -> str:
     """The Node of this claim's pool, Ready and registered; its name."""
     name = await node_is_ready(sim, of["metadata"]["name"])
     meta = of["metadata"]
@@ -114,7 +115,7 @@ async def register(sim: Sim, of: Json, *, initialized: bool = True) -> str:
     return name
 
 
-def launched(sim: Sim, of: Json, *, node: str = "", initialized: bool = True) -> None:
+def launched(sim: Stage, of: Json, *, node: str = "", initialized: bool = True) -> None:
     """What a claim says whose machine is here: providerID from the Node, and no image, capacity or capacity type."""
     name = of["metadata"]["name"]
     found = sim.store.get("nodes", node) if node else None
@@ -131,7 +132,7 @@ def launched(sim: Sim, of: Json, *, node: str = "", initialized: bool = True) ->
         sim.store.patch(CLAIMS, name, {"status": status}, subresource="status")
 
 
-def says(sim: Sim, of: Json, **states: tuple[str, str, str]) -> None:
+def says(sim: Stage, of: Json, **states: tuple[str, str, str]) -> None:
     """Conditions of a claim, by type: status, reason, message. Its list is a plain one, Ready last."""
     conditions = [
         {
@@ -147,14 +148,14 @@ def says(sim: Sim, of: Json, **states: tuple[str, str, str]) -> None:
     sim.store.patch(CLAIMS, of["metadata"]["name"], {"status": {"conditions": conditions}}, subresource="status")
 
 
-def unlaunched(sim: Sim, of: Json, *, refused: bool = False) -> None:
+def unlaunched(sim: Stage, of: Json, *, refused: bool = False) -> None:
     """What a claim says whose PUT is running, or whose last one failed."""
     rest = dict.fromkeys(("Registered", "Initialized"), WAITING)
     waits = ("Unknown", "ReconcilingDependents", "Launched=Unknown, Registered=Unknown, Initialized=Unknown")
     says(sim, of, Launched=REFUSED if refused else WAITING, **rest, Ready=waits)
 
 
-async def machine(sim: Sim, name: str, **of: Any) -> Json:
+async def machine(sim: Stage, name: str, **of: Any) -> Json:
     """A whole life so far: a Ready claim with its pool and its registered Node. `of` as for `claim`."""
     made = claim(sim, name, **of)
     pool(sim, made)
@@ -162,7 +163,7 @@ async def machine(sim: Sim, name: str, **of: Any) -> Json:
     return made
 
 
-def drained(sim: Sim, node: str) -> None:
+def drained(sim: Stage, node: str) -> None:
     """Somebody deleted the Node, and it has been emptied as Karpenter empties it."""
     sim.store.delete("nodes", node)
     found = sim.store.get("nodes", node)
@@ -175,7 +176,7 @@ def drained(sim: Sim, node: str) -> None:
     )
 
 
-def leases(sim: Sim) -> None:
+def leases(sim: Stage) -> None:
     """Leases of its replicas, renewed until just now."""
     now = sim.store.now().strftime("%Y-%m-%dT%H:%M:%S.%fZ")
     for name in LEASES:

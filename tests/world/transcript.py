@@ -14,6 +14,7 @@ from provisioner.simulator.ledger import Call
 
 from .harness import Json, Sim
 from .nodeclaim.test_main_job import NAME
+from .stage import Stage
 
 FAST = AzureSettings(create_seconds=(60.0, 90.0), delete_seconds=(30.0, 60.0))
 CLAIMS = "nodeclaims.karpenter.sh"
@@ -25,7 +26,7 @@ CRITICAL = "system-node-critical"
 Said = tuple[str, str, str]
 
 
-def said(sim: Sim, kind: str, name: str = NAME) -> Said:
+def said(sim: Stage, kind: str, name: str = NAME) -> Said:
     """A condition's status, reason and message; empty words if it is not there."""
     status = (sim.claim(name) or {}).get("status") or {}
     for found in status.get("conditions") or ():
@@ -44,23 +45,23 @@ def deleting(obj: Json | None) -> bool:
     return obj is not None and "deletionTimestamp" in obj["metadata"]
 
 
-def node_of(sim: Sim, name: str = NAME) -> Json:
+def node_of(sim: Stage, name: str = NAME) -> Json:
     """The one Node of a pool."""
     (node,) = sim.nodes_of(name)
     return node
 
 
-def node_name(sim: Sim, name: str = NAME) -> str:
+def node_name(sim: Stage, name: str = NAME) -> str:
     """The name of the one Node of a pool."""
     return node_of(sim, name)["metadata"]["name"]
 
 
-def pool_calls(sim: Sim, verb: str, name: str | None = NAME) -> list[Call]:
+def pool_calls(sim: Stage, verb: str, name: str | None = NAME) -> list[Call]:
     """The controllers' calls about a pool (None: any), in order."""
     return [call for call in sim.ledger.calls(system="arm", verb=verb, kind="pools", name=name) if not person(call)]
 
 
-def strip(sim: Sim, name: str) -> None:
+def strip(sim: Stage, name: str) -> None:
     """Somebody deletes a claim and takes its finalizers off, so that it is gone before anything of it is."""
     sim.store.patch(CLAIMS, name, {"metadata": {"finalizers": None}})
     sim.store.delete(CLAIMS, name)
@@ -76,12 +77,12 @@ def gaps(calls: list[Call]) -> list[int]:
     return [round(later.at - earlier.at) for earlier, later in pairwise(calls)]
 
 
-def events(sim: Sim, reason: str) -> list[Json]:
+def events(sim: Stage, reason: str) -> list[Json]:
     """The Events of that reason."""
     return [event for event in sim.store.list("events", "default") if event["reason"] == reason]
 
 
-def run_pod(sim: Sim, name: str, node: str, *, daemon: bool = False, critical: bool = False, **meta: Any) -> None:
+def run_pod(sim: Stage, name: str, node: str, *, daemon: bool = False, critical: bool = False, **meta: Any) -> None:
     """A running, Ready pod on that Node; `meta` are further fields of its metadata (`tolerations` of its spec)."""
     owner = {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "d", "uid": "d", "controller": True}
     spec: Json = {"nodeName": node, "terminationGracePeriodSeconds": 10, "containers": [{"name": "c", "image": "i"}]}
