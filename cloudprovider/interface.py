@@ -36,6 +36,14 @@ class Offering(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         return f"{self.size}{where}" + (" (spot)" if self.capacity_type == SPOT else "")
 
 
+class Gpus(msgspec.Struct, frozen=True, kw_only=True):
+    """The GPUs of a VM size: `count` devices of the extended resource `resource`. `known` is False without data."""
+
+    resource: str = ""
+    count: int = 0
+    known: bool = True
+
+
 class InstanceState(StrEnum):
     """Every provisioning state of the cloud maps to one of four; an unknown one maps to CREATING and is counted."""
 

@@ -10,6 +10,8 @@ from typing import Literal
 
 import msgspec
 
+from cloudprovider.interface import Gpus
+
 Vendor = Literal["nvidia", "amd"]
 
 RESOURCES: dict[Vendor, str] = {"nvidia": "nvidia.com/gpu", "amd": "amd.com/gpu"}
@@ -72,3 +74,11 @@ def lookup(size: str) -> Sku | None:
 def is_gpu_size(size: str) -> bool:
     """Whether a size has GPUs by its name: all of the N family do."""
     return size.lower().startswith("standard_n")
+
+
+def gpus_of(size: str) -> Gpus:
+    """The GPUs of a size; count 0 for a size without GPUs, `known` False for a GPU size that is not listed above."""
+    sku = lookup(size)
+    if sku is not None:
+        return Gpus(resource=sku.resource, count=sku.gpus)
+    return Gpus(known=not is_gpu_size(size))

@@ -13,6 +13,7 @@ docs/references/agent-pools.md#request-body.
 import re
 from collections.abc import Iterator
 
+from cloudprovider.errors import Rejected
 from cloudprovider.interface import ON_DEMAND, SPOT, CapacityType, Offering
 from provisioner.api import labels, reasons
 from provisioner.api.nodeclaim import NodeClaim
@@ -36,6 +37,14 @@ def offerings(claim: NodeClaim) -> tuple[Offering, ...]:
         for kind in _capacity_types(claim)
         for zone in _zones(claim) or ("",)
     )
+
+
+def allowed_offerings(claim: NodeClaim) -> tuple[Offering, ...]:
+    """As `offerings`, but () for invalid requirements: creating the instance reports those."""
+    try:
+        return offerings(claim)
+    except Rejected:
+        return ()
 
 
 def objections(claim: NodeClaim) -> Iterator[Objection]:

@@ -65,7 +65,7 @@ class KubernetesActuator:
                 return await self._status(step)
             case PatchNode(node=node, patch=patch):
                 operations = [_same_object(node.uid), *patch]
-                patched = await self._kube.patch(NODES, node.name, operations, how="json")
+                patched = await self._kube.patch(NODES, node.name, operations, patch_type="json")
                 return _wrote("node", patched.metadata)
             case DeleteNode(node=node):
                 await self._kube.delete(NODES, node.name, uid=node.uid)
@@ -82,9 +82,9 @@ class KubernetesActuator:
         change = replace_list("/metadata/finalizers", target.metadata.finalizers, finalizers)
         operations = [_same_object(target.uid), *change]
         if isinstance(target, Node):
-            node = await self._kube.patch(NODES, target.name, operations, how="json")
+            node = await self._kube.patch(NODES, target.name, operations, patch_type="json")
             return _wrote("node", node.metadata)
-        claim = await self._kube.patch(NODECLAIMS, target.name, operations, how="json")
+        claim = await self._kube.patch(NODECLAIMS, target.name, operations, patch_type="json")
         return _wrote("claim", claim.metadata, claim)
 
     async def _metadata_of_claim(self, step: PatchClaim) -> Wrote:
@@ -95,7 +95,7 @@ class KubernetesActuator:
         if step.annotations:
             # What another writes there first is to stand: the write is bound to the version that lacks it.
             metadata |= {"annotations": dict(step.annotations), "resourceVersion": claim.metadata.resource_version}
-        answer = await self._kube.patch(NODECLAIMS, claim.name, {"metadata": metadata}, how="merge")
+        answer = await self._kube.patch(NODECLAIMS, claim.name, {"metadata": metadata}, patch_type="merge")
         return _wrote("claim", answer.metadata, answer)
 
     async def _status(self, step: PatchStatus) -> Wrote:
@@ -103,7 +103,7 @@ class KubernetesActuator:
         claim = step.claim
         metadata = {"uid": claim.uid, "resourceVersion": claim.metadata.resource_version}
         body = {"metadata": metadata, "status": {**step.fields, "conditions": list(step.conditions)}}
-        answer = await self._kube.patch(NODECLAIMS, claim.name, body, how="merge", subresource="status")
+        answer = await self._kube.patch(NODECLAIMS, claim.name, body, patch_type="merge", subresource="status")
         return _wrote("claim", answer.metadata, answer)
 
     async def read_claim(self, step: LookUpClaim) -> ReadClaim:

@@ -11,7 +11,7 @@ from typing import Literal
 
 import msgspec
 
-from cloudprovider.interface import Cluster, Instance, Offering
+from cloudprovider.interface import Cluster, Gpus, Instance, Offering
 from cloudprovider.observations import Absence
 from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
@@ -19,14 +19,6 @@ from provisioner.api.pod import Pod
 from provisioner.api.volume import VolumeAttachment
 
 from .policy import Policy
-
-
-class Gpus(msgspec.Struct, frozen=True, kw_only=True):
-    """What the size promises: `count` of `resource`, known=False for sizes we have no data about."""
-
-    resource: str = ""
-    count: int = 0
-    known: bool = True
 
 
 def metadata_text(claim: NodeClaim) -> str:

@@ -27,7 +27,7 @@ async def settle(memory: Memory, indexes: Indexes, actuator: Actuator, *, now: C
         memory.expectation = None
     else:
         log.warning("the cache is behind our own write", kind=expectation.kind, name=expectation.name)
-        indexes.distrust(expectation)
+        indexes.invalidate(expectation)
         expectation.at = now()
 
 

@@ -11,10 +11,11 @@ import msgspec
 import structlog
 
 from cloudprovider.errors import Retryable
+from cloudprovider.interface import Gpus
 from cloudprovider.inventory import Inventory
 from controllers.actuator.actuator import Actuator
 from controllers.garbagecollection import garbage
-from controllers.model.facts import Facts, Gpus
+from controllers.model.facts import Facts
 from controllers.model.policy import Policy
 from controllers.model.results import CloudFailed, Fenced, KubeFailed, Outcome, ReadNodes
 from controllers.model.steps import (

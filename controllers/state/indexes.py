@@ -82,7 +82,7 @@ class Indexes:
     def claims_of(self, key: str) -> tuple[NodeClaim, ...]:
         return self._claims.by_index(POOL, key)
 
-    def about(self, key: str) -> Mapping[str, object]:
+    def log_fields(self, key: str) -> Mapping[str, object]:
         """Which claim a pass is about, in the keys of Karpenter's log lines; {} if there is none of that key."""
         name = next((claim.name for claim in self.claims_of(key)), "")
         kind = {"controllerGroup": "karpenter.sh", "controllerKind": "NodeClaim"}
@@ -109,9 +109,9 @@ class Indexes:
         seen = cache.get(expectation.name)
         return seen.metadata.resource_version if seen is not None and seen.uid == expectation.uid else ""
 
-    def distrust(self, expectation: Expectation) -> None:
+    def invalidate(self, expectation: Expectation) -> None:
         """The API server has another version of this object than its cache: list it again."""
-        (self._claims if expectation.kind == "claim" else self._nodes).distrust()
+        (self._claims if expectation.kind == "claim" else self._nodes).invalidate()
 
     def shows(self, expectation: Expectation) -> bool:
         """Whether the cache already contains the write behind a barrier, or no longer that object."""

@@ -9,10 +9,11 @@ from datetime import datetime
 
 import msgspec
 
+from cloudprovider.interface import Gpus
 from cloudprovider.inventory import Inventory
 from controllers.garbagecollection import garbage
 from controllers.model import adoption
-from controllers.model.facts import Candidate, ClusterCounts, Facts, Gpus, Unhealthy, Unlisted
+from controllers.model.facts import Candidate, ClusterCounts, Facts, Unhealthy, Unlisted
 from controllers.model.ownership import in_charge, managed, marks
 from controllers.model.policy import Policy
 from controllers.node.health import repair

@@ -28,7 +28,7 @@ OfferingsOf = Callable[[NodeClaim], tuple[Offering, ...]]
 Recalled = Callable[[str, str], Failure | None]
 
 
-class Tallies(Protocol):
+class OfferingMetrics(Protocol):
     """Who counts."""
 
     def tried(self, offering: Offering) -> None: ...
@@ -45,7 +45,7 @@ class OfferingTracker:
         self,
         unavailable_offerings: UnavailableOfferings,
         offerings_of: OfferingsOf,
-        tallies: Tallies,
+        tallies: OfferingMetrics,
         recalled: Recalled,
         vacant_seconds: Callable[[], float],
     ) -> None:

@@ -155,7 +155,7 @@ def _run(settings: Settings, env: Mapping[str, str], err: TextIO) -> int:
     # Nearly all that is made until the program runs stays: looking through it for garbage is a fifth of the start.
     gc.disable()
     # The SDKs take half a second to import: not for --help, nor for a settings error.
-    from provisioner.operator.clients import check_files
+    from provisioner.operator.config import check_files
     from provisioner.runtime.kubernetes_sdk import ConfigException
 
     console = {"auto": None, "json": False, "console": True}[settings.log_encoding]
@@ -184,11 +184,12 @@ def _run(settings: Settings, env: Mapping[str, str], err: TextIO) -> int:
 
 
 async def _controller(settings: Settings) -> None:
-    from provisioner.operator.clients import connect, running_of
-    from provisioner.operator.operator import App
+    from provisioner.operator.clients import open_clients
+    from provisioner.operator.config import config_from
+    from provisioner.operator.operator import Operator
 
-    async with connect(settings) as outside:
-        app = App(outside, running_of(settings))
+    async with open_clients(settings) as clients:
+        app = Operator(clients, config_from(settings))
         gc.freeze()  # and later looks through 100,000 objects would each halt the loop for 50 ms
         gc.enable()
         await app.run()
@@ -196,7 +197,7 @@ async def _controller(settings: Settings) -> None:
 
 def _told(cause: BaseException, error: Exception) -> int:
     """Log why the controller ended, in one line unless it is our own mistake; returns the exit code."""
-    from provisioner.runtime.election import LeadershipLost
+    from provisioner.runtime.leaderelection import LeadershipLost
 
     log = logs.get_logger("cli")
     match cause:

@@ -1,24 +1,36 @@
-"""What one process of the controller is made of from outside: what it stands on, and how it is to run.
+"""The configuration of one controller process, and how settings map to it.
 
-Values only; nothing is opened, read or checked here.
+Nothing here opens a connection.
 """
 
+import os
+import socket
+from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from random import Random  # noqa: TID251 - the type; the caller seeds it
 
+from cloudprovider.azure.client import AzureConfig
 from cloudprovider.interface import CloudProvider
 from controllers.model.policy import Policy
 from provisioner.metrics.observers.machines import PriceTable
 from provisioner.runtime.clock import Clock
+from provisioner.runtime.connection import SERVICE_ACCOUNT
 from provisioner.runtime.kube import Kube
 from provisioner.runtime.metrics import Metrics
+from provisioner.settings import Problem, Settings, SettingsError
+
+DEFAULT_NAMESPACE = "gpu-provisioner"
+DEFAULT_KUBECONFIG = "~/.kube/config"
+# An ARM endpoint on loopback is the simulator, which requires a bearer token and does not check it.
+SIMULATOR_TOKEN = "simulator"  # noqa: S105
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outside:
-    """What the program stands on: the two systems it talks to, time, and chance.
+class Clients:
+    """The clients, clock, random generator and metrics registry of one process.
 
-    `lease_kube` has a connection of its own, so that a busy client cannot cost us the lease.
+    `lease_kube` has its own connection, so that requests of the controllers cannot delay a renewal of the Lease.
     """
 
     kube: Kube
@@ -30,12 +42,11 @@ class Outside:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Running:
-    """How one process runs. A port of None is not served; `elect` False is for a cluster with one replica only.
+class Config:
+    """A port of None is not served. `elect` False is for clusters with exactly one replica.
 
     `settle_seconds`: how long Azure may take until a GET shows a pool whose PUT it accepted
-    (docs/references/rules.md#absence-needs-proof). `prices`: what an hour costs, by size, with `/spot` behind it for
-    spot machines.
+    (docs/references/rules.md#absence-needs-proof). `prices`: the hourly price by size; `<size>/spot` is the spot price.
     """
 
     policy: Policy
@@ -49,3 +60,90 @@ class Running:
     poll_seconds_idle: float = 60.0
     settle_seconds: float = 60.0
     prices: PriceTable = ()
+
+
+def config_from(settings: Settings, *, identity: str = "", service_account: Path = SERVICE_ACCOUNT) -> Config:
+    """The configuration of this process. The Lease is in the pod's own namespace unless the settings name another."""
+    return Config(
+        policy=policy_from(settings),
+        elect=not settings.disable_leader_election,
+        lease_name=settings.leader_election_name,
+        lease_namespace=settings.leader_election_namespace or _own_namespace(service_account),
+        identity=identity or f"{socket.gethostname()}_{os.getpid()}",
+        metrics_port=settings.metrics_port,
+        health_port=settings.health_probe_port,
+        prices=settings.prices,
+    )
+
+
+def policy_from(settings: Settings) -> Policy:
+    """The limits, deadlines and feature gates of the controllers."""
+    return Policy(
+        gpu_readiness=settings.gpu_readiness,
+        legacy_pools=settings.legacy_pools,
+        node_repair=settings.node_repair,
+        max_agent_pools=settings.max_agent_pools,
+        max_creates_per_minute=settings.max_creates_per_minute,
+        launch_seconds=settings.launch_seconds,
+        creating_seconds=settings.creating_seconds,
+        registration_seconds=settings.registration_seconds,
+        initialization_seconds=settings.initialization_seconds,
+        draining_seconds=settings.draining_seconds,
+        detaching_seconds=settings.detaching_seconds,
+        deleting_seconds=settings.deleting_seconds,
+        releasing_seconds=settings.releasing_seconds,
+    )
+
+
+def azure_config(settings: Settings) -> AzureConfig:
+    """The cluster in ARM, the endpoint and the identity."""
+    return AzureConfig(
+        subscription_id=settings.subscription_id,
+        resource_group=settings.resource_group,
+        cluster_name=settings.cluster_name,
+        location=settings.location,
+        arm_endpoint=settings.arm_endpoint,
+        arm_scope=settings.arm_scope,
+        authority_host=settings.authority_host,
+        tenant_id=settings.tenant_id,
+        client_id=settings.client_id,
+        federated_token_file=settings.federated_token_file,
+        managed=settings.deployment_mode == "managed",
+        https_proxy=settings.https_proxy,
+        no_proxy=settings.no_proxy,
+        ca_file=settings.ssl_cert_file,
+        static_token=SIMULATOR_TOKEN if settings.plain_arm else "",
+    )
+
+
+def _own_namespace(service_account: Path) -> str:
+    try:
+        return (service_account / "namespace").read_text(encoding="ascii").strip() or DEFAULT_NAMESPACE
+    except OSError:
+        return DEFAULT_NAMESPACE
+
+
+def check_files(settings: Settings, env: Mapping[str, str]) -> None:
+    """Raise SettingsError if a file that a setting names does not exist; the SDKs' errors do not name the setting."""
+    found = [
+        Problem(name=name, value=path, why="there is no such file", remedy=remedy)
+        for name, path, remedy in (
+            ("SSL_CERT_FILE", settings.ssl_cert_file, "Set it to a file of PEM certificates, or unset it."),
+            ("AZURE_FEDERATED_TOKEN_FILE", _token_file(settings), "Mount the service account's token at this path."),
+        )
+        if path and not Path(path).is_file()
+    ]
+    paths = settings.kubeconfig.split(os.pathsep) if settings.kubeconfig else [DEFAULT_KUBECONFIG]
+    in_pod = not settings.kubeconfig and bool(env.get("KUBERNETES_SERVICE_HOST"))
+    if not in_pod and not any(Path(path).expanduser().is_file() for path in paths):
+        unset = f"it is not set, the process does not run in a pod, and there is no {paths[0]}"
+        why = "there is no such file" if settings.kubeconfig else unset
+        remedy = "Set it to the kubeconfig of the cluster, or run in a pod."
+        found.append(Problem(name="KUBECONFIG", value=settings.kubeconfig, why=why, remedy=remedy))
+    if found:
+        raise SettingsError(found)
+
+
+def _token_file(settings: Settings) -> str:
+    required = settings.deployment_mode == "self-hosted" and not settings.plain_arm
+    return settings.federated_token_file if required else ""

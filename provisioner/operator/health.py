@@ -1,8 +1,8 @@
-"""What the probes of a Pod are told: whether the program still works, and whether it knows enough to be counted on.
+"""The checks behind the liveness and readiness probes.
 
-`live` fails only for what a restart would mend; the loop itself needs no check, as it answers the probes: one
-that is held up answers none. `ready` says by name what is missing and why; a replica that does not lead is as ready as
-the one that does, and a process that is ending is not, while it still gives its lease back.
+Liveness fails only for a state that a restart repairs; a blocked event loop needs no check, because it does not answer
+probes. Readiness names what is missing and why. A replica without the Lease is as ready as the leader; a process that
+shuts down is not ready, although it still has to release the Lease.
 
 Source: docs/references/karpenter.md#process.
 """
@@ -24,33 +24,36 @@ STALE_SECONDS = 180.0
 def live(controller: Controller, queue: WorkQueue, leading: Callable[[], bool]) -> Mapping[str, Check]:
     """The checks of /healthz."""
 
-    def stuck() -> str | None:
+    def progress() -> str | None:
         idle = asyncio.get_running_loop().time() - controller.progress_at
         if leading() and queue.depth and idle > STALE_SECONDS:
-            return f"keys that wait: {queue.depth}; no pass has ended for {idle:.0f} s"
+            return f"{queue.depth} keys are queued, and no reconcile has finished for {idle:.0f} s"
         return None
 
-    return {"ping": lambda: None, "progress": stuck}
+    return {"ping": lambda: None, "progress": progress}
 
 
 def ready(
-    claims: Reflector[Any], nodes: Reflector[Any], crds: Reflector[CustomResourceDefinition], ending: Callable[[], bool]
+    claims: Reflector[Any],
+    nodes: Reflector[Any],
+    crds: Reflector[CustomResourceDefinition],
+    stopping: Callable[[], bool],
 ) -> Mapping[str, Check]:
     """The checks of /readyz."""
 
-    def undefined() -> str | None:
-        # Whoever may not read definitions is not told that there are none.
+    def crd() -> str | None:
+        # Without permission to list CRDs the cache never syncs, and the check passes.
         if crds.synced and crds.get(NODECLAIM_CRD) is None:
             return f"{NODECLAIM_CRD} is not installed: install the chart gpu-provisioner-crd"
         return None
 
     return {
-        "claims": lambda: _unlisted(claims),
-        "nodes": lambda: _unlisted(nodes),
-        "crd": undefined,
-        "running": lambda: "it is ending" if ending() else None,
+        "claims": lambda: _unsynced(claims),
+        "nodes": lambda: _unsynced(nodes),
+        "crd": crd,
+        "shutdown": lambda: "the process is shutting down" if stopping() else None,
     }
 
 
-def _unlisted(cache: Reflector[Any]) -> str | None:
-    return None if cache.synced else f"not yet listed: {cache.last_error or 'no answer so far'}"
+def _unsynced(cache: Reflector[Any]) -> str | None:
+    return None if cache.synced else f"not synced: {cache.last_error or 'no response yet'}"

@@ -49,12 +49,12 @@ class Version(Struct, frozen=True, kw_only=True):
     git_version: str
 
 
-def whoami() -> Request:
+def subject_review() -> Request:
     """The question who one is. Servers before Kubernetes 1.28 do not know it: 404."""
     return _review("authentication.k8s.io/v1", "SelfSubjectReview", {})
 
 
-def may(right: Right, *, namespace: str = "", name: str = "") -> Request:
+def access_review(right: Right, *, namespace: str = "", name: str = "") -> Request:
     """The question whether one has a right; without a namespace in all of them."""
     resource, _, subresource = right.resource.partition("/")
     wanted = {
@@ -80,7 +80,7 @@ def _review(group_version: str, kind: str, more: dict[str, Any]) -> Request:
     return Request("create", "POST", f"/apis/{group_version}/{plural}", plural, f"create {kind}", body=body)
 
 
-def answered(body: bytes, kind: type[T], request: Request) -> T:
+def decode(body: bytes, kind: type[T], request: Request) -> T:
     """The answer as that type. Raises KubeError."""
     try:
         return msgspec.json.decode(body, type=kind)

@@ -33,7 +33,7 @@ log = get_logger("controller")
 class Controller:
     """`pass_timeout_seconds` bounds one pass over one key; `workers` passes run at a time.
 
-    `about(key)` is what the log lines of its passes say beside the key.
+    `log_fields(key)` is what the log lines of its passes say beside the key.
     """
 
     def __init__(
@@ -43,17 +43,17 @@ class Controller:
         reconcile: Reconcile,
         *,
         workers: int = 10,
-        pass_timeout_seconds: float = 60.0,
+        reconcile_timeout_seconds: float = 60.0,
         metrics: ControllerMetrics | None = None,
-        about: Callable[[str], Mapping[str, object]] = lambda _: {},
+        log_fields: Callable[[str], Mapping[str, object]] = lambda _: {},
     ) -> None:
         self.name = name
         self._queue = queue
         self._reconcile = reconcile
         self._workers = workers
-        self._pass_timeout_seconds = pass_timeout_seconds
+        self._reconcile_timeout_seconds = reconcile_timeout_seconds
         self._metrics = metrics or Metrics().controller(name)
-        self._about = about
+        self._log_fields = log_fields
         self._progress_at: float | None = None
         self._passes = itertools.count(1)
 
@@ -83,7 +83,7 @@ class Controller:
             self._metrics.active.inc()
             try:
                 number = f"{self.name}-{next(self._passes)}"
-                with bound_contextvars(controller=self.name, key=key, **self._about(key), reconcileID=number):
+                with bound_contextvars(controller=self.name, key=key, **self._log_fields(key), reconcileID=number):
                     await self._pass(key)
             finally:
                 self._metrics.active.dec()
@@ -93,7 +93,7 @@ class Controller:
     async def _pass(self, key: str) -> None:
         begun = self._now()
         set_controller("")
-        deadline = asyncio.timeout(self._pass_timeout_seconds)
+        deadline = asyncio.timeout(self._reconcile_timeout_seconds)
         try:
             async with deadline:
                 after = await self._reconcile(key)
@@ -111,13 +111,13 @@ class Controller:
         self._metrics.total.labels(self._rule(), "error").inc()
         self._metrics.errors.labels(self._rule()).inc()
         asked = error.retry_after if isinstance(error, KubeError) else None
-        delay = self._queue.retry(key, at_least_seconds=asked or 0.0)
+        delay = self._queue.add_rate_limited(key, min_seconds=asked or 0.0)
         what = "the pass outlived its deadline" if expired else "the pass failed"
         log.error(
             what,
             error=f"{type(error).__name__}: {error}",
             trace="".join(traceback.format_exception(error)),
-            failures=self._queue.failures(key),
+            failures=self._queue.num_requeues(key),
             retry_seconds=round(delay, 3),
         )
 

@@ -21,7 +21,7 @@ T = TypeVar("T", bound=KubeObject)
 
 
 @dataclass(frozen=True, slots=True)
-class Listed(Generic[T]):
+class ObjectList(Generic[T]):
     """All objects of a collection as they were at `resource_version`."""
 
     items: tuple[T, ...]

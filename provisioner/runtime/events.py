@@ -160,7 +160,7 @@ class EventRecorder:
     async def _count(self, name: str, pending: _Pending, before: int) -> None:
         count = before + pending.times
         body = {"count": count, "lastTimestamp": whole_second(pending.last)}
-        await self._kube.patch(EVENTS, name, body, how="merge", namespace=_namespace(pending.subject))
+        await self._kube.patch(EVENTS, name, body, patch_type="merge", namespace=_namespace(pending.subject))
         self._remember(name, count)
 
     def _body(self, name: str, pending: _Pending) -> dict[str, Any]:

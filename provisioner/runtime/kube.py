@@ -19,7 +19,7 @@ from tenacity import AsyncRetrying, retry_if_exception, stop_after_attempt
 from provisioner.api.pod import Pod
 
 from . import access_reviews
-from .decoding import Listed, decoded, page
+from .decoding import ObjectList, decoded, page
 from .kube_errors import KubeError, unexpected
 from .kubernetes_sdk import ApiClient
 from .objects import KubeObject
@@ -28,20 +28,20 @@ from .rights import Right
 from .transport import OBJECT_BYTES, PAGE_BYTES, OnRequest, Request, Transport
 from .watch import EventType, WatchEvent, event, lines
 
-__all__ = ["EventType", "Kube", "KubeError", "Listed", "WatchEvent"]
+__all__ = ["EventType", "Kube", "KubeError", "ObjectList", "WatchEvent"]
 
 T = TypeVar("T", bound=KubeObject)
-Said = TypeVar("Said")
-How = Literal["merge", "json"]
+Review = TypeVar("Review")
+PatchType = Literal["merge", "json"]
 Patch = Mapping[str, Any] | list[Any]
 
-CONTENT_TYPES: Mapping[How, str] = {
+CONTENT_TYPES: Mapping[PatchType, str] = {
     "merge": "application/merge-patch+json",
     "json": "application/json-patch+json",
 }
 LIST_TRIES = 3
 PAGES_MAX = 2000
-SILENCE_SECONDS = 75.0
+IDLE_TIMEOUT_SECONDS = 75.0
 
 
 class Kube:
@@ -71,7 +71,7 @@ class Kube:
         label_selector: str = "",
         namespace: str = "",
         limit: int = 500,
-    ) -> Listed[T]:
+    ) -> ObjectList[T]:
         """All objects, in pages of `limit`, all pages of one version.
 
         When the rest of the pages has expired (410), the whole list begins anew, 3 tries at most.
@@ -91,7 +91,7 @@ class Kube:
         resource_version: str,
         rng: Random,
         timeout_seconds: float = 0.0,
-        silence_seconds: float = SILENCE_SECONDS,
+        idle_timeout_seconds: float = IDLE_TIMEOUT_SECONDS,
         field_selector: str = "",
         label_selector: str = "",
         namespace: str = "",
@@ -117,7 +117,7 @@ class Kube:
         # The server ends the watch in time; the total is for one that does not.
         async with (
             self._transport.stream(
-                request, silence_seconds=silence_seconds, total_seconds=asked_seconds + silence_seconds
+                request, idle_timeout_seconds=idle_timeout_seconds, total_seconds=asked_seconds + idle_timeout_seconds
             ) as chunks,
             aclosing(lines(chunks, what=what, bytes_max=OBJECT_BYTES)) as stream,
         ):
@@ -132,7 +132,7 @@ class Kube:
         name: str,
         body: Patch,
         *,
-        how: How,
+        patch_type: PatchType,
         subresource: str = "",
         namespace: str = "",
     ) -> T:
@@ -145,7 +145,7 @@ class Kube:
             namespace,
             subresource=subresource,
             body=_plain(body),
-            content_type=CONTENT_TYPES[how],
+            content_type=CONTENT_TYPES[patch_type],
         )
         return await self._object(request, resource, name)
 
@@ -190,19 +190,21 @@ class Kube:
 
     async def username(self) -> str:
         """Who the API server takes us for. Servers before Kubernetes 1.28 do not tell: a KubeError of status 404."""
-        return (await self._ask(access_reviews.whoami(), access_reviews.SelfSubjectReview)).status.user_info.username
+        return (
+            await self._review(access_reviews.subject_review(), access_reviews.SelfSubjectReview)
+        ).status.user_info.username
 
-    async def may(self, right: Right, *, namespace: str = "", name: str = "") -> bool:
+    async def can_i(self, right: Right, *, namespace: str = "", name: str = "") -> bool:
         """Whether we have this right; without a namespace in all of them."""
-        request = access_reviews.may(right, namespace=namespace, name=name)
-        return (await self._ask(request, access_reviews.SelfSubjectAccessReview)).status.allowed
+        request = access_reviews.access_review(right, namespace=namespace, name=name)
+        return (await self._review(request, access_reviews.SelfSubjectAccessReview)).status.allowed
 
     async def version(self) -> str:
         """The API server's version, as in `v1.34.4`."""
-        return (await self._ask(access_reviews.version(), access_reviews.Version)).git_version
+        return (await self._review(access_reviews.version(), access_reviews.Version)).git_version
 
-    async def _ask(self, request: Request, kind: type[Said]) -> Said:
-        return access_reviews.answered(await self._transport.send(request), kind, request)
+    async def _review(self, request: Request, kind: type[Review]) -> Review:
+        return access_reviews.decode(await self._transport.send(request), kind, request)
 
     async def _object(self, request: Request, resource: Resource[T], name: str) -> T:
         answer = decoded(await self._transport.send(request), resource, request.what)
@@ -210,7 +212,7 @@ class Kube:
             raise unexpected(200, f"{request.what}: the answer is about {answer.metadata.name!r}")
         return answer
 
-    async def _pages(self, resource: Resource[T], namespace: str, query: tuple[tuple[str, str], ...]) -> Listed[T]:
+    async def _pages(self, resource: Resource[T], namespace: str, query: tuple[tuple[str, str], ...]) -> ObjectList[T]:
         what, path = f"list {resource.plural}", resource.path(namespace=namespace)
         items: list[T] = []
         version, more = "", ""
@@ -221,7 +223,7 @@ class Kube:
             version = version or head_version
             items += found
             if not more:
-                return Listed(tuple(items), version)
+                return ObjectList(tuple(items), version)
         raise unexpected(200, f"{what}: more than {PAGES_MAX} pages")
 
 

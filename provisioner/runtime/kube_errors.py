@@ -27,7 +27,7 @@ UNREADABLE: tuple[type[Exception], ...] = (msgspec.MsgspecError, UnicodeDecodeEr
 
 NO_ANSWER = "NoAnswer"
 TIMEOUT = "Timeout"
-SILENT = "Silent"
+IDLE_TIMEOUT = "Silent"
 UNEXPECTED = "UnexpectedAnswer"
 CREDENTIALS = "Credentials"
 

@@ -22,7 +22,7 @@ from typing import Generic, Never, TypeVar
 
 from .backoff import Backoff
 from .kube import Kube, KubeError
-from .kube_errors import SILENT
+from .kube_errors import IDLE_TIMEOUT
 from .logs import get_logger
 from .metrics import Metrics, ReflectorMetrics, age_since
 from .objects import KubeObject, key_of
@@ -66,23 +66,23 @@ class Reflector(Generic[T]):
         *,
         rng: Random,
         indexes: Mapping[str, Index[T]],
-        on_change: OnChange[T],
+        on_change: OnChange[T] | None = None,
         on_synced: Callable[[], None] | None = None,
         label_selector: str = "",
         metrics: ReflectorMetrics | None = None,
-        silence_seconds: float = 75.0,
+        idle_timeout_seconds: float = 75.0,
         base_seconds: float = 0.5,
         cap_seconds: float = 30.0,
     ) -> None:
         self._kube = kube
         self._resource = resource
         self._rng = rng
-        self._on_change = on_change
-        self._on_synced = on_synced
+        self._on_change = [on_change] if on_change is not None else []
+        self._on_synced = [on_synced] if on_synced is not None else []
         self._label_selector = label_selector
         self._metrics = metrics or Metrics().reflector(resource.plural)
         self._metrics.age_seconds.set_function(age_since(lambda: self.fresh_at))
-        self._silence_seconds = silence_seconds
+        self._idle_timeout_seconds = idle_timeout_seconds
         self._backoff = Backoff(rng, base_seconds=base_seconds, cap_seconds=cap_seconds)
         self._store: Store[T] = Store(indexes)
         self._must_list = True
@@ -92,6 +92,12 @@ class Reflector(Generic[T]):
         self.fresh_at = float("-inf")
         self.resource_version = ""
         self.last_error: KubeError | None = None
+
+    def add_event_handler(self, on_change: OnChange[T], *, on_synced: Callable[[], None] | None = None) -> None:
+        """Subscribe before `run`. Handlers are called in the order in which they were added."""
+        self._on_change.append(on_change)
+        if on_synced is not None:
+            self._on_synced.append(on_synced)
 
     def get(self, name: str) -> T | None:
         """The object of that name (`namespace/name` if namespaced), or None if the cache has none."""
@@ -115,11 +121,11 @@ class Reflector(Generic[T]):
             except KubeError as error:
                 await self._pause(error)
 
-    def distrust(self) -> None:
+    def invalidate(self) -> None:
         """An event never came, though the watch looks well: list again with the next thing it says."""
         self._must_list = True
 
-    async def read(self) -> None:
+    async def list_once(self) -> None:
         """Mirror the collection as it is now, for who does not stay. Raises KubeError."""
         await self._list()
 
@@ -135,8 +141,9 @@ class Reflector(Generic[T]):
         self.fresh_at, self.last_error = begun, None
         self._metrics.lists.inc()
         self._tell(self._store.replace(listed.items))
-        if first and self._on_synced is not None:
-            self._on_synced()
+        if first:
+            for on_synced in self._on_synced:
+                on_synced()
 
     def _consider_backward(self, version: str) -> None:
         # One stale server is no reason to forget what was seen; when they all say so, the past is the new present.
@@ -161,7 +168,7 @@ class Reflector(Generic[T]):
             resource_version=self.resource_version,
             rng=self._rng,
             label_selector=self._label_selector,
-            silence_seconds=self._silence_seconds,
+            idle_timeout_seconds=self._idle_timeout_seconds,
             on_open=self._opened,
         )
         try:
@@ -207,12 +214,13 @@ class Reflector(Generic[T]):
     def _tell(self, changes: list[Change[T]]) -> None:
         self._metrics.objects.set(len(self._store))
         for change in changes:
-            self._on_change(change.old, change.new)
+            for on_change in self._on_change:
+                on_change(change.old, change.new)
 
     async def _pause(self, error: KubeError) -> None:
         self.last_error = error
         self._metrics.errors.inc()
-        if error.gone or error.unexpected or error.status == 404 or error.reason == SILENT:
+        if error.gone or error.unexpected or error.status == 404 or error.reason == IDLE_TIMEOUT:
             self._must_list = True
         self.state = _after(error)
         seconds = self._backoff.next_seconds(error.retry_after)

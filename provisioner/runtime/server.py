@@ -1,15 +1,15 @@
-"""Metrics and health over HTTP, on the program's own loop: a loop that hangs answers no probe.
+"""HTTP servers for probes and metrics, on the event loop of the program: a blocked loop answers no probe.
 
-`/metrics` shows one registry; `/healthz` and `/readyz` answer 200 or 503, `?verbose` lists each check by
-name, `/healthz/<check>` asks a single one. A check says what is wrong in words; nothing else is served, and no
-request's content is shown back.
+`/metrics` exposes one registry. `/healthz` and `/readyz` answer 200 or 503; `?verbose` lists every check by name, and
+`/healthz/<check>` runs a single one. Responses contain nothing from the request.
 
 Source: docs/references/karpenter.md#process, https://kubernetes.io/docs/reference/using-api/health-checks/
 (`/readyz?verbose`).
 """
 
+import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 
 from aiohttp import web
 from aiohttp.typedefs import Handler
@@ -18,6 +18,7 @@ from prometheus_client.aiohttp import make_aiohttp_handler
 
 Check = Callable[[], str | None]
 SHUTDOWN_SECONDS = 1.0
+ALL_INTERFACES = "0.0.0.0"  # noqa: S104 - the kubelet and Prometheus connect from outside the pod
 
 
 def metrics_app(registry: CollectorRegistry) -> web.Application:
@@ -28,7 +29,7 @@ def metrics_app(registry: CollectorRegistry) -> web.Application:
 
 
 def health_app(*, live: Mapping[str, Check], ready: Mapping[str, Check]) -> web.Application:
-    """`GET /healthz` and `/readyz`; each check returns None if all is well, else what is wrong."""
+    """`GET /healthz` and `/readyz`; a check returns None if it passes, otherwise the reason why it fails."""
     app = web.Application()
     for path, checks in (("/healthz", live), ("/readyz", ready)):
         app.router.add_get(path, _all(path, checks))
@@ -38,7 +39,7 @@ def health_app(*, live: Mapping[str, Check], ready: Mapping[str, Check]) -> web.
 
 @asynccontextmanager
 async def serve(host: str, port: int, app: web.Application) -> AsyncIterator[int]:
-    """Listen while the context lasts; yields the port (useful when 0 was asked for). Raises OSError if it is taken."""
+    """Listen until the context ends. Yields the port, which differs from `port` 0. Raises OSError for a port in use."""
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=SHUTDOWN_SECONDS)
     await runner.setup()
     try:
@@ -48,13 +49,33 @@ async def serve(host: str, port: int, app: web.Application) -> AsyncIterator[int
         await runner.cleanup()
 
 
+async def listen(
+    *,
+    health_port: int | None,
+    metrics_port: int | None,
+    live: Mapping[str, Check],
+    ready: Mapping[str, Check],
+    registry: CollectorRegistry,
+) -> None:
+    """Serve probes and metrics until cancelled; a port of None is not served. Raises OSError for a port in use."""
+    async with AsyncExitStack() as stack:
+        if health_port is not None:
+            app = health_app(live=live, ready=ready)
+            await stack.enter_async_context(serve(ALL_INTERFACES, health_port, app))
+        if metrics_port is not None:
+            await stack.enter_async_context(serve(ALL_INTERFACES, metrics_port, metrics_app(registry)))
+        await asyncio.get_running_loop().create_future()
+
+
 def _all(path: str, checks: Mapping[str, Check]) -> Handler:
     async def handle(request: web.Request) -> web.Response:
-        wrong = {name: said for name, check in checks.items() if (said := check()) is not None}
+        failed = {name: reason for name, check in checks.items() if (reason := check()) is not None}
         if "verbose" not in request.query:
-            return _answer("ok" if not wrong else "\n".join(f"{n}: {said}" for n, said in wrong.items()), bool(wrong))
-        lines = [f"[-]{name} failed: {wrong[name]}" if name in wrong else f"[+]{name} ok" for name in checks]
-        return _answer("\n".join([*lines, f"{path[1:]} check {'failed' if wrong else 'passed'}"]), bool(wrong))
+            text = "\n".join(f"{name}: {reason}" for name, reason in failed.items())
+            return _response(text or "ok", failed=bool(failed))
+        lines = [f"[-]{name} failed: {failed[name]}" if name in failed else f"[+]{name} ok" for name in checks]
+        lines.append(f"{path[1:]} check {'failed' if failed else 'passed'}")
+        return _response("\n".join(lines), failed=bool(failed))
 
     return handle
 
@@ -64,11 +85,11 @@ def _one(checks: Mapping[str, Check]) -> Handler:
         check = checks.get(request.match_info["check"])
         if check is None:
             return web.Response(text="no such check\n", status=404)
-        said = check()
-        return _answer(said or "ok", said is not None)
+        reason = check()
+        return _response(reason or "ok", failed=reason is not None)
 
     return handle
 
 
-def _answer(text: str, failed: bool) -> web.Response:
+def _response(text: str, *, failed: bool) -> web.Response:
     return web.Response(text=text + "\n", status=503 if failed else 200)

@@ -15,7 +15,7 @@ from typing import Any
 
 import aiohttp
 
-from .kube_errors import CREDENTIALS, NO_ANSWER, SILENT, TIMEOUT, KubeError, from_answer, unexpected
+from .kube_errors import CREDENTIALS, IDLE_TIMEOUT, NO_ANSWER, TIMEOUT, KubeError, from_answer, unexpected
 from .kubernetes_sdk import ApiClient, ConfigException, OpenApiException
 from .redaction import redact
 
@@ -68,13 +68,15 @@ class Transport:
             raise KubeError(0, TIMEOUT, f"{request.what}: no answer within {self._timeout_seconds:g} s") from None
 
     @asynccontextmanager
-    async def stream(self, request: Request, *, silence_seconds: float, total_seconds: float) -> AsyncIterator[Any]:
+    async def stream(
+        self, request: Request, *, idle_timeout_seconds: float, total_seconds: float
+    ) -> AsyncIterator[Any]:
         """The successful answer's chunks as they come. Raises KubeError; reason Silent after `silence_seconds`."""
         timeout = aiohttp.ClientTimeout(
-            total=total_seconds, sock_connect=self._timeout_seconds, sock_read=silence_seconds
+            total=total_seconds, sock_connect=self._timeout_seconds, sock_read=idle_timeout_seconds
         )
         async with self._answer(request, timeout) as response:
-            yield _chunks(response, request, silence_seconds)
+            yield _chunks(response, request, idle_timeout_seconds)
 
     @asynccontextmanager
     async def _answer(self, request: Request, limits: aiohttp.ClientTimeout) -> AsyncIterator[aiohttp.ClientResponse]:
@@ -157,12 +159,14 @@ async def _refusal(response: aiohttp.ClientResponse, request: Request) -> KubeEr
     )
 
 
-async def _chunks(response: aiohttp.ClientResponse, request: Request, silence_seconds: float) -> AsyncIterator[bytes]:
+async def _chunks(
+    response: aiohttp.ClientResponse, request: Request, idle_timeout_seconds: float
+) -> AsyncIterator[bytes]:
     try:
         async for chunk in response.content.iter_any():
             yield chunk
     except TimeoutError:
-        raise KubeError(0, SILENT, f"{request.what}: no byte for {silence_seconds:g} s") from None
+        raise KubeError(0, IDLE_TIMEOUT, f"{request.what}: no byte for {idle_timeout_seconds:g} s") from None
     except (aiohttp.ClientError, OSError, ValueError) as error:
         raise _no_answer(request, error) from None
 

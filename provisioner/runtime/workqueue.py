@@ -80,14 +80,14 @@ class WorkQueue:
         self._compact()
         self._arm()
 
-    def retry(self, key: str, *, at_least_seconds: float = 0.0) -> float:
+    def add_rate_limited(self, key: str, *, min_seconds: float = 0.0) -> float:
         """Have the key worked on after its own growing delay; returns that delay in seconds."""
         failures = self._failures.get(key, 0)
         self._failures[key] = failures + 1
         self._metrics.retries.inc()
         # The exponent is bounded before it is used: 2.0**1024 overflows.
         grown = min(self._cap_seconds, self._base_seconds * 2.0 ** min(failures, 60))
-        delay = max(at_least_seconds, grown * self._rng.uniform(0.5, 1.0))
+        delay = max(min_seconds, grown * self._rng.uniform(0.5, 1.0))
         self.add_after(key, delay)
         return delay
 
@@ -95,7 +95,7 @@ class WorkQueue:
         """The key succeeded: its next retry starts from the smallest delay."""
         self._failures.pop(key, None)
 
-    def failures(self, key: str) -> int:
+    def num_requeues(self, key: str) -> int:
         """How often the key failed since it last succeeded."""
         return self._failures.get(key, 0)
 

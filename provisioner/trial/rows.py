@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
+from cloudprovider.azure.instance_types import gpus_of
 from provisioner.api import labels
-from provisioner.operator.instance_types import gpus_of
 from provisioner.simulator.azure.state import Pool
 from provisioner.simulator.scene import labels_of, pool_mark
 

@@ -10,8 +10,8 @@ import asyncio
 import re
 from collections.abc import Awaitable, Callable, Sequence
 
+from cloudprovider.azure.instance_types import gpus_of
 from provisioner.api import labels
-from provisioner.operator.instance_types import gpus_of
 
 from .changes import conditions, gpus
 from .claims import Json

@@ -13,8 +13,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from provisioner.api.crd import all_crds
-from provisioner.operator.clients import connect, running_of
-from provisioner.operator.operator import App
+from provisioner.operator.clients import open_clients
+from provisioner.operator.config import config_from
+from provisioner.operator.operator import Operator
 from provisioner.runtime.clock import SystemClock
 from provisioner.settings import Settings, load
 from provisioner.simulator.azure.faults import Fault
@@ -74,10 +75,10 @@ async def trial(wanted: TrialSettings) -> AsyncIterator[Trial]:
             CAUSES[wanted.fail](world)
         with _kubeconfig(world, addresses, wanted.kubeconfig):
             settings = _controller_settings(azure, addresses, wanted.kubeconfig)
-            async with connect(settings) as outside, asyncio.TaskGroup() as tasks:
+            async with open_clients(settings) as clients, asyncio.TaskGroup() as tasks:
                 # How long Azure may hide an accepted PUT is a matter of Azure's time, and that passes faster here.
-                running_as = replace(running_of(settings), settle_seconds=SETTLE_SECONDS / wanted.speed)
-                app = tasks.create_task(App(outside, running_as).run())
+                config = replace(config_from(settings), settle_seconds=SETTLE_SECONDS / wanted.speed)
+                app = tasks.create_task(Operator(clients, config).run())
                 try:
                     yield running
                 finally:

@@ -26,12 +26,12 @@ from controllers.model.policy import Policy
 from controllers.model.results import Evicted, Wrote
 from controllers.reconcile import reconciler
 from provisioner.operator import clients
-from provisioner.operator.config import Outside, Running
-from provisioner.operator.operator import App
+from provisioner.operator.config import Clients, Config
+from provisioner.operator.operator import Operator
 from provisioner.runtime.clock import SystemClock
 from provisioner.runtime.connection import Connection, build_api_client
-from provisioner.runtime.election import LeadershipLost
 from provisioner.runtime.kube import Kube
+from provisioner.runtime.leaderelection import LeadershipLost
 from provisioner.runtime.metrics import Metrics
 from provisioner.runtime.resources import NODECLAIMS, NODES
 from provisioner.simulator.azure.arm import make_arm_app
@@ -103,7 +103,7 @@ class Pod:
     arm_url: str = ""
     lives: int = 0
     answers: Counter[tuple[str, str, int]] = field(default_factory=Counter)
-    app: App = field(init=False)
+    app: Operator = field(init=False)
     connection: Connection = field(init=False)
     kube: Kube = field(init=False)
 
@@ -150,8 +150,8 @@ class Pod:
             provider = clients.build_provider(config, clock, metrics)
             life.push_async_callback(provider.close)
             self.lives += 1
-            self.app = App(
-                Outside(
+            self.app = Operator(
+                Clients(
                     kube=self.kube,
                     lease_kube=Kube(
                         lease.api_client,
@@ -163,7 +163,7 @@ class Pod:
                     rng=Random(self.lives),
                     metrics=metrics,
                 ),
-                Running(
+                Config(
                     policy=self.policy,
                     elect=True,
                     lease_name=LEASE,

@@ -6,8 +6,8 @@ from typing import Any
 
 import msgspec
 
-from cloudprovider.interface import Cluster, Instance, InstanceState, Offering
-from controllers.model.facts import Facts, Gpus, Offer
+from cloudprovider.interface import Cluster, Gpus, Instance, InstanceState, Offering
+from controllers.model.facts import Facts, Offer
 from controllers.model.policy import Policy
 from provisioner.api import labels
 from provisioner.api.conditions import ConditionSet

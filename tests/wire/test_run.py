@@ -400,7 +400,9 @@ def test_while_it_ends_it_is_not_ready(tmp_path: Path) -> None:
             await ready(site.health)
             site.world.before.append(silence)
             it.process.send_signal(signal.SIGTERM)
-            assert await changed(f"http://127.0.0.1:{site.health}/readyz") == [(503, "running: it is ending\n")]
+            assert await changed(f"http://127.0.0.1:{site.health}/readyz") == [
+                (503, "shutdown: the process is shutting down\n")
+            ]
             assert await it.end() == 0
             assert any(entry["message"] == "cannot release the lease" for entry in it.log)
 
@@ -520,7 +522,9 @@ def test_a_kubeconfig_that_cannot_be_used_is_named(tmp_path: Path, text: str | N
 
 def test_no_cluster_at_all_is_told(tmp_path: Path) -> None:
     """Outside a pod, without KUBECONFIG and without a file in the usual place."""
-    assert "KUBECONFIG: it is not set, this is no pod, and no ~/.kube/config" in refused(tmp_path, **AZURE)
+    assert "KUBECONFIG: it is not set, the process does not run in a pod, and there is no ~/.kube/config" in refused(
+        tmp_path, **AZURE
+    )
 
 
 # --- what takes long: begun first, read last -------------------------------------------------------------------------

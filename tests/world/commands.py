@@ -91,12 +91,12 @@ async def check(
     async with AsyncExitStack() as sessions:
         sessions.enter_context(_allowed(sim, besides))
         tools = await _tools(sim, sessions, policy or Policy())
-        running = dataclasses.replace(tools.running, elect=elect)
-        section, claims = await kubernetes(tools.outside.kube, running, tools.outside.clock)
+        config = dataclasses.replace(tools.config, elect=elect)
+        section, claims = await kubernetes(tools.clients.kube, config, tools.clients.clock)
         provider, inspector = await _azure(sim, sessions)
         azure_side = await azure(
             clients.Azure(provider, inspector),
-            running,
+            config.policy,
             config=msgspec.structs.replace(_config(sim.world.settings.azure), location=location),
             claims=claims,
             sizes=wanted.size,
@@ -163,12 +163,12 @@ async def _tools(sim: Sim, sessions: AsyncExitStack, policy: Policy) -> Tools:
     clock = sim_loop.VirtualClock(loop, EPOCH)
     cluster = await sessions.enter_async_context(_session(sim))
     kube = Kube(kube_client(cluster, sim.world.settings.token))
-    provider = clients.dressed((await _azure(sim, sessions))[0], metrics)
+    provider = clients.decorate((await _azure(sim, sessions))[0], metrics)
     return Tools(
-        outside=operator.Outside(
+        clients=operator.Clients(
             kube=kube, lease_kube=kube, provider=provider, clock=clock, rng=Random(WHO), metrics=metrics
         ),
-        running=operator.Running(
+        config=operator.Config(
             policy=policy, elect=True, lease_name="gpu-provisioner", lease_namespace="kube-system", identity=WHO
         ),
         cluster=f"cluster {settings.cluster} of resource group {settings.resource_group}",

@@ -37,20 +37,20 @@ async def launch_controller(process: Process) -> None:
         azure = await sessions.enter_async_context(process.session())
         client = build_client(config, without_resending(azure), StaticToken("simulator"), version="test")
         provider = AzureProvider(client, config, clock=process.clock)
-        controller = operator.App(
-            operator.Outside(
+        controller = operator.Operator(
+            operator.Clients(
                 kube=Kube(kube.api_client, renew_credentials=kube.renew_credentials, on_request=metrics.kube_request),
                 lease_kube=Kube(
                     lease.api_client,
                     timeout_seconds=clients.LEASE_TIMEOUT_SECONDS,
                     renew_credentials=lease.renew_credentials,
                 ),
-                provider=clients.dressed(provider, metrics),
+                provider=clients.decorate(provider, metrics),
                 clock=process.clock,
                 rng=process.rng,
                 metrics=metrics,
             ),
-            operator.Running(
+            operator.Config(
                 policy=options.get("policy") or Policy(),
                 elect=options.get("elect", True),
                 lease_name=options.get("lease_name", "gpu-provisioner"),

@@ -15,9 +15,9 @@ from prometheus_client import CollectorRegistry
 
 from controllers.model.policy import Policy
 from provisioner.api.crd import all_crds
-from provisioner.operator.clients import connect, running_of
-from provisioner.operator.config import Outside
-from provisioner.operator.operator import App
+from provisioner.operator.clients import open_clients
+from provisioner.operator.config import Clients, config_from
+from provisioner.operator.operator import Operator
 from provisioner.runtime.clock import SystemClock
 from provisioner.runtime.server import metrics_app, serve
 from provisioner.settings import load
@@ -92,11 +92,11 @@ class Environment:
     async def _run(self, name: str, serving: "asyncio.Future[int]") -> None:
         settings = load({}, self._environment())
         async with AsyncExitStack() as life:
-            outside: Outside = await life.enter_async_context(connect(settings))
-            registry = self.registries[name] = outside.metrics.registry
+            clients: Clients = await life.enter_async_context(open_clients(settings))
+            registry = self.registries[name] = clients.metrics.registry
             # The replicas run in one process; only their identities differ.
-            running = replace(running_of(settings, identity=name), policy=self.policy, poll_seconds_idle=2.0)
-            app = App(outside, replace(running, settle_seconds=60.0 / self.azure.speed))
+            config = replace(config_from(settings, identity=name), policy=self.policy, poll_seconds_idle=2.0)
+            app = Operator(clients, replace(config, settle_seconds=60.0 / self.azure.speed))
             serving.set_result(await life.enter_async_context(serve(LOOPBACK, 0, metrics_app(registry))))
             await app.run()
 

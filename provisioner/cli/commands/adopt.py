@@ -66,8 +66,8 @@ def no_such_claim(name: str) -> Refused:
 async def _read(tools: Tools) -> tuple[list[Instance], tuple[NodeClaim, ...]]:
     """All pools, then all claims: a claim that takes a pool meanwhile is seen with it. Raises Refused."""
     try:
-        pools = await tools.outside.provider.list()
-        return pools, (await tools.outside.kube.list(NODECLAIMS)).items
+        pools = await tools.clients.provider.list()
+        return pools, (await tools.clients.kube.list(NODECLAIMS)).items
     except CloudError as error:
         raise by_arm(error) from None
     except KubeError as error:
@@ -189,7 +189,7 @@ def _elsewhere(claim: NodeClaim, claims: Sequence[NodeClaim], pools: Sequence[In
 
 async def _annotate(tools: Tools, adoption: Adoption) -> None:
     """Write the annotation on that very claim; who writes it meanwhile is no reason to give up. Raises Refused."""
-    kube, claim = tools.outside.kube, adoption.claim
+    kube, claim = tools.clients.kube, adoption.claim
     for _ in range(TRIES):
         metadata = {
             "uid": claim.uid,
@@ -197,7 +197,7 @@ async def _annotate(tools: Tools, adoption: Adoption) -> None:
             "annotations": {labels.ADOPT: adoption.old_uid},
         }
         try:
-            await kube.patch(NODECLAIMS, claim.name, {"metadata": metadata}, how="merge")
+            await kube.patch(NODECLAIMS, claim.name, {"metadata": metadata}, patch_type="merge")
         except KubeError as error:
             if not error.conflict:
                 raise no_such_claim(claim.name) if error.not_found else by_api_server(error) from None
@@ -210,7 +210,7 @@ async def _annotate(tools: Tools, adoption: Adoption) -> None:
 async def _again(tools: Tools, claim: NodeClaim) -> NodeClaim:
     """That very claim as it is now. Raises Refused."""
     try:
-        newest = await tools.outside.kube.get(NODECLAIMS, claim.name)
+        newest = await tools.clients.kube.get(NODECLAIMS, claim.name)
     except KubeError as error:
         raise no_such_claim(claim.name) if error.not_found else by_api_server(error) from None
     if newest.uid != claim.uid:

@@ -11,8 +11,8 @@ from contextlib import AsyncExitStack
 import msgspec
 
 from provisioner.api.nodeclaim import NodeClaim
-from provisioner.operator.clients import azure_config, check_files, open_arm, open_kube, running_of
-from provisioner.operator.config import Running
+from provisioner.operator.clients import open_arm, open_kube
+from provisioner.operator.config import Config, azure_config, check_files, config_from
 from provisioner.runtime.clock import SystemClock
 from provisioner.runtime.kubernetes_sdk import ConfigException
 from provisioner.settings import Settings, SettingsError
@@ -37,13 +37,13 @@ async def run(
     if isinstance(settings, SettingsError):
         found += (*_skipped("kubernetes"), *_skipped("azure"))
         return tell(found, wanted, console)
-    running, claims = running_of(settings), None
+    config, claims = config_from(settings), None
     if KUBECONFIG in broken:
         found += _skipped("kubernetes")
     else:
-        section, claims = await _kubernetes(settings, running)
+        section, claims = await _kubernetes(settings, config)
         found += section.items
-    found += _skipped("azure") if broken - {KUBECONFIG} else await _azure(settings, running, claims, wanted.size)
+    found += _skipped("azure") if broken - {KUBECONFIG} else await _azure(settings, config, claims, wanted.size)
     return tell(found, wanted, console)
 
 
@@ -72,10 +72,10 @@ def _skipped(section: str) -> list[Finding]:
     return found.items
 
 
-async def _kubernetes(settings: Settings, running: Running) -> tuple[Findings, tuple[NodeClaim, ...] | None]:
+async def _kubernetes(settings: Settings, config: Config) -> tuple[Findings, tuple[NodeClaim, ...] | None]:
     try:
         async with open_kube(settings) as kube:
-            return await kubernetes(kube, running, SystemClock())
+            return await kubernetes(kube, config, SystemClock())
     except ConfigException as error:
         found = Findings("kubernetes")
         found.bad("kubeconfig", str(error), "Mend the kubeconfig, or name another with KUBECONFIG.")
@@ -83,7 +83,7 @@ async def _kubernetes(settings: Settings, running: Running) -> tuple[Findings, t
 
 
 async def _azure(
-    settings: Settings, running: Running, claims: tuple[NodeClaim, ...] | None, sizes: Sequence[str]
+    settings: Settings, config: Config, claims: tuple[NodeClaim, ...] | None, sizes: Sequence[str]
 ) -> list[Finding]:
     async with AsyncExitStack() as open_until_then:
         try:
@@ -93,7 +93,7 @@ async def _azure(
             remedy = "Check SSL_CERT_FILE and the identity's settings."
             found.bad("credential", f"no connection can be made: {why}", remedy)
             return found.items
-        found = await azure(arm, running, config=azure_config(settings), claims=claims, sizes=sizes)
+        found = await azure(arm, config.policy, config=azure_config(settings), claims=claims, sizes=sizes)
     return found.items
 
 

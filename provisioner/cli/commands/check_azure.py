@@ -12,14 +12,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from cloudprovider.azure.client import AzureConfig
+from cloudprovider.azure.offerings import allowed_offerings
 from cloudprovider.azure.subscription import LOW_PRIORITY, TOTAL, Sku, Usage
 from cloudprovider.errors import CloudError
 from cloudprovider.interface import SPOT, Cluster, Offering
+from controllers.model.policy import Policy
 from provisioner.api.conditions import LAUNCHED
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.operator.clients import Azure
-from provisioner.operator.config import Running
-from provisioner.operator.instance_types import offerings_of
 
 from .check_results import Findings
 from .tables import counted
@@ -47,7 +47,7 @@ class Wish(NamedTuple):
 
 async def azure(
     arm: Azure,
-    running: Running,
+    policy: Policy,
     *,
     config: AzureConfig,
     claims: Sequence[NodeClaim] | None,
@@ -62,7 +62,7 @@ async def azure(
     state = await _cluster(arm, found, cluster, location, role)
     if state is None:
         return found
-    await _pools(arm, running, state, role, found)
+    await _pools(arm, policy, state, role, found)
     await _permissions(arm, role, found)
     where = (state.location or location).replace(" ", "").lower()
     wishes = tuple(wanted(claims or (), sizes))
@@ -107,13 +107,13 @@ async def _cluster(arm: Azure, found: Findings, name: str, location: str, role: 
     return cluster
 
 
-async def _pools(arm: Azure, running: Running, cluster: Cluster, role: str, found: Findings) -> None:
+async def _pools(arm: Azure, policy: Policy, cluster: Cluster, role: str, found: Findings) -> None:
     try:
         used = len(await arm.provider.list())
     except CloudError as error:
         found.bad("agent pools", str(error), role if error.status == 403 else AS_TOLD)
         return
-    most = running.policy.max_agent_pools
+    most = policy.max_agent_pools
     limit = cluster.max_pools if most is None else min(most, cluster.max_pools)
     told = f"{used} of the cluster's {cluster.max_pools}"
     if used < limit:
@@ -142,7 +142,7 @@ def wanted(claims: Sequence[NodeClaim], sizes: Sequence[str]) -> Iterator[Wish]:
     """
     machines: Counter[Offering] = Counter()
     for claim in claims:
-        tried = offerings_of(claim)
+        tried = allowed_offerings(claim)
         launched = claim.condition(LAUNCHED, "True") is not None
         for place, offering in enumerate(tried):
             machines[offering] += int(place == 0 and not launched and not claim.deleting)

@@ -8,13 +8,13 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import Any
 
+from cloudprovider.azure.offerings import allowed_offerings
 from controllers.model.ownership import managed
 from provisioner.api.conditions import EXHAUSTED, LAUNCHED
 from provisioner.api.crd import nodeclaim_crd
 from provisioner.api.meta import ObjectMeta, Struct
 from provisioner.api.nodeclaim import NodeClaim
-from provisioner.operator.config import Running
-from provisioner.operator.instance_types import offerings_of
+from provisioner.operator.config import Config
 from provisioner.runtime.clock import Clock
 from provisioner.runtime.kube import Kube
 from provisioner.runtime.kube_errors import KubeError
@@ -62,14 +62,14 @@ DEFINITIONS = Resource(CRDS.group, CRDS.version, CRDS.plural, CRDS.kind, namespa
 OURS = nodeclaim_crd()
 
 
-async def kubernetes(kube: Kube, running: Running, clock: Clock) -> tuple[Findings, tuple[NodeClaim, ...] | None]:
+async def kubernetes(kube: Kube, config: Config, clock: Clock) -> tuple[Findings, tuple[NodeClaim, ...] | None]:
     """The section, and the cluster's claims; None if they could not be read."""
     found = Findings("kubernetes")
     if not await _answers(kube, found):
         return found, None
     await _definition(kube, found)
-    await _permissions(kube, running, found)
-    await _lease(kube, running, clock, found)
+    await _permissions(kube, config, found)
+    await _lease(kube, config, clock, found)
     return found, await _claims(kube, found)
 
 
@@ -155,15 +155,15 @@ def _differences(ours: Any, theirs: Any, path: str = "") -> Iterator[str]:
             yield from _differences(ours[word], theirs[word], below)
 
 
-async def _permissions(kube: Kube, running: Running, found: Findings) -> None:
-    asked = [right for right in RIGHTS if running.elect or not right.on_lease]
+async def _permissions(kube: Kube, config: Config, found: Findings) -> None:
+    asked = [right for right in RIGHTS if config.elect or not right.on_lease]
     missing = 0
     for right in asked:
-        namespace = running.lease_namespace if right.on_lease else ""
+        namespace = config.lease_namespace if right.on_lease else ""
         # A create cannot be limited to a name.
-        name = running.lease_name if right.on_lease and right.verb != "create" else ""
+        name = config.lease_name if right.on_lease and right.verb != "create" else ""
         try:
-            allowed = await kube.may(right, namespace=namespace, name=name)
+            allowed = await kube.can_i(right, namespace=namespace, name=name)
         except KubeError as error:
             found.unknown("permissions", f"{right}: {error}", by_api_server(error).remedy)
             return
@@ -178,14 +178,14 @@ def _told(right: Right, namespace: str) -> str:
     return f"{right} in namespace {namespace}" if namespace else str(right)
 
 
-async def _lease(kube: Kube, running: Running, clock: Clock, found: Findings) -> None:
-    where = f"{running.lease_namespace}/{running.lease_name}"
+async def _lease(kube: Kube, config: Config, clock: Clock, found: Findings) -> None:
+    where = f"{config.lease_namespace}/{config.lease_name}"
     start = "Start the controller, or name its lease: --leader-election-namespace, --leader-election-name."
-    if not running.elect:
+    if not config.elect:
         found.unknown("lease", "leader election is off (DISABLE_LEADER_ELECTION)")
         return
     try:
-        spec = (await kube.get(LEASES, running.lease_name, namespace=running.lease_namespace)).spec
+        spec = (await kube.get(LEASES, config.lease_name, namespace=config.lease_namespace)).spec
     except KubeError as error:
         if error.not_found:
             found.unknown("lease", f"there is no Lease {where}: no controller has led here yet", start)
@@ -221,7 +221,7 @@ async def _claims(kube: Kube, found: Findings) -> tuple[NodeClaim, ...] | None:
         if told is None or claim.deleting:
             continue
         resting += 1
-        tried = dict.fromkeys(str(offering) for offering in offerings_of(claim))
+        tried = dict.fromkeys(str(offering) for offering in allowed_offerings(claim))
         rest = f"none of {', '.join(tried)} can be had now" if EXHAUSTED in told.message else "it is not launched"
         since = moment(told.last_transition_time)
         remedy = f"kubectl describe nodeclaim {claim.name} says when it is tried again."

@@ -16,8 +16,8 @@ from controllers.model.ownership import pool_of
 from controllers.state.indexes import Indexes, claim_indexes, node_indexes
 from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
-from provisioner.operator.clients import connect, running_of
-from provisioner.operator.config import Outside, Running
+from provisioner.operator.clients import open_clients
+from provisioner.operator.config import Clients, Config, config_from
 from provisioner.runtime.kube_errors import KubeError
 from provisioner.runtime.objects import CustomResourceDefinition
 from provisioner.runtime.reflector import Reflector
@@ -31,17 +31,17 @@ from .refusal import by_api_server, by_arm
 class Tools:
     """`cluster` names the managed cluster for people."""
 
-    outside: Outside
-    running: Running
+    clients: Clients
+    config: Config
     cluster: str
 
 
 @asynccontextmanager
 async def opened(settings: Settings) -> AsyncIterator[Tools]:
     """The tools, for as long as the context lasts. Raises what `connect` raises."""
-    async with connect(settings) as outside:
+    async with open_clients(settings) as clients:
         cluster = f"cluster {settings.cluster_name} of resource group {settings.resource_group}"
-        yield Tools(outside, running_of(settings), cluster)
+        yield Tools(clients, config_from(settings), cluster)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,17 +66,15 @@ class Sight:
 
 async def look(tools: Tools) -> Sight:
     """One look at all. Raises Refused."""
-    kube, rng = tools.outside.kube, tools.outside.rng
-    claims: Reflector[NodeClaim] = Reflector(
-        kube, NODECLAIMS, rng=rng, indexes=claim_indexes(pool_name), on_change=_unheard
-    )
-    nodes: Reflector[Node] = Reflector(kube, NODES, rng=rng, indexes=node_indexes(), on_change=_unheard)
-    crds: Reflector[CustomResourceDefinition] = Reflector(kube, CRDS, rng=rng, indexes={}, on_change=_unheard)
-    inventory = Inventory(tools.outside.provider, rng=rng, on_change=_unheard, on_news=_unheard)
+    kube, rng = tools.clients.kube, tools.clients.rng
+    claims: Reflector[NodeClaim] = Reflector(kube, NODECLAIMS, rng=rng, indexes=claim_indexes(pool_name))
+    nodes: Reflector[Node] = Reflector(kube, NODES, rng=rng, indexes=node_indexes())
+    crds: Reflector[CustomResourceDefinition] = Reflector(kube, CRDS, rng=rng, indexes={})
+    inventory = Inventory(tools.clients.provider, rng=rng, on_change=_unheard, on_news=_unheard)
     try:
         await inventory.look()
         for cache in (nodes, claims, crds):
-            await cache.read()
+            await cache.list_once()
     except CloudError as error:
         raise by_arm(error) from None
     except KubeError as error:

@@ -46,7 +46,7 @@ def _run(name: str, words: Sequence[str], env: Mapping[str, str], *, typed: Text
         if name == "values":
             return _written(load(flags, env, file, acts=False), wanted, Console(out, err))
         settings = load(flags, env, file)
-        from provisioner.operator.clients import check_files
+        from provisioner.operator.config import check_files
 
         check_files(settings, env)
     except SettingsError as error:

@@ -27,9 +27,9 @@ START = "Start the controller, and name its lease with --leader-election-namespa
 
 async def leader(tools: Tools) -> Lease:
     """The Lease of a controller that leads. Raises Refused."""
-    name, namespace = tools.running.lease_name, tools.running.lease_namespace
+    name, namespace = tools.config.lease_name, tools.config.lease_namespace
     try:
-        lease = await tools.outside.kube.get(LEASES, name, namespace=namespace)
+        lease = await tools.clients.kube.get(LEASES, name, namespace=namespace)
     except KubeError as error:
         if not error.not_found:
             raise by_api_server(error) from None
@@ -37,7 +37,7 @@ async def leader(tools: Tools) -> Lease:
     if not lease.spec.holder_identity:
         raise Refused(f"nobody holds the Lease {namespace}/{name}, so no controller would see it", START)
     renewed = _renewed(lease)
-    if renewed is not None and (tools.outside.clock.now() - renewed).total_seconds() > SILENT_SECONDS:
+    if renewed is not None and (tools.clients.clock.now() - renewed).total_seconds() > SILENT_SECONDS:
         since = moment(renewed)
         raise Refused(f"the Lease {namespace}/{name} was last renewed at {since}: no controller runs", START)
     return lease
@@ -46,18 +46,18 @@ async def leader(tools: Tools) -> Lease:
 async def standing(tools: Tools) -> Confirmation | None:
     """What is confirmed at this moment, None if nothing is. Raises Refused."""
     try:
-        lease = await tools.outside.kube.get(LEASES, tools.running.lease_name, namespace=tools.running.lease_namespace)
+        lease = await tools.clients.kube.get(LEASES, tools.config.lease_name, namespace=tools.config.lease_namespace)
     except KubeError as error:
         if error.not_found:
             return None
         raise by_api_server(error) from None
     found = decode(lease.metadata.annotations.get(labels.CONFIRMED_REMOVALS, ""))
-    return found if found is not None and tools.outside.clock.now() < found.until else None
+    return found if found is not None and tools.clients.clock.now() < found.until else None
 
 
 async def confirm(tools: Tools, pools: tuple[str, ...]) -> Confirmation:
     """Confirm the removals of exactly these pools; whatever was confirmed before is replaced. Raises Refused."""
-    until = tools.outside.clock.now().replace(microsecond=0) + timedelta(seconds=CONFIRMED_SECONDS)
+    until = tools.clients.clock.now().replace(microsecond=0) + timedelta(seconds=CONFIRMED_SECONDS)
     confirmation = Confirmation(until=until, removals=pools)
     for _ in range(TRIES):
         lease = await leader(tools)
@@ -70,7 +70,7 @@ async def confirm(tools: Tools, pools: tuple[str, ...]) -> Confirmation:
             }
         }
         try:
-            await tools.outside.kube.patch(LEASES, meta.name, body, how="merge", namespace=meta.namespace)
+            await tools.clients.kube.patch(LEASES, meta.name, body, patch_type="merge", namespace=meta.namespace)
         except KubeError as error:
             if error.conflict or error.not_found:
                 continue

@@ -65,7 +65,7 @@ async def run(tools: Tools, wanted: argparse.Namespace, console: Console) -> int
 
 async def _claim(tools: Tools, name: str) -> NodeClaim:
     try:
-        return await tools.outside.kube.get(NODECLAIMS, name)
+        return await tools.clients.kube.get(NODECLAIMS, name)
     except ValueError as error:
         raise Refused(str(error), "Name one NodeClaim.", USAGE) from None
     except KubeError as error:
@@ -86,8 +86,8 @@ def _must_be_stuck(tools: Tools, claim: NodeClaim) -> None:
             f"nodeclaim/{claim.name}: its metadata.deletionTimestamp is not set: nobody asked for its removal",
             f"Delete it first: kubectl delete nodeclaim {claim.name}; usually that is all.",
         )
-    settle = tools.running.settle_seconds
-    if (tools.outside.clock.now() - asked).total_seconds() < settle:
+    settle = tools.config.settle_seconds
+    if (tools.clients.clock.now() - asked).total_seconds() < settle:
         raise Refused(
             f"nodeclaim/{claim.name} is being deleted only since {clock_text(asked)}: a pool that Azure was just asked"
             " for may not be visible yet",
@@ -99,7 +99,7 @@ async def _ask_arm(tools: Tools, claim: NodeClaim) -> str:
     """What ARM says of the pool's absence, in a sentence. Raises Refused if it is there, or may be."""
     key = pool_name(claim)
     try:
-        instance = await tools.outside.provider.get(key)
+        instance = await tools.clients.provider.get(key)
     except NotFound:
         return f"ARM: there is no agent pool {key} in {tools.cluster}"
     except CloudError as error:
@@ -118,7 +118,7 @@ async def _ask_arm(tools: Tools, claim: NodeClaim) -> str:
 async def _nodes(tools: Tools, claim: NodeClaim) -> list[Node]:
     """The claim's Nodes that our finalizer keeps."""
     try:
-        found = await tools.outside.kube.list(NODES, label_selector=f"{labels.AKS_AGENTPOOL}={pool_name(claim)}")
+        found = await tools.clients.kube.list(NODES, label_selector=f"{labels.AKS_AGENTPOOL}={pool_name(claim)}")
     except KubeError as error:
         raise by_api_server(error) from None
     return [node for node in found.items if belongs(node, claim) and holds_finalizer(node)]
@@ -126,14 +126,14 @@ async def _nodes(tools: Tools, claim: NodeClaim) -> list[Node]:
 
 async def _tell(tools: Tools, claim: NodeClaim, proof: str, things: list[NodeClaim | Node]) -> None:
     """The audit Event, before anything is done. Raises Refused if it cannot be written."""
-    kube = tools.outside.kube
+    kube = tools.clients.kube
     try:
         who = await kube.username()
     except KubeError:
         who = "unknown user"
     message = f"{who} released {', '.join(_named(thing) for thing in things)} from {labels.FINALIZER} by hand. {proof}"
     try:
-        await EventRecorder(kube, tools.outside.clock).write(
+        await EventRecorder(kube, tools.clients.clock).write(
             claim, "Warning", reasons.FINALIZER_RELEASED_BY_HAND, message
         )
     except KubeError as error:
@@ -143,7 +143,7 @@ async def _tell(tools: Tools, claim: NodeClaim, proof: str, things: list[NodeCla
 
 async def _release(tools: Tools, thing: NodeClaim | Node) -> bool:
     """Take our finalizer off that very object; False if it was gone before. Raises Refused."""
-    acts = KubernetesActuator(tools.outside.kube)
+    acts = KubernetesActuator(tools.clients.kube)
     for _ in range(TRIES):
         try:
             await acts.write(ReleaseFinalizer(target=thing, why="by hand"))
@@ -164,7 +164,7 @@ async def _release(tools: Tools, thing: NodeClaim | Node) -> bool:
 
 async def _again(tools: Tools, thing: NodeClaim | Node) -> NodeClaim | Node | None:
     """The object as it is now, None if it is gone. Raises Refused."""
-    kube = tools.outside.kube
+    kube = tools.clients.kube
     try:
         newest: NodeClaim | Node = await (
             kube.get(NODES, thing.name) if isinstance(thing, Node) else kube.get(NODECLAIMS, thing.name)

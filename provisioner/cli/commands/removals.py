@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from cloudprovider.azure.instance_types import gpus_of
 from cloudprovider.interface import Cluster
 from controllers.garbagecollection.circuit_breaker import allowance
 from controllers.garbagecollection.confirmation import Confirmation
@@ -36,7 +37,6 @@ from controllers.state.gc_candidates import GCCandidates
 from controllers.state.memory import Memory
 from controllers.state.observe import cached_facts, observe
 from provisioner.api.node import Node
-from provisioner.operator.instance_types import gpus_of
 
 from .clients import Sight, Tools
 
@@ -77,8 +77,8 @@ class Survey(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 def survey(sight: Sight, tools: Tools, confirmation: Confirmation | None) -> Survey:
     """All removals by inference, by pool name, and the numbers that decide about them."""
-    policy, inventory = tools.running.policy, sight.inventory
-    now, wall = asyncio.get_running_loop().time(), tools.outside.clock.now()
+    policy, inventory = tools.config.policy, sight.inventory
+    now, wall = asyncio.get_running_loop().time(), tools.clients.clock.now()
     candidates = GCCandidates(
         lambda key: cached_facts(key, indexes=sight.indexes, inventory=inventory, policy=policy, wall=wall),
         sight.pool_names,

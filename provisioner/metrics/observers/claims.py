@@ -23,8 +23,8 @@ from provisioner.metrics.definitions import karpenter, own
 from provisioner.metrics.definitions.labels import REGIONAL
 from provisioner.runtime.clock import Clock
 
-from .scraped import Sample
-from .terms import Terms, reason_label, size_label
+from .collector import Sample
+from .label_values import LabelValues, reason_label, size_label
 
 FAMILIES = (
     karpenter.CONDITION_COUNT,
@@ -52,7 +52,7 @@ class Claims:
     def __init__(
         self,
         claims: Callable[[], Iterable[NodeClaim]],
-        terms: Terms,
+        label_values: LabelValues,
         clock: Clock,
         leading: Callable[[], bool],
         *,
@@ -62,7 +62,7 @@ class Claims:
         self._claims = claims
         self._pool_name = pool_name
         self._wanted = wanted
-        self._terms = terms
+        self._label_values = label_values
         self._clock = clock
         self._leading = leading
 
@@ -88,7 +88,7 @@ class Claims:
         yield from ((own.NOT_READY_OLDEST, about, age) for about, age in oldest.items())
 
     def _of_one(self, claim: NodeClaim, now: datetime) -> Iterator[Sample]:
-        classes = self._terms.classes(claim)
+        classes = self._label_values.classes(claim)
         for said in claim.status.conditions:
             about = (NAMESPACE, claim.name, said.type, said.status, reason_label(said.reason), *classes)
             yield karpenter.CONDITION_COUNT, about, 1.0
@@ -103,7 +103,7 @@ class Claims:
         """Size, zone and capacity type of its machine; of what it would have first, while it has none."""
         wanted = () if labels.INSTANCE_TYPE in claim.metadata.labels else self._wanted(claim)
         if not wanted:
-            return self._terms.machine(claim)
+            return self._label_values.machine(claim)
         return size_label(wanted[0].size), wanted[0].zone or REGIONAL, wanted[0].capacity_type
 
 

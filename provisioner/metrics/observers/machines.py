@@ -22,8 +22,8 @@ from provisioner.api.quantity import parse_quantity
 from provisioner.metrics.definitions import karpenter, own
 from provisioner.metrics.definitions.labels import REGIONAL, RESOURCES
 
-from .scraped import Sample
-from .terms import Terms, capacity_label, size_label
+from .collector import Sample
+from .label_values import LabelValues, capacity_label, size_label
 
 FAMILIES = (karpenter.NODES_ALLOCATABLE, karpenter.PRICE, own.POOLS, own.LEAKED_POOLS, own.GPUS, own.NODE_COST)
 STATES = (*(str(state) for state in InstanceState), "unknown", "foreign")
@@ -45,14 +45,14 @@ class Machines:
         indexes: Indexes,
         nodes: Callable[[], Iterable[Node]],
         inventory: Inventory,
-        terms: Terms,
+        label_values: LabelValues,
         leading: Callable[[], bool],
         prices: PriceTable,
     ) -> None:
         self._indexes = indexes
         self._nodes = nodes
         self._inventory = inventory
-        self._terms = terms
+        self._label_values = label_values
         self._leading = leading
         self._prices = {_priced(offer): float(amount) for offer, amount in prices}
 
@@ -63,7 +63,7 @@ class Machines:
         gpus, zones = Gpus(), {REGIONAL}
         for node in self._nodes():
             if marked(node) or labels.REGISTERED in node.metadata.labels:
-                zones.add(self._terms.zone(node.metadata.labels))
+                zones.add(self._label_values.zone(node.metadata.labels))
                 yield from self._node(node, gpus)
         for (size, capacity), amount in self._prices.items():
             # A price is a region's; dashboards look it up by the zone of each Node.
@@ -76,10 +76,10 @@ class Machines:
         known, size = node.metadata.labels, size_label(node.metadata.labels.get(labels.INSTANCE_TYPE, ""))
         shared = (
             node.name,
-            self._terms.nodepool(known),
+            self._label_values.nodepool(known),
             size,
             SPOT if known.get(labels.AKS_SPOT) == SPOT else capacity_label(known) or ON_DEMAND,
-            self._terms.zone(known),
+            self._label_values.zone(known),
             known.get(labels.REGION, ""),
             known.get(labels.ARCH, ""),
             known.get(labels.OS, ""),

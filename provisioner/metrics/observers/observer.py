@@ -24,11 +24,11 @@ from provisioner.runtime.metrics import Metrics
 from provisioner.version import own_commit, own_version
 
 from . import claims, machines
+from .collector import GaugeCollector
+from .label_values import LabelValues
 from .operations import Operations
-from .scraped import Scraped
-from .step_counters import Acts
-from .terms import Terms
-from .transitions import Lives
+from .step_counters import StepCounters
+from .transitions import Transitions
 
 ARCHITECTURES = {"x86_64": "amd64", "amd64": "amd64", "aarch64": "arm64", "arm64": "arm64"}
 
@@ -54,16 +54,16 @@ class Observer:
         prices: machines.PriceTable = (),
     ) -> None:
         self.errors = metrics.counter(own.OBSERVATION_ERRORS)
-        terms = Terms()
-        self._lives = Lives(metrics, terms, clock, leading)
+        label_values = LabelValues()
+        self._transitions = Transitions(metrics, label_values, clock, leading)
         self._operations = Operations(metrics, inventory, clock)
-        self._acts = Acts(metrics, terms, self._operations)
-        of_claims = claims.Claims(indexes.claims, terms, clock, leading, pool_name=indexes.key_of, wanted=wanted)
+        self._step_counters = StepCounters(metrics, label_values, self._operations)
+        of_claims = claims.Claims(indexes.claims, label_values, clock, leading, pool_name=indexes.key_of, wanted=wanted)
         of_machines = machines.Machines(
-            indexes=indexes, nodes=nodes, inventory=inventory, terms=terms, leading=leading, prices=prices
+            indexes=indexes, nodes=nodes, inventory=inventory, label_values=label_values, leading=leading, prices=prices
         )
-        metrics.registry.register(Scraped(claims.FAMILIES, of_claims.read, self.errors))
-        metrics.registry.register(Scraped(machines.FAMILIES, of_machines.read, self.errors))
+        metrics.registry.register(GaugeCollector(claims.FAMILIES, of_claims.read, self.errors))
+        metrics.registry.register(GaugeCollector(machines.FAMILIES, of_machines.read, self.errors))
         architecture = ARCHITECTURES.get(platform.machine().lower(), OTHER)
         about = (own_version(), f"python{platform.python_version()}", architecture, own_commit())
         metrics.gauge(karpenter.BUILD_INFO).labels(*about).set(1)
@@ -71,12 +71,12 @@ class Observer:
     def claim_changed(self, old: NodeClaim | None, new: NodeClaim | None) -> None:
         """A claim appeared, changed or went."""
         with self._guarded():
-            self._lives.claim_changed(old, new)
+            self._transitions.claim_changed(old, new)
 
     def node_changed(self, old: Node | None, new: Node | None) -> None:
         """A Node appeared, changed or went."""
         with self._guarded():
-            self._lives.node_changed(old, new)
+            self._transitions.node_changed(old, new)
 
     def pool_changed(self, key: str) -> None:
         """The inventory learned something new of a pool."""
@@ -86,17 +86,17 @@ class Observer:
     def performed(self, facts: Facts, step: Write | Read, outcome: Outcome) -> None:
         """A step was tried, and this came of it."""
         with self._guarded():
-            self._acts.performed(facts, step, outcome)
+            self._step_counters.performed(facts, step, outcome)
 
     def waits(self, key: str, held: Held | None) -> None:
         """Nothing is to be done now for this key."""
         with self._guarded():
-            self._acts.waits(key, held)
+            self._step_counters.waits(key, held)
 
     def forgot(self, key: str) -> None:
         """Nothing is left of this key."""
         with self._guarded():
-            self._acts.forgot(key)
+            self._step_counters.forgot(key)
 
     @contextmanager
     def _guarded(self) -> Iterator[None]:

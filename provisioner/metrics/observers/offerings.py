@@ -17,11 +17,11 @@ from provisioner.metrics.definitions import own
 from provisioner.metrics.definitions.labels import ANY, REGIONAL
 from provisioner.runtime.metrics import Metrics
 
-from .scraped import Sample, Scraped
-from .terms import size_label
+from .collector import GaugeCollector, Sample
+from .label_values import size_label
 
 
-class Tallies:
+class OfferingMetrics:
     """What a `Market` reports."""
 
     def __init__(self, metrics: Metrics) -> None:
@@ -32,7 +32,9 @@ class Tallies:
         self._tries.labels(size_label(offering.size), offering.capacity_type).inc()
 
 
-def of_offerings(metrics: Metrics, unavailable_offerings: UnavailableOfferings, errors: Counter) -> Tallies:
+def register_offering_metrics(
+    metrics: Metrics, unavailable_offerings: UnavailableOfferings, errors: Counter
+) -> OfferingMetrics:
     """Make the families known; what counts goes into the tallies."""
 
     def resting() -> Iterator[Sample]:
@@ -45,5 +47,5 @@ def of_offerings(metrics: Metrics, unavailable_offerings: UnavailableOfferings, 
             left[labels] = max(left.get(labels, 0.0), seconds)
         yield from ((own.OFFERING_COOLDOWN, labels, seconds) for labels, seconds in left.items())
 
-    metrics.registry.register(Scraped((own.OFFERING_COOLDOWN,), resting, errors))
-    return Tallies(metrics)
+    metrics.registry.register(GaugeCollector((own.OFFERING_COOLDOWN,), resting, errors))
+    return OfferingMetrics(metrics)

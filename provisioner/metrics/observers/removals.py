@@ -14,7 +14,9 @@ from provisioner.runtime.clock import Clock
 from provisioner.runtime.metrics import Metrics
 
 
-def of_removals(metrics: Metrics, cluster_state: ClusterState, unhealthy_nodes: UnhealthyNodes, clock: Clock) -> None:
+def register_removal_metrics(
+    metrics: Metrics, cluster_state: ClusterState, unhealthy_nodes: UnhealthyNodes, clock: Clock
+) -> None:
     """What is suspected, and what is held back."""
     candidate_seen = metrics.gauge(own.REMOVAL_CANDIDATES)
     candidate_seen.set_function(lambda: float(len(cluster_state.candidates())))

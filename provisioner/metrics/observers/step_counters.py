@@ -29,8 +29,8 @@ from provisioner.metrics.definitions.labels import OTHER
 from provisioner.runtime.metrics import Metrics
 
 from .failures import failure_class
+from .label_values import LabelValues, capacity_label, size_label
 from .operations import Operations
-from .terms import Terms, capacity_label, size_label
 
 # Karpenter's word for why a claim is removed; what an owner asks for is no disruption.
 DISRUPTION = {
@@ -43,11 +43,11 @@ ASKED = ("asked", "failed-create")
 FORCEFUL = "Forceful Termination"
 
 
-class Acts:
+class StepCounters:
     """Counts outcomes of steps."""
 
-    def __init__(self, metrics: Metrics, terms: Terms, operations: Operations) -> None:
-        self._terms = terms
+    def __init__(self, metrics: Metrics, label_values: LabelValues, operations: Operations) -> None:
+        self._label_values = label_values
         self._operations = operations
         self._failures = metrics.counter(own.CREATE_FAILURES)
         self._deleted = metrics.counter(own.GC_DELETED)
@@ -112,12 +112,12 @@ class Acts:
             self._deleted.labels("pool", cause).inc()
 
     def _disrupt(self, claim: NodeClaim, cause: str) -> None:
-        nodepool = self._terms.nodepool(claim.metadata.labels)
+        nodepool = self._label_values.nodepool(claim.metadata.labels)
         capacity = capacity_label(claim.metadata.labels)
         if cause in DISRUPTION:
             self._disrupted.labels(DISRUPTION[cause], nodepool, capacity).inc()
         if cause == "unhealthy-node":
-            self._unhealthy.labels("ready", nodepool, capacity, self._terms.image(claim)).inc()
+            self._unhealthy.labels("ready", nodepool, capacity, self._label_values.image(claim)).inc()
 
     def _left(self, outcome: Evicted, *, by_force: bool) -> None:
         if by_force:

@@ -30,15 +30,15 @@ from provisioner.metrics.definitions import karpenter, own
 from provisioner.runtime.clock import Clock
 from provisioner.runtime.metrics import Metrics
 
-from .quantiles import Quantiles
-from .terms import Terms, capacity_label, reason_label
+from .label_values import LabelValues, capacity_label, reason_label
+from .summary import Summary
 
 
-class Lives:
+class Transitions:
     """Listens to the caches of claims and Nodes."""
 
-    def __init__(self, metrics: Metrics, terms: Terms, clock: Clock, leading: Callable[[], bool]) -> None:
-        self._terms = terms
+    def __init__(self, metrics: Metrics, label_values: LabelValues, clock: Clock, leading: Callable[[], bool]) -> None:
+        self._label_values = label_values
         self._clock = clock
         self._leading = leading
         self._created = metrics.counter(karpenter.NODECLAIMS_CREATED)
@@ -53,7 +53,7 @@ class Lives:
         self._nodes_terminated = metrics.counter(karpenter.NODES_TERMINATED)
         self._nodes_drained = metrics.counter(karpenter.NODES_DRAINED)
         self._lifetime = metrics.histogram(karpenter.NODES_LIFETIME)
-        self._node_termination = Quantiles(karpenter.NODES_TERMINATION)
+        self._node_termination = Summary(karpenter.NODES_TERMINATION)
         metrics.registry.register(self._node_termination)
 
     # Claims
@@ -64,7 +64,7 @@ class Lives:
             return
         same = new if new is not None and new.uid == old.uid else None
         if same is not None and holds_finalizer(same) and not holds_finalizer(old) and not same.deleting:
-            nodepool = self._terms.nodepool(same.metadata.labels)
+            nodepool = self._label_values.nodepool(same.metadata.labels)
             self._created.labels("provisioned", nodepool, "false").inc()
         if same is not None and same.status.conditions != old.status.conditions:
             self._turned(old, same)
@@ -78,7 +78,7 @@ class Lives:
             if told is not None and told.status == condition.status:
                 continue
             was = told or _awaited(condition.type, old)
-            classes = self._terms.classes(new)
+            classes = self._label_values.classes(new)
             reason = reason_label(condition.reason)
             self._transitions.labels(condition.type, condition.status, reason, *classes).inc()
             if was is not None and was.status != condition.status:
@@ -91,7 +91,7 @@ class Lives:
         """What else a turn of this condition means."""
         if condition.type == INSTANCE_TERMINATING and was is not None and was.status == "True":
             took = _between(was.last_transition_time, condition.last_transition_time)
-            self._instance_termination.labels(self._terms.nodepool(new.metadata.labels)).observe(took)
+            self._instance_termination.labels(self._label_values.nodepool(new.metadata.labels)).observe(took)
         if condition.status != "True":
             return
         born, at = new.metadata.creation_timestamp, condition.last_transition_time
@@ -103,18 +103,18 @@ class Lives:
             self._phase("initialize", new, _since(new, REGISTERED, born), at)
             self._phase("ready", new, born, at)
         elif condition.type == DRAINED:
-            self._nodes_drained.labels(self._terms.nodepool(new.metadata.labels)).inc()
+            self._nodes_drained.labels(self._label_values.nodepool(new.metadata.labels)).inc()
 
     def _phase(self, phase: str, claim: NodeClaim, since: datetime, until: datetime) -> None:
-        self._phases.labels(phase, *self._terms.machine(claim)).observe(_between(since, until))
+        self._phases.labels(phase, *self._label_values.machine(claim)).observe(_between(since, until))
 
     def _claim_ended(self, claim: NodeClaim) -> None:
-        known, nodepool = claim.metadata.labels, self._terms.nodepool(claim.metadata.labels)
-        self._terminated.labels(nodepool, capacity_label(known), self._terms.zone(known)).inc()
+        known, nodepool = claim.metadata.labels, self._label_values.nodepool(claim.metadata.labels)
+        self._terminated.labels(nodepool, capacity_label(known), self._label_values.zone(known)).inc()
         asked, now = claim.metadata.deletion_timestamp, self._clock.now()
         if asked is not None:
             self._termination.labels(nodepool).observe(_between(asked, now))
-            self._object_termination.labels(*self._terms.classes(claim)).observe(_between(asked, now))
+            self._object_termination.labels(*self._label_values.classes(claim)).observe(_between(asked, now))
         going = claim.condition(INSTANCE_TERMINATING, "True")
         if going is not None:
             self._instance_termination.labels(nodepool).observe(_between(going.last_transition_time, now))
@@ -134,14 +134,14 @@ class Lives:
             return
         known = old.metadata.labels if same is None else same.metadata.labels
         if begins:
-            self._nodes_created.labels(self._terms.nodepool(known), self._terms.zone(known)).inc()
+            self._nodes_created.labels(self._label_values.nodepool(known), self._label_values.zone(known)).inc()
         if ends:
             self._node_ended(old)
 
     def _node_ended(self, node: Node) -> None:
         known, now = node.metadata.labels, self._clock.now()
-        nodepool, asked = self._terms.nodepool(known), node.metadata.deletion_timestamp
-        self._nodes_terminated.labels(nodepool, self._terms.zone(known)).inc()
+        nodepool, asked = self._label_values.nodepool(known), node.metadata.deletion_timestamp
+        self._nodes_terminated.labels(nodepool, self._label_values.zone(known)).inc()
         self._lifetime.labels(nodepool).observe(_between(node.metadata.creation_timestamp, now))
         if asked is not None:
             self._node_termination.observe((nodepool,), _between(asked, now))

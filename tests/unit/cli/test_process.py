@@ -10,9 +10,9 @@ import pytest
 from controllers.state.indexes import NODECLAIM_CRD
 from provisioner.cli.commands.check import FOUND
 from provisioner.cli.main import FAILED, INTERRUPTED, OK, USAGE
-from provisioner.operator import health, operator
+from provisioner.operator import controllers, health
 from provisioner.runtime import log_sampling, logs, server, signals
-from provisioner.runtime.election import Election
+from provisioner.runtime.leaderelection import LeaderElector
 from provisioner.version import COMMIT
 from tests.unit.charts import chart_values
 
@@ -35,7 +35,7 @@ def lasts(probe: Json) -> float:
 
 def test_it_has_ended_five_seconds_before_it_would_be_killed(pod: Json) -> None:
     """Passes are cut at once; then the lease is given back, with its timeout, and both servers close."""
-    release = inspect.signature(Election).parameters["renew_timeout_seconds"].default
+    release = inspect.signature(LeaderElector).parameters["request_timeout_seconds"].default
     budget = release + 2 * server.SHUTDOWN_SECONDS
     assert pod["terminationGracePeriodSeconds"] >= budget + 5
 
@@ -47,7 +47,7 @@ def test_no_probe_kills_what_is_only_slow(pod: Json) -> None:
     assert controller["startupProbe"]["httpGet"] == controller["livenessProbe"]["httpGet"]
     assert controller["livenessProbe"]["httpGet"]["path"] == "/healthz"
     assert controller["readinessProbe"]["httpGet"]["path"] == "/readyz"
-    assert health.STALE_SECONDS > 2 * operator.PASS_SECONDS
+    assert health.STALE_SECONDS > 2 * controllers.RECONCILE_TIMEOUT_SECONDS
 
 
 def test_the_page_names_the_checks_of_both_probes() -> None:

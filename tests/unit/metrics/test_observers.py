@@ -29,12 +29,19 @@ from controllers.state.indexes import Indexes
 from provisioner.api import labels
 from provisioner.metrics.definitions import LABELS, karpenter, own
 from provisioner.metrics.definitions.labels import CONTROLLERS, OTHER, REGIONAL
+from provisioner.metrics.observers.collector import GaugeCollector, Sample
 from provisioner.metrics.observers.failures import CLASSES, failure_class
+from provisioner.metrics.observers.label_values import (
+    KNOWN_REASONS,
+    MOST_NAMES,
+    BoundedNames,
+    LabelValues,
+    reason_label,
+    size_label,
+)
 from provisioner.metrics.observers.loop_lag import LoopLag
 from provisioner.metrics.observers.observer import Observer
-from provisioner.metrics.observers.quantiles import Quantiles, quantile
-from provisioner.metrics.observers.scraped import Sample, Scraped
-from provisioner.metrics.observers.terms import KNOWN_REASONS, MOST_NAMES, Few, Terms, reason_label, size_label
+from provisioner.metrics.observers.summary import Summary, quantile
 from provisioner.runtime.metrics import Metrics
 from provisioner.runtime.reflector import Reflector
 from provisioner.runtime.resources import CRDS, NODECLAIMS, NODES
@@ -100,7 +107,7 @@ def test_every_reason_of_ours_and_arms_is_known() -> None:
 
 def test_names_that_people_choose_are_few() -> None:
     """The first ten are themselves, for ever; all further ones are one."""
-    few = Few()
+    few = BoundedNames()
     assert [few(f"n{number}")[0] for number in range(MOST_NAMES)] == [f"n{number}" for number in range(MOST_NAMES)]
     assert few("another") == (OTHER,)
     assert few("n3") == ("n3",)
@@ -109,7 +116,7 @@ def test_names_that_people_choose_are_few() -> None:
 
 def test_places_and_sizes_are_bounded() -> None:
     """A size we know has Azure's spelling; a zone needs a region before it, as a regional machine's label has none."""
-    terms = Terms()
+    terms = LabelValues()
     assert size_label("standard_nc24ads_a100_V4") == "Standard_NC24ads_A100_v4"
     assert size_label("Standard_Nobody") == OTHER
     assert terms.zone({labels.ZONE: "westeurope-2"}) == "westeurope-2"
@@ -161,7 +168,7 @@ def test_a_scrape_survives_what_cannot_be_read() -> None:
             yield sample
             raise ZeroDivisionError
 
-        metrics.registry.register(Scraped((own.OVERDUE,), read, errors))
+        metrics.registry.register(GaugeCollector((own.OVERDUE,), read, errors))
         generate_latest(metrics.registry)
         return generate_latest(metrics.registry).decode()
 
@@ -208,7 +215,7 @@ def test_quantiles_are_of_the_last_hour() -> None:
     """Go's names and labels; what is old counts in sum and count alone, and without anything recent they are NaN."""
 
     async def main() -> tuple[dict[str, float], dict[str, float]]:
-        summary = Quantiles(karpenter.NODES_TERMINATION)
+        summary = Summary(karpenter.NODES_TERMINATION)
 
         def told() -> dict[str, float]:
             (family,) = summary.collect()

@@ -24,7 +24,7 @@ def told_of_a_hang(*, leads: bool, after_seconds: float) -> str | None:
             await asyncio.sleep(10_000)
 
         queue = WorkQueue(seeded())
-        controller = Controller("machine", queue, hang, workers=1, pass_timeout_seconds=5_000)
+        controller = Controller("machine", queue, hang, workers=1, reconcile_timeout_seconds=5_000)
         checks = health.live(controller, queue, lambda: leads)
         async with asyncio.TaskGroup() as group:
             task = group.create_task(controller.run())
@@ -43,7 +43,7 @@ def told_of_a_hang(*, leads: bool, after_seconds: float) -> str | None:
 def test_a_leader_whose_workers_hang_is_told_so() -> None:
     """Three minutes without the end of a pass while work waits: a restart mends it."""
     assert told_of_a_hang(leads=True, after_seconds=179) is None
-    assert told_of_a_hang(leads=True, after_seconds=200) == "keys that wait: 1; no pass has ended for 200 s"
+    assert told_of_a_hang(leads=True, after_seconds=200) == "1 keys are queued, and no reconcile has finished for 200 s"
 
 
 def test_who_does_not_lead_has_nothing_to_finish() -> None:
@@ -64,7 +64,7 @@ async def test_a_cache_that_cannot_be_filled_says_why() -> None:
         server.then(status(403, "Forbidden", "nodes is forbidden"), listing("Node", [obj("Node", "a")], "5"), silent())
         nodes = cache(kube, NODES)
         checks = health.ready(cache(kube, NODECLAIMS), nodes, cache(kube, CRDS), lambda: False)
-        assert checks["nodes"]() == "not yet listed: no answer so far"
+        assert checks["nodes"]() == "not synced: no response yet"
         task = group.create_task(nodes.run())
         said = []
         async with asyncio.timeout(5):
@@ -72,7 +72,7 @@ async def test_a_cache_that_cannot_be_filled_says_why() -> None:
                 said.append(wrong)
                 await asyncio.sleep(0.002)
         assert "nodes is forbidden" in said[-1]
-        assert checks["claims"]() == "not yet listed: no answer so far"
+        assert checks["claims"]() == "not synced: no response yet"
         task.cancel()
 
 

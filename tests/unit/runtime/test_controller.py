@@ -72,7 +72,7 @@ def test_an_error_is_logged_with_its_context_and_tried_again() -> None:
     queue, text, logged = worked(reconcile)
     gaps = [b - a for a, b in itertools.pairwise(seen)]
     assert [0.5 <= gaps[0] <= 1, 1 <= gaps[1] <= 2, 2 <= gaps[2] <= 4] == [True] * 3
-    assert queue.failures("a") == 0
+    assert queue.num_requeues("a") == 0
     line = logged[0]
     assert (line["controller"], line["key"], line["error"]) == ("machine", "a", "LookupError: no such thing")
     assert "in reconcile" in line["trace"]
@@ -117,7 +117,7 @@ def test_a_pass_over_its_deadline_is_an_error() -> None:
         finally:
             ended.append(now())
 
-    _, _, logged = worked(reconcile, pass_timeout_seconds=10.0, seconds=15)
+    _, _, logged = worked(reconcile, reconcile_timeout_seconds=10.0, seconds=15)
     assert ended[0] == 10
     assert logged[0]["event"] == "the pass outlived its deadline"
 
@@ -142,7 +142,7 @@ def test_progress_stands_still_only_when_work_does() -> None:
             await asyncio.sleep(1000)
 
         queue = WorkQueue(seeded())
-        controller = Controller("machine", queue, hang, workers=1, pass_timeout_seconds=500)
+        controller = Controller("machine", queue, hang, workers=1, reconcile_timeout_seconds=500)
         assert controller.progress_at == now()
         async with asyncio.TaskGroup() as group:
             task = group.create_task(controller.run())

@@ -88,7 +88,7 @@ async def test_each_refusal_says_what_to_do_next(code, reason, refused_for_good,
     """A refusal's properties tell a caller whether to wait, read anew or give up."""
     async with kube_server() as server, kube_client(server) as kube:
         server.then(status(code, reason, "why"))
-        error = await refused(kube.patch(NODECLAIMS, "ws1", {}, how="merge"))
+        error = await refused(kube.patch(NODECLAIMS, "ws1", {}, patch_type="merge"))
         assert (error.status, error.reason) == (code, reason)
         assert (error.refused, error.retryable, error.conflict) == (refused_for_good, retryable, conflict)
         assert error.message == "patch NodeClaim ws1: why"
@@ -188,7 +188,7 @@ async def test_errors_do_not_hold_the_token() -> None:
         server.then(hang_up(), silent(), raw(b"echo Authorization: Bearer c4nary-token", 502))
         server.then(status(500, "InternalError", "sent Bearer c4nary-token"))
         for _ in range(4):
-            error = await refused(kube.patch(NODES, "n", {}, how="merge"))
+            error = await refused(kube.patch(NODES, "n", {}, patch_type="merge"))
             assert "c4nary" not in f"{error} {error!r} {error.message}"
             assert error.__cause__ is None
             assert error.__suppress_context__ or error.__context__ is None
@@ -248,8 +248,8 @@ async def test_writes_send_what_kubernetes_expects() -> None:
     pod = Pod(metadata=ObjectMeta(name="p", namespace="ns", uid="u1"))
     async with kube_server() as server, kube_client(server) as kube:
         server.otherwise = answer(obj("NodeClaim", "ws1"))
-        await kube.patch(NODECLAIMS, "ws1", {"a": None}, how="merge", subresource="status")
-        await kube.patch(NODECLAIMS, "ws1", [{"op": "remove", "path": "/x"}], how="json")
+        await kube.patch(NODECLAIMS, "ws1", {"a": None}, patch_type="merge", subresource="status")
+        await kube.patch(NODECLAIMS, "ws1", [{"op": "remove", "path": "/x"}], patch_type="json")
         await kube.create(NODECLAIMS, {"metadata": {"name": "ws1"}})
         await kube.delete(NODECLAIMS, "ws1", uid="u", resource_version="5", grace_seconds=0)
         await kube.evict(pod)
@@ -376,7 +376,7 @@ async def test_a_silent_watch_ends() -> None:
     """A half-open connection says nothing for ever; we stop listening."""
     async with kube_server() as server, kube_client(server) as kube:
         server.then(stream(bookmark("5"), end="silence"))
-        assert (await refused(watched(kube, silence_seconds=0.1))).reason == "Silent"
+        assert (await refused(watched(kube, idle_timeout_seconds=0.1))).reason == "Silent"
 
 
 async def test_a_watch_cut_in_the_middle_is_no_clean_end() -> None:
@@ -396,6 +396,6 @@ async def test_every_request_is_reported_once() -> None:
     ):
         server.then(answer(obj("Node", "n")), hang_up(), status(404, "NotFound"))
         await kube.get(NODES, "n")
-        await refused(kube.patch(NODES, "n", {}, how="merge"))
+        await refused(kube.patch(NODES, "n", {}, patch_type="merge"))
         await refused(kube.delete(PODS, "n", namespace="x"))
         assert seen == [("get", "nodes", 200), ("patch", "nodes", 0), ("delete", "pods", 404)]

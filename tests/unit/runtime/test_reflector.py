@@ -39,7 +39,7 @@ class Mirror:
     def __init__(self, kube: Kube, **options: Any) -> None:
         self.told: list[str] = []
         self.syncs = 0
-        options = {"base_seconds": 0.01, "cap_seconds": 0.02, "silence_seconds": 5.0} | options
+        options = {"base_seconds": 0.01, "cap_seconds": 0.02, "idle_timeout_seconds": 5.0} | options
         self.reflector = Reflector(
             kube,
             NODES,
@@ -209,7 +209,7 @@ async def test_a_silent_watch_is_dropped_and_everything_listed() -> None:
     async with kube_server() as server:
         server.then(listing("Node", [node("a", "1")], "5"), stream(end="silence"))
         server.then(listing("Node", [], "9"), stream(end="silence"))
-        async with running(server, silence_seconds=0.1) as mirror:
+        async with running(server, idle_timeout_seconds=0.1) as mirror:
             await until(lambda: mirror.reflector.resource_version == "9")
             assert mirror.told == ["+a@1", "-a@1"]
 

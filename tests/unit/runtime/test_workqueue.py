@@ -102,16 +102,16 @@ def test_retries_grow_to_the_cap_and_start_over_after_success() -> None:
 
     async def main() -> None:
         queue = WorkQueue(seeded(), base_seconds=0.1, cap_seconds=60)
-        delays = [queue.retry("a") for _ in range(2000)]
+        delays = [queue.add_rate_limited("a") for _ in range(2000)]
         for n, delay in enumerate(delays[:12]):
             full = min(60, 0.1 * 2**n)
             assert full / 2 <= delay <= full
         assert max(delays) <= 60
-        assert queue.retry("b") <= 0.1
-        assert queue.failures("a") == 2000
+        assert queue.add_rate_limited("b") <= 0.1
+        assert queue.num_requeues("a") == 2000
         queue.forget("a")
-        assert queue.retry("a") <= 0.1
-        assert queue.retry("c", at_least_seconds=7) == 7
+        assert queue.add_rate_limited("a") <= 0.1
+        assert queue.add_rate_limited("c", min_seconds=7) == 7
 
     virtually(main)
 

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from provisioner.operator.clients import policy_of
+from provisioner.operator.config import policy_from
 from provisioner.settings import OPTIONS, Problem, Settings, SettingsError, describe, load, read_flags
 from provisioner.settings.options import BY_FLAG, IGNORED
 
@@ -463,7 +463,7 @@ def test_what_is_probably_not_meant_is_warned_of(env: dict[str, str], warning: s
 def test_node_repair_is_a_feature_gate(gates: str, repair: bool) -> None:
     """It is on by default, and off when gates are set that do not name it, exactly as before."""
     assert loaded(FEATURE_GATES=gates).node_repair is repair
-    assert policy_of(loaded(FEATURE_GATES=gates)).node_repair is repair
+    assert policy_from(loaded(FEATURE_GATES=gates)).node_repair is repair
     assert loaded().node_repair is True
     assert loaded(FEATURE_GATES="StaticCapacity=true").node_repair is False
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from controllers.model.policy import Policy
 from provisioner.metrics.definitions import FAMILIES, LABELS, Family
-from provisioner.metrics.observers.terms import MOST_NAMES
+from provisioner.metrics.observers.label_values import MOST_NAMES
 from provisioner.runtime.metrics import Metrics
 from provisioner.simulator.azure import faults
 from provisioner.simulator.azure.settings import AzureSettings

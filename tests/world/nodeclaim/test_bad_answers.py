@@ -19,7 +19,7 @@ import pytest
 from aiohttp import web
 from structlog.testing import capture_logs
 
-from provisioner.runtime.election import LeadershipLost
+from provisioner.runtime.leaderelection import LeadershipLost
 from provisioner.runtime.metrics import Metrics
 from provisioner.simulator.ledger import Call
 from provisioner.simulator.world import KUBE_HOST

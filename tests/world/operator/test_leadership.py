@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from provisioner.runtime.election import LeadershipLost
+from provisioner.runtime.leaderelection import LeadershipLost
 from provisioner.simulator.azure.faults import ALWAYS, Fault
 from provisioner.simulator.azure.settings import AzureSettings
 from provisioner.simulator.ledger import Call

@@ -2,10 +2,10 @@
 
 import pytest
 
-from cloudprovider.interface import Failure, InstanceState
+from cloudprovider.interface import Failure, Gpus, InstanceState
 from controllers.garbagecollection.garbage import candidate_cause
 from controllers.model import steps
-from controllers.model.facts import Candidate, Drain, Gpus, Volumes
+from controllers.model.facts import Candidate, Drain, Volumes
 from controllers.model.policy import Policy
 from controllers.nodeclaim.lifecycle.launch_failure import failed_launch_remains
 from controllers.planner.plan import plan

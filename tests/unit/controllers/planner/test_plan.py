@@ -8,10 +8,10 @@ import msgspec
 import pytest
 
 from cloudprovider.errors import Rejected
-from cloudprovider.interface import Cluster, Failure, InstanceState, Offering
+from cloudprovider.interface import Cluster, Failure, Gpus, InstanceState, Offering
 from controllers.garbagecollection import garbage
 from controllers.model import steps
-from controllers.model.facts import Candidate, ClusterCounts, Facts, Failed, Gpus, Unlisted
+from controllers.model.facts import Candidate, ClusterCounts, Facts, Failed, Unlisted
 from controllers.model.policy import Policy
 from controllers.planner.plan import explain, plan
 from controllers.state.memory import remember_failure

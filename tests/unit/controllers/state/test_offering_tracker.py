@@ -15,7 +15,7 @@ from controllers.state.unavailable_offerings import UnavailableOfferings
 from provisioner.api import labels
 from provisioner.api.conditions import EXHAUSTED, ConditionSet
 from provisioner.api.nodeclaim import NodeClaim
-from provisioner.metrics.observers.offerings import Tallies
+from provisioner.metrics.observers.offerings import OfferingMetrics
 from provisioner.runtime.metrics import Metrics
 from tests.unit.builders import BORN, KEY, NOW, claim, facts, instance
 
@@ -26,7 +26,7 @@ SHORT = NoCapacity("QuotaExceeded", "no cores", scope="size")
 def offering_tracker(*offerings: Offering) -> tuple[OfferingTracker, UnavailableOfferings]:
     unavailable_offerings = UnavailableOfferings(lambda key: None)
     return OfferingTracker(
-        unavailable_offerings, lambda made: offerings, Tallies(Metrics()), recalled, lambda: 0.0
+        unavailable_offerings, lambda made: offerings, OfferingMetrics(Metrics()), recalled, lambda: 0.0
     ), unavailable_offerings
 
 

@@ -38,7 +38,7 @@ class LeadershipLost(Exception):
     """The lease could not be renewed in time, or someone else holds it. The work has been stopped."""
 
 
-class Election:
+class LeaderElector:
     """`identity` must be unique to this process; `on_annotations` hears of the Lease's annotations when they change.
 
     `vacant_seconds`: for how long, roughly, nobody had led when we began to; 0 if that cannot be told.
@@ -55,13 +55,13 @@ class Election:
         namespace: str,
         identity: str,
         rng: Random,
-        lease_seconds: float = 30.0,
-        renew_seconds: float = 5.0,
-        renew_timeout_seconds: float = 4.0,
+        lease_duration_seconds: float = 30.0,
+        retry_period_seconds: float = 5.0,
+        request_timeout_seconds: float = 4.0,
         metrics: Gauge | None = None,
         on_annotations: Callable[[Mapping[str, str]], None] = lambda _: None,
     ) -> None:
-        if lease_seconds <= 2 * renew_seconds + renew_timeout_seconds:
+        if lease_duration_seconds <= 2 * retry_period_seconds + request_timeout_seconds:
             raise ValueError("lease_seconds must be more than twice renew_seconds and renew_timeout_seconds together")
         self._kube = kube
         self._clock = clock
@@ -69,29 +69,29 @@ class Election:
         self._namespace = namespace
         self._identity = identity
         self._rng = rng
-        self._lease_seconds = lease_seconds
-        self._renew_seconds = renew_seconds
-        self._renew_timeout_seconds = renew_timeout_seconds
+        self._lease_duration_seconds = lease_duration_seconds
+        self._retry_period_seconds = retry_period_seconds
+        self._request_timeout_seconds = request_timeout_seconds
         self._metrics = metrics or Metrics().leader(name)
         self._on_annotations = on_annotations
         self._valid_until = -math.inf
         self._version = ""
         self._observed: tuple[str, str, int] | None = None
         self._observed_at = 0.0
-        self._unsettled_until = -math.inf
+        self._no_release_before = -math.inf
         self.holder = ""
         self.vacant_seconds = 0.0
         self.annotations: Mapping[str, str] = {}
 
-    def unsettled(self, seconds: float) -> None:
+    def delay_release(self, seconds: float) -> None:
         """A write was given up on its way and may still be carried out for so long: until then nobody may follow us."""
-        self._unsettled_until = max(self._unsettled_until, self._now() + seconds)
+        self._no_release_before = max(self._no_release_before, self._now() + seconds)
 
     def remaining(self) -> float:
         """Seconds for which nobody else can become leader; 0 when not leading."""
         return max(0.0, self._valid_until - self._now())
 
-    async def lead(self, work: Work[R]) -> R:
+    async def run(self, work: Work[R]) -> R:
         """Wait for the lease, then run `work` while renewing it; returns what it returns, raises what it raises.
 
         Raises LeadershipLost, once the work has been cancelled and has ended.
@@ -115,13 +115,13 @@ class Election:
 
     async def _acquire(self) -> None:
         while not await self._try_to_acquire():  # noqa: ASYNC110 - each round asks the API server anew
-            await asyncio.sleep(self._renew_seconds * self._rng.uniform(0.8, 1.2))
+            await asyncio.sleep(self._retry_period_seconds * self._rng.uniform(0.8, 1.2))
         self._metrics.set(1)
         log.info("became leader", lease=self._name, identity=self._identity)
 
     async def _try_to_acquire(self) -> bool:
         try:
-            async with asyncio.timeout(self._renew_timeout_seconds):
+            async with asyncio.timeout(self._request_timeout_seconds):
                 lease = await self._read()
                 if lease is None:
                     await self._write(None)
@@ -148,7 +148,7 @@ class Election:
         if holder in {"", self._identity}:
             return True
         # A stranger's lease runs from when we saw it renewed: later than when it was, never earlier.
-        term = max(self._lease_seconds, float(spec.lease_duration_seconds or 0))
+        term = max(self._lease_duration_seconds, float(spec.lease_duration_seconds or 0))
         return self._now() - self._observed_at >= term
 
     def _vacant(self, lease: Lease) -> float:
@@ -161,11 +161,11 @@ class Election:
 
     async def _renew_until_lost(self) -> NoReturn:
         while True:
-            await asyncio.sleep(min(self._renew_seconds, max(0.0, self._usable())))
+            await asyncio.sleep(min(self._retry_period_seconds, max(0.0, self._usable())))
             if self._usable() <= 0:
                 self._lose("it could not be renewed in time")
             try:
-                async with asyncio.timeout(min(self._renew_timeout_seconds, self._usable())):
+                async with asyncio.timeout(min(self._request_timeout_seconds, self._usable())):
                     await self._renew()
             except (KubeError, TimeoutError) as error:
                 log.warning(
@@ -188,7 +188,7 @@ class Election:
             await self._write(lease)
 
     def _usable(self) -> float:
-        return self.remaining() - self._renew_seconds
+        return self.remaining() - self._retry_period_seconds
 
     def _lose(self, why: str) -> NoReturn:
         self._valid_until = -math.inf
@@ -216,7 +216,7 @@ class Election:
         begun, now = self._now(), micro_time(self._clock.now())
         spec: dict[str, Any] = {
             "holderIdentity": self._identity,
-            "leaseDurationSeconds": math.ceil(self._lease_seconds),
+            "leaseDurationSeconds": math.ceil(self._lease_duration_seconds),
             "renewTime": now,
         }
         if held is None:
@@ -228,11 +228,11 @@ class Election:
                 spec |= {"acquireTime": now, "leaseTransitions": (held.spec.lease_transitions or 0) + 1}
             lease = await self._patch(spec)
         self._take(lease)
-        self._valid_until = begun + self._lease_seconds
+        self._valid_until = begun + self._lease_duration_seconds
 
     async def _patch(self, spec: dict[str, Any]) -> Lease:
         body = {"metadata": {"resourceVersion": self._version}, "spec": spec}
-        return await self._kube.patch(LEASES, self._name, body, how="merge", namespace=self._namespace)
+        return await self._kube.patch(LEASES, self._name, body, patch_type="merge", namespace=self._namespace)
 
     async def _patch_own(self, spec: dict[str, Any]) -> None:
         try:
@@ -249,12 +249,12 @@ class Election:
         self._valid_until = -math.inf
         if not held:
             return
-        if self._now() < self._unsettled_until:
+        if self._now() < self._no_release_before:
             log.info("the lease is left to lapse: a write may still be on its way", lease=self._name)
             return
         spec = {"holderIdentity": "", "leaseDurationSeconds": 1, "renewTime": micro_time(self._clock.now())}
         try:
-            async with asyncio.timeout(self._renew_timeout_seconds):
+            async with asyncio.timeout(self._request_timeout_seconds):
                 await self._patch_own(spec)
             log.info("released the lease", lease=self._name)
         except (KubeError, TimeoutError) as error:

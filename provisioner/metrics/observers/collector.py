@@ -16,7 +16,7 @@ Sample = tuple[Family, tuple[str, ...], float]
 log = get_logger("observation")
 
 
-class Scraped:
+class GaugeCollector:
     """A collector, for a registry, of gauges alone. `read` yields all samples of all `families`."""
 
     def __init__(self, families: Sequence[Family], read: Callable[[], Iterable[Sample]], errors: Counter) -> None:

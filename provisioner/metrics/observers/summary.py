@@ -21,7 +21,7 @@ WINDOW_SECONDS = 3600.0
 MOST_OBSERVATIONS = 1000
 
 
-class Quantiles:
+class Summary:
     """A collector, for a registry, of one summary."""
 
     def __init__(self, family: Family) -> None:

@@ -14,8 +14,8 @@ from aiohttp import web
 from kubernetes_asyncio.client import Configuration
 
 from provisioner.runtime.connection import client_over
-from provisioner.runtime.election import Election, LeadershipLost
 from provisioner.runtime.kube import Kube
+from provisioner.runtime.leaderelection import LeaderElector, LeadershipLost
 from provisioner.runtime.objects import micro_time
 from provisioner.simulator.loop import VirtualClock
 from provisioner.simulator.wire import MemoryConnector, Wire
@@ -92,13 +92,13 @@ class World:
         self.wire = Wire(asyncio.get_running_loop())
         self.sessions: list[aiohttp.ClientSession] = []
 
-    def election(self, who: str, *, offset: timedelta = timedelta(), **options: Any) -> Election:
+    def election(self, who: str, *, offset: timedelta = timedelta(), **options: Any) -> LeaderElector:
         session = aiohttp.ClientSession(connector=MemoryConnector(self.wire, who), trust_env=False)
         self.sessions.append(session)
         clock = VirtualClock(asyncio.get_running_loop(), EPOCH)
         clock.offset = offset
         kube = Kube(client_over(session, Configuration(host=f"http://{HOST}"), version="0"))
-        return Election(kube, clock, name="lock", namespace="sys", identity=who, rng=seeded(), **options)
+        return LeaderElector(kube, clock, name="lock", namespace="sys", identity=who, rng=seeded(), **options)
 
 
 @asynccontextmanager
@@ -130,7 +130,7 @@ async def forever() -> None:
 class Diary:
     """A leader's work that notes when it ran, and how much of the lease was left at its end."""
 
-    def __init__(self, election: Election) -> None:
+    def __init__(self, election: LeaderElector) -> None:
         self.election = election
         self.began = self.ended = -1.0
         self.left = -1.0
@@ -155,7 +155,7 @@ def test_a_free_lease_is_taken_renewed_and_released() -> None:
             assert 27 <= election.remaining() <= 30
             return "done"
 
-        assert await election.lead(work) == "done"
+        assert await election.run(work) == "done"
         assert it.leases.writes == [(0, "one"), (5, "one"), (10, "one"), (12, "")]
         assert election.remaining() == 0
 
@@ -173,7 +173,7 @@ def test_the_term_counts_from_before_the_request() -> None:
         async def work() -> None:
             left.append(election.remaining())
 
-        await election.lead(work)
+        await election.run(work)
         sent = max(at for at, who in it.leases.writes if who == "one")
         assert left[0] < 30 - (now() - sent) / 2
         assert left[0] <= 29.0
@@ -189,9 +189,9 @@ def test_the_second_waits_for_the_first_to_release() -> None:
         first, second = it.election("one"), it.election("two")
         diary = Diary(second)
         async with asyncio.TaskGroup() as group:
-            leading = group.create_task(first.lead(forever))
+            leading = group.create_task(first.run(forever))
             await asyncio.sleep(1)
-            waiting = group.create_task(second.lead(diary.work))
+            waiting = group.create_task(second.run(diary.work))
             await asyncio.sleep(100)
             assert diary.began == -1
             assert second.remaining() == 0
@@ -215,7 +215,7 @@ def test_a_strangers_lease_runs_on_our_clock(hours) -> None:
         election = it.election("two", offset=timedelta(hours=hours))
         diary = Diary(election)
         async with asyncio.TaskGroup() as group:
-            task = group.create_task(election.lead(diary.work))
+            task = group.create_task(election.run(diary.work))
             await asyncio.sleep(60)
             assert 40 <= diary.began <= 47
             task.cancel()
@@ -242,7 +242,7 @@ def test_how_long_nobody_led_is_known_roughly(renewed, seconds) -> None:
         election = it.election("one")
         diary = Diary(election)
         async with asyncio.TaskGroup() as group:
-            task = group.create_task(election.lead(diary.work))
+            task = group.create_task(election.run(diary.work))
             await asyncio.sleep(60)
             assert diary.began >= 0
             assert election.vacant_seconds == pytest.approx(seconds, abs=1.0)
@@ -258,9 +258,9 @@ def test_a_leader_that_cannot_renew_stops_before_anyone_else_begins() -> None:
         first, second = it.election("one"), it.election("two")
         one, two = Diary(first), Diary(second)
         async with asyncio.TaskGroup() as group:
-            leading = group.create_task(swallow(first.lead(one.work)))
+            leading = group.create_task(swallow(first.run(one.work)))
             await asyncio.sleep(1)
-            waiting = group.create_task(second.lead(two.work))
+            waiting = group.create_task(second.run(two.work))
             await asyncio.sleep(20)
             it.wire.silence(HOST, "one")
             assert isinstance(await leading, LeadershipLost)
@@ -288,7 +288,7 @@ def test_a_renewal_that_fails_now_and_then_costs_nothing(hang) -> None:
     async def story(it: World) -> None:
         election = it.election("one")
         async with asyncio.TaskGroup() as group:
-            task = group.create_task(election.lead(forever))
+            task = group.create_task(election.run(forever))
             await asyncio.sleep(11)
             if hang:
                 it.wire.silence(HOST, "one")
@@ -315,7 +315,7 @@ def test_annotations_on_the_lease_are_heard_of_and_kept() -> None:
         heard: list[dict[str, str]] = []
         election = it.election("one", on_annotations=lambda notes: heard.append(dict(notes)))
         async with asyncio.TaskGroup() as group:
-            task = group.create_task(election.lead(forever))
+            task = group.create_task(election.run(forever))
             await asyncio.sleep(7)
             lease = it.leases.lease
             assert lease is not None
@@ -348,7 +348,7 @@ def test_a_lease_taken_over_keeps_its_annotations() -> None:
         async def work() -> None:
             seen.append(dict(election.annotations))
 
-        await election.lead(work)
+        await election.run(work)
         assert seen == [note]
         assert it.leases.lease is not None
         assert it.leases.lease["metadata"]["annotations"] == note
@@ -363,7 +363,7 @@ def test_a_lost_answer_is_not_a_lost_lease() -> None:
         election = it.election("one")
         async with asyncio.TaskGroup() as group:
             it.leases.lose_answers = 1
-            task = group.create_task(election.lead(forever))
+            task = group.create_task(election.run(forever))
             await asyncio.sleep(12)
             assert election.remaining() > 20
             it.leases.lose_answers = 1
@@ -382,7 +382,7 @@ def test_a_stolen_lease_ends_the_work_at_the_next_renewal() -> None:
         election = it.election("one")
         diary = Diary(election)
         async with asyncio.TaskGroup() as group:
-            task = group.create_task(swallow(election.lead(diary.work)))
+            task = group.create_task(swallow(election.run(diary.work)))
             await asyncio.sleep(7)
             it.leases.put("thief")
             assert isinstance(await task, LeadershipLost)
@@ -399,7 +399,7 @@ def test_a_deleted_lease_is_made_anew() -> None:
     async def story(it: World) -> None:
         election = it.election("one")
         async with asyncio.TaskGroup() as group:
-            task = group.create_task(election.lead(forever))
+            task = group.create_task(election.run(forever))
             await asyncio.sleep(7)
             it.leases.lease = None
             await asyncio.sleep(10)
@@ -419,7 +419,7 @@ def test_a_worker_that_dies_ends_everything() -> None:
             raise LookupError("bug")
 
         with pytest.raises(LookupError, match="bug"):
-            await it.election("one").lead(work)
+            await it.election("one").run(work)
         assert now() == 3
         assert it.leases.writes[-1] == (3, "")
 
@@ -441,7 +441,7 @@ def test_shutdown_stops_the_work_before_the_lease_is_released() -> None:
                 left.append(election.remaining())
 
         async with asyncio.TaskGroup() as group:
-            task = group.create_task(election.lead(work))
+            task = group.create_task(election.run(work))
             await asyncio.sleep(6)
             task.cancel()
         assert left == [27]
@@ -457,7 +457,7 @@ def test_a_renewal_on_its_way_does_not_spoil_the_release() -> None:
         it.wire.latency_seconds = (0.0, 0.5)
         election = it.election("one")
         async with asyncio.TaskGroup() as group:
-            task = group.create_task(election.lead(forever))
+            task = group.create_task(election.run(forever))
             while len(it.leases.writes) < 2:  # noqa: ASYNC110 - virtual time, and no event to wait for
                 await asyncio.sleep(0.1)
             task.cancel()
@@ -472,7 +472,7 @@ def test_a_release_nobody_answers_does_not_hold_up_the_end() -> None:
     async def story(it: World) -> None:
         election = it.election("one")
         async with asyncio.TaskGroup() as group:
-            task = group.create_task(election.lead(forever))
+            task = group.create_task(election.run(forever))
             await asyncio.sleep(6)
             it.wire.silence(HOST)
             task.cancel()
@@ -490,7 +490,7 @@ def test_a_process_that_was_frozen_knows_it_may_no_longer_write() -> None:
         diary = Diary(election)
         loop = asyncio.get_running_loop()
         async with asyncio.TaskGroup() as group:
-            task = group.create_task(swallow(election.lead(diary.work)))
+            task = group.create_task(swallow(election.run(diary.work)))
             await asyncio.sleep(7)
             loop._now += 40  # type: ignore[attr-defined] - the clock goes on, the program does not
             assert election.remaining() == 0
@@ -505,6 +505,6 @@ def test_a_lease_too_short_for_its_renewals_is_refused() -> None:
 
     async def story(it: World) -> None:
         with pytest.raises(ValueError, match="lease_seconds"):
-            it.election("one", lease_seconds=10)
+            it.election("one", lease_duration_seconds=10)
 
     in_a_world(story)

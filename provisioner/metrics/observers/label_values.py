@@ -44,7 +44,7 @@ def capacity_label(of: Mapping[str, str]) -> str:
     return said if said in (ON_DEMAND, SPOT) else ""
 
 
-class Few:
+class BoundedNames:
     """Names that people choose, the first `MOST_NAMES` of them; what belongs together is one name of several parts."""
 
     def __init__(self) -> None:
@@ -58,11 +58,16 @@ class Few:
         return name
 
 
-class Terms:
+class LabelValues:
     """Label values of one process."""
 
     def __init__(self) -> None:
-        self._nodepools, self._classes, self._images, self._zones = Few(), Few(), Few(), Few()
+        self._nodepools, self._classes, self._images, self._zones = (
+            BoundedNames(),
+            BoundedNames(),
+            BoundedNames(),
+            BoundedNames(),
+        )
 
     def nodepool(self, of: Mapping[str, str]) -> str:
         """The NodePool that an object's labels name."""

@@ -1,0 +1,174 @@
+"""The controllers of one process, wired to its caches, its inventory and its leader election.
+
+`build_controllers` starts nothing; `Controllers.add_event_handlers` connects the caches to the work queue.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from cloudprovider.azure.errors import recalled
+from cloudprovider.azure.instance_types import gpus_of
+from cloudprovider.azure.offerings import allowed_offerings
+from cloudprovider.inventory import Inventory
+from controllers.actuator.actuator import Actuator
+from controllers.actuator.cloud import CloudActuator
+from controllers.actuator.kubernetes import KubernetesActuator
+from controllers.model.facts import Facts
+from controllers.reconcile.event_handlers import EventHandlers
+from controllers.reconcile.reconciler import Reconciler
+from controllers.state.cluster import ClusterState
+from controllers.state.gc_candidates import GCCandidates
+from controllers.state.observe import cached_facts
+from controllers.state.offering_tracker import OfferingTracker
+from controllers.state.unavailable_offerings import UnavailableOfferings
+from controllers.state.unhealthy_nodes import UnhealthyNodes
+from provisioner.metrics.observers.observer import Observer
+from provisioner.metrics.observers.offerings import register_offering_metrics
+from provisioner.metrics.observers.removals import register_removal_metrics
+from provisioner.runtime.controller import Controller
+from provisioner.runtime.events import EventRecorder
+from provisioner.runtime.leaderelection import LeaderElector
+from provisioner.runtime.workqueue import WorkQueue
+
+from .caches import Caches
+from .config import Clients, Config
+
+WORKERS = 20
+# One reconcile holds at most two reads and a write, each of which ARM may take 15 s to answer.
+RECONCILE_TIMEOUT_SECONDS = 60.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Controllers:
+    """The NodeClaim controller with its queue, what adds keys to the queue, and the metrics observers."""
+
+    queue: WorkQueue
+    controller: Controller
+    event_handlers: EventHandlers
+    observer: Observer
+
+    def add_event_handlers(self, caches: Caches) -> None:
+        """Subscribe to the caches. The event handlers run before the observers."""
+        handlers, observer = self.event_handlers, self.observer
+        caches.claims.add_event_handler(handlers.claim_changed, on_synced=handlers.cache_synced)
+        caches.claims.add_event_handler(observer.claim_changed)
+        caches.nodes.add_event_handler(handlers.node_changed, on_synced=handlers.cache_synced)
+        caches.nodes.add_event_handler(observer.node_changed)
+        caches.crds.add_event_handler(handlers.crd_changed, on_synced=handlers.cache_synced)
+
+    def pool_changed(self, key: str) -> None:
+        """The inventory has another state for this agent pool."""
+        self.event_handlers.pool_changed(key)
+        self.observer.pool_changed(key)
+
+
+def build_controllers(
+    clients: Clients,
+    config: Config,
+    *,
+    caches: Caches,
+    inventory: Inventory,
+    events: EventRecorder,
+    elector: LeaderElector | None,
+) -> Controllers:
+    """`elector` None: the process leads as soon as it runs."""
+    queue = WorkQueue(clients.rng, metrics=clients.metrics.workqueue("nodeclaim"))
+    cluster_state = build_cluster_state(clients, config, caches, inventory)
+    unhealthy_nodes = UnhealthyNodes(indexes=caches.indexes, policy=config.policy)
+    register_removal_metrics(clients.metrics, cluster_state, unhealthy_nodes, clients.clock)
+    observer = build_observer(clients, config, caches, inventory, lease_remaining(elector))
+    reconciler = Reconciler(
+        indexes=caches.indexes,
+        inventory=inventory,
+        actuator=build_actuator(clients, inventory, events, elector),
+        clock=clients.clock,
+        policy=config.policy,
+        cluster_state=cluster_state,
+        offering_tracker=build_offering_tracker(clients, queue, observer, elector),
+        gpus=gpus_of,
+        unhealthy_nodes=unhealthy_nodes,
+        observer=observer,
+    )
+    return Controllers(
+        queue=queue,
+        controller=Controller(
+            "nodeclaim",
+            queue,
+            reconciler.reconcile,
+            workers=WORKERS,
+            reconcile_timeout_seconds=RECONCILE_TIMEOUT_SECONDS,
+            metrics=clients.metrics.controller("nodeclaim"),
+            log_fields=caches.indexes.log_fields,
+        ),
+        event_handlers=EventHandlers(
+            queue=queue,
+            indexes=caches.indexes,
+            inventory=inventory,
+            cluster_state=cluster_state,
+            known_keys=reconciler.keys,
+        ),
+        observer=observer,
+    )
+
+
+def lease_remaining(elector: LeaderElector | None) -> Callable[[], float]:
+    """Seconds for which this process certainly holds the Lease; without leader election there is no limit."""
+    return elector.remaining if elector is not None else lambda: math.inf
+
+
+def build_actuator(
+    clients: Clients, inventory: Inventory, events: EventRecorder, elector: LeaderElector | None
+) -> Actuator:
+    """Writes are refused without a Lease; a write that was cancelled in flight delays the release of the Lease."""
+    return Actuator(
+        KubernetesActuator(clients.kube),
+        CloudActuator(clients.provider, inventory),
+        events,
+        lease_remaining(elector),
+        elector.delay_release if elector is not None else lambda _: None,
+    )
+
+
+def build_cluster_state(clients: Clients, config: Config, caches: Caches, inventory: Inventory) -> ClusterState:
+    """Counts over all keys, and the candidates for garbage collection."""
+
+    def facts_of(key: str) -> Facts:
+        wall = clients.clock.now()
+        return cached_facts(key, indexes=caches.indexes, inventory=inventory, policy=config.policy, wall=wall)
+
+    def keys() -> tuple[str, ...]:
+        return (*caches.indexes.keys(), *inventory.names())
+
+    candidates = GCCandidates(facts_of, keys)
+    return ClusterState(indexes=caches.indexes, inventory=inventory, policy=config.policy, candidates=candidates)
+
+
+def build_offering_tracker(
+    clients: Clients, queue: WorkQueue, observer: Observer, elector: LeaderElector | None
+) -> OfferingTracker:
+    """Unavailable offerings of the whole cluster; a key is added to the queue when its offering may be tried again."""
+    unavailable = UnavailableOfferings(queue.add)
+    return OfferingTracker(
+        unavailable,
+        allowed_offerings,
+        register_offering_metrics(clients.metrics, unavailable, observer.errors),
+        recalled,
+        lambda: elector.vacant_seconds if elector is not None else 0.0,
+    )
+
+
+def build_observer(
+    clients: Clients, config: Config, caches: Caches, inventory: Inventory, remaining: Callable[[], float]
+) -> Observer:
+    """The metrics observers. Only the leader exports metrics of objects."""
+    return Observer(
+        clients.metrics,
+        indexes=caches.indexes,
+        nodes=caches.nodes.items,
+        inventory=inventory,
+        wanted=allowed_offerings,
+        clock=clients.clock,
+        leading=lambda: remaining() > 0,
+        prices=config.prices,
+    )
