@@ -1,10 +1,12 @@
-"""The order of the rules: from one key's facts to exactly one step.
+"""The phases of a NodeClaim, their transitions, and the order of the rules: `plan` maps one key's facts to one step.
 
-Pure; the same facts give the same step. Removal comes before everything a living claim may want, a status
-write never stands before a step that removes, and what waits says for what.
+Pure: the same facts give the same step. Removal comes before anything that a live claim needs, and no status write
+precedes a step that removes something. A claim's phase summarizes its conditions (docs/concepts/life.md#phases).
 """
 
 import math
+from collections.abc import Mapping
+from enum import StrEnum
 
 from controllers.garbagecollection import garbage
 from controllers.model.facts import Facts
@@ -22,10 +24,77 @@ from controllers.model.steps import (
 from controllers.node.health import repair
 from controllers.node.termination import termination
 from controllers.nodeclaim.lifecycle import initialization, instance_labels, launch, registration
-from provisioner.api.conditions import LAUNCHED
+from controllers.nodeclaim.lifecycle.launch_failure import launched, was_usable
+from provisioner.api.conditions import DRAINED, INSTANCE_TERMINATING, LAUNCHED, READY, REGISTERED, VOLUMES_DETACHED
 from provisioner.api.nodeclaim import NodeClaim
 
 from . import status
+
+
+class Phase(StrEnum):
+    """Where a claim is in its life. A metric label and a column of `try`: the values are part of the interface."""
+
+    PENDING = "Pending"  # no agent pool was accepted yet
+    LAUNCHING = "Launching"  # AKS creates the agent pool
+    REGISTERING = "Registering"  # the machine runs, its Node is not registered
+    INITIALIZING = "Initializing"  # the Node is not Ready, has startup taints, or lacks GPUs
+    READY = "Ready"
+    NOT_READY = "NotReady"  # was Ready before
+    FAILED = "Failed"  # the last attempt failed, or the claim is invalid
+    DRAINING = "Draining"
+    DETACHING = "Detaching"
+    INSTANCE_TERMINATING = "InstanceTerminating"
+    TERMINATED = "Terminated"  # the agent pool is gone; the claim is, or its finalizers are being removed
+
+
+_UP = (Phase.REGISTERING, Phase.INITIALIZING, Phase.READY)
+
+# One status write may turn several conditions, so phases are skipped on the way up; a claim may go at any time.
+TRANSITIONS: Mapping[Phase, tuple[Phase, ...]] = {
+    Phase.PENDING: (Phase.LAUNCHING, *_UP, Phase.FAILED, Phase.INSTANCE_TERMINATING, Phase.TERMINATED),
+    Phase.LAUNCHING: (Phase.PENDING, *_UP, Phase.FAILED, Phase.INSTANCE_TERMINATING, Phase.TERMINATED),
+    Phase.REGISTERING: (Phase.INITIALIZING, Phase.READY, Phase.FAILED, Phase.DRAINING),
+    Phase.INITIALIZING: (Phase.READY, Phase.FAILED, Phase.DRAINING),
+    Phase.READY: (Phase.NOT_READY, Phase.DRAINING),
+    Phase.NOT_READY: (Phase.READY, Phase.DRAINING),
+    Phase.FAILED: (Phase.PENDING, Phase.LAUNCHING, *_UP, Phase.INSTANCE_TERMINATING, Phase.TERMINATED),
+    Phase.DRAINING: (Phase.DETACHING, Phase.INSTANCE_TERMINATING, Phase.TERMINATED),
+    Phase.DETACHING: (Phase.DRAINING, Phase.INSTANCE_TERMINATING, Phase.TERMINATED),
+    Phase.INSTANCE_TERMINATING: (Phase.DRAINING, Phase.DETACHING, Phase.TERMINATED),
+    Phase.TERMINATED: (),
+}
+TERMINATING = frozenset({Phase.DRAINING, Phase.DETACHING, Phase.INSTANCE_TERMINATING, Phase.TERMINATED})
+
+
+def phase_of(claim: NodeClaim | None) -> Phase:
+    """The phase that the conditions of this claim show; None: the claim is gone."""
+    if claim is None:
+        return Phase.TERMINATED
+    if claim.deleting:
+        return _terminating_phase(claim)
+    if claim.condition(READY, "True") is not None:
+        return Phase.READY
+    if was_usable(claim):
+        return Phase.NOT_READY
+    if launched(claim):
+        return Phase.REGISTERING if claim.condition(REGISTERED, "True") is None else Phase.INITIALIZING
+    if claim.condition(LAUNCHED, "False") is not None:
+        return Phase.FAILED
+    return Phase.LAUNCHING if launch.accepted(claim) else Phase.PENDING
+
+
+def _terminating_phase(claim: NodeClaim) -> Phase:
+    terminating, drained = claim.condition(INSTANCE_TERMINATING), claim.condition(DRAINED)
+    if terminating is not None and terminating.status != "Unknown":
+        return Phase.INSTANCE_TERMINATING if terminating.status == "True" else Phase.TERMINATED
+    if drained is not None and drained.status == "Unknown":
+        return Phase.DRAINING
+    if drained is not None and claim.condition(VOLUMES_DETACHED, "True", "False") is None:
+        return Phase.DETACHING
+    # A claim that was never launched has no Node to drain.
+    ends = drained is not None or terminating is not None or not launched(claim)
+    return Phase.INSTANCE_TERMINATING if ends else Phase.DRAINING
+
 
 OWN_WRITE_SECONDS = 10.0
 
@@ -46,7 +115,7 @@ def _next(f: Facts) -> Step:
     claim = f.claim
     if claim is None:
         return removal(f) or _nothing_or_wait(f)
-    chosen = _fall(f, claim) if claim.deleting else _rise(f, claim)
+    chosen = _terminate(f, claim) if phase_of(claim) in TERMINATING else _provision(f, claim)
     return _rivals(f) or chosen if isinstance(chosen, Wait) else chosen
 
 
@@ -60,13 +129,13 @@ def removal(f: Facts) -> Step | None:
     return garbage.block_crd_deletion(f) or termination.step(f, claim)
 
 
-def _rise(f: Facts, claim: NodeClaim) -> Step:
+def _provision(f: Facts, claim: NodeClaim) -> Step:
     if not holds_finalizer(claim):
         if "AddFinalizer" in f.refused:
             return Wait(after=None, why="the API refuses our finalizer; nothing is launched without it")
         return AddFinalizer(claim=claim)
     if not f.inventory_synced:
-        return _blind(f, claim)
+        return _report_unlisted(f, claim)
     removing = removal(f)
     if removing is not None and not isinstance(removing, Wait):
         return removing
@@ -82,7 +151,7 @@ def _rise(f: Facts, claim: NodeClaim) -> Step:
     )
 
 
-def _blind(f: Facts, claim: NodeClaim) -> Step:
+def _report_unlisted(f: Facts, claim: NodeClaim) -> Step:
     """Nothing is done before the pools were listed; what can be said without them is said."""
     updates = status.blind(f, claim)
     times = [j.recheck for j in updates.values() if j.recheck is not None]
@@ -90,9 +159,9 @@ def _blind(f: Facts, claim: NodeClaim) -> Step:
     return status.report(f, claim, updates) or waiting
 
 
-def _fall(f: Facts, claim: NodeClaim) -> Step:
+def _terminate(f: Facts, claim: NodeClaim) -> Step:
     if not f.inventory_synced:
-        return _blind(f, claim)
+        return _report_unlisted(f, claim)
     removing = removal(f)
     if removing is not None and not isinstance(removing, Wait):
         return removing
@@ -106,9 +175,9 @@ def explain(f: Facts) -> PatchStatus | None:
     claim = f.claim
     if claim is None:
         return None
-    return status.report(
-        f, claim, status.termination_conditions(f, claim) if claim.deleting else status.launch_conditions(f, claim)
-    )
+    terminating = phase_of(claim) in TERMINATING
+    updates = status.termination_conditions(f, claim) if terminating else status.launch_conditions(f, claim)
+    return status.report(f, claim, updates)
 
 
 def _soonest(updates: status.ConditionUpdates, *waits: Wait | None) -> Wait:

@@ -6,12 +6,15 @@ a low terminal events lose lines and go before rows do, rows of claims that are 
 is counted.
 """
 
+import math
 import textwrap
 from collections import Counter
 from collections.abc import Sequence
-from typing import NamedTuple, get_args
+from typing import NamedTuple
 
-from .phases import TONES, Phase
+from controllers.planner.plan import Phase
+
+from .phases import TONES
 from .printing import Tone
 from .rows import Row
 
@@ -32,7 +35,7 @@ EMPTY = "no NodeClaim yet"
 EVENT = "LAST EVENT"
 HEAD = {"claim": "CLAIM", "size": "SIZE", "phase": "PHASE", "for": "FOR", "gpus": "GPUS", "since": "SINCE"}
 # What changes all the time keeps its width, so that the table does not.
-STEADY = {"phase": max(map(len, get_args(Phase))), "for": len("59m59s")}
+STEADY = {"phase": max(map(len, Phase)), "for": len("59m59s")}
 # Which columns stand there, from the widest terminal to the narrowest; `short`: sizes without their prefix.
 COLUMNS: tuple[tuple[tuple[str, ...], bool], ...] = (
     (("claim", "size", "phase", "for", "gpus", "since"), False),
@@ -116,7 +119,7 @@ def _wrapped(event: str, width: int, most: int) -> tuple[str, ...]:
 def _that_fit(rows: Sequence[Row], height: int) -> list[Row]:
     """As many rows as there is room for, in their order; those of claims that are gone give way first."""
     room = height - 1 if len(rows) < height else height - 2
-    by_worth = sorted(rows, key=lambda row: (row.phase == "gone", -row.entered.at if row.phase == "gone" else 0.0))
+    by_worth = sorted(rows, key=lambda row: -row.entered.at if row.phase is Phase.TERMINATED else -math.inf)
     kept = {row.uid for row in by_worth[:room]}
     return [row for row in rows if row.uid in kept]
 
@@ -156,7 +159,7 @@ def _text(row: Row, column: str, now_seconds: float, *, short: bool) -> str:
 
 def _toned(row: Row, names: tuple[str, ...], cells: tuple[str, ...]) -> Line:
     """The phase in its colour; a claim that is gone is quiet as a whole."""
-    gone: Tone = "quiet" if row.phase == "gone" else "plain"
+    gone: Tone = "quiet" if row.phase is Phase.TERMINATED else "plain"
     toned = [
         (cell, TONES.get(row.phase, "plain") if name == "phase" else gone)
         for name, cell in zip(names, cells, strict=True)

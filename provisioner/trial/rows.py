@@ -9,17 +9,18 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from cloudprovider.azure.instance_types import gpus_of
+from controllers.planner.plan import Phase
 from provisioner.api import labels
 from provisioner.simulator.azure.state import Pool
 from provisioner.simulator.scene import labels_of, pool_mark
 
 from .changes import gpus
 from .claims import Json
-from .phases import Phase, phase_of
+from .phases import phase_of
 
 MOST_GONE = 50
 # In these a claim's own words say why, and what happens around it does not.
-TELLING: frozenset[Phase] = frozenset({"refused", "not ready"})
+TELLING = frozenset({Phase.FAILED, Phase.NOT_READY})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,7 +89,7 @@ def _row(
     size = _size(claim, node, pool)
     promised = gpus_of(size)
     seen = gpus(node, promised.resource)
-    phase = phase_of(claim, node, pool, gpus_missing=seen < promised.count)
+    phase = phase_of(claim)
     words = told.get(claim["metadata"]["name"], UNTOLD)
     return Row(
         name=claim["metadata"]["name"],
@@ -107,8 +108,8 @@ def _ended(row: Row, told: Mapping[str, Told], now: Moment) -> Row:
         name=row.name,
         uid=row.uid,
         size=row.size,
-        phase="gone",
-        entered=row.entered if row.phase == "gone" else now,
+        phase=Phase.TERMINATED,
+        entered=row.entered if row.phase is Phase.TERMINATED else now,
         gpus_seen=0,
         gpus_expected=row.gpus_expected,
         last_event=told.get(row.name, UNTOLD).last or row.last_event,

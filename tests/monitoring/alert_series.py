@@ -54,7 +54,7 @@ def buckets(size: str, *, within: int, beyond: str) -> Series:
     found: Series = {}
     for bound in (*bounds, 0):
         reached = not bound or bound >= within
-        found |= ours(name, beyond if reached else "0x200", phase="ready", instance_type=size, le=f"{bound or '+Inf'}")
+        found |= ours(name, beyond if reached else "0x200", phase="Ready", instance_type=size, le=f"{bound or '+Inf'}")
     return found
 
 

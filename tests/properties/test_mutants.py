@@ -39,14 +39,14 @@ ACTED = "the mutant has acted"
 
 def put_before_the_finalizer(patch: Patch) -> None:
     """A claim without our finalizer may be deleted at any moment, and nothing would remember its pool."""
-    rise = plan._rise
+    rise = plan._provision
 
     def mutant(f: Facts, claim: Any) -> Any:
         if holds_finalizer(claim) or f.instance is not None:
             return rise(f, claim)
         return CreateInstance(claim=claim, name=f.key) if f.inventory_synced else Wait(after=None, why=ACTED)
 
-    patch.setattr(plan, "_rise", mutant)
+    patch.setattr(plan, "_provision", mutant)
 
 
 def released_without_proof(patch: Patch) -> None:

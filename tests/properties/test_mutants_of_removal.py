@@ -67,7 +67,7 @@ def deleted_by_name_alone(patch: Patch) -> None:
 def deletion_by_its_event_alone(patch: Patch) -> None:
     """Only a process that has seen the claim alive removes what it had."""
     seen: dict[tuple[Process, str], None] = {}
-    rise, fall = plan._rise, plan._fall
+    rise, fall = plan._provision, plan._terminate
 
     def alive(f: Facts, claim: Any) -> Any:
         seen[this_process(), claim.uid] = None
@@ -77,8 +77,8 @@ def deletion_by_its_event_alone(patch: Patch) -> None:
         known = (this_process(), claim.uid) in seen
         return fall(f, claim) if known else Wait(after=None, why=ACTED)
 
-    patch.setattr(plan, "_rise", alive)
-    patch.setattr(plan, "_fall", deleting)
+    patch.setattr(plan, "_provision", alive)
+    patch.setattr(plan, "_terminate", deleting)
 
 
 def ownership_in_memory(patch: Patch) -> None:

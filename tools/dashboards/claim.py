@@ -135,7 +135,7 @@ OTHERS = Row(
             unit="s",
             queries=tuple(
                 Query(
-                    f"{S.quantile(share, PHASES, 'instance_type', WINDOW, phase='ready')} {ITS_SIZE}",
+                    f"{S.quantile(share, PHASES, 'instance_type', WINDOW, phase='Ready')} {ITS_SIZE}",
                     f"p{share * 100:g} {{{{instance_type}}}}",
                 )
                 for share in (0.5, 0.9, 0.99)

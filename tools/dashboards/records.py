@@ -32,7 +32,7 @@ RECORDS = (
     Record(
         name=READY,
         expr=R.quantile(
-            0.99, "gpu_provisioner_nodeclaim_phase_duration_seconds", f"{BY}, instance_type", "1h", phase="ready"
+            0.99, "gpu_provisioner_nodeclaim_phase_duration_seconds", f"{BY}, instance_type", "1h", phase="Ready"
         ),
     ),
     Record(name=IDLE, expr=f"sum by (cluster) ({R.cost_of(R.idle_gpus())})"),

@@ -32,16 +32,20 @@ USUAL_TIME = "AKS usually takes 3 to 8 min"
 NOT_QUEUED = (reasons.LEFTOVER_NODE, reasons.POOL_DELETED, reasons.ADOPTION_REFUSED)
 
 
+def accepted(claim: NodeClaim) -> bool:
+    """Whether the claim's status says that AKS accepted its agent pool, which neither ran nor failed yet."""
+    return any(
+        c.type == LAUNCHED and c.status == "Unknown" and c.reason in (reasons.CREATING, reasons.POOL_DELETED)
+        for c in claim.status.conditions
+    )
+
+
 def pool_missing(f: Facts, claim: NodeClaim) -> bool:
     """Whether this claim says that its pool was accepted, neither ran nor failed, and no answer shows that pool.
 
     Where no status can be written, what it says is old and means nothing.
     """
-    accepted = any(
-        c.type == LAUNCHED and c.status == "Unknown" and c.reason in (reasons.CREATING, reasons.POOL_DELETED)
-        for c in claim.status.conditions
-    )
-    return accepted and f.instance is None and node_for_claim(f) is None and "PatchStatus" not in f.refused
+    return accepted(claim) and f.instance is None and node_for_claim(f) is None and "PatchStatus" not in f.refused
 
 
 def is_queued(claim: NodeClaim) -> bool:

@@ -141,10 +141,10 @@ LABELS: Mapping[str, Label] = {
     "os": Label(meaning="the Node's operating system", values=("", "linux", "windows")),
     "patchlevel": Label(meaning="of Python", bound="one a process"),
     "phase": Label(
-        meaning="a stretch of a claim's life",
+        meaning="the claim's phase (see A claim's life)",
         values=(
-            *("launch", "register", "initialize", "ready"),
-            *("launching", "registering", "initializing", "unready", "deleting"),
+            *("Pending", "Launching", "Registering", "Initializing", "Ready", "NotReady", "Failed"),
+            *("Draining", "Detaching", "InstanceTerminating", "Terminated"),
         ),
     ),
     "provider": Label(meaning="the cloud", values=("azure",)),

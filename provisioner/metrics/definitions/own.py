@@ -44,9 +44,9 @@ RETRY_AFTER_BUCKETS = (1, 5, 15, 30, 60, 120, 300, 600, 1800)
 CLAIMS = gauge(
     "gpu_provisioner_nodeclaims",
     "BETA",
-    "NodeClaims by where they are in their life",
+    "NodeClaims by phase",
     ("phase",),
-    use="`unready` was usable once and is not now.",
+    use="`NotReady` was Ready before and is not now.",
 )
 CLAIM_INFO = gauge(
     "gpu_provisioner_nodeclaim_info",
@@ -59,10 +59,11 @@ CLAIM_INFO = gauge(
 PHASE_SECONDS = histogram(
     "gpu_provisioner_nodeclaim_phase_duration_seconds",
     "BETA",
-    "How long each stretch of a NodeClaim's way up took",
+    "How long a NodeClaim took for each phase until it was Ready",
     ("phase", "instance_type", "zone", "capacity_type"),
     buckets=PHASE_BUCKETS,
-    use="launch: creation to the machine; register: to its Node; initialize: to GPUs; ready: all of it together.",
+    use="Launching: from creation to Launched; Registering: to Registered; Initializing: to Initialized;"
+    " Ready: from creation to Ready.",
 )
 NOT_READY = gauge(
     "gpu_provisioner_nodeclaims_not_ready",

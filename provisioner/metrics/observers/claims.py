@@ -14,9 +14,9 @@ from datetime import datetime
 from cloudprovider.interface import Offering
 from controllers.model import deadlines
 from controllers.model.ownership import managed
-from controllers.nodeclaim.lifecycle.launch_failure import was_usable
+from controllers.planner.plan import Phase, phase_of
 from provisioner.api import labels
-from provisioner.api.conditions import DEPENDENTS, INITIALIZED, LAUNCHED, READY, REGISTERED
+from provisioner.api.conditions import DEPENDENTS, INITIALIZED, READY
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.reasons import AWAITING
 from provisioner.metrics.definitions import karpenter, own
@@ -36,8 +36,6 @@ FAMILIES = (
     own.NOT_READY_OLDEST,
     own.OVERDUE,
 )
-PHASES = ("launching", "registering", "initializing", "ready", "unready", "deleting")
-STEPS = {LAUNCHED: "launching", REGISTERED: "registering", INITIALIZED: "initializing"}
 NAMESPACE = ""
 
 Stuck = tuple[str, str]
@@ -71,18 +69,18 @@ class Claims:
         if not self._leading():
             return
         now = self._clock.now()
-        phases, overdue, oldest, stuck = Counter[str](), Counter[str](), dict[Stuck, float](), Counter[Stuck]()
+        phases, overdue, oldest, stuck = Counter[Phase](), Counter[str](), dict[Stuck, float](), Counter[Stuck]()
         for claim in self._claims():
             if not managed(claim):
                 continue
-            phases[phase(claim)] += 1
+            phases[phase_of(claim)] += 1
             overdue.update(c.type for c in claim.status.conditions if deadlines.told(c.message))
             if not claim.deleting and claim.condition(READY, "True") is None:
                 about = first_obstacle(claim)
                 stuck[about] += 1
                 oldest[about] = max(oldest.get(about, 0.0), _seconds(_unusable_since(claim), now))
             yield from self._of_one(claim, now)
-        yield from ((own.CLAIMS, (name,), float(phases[name])) for name in PHASES)
+        yield from ((own.CLAIMS, (phase,), float(phases[phase])) for phase in Phase)
         yield from ((own.OVERDUE, (name,), float(count)) for name, count in overdue.items())
         yield from ((own.NOT_READY, about, float(count)) for about, count in stuck.items())
         yield from ((own.NOT_READY_OLDEST, about, age) for about, age in oldest.items())
@@ -105,15 +103,6 @@ class Claims:
         if not wanted:
             return self._label_values.machine(claim)
         return size_label(wanted[0].size), wanted[0].zone or REGIONAL, wanted[0].capacity_type
-
-
-def phase(claim: NodeClaim) -> str:
-    """Where a claim is in its life, in one of six words."""
-    if claim.deleting:
-        return "deleting"
-    if claim.condition(READY, "True") is not None:
-        return "ready"
-    return "unready" if was_usable(claim) else STEPS[first_obstacle(claim)[0]]
 
 
 def first_obstacle(claim: NodeClaim) -> Stuck:

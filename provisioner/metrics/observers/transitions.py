@@ -13,6 +13,7 @@ from datetime import datetime
 
 from controllers.model.ownership import holds_finalizer, managed
 from controllers.nodeclaim.lifecycle.launch_failure import was_usable
+from controllers.planner.plan import Phase
 from provisioner.api import labels
 from provisioner.api.conditions import (
     DEPENDENTS,
@@ -96,16 +97,16 @@ class Transitions:
             return
         born, at = new.metadata.creation_timestamp, condition.last_transition_time
         if condition.type == LAUNCHED:
-            self._phase("launch", new, born, at)
+            self._phase(Phase.LAUNCHING, new, born, at)
         elif condition.type == REGISTERED:
-            self._phase("register", new, _since(new, LAUNCHED, born), at)
+            self._phase(Phase.REGISTERING, new, _since(new, LAUNCHED, born), at)
         elif condition.type == INITIALIZED and not was_usable(old):
-            self._phase("initialize", new, _since(new, REGISTERED, born), at)
-            self._phase("ready", new, born, at)
+            self._phase(Phase.INITIALIZING, new, _since(new, REGISTERED, born), at)
+            self._phase(Phase.READY, new, born, at)
         elif condition.type == DRAINED:
             self._nodes_drained.labels(self._label_values.nodepool(new.metadata.labels)).inc()
 
-    def _phase(self, phase: str, claim: NodeClaim, since: datetime, until: datetime) -> None:
+    def _phase(self, phase: Phase, claim: NodeClaim, since: datetime, until: datetime) -> None:
         self._phases.labels(phase, *self._label_values.machine(claim)).observe(_between(since, until))
 
     def _claim_ended(self, claim: NodeClaim) -> None:

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
+from controllers.planner.plan import Phase
 from provisioner.api import labels
 from provisioner.simulator.azure.state import Pool
 from provisioner.trial.jsonlines import JsonLines, documented
 from provisioner.trial.layout import cut, duration, layout
-from provisioner.trial.phases import phase_of
 from provisioner.trial.printing import Line
 from provisioner.trial.rows import MOST_GONE, Moment, Row, Told, rows
 from provisioner.trial.shows import Ending, Opening
@@ -28,6 +28,8 @@ def claim(name: str = "c", *, going: bool = False, **conditions: Any) -> Json:
     said = [
         {"type": kind, "status": words.split()[0], "reason": words.split()[-1]} for kind, words in conditions.items()
     ]
+    for condition in said:
+        condition["lastTransitionTime"] = "2026-11-21T12:00:00Z"
     metadata = {"name": name, "uid": f"uid-{name}"} | ({"deletionTimestamp": "2026-11-21T12:00:00Z"} if going else {})
     requirements = [{"key": labels.INSTANCE_TYPE, "operator": "In", "values": [SIZE, "Standard_NC4as_T4_v3"]}]
     return {"metadata": metadata, "spec": {"requirements": requirements}, "status": {"conditions": said}}
@@ -49,42 +51,6 @@ def moment(seconds: float) -> Moment:
     return Moment(at=seconds, time=NOON + timedelta(seconds=seconds))
 
 
-# --- phases ----------------------------------------------------------------------------------------------------------
-
-UP = {"Launched": "True", "Registered": "True"}
-
-
-@pytest.mark.parametrize(
-    ("phase", "of", "its_node", "its_pool"),
-    [
-        ("accepted", claim(), None, None),
-        ("accepted", claim(Launched="Unknown AwaitingReconciliation"), None, None),
-        ("launching", claim(Launched="Unknown Throttled"), None, None),
-        ("refused", claim(Launched="False QuotaExceeded"), None, None),
-        ("refused", claim(Launched="False AllocationFailed"), None, pool(state="Failed")),
-        ("creating", claim(Launched="Unknown Creating"), None, pool()),
-        ("registering", claim(Launched="True"), node(), pool(state="Succeeded")),
-        ("starting", claim(**UP, Initialized="Unknown NodeNotReady"), node(ready="False"), pool()),
-        ("waiting for GPUs", claim(**UP, Initialized="Unknown ResourceNotRegistered"), node(), pool()),
-        ("initializing", claim(**UP, Initialized="Unknown StartupTaintsExist"), node(gpus=1), pool()),
-        ("ready", claim(**UP, Initialized="True", Ready="True"), node(gpus=1), pool(state="Succeeded")),
-        ("not ready", claim(**UP, Initialized="False NodeNotReady"), node(ready="Unknown", gpus=1), pool()),
-        ("draining", claim(going=True, **UP, Ready="True"), node(), pool(state="Succeeded")),
-        ("draining", claim(going=True, Drained="Unknown Draining"), node(), pool(state="Succeeded")),
-        ("detaching", claim(going=True, Drained="True", VolumesDetached="Unknown x"), node(), pool(state="Succeeded")),
-        ("deleting pool", claim(going=True, Drained="True", VolumesDetached="True"), node(), pool(state="Succeeded")),
-        ("deleting pool", claim(going=True), node(), pool(state="Deleting")),
-        ("deleting pool", claim(going=True, Launched="Unknown Creating"), None, pool()),
-        ("releasing", claim(going=True), node(), None),
-        ("releasing", claim(going=True, Launched="False QuotaExceeded"), None, None),
-    ],
-)
-def test_a_claim_is_in_one_phase(phase: str, of: Json, its_node: Json | None, its_pool: Pool | None) -> None:
-    """Read off conditions, Node and pool, up and down."""
-    missing = its_node is None or its_node["status"]["allocatable"]["nvidia.com/gpu"] == "0"
-    assert phase_of(of, its_node, its_pool, gpus_missing=missing) == phase
-
-
 # --- rows ------------------------------------------------------------------------------------------------------------
 
 
@@ -99,9 +65,9 @@ def test_a_phase_began_when_it_was_first_seen() -> None:
     first = look((), claim(Launched="Unknown Creating"), at=1, pools=[pool()])
     later = look(first, claim(Launched="Unknown Creating"), at=5, pools=[pool()])
     assert later == first
-    assert [(row.phase, row.entered.at) for row in later] == [("creating", 1)]
+    assert [(row.phase, row.entered.at) for row in later] == [("Launching", 1)]
     (ready,) = look(later, claim(Ready="True"), at=9, pools=[pool()], nodes=[node(gpus=1)])
-    assert (ready.phase, ready.entered, ready.gpus_seen, ready.gpus_expected) == ("ready", moment(9), 1, 1)
+    assert (ready.phase, ready.entered, ready.gpus_seen, ready.gpus_expected) == ("Ready", moment(9), 1, 1)
 
 
 def test_the_size_is_that_of_the_machine() -> None:
@@ -116,14 +82,14 @@ def test_a_claim_that_is_gone_keeps_its_row_at_its_place() -> None:
     """Since when it is gone, and what was said last; a new claim of its name takes over."""
     before = look((), claim("a", going=True), claim("b"), at=1)
     after = look(before, claim("b"), at=4, told={"a": Told(last="NodeClaim is gone", own="")})
-    assert [(row.name, row.phase, row.entered.at) for row in after] == [("a", "gone", 4), ("b", "accepted", 1)]
+    assert [(row.name, row.phase, row.entered.at) for row in after] == [("a", "Terminated", 4), ("b", "Pending", 1)]
     assert after[0].last_event == "NodeClaim is gone"
     assert look(after, claim("b"), at=9) == (after[0], replace(after[1], last_event=""))
     again = claim("a")
     again["metadata"]["uid"] = "another"
     assert [(row.name, row.phase) for row in look(after, claim("b"), again, at=9)] == [
-        ("b", "accepted"),
-        ("a", "accepted"),
+        ("b", "Pending"),
+        ("a", "Pending"),
     ]
 
 
@@ -148,12 +114,12 @@ def test_a_refused_claim_shows_why() -> None:
 # --- on a terminal ---------------------------------------------------------------------------------------------------
 
 
-def row(name: str = "ws3f2a91c0d", phase: Any = "creating", at: float = 0.0, event: str = "") -> Row:
+def row(name: str = "ws3f2a91c0d", phase: str = "Launching", at: float = 0.0, event: str = "") -> Row:
     return Row(
         name=name,
         uid=f"uid-{name}",
         size=SIZE,
-        phase=phase,
+        phase=Phase(phase),
         entered=moment(at),
         gpus_seen=0,
         gpus_expected=1,
@@ -169,8 +135,8 @@ def test_a_wide_terminal_has_all_beside_each_other() -> None:
     """A line a claim, under a head."""
     event = "NodeClaim Launched = Unknown: Creating since 12:00:00Z"
     assert texts([row(event=event)], width=160) == [
-        "CLAIM        SIZE                      PHASE             FOR     GPUS  SINCE      LAST EVENT",
-        f"ws3f2a91c0d  Standard_NC24ads_A100_v4  creating          1m5s    0/1   12:00:00Z  {event}",
+        "CLAIM        SIZE                      PHASE                FOR     GPUS  SINCE      LAST EVENT",
+        f"ws3f2a91c0d  Standard_NC24ads_A100_v4  Launching            1m5s    0/1   12:00:00Z  {event}",
     ]
 
 
@@ -179,8 +145,8 @@ def test_eighty_columns_have_the_event_beneath() -> None:
     event = "the cause comes first, and " + "its many words " * 20
     table = texts([row(event=event)], width=80)
     assert table[:3] == [
-        "CLAIM        SIZE                      PHASE             FOR     GPUS  SINCE",
-        "ws3f2a91c0d  Standard_NC24ads_A100_v4  creating          1m5s    0/1   12:00:00Z",
+        "CLAIM        SIZE             PHASE                FOR     GPUS  SINCE",
+        "ws3f2a91c0d  NC24ads_A100_v4  Launching            1m5s    0/1   12:00:00Z",
         "  └ the cause comes first, and its many words its many words its many words its",
     ]
     assert len(table) == 5
@@ -218,12 +184,18 @@ def test_nothing_is_longer_or_higher_than_the_terminal(count: int, height: int) 
 
 def test_what_does_not_fit_is_counted() -> None:
     """Claims that are gone give way first, the longest gone before the others; then whatever comes last."""
-    shown = [row("a", "gone", 1), row("b", "gone", 2), row("c", "ready"), row("d", "creating"), row("e", "ready")]
+    shown = [
+        row("a", "Terminated", 1),
+        row("b", "Terminated", 2),
+        row("c", "Ready"),
+        row("d", "Launching"),
+        row("e", "Ready"),
+    ]
     assert [line.split()[0] for line in texts(shown, width=80, height=6)] == ["CLAIM", "a", "b", "c", "d", "e"]
     low = texts(shown, width=80, height=5)
     assert [line.split()[0] for line in low[1:4]] == ["c", "d", "e"]
-    assert low[4] == "… and 2 more: 2 gone"
-    assert texts(shown, width=80, height=3)[2] == "… and 4 more: 2 gone, 1 creating, 1 ready"
+    assert low[4] == "… and 2 more: 2 Terminated"
+    assert texts(shown, width=80, height=3)[2] == "… and 4 more: 2 Terminated, 1 Launching, 1 Ready"
 
 
 def test_a_table_without_rows_says_so() -> None:
@@ -238,10 +210,10 @@ def test_phases_have_their_colours() -> None:
         _, line, *_ = layout([row(phase=phase)], 0.0, width=80, height=24)
         return {text.strip(): tone for text, tone in line}
 
-    assert tones("ready")["ready"] == "good"
-    assert tones("refused")["refused"] == "bad"
-    assert set(tones("gone").values()) == {"quiet"}
-    assert tones("ready")["ws3f2a91c0d"] == "plain"
+    assert tones("Ready")["Ready"] == "good"
+    assert tones("Failed")["Failed"] == "bad"
+    assert set(tones("Terminated").values()) == {"quiet"}
+    assert tones("Ready")["ws3f2a91c0d"] == "plain"
 
 
 @pytest.mark.parametrize(
@@ -268,7 +240,7 @@ def test_json_has_an_object_a_line_of_the_documented_fields() -> None:
     show.line(Line(at=1.23456, claim="c", who="ARM", text="PUT agent pool -> 201 Created", tone="quiet"))
     show.rows([row("c")], 2.0)
     show.rows([row("c")], 3.0)
-    show.rows([row("c", "ready", 4.0)], 4.0)
+    show.rows([row("c", "Ready", 4.0)], 4.0)
     show.ended(Ending(ok=False, told="words", missing=("c: Ready is not True",), arm_calls=3, arm_lists=2))
     lines = [json.loads(line) for line in out.getvalue().splitlines()]
     assert [line["kind"] for line in lines] == ["begun", "event", "claim", "claim", "ended"]
@@ -276,7 +248,7 @@ def test_json_has_an_object_a_line_of_the_documented_fields() -> None:
         "kind": "event", "at_seconds": 1.235, "claim": "c", "who": "ARM", "text": "PUT agent pool -> 201 Created",
     }  # fmt: skip
     assert lines[3] == {
-        "kind": "claim", "at_seconds": 4.0, "claim": "c", "size": SIZE, "phase": "ready",
+        "kind": "claim", "at_seconds": 4.0, "claim": "c", "size": SIZE, "phase": "Ready",
         "since": "2026-11-21T12:00:04Z", "gpus_seen": 0, "gpus_expected": 1,
     }  # fmt: skip
     assert lines[4]["missing"] == ["c: Ready is not True"]

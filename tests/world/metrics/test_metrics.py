@@ -31,20 +31,20 @@ def test_a_life_in_numbers() -> None:
             *(at(claim, "condition", kind) for kind in ("Launched", "Registered", "Initialized")),
         )
         took = {
-            "launch": launched - born,
-            "register": registered - launched,
-            "initialize": initialized - registered,
-            "ready": initialized - born,
+            "Launching": launched - born,
+            "Registering": registered - launched,
+            "Initializing": initialized - registered,
+            "Ready": initialized - born,
         }
         for phase, duration in took.items():
             seconds = duration.total_seconds()
             assert numbers.total(f"{PHASE}_sum", phase=phase, **TERMS) == seconds
             low, high = bucket_of(numbers, PHASE, phase=phase, **TERMS)
             assert low < seconds <= high or seconds == low == 0
-        assert took["ready"].total_seconds() > 60
+        assert took["Ready"].total_seconds() > 60
         assert numbers.total("karpenter_nodeclaims_created_total", nodepool="kaito", reason="provisioned") == 1
         assert numbers.total("karpenter_nodes_created_total", nodepool="kaito") == 1
-        assert numbers.total("gpu_provisioner_nodeclaims", phase="ready") == 1
+        assert numbers.total("gpu_provisioner_nodeclaims", phase="Ready") == 1
         assert numbers.total("gpu_provisioner_agent_pools", state="running") == 1
         for state in ("expected", "allocatable"):
             assert numbers.one("gpu_provisioner_gpus", state=state).value == 1
@@ -58,7 +58,7 @@ def test_a_life_in_numbers() -> None:
         await asyncio.sleep(40)
         lasts = numbers.one("operator_nodeclaim_termination_current_time_seconds", name=NAME)
         assert lasts.value == pytest.approx(40, abs=2)
-        assert numbers.total("gpu_provisioner_nodeclaims", phase="deleting") == 1
+        assert numbers.total("gpu_provisioner_nodeclaims", phase="InstanceTerminating") == 1
         await gone(sim)
         took_seconds = sim.now - asked_at
         await asyncio.sleep(10)
@@ -243,7 +243,7 @@ def test_a_claim_that_is_overdue_shows_until_it_is_not() -> None:
         await asyncio.sleep(5)
         assert not list(numbers.samples("gpu_provisioner_nodeclaims_overdue"))
         assert not list(numbers.samples("gpu_provisioner_nodeclaims_not_ready_oldest_seconds"))
-        low, _ = bucket_of(numbers, PHASE, phase="ready")
+        low, _ = bucket_of(numbers, PHASE, phase="Ready")
         assert low == 2700
 
     simulate(story, azure=AzureSettings(create_seconds=(3200.0, 3300.0), node_share=(1.0, 1.05)))

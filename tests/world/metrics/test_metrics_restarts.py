@@ -28,7 +28,7 @@ def test_a_restart_counts_nothing_again() -> None:
         for name in born:
             assert first.total(name) > 0, name
             assert second.total(name) == 0, name
-        assert second.total("gpu_provisioner_nodeclaims", phase="ready") == 1
+        assert second.total("gpu_provisioner_nodeclaims", phase="Ready") == 1
         await sim.delete_claim(NAME)
         await gone(sim)
         await asyncio.sleep(5)
@@ -55,7 +55,7 @@ def test_a_restart_in_the_midst_of_a_creation_loses_nothing() -> None:
         assert (first.total(f"{ended}_count"), second.total(f"{ended}_count", result="succeeded")) == (0, 1)
         assert second.total(f"{ended}_sum", operation="create") >= 60
         took = at(sim.claim(NAME), "condition", "Ready") - at(sim.claim(NAME), "creationTimestamp")
-        assert second.total(f"{PHASE}_sum", phase="ready") == took.total_seconds()
+        assert second.total(f"{PHASE}_sum", phase="Ready") == took.total_seconds()
 
     simulate(story, azure=FAST)
 

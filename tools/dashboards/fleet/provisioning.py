@@ -15,7 +15,7 @@ ROW = Row(
     panels=(
         Panel(
             title="NodeClaims by phase",
-            description="`unready`: the machine was usable before and is not usable now.",
+            description="`NotReady`: the machine was usable before and is not usable now.",
             queries=(Query(S.most("gpu_provisioner_nodeclaims", "phase"), "{{phase}}"),),
             stacked=True,
         ),
@@ -67,7 +67,7 @@ ROW = Row(
             unit="s",
             queries=tuple(
                 Query(
-                    S.quantile(share, PHASES, "instance_type", WINDOW, phase="ready", instance_type=SIZE),
+                    S.quantile(share, PHASES, "instance_type", WINDOW, phase="Ready", instance_type=SIZE),
                     f"p{share * 100:g} {{{{instance_type}}}}",
                 )
                 for share in (0.5, 0.9, 0.99)
@@ -79,7 +79,7 @@ ROW = Row(
             title="Duration by phase",
             description="Mean duration of launch (Azure), registration (Node) and initialization (GPUs).",
             unit="s",
-            queries=(Query(S.mean(PHASES, WINDOW, "phase", phase="!ready", instance_type=SIZE), "{{phase}}"),),
+            queries=(Query(S.mean(PHASES, WINDOW, "phase", phase="!Ready", instance_type=SIZE), "{{phase}}"),),
             stacked=True,
             runbooks=("ProvisioningSlow",),
         ),
