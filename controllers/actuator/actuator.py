@@ -157,14 +157,23 @@ class Actuator:
                 self.tell(about, event)
 
     def _record_departures(self, step: EvictPods | DeletePods, outcome: Evicted) -> None:
-        why = f"Node {step.node.name} is going"
         for pod in step.pods:
             if pod.metadata.uid not in outcome.asked:
                 continue
             if isinstance(step, EvictPods):
-                self.tell(pod, Event(type="Normal", reason=reasons.EVICTED, message=f"Evicted pod: {why}"))
+                self.tell(
+                    pod,
+                    Event(
+                        type="Normal",
+                        reason=reasons.EVICTED,
+                        message=f"Evicted pod: Node {step.node.name} is being removed",
+                    ),
+                )
             else:
-                message = f"Deleted past budgets with {step.grace_seconds} s of grace: {why}, and its time is up"
+                message = (
+                    f"Force-deleted with {step.grace_seconds} s of grace, bypassing PodDisruptionBudgets:"
+                    f" termination grace period of Node {step.node.name} expired"
+                )
                 self.tell(pod, Event(type="Normal", reason=reasons.DISRUPTED, message=message))
 
 

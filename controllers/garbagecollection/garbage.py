@@ -28,8 +28,9 @@ from controllers.model.steps import (
     Step,
     Wait,
 )
+from controllers.node.termination.finalize import prove_gone
 from controllers.node.termination.instance_delete import wait_to_delete
-from controllers.node.termination.termination import drain_node, prove_gone
+from controllers.node.termination.termination import drain_node
 from controllers.nodeclaim import interruption
 from controllers.nodeclaim.consistency import scaled_to_zero
 from controllers.nodeclaim.lifecycle.launch import pool_missing

@@ -50,7 +50,7 @@ def notices(f: Facts) -> tuple[Notice, ...]:
 def _of_node(f: Facts, node: Node) -> list[Notice]:
     found = list[Notice]()
     if words := blocking_pods(f, node):
-        found.append(_warning(node, reasons.FAILED_DRAINING, f"Failed to drain node, it waits for {words}"))
+        found.append(_warning(node, reasons.FAILED_DRAINING, f"Failed to drain node, waiting for pods: {words}"))
     if not waiting_pods(f, node) and (words := attached_volumes(f, node)):
         found.append(
             Notice(about=node, event=Event(type="Normal", reason=reasons.AWAITING_VOLUME_DETACHMENT, message=words))

@@ -1,8 +1,8 @@
-"""How long a removal may be kind: the moment by which every pod is gone, and which pods must be deleted in time for it.
+"""Termination grace period: the deadline of a drain, and the pods to delete so that they end before it.
 
-The moment is what the claim's annotation says, else deletion plus `terminationGracePeriod`, else never. The
-annotation is written once and never overwritten: whoever wrote it (a person, a repair) meant it. An annotation that is
-no time says nothing, and is told of. Near its end neither budgets nor do-not-disrupt hold a pod.
+The deadline is the time in the claim's annotation, else the deletion time plus `terminationGracePeriod`. Without either
+there is none. The annotation is written once and never overwritten; an invalid one is ignored and reported. Pods that
+would not end in time are deleted regardless of budgets and `do-not-disrupt`.
 
 Source: docs/references/karpenter.md#finalization, docs/references/karpenter.md#drain.
 """
@@ -23,42 +23,42 @@ SHORTEST_GRACE_SECONDS = 1
 
 
 def deadline(claim: NodeClaim | None) -> datetime | None:
-    """When all pods of this deleting claim's Nodes are gone, whatever they say; None: they may take their time."""
+    """The time by which all pods of this deleting claim's Nodes must have ended; None if there is no limit."""
     if claim is None:
         return None
     return annotated_deadline(claim) or _spec_deadline(claim)
 
 
 def record_deadline(f: Facts, claim: NodeClaim) -> PatchClaim | None:
-    """Write the moment on the claim, for all who look at it; None if it stands there, or there is none."""
-    granted = _spec_deadline(claim)
-    if granted is None or labels.TERMINATION_TIMESTAMP in claim.metadata.annotations or "PatchClaim" in f.refused:
+    """Write the deadline to the claim's annotation; None if the claim has the annotation, or no deadline."""
+    spec_deadline = _spec_deadline(claim)
+    if spec_deadline is None or labels.TERMINATION_TIMESTAMP in claim.metadata.annotations or "PatchClaim" in f.refused:
         return None
-    return PatchClaim(claim=claim, annotations={labels.TERMINATION_TIMESTAMP: rfc3339(granted)})
+    return PatchClaim(claim=claim, annotations={labels.TERMINATION_TIMESTAMP: rfc3339(spec_deadline)})
 
 
 def has_invalid_deadline(claim: NodeClaim) -> bool:
-    """Whether the claim bears an annotation that is no time."""
+    """Whether the claim's annotation is not an RFC 3339 time."""
     return labels.TERMINATION_TIMESTAMP in claim.metadata.annotations and annotated_deadline(claim) is None
 
 
 def expiring_pods(waiting: Iterable[Pod], by: datetime, now: datetime) -> tuple[Pod, ...]:
-    """The pods that would outlast that moment unless they are deleted now."""
+    """The pods that must be deleted now to end before the deadline."""
     return tuple(pod for pod in waiting if _outlasts(pod, by, now) and now >= deletion_time(pod, by))
 
 
 def deletion_time(pod: Pod, by: datetime) -> datetime:
-    """The last moment at which this pod can be asked to go and still has all its grace."""
+    """The latest time to delete this pod so that it keeps its whole grace period."""
     return by - timedelta(seconds=grace_seconds(pod))
 
 
 def remaining_seconds(by: datetime, now: datetime) -> int:
-    """The grace that is left for a pod: 0 would take it off the API server while it may still run."""
+    """The grace period left for a pod; never 0, which would remove the object while the pod may still run."""
     return max(int((by - now).total_seconds()), SHORTEST_GRACE_SECONDS)
 
 
 def expiring_event(by: datetime) -> Event:
-    """Karpenter's word for it, on claim and Node."""
+    """Karpenter's Event about the deadline, for the claim and the Node."""
     return Event(
         type="Warning",
         reason=reasons.TERMINATION_GRACE_PERIOD_EXPIRING,
@@ -67,16 +67,16 @@ def expiring_event(by: datetime) -> Event:
 
 
 def _outlasts(pod: Pod, by: datetime, now: datetime) -> bool:
-    """Not yet going, or going later than it may. Past `by`, whoever ends within a second is left alone."""
-    gone_by = pod.metadata.deletion_timestamp
-    return gone_by is None or gone_by > max(by, now + timedelta(seconds=SHORTEST_GRACE_SECONDS))
+    """Whether the pod is not terminating, or will end after the deadline; up to a second after it is accepted."""
+    ends_by = pod.metadata.deletion_timestamp
+    return ends_by is None or ends_by > max(by, now + timedelta(seconds=SHORTEST_GRACE_SECONDS))
 
 
 def _spec_deadline(claim: NodeClaim) -> datetime | None:
-    asked, period = claim.metadata.deletion_timestamp, parse_duration(claim.spec.termination_grace_period or "")
-    return None if asked is None or period is None else asked + timedelta(seconds=period)
+    deleted, period = claim.metadata.deletion_timestamp, parse_duration(claim.spec.termination_grace_period or "")
+    return None if deleted is None or period is None else deleted + timedelta(seconds=period)
 
 
 def annotated_deadline(claim: NodeClaim) -> datetime | None:
-    """The moment that stands on the claim; None if there is none, or none that can be read."""
+    """The deadline in the claim's annotation; None without one, or if it is invalid."""
     return parse_rfc3339(claim.metadata.annotations.get(labels.TERMINATION_TIMESTAMP, ""))

@@ -1,7 +1,7 @@
-"""What a pod is to a drain: whether it must leave, whether it may be asked to, in which tier, and whose it is.
+"""Predicates on pods for a drain: which pods it waits for, which can be evicted, and in which tier.
 
-Pure; one predicate each. A pod that tolerates the disrupted taint, a mirror pod, a finished pod and a pod
-that is stuck past its own grace hold nothing up.
+A drain does not wait for mirror pods, pods that tolerate the disrupted taint, finished pods, and pods that are stuck
+terminating.
 
 Source: docs/references/karpenter.md#pods.
 """
@@ -18,12 +18,12 @@ CRITICAL = ("system-cluster-critical", "system-node-critical")
 
 
 def is_waiting_eviction(pod: Pod, now: datetime) -> bool:
-    """Whether the machine waits for this pod to be gone."""
+    """Whether the machine is deleted only after this pod has ended."""
     return is_drainable(pod, now) and pod.status.phase not in ("Succeeded", "Failed")
 
 
 def is_drainable(pod: Pod, now: datetime) -> bool:
-    """Whether this pod is to leave at all; one that is not keeps its volumes until the machine goes."""
+    """Whether a drain evicts this pod at all; other pods keep their volumes until the machine is deleted."""
     return not (
         _is_mirror_pod(pod)
         or _is_stuck_terminating(pod, now)
@@ -32,16 +32,16 @@ def is_drainable(pod: Pod, now: datetime) -> bool:
 
 
 def is_evictable(pod: Pod, now: datetime) -> bool:
-    """Whether this pod may be asked to leave: not already going, and not protected by its owner."""
+    """Whether this pod can be evicted: not terminating, and not annotated `do-not-disrupt`."""
     return not pod.metadata.deleting and not is_do_not_disrupt_active(pod, now)
 
 
 def is_do_not_disrupt_active(pod: Pod, now: datetime) -> bool:
-    """Whether its owner asked that it should not be disrupted yet."""
-    written = pod.metadata.annotations.get(labels.DO_NOT_DISRUPT, "")
-    if written == "true":
+    """Whether the annotation `do-not-disrupt` applies: "true", or a duration since the pod's start."""
+    value = pod.metadata.annotations.get(labels.DO_NOT_DISRUPT, "")
+    if value == "true":
         return True
-    seconds = parse_duration(written)
+    seconds = parse_duration(value)
     if seconds is None or seconds <= 0:
         return False
     started = pod.status.start_time
@@ -49,23 +49,23 @@ def is_do_not_disrupt_active(pod: Pod, now: datetime) -> bool:
 
 
 def do_not_disrupt_until(pod: Pod) -> datetime | None:
-    """When a protection by a duration ends; None: not by itself, or not yet known."""
+    """When a `do-not-disrupt` duration ends; None without a duration, or before the pod has started."""
     seconds = parse_duration(pod.metadata.annotations.get(labels.DO_NOT_DISRUPT, ""))
     started = pod.status.start_time
     return None if seconds is None or started is None else started + timedelta(seconds=seconds)
 
 
 def has_invalid_do_not_disrupt(pod: Pod) -> bool:
-    """Whether do-not-disrupt says something that is neither yes, no, nor a positive duration; it then says nothing."""
-    written = pod.metadata.annotations.get(labels.DO_NOT_DISRUPT)
-    if written is None or written in ("true", "false"):
+    """Whether `do-not-disrupt` is neither "true", "false" nor a positive duration; it is then ignored."""
+    value = pod.metadata.annotations.get(labels.DO_NOT_DISRUPT)
+    if value is None or value in ("true", "false"):
         return False
-    seconds = parse_duration(written)
+    seconds = parse_duration(value)
     return seconds is None or seconds <= 0
 
 
 def tier(pod: Pod) -> int:
-    """When it leaves: 0 ordinary pods, 1 daemons, 2 critical pods, 3 critical daemons."""
+    """The order of eviction: 0 ordinary pods, 1 daemons, 2 critical pods, 3 critical daemons."""
     critical = pod.spec.priority_class_name in CRITICAL
     owners = pod.metadata.owner_references
     daemon = any(owner.kind == "DaemonSet" and owner.api_version.startswith("apps/") for owner in owners)
@@ -73,13 +73,13 @@ def tier(pod: Pod) -> int:
 
 
 def grace_seconds(pod: Pod) -> int:
-    """How long it may take to end, once asked."""
-    own = pod.spec.termination_grace_period_seconds
-    return DEFAULT_GRACE_SECONDS if own is None else own
+    """The pod's termination grace period."""
+    seconds = pod.spec.termination_grace_period_seconds
+    return DEFAULT_GRACE_SECONDS if seconds is None else seconds
 
 
 def volume_claims(pod: Pod) -> tuple[tuple[str, str], ...]:
-    """(namespace, name) of the PersistentVolumeClaims that it uses."""
+    """(namespace, name) of the PersistentVolumeClaims of the pod."""
     meta, found = pod.metadata, list[tuple[str, str]]()
     for volume in pod.spec.volumes:
         if volume.persistent_volume_claim is not None:
@@ -94,9 +94,9 @@ def _is_mirror_pod(pod: Pod) -> bool:
 
 
 def _is_stuck_terminating(pod: Pod, now: datetime) -> bool:
-    """Deleting for over a minute past its grace, which deletionTimestamp already includes."""
-    gone_by = pod.metadata.deletion_timestamp
-    return gone_by is not None and (now - gone_by).total_seconds() > STUCK_SECONDS
+    """More than a minute past its deletionTimestamp, which includes the grace period."""
+    ends_by = pod.metadata.deletion_timestamp
+    return ends_by is not None and (now - ends_by).total_seconds() > STUCK_SECONDS
 
 
 def _tolerates_disruption(toleration: Toleration) -> bool:

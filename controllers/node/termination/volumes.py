@@ -1,7 +1,7 @@
-"""Volumes that are still attached to a Node which is otherwise empty: its machine waits until they are detached.
+"""Wait for the volumes of a drained Node to be detached before its machine is deleted.
 
-An attachment holds the machine unless it names no PersistentVolume, or its volume is used by a pod that stays
-on the Node (such a volume is detached with the machine, not before). The termination time ends the wait.
+Attachments without a PersistentVolume, and volumes of pods that the drain does not evict, are not waited for. The wait
+ends at the deadline of the drain.
 
 Source: docs/references/karpenter.md#volume-detachment.
 """
@@ -17,13 +17,13 @@ from .pod_predicates import is_drainable, volume_claims
 
 
 def step(f: Facts, node: Node, by: datetime | None) -> Step | None:
-    """What to do about the volumes of a Node without pods; None: nothing, its machine may go."""
+    """The next step for the volumes of a drained Node; None if its machine can be deleted."""
     if by is not None and f.now >= by:
         return None
     known = f.drain_of(node)
     unread = known.volumes.unread
     if unread is not None and unread.holds_for > 0:
-        return Wait(after=unread.holds_for, why=f"the volumes of {node.name} cannot be read")
+        return Wait(after=unread.holds_for, why=f"failed to read the volumes of Node {node.name}")
     poll = drain.poll_seconds(f, known)
     if known.volumes.age > poll:
         return ReadVolumes(node=node, claims=staying(f, node))
@@ -31,17 +31,17 @@ def step(f: Facts, node: Node, by: datetime | None) -> Step | None:
     if not blocking:
         return None
     left = (by - f.now).total_seconds() if by is not None else poll
-    return Wait(after=min(poll, left), why=f"{len(blocking)} volumes are attached to {node.name}")
+    return Wait(after=min(poll, left), why=f"{len(blocking)} volumes are attached to Node {node.name}")
 
 
 def attached(f: Facts, node: Node) -> tuple[str, ...]:
-    """The PersistentVolumes, as last read, whose detachment is waited for."""
+    """The PersistentVolumes, as last read, that must be detached."""
     known = f.drain_of(node).volumes
     names = {one.spec.source.persistent_volume_name for one in known.attachments if one.spec.node_name == node.name}
     return tuple(sorted(names - {""} - known.kept))
 
 
 def staying(f: Facts, node: Node) -> tuple[tuple[str, str], ...]:
-    """(namespace, name) of the volume claims of pods that will not leave this Node."""
+    """(namespace, name) of the volume claims of pods that are not evicted from this Node."""
     stay = (pod for pod in f.drain_of(node).pods if not is_drainable(pod, f.now))
     return tuple(sorted({claim for pod in stay for claim in volume_claims(pod)}))

@@ -25,8 +25,9 @@ from controllers.model.steps import (
     Step,
     Wait,
 )
+from controllers.node.termination.finalize import prove_gone
 from controllers.node.termination.instance_delete import wait_to_delete
-from controllers.node.termination.termination import drain_node, prove_gone
+from controllers.node.termination.termination import drain_node
 from provisioner.api import reasons
 from provisioner.api.conditions import INITIALIZED, LAUNCHED, REGISTERED
 from provisioner.api.node import Node

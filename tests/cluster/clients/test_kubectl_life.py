@@ -169,7 +169,8 @@ async def goes(life: Life) -> None:
         await kubectl("wait", f"--for={draining}", f"nodeclaim/{NAME}", "--timeout=60s")
         held = await kubectl("get", "nodeclaim", NAME, "-o", f"jsonpath={DRAINED % 'message'}")
         assert held == (
-            f"Node {NODE} waits for default/held: The disruption budget keep needs 1 healthy pods and has 1 currently"
+            f"waiting for pods on Node {NODE}: default/held: "
+            "The disruption budget keep needs 1 healthy pods and has 1 currently"
         )
         assert (life.pools(), deleting.ended) == ([NAME], False)
         await kubectl("delete", "pdb", "keep")

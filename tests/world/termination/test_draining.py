@@ -382,7 +382,7 @@ def test_a_late_drain_names_the_pods_that_merely_leave() -> None:
         asked_at = sim.now
         await sim.until(lambda: "overdue" in said(sim, "Drained")[2], 16 * MINUTE, "the drain is overdue")
         assert sim.now - asked_at == pytest.approx(15 * MINUTE, abs=7)
-        assert "default/app: ends by" in said(sim, "Drained")[2]
+        assert "default/app: terminates by" in said(sim, "Drained")[2]
         await went(sim, uid, WHOLE, within_seconds=20 * MINUTE)
         assert counted(metrics, "draining") == 1
 

@@ -123,7 +123,7 @@ def test_a_budget_that_refuses_is_waited_for_and_named() -> None:
     assert says(emptying(pod(), held=held), "Drained") == (
         "Unknown",
         "Draining",
-        f"Node {NODE} waits for default/p: {BUDGET}",
+        f"waiting for pods on Node {NODE}: default/p: {BUDGET}",
     )
     found = step(pod(), pod("q"), held=held)
     assert isinstance(found, EvictPods)
