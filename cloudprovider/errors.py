@@ -10,7 +10,10 @@ Every error carries a CamelCase `reason` that is fit to be a condition's reason,
 256 bytes whose cause comes first (code, then words, never a URL) and whose end says what to do. No secret is in it.
 """
 
+from collections.abc import Iterable
 from typing import ClassVar, Literal
+
+from provisioner.api.field_error import FieldError
 
 # The reason of a 429 by which the cloud's front door refuses, on behalf of all services behind it.
 THROTTLED_IN_FRONT = "SubscriptionThrottled"
@@ -98,3 +101,9 @@ class Rejected(CloudError):
     ) -> None:
         super().__init__(reason, message, after=after, code=code, status=status)
         self.final = final
+
+
+def reject(errors: Iterable[FieldError]) -> None:
+    """Raise the first error, if there is one, as Rejected (final)."""
+    for error in errors:
+        raise Rejected(error.reason, str(error), final=True)

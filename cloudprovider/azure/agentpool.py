@@ -16,14 +16,15 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
+from cloudprovider.errors import reject
 from cloudprovider.interface import SPOT, Failure, Instance, InstanceState, Offering
 from provisioner.api import labels, reasons
+from provisioner.api.field_error import FieldError
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.quantity import GIB, as_gib_ceil, parse_quantity
 
 from . import pool_labels
 from .errors import classify_failure
-from .field_error import Objection, refuse
 from .instance_types import Sku, lookup
 
 POOL_NAME = re.compile(r"[a-z][a-z0-9]{0,11}")
@@ -73,7 +74,7 @@ def pool_name(claim: NodeClaim) -> str:
 def to_agent_pool(claim: NodeClaim, offering: Offering, *, now: datetime) -> dict[str, Any]:
     """The PUT's body in wire names, for a claim, what it is to get and the time of the PUT. Raises Rejected (final)."""
     size = offering.size
-    refuse(objections(claim, size))
+    reject(validate(claim, size))
     sku = lookup(size)
     properties: dict[str, Any] = {
         "count": 1,
@@ -102,59 +103,38 @@ def to_agent_pool(claim: NodeClaim, offering: Offering, *, now: datetime) -> dic
     return {"properties": properties}
 
 
-def objections(claim: NodeClaim, size: str) -> Iterator[Objection]:
-    """All that a pool of this size cannot express of the claim, its requirements aside."""
-    yield from _image_objections(claim, lookup(size))
-    yield from _request_objections(claim)
-    yield from pool_labels.objections(claim)
-    yield from _taint_objections(claim)
+def validate(claim: NodeClaim, size: str) -> Iterator[FieldError]:
+    """The errors of all fields that a pool of this size cannot express, except requirements."""
+    yield from _validate_image_family(claim, lookup(size))
+    yield from _validate_requests(claim)
+    yield from pool_labels.validate(claim)
+    yield from _validate_taints(claim)
 
 
-def _request_objections(claim: NodeClaim) -> Iterator[Objection]:
+def _validate_requests(claim: NodeClaim) -> Iterator[FieldError]:
     for resource, written in claim.spec.resources.requests.items():
         field, value = f"spec.resources.requests[{resource}]", str(written)
         try:
             amount = parse_quantity(written)
         except ValueError as error:
-            problem, _, remedy = str(error).partition(": ")
-            yield Objection(
-                reason=reasons.RESOURCE_QUANTITY_INVALID,
-                field=field,
-                value=value,
-                problem=f"{field}: {problem}",
-                remedy=remedy,
-            )
+            message, _, remedy = str(error).partition(": ")
+            yield FieldError(field, reasons.RESOURCE_QUANTITY_INVALID, message, value, remedy)
             continue
         if resource == "storage":
-            yield from _disk_objections(value, as_gib_ceil(written), amount)
+            yield from _validate_disk(value, as_gib_ceil(written), amount)
         elif "/" in resource and amount != int(amount):
-            yield Objection(
-                reason=reasons.RESOURCE_QUANTITY_INVALID,
-                field=field,
-                value=value,
-                problem=f"{field}: {value} is no whole number",
-                remedy="devices cannot be shared so",
-            )
+            message, remedy = f"{value}: extended resources must be integers", "request a whole number of devices"
+            yield FieldError(field, reasons.RESOURCE_QUANTITY_INVALID, message, value, remedy)
 
 
-def _disk_objections(written: str, gib: int, amount: Decimal) -> Iterator[Objection]:
+def _validate_disk(written: str, gib: int, amount: Decimal) -> Iterator[FieldError]:
     field = "spec.resources.requests.storage"
     if amount <= 0:
-        yield Objection(
-            reason=reasons.DISK_SIZE_INVALID,
-            field=field,
-            value=written,
-            problem=f"{field}: {written}: the storage request should be more than 0",
-            remedy=f"ask for {DISK_FLOOR_GIB}Gi or more",
-        )
+        message = f"{written}: the storage request should be more than 0"
+        yield FieldError(field, reasons.DISK_SIZE_INVALID, message, written, f"request {DISK_FLOOR_GIB}Gi or more")
     elif amount >= GIB and not DISK_FLOOR_GIB <= gib <= DISK_CEILING_GIB:
-        yield Objection(
-            reason=reasons.DISK_SIZE_INVALID,
-            field=field,
-            value=written,
-            problem=f"{field}: {written}: an OS disk has {DISK_FLOOR_GIB}Gi to {DISK_CEILING_GIB}Gi",
-            remedy="change the request",
-        )
+        message = f"{written}: the OS disk must be {DISK_FLOOR_GIB}Gi to {DISK_CEILING_GIB}Gi"
+        yield FieldError(field, reasons.DISK_SIZE_INVALID, message, written, "change the request")
 
 
 def _disk_gib(claim: NodeClaim) -> int:
@@ -163,15 +143,12 @@ def _disk_gib(claim: NodeClaim) -> int:
     return 0 if storage is None or parse_quantity(storage) < GIB else as_gib_ceil(storage)
 
 
-def _image_objections(claim: NodeClaim, sku: Sku | None) -> Iterator[Objection]:
+def _validate_image_family(claim: NodeClaim, sku: Sku | None) -> Iterator[FieldError]:
     if _image(claim) != "Ubuntu" and sku is not None and sku.vendor == "amd":
-        yield Objection(
-            reason=reasons.IMAGE_FAMILY_INVALID,
-            field=f"metadata.annotations[{labels.KAITO_IMAGE_FAMILY}]",
-            value=claim.metadata.annotations[labels.KAITO_IMAGE_FAMILY],
-            problem=f"metadata.annotations[{labels.KAITO_IMAGE_FAMILY}]: {sku.name} runs Ubuntu only",
-            remedy="remove it",
-        )
+        field = f"metadata.annotations[{labels.KAITO_IMAGE_FAMILY}]"
+        value = claim.metadata.annotations[labels.KAITO_IMAGE_FAMILY]
+        message = f"{sku.name} supports Ubuntu only"
+        yield FieldError(field, reasons.IMAGE_FAMILY_INVALID, message, value, "remove the annotation")
 
 
 def _image(claim: NodeClaim) -> str:
@@ -179,19 +156,16 @@ def _image(claim: NodeClaim) -> str:
     return IMAGES.get(claim.metadata.annotations.get(labels.KAITO_IMAGE_FAMILY, "").lower(), "Ubuntu")
 
 
-def _taint_objections(claim: NodeClaim) -> Iterator[Objection]:
+def _validate_taints(claim: NodeClaim) -> Iterator[FieldError]:
     for index, taint in enumerate(claim.spec.taints):
         fits = _TAINT_PART.fullmatch(taint.key) and _TAINT_VALUE.fullmatch(taint.value) and taint.effect in _EFFECTS
         kept = pool_labels.kept_by_aks(taint.key) and taint.key != labels.AKS_SPOT
         if not fits or kept:
-            yield Objection(
-                reason=reasons.TAINT_INVALID,
-                field=f"spec.taints[{index}]",
-                value=str(taint),
-                problem=f"spec.taints[{index}]: {str(taint)[:80]!r} cannot be a taint of an agent pool"
-                + (": AKS keeps this key for itself" if kept else ""),
-                remedy="use a prefix of your own" if kept else "use key=value:Effect",
+            message = (
+                f"{str(taint)[:80]!r}: {'AKS reserves this key' if kept else 'not a valid taint of an agent pool'}"
             )
+            remedy = "use another prefix" if kept else "write key=value:Effect"
+            yield FieldError(f"spec.taints[{index}]", reasons.TAINT_INVALID, message, str(taint), remedy)
 
 
 def _taints(claim: NodeClaim) -> list[str]:

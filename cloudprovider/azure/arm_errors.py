@@ -1,8 +1,8 @@
-"""What an ARM or AKS error body says, whatever its shape.
+"""Parsing of ARM and AKS error bodies into `ArmError`, whatever their shape.
 
-Total. Flat AKS bodies, ARM's wrapped ones, HTML, half a JSON text and nothing at all become one `ArmError`;
-nothing here raises. `findings` yields every code with its message, the outer one first, then the details, then what is
-only quoted inside a message as `Code="…" Message="…"`.
+Total: flat bodies of AKS, wrapped bodies of ARM, HTML, truncated JSON and empty bodies are accepted; nothing raises.
+`error_details` lists the codes and messages of an error: the outer one, its details, then those quoted inside a message
+as `Code="…" Message="…"`.
 
 Source: docs/references/agent-pools.md#error-bodies, docs/references/agent-pools.md#quota-and-capacity-errors.
 """
@@ -22,8 +22,8 @@ _QUOTED = re.compile(
 )
 
 
-class Finding(msgspec.Struct, frozen=True):
-    """One code and the message that came with it."""
+class ErrorDetail(msgspec.Struct, frozen=True):
+    """One code and its message."""
 
     code: str
     message: str
@@ -73,29 +73,29 @@ def read_error(raw: Any, depth: int = DEPTH) -> ArmError:
     )
 
 
-def findings(error: ArmError) -> Iterator[Finding]:
+def error_details(error: ArmError) -> Iterator[ErrorDetail]:
     """All codes of the error, the most outward first; the same order always."""
-    yield from _spoken(error)
+    yield from _stated(error)
     yield from _quoted(error)
 
 
-def _spoken(error: ArmError) -> Iterator[Finding]:
+def _stated(error: ArmError) -> Iterator[ErrorDetail]:
     if error.code or error.message:
-        yield Finding(error.code, error.message)
+        yield ErrorDetail(error.code, error.message)
     if error.subcode:
-        yield Finding(error.subcode, error.message)
+        yield ErrorDetail(error.subcode, error.message)
     for inner in error.details:
-        yield from _spoken(inner)
+        yield from _stated(inner)
 
 
-def _quoted(error: ArmError) -> Iterator[Finding]:
+def _quoted(error: ArmError) -> Iterator[ErrorDetail]:
     rest = error.message
     for _ in range(DEPTH):
         match = _QUOTED.search(rest)
         if match is None:
             break
         rest = match[2]
-        yield Finding(match[1], rest.strip("\"'\\ "))
+        yield ErrorDetail(match[1], rest.strip("\"'\\ "))
     for inner in error.details:
         yield from _quoted(inner)
 

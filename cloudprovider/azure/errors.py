@@ -29,7 +29,7 @@ from cloudprovider.errors import CloudError, NoCapacity, NotFound, Rejected, Ret
 from cloudprovider.interface import Failure
 from provisioner.api.conditions import EXHAUSTED, MESSAGE_BYTES
 
-from .arm_errors import NOTHING, ArmError, Finding, findings, read_body, read_error
+from .arm_errors import NOTHING, ArmError, ErrorDetail, error_details, read_body, read_error
 from .error_table import AGAIN, FIX_IDENTITY, GIVE_ROLE, HOUR_SECONDS, TABLE, UNKNOWN, Row, Verb
 from .messages import Quota, compose, denied, location, quota, told_limit, words
 
@@ -62,9 +62,9 @@ def classify_answer(status: int, error: ArmError, *, headers: Mapping[str, str],
         return NotFound(
             "NotFound", compose(error.code, f"agent pool {pool} does not exist", ""), code=error.code, status=404
         )
-    row, finding = matching(status, error, verb)
+    row, detail = matching(status, error, verb)
     told = retry_after_seconds(headers)
-    return _build(row, finding, error, status=status, after=told if told is not None else row.after)
+    return _build(row, detail, error, status=status, after=told if told is not None else row.after)
 
 
 def classify_failure(code: str, message: str, details: Any) -> Failure:
@@ -88,16 +88,16 @@ def recalled(reason: str, message: str) -> Failure | None:
     None if it is no shortage, or if the words do not tell which.
     """
     code, _, text = message.partition(": ")
-    row, finding = matching(0, ArmError(code=code, message=text), "create")
-    if row.kind != "no_capacity" or (row.reason or _reason(finding.code, 0)) != reason:
+    row, detail = matching(0, ArmError(code=code, message=text), "create")
+    if row.kind != "no_capacity" or (row.reason or _reason(detail.code, 0)) != reason:
         return None
     after = HOUR_SECONDS if told_limit(text) == 0 else row.after
     return Failure(reason=reason, message=message, code=code, kind=NoCapacity.kind, scope=row.scope, after=after)
 
 
 def _failure(error: ArmError) -> Failure:
-    row, finding = matching(0, error, "create")
-    cause = _build(row, finding, error, status=0, after=row.after)
+    row, detail = matching(0, error, "create")
+    cause = _build(row, detail, error, status=0, after=row.after)
     scope = cause.scope if isinstance(cause, NoCapacity) else "configuration"
     return Failure(
         reason=cause.reason, message=cause.message, code=cause.code, kind=cause.kind, scope=scope, after=cause.after
@@ -127,37 +127,37 @@ def retry_after_seconds(headers: Mapping[str, str]) -> float | None:
     return None
 
 
-def matching(status: int, error: ArmError, verb: Verb) -> tuple[Row, Finding]:
+def matching(status: int, error: ArmError, verb: Verb) -> tuple[Row, ErrorDetail]:
     """The row that judges this error, and the code and words by which it was recognised."""
-    found = tuple(findings(error))
+    found = tuple(error_details(error))
     for row in TABLE:
         if (row.statuses and status not in row.statuses) or (row.verbs and verb not in row.verbs):
             continue
         if not row.codes and not row.says:
             return row, _first(found)
-        fitting = [finding for finding in found if _fits(row, finding)]
+        fitting = [detail for detail in found if _fits(row, detail)]
         if fitting:
             return row, fitting[-1]  # the innermost: wrappers quote the words of what they wrap
     return UNKNOWN, _first(found)
 
 
-def _first(found: Iterable[Finding]) -> Finding:
-    return next(iter(found), Finding("", ""))
+def _first(found: Iterable[ErrorDetail]) -> ErrorDetail:
+    return next(iter(found), ErrorDetail("", ""))
 
 
-def _fits(row: Row, finding: Finding) -> bool:
-    code, message = finding.code.casefold(), finding.message.casefold()
+def _fits(row: Row, detail: ErrorDetail) -> bool:
+    code, message = detail.code.casefold(), detail.message.casefold()
     return (not row.codes or any(fnmatchcase(code, glob.casefold()) for glob in row.codes)) and (
         not row.says or any(fragment.casefold() in message for fragment in row.says)
     )
 
 
-def _build(row: Row, finding: Finding, error: ArmError, *, status: int, after: float | None) -> CloudError:
-    code = finding.code or error.code
-    limits = quota(finding.message) if row.reason == "QuotaExceeded" else Quota()
-    named = denied(finding.message) if row.remedy == GIVE_ROLE else limits.words
-    text = named or words(finding.message) or (f"HTTP {status} without a readable reason" if status else "")
-    remedy = row.remedy.format(location=location(finding.message) or "<location>")
+def _build(row: Row, detail: ErrorDetail, error: ArmError, *, status: int, after: float | None) -> CloudError:
+    code = detail.code or error.code
+    limits = quota(detail.message) if row.reason == "QuotaExceeded" else Quota()
+    named = denied(detail.message) if row.remedy == GIVE_ROLE else limits.words
+    text = named or words(detail.message) or (f"HTTP {status} without a readable reason" if status else "")
+    remedy = row.remedy.format(location=location(detail.message) or "<location>")
     message = compose(code, text, remedy, limit=SHORT_BYTES if row.kind == "no_capacity" else MESSAGE_BYTES)
     reason = row.reason or _reason(code, status)
     match row.kind:

@@ -13,16 +13,16 @@ docs/references/agent-pools.md#request-body.
 import re
 from collections.abc import Iterator
 
-from cloudprovider.errors import Rejected
+from cloudprovider.errors import Rejected, reject
 from cloudprovider.interface import ON_DEMAND, SPOT, CapacityType, Offering
 from provisioner.api import labels, reasons
+from provisioner.api.field_error import FieldError
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.requirements import allowed_values, allows, combine, conflicts, invalid
 
-from .field_error import Objection, refuse
-
 # KAITO names the size under Karpenter's Azure key as well (docs/references/kaito.md#the-nodeclaim-that-kaito-creates).
 SKU_NAME = "karpenter.azure.com/sku-name"
+EXAMPLE_SIZE = "Standard_NC24ads_A100_v4"
 
 _SIZE = re.compile(r"(Standard|Basic)_[A-Za-z0-9_-]{1,60}", re.IGNORECASE)
 _ZONE = re.compile(r"(?:[a-z0-9]+-)?([1-9])")
@@ -30,7 +30,7 @@ _ZONE = re.compile(r"(?:[a-z0-9]+-)?([1-9])")
 
 def offerings(claim: NodeClaim) -> tuple[Offering, ...]:
     """At least one offering. Raises Rejected (final)."""
-    refuse(objections(claim))
+    reject(validate(claim))
     return tuple(
         Offering(size=size, zone=zone, capacity_type=kind)
         for size in _sizes(claim)
@@ -47,76 +47,52 @@ def allowed_offerings(claim: NodeClaim) -> tuple[Offering, ...]:
         return ()
 
 
-def objections(claim: NodeClaim) -> Iterator[Objection]:
-    """All that is wrong with the requirements. What is wrong in itself hides what they say together."""
-    wanted = claim.spec.requirements
-    wrong = invalid(wanted)
-    for sentence in wrong or conflicts(wanted):
-        remedy = "create the claim anew"
-        yield Objection(
-            reason=reasons.REQUIREMENTS_INVALID,
-            field="spec.requirements",
-            problem=f"spec.requirements: {sentence}",
-            remedy=remedy,
-        )
-    if wrong:
+def validate(claim: NodeClaim) -> Iterator[FieldError]:
+    """The errors of the requirements. Invalid requirements are reported alone: their meaning is not evaluated."""
+    requirements = claim.spec.requirements
+    unreadable = invalid(requirements)
+    for message in unreadable or conflicts(requirements):
+        remedy = "recreate the claim with valid requirements"
+        yield FieldError("spec.requirements", reasons.REQUIREMENTS_INVALID, message, remedy=remedy)
+    if unreadable:
         return
-    told = {demand.key for demand in combine(wanted) if not demand.satisfiable}
-    if labels.OS not in told and not allows(wanted, labels.OS, "linux"):
-        yield Objection(
-            reason=reasons.OPERATING_SYSTEM_INVALID,
-            field=f"spec.requirements[{labels.OS}]",
-            problem=f"spec.requirements[{labels.OS}]: linux is excluded, and the machines are Linux",
-            remedy="allow it",
-        )
-    if not told & {labels.INSTANCE_TYPE, SKU_NAME}:
-        yield from _size_objections(claim)
-    for value in allowed_values(wanted, labels.ZONE) or ():
+    conflicting = {demand.key for demand in combine(requirements) if not demand.satisfiable}
+    if labels.OS not in conflicting and not allows(requirements, labels.OS, "linux"):
+        message = "linux is excluded, and nodes run Linux"
+        yield FieldError(_field(labels.OS), reasons.OPERATING_SYSTEM_INVALID, message, remedy="allow linux")
+    if not conflicting & {labels.INSTANCE_TYPE, SKU_NAME}:
+        yield from _validate_sizes(claim)
+    for value in allowed_values(requirements, labels.ZONE) or ():
         if _ZONE.fullmatch(value) is None:
-            yield Objection(
-                reason=reasons.ZONE_INVALID,
-                field=f"spec.requirements[{labels.ZONE}]",
-                value=value,
-                problem=f"spec.requirements[{labels.ZONE}]: {value[:40]!r} is no zone",
-                remedy="write <location>-1, -2 or -3",
-            )
-    if labels.CAPACITY_TYPE not in told and not _capacity_types(claim):
-        yield Objection(
-            reason=reasons.CAPACITY_TYPE_INVALID,
-            field=f"spec.requirements[{labels.CAPACITY_TYPE}]",
-            value=", ".join(allowed_values(wanted, labels.CAPACITY_TYPE) or ()),
-            problem=f"spec.requirements[{labels.CAPACITY_TYPE}] allows neither on-demand nor spot",
-            remedy="use one of them",
-        )
+            message, remedy = f"{value[:40]!r} is not a zone", "use <location>-1, -2 or -3"
+            yield FieldError(_field(labels.ZONE), reasons.ZONE_INVALID, message, value, remedy)
+    if labels.CAPACITY_TYPE not in conflicting and not _capacity_types(claim):
+        message, remedy = "neither on-demand nor spot is allowed", "allow one of them"
+        value = ", ".join(allowed_values(requirements, labels.CAPACITY_TYPE) or ())
+        yield FieldError(_field(labels.CAPACITY_TYPE), reasons.CAPACITY_TYPE_INVALID, message, value, remedy)
 
 
-def _size_objections(claim: NodeClaim) -> Iterator[Objection]:
-    wanted = allowed_values(claim.spec.requirements, labels.INSTANCE_TYPE)
-    example = f"add {labels.INSTANCE_TYPE} In [Standard_NC24ads_A100_v4], say"
-    if not wanted:
-        problem = "spec.requirements names no instance type"
-        yield Objection(
-            reason=reasons.INSTANCE_TYPE_MISSING, field="spec.requirements", problem=problem, remedy=example
-        )
+def _validate_sizes(claim: NodeClaim) -> Iterator[FieldError]:
+    requested = allowed_values(claim.spec.requirements, labels.INSTANCE_TYPE)
+    if not requested:
+        message, remedy = "no instance type is specified", f"add {labels.INSTANCE_TYPE}, for example {EXAMPLE_SIZE}"
+        yield FieldError("spec.requirements", reasons.INSTANCE_TYPE_MISSING, message, remedy=remedy)
         return
     sizes = _sizes(claim)
     if not sizes:
-        yield Objection(
-            reason=reasons.INSTANCE_TYPE_INVALID,
-            field=f"spec.requirements[{SKU_NAME}]",
-            value=", ".join(wanted),
-            problem=f"spec.requirements[{SKU_NAME}] allows none of {', '.join(wanted)[:80]}",
-            remedy="name the same size in both",
+        message, remedy = (
+            f"none of {', '.join(requested)[:80]} is allowed",
+            "specify the same size in both requirements",
         )
+        yield FieldError(_field(SKU_NAME), reasons.INSTANCE_TYPE_INVALID, message, ", ".join(requested), remedy)
     for size in sizes:
         if _SIZE.fullmatch(size) is None:
-            yield Objection(
-                reason=reasons.INSTANCE_TYPE_INVALID,
-                field=f"spec.requirements[{labels.INSTANCE_TYPE}]",
-                value=size,
-                problem=f"spec.requirements[{labels.INSTANCE_TYPE}]: {size[:60]!r} is no Azure VM size",
-                remedy=example,
-            )
+            message, remedy = f"{size[:60]!r} is not an Azure VM size", f"use for example {EXAMPLE_SIZE}"
+            yield FieldError(_field(labels.INSTANCE_TYPE), reasons.INSTANCE_TYPE_INVALID, message, size, remedy)
+
+
+def _field(key: str) -> str:
+    return f"spec.requirements[{key}]"
 
 
 def _sizes(claim: NodeClaim) -> tuple[str, ...]:

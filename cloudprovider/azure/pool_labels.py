@@ -12,9 +12,9 @@ import re
 from collections.abc import Iterator
 
 from provisioner.api import labels, reasons
+from provisioner.api.field_error import FieldError
 from provisioner.api.nodeclaim import NodeClaim
 
-from .field_error import Objection
 from .instance_types import is_gpu_size
 
 # The cloud writes these on every Node; AKS refuses some of them from users.
@@ -35,11 +35,12 @@ REFUSED_DOMAINS = ("kubernetes.azure.com", "kubernetes.io")
 RESERVED_NAMES = frozenset({"agentpool", "storageprofile", "storagetier", "accelerator"})
 
 _NAME = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
+_NAME_REMEDY = "use letters, digits, '-', '_' and '.', at most 63 characters"
 _DOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 
 
 def pool_labels(claim: NodeClaim, size: str) -> dict[str, str]:
-    """The node labels of a pool for a claim without objections."""
+    """The node labels of a pool for a valid claim."""
     wanted = {labels.NODEPOOL: labels.DEFAULT_NODEPOOL}
     wanted |= {key: value for key, value in claim.metadata.labels.items() if not left_out(key)}
     wanted[labels.KAITO_MACHINE_TYPE] = "gpu" if is_gpu_size(size) else "cpu"
@@ -48,11 +49,11 @@ def pool_labels(claim: NodeClaim, size: str) -> dict[str, str]:
     return wanted
 
 
-def objections(claim: NodeClaim) -> Iterator[Objection]:
-    """Every label that AKS refuses."""
+def validate(claim: NodeClaim) -> Iterator[FieldError]:
+    """An error for each label that AKS refuses."""
     for key, value in claim.metadata.labels.items():
         if not left_out(key):
-            yield from _wrong_with(key, value)
+            yield from _validate_label(key, value)
 
 
 def left_out(key: str) -> bool:
@@ -70,17 +71,16 @@ def _under(key: str, domains: tuple[str, ...]) -> bool:
     return any(domain == d or domain.endswith("." + d) for d in domains)
 
 
-def _wrong_with(key: str, value: str) -> Iterator[Objection]:
+def _validate_label(key: str, value: str) -> Iterator[FieldError]:
     domain, _, name = key.rpartition("/")
     if key in RESERVED_NAMES or (_under(key, REFUSED_DOMAINS) and not _under(key, ACCEPTED_DOMAINS)):
-        yield _refused(key, value, "AKS keeps this key for itself", "remove the label or use a prefix of your own")
+        yield _refused(key, value, "AKS reserves this key", "remove the label or use another prefix")
     elif _NAME.fullmatch(name) is None or (domain and (len(domain) > 253 or _DOMAIN.fullmatch(domain) is None)):
-        yield _refused(key, value, "this is no label key", "use letters, digits, '-', '_' and '.', at most 63")
+        yield _refused(key, value, "invalid label key", _NAME_REMEDY)
     if value and _NAME.fullmatch(value) is None:
-        yield _refused(key, value, "this is no label value", "use letters, digits, '-', '_' and '.', at most 63")
+        yield _refused(key, value, "invalid label value", _NAME_REMEDY)
 
 
-def _refused(key: str, value: str, why: str, remedy: str) -> Objection:
-    field = f"metadata.labels[{key}]"
-    problem = f"{field}: {value[:40]!r}: {why}"
-    return Objection(reason=reasons.LABEL_REFUSED, field=field, value=value, problem=problem, remedy=remedy)
+def _refused(key: str, value: str, cause: str, remedy: str) -> FieldError:
+    message = f"{value[:40]!r}: {cause}"
+    return FieldError(f"metadata.labels[{key}]", reasons.LABEL_REFUSED, message, value, remedy)

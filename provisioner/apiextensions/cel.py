@@ -21,7 +21,9 @@ from celpy import celtypes
 from celpy.adapter import json_to_cel
 from celpy.evaluation import CELEvalError
 
-from .causes import Cause, Json, is_within
+from provisioner.api.field_error import FieldError
+
+from .paths import Json, is_within
 
 
 def _find(text: celtypes.StringType, pattern: celtypes.StringType) -> celtypes.StringType:
@@ -67,8 +69,8 @@ class Rule:
     reason: str
     field_path: str
 
-    def violation(self, new: object, old: object, path: str, kind: str) -> Cause | None:
-        """The cause if `new` violates the rule."""
+    def violation(self, new: object, old: object, path: str, kind: str) -> FieldError | None:
+        """The error if `new` violates the rule."""
         if old is None if self.expression.is_transition else old is not None and new == old:
             return None
         try:
@@ -77,7 +79,7 @@ class Rule:
             message = self._words(new, old)
         except CELEvalError as error:
             message = f"{_go_words(str(error.args[0]))} evaluating rule: {self.message}"
-        return Cause(path + self.field_path, self.reason, _printed(self.reason, kind, message))
+        return FieldError(path + self.field_path, self.reason, _printed(self.reason, kind, message))
 
     def _words(self, new: object, old: object) -> str:
         return str(self.message_expression(new, old)) if self.message_expression else self.message
@@ -111,12 +113,12 @@ class Rules:
     items: "Rules | None" = None
     values: "Rules | None" = None
 
-    def violations(self, new: object, old: object, path: str, invalid: Sequence[str]) -> Iterator[Cause]:
-        """The causes of all violated rules, outermost first; rules on values with `invalid` fields are skipped."""
+    def violations(self, new: object, old: object, path: str, invalid: Sequence[str]) -> Iterator[FieldError]:
+        """The errors of all violated rules, outermost first; rules on values with `invalid` fields are skipped."""
         for rule in () if any(is_within(name, path) for name in invalid) else self.own:
-            cause = rule.violation(new, old, path or "<nil>", self.kind)
-            if cause is not None:
-                yield cause
+            error = rule.violation(new, old, path or "<nil>", self.kind)
+            if error is not None:
+                yield error
         if isinstance(new, list) and self.items is not None:
             for index, item in enumerate(new):
                 yield from self.items.violations(item, item if new == old else None, f"{path}[{index}]", invalid)

@@ -11,13 +11,15 @@ defaulting, ratcheting); messages from https://github.com/kubernetes/kube-openap
 
 import copy
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, cast
 
 import jsonschema_rs
 
-from .causes import Cause, Json
+from provisioner.api.field_error import FieldError
+
 from .cel import compile_rules
+from .paths import Json, dotted
 
 METADATA_FIELDS = frozenset(
     [
@@ -46,7 +48,7 @@ _BLOCKING = (
     "FieldValueTypeInvalid",
     "FieldValueNotSupported",
 )
-_UNCHECKED = Cause(
+_UNCHECKED = FieldError(
     "<nil>",
     "FieldValueInvalid",
     "Invalid value: null: some validation rules were not checked because the object was invalid; "
@@ -76,22 +78,22 @@ class Schema:
         shaped = _shape(body, {**self.openapi, "properties": properties}, "", unknown)
         return {**envelope, **shaped}
 
-    def causes(self, obj: Json, old: Json | None) -> list[Cause]:
+    def validate(self, obj: Json, old: Json | None) -> list[FieldError]:
         """Everything that the API server refuses in `obj` as an update of `old`; `old` is None for a new object."""
-        causes = self.value_causes(obj, old)
-        if any(cause.reason in _BLOCKING for cause in causes):
-            return [*causes, _UNCHECKED]
-        return [*causes, *self.rule_causes(obj, old)]
+        errors = self.validate_values(obj, old)
+        if any(error.reason in _BLOCKING for error in errors):
+            return [*errors, _UNCHECKED]
+        return [*errors, *self.validate_rules(obj, old)]
 
-    def value_causes(self, obj: Json, old: Json | None) -> list[Cause]:
+    def validate_values(self, obj: Json, old: Json | None) -> list[FieldError]:
         """Violations of types, formats, bounds, required fields and unique keys."""
-        errors = [error for error in self._validator.iter_errors(obj) if not _is_ratcheted(error, obj, old)]
-        causes = [_cause(error) for error in errors]
+        violations = [error for error in self._validator.iter_errors(obj) if not _is_ratcheted(error, obj, old)]
+        errors = [_field_error(violation) for violation in violations]
         for path, keys in self._keyed:
-            causes += _duplicates(_at(obj, path), ".".join(path), keys)
-        return causes
+            errors += _duplicates(_at(obj, path), ".".join(path), keys)
+        return errors
 
-    def rule_causes(self, obj: Json, old: Json | None, invalid: Sequence[str] = ()) -> list[Cause]:
+    def validate_rules(self, obj: Json, old: Json | None, invalid: Sequence[str] = ()) -> list[FieldError]:
         """Violations of CEL rules; rules on values that contain `invalid` fields are not evaluated."""
         return [*self._rules.violations(obj, old, "", invalid)] if self._rules else []
 
@@ -123,12 +125,12 @@ def _at(obj: Json, path: tuple[str, ...]) -> object:
     return value
 
 
-def _duplicates(items: object, path: str, keys: tuple[str, ...]) -> Iterator[Cause]:
+def _duplicates(items: object, path: str, keys: tuple[str, ...]) -> Iterator[FieldError]:
     seen: list[Json] = []
     for index, item in enumerate(items if isinstance(items, list) else ()):
         found = {key: item[key] for key in keys if key in item} if isinstance(item, dict) else {}
         if found and found in seen:
-            yield Cause(f"{path}[{index}]", "FieldValueDuplicate", f"Duplicate value: {shown(found)}")
+            yield FieldError(f"{path}[{index}]", "FieldValueDuplicate", f"Duplicate value: {shown(found)}")
         seen.append(found)
 
 
@@ -192,49 +194,41 @@ def _json_schema(schema: Json) -> Json:
     return result
 
 
-def _cause(error: jsonschema_rs.ValidationError) -> Cause:
+def _field_error(error: jsonschema_rs.ValidationError) -> FieldError:
     """One error of the validator in the words of kube-openapi."""
     path, value, limit = dotted(error.instance_path), cast("Any", error.instance), error.kind.as_dict()
     invalid = f"Invalid value: {shown(value)}: {path} in body should "
     match error.kind.name:
         case "required":
-            return Cause(f"{path}.{limit['property']}".lstrip("."), "FieldValueRequired", "Required value")
+            return FieldError(f"{path}.{limit['property']}".lstrip("."), "FieldValueRequired", "Required value")
         case "type":
             found = _type_name(value)
             wanted = ",".join(kind for kind in limit["types"] if kind != "null")
             words = f'Invalid value: "{found}": {path} in body must be of type {wanted}: "{found}"'
-            return Cause(path, "FieldValueTypeInvalid", words)
+            return FieldError(path, "FieldValueTypeInvalid", words)
         case "enum":
             options = ", ".join(shown(option) for option in limit["options"])
-            return Cause(
+            return FieldError(
                 path, "FieldValueNotSupported", f"Unsupported value: {shown(value)}: supported values: {options}"
             )
         case "maxLength":
-            return Cause(path, "FieldValueTooLong", f"Too long: may not be more than {limit['limit']} bytes")
+            return FieldError(path, "FieldValueTooLong", f"Too long: may not be more than {limit['limit']} bytes")
         case "maxItems" | "maxProperties":
             words = f"Too many: {len(value)}: must have at most {limit['limit']} items"
-            return Cause(path, "FieldValueTooMany", words)
+            return FieldError(path, "FieldValueTooMany", words)
         case "pattern":
-            return Cause(path, "FieldValueInvalid", f"{invalid}match '{limit['pattern']}'")
+            return FieldError(path, "FieldValueInvalid", f"{invalid}match '{limit['pattern']}'")
         case "minLength":
-            return Cause(path, "FieldValueInvalid", f"{invalid}be at least {limit['limit']} chars long")
+            return FieldError(path, "FieldValueInvalid", f"{invalid}be at least {limit['limit']} chars long")
         case "minItems":
-            return Cause(path, "FieldValueInvalid", f"{invalid}have at least {limit['limit']} items")
+            return FieldError(path, "FieldValueInvalid", f"{invalid}have at least {limit['limit']} items")
         case "minimum" | "maximum" as bound:
             relation = "greater" if bound == "minimum" else "less"
-            return Cause(path, "FieldValueInvalid", f"{invalid}be {relation} than or equal to {limit['limit']}")
+            return FieldError(path, "FieldValueInvalid", f"{invalid}be {relation} than or equal to {limit['limit']}")
         case "format":
             words = f"Invalid value: {shown(value)}: {path} in body must be of type {limit['format']}: {shown(value)}"
-            return Cause(path, "FieldValueTypeInvalid", words)
-    return Cause(path, "FieldValueInvalid", f"Invalid value: {shown(value)}: {error.message}")
-
-
-def dotted(path: Iterable[str | int]) -> str:
-    """A path in the notation of `field.Path`, such as `spec.requirements[0].key`."""
-    text = ""
-    for part in path:
-        text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part
-    return text
+            return FieldError(path, "FieldValueTypeInvalid", words)
+    return FieldError(path, "FieldValueInvalid", f"Invalid value: {shown(value)}: {error.message}")
 
 
 def shown(value: object) -> str:

@@ -26,10 +26,11 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, TextIO
 
+from provisioner.api.field_error import FieldError
 from provisioner.runtime import logs
 from provisioner.runtime.clock import SystemClock
 from provisioner.runtime.signals import Signalled, until_signalled
-from provisioner.settings import OPTIONS, Problem, Settings, SettingsError, describe, load, read_file, read_flags
+from provisioner.settings import OPTIONS, Settings, SettingsError, describe, load, read_file, read_flags
 from provisioner.version import own_commit, own_version
 
 from .installation import strangers
@@ -106,16 +107,16 @@ def _settings(arguments: Sequence[str], env: Mapping[str, str]) -> Settings:
     file: Mapping[str, Any] | None = None
     if rest[:1] == ["--config"] or (rest and rest[0].startswith("--config=")):
         file, rest = _config_file(rest)
-    problems = [
-        Problem(name=word, value="", why="there is no such flag", remedy="Leave it out, or see --help.")
+    errors = [
+        FieldError(word, "FieldValueInvalid", "there is no such flag", remedy="Leave it out, or see --help.")
         for word in rest
     ]
     try:
         settings = load(flags, env, file)
     except SettingsError as error:
-        raise SettingsError([*problems, *error.problems]) from None
-    if problems:
-        raise SettingsError(problems)
+        raise SettingsError([*errors, *error.errors]) from None
+    if errors:
+        raise SettingsError(errors)
     return settings
 
 

@@ -16,12 +16,13 @@ from cloudprovider.azure.subscription import Inspector
 from cloudprovider.interface import CloudProvider
 from cloudprovider.metering import Metered
 from cloudprovider.rate_limits import BUCKETS, Budgeted
+from provisioner.api.field_error import FieldError
 from provisioner.metrics.definitions import LABELS, own
 from provisioner.runtime.clock import Clock, SystemClock
 from provisioner.runtime.connection import build_api_client
 from provisioner.runtime.kube import Kube
 from provisioner.runtime.metrics import Metrics
-from provisioner.settings import Problem, Settings, SettingsError
+from provisioner.settings import Settings, SettingsError
 from provisioner.version import own_version
 
 from .config import Clients, azure_config
@@ -43,8 +44,8 @@ async def open_clients(settings: Settings) -> AsyncIterator[Clients]:
             provider = build_provider(azure_config(settings), clock, metrics)
         except OSError as error:  # ssl.SSLError is one
             why, remedy = f"it cannot be used: {error.strerror or error}", "Set it to a file of PEM certificates."
-            problem = Problem(name="SSL_CERT_FILE", value=settings.ssl_cert_file, why=why, remedy=remedy)
-            raise SettingsError([problem]) from None
+            invalid = FieldError("SSL_CERT_FILE", "FieldValueInvalid", why, settings.ssl_cert_file, remedy)
+            raise SettingsError([invalid]) from None
         stack.push_async_callback(provider.close)
         yield Clients(
             kube=kube, lease_kube=lease_kube, provider=provider, clock=clock, rng=SystemRandom(), metrics=metrics

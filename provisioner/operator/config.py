@@ -13,12 +13,13 @@ from random import Random  # noqa: TID251 - the type; the caller seeds it
 from cloudprovider.azure.client import AzureConfig
 from cloudprovider.interface import CloudProvider
 from controllers.model.policy import Policy
+from provisioner.api.field_error import FieldError
 from provisioner.metrics.observers.machines import PriceTable
 from provisioner.runtime.clock import Clock
 from provisioner.runtime.connection import SERVICE_ACCOUNT
 from provisioner.runtime.kube import Kube
 from provisioner.runtime.metrics import Metrics
-from provisioner.settings import Problem, Settings, SettingsError
+from provisioner.settings import Settings, SettingsError
 
 DEFAULT_NAMESPACE = "gpu-provisioner"
 DEFAULT_KUBECONFIG = "~/.kube/config"
@@ -126,7 +127,7 @@ def _own_namespace(service_account: Path) -> str:
 def check_files(settings: Settings, env: Mapping[str, str]) -> None:
     """Raise SettingsError if a file that a setting names does not exist; the SDKs' errors do not name the setting."""
     found = [
-        Problem(name=name, value=path, why="there is no such file", remedy=remedy)
+        FieldError(name, "FieldValueNotFound", "there is no such file", path, remedy)
         for name, path, remedy in (
             ("SSL_CERT_FILE", settings.ssl_cert_file, "Set it to a file of PEM certificates, or unset it."),
             ("AZURE_FEDERATED_TOKEN_FILE", _token_file(settings), "Mount the service account's token at this path."),
@@ -139,7 +140,7 @@ def check_files(settings: Settings, env: Mapping[str, str]) -> None:
         unset = f"it is not set, the process does not run in a pod, and there is no {paths[0]}"
         why = "there is no such file" if settings.kubeconfig else unset
         remedy = "Set it to the kubeconfig of the cluster, or run in a pod."
-        found.append(Problem(name="KUBECONFIG", value=settings.kubeconfig, why=why, remedy=remedy))
+        found.append(FieldError("KUBECONFIG", "FieldValueNotFound", why, settings.kubeconfig, remedy))
     if found:
         raise SettingsError(found)
 

@@ -1,13 +1,13 @@
 """The program's settings: read once, checked whole, frozen.
 
-`load` looks at a flag, then the environment, then the file, then the default; all problems are raised at once
+`load` looks at a flag, then the environment, then the file, then the default; all errors are raised together
 as one `SettingsError`, each with its remedy; nothing else in the program reads the environment. Names are those of
 Azure/gpu-provisioner and Karpenter, so that a deployment of either starts unchanged. No secret is shown.
 
     options.py   the table: every name, kind and default
     kinds.py     how text becomes a value
     clouds.py    Azure's clouds
-    model.py     Settings, Problem, SettingsError, describe
+    model.py     Settings, SettingsError, assignment, describe
     loading.py   read_flags, load
     checks.py    what settings say together
     files.py     the file that --config names
@@ -18,7 +18,17 @@ docs/references/agent-pools.md#identity-and-clouds.
 
 from .files import read_file
 from .loading import load, read_flags
-from .model import Problem, Settings, SettingsError, describe
+from .model import Settings, SettingsError, assignment, describe
 from .options import OPTIONS, Option
 
-__all__ = ["OPTIONS", "Option", "Problem", "Settings", "SettingsError", "describe", "load", "read_file", "read_flags"]
+__all__ = [
+    "OPTIONS",
+    "Option",
+    "Settings",
+    "SettingsError",
+    "assignment",
+    "describe",
+    "load",
+    "read_file",
+    "read_flags",
+]

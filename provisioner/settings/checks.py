@@ -1,6 +1,6 @@
 """What settings say together: what is missing, what contradicts, what is probably not meant.
 
-Pure judgements over the values; problems stop the program, warnings do not.
+Pure judgements over the values; errors stop the program, warnings do not.
 
 Source: docs/references/kaito.md#environment-variables, docs/references/agent-pools.md#identity-and-clouds.
 """
@@ -10,9 +10,10 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
+from provisioner.api.field_error import FieldError
+
 from .clouds import CLOUDS, find_cloud
 from .kinds import is_loopback
-from .model import Problem
 from .options import BY_FLAG, KNOWN_GATES
 
 _GUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
@@ -28,8 +29,8 @@ _REQUIRED = {
 _IDENTITY = ("tenant-id", "client-id", "federated-token-file")
 
 
-def check(values: Mapping[str, Any], wrong: frozenset[str], *, acts: bool = True) -> tuple[list[Problem], list[str]]:
-    """All problems and warnings of a complete set of values; `wrong` names the fields whose trouble is told already.
+def check(values: Mapping[str, Any], wrong: frozenset[str], *, acts: bool = True) -> tuple[list[FieldError], list[str]]:
+    """All errors and warnings of a complete set of values; `wrong` names the fields whose trouble is told already.
 
     `acts`: the process itself acts as the identity, so that all of it is needed.
     """
@@ -39,24 +40,24 @@ def check(values: Mapping[str, Any], wrong: frozenset[str], *, acts: bool = True
     ]
 
 
-def _missing(values: Mapping[str, Any], wrong: frozenset[str], *, acts: bool) -> list[Problem]:
+def _missing(values: Mapping[str, Any], wrong: frozenset[str], *, acts: bool) -> list[FieldError]:
     required = dict(_REQUIRED)
     # A simulator on loopback takes no tokens, so nobody needs to have any.
     if acts and values["deployment_mode"] == "self-hosted" and not values["arm_endpoint"].startswith("http://"):
         required |= dict.fromkeys(_IDENTITY, _INJECTED)
     return [
-        Problem(name=BY_FLAG[flag].env[0], value="", why="it is not set", remedy=remedy)
+        FieldError(BY_FLAG[flag].env[0], "FieldValueRequired", "it is not set", remedy=remedy)
         for flag, remedy in required.items()
         if not values[BY_FLAG[flag].field] and BY_FLAG[flag].field not in wrong
     ]
 
 
-def _same_port(values: Mapping[str, Any]) -> list[Problem]:
+def _same_port(values: Mapping[str, Any]) -> list[FieldError]:
     port = values["metrics_port"]
     if port == 0 or port != values["health_probe_port"]:
         return []
-    remedy = "Give METRICS_PORT and HEALTH_PROBE_PORT different numbers."
-    return [Problem(name="HEALTH_PROBE_PORT", value=str(port), why="it is the metrics' port as well", remedy=remedy)]
+    message, remedy = "it is the metrics' port as well", "Give METRICS_PORT and HEALTH_PROBE_PORT different numbers."
+    return [FieldError("HEALTH_PROBE_PORT", "FieldValueDuplicate", message, str(port), remedy)]
 
 
 def _azure_warnings(values: Mapping[str, Any]) -> list[str]:

@@ -6,7 +6,9 @@ A mapping of names to values, or a SettingsError that names the file; nothing el
 from collections.abc import Mapping
 from typing import Any
 
-from .model import Problem, SettingsError
+from provisioner.api.field_error import FieldError
+
+from .model import SettingsError
 
 
 def read_file(path: str) -> Mapping[str, Any]:
@@ -24,4 +26,4 @@ def read_file(path: str) -> Mapping[str, Any]:
 
 
 def _unusable(path: str, why: str, remedy: str) -> SettingsError:
-    return SettingsError([Problem(name="--config", value=path, why=why, remedy=remedy)])
+    return SettingsError([FieldError("--config", "FieldValueInvalid", why, path, remedy)])

@@ -1,8 +1,8 @@
 """Flags, environment and file become `Settings`.
 
-Flag before environment before file before default; every problem is found in one go. An empty variable counts
+Flag before environment before file before default; all errors are reported together. An empty variable counts
 as unset, as charts render them so. Malformed numbers, durations and booleans of the environment become a warning and
-the default, as in Karpenter, or a problem under `--strict-config`; anywhere else they are problems.
+the default, as in Karpenter, or an error under `--strict-config`; anywhere else they are errors.
 """
 
 from collections.abc import Mapping, Sequence
@@ -10,10 +10,12 @@ from typing import Any, Literal
 
 import msgspec
 
+from provisioner.api.field_error import FieldError
+
 from .checks import check
 from .clouds import PUBLIC, find_cloud
 from .kinds import MalformedError
-from .model import Problem, Settings, SettingsError, masked
+from .model import Settings, SettingsError, masked
 from .options import BY_FLAG, IGNORED, OPTIONS, Option
 
 FILE = "the configuration file"
@@ -31,7 +33,7 @@ class _Findings:
     """Collects what is wrong while the rest is still read."""
 
     def __init__(self) -> None:
-        self.problems: list[Problem] = []
+        self.errors: list[FieldError] = []
         self.warnings: list[str] = []
         self.wrong_fields: set[str] = set()
 
@@ -62,7 +64,7 @@ def read_flags(arguments: Sequence[str]) -> tuple[dict[str, str], list[str]]:
             following = next(waiting, None)
             if following is None:
                 remedy = f"Write {option.kind.expects} after it."
-                raise SettingsError([Problem(name=argument, value="", why="it needs a value", remedy=remedy)])
+                raise SettingsError([FieldError(argument, "FieldValueRequired", "it needs a value", remedy=remedy)])
             flags[name] = following
     return flags, rest
 
@@ -80,8 +82,8 @@ def load(
     """
     found = _Findings()
     keys = _file_texts(file or {}, found)
-    found.problems += [
-        Problem(name=f"--{flag}", value="", why="there is no such flag", remedy="Leave it out, or see --help.")
+    found.errors += [
+        FieldError(f"--{flag}", "FieldValueInvalid", "there is no such flag", remedy="Leave it out, or see --help.")
         for flag in argv_flags
         if flag not in BY_FLAG
     ]
@@ -94,11 +96,11 @@ def load(
         values[option.field], origin = _value(option, argv_flags, env, keys, found, strict=strict)
         origins.append((option.field, origin))
     _complete(values)
-    problems, warnings = check(values, frozenset(found.wrong_fields), acts=acts)
-    found.problems += problems
+    errors, warnings = check(values, frozenset(found.wrong_fields), acts=acts)
+    found.errors += errors
     notes, ignored_warnings = _ignored(argv_flags, env, keys)
-    if found.problems:
-        raise SettingsError(found.problems)
+    if found.errors:
+        raise SettingsError(found.errors)
     return Settings(
         **values,
         warnings=(*found.warnings, *warnings, *ignored_warnings),
@@ -128,7 +130,8 @@ def _value(
         else:
             remedy = f"Write {option.kind.expects}."
             found.wrong_fields.add(option.field)
-            found.problems.append(Problem(name=written.name, value=masked(written.text), why=str(error), remedy=remedy))
+            value = masked(written.text)
+            found.errors.append(FieldError(written.name, "FieldValueInvalid", str(error), value, remedy))
     return option.default, "default"
 
 
@@ -158,9 +161,8 @@ def _file_texts(file: Mapping[str, object], found: _Findings) -> dict[str, str]:
     for key, value in file.items():
         if key not in BY_FLAG:
             why = f"{FILE} has a key that is no setting"
-            found.problems.append(
-                Problem(name=str(key), value="", why=why, remedy="Remove it; keys are the names of flags.")
-            )
+            remedy = "Remove it; keys are the names of flags."
+            found.errors.append(FieldError(str(key), "FieldValueInvalid", why, remedy=remedy))
             continue
         match value:
             case None:
@@ -175,9 +177,8 @@ def _file_texts(file: Mapping[str, object], found: _Findings) -> dict[str, str]:
                 texts[key] = ",".join(f"{name}={str(on).lower()}" for name, on in value.items())
             case _:
                 remedy = f"Write {BY_FLAG[key].kind.expects}."
-                found.problems.append(
-                    Problem(name=key, value="", why=f"{FILE} has no single value here", remedy=remedy)
-                )
+                why = f"{FILE} has no single value here"
+                found.errors.append(FieldError(key, "FieldValueTypeInvalid", why, remedy=remedy))
     return {key: text for key, text in texts.items() if text}
 
 

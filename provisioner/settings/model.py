@@ -1,6 +1,6 @@
 """What the settings are once they are read, and what is wrong with them if they are not.
 
-`Settings` is frozen and complete; its `repr`, `describe` and every problem mask credentials in addresses.
+`Settings` is frozen and complete; its `repr`, `describe` and every error mask credentials in addresses.
 """
 
 import re
@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from provisioner.api.field_error import FieldError
 from provisioner.runtime.redaction import MASK, redact
 
 from .options import OPTIONS
@@ -97,30 +98,22 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         return f"Settings({', '.join(f'{name}={value!r}' for name, value, _ in describe(self))})"
 
 
-class Problem(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing that is wrong: the setting as the user wrote it, its masked value, why, and what to do."""
-
-    name: str
-    value: str
-    why: str
-    remedy: str
-
-    def __str__(self) -> str:
-        subject = f"{self.name}={self.value}" if self.value else self.name
-        return f"{subject}: {self.why}\n    {self.remedy}"
-
-
 class SettingsError(Exception):
-    """All problems at once, in `problems`; as text, two lines for each."""
+    """All invalid settings, in `errors`; values are masked. As text: two lines for each, the second is the remedy."""
 
-    def __init__(self, problems: list[Problem]) -> None:
-        super().__init__(problems)
-        self.problems = problems
+    def __init__(self, errors: list[FieldError]) -> None:
+        super().__init__(errors)
+        self.errors = errors
 
     def __str__(self) -> str:
-        count = len(self.problems)
+        count = len(self.errors)
         head = "1 setting is wrong:" if count == 1 else f"{count} settings are wrong:"
-        return "\n".join((head, *(f"  {problem}" for problem in self.problems)))
+        return "\n".join((head, *(f"  {assignment(e)}: {e.message}\n    {e.remedy}" for e in self.errors)))
+
+
+def assignment(error: FieldError) -> str:
+    """The setting and its value as `name=value`."""
+    return f"{error.field}={error.value}" if error.value else error.field
 
 
 def describe(settings: Settings) -> list[tuple[str, str, str]]:

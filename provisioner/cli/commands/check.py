@@ -15,11 +15,11 @@ from provisioner.operator.clients import open_arm, open_kube
 from provisioner.operator.config import Config, azure_config, check_files, config_from
 from provisioner.runtime.clock import SystemClock
 from provisioner.runtime.kubernetes_sdk import ConfigException
-from provisioner.settings import Settings, SettingsError
+from provisioner.settings import Settings, SettingsError, assignment
 
 from .check_azure import azure
 from .check_kubernetes import kubernetes
-from .check_results import MARKS, Finding, Findings, well
+from .check_results import MARKS, CheckResult, CheckResults, well
 from .console import Console
 from .refusal import OK
 from .tables import counted
@@ -47,49 +47,48 @@ async def run(
     return tell(found, wanted, console)
 
 
-def configuration(settings: Settings | SettingsError, env: Mapping[str, str]) -> tuple[Findings, frozenset[str]]:
+def configuration(settings: Settings | SettingsError, env: Mapping[str, str]) -> tuple[CheckResults, frozenset[str]]:
     """The section, and the names of what is wrong."""
-    found = Findings("configuration")
-    problems = list(settings.problems) if isinstance(settings, SettingsError) else []
+    found = CheckResults("configuration")
+    errors = list(settings.errors) if isinstance(settings, SettingsError) else []
     if isinstance(settings, Settings):
         for warning in settings.warnings:
             found.unknown("settings", f"probably not meant: {warning}")
         try:
             check_files(settings, env)
-        except SettingsError as error:
-            problems += error.problems
-    for problem in problems:
-        shown = f"{problem.name}={problem.value}" if problem.value else problem.name
-        found.bad("settings", f"{shown}: {problem.why}", problem.remedy)
-    if not problems:
+        except SettingsError as invalid:
+            errors += invalid.errors
+    for error in errors:
+        found.bad("settings", f"{assignment(error)}: {error.message}", error.remedy)
+    if not errors:
         found.ok("settings", "all can be used; gpu-provisioner config shows them")
-    return found, frozenset(problem.name for problem in problems)
+    return found, frozenset(error.field for error in errors)
 
 
-def _skipped(section: str) -> list[Finding]:
-    found = Findings(section)
+def _skipped(section: str) -> list[CheckResult]:
+    found = CheckResults(section)
     found.unknown("all of it", "not asked, as the settings for it are wrong")
     return found.items
 
 
-async def _kubernetes(settings: Settings, config: Config) -> tuple[Findings, tuple[NodeClaim, ...] | None]:
+async def _kubernetes(settings: Settings, config: Config) -> tuple[CheckResults, tuple[NodeClaim, ...] | None]:
     try:
         async with open_kube(settings) as kube:
             return await kubernetes(kube, config, SystemClock())
     except ConfigException as error:
-        found = Findings("kubernetes")
+        found = CheckResults("kubernetes")
         found.bad("kubeconfig", str(error), "Mend the kubeconfig, or name another with KUBECONFIG.")
         return found, None
 
 
 async def _azure(
     settings: Settings, config: Config, claims: tuple[NodeClaim, ...] | None, sizes: Sequence[str]
-) -> list[Finding]:
+) -> list[CheckResult]:
     async with AsyncExitStack() as open_until_then:
         try:
             arm = await open_until_then.enter_async_context(open_arm(settings))
         except (OSError, ValueError) as error:
-            found, why = Findings("azure"), getattr(error, "strerror", None) or type(error).__name__
+            found, why = CheckResults("azure"), getattr(error, "strerror", None) or type(error).__name__
             remedy = "Check SSL_CERT_FILE and the identity's settings."
             found.bad("credential", f"no connection can be made: {why}", remedy)
             return found.items
@@ -97,7 +96,7 @@ async def _azure(
     return found.items
 
 
-def tell(found: Sequence[Finding], wanted: argparse.Namespace, console: Console) -> int:
+def tell(found: Sequence[CheckResult], wanted: argparse.Namespace, console: Console) -> int:
     """Print it; returns the exit code."""
     fine = well(found)
     if wanted.output == "json":
@@ -107,7 +106,7 @@ def tell(found: Sequence[Finding], wanted: argparse.Namespace, console: Console)
     return OK if fine else FOUND
 
 
-def _lines(found: Sequence[Finding]) -> Iterator[str]:
+def _lines(found: Sequence[CheckResult]) -> Iterator[str]:
     section, width = "", max(len(one.check) for one in found)
     for one in found:
         if one.section != section:

@@ -21,7 +21,7 @@ from provisioner.api.conditions import LAUNCHED
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.operator.clients import Azure
 
-from .check_results import Findings
+from .check_results import CheckResults
 from .tables import counted
 
 ACTIONS = tuple(
@@ -52,9 +52,9 @@ async def azure(
     config: AzureConfig,
     claims: Sequence[NodeClaim] | None,
     sizes: Sequence[str],
-) -> Findings:
+) -> CheckResults:
     """The section. `sizes` are asked for besides those of the claims."""
-    found, location = Findings("azure"), config.location
+    found, location = CheckResults("azure"), config.location
     cluster = f"{config.cluster_name} in {config.resource_group}"
     role = ROLE.format(identity=config.client_id or "<its client id>", scope=config.cluster_path)
     if not await _credential(arm, found):
@@ -75,7 +75,7 @@ async def azure(
     return found
 
 
-async def _credential(arm: Azure, found: Findings) -> bool:
+async def _credential(arm: Azure, found: CheckResults) -> bool:
     try:
         identity = await arm.inspector.identity()
     except CloudError as error:
@@ -88,7 +88,7 @@ async def _credential(arm: Azure, found: Findings) -> bool:
     return True
 
 
-async def _cluster(arm: Azure, found: Findings, name: str, location: str, role: str) -> Cluster | None:
+async def _cluster(arm: Azure, found: CheckResults, name: str, location: str, role: str) -> Cluster | None:
     try:
         cluster = await arm.provider.cluster()
     except CloudError as error:
@@ -107,7 +107,7 @@ async def _cluster(arm: Azure, found: Findings, name: str, location: str, role: 
     return cluster
 
 
-async def _pools(arm: Azure, policy: Policy, cluster: Cluster, role: str, found: Findings) -> None:
+async def _pools(arm: Azure, policy: Policy, cluster: Cluster, role: str, found: CheckResults) -> None:
     try:
         used = len(await arm.provider.list())
     except CloudError as error:
@@ -122,7 +122,7 @@ async def _pools(arm: Azure, policy: Policy, cluster: Cluster, role: str, found:
         found.bad("agent pools", f"{told} are used, and no more than {limit} are made", "Delete agent pools or claims.")
 
 
-async def _permissions(arm: Azure, role: str, found: Findings) -> None:
+async def _permissions(arm: Azure, role: str, found: CheckResults) -> None:
     try:
         permissions = await arm.inspector.permissions()
     except CloudError as error:
@@ -151,7 +151,7 @@ def wanted(claims: Sequence[NodeClaim], sizes: Sequence[str]) -> Iterator[Wish]:
     yield from (Wish(offering, count) for offering, count in machines.items())
 
 
-async def _room(arm: Azure, location: str, wishes: Sequence[Wish], found: Findings) -> None:
+async def _room(arm: Azure, location: str, wishes: Sequence[Wish], found: CheckResults) -> None:
     names = dict.fromkeys(wish.offering.size for wish in wishes)
     try:
         skus = await arm.inspector.skus(location, names)
@@ -168,7 +168,7 @@ async def _room(arm: Azure, location: str, wishes: Sequence[Wish], found: Findin
     _quotas(wishes, skus, usages, location, found)
 
 
-def _restrictions(size: str, sku: Sku | None, location: str, wishes: Sequence[Wish], found: Findings) -> None:
+def _restrictions(size: str, sku: Sku | None, location: str, wishes: Sequence[Wish], found: CheckResults) -> None:
     check, list_them = f"size {size}", f"Choose another size: az vm list-skus --location {location} -o table"
     if sku is None:
         found.bad(check, f"it is not offered in {location}", list_them)
@@ -187,7 +187,7 @@ def _restrictions(size: str, sku: Sku | None, location: str, wishes: Sequence[Wi
 
 
 def _quotas(
-    wishes: Sequence[Wish], skus: Mapping[str, Sku], usages: Mapping[str, Usage], location: str, found: Findings
+    wishes: Sequence[Wish], skus: Mapping[str, Sku], usages: Mapping[str, Usage], location: str, found: CheckResults
 ) -> None:
     """A line for each quota that the wishes draw on: families, then the totals."""
     needs: dict[str, int] = {}
@@ -210,7 +210,7 @@ def _quotas(
         _quota(labels[name], need, usages.get(name), location, found)
 
 
-def _quota(name: str, need: int, usage: Usage | None, location: str, found: Findings) -> None:
+def _quota(name: str, need: int, usage: Usage | None, location: str, found: CheckResults) -> None:
     check = f"quota {name}"
     if usage is None:
         found.unknown(check, f"Compute's usage in {location} does not name it")

@@ -21,7 +21,7 @@ from provisioner.runtime.kube_errors import KubeError
 from provisioner.runtime.resources import CRDS, LEASES, NODECLAIMS, Resource
 from provisioner.runtime.rights import RIGHTS, Right
 
-from .check_results import Findings
+from .check_results import CheckResults
 from .refusal import by_api_server
 from .tables import counted, moment
 
@@ -62,9 +62,9 @@ DEFINITIONS = Resource(CRDS.group, CRDS.version, CRDS.plural, CRDS.kind, namespa
 OURS = nodeclaim_crd()
 
 
-async def kubernetes(kube: Kube, config: Config, clock: Clock) -> tuple[Findings, tuple[NodeClaim, ...] | None]:
+async def kubernetes(kube: Kube, config: Config, clock: Clock) -> tuple[CheckResults, tuple[NodeClaim, ...] | None]:
     """The section, and the cluster's claims; None if they could not be read."""
-    found = Findings("kubernetes")
+    found = CheckResults("kubernetes")
     if not await _answers(kube, found):
         return found, None
     await _definition(kube, found)
@@ -73,7 +73,7 @@ async def kubernetes(kube: Kube, config: Config, clock: Clock) -> tuple[Findings
     return found, await _claims(kube, found)
 
 
-async def _answers(kube: Kube, found: Findings) -> bool:
+async def _answers(kube: Kube, found: CheckResults) -> bool:
     try:
         version = await kube.version()
     except KubeError as error:
@@ -87,7 +87,7 @@ async def _answers(kube: Kube, found: Findings) -> bool:
     return True
 
 
-async def _definition(kube: Kube, found: Findings) -> None:
+async def _definition(kube: Kube, found: CheckResults) -> None:
     check, name = "CRD", OURS["metadata"]["name"]
     try:
         # Not a GET: the controller may list definitions, and nothing else.
@@ -113,7 +113,7 @@ async def _definition(kube: Kube, found: Findings) -> None:
         _compare(version, name, found)
 
 
-def _compare(version: Served, name: str, found: Findings) -> None:
+def _compare(version: Served, name: str, found: CheckResults) -> None:
     ours = OURS["spec"]["versions"][0]
     theirs = version.schema.get("openAPIV3Schema", {})
     wanted = ours["schema"]["openAPIV3Schema"]
@@ -155,7 +155,7 @@ def _differences(ours: Any, theirs: Any, path: str = "") -> Iterator[str]:
             yield from _differences(ours[word], theirs[word], below)
 
 
-async def _permissions(kube: Kube, config: Config, found: Findings) -> None:
+async def _permissions(kube: Kube, config: Config, found: CheckResults) -> None:
     asked = [right for right in RIGHTS if config.elect or not right.on_lease]
     missing = 0
     for right in asked:
@@ -178,7 +178,7 @@ def _told(right: Right, namespace: str) -> str:
     return f"{right} in namespace {namespace}" if namespace else str(right)
 
 
-async def _lease(kube: Kube, config: Config, clock: Clock, found: Findings) -> None:
+async def _lease(kube: Kube, config: Config, clock: Clock, found: CheckResults) -> None:
     where = f"{config.lease_namespace}/{config.lease_name}"
     start = "Start the controller, or name its lease: --leader-election-namespace, --leader-election-name."
     if not config.elect:
@@ -209,7 +209,7 @@ def _time(text: str | None) -> datetime | None:
         return None
 
 
-async def _claims(kube: Kube, found: Findings) -> tuple[NodeClaim, ...] | None:
+async def _claims(kube: Kube, found: CheckResults) -> tuple[NodeClaim, ...] | None:
     try:
         claims = tuple(claim for claim in (await kube.list(NODECLAIMS)).items if managed(claim))
     except KubeError as error:

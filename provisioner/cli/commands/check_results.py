@@ -13,7 +13,7 @@ State = Literal["ok", "bad", "unknown"]
 MARKS: dict[State, str] = {"ok": "✓", "bad": "✗", "unknown": "-"}
 
 
-class Finding(msgspec.Struct, frozen=True, kw_only=True):
+class CheckResult(msgspec.Struct, frozen=True, kw_only=True):
     """`section` is configuration, kubernetes or azure; `check` names what was looked at within it."""
 
     section: str
@@ -23,12 +23,12 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     remedy: str = ""
 
 
-class Findings:
+class CheckResults:
     """Collects one section's findings, in the order in which they are told."""
 
     def __init__(self, section: str) -> None:
         self.section = section
-        self.items: list[Finding] = []
+        self.items: list[CheckResult] = []
 
     def ok(self, check: str, message: str) -> None:
         self._add(check, "ok", message, "")
@@ -40,9 +40,9 @@ class Findings:
         self._add(check, "unknown", message, remedy)
 
     def _add(self, check: str, state: State, message: str, remedy: str) -> None:
-        self.items.append(Finding(section=self.section, check=check, state=state, message=message, remedy=remedy))
+        self.items.append(CheckResult(section=self.section, check=check, state=state, message=message, remedy=remedy))
 
 
-def well(findings: Iterable[Finding]) -> bool:
+def well(findings: Iterable[CheckResult]) -> bool:
     """Whether nothing is wrong."""
     return not any(finding.state == "bad" for finding in findings)

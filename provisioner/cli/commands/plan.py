@@ -12,13 +12,13 @@ import msgspec
 import yaml
 
 from cloudprovider.azure.client import API_VERSION
+from provisioner.api.field_error import FieldError
 
 from .console import Console
 from .manifests import Document, documents
 from .planning import ExpectedNode, Plan, plan
 from .refusal import FAILED, OK, USAGE, Refused
 from .tables import counted
-from .validation import Trouble
 
 GAP = 13
 
@@ -26,7 +26,7 @@ GAP = 13
 def run(wanted: argparse.Namespace, typed: TextIO, console: Console) -> int:
     """Plan all of it. Raises Refused."""
     plans = _unlike([_plan(document) for document in documents(wanted.file, typed)])
-    if not any(one.claim or one.managed or one.problems for one in plans):
+    if not any(one.claim or one.managed or one.errors for one in plans):
         read = ", ".join(wanted.file)
         raise Refused(f"{read}: there is no NodeClaim in it", "Name manifests of kind NodeClaim.", USAGE)
     match wanted.output:
@@ -38,16 +38,14 @@ def run(wanted: argparse.Namespace, typed: TextIO, console: Console) -> int:
             for one in plans:
                 console.say(*_told(one), "")
             console.say(_summary(plans))
-    return FAILED if any(one.problems for one in plans) else OK
+    return FAILED if any(one.errors for one in plans) else OK
 
 
 def _plan(document: Document) -> Plan:
     if not document.flaw:
         return plan(document.source, document.body)
-    trouble = Trouble(
-        field="", value="", problem=f"it cannot be read: {document.flaw}", remedy="write it as YAML or JSON"
-    )
-    return Plan(source=document.source, claim="", problems=(trouble,))
+    message, remedy = f"it cannot be read: {document.flaw}", "write it as YAML or JSON"
+    return Plan(source=document.source, claim="", errors=(FieldError("", "FieldValueInvalid", message, remedy=remedy),))
 
 
 def _unlike(plans: list[Plan]) -> list[Plan]:
@@ -57,13 +55,10 @@ def _unlike(plans: list[Plan]) -> list[Plan]:
     for one in plans:
         first = seen.setdefault(one.claim, one.source) if one.claim else one.source
         if first != one.source:
-            trouble = Trouble(
-                field="metadata.name",
-                value=one.claim,
-                problem=f"metadata.name: {one.claim!r} is the name of the NodeClaim in {first} as well",
-                remedy="give it a name of its own: a claim's spec cannot be changed",
-            )
-            told.append(msgspec.structs.replace(one, problems=(*one.problems, trouble)))
+            message = f"{one.claim!r} is the name of the NodeClaim in {first} as well"
+            remedy = "give it a name of its own: a claim's spec cannot be changed"
+            duplicate = FieldError("metadata.name", "FieldValueDuplicate", message, one.claim, remedy)
+            told.append(msgspec.structs.replace(one, errors=(*one.errors, duplicate)))
         else:
             told.append(one)
     return told
@@ -82,9 +77,9 @@ def _told(one: Plan) -> Iterator[str]:
     if one.node is not None:
         yield from _node(one.node)
     yield from (_line("note", note) for note in one.notes)
-    for trouble in one.problems:
-        yield _line("✗", trouble.problem)
-        yield _line("", trouble.remedy)
+    for error in one.errors:
+        yield _line("✗", str(msgspec.structs.replace(error, remedy="")))
+        yield _line("", error.remedy)
 
 
 def _node(node: ExpectedNode) -> Iterator[str]:
@@ -112,6 +107,6 @@ def _line(head: str, text: str) -> str:
 
 def _summary(plans: list[Plan]) -> str:
     ours = sum(one.managed for one in plans)
-    wrong = sum(len(one.problems) for one in plans)
+    wrong = sum(len(one.errors) for one in plans)
     left = f", {len(plans) - ours} left alone" if len(plans) > ours else ""
     return f"{counted(ours, 'NodeClaim')}{left}; {counted(wrong, 'problem') if wrong else 'nothing is wrong'}"

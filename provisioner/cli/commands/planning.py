@@ -1,7 +1,7 @@
 """What a claim would become: the PUT, the order of tries, the Node; and everything that is wrong with it.
 
-Pure, and no rule of its own: the pool is what `cloudprovider.azure` would send, objections are its own, flaws
-are those of the CRD that we ship. What only the cluster will know (the claim's UID, times) is a placeholder, and said.
+Pure, and no rule of its own: the pool is what `cloudprovider.azure` would send, errors are its own, and those
+of the CRD that we ship. What only the cluster will know (the claim's UID, times) is a placeholder, and said.
 """
 
 from collections.abc import Iterator, Mapping
@@ -10,7 +10,6 @@ from typing import Any
 import msgspec
 
 from cloudprovider.azure import agentpool, offerings
-from cloudprovider.azure.field_error import Objection
 from cloudprovider.azure.instance_types import is_gpu_size, lookup
 from cloudprovider.azure.pool_labels import left_out
 from cloudprovider.interface import SPOT, Offering
@@ -18,12 +17,13 @@ from controllers.model.ownership import managed
 from controllers.nodeclaim.lifecycle.initialization import NOT_ON_NODES
 from controllers.nodeclaim.lifecycle.registration import copyable
 from provisioner.api import labels
+from provisioner.api.field_error import FieldError
 from provisioner.api.meta import ZERO_TIME, Taint
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.quantity import parse_quantity
 from provisioner.api.requirements import normalise_key
 
-from .validation import Trouble, claim_errors
+from .validation import claim_errors
 
 PUT_TIME, UID, CREATED = "<time of the PUT>", "<UID of the claim>", "<creation time of the claim>"
 MADE = "<5 characters>"
@@ -62,7 +62,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     source: str
     claim: str
     managed: bool = False
-    problems: tuple[Trouble, ...] = ()
+    errors: tuple[FieldError, ...] = ()
     notes: tuple[str, ...] = ()
     pool_name: str = ""
     offerings: tuple[Offering, ...] = ()
@@ -77,9 +77,9 @@ def plan(source: str, body: Any) -> Plan:
         return Plan(source=source, claim="", notes=(f"left alone: this is no NodeClaim, but {kind}",))
     wrong = claim_errors(body)
     if body.get("apiVersion") != NodeClaim().api_version:
-        remedy = f"write {NodeClaim().api_version}"
-        problem = "apiVersion: it is not the version that is served"
-        wrong.insert(0, Trouble(field="apiVersion", value=str(body.get("apiVersion")), problem=problem, remedy=remedy))
+        message, remedy = "it is not the version that is served", f"write {NodeClaim().api_version}"
+        version = str(body.get("apiVersion"))
+        wrong.insert(0, FieldError("apiVersion", "FieldValueNotSupported", message, version, remedy))
     metadata = body.get("metadata")
     given = metadata if isinstance(metadata, dict) else {}
     named = str(given.get("name") or "")
@@ -87,45 +87,41 @@ def plan(source: str, body: Any) -> Plan:
         named = f"{given['generateName']}{MADE}"
         body = {**body, "metadata": {**given, "name": named}}
     if not named:
-        problem, remedy = "metadata.name: it is missing", "add it; a-z and 0-9, at most 12, becomes the pool's name"
-        wrong.append(Trouble(field="metadata.name", value="", problem=problem, remedy=remedy))
+        remedy = "add it; a-z and 0-9, at most 12, becomes the pool's name"
+        wrong.append(FieldError("metadata.name", "FieldValueRequired", "it is missing", remedy=remedy))
     try:
         claim = msgspec.convert(body, NodeClaim)
     except msgspec.ValidationError as error:
         if not wrong:
             remedy = "correct it as the API server's schema has it: kubectl explain nodeclaim"
-            wrong.append(Trouble(field="", value="", problem=str(error), remedy=remedy))
-        return Plan(source=source, claim=named, managed=True, problems=tuple(wrong))
+            wrong.append(FieldError("", "FieldValueTypeInvalid", str(error), remedy=remedy))
+        return Plan(source=source, claim=named, managed=True, errors=tuple(wrong))
     if not managed(claim):
-        return Plan(source=source, claim=named, problems=tuple(wrong), notes=(_foreign(claim),))
+        return Plan(source=source, claim=named, errors=tuple(wrong), notes=(_foreign(claim),))
     return _planned(source, claim, wrong)
 
 
-def _planned(source: str, claim: NodeClaim, wrong: list[Trouble]) -> Plan:
-    wrong += map(_trouble, offerings.objections(claim))
-    tried = () if any(offerings.objections(claim)) else offerings.offerings(claim)
+def _planned(source: str, claim: NodeClaim, wrong: list[FieldError]) -> Plan:
+    wrong += offerings.validate(claim)
+    tried = () if any(offerings.validate(claim)) else offerings.offerings(claim)
     sizes = tuple(dict.fromkeys(offering.size for offering in tried)) or ("",)
-    found = (one for size in sizes for one in agentpool.objections(claim, size))
-    wrong += map(_trouble, dict.fromkeys(found))
+    found = (one for size in sizes for one in agentpool.validate(claim, size))
+    wrong += dict.fromkeys(found)
     body, node = None, None
-    if tried and not any(agentpool.objections(claim, tried[0].size)):
+    if tried and not any(agentpool.validate(claim, tried[0].size)):
         body = _with_placeholders(agentpool.to_agent_pool(claim, tried[0], now=ZERO_TIME), claim)
         node = _node(claim, tried[0], body["properties"])
     return Plan(
         source=source,
         claim=claim.name,
         managed=True,
-        problems=tuple(wrong),
+        errors=tuple(wrong),
         notes=tuple(_notes(claim, tried)),
         pool_name=_pool_name(claim),
         offerings=tried,
         agent_pool=body,
         node=node,
     )
-
-
-def _trouble(one: Objection) -> Trouble:
-    return Trouble(field=one.field, value=one.value, problem=one.problem, remedy=one.remedy)
 
 
 def _foreign(claim: NodeClaim) -> str:

@@ -11,9 +11,11 @@ from functools import cache
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from provisioner.api.crd import nodeclaim_crd
-from provisioner.apiextensions.causes import Cause, Json, is_within
+from provisioner.api.field_error import FieldError
+from provisioner.apiextensions.paths import Json, is_within
 from provisioner.apiextensions.schema import METADATA_FIELDS, Schema
 
 SHOWN_CHARACTERS = 80
@@ -33,16 +35,7 @@ _REMEDIES = {
 }
 
 
-class Trouble(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing that is wrong: `field` is a path such as `spec.requirements[0].key`, `value` its value as text."""
-
-    field: str
-    value: str
-    problem: str
-    remedy: str
-
-
-def claim_errors(manifest: Mapping[str, Any]) -> list[Trouble]:
+def claim_errors(manifest: Mapping[str, Any]) -> list[FieldError]:
     """What the API server would refuse, or drop, of a new NodeClaim; sorted by field."""
     unknown: list[str] = []
     claim = _schema().shape(dict(manifest), unknown)
@@ -51,11 +44,11 @@ def claim_errors(manifest: Mapping[str, Any]) -> list[Trouble]:
         claim["metadata"] = {name: value for name, value in claim["metadata"].items() if value is not None}
     elif metadata is not None:
         claim["metadata"] = metadata
-    causes = _schema().value_causes(claim, None)
-    causes += _schema().rule_causes(claim, None, invalid=[cause.field for cause in causes])
-    errors = [_error(manifest, cause.field, f"{cause.field}: {cause.message}", _remedy(cause)) for cause in causes]
-    errors += [_error(manifest, path, f'unknown field "{path}"', _unknown_remedy(path)) for path in unknown]
-    return sorted(errors, key=lambda error: error.field)
+    errors = _schema().validate_values(claim, None)
+    errors += _schema().validate_rules(claim, None, invalid=[error.field for error in errors])
+    errors += [FieldError(path, "FieldValueInvalid", "unknown field", remedy=_unknown_remedy(path)) for path in unknown]
+    completed = [replace(e, value=_shown(manifest, e.field), remedy=e.remedy or _remedy(e)) for e in errors]
+    return sorted(completed, key=lambda error: error.field)
 
 
 @cache
@@ -65,10 +58,10 @@ def _schema() -> Schema:
     return Schema({**schema, "properties": {**schema["properties"], "metadata": metadata}})
 
 
-def _error(manifest: Mapping[str, Any], field: str, problem: str, remedy: str) -> Trouble:
+def _shown(manifest: Mapping[str, Any], field: str) -> str:
     value = _value(manifest, field)
     shown = value if isinstance(value, str) else msgspec.json.encode(value).decode() if value is not None else ""
-    return Trouble(field=field, value=shown[:SHOWN_CHARACTERS], problem=problem, remedy=remedy)
+    return shown[:SHOWN_CHARACTERS]
 
 
 def _value(value: Any, path: str) -> Any:
@@ -82,11 +75,11 @@ def _value(value: Any, path: str) -> Any:
     return None if path else value
 
 
-def _remedy(cause: Cause) -> str:
-    if cause.message.endswith("is restricted"):
+def _remedy(error: FieldError) -> str:
+    if error.message.endswith("is restricted"):
         return "remove this requirement"
-    declared, _ = _declared(cause.field)
-    return _REMEDIES.get(cause.reason, f"correct it, see: kubectl explain {'.'.join(('nodeclaim', *declared))}")
+    declared, _ = _declared(error.field)
+    return _REMEDIES.get(error.reason, f"correct it, see: kubectl explain {'.'.join(('nodeclaim', *declared))}")
 
 
 def _unknown_remedy(path: str) -> str:

@@ -8,7 +8,7 @@ the name is taken).
 
 from collections.abc import Mapping
 
-from provisioner.apiextensions.causes import Cause
+from provisioner.api.field_error import FieldError
 
 from . import checks
 from .errors import ApiError, forbidden, invalid
@@ -23,7 +23,7 @@ def admit(kind: Resource, new: Json, old: Json | None, sent_meta: Json | None = 
         causes += checks.metadata_change(new["metadata"], old["metadata"], sent_meta or {})
     causes += kind.check(new, old)
     if kind.schema is not None:
-        causes += kind.schema.causes(new, old)
+        causes += kind.schema.validate(new, old)
     if causes:
         raise _refusal(kind, new, causes)
 
@@ -32,7 +32,7 @@ def require_version(kind: Resource, sent: Json, old: Json) -> None:
     """Raises ApiError 422 for a PUT that does not say what it replaces, where the kind asks for it."""
     if kind.needs_version and not (sent.get("metadata") or {}).get("resourceVersion"):
         words = "Invalid value: 0: must be specified for an update"
-        causes = [Cause("metadata.resourceVersion", "FieldValueInvalid", words)]
+        causes = [FieldError("metadata.resourceVersion", "FieldValueInvalid", words)]
         raise invalid(kind.group, kind.plural, old["metadata"]["name"], causes)
 
 
@@ -47,5 +47,5 @@ def require_place(kind: Resource, name: str, namespace: Json | None, crd: Json |
         raise ApiError(405, "MethodNotAllowed", words, {"group": kind.group, "kind": kind.plural})
 
 
-def _refusal(kind: Resource, obj: Mapping[str, Json], causes: list[Cause]) -> ApiError:
+def _refusal(kind: Resource, obj: Mapping[str, Json], causes: list[FieldError]) -> ApiError:
     return invalid(kind.group, kind.kind, obj["metadata"].get("name", ""), causes)

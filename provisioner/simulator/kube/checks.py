@@ -10,7 +10,7 @@ https://github.com/kubernetes/kubernetes/tree/master/pkg/apis/core/validation.
 import re
 from collections.abc import Iterator
 
-from provisioner.apiextensions.causes import Cause
+from provisioner.api.field_error import FieldError
 from provisioner.apiextensions.schema import shown
 
 from .objects import Json, dig
@@ -37,11 +37,11 @@ _PLAIN_FINALIZERS = ("foregroundDeletion", "orphan", "kubernetes", "customresour
 _ANNOTATIONS_BYTES = 256 * 1024
 
 
-def _invalid(field: str, value: object, words: str) -> Cause:
-    return Cause(field, "FieldValueInvalid", f"Invalid value: {shown(value)}: {words}")
+def _invalid(field: str, value: object, words: str) -> FieldError:
+    return FieldError(field, "FieldValueInvalid", f"Invalid value: {shown(value)}: {words}")
 
 
-def _key(field: str, key: str) -> Iterator[Cause]:
+def _key(field: str, key: str) -> Iterator[FieldError]:
     """Qualified names: an optional DNS subdomain, a slash, a name of at most 63."""
     prefix, slash, name = key.rpartition("/")
     if slash and not (re.fullmatch(_SUBDOMAIN, prefix) and len(prefix) <= 253):
@@ -52,18 +52,18 @@ def _key(field: str, key: str) -> Iterator[Cause]:
         yield _invalid(field, key, _KEY_WORDS)
 
 
-def _label_value(field: str, value: object) -> Iterator[Cause]:
+def _label_value(field: str, value: object) -> Iterator[FieldError]:
     if not isinstance(value, str) or (value and not re.fullmatch(_LABEL, value)):
         yield _invalid(field, value, _VALUE_WORDS)
     elif len(value) > 63:
         yield _invalid(field, value, "must be no more than 63 bytes")
 
 
-def metadata(meta: Json, *, built_in: bool = False) -> Iterator[Cause]:
+def metadata(meta: Json, *, built_in: bool = False) -> Iterator[FieldError]:
     """Everything wrong with an object's metadata as such."""
     name = meta.get("name") or ""
     if not name:
-        yield Cause("metadata.name", "FieldValueRequired", "Required value: name or generateName is required")
+        yield FieldError("metadata.name", "FieldValueRequired", "Required value: name or generateName is required")
     elif len(name) > 253 or not re.fullmatch(_SUBDOMAIN, name):
         yield _invalid("metadata.name", name, _NAME_WORDS)
     for key, value in (meta.get("labels") or {}).items():
@@ -74,7 +74,7 @@ def metadata(meta: Json, *, built_in: bool = False) -> Iterator[Cause]:
         yield from _key("metadata.annotations", key.lower())
     if sum(len(k.encode()) + len(str(v).encode()) for k, v in annotations.items()) > _ANNOTATIONS_BYTES:
         words = f"Too long: may not be more than {_ANNOTATIONS_BYTES} bytes"
-        yield Cause("metadata.annotations", "FieldValueTooLong", words)
+        yield FieldError("metadata.annotations", "FieldValueTooLong", words)
     for index, finalizer in enumerate(meta.get("finalizers") or []):
         yield from _key("metadata.finalizers", finalizer)
         if built_in and "/" not in finalizer and finalizer not in _PLAIN_FINALIZERS:
@@ -83,7 +83,7 @@ def metadata(meta: Json, *, built_in: bool = False) -> Iterator[Cause]:
     yield from _owners(meta.get("ownerReferences") or [])
 
 
-def _owners(owners: list[Json]) -> Iterator[Cause]:
+def _owners(owners: list[Json]) -> Iterator[FieldError]:
     for owner in owners:
         for field in ("apiVersion", "kind", "name", "uid"):
             if not owner.get(field):
@@ -94,7 +94,7 @@ def _owners(owners: list[Json]) -> Iterator[Cause]:
         yield _invalid("metadata.ownerReferences", owners, f"{words}{first} and {others[0]}")
 
 
-def metadata_change(new: Json, old: Json, sent: Json) -> Iterator[Cause]:
+def metadata_change(new: Json, old: Json, sent: Json) -> Iterator[FieldError]:
     """What may not change: the server's own fields, where they are sent; a deleting object takes no new finalizer."""
     for field in ("uid", "deletionTimestamp"):
         if sent.get(field) and sent[field] != old.get(field):
@@ -107,10 +107,10 @@ def metadata_change(new: Json, old: Json, sent: Json) -> Iterator[Cause]:
                 "Forbidden: no new finalizers can be added if the object is being deleted, "
                 f"found new finalizers []string{{{found}}}"
             )
-            yield Cause("metadata.finalizers", "FieldValueForbidden", words)
+            yield FieldError("metadata.finalizers", "FieldValueForbidden", words)
 
 
-def node(new: Json, old: Json | None) -> Iterator[Cause]:
+def node(new: Json, old: Json | None) -> Iterator[FieldError]:
     """Taints are well-formed and unique by key and effect; a provider ID, once set, stays."""
     seen: list[tuple[object, object]] = []
     effects = ("NoSchedule", "PreferNoSchedule", "NoExecute")
@@ -120,37 +120,37 @@ def node(new: Json, old: Json | None) -> Iterator[Cause]:
         yield from _key(f"{where}.key", taint.get("key", ""))
         yield from _label_value(f"{where}.value", taint.get("value", ""))
         if not taint.get("effect"):
-            yield Cause(f"{where}.effect", "FieldValueRequired", "Required value")
+            yield FieldError(f"{where}.effect", "FieldValueRequired", "Required value")
         elif taint["effect"] not in effects:
             options = ", ".join(f'"{e}"' for e in effects)
             words = f"Unsupported value: {shown(taint.get('effect', ''))}: supported values: {options}"
-            yield Cause(f"{where}.effect", "FieldValueNotSupported", words)
+            yield FieldError(f"{where}.effect", "FieldValueNotSupported", words)
         if (taint.get("key"), taint.get("effect")) in seen:
             words = f"Duplicate value: {shown(taint)}: taints must be unique by key and effect pair"
-            yield Cause(where, "FieldValueDuplicate", words)
+            yield FieldError(where, "FieldValueDuplicate", words)
         seen.append((taint.get("key"), taint.get("effect")))
     before = dig(old, "spec", "providerID")
     if before and before != dig(new, "spec", "providerID"):
         words = 'Forbidden: node updates may not change providerID except from "" to valid'
-        yield Cause("spec.providerID", "FieldValueForbidden", words)
+        yield FieldError("spec.providerID", "FieldValueForbidden", words)
 
 
-def pod(new: Json, old: Json | None) -> Iterator[Cause]:
+def pod(new: Json, old: Json | None) -> Iterator[FieldError]:
     """A bound pod stays where it is."""
     before = dig(old, "spec", "nodeName")
     if before and before != dig(new, "spec", "nodeName"):
         words = "Forbidden: pod updates may not change fields other than `spec.containers[*].image` and few others"
-        yield Cause("spec", "FieldValueForbidden", words)
+        yield FieldError("spec", "FieldValueForbidden", words)
 
 
-def event(new: Json, _: Json | None) -> Iterator[Cause]:
+def event(new: Json, _: Json | None) -> Iterator[FieldError]:
     """An event lives in the namespace of what it tells of; of cluster-scoped objects in `default`."""
     namespace, involved = new["metadata"].get("namespace", ""), dig(new, "involvedObject", "namespace") or ""
     if namespace != (involved or "default"):
         yield _invalid("involvedObject.namespace", involved, "does not match event.namespace")
 
 
-def lease(new: Json, _: Json | None) -> Iterator[Cause]:
+def lease(new: Json, _: Json | None) -> Iterator[FieldError]:
     """A lease lasts longer than nothing, and has not changed hands a negative number of times."""
     seconds, transitions = dig(new, "spec", "leaseDurationSeconds"), dig(new, "spec", "leaseTransitions")
     if seconds is not None and seconds <= 0:

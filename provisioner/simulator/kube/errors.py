@@ -9,7 +9,7 @@ https://github.com/kubernetes/apimachinery/tree/master/pkg/util/validation/field
 
 import json
 
-from provisioner.apiextensions.causes import Cause
+from provisioner.api.field_error import FieldError
 
 from .objects import Json
 
@@ -104,7 +104,7 @@ def unsupported_media_type(message: str) -> ApiError:
     return ApiError(415, "UnsupportedMediaType", message)
 
 
-def invalid(group: str, kind: str, name: str, causes: list[Cause]) -> ApiError:
+def invalid(group: str, kind: str, name: str, causes: list[FieldError]) -> ApiError:
     """A 422: one cause prints on the message's line, several as a bracketed list, as `field.ErrorList` does."""
     unique = list(dict.fromkeys(causes))
     words = str(unique[0]) if len(unique) == 1 else "[" + ", ".join(map(str, unique)) + "]"
@@ -118,7 +118,7 @@ def invalid(group: str, kind: str, name: str, causes: list[Cause]) -> ApiError:
     return ApiError(422, "Invalid", f'{qualified} "{name}" is invalid: {words}', details)
 
 
-def invalid_option(kind: str, cause: Cause) -> ApiError:
+def invalid_option(kind: str, cause: FieldError) -> ApiError:
     """The 422 of a query parameter or a body of options; `kind` as in `DeleteOptions`."""
     return invalid("meta.k8s.io", kind, "", [cause])
 
@@ -127,9 +127,9 @@ def invalid_patch(patched: object, why: str) -> ApiError:
     """The 422 of a patch whose result cannot be decoded; it shows the result and names no object."""
     shown = json.dumps(patched, ensure_ascii=False, separators=(",", ":"))
     words = f"Invalid value: {json.dumps(shown, ensure_ascii=False)}: {why}"
-    return invalid("", "", "", [Cause("patch", "FieldValueInvalid", words)])
+    return invalid("", "", "", [FieldError("patch", "FieldValueInvalid", words)])
 
 
-def too_many_requests(message: str, cause: Cause) -> ApiError:
+def too_many_requests(message: str, cause: FieldError) -> ApiError:
     """429 for a reason that waiting may remove."""
     return ApiError(429, "TooManyRequests", message, {"causes": [{"reason": cause.reason, "message": cause.message}]})

@@ -10,7 +10,7 @@ https://github.com/kubernetes/kubernetes/tree/master/pkg/controller/disruption.
 
 from math import ceil
 
-from provisioner.apiextensions.causes import Cause
+from provisioner.api.field_error import FieldError
 
 from .errors import ApiError, bad_request, not_found, too_many_requests
 from .objects import Json, dig, rfc3339
@@ -71,7 +71,7 @@ def _ask_budget(store: Store, pod: Json) -> None:
         if status["disruptionsAllowed"] <= 0:
             name = budget["metadata"]["name"]
             words = f"The disruption budget {name} needs {desired} healthy pods and has {current} currently"
-            raise too_many_requests(_VIOLATED, Cause("", "DisruptionBudget", words))
+            raise too_many_requests(_VIOLATED, FieldError("", "DisruptionBudget", words))
 
 
 def _covers(budget: Json, pod: Json) -> bool:

@@ -15,7 +15,7 @@ from typing import Any, Literal, get_args
 
 import msgspec
 
-from provisioner.apiextensions.causes import Cause
+from provisioner.api.field_error import FieldError
 
 from .errors import ApiError, bad_request, invalid_option, unsupported_media_type
 from .objects import Json
@@ -77,7 +77,7 @@ def number(query: Mapping[str, Any], name: str) -> int:
 def _unsupported(options: str, field: str, shown: str, *supported: str) -> ApiError:
     words = ", ".join(f'"{value}"' for value in supported)
     return invalid_option(
-        options, Cause(field, "FieldValueNotSupported", f"Unsupported value: {shown}: supported values: {words}")
+        options, FieldError(field, "FieldValueNotSupported", f"Unsupported value: {shown}: supported values: {words}")
     )
 
 
@@ -125,7 +125,9 @@ def check_list(query: Mapping[str, str]) -> None:
     elif match == "Exact" and version == "0":
         why = 'resourceVersionMatch "exact" is forbidden for resourceVersion "0"'
     if why:
-        raise invalid_option("ListOptions", Cause("resourceVersionMatch", "FieldValueForbidden", f"Forbidden: {why}"))
+        raise invalid_option(
+            "ListOptions", FieldError("resourceVersionMatch", "FieldValueForbidden", f"Forbidden: {why}")
+        )
     if match not in {"", "Exact", "NotOlderThan"}:
         raise _unsupported("ListOptions", "resourceVersionMatch", f'"{match}"', "Exact", "NotOlderThan", "")
 

@@ -14,13 +14,13 @@ import jsonschema_rs
 import msgspec
 from celpy.celparser import CELParseError
 
-from provisioner.apiextensions.causes import Cause
+from provisioner.api.field_error import FieldError
 from provisioner.apiextensions.schema import Schema
 
 from . import checks
 from .objects import Json
 
-Check = Callable[[Json, Json | None], Iterator[Cause]]
+Check = Callable[[Json, Json | None], Iterator[FieldError]]
 
 CRD_KEY = "customresourcedefinitions.apiextensions.k8s.io"
 CRD_FINALIZER = "customresourcecleanup.apiextensions.k8s.io"
@@ -38,20 +38,20 @@ _EVENT_FIELDS = (
 )
 
 
-def _anything(_new: Json, _old: Json | None) -> Iterator[Cause]:
+def _anything(_new: Json, _old: Json | None) -> Iterator[FieldError]:
     return iter(())
 
 
-def _crd(new: Json, _: Json | None) -> Iterator[Cause]:
+def _crd(new: Json, _: Json | None) -> Iterator[FieldError]:
     """A CRD must compile: what it lacks or what does not parse is told at once."""
     try:
         resource = from_crd(new)
     except (KeyError, StopIteration, TypeError, ValueError, CELParseError, jsonschema_rs.ValidationError) as error:
-        yield Cause("spec", "FieldValueInvalid", f"Invalid value: {type(error).__name__}: {error}")
+        yield FieldError("spec", "FieldValueInvalid", f"Invalid value: {type(error).__name__}: {error}")
         return
     if resource.key != new["metadata"]["name"]:
         words = f'Invalid value: "{new["metadata"]["name"]}": must be spec.names.plural+"."+spec.group'
-        yield Cause("metadata.name", "FieldValueInvalid", words)
+        yield FieldError("metadata.name", "FieldValueInvalid", words)
 
 
 @dataclass(frozen=True, slots=True)

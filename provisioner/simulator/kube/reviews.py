@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from provisioner.apiextensions.causes import Cause
+from provisioner.api.field_error import FieldError
 
 from .errors import invalid, method_not_allowed
 from .objects import Json
@@ -53,9 +53,9 @@ def review(method: str, resource: str, sent: Json, caller: Caller, now: str) -> 
     wrong = None
     if wanted is not None and other is not None:
         shown = json.dumps({"Path": other.get("path", ""), "Verb": other.get("verb", "")}, separators=(",", ":"))
-        wrong = Cause("spec.nonResourceAttributes", "FieldValueInvalid", f"Invalid value: {shown}: {_NOT_BOTH}")
+        wrong = FieldError("spec.nonResourceAttributes", "FieldValueInvalid", f"Invalid value: {shown}: {_NOT_BOTH}")
     elif wanted is None and other is None:
-        wrong = Cause("spec.resourceAttributes", "FieldValueInvalid", f"Invalid value: null: {_ONE_OF}")
+        wrong = FieldError("spec.resourceAttributes", "FieldValueInvalid", f"Invalid value: null: {_ONE_OF}")
     if wrong is not None:
         # The real server does not name the kind either.
         raise invalid(group, "", "", [wrong])

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Literal, NamedTuple
 
-from provisioner.apiextensions.causes import Cause
+from provisioner.api.field_error import FieldError
 from provisioner.apiextensions.schema import known_metadata
 
 from . import builtin
@@ -167,7 +167,7 @@ def patched(resource: Resource, old: Json, patch: Any, how: PatchKind, options: 
     except ApiError as error:
         raise invalid_patch(made, error.message) from error
     causes = [
-        Cause(field, "FieldValueInvalid", f'Invalid value: "{sent.get(field)}": must be {right}')
+        FieldError(field, "FieldValueInvalid", f'Invalid value: "{sent.get(field)}": must be {right}')
         for field, right in (("kind", resource.kind), ("apiVersion", resource.api_version))
         if sent.get(field) != right
     ]

@@ -52,18 +52,24 @@ def asking(**requests: Any) -> Json:
 
 # What the controller refuses: the claim, and the words that the program has for it too.
 REFUSED: dict[str, tuple[Json, str]] = {
-    "no size": (claim(spec={"requirements": [one_of("karpenter.sh/nodepool", "kaito")]}), "names no instance type"),
-    "no such size": (claim(spec={"requirements": [one_of(SIZE, "n1-standard-4")]}), "is no Azure VM size"),
-    "zone": (claim(spec=requiring(one_of(ZONE, "westeurope"))), "write <location>-1, -2 or -3"),
+    "no size": (
+        claim(spec={"requirements": [one_of("karpenter.sh/nodepool", "kaito")]}),
+        "no instance type is specified",
+    ),
+    "no such size": (claim(spec={"requirements": [one_of(SIZE, "n1-standard-4")]}), "is not an Azure VM size"),
+    "zone": (claim(spec=requiring(one_of(ZONE, "westeurope"))), "use <location>-1, -2 or -3"),
     "terms": (claim(spec=requiring(one_of("karpenter.sh/capacity-type", "reserved"))), "neither on-demand nor spot"),
     "windows": (claim(spec=requiring(one_of("kubernetes.io/os", "windows"))), "linux is excluded"),
     "not linux": (claim(spec=requiring(one_of("kubernetes.io/os", "linux", operator="NotIn"))), "linux is excluded"),
-    "small disk": (claim(spec=asking(storage="10Gi")), "10Gi: an OS disk has 30Gi to 2048Gi"),
-    "large disk": (claim(spec=asking(storage="5Ti")), "5Ti: an OS disk has 30Gi to 2048Gi"),
-    "half a GPU": (claim(spec=asking(nvidia__com="1", **{"nvidia.com__gpu": "500m"})), "is no whole number"),
-    "label": (claim(labels={"kubernetes.azure.com/mine": "x"}), "AKS keeps this key for itself"),
-    "bare label": (claim(labels={"agentpool": "x"}), "AKS keeps this key for itself"),
-    "taint": (claim(spec={"taints": [TAINT]}), "AKS keeps this key for itself"),
+    "small disk": (claim(spec=asking(storage="10Gi")), "10Gi: the OS disk must be 30Gi to 2048Gi"),
+    "large disk": (claim(spec=asking(storage="5Ti")), "5Ti: the OS disk must be 30Gi to 2048Gi"),
+    "half a GPU": (
+        claim(spec=asking(nvidia__com="1", **{"nvidia.com__gpu": "500m"})),
+        "extended resources must be integers",
+    ),
+    "label": (claim(labels={"kubernetes.azure.com/mine": "x"}), "AKS reserves this key"),
+    "bare label": (claim(labels={"agentpool": "x"}), "AKS reserves this key"),
+    "taint": (claim(spec={"taints": [TAINT]}), "AKS reserves this key"),
 }
 # What works, and may not be what was meant.
 NOTED: dict[str, tuple[Json, str]] = {
@@ -138,7 +144,7 @@ async def test_kubectl_warns_of_what_the_controller_would_refuse(cluster: Contro
             said = await told(kubectl, one)
             assert (name, said.code) == (name, 0)
             assert [(policy, words in text) for policy, text in warnings(said)] == [(CLAIMS, True)], (name, said)
-            assert words.rpartition(": ")[2] in "\n".join(str(trouble) for trouble in plan(name, one).problems), name
+            assert words.rpartition(": ")[2] in "\n".join(str(error) for error in plan(name, one).errors), name
 
 
 async def test_what_works_is_noted_or_passes_without_a_word(cluster: ControlPlane, tmp_path: Path) -> None:
@@ -148,7 +154,7 @@ async def test_what_works_is_noted_or_passes_without_a_word(cluster: ControlPlan
             (warning,) = warnings(await told(kubectl, one))
             assert warning[0] == NOTES, name
             assert warning[1].startswith(words), name
-            assert plan(name, one).problems == (), name
+            assert plan(name, one).errors == (), name
         documents = [doc for path in sorted(EXAMPLES.glob("*.yaml")) for doc in yaml.safe_load_all(path.read_text())]
         examples = {doc["metadata"]["name"]: doc for doc in documents if doc["kind"] == "NodeClaim"}
         assert len(examples) > 5
@@ -163,7 +169,7 @@ async def test_deny_refuses_it_and_notes_stay_notes(cluster: ControlPlane, tmp_p
     async with in_force(cluster, tmp_path, "Deny") as kubectl:
         refused = await kubectl.refused("create", "-f", kubectl.file(REFUSED["no size"][0]))
         assert "ValidatingAdmissionPolicy 'gpu-provisioner-claims'" in refused
-        assert "denied request: spec.requirements names no instance type; add" in refused
+        assert "denied request: spec.requirements: no instance type is specified; add" in refused
         made = await kubectl.run("create", "-f", kubectl.file(NOTED["name"][0]))
         assert (made.code, len(warnings(made))) == (0, 1)
         assert await kubectl("get", "nodeclaims", "-o", "name") == "nodeclaim.karpenter.sh/a-name-of-nodepools\n"

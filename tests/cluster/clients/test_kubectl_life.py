@@ -196,8 +196,8 @@ async def test_what_cannot_be_bought_is_said(life: Life) -> None:
     assert said == f"nodeclaim.karpenter.sh/{name} condition met\n"
     await life.reached("Ready=False", name)
     remedy = (
-        "spec.requirements names no instance type; "
-        "add node.kubernetes.io/instance-type In [Standard_NC24ads_A100_v4], say"
+        "spec.requirements: no instance type is specified; "
+        "add node.kubernetes.io/instance-type, for example Standard_NC24ads_A100_v4"
     )
     described = await kubectl("describe", "nodeclaim", name)
     assert re.search(

@@ -45,20 +45,25 @@ def test_whatever_is_not_good_says_what_to_look_at_and_what_to_do() -> None:
 
 
 @pytest.mark.parametrize("path", WRITERS, ids=lambda path: str(path.relative_to(ROOT)))
-def test_no_reason_is_written_as_a_text_of_its_own(path: Path) -> None:
-    """Judgements, Events and objections name their reasons; only ARM's words stand in the error table."""
+def test_reasons_are_written_as_constants(path: Path) -> None:
+    """Conditions, Events and errors take their reasons from `reasons`; only the error table writes those of Azure."""
     if path == NAMES_THEMSELVES:
         return
-    found = [
-        keyword.value.value
+    calls = [
+        call
         for call in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
-        if isinstance(call, ast.Call)
-        and isinstance(call.func, ast.Name)
-        and call.func.id in {"Judgement", "Event", "Objection", "Failure", "Finding"}
-        for keyword in call.keywords
-        if keyword.arg == "reason" and isinstance(keyword.value, ast.Constant)
+        if isinstance(call, ast.Call) and isinstance(call.func, ast.Name)
     ]
-    assert found == []
+    written = [
+        keyword.value
+        for call in calls
+        if call.func.id in {"ConditionUpdate", "Event", "Failure", "Finding", "FieldError"}
+        for keyword in call.keywords
+        if keyword.arg == "reason"
+    ] + [call.args[1] for call in calls if call.func.id == "FieldError" and len(call.args) > 1]
+    literals = [value.value for value in written if isinstance(value, ast.Constant)]
+    # The `metav1.CauseType` of an error of a manifest or of a setting.
+    assert [text for text in literals if not text.startswith("FieldValue")] == []
 
 
 def test_the_plan_tables_say_nothing_that_no_page_explains() -> None:

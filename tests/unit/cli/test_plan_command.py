@@ -37,7 +37,7 @@ def planned(*bodies: Any) -> list[Json]:
     """The plans of these documents."""
     code, out, _ = ran("-f", "-", "-o", "json", typed=yaml.safe_dump_all(bodies, sort_keys=False))
     plans: list[Json] = json.loads(out)
-    assert code == any(plan["problems"] for plan in plans)
+    assert code == any(plan["errors"] for plan in plans)
     return plans
 
 
@@ -54,8 +54,8 @@ def claim(name: str = "gpu1", *, sizes: tuple[str, ...] = ("Standard_NC24ads_A10
 
 
 def fields(plan: Json) -> list[tuple[str, str]]:
-    assert all(one["problem"] and one["remedy"] for one in plan["problems"])
-    return [(one["field"], one["value"]) for one in plan["problems"]]
+    assert all(one["message"] and one["remedy"] for one in plan["errors"])
+    return [(one["field"], one["value"]) for one in plan["errors"]]
 
 
 @pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.yaml")), ids=lambda path: path.stem)
@@ -110,7 +110,7 @@ def test_the_pool_s_name(given: Json, name: str) -> None:
     made = claim()
     made["metadata"] = given
     (plan,) = planned(made)
-    assert plan["problems"] == []
+    assert plan["errors"] == []
     assert plan["poolName"] == name
     told = any("is no name for an agent pool" in note for note in plan["notes"])
     assert told == (name == DERIVED)
@@ -188,7 +188,7 @@ NOTES = [
 def test_what_may_surprise_is_noted(made: Json, note: str) -> None:
     """It is not wrong, so the exit code stays 0."""
     (plan,) = planned(made)
-    assert plan["problems"] == []
+    assert plan["errors"] == []
     assert any(note in one for one in plan["notes"])
 
 
@@ -231,7 +231,7 @@ def test_what_is_no_claim_of_ours_is_left_alone() -> None:
     assert "left alone: its spec.nodeClassRef is karpenter.azure.com/AKSNodeClass" in plans[0]["notes"][0]
     assert plans[0]["agentPool"] is None
     assert plans[2]["notes"] == ["left alone: this is no NodeClaim, but Deployment"]
-    assert not any(plan["problems"] for plan in plans)
+    assert not any(plan["errors"] for plan in plans)
 
 
 def test_files_directories_lists_and_standard_input(tmp_path: Path) -> None:
@@ -251,7 +251,7 @@ def test_files_directories_lists_and_standard_input(tmp_path: Path) -> None:
     ]
     assert code == 1
     assert [fields(plan) for plan in plans] == [[], [], [], [("metadata.name", "a1")], []]
-    assert "a.yaml, document 1 as well" in plans[3]["problems"][0]["problem"]
+    assert "a.yaml, document 1 as well" in plans[3]["errors"][0]["message"]
 
 
 UNREADABLE = ["{ broken", "a: [1\n", "\t", "a: !!python/object:os.system x", "[" * 5000, "a: *nothing"]
@@ -263,9 +263,9 @@ def test_a_document_that_cannot_be_read(text: str) -> None:
     code, out, err = ran("-f", "-", "-o", "json", typed=f"{json.dumps(claim())}\n---\n{text}\n")
     first, second = json.loads(out)
     assert (code, err) == (1, "")
-    assert first["problems"] == []
+    assert first["errors"] == []
     assert second["source"] == "standard input, document 2"
-    assert second["problems"][0]["problem"].startswith("it cannot be read: ")
+    assert second["errors"][0]["message"].startswith("it cannot be read: ")
 
 
 NO_CLAIMS: list[Any] = [None, "", 7, [], {"kind": "Deployment"}]

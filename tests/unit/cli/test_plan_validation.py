@@ -44,7 +44,7 @@ def server_fields(document: Json) -> set[str]:
     """The fields that the API server refuses or prunes."""
     unknown: list[str] = []
     shaped = SERVER.shape(document, unknown)
-    return {*unknown, *(cause.field for cause in SERVER.causes(shaped, None) if cause.field != "<nil>")}
+    return {*unknown, *(error.field for error in SERVER.validate(shaped, None) if error.field != "<nil>")}
 
 
 def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
@@ -159,12 +159,12 @@ BAD = [
 
 
 @pytest.mark.parametrize("row", BAD, ids=[str(row[:2])[:60] for row in BAD])
-def test_an_error_has_field_value_problem_and_remedy(row: tuple[Any, ...]) -> None:
+def test_an_error_has_field_value_message_and_remedy(row: tuple[Any, ...]) -> None:
     """One error for each mistake; the value is cut at 80 characters."""
-    path, given, field, value, problem, remedy = row
+    path, given, field, value, message, remedy = row
     (error,) = claim_errors(changed(path, given))
     assert (error.field, error.value) == (field, value)
-    assert problem in error.problem
+    assert message in error.message
     assert remedy in error.remedy
 
 

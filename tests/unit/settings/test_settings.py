@@ -7,8 +7,9 @@ from typing import Any
 import msgspec
 import pytest
 
+from provisioner.api.field_error import FieldError
 from provisioner.operator.config import policy_from
-from provisioner.settings import OPTIONS, Problem, Settings, SettingsError, describe, load, read_flags
+from provisioner.settings import OPTIONS, Settings, SettingsError, describe, load, read_flags
 from provisioner.settings.options import BY_FLAG, IGNORED
 
 SUBSCRIPTION = "11111111-2222-3333-4444-555555555555"
@@ -27,16 +28,16 @@ def loaded(flags: Mapping[str, str] | None = None, file: Mapping[str, Any] | Non
     return load(flags or {}, {**ENV, **env}, file)
 
 
-def problems(
+def errors(
     flags: Mapping[str, str] | None = None, file: Mapping[str, Any] | None = None, **env: str
-) -> list[Problem]:
+) -> list[FieldError]:
     with pytest.raises(SettingsError) as refusal:
         loaded(flags, file, **env)
-    return refusal.value.problems
+    return refusal.value.errors
 
 
-def the_problem(flags: Mapping[str, str] | None = None, file: Mapping[str, Any] | None = None, **env: str) -> Problem:
-    (only,) = problems(flags, file, **env)
+def the_error(flags: Mapping[str, str] | None = None, file: Mapping[str, Any] | None = None, **env: str) -> FieldError:
+    (only,) = errors(flags, file, **env)
     return only
 
 
@@ -194,14 +195,14 @@ def test_the_file_may_use_yamls_own_types() -> None:
 
 def test_unknown_keys_and_flags_are_told_without_their_values() -> None:
     """A typing error must not leave a default in force unnoticed; what stands there may be a secret."""
-    found = problems({"metric-port": "hunter2"}, {"client-secret": "hunter2"})
-    assert [p.name for p in found] == ["client-secret", "--metric-port"]
+    found = errors({"metric-port": "hunter2"}, {"client-secret": "hunter2"})
+    assert [e.field for e in found] == ["client-secret", "--metric-port"]
     assert "hunter2" not in str(SettingsError(found))
 
 
 def test_a_map_where_one_value_belongs_is_told() -> None:
     """Nested keys are not flattened by guess."""
-    assert the_problem(file={"metrics-port": {"value": 1}}).name == "metrics-port"
+    assert the_error(file={"metrics-port": {"value": 1}}).field == "metrics-port"
 
 
 # --- what is missing or wrong ----------------------------------------------------------------------------------------
@@ -211,8 +212,8 @@ def test_everything_missing_is_told_at_once_each_with_its_remedy() -> None:
     """One start shows all there is to set."""
     with pytest.raises(SettingsError) as refusal:
         load({}, {}, None)
-    found = refusal.value.problems
-    assert [p.name for p in found] == [
+    found = refusal.value.errors
+    assert [e.field for e in found] == [
         "ARM_SUBSCRIPTION_ID",
         "ARM_RESOURCE_GROUP",
         "AZURE_CLUSTER_NAME",
@@ -220,7 +221,7 @@ def test_everything_missing_is_told_at_once_each_with_its_remedy() -> None:
         "AZURE_CLIENT_ID",
         "AZURE_FEDERATED_TOKEN_FILE",
     ]
-    assert all(p.why == "it is not set" and p.remedy.endswith(".") for p in found)
+    assert all(e.message == "it is not set" and e.remedy.endswith(".") for e in found)
     text = str(refusal.value)
     assert text.startswith("6 settings are wrong:\n")
     assert "az account show" in text
@@ -245,9 +246,9 @@ def test_a_simulator_on_loopback_needs_no_identity_variables() -> None:
 
 
 def test_what_is_malformed_is_not_also_called_missing() -> None:
-    """One mistake, one problem."""
-    found = the_problem(ARM_RESOURCE_GROUP="/subscriptions/x/resourceGroups/y")
-    assert found.name == "ARM_RESOURCE_GROUP"
+    """One mistake, one error."""
+    found = the_error(ARM_RESOURCE_GROUP="/subscriptions/x/resourceGroups/y")
+    assert found.field == "ARM_RESOURCE_GROUP"
     assert "resource group" in found.remedy
 
 
@@ -288,11 +289,11 @@ def test_what_is_malformed_is_not_also_called_missing() -> None:
     ],
 )
 def test_wrong_values_stop_the_program_and_say_what_to_write(name: str, text: str, remedy: str) -> None:
-    """Each is one problem under the name the user wrote, with what would be right."""
-    found = the_problem(**{name: text})
-    assert found.name == name
+    """Each is one error under the name the user wrote, with what would be right."""
+    found = the_error(**{name: text})
+    assert found.field == name
     assert remedy in found.remedy
-    assert found.why
+    assert found.message
 
 
 @pytest.mark.parametrize(
@@ -316,10 +317,10 @@ def test_malformed_numbers_and_booleans_of_the_environment_are_warned_of(name: s
 
 
 @pytest.mark.parametrize("strict", [{"flags": {"strict-config": "true"}}, {"file": {"strict-config": True}}])
-def test_strict_config_turns_these_warnings_into_problems(strict: dict[str, dict[str, str]]) -> None:
+def test_strict_config_turns_these_warnings_into_errors(strict: dict[str, dict[str, str]]) -> None:
     """Whoever asks for it gets no silent default."""
-    found = the_problem(strict.get("flags"), strict.get("file"), METRICS_PORT="abc")
-    assert (found.name, found.value, found.why) == ("METRICS_PORT", "abc", "it is not a whole number")
+    found = the_error(strict.get("flags"), strict.get("file"), METRICS_PORT="abc")
+    assert (found.field, found.value, found.message) == ("METRICS_PORT", "abc", "it is not a whole number")
 
 
 def test_strict_config_itself_malformed_is_told_once() -> None:
@@ -328,15 +329,15 @@ def test_strict_config_itself_malformed_is_told_once() -> None:
     assert warning.startswith("STRICT_CONFIG=very: ")
 
 
-def test_malformed_flags_and_file_values_are_always_problems() -> None:
+def test_malformed_flags_and_file_values_are_always_errors() -> None:
     """Nobody else writes flags or files for the program; a default in their place would be a surprise."""
-    found = problems({"metrics-port": "abc", "kube-client-qps": ""}, {"health-probe-port": "abc"})
-    assert [p.name for p in found] == ["--kube-client-qps", "--metrics-port", "health-probe-port"]
+    found = errors({"metrics-port": "abc", "kube-client-qps": ""}, {"health-probe-port": "abc"})
+    assert [e.field for e in found] == ["--kube-client-qps", "--metrics-port", "health-probe-port"]
 
 
 def test_one_port_cannot_serve_both() -> None:
     """Two listeners on one port would fail later and less clearly; two free ports are fine."""
-    assert the_problem(METRICS_PORT="9000", HEALTH_PROBE_PORT="9000").name == "HEALTH_PROBE_PORT"
+    assert the_error(METRICS_PORT="9000", HEALTH_PROBE_PORT="9000").field == "HEALTH_PROBE_PORT"
     assert loaded(METRICS_PORT="0", HEALTH_PROBE_PORT="0").metrics_port == 0
 
 
@@ -502,7 +503,7 @@ def test_a_wrong_proxy_is_told_without_its_password(address: str) -> None:
     """Errors travel to logs and issue trackers."""
     with pytest.raises(SettingsError) as refusal:
         loaded(HTTPS_PROXY=address)
-    text = str(refusal.value) + repr(refusal.value) + repr(refusal.value.problems)
+    text = str(refusal.value) + repr(refusal.value) + repr(refusal.value.errors)
     assert "hunter2" not in text
     assert "***@" in text
     assert refusal.value.__cause__ is None

@@ -38,7 +38,7 @@ def filled(value: Any, known: dict[str, str]) -> Any:
 def test_what_is_planned_is_what_is_sent(claim: Json) -> None:
     """The body of the PUT is the planned one, member by member; the Node bears the planned labels, taints and GPUs."""
     planned = plan("claim.yaml", claim)
-    assert planned.problems == ()
+    assert planned.errors == ()
 
     async def story(sim: Sim) -> None:
         await sim.start_controller(elect=False)

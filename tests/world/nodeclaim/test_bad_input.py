@@ -31,7 +31,7 @@ HOUR_SECONDS = 3600.0
 CRDS = "customresourcedefinitions.apiextensions.k8s.io"
 AMD = "Standard_ND96isr_MI300X_v5"
 TYPE = "node.kubernetes.io/instance-type"
-TYPE_REMEDY = "add node.kubernetes.io/instance-type In [Standard_NC24ads_A100_v4], say"
+TYPE_REMEDY = "add node.kubernetes.io/instance-type, for example Standard_NC24ads_A100_v4"
 
 
 def of_type(*values, operator="In", more=()):
@@ -60,12 +60,12 @@ class Bad(NamedTuple):
     annotations: dict[str, str] = {}
 
 
-MISSING = ("spec.requirements names no instance type", TYPE_REMEDY)
+MISSING = ("spec.requirements: no instance type is specified", TYPE_REMEDY)
 ZONE, CAPACITY, OS = "topology.kubernetes.io/zone", "karpenter.sh/capacity-type", "kubernetes.io/os"
 SKU_NAME, IMAGE = "karpenter.azure.com/sku-name", "kaito.sh/node-image-family"
 STORAGE = "spec.resources.requests.storage: "
-BOUNDS = "an OS disk has 30Gi to 2048Gi; change the request"
-OF_THEIRS = "AKS keeps this key for itself; remove the label or use a prefix of your own"
+BOUNDS = "the OS disk must be 30Gi to 2048Gi; change the request"
+OF_THEIRS = "AKS reserves this key; remove the label or use another prefix"
 BAD = {
     "no instance type": Bad(
         "InstanceTypeMissing", MISSING, {"requirements": [{"key": OS, "operator": "In", "values": ["linux"]}]}
@@ -73,37 +73,39 @@ BAD = {
     "only what it is not": Bad("InstanceTypeMissing", MISSING, of_type(SIZE, operator="NotIn")),
     "another cloud's type": Bad(
         "InstanceTypeInvalid",
-        (f"spec.requirements[{TYPE}]: 'm5.large' is no Azure VM size", TYPE_REMEDY),
+        (f"spec.requirements[{TYPE}]: 'm5.large' is not an Azure VM size", "use for example Standard_NC24ads_A100_v4"),
         of_type("m5.large"),
     ),
     "two types that differ": Bad(
         "InstanceTypeInvalid",
-        (f"spec.requirements[{SKU_NAME}]", SIZE, "name the same size in both"),
+        (f"spec.requirements[{SKU_NAME}]", SIZE, "specify the same size in both requirements"),
         also(SKU_NAME, "Standard_NC4as_T4_v3"),
     ),
     "a contradiction": Bad(
         "RequirementsInvalid",
-        ("spec.requirements", TYPE, f"In [{SIZE}], NotIn [{SIZE}]", "create the claim anew"),
+        ("spec.requirements", TYPE, f"In [{SIZE}], NotIn [{SIZE}]", "recreate the claim with valid requirements"),
         also(TYPE, SIZE, operator="NotIn"),
     ),
     "Windows": Bad(
-        "OperatingSystemInvalid", (f"spec.requirements[{OS}]", "linux is excluded", "allow it"), also(OS, "windows")
+        "OperatingSystemInvalid",
+        (f"spec.requirements[{OS}]", "linux is excluded, and nodes run Linux", "allow linux"),
+        also(OS, "windows"),
     ),
     "no such zone": Bad(
-        "ZoneInvalid", (f"spec.requirements[{ZONE}]: 'moon' is no zone; write <location>-1",), also(ZONE, "moon")
+        "ZoneInvalid", (f"spec.requirements[{ZONE}]: 'moon' is not a zone; use <location>-1",), also(ZONE, "moon")
     ),
     "no such capacity": Bad(
         "CapacityTypeInvalid",
-        (f"spec.requirements[{CAPACITY}] allows neither on-demand nor spot; use one of them",),
+        (f"spec.requirements[{CAPACITY}]: neither on-demand nor spot is allowed; allow one of them",),
         also(CAPACITY, "reserved"),
     ),
     "a huge disk": Bad("DiskSizeInvalid", (STORAGE + "10Ti", BOUNDS), asks("storage", "10Ti")),
     "a tiny disk": Bad("DiskSizeInvalid", (STORAGE + "2Gi", BOUNDS), asks("storage", "2Gi")),
-    "a disk of nothing": Bad("DiskSizeInvalid", (STORAGE + "0", "ask for 30Gi or more"), asks("storage", "0")),
-    "a disk of less": Bad("DiskSizeInvalid", (STORAGE + "-5Gi", "ask for 30Gi or more"), asks("storage", "-5Gi")),
+    "a disk of nothing": Bad("DiskSizeInvalid", (STORAGE + "0", "request 30Gi or more"), asks("storage", "0")),
+    "a disk of less": Bad("DiskSizeInvalid", (STORAGE + "-5Gi", "request 30Gi or more"), asks("storage", "-5Gi")),
     "half a GPU": Bad(
         "ResourceQuantityInvalid",
-        ("spec.resources.requests[nvidia.com/gpu]: 1500m is no whole number",),
+        ("spec.resources.requests[nvidia.com/gpu]: 1500m: extended resources must be integers",),
         asks("nvidia.com/gpu", "1500m"),
     ),
     "a label of AKS": Bad(
@@ -121,12 +123,12 @@ BAD = {
     ),
     "a taint of AKS": Bad(
         "TaintInvalid",
-        ("spec.taints[1]: 'kubernetes.azure.com/mine:NoSchedule'", "AKS keeps this key", "use a prefix of your own"),
+        ("spec.taints[1]: 'kubernetes.azure.com/mine:NoSchedule'", "AKS reserves this key", "use another prefix"),
         tainted("kubernetes.azure.com/mine"),
     ),
     "no such image": Bad(
         "ImageFamilyInvalid",
-        (f"metadata.annotations[{IMAGE}]: {AMD} runs Ubuntu only; remove it",),
+        (f"metadata.annotations[{IMAGE}]: {AMD} supports Ubuntu only; remove the annotation",),
         of_type(AMD),
         annotations={IMAGE: "azurelinux"},
     ),

@@ -278,7 +278,7 @@ def test_the_taint_of_akss_spot_nodes_is_left_to_aks() -> None:
     spot = Taint(key=labels.AKS_SPOT, value="spot", effect="NoSchedule")
     made = with_spec(taints=(own, spot))
     assert to_agent_pool(made, Offering(size=SIZE), now=BORN)["properties"]["nodeTaints"] == ["sku=gpu:NoSchedule"]
-    with pytest.raises(Rejected, match="AKS keeps this key for itself"):
+    with pytest.raises(Rejected, match="AKS reserves this key"):
         to_agent_pool(
             with_spec(taints=(Taint(key="a.kubernetes.azure.com/x", effect="NoSchedule"),)),
             Offering(size=SIZE),

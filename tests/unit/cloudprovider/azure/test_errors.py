@@ -19,7 +19,7 @@ from azure.core.exceptions import (
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from cloudprovider.azure.arm_errors import findings, read_body, read_error
+from cloudprovider.azure.arm_errors import error_details, read_body, read_error
 from cloudprovider.azure.error_table import TABLE, Verb
 from cloudprovider.azure.errors import classify, classify_answer, classify_failure, retry_after_seconds
 from cloudprovider.azure.messages import compose, location, words
@@ -519,7 +519,7 @@ def test_any_failure_lands_in_a_kind(code: str, message: str, details: Any) -> N
 @given(text=st.binary(max_size=200) | TEXT)
 def test_any_bytes_can_be_read(text: bytes | str) -> None:
     """Half a JSON text, HTML or noise: an error without a code."""
-    list(findings(read_body(text)))
+    list(error_details(read_body(text)))
 
 
 def test_bottomless_bodies_have_a_bottom() -> None:
@@ -529,7 +529,7 @@ def test_bottomless_bodies_have_a_bottom() -> None:
         deep = {"code": "Outer", "message": 'Code="A" ' * 100, "details": [deep] * 50}
         if len(json.dumps(deep)) > 100_000:
             break
-    assert len(list(findings(read_error(deep)))) < 10_000
+    assert len(list(error_details(read_error(deep)))) < 10_000
     assert read_body("[" * 100_000).code == ""
 
 

@@ -1,12 +1,14 @@
-"""What is wrong with a claim, all at once: each objection with field, value and remedy."""
+"""Validation of NodeClaims: all errors are returned together, each with its field, value and remedy."""
+
+from collections.abc import Iterable
 
 import msgspec
 import pytest
 
 from cloudprovider.azure import agentpool, offerings
-from cloudprovider.azure.field_error import Objection, refuse
-from cloudprovider.errors import Rejected
+from cloudprovider.errors import Rejected, reject
 from provisioner.api import labels
+from provisioner.api.field_error import FieldError
 from provisioner.api.meta import Taint
 from provisioner.api.nodeclaim import NodeClaim, Requirement
 from tests.unit.builders import claim
@@ -20,12 +22,12 @@ def requiring(*wanted: tuple[str, str, tuple[str, ...]]) -> NodeClaim:
     return msgspec.structs.replace(made, spec=msgspec.structs.replace(made.spec, requirements=requirements))
 
 
-def told(objections: object) -> list[tuple[str, str, str]]:
-    return [(o.reason, o.field, o.value) for o in objections]  # type: ignore[attr-defined]
+def triples(errors: Iterable[FieldError]) -> list[tuple[str, str, str]]:
+    return [(error.reason, error.field, error.value) for error in errors]
 
 
-def test_all_that_a_pool_cannot_express() -> None:
-    """Image, requests, labels and taints, in the order of the checks; the provider raises the first of them."""
+def test_fields_that_an_agent_pool_cannot_express() -> None:
+    """Image family, requests, labels and taints, in the order of the checks; `reject` raises the first error."""
     made = claim(
         annotations={labels.KAITO_IMAGE_FAMILY: "AzureLinux"},
         requests={"storage": "5Ti", "nvidia.com/gpu": "1500m", "cpu": "much"},
@@ -33,8 +35,8 @@ def test_all_that_a_pool_cannot_express() -> None:
     )
     taints = (Taint(key="kubernetes.azure.com/x", effect="NoSchedule"), Taint(key="ok", effect="Sometimes"))
     made = msgspec.structs.replace(made, spec=msgspec.structs.replace(made.spec, taints=taints))
-    found = list(agentpool.objections(made, AMD))
-    assert told(found) == [
+    found = list(agentpool.validate(made, AMD))
+    assert triples(found) == [
         ("ImageFamilyInvalid", f"metadata.annotations[{labels.KAITO_IMAGE_FAMILY}]", "AzureLinux"),
         ("DiskSizeInvalid", "spec.resources.requests.storage", "5Ti"),
         ("ResourceQuantityInvalid", "spec.resources.requests[nvidia.com/gpu]", "1500m"),
@@ -45,16 +47,16 @@ def test_all_that_a_pool_cannot_express() -> None:
         ("TaintInvalid", "spec.taints[0]", "kubernetes.azure.com/x:NoSchedule"),
         ("TaintInvalid", "spec.taints[1]", "ok:Sometimes"),
     ]
-    assert all(o.problem and o.remedy for o in found)
+    assert all(error.message and error.remedy for error in found)
     with pytest.raises(Rejected) as raised:
-        refuse(found)
+        reject(found)
     assert (raised.value.reason, raised.value.final) == ("ImageFamilyInvalid", True)
     assert raised.value.message == str(found[0])
 
 
 REQUIREMENTS = [
     (
-        "each of them has its own flaw",
+        "an error for each requirement",
         requiring(
             (labels.INSTANCE_TYPE, "In", ("p4d.24xlarge", "Standard_D4s_v5", "t2.micro")),
             (labels.OS, "In", ("windows",)),
@@ -71,7 +73,7 @@ REQUIREMENTS = [
         ],
     ),
     (
-        "what contradicts itself is told once",
+        "conflicting requirements are reported once",
         requiring(
             (labels.INSTANCE_TYPE, "In", ("Standard_D4s_v5",)),
             (labels.INSTANCE_TYPE, "NotIn", ("Standard_D4s_v5",)),
@@ -81,18 +83,18 @@ REQUIREMENTS = [
         [("RequirementsInvalid", "spec.requirements", "")] * 2,
     ),
     (
-        "what is malformed hides what it says",
+        "malformed requirements are reported alone",
         requiring((labels.OS, "In", ()), ("example.com/n", "Gt", ("many",)), (labels.ZONE, "In", ("nowhere",))),
         [("RequirementsInvalid", "spec.requirements", "")] * 2,
     ),
-    ("no size", requiring((labels.OS, "Exists", ())), [("InstanceTypeMissing", "spec.requirements", "")]),
+    ("no instance type", requiring((labels.OS, "Exists", ())), [("InstanceTypeMissing", "spec.requirements", "")]),
     (
-        "a size that must not be",
+        "an excluded instance type",
         requiring((labels.INSTANCE_TYPE, "DoesNotExist", ())),
         [("InstanceTypeMissing", "spec.requirements", "")],
     ),
     (
-        "two names, two sizes",
+        "different sizes in the two requirements",
         requiring(
             (labels.INSTANCE_TYPE, "In", ("Standard_A", "Standard_B")), (offerings.SKU_NAME, "In", ("Standard_C",))
         ),
@@ -103,19 +105,27 @@ REQUIREMENTS = [
 
 @pytest.mark.parametrize(("_case", "made", "expected"), REQUIREMENTS, ids=[row[0] for row in REQUIREMENTS])
 def test_requirements(_case: str, made: NodeClaim, expected: list[tuple[str, str, str]]) -> None:
-    """Every flaw has its line; what can be expressed has none."""
-    assert told(offerings.objections(made)) == expected
+    """Each invalid requirement has one error."""
+    assert triples(offerings.validate(made)) == expected
     with pytest.raises(Rejected):
         offerings.offerings(made)
 
 
-def test_a_claim_as_kaito_writes_it_has_none() -> None:
-    """Neither its requirements nor the rest."""
-    assert [*offerings.objections(claim()), *agentpool.objections(claim(), "Standard_NC24ads_A100_v4")] == []
-    refuse(())
+def test_a_claim_of_kaito_is_valid() -> None:
+    """Its requirements and its other fields."""
+    assert [*offerings.validate(claim()), *agentpool.validate(claim(), "Standard_NC24ads_A100_v4")] == []
+    reject(())
 
 
-def test_an_objection_reads_as_field_problem_remedy() -> None:
-    """One line: field and value first, the remedy last."""
-    objection = Objection(reason="X", field="spec.x", value="1", problem="spec.x: 1 is too few", remedy="take 2")
-    assert str(objection) == "spec.x: 1 is too few; take 2"
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [
+        (FieldError("spec.x", "X", "must be at least 2", "1", "use 2"), "spec.x: must be at least 2; use 2"),
+        (FieldError("spec.x", "X", "must be at least 2"), "spec.x: must be at least 2"),
+        (FieldError("", "X", "cannot be read", remedy="write YAML"), "cannot be read; write YAML"),
+    ],
+    ids=["all members", "without a remedy", "without a field"],
+)
+def test_text_of_a_field_error(error: FieldError, text: str) -> None:
+    """Field, message and remedy on one line."""
+    assert str(error) == text
