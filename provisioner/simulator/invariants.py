@@ -19,16 +19,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from .audit_log import CURRENT_CALL, AuditLog, Call, current_write
+from .azure.agentpool import Pool
 from .azure.cloud import AzureCloud
-from .azure.state import Pool
 from .kube.store import Store
-from .ledger import SERVED, Call, Ledger, doer
-from .scene import Scene, deleting, holds, pool_mark, pool_stamp
+from .snapshot import Snapshot, deleting, has_finalizer, pool_mark, pool_stamp
 
 Json = dict[str, Any]
 
 GC_BOUND_SECONDS = 20 * 60.0
-STORY_LINES = 60
+LOG_LINES = 60
 
 
 class InvariantError(AssertionError):
@@ -37,12 +37,12 @@ class InvariantError(AssertionError):
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """`invariant` is I1 to I7; `at` is in seconds of the loop; `story` is what led to it."""
+    """`invariant` is I1 to I7; `at` is in seconds of the loop; `log` is what preceded it."""
 
     invariant: str
     at: float
     what: str
-    story: str
+    log: str
 
     def __str__(self) -> str:
         return f"{self.invariant} violated at {self.at:.3f} s: {self.what}"
@@ -58,7 +58,7 @@ class Invariants:
         self,
         store: Store,
         cloud: AzureCloud,
-        ledger: Ledger,
+        audit_log: AuditLog,
         time: Callable[[], float],
         *,
         gc_bound_seconds: float = GC_BOUND_SECONDS,
@@ -66,9 +66,9 @@ class Invariants:
         self.controllers: dict[str, None] = {}
         self.violations: list[Violation] = []
         self.gc_bound_seconds = gc_bound_seconds
-        self._ledger = ledger
+        self._audit_log = audit_log
         self._time = time
-        self._scene = Scene(lambda: (cloud.cluster_power, cloud.cluster_state) == ("Running", "Succeeded"))
+        self._snapshot = Snapshot(lambda: (cloud.cluster_power, cloud.cluster_state) == ("Running", "Succeeded"))
         self._orphan_since: dict[str, float] = {}
         self._leases: dict[str, None] = {}
         self._leader: tuple[str, float] | None = None
@@ -80,12 +80,12 @@ class Invariants:
         self._check_orphans()
         if self.violations:
             told = "\n".join(str(violation) for violation in self.violations)
-            raise InvariantError(f"{told}\n\nThe story of the first:\n{self.violations[0].story}")
+            raise InvariantError(f"{told}\n\nRequests and changes before the first one:\n{self.violations[0].log}")
 
     def check_quiescent(self) -> None:
         """I1 at rest: nothing bears our mark without a live claim, not even within the bound. Raises InvariantError."""
-        for pool in self._scene.pools.values():
-            if (uid := self._scene.heir_of(pool)) and uid not in self._scene.claims:
+        for pool in self._snapshot.pools.values():
+            if (uid := self._snapshot.owner_of(pool)) and uid not in self._snapshot.claims:
                 self._violated("I1", f"at rest, pool {pool.name} ({pool.state}) is left of claim {uid}")
         self.raise_if_violated()
 
@@ -122,74 +122,74 @@ class Invariants:
             and before is not None
             and not deleting(before)
             and (gone or deleting(claim))
-            and self._scene.healthy(uid)
+            and self._snapshot.healthy(uid)
         ):
             self._violated("I7", f"{call.who} deleted claim {name}, which is healthy")
-        if call and holds(before) and not holds(claim):
+        if call and has_finalizer(before) and not has_finalizer(claim):
             self._check_claim_release(claim)
         if before is None:
-            self._ledger.change(self._time(), "claim", name, "created", uid=uid)
+            self._audit_log.change(self._time(), "claim", name, "created", uid=uid)
         elif deleting(claim) and not deleting(before):
-            self._ledger.change(self._time(), "claim", name, "deleting", uid=uid)
+            self._audit_log.change(self._time(), "claim", name, "deleting", uid=uid)
         if gone:
-            self._scene.claims.pop(uid, None)
-            self._ledger.change(self._time(), "claim", name, "gone", uid=uid)
+            self._snapshot.claims.pop(uid, None)
+            self._audit_log.change(self._time(), "claim", name, "gone", uid=uid)
         else:
-            self._scene.claims[uid] = claim
+            self._snapshot.claims[uid] = claim
 
     def _check_claim_release(self, claim: Json) -> None:
         name = claim["metadata"]["name"]
-        if pools := [pool.name for pool in self._scene.pools.values() if self._scene.belongs(pool, claim)]:
+        if pools := [pool.name for pool in self._snapshot.pools.values() if self._snapshot.belongs(pool, claim)]:
             self._violated("I2", f"claim {name} was released while its pool {pools[0]} exists")
         nodes = [
             node
-            for node, obj in self._scene.nodes.items()
-            if self._scene.claim_of_node(obj) == claim["metadata"]["uid"]
+            for node, obj in self._snapshot.nodes.items()
+            if self._snapshot.claim_of_node(obj) == claim["metadata"]["uid"]
         ]
         if nodes:
             self._violated("I2", f"claim {name} was released while its Node {nodes[0]} exists")
 
     def _on_node(self, node: Json, before: Json | None, *, gone: bool) -> None:
         name = node["metadata"]["name"]
-        uid = self._scene.claim_of_node(before or node)
+        uid = self._snapshot.claim_of_node(before or node)
         call = self._by_controller("node", name)
         if call and before is not None:
-            if not self._scene.is_ours(before):
+            if not self._snapshot.is_ours(before):
                 self._violated("I4", f"{call.who} changed Node {name}, which is not ours")
-            if not deleting(before) and (gone or deleting(node)) and self._scene.healthy(uid):
+            if not deleting(before) and (gone or deleting(node)) and self._snapshot.healthy(uid):
                 self._violated("I7", f"{call.who} deleted Node {name} of a healthy claim")
-            if holds(before) and not holds(node):
+            if has_finalizer(before) and not has_finalizer(node):
                 self._check_node_release(before)
         if before is None:
-            self._ledger.change(self._time(), "node", name, "created", uid=uid)
+            self._audit_log.change(self._time(), "node", name, "created", uid=uid)
         elif deleting(node) and not deleting(before):
-            self._ledger.change(self._time(), "node", name, "deleting", uid=uid)
+            self._audit_log.change(self._time(), "node", name, "deleting", uid=uid)
         if gone:
-            self._scene.nodes.pop(name, None)
-            self._ledger.change(self._time(), "node", name, "gone", uid=uid)
+            self._snapshot.nodes.pop(name, None)
+            self._audit_log.change(self._time(), "node", name, "gone", uid=uid)
         else:
-            self._scene.nodes[name] = node
+            self._snapshot.nodes[name] = node
 
     def _check_node_release(self, node: Json) -> None:
-        name, pool = node["metadata"]["name"], self._scene.pool_of_node(node)
+        name, pool = node["metadata"]["name"], self._snapshot.pool_of_node(node)
         if pool is None:
             return
-        claim = self._scene.claims.get(self._scene.claim_of_node(node))
+        claim = self._snapshot.claims.get(self._snapshot.claim_of_node(node))
         # While others work on the machine, the Node of a live claim is let go and the pool is kept.
-        let_go = claim is not None and not deleting(claim) and self._scene.worked_on(pool)
+        let_go = claim is not None and not deleting(claim) and self._snapshot.in_maintenance(pool)
         if not let_go:
             self._violated("I2", f"Node {name} was released while its pool {pool.name} ({pool.state}) exists")
 
     def _on_pod(self, pod: Json) -> None:
-        name, node = pod["metadata"]["name"], self._scene.nodes.get((pod.get("spec") or {}).get("nodeName", ""))
+        name, node = pod["metadata"]["name"], self._snapshot.nodes.get((pod.get("spec") or {}).get("nodeName", ""))
         call = self._by_controller("pod", name)
-        if call and node is not None and not self._scene.is_ours(node):
+        if call and node is not None and not self._snapshot.is_ours(node):
             self._violated(
                 "I4", f"{call.who} evicted Pod {name} from Node {node['metadata']['name']}, which is not ours"
             )
 
     def _on_lease(self, lease: Json) -> None:
-        name, call = lease["metadata"]["name"], SERVED.get()
+        name, call = lease["metadata"]["name"], CURRENT_CALL.get()
         who = call.who if call is not None else ""
         if who in self.controllers:
             self._leases[name] = None
@@ -201,19 +201,19 @@ class Invariants:
     # the cloud
 
     def _on_cloud(self, event: str, pool: Pool) -> None:
-        prior, uid = self._scene.pools.get(pool.name), self._scene.heir_of(pool)
+        prior, uid = self._snapshot.pools.get(pool.name), self._snapshot.owner_of(pool)
         call = self._by_controller("pool", pool.name)
         if call and prior is not None:
             self._check_pool_write(call, prior, pool, event)
         if event == "gone":
-            self._scene.pools.pop(pool.name, None)
+            self._snapshot.pools.pop(pool.name, None)
         else:
-            self._scene.pools[pool.name] = pool
+            self._snapshot.pools[pool.name] = pool
             if uid or pool_stamp(pool):
-                self._scene.our_pool_names[pool.name] = None
+                self._snapshot.our_pool_names[pool.name] = None
         if prior is None or event == "gone" or prior.state != pool.state:
-            self._ledger.change(self._time(), "pool", pool.name, event if event == "gone" else pool.state, uid=uid)
-        twins = [other.name for other in self._scene.pools.values() if uid and self._scene.heir_of(other) == uid]
+            self._audit_log.change(self._time(), "pool", pool.name, event if event == "gone" else pool.state, uid=uid)
+        twins = [other.name for other in self._snapshot.pools.values() if uid and self._snapshot.owner_of(other) == uid]
         if len(twins) > 1:
             self._violated("I3", f"claim {uid} has {len(twins)} pools: {', '.join(twins)}")
         self._check_orphans()
@@ -224,32 +224,32 @@ class Invariants:
             self._violated("I4", f"{call.who} changed pool {pool.name}, which is not ours: {call}")
         elif mark and pool_mark(pool) != mark:
             self._violated("I4", f"{call.who} took pool {pool.name} from claim {mark}: {call}")
-        elif event == "deleting" and self._scene.healthy(
-            self._scene.heir_of(prior) or self._scene.legacy_claim(prior.name, pool_stamp(prior))
+        elif event == "deleting" and self._snapshot.healthy(
+            self._snapshot.owner_of(prior) or self._snapshot.legacy_claim(prior.name, pool_stamp(prior))
         ):
             self._violated("I7", f"{call.who} deleted pool {pool.name} of a healthy claim")
 
     def _check_orphans(self) -> None:
         now = self._time()
-        for name, pool in self._scene.pools.items():
-            uid = self._scene.heir_of(pool)
-            if not uid or uid in self._scene.claims or pool.state == "Deleting":
+        for name, pool in self._snapshot.pools.items():
+            uid = self._snapshot.owner_of(pool)
+            if not uid or uid in self._snapshot.claims or pool.state == "Deleting":
                 self._orphan_since.pop(name, None)
                 continue
             since = self._orphan_since.setdefault(name, now)
-            if self._scene.worked_on(pool):
+            if self._snapshot.in_maintenance(pool):
                 self._orphan_since[name] = now
             elif now - since > self.gc_bound_seconds:
                 self._orphan_since[name] = now
                 self._violated("I1", f"pool {name} has had no claim for {now - since:.0f} s (its claim was {uid})")
-        for name in [name for name in self._orphan_since if name not in self._scene.pools]:
+        for name in [name for name in self._orphan_since if name not in self._snapshot.pools]:
             del self._orphan_since[name]
 
     # judgements
 
     def _by_controller(self, kind: str, name: str) -> Call | None:
-        call = doer(kind, name)
+        call = current_write(kind, name)
         return call if call is not None and call.who in self.controllers else None
 
     def _violated(self, invariant: str, what: str) -> None:
-        self.violations.append(Violation(invariant, self._time(), what, self._ledger.story(STORY_LINES)))
+        self.violations.append(Violation(invariant, self._time(), what, self._audit_log.tail(LOG_LINES)))

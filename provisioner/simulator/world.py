@@ -23,16 +23,16 @@ from typing import Any, Self
 import aiohttp
 from aiohttp import web
 
+from .audit_log import CURRENT_CALL, AuditLog, Call, System
 from .azure.arm import make_arm_app
 from .azure.cloud import AzureCloud
 from .azure.settings import AzureSettings
 from .invariants import GC_BOUND_SECONDS, InvariantError, Invariants
 from .kube.apiserver import ApiServer, Handler
 from .kube.store import Store
-from .ledger import SERVED, Call, Ledger, System
-from .nodes import NodeSimulator
-from .nodes_machine import NodeSettings
-from .wire import MemoryConnector, Seconds, Wire
+from .network import MemoryConnector, Network, Seconds
+from .nodes.machine import NodeSettings
+from .nodes.simulator import NodeSimulator
 
 KUBE_HOST = "kube.sim"
 ARM_HOST = "management.azure.com"
@@ -86,15 +86,15 @@ class World:
         self.after: list[After] = []
         self.store = Store(now, seed_uid=self._chance("store"), window=self.settings.watch_window)
         self.cloud = AzureCloud(self.settings.azure, now, self._chance("cloud"))
-        self.ledger = Ledger()
+        self.audit_log = AuditLog()
         # Before everybody else who listens, so that the ledger tells causes before their consequences.
         self.invariants = Invariants(
-            self.store, self.cloud, self.ledger, loop.time, gc_bound_seconds=self.settings.gc_bound_seconds
+            self.store, self.cloud, self.audit_log, loop.time, gc_bound_seconds=self.settings.gc_bound_seconds
         )
         self.nodes = NodeSimulator(self.store, self.cloud, self.settings.nodes, self._chance("nodes"), now)
         recorded = self._recorder("kube")
         self.api = ApiServer(self.store, token=self.settings.token, crds=crds, around=recorded)
-        self.wire = Wire(loop, self._chance("wire"), self.settings.latency_seconds)
+        self.network = Network(loop, self._chance("wire"), self.settings.latency_seconds)
         self._time = loop.time
         self._failures: list[Exception] = []
         self._kube_runner = _runner(self.api.app)
@@ -147,9 +147,9 @@ class World:
         """
         begin = self._time()
         while True:
-            calm_since = max(begin, self.ledger.last_write_at(self.invariants.controllers))
+            calm_since = max(begin, self.audit_log.last_write_at(self.invariants.controllers))
             if calm_since - begin > within_seconds:
-                story = self.ledger.story()
+                story = self.audit_log.tail()
                 raise InvariantError(f"I5 violated: still writing {calm_since - begin:.0f} s later\n{story}")
             left = calm_since + quiet_seconds - self._time()
             if left <= 0:
@@ -162,7 +162,7 @@ class World:
         """The network of a process of that name; a `controller` is held to the invariants."""
         if controller:
             self.invariants.controllers[who] = None
-        return MemoryConnector(self.wire, who)
+        return MemoryConnector(self.network, who)
 
     def session(self, who: str) -> aiohttp.ClientSession:
         """A person's way to the API server: relative URLs, authorized. It ends with the world."""
@@ -216,7 +216,7 @@ class World:
         life.push_async_callback(runner.cleanup)
         server = runner.server
         if host and server is not None:
-            self.wire.servers[host] = server
+            self.network.servers[host] = server
 
     def _seed_foreign_pools(self) -> None:
         for position, name in enumerate(self.settings.foreign_pools):
@@ -228,9 +228,9 @@ class World:
     async def _record(self, system: System, handler: Handler, request: web.Request) -> web.StreamResponse:
         watch = request.query.get("watch", "") in {"1", "true"}
         path = request.rel_url.raw_path
-        call = self.ledger.arrive(self._time(), _caller(request), system, request.method, path, watch=watch)
+        call = self.audit_log.arrive(self._time(), _caller(request), system, request.method, path, watch=watch)
         self.invariants.on_call(call)
-        served = SERVED.set(call)
+        served = CURRENT_CALL.set(call)
         try:
             return await self._answer(call, request, handler)
         except ConnectionError:
@@ -239,7 +239,7 @@ class World:
             self._failures.append(error)
             raise
         finally:
-            SERVED.reset(served)
+            CURRENT_CALL.reset(served)
 
     async def _answer(self, call: Call, request: web.Request, handler: Handler) -> web.StreamResponse:
         call_status = 0

@@ -7,7 +7,7 @@ then it repeats the others.
 from collections.abc import Iterator
 
 from provisioner.api import labels, reasons
-from provisioner.simulator.scene import condition, deleting
+from provisioner.simulator.snapshot import condition, deleting
 
 from .claims import Json
 from .printing import Tone

@@ -9,7 +9,7 @@ from typing import Any
 
 import yaml
 
-from provisioner.simulator.azure import faultfile
+from provisioner.simulator.azure import fault_plan
 from provisioner.simulator.azure.faults import Fault
 
 Json = dict[str, Any]
@@ -42,13 +42,13 @@ def read_claims(paths: Sequence[Path]) -> list[Json]:
 def read_faults(path: Path) -> tuple[Fault, ...]:
     """The rules of a fault plan. Raises UnusableFile."""
     try:
-        return tuple(faultfile.read(path.read_text(encoding="utf-8")))
+        return tuple(fault_plan.read(path.read_text(encoding="utf-8")))
     except OSError as error:
         why = (error.strerror or type(error).__name__).lower()
         raise UnusableFile(path, why, "Name a file that can be read.") from None
     except UnicodeError:
         raise UnusableFile(path, "it is no text", "Mend it, or name another file.") from None
-    except faultfile.UnusableFaults as error:
+    except fault_plan.InvalidFaultPlan as error:
         remedy = "Write a list of rules, each as: - {verb: PUT, times: 2, throttled_seconds: 30}"
         raise UnusableFile(path, str(error).replace("\n", "\n    "), remedy) from None
 

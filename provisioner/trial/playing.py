@@ -85,7 +85,7 @@ def _opening(running: Trial, playbill: Playbill) -> Opening:
 async def _once(running: Trial, story: Story, playbill: Playbill) -> Ending:
     patience = OWN_PATIENCE_SECONDS + AZURE_PATIENCE_SECONDS / running.settings.speed
     missing = await play(running, story, playbill.claims, patience_seconds=patience)
-    requests = running.world.ledger.calls(who=CONTROLLER, system="arm", kind="pools")
+    requests = running.world.audit_log.calls(who=CONTROLLER, system="arm", kind="pools")
     calls = sum(call.verb != "LIST" for call in requests)
     told = "It did not go as it should:"
     if not missing:

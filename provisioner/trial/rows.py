@@ -11,8 +11,8 @@ from datetime import datetime
 from cloudprovider.azure.instance_types import gpus_of
 from controllers.planner.plan import Phase
 from provisioner.api import labels
-from provisioner.simulator.azure.state import Pool
-from provisioner.simulator.scene import labels_of, pool_mark
+from provisioner.simulator.azure.agentpool import Pool
+from provisioner.simulator.snapshot import labels_of, pool_mark
 
 from .changes import gpus
 from .claims import Json

@@ -142,7 +142,7 @@ def _out_of_order(trial: Trial, uids: dict[str, str]) -> list[str]:
     failure = trial.failure
     allowed = [IN_ORDER] if failure is None or not failure.every else []
     allowed += [failure.goes] if failure is not None else []
-    orders = {name: tuple(trial.world.ledger.disappearances(uid)) for name, uid in uids.items()}
+    orders = {name: tuple(trial.world.audit_log.deletion_order(uid)) for name, uid in uids.items()}
     wrong = [
         f"{name}: gone in the order {', '.join(order)}"
         for name, order in orders.items()

@@ -11,9 +11,9 @@ from http import HTTPStatus
 from aiohttp import web
 
 from provisioner.api import labels
-from provisioner.simulator.azure.state import Pool
-from provisioner.simulator.ledger import Call
-from provisioner.simulator.scene import labels_of, pool_mark
+from provisioner.simulator.audit_log import Call
+from provisioner.simulator.azure.agentpool import Pool
+from provisioner.simulator.snapshot import labels_of, pool_mark
 from provisioner.simulator.world import World
 
 from .changes import Words, claim_words, conditions, node_words

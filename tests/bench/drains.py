@@ -8,7 +8,7 @@ import asyncio
 import json
 
 from provisioner.api import labels
-from provisioner.simulator.ledger import Call
+from provisioner.simulator.audit_log import Call
 
 from .figures import Figure, percentile
 from .moments import CONTROLLER
@@ -92,4 +92,4 @@ def _left(on: Stage) -> bool:
 
 
 def _calls(on: Stage, verb: str, kind: str, since: float) -> list[Call]:
-    return [call for call in on.world.ledger.calls(who=CONTROLLER, verb=verb, kind=kind) if call.at >= since]
+    return [call for call in on.world.audit_log.calls(who=CONTROLLER, verb=verb, kind=kind) if call.at >= since]

@@ -100,8 +100,8 @@ async def _start() -> float:
     async with stage() as on:
         await on.create(names("new", WAITING))
         async with on.controller() as controller:
-            await on.until(lambda: bool(on.world.ledger.writes(who=CONTROLLER)), 15.0, "the first write")
-            return on.world.ledger.writes(who=CONTROLLER)[0].at - controller.started_at
+            await on.until(lambda: bool(on.world.audit_log.writes(who=CONTROLLER)), 15.0, "the first write")
+            return on.world.audit_log.writes(who=CONTROLLER)[0].at - controller.started_at
 
 
 async def _cpu_share(controller: Controller) -> float:

@@ -99,7 +99,7 @@ def _arm_calls(on: Stage) -> Figure:
 
 
 def _kube_writes(on: Stage) -> Figure:
-    sent = [call for call in on.world.ledger.writes(who=CONTROLLER) if call.system == "kube"]
+    sent = [call for call in on.world.audit_log.writes(who=CONTROLLER) if call.system == "kube"]
     taken = [call for call in sent if call.status is not None and call.status < 400]
     lives = Counter(_claim_of(call.target.name) for call in taken)
     longest = max(STEADY, key=lambda name: lives[name])

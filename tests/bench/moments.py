@@ -8,8 +8,8 @@ import asyncio
 from typing import Any
 
 from provisioner.api import labels
-from provisioner.simulator.azure.state import Pool
-from provisioner.simulator.ledger import Call
+from provisioner.simulator.audit_log import Call
+from provisioner.simulator.azure.agentpool import Pool
 from provisioner.simulator.world import World
 
 Json = dict[str, Any]
@@ -40,7 +40,7 @@ class Moments:
 
     def requests(self, verb: str, name: str | None = None) -> list[Call]:
         """The controller's requests to ARM for that pool, or for any."""
-        return self._world.ledger.calls(who=CONTROLLER, system="arm", verb=verb, kind="pools", name=name)
+        return self._world.audit_log.calls(who=CONTROLLER, system="arm", verb=verb, kind="pools", name=name)
 
     def first(self, verb: str) -> dict[str, float]:
         """By pool, when its first request of that verb arrived at ARM."""

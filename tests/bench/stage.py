@@ -13,9 +13,9 @@ from typing import Any
 
 from provisioner.api.crd import all_crds
 from provisioner.runtime.clock import SystemClock
+from provisioner.simulator.audit_log import Call
 from provisioner.simulator.azure.settings import AzureSettings
-from provisioner.simulator.ledger import Call
-from provisioner.simulator.nodes_machine import NodeSettings
+from provisioner.simulator.nodes.machine import NodeSettings
 from provisioner.simulator.world import Addresses, World, WorldSettings
 from tests.world.harness import node_claim
 
@@ -109,7 +109,7 @@ class Stage:
                         self._running.check()
                     await asyncio.sleep(LOOK_SECONDS)
         except TimeoutError:
-            raise TimeoutError(f"not within {within_seconds:g} s: {what}\n{self.world.ledger.story(40)}") from None
+            raise TimeoutError(f"not within {within_seconds:g} s: {what}\n{self.world.audit_log.tail(40)}") from None
 
     async def all_in(self, where: dict[str, float], names: Iterable[str], within_seconds: float, what: str) -> None:
         """Wait until each of these names has its moment."""

@@ -12,8 +12,8 @@ from collections import Counter
 import structlog
 
 from controllers.model.policy import Policy
+from provisioner.simulator.audit_log import Call
 from provisioner.simulator.azure.settings import AzureSettings
-from provisioner.simulator.ledger import Call
 from tests.world.harness import Sim, node_claim, simulate
 
 from .figures import Figure
@@ -51,7 +51,7 @@ def measure() -> list[Figure]:
         await sim.settled()
 
     report = simulate(story, azure=AzureSettings(max_agent_pools=MOST_POOLS))
-    calls = report.world.ledger.calls(system="arm")
+    calls = report.world.audit_log.calls(system="arm")
     return [_refused(calls, begun), _per_life(calls), *_per_minute(calls, begun)]
 
 

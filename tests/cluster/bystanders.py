@@ -12,10 +12,10 @@ from typing import Any
 import aiohttp
 
 from provisioner.api import labels
-from provisioner.simulator import nodes_objects
+from provisioner.simulator.azure.agentpool import Pool
 from provisioner.simulator.azure.cloud import AzureCloud
 from provisioner.simulator.azure.settings import AzureSettings
-from provisioner.simulator.azure.state import Pool
+from provisioner.simulator.nodes import node_objects
 
 from .controlplane import ControlPlane
 
@@ -136,12 +136,12 @@ async def _untaint(hand: Hand, name: str) -> None:
 
 def _node(settings: AzureSettings, pool: Pool) -> Json:
     name = f"aks-{pool.name}-vmss000000"
-    node = nodes_objects.registration(settings, pool, name)
-    provider_id, found = nodes_objects.initialization(settings, pool, 0)
+    node = node_objects.registration(settings, pool, name)
+    provider_id, found = node_objects.initialization(settings, pool, 0)
     node["metadata"]["labels"] |= found
     node["spec"]["taints"] = [taint for taint in node["spec"]["taints"] if taint["key"] != labels.UNINITIALIZED_TAINT]
     node["spec"]["providerID"] = provider_id
-    status = nodes_objects.status(settings, pool, "b", 0)
+    status = node_objects.status(settings, pool, "b", 0)
     for amounts in (status["capacity"], status["allocatable"]):
         amounts["nvidia.com/gpu"] = GPUS
     now = "2026-01-01T00:00:00Z"

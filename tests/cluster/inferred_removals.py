@@ -120,7 +120,7 @@ async def crd_deleted(world: RealWorld) -> None:
     assert ended.out.splitlines()[-1].startswith(
         "lease gpu-provisioner/gpu-provisioner-leader-election: the 4 removals"
     )
-    gone = world.ledger.disappearances
+    gone = world.audit_log.deletion_order
     for name in names:
         await world.until(lambda name=name: len(gone(was[name])) == len(WHOLE), PATIENCE_SECONDS, f"{name} goes")
         assert gone(was[name]) == WHOLE, world.tell()
@@ -197,7 +197,7 @@ async def repaired(world: RealWorld) -> None:
         said_of_it = [{**one, "lastTransitionTime": long_ago} for one in found["status"]["conditions"]]
         world.store.patch(resource, which, {"status": {"conditions": said_of_it}}, subresource="status")
     await world.start_controller("ctl1")
-    gone = world.ledger.disappearances
+    gone = world.audit_log.deletion_order
     await world.until(lambda: len(gone(uid)) == len(WHOLE), PATIENCE_SECONDS, "it is removed")
     assert gone(uid) == WHOLE, world.tell()
     assert [one["type"] for one in events(world, name, "NodeRepair")] == ["Warning"]

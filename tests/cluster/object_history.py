@@ -8,9 +8,9 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from provisioner.api import labels
+from provisioner.simulator.azure.agentpool import Pool
 from provisioner.simulator.azure.cloud import AzureCloud
-from provisioner.simulator.azure.state import Pool
-from provisioner.simulator.scene import labels_of, pool_mark
+from provisioner.simulator.snapshot import labels_of, pool_mark
 
 from .realstore import RealStore, version_of
 
@@ -28,7 +28,7 @@ class Gone(NamedTuple):
 
 
 class Chronicle:
-    """`disappearances` as the simulated world's ledger has it; `on_change` is called after each change it hears of."""
+    """`deletion_order` as the simulated world's ledger has it; `on_change` is called after each change it hears of."""
 
     def __init__(self, store: RealStore, cloud: AzureCloud, on_change: Callable[[], None]) -> None:
         self._store = store
@@ -37,11 +37,11 @@ class Chronicle:
         store.subscribe(self._object_changed)
         cloud.subscribe(self._pool_changed)
 
-    def disappearances(self, uid: str) -> list[str]:
+    def deletion_order(self, uid: str) -> list[str]:
         """In which order the pools, Nodes and the claim of a claim's UID went."""
         return [gone.kind for gone in sorted(self._gone) if gone.uid == uid]
 
-    def story(self) -> str:
+    def tail(self) -> str:
         """All disappearances, one a line."""
         return "\n".join(f"revision {gone.revision}: {gone.kind} {gone.name} gone" for gone in sorted(self._gone))
 

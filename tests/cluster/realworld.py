@@ -2,7 +2,7 @@
 
 A story cannot tell this stage from the simulated one (`tests.world.harness.Sim`): the same words, of which a
 story may use `apply`, `delete_claim`, `delete_node`, `request`, `until`, `claim`, `condition`, `pools_of`, `nodes_of`,
-`store`, `cloud`, `nodes`, `ledger.disappearances` and the controller's fates; KAITO's watcher stands beside it as well.
+`store`, `cloud`, `nodes`, `ledger.deletion_order` and the controller's fates; KAITO's watcher stands beside it as well.
 Azure's and the machines' minutes pass as seconds; the controller's own times are real.
 """
 
@@ -20,13 +20,13 @@ from aiohttp import web
 
 from provisioner.api import labels
 from provisioner.runtime.clock import SystemClock
+from provisioner.simulator.azure.agentpool import Pool
 from provisioner.simulator.azure.arm import make_arm_app
 from provisioner.simulator.azure.cloud import AzureCloud
 from provisioner.simulator.azure.settings import AzureSettings
-from provisioner.simulator.azure.state import Pool
-from provisioner.simulator.nodes import NodeSimulator
-from provisioner.simulator.nodes_machine import NodeSettings
-from provisioner.simulator.scene import pool_mark
+from provisioner.simulator.nodes.machine import NodeSettings
+from provisioner.simulator.nodes.simulator import NodeSimulator
+from provisioner.simulator.snapshot import pool_mark
 from tests.world.azure_role import AZURE_ACTIONS
 
 from .bystanders import MERGE
@@ -65,7 +65,7 @@ class RealWorld:
         self.nodes = NodeSimulator(self.store, self.cloud, NodeSettings(), Random("nodes"), now)
         self._changed = asyncio.Event()
         self._changed_at = 0.0
-        self.ledger = Chronicle(self.store, self.cloud, self._note)
+        self.audit_log = Chronicle(self.store, self.cloud, self._note)
         self._kaito = KaitoBeside(asyncio.get_running_loop().time, lambda: len(self.cloud.requests))
         self.store.subscribe(self._kaito.on_object)
         self._cp = cp
@@ -218,7 +218,7 @@ class RealWorld:
 
     def tell(self) -> str:
         """What every claim says of itself, what went, and the controllers' last words."""
-        lines = [self.ledger.story()]
+        lines = [self.audit_log.tail()]
         for claim in self.store.list(CLAIMS):
             meta = claim["metadata"]
             lines.append(f"claim {meta['name']} deleted={meta.get('deletionTimestamp')} {meta.get('finalizers', [])}")

@@ -39,9 +39,9 @@ class Scene:
     async def went(self, uid: str, order: list[str]) -> None:
         """It goes in this order, and nothing of it is left."""
         await self.stage.until(
-            lambda: len(self.stage.ledger.disappearances(uid)) == len(order), LONG, f"{self.name} and its machine go"
+            lambda: len(self.stage.audit_log.deletion_order(uid)) == len(order), LONG, f"{self.name} and its machine go"
         )
-        assert self.stage.ledger.disappearances(uid) == order, self.stage.tell()
+        assert self.stage.audit_log.deletion_order(uid) == order, self.stage.tell()
         assert self.stage.claim(self.name) is None
         assert not self.stage.nodes_of(self.name)
         assert not self.stage.pools_of(uid)

@@ -51,7 +51,7 @@ async def machine(world: RealWorld, claim: Json) -> None:
 
 def went(world: RealWorld, name: str) -> list[str]:
     """In which order what bears this name went."""
-    gone = [line.split() for line in world.ledger.story().splitlines()]
+    gone = [line.split() for line in world.audit_log.tail().splitlines()]
     return [words[2] for words in gone if words[3] == name or words[3].startswith(f"aks-{name}-")]
 
 

@@ -96,7 +96,7 @@ async def ends(world: RealWorld, cell: Cell, uid: str) -> None:
         assert world.condition(cell.name, "Ready") == "True"
         assert not deleting(world.claim(cell.name))
         assert len(world.pools_of(uid)) == len(world.nodes_of(cell.name)) == 1
-        assert not world.ledger.disappearances(uid)
+        assert not world.audit_log.deletion_order(uid)
         return
     if cell.moment == "draining" and cell.entry in ("claim", "node"):
         assert not [call for call in calls if call.method == "DELETE"], "the budget holds the machine"
@@ -105,9 +105,9 @@ async def ends(world: RealWorld, cell: Cell, uid: str) -> None:
         await says(world, cell.name, "Launched", "Unknown", "PoolDeleted", within_seconds=STAGE_SECONDS)
     await world.until(lambda: going(world, cell), STAGE_SECONDS, f"{cell.name} is on its way out")
     # The watch that dates it may come after the answer that says so, and that of Nodes after that of claims.
-    await world.until(lambda: "claim" in world.ledger.disappearances(uid), STAGE_SECONDS, f"{cell.name} is gone")
+    await world.until(lambda: "claim" in world.audit_log.deletion_order(uid), STAGE_SECONDS, f"{cell.name} is gone")
     await asyncio.sleep(WATCHES_DIFFER_SECONDS)
-    order = world.ledger.disappearances(uid)
+    order = world.audit_log.deletion_order(uid)
     assert order in (BORN_LATE if cell.moment == "creating" else [WHOLE]), world.tell()
     assert world.claim(cell.name) is None
     assert not world.nodes_of(cell.name)

@@ -41,7 +41,9 @@ def test_in_the_simulated_world(name: str) -> None:
             await sim.start_controller()
         await ALL[name](Scene(sim, name, a_while_seconds=600.0))
         await sim.settled(quiet_seconds=70.0)
-        assert not [str(call) for call in sim.ledger.writes() if call.status == 404], "it wrote to what it had released"
+        assert not [str(call) for call in sim.audit_log.writes() if call.status == 404], (
+            "it wrote to what it had released"
+        )
 
     simulate(story, azure=FAST)
 
@@ -80,7 +82,7 @@ async def in_a_cluster(workdir: Path, told: Told, *names: str) -> None:
                 await world.stop_controller(list(world.controllers)[-1])
         assert cp.audit_log is not None
         told.used += used(cp.audit_log, USER)
-        told.azure |= used_actions(world.cloud.ledger)
+        told.azure |= used_actions(world.cloud.request_log)
 
 
 async def tell_all(folder: Callable[[str], Path]) -> Told:

@@ -14,12 +14,12 @@ from random import Random
 
 from aiohttp import web
 
+from provisioner.simulator.audit_log import Call
 from provisioner.simulator.azure import errors, faults
+from provisioner.simulator.azure.agentpool import Pool
 from provisioner.simulator.azure.errors import Answer
 from provisioner.simulator.azure.faults import Failure, Fault
 from provisioner.simulator.azure.settings import AzureSettings
-from provisioner.simulator.azure.state import Pool
-from provisioner.simulator.ledger import Call
 from tests.world.harness import Sim
 
 ARM_SHARE, KUBE_SHARE, FAILING_SHARE = 0.12, 0.015, 0.15

@@ -16,10 +16,10 @@ from typing import Any, TypeVar
 
 from aiohttp import web
 
+from provisioner.simulator.audit_log import Call
+from provisioner.simulator.azure.agentpool import Pool
 from provisioner.simulator.azure.settings import AzureSettings
-from provisioner.simulator.azure.state import Pool
-from provisioner.simulator.ledger import Call
-from provisioner.simulator.nodes_machine import NodeSettings
+from provisioner.simulator.nodes.machine import NodeSettings
 from tests.world.harness import Sim, Story, node_claim, simulate
 from tests.world.nodeclaim.test_main_job import NAME
 from tests.world.transcript import CLAIMS
@@ -58,11 +58,11 @@ async def life(sim: Sim) -> str:
 
 async def ends_well(sim: Sim, uid: str) -> None:
     """One pool there was, it went first, and nothing is left; it took few writes, and nobody writes any more."""
-    changes = "\n".join(str(change) for change in sim.ledger.changes(uid=uid))
-    assert sim.ledger.disappearances(uid) == ["pool", "node", "claim"], changes
-    states = [change.what for change in sim.ledger.changes(kind="pool", uid=uid)]
+    changes = "\n".join(str(change) for change in sim.audit_log.changes(uid=uid))
+    assert sim.audit_log.deletion_order(uid) == ["pool", "node", "claim"], changes
+    states = [change.what for change in sim.audit_log.changes(kind="pool", uid=uid)]
     assert states.count("Creating") == 1, states
-    assert len(sim.ledger.writes()) <= WRITES_AT_MOST, sim.tell()
+    assert len(sim.audit_log.writes()) <= WRITES_AT_MOST, sim.tell()
     await sim.settled(QUIET_SECONDS)
 
 

@@ -18,8 +18,8 @@ import pytest
 import structlog
 
 from controllers.model.policy import Policy
-from provisioner.simulator.azure.state import Pool
-from provisioner.simulator.scene import pool_mark
+from provisioner.simulator.azure.agentpool import Pool
+from provisioner.simulator.snapshot import pool_mark
 from tests.world.harness import Json, Sim, node_claim, simulate
 from tests.world.transcript import CLAIMS, strip
 from tests.world.transcript import said as said_of

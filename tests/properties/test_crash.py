@@ -14,7 +14,7 @@ import pytest
 from provisioner.simulator.azure import faults
 from provisioner.simulator.azure.faults import Failure, Fault
 from provisioner.simulator.azure.settings import AzureSettings
-from provisioner.simulator.nodes_machine import NodeSettings
+from provisioner.simulator.nodes.machine import NodeSettings
 from tests.world.claims import created
 from tests.world.harness import SIZE, CrashPoint, Sim, Story, crash_points, node_claim, simulate
 from tests.world.nodeclaim.test_main_job import NAME
@@ -50,9 +50,9 @@ async def is_gone(sim: Sim, name: str) -> None:
 
 def went_in_order(sim: Sim, uid: str) -> None:
     """One pool there was; it went first, its Node before the claim, and the claim last."""
-    order = sim.ledger.disappearances(uid)
+    order = sim.audit_log.deletion_order(uid)
     assert order in (["pool", "node", "claim"], ["pool", "claim"]), order
-    states = [change.what for change in sim.ledger.changes(kind="pool", uid=uid)]
+    states = [change.what for change in sim.audit_log.changes(kind="pool", uid=uid)]
     assert states.count("Creating") == 1, states
 
 
@@ -63,7 +63,7 @@ async def create_and_delete(sim: Sim) -> None:
     await is_ready(sim, NAME)
     await sim.delete_claim(NAME)
     await is_gone(sim, NAME)
-    assert sim.ledger.disappearances(uid) == ["pool", "node", "claim"]
+    assert sim.audit_log.deletion_order(uid) == ["pool", "node", "claim"]
     went_in_order(sim, uid)
     await sim.settled(QUIET_SECONDS)
 
@@ -90,7 +90,7 @@ async def create_and_delete_beside_another(sim: Sim) -> None:
     went_in_order(sim, uid)
     await sim.settled(QUIET_SECONDS)
     assert sim.condition(BESIDE, "Ready") == "True"
-    assert not sim.ledger.disappearances(other)
+    assert not sim.audit_log.deletion_order(other)
     assert [pool.state for pool in sim.pools_of(other)] == ["Succeeded"]
 
 
@@ -112,7 +112,7 @@ async def fall_back(sim: Sim, *faults_first: Fault) -> None:
     assert made.count(SIZE) <= 2, made
     await sim.delete_claim(NAME)
     await is_gone(sim, NAME)
-    assert sim.ledger.disappearances(uid)[-3:] == ["pool", "node", "claim"]
+    assert sim.audit_log.deletion_order(uid)[-3:] == ["pool", "node", "claim"]
     await sim.settled(QUIET_SECONDS)
 
 
@@ -141,7 +141,7 @@ async def make_anew(sim: Sim) -> None:
     assert created(sim, NAME) == 2
     await sim.delete_claim(NAME)
     await is_gone(sim, NAME)
-    assert sim.ledger.disappearances(uid)[-3:] == ["pool", "node", "claim"]
+    assert sim.audit_log.deletion_order(uid)[-3:] == ["pool", "node", "claim"]
     await sim.settled(QUIET_SECONDS)
 
 

@@ -61,13 +61,13 @@ def test_neither_harms_what_the_other_does(seed: int, remove: Callable[[Sim, str
         )
         for name in GOING:
             order = ["claim", "pool", "node"] if remove is stripped else ["pool", "node", "claim"]
-            assert sim.ledger.disappearances(uids[name]) == order, sim.tell()
+            assert sim.audit_log.deletion_order(uids[name]) == order, sim.tell()
         for uid in uids.values():
-            states = [change.what for change in sim.ledger.changes(kind="pool", uid=uid)]
+            states = [change.what for change in sim.audit_log.changes(kind="pool", uid=uid)]
             assert states.count("Creating") == 1, states
         await sim.settled(QUIET_SECONDS)
         assert sim.condition(NAMES[2], "Ready") == "True"
-        assert not sim.ledger.disappearances(uids[NAMES[2]])
-        assert {call.who for call in sim.ledger.writes()} >= {"ctl0", "ctl1"}
+        assert not sim.audit_log.deletion_order(uids[NAMES[2]])
+        assert {call.who for call in sim.audit_log.writes()} >= {"ctl0", "ctl1"}
 
     simulate(story, seed=seed, latency_seconds=(0.0005, 1.0), **QUICK)

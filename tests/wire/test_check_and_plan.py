@@ -45,7 +45,7 @@ def test_check_in_a_pipe(tmp_path: Path) -> None:
         assert TOKEN not in ended.out
         said = json.loads((await ran("check", "-o", "json", env=site.env())).out)
         assert said["ok"] is True
-        assert not [call for call in site.world.ledger.calls() if call.is_write and "review" not in call.target.kind]
+        assert not [call for call in site.world.audit_log.calls() if call.is_write and "review" not in call.target.kind]
 
     told(story, tmp_path, token=TOKEN)
 
@@ -64,7 +64,7 @@ def test_check_tells_all_settings_at_once(tmp_path: Path) -> None:
             "HEALTH_PROBE_PORT",
         }
         assert {one["section"] for one in findings(ended.out) if one["state"] == "unknown"} == {"kubernetes", "azure"}
-        assert not site.world.ledger.calls()
+        assert not site.world.audit_log.calls()
 
         ended = await ran("check", "-o", "json", env=site.env(KUBECONFIG=str(tmp_path / "nowhere")))
         assert ended.code == FOUND

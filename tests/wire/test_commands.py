@@ -64,7 +64,7 @@ def test_gc_in_a_pipe(tmp_path: Path) -> None:
         found = json.loads((await ran("gc", "-o", "json", env=site.env())).out)
         assert [removal["pool"] for removal in found["removals"]] == [NAME]
         assert "\x1b" not in ended.out
-        assert not [call for call in site.world.ledger.calls() if call.is_write]
+        assert not [call for call in site.world.audit_log.calls() if call.is_write]
 
     told(story, tmp_path, token="t0ken")
 

@@ -18,8 +18,8 @@ import pytest
 from aiohttp import web
 
 from provisioner.api.crd import all_crds
+from provisioner.simulator.audit_log import Call
 from provisioner.simulator.azure.settings import AzureSettings
-from provisioner.simulator.ledger import Call
 from provisioner.simulator.world import Addresses, World, WorldSettings
 from tests.world.harness import node_claim
 
@@ -96,7 +96,7 @@ class Site:
                 while not true():  # noqa: ASYNC110 - the process is another's
                     await asyncio.sleep(0.05)
         except TimeoutError:
-            raise AssertionError(f"it never was so: {what}\n{self.world.ledger.story()}") from None
+            raise AssertionError(f"it never was so: {what}\n{self.world.audit_log.tail()}") from None
 
     async def listed(self) -> None:
         """Wait until the pools are listed as they are now: at this speed a pool could come and go between two LISTs."""
@@ -104,7 +104,9 @@ class Site:
         await self.until(lambda: len(self.lists()) > before, "the pools are listed")
 
     def lists(self) -> list[Call]:
-        return [call for call in self.world.ledger.calls(system="arm", verb="LIST", kind="pools") if call.status == 200]
+        return [
+            call for call in self.world.audit_log.calls(system="arm", verb="LIST", kind="pools") if call.status == 200
+        ]
 
 
 class Controller:

@@ -33,7 +33,7 @@ def test_what_it_prints_is_a_values_file(tmp_path: Path) -> None:
         assert "clientId is empty" not in notes(values)
         assert f"--assignee {CLIENT} --role 'GPU provisioner'" in ended.err
         assert "system:serviceaccount:gpu-provisioner:ml-gpu-provisioner" in ended.err
-        assert not [call for call in site.world.ledger.calls() if call.is_write or call.system == "kube"]
+        assert not [call for call in site.world.audit_log.calls() if call.is_write or call.system == "kube"]
         folder = next(word for word in ended.err.split() if word.endswith("azure-role.json"))
         assert (ROOT / folder).is_file()
         with helm_python.Chart.load(str(ROOT / "charts" / "gpu-provisioner")) as chart:

@@ -7,9 +7,9 @@ the emulator refuses everything else; a person's commands may read besides what 
 import json
 from pathlib import Path
 
-from provisioner.simulator.azure.call import ACTIONS
 from provisioner.simulator.azure.compute import VERBS
-from provisioner.simulator.azure.ledger import Ledger
+from provisioner.simulator.azure.request_log import RequestLog
+from provisioner.simulator.azure.routing import ACTIONS
 
 ROLE_FILE = Path(__file__).parents[2] / "charts" / "gpu-provisioner" / "azure-role.json"
 AZURE_ACTIONS = frozenset[str](json.loads(ROLE_FILE.read_text(encoding="utf-8"))["Actions"])
@@ -17,6 +17,6 @@ AZURE_ACTIONS = frozenset[str](json.loads(ROLE_FILE.read_text(encoding="utf-8"))
 READER_ACTIONS = frozenset(ACTIONS[verb] for verb in VERBS)
 
 
-def used_actions(ledger: Ledger) -> frozenset[str]:
+def used_actions(request_log: RequestLog) -> frozenset[str]:
     """What the calls that arrived needed; an operation's URL is its own permission."""
-    return frozenset(ACTIONS[verb] for verb in ledger.counts if verb in ACTIONS)
+    return frozenset(ACTIONS[verb] for verb in request_log.counts if verb in ACTIONS)

@@ -104,12 +104,12 @@ async def node_is_ready(sim: Stage, pool: str, *, within_seconds: float = USUAL_
 
 def puts(sim: Stage, pool: str) -> list[float]:
     """When a PUT of this pool arrived, accepted or not."""
-    return [call.at for call in sim.ledger.calls(verb="PUT", kind="pools", name=pool)]
+    return [call.at for call in sim.audit_log.calls(verb="PUT", kind="pools", name=pool)]
 
 
 def arm_calls(sim: Stage, pool: str) -> list[str]:
     """The calls to ARM that named this pool, by verb."""
-    return [call.verb for call in sim.ledger.calls(system="arm", name=pool)]
+    return [call.verb for call in sim.audit_log.calls(system="arm", name=pool)]
 
 
 def created(sim: Stage, pool: str) -> int:

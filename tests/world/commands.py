@@ -34,9 +34,9 @@ from provisioner.runtime.kube import Kube
 from provisioner.runtime.metrics import Metrics
 from provisioner.settings import load
 from provisioner.simulator import loop as sim_loop
+from provisioner.simulator.audit_log import Call
 from provisioner.simulator.azure.settings import AzureSettings
 from provisioner.simulator.kube.reviews import KINDS, Caller
-from provisioner.simulator.ledger import Call
 
 from .azure_role import READER_ACTIONS
 from .harness import EPOCH, Sim
@@ -184,7 +184,7 @@ def _session(sim: Sim) -> aiohttp.ClientSession:
 def written(sim: Sim) -> list[str]:
     """What the commands wrote, at either system: `PATCH nodeclaims/ws1`. To ask who one is, or may do, is no write."""
     questions = {kind.partition(".")[0] for kind in KINDS}
-    calls = [call for call in sim.ledger.calls(who=WHO) if call.is_write and call.target.kind not in questions]
+    calls = [call for call in sim.audit_log.calls(who=WHO) if call.is_write and call.target.kind not in questions]
     return [f"{call.verb} {call.target.kind}/{call.target.name}".rstrip("/") for call in calls]
 
 

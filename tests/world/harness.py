@@ -24,9 +24,9 @@ import yaml
 from aiohttp import web
 
 from provisioner.simulator import loop as sim_loop
-from provisioner.simulator.azure.state import Pool
-from provisioner.simulator.ledger import Call
-from provisioner.simulator.scene import pool_mark
+from provisioner.simulator.audit_log import Call
+from provisioner.simulator.azure.agentpool import Pool
+from provisioner.simulator.snapshot import pool_mark
 from provisioner.simulator.world import World, WorldSettings
 
 from .azure_role import AZURE_ACTIONS
@@ -109,7 +109,7 @@ class Sim:
     def __init__(self, world: World, launch: Launch, crash: CrashPoint | None) -> None:
         self.world = world
         self.store, self.cloud, self.nodes, self.api = world.store, world.cloud, world.nodes, world.api
-        self.wire, self.ledger, self.invariants = world.wire, world.ledger, world.invariants
+        self.network, self.audit_log, self.invariants = world.network, world.audit_log, world.invariants
         self.controllers: dict[str, Process] = {}
         self.writes = 0
         self._asked_since: dict[str, float] = {}
@@ -243,7 +243,7 @@ class Sim:
 
     def tell(self) -> str:
         """The ledger's last pages, and what every claim says of itself."""
-        lines = [self.ledger.story(), f"at {self.now:.3f} s:"]
+        lines = [self.audit_log.tail(), f"at {self.now:.3f} s:"]
         for claim in self.store.list("nodeclaims.karpenter.sh"):
             meta = claim["metadata"]
             lines.append(f"claim {meta['name']} deleted={meta.get('deletionTimestamp')} {meta.get('finalizers', [])}")
@@ -358,7 +358,7 @@ def simulate(
             finally:
                 await sim.end()
             sim.check()
-            course = hashlib.sha256(world.ledger.story(last=len(world.ledger.entries)).encode())
+            course = hashlib.sha256(world.audit_log.tail(last=len(world.audit_log.entries)).encode())
             return Report(world, sim.writes, loop.time(), course.hexdigest())
 
     return sim_loop.run(main, seed=world_settings.seed, epoch=EPOCH, horizon_seconds=horizon_seconds)

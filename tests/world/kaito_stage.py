@@ -3,7 +3,7 @@
 from typing import Any
 
 from provisioner.simulator.azure.settings import AzureSettings
-from provisioner.simulator.nodes_machine import NodeSettings
+from provisioner.simulator.nodes.machine import NodeSettings
 
 from .claims import CLAIMS
 from .harness import EPOCH, Sim

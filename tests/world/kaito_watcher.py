@@ -17,8 +17,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from provisioner.simulator.audit_log import current_write
 from provisioner.simulator.invariants import Violation
-from provisioner.simulator.ledger import doer
 from provisioner.simulator.world import World
 
 from . import kaito_predicates
@@ -52,11 +52,11 @@ def beside(world: World, time: Callable[[], float], serving_since: Callable[[], 
     """The watcher of a simulated world: what it calls a violation is one of the world's."""
 
     def by_controller(claim: Json) -> bool:
-        call = doer("claim", claim["metadata"]["name"])
+        call = current_write("claim", claim["metadata"]["name"])
         return call is not None and call.who in world.invariants.controllers
 
     def violated(what: str) -> None:
-        world.invariants.violations.append(Violation(NAME, time(), what, world.ledger.story(STORY_LINES)))
+        world.invariants.violations.append(Violation(NAME, time(), what, world.audit_log.tail(STORY_LINES)))
 
     stage = Stage(time=time, serving_since=serving_since, by_controller=by_controller, violated=violated)
     made = KaitoWatcher(stage)

@@ -9,8 +9,8 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+from provisioner.simulator.audit_log import current_write
 from provisioner.simulator.invariants import Violation
-from provisioner.simulator.ledger import doer
 from provisioner.simulator.world import World
 from tools.reference.errors import OWN_REASONS
 from tools.reference.explained import EVENTS, REASONS
@@ -31,13 +31,13 @@ def listen(world: World, time: Callable[[], float]) -> None:
     """Judge every write of a controller from now on."""
 
     def violated(what: str) -> None:
-        world.invariants.violations.append(Violation(NAME, time(), what, world.ledger.story(STORY_LINES)))
+        world.invariants.violations.append(Violation(NAME, time(), what, world.audit_log.tail(STORY_LINES)))
 
     def on_object(event: str, resource: str, obj: Json, before: Json | None) -> None:
         if event == "DELETED":
             return
         if resource == CLAIMS:
-            call = doer("claim", obj["metadata"]["name"])
+            call = current_write("claim", obj["metadata"]["name"])
             if call is not None and call.who in world.invariants.controllers:
                 for found in unexplained(obj, before):
                     violated(f"{obj['metadata']['name']} says what no page explains: {found}")

@@ -12,9 +12,9 @@ from typing import Literal
 
 from aiohttp import web
 
+from provisioner.simulator.audit_log import Call
 from provisioner.simulator.azure import faults
 from provisioner.simulator.azure.settings import AzureSettings
-from provisioner.simulator.ledger import Call
 
 from .harness import Json, Sim
 from .nodeclaim.test_main_job import NAME

@@ -13,7 +13,7 @@ docs/references/agent-pools.md#names-and-ids.
 from typing import Any
 
 from provisioner.api import labels
-from provisioner.simulator.azure.state import Pool
+from provisioner.simulator.azure.agentpool import Pool
 
 from .claims import node_is_ready
 from .harness import SIZE, node_claim

@@ -16,7 +16,7 @@ from weakref import WeakSet
 import aiohttp
 
 from provisioner.simulator import loop as sim_loop
-from provisioner.simulator.wire import MemoryConnector
+from provisioner.simulator.network import MemoryConnector
 from provisioner.simulator.world import World
 
 PROCESS: contextvars.ContextVar["Process | None"] = contextvars.ContextVar("process", default=None)

@@ -9,8 +9,8 @@ from typing import Any
 
 from aiohttp import web
 
+from provisioner.simulator.audit_log import Call
 from provisioner.simulator.azure.settings import AzureSettings
-from provisioner.simulator.ledger import Call
 
 from .harness import Json, Sim
 from .nodeclaim.test_main_job import NAME
@@ -58,7 +58,7 @@ def node_name(sim: Stage, name: str = NAME) -> str:
 
 def pool_calls(sim: Stage, verb: str, name: str | None = NAME) -> list[Call]:
     """The controllers' calls about a pool (None: any), in order."""
-    return [call for call in sim.ledger.calls(system="arm", verb=verb, kind="pools", name=name) if not person(call)]
+    return [call for call in sim.audit_log.calls(system="arm", verb=verb, kind="pools", name=name) if not person(call)]
 
 
 def strip(sim: Stage, name: str) -> None:

@@ -68,7 +68,7 @@ class Environment:
                 while not predicate():  # noqa: ASYNC110 - the state of the simulators cannot be awaited
                     await asyncio.sleep(POLL_SECONDS)
         except TimeoutError:
-            raise TimeoutError(f"not within {within_seconds:g} s: {what}\n{self.world.ledger.story()}") from None
+            raise TimeoutError(f"not within {within_seconds:g} s: {what}\n{self.world.audit_log.tail()}") from None
 
     def claim(self, name: str) -> Json | None:
         """The current NodeClaim, or None."""

@@ -10,10 +10,10 @@ from typing import Any
 from aiohttp import web
 
 from controllers.model.policy import Policy
+from provisioner.simulator.audit_log import Call
 from provisioner.simulator.azure import errors, faults
 from provisioner.simulator.azure.faults import Fault
 from provisioner.simulator.azure.settings import AzureSettings
-from provisioner.simulator.ledger import Call
 from provisioner.simulator.world import Before
 
 from .environment import CLAIM_KIND, CONTROLLER, Environment
@@ -158,12 +158,12 @@ async def _block_drain(env: Environment) -> None:
 async def _leak(env: Environment) -> None:
     """A claim is deleted without its finalizers; its pool is collected when AKS no longer updates it."""
     store, cloud = env.world.store, env.world.cloud
-    cloud.book.put("updated", replace(cloud.pools[LEAKED], state="Updating"))
+    cloud.pool_store.put("updated", replace(cloud.pools[LEAKED], state="Updating"))
     store.patch(CLAIM_KIND, LEAKED, {"metadata": {"finalizers": None}})
     store.delete(CLAIM_KIND, LEAKED)
     skipped = "gpu_provisioner_gc_skipped_total"
     await env.until(lambda: env.counted(skipped, reason="pool_busy"), "garbage collection waits for AKS")
-    cloud.book.put("updated", replace(cloud.pools[LEAKED], state="Succeeded"))
+    cloud.pool_store.put("updated", replace(cloud.pools[LEAKED], state="Succeeded"))
     await env.until(lambda: LEAKED not in cloud.pools, "the leaked pool is deleted", 90.0)
 
 

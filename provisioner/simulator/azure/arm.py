@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable
 
 from aiohttp import web
 
-from . import call as calls
+from . import routing as calls
 from . import service
 from .cloud import AzureCloud
 from .errors import Answer

@@ -11,9 +11,9 @@ import string
 from datetime import datetime
 from typing import Any
 
+from .agentpool import Pool
 from .operations import Operation
 from .settings import AzureSettings
-from .state import Pool
 
 POOL_TYPE = "Microsoft.ContainerService/managedClusters/agentPools"
 _DIGITS = string.digits + string.ascii_lowercase

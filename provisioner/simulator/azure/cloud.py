@@ -14,15 +14,15 @@ from functools import partial
 from random import Random  # noqa: TID251 - the type only
 from typing import Any
 
-from . import errors, faults, state
-from .book import Subscriber
+from . import agentpool, errors, faults
+from .agentpool import Pool
 from .compute import Compute
 from .faults import Failure, Fault
-from .ledger import Put, Request
 from .lifecycle import Lifecycle
+from .pool_store import Subscriber
+from .request_log import Put, Request
 from .settings import AzureSettings
-from .state import Pool
-from .throttle import Throttle
+from .token_buckets import Throttle
 
 
 class AzureCloud:
@@ -34,9 +34,9 @@ class AzureCloud:
     def __init__(self, settings: AzureSettings, now: Callable[[], datetime], rng: Random) -> None:
         self.now = now
         self.lifecycle = Lifecycle(settings, now, rng)
-        self.agenda = self.lifecycle.agenda
-        self.book = self.lifecycle.book
-        self.ledger = self.lifecycle.ledger
+        self.scheduler = self.lifecycle.scheduler
+        self.pool_store = self.lifecycle.pool_store
+        self.request_log = self.lifecycle.request_log
         self.operations = self.lifecycle.operations
         self.throttle = Throttle()
         self.faults: list[Fault] = []
@@ -48,11 +48,11 @@ class AzureCloud:
 
     async def run(self) -> None:
         """Let time pass: performs what operations have planned, until cancelled."""
-        await self.agenda.run()
+        await self.scheduler.run()
 
     def configure(self, **changes: Any) -> None:
         """Change settings from now on (the speed stays what it was); operations that run keep their times."""
-        self.lifecycle.settings = replace(self.settings, **changes, speed=self.agenda.speed)
+        self.lifecycle.settings = replace(self.settings, **changes, speed=self.scheduler.speed)
 
     # what tests and the demo read
 
@@ -63,29 +63,29 @@ class AzureCloud:
     @property
     def pools(self) -> dict[str, Pool]:
         """The truth, by name; replace values only through methods."""
-        return self.book.pools
+        return self.pool_store.pools
 
     @property
     def requests(self) -> list[Request]:
-        return self.ledger.requests
+        return self.request_log.requests
 
     @property
     def counts(self) -> Mapping[str, int]:
         """Calls so far, by verb."""
-        return self.ledger.counts
+        return self.request_log.counts
 
     @property
     def put_log(self) -> list[Put]:
-        return self.ledger.puts
+        return self.request_log.puts
 
     def view(self, verb: str) -> Mapping[str, Pool]:
         """The pools as reads of this verb (GET, LIST) show them: as in `past`, if it says so, else with their lag."""
         lag = self.settings.get_lag_seconds if verb == "GET" else self.settings.list_lag_seconds
-        return self.past[verb] if verb in self.past else self.book.view(lag)
+        return self.past[verb] if verb in self.past else self.pool_store.view(lag)
 
     def subscribe(self, subscriber: Subscriber) -> None:
         """Be told of every change, synchronously: (kind, the pool after it; for "gone", as it last was)."""
-        self.book.subscribe(subscriber)
+        self.pool_store.subscribe(subscriber)
 
     # what people and Azure do past the API
 
@@ -95,8 +95,8 @@ class AzureCloud:
         """A pool that has been there all along, with machines unless it Failed; `wire` are properties (vmSize=…)."""
         pool = replace(self.lifecycle.new(name, wire), state=state, error=error)
         if state == "Failed":
-            return self.book.put("failed", pool)
-        return self.book.put("running", self.lifecycle.reconciled(pool))
+            return self.pool_store.put("failed", pool)
+        return self.pool_store.put("running", self.lifecycle.reconciled(pool))
 
     def delete_pool_by_hand(self, name: str) -> None:
         """Somebody deletes the pool in the portal."""
@@ -124,7 +124,7 @@ class AzureCloud:
         self.cluster_state = state
         self.cluster_etag = self.lifecycle.guid()
         for pool in list(self.pools.values()):
-            self.book.put("updated", replace(pool, etag=self.lifecycle.guid()))
+            self.pool_store.put("updated", replace(pool, etag=self.lifecycle.guid()))
 
     def stop_cluster(self) -> None:
         """`az aks stop`: the machines are gone at once, the pools stay, with power state Stopped."""
@@ -135,7 +135,7 @@ class AzureCloud:
             self.lifecycle.end(pool.operation, "Canceled")
             calm = "Succeeded" if pool.busy else pool.state
             stopped = replace(pool, power="Stopped", state=calm, machines=(), operation="", etag=self.lifecycle.guid())
-            self.book.put("updated", stopped)
+            self.pool_store.put("updated", stopped)
 
     def start_cluster(self) -> None:
         """`az aks start`: pools go through Starting, their machines come back as new instances."""
@@ -147,22 +147,24 @@ class AzureCloud:
             seconds = self.lifecycle.draw(self.settings.create_seconds)
             longest = max(longest, seconds)
             if pool.state == "Failed":
-                self.book.put("updated", replace(pool, power="Running", etag=self.lifecycle.guid()))
+                self.pool_store.put("updated", replace(pool, power="Running", etag=self.lifecycle.guid()))
                 continue
-            starting = self.lifecycle.work_on(replace(pool, power="Running"), "Starting", "updated")
-            self.lifecycle.come_up(starting, seconds)
-        self.agenda.after(longest, partial(self.cluster_operation, "Succeeded"))
+            starting = self.lifecycle.start_operation(replace(pool, power="Running"), "Starting", "updated")
+            self.lifecycle.schedule_boot(starting, seconds)
+        self.scheduler.after(longest, partial(self.cluster_operation, "Succeeded"))
 
     def evict(self, name: str, *, refill_after_seconds: float | None = None) -> None:
         """Azure takes a spot pool's machines back; the pool is left at count 0, or refilled with new ones."""
         pool = self.pools[name]
         shrink = refill_after_seconds is None
-        self.book.put("updated", state.without_machines(pool, pool.machines, self.lifecycle.guid(), shrink=shrink))
+        self.pool_store.put(
+            "updated", agentpool.without_machines(pool, pool.machines, self.lifecycle.guid(), shrink=shrink)
+        )
         if refill_after_seconds is not None:
-            self.agenda.after(refill_after_seconds, partial(self.lifecycle.boot, name, pool.incarnation))
+            self.scheduler.after(refill_after_seconds, partial(self.lifecycle.boot, name, pool.incarnation))
 
     def add_machine(self, name: str) -> None:
         """One machine more than `count` says, as after a surge upgrade that went wrong."""
         pool = self.pools[name]
         extra = replace(pool, machines=(*pool.machines, pool.next_instance), next_instance=pool.next_instance + 1)
-        self.book.put("updated", replace(extra, etag=self.lifecycle.guid()))
+        self.pool_store.put("updated", replace(extra, etag=self.lifecycle.guid()))

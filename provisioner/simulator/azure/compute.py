@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from . import quota, sizes
-from .call import Call
+from .agentpool import Pool
+from .routing import Call
 from .settings import AzureSettings
-from .state import Pool
 
 VERBS = frozenset({"PERMISSIONS", "USAGES", "SKUS", "IDENTITY"})
 TOTAL, LOW_PRIORITY = "cores", "lowPriorityCores"

@@ -17,14 +17,15 @@ from functools import partial
 from random import Random  # noqa: TID251 - the type only
 from typing import Any, NamedTuple
 
-from . import faults, state
-from .agenda import Agenda
-from .book import Kind, PoolBook
+from provisioner.simulator.scheduler import Scheduler
+
+from . import agentpool, faults
+from .agentpool import Pool
 from .faults import Failure, Fault
-from .ledger import Ledger, Put
 from .operations import Operation, Operations
+from .pool_store import AgentPoolStore, Kind
+from .request_log import Put, RequestLog
 from .settings import AzureSettings, Range
-from .state import Pool
 
 PREEMPTED = faults.error("AKSOperationPreemptedByDelete", "This operation has been preempted by Deleting operation.")
 DELETE_MACHINES_SECONDS: Range = (25.0, 40.0)
@@ -41,9 +42,9 @@ class Accepted(NamedTuple):
 
 class Lifecycle:
     def __init__(self, settings: AzureSettings, now: Callable[[], datetime], rng: Random) -> None:
-        self.agenda = Agenda(settings.speed)
-        self.book = PoolBook(self.agenda)
-        self.ledger = Ledger()
+        self.scheduler = Scheduler(settings.speed)
+        self.pool_store = AgentPoolStore(self.scheduler)
+        self.request_log = RequestLog()
         self.operations = Operations(settings.operation_ttl_seconds)
         self.settings = settings
         self._now = now
@@ -61,64 +62,64 @@ class Lifecycle:
 
     def create(self, name: str, properties: Mapping[str, Any], fault: Fault | None = None) -> Accepted:
         """An accepted PUT of a new pool."""
-        pool = self.work_on(self.new(name, properties), "Creating", "creating")
-        self.ledger.note_put(Put(self._now(), name, properties, created=True))
+        pool = self.start_operation(self.new(name, properties), "Creating", "creating")
+        self.request_log.record_put(Put(self._now(), name, properties, created=True))
         failure = fault.failure if fault else None
         if failure is None:
-            self.come_up(pool, self._seconds(fault, self.settings.create_seconds))
+            self.schedule_boot(pool, self._seconds(fault, self.settings.create_seconds))
         else:
             if failure.machine:
                 boot_at = failure.after_seconds * self.draw((0.3, 0.8))
-                self.agenda.after(boot_at, partial(self.boot, name, pool.incarnation))
+                self.scheduler.after(boot_at, partial(self.boot, name, pool.incarnation))
             self._fail_later(pool, failure)
         return Accepted(pool, pool.operation)
 
     def update(self, name: str, properties: Mapping[str, Any], fault: Fault | None = None) -> Accepted:
         """An accepted PUT of an existing pool: Scaling if `count` changed, Updating else; nothing to do: Succeeded."""
-        pool = self.book.pools[name]
-        wanted = state.with_defaults(properties, self.settings.kubernetes_version)
-        self.ledger.note_put(Put(self._now(), name, properties, created=False))
+        pool = self.pool_store.pools[name]
+        wanted = agentpool.with_defaults(properties, self.settings.kubernetes_version)
+        self.request_log.record_put(Put(self._now(), name, properties, created=False))
         unchanged = wanted == pool.properties and pool.state == "Succeeded"
         word = "Scaling" if wanted["count"] != pool.count else "Updating"
-        changing = self.work_on(replace(pool, properties=wanted), word, "updated")
+        changing = self.start_operation(replace(pool, properties=wanted), word, "updated")
         if unchanged:
             return Accepted(self._succeed(name, changing.operation) or changing, changing.operation)
         if fault and fault.failure:
             self._fail_later(changing, fault.failure)
             return Accepted(changing, changing.operation)
         seconds = self._seconds(fault, self.settings.update_seconds)
-        self.agenda.after(seconds, partial(self.boot, name, pool.incarnation))
-        self.agenda.after(seconds, partial(self._succeed, name, changing.operation))
+        self.scheduler.after(seconds, partial(self.boot, name, pool.incarnation))
+        self.scheduler.after(seconds, partial(self._succeed, name, changing.operation))
         return Accepted(changing, changing.operation)
 
     def delete(self, name: str, fault: Fault | None = None) -> Accepted:
         """An accepted DELETE: Deleting, then machines gone, then pool gone. Preempts whatever runs."""
-        pool = self.book.pools[name]
+        pool = self.pool_store.pools[name]
         self.end(pool.operation, "Failed", PREEMPTED)
-        deleting = self.work_on(pool, "Deleting", "deleting")
+        deleting = self.start_operation(pool, "Deleting", "deleting")
         if fault and fault.failure:
             self._fail_later(deleting, fault.failure)
             return Accepted(deleting, deleting.operation)
         seconds = self._seconds(fault, self.settings.delete_seconds)
-        unplug = partial(self._unplug, name, deleting.operation, pool.machines)
-        self.agenda.after(seconds * self.draw((0.5, 0.95)), unplug)
-        self.agenda.after(seconds, partial(self._vanish, name, deleting.operation))
+        unplug = partial(self._remove_machines, name, deleting.operation, pool.machines)
+        self.scheduler.after(seconds * self.draw((0.5, 0.95)), unplug)
+        self.scheduler.after(seconds, partial(self._remove_pool, name, deleting.operation))
         return Accepted(deleting, deleting.operation)
 
     def delete_machines(self, name: str, instances: tuple[int, ...]) -> Accepted:
         """An accepted deleteMachines: `count` falls with them; nothing is drained."""
-        pool = self.work_on(self.book.pools[name], "Scaling", "updated")
+        pool = self.start_operation(self.pool_store.pools[name], "Scaling", "updated")
         seconds = self.draw(DELETE_MACHINES_SECONDS)
-        self.agenda.after(seconds, partial(self._unplug, name, pool.operation, instances, shrink=True))
-        self.agenda.after(seconds, partial(self._succeed, name, pool.operation))
+        self.scheduler.after(seconds, partial(self._remove_machines, name, pool.operation, instances, shrink=True))
+        self.scheduler.after(seconds, partial(self._succeed, name, pool.operation))
         return Accepted(pool, pool.operation)
 
     def abort(self, name: str) -> Accepted:
         """An accepted abort: Canceling, then Canceled, as is the operation; what was done stays done."""
-        pool = self.book.pools[name]
+        pool = self.pool_store.pools[name]
         aborted = pool.operation
-        canceling = self.work_on(pool, "Canceling", "updated")
-        self.agenda.after(self.draw(ABORT_SECONDS), partial(self._cancel, name, canceling.operation, aborted))
+        canceling = self.start_operation(pool, "Canceling", "updated")
+        self.scheduler.after(self.draw(ABORT_SECONDS), partial(self._cancel, name, canceling.operation, aborted))
         return Accepted(canceling, canceling.operation)
 
     # what operations are made of
@@ -128,7 +129,7 @@ class Lifecycle:
         self._incarnations += 1
         return Pool(
             name=name,
-            properties=state.with_defaults(properties, self.settings.kubernetes_version),
+            properties=agentpool.with_defaults(properties, self.settings.kubernetes_version),
             state="Succeeded",
             etag=self.guid(),
             incarnation=self._incarnations,
@@ -137,27 +138,27 @@ class Lifecycle:
 
     def reconciled(self, pool: Pool) -> Pool:
         """The pool with as many machines as it should have; not in the book."""
-        return state.reconciled(pool, self.guid())
+        return agentpool.reconciled(pool, self.guid())
 
-    def work_on(self, pool: Pool, word: str, kind: Kind) -> Pool:
+    def start_operation(self, pool: Pool, word: str, kind: Kind) -> Pool:
         """Start an operation that holds the pool's lock."""
-        now = self.agenda.time()
+        now = self.scheduler.time()
         operation = Operation(id=self.guid(), pool=pool.name, start=self._now(), since=now)
         self.operations.start(operation)
-        return self.book.put(kind, replace(pool, state=word, operation=operation.id, etag=self.guid()))
+        return self.pool_store.put(kind, replace(pool, state=word, operation=operation.id, etag=self.guid()))
 
-    def come_up(self, pool: Pool, seconds: float) -> None:
+    def schedule_boot(self, pool: Pool, seconds: float) -> None:
         """Let the machines boot around, and the operation succeed at, `seconds` from now."""
         boot_at = seconds * self.draw(self.settings.node_share)
-        self.agenda.after(boot_at, partial(self.boot, pool.name, pool.incarnation))
-        self.agenda.after(seconds, partial(self._succeed, pool.name, pool.operation))
+        self.scheduler.after(boot_at, partial(self.boot, pool.name, pool.incarnation))
+        self.scheduler.after(seconds, partial(self._succeed, pool.name, pool.operation))
 
     def boot(self, name: str, incarnation: int) -> None:
         """The machines of that very pool are up, unless it has come to grief meanwhile."""
-        pool = self.book.pools.get(name)
+        pool = self.pool_store.pools.get(name)
         if pool is None or pool.incarnation != incarnation or pool.state in _NO_BOOT or pool.power == "Stopped":
             return
-        self.book.put("updated", self.reconciled(pool))
+        self.pool_store.put("updated", self.reconciled(pool))
 
     def end(self, operation: str, status: str, reason: Mapping[str, Any] | None = None) -> None:
         """The operation, if there is one and it still runs, ends here."""
@@ -168,11 +169,11 @@ class Lifecycle:
         return self.draw(usual) if override is None else override
 
     def _fail_later(self, pool: Pool, failure: Failure) -> None:
-        self.agenda.after(failure.after_seconds, partial(self._fail, pool.name, pool.operation, failure))
+        self.scheduler.after(failure.after_seconds, partial(self._fail, pool.name, pool.operation, failure))
 
     def _held(self, name: str, operation: str) -> Pool | None:
         """The pool, if that operation still holds it."""
-        pool = self.book.pools.get(name)
+        pool = self.pool_store.pools.get(name)
         return pool if pool is not None and pool.operation == operation else None
 
     def _succeed(self, name: str, operation: str) -> Pool | None:
@@ -180,28 +181,28 @@ class Lifecycle:
         if pool is None:
             return None
         self.end(operation, "Succeeded")
-        return self.book.put("running", state.settled(pool, "Succeeded", self.guid()))
+        return self.pool_store.put("running", agentpool.settled(pool, "Succeeded", self.guid()))
 
     def _fail(self, name: str, operation: str, failure: Failure) -> None:
         pool = self._held(name, operation)
         if pool is not None:
             self.end(operation, "Failed", failure.error)
             told = None if failure.silent else failure.error
-            self.book.put("failed", state.failed(pool, told, self.guid()))
+            self.pool_store.put("failed", agentpool.failed(pool, told, self.guid()))
 
     def _cancel(self, name: str, operation: str, aborted: str) -> None:
         pool = self._held(name, operation)
         if pool is not None:
             self.end(aborted, "Canceled")
             self.end(operation, "Succeeded")
-            self.book.put("updated", state.settled(pool, "Canceled", self.guid()))
+            self.pool_store.put("updated", agentpool.settled(pool, "Canceled", self.guid()))
 
-    def _unplug(self, name: str, operation: str, instances: tuple[int, ...], *, shrink: bool = False) -> None:
+    def _remove_machines(self, name: str, operation: str, instances: tuple[int, ...], *, shrink: bool = False) -> None:
         pool = self._held(name, operation)
         if pool is not None:
-            self.book.put("updated", state.without_machines(pool, instances, self.guid(), shrink=shrink))
+            self.pool_store.put("updated", agentpool.without_machines(pool, instances, self.guid(), shrink=shrink))
 
-    def _vanish(self, name: str, operation: str) -> None:
+    def _remove_pool(self, name: str, operation: str) -> None:
         if self._held(name, operation) is not None:
             self.end(operation, "Succeeded")
-            self.book.remove(name)
+            self.pool_store.remove(name)

@@ -11,10 +11,10 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from . import errors, faults, sizes
+from .agentpool import Pool
 from .errors import Answer
 from .faults import Failure
 from .settings import AzureSettings
-from .state import Pool
 
 _SIZE = re.compile(r"Standard_([A-Z]+)\d+([a-z]*)_?(.*?)_?(v\d+)?", re.IGNORECASE)
 _FREE = frozenset({"Failed", "Canceled", "Deleting"})

@@ -11,14 +11,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from urllib.parse import quote
 
-from . import bodies, compute, errors, faults, front, operations, quota, validation
-from .call import Call
+from . import bodies, compute, errors, faults, gateway, operations, quota, validation
+from .agentpool import Pool
 from .cloud import AzureCloud
 from .errors import Answer
 from .faults import Fault
-from .ledger import Request
 from .lifecycle import Accepted
-from .state import Pool
+from .request_log import Request
+from .routing import Call
 
 WRITES = frozenset({"PUT", "DELETE", "DELETE_MACHINES", "ABORT"})
 
@@ -26,8 +26,8 @@ WRITES = frozenset({"PUT", "DELETE", "DELETE_MACHINES", "ABORT"})
 async def serve(cloud: AzureCloud, call: Call) -> Answer | None:
     """The answer; None if the connection is to be dropped without one."""
     arrived = cloud.now()
-    answer = front.with_remaining(cloud, call, await _serve(cloud, call))
-    cloud.ledger.note(Request(arrived, call.verb, call.pool, answer.status if answer else 0))
+    answer = gateway.with_remaining(cloud, call, await _serve(cloud, call))
+    cloud.request_log.record(Request(arrived, call.verb, call.pool, answer.status if answer else 0))
     return answer
 
 
@@ -36,12 +36,12 @@ async def _serve(cloud: AzureCloud, call: Call) -> Answer | None:
     if fault is None:
         return await _answer(cloud, call, None)
     if fault.slow_seconds and fault.slow == "before":
-        await cloud.agenda.sleep(fault.slow_seconds)
+        await cloud.scheduler.sleep(fault.slow_seconds)
     if fault.drop == "before":
         return None
     answer = fault.answer or await _answer(cloud, call, fault)
     if fault.slow_seconds and fault.slow == "after":
-        await cloud.agenda.sleep(fault.slow_seconds)
+        await cloud.scheduler.sleep(fault.slow_seconds)
     return None if fault.drop == "after" else answer
 
 
@@ -52,7 +52,7 @@ def _fault(cloud: AzureCloud, call: Call) -> Fault | None:
 
 
 async def _answer(cloud: AzureCloud, call: Call, fault: Fault | None) -> Answer:
-    refusal = front.refusal(cloud, call)
+    refusal = gateway.refusal(cloud, call)
     if refusal is not None:
         return refusal
     if call.verb == "LIST":
@@ -89,7 +89,7 @@ async def _list(cloud: AzureCloud, call: Call) -> Answer:
     """One page by name, so that pools which come and go between pages neither repeat nor hide others."""
     settings = cloud.settings
     view = dict(cloud.view("LIST"))
-    await cloud.agenda.sleep(settings.list_seconds)
+    await cloud.scheduler.sleep(settings.list_seconds)
     if settings.list_order == "after":
         view = dict(cloud.view("LIST"))
     after = call.query.get("$skipToken", "")
@@ -123,7 +123,7 @@ def _operation(cloud: AzureCloud, call: Call) -> Answer:
     """Poll body, or for `operationresults` 202 while it runs and 204 at its end."""
     if not operations.genuine(call.item, call.query):
         return errors.gateway(403, "AuthorizationFailed", "The signature of the operation's URL is not valid.")
-    operation = cloud.operations.get(call.item, cloud.agenda.time())
+    operation = cloud.operations.get(call.item, cloud.scheduler.time())
     if operation is None:
         return errors.operation_not_found(call.item)
     if call.verb == "OPERATION":

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from provisioner.api.field_error import FieldError
 
-from . import checks
+from . import builtin_validation
 from .errors import ApiError, forbidden, invalid
 from .objects import Json
 from .resources import Resource
@@ -18,9 +18,9 @@ from .resources import Resource
 
 def admit(kind: Resource, new: Json, old: Json | None, sent_meta: Json | None = None) -> None:
     """Raises ApiError 422 if `new` may not be, or may not follow `old`. `sent_meta`: what the writer sent of it."""
-    causes = list(checks.metadata(new["metadata"], built_in=kind.schema is None))
+    causes = list(builtin_validation.metadata(new["metadata"], built_in=kind.schema is None))
     if old is not None:
-        causes += checks.metadata_change(new["metadata"], old["metadata"], sent_meta or {})
+        causes += builtin_validation.metadata_change(new["metadata"], old["metadata"], sent_meta or {})
     causes += kind.check(new, old)
     if kind.schema is not None:
         causes += kind.schema.validate(new, old)

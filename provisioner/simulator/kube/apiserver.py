@@ -15,14 +15,14 @@ from aiohttp import web
 
 from . import discovery, openapi, requests, reviews
 from .errors import ApiError, unserved
-from .gc import Collector
+from .garbage_collector import Collector
 from .handlers import Handlers, body_of, json_response
 from .objects import Json, rfc3339
+from .reads import View
 from .requests import Target
 from .resources import CRD_KEY
 from .store import Store
-from .streams import Bell, Source, Stream, WatchTimes
-from .views import View
+from .watch_streams import Notifier, Source, Stream, WatchTimes
 
 Fault = Callable[[web.Request], web.StreamResponse | Awaitable[web.StreamResponse | None] | None]
 After = Callable[[web.Request, web.StreamResponse], None]
@@ -60,13 +60,13 @@ class ApiServer:
         self._store = store
         self._token = token
         self._view = View(store)
-        self._bell = Bell()
+        self._notifier = Notifier()
         self._handlers = Handlers(store, self._view)
-        self._source = Source(store, self._view, self._bell, times or WatchTimes())
+        self._source = Source(store, self._view, self._notifier, times or WatchTimes())
         for crd in crds:
             if store.get(CRD_KEY, crd["metadata"]["name"]) is None:
                 store.create(CRD_KEY, crd)
-        store.subscribe(lambda *_: self._bell.ring())
+        store.subscribe(lambda *_: self._notifier.notify())
         self.app = web.Application(client_max_size=_BODY_BYTES)
         self.app.router.add_route("*", "/{path:.*}", around(self._serve) if around else self._serve)
         self.app.on_startup.append(self._start)
@@ -97,14 +97,14 @@ class ApiServer:
     def thaw(self) -> None:
         """Catch up: silent watches get what they missed."""
         self._view.thaw()
-        self._bell.ring()
+        self._notifier.notify()
 
     async def _start(self, _: web.Application) -> None:
         self.collector.start()
 
     async def _stop(self, _: web.Application) -> None:
         self.collector.stop()
-        self._bell.close()
+        self._notifier.close()
 
     async def _serve(self, request: web.Request) -> web.StreamResponse:
         target = requests.target(request.path)

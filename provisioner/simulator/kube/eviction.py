@@ -31,15 +31,15 @@ _SEVERAL = "This pod has more than one PodDisruptionBudget, which the eviction s
 
 def evict(store: Store, name: str, namespace: str, body: Json, *, options: WriteOptions = STRICT) -> None:
     """Evict a pod; `body` is the Eviction. Raises ApiError 400, 404, 409 (preconditions), 429, 500 (budgets)."""
-    shelf = store.shelf("pods")
-    record = shelf.objects.get((namespace, name))
+    collection = store.collection("pods")
+    record = collection.objects.get((namespace, name))
     if record is None:
         raise not_found("pods", name)
     if dig(body, "metadata", "name") not in {None, "", name}:
         raise bad_request("name in URL does not match name in Eviction object")
     wanted = body.get("deleteOptions") or {}
     uid, rv = dig(wanted, "preconditions", "uid"), dig(wanted, "preconditions", "resourceVersion")
-    check_preconditions(shelf.resource, record.obj, uid=uid, revision=rv)
+    check_preconditions(collection.resource, record.obj, uid=uid, revision=rv)
     if not _passes_budgets(record.obj):
         _ask_budget(store, record.obj)
     if not options.dry_run and "deletionTimestamp" not in record.obj["metadata"]:

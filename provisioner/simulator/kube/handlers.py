@@ -17,12 +17,12 @@ from . import requests
 from .errors import ApiError, method_not_allowed, not_found, unserved
 from .eviction import evict
 from .objects import Json, Record
+from .reads import ListOptions, Page, View
 from .requests import Target
 from .resources import Resource
 from .selectors import Predicate, selector
 from .store import Store
 from .table import table
-from .views import ListOptions, Page, View
 from .writes import WriteOptions
 
 _TOO_LARGE = "Request entity too large: limit is 3145728"
@@ -62,7 +62,7 @@ class Handlers:
 
     async def handle(self, request: web.Request, target: Target) -> web.Response:
         """Answer anything but a watch."""
-        resource = self._store.shelf(target.resource).resource
+        resource = self._store.collection(target.resource).resource
         if not _has(resource, target.subresource):
             raise unserved()
         match request.method, bool(target.name), target.subresource:
@@ -81,8 +81,8 @@ class Handlers:
         raise method_not_allowed()
 
     def _get(self, request: web.Request, resource: Resource, target: Target) -> web.Response:
-        shelf = self._store.shelf(target.resource)
-        record = self._view.get(shelf, (target.namespace, target.name), request.query.get("resourceVersion", ""))
+        collection = self._store.collection(target.resource)
+        record = self._view.get(collection, (target.namespace, target.name), request.query.get("resourceVersion", ""))
         if record is None:
             raise not_found(target.resource, target.name)
         if requests.shape(request.headers.get("Accept", "")) == "table":
@@ -101,7 +101,7 @@ class Handlers:
             revision=query.get("resourceVersion", ""),
             exact=query.get("resourceVersionMatch") == "Exact",
         )
-        page = self._view.page(self._store.shelf(target.resource), options)
+        page = self._view.page(self._store.collection(target.resource), options)
         meta: Json = {"resourceVersion": str(page.revision)}
         if page.token:
             meta["continue"] = page.token
@@ -116,7 +116,7 @@ class Handlers:
         return table(resource, records, meta, now=now, include=requests.include_object(request.query))
 
     async def _create(self, request: web.Request, target: Target) -> web.Response:
-        resource = self._store.shelf(target.resource).resource
+        resource = self._store.collection(target.resource).resource
         custom = resource.schema is not None
         sent = requests.decode(await body_of(request), request.content_type, resource.kind, custom=custom)
         warnings: list[str] = []
@@ -142,7 +142,7 @@ class Handlers:
     ) -> web.Response:
         if requests.shape(request.headers.get("Accept", "")) == "table" and "resourceVersion" in obj["metadata"]:
             resource, meta = (
-                self._store.shelf(target.resource).resource,
+                self._store.collection(target.resource).resource,
                 {"resourceVersion": obj["metadata"]["resourceVersion"]},
             )
             return json_response(self._table(request, resource, [Record(obj)], meta), status, warnings)

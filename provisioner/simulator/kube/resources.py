@@ -17,7 +17,7 @@ from celpy.celparser import CELParseError
 from provisioner.api.field_error import FieldError
 from provisioner.apiextensions.schema import Schema
 
-from . import checks
+from . import builtin_validation
 from .objects import Json
 
 Check = Callable[[Json, Json | None], Iterator[FieldError]]
@@ -58,7 +58,7 @@ def _crd(new: Json, _: Json | None) -> Iterator[FieldError]:
 class Resource:
     """One kind.
 
-    `has_status`: there is a status subresource, and a write to the main resource ignores status. `born_with`: the
+    `has_status`: there is a status subresource, and a write to the main resource ignores status. `initial_status`: the
     status a new object starts with; None keeps what was sent. `status_moves_metadata`: labels, annotations and
     finalizers may be written through /status (built-in kinds). `needs_version`: a PUT must name the resourceVersion
     it replaces. `answers_object`: DELETE of a vanishing object answers with it instead of a Status.
@@ -72,7 +72,7 @@ class Resource:
     short_names: tuple[str, ...] = ()
     categories: tuple[str, ...] = ()
     has_status: bool = False
-    born_with: Json | None = None
+    initial_status: Json | None = None
     counts_generation: bool = False
     status_moves_metadata: bool = True
     needs_version: bool = False
@@ -114,10 +114,21 @@ class Resource:
 
 _BUILT_IN = (
     Resource(
-        "namespaces", "Namespace", namespaced=False, short_names=("ns",), has_status=True, born_with={"phase": "Active"}
+        "namespaces",
+        "Namespace",
+        namespaced=False,
+        short_names=("ns",),
+        has_status=True,
+        initial_status={"phase": "Active"},
     ),
     Resource(
-        "nodes", "Node", namespaced=False, short_names=("no",), has_status=True, fields=_NODE_FIELDS, check=checks.node
+        "nodes",
+        "Node",
+        namespaced=False,
+        short_names=("no",),
+        has_status=True,
+        fields=_NODE_FIELDS,
+        check=builtin_validation.node,
     ),
     Resource(
         "pods",
@@ -125,13 +136,13 @@ _BUILT_IN = (
         short_names=("po",),
         categories=("all",),
         has_status=True,
-        born_with={"phase": "Pending", "qosClass": "BestEffort"},
+        initial_status={"phase": "Pending", "qosClass": "BestEffort"},
         counts_generation=True,
         answers_object=True,
         fields=_POD_FIELDS,
-        check=checks.pod,
+        check=builtin_validation.pod,
     ),
-    Resource("events", "Event", short_names=("ev",), fields=_EVENT_FIELDS, check=checks.event),
+    Resource("events", "Event", short_names=("ev",), fields=_EVENT_FIELDS, check=builtin_validation.event),
     Resource(
         "daemonsets",
         "DaemonSet",
@@ -139,7 +150,12 @@ _BUILT_IN = (
         short_names=("ds",),
         categories=("all",),
         has_status=True,
-        born_with={"currentNumberScheduled": 0, "desiredNumberScheduled": 0, "numberMisscheduled": 0, "numberReady": 0},
+        initial_status={
+            "currentNumberScheduled": 0,
+            "desiredNumberScheduled": 0,
+            "numberMisscheduled": 0,
+            "numberReady": 0,
+        },
         counts_generation=True,
     ),
     Resource(
@@ -147,16 +163,16 @@ _BUILT_IN = (
         "PersistentVolumeClaim",
         short_names=("pvc",),
         has_status=True,
-        born_with={"phase": "Pending"},
+        initial_status={"phase": "Pending"},
     ),
-    Resource("leases", "Lease", "coordination.k8s.io", needs_version=True, check=checks.lease),
+    Resource("leases", "Lease", "coordination.k8s.io", needs_version=True, check=builtin_validation.lease),
     Resource(
         "poddisruptionbudgets",
         "PodDisruptionBudget",
         "policy",
         short_names=("pdb",),
         has_status=True,
-        born_with={},
+        initial_status={},
         counts_generation=True,
         needs_version=True,
     ),
@@ -166,7 +182,7 @@ _BUILT_IN = (
         "storage.k8s.io",
         namespaced=False,
         has_status=True,
-        born_with={"attached": False},
+        initial_status={"attached": False},
     ),
     Resource(
         "customresourcedefinitions",
@@ -176,7 +192,7 @@ _BUILT_IN = (
         short_names=("crd", "crds"),
         categories=("api-extensions",),
         has_status=True,
-        born_with={},
+        initial_status={},
         counts_generation=True,
         check=_crd,
     ),
@@ -207,7 +223,7 @@ def _compiled(encoded: bytes) -> Resource:
         short_names=tuple(names.get("shortNames") or ()),
         categories=tuple(names.get("categories") or ()),
         has_status="status" in (version.get("subresources") or {}),
-        born_with={},
+        initial_status={},
         counts_generation=True,
         status_moves_metadata=False,
         needs_version=True,

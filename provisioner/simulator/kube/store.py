@@ -20,19 +20,19 @@ from .objects import Json, Record, copied, copied_value, key_of, rfc3339
 from .patches import PatchKind
 from .resources import CRD_FINALIZER, CRD_KEY, Resource, built_in, established, from_crd
 from .selectors import selector
-from .watch import Event, EventType, Shelf
+from .watch_cache import Collection, Event, EventType
 from .writes import (
     STRICT,
     Deletion,
     Propagation,
     WriteOptions,
-    born,
     check_identity,
     check_preconditions,
     check_uid,
     check_version,
-    doomed,
+    created,
     is_released,
+    marked_for_deletion,
     patched,
     sent_metadata,
     shaped,
@@ -58,7 +58,7 @@ class Store:
         self.revision = 1
         self._random = seed_uid
         self._window = window
-        self._shelves = {key: Shelf(resource, window, self.revision) for key, resource in built_in().items()}
+        self._collections = {key: Collection(resource, window, self.revision) for key, resource in built_in().items()}
         self._subscribers: list[Subscriber] = []
         self._pending: deque[tuple[str, Event]] = deque()
         self._telling = False
@@ -70,34 +70,34 @@ class Store:
     @property
     def resources(self) -> list[Resource]:
         """The kinds that are served now."""
-        return [shelf.resource for shelf in self._shelves.values()]
+        return [collection.resource for collection in self._collections.values()]
 
-    def shelf(self, resource: str) -> Shelf:
+    def collection(self, resource: str) -> Collection:
         """The objects of one kind, shared and not to be changed. Raises ApiError 404 if the kind is not served."""
-        found = self._shelves.get(resource)
+        found = self._collections.get(resource)
         if found is None:
             raise unserved()
         return found
 
-    def serves(self, shelf: Shelf) -> bool:
+    def serves(self, collection: Collection) -> bool:
         """Whether this kind is still, or again the same one, served."""
-        return self._shelves.get(shelf.resource.key) is shelf
+        return self._collections.get(collection.resource.key) is collection
 
     def get(self, resource: str, name: str, namespace: str = "") -> Json | None:
-        record = self.shelf(resource).objects.get((namespace, name))
+        record = self.collection(resource).objects.get((namespace, name))
         return None if record is None else copied(record.obj)
 
     def list(self, resource: str, namespace: str = "", *, labels: str = "", fields: str = "") -> list[Json]:
         """The objects in order of namespace and name; "" means all namespaces; selectors as in a query string."""
-        chosen = selector(labels, fields, self.shelf(resource).resource.selectable)
+        chosen = selector(labels, fields, self.collection(resource).resource.selectable)
         return [copied(obj) for obj in self.each(resource, namespace) if chosen is None or chosen(obj)]
 
     def each(self, resource: str, namespace: str = "") -> Iterator[Json]:
         """The stored objects themselves, for those who only look: they must not be changed."""
-        shelf = self.shelf(resource)
-        for key in sorted(shelf.objects):
+        collection = self.collection(resource)
+        for key in sorted(collection.objects):
             if not namespace or key[0] == namespace:
-                yield shelf.objects[key].obj
+                yield collection.objects[key].obj
 
     def subscribe(self, callback: Subscriber) -> None:
         """Call `callback(type, resource, object, object before)` after every write; both objects are shared."""
@@ -105,15 +105,15 @@ class Store:
 
     def compact(self) -> None:
         """Expire every watch and continue token that is older than now (410), as etcd's compaction does."""
-        for shelf in self._shelves.values():
-            shelf.history.compact(self.revision)
+        for collection in self._collections.values():
+            collection.history.compact(self.revision)
 
     # Writing
 
     def create(self, resource: str, obj: Json, namespace: str = "", *, options: WriteOptions = STRICT) -> Json:
         """Store a new object; its name may be left to `generateName`."""
-        shelf = self.shelf(resource)
-        kind, sent = shelf.resource, copied(obj)
+        collection = self.collection(resource)
+        kind, sent = collection.resource, copied(obj)
         if kind.namespaced and not namespace:
             namespace = sent_metadata(kind, sent).get("namespace") or "default"
         check_identity(kind, sent, name="", namespace=namespace)
@@ -122,10 +122,10 @@ class Store:
         if sent_meta.get("resourceVersion"):
             raise ApiError(500, "", "resourceVersion should not be set on objects to be created")
         name = sent_meta.get("name") or self._generated(sent_meta.get("generateName") or "")
-        place = self._found(self._shelves["namespaces"], namespace, "") if kind.namespaced else None
-        crd = self._shelves[CRD_KEY].objects.get(("", resource))
+        place = self._found(self._collections["namespaces"], namespace, "") if kind.namespaced else None
+        crd = self._collections[CRD_KEY].objects.get(("", resource))
         require_place(kind, name, place, crd.obj if crd else None)
-        new = born(kind, sent, name=name, namespace=namespace, uid=self._uid(), now=rfc3339(self.now()))
+        new = created(kind, sent, name=name, namespace=namespace, uid=self._uid(), now=rfc3339(self.now()))
         if resource == "namespaces":
             new["metadata"]["finalizers"] = [NAMESPACE_FINALIZER]
         elif resource == CRD_KEY:
@@ -133,10 +133,10 @@ class Store:
         admit(kind, new, None)
         if resource == CRD_KEY:
             new["status"] = established(new, rfc3339(self.now()))
-        taken = shelf.objects.get((namespace if kind.namespaced else "", name))
+        taken = collection.objects.get((namespace if kind.namespaced else "", name))
         if taken is not None:
             raise already_exists(resource, name, deleting="deletionTimestamp" in taken.obj["metadata"])
-        return copied(new if options.dry_run else self._put(shelf, None, new))
+        return copied(new if options.dry_run else self._put(collection, None, new))
 
     def replace(
         self,
@@ -149,12 +149,12 @@ class Store:
         options: WriteOptions = STRICT,
     ) -> Json:
         """PUT: everything that was not sent is removed."""
-        shelf = self.shelf(resource)
-        old = self._found(shelf, name, namespace)
-        check_identity(shelf.resource, obj, name=name, namespace=namespace)
-        require_version(shelf.resource, obj, old)
-        check_uid(shelf.resource, old, sent_metadata(shelf.resource, obj).get("uid"))
-        return self._update(shelf, old, shaped(shelf.resource, copied(obj), options), subresource, options)
+        collection = self.collection(resource)
+        old = self._found(collection, name, namespace)
+        check_identity(collection.resource, obj, name=name, namespace=namespace)
+        require_version(collection.resource, obj, old)
+        check_uid(collection.resource, old, sent_metadata(collection.resource, obj).get("uid"))
+        return self._update(collection, old, shaped(collection.resource, copied(obj), options), subresource, options)
 
     def patch(
         self,
@@ -168,11 +168,11 @@ class Store:
         options: WriteOptions = STRICT,
     ) -> Json:
         """PATCH: `patch` is a dict, or a list of operations if `how` is json."""
-        shelf = self.shelf(resource)
-        old = self._found(shelf, name, namespace)
-        sent = patched(shelf.resource, old, copied_value(patch), how, options)
-        check_identity(shelf.resource, sent, name=name, namespace=namespace)
-        return self._update(shelf, old, sent, subresource, options)
+        collection = self.collection(resource)
+        old = self._found(collection, name, namespace)
+        sent = patched(collection.resource, old, copied_value(patch), how, options)
+        check_identity(collection.resource, sent, name=name, namespace=namespace)
+        return self._update(collection, old, sent, subresource, options)
 
     def delete(
         self,
@@ -187,55 +187,55 @@ class Store:
         options: WriteOptions = STRICT,
     ) -> Deletion:
         """DELETE, with preconditions; `grace` in seconds, None for the object's own."""
-        shelf = self.shelf(resource)
-        old = self._found(shelf, name, namespace)
-        check_preconditions(shelf.resource, old, uid=uid, revision=rv)
+        collection = self.collection(resource)
+        old = self._found(collection, name, namespace)
+        check_preconditions(collection.resource, old, uid=uid, revision=rv)
         if resource == "namespaces" and name in NAMESPACES:
             raise forbidden(resource, name, "this namespace may not be deleted")
-        new = doomed(shelf.resource, old, now=self.now(), grace=grace, policy=policy)
+        new = marked_for_deletion(collection.resource, old, now=self.now(), grace=grace, policy=policy)
         if options.dry_run:
             return Deletion(copied(new), is_released(new))
-        return Deletion(copied(self._settle(shelf, old, new)), is_released(new))
+        return Deletion(copied(self._settle(collection, old, new)), is_released(new))
 
     # The ways of a write
 
-    def _update(self, shelf: Shelf, old: Json, sent: Json, subresource: str, options: WriteOptions) -> Json:
+    def _update(self, collection: Collection, old: Json, sent: Json, subresource: str, options: WriteOptions) -> Json:
         meta = sent.get("metadata") or {}
-        check_version(shelf.resource, old, meta.get("resourceVersion"))
-        new = succeeded(shelf.resource, old, sent, subresource)
+        check_version(collection.resource, old, meta.get("resourceVersion"))
+        new = succeeded(collection.resource, old, sent, subresource)
         # The status of a custom resource takes nothing from the metadata, not even a refusal.
-        ignored = subresource == "status" and not shelf.resource.status_moves_metadata
-        admit(shelf.resource, new, old, old["metadata"] if ignored else meta)
+        ignored = subresource == "status" and not collection.resource.status_moves_metadata
+        admit(collection.resource, new, old, old["metadata"] if ignored else meta)
         if new == old or options.dry_run:
             return copied(new)
-        answer = copied(self._settle(shelf, old, new))
+        answer = copied(self._settle(collection, old, new))
         if is_released(new):
             # As the real server: what goes with this write is answered with its last version, not the deletion's.
             answer["metadata"]["resourceVersion"] = old["metadata"]["resourceVersion"]
         return answer
 
-    def _settle(self, shelf: Shelf, old: Json, new: Json) -> Json:
+    def _settle(self, collection: Collection, old: Json, new: Json) -> Json:
         """Store a successor, or let go of an object that nothing holds any more."""
         if is_released(new):
-            was_marked = "deletionTimestamp" in old["metadata"] or shelf.resource.answers_object
-            return self._put(shelf, old, new if was_marked else old, gone=True)
-        return old if new == old else self._put(shelf, old, new)
+            was_marked = "deletionTimestamp" in old["metadata"] or collection.resource.answers_object
+            return self._put(collection, old, new if was_marked else old, gone=True)
+        return old if new == old else self._put(collection, old, new)
 
-    def _put(self, shelf: Shelf, old: Json | None, new: Json, *, gone: bool = False) -> Json:
+    def _put(self, collection: Collection, old: Json | None, new: Json, *, gone: bool = False) -> Json:
         """The one place where revisions are given and events are made."""
         self.revision += 1
         new = {**new, "metadata": {**new["metadata"], "resourceVersion": str(self.revision)}}
         record, key = Record(new), key_of(new)
-        before = shelf.objects.get(key) if old is not None else None
+        before = collection.objects.get(key) if old is not None else None
         if gone:
-            del shelf.objects[key]
+            del collection.objects[key]
         else:
-            shelf.objects[key] = record
+            collection.objects[key] = record
         event = Event("DELETED" if gone else "ADDED" if old is None else "MODIFIED", record, before)
-        shelf.history.append(event)
-        if shelf.resource.key == CRD_KEY:
+        collection.history.append(event)
+        if collection.resource.key == CRD_KEY:
             self._serve(event)
-        self._tell(shelf.resource.key, event)
+        self._tell(collection.resource.key, event)
         return new
 
     def _serve(self, event: Event) -> None:
@@ -243,11 +243,11 @@ class Store:
         crd = event.record.obj
         key = f"{crd['spec']['names']['plural']}.{crd['spec']['group']}"
         if event.type == "DELETED":
-            del self._shelves[key]
-        elif key not in self._shelves:
-            self._shelves[key] = Shelf(from_crd(crd), self._window, self.revision)
+            del self._collections[key]
+        elif key not in self._collections:
+            self._collections[key] = Collection(from_crd(crd), self._window, self.revision)
         elif event.before is None or event.before.obj["spec"] != crd["spec"]:
-            self._shelves[key].resource = from_crd(crd)
+            self._collections[key].resource = from_crd(crd)
 
     def _tell(self, resource: str, event: Event) -> None:
         """Tell in order of revision, also when a subscriber writes while it is told."""
@@ -264,10 +264,10 @@ class Store:
         finally:
             self._telling = False
 
-    def _found(self, shelf: Shelf, name: str, namespace: str) -> Json:
-        record = shelf.objects.get((namespace, name))
+    def _found(self, collection: Collection, name: str, namespace: str) -> Json:
+        record = collection.objects.get((namespace, name))
         if record is None:
-            raise not_found(shelf.resource.key, name)
+            raise not_found(collection.resource.key, name)
         return record.obj
 
     def _generated(self, prefix: str) -> str:

@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from .columns import AGE, COLUMNS, NAME, Cell, Column, age
+from .builtin_columns import AGE, COLUMNS, NAME, Cell, Column, age
 from .jsonpath import compile_path
 from .objects import Json, Record
 from .resources import Resource

@@ -16,7 +16,7 @@ from typing import Any, Literal, NamedTuple
 from provisioner.api.field_error import FieldError
 from provisioner.apiextensions.schema import known_metadata
 
-from . import builtin
+from . import builtin_decoding
 from .errors import ApiError, bad_request, conflict, invalid, invalid_patch, stale
 from .objects import Json, dig, parse_time, rfc3339
 from .patches import PatchKind, json_patch, merge, strategic
@@ -39,7 +39,7 @@ _PLAIN_FINALIZER = "prefer a domain-qualified finalizer name to avoid accidental
 _POLICY_FINALIZERS = {"Foreground": "foregroundDeletion", "Orphan": "orphan"}
 
 
-def _silent(_: str) -> None:
+def _partitioned(_: str) -> None:
     """Nobody listens for warnings."""
 
 
@@ -49,7 +49,7 @@ class WriteOptions:
 
     dry_run: bool = False
     field_validation: FieldValidation = "Strict"
-    warn: Callable[[str], None] = _silent
+    warn: Callable[[str], None] = _partitioned
 
 
 STRICT = WriteOptions()
@@ -72,7 +72,9 @@ def shaped(resource: Resource, obj: Json, options: WriteOptions) -> Json:
         if resource.schema is not None:
             result = resource.schema.shape(obj, unknown)
         else:
-            result = builtin.shape(resource.key, {**obj, "metadata": known_metadata(sent_meta, unknown)}, unknown)
+            result = builtin_decoding.shape(
+                resource.key, {**obj, "metadata": known_metadata(sent_meta, unknown)}, unknown
+            )
     except ApiError as error:
         raise _unhandled(resource, error.message) from error
     words = [f'unknown field "{path}"' for path in sorted(unknown)]
@@ -106,7 +108,7 @@ def sent_metadata(resource: Resource, obj: Json) -> Json:
     return meta
 
 
-def born(resource: Resource, sent: Json, *, name: str, namespace: str, uid: str, now: str) -> Json:
+def created(resource: Resource, sent: Json, *, name: str, namespace: str, uid: str, now: str) -> Json:
     """The object as it is first stored, but for its resourceVersion."""
     sent_meta = sent.get("metadata") or {}
     meta: Json = {"name": name}
@@ -117,10 +119,10 @@ def born(resource: Resource, sent: Json, *, name: str, namespace: str, uid: str,
         meta["generation"] = 1
     meta |= {field: sent_meta[field] for field in ("generateName", *_SENT_FIELDS) if sent_meta.get(field)}
     body = {k: v for k, v in sent.items() if k not in {"apiVersion", "kind", "metadata"}}
-    if resource.has_status and resource.born_with is not None:
+    if resource.has_status and resource.initial_status is not None:
         body.pop("status", None)
-        if resource.born_with:
-            body["status"] = resource.born_with
+        if resource.initial_status:
+            body["status"] = resource.initial_status
     if resource.key == "nodes":
         body["spec"] = _not_ready(body.get("spec") or {})
     if resource.key == "pods":
@@ -252,7 +254,9 @@ def grace_of(resource: Resource, old: Json, asked: int | None) -> int:
     return 30 if default is None else int(default)
 
 
-def doomed(resource: Resource, old: Json, *, now: datetime, grace: int | None, policy: Propagation) -> Json:
+def marked_for_deletion(
+    resource: Resource, old: Json, *, now: datetime, grace: int | None, policy: Propagation
+) -> Json:
     """`old` after a DELETE: deleting, or deleting sooner; equal to `old` if the DELETE adds nothing.
 
     The result may be released (`is_released`), which means that the object goes now.
@@ -272,7 +276,7 @@ def doomed(resource: Resource, old: Json, *, now: datetime, grace: int | None, p
         started = parse_time(meta["deletionTimestamp"]) - timedelta(seconds=meta["deletionGracePeriodSeconds"])
         meta["deletionTimestamp"] = rfc3339(started + timedelta(seconds=seconds))
         meta["deletionGracePeriodSeconds"] = seconds
-    doomed_obj = {**old, "metadata": meta}
+    deleted = {**old, "metadata": meta}
     if resource.key == "namespaces":
-        doomed_obj["status"] = {**(old.get("status") or {}), "phase": "Terminating"}
-    return doomed_obj
+        deleted["status"] = {**(old.get("status") or {}), "phase": "Terminating"}
+    return deleted

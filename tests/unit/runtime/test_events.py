@@ -22,7 +22,7 @@ from provisioner.runtime.events import EventRecorder, cut
 from provisioner.runtime.kube import Kube, KubeError
 from provisioner.runtime.metrics import Metrics
 from provisioner.simulator.loop import VirtualClock
-from provisioner.simulator.wire import MemoryConnector, Wire
+from provisioner.simulator.network import MemoryConnector, Network
 
 from .test_workqueue import virtually
 
@@ -74,7 +74,7 @@ class Story:
 @asynccontextmanager
 async def scene() -> AsyncIterator[tuple[Story, EventRecorder]]:
     story = Story()
-    wire = Wire(asyncio.get_running_loop())
+    wire = Network(asyncio.get_running_loop())
     app = web.Application()
     app.router.add_route("*", "/{tail:.*}", story.api.handle)
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=1)

@@ -18,7 +18,7 @@ from provisioner.runtime.kube import Kube
 from provisioner.runtime.leaderelection import LeaderElector, LeadershipLost
 from provisioner.runtime.objects import micro_time
 from provisioner.simulator.loop import VirtualClock
-from provisioner.simulator.wire import MemoryConnector, Wire
+from provisioner.simulator.network import MemoryConnector, Network
 
 from .kube_server import seeded
 from .test_workqueue import now, virtually
@@ -89,11 +89,11 @@ class Leases:
 class World:
     def __init__(self) -> None:
         self.leases = Leases()
-        self.wire = Wire(asyncio.get_running_loop())
+        self.network = Network(asyncio.get_running_loop())
         self.sessions: list[aiohttp.ClientSession] = []
 
     def election(self, who: str, *, offset: timedelta = timedelta(), **options: Any) -> LeaderElector:
-        session = aiohttp.ClientSession(connector=MemoryConnector(self.wire, who), trust_env=False)
+        session = aiohttp.ClientSession(connector=MemoryConnector(self.network, who), trust_env=False)
         self.sessions.append(session)
         clock = VirtualClock(asyncio.get_running_loop(), EPOCH)
         clock.offset = offset
@@ -106,7 +106,7 @@ async def world() -> AsyncIterator[World]:
     it = World()
     runner = web.AppRunner(it.leases.app(), access_log=None, shutdown_timeout=1)
     await runner.setup()
-    it.wire.servers[HOST] = runner.server
+    it.network.servers[HOST] = runner.server
     try:
         yield it
     finally:
@@ -166,7 +166,7 @@ def test_the_term_counts_from_before_the_request() -> None:
     """A slow API server shortens what is left: the others' clocks may have started when ours sent it."""
 
     async def story(it: World) -> None:
-        it.wire.latency_seconds = (0.0, 0.5)
+        it.network.latency_seconds = (0.0, 0.5)
         election = it.election("one")
         left = []
 
@@ -262,7 +262,7 @@ def test_a_leader_that_cannot_renew_stops_before_anyone_else_begins() -> None:
             await asyncio.sleep(1)
             waiting = group.create_task(second.run(two.work))
             await asyncio.sleep(20)
-            it.wire.silence(HOST, "one")
+            it.network.partition(HOST, "one")
             assert isinstance(await leading, LeadershipLost)
             cut_off = max(at for at, who in it.leases.writes if who == "one")
             assert one.ended <= cut_off + 25
@@ -291,15 +291,15 @@ def test_a_renewal_that_fails_now_and_then_costs_nothing(hang) -> None:
             task = group.create_task(election.run(forever))
             await asyncio.sleep(11)
             if hang:
-                it.wire.silence(HOST, "one")
+                it.network.partition(HOST, "one")
             else:
-                it.wire.refuse(HOST)
-                for link in it.wire.links(host=HOST):
+                it.network.refuse(HOST)
+                for link in it.network.links(host=HOST):
                     link.client.reset()
             await asyncio.sleep(13)
             assert election.remaining() > 5
-            it.wire.heal(HOST, "one")
-            it.wire.refuse(HOST, on=False)
+            it.network.heal(HOST, "one")
+            it.network.refuse(HOST, on=False)
             await asyncio.sleep(60)
             assert not task.done()
             assert election.remaining() > 20
@@ -454,7 +454,7 @@ def test_a_renewal_on_its_way_does_not_spoil_the_release() -> None:
     """SIGTERM falls between a renewal's effect and its answer: the version we know is old, the lease is still ours."""
 
     async def story(it: World) -> None:
-        it.wire.latency_seconds = (0.0, 0.5)
+        it.network.latency_seconds = (0.0, 0.5)
         election = it.election("one")
         async with asyncio.TaskGroup() as group:
             task = group.create_task(election.run(forever))
@@ -474,10 +474,10 @@ def test_a_release_nobody_answers_does_not_hold_up_the_end() -> None:
         async with asyncio.TaskGroup() as group:
             task = group.create_task(election.run(forever))
             await asyncio.sleep(6)
-            it.wire.silence(HOST)
+            it.network.partition(HOST)
             task.cancel()
         assert now() == 10
-        it.wire.heal(HOST)
+        it.network.heal(HOST)
 
     in_a_world(story)
 

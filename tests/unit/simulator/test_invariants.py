@@ -210,7 +210,7 @@ def test_the_right_order_is_no_violation() -> None:
         await asyncio.sleep(200)
         await controller.kube("PATCH", f"/api/v1/nodes/{node}", RELEASED)
         await controller.kube("PATCH", f"{CLAIMS}/gpu1", RELEASED)
-        assert world.ledger.disappearances(uid) == ["pool", "node", "claim"]
+        assert world.audit_log.deletion_order(uid) == ["pool", "node", "claim"]
         world.invariants.check_quiescent()
 
     play(story)
@@ -287,7 +287,7 @@ def test_i5_it_must_settle() -> None:
         async with asyncio.TaskGroup() as group:
             group.create_task(chatter(4))
             await world.settled(quiet_seconds=60, within_seconds=300)
-            assert world.ledger.calls()[-1].at == pytest.approx(200, abs=2)
+            assert world.audit_log.calls()[-1].at == pytest.approx(200, abs=2)
             group.create_task(chatter(30))
             await asyncio.sleep(60)
             await world.settled(quiet_seconds=60, within_seconds=300)
@@ -435,7 +435,7 @@ def test_what_follows_from_a_deed_is_nobodys() -> None:
         await person.kube("DELETE", f"{CLAIMS}/gpu1")
         await person.kube("PATCH", f"{CLAIMS}/gpu1", RELEASED)
         await asyncio.sleep(5)
-        deleting = [change for change in world.ledger.changes(kind="node", uid=uid) if change.what == "deleting"]
+        deleting = [change for change in world.audit_log.changes(kind="node", uid=uid) if change.what == "deleting"]
         assert [change.call for change in deleting] == [None]
 
     play(story)

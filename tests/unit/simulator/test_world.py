@@ -14,7 +14,7 @@ import yaml
 from aiohttp import web
 
 from provisioner.simulator import loop as sim
-from provisioner.simulator.ledger import Ledger, Target, target_of
+from provisioner.simulator.audit_log import AuditLog, Target, target_of
 from provisioner.simulator.world import KUBE_HOST, World, WorldSettings
 
 EPOCH = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
@@ -61,8 +61,8 @@ def test_the_ledger_names_callers_verbs_objects_and_answers() -> None:
                 pass
         async with person.get(f"{NODES}/n1"):
             pass
-        mine = world.ledger.calls(who="anna")
-        gone = [change for change in world.ledger.changes(kind="node") if change.name == "n1"][-1]
+        mine = world.audit_log.calls(who="anna")
+        gone = [change for change in world.audit_log.changes(kind="node") if change.name == "n1"][-1]
         return [(c.verb, c.target.kind, c.target.name, c.status) for c in mine], gone.what, gone.call.number
 
     calls, what, number = play(story)
@@ -85,7 +85,7 @@ def test_an_answer_that_never_left_is_told_as_none() -> None:
         world.before.append(drop)
         with pytest.raises(aiohttp.ClientError):
             await world.session("anna").post(NODES, json={})
-        return [call.status for call in world.ledger.calls(who="anna")]
+        return [call.status for call in world.audit_log.calls(who="anna")]
 
     assert play(story) == [0]
 
@@ -141,7 +141,7 @@ def test_a_dying_cloud_ends_the_world() -> None:
     """If the simulated cloud's own time breaks, the story ends at once, with that error."""
 
     async def story(world) -> None:
-        world.cloud.agenda.after(5, lambda: 1 / 0)
+        world.cloud.scheduler.after(5, lambda: 1 / 0)
         await asyncio.sleep(60)
 
     with pytest.raises(ExceptionGroup) as caught:
@@ -170,9 +170,9 @@ def test_paths_are_read_as_what_they_name(system, method, path, target) -> None:
 
 def test_a_watch_is_no_list() -> None:
     """GET of a collection is a LIST, or a WATCH if it asks for one."""
-    ledger = Ledger()
-    verbs = [ledger.arrive(0, "a", "kube", "GET", NODES, watch=watch).verb for watch in (False, True)]
-    assert [*verbs, ledger.arrive(0, "a", "arm", "GET", SCOPE).verb] == ["LIST", "WATCH", "GET"]
+    audit_log = AuditLog()
+    verbs = [audit_log.arrive(0, "a", "kube", "GET", NODES, watch=watch).verb for watch in (False, True)]
+    assert [*verbs, audit_log.arrive(0, "a", "arm", "GET", SCOPE).verb] == ["LIST", "WATCH", "GET"]
 
 
 @pytest.mark.asyncio
@@ -189,7 +189,7 @@ async def test_people_find_it_on_loopback(tmp_path) -> None:
         out, _ = await kubectl.communicate()
         assert kubectl.returncode == 0
         assert "kube-system" in {item["metadata"]["name"] for item in json.loads(out)["items"]}
-        assert world.ledger.calls(who="kubectl", verb="LIST", kind="namespaces")
+        assert world.audit_log.calls(who="kubectl", verb="LIST", kind="namespaces")
 
 
 @pytest.mark.asyncio

@@ -11,7 +11,7 @@ import pytest
 
 from controllers.planner.plan import Phase
 from provisioner.api import labels
-from provisioner.simulator.azure.state import Pool
+from provisioner.simulator.azure.agentpool import Pool
 from provisioner.trial.jsonlines import JsonLines, documented
 from provisioner.trial.layout import cut, duration, layout
 from provisioner.trial.printing import Line

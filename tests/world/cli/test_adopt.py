@@ -7,9 +7,9 @@ import pytest
 from aiohttp import web
 
 from provisioner.api import labels
+from provisioner.simulator.audit_log import Call
 from provisioner.simulator.azure import errors
 from provisioner.simulator.azure.faults import ALWAYS, Fault
-from provisioner.simulator.ledger import Call
 from tests.world.commands import WHO, command, written
 from tests.world.garbagecollection.test_garbage import LEGACY, NO_BOUND, fleet, one
 from tests.world.harness import SIZE, Json, Sim, node_claim, simulate
@@ -163,7 +163,7 @@ def test_a_claim_that_others_write_to_is_annotated_all_the_same() -> None:
         sim.world.before.append(touch)
         ended = await command(sim, "adopt", NAME)
         assert ended.code == 0
-        assert [call.status for call in sim.ledger.calls(who=WHO, verb="PATCH")] == [409, 409, 200]
+        assert [call.status for call in sim.audit_log.calls(who=WHO, verb="PATCH")] == [409, 409, 200]
         claim = sim.claim(NAME)
         assert claim is not None
         assert claim["metadata"]["annotations"] == {"note0": "theirs", "note1": "theirs", labels.ADOPT: old}
@@ -279,7 +279,7 @@ def test_one_name_or_all(words: tuple[str, ...]) -> None:
         ended = await command(sim, "adopt", *words)
         assert (ended.code, ended.out) == (2, "")
         assert ended.err.splitlines()[0] == "gpu-provisioner adopt: name one NodeClaim, or say --all"
-        assert not sim.ledger.calls(who=WHO)
+        assert not sim.audit_log.calls(who=WHO)
 
     simulate(story)
 

@@ -10,10 +10,10 @@ from aiohttp import web
 
 from controllers.model.policy import Policy
 from provisioner.api import labels
+from provisioner.simulator.audit_log import Call
 from provisioner.simulator.azure import errors
 from provisioner.simulator.azure.compute import Restriction
 from provisioner.simulator.azure.faults import ALWAYS, Fault
-from provisioner.simulator.ledger import Call
 from provisioner.simulator.world import KUBE_HOST
 from tests.world.claims import ready
 from tests.world.commands import WHO, check, written
@@ -112,9 +112,9 @@ def test_all_is_well() -> None:
         )
         assert by_check["agent pools"] == "3 of the cluster's 100 are used"
         assert "the same as ours" in by_check["CRD"]
-        assert [call.verb for call in sim.ledger.calls(who=WHO) if call.target.kind == "customresourcedefinitions"] == [
-            "LIST"
-        ]
+        assert [
+            call.verb for call in sim.audit_log.calls(who=WHO) if call.target.kind == "customresourcedefinitions"
+        ] == ["LIST"]
 
     simulate(story)
 

@@ -9,9 +9,9 @@ from aiohttp import web
 
 from controllers.garbagecollection.confirmation import Confirmation, decode
 from provisioner.api import labels
+from provisioner.simulator.audit_log import Call
 from provisioner.simulator.azure import errors
 from provisioner.simulator.azure.faults import ALWAYS, Fault
-from provisioner.simulator.ledger import Call
 from tests.world.commands import WHO, command, written
 from tests.world.garbagecollection.test_garbage import FOREIGN, NO_BOUND, deletes, fleet, one
 from tests.world.harness import Sim, node_claim, simulate
@@ -51,7 +51,7 @@ def test_a_healthy_cluster_has_nothing_to_remove() -> None:
             assert (ended.code, ended.err) == (0, "")
             assert ended.out == "nothing to remove: 1 agent pool of ours; 2 foreign agent pools, never touched\n"
         assert written(sim) == []
-        assert [c.target.kind for c in sim.ledger.calls(who=WHO, system="arm")] == ["cluster", "pools"] * 3
+        assert [c.target.kind for c in sim.audit_log.calls(who=WHO, system="arm")] == ["cluster", "pools"] * 3
 
     simulate(story, azure=FAST)
 
@@ -292,7 +292,7 @@ def test_renewals_that_come_between_do_not_lose_a_confirmation() -> None:
         sim.world.before.append(renew)
         ended = await command(sim, "gc", "--confirm", "--yes")
         assert (ended.code, ended.err) == (0, "")
-        calls = [c.status for c in sim.ledger.calls(who=WHO, verb="PATCH")]
+        calls = [c.status for c in sim.audit_log.calls(who=WHO, verb="PATCH")]
         assert calls == [409, 409, 200]
         assert annotation(sim) is not None
 

@@ -7,9 +7,9 @@ import pytest
 from aiohttp import web
 
 from provisioner.api import labels
+from provisioner.simulator.audit_log import Call
 from provisioner.simulator.azure import errors
 from provisioner.simulator.azure.faults import ALWAYS, Fault
-from provisioner.simulator.ledger import Call
 from tests.world.commands import WHO, command, known_as, unknown, written
 from tests.world.garbagecollection.test_garbage import NO_BOUND, one
 from tests.world.harness import Sim, node_claim, simulate
@@ -61,7 +61,7 @@ def test_a_claim_whose_cluster_is_gone_is_let_go(answer: errors.Answer, proof: s
         assert sim.claim(NAME) is None
         assert not sim.nodes_of(NAME)
         assert written(sim) == ["POST events", f"PATCH nodes/{node}", f"PATCH nodeclaims/{NAME}"]
-        assert len(sim.ledger.calls(who=WHO, system="arm")) == 1
+        assert len(sim.audit_log.calls(who=WHO, system="arm")) == 1
         (told,) = events(sim, "FinalizerReleasedByHand")
         assert told["type"] == "Warning"
         assert told["involvedObject"]["name"] == NAME
@@ -121,7 +121,7 @@ def test_other_peoples_finalizers_stay() -> None:
         ended = await command(sim, "release", NAME, FLAG)
         assert (ended.code, ended.err) == (0, "")
         assert finalizers(sim.claim(NAME)) == ["example.com/two"]
-        assert [c.status for c in sim.ledger.calls(who=WHO, verb="PATCH", kind="nodeclaims")] == [422, 200]
+        assert [c.status for c in sim.audit_log.calls(who=WHO, verb="PATCH", kind="nodeclaims")] == [422, 200]
         again = await command(sim, "release", NAME, FLAG)
         assert again.code == 1
         assert "its metadata.finalizers are example.com/two" in again.err
@@ -266,6 +266,6 @@ def test_a_name_that_would_point_elsewhere(name: str) -> None:
         ended = await command(sim, "release", name, FLAG)
         assert (ended.code, ended.out) == (2, "")
         assert len(ended.err.splitlines()) == 2
-        assert not sim.ledger.calls(who=WHO)
+        assert not sim.audit_log.calls(who=WHO)
 
     simulate(story)

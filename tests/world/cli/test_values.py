@@ -38,7 +38,7 @@ def test_the_values_are_what_azure_says() -> None:
         assert written["podMonitor"] == {"enabled": True}
         assert "gpu-provisioner values: " not in ended.err
         assert f"--issuer {azure.issuer} " in ended.err
-        calls = sim.ledger.calls(who=WHO)
+        calls = sim.audit_log.calls(who=WHO)
         assert [(call.system, call.verb, call.target.kind) for call in calls] == [("arm", "GET", "cluster")]
 
     simulate(story)

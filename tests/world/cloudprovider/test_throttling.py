@@ -14,10 +14,10 @@ from aiohttp import web
 
 from controllers.model.policy import Policy
 from provisioner.runtime.metrics import Metrics
+from provisioner.simulator.audit_log import Call
 from provisioner.simulator.azure import errors
 from provisioner.simulator.azure.faults import Fault
 from provisioner.simulator.azure.settings import AzureSettings
-from provisioner.simulator.ledger import Call
 from tests.world.claims import ready, says
 from tests.world.harness import Sim, node_claim, simulate
 from tests.world.transcript import gaps, pool_calls, said
@@ -34,7 +34,7 @@ def lists(sim: Sim, since: float = 0.0) -> list[Call]:
 
 def refused(sim: Sim) -> list[Call]:
     """Every 429 that anybody has heard."""
-    return [call for call in sim.ledger.calls(system="arm") if call.status == 429]
+    return [call for call in sim.audit_log.calls(system="arm") if call.status == 429]
 
 
 @pytest.mark.parametrize("page_size", [100, 15])
@@ -161,11 +161,11 @@ def test_a_refusal_that_goes_on_is_told_once(answer: Callable[[str, int], errors
         await sim.apply(node_claim("gpu1"))
         await sim.until(lambda: refused(sim), 10, "it is refused")
         await asyncio.sleep(5)
-        writes, told = len(sim.ledger.writes()), said(sim, "Launched", "gpu1")
+        writes, told = len(sim.audit_log.writes()), said(sim, "Launched", "gpu1")
         await sim.until(lambda: len(refused(sim)) == 5, 600, "it is refused four times more")
         puts = len(pool_calls(sim, "PUT", "gpu1"))
         assert (said(sim, "Launched", "gpu1"), puts) == (told, 5)
-        assert len(sim.ledger.writes()) == writes + 4, "only the PUTs themselves"
+        assert len(sim.audit_log.writes()) == writes + 4, "only the PUTs themselves"
         await ready(sim, "gpu1", within_seconds=800)
 
     simulate(story)
@@ -241,9 +241,9 @@ def test_a_claim_says_that_the_pools_cannot_be_listed() -> None:
         await sim.apply(node_claim("gpu1"))
         told = await says(sim, "gpu1", "Launched", "Unknown", "Throttled", within_seconds=40)
         assert told["message"].startswith("Throttled: ")
-        writes = len(sim.ledger.writes())
+        writes = len(sim.audit_log.writes())
         await asyncio.sleep(30)
-        assert len(sim.ledger.writes()) == writes
+        assert len(sim.audit_log.writes()) == writes
         await sim.apply(node_claim("gpu2"))
         await says(sim, "gpu2", "Launched", "Unknown", "Throttled", within_seconds=5)
         await sim.delete_claim("gpu2")

@@ -15,10 +15,10 @@ from aiohttp import web
 from controllers.model.policy import Policy
 from provisioner.api import labels
 from provisioner.runtime.metrics import Metrics
+from provisioner.simulator.audit_log import Call
 from provisioner.simulator.azure import errors
+from provisioner.simulator.azure.agentpool import Pool
 from provisioner.simulator.azure.faults import ALWAYS, Fault
-from provisioner.simulator.azure.state import Pool
-from provisioner.simulator.ledger import Call
 from tests.world.harness import SIZE, Sim, node_claim, simulate
 from tests.world.nodeclaim.test_main_job import NAME, ready
 from tests.world.transcript import (
@@ -65,7 +65,7 @@ def deletes(sim: Sim) -> list[str]:
 async def collected(sim: Sim, uid: str, within_seconds: float = 5 * MINUTE) -> None:
     """The pool of a claim that is gone goes, then its Node; nothing is left."""
     await sim.until(lambda: not sim.pools_of(uid) and not sim.nodes_of(NAME), within_seconds, "the orphan is collected")
-    assert sim.ledger.disappearances(uid) == ["claim", "pool", "node"]
+    assert sim.audit_log.deletion_order(uid) == ["claim", "pool", "node"]
     assert sorted(sim.cloud.pools) == FOREIGN
     await sim.settled(quiet_seconds=70)
 
@@ -159,9 +159,9 @@ def test_foreign_pools_are_never_touched(told: str, wire: dict[str, Any]) -> Non
     async def story(sim: Sim) -> None:
         sim.cloud.seed_pool("strange", **{"vmSize": SIZE, **wire})
         await one(sim)
-        begun = len(sim.ledger.writes(who="ctl0"))
+        begun = len(sim.audit_log.writes(who="ctl0"))
         await asyncio.sleep(10 * MINUTE)
-        assert len(sim.ledger.writes(who="ctl0")) == begun, told
+        assert len(sim.audit_log.writes(who="ctl0")) == begun, told
         assert sorted(sim.cloud.pools) == sorted(["strange", NAME, *FOREIGN])
 
     simulate(story, azure=FAST)
@@ -293,7 +293,7 @@ def upgrade(sim: Sim) -> None:
 def upgraded(sim: Sim) -> None:
     pool: Pool = sim.cloud.pools[NAME]
     done = replace(pool, state="Succeeded", operation="", etag=sim.cloud.lifecycle.guid())
-    sim.cloud.book.put("updated", done)
+    sim.cloud.pool_store.put("updated", done)
 
 
 def fail_lists(sim: Sim) -> None:
@@ -392,8 +392,8 @@ def test_a_stale_list_of_claims_deletes_nothing(readable: bool) -> None:
             break_reads(sim)
         await sim.start_controller("ctl1")
         await asyncio.sleep(20 * MINUTE)
-        assert not sim.ledger.writes(who="ctl1")
-        assert sim.ledger.calls(who="ctl1", verb="GET", kind="nodeclaims", name=NAME)
+        assert not sim.audit_log.writes(who="ctl1")
+        assert sim.audit_log.calls(who="ctl1", verb="GET", kind="nodeclaims", name=NAME)
 
     simulate(story, azure=FAST)
 

@@ -15,10 +15,10 @@ from aiohttp import web
 
 from controllers.garbagecollection.confirmation import Confirmation, encode
 from provisioner.api import labels
+from provisioner.simulator.audit_log import Call
 from provisioner.simulator.azure import errors
 from provisioner.simulator.azure.faults import ALWAYS, Fault
-from provisioner.simulator.ledger import Call
-from provisioner.simulator.nodes_machine import NodeSettings
+from provisioner.simulator.nodes.machine import NodeSettings
 from provisioner.simulator.world import KUBE_HOST
 from tests.world.harness import EPOCH, Json, Sim, crds, node_claim, simulate
 from tests.world.nodeclaim.test_main_job import NAME, ready
@@ -125,13 +125,13 @@ def test_nodes_go_before_the_stop_is_known(count: int, pools_lag: bool) -> None:
         sim.cloud.stop_cluster()
         if pools_lag:
             for name in names:
-                sim.cloud.book.put("updated", replace(sim.cloud.pools[name], power="Running"))
+                sim.cloud.pool_store.put("updated", replace(sim.cloud.pools[name], power="Running"))
         drop_nodes(sim, names)
         await asyncio.sleep(10 * MINUTE)
         assert not deletes(sim)
         assert uids(sim, names) == before
         for name in names:
-            sim.cloud.book.put("updated", replace(sim.cloud.pools[name], power="Stopped"))
+            sim.cloud.pool_store.put("updated", replace(sim.cloud.pools[name], power="Stopped"))
         sim.cloud.start_cluster()
         await unharmed(sim, names, before)
 
@@ -397,7 +397,7 @@ def test_a_kind_that_is_not_served_any_more_is_no_empty_list() -> None:
     async def story(sim: Sim) -> None:
         names = await fleet(sim, 2)
         stop = mislead(sim, "nodeclaims", 404, None, "ctl0")
-        for link in sim.wire.links("ctl0", KUBE_HOST):
+        for link in sim.network.links("ctl0", KUBE_HOST):
             link.server.abort()
         strip(sim, names[0])
         await asyncio.sleep(15 * MINUTE)

@@ -12,7 +12,7 @@ import pytest
 from controllers.model.policy import Policy
 from provisioner.api import labels
 from provisioner.runtime.metrics import Metrics
-from provisioner.simulator.ledger import Call
+from provisioner.simulator.audit_log import Call
 from tests.world.garbagecollection.test_garbage import fleet, one, upgrade, upgraded
 from tests.world.harness import EPOCH, Json, Sim, node_claim, simulate
 from tests.world.kaito.test_kaito_races import OWNERS
@@ -27,7 +27,7 @@ SICK = ("False", "NodeNotReady")
 
 def deleted(sim: Sim, name: str = NAME) -> bool:
     """Whether a controller has asked for this claim's removal."""
-    return bool([call for call in sim.ledger.calls(verb="DELETE", kind="nodeclaims", name=name) if call.status])
+    return bool([call for call in sim.audit_log.calls(verb="DELETE", kind="nodeclaims", name=name) if call.status])
 
 
 def annotations(sim: Sim, name: str = NAME) -> Json:
@@ -74,7 +74,7 @@ async def replaced(sim: Sim, uid: str, name: str = NAME, within_seconds: float =
     """The claim of that UID, its Node and its pool go, in the order of every removal."""
     await sim.until(lambda: not sim.pools_of(uid), within_seconds, f"the pool of {name} is gone")
     await sim.until(lambda: sim.claim(name) is None, 30, f"claim {name} is gone")
-    assert sim.ledger.disappearances(uid) == ["pool", "node", "claim"]
+    assert sim.audit_log.deletion_order(uid) == ["pool", "node", "claim"]
 
 
 def uid_of(sim: Sim, name: str) -> str:

@@ -235,7 +235,7 @@ def test_k6_kaito_shows_each_cause_by_its_name(fault, words) -> None:
     simulate(story)
 
 
-def test_k7_the_node_is_born_with_what_kaito_selects_on() -> None:
+def test_k7_the_node_is_initial_status_what_kaito_selects_on() -> None:
     """The Node has the owner's labels at birth, the size in exact case when Ready, all else once registered."""
 
     async def story(sim) -> None:

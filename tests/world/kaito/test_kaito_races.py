@@ -9,9 +9,9 @@ import asyncio
 import pytest
 
 from provisioner.api import labels
+from provisioner.simulator.audit_log import CURRENT_CALL
 from provisioner.simulator.azure import faults
 from provisioner.simulator.azure.faults import Fault
-from provisioner.simulator.ledger import SERVED
 from tests.world import kaito_predicates
 from tests.world.claims import arm_calls, condition, node_of, puts, ready, says, versions, word
 from tests.world.harness import SIZE, node_claim, simulate
@@ -49,7 +49,7 @@ def test_k8_a_thousand_races_for_a_node_lose_no_key() -> None:
         name, api = await node_of(sim, "gpu1"), api_of(sim)
 
         def note(event, kind, node, before) -> None:
-            if kind != "nodes" or event != "MODIFIED" or SERVED.get() is None:
+            if kind != "nodes" or event != "MODIFIED" or CURRENT_CALL.get() is None:
                 return
             for part in ("labels", "annotations"):
                 had, has = before["metadata"].get(part) or {}, node["metadata"].get(part) or {}
@@ -77,7 +77,7 @@ def test_k8_a_thousand_races_for_a_node_lose_no_key() -> None:
             await sim.until(whole, 5, f"round {number}: both have written")
         kept = sim.store.get("nodes", name)["metadata"]["labels"]
         assert [kept[f"example.com/{n}"] for n in range(20)] == [str(ROUNDS - 20 + n) for n in range(20)]
-        written = [call.who for call in sim.ledger.calls(kind="nodes", name=name) if call.is_write]
+        written = [call.who for call in sim.audit_log.calls(kind="nodes", name=name) if call.is_write]
         assert min(written.count("kaito"), written.count("ctl0")) >= ROUNDS
         assert sim.condition("gpu1", "Ready") == "True"
 

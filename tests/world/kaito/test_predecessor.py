@@ -24,7 +24,7 @@ FOREIGN = ["system", "theirs"]
 def went(sim: Sim, name: str = NAME) -> list[str]:
     """In which order a claim and its machine went: their pools bear no mark by which the ledger could tell."""
     mine = (name, f"aks-{name}-")
-    return [one.kind for one in sim.ledger.changes() if one.what == "gone" and one.name.startswith(mine)]
+    return [one.kind for one in sim.audit_log.changes() if one.what == "gone" and one.name.startswith(mine)]
 
 
 async def is_ready(sim: Sim, name: str = NAME) -> None:
@@ -72,7 +72,7 @@ def test_what_it_made_is_adopted_and_goes_like_our_own(remove: Callable[[Sim], A
         assert all(one.obj is not None and said_of(one.obj, "Ready") == "True" for one in seen)
         assert not pool_calls(sim, "PUT", None)
         assert not pool_calls(sim, "DELETE", None)
-        assert len(sim.ledger.writes(who="ctl0")) == 2, "columns, and an image"
+        assert len(sim.audit_log.writes(who="ctl0")) == 2, "columns, and an image"
         await remove(sim)
         await is_gone(sim)
 
@@ -310,7 +310,7 @@ def test_a_pool_of_a_vanished_claim(what: str, state: Callable[[Sim], Awaitable[
         await asyncio.sleep(20 * MINUTE)
         assert sim.cloud.pools[NAME].state == "Succeeded"
         assert not pool_calls(sim, "DELETE", None)
-        assert not [call for call in sim.ledger.writes(who="ctl0") if call.target.kind == "nodes"]
+        assert not [call for call in sim.audit_log.writes(who="ctl0") if call.target.kind == "nodes"]
 
     simulate(story, azure=FAST)
 
@@ -389,7 +389,7 @@ def test_leases_of_its_replicas() -> None:
         await sim.start_controller(lease_name=old.LEASES[1])
         await sim.delete_claim(NAME)
         await asyncio.sleep(14)
-        assert not sim.ledger.writes(who="ctl0")
+        assert not sim.audit_log.writes(who="ctl0")
         await is_gone(sim)
         assert sim.store.get("leases.coordination.k8s.io", old.LEASES[0], "kube-system") == kept[old.LEASES[0]]
 

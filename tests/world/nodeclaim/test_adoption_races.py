@@ -11,7 +11,7 @@ import pytest
 from aiohttp import web
 
 from provisioner.api import labels
-from provisioner.simulator.ledger import Call
+from provisioner.simulator.audit_log import Call
 from tests.world.commands import command
 from tests.world.garbagecollection.test_garbage import NO_BOUND, deletes, fleet
 from tests.world.garbagecollection.test_inferred_removals import adopt, restore, uids

@@ -21,7 +21,7 @@ from structlog.testing import capture_logs
 
 from provisioner.runtime.leaderelection import LeadershipLost
 from provisioner.runtime.metrics import Metrics
-from provisioner.simulator.ledger import Call
+from provisioner.simulator.audit_log import Call
 from provisioner.simulator.world import KUBE_HOST
 from tests.unit.runtime.kube_server import Answer, answer, obj, raw, status, stream
 from tests.world.claims import CLAIMS, condition, puts, ready, removed
@@ -52,7 +52,7 @@ class Weather:
     def begins(self) -> None:
         """From now on; connections that are open break."""
         self.sim.world.before.append(self)
-        for link in self.sim.wire.links(host=KUBE_HOST):
+        for link in self.sim.network.links(host=KUBE_HOST):
             if link.who.startswith("ctl"):
                 link.client.reset()
 
@@ -138,7 +138,7 @@ def test_a_claim_lives_through_answers_that_make_no_sense(calls: Fits, sent: Ans
         await sim.delete_claim(NAME)
         spells.append(await weather.lasts(2 * MINUTE))
         await sim.until(lambda: sim.claim(NAME) is None, 1200, "the claim is gone")
-        assert sim.ledger.disappearances(uid) == ["pool", "node", "claim"]
+        assert sim.audit_log.deletion_order(uid) == ["pool", "node", "claim"]
         assert len(puts(sim, NAME)) == 1
         for met in spells:
             often = Counter((call.verb, call.target.kind) for call in met)
@@ -226,9 +226,9 @@ def test_writes_whose_answers_are_garbled_are_not_sent_again() -> None:
         await sim.apply(node_claim(NAME))
         uid = await ready(sim, NAME)
         await removed(sim, NAME)
-        assert sim.ledger.disappearances(uid) == ["pool", "node", "claim"]
+        assert sim.audit_log.deletion_order(uid) == ["pool", "node", "claim"]
         assert len(puts(sim, NAME)) == 1
-        writes = [call for call in sim.ledger.writes(who="ctl0") if call.system == "kube"]
+        writes = [call for call in sim.audit_log.writes(who="ctl0") if call.system == "kube"]
         assert len(writes) <= 14 + 3
         await sim.settled()
 
@@ -303,7 +303,7 @@ def test_a_missing_permission_is_named_and_its_coming_is_noticed(denied: Denied)
         weather.ends()
         uid = await ready(sim, NAME, within_seconds=20 * MINUTE)
         await removed(sim, NAME)
-        assert sim.ledger.disappearances(uid) == ["pool", "node", "claim"]
+        assert sim.audit_log.deletion_order(uid) == ["pool", "node", "claim"]
         await sim.settled()
 
     with logs() as lines:
@@ -327,7 +327,7 @@ def test_a_permission_lost_before_a_removal_delays_it_and_breaks_no_order(denied
         assert 1 <= len(weather.calls) <= 90
         weather.ends()
         await sim.until(lambda: sim.claim(NAME) is None, 20 * MINUTE, "the claim is gone")
-        assert sim.ledger.disappearances(uid) == ["pool", "node", "claim"]
+        assert sim.audit_log.deletion_order(uid) == ["pool", "node", "claim"]
         await sim.settled()
 
     with logs() as lines:
@@ -500,7 +500,7 @@ def test_nodes_too_large_for_a_watch_line_cost_lists_and_no_life() -> None:
             assert sim.now - begun < 15 * MINUTE
             sim.store.patch("nodes", "huge", {"metadata": {"labels": {"n": str(number)}}})
             await asyncio.sleep(10)
-        lists = len(sim.ledger.calls(who="ctl0", verb="LIST", kind="nodes"))
+        lists = len(sim.audit_log.calls(who="ctl0", verb="LIST", kind="nodes"))
         assert 2 <= lists <= (sim.now - begun) / 10 + 2
         await removed(sim, NAME)
         await sim.settled()

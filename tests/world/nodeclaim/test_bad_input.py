@@ -152,7 +152,7 @@ def test_what_cannot_be_served_is_told_once(kind) -> None:
         with passes_over("gpu1") as passes:
             await asyncio.sleep(HOUR_SECONDS)
         assert len(passes) <= 3
-        assert [str(call.target.subresource) for call in sim.ledger.writes(who="ctl0")] == ["", "status"]
+        assert [str(call.target.subresource) for call in sim.audit_log.writes(who="ctl0")] == ["", "status"]
         [event] = events(sim, "gpu1")
         assert (event["type"], event["reason"], event["count"]) == ("Warning", bad.reason, 1)
         assert event["message"] == condition(sim.claim("gpu1"), "Launched")["message"]
@@ -243,7 +243,7 @@ def test_what_the_crd_can_refuse_never_reaches_us(spec, field) -> None:
             await sim.apply(node_claim("gpu1", **spec))
         assert field in str(refused.value)
         await asyncio.sleep(5)
-        assert sim.ledger.writes(who="ctl0") == []
+        assert sim.audit_log.writes(who="ctl0") == []
 
     simulate(story)
 
@@ -283,7 +283,7 @@ def test_refused_words_hold_nothing_up(status, reason) -> None:
         assert len(refused) - known <= 7
         assert "status" not in sim.claim("gpu1")
         await removed(sim, "gpu1")
-        assert sim.ledger.disappearances(uid) == ["pool", "node", "claim"]
+        assert sim.audit_log.deletion_order(uid) == ["pool", "node", "claim"]
         await sim.settled(quiet_seconds=30.0)
 
     simulate(story)
@@ -392,7 +392,7 @@ def test_a_restart_says_nothing_anew() -> None:
         await asyncio.sleep(600)
         assert sorted((one["metadata"]["name"], one["count"]) for one in sim.store.list("events")) == before
         assert seen == []
-        assert sim.ledger.writes(who="ctl1") == []
+        assert sim.audit_log.writes(who="ctl1") == []
         assert message(sim, "bad1", "Launched").startswith("spec.requirements")
 
     simulate(story)

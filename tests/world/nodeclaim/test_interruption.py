@@ -77,7 +77,7 @@ def test_an_evicted_machine_takes_its_claim_and_pool_along(fate: str) -> None:
         assert told.startswith("Azure took the spot machine of agent pool gpu1 back, as seen at 12:")
         assert len(told.encode()) <= 256
         assert [event["type"] for event in events(sim, "gpu1", "SpotEvicted")] == ["Warning"] * 2
-        assert sim.ledger.disappearances(uid) == ["pool", "node", "claim"]
+        assert sim.audit_log.deletion_order(uid) == ["pool", "node", "claim"]
         assert created(sim, "gpu1") == 1
         assert claim["metadata"]["uid"] == uid
         await sim.settled()

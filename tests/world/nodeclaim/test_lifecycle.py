@@ -7,7 +7,7 @@ import pytest
 from controllers.model.policy import Policy
 from provisioner.api import labels
 from provisioner.simulator.azure.settings import AzureSettings
-from provisioner.simulator.nodes_machine import NodeSettings
+from provisioner.simulator.nodes.machine import NodeSettings
 from tests.world.claims import (
     arm_calls,
     events,
@@ -58,7 +58,7 @@ def test_a_new_claim_costs_two_requests_before_its_pool_is_asked_for() -> None:
 
     async def story(sim) -> None:
         def asked(who):
-            calls = sim.ledger.calls(who=who, name="gpu1")
+            calls = sim.audit_log.calls(who=who, name="gpu1")
             ours = [call for call in calls if call.target.kind in ("nodeclaims", "pools")]
             return [call.verb for call in ours if call.at <= (puts(sim, "gpu1") or [sim.now])[0]]
 
@@ -69,7 +69,7 @@ def test_a_new_claim_costs_two_requests_before_its_pool_is_asked_for() -> None:
         await removed(sim, "gpu1")
         await sim.apply({**node_claim("gpu2"), "metadata": {"name": "gpu2", "finalizers": [labels.FINALIZER]}})
         await sim.until(lambda: puts(sim, "gpu2"), 5, "the other is asked for")
-        theirs = sim.ledger.calls(who="ctl0", name="gpu2")
+        theirs = sim.audit_log.calls(who="ctl0", name="gpu2")
         assert [call.verb for call in theirs if call.at <= puts(sim, "gpu2")[0]] == ["GET", "PUT"]
 
     simulate(story)

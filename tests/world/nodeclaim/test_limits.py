@@ -155,7 +155,7 @@ def test_claims_beyond_the_limit_wait_in_line() -> None:
         assert [name for name in names if puts(sim, name)] == names[:2]
         for gone, next_one in [("gpu2", "gpu3"), ("gpu1", "gpu4"), ("gpu3", "gpu5")]:
             await removed(sim, gone)
-            freed = next(one.at for one in sim.ledger.changes(kind="pool") if (one.name, one.what) == (gone, "gone"))
+            freed = next(one.at for one in sim.audit_log.changes(kind="pool") if (one.name, one.what) == (gone, "gone"))
             await ready(sim, next_one)
             assert puts(sim, next_one)[0] - freed <= 6
         assert most == [2]

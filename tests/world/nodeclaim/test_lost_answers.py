@@ -115,7 +115,7 @@ def test_reads_that_lag_after_a_put_make_no_second_pool(how: str, where: str, la
         known_after = 0.0 if how == "heard" else min(lags.values()) and lag
         assert sim.now - began <= known_after + INTERVAL_SECONDS
         await ends_well(sim, uid)
-        refused = [call for call in sim.ledger.calls(verb="PUT", kind="pools", name=NAME) if call.status == 412]
+        refused = [call for call in sim.audit_log.calls(verb="PUT", kind="pools", name=NAME) if call.status == 412]
         assert len(puts(sim, NAME)) == 1 + len(refused)
         assert len(refused) <= 3
 
@@ -168,7 +168,7 @@ def test_a_pool_of_somebody_else_under_the_name_is_left_alone(how: str) -> None:
         assert len(puts(sim, NAME)) == (1 if how == "unseen" else 0)
         await removed(sim, NAME, within_seconds=60)
         assert sim.cloud.pools[NAME] == theirs
-        assert PERSON not in {call.who for call in sim.ledger.calls(system="arm")}
+        assert PERSON not in {call.who for call in sim.audit_log.calls(system="arm")}
 
     simulate(story)
 

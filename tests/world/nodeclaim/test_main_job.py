@@ -25,7 +25,7 @@ async def create_and_delete(sim: Sim) -> None:
     uid = await ready(sim)
     await sim.delete_claim(NAME)
     await gone(sim)
-    assert sim.ledger.disappearances(uid) == ["pool", "node", "claim"]
+    assert sim.audit_log.deletion_order(uid) == ["pool", "node", "claim"]
     assert not sim.pools_of(uid)
     assert not sim.nodes_of(NAME)
     await sim.settled()

@@ -57,7 +57,7 @@ def test_the_next_size_is_tried_after_a_shortage(refused: str) -> None:
         (got,) = (event["message"] for event in events(sim, "gpu1", "Launched"))
         assert got.endswith(f"; {THIRD} is choice 3 of 3, {SIZE} had QuotaExceeded")
         await removed(sim, "gpu1")
-        assert sim.ledger.disappearances(uid)[-3:] == ["pool", "node", "claim"]
+        assert sim.audit_log.deletion_order(uid)[-3:] == ["pool", "node", "claim"]
         await sim.settled()
 
     simulate(story)

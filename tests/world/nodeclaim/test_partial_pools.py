@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from provisioner.api import labels as own_labels
-from provisioner.simulator.azure import errors, faults, state
+from provisioner.simulator.azure import agentpool, errors, faults
 from provisioner.simulator.azure.faults import ALWAYS, Failure, Fault
 from provisioner.simulator.azure.settings import AzureSettings
-from provisioner.simulator.nodes_machine import NodeSettings
+from provisioner.simulator.nodes.machine import NodeSettings
 from tests.world.claims import (
     Json,
     arm_calls,
@@ -102,7 +102,7 @@ def test_an_operation_that_has_expired_is_no_word_about_the_pool() -> None:
         first, second, third = puts(sim, NAME)
         assert (second - first >= 45 + 60, third - second >= 45 + 120) == (True, True)
         assert operations(sim) == 2
-        changes = [change.what for change in sim.ledger.changes(kind="pool", uid=uid)]
+        changes = [change.what for change in sim.audit_log.changes(kind="pool", uid=uid)]
         assert changes.count("Creating") == 3
 
     simulate(story, azure=AzureSettings(operation_ttl_seconds=10.0))
@@ -205,7 +205,7 @@ def test_a_pool_that_fails_with_a_node_is_made_anew_after_both_are_gone(*, resta
             sim.crash()
             await sim.start_controller("ctl1", elect=False)
         await sim.until(lambda: created(sim, NAME) == 2, 1200, "the pool is asked for again")
-        assert sim.ledger.disappearances(uid) == ["pool", "node"]
+        assert sim.audit_log.deletion_order(uid) == ["pool", "node"]
         assert node_names(sim) == []
         await sim.until(lambda: sim.nodes_of(NAME), 600, "the next machine has a Node")
         assert node_names(sim) == [old]
@@ -247,7 +247,7 @@ def test_a_failed_pool_whose_node_is_ready_is_kept() -> None:
         await asyncio.sleep(HOUR_SECONDS)
         assert created(sim, NAME) == 1
         await removed(sim, NAME)
-        assert sim.ledger.disappearances(uid) == ["pool", "node", "claim"]
+        assert sim.audit_log.deletion_order(uid) == ["pool", "node", "claim"]
         await sim.settled()
 
     simulate(story)
@@ -275,10 +275,10 @@ def test_a_failed_pool_whose_node_is_ready_without_gpus_is_made_anew(*, restart:
         assert told["message"].startswith("NodesNotReady: ")
         assert await ready(sim, NAME, within_seconds=2 * HOUR_SECONDS) == uid
         assert created(sim, NAME) == 2
-        evicted = [c.at for c in sim.ledger.calls(verb="POST", kind="pods") if c.target.name == "cpu-only"]
+        evicted = [c.at for c in sim.audit_log.calls(verb="POST", kind="pods") if c.target.name == "cpu-only"]
         assert len(evicted) == 1
-        assert evicted[0] < sim.ledger.calls(verb="DELETE", kind="pools", name=NAME)[0].at
-        assert sim.ledger.disappearances(uid) == ["pool", "node"]
+        assert evicted[0] < sim.audit_log.calls(verb="DELETE", kind="pools", name=NAME)[0].at
+        assert sim.audit_log.deletion_order(uid) == ["pool", "node"]
         await removed(sim, NAME)
         await sim.settled()
 
@@ -295,7 +295,7 @@ def test_a_claim_with_a_failed_pool_and_its_node_can_be_deleted() -> None:
             await says(sim, NAME, "Launched", "False", "NodesNotReady", within_seconds=240)
             await asyncio.sleep(seconds)
             await removed(sim, NAME)
-            assert sim.ledger.disappearances(uid)[:2] == ["pool", "node"]
+            assert sim.audit_log.deletion_order(uid)[:2] == ["pool", "node"]
             await sim.settled()
 
         simulate(story, nodes=NEVER)
@@ -327,7 +327,7 @@ async def up(sim: Sim) -> str:
 
 
 def pool_writes(sim: Sim) -> list[str]:
-    return [call.verb for call in sim.ledger.writes(who="ctl0") if call.system == "arm"]
+    return [call.verb for call in sim.audit_log.writes(who="ctl0") if call.system == "arm"]
 
 
 def test_a_pool_scaled_to_nothing_waits_to_be_scaled_back() -> None:
@@ -351,7 +351,7 @@ def test_a_pool_scaled_to_nothing_waits_to_be_scaled_back() -> None:
         assert await ready(sim, NAME) == uid
         assert pool_writes(sim) == ["PUT"]
         await removed(sim, NAME)
-        assert sim.ledger.disappearances(uid)[-3:] == ["pool", "node", "claim"]
+        assert sim.audit_log.deletion_order(uid)[-3:] == ["pool", "node", "claim"]
         await sim.settled()
 
     simulate(story)
@@ -374,7 +374,7 @@ def test_more_machines_than_asked_for_are_told_and_go_with_the_claim(count: int)
         assert pool_writes(sim) == ["PUT"]
         await removed(sim, NAME)
         assert sim.nodes_of(NAME) == []
-        assert sim.ledger.disappearances(uid)[-1] == "claim"
+        assert sim.audit_log.deletion_order(uid)[-1] == "claim"
         await sim.settled()
 
     simulate(story)
@@ -423,7 +423,7 @@ def test_one_mark_is_enough(what: str) -> None:
         assert sim.condition(NAME, "Ready") == "True"
         await removed(sim, NAME)
         assert NAME not in sim.cloud.pools
-        assert sim.ledger.disappearances(uid)[-3:] == ["pool", "node", "claim"]
+        assert sim.audit_log.deletion_order(uid)[-3:] == ["pool", "node", "claim"]
 
     simulate(story)
 
@@ -442,7 +442,7 @@ def test_a_node_whose_labels_went_with_its_pools_is_still_the_claims() -> None:
         await removed(sim, NAME)
         assert node_names(sim) == []
         assert NAME not in sim.cloud.pools
-        assert [what for what in sim.ledger.disappearances(uid) if what != "node"] == ["pool", "claim"]
+        assert [what for what in sim.audit_log.deletion_order(uid) if what != "node"] == ["pool", "claim"]
         await sim.settled()
 
     simulate(story)
@@ -463,10 +463,10 @@ def test_an_upgrade_with_a_surge_machine_loses_nothing() -> None:
         await asyncio.sleep(3 * MINUTE)
         assert sim.condition(NAME, "Ready") == "True"
         pool = sim.cloud.pools[NAME]
-        sim.cloud.book.put("updated", replace(pool, machines=pool.machines[1:]))
+        sim.cloud.pool_store.put("updated", replace(pool, machines=pool.machines[1:]))
         await sim.until(lambda: len(sim.nodes_of(NAME)) == 1, 900, "the old machine's Node is gone")
         sim.cloud.lifecycle.end(upgrading.operation, "Succeeded")
-        sim.cloud.book.put("running", state.settled(sim.cloud.pools[NAME], "Succeeded", "after"))
+        sim.cloud.pool_store.put("running", agentpool.settled(sim.cloud.pools[NAME], "Succeeded", "after"))
         assert await ready(sim, NAME) == uid
         new = sim.claim(NAME)["status"]["nodeName"]
         assert new != old
@@ -495,7 +495,7 @@ def test_a_pool_without_a_node_is_told_and_can_be_left() -> None:
         assert [one["type"] for one in events(sim, NAME, "NodeNotFound")].count("Warning") == 1
         assert created(sim, NAME) == 1
         await removed(sim, NAME)
-        assert sim.ledger.disappearances(uid) == ["pool", "claim"]
+        assert sim.audit_log.deletion_order(uid) == ["pool", "claim"]
         await sim.settled()
 
     simulate(story)

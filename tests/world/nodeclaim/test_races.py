@@ -26,7 +26,7 @@ def test_a_node_that_others_write_to_at_the_same_time_is_registered_within_secon
         sim.world.before.append(between)
         await sim.apply(node_claim("gpu1"))
         await ready(sim, "gpu1")
-        patches = [call for call in sim.ledger.calls(verb="PATCH", kind="nodes") if call.who.startswith("ctl")]
+        patches = [call for call in sim.audit_log.calls(verb="PATCH", kind="nodes") if call.who.startswith("ctl")]
         refused = [call.at for call in patches if call.status == 422]
         registered = next(call.at for call in patches if call.status == 200)
         assert (left, len(refused)) == ([], 6)
@@ -54,7 +54,7 @@ def test_an_event_of_our_own_write_that_never_comes_is_found_out() -> None:
         sim.store.subscribe(lose)
         await ready(sim, "gpu1", within_seconds=900)
         assert lost == 1
-        assert [call for call in sim.ledger.calls(verb="LIST", kind="nodeclaims") if call.at > 1.0]
+        assert [call for call in sim.audit_log.calls(verb="LIST", kind="nodeclaims") if call.at > 1.0]
         await removed(sim, "gpu1")
         await sim.settled()
 

@@ -26,7 +26,7 @@ async def a_life(sim: Sim) -> None:
 def test_a_life_uses_all_of_the_role_and_nothing_else() -> None:
     """What the emulator was asked for in a life is exactly what the role allows."""
     report = simulate(a_life, azure=FAST)
-    used = used_actions(report.world.cloud.ledger)
+    used = used_actions(report.world.cloud.request_log)
     assert used == AZURE_ACTIONS, f"used {sorted(used)}, granted {sorted(AZURE_ACTIONS)}"
 
 

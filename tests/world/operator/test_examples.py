@@ -124,7 +124,7 @@ def test_each_example_lives_and_leaves(stem: str) -> None:
         columns = (sim.claim(name) or {})["metadata"]["labels"]
         assert (columns[labels.INSTANCE_TYPE], columns[labels.CAPACITY_TYPE]) == (expected.size, expected.terms)
         await removed(sim, name)
-        assert sim.ledger.disappearances(uid) == ["pool", "node", "claim"]
+        assert sim.audit_log.deletion_order(uid) == ["pool", "node", "claim"]
         await sim.settled()
         assert sorted(sim.cloud.pools) == ["system", "theirs"]
 

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from provisioner.runtime.leaderelection import LeadershipLost
+from provisioner.simulator.audit_log import Call
 from provisioner.simulator.azure.faults import ALWAYS, Fault
 from provisioner.simulator.azure.settings import AzureSettings
-from provisioner.simulator.ledger import Call
 from provisioner.simulator.world import ARM_HOST, KUBE_HOST
 from tests.world.harness import Sim, node_claim, simulate
 from tests.world.nodeclaim.test_main_job import NAME, create_and_delete, gone, ready
@@ -29,7 +29,7 @@ ARM_WRITE_SECONDS = 15.0
 
 def writers(sim: Sim) -> list[str]:
     """Who wrote to either system, Leases and Events aside, in order of the first write."""
-    return list(dict.fromkeys(call.who for call in sim.ledger.writes() if call.who.startswith("ctl")))
+    return list(dict.fromkeys(call.who for call in sim.audit_log.writes() if call.who.startswith("ctl")))
 
 
 def holder(sim: Sim) -> str:
@@ -40,7 +40,7 @@ def holder(sim: Sim) -> str:
 
 def renewals(sim: Sim, who: str) -> list[Call]:
     """The writes of the lease that succeeded."""
-    found = sim.ledger.calls(who=who, kind="leases")
+    found = sim.audit_log.calls(who=who, kind="leases")
     return [call for call in found if call.is_write and call.status in (200, 201)]
 
 
@@ -56,7 +56,7 @@ async def away(sim: Sim, uid: str) -> None:
     """The claim is deleted and goes in order; nothing is left and nothing more written."""
     await sim.delete_claim(NAME)
     await gone(sim)
-    order = sim.ledger.disappearances(uid)
+    order = sim.audit_log.deletion_order(uid)
     assert [kind for kind in order if kind != "node"] == ["pool", "claim"], order
     assert order[-1] == "claim"
     await sim.settled(quiet_seconds=70)
@@ -69,9 +69,9 @@ def test_of_two_replicas_one_acts() -> None:
         await two(sim)
         await away(sim, await ready(sim))
         assert writers(sim) == ["ctl0"]
-        assert not sim.ledger.calls(who="ctl1", system="arm")
-        assert not [call for call in sim.ledger.calls(who="ctl1") if call.is_write]
-        assert sim.ledger.calls(who="ctl1", verb="WATCH", kind="nodeclaims")
+        assert not sim.audit_log.calls(who="ctl1", system="arm")
+        assert not [call for call in sim.audit_log.calls(who="ctl1") if call.is_write]
+        assert sim.audit_log.calls(who="ctl1", verb="WATCH", kind="nodeclaims")
 
     simulate(story, azure=FAST)
 
@@ -101,7 +101,7 @@ def test_the_leader_dies(told: str, moment: Callable[[Sim], bool], reset: bool) 
         await away(sim, uid)
         accepted = [call.status for call in pool_calls(sim, "PUT")]
         assert accepted.count(201) <= 1
-        assert [change.what for change in sim.ledger.changes(kind="pool", uid=uid)].count("Creating") == 1
+        assert [change.what for change in sim.audit_log.changes(kind="pool", uid=uid)].count("Creating") == 1
 
     simulate(story, azure=FAST)
 
@@ -116,7 +116,7 @@ def test_the_leader_dies_in_a_removal() -> None:
         await sim.until(lambda: said(sim, "InstanceTerminating")[0] == "True", 20, "the pool is going")
         sim.crash("ctl0")
         await gone(sim, within_seconds=4 * MINUTE)
-        assert sim.ledger.disappearances(uid) == ["pool", "node", "claim"]
+        assert sim.audit_log.deletion_order(uid) == ["pool", "node", "claim"]
         assert len(pool_calls(sim, "DELETE")) == 1
         await sim.settled(quiet_seconds=70)
 
@@ -136,15 +136,15 @@ def test_a_leader_cut_off_from_the_api_server_stops_writing_to_azure_in_time() -
         await sim.delete_claim(NAME)
         # After the third refusal the next try is due in 20 s: when the lease is still held, but not for long enough.
         await sim.until(lambda: len(pool_calls(sim, "DELETE")) == 3, 60, "AKS refuses to delete it, again and again")
-        sim.wire.silence(KUBE_HOST, "ctl0")
+        sim.network.partition(KUBE_HOST, "ctl0")
         await sim.until(lambda: holder(sim) == "ctl1", TAKEOVER_SECONDS, "ctl1 leads")
         lapsed_at = renewals(sim, "ctl0")[-1].at + LEASE_SECONDS
         before = [call for call in pool_calls(sim, "DELETE") if call.who == "ctl0"]
         assert before[-1].at <= lapsed_at - ARM_WRITE_SECONDS
         assert renewals(sim, "ctl1")[0].at >= lapsed_at
         await gone(sim)
-        assert [call for call in sim.ledger.writes(who="ctl0") if call.system == "arm"][-1] is before[-1]
-        sim.wire.heal(KUBE_HOST, "ctl0")
+        assert [call for call in sim.audit_log.writes(who="ctl0") if call.system == "arm"][-1] is before[-1]
+        sim.network.heal(KUBE_HOST, "ctl0")
         await sim.settled(quiet_seconds=2 * MINUTE)
         assert writers(sim) == ["ctl0", "ctl1"]
 
@@ -159,7 +159,7 @@ def test_a_leader_cut_off_from_the_api_server_asks_for_no_pool() -> None:
         sim.cloud.faults.append(Fault(verb="PUT", times=ALWAYS, drop="before"))
         await sim.apply(node_claim(NAME))
         await sim.until(lambda: len(pool_calls(sim, "PUT")) >= 2, 60, "its PUTs get lost, one after the other")
-        sim.wire.silence(KUBE_HOST, "ctl0")
+        sim.network.partition(KUBE_HOST, "ctl0")
         cut_at = sim.now
         await sim.until(lambda: holder(sim) == "ctl1", TAKEOVER_SECONDS, "ctl1 leads")
         sim.cloud.faults.clear()
@@ -179,8 +179,8 @@ def test_a_put_in_flight_when_the_lease_is_lost() -> None:
         sim.cloud.faults.append(Fault(verb="PUT", slow_seconds=13.0))
         uid = (await sim.apply(node_claim(NAME)))["metadata"]["uid"]
         await sim.until(lambda: pool_calls(sim, "PUT"), 5, "the PUT is on its way")
-        sim.wire.silence(KUBE_HOST, "ctl0")
-        sim.wire.silence(ARM_HOST, "ctl0")
+        sim.network.partition(KUBE_HOST, "ctl0")
+        sim.network.partition(ARM_HOST, "ctl0")
         await sim.until(lambda: sim.condition(NAME, "Ready") == "True", 400, "the claim is Ready")
         assert [call.who for call in pool_calls(sim, "PUT")] == ["ctl0"]
         await away(sim, uid)
@@ -197,13 +197,13 @@ def test_nobody_reaches_the_api_server_for_a_while() -> None:
         uid = (await sim.apply(node_claim(NAME)))["metadata"]["uid"]
         await sim.until(lambda: said(sim, "Launched")[1] == "Creating", 30, "the pool is being created")
         for who in list(sim.controllers):
-            sim.wire.silence(KUBE_HOST, who)
+            sim.network.partition(KUBE_HOST, who)
         began = sim.now
         await asyncio.sleep(5 * MINUTE)
-        late = [call for call in sim.ledger.writes() if call.at > began + LEASE_SECONDS and call.system == "arm"]
+        late = [call for call in sim.audit_log.writes() if call.at > began + LEASE_SECONDS and call.system == "arm"]
         assert not late
         for who in list(sim.controllers):
-            sim.wire.heal(KUBE_HOST, who)
+            sim.network.heal(KUBE_HOST, who)
         await sim.until(lambda: sim.condition(NAME, "Ready") == "True", 400, "the claim is Ready")
         assert len(pool_calls(sim, "PUT")) == 1
         await away(sim, uid)
@@ -282,11 +282,11 @@ def test_two_replicas_without_an_election(seed: int, heedless: bool) -> None:
             await sim.delete_claim(name)
         await sim.until(lambda: not sim.store.list(CLAIMS), 400, "all are gone")
         for uid in uids:
-            assert sim.ledger.disappearances(uid) == ["pool", "node", "claim"]
-            states = [change.what for change in sim.ledger.changes(kind="pool", uid=uid)]
+            assert sim.audit_log.deletion_order(uid) == ["pool", "node", "claim"]
+            states = [change.what for change in sim.audit_log.changes(kind="pool", uid=uid)]
             assert states.count("Creating") == states.count("gone") == 1
         await sim.settled(quiet_seconds=70)
-        assert len(sim.ledger.writes()) < 40 * len(names)
+        assert len(sim.audit_log.writes()) < 40 * len(names)
 
     azure = AzureSettings(create_seconds=(60.0, 90.0), delete_seconds=(30.0, 60.0), ignore_preconditions=heedless)
     simulate(story, seed=seed, azure=azure)
@@ -298,7 +298,7 @@ def test_the_main_job_without_an_election() -> None:
     async def story(sim: Sim) -> None:
         await sim.start_controller("ctl0", elect=False)
         await away(sim, await ready(sim))
-        assert not sim.ledger.calls(kind="leases")
+        assert not sim.audit_log.calls(kind="leases")
 
     simulate(story, azure=FAST)
     simulate(create_and_delete, azure=FAST)

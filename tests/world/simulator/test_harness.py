@@ -207,10 +207,10 @@ def test_a_sound_controller_passes() -> None:
 
     async def story(sim) -> None:
         uid = await life(sim)
-        assert sim.ledger.disappearances(uid) == ["pool", "node", "claim"]
+        assert sim.audit_log.deletion_order(uid) == ["pool", "node", "claim"]
         assert sorted(sim.cloud.pools) == ["system", "theirs"]
-        assert len(sim.ledger.calls(who="ctl0", verb="PUT", kind="pools")) == 1
-        assert len(sim.ledger.calls(who="ctl0", verb="DELETE", kind="pools")) == 1
+        assert len(sim.audit_log.calls(who="ctl0", verb="PUT", kind="pools")) == 1
+        assert len(sim.audit_log.calls(who="ctl0", verb="DELETE", kind="pools")) == 1
 
     assert tell(story).writes == 7  # three finalizers put on or taken off twice over, PUT, and two DELETEs
 
@@ -225,7 +225,7 @@ def test_the_real_program_fits_the_harness() -> None:
         await sim.delete_claim("gpu1")
         await sim.until(lambda: sim.claim("gpu1") is None, 900, "gpu1 is gone")
         await sim.settled()
-        assert sim.ledger.disappearances(uid) == ["pool", "node", "claim"]
+        assert sim.audit_log.deletion_order(uid) == ["pool", "node", "claim"]
 
     simulate(story)
 
@@ -322,7 +322,7 @@ def test_the_dead_do_not_call() -> None:
         await asyncio.sleep(1)
         sim.crash("killed")
         await sim.stop_controller("stopped")
-        assert [call.who for call in sim.ledger.calls(verb="DELETE")] == ["stopped"]
+        assert [call.who for call in sim.audit_log.calls(verb="DELETE")] == ["stopped"]
 
     simulate(story, launch=last_words)
 

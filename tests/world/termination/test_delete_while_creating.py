@@ -45,7 +45,7 @@ def accepted(sim: Sim, name: str = NAME) -> int:
 
 def never_aborted(sim: Sim) -> bool:
     """Whether the only writes to ARM were PUTs and DELETEs of pools."""
-    return {call.verb for call in sim.ledger.calls(system="arm") if call.is_write} == {"PUT", "DELETE"}
+    return {call.verb for call in sim.audit_log.calls(system="arm") if call.is_write} == {"PUT", "DELETE"}
 
 
 def test_a_creation_of_twenty_minutes_is_waited_for() -> None:
@@ -64,7 +64,7 @@ def test_a_creation_of_twenty_minutes_is_waited_for() -> None:
         assert told.startswith("OperationNotAllowed: ")
         assert f"({NAME} - Creating) is in progress" in told
         assert told.endswith("; deletion due since 12:00:00Z, next try within 30 s")
-        quiet = [call for call in sim.ledger.writes(who="ctl0") if call.system == "kube" and call.at > asked_at + 5]
+        quiet = [call for call in sim.audit_log.writes(who="ctl0") if call.system == "kube" and call.at > asked_at + 5]
         assert not quiet, "an unchanged state is never written again"
         await went(sim, uid, WHOLE)
         # The Node's birth changes the pool's ETag: that try is repeated at once, and counts as one with the next.
@@ -158,11 +158,11 @@ def test_two_claims_wait_each_for_its_own_pool() -> None:
         for name in (NAME, OTHER):
             await sim.delete_claim(name)
         await gone(sim, within_seconds=200)
-        assert sim.ledger.disappearances(uid) == WHOLE
+        assert sim.audit_log.deletion_order(uid) == WHOLE
         assert said(sim, "InstanceTerminating", OTHER)[1] == "OperationInProgress"
         assert f"({OTHER} - Creating)" in said(sim, "InstanceTerminating", OTHER)[2]
         await gone(sim, OTHER, within_seconds=25 * MINUTE)
-        assert sim.ledger.disappearances(other) == WHOLE
+        assert sim.audit_log.deletion_order(other) == WHOLE
         assert accepted(sim) == accepted(sim, OTHER) == 1
         assert never_aborted(sim)
         await sim.settled(quiet_seconds=70.0)

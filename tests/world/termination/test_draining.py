@@ -13,8 +13,8 @@ from aiohttp import web
 
 from provisioner.api import labels
 from provisioner.runtime.metrics import Metrics
-from provisioner.simulator.ledger import Call
-from provisioner.simulator.nodes_machine import NodeSettings
+from provisioner.simulator.audit_log import Call
+from provisioner.simulator.nodes.machine import NodeSettings
 from tests.world.claims import versions
 from tests.world.harness import EPOCH, Sim, node_claim, simulate
 from tests.world.nodeclaim.test_main_job import NAME
@@ -76,12 +76,12 @@ def budget(sim: Sim, name: str, app: str) -> None:
 
 def evictions(sim: Sim, name: str | None = None) -> list[Call]:
     """The controller's requests that a pod should leave."""
-    return sim.ledger.calls(who="ctl0", verb="POST", kind="pods", name=name)
+    return sim.audit_log.calls(who="ctl0", verb="POST", kind="pods", name=name)
 
 
 def deletes(sim: Sim, name: str) -> list[Call]:
     """The controller's deletions of a pod."""
-    return sim.ledger.calls(who="ctl0", verb="DELETE", kind="pods", name=name)
+    return sim.audit_log.calls(who="ctl0", verb="DELETE", kind="pods", name=name)
 
 
 def told_on(sim: Sim, reason: str) -> list[tuple[str, str]]:
@@ -343,7 +343,7 @@ def test_a_removal_says_how_far_it_is(entry: str) -> None:
         assert course["Drained"] == ["Unknown", "True"]
         assert course["VolumesDetached"] == ["True"]
         assert course["InstanceTerminating"] == ["True"]
-        writes = sim.ledger.writes(who="ctl0")
+        writes = sim.audit_log.writes(who="ctl0")
         of_status = [call.at for call in writes if call.target.subresource == "status" and call.target.name == NAME]
         assert len([at for at in of_status if at >= pool_calls(sim, "DELETE")[0].at]) <= 3
 
@@ -357,10 +357,10 @@ def test_pods_that_merely_leave_cost_no_status_writes() -> None:
         uid = await up(sim)
         for number in range(30):
             slow(sim, f"app{number}", node_name(sim), 5 + number)
-        before = len(sim.ledger.writes(who="ctl0"))
+        before = len(sim.audit_log.writes(who="ctl0"))
         await sim.delete_claim(NAME)
         await sim.until(lambda: pool_calls(sim, "DELETE"), 120, "the machine goes")
-        later = list(sim.ledger.writes(who="ctl0"))[before:]
+        later = list(sim.audit_log.writes(who="ctl0"))[before:]
         assert len([call for call in later if call.target.subresource == "status"]) == 1
         assert len([call for call in later if call.target.subresource == "eviction"]) == 30
         await went(sim, uid, WHOLE)

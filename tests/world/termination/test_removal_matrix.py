@@ -198,11 +198,11 @@ def test_removal(entry: str, moment: Moment, controller: str, request: pytest.Fi
         await sim.settled(quiet_seconds=10 * MINUTE if up else 70.0)
         assert not up or is_well(sim, uid), sim.tell()
 
-        assert sim.ledger.disappearances(uid) == [KINDS[letter] for letter in goes], sim.tell()
+        assert sim.audit_log.deletion_order(uid) == [KINDS[letter] for letter in goes], sim.tell()
         assert created(sim, NAME) == goes.count("P") + up
         accepted = [call for call in pool_calls(sim, "DELETE") if call.status == 202]
         assert len(accepted) + by_hand == goes.count("P"), "one DELETE for a pool, and none for one that goes already"
-        assert not sim.ledger.calls(system="arm", verb="POST"), "no operation is ever aborted"
+        assert not sim.audit_log.calls(system="arm", verb="POST"), "no operation is ever aborted"
 
     simulate(story, azure=moment.azure)
 

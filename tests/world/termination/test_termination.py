@@ -10,10 +10,10 @@ import pytest
 from aiohttp import web
 
 from provisioner.api import labels
-from provisioner.simulator.azure import errors, faults, state
+from provisioner.simulator.audit_log import Call
+from provisioner.simulator.azure import agentpool, errors, faults
 from provisioner.simulator.azure.faults import ALWAYS, Failure, Fault
 from provisioner.simulator.azure.settings import AzureSettings
-from provisioner.simulator.ledger import Call
 from tests.world.harness import Sim, node_claim, simulate
 from tests.world.nodeclaim.test_main_job import NAME, create_and_delete, gone, ready
 from tests.world.transcript import (
@@ -53,7 +53,7 @@ async def up(sim: Sim) -> str:
 async def went(sim: Sim, uid: str, order: list[str], within_seconds: float = 900.0) -> None:
     """The claim goes in this order, nothing is left, and nothing more is written."""
     await gone(sim, within_seconds=within_seconds)
-    assert sim.ledger.disappearances(uid) == order, sim.tell()
+    assert sim.audit_log.deletion_order(uid) == order, sim.tell()
     assert not sim.nodes_of(NAME)
     assert sorted(sim.cloud.pools) == ["system", "theirs"]
     await sim.settled(quiet_seconds=70.0)
@@ -126,7 +126,7 @@ def test_deleted_before_its_pool_was_asked_for() -> None:
         await sim.delete_claim(NAME)
         await went(sim, uid, ["claim"], within_seconds=75)
         assert not pool_calls(sim, "PUT")
-        assert sim.ledger.changes(kind="claim", uid=uid)[-1].at >= MINUTE
+        assert sim.audit_log.changes(kind="claim", uid=uid)[-1].at >= MINUTE
 
     simulate(story, azure=FAST)
 
@@ -178,7 +178,7 @@ def test_deleted_the_moment_its_pool_is_asked_for() -> None:
         sim.world.before.append(overtake)
         uid = await applied(sim)
         await sim.until(lambda: not sim.claim(NAME), 400, "the claim is gone")
-        assert sim.ledger.disappearances(uid) == WHOLE
+        assert sim.audit_log.deletion_order(uid) == WHOLE
         await sim.settled(quiet_seconds=70.0)
 
     simulate(story, azure=FAST)
@@ -212,7 +212,7 @@ def test_a_404_that_lags_behind_the_put_is_no_proof(get: float, listing: float) 
         await sim.until(lambda: sim.pools_of(uid), 5, "the pool is being created")
         await sim.delete_claim(NAME)
         await gone(sim)
-        assert sim.ledger.disappearances(uid) in (WHOLE, NO_NODE)
+        assert sim.audit_log.deletion_order(uid) in (WHOLE, NO_NODE)
         await sim.settled(quiet_seconds=70.0)
 
     azure = replace(FAST, create_seconds=(15.0, 20.0), get_lag_seconds=get, list_lag_seconds=listing)
@@ -255,7 +255,7 @@ def test_a_disruption_budget_holds_the_machine_and_is_named() -> None:
         await asyncio.sleep(10 * MINUTE)
         assert not pool_calls(sim, "DELETE")
         assert deleting(node_of(sim))
-        asked = len(sim.ledger.calls(verb="POST", kind="pods", name="app"))
+        asked = len(sim.audit_log.calls(verb="POST", kind="pods", name="app"))
         assert asked <= 10 * MINUTE / 5 + 2
         sim.store.delete(BUDGETS, "guard", "default")
         await went(sim, uid, WHOLE)
@@ -277,7 +277,7 @@ def test_pods_leave_in_tiers() -> None:
         await sim.delete_claim(NAME)
         await sim.until(lambda: pool_calls(sim, "DELETE"), 60, "the Node is empty")
         assert not sim.store.list("pods", "default")
-        asked = [call.target.name for call in sim.ledger.calls(verb="POST", kind="pods")]
+        asked = [call.target.name for call in sim.audit_log.calls(verb="POST", kind="pods")]
         assert sorted(asked[:2]) == ["first", "second"]
         assert asked[2:] == ["daemon", "critical", "critical-daemon"]
         await went(sim, uid, WHOLE)
@@ -295,7 +295,7 @@ def test_a_pod_that_must_not_be_disrupted_holds_the_machine() -> None:
         await sim.until(lambda: "overdue" in said(sim, "Drained")[2], 16 * MINUTE, "the drain is overdue")
         assert "default/training" in said(sim, "Drained")[2]
         assert not pool_calls(sim, "DELETE")
-        assert not sim.ledger.calls(verb="POST", kind="pods")
+        assert not sim.audit_log.calls(verb="POST", kind="pods")
         sim.store.delete("pods", "training", "default")
         await went(sim, uid, WHOLE)
 
@@ -313,7 +313,7 @@ def test_pods_that_stay_by_nature_hold_nothing_up() -> None:
         run_pod(sim, "static", node["name"], ownerReferences=[mirror])
         await sim.delete_claim(NAME)
         await sim.until(lambda: pool_calls(sim, "DELETE"), 5, "the machine goes")
-        assert not sim.ledger.calls(verb="POST", kind="pods")
+        assert not sim.audit_log.calls(verb="POST", kind="pods")
         await went(sim, uid, WHOLE)
 
     simulate(story, azure=FAST)
@@ -453,9 +453,9 @@ def test_an_accepted_delete_that_fails_is_repeated(back_to: str) -> None:
         await asyncio.sleep(39)
         if back_to == "Succeeded":
             pool = sim.cloud.pools[NAME]
-            sim.cloud.book.put("running", state.settled(pool, "Succeeded", sim.cloud.lifecycle.guid()))
+            sim.cloud.pool_store.put("running", agentpool.settled(pool, "Succeeded", sim.cloud.lifecycle.guid()))
         await went(sim, uid, WHOLE)
-        states = [change.what for change in sim.ledger.changes(kind="pool", uid=uid)]
+        states = [change.what for change in sim.audit_log.changes(kind="pool", uid=uid)]
         assert states[-4:] == ["Deleting", back_to, "Deleting", "gone"]
         assert [call.status for call in pool_calls(sim, "DELETE")] == [202, 202]
 
@@ -581,11 +581,11 @@ def test_refused_status_writes_do_not_hold_a_removal(status: int, reason: str) -
     async def story(sim: Sim) -> None:
         uid = await up(sim)
         refuse(sim, lambda call: call.target.subresource == "status" and call.verb == "PATCH", status, reason)
-        begun = len(sim.ledger.entries)
+        begun = len(sim.audit_log.entries)
         await sim.delete_claim(NAME)
         await went(sim, uid, WHOLE)
-        later = list(sim.ledger.entries)[begun:]
-        tries = [call for call in later if call in sim.ledger.writes() and call.target.subresource == "status"]
+        later = list(sim.audit_log.entries)[begun:]
+        tries = [call for call in later if call in sim.audit_log.writes() and call.target.subresource == "status"]
         assert len(tries) <= (5 if status < 500 else 20)
 
     simulate(story, azure=FAST)
@@ -604,7 +604,7 @@ def test_a_restart_with_an_empty_memory_waits_a_minute_before_it_believes_a_404(
         started = sim.now
         await sim.start_controller("ctl1")
         await went(sim, uid, WHOLE, within_seconds=90)
-        released = [call for call in sim.ledger.writes(who="ctl1") if call.target.kind == "nodeclaims"][-1]
+        released = [call for call in sim.audit_log.writes(who="ctl1") if call.target.kind == "nodeclaims"][-1]
         assert MINUTE <= released.at - started <= 75
 
     simulate(story, azure=FAST)
@@ -633,7 +633,7 @@ def test_a_restart_in_the_middle_of_a_removal_goes_on_where_it_was() -> None:
 @pytest.mark.parametrize("node_share", [(0.9, 0.95), (1.05, 1.1)], ids=["Node first", "pool first"])
 def test_a_life_costs_three_calls_and_fourteen_writes(seed: int, node_share: tuple[float, float]) -> None:
     """PUT, DELETE and one GET that proves absence, beside the shared LIST; at most fourteen writes to Kubernetes."""
-    ledger = simulate(create_and_delete, seed=seed, azure=AzureSettings(node_share=node_share)).world.ledger
+    ledger = simulate(create_and_delete, seed=seed, azure=AzureSettings(node_share=node_share)).world.audit_log
     about_pools = [call.verb for call in ledger.calls(who="ctl0", system="arm", kind="pools") if call.verb != "LIST"]
     assert about_pools == ["PUT", "DELETE", "GET"]
     writes = [call for call in ledger.writes(who="ctl0") if call.system == "kube"]

@@ -9,7 +9,7 @@ import asyncio
 import pytest
 
 from provisioner.runtime.metrics import Metrics
-from provisioner.simulator.ledger import Call
+from provisioner.simulator.audit_log import Call
 from tests.world.harness import Json, Sim, simulate
 from tests.world.nodeclaim.test_main_job import NAME, ready
 from tests.world.transcript import FAST, MINUTE, events, node_name, pool_calls, refuse, run_pod, said
@@ -45,7 +45,7 @@ def agent(sim: Sim, name: str, node: str, volumes: list[Json]) -> None:
 
 def lists(sim: Sim) -> list[Call]:
     """How often all attachments were read."""
-    return sim.ledger.calls(who="ctl0", verb="LIST", kind="volumeattachments")
+    return sim.audit_log.calls(who="ctl0", verb="LIST", kind="volumeattachments")
 
 
 async def waits_for(sim: Sim, volume: str) -> None:

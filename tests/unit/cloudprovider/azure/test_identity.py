@@ -21,7 +21,7 @@ from provisioner.simulator.azure.arm import make_arm_app
 from provisioner.simulator.azure.cloud import AzureCloud
 from provisioner.simulator.azure.settings import AzureSettings
 from provisioner.simulator.loop import VirtualClock, run
-from provisioner.simulator.wire import MemoryConnector, Wire
+from provisioner.simulator.network import MemoryConnector, Network
 from tests.unit.builders import claim
 
 T = TypeVar("T")
@@ -60,7 +60,7 @@ def on_azure(folder: Path, story: Callable[[AzureProvider, AzureCloud, Entra], A
 
     async def main() -> T:
         loop = asyncio.get_running_loop()
-        clock, wire, entra = VirtualClock(loop, EPOCH), Wire(loop), Entra()
+        clock, wire, entra = VirtualClock(loop, EPOCH), Network(loop), Entra()
         cloud = AzureCloud(AzureSettings(token="letmein"), clock.now, Random(7))
         runners = []
         for host, app in ((ARM, make_arm_app(cloud, scheme="https")), (ENTRA, entra.app())):

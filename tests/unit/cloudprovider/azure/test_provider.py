@@ -22,7 +22,7 @@ from provisioner.simulator.azure.cloud import AzureCloud
 from provisioner.simulator.azure.faults import Fault
 from provisioner.simulator.azure.settings import AzureSettings
 from provisioner.simulator.loop import VirtualClock, run
-from provisioner.simulator.wire import MemoryConnector, Wire
+from provisioner.simulator.network import MemoryConnector, Network
 from tests.unit.builders import KEY, SIZE, UID, claim
 
 T = TypeVar("T")
@@ -45,8 +45,8 @@ AUDITED = {
 class Azure:
     """A simulated cloud on a wire, and a provider with the real client in front of it."""
 
-    def __init__(self, cloud: AzureCloud, wire: Wire, session: aiohttp.ClientSession, clock: VirtualClock) -> None:
-        self.cloud, self.wire, self.clock, self.session = cloud, wire, clock, session
+    def __init__(self, cloud: AzureCloud, wire: Network, session: aiohttp.ClientSession, clock: VirtualClock) -> None:
+        self.cloud, self.network, self.clock, self.session = cloud, wire, clock, session
         self.provider = self.provider_for()
 
     def provider_for(self, **changes: Any) -> AzureProvider:
@@ -66,7 +66,7 @@ class Azure:
         runner = web.ServerRunner(web.Server(handler), shutdown_timeout=1)
         await runner.setup()
         assert runner.server is not None
-        self.wire.servers[HOST] = runner.server
+        self.network.servers[HOST] = runner.server
         return runner
 
 
@@ -75,7 +75,7 @@ def on_azure(story: Callable[[Azure], Awaitable[T]], **settings: Any) -> T:
 
     async def main() -> T:
         loop = asyncio.get_running_loop()
-        clock, wire = VirtualClock(loop, EPOCH), Wire(loop)
+        clock, wire = VirtualClock(loop, EPOCH), Network(loop)
         wanted = {"token": TOKEN, "create_seconds": (180.0, 180.0), "delete_seconds": (120.0, 120.0), **settings}
         cloud = AzureCloud(AzureSettings(**wanted), clock.now, Random(7))
         runner = web.AppRunner(arm.make_arm_app(cloud, scheme="https"), access_log=None, shutdown_timeout=1)
@@ -196,7 +196,7 @@ def test_a_delete_says_what_it_means() -> None:
     async def story(azure: Azure) -> None:
         azure.cloud.seed_pool(KEY, vmSize=SIZE)
         read = await azure.provider.get(KEY)
-        for link in azure.wire.links("us", HOST):
+        for link in azure.network.links("us", HOST):
             link.client.close()
         runner = await azure.answer_with(accept)
         await azure.provider.delete(read)
@@ -490,12 +490,12 @@ def test_a_closed_door_and_a_partition() -> None:
     """Refused connections and silence on connecting are passing troubles."""
 
     async def story(azure: Azure) -> None:
-        azure.wire.refuse(HOST)
+        azure.network.refuse(HOST)
         refused = await failing(azure.provider.get(KEY))
-        azure.wire.refuse(HOST, on=False)
-        azure.wire.silence(HOST)
+        azure.network.refuse(HOST, on=False)
+        azure.network.partition(HOST)
         silent = await failing(azure.provider.get(KEY))
-        azure.wire.heal(HOST)
+        azure.network.heal(HOST)
         assert [type(refused), type(silent)] == [Retryable, Retryable]
         assert refused.reason == silent.reason == "ConnectionFailed"
 

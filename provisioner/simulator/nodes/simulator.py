@@ -1,0 +1,191 @@
+"""Machines become Nodes: kubelet, cloud node manager, node controller and device plugin of the simulated cluster.
+
+Each machine of a pool (`Pool.machines`) gets the Node object AKS would give it, whose name and providerID
+depend on cluster, pool and instance only; it is initialized, turns Ready and shows its GPUs a while later. A dead
+machine's Node turns Unknown after 40 s and is then deleted; finalizers of others make it linger. Who deletes the Node
+of a living machine gets none back (unless `reregister`). There are no heartbeats: nothing is written unless it changes.
+
+Source: docs/references/agent-pools.md#names-and-ids, docs/references/agent-pools.md#labels-and-taints,
+docs/references/kubernetes.md#node-lifecycle, docs/references/kubernetes.md#extended-resources-and-the-device-manager.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import datetime
+from functools import partial
+from random import Random  # noqa: TID251 - the type only
+from typing import Any
+
+from provisioner.simulator.azure import bodies
+from provisioner.simulator.azure.agentpool import Pool
+from provisioner.simulator.azure.cloud import AzureCloud
+from provisioner.simulator.azure.pool_store import Kind
+from provisioner.simulator.kube.store import Store
+from provisioner.simulator.scheduler import Scheduler
+
+from .device_plugin import Devices, devices_of
+from .kubelet import Kubelets
+from .machine import Machine, NodeSettings
+from .node_status import NodeWriter
+from .pod_lifecycle import PodLifecycle
+
+AT_ONCE = (0.0, 0.0)
+
+
+class NodeSimulator:
+    """`run()` must be running. Knobs take Node names and act at once; KeyError for a Node without a machine."""
+
+    def __init__(
+        self, store: Store, cloud: AzureCloud, settings: NodeSettings, rng: Random, now: Callable[[], datetime]
+    ) -> None:
+        self._store = store
+        self._cloud = cloud
+        self._settings = settings
+        self._scheduler = Scheduler(cloud.settings.speed)
+        self._writer = NodeWriter(store, now)
+        self._pods = PodLifecycle(
+            store,
+            self._scheduler,
+            self._answering,
+            stop_seconds=settings.pod_stop_seconds,
+            orphan_seconds=settings.orphan_pod_seconds,
+        )
+        self._kubelets = Kubelets(
+            store,
+            cloud.settings,
+            settings,
+            scheduler=self._scheduler,
+            writer=self._writer,
+            rng=rng,
+            back=self._pods.kubelet_back,
+        )
+        self._mute: list[str] = []
+        self._double: list[str] = []
+        cloud.subscribe(self._on_pool)
+        store.subscribe(self._on_object)
+
+    async def run(self) -> None:
+        """Let time pass for the machines, until cancelled."""
+        await self._scheduler.run()
+
+    @property
+    def machines(self) -> dict[str, Machine]:
+        """The machines with power, by Node name."""
+        return self._kubelets.machines
+
+    # knobs
+
+    @property
+    def plugin_delay_seconds(self) -> float | None:
+        """How long device plugins take after Ready; None: `settings.gpu_seconds`."""
+        return self._kubelets.plugin_delay_seconds
+
+    @plugin_delay_seconds.setter
+    def plugin_delay_seconds(self, seconds: float | None) -> None:
+        self._kubelets.plugin_delay_seconds = seconds
+
+    def never_register(self, pool: str) -> None:
+        """Machines of this pool that are still to come boot, but their kubelets never reach the API."""
+        self._mute.append(pool)
+
+    def two_nodes(self, pool: str) -> None:
+        """The next machine of this pool comes with a second one."""
+        self._double.append(pool)
+
+    def set_ready(self, node: str, ready: bool | None, reason: str = "") -> None:
+        """Kubelet says so; None = it fell silent, and the node controller has noticed (Unknown)."""
+        machine = self.machines[node]
+        machine.answers = ready is not None
+        self._writer.ready(node, ready, reason)
+        if machine.answers:
+            self._pods.kubelet_back(node)
+
+    def set_condition(self, node: str, kind: str, word: str, reason: str = "", message: str = "") -> None:
+        """An agent on the Node (a problem detector, the spot agent) says so; `word` is True, False or Unknown."""
+        self._writer.condition(node, kind, word, reason, message)
+
+    def set_gpus(self, node: str, count: int) -> None:
+        """The plugin serves this many devices from now on."""
+        resource = self.machines[node].devices.resource or "nvidia.com/gpu"
+        self._kubelets.report(self.machines[node], Devices(resource=resource, count=count, phase="serving"))
+
+    def set_unhealthy_gpus(self, node: str, count: int) -> None:
+        """So many of the devices are unhealthy: allocatable falls, capacity stays."""
+        machine = self.machines[node]
+        self._kubelets.report(machine, replace(machine.devices, unhealthy=count))
+
+    def stop_plugin(self, node: str) -> None:
+        """The plugin dies: allocatable 0 at once, capacity 0 after five minutes."""
+        self._kubelets.stop_plugin(self.machines[node])
+
+    def start_plugin(self, node: str) -> None:
+        """The plugin is back."""
+        machine = self.machines[node]
+        self._kubelets.report(machine, machine.devices.served())
+
+    def restart_kubelet(self, node: str) -> None:
+        """Kubelet restarts under its pods; GPUs go to 0 at its first status and return with the plugin."""
+        self._kubelets.restart(self.machines[node])
+
+    def reboot(self, node: str) -> None:
+        """The machine reboots; its Node may turn Unknown meanwhile."""
+        self._kubelets.reboot(self.machines[node])
+
+    # what the cloud and the cluster tell
+
+    def _on_pool(self, kind: Kind, pool: Pool) -> None:
+        present = () if kind == "gone" else pool.machines
+        for machine in list(self.machines.values()):
+            same_pool = (machine.pool.name, machine.pool.incarnation) == (pool.name, pool.incarnation)
+            if same_pool and machine.instance not in present:
+                self._power_off(machine)
+        for instance in present:
+            name = bodies.node_name(self._cloud.settings, pool.name, instance)
+            if name not in self.machines:
+                self._power_on(name, pool, instance)
+
+    def _on_object(self, kind: str, resource: str, obj: dict[str, Any], before: dict[str, Any] | None) -> None:
+        if resource == "pods" and kind != "DELETED":
+            self._pods.seen(obj)
+        elif resource == "nodes" and kind == "DELETED":
+            name = obj["metadata"]["name"]
+            self._pods.node_gone(name)
+            if self._settings.reregister and name in self.machines:
+                self._kubelets.register_after(self.machines[name], self._settings.status_seconds)
+
+    # power
+
+    def _answering(self, node: str) -> bool:
+        machine = self.machines.get(node)
+        return machine is not None and machine.answers
+
+    def _power_on(self, name: str, pool: Pool, instance: int) -> None:
+        boot_id = self._kubelets.boot_id()
+        devices = devices_of(pool, self._cloud.settings.rtx_pro_fraction_gpus)
+        machine = Machine(name=name, pool=pool, instance=instance, devices=devices, boot_id=boot_id)
+        self.machines[name] = machine
+        if pool.name not in self._mute:
+            self._kubelets.register_after(machine, AT_ONCE)
+        if pool.name in self._double:
+            self._double.remove(pool.name)
+            self._scheduler.after(0.0, partial(self._add_second, pool))
+
+    def _add_second(self, pool: Pool) -> None:
+        if pool.name in self._cloud.pools:
+            self._cloud.add_machine(pool.name)
+
+    def _power_off(self, machine: Machine) -> None:
+        del self.machines[machine.name]
+        machine.answers = False
+        self._scheduler.after(self._settings.unresponsive_seconds, partial(self._notice, machine.name))
+
+    def _notice(self, name: str) -> None:
+        """The node controller notices the silence; then the node manager asks Azure, which knows no such machine."""
+        if name not in self.machines:
+            self._writer.ready(name, None)
+            self._scheduler.after(self._settings.node_manager_seconds, partial(self._collect, name))
+
+    def _collect(self, name: str) -> None:
+        node = self._store.get("nodes", name)
+        if name not in self.machines and node is not None and "deletionTimestamp" not in node["metadata"]:
+            self._store.delete("nodes", name)

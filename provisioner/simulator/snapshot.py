@@ -1,0 +1,160 @@
+"""What is, at this moment, in cluster and cloud, and whose: the simulator's own judgement of ownership and health.
+
+Pure look-ups over the claims, Nodes and pools that the checker has heard of; written again here on purpose and
+not shared with the controller, whose judgement is under test.
+
+Source: docs/references/rules.md#ownership-marks, docs/references/kaito.md#its-agent-pools.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from provisioner.api import labels
+
+from .azure.agentpool import Pool
+
+Json = dict[str, Any]
+
+FAILED = frozenset({"Failed", "Canceled", "Canceling"})
+MAINTENANCE_STATES = frozenset(
+    {"Updating", "Upgrading", "UpgradingNodeImageVersion", "Starting", "Stopping", "Scaling"}
+)
+
+
+def pool_marks(pool: Pool) -> tuple[str, ...]:
+    """The UIDs of the claims that the pool says it belongs to: by its tag first, then by its label."""
+    # Asked of every pool at every write: as we write it first, then as Azure may have spelt it.
+    tag = pool.tags.get(labels.TAG_CLAIM_UID, "") or next(
+        (value for key, value in pool.tags.items() if key.lower() == labels.TAG_CLAIM_UID.lower()), ""
+    )
+    return tuple(filter(None, (tag, pool.labels.get(labels.CLAIM_UID, ""))))
+
+
+def pool_mark(pool: Pool) -> str:
+    """The UID of the claim that the pool says it belongs to; "" if it says nothing."""
+    return next(iter(pool_marks(pool)), "")
+
+
+def pool_stamp(pool: Pool) -> str:
+    """The creation time by which an older pool is known; "" if it is none of those."""
+    if pool_mark(pool) or pool.properties.get("mode") == "System":
+        return ""
+    return digits(pool.labels.get(labels.KAITO_CREATION_TIMESTAMP, ""))
+
+
+def digits(text: str) -> str:
+    """A time without its punctuation: labels cannot hold colons."""
+    return "".join(char for char in text if char.isdigit())
+
+
+def labels_of(obj: Json) -> dict[str, str]:
+    """An object's labels."""
+    return obj["metadata"].get("labels") or {}
+
+
+def annotations_of(obj: Json) -> dict[str, str]:
+    """An object's annotations."""
+    return obj["metadata"].get("annotations") or {}
+
+
+def has_finalizer(obj: Json | None) -> bool:
+    """Whether our finalizer is on it."""
+    return obj is not None and labels.FINALIZER in (obj["metadata"].get("finalizers") or ())
+
+
+def deleting(obj: Json) -> bool:
+    """Whether somebody has asked for it to go."""
+    return "deletionTimestamp" in obj["metadata"]
+
+
+def condition(obj: Json, kind: str) -> str:
+    """A condition's status; "" if there is none of that type."""
+    conditions = (obj.get("status") or {}).get("conditions") or ()
+    return next((str(found["status"]) for found in conditions if found["type"] == kind), "")
+
+
+class Snapshot:
+    """`calm` tells whether the managed cluster is Running and nobody works on it."""
+
+    def __init__(self, calm: Callable[[], bool]) -> None:
+        self.claims: dict[str, Json] = {}
+        self.nodes: dict[str, Json] = {}
+        self.pools: dict[str, Pool] = {}
+        self.our_pool_names: dict[str, None] = {}
+        self._cluster_idle = calm
+
+    def belongs(self, pool: Pool, claim: Json) -> bool:
+        meta, mark = claim["metadata"], pool_mark(pool)
+        if mark:
+            return bool(self.owner_of(pool) == meta["uid"])
+        stamp = pool_stamp(pool)
+        return bool(stamp and pool.name == meta["name"] and stamp == digits(meta["creationTimestamp"]))
+
+    def owner(self, uid: str) -> str:
+        """The UID of the claim that a mark speaks of now: its own while it lives, else of who was told to take over."""
+        if uid in self.claims:
+            return uid
+        heirs = (one for one, claim in self.claims.items() if annotations_of(claim).get(labels.ADOPT) == uid)
+        return next(heirs, uid) if uid else ""
+
+    def owner_of(self, pool: Pool) -> str:
+        """The same for a pool: either of its marks will do, the one of a living claim first."""
+        first = ""
+        for mark in pool_marks(pool):
+            uid = self.owner(mark)
+            if uid in self.claims:
+                return uid
+            first = first or uid
+        return first
+
+    def legacy_claim(self, name: str, stamp: str) -> str:
+        """The UID of the claim of that name that was created at that time; "" if there is none."""
+        for uid, claim in self.claims.items():
+            meta = claim["metadata"]
+            if stamp and meta["name"] == name and digits(meta["creationTimestamp"]) == stamp:
+                return uid
+        return ""
+
+    def claim_of_node(self, node: Json) -> str:
+        found = labels_of(node)
+        if uid := found.get(labels.CLAIM_UID, ""):
+            return self.owner(uid)
+        return self.legacy_claim(
+            found.get(labels.AGENTPOOL, ""), digits(found.get(labels.KAITO_CREATION_TIMESTAMP, ""))
+        )
+
+    def pool_of_node(self, node: Json) -> Pool | None:
+        """The existing pool that the Node is a machine of, and not just one of the same name."""
+        found = labels_of(node)
+        pool = self.pools.get(found.get(labels.AKS_AGENTPOOL, "") or found.get(labels.AGENTPOOL, ""))
+        if pool is None:
+            return None
+        if own := pool_marks(pool):
+            return pool if found.get(labels.CLAIM_UID, "") in own else None
+        return pool if pool_stamp(pool) == digits(found.get(labels.KAITO_CREATION_TIMESTAMP, "")) else None
+
+    def is_ours(self, node: Json) -> bool:
+        found = labels_of(node)
+        name = found.get(labels.AKS_AGENTPOOL, "") or found.get(labels.AGENTPOOL, "")
+        return labels.CLAIM_UID in found or name in self.our_pool_names
+
+    def in_maintenance(self, pool: Pool) -> bool:
+        """Whether people or Azure are at the cluster or at this pool, or people have scaled it to nothing."""
+        emptied = pool.count == 0 and pool.priority != "Spot"
+        return not self._cluster_idle() or pool.power != "Running" or pool.state in MAINTENANCE_STATES or emptied
+
+    def healthy(self, uid: str) -> bool:
+        """A live claim whose machine is coming up (no deadline destroys one), or up and well."""
+        claim = self.claims.get(uid)
+        if claim is None or deleting(claim):
+            return False
+        pools = [pool for pool in self.pools.values() if self.belongs(pool, claim)]
+        if not pools or pools[0].state in FAILED or pools[0].state == "Deleting":
+            return False
+        nodes = [node for node in self.nodes.values() if self.claim_of_node(node) == uid]
+        if not nodes:
+            return condition(claim, "Registered") != "True"
+        return all(
+            not deleting(node) and (labels.INITIALIZED not in labels_of(node) or condition(node, "Ready") == "True")
+            for node in nodes
+        )

@@ -1,0 +1,442 @@
+"""Stories of machines that become Nodes, on virtual time: the simulated Azure and the simulated API server's store."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
+from random import Random
+from typing import Any
+
+from provisioner.simulator import loop
+from provisioner.simulator.azure.cloud import AzureCloud
+from provisioner.simulator.azure.settings import AzureSettings
+from provisioner.simulator.kube.store import Store
+from provisioner.simulator.nodes.machine import NodeSettings
+from provisioner.simulator.nodes.simulator import NodeSimulator
+
+EPOCH = datetime(2026, 11, 1, tzinfo=UTC)
+SIZE = "Standard_NC24ads_A100_v4"
+GPU = "nvidia.com/gpu"
+
+
+class Sim:
+    """A cluster with one GPU pool called `gpu1`, up for ten minutes unless told otherwise."""
+
+    def __init__(self, seed: int, settings: NodeSettings, **azure: Any) -> None:
+        clock = loop.VirtualClock(asyncio.get_running_loop(), EPOCH)
+        self.cloud = AzureCloud(AzureSettings(**azure), clock.now, Random(seed))
+        self.store = Store(clock.now, seed_uid=Random(seed))
+        self.nodes = NodeSimulator(self.store, self.cloud, settings, Random(seed), clock.now)
+        self.writes: list[tuple[str, str]] = []
+        self.store.subscribe(lambda kind, resource, obj, before: self.writes.append((kind, resource)))
+
+    @property
+    def name(self) -> str:
+        return f"aks-gpu1-{self.cloud.settings.name_digits}-vmss000000"
+
+    @property
+    def node(self) -> dict[str, Any]:
+        found = self.store.get("nodes", self.name)
+        assert found is not None
+        return found
+
+    def create(self, name: str = "gpu1", **wire: Any) -> None:
+        self.cloud.lifecycle.create(name, {"vmSize": SIZE, **wire})
+
+    def ready(self) -> str:
+        return str(next(c["status"] for c in self.node["status"]["conditions"] if c["type"] == "Ready"))
+
+    def gpus(self) -> tuple[str | None, str | None]:
+        status = self.node["status"]
+        return status["capacity"].get(GPU), status["allocatable"].get(GPU)
+
+    def keys(self) -> set[str]:
+        return {taint["key"] for taint in self.node["spec"].get("taints") or ()}
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    while not condition():  # noqa: ASYNC110 - on virtual time, looking costs nothing
+        await asyncio.sleep(0.1)
+
+
+def story(tell: Callable[[Sim], Awaitable[None]], settings: NodeSettings | None = None, **azure: Any) -> None:
+    """Run one story; whatever timers are left then are dropped."""
+
+    async def main() -> None:
+        sim = Sim(3, settings or NodeSettings(), **azure)
+        async with asyncio.TaskGroup() as group:
+            background = [group.create_task(sim.cloud.run()), group.create_task(sim.nodes.run())]
+            await tell(sim)
+            for task in background:
+                task.cancel()
+
+    loop.run(main, seed=3, epoch=EPOCH, horizon_seconds=86_400)
+
+
+def test_a_pool_becomes_a_ready_node_with_gpus() -> None:
+    """The Node is born with AKS's labels and taints, is initialized, turns Ready, and shows its GPU last."""
+
+    async def tell(sim: Sim) -> None:
+        sim.create(nodeLabels={"kaito.sh/workspace": "w"}, nodeTaints=["sku=gpu:NoSchedule"], availabilityZones=["3"])
+        await until(lambda: sim.store.get("nodes", sim.name) is not None)
+        born = 180 * 0.6
+        assert asyncio.get_running_loop().time() >= born
+        assert "providerID" not in sim.node["spec"]
+        assert sim.keys() == {"sku", "node.cloudprovider.kubernetes.io/uninitialized", "node.kubernetes.io/not-ready"}
+        assert sim.ready() == "False"
+        assert sim.gpus() == (None, None)
+
+        await asyncio.sleep(5)
+        digits = sim.cloud.settings.name_digits
+        assert sim.node["spec"]["providerID"] == (
+            "azure:///subscriptions/00000000-0000-0000-0000-000000000000/resourceGroups/mc_rg_aks_westeurope/providers"
+            f"/Microsoft.Compute/virtualMachineScaleSets/aks-gpu1-{digits}-vmss/virtualMachines/0"
+        )
+        labels = sim.node["metadata"]["labels"]
+        assert labels["kaito.sh/workspace"] == "w"
+        assert (labels["agentpool"], labels["kubernetes.azure.com/agentpool"]) == ("gpu1", "gpu1")
+        assert labels["topology.kubernetes.io/zone"] == "westeurope-3"
+        assert labels["node.kubernetes.io/instance-type"] == SIZE
+        assert labels["kubernetes.azure.com/accelerator"] == "nvidia"
+
+        await asyncio.sleep(40)
+        assert sim.ready() == "True"
+        assert sim.keys() == {"sku"}
+        assert sim.node["status"]["nodeInfo"]["osImage"].startswith("Ubuntu")
+        assert sim.node["status"]["capacity"]["cpu"] == "24"
+
+        await asyncio.sleep(60)
+        assert sim.gpus() == ("1", "1")
+
+    story(tell)
+
+
+def test_the_pool_may_succeed_before_or_after_its_node() -> None:
+    """Share above 1: the pool is Succeeded without a Node; below 1: the Node is there while ARM says Creating."""
+
+    async def late(sim: Sim) -> None:
+        sim.create()
+        await asyncio.sleep(105)
+        assert sim.cloud.pools["gpu1"].state == "Succeeded"
+        assert sim.store.get("nodes", sim.name) is None
+        await asyncio.sleep(10)
+        assert sim.node
+
+    async def early(sim: Sim) -> None:
+        sim.create()
+        await asyncio.sleep(65)
+        assert sim.cloud.pools["gpu1"].state == "Creating"
+        assert sim.node
+
+    story(late, create_seconds=(100, 100), node_share=(1.1, 1.1))
+    story(early, create_seconds=(100, 100), node_share=(0.6, 0.6))
+
+
+def test_a_deleted_pools_node_turns_unknown_and_goes() -> None:
+    """The machine dies, 40 s later the Node is Unknown and unreachable, then the node manager deletes it."""
+
+    async def tell(sim: Sim) -> None:
+        sim.cloud.seed_pool("gpu1", vmSize=SIZE)
+        await asyncio.sleep(120)
+        sim.cloud.delete_pool_by_hand("gpu1")
+        await until(lambda: sim.name not in sim.nodes.machines)
+        assert sim.ready() == "True"
+        await asyncio.sleep(41)
+        assert sim.ready() == "Unknown"
+        assert sim.keys() == {"node.kubernetes.io/unreachable"}
+        await asyncio.sleep(5)
+        assert sim.store.get("nodes", sim.name) is None
+
+    story(tell)
+
+
+def test_a_finalizer_makes_the_node_of_a_dead_machine_linger() -> None:
+    """The Node of a gone pool stays deleting until released; meanwhile a new machine of that name adopts it."""
+
+    async def tell(sim: Sim) -> None:
+        sim.cloud.seed_pool("gpu1", vmSize=SIZE, nodeLabels={"mark": "old"})
+        await asyncio.sleep(120)
+        uid = sim.node["metadata"]["uid"]
+        sim.store.patch("nodes", sim.name, {"metadata": {"finalizers": ["karpenter.sh/termination"]}})
+        sim.cloud.delete_pool_by_hand("gpu1")
+        await asyncio.sleep(600)
+        assert "gpu1" not in sim.cloud.pools
+        assert "deletionTimestamp" in sim.node["metadata"]
+
+        assert sim.gpus() == ("1", "1")
+        sim.create(nodeLabels={"mark": "new"})
+        await until(lambda: sim.name in sim.nodes.machines)
+        await asyncio.sleep(1)
+        assert (sim.ready(), sim.gpus()) == ("False", ("0", "0"))
+        await asyncio.sleep(350)
+        assert sim.gpus() == ("1", "1")
+        assert sim.node["metadata"]["uid"] == uid
+        assert sim.node["metadata"]["labels"]["mark"] == "old"
+        assert sim.ready() == "True"
+
+        sim.store.patch("nodes", sim.name, {"metadata": {"finalizers": None}})
+        await asyncio.sleep(600)
+        assert sim.store.get("nodes", sim.name) is None
+
+    story(tell)
+
+
+def test_a_recreated_pool_has_the_same_node_name_and_provider_id() -> None:
+    """Name digits belong to the cluster and instance ids start at 0 again, so the next pool looks like the last."""
+
+    async def tell(sim: Sim) -> None:
+        sim.cloud.seed_pool("gpu1", vmSize=SIZE)
+        await asyncio.sleep(60)
+        first = sim.node
+        sim.cloud.delete_pool_by_hand("gpu1")
+        await asyncio.sleep(600)
+        sim.create()
+        await asyncio.sleep(400)
+        assert sim.node["spec"]["providerID"] == first["spec"]["providerID"]
+        assert sim.node["metadata"]["uid"] != first["metadata"]["uid"]
+        assert sim.node["status"]["nodeInfo"]["bootID"] != first["status"]["nodeInfo"]["bootID"]
+
+    story(tell)
+
+
+def test_kubelet_creates_its_node_again_only_if_told_so() -> None:
+    """Somebody deletes the Node of a living machine: by default it is gone, with `reregister` it is back."""
+
+    async def gone(sim: Sim) -> None:
+        sim.cloud.seed_pool("gpu1", vmSize=SIZE)
+        await asyncio.sleep(120)
+        sim.store.delete("nodes", sim.name)
+        await asyncio.sleep(600)
+        assert sim.store.get("nodes", sim.name) is None
+
+    async def back(sim: Sim) -> None:
+        sim.cloud.seed_pool("gpu1", vmSize=SIZE)
+        await asyncio.sleep(120)
+        sim.store.delete("nodes", sim.name)
+        await asyncio.sleep(120)
+        assert sim.ready() == "True"
+        assert sim.gpus() == ("1", "1")
+
+    story(gone)
+    story(back, NodeSettings(reregister=True))
+
+
+def test_a_dying_plugin_follows_the_device_managers_table() -> None:
+    """N/N, then N/0 for five minutes, then 0/0, then N/N; an unhealthy device lowers allocatable only."""
+
+    async def tell(sim: Sim) -> None:
+        sim.cloud.seed_pool("gpu1", vmSize="Standard_NC96ads_A100_v4")
+        await asyncio.sleep(120)
+        assert sim.gpus() == ("4", "4")
+        sim.nodes.set_unhealthy_gpus(sim.name, 1)
+        assert sim.gpus() == ("4", "3")
+        sim.nodes.set_unhealthy_gpus(sim.name, 0)
+        sim.nodes.stop_plugin(sim.name)
+        assert sim.gpus() == ("4", "0")
+        await asyncio.sleep(200)
+        sim.nodes.start_plugin(sim.name)
+        sim.nodes.stop_plugin(sim.name)
+        await asyncio.sleep(290)
+        assert sim.gpus() == ("4", "0")
+        await asyncio.sleep(11)
+        assert sim.gpus() == ("0", "0")
+        sim.nodes.start_plugin(sim.name)
+        assert sim.gpus() == ("4", "4")
+
+    story(tell)
+
+
+def test_a_restarted_kubelet_shows_stale_gpus_then_none_then_all() -> None:
+    """Until kubelet's first status the API still says N; then 0/0 until the plugin has registered again."""
+
+    async def tell(sim: Sim) -> None:
+        sim.cloud.seed_pool("gpu1", vmSize=SIZE)
+        await asyncio.sleep(120)
+        sim.nodes.restart_kubelet(sim.name)
+        await asyncio.sleep(4)
+        assert sim.gpus() == ("1", "1")
+        await asyncio.sleep(2)
+        assert sim.gpus() == ("0", "0")
+        assert sim.ready() == "True"
+        await asyncio.sleep(31)
+        assert sim.gpus() == ("1", "1")
+
+    story(tell, NodeSettings(status_seconds=(5, 5), gpu_seconds=(30, 30)))
+
+
+def test_a_reboot_changes_the_boot_id_and_takes_the_gpus_away_for_a_while() -> None:
+    """The Node turns Unknown after 40 s, comes back with another bootID and 0 GPUs, and is whole again in the end."""
+
+    async def tell(sim: Sim) -> None:
+        sim.cloud.seed_pool("gpu1", vmSize=SIZE)
+        await asyncio.sleep(120)
+        before = sim.node["status"]["nodeInfo"]["bootID"]
+        sim.nodes.reboot(sim.name)
+        await asyncio.sleep(41)
+        assert (sim.ready(), sim.gpus()) == ("Unknown", ("1", "1"))
+        await asyncio.sleep(50)
+        assert sim.node["status"]["nodeInfo"]["bootID"] != before
+        assert sim.gpus() == ("0", "0")
+        await asyncio.sleep(100)
+        assert (sim.ready(), sim.gpus()) == ("True", ("1", "1"))
+        assert sim.keys() == set()
+
+    story(tell, NodeSettings(reboot_seconds=(90, 90)))
+
+
+def test_a_machine_that_comes_back_in_time_keeps_its_node() -> None:
+    """A pool is deleted and created anew within 40 s: nobody notices, and the Node stays what it was."""
+
+    async def tell(sim: Sim) -> None:
+        sim.cloud.seed_pool("gpu1", vmSize=SIZE)
+        await asyncio.sleep(120)
+        uid = sim.node["metadata"]["uid"]
+        sim.cloud.delete_pool_by_hand("gpu1")
+        await asyncio.sleep(11)
+        sim.create()
+        await asyncio.sleep(29)
+        assert sim.ready() == "True"
+        await asyncio.sleep(600)
+        assert (sim.node["metadata"]["uid"], sim.ready()) == (uid, "True")
+
+    story(tell, NodeSettings(ready_seconds=(5, 5)), delete_seconds=(10, 10), create_seconds=(10, 10))
+
+
+def test_a_reboot_stops_the_plugin_that_was_about_to_serve() -> None:
+    """What a machine had begun before its reboot never shows up on its Node."""
+
+    async def tell(sim: Sim) -> None:
+        sim.cloud.seed_pool("gpu1", vmSize=SIZE)
+        await asyncio.sleep(15)
+        assert sim.ready() == "True"
+        sim.nodes.reboot(sim.name)
+        await asyncio.sleep(80)
+        assert sim.gpus() == (None, None)
+        await asyncio.sleep(200)
+        assert sim.gpus() == ("1", "1")
+
+    story(tell, NodeSettings(ready_seconds=(10, 10), gpu_seconds=(60, 60), reboot_seconds=(90, 90)))
+
+
+def test_a_silent_kubelet_finishes_its_pods_when_it_is_back() -> None:
+    """Between the DELETE and the end of the pod kubelet falls silent: the pod waits for it."""
+
+    async def tell(sim: Sim) -> None:
+        sim.cloud.seed_pool("gpu1", vmSize=SIZE)
+        await asyncio.sleep(120)
+        sim.store.create("pods", pod("a", sim.name))
+        sim.store.delete("pods", "a", "default")
+        await asyncio.sleep(3)
+        sim.nodes.set_ready(sim.name, None)
+        await asyncio.sleep(100)
+        assert len(sim.store.list("pods")) == 1
+        sim.nodes.set_ready(sim.name, True)
+        await asyncio.sleep(6)
+        assert sim.store.list("pods") == []
+
+    story(tell, NodeSettings(pod_stop_seconds=5))
+
+
+def test_knobs_for_machines_that_misbehave_at_birth() -> None:
+    """A machine may never register, come twice, or wait long for its plugin; AMD machines have AMD's resource."""
+
+    async def tell(sim: Sim) -> None:
+        sim.nodes.never_register("mute")
+        sim.nodes.two_nodes("twins")
+        sim.nodes.plugin_delay_seconds = 900
+        for name in ("mute", "twins", "gpu1"):
+            sim.create(name)
+        sim.cloud.seed_pool("amd", vmSize="Standard_ND96isr_MI300X_v5")
+        await asyncio.sleep(600)
+        pools = sorted(node["metadata"]["labels"]["agentpool"] for node in sim.store.list("nodes"))
+        assert pools == ["amd", "gpu1", "twins", "twins"]
+        assert sim.cloud.pools["mute"].state == "Succeeded"
+        assert sim.gpus() == (None, None)
+        await asyncio.sleep(900)
+        assert sim.gpus() == ("1", "1")
+        (amd,) = sim.store.list("nodes", labels="agentpool=amd")
+        assert amd["status"]["allocatable"]["amd.com/gpu"] == "8"
+
+    story(tell)
+
+
+def pod(name: str, node: str) -> dict[str, Any]:
+    spec = {"nodeName": node, "containers": [{"name": "c", "image": "i"}]}
+    return {"metadata": {"name": name, "namespace": "default"}, "spec": spec}
+
+
+def test_kubelet_finishes_deleted_pods() -> None:
+    """A deleting pod is gone a second later; on a dead machine it stays until its Node is collected."""
+
+    async def tell(sim: Sim) -> None:
+        sim.cloud.seed_pool("gpu1", vmSize=SIZE)
+        await asyncio.sleep(120)
+        for name in ("a", "b"):
+            sim.store.create("pods", pod(name, sim.name))
+        sim.store.delete("pods", "a", "default")
+        found = sim.store.get("pods", "a", "default")
+        assert found is not None
+        assert "deletionTimestamp" in found["metadata"]
+        await asyncio.sleep(1.1)
+        assert [found["metadata"]["name"] for found in sim.store.list("pods")] == ["b"]
+
+        sim.cloud.stop_cluster()
+        sim.store.delete("pods", "b", "default")
+        await asyncio.sleep(44)
+        assert sim.store.get("nodes", sim.name) is not None
+        assert sim.store.get("pods", "b", "default") is not None
+        await asyncio.sleep(42)
+        assert sim.store.list("nodes") == []
+        assert sim.store.list("pods") == []
+
+    story(tell)
+
+
+def test_readiness_can_be_set_and_its_transition_time_moves_only_with_its_status() -> None:
+    """set_ready writes condition and taints; saying the same again leaves lastTransitionTime alone."""
+
+    async def tell(sim: Sim) -> None:
+        sim.cloud.seed_pool("gpu1", vmSize=SIZE)
+        await asyncio.sleep(120)
+        sim.nodes.set_ready(sim.name, False, "KubeletNotReady")
+        assert sim.keys() == {"node.kubernetes.io/not-ready"}
+        first = next(c for c in sim.node["status"]["conditions"] if c["type"] == "Ready")
+        await asyncio.sleep(30)
+        sim.nodes.set_ready(sim.name, False, "StillNotReady")
+        second = next(c for c in sim.node["status"]["conditions"] if c["type"] == "Ready")
+        assert (first["lastTransitionTime"], second["reason"]) == (second["lastTransitionTime"], "StillNotReady")
+        sim.nodes.set_ready(sim.name, None)
+        assert (sim.ready(), sim.keys()) == ("Unknown", {"node.kubernetes.io/unreachable"})
+        sim.nodes.set_ready(sim.name, True)
+        assert (sim.ready(), sim.keys()) == ("True", set())
+
+    story(tell)
+
+
+def test_an_idle_node_is_never_written() -> None:
+    """A whole day of an idle Node costs no write."""
+
+    async def tell(sim: Sim) -> None:
+        sim.cloud.seed_pool("gpu1", vmSize=SIZE)
+        await asyncio.sleep(300)
+        written = len(sim.writes)
+        await asyncio.sleep(80_000)
+        assert len(sim.writes) == written
+
+    story(tell)
+
+
+def test_a_stopped_cluster_loses_its_nodes_and_gets_new_ones() -> None:
+    """After stop and start the pool has a new instance, and with it another Node name."""
+
+    async def tell(sim: Sim) -> None:
+        sim.cloud.seed_pool("gpu1", vmSize=SIZE)
+        await asyncio.sleep(120)
+        sim.cloud.stop_cluster()
+        await asyncio.sleep(60)
+        assert sim.store.list("nodes") == []
+        sim.cloud.start_cluster()
+        await asyncio.sleep(500)
+        assert [node["metadata"]["name"][-6:] for node in sim.store.list("nodes")] == ["000001"]
+        assert sim.cloud.cluster_state == "Succeeded"
+
+    story(tell)
