@@ -10,7 +10,7 @@ LOCK_RUN := $(VENV)/.installed-run
 LOCK_DEV := $(VENV)/.installed-dev
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check test-cluster cluster-tools test-monitoring test-image format bench generate docs dist sbom lock clean
+.PHONY: help demo test test-all test-every-case coverage check test-cluster cluster-tools test-monitoring test-image format bench generate docs dist sbom lock clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 24
@@ -31,8 +31,17 @@ $(LOCK_DEV): requirements-dev.lock $(LOCK_RUN)
 demo: $(LOCK_RUN)  ## provision and terminate a GPU node on an embedded cluster (under a minute)
 	@$(BIN)/gpu-provisioner try --once
 
-test: check  ## run the tests that need only Python and PyPI, in one process per CPU (JOBS=1)
+test: check  ## what a newcomer needs: representatives of each matrix; Python and PyPI are enough (JOBS=1 for one process)
 	@$(BIN)/python -m pytest -n $(JOBS) --dist worksteal
+
+test-all:  ## every suite and every case, two suites at a time; needs Go and Prometheus besides; what .ci/run runs
+	@$(MAKE) --no-print-directory --jobs=2 --keep-going --output-sync=target check test-cluster test-every-case test-image test-monitoring
+
+test-every-case: $(LOCK_DEV)  ## every case of every matrix, without cluster, image and monitoring
+	@$(BIN)/python -m pytest -n $(JOBS) --dist worksteal --every-case
+
+coverage: $(LOCK_DEV)  ## branch coverage of what ships, by the tests of make test-every-case; no gate
+	@$(BIN)/python -m pytest -n $(JOBS) --dist worksteal --every-case --cov --cov-report=term:skip-covered --cov-report=html:dist/coverage
 
 check: $(LOCK_DEV)  ## check format, lint, types and imports
 	@$(BIN)/ruff format --check --quiet . || { echo "run make format"; exit 1; }

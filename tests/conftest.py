@@ -1,4 +1,4 @@
-"""What all tests share: logging is as it was before, and what a run tells at its end, whichever tests were selected."""
+"""Hooks of all tests: logging is reset after each test, and `make test` runs representatives of each matrix."""
 
 import gc
 from collections.abc import Iterator
@@ -7,6 +7,35 @@ import pytest
 import structlog
 
 from .world import removal_table
+
+EVERY_CASE = "--every-case"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """`make test-all` passes this option; `make test` does not."""
+    parser.addoption(EVERY_CASE, action="store_true", help="run every case of tests that are marked matrix")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Deselect all but `quick` evenly spaced cases of each test marked `matrix(quick=N)`.
+
+    Nothing is deselected if tests are named on the command line: by `-k`, by file or by node ID.
+    """
+    named = bool(config.option.keyword) or any(".py" in argument for argument in config.args)
+    if named or config.getoption(EVERY_CASE):
+        return
+    cases: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        if item.get_closest_marker("matrix") is not None:
+            cases.setdefault(item.nodeid.partition("[")[0], []).append(item)
+    left_out: set[pytest.Item] = set()
+    for group in cases.values():
+        marker = group[0].get_closest_marker("matrix")
+        quick = marker.kwargs["quick"] if marker is not None else 0
+        kept = {group[i * len(group) // quick] for i in range(quick)}
+        left_out |= set(group) - kept
+    items[:] = [item for item in items if item not in left_out]
+    config.hook.pytest_deselected(items=sorted(left_out, key=lambda item: item.nodeid))
 
 
 @pytest.fixture(autouse=True)

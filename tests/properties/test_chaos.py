@@ -59,6 +59,7 @@ def seeds() -> list[int]:
     return [seed for low, _, high in ranges for seed in range(int(low), int(high or low) + 1)]
 
 
+@pytest.mark.matrix(quick=0)
 @pytest.mark.parametrize("seed", seeds())
 def test_chaos(seed: int) -> None:
     """Whatever the weather, claims, pools and Nodes agree in the end, nobody was throttled by us, all causes told."""

@@ -185,6 +185,7 @@ def test_every_point_of_the_main_job(record_property: Callable[[str, object], No
     assert writes >= 14
 
 
+@pytest.mark.matrix(quick=0)
 def test_every_write_of_a_claim_deleted_while_creating(record_property: Callable[[str, object], None]) -> None:
     """The same for a claim that is deleted while AKS makes its pool; connections end by FIN and by RST in turn."""
     writes = simulate(delete_while_creating, **QUICK).writes
@@ -193,6 +194,7 @@ def test_every_write_of_a_claim_deleted_while_creating(record_property: Callable
     assert tried == 2 * writes
 
 
+@pytest.mark.matrix(quick=0)
 def test_every_write_with_another_claim_beside(record_property: Callable[[str, object], None]) -> None:
     """The same with a second claim, whose machine must come and stay whatever happens to the first."""
     writes = simulate(create_and_delete_beside_another, **QUICK).writes
@@ -202,6 +204,7 @@ def test_every_write_with_another_claim_beside(record_property: Callable[[str, o
     assert tried == 2 * writes
 
 
+@pytest.mark.matrix(quick=0)
 @pytest.mark.parametrize(
     ("story", "settings"),
     [(fall_back_from_a_failed_pool, QUICK), (fall_back_from_a_refusal, QUICK), (make_anew, NEVER_READY)],

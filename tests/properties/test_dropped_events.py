@@ -53,6 +53,7 @@ def drop(kinds: tuple[str, ...], lost: Range) -> None:
     assert dropped
 
 
+@pytest.mark.matrix(quick=0)
 @pytest.mark.parametrize(
     ("kinds", "at_most"), [((CLAIMS,), 55), (("nodes",), 20), (BOTH, 20)], ids=["claims", "nodes", "both"]
 )
@@ -93,6 +94,7 @@ def drop_lists(lost: Range) -> None:
     assert begun == [lost]
 
 
+@pytest.mark.matrix(quick=0)
 def test_changes_of_a_pool_that_no_list_shows_in_time(record_property: Callable[[str, object], None]) -> None:
     """A list that fails is no news: the Node proves the machine, and a GET its end."""
     every = ranges(pool_changes())

@@ -199,6 +199,7 @@ def must_notice(mutate: Callable[[Patch], None], story: Callable[[], object], sa
     assert any(says in words for words in found), found
 
 
+@pytest.mark.matrix(quick=5)
 @pytest.mark.parametrize(("mutate", "story", "says"), MUTANTS, ids=[row[0].__name__ for row in MUTANTS])
 def test_caught(mutate: Callable[[Patch], None], story: Callable[[], object], says: str) -> None:
     """The story passes as the rules are, and fails once the rule is broken."""

@@ -257,6 +257,7 @@ MUTANTS: list[tuple[Callable[[Patch], None], Callable[[], object], str]] = [
 ]
 
 
+@pytest.mark.matrix(quick=6)
 @pytest.mark.parametrize(("mutate", "story", "says"), MUTANTS, ids=[row[0].__name__ for row in MUTANTS])
 def test_caught(mutate: Callable[[Patch], None], story: Callable[[], object], says: str) -> None:
     """The story passes as the rules are, and fails once the rule is broken."""

@@ -67,6 +67,7 @@ def travel(kinds: tuple[str, ...], pair: Pair, *, restart: bool) -> None:
     assert trips == [pair]
 
 
+@pytest.mark.matrix(quick=1)
 @pytest.mark.parametrize("restart", [False, True], ids=["same process", "restarted"])
 @pytest.mark.parametrize(
     ("kinds", "at_most"), [((CLAIMS,), 55), (("nodes",), 12), (BOTH, 12)], ids=["claims", "nodes", "both"]
@@ -118,6 +119,7 @@ def travel_of_pools(verb: str, pair: Pair, *, restart: bool) -> None:
     assert trips == [pair]
 
 
+@pytest.mark.matrix(quick=1)
 @pytest.mark.parametrize("restart", [False, True], ids=["same process", "restarted"])
 @pytest.mark.parametrize("verb", ["LIST", "GET"])
 def test_reads_of_pools_that_are_behind(

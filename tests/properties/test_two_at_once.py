@@ -39,6 +39,7 @@ async def stripped(sim: Sim, name: str) -> None:
 ENTRIES = [by_claim, by_node, in_the_portal, stripped]
 
 
+@pytest.mark.matrix(quick=3)
 @pytest.mark.parametrize("remove", ENTRIES, ids=lambda remove: remove.__name__)
 @pytest.mark.parametrize("seed", SEEDS)
 def test_neither_harms_what_the_other_does(seed: int, remove: Callable[[Sim, str], Awaitable[None]]) -> None:

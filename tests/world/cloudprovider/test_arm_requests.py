@@ -177,6 +177,7 @@ def test_retry_after_is_obeyed_exactly(seconds) -> None:
 # Reads that lag
 
 
+@pytest.mark.matrix(quick=3)
 @pytest.mark.parametrize("order", ["before", "after"])
 @pytest.mark.parametrize(("get", "lists"), [(0, 30), (30, 0), (30, 30), (5, 20), (20, 5)])
 def test_reads_may_lag(get, lists, order) -> None:

@@ -37,6 +37,7 @@ def refused(sim: Sim) -> list[Call]:
     return [call for call in sim.audit_log.calls(system="arm") if call.status == 429]
 
 
+@pytest.mark.matrix(quick=0)
 @pytest.mark.parametrize("page_size", [100, 15])
 def test_a_hundred_pools_come_and_go_at_once_and_nobody_hears_a_429(page_size: int) -> None:
     """Not on the shared LIST, be it one page or eight, nor on anything else; every claim gets its machine and goes."""

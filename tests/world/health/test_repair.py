@@ -310,6 +310,7 @@ def test_h3_four_of_five_within_ten_minutes_are_left_alone_until_most_are_back()
     simulate(story, azure=FAST)
 
 
+@pytest.mark.matrix(quick=1)
 @pytest.mark.parametrize("restarts", [False, True], ids=["one process", "restarted meanwhile"])
 def test_h7_all_nodes_at_once_are_a_false_alarm(restarts: bool) -> None:
     """Something says of every Node at once that it is not Ready: no claim is deleted, and all recover by themselves."""

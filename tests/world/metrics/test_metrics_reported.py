@@ -4,6 +4,8 @@ import asyncio
 from collections import Counter
 from typing import Any
 
+import pytest
+
 from controllers.model.policy import Policy
 from provisioner.metrics.definitions import FAMILIES, LABELS, Family
 from provisioner.metrics.observers.label_values import MOST_NAMES
@@ -64,6 +66,7 @@ def strange(number: int) -> dict[str, Any]:
     return node_claim(f"c{number}", size=size, labels=mine)
 
 
+@pytest.mark.matrix(quick=0)
 def test_two_hundred_strange_claims_leave_no_series_behind() -> None:
     """Sizes, NodePools and classes that people invent make no series of their own; what is gone has none at all."""
     numbers = Numbers()

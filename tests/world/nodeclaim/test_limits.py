@@ -273,6 +273,7 @@ def test_no_setting_lets_us_ask_for_more_pools_than_the_cluster_takes() -> None:
     simulate(story, azure=AzureSettings(max_agent_pools=2))
 
 
+@pytest.mark.matrix(quick=0)
 def test_a_hundred_and_ten_claims_share_what_a_cluster_of_a_hundred_pools_leaves_them() -> None:
     """Five pools are others': ninety run, twenty wait by age and say their place, over a restart; removals let them in.
 

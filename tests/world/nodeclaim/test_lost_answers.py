@@ -94,6 +94,7 @@ def test_an_error_says_nothing_of_what_was_done(status: int, applied_too: bool) 
     simulate(story)
 
 
+@pytest.mark.matrix(quick=4)
 @pytest.mark.parametrize("lag", [30.0, 60.0])
 @pytest.mark.parametrize("where", ["get", "list", "both"])
 @pytest.mark.parametrize("how", ["heard", "reset"])

@@ -93,6 +93,7 @@ async def helped(sim: Sim, stem: str, name: str) -> None:
             take_off(sim, name, "example.com/model-not-loaded")
 
 
+@pytest.mark.matrix(quick=6)
 @pytest.mark.parametrize("stem", EXPECTED)
 def test_each_example_lives_and_leaves(stem: str) -> None:
     """Every shipped example becomes Ready with one PUT of the expected pool, and leaves nothing behind."""

@@ -176,6 +176,7 @@ def is_well(sim: Sim, uid: str) -> bool:
     return calm and sim.condition(NAME, "Ready") == "True"
 
 
+@pytest.mark.matrix(quick=12)
 @pytest.mark.parametrize(("entry", "moment", "controller"), CELLS, ids=[f"{e}-{m.name}-{c}" for e, m, c in CELLS])
 def test_removal(entry: str, moment: Moment, controller: str, request: pytest.FixtureRequest) -> None:
     """Whatever a person deletes, whenever, and whatever dies then: the rest goes too, in order, or nothing goes."""

@@ -512,6 +512,7 @@ OUTAGES = [
 ]
 
 
+@pytest.mark.matrix(quick=1)
 @pytest.mark.parametrize(("told", "outage"), OUTAGES, ids=[row[0] for row in OUTAGES])
 @pytest.mark.parametrize("begun", [False, True], ids=["before the DELETE", "while the pool is being deleted"])
 def test_azure_is_away_for_half_an_hour(told: str, outage: Fault, begun: bool) -> None:
@@ -549,6 +550,7 @@ ELSEWHERE = [
 ]
 
 
+@pytest.mark.matrix(quick=2)
 @pytest.mark.parametrize(("what", "answer"), ELSEWHERE, ids=[row[0] for row in ELSEWHERE])
 def test_a_404_of_something_else_never_means_gone(what: str, answer: errors.Answer) -> None:
     """That cluster, group or subscription are not found says nothing of the pool: everything is kept."""
