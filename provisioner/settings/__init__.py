@@ -17,11 +17,13 @@ docs/references/agent-pools.md#identity-and-clouds.
 """
 
 from .files import read_file
-from .loading import load, read_flags
-from .model import Settings, SettingsError, assignment, describe
-from .options import OPTIONS, Option
+from .loading import load
+from .model import Settings, SettingsError, assignment, describe, masked
+from .options import BY_FLAG, IGNORED, OPTIONS, Option
 
 __all__ = [
+    "BY_FLAG",
+    "IGNORED",
     "OPTIONS",
     "Option",
     "Settings",
@@ -29,6 +31,6 @@ __all__ = [
     "assignment",
     "describe",
     "load",
+    "masked",
     "read_file",
-    "read_flags",
 ]

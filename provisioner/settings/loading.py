@@ -5,7 +5,7 @@ as unset, as charts render them so. Malformed numbers, durations and booleans of
 the default, as in Karpenter, or an error under `--strict-config`; anywhere else they are errors.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Literal
 
 import msgspec
@@ -38,37 +38,6 @@ class _Findings:
         self.wrong_fields: set[str] = set()
 
 
-def read_flags(arguments: Sequence[str]) -> tuple[dict[str, str], list[str]]:
-    """Split a command line into our flags by name and the rest, in order.
-
-    As in Go: one dash or two, `--name=value` or `--name value`, a bare boolean flag means true, the last one wins,
-    everything after `--` is left alone. Raises SettingsError if a flag at the end lacks its value.
-    """
-    flags: dict[str, str] = {}
-    rest: list[str] = []
-    waiting = iter(arguments)
-    for argument in waiting:
-        if argument == "--":
-            rest += [argument, *waiting]
-            break
-        name, equals, value = argument.lstrip("-").partition("=")
-        dashes = len(argument) - len(argument.lstrip("-"))
-        option = BY_FLAG.get(name) if dashes in {1, 2} else None
-        if option is None:
-            rest.append(argument)
-        elif equals:
-            flags[name] = value
-        elif option.switch:
-            flags[name] = "true"
-        else:
-            following = next(waiting, None)
-            if following is None:
-                remedy = f"Write {option.kind.expects} after it."
-                raise SettingsError([FieldError(argument, "FieldValueRequired", "it needs a value", remedy=remedy)])
-            flags[name] = following
-    return flags, rest
-
-
 def load(
     argv_flags: Mapping[str, str],
     env: Mapping[str, str],
@@ -82,8 +51,9 @@ def load(
     """
     found = _Findings()
     keys = _file_texts(file or {}, found)
+    remedy = "Remove it; gpu-provisioner run --help lists the flags."
     found.errors += [
-        FieldError(f"--{flag}", "FieldValueInvalid", "there is no such flag", remedy="Leave it out, or see --help.")
+        FieldError(f"--{flag}", "FieldValueInvalid", "unknown flag", remedy=remedy)
         for flag in argv_flags
         if flag not in BY_FLAG
     ]

@@ -32,6 +32,11 @@ class Option(msgspec.Struct, frozen=True, kw_only=True):
     warn: bool = False
 
     @property
+    def is_path(self) -> bool:
+        """Whether the value is the path of a file."""
+        return self.kind is _PATH
+
+    @property
     def switch(self) -> bool:
         """Whether the flag may stand without a value, which then is true."""
         return self.kind is kinds.BOOLEAN

@@ -13,59 +13,9 @@ import msgspec
 from provisioner.runtime.objects import whole_second
 
 from .printing import Line
+from .records import Begun, ClaimNow, Ended, Event, Record
 from .rows import Row
 from .shows import Ending, Opening
-
-
-class _Record(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind"):
-    """What all lines share."""
-
-
-class Begun(_Record, tag="begun", frozen=True, kw_only=True):
-    """First, once: where cluster and Azure answer."""
-
-    kubeconfig: str
-    api_server: str
-    arm: str
-
-
-class Event(_Record, tag="event", frozen=True, kw_only=True):
-    """Something happened: to which claim ("" for none), who did or has it (Node, NodeClaim, AgentPool, ARM, Event)."""
-
-    at_seconds: float
-    claim: str
-    who: str
-    text: str
-
-
-class ClaimNow(_Record, tag="claim", frozen=True, kw_only=True):
-    """A claim's row of the table changed; it has been in `phase` since `since`."""
-
-    at_seconds: float
-    claim: str
-    size: str
-    phase: str
-    since: str
-    gpus_seen: int
-    gpus_expected: int
-
-
-class Ended(_Record, tag="ended", frozen=True, kw_only=True):
-    """Last, once, unless it is killed. `stopped`: by a signal; `missing`: what was announced and not seen."""
-
-    ok: bool
-    stopped: bool
-    missing: tuple[str, ...]
-    arm_calls: int
-    arm_lists: int
-
-
-RECORDS: tuple[type[_Record], ...] = (Begun, Event, ClaimNow, Ended)
-
-
-def documented() -> list[str]:
-    """A line for each kind, with its fields."""
-    return [f"{record.__struct_config__.tag}: {', '.join(record.__struct_fields__)}" for record in RECORDS]
 
 
 class JsonLines:
@@ -99,7 +49,7 @@ class JsonLines:
     def stopped(self) -> None:
         self._write(Ended(ok=True, stopped=True, missing=(), arm_calls=0, arm_lists=0))
 
-    def _write(self, record: _Record) -> None:
+    def _write(self, record: Record) -> None:
         self._out.write(msgspec.json.encode(record).decode() + "\n")
         self._out.flush()
 

@@ -10,8 +10,6 @@ from .jsonlines import JsonLines
 from .printing import PlainPen, Printer
 from .shows import Show
 
-OUTPUTS = ("lines", "json")
-
 
 def show_for(output: str | None, out: TextIO, err: TextIO) -> tuple[Show, TextIO]:
     """The way to show it, and where logs go meanwhile: above the table if both are on one terminal."""

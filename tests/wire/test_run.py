@@ -440,7 +440,7 @@ def test_a_leader_that_is_deposed_ends_itself(tmp_path: Path) -> None:
             assert await it.end() == 1
             await asyncio.sleep(0.1)
             last = it.log[-1]
-            assert (last["level"], last["message"]) == ("ERROR", "ended: leadership was lost")
+            assert (last["level"], last["message"]) == ("ERROR", "stopped: leadership was lost")
             assert last["error"] == "lease kube-system/gpu-provisioner-leader-election: usurper holds it"
             assert last["remedy"]
             assert "Traceback" not in "".join(it.lines)
@@ -461,7 +461,7 @@ def test_a_port_that_is_taken_is_named(tmp_path: Path) -> None:
             out, err = await process.communicate()
         assert (process.returncode, out) == (1, b"")
         last = json.loads(err.splitlines()[-1])
-        assert last["message"] == "ended: cannot listen"
+        assert last["message"] == "stopped: cannot listen"
         assert str(site.metrics) in last["error"]
         assert last["remedy"] == "set METRICS_PORT and HEALTH_PROBE_PORT"
         assert b"Traceback" not in err
@@ -507,9 +507,9 @@ def test_wrong_settings_are_told_all_at_once(tmp_path: Path) -> None:
     ("text", "cause"),
     [
         (None, r"KUBECONFIG=\S+: there is no such file\n    Set it to"),
-        (f"token: [{CANARY}", r"kubeconfig \S+: it is none \(ParserError\)\n    Mend"),
-        ("- 1\n", r"kubeconfig \S+: it is none \(\w+\)\n    Mend"),
-        ("kind: Config\n", r"Expected key current-context in \S+\n    Mend"),
+        (f"token: [{CANARY}", r"kubeconfig \S+: it is none \(ParserError\)\n    Correct"),
+        ("- 1\n", r"kubeconfig \S+: it is none \(\w+\)\n    Correct"),
+        ("kind: Config\n", r"Expected key current-context in \S+\n    Correct"),
     ],
 )
 def test_a_kubeconfig_that_cannot_be_used_is_named(tmp_path: Path, text: str | None, cause: str) -> None:
@@ -537,7 +537,7 @@ def test_a_leader_that_loses_the_api_server_ends_itself(abandoned: Running) -> N
     assert abandoned.end(within_seconds=45.0) == 1
     log = [json.loads(line) for line in abandoned.err.splitlines()]
     assert log[-1]["level"] == "ERROR"
-    assert log[-1]["message"] == "ended: leadership was lost"
+    assert log[-1]["message"] == "stopped: leadership was lost"
     assert log[-1]["error"] == "lease kube-system/abandoned: it could not be renewed in time"
     assert "Traceback" not in abandoned.err
     assert abandoned.out == ""

@@ -269,10 +269,10 @@ def test_once_fails_if_the_api_server_refuses_a_claim(tmp_path: Path) -> None:
 def test_a_failure_that_does_not_happen_is_no_success(tmp_path: Path) -> None:
     """If nothing goes wrong although it was announced, `--once` says what it has not seen, and exits 1."""
     script = (
-        "import sys; from provisioner.trial import causes, command, playing\n"
+        "import sys; from provisioner.cli.main import run_command; from provisioner.trial import causes, playing\n"
         "playing.OWN_PATIENCE_SECONDS, playing.AZURE_PATIENCE_SECONDS = 3.0, 0.0\n"
         "causes.CAUSES.update(dict.fromkeys(causes.CAUSES, lambda world: None))\n"
-        "sys.exit(command.run(sys.argv[1:], sys.stdout, sys.stderr))\n"
+        "sys.exit(run_command(['try', *sys.argv[1:]], {}, sys.stdout, sys.stderr))\n"
     )
 
     def undisturbed(fail: str) -> subprocess.Popen[str]:

@@ -3,7 +3,6 @@
 The caller on the wire is `admin`; nobody holds it to a controller's invariants, so stories assert what it wrote.
 """
 
-import argparse
 import asyncio
 import dataclasses
 import io
@@ -27,8 +26,8 @@ from provisioner.cli.commands.check_kubernetes import kubernetes
 from provisioner.cli.commands.clients import Tools
 from provisioner.cli.commands.command import act
 from provisioner.cli.commands.console import Console
-from provisioner.cli.commands.flags import parsed
 from provisioner.cli.commands.values import told
+from provisioner.cli.parser import parse
 from provisioner.operator import clients, operator
 from provisioner.runtime.kube import Kube
 from provisioner.runtime.metrics import Metrics
@@ -68,8 +67,7 @@ async def command(sim: Sim, name: str, *words: str, answer: str | None = None, p
         asked.append(question)
         return answer or ""
 
-    wanted = parsed(name, words, out=out, err=err)
-    assert isinstance(wanted, argparse.Namespace), err.getvalue()
+    wanted = parse([name, *words]).arguments
     async with AsyncExitStack() as sessions:
         tools = await _tools(sim, sessions, policy or Policy())
         code = await act(name, tools, wanted, Console(out, err, None if answer is None else ask))
@@ -86,8 +84,7 @@ async def check(
 ) -> Ended:
     """`gpu-provisioner check`, its settings aside. `besides`: what its caller may in Azure beyond the world's role."""
     out, err = io.StringIO(), io.StringIO()
-    wanted = parsed("check", words, out=out, err=err)
-    assert isinstance(wanted, argparse.Namespace), err.getvalue()
+    wanted = parse(["check", *words]).arguments
     async with AsyncExitStack() as sessions:
         sessions.enter_context(_allowed(sim, besides))
         tools = await _tools(sim, sessions, policy or Policy())
@@ -115,8 +112,7 @@ async def values(sim: Sim, *words: str, **env: Any) -> Ended:
     }
     out, err = io.StringIO(), io.StringIO()
     settings = load({}, {**needed, **env}, acts=False)
-    wanted = parsed("values", words, out=out, err=err)
-    assert isinstance(wanted, argparse.Namespace), err.getvalue()
+    wanted = parse(["values", *words]).arguments
     async with AsyncExitStack() as sessions:
         sessions.enter_context(_allowed(sim, READER_ACTIONS))
         named = dataclasses.replace(azure, subscription=settings.subscription_id, cluster=settings.cluster_name)

@@ -77,7 +77,7 @@ async def _kubernetes(settings: Settings, config: Config) -> tuple[CheckResults,
             return await kubernetes(kube, config, SystemClock())
     except ConfigException as error:
         found = CheckResults("kubernetes")
-        found.bad("kubeconfig", str(error), "Mend the kubeconfig, or name another with KUBECONFIG.")
+        found.bad("kubeconfig", str(error), "Correct the kubeconfig, or name another one with KUBECONFIG.")
         return found, None
 
 

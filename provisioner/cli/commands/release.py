@@ -19,6 +19,7 @@ from controllers.model.steps import ReleaseFinalizer
 from provisioner.api import labels, reasons
 from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
+from provisioner.cli.descriptions import RELEASE_FLAG
 from provisioner.runtime.events import EventRecorder
 from provisioner.runtime.kube_errors import KubeError
 from provisioner.runtime.resources import NODECLAIMS, NODES
@@ -26,7 +27,6 @@ from provisioner.runtime.resources import NODECLAIMS, NODES
 from .adopt import no_such_claim
 from .clients import Tools
 from .console import Console
-from .flags import RELEASE_FLAG
 from .refusal import OK, USAGE, Refused, by_api_server, by_arm
 
 # Answers of ARM that are not about the pool, and yet say that it cannot be there (error_table.py).

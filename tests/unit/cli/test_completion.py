@@ -1,4 +1,4 @@
-"""Completion, asked of a real shell: what it offers is what the program reads."""
+"""Completion in real shells: the words that bash offers are those that the parser accepts."""
 
 import io
 import shutil
@@ -6,7 +6,8 @@ import subprocess
 
 import pytest
 
-from provisioner.cli.main import COMMANDS, run_command
+from provisioner.cli.descriptions import COMMANDS
+from provisioner.cli.main import run_command
 from provisioner.settings import OPTIONS
 
 BASH = shutil.which("bash") or "/bin/bash"
@@ -17,31 +18,30 @@ def script(*words: str) -> tuple[int, str, str]:
     return run_command(["completion", *words], {}, out, err), out.getvalue(), err.getvalue()
 
 
-def offered(*typed: str) -> list[str]:
-    """What bash offers for the last of these words, in the order of its list."""
+def offered(*typed: str) -> set[str]:
+    """The words that bash offers for the last of these words."""
     code, read, _ = script("bash")
     assert code == 0
     words = " ".join(f"'{word}'" for word in ("gpu-provisioner", *typed))
-    asked = (
-        f'{read}\nCOMP_WORDS=({words}) COMP_CWORD={len(typed)}\n_gpu_provisioner\nprintf "%s\\n" "${{COMPREPLY[@]}}"'
-    )
-    done = subprocess.run([BASH, "-uc", asked], capture_output=True, text=True, check=False, timeout=30)
+    ask = f"COMP_WORDS=({words}) COMP_CWORD={len(typed)}; _shtab_gpu_provisioner; printf '%s\\n' \"${{COMPREPLY[@]}}\""
+    done = subprocess.run([BASH, "-c", f"{read}\n{ask}"], capture_output=True, text=True, check=False, timeout=30)
     assert (done.returncode, done.stderr) == (0, "")
-    return done.stdout.split()
+    return set(done.stdout.split())
 
 
-def test_each_command_is_offered_first() -> None:
-    """Then help and version; and what begins so, once something is typed."""
-    assert offered("") == [*COMMANDS, "--help", "--version"]
-    assert offered("re") == ["release"]
+def test_commands_are_offered_first() -> None:
+    """Every command, or those with the prefix that was typed."""
+    assert offered("") >= set(COMMANDS)
+    assert offered("re") == {"release"}
+    assert offered("-") == {"-h", "--help", "--version"}
 
 
-def test_settings_are_offered_where_they_count() -> None:
-    """After `run` and `config`, and after the commands that read them; not after `plan`, which needs none."""
-    settings = [f"--{option.flag}" for option in OPTIONS]
-    for command in ("run", "config", "check", "gc", "adopt", "release", "values"):
-        assert set(settings) <= set(offered(command, "--"))
-    assert not set(settings) & set(offered("plan", "--"))
+def test_settings_are_offered_where_they_apply() -> None:
+    """In `run` and `config`, and in the commands that accept them; not in `plan`, which has no settings."""
+    settings = {f"--{option.flag}" for option in OPTIONS}
+    for name, command in COMMANDS.items():
+        assert (settings <= offered(name, "--")) is bool(command.settings)
+    assert not settings & offered("plan", "--")
 
 
 @pytest.mark.parametrize(
@@ -52,26 +52,39 @@ def test_settings_are_offered_where_they_count() -> None:
         (("plan", "-o", "y"), {"yaml"}),
         (("try", "--fail", "q"), {"quota"}),
         (("try", "--on"), {"--once"}),
-        (("completion", ""), {"bash", "zsh"}),
-        (("version", ""), set()),
-        (("run", "nothing-of-ours"), set()),
+        (("completion", ""), {"bash", "zsh", "tcsh"}),
+        (("help", "re"), {"release"}),
+        (("run", "nothing"), set()),
     ],
 )
 def test_flags_and_their_choices_are_offered(typed: tuple[str, ...], words: set[str]) -> None:
-    """What a command reads, and nothing after a word that is none of ours: then the shell completes file names."""
-    assert words <= set(offered(*typed))
-    if not typed[-1].startswith("--"):
-        assert set(offered(*typed)) == words
+    """Flags of the command, and the values that a flag accepts."""
+    assert words <= offered(*typed)
+    if typed[-1] not in ("", "--"):
+        assert offered(*typed) == words
 
 
-def test_zsh_reads_the_same_through_its_own_bridge() -> None:
-    code, read, _ = script("zsh")
-    assert code == 0
-    assert read.startswith("autoload -U +X compinit")
-    assert read.endswith(script("bash")[1])
+def test_files_are_offered_for_flags_that_take_one(tmp_path) -> None:
+    """A manifest, a file of settings, a certificate."""
+    (tmp_path / "claim.yaml").touch()
+    for words in (("plan", "-f"), ("gc", "--config"), ("run", "--ssl-cert-file")):
+        assert offered(*words, f"{tmp_path}/c") == {f"{tmp_path}/claim.yaml"}
 
 
-@pytest.mark.parametrize("words", [(), ("fish",), ("bash", "zsh")])
-def test_another_shell_is_told_which_there_are(words: tuple[str, ...]) -> None:
+@pytest.mark.parametrize(
+    ("shell", "function"), [("zsh", "#compdef gpu-provisioner"), ("tcsh", "complete gpu-provisioner")]
+)
+def test_other_shells_have_a_script(shell: str, function: str) -> None:
+    """Each in its own language."""
+    code, read, err = script(shell)
+    assert (code, err) == (0, "")
+    assert function in read
+
+
+@pytest.mark.parametrize("words", [(), ("elvish",), ("bash", "zsh")])
+def test_another_shell_is_refused(words: tuple[str, ...]) -> None:
     """One line for the cause, one for the remedy."""
-    assert script(*words) == (2, "", "gpu-provisioner completion: for which shell?\n    Name one of: bash, zsh.\n")
+    code, read, err = script(*words)
+    cause, remedy = err.splitlines()
+    assert (code, read, remedy[:4]) == (2, "", "    ")
+    assert cause.startswith("gpu-provisioner completion: ")

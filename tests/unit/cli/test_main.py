@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from provisioner.cli.descriptions import COMMANDS
 from provisioner.cli.installation import PACKAGES
-from provisioner.cli.main import COMMANDS, main, run_command
+from provisioner.cli.main import main, run_command
 from provisioner.settings import OPTIONS
 from provisioner.version import COMMIT, own_version
 
@@ -33,19 +34,39 @@ def command(*arguments: str, env: Mapping[str, str] = ENV) -> tuple[int, str, st
 # --- what it answers -------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("arguments", [("--help",), ("-h",), ("run", "--help"), ("config", "-help")])
-def test_help_names_every_command_and_every_setting(arguments: tuple[str, ...]) -> None:
-    """Without any setting being right: each flag stands beside its environment variable."""
+@pytest.mark.parametrize("arguments", [("--help",), ("-h",), ("-help",), ("help",)])
+def test_help_names_every_command(arguments: tuple[str, ...]) -> None:
+    """Each with its summary, whatever the settings."""
     code, out, err = command(*arguments, env={})
     assert (code, err) == (0, "")
-    assert all(f"\n  {name} " in out for name in COMMANDS)
-    for option in OPTIONS:
-        (line,) = [line for line in out.splitlines() if f"--{option.flag} " in line]
-        assert option.env[0] in line
-        assert option.help in line
+    text = " ".join(out.split())
+    assert all(f" {name} {described.summary}" in text for name, described in COMMANDS.items())
 
 
-@pytest.mark.parametrize("arguments", [("version",), ("--version",)])
+@pytest.mark.parametrize(
+    "arguments", [("run", "--help"), ("config", "-help"), ("help", "run"), ("--metrics-port=1", "--help")]
+)
+def test_help_of_run_names_every_setting(arguments: tuple[str, ...]) -> None:
+    """Each flag with its environment variable and its text, even if no setting is valid."""
+    code, out, err = command(*arguments, env={})
+    assert (code, err) == (0, "")
+    text = "".join(out.split())
+    assert all(f"--{option.flag}{option.env[0]}{option.help.replace(' ', '')}" in text for option in OPTIONS)
+
+
+def test_help_imports_no_sdk() -> None:
+    """Neither Azure's nor Kubernetes'."""
+    script = (
+        "import io, sys; from provisioner.cli.main import run_command\n"
+        "run_command(['--help'], {}, io.StringIO(), sys.stderr)\n"
+        "sys.exit(any(name.startswith(('azure', 'kubernetes_asyncio')) for name in sys.modules))"
+    )
+    assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0
+
+
+@pytest.mark.parametrize(
+    "arguments", [("version",), ("--version",), ("-version",), ("run", "--version"), ("--metrics-port=1", "--version")]
+)
 def test_version_is_that_of_the_distribution(arguments: tuple[str, ...]) -> None:
     """One line, whatever the settings."""
     assert command(*arguments, env={}) == (0, f"gpu-provisioner {own_version()}\n", "")
@@ -86,13 +107,15 @@ def test_the_log_is_encoded_as_asked(encoding: str, is_json: bool) -> None:
 # --- how it refuses --------------------------------------------------------------------------------------------------
 
 
-def test_an_unknown_command_is_told_which_there_are() -> None:
-    """One line for the cause, one for the remedy."""
-    code, out, err = command("rnu")
+@pytest.mark.parametrize("arguments", [("rnu",), ("rnu", "--help"), ("help", "rnu")])
+def test_an_unknown_command_is_refused_with_the_known_ones(arguments: tuple[str, ...]) -> None:
+    """One line for the cause, one for the remedy, which begins with the most similar command."""
+    code, out, err = command(*arguments)
     assert (code, out) == (2, "")
     assert err.startswith(
-        "gpu-provisioner: there is no command 'rnu'\n    Use one of: run, try, plan, check, values, gc, "
+        "gpu-provisioner: unknown command 'rnu'\n    Did you mean run? The commands are run, try, plan, check, "
     )
+    assert command("xyzzy")[2].startswith("gpu-provisioner: unknown command 'xyzzy'\n    The commands are run, ")
 
 
 @pytest.mark.parametrize("name", ["run", "config"])
@@ -114,6 +137,18 @@ def test_all_mistakes_are_told_at_once(name: str) -> None:
         "AZURE_CLUSTER_NAME",
     ]
     assert all(remedy.startswith("    ") and len(remedy) > 20 for remedy in remedies)
+    assert remedies[:2] == [
+        "    Did you mean --gpu-readiness?",
+        f"    Remove it; gpu-provisioner {name} --help lists the flags.",
+    ]
+
+
+def test_an_unknown_flag_does_not_print_credentials() -> None:
+    """Its value may be an address with a password."""
+    _, _, err = command("config", "--htps-proxy=http://user:hunter2@proxy.example.com")
+    assert "--htps-proxy=" in err
+    assert "hunter2" not in err
+    assert "hunter2" not in command("gc", "--htps-proxy=http://user:hunter2@proxy.example.com")[2]
 
 
 @pytest.mark.parametrize(

@@ -15,10 +15,10 @@ from cloudprovider.azure.agentpool import pool_name
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.cli.commands import plan as command
 from provisioner.cli.commands.console import Console
-from provisioner.cli.commands.flags import parsed
 from provisioner.cli.commands.planning import CREATED, DERIVED, PUT_TIME, UID
 from provisioner.cli.commands.refusal import Refused
 from provisioner.cli.main import run_command
+from provisioner.cli.parser import parse
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 Json = dict[str, Any]
@@ -28,8 +28,7 @@ TYPE, ZONE, CAPACITY = "node.kubernetes.io/instance-type", "topology.kubernetes.
 def ran(*words: str, typed: str = "") -> tuple[int, str, str]:
     """The command on these words, with this on its standard input."""
     out, err = io.StringIO(), io.StringIO()
-    wanted = parsed("plan", words, out=out, err=err)
-    assert not isinstance(wanted, int), err.getvalue()
+    wanted = parse(["plan", *words]).arguments
     return command.run(wanted, io.StringIO(typed), Console(out, err)), out.getvalue(), err.getvalue()
 
 

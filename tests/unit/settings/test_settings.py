@@ -9,7 +9,7 @@ import pytest
 
 from provisioner.api.field_error import FieldError
 from provisioner.operator.config import policy_from
-from provisioner.settings import OPTIONS, Settings, SettingsError, describe, load, read_flags
+from provisioner.settings import OPTIONS, Settings, SettingsError, describe, load
 from provisioner.settings.options import BY_FLAG, IGNORED
 
 SUBSCRIPTION = "11111111-2222-3333-4444-555555555555"
@@ -548,50 +548,3 @@ def test_one_problem_reads_as_two_lines() -> None:
 def test_every_setting_has_help() -> None:
     """`--help` is made from the table."""
     assert all(re.fullmatch(r"[^.]{5,}", option.help) for option in OPTIONS)
-
-
-# --- the command line ------------------------------------------------------------------------------------------------
-
-
-def test_flags_are_read_as_go_reads_them() -> None:
-    """One dash or two, an equals sign or a space, a bare boolean; the rest stays in order for the subcommands."""
-    flags, rest = read_flags(
-        [
-            "run",
-            "--metrics-port=9090",
-            "-health-probe-port",
-            "9091",
-            "--disable-leader-election",
-            "-enable-profiling=false",
-            "--location=",
-            "-f",
-            "claim.yaml",
-            "--unknown=1",
-            "-",
-            "---metrics-port=1",
-        ]
-    )
-    assert flags == {
-        "metrics-port": "9090",
-        "health-probe-port": "9091",
-        "disable-leader-election": "true",
-        "enable-profiling": "false",
-        "location": "",
-    }
-    assert rest == ["run", "-f", "claim.yaml", "--unknown=1", "-", "---metrics-port=1"]
-
-
-def test_the_last_of_equal_flags_wins() -> None:
-    """Wrappers append their own flags."""
-    assert read_flags(["--log-level=info", "--log-level", "debug"])[0] == {"log-level": "debug"}
-
-
-def test_nothing_is_read_after_two_dashes() -> None:
-    """What follows belongs to somebody else."""
-    assert read_flags(["--", "--metrics-port=1"]) == ({}, ["--", "--metrics-port=1"])
-
-
-def test_a_flag_without_its_value_is_told() -> None:
-    """The end of the line is not a value."""
-    with pytest.raises(SettingsError, match="--metrics-port: it needs a value"):
-        read_flags(["--metrics-port"])

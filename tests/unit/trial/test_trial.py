@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
+from provisioner.cli.main import run_command
 from provisioner.simulator.azure.settings import AzureSettings
 from provisioner.trial import guide
 from provisioner.trial.causes import CAUSES
 from provisioner.trial.changes import claim_words, node_words
 from provisioner.trial.claims import examples, read_claims
-from provisioner.trial.command import run
 from provisioner.trial.failures import FAILURES
 from provisioner.trial.printing import Line
 from provisioner.trial.script import after_failed_attempts
@@ -50,26 +50,25 @@ def claim(*conditions: tuple[str, str, str, str], **metadata: Any) -> Json:
 @pytest.mark.parametrize(
     ("arguments", "cause"),
     [
-        (("--speed", "fast"), "'fast' is no speed: use 1 (real time) to 1000"),
-        (("--speed", "0.5"), "'0.5' is no speed"),
-        (("--speed", "nan"), "'nan' is no speed"),
-        (("--port", "70000"), "'70000' is no port: use 1 to 65535"),
-        (("--port", "https"), "'https' is no port"),
+        (("--speed", "fast"), "'fast' is not a speed: use 1 (real time) to 1000"),
+        (("--speed", "0.5"), "'0.5' is not a speed"),
+        (("--speed", "nan"), "'nan' is not a speed"),
+        (("--port", "70000"), "'70000' is not a port: use 1 to 65535"),
+        (("--port", "https"), "'https' is not a port"),
         (("--fail", "nothing"), "invalid choice: 'nothing' (choose from"),
         (("--fail", "quota", "--faults", "plan.yaml"), "--faults: not allowed with argument --fail"),
         (("--bogus",), "unrecognized arguments: --bogus"),
     ],
 )
-def test_a_wrong_flag_is_named(
-    arguments: tuple[str, ...], cause: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Exit 2; the last line is the cause, with what would be right."""
-    monkeypatch.setenv("COLUMNS", "300")
-    assert run(arguments, sys.stdout, sys.stderr) == 2
+def test_a_wrong_flag_is_named(arguments: tuple[str, ...], cause: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Exit code 2; one line for the cause, one for the remedy."""
+    assert run_command(["try", *arguments], {}, sys.stdout, sys.stderr) == 2
     out, err = capsys.readouterr()
     assert out == ""
-    assert err.splitlines()[-1].startswith("gpu-provisioner try: error: ")
-    assert cause in err.splitlines()[-1]
+    found, remedy = err.splitlines()
+    assert found.startswith("gpu-provisioner try: ")
+    assert cause in found
+    assert remedy == "    See gpu-provisioner try --help." or "--bogus" in arguments
 
 
 @pytest.mark.parametrize(
@@ -91,7 +90,7 @@ def test_a_file_that_cannot_be_used_is_named(tmp_path: Path, text: str | None, c
     if text is not None:
         path.write_text(text)
     out, err = io.StringIO(), io.StringIO()
-    assert run(["--once", "-f", str(path)], out, err) == 2
+    assert run_command(["try", "--once", "-f", str(path)], {}, out, err) == 2
     first, remedy = err.getvalue().splitlines()
     assert first.startswith(f"gpu-provisioner try: {path}: {cause}")
     assert remedy.startswith("    ")
@@ -101,10 +100,10 @@ def test_a_file_that_cannot_be_used_is_named(tmp_path: Path, text: str | None, c
 def test_a_folder_is_no_file(tmp_path: Path) -> None:
     """Nor is a file that nobody can read as text."""
     err = io.StringIO()
-    assert run(["-f", str(tmp_path)], io.StringIO(), err) == 2
+    assert run_command(["try", "-f", str(tmp_path)], {}, io.StringIO(), err) == 2
     assert f"{tmp_path}: is a directory" in err.getvalue()
     (tmp_path / "latin").write_bytes(b"\xff\xfe\xff")
-    assert run(["-f", str(tmp_path / "latin")], io.StringIO(), err) == 2
+    assert run_command(["try", "-f", str(tmp_path / "latin")], {}, io.StringIO(), err) == 2
     assert "latin: it is no YAML" in err.getvalue()
 
 
@@ -294,7 +293,7 @@ def test_a_fault_plan_that_cannot_be_used_is_named(
     path = tmp_path / "plan.yaml"
     if plan is not None:
         path.write_text(plan)
-    assert run(("--faults", str(path)), sys.stdout, sys.stderr) == 2
+    assert run_command(["try", "--faults", str(path)], {}, sys.stdout, sys.stderr) == 2
     out, err = capsys.readouterr()
     assert out == ""
     assert told in err

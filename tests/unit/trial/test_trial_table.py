@@ -12,9 +12,10 @@ import pytest
 from controllers.planner.plan import Phase
 from provisioner.api import labels
 from provisioner.simulator.azure.agentpool import Pool
-from provisioner.trial.jsonlines import JsonLines, documented
+from provisioner.trial.jsonlines import JsonLines
 from provisioner.trial.layout import cut, duration, layout
 from provisioner.trial.printing import Line
+from provisioner.trial.records import documented
 from provisioner.trial.rows import MOST_GONE, Moment, Row, Told, rows
 from provisioner.trial.shows import Ending, Opening
 

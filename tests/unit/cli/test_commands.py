@@ -1,4 +1,4 @@
-"""What `gc`, `adopt` and `release` make of their words and settings, before anything is connected."""
+"""The commands before a connection is made: their help, their flags and their settings."""
 
 import asyncio
 import io
@@ -11,9 +11,9 @@ from typing import TextIO
 import pytest
 
 from provisioner.cli.commands.console import Console, asking
-from provisioner.cli.commands.flags import COMMANDS
 from provisioner.cli.commands.refusal import Refused
 from provisioner.cli.commands.tables import counted, table
+from provisioner.cli.descriptions import COMMANDS
 from provisioner.cli.main import run_command
 
 ENV = {
@@ -33,13 +33,14 @@ def command(*words: str, env: Mapping[str, str]) -> tuple[int, str, str]:
 @pytest.mark.parametrize("name", sorted(COMMANDS))
 @pytest.mark.parametrize("flag", ["--help", "-h"])
 def test_help_says_what_why_and_how(name: str, flag: str) -> None:
-    """Without any setting being right: what it does, every flag, examples, exit codes; no line is too long."""
+    """Whatever the settings: description, flags, examples, exit codes; no line is longer than 120 characters."""
     code, out, err = command(name, flag, env={})
     assert (code, err) == (0, "")
+    described = COMMANDS[name]
     assert out.startswith(f"usage: gpu-provisioner {name} ")
-    for words in ("examples:\n", f"  gpu-provisioner {name}", f"\n{COMMANDS[name].codes}\n"):
+    for words in (described.description, described.examples, f"\n{described.exit_codes}\n"):
         assert words in out
-    assert ("--config FILE" in out) is COMMANDS[name].settings
+    assert ("--config FILE" in out) is bool(described.settings)
     assert max(len(line) for line in out.splitlines()) <= 120
 
 
@@ -52,16 +53,19 @@ BAD_USAGE = [
     (("release", "a", "b"), "unrecognized arguments: b"),
     (("release", "a", "--i-know"), "unrecognized arguments: --i-know"),
     (("adopt", "a", "--confirm"), "unrecognized arguments: --confirm"),
-    (("adopt", "a", "--kubeconfig"), "--kubeconfig: it needs a value"),
+    (("adopt", "a", "--kubeconfig"), "argument --kubeconfig: expected one argument"),
 ]
 
 
 @pytest.mark.parametrize(("words", "cause"), BAD_USAGE, ids=[" ".join(row[0]) for row in BAD_USAGE])
-def test_bad_usage_is_told_before_anything_else(words: tuple[str, ...], cause: str) -> None:
-    """Exit code 2 and the cause on stderr; nothing on stdout. Flags are never guessed from their beginnings."""
+def test_invalid_usage_is_refused_first(words: tuple[str, ...], cause: str) -> None:
+    """Exit code 2, one line for the cause and one for the remedy on stderr, nothing on stdout."""
     code, out, err = command(*words, env=ENV)
     assert (code, out) == (2, "")
-    assert cause in err
+    found, remedy = err.splitlines()
+    assert found.startswith(f"gpu-provisioner {words[0]}: ")
+    assert cause in found
+    assert remedy.startswith("    ")
 
 
 @pytest.mark.parametrize("name", sorted(NAMED))
@@ -94,7 +98,7 @@ def test_an_unusable_kubeconfig_is_no_traceback(name: str, text: str, tmp_path: 
     code, out, err = command(name, *NAMED[name], env={**ENV, "KUBECONFIG": str(kubeconfig)})
     assert (code, out) == (2, "")
     assert err.startswith(f"gpu-provisioner {name}: ")
-    assert err.endswith("    Mend the kubeconfig, or name another with KUBECONFIG.\n")
+    assert err.endswith("    Correct the kubeconfig, or name another one with KUBECONFIG.\n")
     assert "Traceback" not in err
 
 

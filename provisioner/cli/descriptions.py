@@ -1,0 +1,166 @@
+"""The help texts of all commands: for `--help`, and for docs/reference/commands.md."""
+
+from typing import Literal, NamedTuple
+
+RELEASE_FLAG = "--i-know-the-pool-is-gone"
+DONE_REFUSED_USAGE = "Exit codes: 0 done, 1 refused or failed, 2 invalid usage or settings."
+
+
+class Command(NamedTuple):
+    """`settings`: whether the command accepts the flags of the settings, and whether its help lists them."""
+
+    summary: str
+    description: str
+    exit_codes: str
+    examples: str = ""
+    settings: Literal["", "accepted", "listed"] = ""
+
+
+RUN = Command(
+    summary="run the controller (the default)",
+    description="""\
+Runs the controller. It serves metrics at :8080/metrics, and /healthz and /readyz at :8081. SIGTERM stops it: running
+work is cancelled, the Lease is released, the exit code is 0. A second signal ends the process at once.""",
+    exit_codes="Exit codes: 0 stopped by a signal, 1 ended by an error, which is logged, 2 invalid usage or settings.",
+    settings="listed",
+)
+TRY = Command(
+    summary="run the controller on an embedded cluster and an embedded Azure",
+    description="Runs the controller against an embedded Kubernetes API server and an embedded Azure.",
+    exit_codes="""\
+Exit codes: 0 done (with --once: every expected event was observed), 1 not every expected event was observed,
+2 invalid usage, 130 or 143 interrupted with --once.""",
+)
+PLAN = Command(
+    summary="validate NodeClaim manifests offline and print the resulting agent pools",
+    description="""\
+Validates NodeClaim manifests and prints, for each NodeClaim, the request that creates its agent pool, the offerings in
+the order in which they are tried, and the resulting Node; or every error with its remedy. The command works offline,
+without a cluster, an Azure credential or settings. Values that only the cluster knows are printed as <placeholder>.""",
+    examples="""\
+  gpu-provisioner plan -f claim.yaml              one file, with any number of documents
+  gpu-provisioner plan -f claims/ -f more.json    every .yaml, .yml and .json file of a directory, and a file
+  kubectl get nodeclaims -o json | gpu-provisioner plan -f - -o json""",
+    exit_codes="Exit codes: 0 no errors, 1 a NodeClaim has errors, 2 invalid usage.",
+)
+CHECK = Command(
+    summary="verify settings, access to the cluster and to Azure, and quota",
+    description="""\
+Verifies everything that the controller needs: its settings; the API server, the CRD, the permissions, the Lease; the
+Azure credential, the managed cluster, the role assignments, and quota and restrictions of the VM sizes in use. The
+command writes nothing.
+
+✓ passed   ✗ failed, with the remedy   - unknown or unusual, with the reason
+
+Permissions are verified for the caller: in the controller's Pod for the controller, elsewhere for your own login.""",
+    examples="""\
+  gpu-provisioner check                                      the VM sizes that NodeClaims request
+  gpu-provisioner check --size Standard_NC24ads_A100_v4      and one more machine of this size
+  kubectl -n gpu-provisioner exec deploy/gpu-provisioner -- gpu-provisioner check -o json""",
+    exit_codes="Exit codes: 0 nothing failed, 2 invalid usage, 3 a check failed.",
+    settings="accepted",
+)
+VALUES = Command(
+    summary="print Helm values for an existing AKS cluster",
+    description="""\
+Prints values of the Helm chart for an existing AKS cluster, read from Azure: region, cloud, OIDC issuer, workload
+identity and managed Prometheus, and the client ID of the managed identity. It reads only these, with your own login
+(az login), and does not access Kubernetes. Values are printed on stdout; missing features, unknown values, and the
+commands to run next on stderr.
+
+--client-id names the identity of the controller, not the identity that reads from Azure.""",
+    examples="""\
+  gpu-provisioner values --subscription-id SUB --resource-group RG --cluster-name AKS > values.yaml
+  gpu-provisioner values --identity-name NAME              the rest from ARM_SUBSCRIPTION_ID, ARM_RESOURCE_GROUP, …
+  gpu-provisioner values --deployment-mode managed         without workload identity, with the node's identity""",
+    exit_codes="Exit codes: 0 printed (missing features on stderr), 1 the cluster could not be read, 2 invalid usage.",
+    settings="accepted",
+)
+GC = Command(
+    summary="list removals without a deletion request, and confirm them",
+    description="""\
+Lists the removals that the controller infers without a deletion request: agent pools without a NodeClaim, NodeClaims
+without an agent pool, machines whose Node was deleted, and leftover Nodes. The command reads the cluster and the list
+of agent pools once and writes nothing. Foreign agent pools are never removed, and requested deletions (kubectl delete)
+are never restricted.
+
+If more than max(3, 20 %) of the agent pools would be removed at once, the circuit breaker stops all of these removals.
+Find the cause first; after a restored backup, run gpu-provisioner adopt --all. --confirm lets exactly the listed
+removals pass the circuit breaker for one hour.""",
+    examples="""\
+  gpu-provisioner gc                    a table; - is an empty cell
+  gpu-provisioner gc -o json            the same for programs
+  gpu-provisioner gc --confirm          print the table, ask, then let these removals pass the circuit breaker
+
+Removals of the last ten minutes count towards the leader's circuit breaker; this command cannot read them.""",
+    exit_codes=DONE_REFUSED_USAGE,
+    settings="accepted",
+)
+ADOPT = Command(
+    summary="give an agent pool to a restored NodeClaim",
+    description="""\
+A NodeClaim that was restored from a backup has a new UID, and its agent pool has the old one. The controller then keeps
+the agent pool behind its circuit breaker and creates nothing for the NodeClaim. adopt annotates the NodeClaim with the
+old UID (gpu-provisioner.sh/adopt); the controller gives agent pool and Node to it unchanged and creates no second
+machine. A Node that Kubernetes is deleting because its former NodeClaim is gone keeps running; the status of its new
+NodeClaim reports this.
+
+The command refuses NodeClaims whose old UID still exists, foreign agent pools, and agent pools of other names.""",
+    examples="""\
+  gpu-provisioner adopt ws3f2a91c0d     one NodeClaim
+  gpu-provisioner adopt --all           list all NodeClaims whose agent pool has a dead UID, ask, then annotate them
+  kubectl get nodeclaims -w             watch the result""",
+    exit_codes=DONE_REFUSED_USAGE,
+    settings="accepted",
+)
+RELEASE = Command(
+    summary="remove the finalizers of a NodeClaim whose agent pool is gone",
+    description="""\
+Completes the deletion of a NodeClaim when the controller cannot prove that the agent pool is gone, for example because
+the managed cluster was deleted in Azure. The command reads the agent pool from ARM and refuses if it exists: its
+machine would be billed without a NodeClaim. Otherwise it removes the finalizer karpenter.sh/termination from the
+NodeClaim's Nodes and from the NodeClaim, and no other finalizer, after an Event (FinalizerReleasedByHand) that names
+the user.""",
+    examples=f"""\
+  gpu-provisioner release ws3f2a91c0d                              print what would be done; exit code 2
+  gpu-provisioner release ws3f2a91c0d {RELEASE_FLAG}    do it""",
+    exit_codes=DONE_REFUSED_USAGE,
+    settings="accepted",
+)
+CONFIG = Command(
+    summary="print every setting with its value and its source",
+    description="""\
+Prints every setting with its value and its source: flag, environment variable, file or default. Credentials in
+addresses are masked.""",
+    exit_codes="Exit codes: 0 done, 2 invalid usage or settings, all of them reported at once.",
+    settings="listed",
+)
+COMPLETION = Command(
+    summary="print a completion script for a shell",
+    description="Prints a script that completes commands, flags and their choices in a shell.",
+    examples="""\
+  eval "$(gpu-provisioner completion bash)"     in ~/.bashrc
+  eval "$(gpu-provisioner completion zsh)"      in ~/.zshrc, after compinit""",
+    exit_codes="Exit codes: 0 done, 2 invalid usage.",
+)
+VERSION = Command(summary="print the version", description="Prints the version.", exit_codes="Exit code: 0.")
+HELP = Command(
+    summary="print the help of a command",
+    description="Prints the help of a command, or the list of commands.",
+    exit_codes="Exit codes: 0 done, 2 unknown command.",
+)
+
+COMMANDS = {
+    "run": RUN,
+    "try": TRY,
+    "plan": PLAN,
+    "check": CHECK,
+    "values": VALUES,
+    "gc": GC,
+    "adopt": ADOPT,
+    "release": RELEASE,
+    "config": CONFIG,
+    "completion": COMPLETION,
+    "version": VERSION,
+    "help": HELP,
+}
