@@ -7,7 +7,7 @@ import pytest
 
 from tools.dashboards.alerts import ALERTS
 from tools.dashboards.panels import PREFIX
-from tools.dashboards.queries import DASHBOARDS, Asked, dashboard, filled, of_dashboard
+from tools.dashboards.queries import DASHBOARDS, Expression, dashboard, filled, of_dashboard
 from tools.dashboards.records import RECORDS
 from tools.monitoring.recording import Recording
 from tools.monitoring.scenario import CLAIMS
@@ -23,11 +23,13 @@ def with_data(recording: Recording, expression: str) -> list[Json]:
     return [one for one in found if any(math.isfinite(float(value)) for _, value in one["values"])]
 
 
-@pytest.mark.parametrize("asked", [one for name in DASHBOARDS for one in of_dashboard(name)], ids=lambda a: a.where)
-def test_each_panel_returns_data(recording: Recording, asked: Asked) -> None:
+@pytest.mark.parametrize(
+    "expression", [one for name in DASHBOARDS for one in of_dashboard(name)], ids=lambda a: a.where
+)
+def test_each_panel_returns_data(recording: Recording, expression: Expression) -> None:
     """For the fleet, or for at least one claim: not every claim lacks quota or is deleted."""
-    claims = CLAIMS if "$claim" in asked.expr else ("",)
-    assert any(with_data(recording, filled(asked.expr, {"claim": claim})) for claim in claims)
+    claims = CLAIMS if "$claim" in expression.expr else ("",)
+    assert any(with_data(recording, filled(expression.expr, {"claim": claim})) for claim in claims)
 
 
 @pytest.mark.parametrize("name", ALERTS)
@@ -79,7 +81,7 @@ def test_each_variable_has_values_to_choose_from(recording: Recording, name: str
     for variable in dashboard(name)["templating"]["list"]:
         if variable["type"] != "query" or variable["name"] == "cluster":
             continue
-        asked = variable["definition"].removeprefix(LABEL_VALUES).removesuffix(")")
-        selected, _, label = asked.rpartition(", ")
+        query = variable["definition"].removeprefix(LABEL_VALUES).removesuffix(")")
+        selected, _, label = query.rpartition(", ")
         found = {one["metric"].get(label) for one in with_data(recording, filled(selected, {}))}
         assert found - {None, ""}, variable["name"]

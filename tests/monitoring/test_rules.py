@@ -11,9 +11,9 @@ from tools.dashboards.panels import PREFIX, RUNBOOKS
 from tools.dashboards.queries import RULES
 from tools.monitoring.prometheus import promtool
 
-from .alert_calls import CALLS
-from .alert_series import Call, Series, Silence
-from .alert_silences import SILENCES
+from .firing import FIRING
+from .not_firing import NOT_FIRING
+from .series import Firing, NotFiring, Series
 
 Json = dict[str, Any]
 
@@ -32,14 +32,14 @@ def series(given: Series) -> list[Json]:
     return [{"series": name, "values": values} for name, values in given.items()]
 
 
-def expected(call: Call, alert: Alert, severity: str) -> Json:
+def expected(row: Firing, alert: Alert, severity: str) -> Json:
     """An alert with all its labels and annotations."""
     name = PREFIX + alert.name
     return {
-        "exp_labels": {**call.target, **call.labels, "severity": severity},
+        "exp_labels": {**row.target, **row.labels, "severity": severity},
         "exp_annotations": {
-            "summary": call.summary,
-            "description": call.description or alert.description,
+            "summary": row.summary,
+            "description": row.description or alert.description,
             "runbook_url": RUNBOOKS.format(alert=name),
         },
     }
@@ -53,33 +53,33 @@ def test_promtool_accepts_the_rules() -> None:
 
 def test_each_alert_has_rows_of_both_kinds() -> None:
     """Each alert has a row in which it fires, for every severity, and a row in which it does not."""
-    assert {call.alert for call in CALLS} == {silence.alert for silence in SILENCES} == set(ALERTS)
+    assert {row.alert for row in FIRING} == {row.alert for row in NOT_FIRING} == set(ALERTS)
     for name, alert in ALERTS.items():
-        called = {severity for call in CALLS if call.alert == name for severity in call.severities}
-        assert called == {severity for severity, _ in alert.severities}, name
+        fired = {severity for row in FIRING if row.alert == name for severity in row.severities}
+        assert fired == {severity for severity, _ in alert.severities}, name
 
 
-@pytest.mark.parametrize("call", CALLS, ids=lambda call: f"{call.alert}: {call.summary}")
-def test_an_alert_fires(call: Call, tmp_path: Path) -> None:
+@pytest.mark.parametrize("row", FIRING, ids=lambda row: f"{row.alert}: {row.summary}")
+def test_an_alert_fires(row: Firing, tmp_path: Path) -> None:
     """With these labels and annotations, and with no other severity."""
-    alert = ALERTS[call.alert]
-    wanted = [expected(call, alert, severity) for severity in call.severities]
-    rule = {"eval_time": f"{call.at}m", "alertname": PREFIX + call.alert, "exp_alerts": wanted}
-    assert ran(tmp_path, {"input_series": series(call.series), "alert_rule_test": [rule]}) == ""
+    alert = ALERTS[row.alert]
+    wanted = [expected(row, alert, severity) for severity in row.severities]
+    rule = {"eval_time": f"{row.at}m", "alertname": PREFIX + row.alert, "exp_alerts": wanted}
+    assert ran(tmp_path, {"input_series": series(row.series), "alert_rule_test": [rule]}) == ""
 
 
-@pytest.mark.parametrize("silence", SILENCES, ids=lambda silence: f"{silence.alert}, as {silence.why}")
-def test_an_alert_does_not_fire(silence: Silence, tmp_path: Path) -> None:
+@pytest.mark.parametrize("row", NOT_FIRING, ids=lambda row: f"{row.alert}, as {row.why}")
+def test_an_alert_does_not_fire(row: NotFiring, tmp_path: Path) -> None:
     """Evaluated every five minutes for three hours."""
     rules = [
-        {"eval_time": f"{minute}m", "alertname": PREFIX + silence.alert, "exp_alerts": []}
-        for minute in range(0, silence.until, 5)
+        {"eval_time": f"{minute}m", "alertname": PREFIX + row.alert, "exp_alerts": []}
+        for minute in range(0, row.until, 5)
     ]
-    assert ran(tmp_path, {"input_series": series(silence.series), "alert_rule_test": rules}) == ""
+    assert ran(tmp_path, {"input_series": series(row.series), "alert_rule_test": rules}) == ""
 
 
 def test_an_unexpected_alert_is_reported(tmp_path: Path) -> None:
     """promtool fails on an alert that fires although none is expected."""
-    call = next(call for call in CALLS if call.alert == "QueueBacklog")
-    rule = {"eval_time": f"{call.at}m", "alertname": f"{PREFIX}QueueBacklog", "exp_alerts": []}
-    assert "exp" in ran(tmp_path, {"input_series": series(call.series), "alert_rule_test": [rule]})
+    row = next(row for row in FIRING if row.alert == "QueueBacklog")
+    rule = {"eval_time": f"{row.at}m", "alertname": f"{PREFIX}QueueBacklog", "exp_alerts": []}
+    assert "exp" in ran(tmp_path, {"input_series": series(row.series), "alert_rule_test": [rule]})

@@ -18,7 +18,7 @@ WINDOWS = {"window": "30s", "__rate_interval": "10s", "__interval": "1s", "__ran
 Json = dict[str, Any]
 
 
-class Asked(NamedTuple):
+class Expression(NamedTuple):
     """An expression and its location."""
 
     where: str
@@ -26,7 +26,7 @@ class Asked(NamedTuple):
     legend: str = ""
 
 
-class Read(NamedTuple):
+class Selector(NamedTuple):
     """One vector selector: the metric's name, and the matched value of each label."""
 
     name: str
@@ -44,10 +44,10 @@ def panels(name: str) -> list[Json]:
     return [panel for panel in dashboard(name)["panels"] if panel["type"] != "row"]
 
 
-def of_dashboard(name: str) -> list[Asked]:
+def of_dashboard(name: str) -> list[Expression]:
     """The expressions of a dashboard."""
     return [
-        Asked(f"{name}: {panel['title']} {target['refId']}", target["expr"], target["legendFormat"])
+        Expression(f"{name}: {panel['title']} {target['refId']}", target["expr"], target["legendFormat"])
         for panel in panels(name)
         for target in panel["targets"]
     ]
@@ -59,9 +59,9 @@ def rules() -> list[Json]:
     return [rule for group in groups for rule in group["rules"]]
 
 
-def of_rules() -> list[Asked]:
+def of_rules() -> list[Expression]:
     """The expressions of all rules."""
-    return [Asked(f"rule {rule.get('record') or rule['alert']}", rule["expr"]) for rule in rules()]
+    return [Expression(f"rule {rule.get('record') or rule['alert']}", rule["expr"]) for rule in rules()]
 
 
 def filled(expression: str, values: Mapping[str, str]) -> str:
@@ -77,10 +77,10 @@ def nodes(expression: str) -> list[Any]:
     return found
 
 
-def reads(expression: str) -> list[Read]:
+def selectors(expression: str) -> list[Selector]:
     """The vector selectors of an expression."""
     return [
-        Read(node.name or "", {matcher.name: matcher.value for matcher in node.matchers.matchers})
+        Selector(node.name or "", {matcher.name: matcher.value for matcher in node.matchers.matchers})
         for node in nodes(expression)
         if isinstance(node, promql_parser.VectorSelector)
     ]

@@ -28,7 +28,7 @@ The reason is set on the NodeClaim's `Launched` condition (on `InstanceTerminati
 Event. Where the table contains *ARM's code*, the reason is that code in CamelCase, or `HTTP` and the status if there
 is no code. The message begins with the code and ends with the remedy."""
 
-REST = """\
+DELAYS = """\
 Without a delay in the table, an offering is unavailable for 30 seconds, doubling to 10 minutes, or for an hour if
 the limit of the quota is 0. A new value of the annotation `gpu-provisioner.sh/retry` on a NodeClaim ends the delay
 for its offerings."""
@@ -92,7 +92,7 @@ def render() -> str:
         "cloudprovider/azure/error_table.py",
         INTRODUCTION,
         table(["Kind", "Handling"], KINDS.items()),
-        REST,
+        DELAYS,
         *parts,
         SILENCE,
         table(["Reason", "Message", "Remedy"], unanswered),

@@ -75,9 +75,9 @@ REFUSED: dict[str, tuple[Json, str]] = {
 NOTED: dict[str, tuple[Json, str]] = {
     "startup taint": (
         claim(spec={"startupTaints": [{"key": "gkm.io/cache-not-ready", "effect": "NoSchedule"}]}),
-        "spec.startupTaints: gkm.io/cache-not-ready keeps DaemonSets without a toleration for it off the Node",
+        "spec.startupTaints: gkm.io/cache-not-ready: DaemonSets without a toleration, including the device plugin",
     ),
-    "name": (claim("a-name-of-nodepools"), "metadata.name: a-name-of-nodepools cannot be the name of an agent pool"),
+    "name": (claim("a-name-of-nodepools"), "metadata.name: a-name-of-nodepools is not a valid agent pool name"),
 }
 # What is nobody's business, or well at its edge.
 FINE: dict[str, Json] = {

@@ -13,7 +13,17 @@ import pytest
 from provisioner.metrics.definitions import FAMILIES, LABELS, Family
 from tools.dashboards.alerts import ALERTS
 from tools.dashboards.panels import PREFIX, RUNBOOKS
-from tools.dashboards.queries import DASHBOARDS, Asked, dashboard, nodes, of_dashboard, of_rules, panels, reads, rules
+from tools.dashboards.queries import (
+    DASHBOARDS,
+    Expression,
+    dashboard,
+    nodes,
+    of_dashboard,
+    of_rules,
+    panels,
+    rules,
+    selectors,
+)
 
 # Labels that a scrape, Azure's ingestion or Prometheus adds.
 TARGET = {"cluster", "namespace", "job", "instance"}
@@ -24,7 +34,7 @@ FOREIGN = {
     "kube_pod_status_phase": {"namespace", "pod", "phase"},
 }
 RECORDED = {rule["record"] for rule in rules() if "record" in rule} | {"gpu_provisioner:provisioning_budget_seconds"}
-ALL = [*(asked for name in DASHBOARDS for asked in of_dashboard(name)), *of_rules()]
+ALL = [*(expression for name in DASHBOARDS for expression in of_dashboard(name)), *of_rules()]
 
 
 def series(family: Family) -> Iterator[tuple[str, set[str]]]:
@@ -42,18 +52,18 @@ def series(family: Family) -> Iterator[tuple[str, set[str]]]:
 KNOWN = {name: labels for family in FAMILIES for name, labels in series(family)} | FOREIGN
 
 
-@pytest.mark.parametrize("asked", ALL, ids=lambda asked: asked.where)
-def test_each_expression_selects_existing_metrics(asked: Asked) -> None:
+@pytest.mark.parametrize("expression", ALL, ids=lambda expression: expression.where)
+def test_each_expression_selects_existing_metrics(expression: Expression) -> None:
     """Each name is a family's, each matched label is one of the family, and each value is possible."""
-    found = reads(asked.expr)
+    found = selectors(expression.expr)
     assert found
-    for read in found:
-        if read.name in RECORDED:
+    for name, matchers in found:
+        if name in RECORDED:
             continue
-        assert read.name in KNOWN, f"there is no {read.name}"
-        for label, value in read.matchers.items():
-            assert label in KNOWN[read.name] | TARGET, f"{read.name} has no label {label}"
-            if read.name not in FOREIGN and label in LABELS and (known := LABELS[label].values) and "$" not in value:
+        assert name in KNOWN, f"there is no {name}"
+        for label, value in matchers.items():
+            assert label in KNOWN[name] | TARGET, f"{name} has no label {label}"
+            if name not in FOREIGN and label in LABELS and (known := LABELS[label].values) and "$" not in value:
                 assert any(re.fullmatch(value, one) for one in known), f"{label} is never {value}"
 
 
@@ -65,14 +75,14 @@ def labels_of(node: Any) -> set[str]:
     return found | {"node_name"}
 
 
-@pytest.mark.parametrize("asked", ALL, ids=lambda asked: asked.where)
-def test_each_label_of_a_grouping_or_a_legend_exists(asked: Asked) -> None:
+@pytest.mark.parametrize("expression", ALL, ids=lambda expression: expression.where)
+def test_each_label_of_a_grouping_or_a_legend_exists(expression: Expression) -> None:
     """Grouping by a missing label would merge all series, and a legend would be empty."""
-    whole, *parts = nodes(asked.expr)
+    whole, *parts = nodes(expression.expr)
     for node in (whole, *parts):
         if isinstance(node, promql_parser.AggregateExpr) and node.modifier is not None:
             assert set(node.modifier.labels) <= labels_of(node.expr)
-    shown = set(re.findall(r"\{\{(\w+)\}\}", asked.legend))
+    shown = set(re.findall(r"\{\{(\w+)\}\}", expression.legend))
     assert shown <= labels_of(whole)
 
 
@@ -95,9 +105,9 @@ def test_a_panel_describes_its_prerequisites(name: str) -> None:
     """kube-state-metrics, or a price table."""
     needs = {"kube-state-metrics": "kube_", "--prices": "price_estimate", "price table": "cost_per_hour"}
     for panel in panels(name):
-        asked = {read.name for target in panel["targets"] for read in reads(target["expr"])}
+        names = {selector.name for target in panel["targets"] for selector in selectors(target["expr"])}
         for words, part in needs.items():
-            if any(part in one for one in asked):
+            if any(part in metric for metric in names):
                 assert words in panel["description"], panel["title"]
 
 
@@ -126,9 +136,9 @@ def test_the_datasource_is_a_variable(name: str) -> None:
     assert made["templating"]["list"][0]["type"] == "datasource"
     for panel in panels(name):
         assert {part["datasource"]["uid"] for part in (panel, *panel["targets"])} == {"${datasource}"}
-    asked = " ".join(one.expr for one in of_dashboard(name))
+    expression = " ".join(one.expr for one in of_dashboard(name))
     chosen = {variable["name"] for variable in made["templating"]["list"]}
-    used = set(re.findall(r"\$\{?([a-z_]\w*)", asked)) - {"__rate_interval", "__range", "__range_s"}
+    used = set(re.findall(r"\$\{?([a-z_]\w*)", expression)) - {"__rate_interval", "__range", "__range_s"}
     assert used <= chosen
     assert chosen - used <= {"datasource"}
 

@@ -25,7 +25,7 @@ ROW = Row(
         ),
         Panel(
             title="Termination duration",
-            description="From the deletion timestamp of a NodeClaim until it is gone, and the part of its agent pool.",
+            description="From the deletion timestamp of a NodeClaim to its end, and the deletion of its agent pool.",
             unit="s",
             queries=tuple(
                 Query(S.quantile(share, family, "", WINDOW), f"p{share * 100:g} {what}")

@@ -1,9 +1,9 @@
 """Series for which each alert fires, with its labels and annotations."""
 
-from .alert_series import A100, ALIVE, H100, OURS, Call, buckets, conditions, idle, ours, passes, requests, waiting
+from .series import A100, ALIVE, H100, OURS, Firing, buckets, conditions, idle, ours, reconciles, requests, waiting
 
-CALLS = (
-    Call(
+FIRING = (
+    Firing(
         alert="ClaimStuck",
         series={
             **ours(
@@ -22,7 +22,7 @@ CALLS = (
         description="Its workload has no GPU. NodeClaims with this reason: ws1 ws2 - `kubectl describe nodeclaim` shows"
         " the cause and the remedy.",
     ),
-    Call(
+    Firing(
         alert="ProvisioningSlow",
         series=buckets(A100, within=1800, beyond="_x5 5x100"),
         at=22,
@@ -30,7 +30,7 @@ CALLS = (
         labels={"instance_type": A100},
         summary=f"Provisioning {A100} takes 1.5 times its budget",
     ),
-    Call(
+    Firing(
         alert="ProvisioningSlow",
         series={
             **buckets(H100, within=3600, beyond="0x5 1x100"),
@@ -41,7 +41,7 @@ CALLS = (
         labels={"instance_type": H100},
         summary=f"Provisioning {H100} takes 1.2 times its budget",
     ),
-    Call(
+    Firing(
         alert="QuotaExhausted",
         series={
             **waiting("QuotaExceeded", "2x30"),
@@ -55,7 +55,7 @@ CALLS = (
         " quota or delete NodeClaims. `az vm list-usage` shows the VM family.",
     ),
     # Between two attempts, up to ten minutes apart, the reason is Creating for a while: the alert keeps firing.
-    Call(
+    Firing(
         alert="QuotaExhausted",
         series=waiting("QuotaExceeded", " ".join(["1x3", "_x9"] * 8)),
         at=80,
@@ -65,7 +65,7 @@ CALLS = (
         description="The subscription's quota for a GPU VM family is exhausted. NodeClaims: - request more quota or"
         " delete NodeClaims. `az vm list-usage` shows the VM family.",
     ),
-    Call(
+    Firing(
         alert="SkuUnavailable",
         series={
             **waiting("ZonalAllocationFailed", "1x90"),
@@ -78,7 +78,7 @@ CALLS = (
         description="Azure has no capacity for the size, or does not offer it to this subscription in this location."
         " NodeClaims: ws1 - the controller retries; another zone or size may be available now.",
     ),
-    Call(
+    Firing(
         alert="TerminationStuck",
         series=ours("operator_nodeclaim_termination_current_time_seconds", "0+60x200", name="ws1"),
         at=31,
@@ -88,7 +88,7 @@ CALLS = (
         description="Its machine may still be billed. Usual causes: a PodDisruptionBudget blocks an eviction, a volume"
         " remains attached, or Azure does not delete the agent pool. `kubectl describe nodeclaim ws1` shows the cause.",
     ),
-    Call(
+    Firing(
         alert="GpusUnusable",
         series=ours("gpu_provisioner_gpus", "8x200", state="expected", instance_type=H100, gpu_name="H100 80"),
         at=61,
@@ -98,7 +98,7 @@ CALLS = (
         description=f"Nodes of size {H100} do not report all their GPUs as allocatable: the device plugin or the driver"
         " is not running, or devices are unhealthy.",
     ),
-    Call(
+    Firing(
         alert="GpusUnusable",
         series={
             **ours("gpu_provisioner_gpus", "8x200", state="expected", instance_type=H100, gpu_name="H100 80"),
@@ -111,21 +111,21 @@ CALLS = (
         description=f"Nodes of size {H100} do not report all their GPUs as allocatable: the device plugin or the driver"
         " is not running, or devices are unhealthy.",
     ),
-    Call(
+    Firing(
         alert="LeakedAgentPools",
         series=ours("gpu_provisioner_leaked_agent_pools", "2x200"),
         at=16,
         severities=("warning",),
         summary="2 agent pools have no NodeClaim and are billed",
     ),
-    Call(
+    Firing(
         alert="LeakedAgentPools",
         series=ours("gpu_provisioner_leaked_agent_pools", "2x30 1x60"),
         at=61,
         severities=("warning", "critical"),
         summary="1 agent pools have no NodeClaim and are billed",
     ),
-    Call(
+    Firing(
         alert="IdleGpuSpend",
         series=idle(gpus=8, held=2),
         at=121,
@@ -133,7 +133,7 @@ CALLS = (
         target={},
         summary="GPUs that no pod requests cost 73.50 per hour",
     ),
-    Call(
+    Firing(
         alert="IdleGpuSpend",
         series=idle(gpus=8, held=8, phase="Succeeded"),
         at=121,
@@ -142,7 +142,7 @@ CALLS = (
         summary="GPUs that no pod requests cost 98.00 per hour",
     ),
     # A Node without allocatable GPUs does not affect other Nodes.
-    Call(
+    Firing(
         alert="IdleGpuSpend",
         series={
             **idle(gpus=8, held=4),
@@ -160,7 +160,7 @@ CALLS = (
         target={},
         summary="GPUs that no pod requests cost 49.00 per hour",
     ),
-    Call(
+    Firing(
         alert="AgentPoolsNearLimit",
         series={
             **ours("gpu_provisioner_agent_pools", "80x60", state="running"),
@@ -170,28 +170,28 @@ CALLS = (
         severities=("warning",),
         summary="The cluster has 91 agent pools of the 100 that AKS allows",
     ),
-    Call(
+    Firing(
         alert="RemovalsRestricted",
         series=ours("gpu_provisioner_removals_restricted", "0x3 1x60"),
         at=5,
         severities=("critical",),
         summary="Garbage collection is restricted: too many machines would be removed at once",
     ),
-    Call(
+    Firing(
         alert="RepairsBlocked",
         series=ours("gpu_provisioner_repairs_blocked", "3x60"),
         at=31,
         severities=("warning",),
         summary="3 unhealthy Nodes are not repaired: too many Nodes are unhealthy or terminating",
     ),
-    Call(
+    Firing(
         alert="ArmThrottled",
         series=requests(c429="0+1x60", c2xx="0+9x60"),
         at=15,
         severities=("warning",),
         summary="ARM throttles 10% of the controller's requests",
     ),
-    Call(
+    Firing(
         alert="CredentialFailing",
         series=ours(
             "gpu_provisioner_credential_failures_total", "_x3 3x10 4+1x60", system="azure", reason="unauthenticated"
@@ -201,7 +201,7 @@ CALLS = (
         labels={"system": "azure", "reason": "unauthenticated"},
         summary="Requests of the controller to azure fail to authenticate: unauthenticated",
     ),
-    Call(
+    Firing(
         alert="Down",
         series={f"up{{{OURS}}}": "0x60"},
         at=6,
@@ -209,22 +209,22 @@ CALLS = (
         target={},
         summary="Prometheus scrapes no gpu-provisioner",
     ),
-    Call(
+    Firing(
         alert="NoLeader",
         series={**ALIVE, **ours("leader_election_master_status", "1x2 0x60", name="lease")},
         at=9,
         severities=("critical",),
         summary="No replica of gpu-provisioner is the leader",
     ),
-    Call(
+    Firing(
         alert="ControllerErrors",
-        series={**ALIVE, **passes("0+1x60", "0+5x60")},
+        series={**ALIVE, **reconciles("0+1x60", "0+5x60")},
         at=20,
         severities=("warning",),
         labels={"controller": "nodeclaim.lifecycle"},
         summary="20% of the reconciliations of nodeclaim.lifecycle fail",
     ),
-    Call(
+    Firing(
         alert="QueueBacklog",
         series={
             **ALIVE,
@@ -237,7 +237,7 @@ CALLS = (
         summary="60 keys are waiting in the work queue nodeclaim",
     ),
     # A single replica can run without leader election.
-    Call(
+    Firing(
         alert="QueueBacklog",
         series={**ALIVE, **ours("workqueue_depth", "60x60", name="nodeclaim")},
         at=16,
@@ -245,7 +245,7 @@ CALLS = (
         labels={"name": "nodeclaim"},
         summary="60 keys are waiting in the work queue nodeclaim",
     ),
-    Call(
+    Firing(
         alert="EventLoopBlocked",
         series=ours("gpu_provisioner_event_loop_lag_seconds", "1.5x60"),
         at=6,
@@ -253,7 +253,7 @@ CALLS = (
         labels={"instance": "a"},
         summary="The event loop of a was blocked for 1.5s",
     ),
-    Call(
+    Firing(
         alert="CacheStale",
         series=ours("gpu_provisioner_cache_age_seconds", "0+60x60", resource="agentpools"),
         at=12,

@@ -16,7 +16,7 @@ Series = dict[str, str]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Call:
+class Firing:
     """At minute `at` the alert fires with these severities, labels and annotations.
 
     An empty `description` is the alert's own, which then has no template.
@@ -33,7 +33,7 @@ class Call:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Silence:
+class NotFiring:
     """The alert does not fire in the first `until` minutes, for the reason `why`."""
 
     alert: str
@@ -95,7 +95,7 @@ def idle(*, gpus: int, held: int, price: str = "98", phase: str = "Running") -> 
     return found
 
 
-def passes(failed: str, done: str, whose: str = OURS) -> Series:
+def reconciles(failed: str, done: str, whose: str = OURS) -> Series:
     """Failed and successful reconciliations of one rule."""
     rule = f'{whose},controller="nodeclaim.lifecycle"'
     return {

@@ -1,9 +1,9 @@
 """Series for which an alert must not fire, and why."""
 
-from .alert_series import A100, ALIVE, H100, OTHER, SECOND, Silence, buckets, idle, ours, passes, requests, waiting
+from .series import A100, ALIVE, H100, OTHER, SECOND, NotFiring, buckets, idle, ours, reconciles, requests, waiting
 
-SILENCES = (
-    Silence(
+NOT_FIRING = (
+    NotFiring(
         alert="ClaimStuck",
         series=ours(
             "gpu_provisioner_nodeclaims_not_ready_oldest_seconds",
@@ -13,12 +13,12 @@ SILENCES = (
         ),
         why="each claim is Ready within twenty minutes",
     ),
-    Silence(
+    NotFiring(
         alert="ProvisioningSlow",
         series=buckets(A100, within=1200, beyond="0+1x180"),
         why="all machines are provisioned within the budget",
     ),
-    Silence(
+    NotFiring(
         alert="ProvisioningSlow",
         series={
             **buckets(H100, within=1800, beyond="_x5 5x175"),
@@ -26,18 +26,18 @@ SILENCES = (
         },
         why="this size has a larger budget",
     ),
-    Silence(
+    NotFiring(
         alert="QuotaExhausted", series=waiting("AllocationFailed", "5x200"), why="the claims are waiting for capacity"
     ),
-    Silence(alert="QuotaExhausted", series=waiting("QuotaExceeded", "0x200"), why="no claim is waiting"),
-    Silence(alert="SkuUnavailable", series=waiting("QuotaExceeded", "5x200"), why="the claims are waiting for quota"),
-    Silence(alert="SkuUnavailable", series=waiting("Creating", "5x200"), why="Azure is creating the machines"),
-    Silence(
+    NotFiring(alert="QuotaExhausted", series=waiting("QuotaExceeded", "0x200"), why="no claim is waiting"),
+    NotFiring(alert="SkuUnavailable", series=waiting("QuotaExceeded", "5x200"), why="the claims are waiting for quota"),
+    NotFiring(alert="SkuUnavailable", series=waiting("Creating", "5x200"), why="Azure is creating the machines"),
+    NotFiring(
         alert="TerminationStuck",
         series=ours("operator_nodeclaim_termination_current_time_seconds", "0+60x30 _x150", name="ws1"),
         why="the termination took half an hour",
     ),
-    Silence(
+    NotFiring(
         alert="GpusUnusable",
         series={
             **ours("gpu_provisioner_gpus", "8x200", state="expected", instance_type=H100, gpu_name="H100 80"),
@@ -45,16 +45,16 @@ SILENCES = (
         },
         why="all GPUs are allocatable after 50 minutes",
     ),
-    Silence(
+    NotFiring(
         alert="LeakedAgentPools",
         series=ours("gpu_provisioner_leaked_agent_pools", " ".join(["0x10 1x10"] * 8)),
         why="each pool is removed within ten minutes",
     ),
-    Silence(alert="IdleGpuSpend", series=idle(gpus=8, held=8), why="all GPUs are requested"),
-    Silence(alert="IdleGpuSpend", series=idle(gpus=8, held=0, price="9"), why="the cost is below the threshold"),
-    Silence(alert="IdleGpuSpend", series=idle(gpus=8, held=0, price=""), why="there is no price table"),
-    Silence(alert="IdleGpuSpend", series=idle(gpus=8, held=0, phase=""), why="kube-state-metrics is missing"),
-    Silence(
+    NotFiring(alert="IdleGpuSpend", series=idle(gpus=8, held=8), why="all GPUs are requested"),
+    NotFiring(alert="IdleGpuSpend", series=idle(gpus=8, held=0, price="9"), why="the cost is below the threshold"),
+    NotFiring(alert="IdleGpuSpend", series=idle(gpus=8, held=0, price=""), why="there is no price table"),
+    NotFiring(alert="IdleGpuSpend", series=idle(gpus=8, held=0, phase=""), why="kube-state-metrics is missing"),
+    NotFiring(
         alert="AgentPoolsNearLimit",
         series={
             **ours("gpu_provisioner_agent_pools", "80x200", state="running"),
@@ -62,26 +62,26 @@ SILENCES = (
         },
         why="ninety pools do not exceed the threshold",
     ),
-    Silence(
+    NotFiring(
         alert="RemovalsRestricted",
         series=ours("gpu_provisioner_removals_restricted", "0x200"),
         why="garbage collection is not restricted",
     ),
-    Silence(
+    NotFiring(
         alert="RepairsBlocked",
         series=ours("gpu_provisioner_repairs_blocked", " ".join(["1x20 0x10"] * 6)),
         why="no repair is blocked for more than twenty minutes",
     ),
-    Silence(
+    NotFiring(
         alert="ArmThrottled", series=requests(c429="0+1x200", c2xx="0+99x200"), why="one in a hundred is throttled"
     ),
-    Silence(
+    NotFiring(
         alert="CredentialFailing",
         series=ours("gpu_provisioner_credential_failures_total", "0x20 2x180", system="azure", reason="no_token"),
         why="only two requests failed",
     ),
-    Silence(alert="Down", series=ALIVE, why="the controller is scraped"),
-    Silence(
+    NotFiring(alert="Down", series=ALIVE, why="the controller is scraped"),
+    NotFiring(
         alert="NoLeader",
         series={
             **ALIVE,
@@ -91,18 +91,20 @@ SILENCES = (
         },
         why="one replica took over from the other within minutes",
     ),
-    Silence(
+    NotFiring(
         alert="NoLeader",
         series={**ALIVE, f'leader_election_master_status{{{OTHER},name="their-lease"}}': "0x200"},
         why="the series is another operator's",
     ),
-    Silence(alert="ControllerErrors", series={**ALIVE, **passes("0+1x200", "0+49x200")}, why="one in fifty fails"),
-    Silence(
+    NotFiring(
+        alert="ControllerErrors", series={**ALIVE, **reconciles("0+1x200", "0+49x200")}, why="one in fifty fails"
+    ),
+    NotFiring(
         alert="ControllerErrors",
-        series={**ALIVE, **passes("0+1x200", "0+2x200", OTHER)},
+        series={**ALIVE, **reconciles("0+1x200", "0+2x200", OTHER)},
         why="the failures are another operator's",
     ),
-    Silence(
+    NotFiring(
         alert="QueueBacklog",
         series={
             **ALIVE,
@@ -111,17 +113,17 @@ SILENCES = (
         },
         why="the replica is not the leader",
     ),
-    Silence(
+    NotFiring(
         alert="QueueBacklog",
         series={**ALIVE, **ours("workqueue_depth", "50x200", name="nodeclaim")},
         why="fifty keys do not exceed the threshold",
     ),
-    Silence(
+    NotFiring(
         alert="EventLoopBlocked",
         series=ours("gpu_provisioner_event_loop_lag_seconds", " ".join(["0.9x10 3x3"] * 15)),
         why="the event loop was blocked only briefly",
     ),
-    Silence(
+    NotFiring(
         alert="CacheStale",
         series=ours("gpu_provisioner_cache_age_seconds", " ".join(["0+60x9"] * 20), resource="nodes"),
         why="the cache is updated every nine minutes",
