@@ -1,15 +1,15 @@
-"""The version this program is, as installed, and the commit that it was built from."""
+"""The version of the installed distribution, and the commit from which it was built."""
 
 import os
 from importlib.metadata import PackageNotFoundError, version
 
 DISTRIBUTION = "aks-gpu-provisioner"
-# The image's Dockerfile sets it; a build from elsewhere does not know.
+# Set by the Dockerfile of the image.
 COMMIT = "GPU_PROVISIONER_COMMIT"
 
 
 def own_version() -> str:
-    """The distribution's version; `0+unknown` when the code runs without being installed."""
+    """The version of the distribution; `0+unknown` if it is not installed."""
     try:
         return version(DISTRIBUTION)
     except PackageNotFoundError:
@@ -17,6 +17,6 @@ def own_version() -> str:
 
 
 def own_commit() -> str:
-    """The first seven digits of the commit, as Karpenter's logs have it; "" if it is not known."""
+    """The first seven digits of the commit, as in Karpenter's logs; "" if not known."""
     commit = os.environ.get(COMMIT, "")
     return "" if commit == "unknown" else commit[:7]

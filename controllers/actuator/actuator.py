@@ -138,7 +138,7 @@ class Actuator:
         """
         subject = _former_claim(about) if isinstance(about, Instance) else about
         leaving = POD_EVENTS_LEAVE if isinstance(about, Pod) else 0
-        return self._events.record(subject, event.type, event.reason, event.message, leaving=leaving)
+        return self._events.record(subject, event.type, event.reason, event.message, reserve=leaving)
 
     def _record(self, step: Write, claim: NodeClaim | None) -> None:
         events: tuple[Event, ...] = ()

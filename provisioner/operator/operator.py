@@ -68,7 +68,7 @@ class Operator:
     async def _lead(self) -> None:
         """The tasks of the leader."""
         log.info("started leading", identity=self._config.identity)
-        objects, age = self._clients.metrics.mirror("agentpools")
+        objects, age = self._clients.metrics.cache("agentpools")
         objects.set_function(lambda: float(len(self._inventory.names())))
         age.set_function(self._inventory.silent_seconds)
         try:

@@ -1,1 +1,1 @@
-"""A controller runtime that knows no NodeClaim rules and no cloud."""
+"""A controller runtime: reflectors, work queue, controllers, leader election, events, logs and metrics."""

@@ -1,6 +1,4 @@
-"""What the API server says about the caller and about itself: who one is, what one may do, which version it has.
-
-Bodies and answers of requests that name no object, and are never stored. No I/O.
+"""Self subject reviews and the server version: requests that create no object. No I/O.
 
 Source: https://kubernetes.io/docs/reference/kubernetes-api/authentication-resources/self-subject-review-v1/,
 https://kubernetes.io/docs/reference/kubernetes-api/authorization-resources/self-subject-access-review-v1/.
@@ -28,7 +26,7 @@ class SelfSubjectReviewStatus(Struct, frozen=True, kw_only=True):
 
 
 class SelfSubjectReview(Struct, frozen=True, kw_only=True):
-    """The API server's answer to "who am I"; an object without a name, which is never stored."""
+    """The user as whom the API server authenticated the request."""
 
     status: SelfSubjectReviewStatus
 
@@ -38,26 +36,26 @@ class SelfSubjectAccessReviewStatus(Struct, frozen=True, kw_only=True):
 
 
 class SelfSubjectAccessReview(Struct, frozen=True, kw_only=True):
-    """The answer to "may I"."""
+    """Whether RBAC, or another authorizer, allows the action."""
 
     status: SelfSubjectAccessReviewStatus
 
 
 class Version(Struct, frozen=True, kw_only=True):
-    """`v1.34.4`, with a suffix for some distributions."""
+    """`v1.34.4`; some distributions add a suffix."""
 
     git_version: str
 
 
 def subject_review() -> Request:
-    """The question who one is. Servers before Kubernetes 1.28 do not know it: 404."""
+    """A SelfSubjectReview. Kubernetes before 1.28 answers 404."""
     return _review("authentication.k8s.io/v1", "SelfSubjectReview", {})
 
 
 def access_review(right: Right, *, namespace: str = "", name: str = "") -> Request:
-    """The question whether one has a right; without a namespace in all of them."""
+    """A SelfSubjectAccessReview of one permission; an empty namespace means all namespaces."""
     resource, _, subresource = right.resource.partition("/")
-    wanted = {
+    attributes = {
         "group": right.group,
         "resource": resource,
         "subresource": subresource,
@@ -65,23 +63,23 @@ def access_review(right: Right, *, namespace: str = "", name: str = "") -> Reque
         "namespace": namespace,
         "name": name,
     }
-    attributes = {key: value for key, value in wanted.items() if value}
+    attributes = {key: value for key, value in attributes.items() if value}
     return _review("authorization.k8s.io/v1", "SelfSubjectAccessReview", {"spec": {"resourceAttributes": attributes}})
 
 
 def version() -> Request:
-    """The question which version the API server has."""
+    """A request for `/version`."""
     return Request("get", "GET", "/version", "version", "get version")
 
 
-def _review(group_version: str, kind: str, more: dict[str, Any]) -> Request:
+def _review(group_version: str, kind: str, fields: dict[str, Any]) -> Request:
     plural = f"{kind.lower()}s"
-    body = {"apiVersion": group_version, "kind": kind, **more}
+    body = {"apiVersion": group_version, "kind": kind, **fields}
     return Request("create", "POST", f"/apis/{group_version}/{plural}", plural, f"create {kind}", body=body)
 
 
 def decode(body: bytes, kind: type[T], request: Request) -> T:
-    """The answer as that type. Raises KubeError."""
+    """The response body as that type. Raises KubeError."""
     try:
         return msgspec.json.decode(body, type=kind)
     except UNREADABLE:

@@ -1,14 +1,13 @@
-"""How long to wait after something failed, and failed again.
+"""Exponential backoff with jitter.
 
-Delays double from `base_seconds` to `cap_seconds`, times a jitter of 0.5 to 1; a server's Retry-After is a
-lower bound.
+Delays double from `base_seconds` to `cap_seconds`, times a factor of 0.5 to 1. A server's Retry-After is a lower bound.
 """
 
 from random import Random  # noqa: TID251 - the type; the caller seeds it
 
 
 class Backoff:
-    """The delays of one thing that is tried again and again."""
+    """The delays of one operation that is retried."""
 
     def __init__(self, rng: Random, *, base_seconds: float, cap_seconds: float) -> None:
         self._rng = rng
@@ -17,12 +16,12 @@ class Backoff:
         self.failures = 0
 
     def next_seconds(self, retry_after: float | None = None) -> float:
-        """One more failure: the delay before the next try."""
-        # The exponent is bounded before it is used: 2.0**1024 overflows.
+        """Count a failure; returns the delay before the next attempt."""
+        # 2.0**1024 overflows, so the exponent is bounded.
         grown = min(self._cap_seconds, self._base_seconds * 2.0 ** min(self.failures, 60))
         self.failures += 1
         return max(grown * self._rng.uniform(0.5, 1.0), retry_after or 0.0)
 
     def reset(self) -> None:
-        """It went well: the next failure waits least."""
+        """Count a success: the next delay is the smallest."""
         self.failures = 0

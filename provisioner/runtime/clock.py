@@ -1,6 +1,6 @@
-"""The one door for wall time.
+"""Wall-clock time. No other module of the program reads it.
 
-`Clock.now()` is an aware datetime in UTC; a simulated world hands in a clock of its own.
+`Clock.now()` is an aware datetime in UTC; tests and the simulator pass a virtual clock.
 """
 
 from datetime import UTC, datetime
@@ -8,14 +8,14 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """Anything that knows what time people would say it is."""
+    """A source of wall-clock time."""
 
     def now(self) -> datetime:
-        """The wall time, aware, in UTC."""
+        """The current time, aware, in UTC."""
 
 
 class SystemClock:
-    """The machine's own wall clock."""
+    """The system clock."""
 
     def now(self) -> datetime:
-        return datetime.now(UTC)  # noqa: TID251 - this is the door
+        return datetime.now(UTC)  # noqa: TID251 - the only use of the system clock

@@ -1,8 +1,8 @@
-"""An authenticated ApiClient over a session of our own.
+"""An authenticated ApiClient of kubernetes_asyncio with its own HTTP session.
 
-No environment variable, netrc or proxy setting reaches a request (`trust_env=False`: the SDK's own session
-asks a thread for them each time); a service account's token is read again when 60 s old and at once after a 401,
-its age measured on the loop's clock.
+Environment variables, netrc and proxy settings do not affect requests (`trust_env=False`; the SDK's own session looks
+them up in a thread for each request). A service account token is read again after 60 s of loop time, and immediately
+after a 401.
 
 Source: docs/references/kubernetes.md#python-client.
 """
@@ -33,12 +33,12 @@ TOKEN_SECONDS = 60.0
 RETRY_SECONDS = 10.0
 CONNECTIONS = 100
 
-log = get_logger("runtime.connection")
+log = get_logger("kube")
 
 
 @dataclass(frozen=True, slots=True)
 class Connection:
-    """A way to the API server. `renew_credentials` reads them anew; it is called once after a 401."""
+    """An authenticated client. `renew_credentials` reads the credentials again; it is called once after a 401."""
 
     api_client: ApiClient
     renew_credentials: Callable[[], Awaitable[None]]
@@ -48,22 +48,22 @@ class Connection:
         await self.api_client.close()
 
 
-class _OwnTransport(RESTClientObject):
+class _RESTClient(RESTClientObject):
     def __init__(self, configuration: Configuration, session: aiohttp.ClientSession) -> None:
-        # The SDK declares these as plain `str`; None is what its own constructor stores.
+        # The SDK declares these as `str`, but its own constructor stores None.
         self.pool_manager = session
         self.server_hostname = configuration.tls_server_name  # type: ignore[assignment]
         self.proxy = configuration.proxy  # type: ignore[assignment]
         self.proxy_headers = configuration.proxy_headers  # type: ignore[assignment]
 
 
-class _OwnClient(ApiClient):
-    """The SDK's client, without the session that its constructor would build. Sets all that the constructor sets."""
+class _SessionClient(ApiClient):
+    """The SDK's client on a given session. Sets every attribute that the SDK's constructor sets."""
 
     def __init__(self, configuration: Configuration, session: aiohttp.ClientSession, user_agent: str) -> None:
         self.configuration = configuration
         self.pool_threads = 1
-        self.rest_client = _OwnTransport(configuration, session)
+        self.rest_client = _RESTClient(configuration, session)
         self.default_headers: dict[str, str] = {}
         self.cookie = None  # type: ignore[assignment]
         self.user_agent = user_agent
@@ -71,16 +71,16 @@ class _OwnClient(ApiClient):
 
 
 class ServiceAccountToken:
-    """The projected token: the kubelet replaces the file long before the token ends."""
+    """A projected service account token. The kubelet replaces the file before the token expires."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._read_at = float("-inf")
 
     def load(self, configuration: Configuration) -> None:
-        """Put the file's token into the configuration. Raises ConfigException if there is none.
+        """Read the token into the configuration. Raises ConfigException if there is none.
 
-        The read blocks the loop for microseconds: the file is in memory (tmpfs).
+        The read blocks the event loop for microseconds: the file is in tmpfs.
         """
         try:
             token = self._path.read_text(encoding="ascii").strip()
@@ -92,9 +92,9 @@ class ServiceAccountToken:
         self._read_at = asyncio.get_running_loop().time()
 
     def refresh(self, configuration: Configuration) -> None:
-        """The SDK's hook before each request: load again once the last load is 60 s old.
+        """The SDK's hook before each request: reads the token again 60 s after the last read.
 
-        A file that cannot be read says nothing against the token in hand: that one is used until it is refused.
+        If the file cannot be read, the current token stays in use.
         """
         now = asyncio.get_running_loop().time()
         if now - self._read_at < TOKEN_SECONDS:
@@ -103,12 +103,12 @@ class ServiceAccountToken:
             self.load(configuration)
         except ConfigException as error:
             self._read_at = now - TOKEN_SECONDS + RETRY_SECONDS
-            log.warning("the token could not be read again", error=str(error), retry_seconds=RETRY_SECONDS)
+            log.warning("failed to reload the service account token", error=str(error), retry_seconds=RETRY_SECONDS)
 
 
 def client_over(session: aiohttp.ClientSession, configuration: Configuration, *, version: str) -> ApiClient:
-    """An ApiClient that sends through `session`, which should have been made with `trust_env=False`."""
-    return _OwnClient(configuration, session, f"gpu-provisioner/{version}")
+    """An ApiClient on `session`, which must have been created with `trust_env=False`."""
+    return _SessionClient(configuration, session, f"gpu-provisioner/{version}")
 
 
 async def build_api_client(
@@ -120,10 +120,11 @@ async def build_api_client(
     service_account: Path = SERVICE_ACCOUNT,
     environ: Mapping[str, str] = os.environ,
 ) -> Connection:
-    """Connect as a Pod (`in_cluster`) or by a kubeconfig file; None means: as a Pod unless a file is named.
+    """Connect with the service account of the pod (`in_cluster`) or with a kubeconfig file.
 
-    Raises ConfigException if the chosen way has no usable configuration. Without `session`, one is made here; either is
-    closed with the connection. An explicit `proxy-url` in a kubeconfig is obeyed, as kubectl does.
+    `in_cluster` None selects the service account in a pod, unless `kubeconfig` is set. Raises ConfigException without a
+    usable configuration. `session`, or the session created here, is closed with the connection. `proxy-url` in a
+    kubeconfig is honoured.
     """
     configuration = Configuration()
     if in_cluster is None:
@@ -158,12 +159,12 @@ def _load_service_account(
 
 async def _load_kubeconfig(configuration: Configuration, path: str | None) -> Callable[[], Awaitable[None]]:
     async def load() -> None:
-        # Runs the file's exec plugin, if it names one: that is how its credentials are renewed.
+        # Also runs the exec credential plugin of the kubeconfig, which renews its credentials.
         try:
             await load_kube_config(config_file=path, client_configuration=configuration, persist_config=False)
         except (yaml.YAMLError, OSError, ValueError, TypeError, AttributeError, KeyError) as error:
-            # Without the error's own words: they quote the file, and it holds credentials.
-            raise ConfigException(f"kubeconfig {path or ''}: it is none ({type(error).__name__})") from None
+            # The error's text quotes the file, which contains credentials.
+            raise ConfigException(f"kubeconfig {path or ''} is not valid ({type(error).__name__})") from None
 
     await load()
     return load
@@ -185,8 +186,8 @@ def _tls(configuration: Configuration) -> Any:
         if configuration.cert_file:
             context.load_cert_chain(configuration.cert_file, keyfile=configuration.key_file)
     except OSError as error:  # ssl.SSLError is one
-        raise ConfigException(f"certificates of the cluster's configuration: {error.strerror or error}") from None
-    if not configuration.verify_ssl:  # only ever by `insecure-skip-tls-verify` in the user's own kubeconfig
+        raise ConfigException(f"certificates of the kubeconfig: {error.strerror or error}") from None
+    if not configuration.verify_ssl:  # set by `insecure-skip-tls-verify` in the kubeconfig, by nothing else
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
     return context

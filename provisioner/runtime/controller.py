@@ -1,10 +1,8 @@
-"""Workers that take keys from a queue and have each one looked at.
+"""A controller: workers that take keys from a work queue and reconcile them.
 
-A pass that fails, or outlives its deadline, is logged with its traceback, counted, and tried again more and
-more slowly; no error of one key stops another. This is the program's only broad `except`, beside the guard of those who
-only count. Cancellation passes.
-
-A pass returns the seconds after which it wants to look again, or None to be woken by the next change alone.
+A reconcile that fails or times out is logged with its traceback, counted and retried with backoff; it does not affect
+other keys. Cancellation passes. Beside the guards of the metrics observers, this is the only broad `except` of the
+program.
 
 Source: https://pkg.go.dev/sigs.k8s.io/controller-runtime/pkg/reconcile, docs/references/karpenter.md#metrics,
 https://docs.rs/kube/latest/kube/runtime/controller/struct.Action.html.
@@ -24,16 +22,17 @@ from .logs import get_logger
 from .metrics import ControllerMetrics, Metrics
 from .workqueue import WorkQueue
 
-Outcome = float | None
-Reconcile = Callable[[str], Awaitable[Outcome]]
+# Seconds after which the key is reconciled again; None: at its next event.
+RequeueAfter = float | None
+Reconcile = Callable[[str], Awaitable[RequeueAfter]]
 
 log = get_logger("controller")
 
 
 class Controller:
-    """`pass_timeout_seconds` bounds one pass over one key; `workers` passes run at a time.
+    """`workers` keys are reconciled at a time, each for at most `reconcile_timeout_seconds`.
 
-    `log_fields(key)` is what the log lines of its passes say beside the key.
+    `log_fields(key)` are fields of every log line of a reconcile, beside the key.
     """
 
     def __init__(
@@ -55,21 +54,21 @@ class Controller:
         self._metrics = metrics or Metrics().controller(name)
         self._log_fields = log_fields
         self._progress_at: float | None = None
-        self._passes = itertools.count(1)
+        self._reconcile_ids = itertools.count(1)
 
     @property
     def progress_at(self) -> float:
-        """Loop time of the last sign of life: the end of a pass, or now if there is nothing to do.
+        """Loop time of the end of the last reconcile, or now if no key is queued.
 
-        Older than the deadline of a pass, with workers to spare, means that the workers are stuck.
+        If it is older than `reconcile_timeout_seconds` while keys are queued, the workers are stuck.
         """
-        idle = not self._queue.depth and not self._queue.working
+        idle = not self._queue.depth and not self._queue.processing
         if idle or self._progress_at is None:
             return self._now()
         return self._progress_at
 
     async def run(self) -> Never:
-        """Work until cancelled."""
+        """Reconcile until cancelled."""
         self._progress_at = self._now()
         self._metrics.workers.set(self._workers)
         async with asyncio.TaskGroup() as group:
@@ -82,47 +81,47 @@ class Controller:
             key = await self._queue.get()
             self._metrics.active.inc()
             try:
-                number = f"{self.name}-{next(self._passes)}"
-                with bound_contextvars(controller=self.name, key=key, **self._log_fields(key), reconcileID=number):
-                    await self._pass(key)
+                reconcile_id = f"{self.name}-{next(self._reconcile_ids)}"
+                fields = self._log_fields(key)
+                with bound_contextvars(controller=self.name, key=key, **fields, reconcileID=reconcile_id):
+                    await self._reconcile_key(key)
             finally:
                 self._metrics.active.dec()
                 self._queue.done(key)
                 self._progress_at = self._now()
 
-    async def _pass(self, key: str) -> None:
-        begun = self._now()
+    async def _reconcile_key(self, key: str) -> None:
+        started = self._now()
         set_controller("")
         deadline = asyncio.timeout(self._reconcile_timeout_seconds)
         try:
             async with deadline:
                 after = await self._reconcile(key)
-        except Exception as error:  # noqa: BLE001 - the one place where anything may have gone wrong
+        except Exception as error:  # noqa: BLE001 - an error of one key must not end the workers
             self._failed(key, error, expired=deadline.expired())
         else:
             self._queue.forget(key)
-            self._metrics.total.labels(self._rule(), "success" if after is None else "requeue_after").inc()
+            self._metrics.total.labels(self._acting_controller(), "success" if after is None else "requeue_after").inc()
             if after is not None:
                 self._queue.add_after(key, after)
         finally:
-            self._metrics.seconds.labels(self._rule()).observe(self._now() - begun)
+            self._metrics.seconds.labels(self._acting_controller()).observe(self._now() - started)
 
     def _failed(self, key: str, error: Exception, *, expired: bool) -> None:
-        self._metrics.total.labels(self._rule(), "error").inc()
-        self._metrics.errors.labels(self._rule()).inc()
-        asked = error.retry_after if isinstance(error, KubeError) else None
-        delay = self._queue.add_rate_limited(key, min_seconds=asked or 0.0)
-        what = "the pass outlived its deadline" if expired else "the pass failed"
+        self._metrics.total.labels(self._acting_controller(), "error").inc()
+        self._metrics.errors.labels(self._acting_controller()).inc()
+        retry_after = error.retry_after if isinstance(error, KubeError) else None
+        delay = self._queue.add_rate_limited(key, min_seconds=retry_after or 0.0)
         log.error(
-            what,
+            "reconcile timed out" if expired else "reconcile failed",
             error=f"{type(error).__name__}: {error}",
             trace="".join(traceback.format_exception(error)),
             failures=self._queue.num_requeues(key),
             retry_seconds=round(delay, 3),
         )
 
-    def _rule(self) -> str:
-        """Who had the last word in this pass; the controller itself, if it came to none."""
+    def _acting_controller(self) -> str:
+        """The controller that decided in this reconcile; this one if none did."""
         return current_controller() or self.name
 
     def _now(self) -> float:

@@ -1,19 +1,18 @@
-"""Which rule acts: the `controller` label of what is counted on its behalf.
+"""The Karpenter controller on whose behalf the current task acts: the `controller` label of metrics.
 
-One name per task at a time; a controller's pass begins without one. Only names come and go here: nothing is
-decided by them.
+One name per task; a reconcile starts without one. No decision depends on it.
 """
 
 from contextvars import ContextVar
 
-_RULE: ContextVar[str] = ContextVar("rule", default="")
+_CONTROLLER: ContextVar[str] = ContextVar("controller", default="")
 
 
-def set_controller(rule: str) -> None:
-    """From now on this task acts for `rule`; "" for none."""
-    _RULE.set(rule)
+def set_controller(name: str) -> None:
+    """Set the controller of the current task; "" for none."""
+    _CONTROLLER.set(name)
 
 
 def current_controller() -> str:
-    """The rule that this task acts for, "" if none was named."""
-    return _RULE.get()
+    """The controller of the current task, "" if none is set."""
+    return _CONTROLLER.get()

@@ -1,11 +1,11 @@
-"""The API server's JSON, as objects of one kind or as whole lists of them. No I/O.
+"""Decoding of the API server's JSON into typed objects and lists. No I/O.
 
-An answer is only taken for what it says it is. Our types have a default for every field, so that `{}` or a
-proxy's JSON would pass for an object, and an empty list for "there are none". Kind, name and version come first.
-A value that does not fit its type fails the whole answer, by name: leaving that object out would claim its absence.
+Every field of our types has a default, so `{}` or the JSON of a proxy would decode into an empty object or an empty
+list. Therefore kind, name and resourceVersion are checked first. One value that does not fit its type fails the whole
+response: a list without that object would mean that the object does not exist.
 
 Source: https://github.com/kubernetes/community/blob/master/contributors/devel/sig-architecture/api-conventions.md
-(lists); items of built-in kinds carry no kind of their own.
+(lists); the items of a list of a built-in kind have no kind.
 """
 
 from dataclasses import dataclass
@@ -22,23 +22,20 @@ T = TypeVar("T", bound=KubeObject)
 
 @dataclass(frozen=True, slots=True)
 class ObjectList(Generic[T]):
-    """All objects of a collection as they were at `resource_version`."""
+    """All objects of a collection at `resource_version`."""
 
     items: tuple[T, ...]
     resource_version: str
 
 
 class _Page(msgspec.Struct):
-    """`items` has no default: a body without it is no list, and an empty list is a statement."""
+    """`items` has no default, so that a body without it is an error and not an empty list."""
 
     items: list[msgspec.Raw] | None
 
 
 def decoded(body: bytes | msgspec.Raw, resource: Resource[T], what: str) -> T:
-    """The object, if it is one of this resource; our types have defaults for everything, so its head is looked at.
-
-    Raises KubeError, naming the field that does not fit.
-    """
+    """One object of this resource. Raises KubeError for any other body, naming a field that does not fit."""
     try:
         head = msgspec.json.decode(body, type=Head)
         if head.kind != resource.kind or head.metadata is None or not head.metadata.name:
@@ -51,7 +48,7 @@ def decoded(body: bytes | msgspec.Raw, resource: Resource[T], what: str) -> T:
 
 
 def page(body: bytes, resource: Resource[T], what: str) -> tuple[list[T], str, str]:
-    """One page of a list: its objects, the list's resourceVersion, and the token of the next page ("" if last).
+    """The objects of one page, the list's resourceVersion and the continue token ("" on the last page).
 
     Raises KubeError.
     """

@@ -1,8 +1,8 @@
-"""Kubernetes Events about our objects: what `kubectl describe` shows.
+"""Recorder of Kubernetes Events, which `kubectl describe` shows.
 
-`record` never waits and never fails its caller; what is too much is dropped and counted. One (object, reason,
-message) is one Event object with a count, under a name that is a function of them, across restarts too. Messages are
-redacted and at most 1024 bytes.
+`record` neither waits nor fails; Events beyond the rate limit are dropped and counted. The same message about the same
+object is one Event with a count. Its name is a hash of them, so the count continues after a restart. Messages are
+redacted and at most 1024 bytes long.
 
 Source: docs/references/karpenter.md#events,
 https://kubernetes.io/docs/reference/kubernetes-api/cluster-resources/event-v1/ (message 1024 bytes, reason 128).
@@ -28,9 +28,9 @@ COMPONENT = "gpu-provisioner"
 SERIES_SECONDS = 120.0
 MESSAGE_BYTES = 1024
 REASON_CHARACTERS = 128
-WAITING_MAX = 500
-REMEMBERED_MAX = 4096
-TRIES = 3
+QUEUED_MAX = 500
+WRITTEN_MAX = 4096
+ATTEMPTS = 3
 RETRY_SECONDS_MAX = 30.0
 
 log = get_logger("events")
@@ -54,7 +54,7 @@ class _Written:
 
 
 class EventRecorder:
-    """At most `per_second` events on average and `burst` at once; more are dropped. `run` does the writing."""
+    """At most `per_second` Events on average and `burst` at once; more are dropped. `run` writes them."""
 
     def __init__(
         self,
@@ -76,7 +76,7 @@ class EventRecorder:
         self._metrics = metrics or Metrics().events()
         self._tokens = float(burst)
         self._tokens_at: float | None = None
-        self._waiting: dict[str, _Pending] = {}
+        self._queued: dict[str, _Pending] = {}
         self._written: dict[str, _Written] = {}
         self._wake = asyncio.Event()
 
@@ -87,50 +87,50 @@ class EventRecorder:
         reason: str,
         message: str,
         *,
-        leaving: int = 0,
+        reserve: int = 0,
     ) -> bool:
-        """Say that something happened to this object; whether it will be said.
+        """Queue an Event about this object; False if it is dropped.
 
-        `leaving`: as many events as must still be possible afterwards, for what comes in crowds and matters less.
+        It is also dropped if fewer than `reserve` further Events would be possible: for Events that come in bulk.
         """
         subject = about if isinstance(about, ObjectReference) else _reference(about)
-        text = cut(redact(message), MESSAGE_BYTES)
+        text = truncate(redact(message), MESSAGE_BYTES)
         name = _name(subject, type, reason, text)
         now = self._clock.now()
-        if (waiting := self._waiting.get(name)) is not None:
-            self._waiting[name] = replace(waiting, last=now, times=waiting.times + 1)
+        if (queued := self._queued.get(name)) is not None:
+            self._queued[name] = replace(queued, last=now, times=queued.times + 1)
             return True
-        if len(self._waiting) >= WAITING_MAX - leaving or not self._token(leaving):
+        if len(self._queued) >= QUEUED_MAX - reserve or not self._take_token(reserve):
             self._metrics.dropped.inc()
             return False
-        self._waiting[name] = _Pending(subject, type, reason[:REASON_CHARACTERS], text, now, now, 1)
+        self._queued[name] = _Pending(subject, type, reason[:REASON_CHARACTERS], text, now, now, 1)
         self._wake.set()
         return True
 
-    async def write(self, about: Recordable, type: EventKind, reason: str, message: str) -> None:  # noqa: A002
-        """Write one Event before returning: for a deed that must not be done untold. Raises KubeError."""
-        subject, text, now = _reference(about), cut(redact(message), MESSAGE_BYTES), self._clock.now()
+    async def record_now(self, about: Recordable, type: EventKind, reason: str, message: str) -> None:  # noqa: A002
+        """Write one Event before returning, for actions that require a record. Raises KubeError."""
+        subject, text, now = _reference(about), truncate(redact(message), MESSAGE_BYTES), self._clock.now()
         pending = _Pending(subject, type, reason[:REASON_CHARACTERS], text, now, now, 1)
         await self._create_or_count(_name(subject, type, reason, text), pending)
 
     async def run(self) -> Never:
-        """Write what was recorded, in order, until cancelled."""
+        """Write queued Events in order until cancelled."""
         while True:
             await self._wake.wait()
             self._wake.clear()
-            while self._waiting:
-                name, pending = next(iter(self._waiting.items()))
-                del self._waiting[name]
+            while self._queued:
+                name, pending = next(iter(self._queued.items()))
+                del self._queued[name]
                 await self._write(name, pending)
 
     async def _write(self, name: str, pending: _Pending) -> None:
-        for attempt in range(TRIES):
+        for attempt in range(ATTEMPTS):
             try:
                 await self._create_or_count(name, pending)
             except KubeError as error:
-                if not error.retryable or attempt == TRIES - 1:
+                if not error.retryable or attempt == ATTEMPTS - 1:
                     self._metrics.dropped.inc()
-                    log.warning("event dropped", reason=pending.reason, object=pending.subject.name, error=str(error))
+                    log.warning("dropped event", reason=pending.reason, object=pending.subject.name, error=str(error))
                     return
                 await asyncio.sleep(min(error.retry_after or 2.0**attempt, RETRY_SECONDS_MAX))
             else:
@@ -149,11 +149,11 @@ class EventRecorder:
                 return
         try:
             await self._kube.create(EVENTS, self._body(name, pending), namespace=_namespace(pending.subject))
-            self._remember(name, pending.times)
+            self._note_written(name, pending.times)
         except KubeError as error:
             if not error.conflict:
                 raise
-            # Written before, by us or by our predecessor, and not yet expired (an hour, usually).
+            # A previous process wrote it, and it has not expired; usually Events do after an hour.
             existing = await self._kube.get(EVENTS, name, namespace=_namespace(pending.subject))
             await self._count(name, pending, existing.count)
 
@@ -161,7 +161,7 @@ class EventRecorder:
         count = before + pending.times
         body = {"count": count, "lastTimestamp": whole_second(pending.last)}
         await self._kube.patch(EVENTS, name, body, patch_type="merge", namespace=_namespace(pending.subject))
-        self._remember(name, count)
+        self._note_written(name, count)
 
     def _body(self, name: str, pending: _Pending) -> dict[str, Any]:
         subject = pending.subject
@@ -186,18 +186,18 @@ class EventRecorder:
             "count": pending.times,
         }
 
-    def _remember(self, name: str, count: int) -> None:
+    def _note_written(self, name: str, count: int) -> None:
         self._written.pop(name, None)
         self._written[name] = _Written(count, self._now())
-        if len(self._written) > REMEMBERED_MAX:
+        if len(self._written) > WRITTEN_MAX:
             del self._written[next(iter(self._written))]
 
-    def _token(self, leaving: int) -> bool:
+    def _take_token(self, reserve: int) -> bool:
         now = self._now()
         since = now - self._tokens_at if self._tokens_at is not None else 0.0
         self._tokens = min(float(self._burst), self._tokens + since * self._per_second)
         self._tokens_at = now
-        if self._tokens < 1.0 + leaving:
+        if self._tokens < 1.0 + reserve:
             return False
         self._tokens -= 1.0
         return True
@@ -206,8 +206,8 @@ class EventRecorder:
         return asyncio.get_running_loop().time()
 
 
-def cut(text: str, bytes_max: int) -> str:
-    """The text, cut to that many bytes of UTF-8 between two characters, with an ellipsis if anything was lost."""
+def truncate(text: str, bytes_max: int) -> str:
+    """The text, truncated to `bytes_max` bytes of UTF-8 with an ellipsis at the end."""
     raw = text.encode("utf-8", "replace")
     if len(raw) <= bytes_max:
         return raw.decode("utf-8")
@@ -231,6 +231,6 @@ def _namespace(subject: ObjectReference) -> str:
 
 
 def _name(subject: ObjectReference, kind: EventKind, reason: str, message: str) -> str:
-    told = "\0".join((subject.kind, subject.namespace, subject.name, subject.uid, kind, reason, message))
-    digest = hashlib.sha256(told.encode("utf-8", "replace")).hexdigest()[:16]
+    identity = "\0".join((subject.kind, subject.namespace, subject.name, subject.uid, kind, reason, message))
+    digest = hashlib.sha256(identity.encode("utf-8", "replace")).hexdigest()[:16]
     return f"{subject.name[:200].rstrip('.-')}.{digest}"

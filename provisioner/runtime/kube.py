@@ -1,8 +1,8 @@
-"""The Kubernetes API, as calls on typed objects.
+"""Typed client of the Kubernetes API.
 
-Each call is one request (a list: one a page), bounded in time and size, raising KubeError and nothing else;
-cancellation passes. A list is whole or an error: it is never shorter than the truth it claims to be. An answer that
-is JSON but not the asked-for kind is an error, because our types would read it as an object full of defaults.
+Each call is one request, or one request per page of a list. It is bounded in time and size and raises only KubeError;
+cancellation passes. A list is complete or an error. A JSON response of another kind is an error, because our types
+would decode it into an object of default values.
 
 Source: docs/references/kubernetes.md#list-and-watch, docs/references/kubernetes.md#writes,
 docs/references/kubernetes.md#eviction.
@@ -39,13 +39,13 @@ CONTENT_TYPES: Mapping[PatchType, str] = {
     "merge": "application/merge-patch+json",
     "json": "application/json-patch+json",
 }
-LIST_TRIES = 3
+LIST_ATTEMPTS = 3
 PAGES_MAX = 2000
 IDLE_TIMEOUT_SECONDS = 75.0
 
 
 class Kube:
-    """`timeout_seconds` bounds each request but a watch, from sending it to the last byte of its answer."""
+    """`timeout_seconds` bounds each request except a watch, until the last byte of the response."""
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ class Kube:
         )
 
     async def get(self, resource: Resource[T], name: str, *, namespace: str = "") -> T:
-        """One fresh read. `KubeError.not_found` proves that the object is absent."""
+        """Read one object from the API server. `KubeError.not_found` proves that it does not exist."""
         return await self._object(_request("GET", "get", resource, name, namespace), resource, name)
 
     async def list(
@@ -72,13 +72,13 @@ class Kube:
         namespace: str = "",
         limit: int = 500,
     ) -> ObjectList[T]:
-        """All objects, in pages of `limit`, all pages of one version.
+        """All objects at one resourceVersion, read in pages of `limit`.
 
-        When the rest of the pages has expired (410), the whole list begins anew, 3 tries at most.
+        If the continue token expires (410), the list starts again, at most 3 times.
         """
         query = _query(fieldSelector=field_selector, labelSelector=label_selector, limit=str(limit))
         async for attempt in AsyncRetrying(
-            stop=stop_after_attempt(LIST_TRIES), retry=retry_if_exception(_expired), reraise=True
+            stop=stop_after_attempt(LIST_ATTEMPTS), retry=retry_if_exception(_expired), reraise=True
         ):
             with attempt:
                 return await self._pages(resource, namespace, query)
@@ -97,13 +97,13 @@ class Kube:
         namespace: str = "",
         on_open: Callable[[], None] | None = None,
     ) -> AsyncGenerator[WatchEvent[T], None]:
-        """Events after `resource_version` until the server ends the watch, by itself after 240 to 300 s.
+        """Events after `resource_version` until the server ends the watch, by default after 240 to 300 s.
 
-        Ends by KubeError on an ERROR event (410: list anew), on `silence_seconds` without a byte (bookmarks come each
-        minute), on a broken connection, and on anything that is not a watch event. Close it with `aclosing`. `on_open`
-        is called once the server has agreed to the watch.
+        Raises KubeError on an ERROR event (410: list again), after `idle_timeout_seconds` without a byte (the server
+        sends a bookmark each minute), on a broken connection, and on anything that is not a watch event. Close it with
+        `aclosing`. `on_open` is called when the server has accepted the watch.
         """
-        asked_seconds = timeout_seconds or rng.uniform(240, 300)
+        timeout_seconds = timeout_seconds or rng.uniform(240, 300)
         what = f"watch {resource.plural}"
         query = _query(
             fieldSelector=field_selector,
@@ -111,13 +111,13 @@ class Kube:
             resourceVersion=resource_version,
             allowWatchBookmarks="true",
             watch="true",
-            timeoutSeconds=str(max(1, round(asked_seconds))),
+            timeoutSeconds=str(max(1, round(timeout_seconds))),
         )
         request = Request("watch", "GET", resource.path(namespace=namespace), resource.plural, what, query)
-        # The server ends the watch in time; the total is for one that does not.
+        # The total timeout is for a server that does not end the watch.
         async with (
             self._transport.stream(
-                request, idle_timeout_seconds=idle_timeout_seconds, total_seconds=asked_seconds + idle_timeout_seconds
+                request, idle_timeout_seconds=idle_timeout_seconds, total_seconds=timeout_seconds + idle_timeout_seconds
             ) as chunks,
             aclosing(lines(chunks, what=what, bytes_max=OBJECT_BYTES)) as stream,
         ):
@@ -136,7 +136,7 @@ class Kube:
         subresource: str = "",
         namespace: str = "",
     ) -> T:
-        """The object as it is after the patch. A `metadata.resourceVersion` in a merge patch makes it conditional."""
+        """The object after the patch. A `metadata.resourceVersion` in a merge patch is a precondition."""
         request = _request(
             "PATCH",
             "patch",
@@ -150,7 +150,7 @@ class Kube:
         return await self._object(request, resource, name)
 
     async def create(self, resource: Resource[T], body: Any, *, namespace: str = "") -> T:
-        """The object as it was created. `KubeError.conflict` (reason AlreadyExists) if its name is taken."""
+        """The created object. `KubeError.conflict` (reason AlreadyExists) if the name exists."""
         path = resource.path(namespace=namespace)
         request = Request(
             "create", "POST", path, resource.plural, f"create {resource.kind}", body=_whole(body, resource)
@@ -167,7 +167,7 @@ class Kube:
         grace_seconds: int | None = None,
         namespace: str = "",
     ) -> None:
-        """Ask for the object's removal; `uid` and `resource_version` are preconditions (409 if they do not hold)."""
+        """Delete the object. `uid` and `resource_version` are preconditions (409 if they do not match)."""
         options: dict[str, Any] = {"apiVersion": "v1", "kind": "DeleteOptions"}
         if conditions := {k: v for k, v in (("uid", uid), ("resourceVersion", resource_version)) if v}:
             options["preconditions"] = conditions
@@ -176,7 +176,7 @@ class Kube:
         await self._transport.send(_request("DELETE", "delete", resource, name, namespace, body=options))
 
     async def evict(self, pod: Pod) -> None:
-        """Ask for the eviction of exactly this pod. 429: a disruption budget forbids it for now."""
+        """Evict the pod with this UID. 429: a PodDisruptionBudget does not allow it now."""
         meta = pod.metadata
         body = {
             "apiVersion": "policy/v1",
@@ -189,13 +189,13 @@ class Kube:
         )
 
     async def username(self) -> str:
-        """Who the API server takes us for. Servers before Kubernetes 1.28 do not tell: a KubeError of status 404."""
+        """The user name of this client. Raises KubeError with status 404 before Kubernetes 1.28."""
         return (
             await self._review(access_reviews.subject_review(), access_reviews.SelfSubjectReview)
         ).status.user_info.username
 
     async def can_i(self, right: Right, *, namespace: str = "", name: str = "") -> bool:
-        """Whether we have this right; without a namespace in all of them."""
+        """Whether this client has the permission; an empty namespace means all namespaces."""
         request = access_reviews.access_review(right, namespace=namespace, name=name)
         return (await self._review(request, access_reviews.SelfSubjectAccessReview)).status.allowed
 
@@ -207,22 +207,22 @@ class Kube:
         return access_reviews.decode(await self._transport.send(request), kind, request)
 
     async def _object(self, request: Request, resource: Resource[T], name: str) -> T:
-        answer = decoded(await self._transport.send(request), resource, request.what)
-        if answer.metadata.name != name:
-            raise unexpected(200, f"{request.what}: the answer is about {answer.metadata.name!r}")
-        return answer
+        found = decoded(await self._transport.send(request), resource, request.what)
+        if found.metadata.name != name:
+            raise unexpected(200, f"{request.what}: the response is about {found.metadata.name!r}")
+        return found
 
     async def _pages(self, resource: Resource[T], namespace: str, query: tuple[tuple[str, str], ...]) -> ObjectList[T]:
         what, path = f"list {resource.plural}", resource.path(namespace=namespace)
         items: list[T] = []
-        version, more = "", ""
+        version, token = "", ""
         for _ in range(PAGES_MAX):
-            asked = (*query, ("continue", more)) if more else query
-            request = Request("list", "GET", path, resource.plural, what, asked, bytes_max=PAGE_BYTES)
-            found, head_version, more = page(await self._transport.send(request), resource, what)
+            page_query = (*query, ("continue", token)) if token else query
+            request = Request("list", "GET", path, resource.plural, what, page_query, bytes_max=PAGE_BYTES)
+            found, head_version, token = page(await self._transport.send(request), resource, what)
             version = version or head_version
             items += found
-            if not more:
+            if not token:
                 return ObjectList(tuple(items), version)
         raise unexpected(200, f"{what}: more than {PAGES_MAX} pages")
 
@@ -239,7 +239,7 @@ def _request(
     content_type: str = "application/json",
 ) -> Request:
     if not name:
-        raise ValueError(f"{verb} {resource.plural}: a name is needed; without one the path means all objects")
+        raise ValueError(f"{verb} {resource.plural}: the name is empty, and the path would mean all objects")
     path = resource.path(name, namespace, subresource)
     shown = f"{namespace}/{name}" if namespace else name
     what = f"{verb} {resource.kind}{'/' + subresource if subresource else ''} {shown}"
@@ -248,12 +248,12 @@ def _request(
 
 
 def _plain(body: Any) -> Any:
-    # The SDK serializes with json.dumps; our frozen mappings and Structs become dicts and lists first.
+    # The SDK serializes with json.dumps, which accepts neither frozen mappings nor Structs.
     return msgspec.json.decode(msgspec.json.encode(body, enc_hook=dict))
 
 
 def _whole(body: Any, resource: Resource[T]) -> dict[str, Any]:
-    # Our Structs leave out what equals a default, and their kind does.
+    # Structs omit fields that equal their default, among them kind and apiVersion.
     return {"apiVersion": resource.api_version, "kind": resource.kind, **_plain(body)}
 
 

@@ -1,10 +1,9 @@
-"""kubernetes_asyncio, as much of it as is used: its client, transport, configuration and errors.
+"""The parts of kubernetes_asyncio that the program uses: client, transport, configuration and errors.
 
-Importing this does not load the SDK's 830 modules of models and API groups, which would be a third of our
-memory and of the time to start. They are not hidden either: whoever asks the packages for one of them gets it, with all
-the others. Where the SDK was imported before, it is used as it is.
-
-Why: to import any part of a package runs the package's `__init__` first, and those of these three import everything.
+Importing this module does not load the SDK's 830 modules of models and API groups, which would take a third of the
+program's memory and start-up time: importing any part of a package first runs the package's `__init__`, and the ones of
+these three packages import everything. The packages still load all of it when another name is used. If the SDK was
+imported before, it is used unchanged.
 """
 
 import importlib
@@ -16,43 +15,43 @@ from types import ModuleType
 from typing import Any
 
 SDK = "kubernetes_asyncio"
-# What the SDK's own modules take from the package rather than from the module that makes it, in the order of making.
-TAKEN = (("configuration", "Configuration"), ("api_client", "ApiClient"))
+# Names that the SDK's modules import from the package instead of their own module, in order of definition.
+EXPORTS = (("configuration", "Configuration"), ("api_client", "ApiClient"))
 
 
-def _spare_the_models() -> None:
+def _defer_models() -> None:
     root = _deferred(SDK, None)
     root.client = client = _deferred(f"{SDK}.client", root)
     client.models = _deferred(f"{SDK}.client.models", client)
-    for module, name in TAKEN:
+    for module, name in EXPORTS:
         setattr(client, name, getattr(importlib.import_module(f"{SDK}.client.{module}"), name))
 
 
 def _deferred(name: str, parent: ModuleType | None) -> Any:
-    """A package whose `__init__` runs once something is asked of it that it does not have, nor any file of its own."""
+    """A package whose `__init__` runs when a name is used that is neither an attribute nor a submodule."""
     spec = PathFinder.find_spec(name, parent.__path__ if parent is not None else None)
     if spec is None or spec.loader is None:
         raise ModuleNotFoundError(f"No module named {name!r}", name=name)
     package, initialize = module_from_spec(spec), spec.loader.exec_module
 
-    def ask(wanted: str) -> Any:
-        if wanted == "__version__":  # asked by parts that the `__init__` needs before it says so itself
+    def load(attribute: str) -> Any:
+        if attribute == "__version__":  # modules that `__init__` imports need it before `__init__` sets it
             return version(SDK)
-        if PathFinder.find_spec(f"{name}.{wanted}", package.__path__) is not None:
-            return importlib.import_module(f"{name}.{wanted}")
+        if PathFinder.find_spec(f"{name}.{attribute}", package.__path__) is not None:
+            return importlib.import_module(f"{name}.{attribute}")
         vars(package).pop("__getattr__", None)
         initialize(package)
-        return getattr(package, wanted)
+        return getattr(package, attribute)
 
-    vars(package)["__getattr__"] = ask
+    vars(package)["__getattr__"] = load
     sys.modules[name] = package
     return package
 
 
 if SDK not in sys.modules:
-    _spare_the_models()
+    _defer_models()
 
-# ruff: noqa: E402 - only now
+# ruff: noqa: E402 - after the packages are deferred
 from kubernetes_asyncio.client import ApiClient, Configuration
 from kubernetes_asyncio.client.exceptions import OpenApiException
 from kubernetes_asyncio.client.rest import RESTClientObject

@@ -1,12 +1,11 @@
-"""One leader: a Lease held on our own loop's clock.
+"""Leader election with a Lease, as client-go's `leaderelection` does it, on the clock of the event loop.
 
-`remaining()` never claims more of the lease than all others will wait. It counts from before the request that
-renewed it, while they count from when they saw the renewal; no two machines' wall clocks are compared for it.
-Leadership is given up while the lease has still `renew_seconds` to run, so that work is over before anyone else may
-begin.
-The order at an end: first the work stops, then the lease is released (never if it was lost, nor while a write that was
-cut off may still arrive: then it lapses). A worker that dies ends all. Others' fields of the Lease, its annotations
-among them, are left alone.
+`remaining()` is never longer than the time that other replicas still wait: it counts from before the request that
+renewed the Lease, they count from when they observe the renewal. Wall clocks of two machines are never compared for it.
+A leader that cannot renew stops while `retry_period_seconds` are left, so that its work has ended before another
+replica may start. On shutdown the work stops first; then the Lease is released, unless it was lost or a cancelled write
+may still be applied (then it expires). If the work fails, so does the election. Other fields of the Lease and its
+annotations are preserved.
 
 Source: docs/references/reliability.md#lease-rules, docs/references/reliability.md#leadership-and-time,
 docs/references/kubernetes.md#leases-and-leader-election.
@@ -31,19 +30,18 @@ from .resources import LEASES
 R = TypeVar("R")
 Work = Callable[[], Coroutine[Any, Any, R]]
 
-log = get_logger("election")
+log = get_logger("leaderelection")
 
 
 class LeadershipLost(Exception):
-    """The lease could not be renewed in time, or someone else holds it. The work has been stopped."""
+    """The Lease was not renewed in time, or another replica holds it. The work has been stopped."""
 
 
 class LeaderElector:
-    """`identity` must be unique to this process; `on_annotations` hears of the Lease's annotations when they change.
+    """`identity` must be unique to this process. `on_annotations` is called when the Lease's annotations change.
 
-    `vacant_seconds`: for how long, roughly, nobody had led when we began to; 0 if that cannot be told.
-
-    Raises ValueError if the lease is too short for two more renewals.
+    `vacant_seconds` estimates how long there was no leader before this process acquired the Lease; 0 if not known.
+    Raises ValueError if the Lease is too short for two more renewals.
     """
 
     def __init__(
@@ -62,7 +60,9 @@ class LeaderElector:
         on_annotations: Callable[[Mapping[str, str]], None] = lambda _: None,
     ) -> None:
         if lease_duration_seconds <= 2 * retry_period_seconds + request_timeout_seconds:
-            raise ValueError("lease_seconds must be more than twice renew_seconds and renew_timeout_seconds together")
+            raise ValueError(
+                "lease_duration_seconds must exceed twice retry_period_seconds plus request_timeout_seconds"
+            )
         self._kube = kube
         self._clock = clock
         self._name = name
@@ -84,17 +84,17 @@ class LeaderElector:
         self.annotations: Mapping[str, str] = {}
 
     def delay_release(self, seconds: float) -> None:
-        """A write was given up on its way and may still be carried out for so long: until then nobody may follow us."""
+        """Do not release the Lease for `seconds`: a write that was cancelled in flight may be applied until then."""
         self._no_release_before = max(self._no_release_before, self._now() + seconds)
 
     def remaining(self) -> float:
-        """Seconds for which nobody else can become leader; 0 when not leading."""
+        """Seconds for which no other replica can become leader; 0 when not leading."""
         return max(0.0, self._valid_until - self._now())
 
     async def run(self, work: Work[R]) -> R:
-        """Wait for the lease, then run `work` while renewing it; returns what it returns, raises what it raises.
+        """Acquire the Lease, then run `work` while renewing it. Returns and raises what `work` does.
 
-        Raises LeadershipLost, once the work has been cancelled and has ended.
+        Raises LeadershipLost once the work has been cancelled and has ended.
         """
         await self._acquire()
         try:
@@ -106,37 +106,37 @@ class LeaderElector:
     async def _work_and_renew(self, work: Work[R]) -> R:
         try:
             async with asyncio.TaskGroup() as group:
-                renewals = group.create_task(self._renew_until_lost(), name="lease renewals")
-                working = group.create_task(work(), name="leader's work")
+                renewals = group.create_task(self._renew_until_lost(), name="renew lease")
+                working = group.create_task(work(), name="lead")
                 working.add_done_callback(lambda _: renewals.cancel())
         except BaseExceptionGroup as errors:
             _raise_single(errors)
         return working.result()
 
     async def _acquire(self) -> None:
-        while not await self._try_to_acquire():  # noqa: ASYNC110 - each round asks the API server anew
+        while not await self._try_acquire():  # noqa: ASYNC110 - each round is a request to the API server
             await asyncio.sleep(self._retry_period_seconds * self._rng.uniform(0.8, 1.2))
         self._metrics.set(1)
         log.info("became leader", lease=self._name, identity=self._identity)
 
-    async def _try_to_acquire(self) -> bool:
+    async def _try_acquire(self) -> bool:
         try:
             async with asyncio.timeout(self._request_timeout_seconds):
                 lease = await self._read()
                 if lease is None:
                     await self._write(None)
                     return True
-                if not self._may_take(lease):
+                if not self._can_acquire(lease):
                     return False
                 vacant = self._vacant(lease)
                 await self._write(lease)
                 self.vacant_seconds = vacant
                 return True
         except (KubeError, TimeoutError) as error:
-            log.warning("cannot take the lease", lease=self._name, error=str(error) or "no answer in time")
+            log.warning("failed to acquire the lease", lease=self._name, error=str(error) or "timed out")
             return False
 
-    def _may_take(self, lease: Lease) -> bool:
+    def _can_acquire(self, lease: Lease) -> bool:
         spec = lease.spec
         holder = spec.holder_identity or ""
         seen = (holder, spec.renew_time or "", spec.lease_transitions or 0)
@@ -144,15 +144,15 @@ class LeaderElector:
             self._observed, self._observed_at = seen, self._now()
         if holder != self.holder:
             self.holder = holder
-            log.info("the lease is held", lease=self._name, holder=holder or "by nobody")
+            log.info("new leader observed", lease=self._name, holder=holder or "none")
         if holder in {"", self._identity}:
             return True
-        # A stranger's lease runs from when we saw it renewed: later than when it was, never earlier.
+        # The lease duration counts from when the renewal was observed, which is never before it was made.
         term = max(self._lease_duration_seconds, float(spec.lease_duration_seconds or 0))
         return self._now() - self._observed_at >= term
 
     def _vacant(self, lease: Lease) -> float:
-        """For how long nobody has led, as two wall clocks tell it: good for an estimate and for nothing else."""
+        """An estimate: it compares the wall clocks of two machines."""
         try:
             renewed = datetime.fromisoformat(lease.spec.renew_time or "")
             return max(0.0, (self._clock.now() - renewed).total_seconds())
@@ -161,18 +161,18 @@ class LeaderElector:
 
     async def _renew_until_lost(self) -> NoReturn:
         while True:
-            await asyncio.sleep(min(self._retry_period_seconds, max(0.0, self._usable())))
-            if self._usable() <= 0:
-                self._lose("it could not be renewed in time")
+            await asyncio.sleep(min(self._retry_period_seconds, max(0.0, self._renewable_seconds())))
+            if self._renewable_seconds() <= 0:
+                self._lose("it was not renewed in time")
             try:
-                async with asyncio.timeout(min(self._request_timeout_seconds, self._usable())):
+                async with asyncio.timeout(min(self._request_timeout_seconds, self._renewable_seconds())):
                     await self._renew()
             except (KubeError, TimeoutError) as error:
                 log.warning(
-                    "cannot renew the lease",
+                    "failed to renew the lease",
                     lease=self._name,
                     remaining_seconds=round(self.remaining(), 1),
-                    error=str(error) or "no answer in time",
+                    error=str(error) or "timed out",
                 )
 
     async def _renew(self) -> None:
@@ -181,19 +181,19 @@ class LeaderElector:
         except KubeError as error:
             if not (error.conflict or error.not_found):
                 raise
-            # Somebody wrote it, or our own last renewal was applied and its answer lost.
+            # Another client wrote the Lease, or our last renewal was applied and its response was lost.
             lease = await self._read()
             if lease is not None and lease.spec.holder_identity != self._identity:
-                self._lose(f"{lease.spec.holder_identity or 'nobody'} holds it")
+                self._lose(f"it is held by {lease.spec.holder_identity or 'no one'}")
             await self._write(lease)
 
-    def _usable(self) -> float:
+    def _renewable_seconds(self) -> float:
         return self.remaining() - self._retry_period_seconds
 
-    def _lose(self, why: str) -> NoReturn:
+    def _lose(self, reason: str) -> NoReturn:
         self._valid_until = -math.inf
-        log.error("leadership lost", lease=self._name, why=why)
-        raise LeadershipLost(f"lease {self._namespace}/{self._name}: {why}")
+        log.error("leader election lost", lease=self._name, reason=reason)
+        raise LeadershipLost(f"lease {self._namespace}/{self._name}: {reason}")
 
     async def _read(self) -> Lease | None:
         try:
@@ -202,18 +202,18 @@ class LeaderElector:
             if error.not_found:
                 return None
             raise
-        self._take(lease)
+        self._observe(lease)
         return lease
 
-    def _take(self, lease: Lease) -> None:
+    def _observe(self, lease: Lease) -> None:
         self._version = lease.metadata.resource_version
         if lease.metadata.annotations != self.annotations:
             self.annotations = lease.metadata.annotations
             self._on_annotations(self.annotations)
 
     async def _write(self, held: Lease | None) -> None:
-        """Take or renew: on the version last read, or as a new object. What counts begins before the request."""
-        begun, now = self._now(), micro_time(self._clock.now())
+        """Acquire or renew: patch the version that was read last, or create. The term starts before the request."""
+        started, now = self._now(), micro_time(self._clock.now())
         spec: dict[str, Any] = {
             "holderIdentity": self._identity,
             "leaseDurationSeconds": math.ceil(self._lease_duration_seconds),
@@ -227,18 +227,18 @@ class LeaderElector:
             if held.spec.holder_identity != self._identity:
                 spec |= {"acquireTime": now, "leaseTransitions": (held.spec.lease_transitions or 0) + 1}
             lease = await self._patch(spec)
-        self._take(lease)
-        self._valid_until = begun + self._lease_duration_seconds
+        self._observe(lease)
+        self._valid_until = started + self._lease_duration_seconds
 
     async def _patch(self, spec: dict[str, Any]) -> Lease:
         body = {"metadata": {"resourceVersion": self._version}, "spec": spec}
         return await self._kube.patch(LEASES, self._name, body, patch_type="merge", namespace=self._namespace)
 
-    async def _patch_own(self, spec: dict[str, Any]) -> None:
+    async def _patch_if_held(self, spec: dict[str, Any]) -> None:
         try:
             await self._patch(spec)
         except KubeError as error:
-            # A renewal that was cancelled on its way may have been applied all the same.
+            # A renewal that was cancelled in flight may have been applied.
             lease = await self._read() if error.conflict else None
             if lease is None or lease.spec.holder_identity != self._identity:
                 raise
@@ -250,15 +250,15 @@ class LeaderElector:
         if not held:
             return
         if self._now() < self._no_release_before:
-            log.info("the lease is left to lapse: a write may still be on its way", lease=self._name)
+            log.info("not releasing the lease: a cancelled write may still be applied; it expires", lease=self._name)
             return
         spec = {"holderIdentity": "", "leaseDurationSeconds": 1, "renewTime": micro_time(self._clock.now())}
         try:
             async with asyncio.timeout(self._request_timeout_seconds):
-                await self._patch_own(spec)
+                await self._patch_if_held(spec)
             log.info("released the lease", lease=self._name)
         except (KubeError, TimeoutError) as error:
-            log.warning("cannot release the lease", lease=self._name, error=str(error) or "no answer in time")
+            log.warning("failed to release the lease", lease=self._name, error=str(error) or "timed out")
 
     def _now(self) -> float:
         return asyncio.get_running_loop().time()

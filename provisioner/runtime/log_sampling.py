@@ -1,7 +1,7 @@
-"""What is said over and over is said less: a hot loop must not fill a disk, nor a bill.
+"""Sampling of log lines, as zap's sampler does it for Karpenter.
 
-Of lines with the same level, logger and message, the first hundred of a second pass, then every hundredth;
-what was written to the cluster and to Azure is an audit and passes always. Nothing is counted for longer than a second.
+Of lines with the same level, logger and message the first hundred of a second pass, then every hundredth. Writes to the
+cluster and to Azure are an audit log and always pass. Counters live for one second.
 
 Source: docs/references/karpenter.md#process, docs/references/reliability.md#threats (audit).
 """
@@ -19,25 +19,25 @@ AUDIT = "wrote"
 
 
 class Sampling:
-    """A structlog processor, behind those that add level and logger."""
+    """A structlog processor; it runs after those that add level and logger."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._second = -1
-        self._said: Counter[tuple[object, object, object]] = Counter()
+        self._counts: Counter[tuple[object, object, object]] = Counter()
 
     def __call__(self, _logger: Any, _method: str, event: EventDict) -> EventDict:
-        """The event as it is. Raises DropEvent for one too many."""
+        """The event unchanged. Raises DropEvent for a line that is sampled out."""
         message = event.get("event")
         if message == AUDIT:
             return event
         second = int(self._clock.now().timestamp())
         if second != self._second:
             self._second = second
-            self._said.clear()
-        kind = (event.get("level"), event.get("logger"), message)
-        self._said[kind] += 1
-        over = self._said[kind] - FIRST
-        if over > 0 and over % THEREAFTER:
+            self._counts.clear()
+        line = (event.get("level"), event.get("logger"), message)
+        self._counts[line] += 1
+        excess = self._counts[line] - FIRST
+        if excess > 0 and excess % THEREAFTER:
             raise structlog.DropEvent
         return event

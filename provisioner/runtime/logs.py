@@ -1,9 +1,9 @@
-"""Logs as Karpenter writes them: one JSON object a line in a pod, colour on a terminal.
+"""Structured logs in Karpenter's format: one JSON object per line, or colour on a terminal (NO_COLOR is honoured).
 
-Keys `level` (upper case), `time` (ISO 8601, milliseconds, UTC), `logger`, `message`, `commit` if it is known,
-at debug `caller`, then the context, then `error`; every value passes the redaction, tracebacks included; control and
-direction characters are escaped, so that no name in a log line can forge another line. Libraries speak only from
-WARNING on. What is said over and over is sampled (`sampling.py`). NO_COLOR is honoured.
+Keys are `level` (upper case), `time` (ISO 8601, milliseconds, UTC), `logger`, `message`, `commit` if known, `caller` at
+debug level, then the context, then `error`. Every value is redacted, tracebacks included. Control and direction
+characters are escaped, so that a name cannot forge a line. Libraries log from WARNING on. Repeated lines are sampled
+(`log_sampling.py`).
 
 Source: docs/references/karpenter.md#process.
 """
@@ -32,20 +32,20 @@ QUIET_LIBRARIES = ("azure", "aiohttp", "asyncio", "kubernetes_asyncio", "msal")
 
 
 def get_logger(name: str) -> Any:
-    """A logger whose lines carry `logger: name`. It may be made before `configure`."""
+    """A logger with `logger: name` in its lines. It may be created before `configure`."""
     return structlog.get_logger(name)
 
 
 def configure(
     clock: Clock, *, level: str = "info", stream: TextIO | None = None, console: bool | None = None, commit: str = ""
 ) -> None:
-    """Set up structlog and the standard library's logging, for the whole process.
+    """Configure structlog and the standard library's logging for the process.
 
-    `level` is debug, info, warning or error; `console` None means: if `stream` (stderr) is a terminal.
+    `level` is debug, info, warning or error; `console` None means True if `stream` (stderr) is a terminal.
     """
     out = stream or sys.stderr
     threshold = logging.getLevelNamesMapping()[level.upper()]
-    for_people = out.isatty() if console is None else console
+    console_format = out.isatty() if console is None else console
     shared = _shared(clock, {"commit": commit} if commit else {})
     caller = [_caller] if threshold <= logging.DEBUG else []
     structlog.configure(
@@ -58,7 +58,7 @@ def configure(
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
             foreign_pre_chain=shared,
-            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *_rendering(for_people)],
+            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *_rendering(console_format)],
         )
     )
     root = logging.getLogger()
@@ -69,14 +69,14 @@ def configure(
 
 
 def safe(_logger: Any, _method: str, event: EventDict) -> EventDict:
-    """A structlog processor: mask credentials in all values, however deep, and by key."""
-    return {key: MASK if is_secret(key) else _masked(value, NESTING_MAX) for key, value in event.items()}
+    """A structlog processor: redact all values, nested ones too, and mask values of secret keys."""
+    return {key: MASK if is_secret(key) else _redacted(value, NESTING_MAX) for key, value in event.items()}
 
 
-def _shared(clock: Clock, about: Mapping[str, str]) -> list[Processor]:
+def _shared(clock: Clock, fields: Mapping[str, str]) -> list[Processor]:
     def stamp(_logger: Any, _method: str, event: EventDict) -> EventDict:
         event["time"] = clock.now().isoformat(timespec="milliseconds").replace("+00:00", "Z")
-        event.update(about)
+        event.update(fields)
         return event
 
     return [
@@ -89,9 +89,9 @@ def _shared(clock: Clock, about: Mapping[str, str]) -> list[Processor]:
 
 
 def _caller(logger: Any, method: str, event: EventDict) -> EventDict:
-    placed = CALLSITE(logger, method, event)
-    placed["caller"] = f"{placed.pop('module')}.py:{placed.pop('lineno')}"
-    return placed
+    event = CALLSITE(logger, method, event)
+    event["caller"] = f"{event.pop('module')}.py:{event.pop('lineno')}"
+    return event
 
 
 def _rendering(console: bool) -> list[Processor]:
@@ -105,10 +105,10 @@ def _rendering(console: bool) -> list[Processor]:
                 exception_formatter=structlog.dev.plain_traceback,
             ),
         ]
-    return [_arranged, safe, structlog.processors.JSONRenderer(serializer=_one_line)]
+    return [_ordered, safe, structlog.processors.JSONRenderer(serializer=_one_line)]
 
 
-def _arranged(_logger: Any, _method: str, event: EventDict) -> EventDict:
+def _ordered(_logger: Any, _method: str, event: EventDict) -> EventDict:
     event["message"] = event.pop("event", "")
     event["level"] = str(event.get("level", "info")).upper()
     if "exception" in event:
@@ -119,19 +119,19 @@ def _arranged(_logger: Any, _method: str, event: EventDict) -> EventDict:
 
 
 def _one_line(event: Mapping[str, Any], **_: Any) -> str:
-    # ASCII only: JSON's own escapes then disarm control characters, ANSI colours and text direction marks.
+    # ASCII output escapes control characters, ANSI colours and text direction marks.
     return json.dumps(event, default=str, ensure_ascii=True)
 
 
-def _masked(value: Any, depth: int) -> Any:
+def _redacted(value: Any, depth: int) -> Any:
     if isinstance(value, str):
         return redact(value)
     if depth == 0 or isinstance(value, bool | int | float | type(None)):
         return value if depth else MASK
     if isinstance(value, Mapping):
-        return {str(k): MASK if is_secret(str(k)) else _masked(v, depth - 1) for k, v in value.items()}
+        return {str(k): MASK if is_secret(str(k)) else _redacted(v, depth - 1) for k, v in value.items()}
     if isinstance(value, list | tuple):
-        return [_masked(item, depth - 1) for item in value]
+        return [_redacted(item, depth - 1) for item in value]
     return redact(str(value))
 
 

@@ -1,7 +1,7 @@
-"""Prometheus families of one process, made from the table that declares them (`provisioner.metrics.definitions`).
+"""Prometheus metric families of one process, created from their definitions (`provisioner.metrics.definitions`).
 
-A registry per `Metrics`, never the library's global one, so that many processes can live in one test; no
-`_created` series; a family is made when first asked for, and once.
+Each `Metrics` has its own registry instead of the library's global one, so that tests can run several processes. There
+are no `_created` series. A family is created once, when it is first used.
 
 Source: docs/references/karpenter.md#metrics, docs/references/monitoring.md#names.
 """
@@ -27,7 +27,7 @@ from provisioner.metrics.definitions import LABELS, Family, own, runtime
 
 from .resources import BY_PLURAL
 
-# As client-go labels what was not answered.
+# The label of client-go for a request without a response.
 NO_ANSWER = "<error>"
 KUBE_REFUSALS = {401: "unauthenticated", 403: "forbidden"}
 
@@ -45,7 +45,7 @@ class QueueMetrics:
 
 @dataclass(frozen=True, slots=True)
 class ControllerMetrics:
-    """`total` (controller, result), `errors` and `seconds` (controller) are counted for the rule that acted."""
+    """`total` has the labels controller and result; `errors` and `seconds` have controller."""
 
     total: Counter
     errors: Counter
@@ -70,7 +70,7 @@ class EventMetrics:
 
 
 class Metrics:
-    """All families of one process; each is made when first asked for."""
+    """The metric families of one process; each is created when it is first used."""
 
     def __init__(self, *, process: bool = False) -> None:
         disable_created_metrics()  # type: ignore[no-untyped-call]
@@ -81,7 +81,7 @@ class Metrics:
             GCCollector(registry=self.registry)
 
     def counter(self, family: Family) -> Counter:
-        """The family, new in this registry. Raises ValueError if it is there already."""
+        """Create the family in this registry. Raises ValueError if it exists."""
         return Counter(family.name, family.help, family.labels, registry=self.registry)
 
     def gauge(self, family: Family) -> Gauge:
@@ -93,7 +93,7 @@ class Metrics:
         return Histogram(family.name, family.help, family.labels, buckets=family.buckets, registry=self.registry)
 
     def workqueue(self, name: str) -> QueueMetrics:
-        """What a `WorkQueue` reports, under the labels name and controller."""
+        """The metrics of a `WorkQueue`, with the labels name and controller."""
         depth, adds, wait, work, retries, unfinished, longest = self._workqueue
         return QueueMetrics(
             depth.labels(name, name),
@@ -106,12 +106,12 @@ class Metrics:
         )
 
     def controller(self, name: str) -> ControllerMetrics:
-        """What a `Controller` reports."""
+        """The metrics of a `Controller`."""
         total, errors, seconds, active, workers = self._controller
         return ControllerMetrics(total, errors, seconds, active.labels(name), workers.labels(name))
 
     def reflector(self, resource: str) -> ReflectorMetrics:
-        """What a `Reflector` reports."""
+        """The metrics of a `Reflector`."""
         lists, watches, errors, objects, age = self._reflector
         return ReflectorMetrics(
             lists.labels(resource),
@@ -121,23 +121,23 @@ class Metrics:
             age.labels(resource),
         )
 
-    def mirror(self, resource: str) -> tuple[Gauge, Gauge]:
-        """Objects and age in seconds of a cache that is no `Reflector`."""
+    def cache(self, resource: str) -> tuple[Gauge, Gauge]:
+        """Number of objects and age in seconds of a cache that is not a `Reflector`."""
         _, _, _, objects, age = self._reflector
         return objects.labels(resource), age.labels(resource)
 
     def leader(self, name: str) -> Gauge:
-        """1 while this process holds the lease of that name."""
+        """1 while this process holds the Lease of that name."""
         return self._leader.labels(name)
 
     def events(self) -> EventMetrics:
-        """What an `EventRecorder` reports."""
+        """The metrics of an `EventRecorder`."""
         return EventMetrics(*self._events)
 
     def kube_request(self, verb: str, resource: str, status: int, seconds: float) -> None:
-        """Count one request to the API server; hand this method to `Kube(on_request=...)`.
+        """Count one request to the API server; pass this method to `Kube(on_request=...)`.
 
-        `resource` is the plural in the URL, with `/subresource` if there is one.
+        `resource` is the plural, followed by `/subresource` for a subresource.
         """
         total, duration = self._requests
         plural, _, subresource = resource.partition("/")
@@ -150,9 +150,9 @@ class Metrics:
 
     @cached_property
     def credential_failures(self) -> Counter:
-        """Requests that failed for their credential, by system and reason."""
+        """Requests that failed because of their credential, by system and reason."""
         failures = self.counter(own.CREDENTIAL_FAILURES)
-        # They are there from the beginning: the first failure is a rise from 0, and no alert misses it.
+        # Series exist from the start, so that `increase()` sees the first failure.
         for system, reason in itertools.product(LABELS["system"].values, own.CREDENTIAL_REASONS):
             failures.labels(system, reason)
         return failures
@@ -203,5 +203,5 @@ class Metrics:
 
 
 def age_since(moment: Callable[[], float]) -> Callable[[], float]:
-    """A gauge's function: seconds from `moment()` (loop time) to the scrape, which runs on the same loop."""
+    """A gauge function: seconds since the loop time `moment()`. The scrape runs on the same loop."""
     return lambda: asyncio.get_running_loop().time() - moment()

@@ -1,7 +1,7 @@
-"""The Kubernetes objects that only the runtime itself writes, and the one it merely looks at.
+"""Kubernetes objects that only the runtime uses: Lease, Event, CustomResourceDefinition and Status.
 
-Wire types like those of `provisioner.api`; times as text where the API server insists on a format
-that `msgspec` does not write (a MicroTime has exactly six decimals, also when they are zero).
+Wire types like those of `provisioner.api`. Times that the API server requires in a fixed format are strings: a
+MicroTime has exactly six decimals, which msgspec does not write.
 
 Source: https://kubernetes.io/docs/reference/kubernetes-api/cluster-resources/lease-v1/,
 https://kubernetes.io/docs/reference/kubernetes-api/cluster-resources/event-v1/,
@@ -17,14 +17,14 @@ from provisioner.api.meta import ObjectMeta, Struct
 
 
 class KubeObject(Protocol):
-    """What every object has: enough to name it, tell two bearers of one name apart, and order its versions."""
+    """Any object: its metadata holds name, UID and resourceVersion."""
 
     @property
     def metadata(self) -> ObjectMeta: ...
 
 
 class Recordable(KubeObject, Protocol):
-    """An object that an event can be about."""
+    """An object that an Event can refer to."""
 
     @property
     def api_version(self) -> str: ...
@@ -33,7 +33,7 @@ class Recordable(KubeObject, Protocol):
 
 
 class LeaseSpec(Struct, frozen=True, kw_only=True):
-    """`renew_time` and `acquire_time` stay text: a term is told by their change, never by what they say."""
+    """`renew_time` and `acquire_time` are strings: only their change matters, not their value."""
 
     holder_identity: str | None = None
     lease_duration_seconds: int | None = None
@@ -50,7 +50,7 @@ class Lease(Struct, frozen=True, kw_only=True):
 
 
 class ObjectReference(Struct, frozen=True, kw_only=True):
-    """An event's subject."""
+    """The object that an Event is about."""
 
     api_version: str = ""
     kind: str = ""
@@ -74,7 +74,7 @@ class Event(Struct, frozen=True, kw_only=True):
 
 
 class CustomResourceDefinition(Struct, frozen=True, kw_only=True):
-    """Only its metadata: what matters is whether it is there and whether it is being deleted."""
+    """Metadata only: the program needs to know whether a CRD exists and whether it is being deleted."""
 
     api_version: str = "apiextensions.k8s.io/v1"
     kind: str = "CustomResourceDefinition"
@@ -82,7 +82,7 @@ class CustomResourceDefinition(Struct, frozen=True, kw_only=True):
 
 
 class Status(Struct, frozen=True, kw_only=True):
-    """Kubernetes' answer when there is no object to answer with."""
+    """The body of an error response."""
 
     kind: str = ""
     reason: str = ""
@@ -99,30 +99,30 @@ class StatusDetails(Struct, frozen=True, kw_only=True):
 
 
 class StatusCause(Struct, frozen=True, kw_only=True):
-    """One reason among several; for an eviction, the disruption budget that refuses it."""
+    """One cause of an error; for an eviction, the PodDisruptionBudget that blocks it."""
 
     reason: str = ""
     message: str = ""
 
 
 def micro_time(moment: datetime) -> str:
-    """A MicroTime: the API server's parser wants exactly six decimals."""
+    """A MicroTime; the API server requires six decimals."""
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
 def whole_second(moment: datetime) -> str:
-    """A metav1.Time, as the API server itself writes it."""
+    """A metav1.Time, which has whole seconds."""
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def key_of(item: KubeObject) -> str:
-    """`name`, or `namespace/name`: unique in the cluster among objects of one kind at one time."""
+    """`name` or `namespace/name`."""
     metadata = item.metadata
     return f"{metadata.namespace}/{metadata.name}" if metadata.namespace else metadata.name
 
 
 class Head(msgspec.Struct, frozen=True, rename="camel"):
-    """The few fields that tell an object from something else that happens to be JSON."""
+    """The fields that are checked before a body is decoded as an object or a list."""
 
     kind: str = ""
     metadata: "HeadMeta | None" = None

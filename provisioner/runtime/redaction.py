@@ -1,7 +1,7 @@
-"""No secret leaves: what looks like a credential is masked before text goes anywhere people can read it.
+"""Redaction of credentials in text that leaves the process: logs, Events, conditions and errors.
 
-Bearer tokens, JSON web tokens, authorization headers and the signed part of URLs become `***`, whatever
-surrounds them. It is the last line, not the first: nobody logs headers or bodies to begin with.
+Bearer tokens, JSON web tokens, authorization headers and the signatures of URLs become `***`. This is the second line
+of defence: headers and bodies are not logged in the first place.
 
 Source: docs/references/agent-pools.md#long-running-operations (signed URLs of operations),
 docs/references/rules.md#no-secrets-in-output; storage URLs carry `sig`.
@@ -24,8 +24,8 @@ SECRET_KEYS = frozenset(
     }
 )
 
-# Every pattern below needs one of these: nearly all text has none, and is looked through once instead of four times.
-_SUSPECT = re.compile(r"(?i)authorization|bearer|basic|eyj|[?&;]")
+# Every pattern below contains one of these, so that most text is searched once instead of four times.
+_CANDIDATE = re.compile(r"(?i)authorization|bearer|basic|eyj|[?&;]")
 _QUERY = re.compile(
     r"(?i)([?&;](?:sig|s|h|c|code|access_token|refresh_token|id_token|client_secret|client_assertion|assertion)=)[^&\s\"'<>)]+"
 )
@@ -37,8 +37,8 @@ _JWT = re.compile(r"\beyJ[A-Za-z0-9_-]{4,}\.[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]*)?"
 
 
 def redact(text: str) -> str:
-    """The text with everything that looks like a credential replaced by `***`."""
-    if _SUSPECT.search(text) is None:
+    """The text with credentials replaced by `***`."""
+    if _CANDIDATE.search(text) is None:
         return text
     text = _HEADER.sub(rf"\1{MASK}", text)
     text = _BEARER.sub(rf"\1 {MASK}", text)
@@ -47,5 +47,5 @@ def redact(text: str) -> str:
 
 
 def is_secret(key: str) -> bool:
-    """Whether a field of this name is masked whatever its value looks like."""
+    """Whether the value of this field is always masked."""
     return key.lower().replace("-", "_") in SECRET_KEYS

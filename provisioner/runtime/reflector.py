@@ -1,13 +1,11 @@
-"""A collection of the API server, mirrored: list once, watch from there, list again when the thread is lost.
+"""A reflector: the cache of one collection, filled by a list and kept current by a watch.
 
-`run` never ends by an error; whatever fails is logged, counted and tried again, more and more slowly, and no
-slower than the server asks. The cache keeps its last knowledge meanwhile: "cannot read" is never "there are none".
-It knows how fresh it is (`fresh_at`) and which version it has seen (`contains`).
+`run` does not end on errors: they are logged, counted and retried with backoff and the server's Retry-After. The cache
+keeps its last objects meanwhile; a failed list is never an empty one. `fresh_at` is the age of the cache.
 
-What loses the thread, so that a whole list follows: 410, an answer that is no watch, and silence. (After a restore of
-etcd a watch from a version of the future stays silent for ever, while reconnecting from it would look healthy.)
-Events from the past lose it too, unless they repeat what is known. A connection that ends, cleanly or not, is resumed
-from the newest version seen.
+A new list follows 410, a response that is not a watch, an idle timeout, and an event older than the cache that is not a
+repetition. (After a restore of etcd, a watch from a resourceVersion of the future never delivers an event, and
+reconnecting it would look healthy.) A connection that ends is resumed from the newest resourceVersion.
 
 Source: docs/references/kubernetes.md#list-and-watch, docs/references/kubernetes.md#python-client,
 docs/references/reliability.md#read-faults (faults 11 to 23, 35, 36).
@@ -38,25 +36,25 @@ BACKWARD_LISTS_MAX = 3
 SHORT_WATCH_SECONDS = 1.0
 STEADY_WATCH_SECONDS = 5.0
 
-log = get_logger("runtime.reflector")
+log = get_logger("reflector")
 
 
 class State(Enum):
-    """Where the mirror stands. Every failure leads to a pause, every pause to LISTING or WATCHING."""
+    """The states of a reflector. A failure leads to a backoff, after which it is LISTING or WATCHING."""
 
-    EMPTY = "empty"  # nothing read yet; → LISTING
-    LISTING = "listing"  # a whole list is being read; → WATCHING, or a pause
-    WATCHING = "watching"  # events come; → WATCHING again, LISTING if the thread is lost, or a pause
-    BACKING_OFF = "backing off"  # the last try failed; → LISTING or WATCHING
-    NOT_SERVED = "not served"  # 404: the kind itself is unknown there (its CRD is gone?); → LISTING
-    BACKWARD = "backward"  # a list older than what was seen was refused; → LISTING
+    EMPTY = "empty"  # not listed yet; → LISTING
+    LISTING = "listing"  # → WATCHING, or a failure
+    WATCHING = "watching"  # → WATCHING again, LISTING if the cache is invalid, or a failure
+    BACKING_OFF = "backing off"  # the last request failed; → LISTING or WATCHING
+    NOT_SERVED = "not served"  # 404: the kind does not exist, for example because its CRD was deleted; → LISTING
+    BACKWARD = "backward"  # a list older than the cache was rejected; → LISTING
 
 
 class Reflector(Generic[T]):
-    """`on_change(old, new)` is called after the cache has changed, `on_synced()` after the first list, be it empty.
+    """`on_change(old, new)` is called after the cache has changed, `on_synced()` after the first list.
 
-    Neither may block, and an error in them is fatal.
-    `silence_seconds` without a byte ends a watch (the server sends a bookmark each minute).
+    Handlers must not block; an error in a handler ends `run`. A watch ends after `idle_timeout_seconds` without a byte
+    (the server sends a bookmark each minute).
     """
 
     def __init__(
@@ -100,69 +98,69 @@ class Reflector(Generic[T]):
             self._on_synced.append(on_synced)
 
     def get(self, name: str) -> T | None:
-        """The object of that name (`namespace/name` if namespaced), or None if the cache has none."""
+        """The cached object named `name` or `namespace/name`."""
         return self._store.get(name)
 
     def items(self) -> tuple[T, ...]:
-        """All objects in the cache."""
+        """All cached objects."""
         return self._store.items()
 
     def by_index(self, index: str, value: str) -> tuple[T, ...]:
-        """All objects under that value of a declared index."""
+        """All cached objects under that value of an index."""
         return self._store.by_index(index, value)
 
     async def run(self) -> Never:
-        """Mirror until cancelled."""
+        """List and watch until cancelled."""
         while True:
             try:
                 if self._must_list:
                     await self._list()
                 await self._watch()
             except KubeError as error:
-                await self._pause(error)
+                await self._back_off(error)
 
     def invalidate(self) -> None:
-        """An event never came, though the watch looks well: list again with the next thing it says."""
+        """The cache missed an event: list again when the watch delivers the next one."""
         self._must_list = True
 
     async def list_once(self) -> None:
-        """Mirror the collection as it is now, for who does not stay. Raises KubeError."""
+        """Fill the cache once, without a watch. Raises KubeError."""
         await self._list()
 
     async def _list(self) -> None:
         self.state = State.LISTING
-        begun = self._now()
+        started = self._now()
         listed = await self._kube.list(self._resource, label_selector=self._label_selector)
         if older(listed.resource_version, self.resource_version):
-            self._consider_backward(listed.resource_version)
+            self._reject_backward_list(listed.resource_version)
         self._backward_lists = 0
         self._must_list, self.resource_version = False, listed.resource_version
         first, self.synced = not self.synced, True
-        self.fresh_at, self.last_error = begun, None
+        self.fresh_at, self.last_error = started, None
         self._metrics.lists.inc()
-        self._tell(self._store.replace(listed.items))
+        self._notify(self._store.replace(listed.items))
         if first:
             for on_synced in self._on_synced:
                 on_synced()
 
-    def _consider_backward(self, version: str) -> None:
-        # One stale server is no reason to forget what was seen; when they all say so, the past is the new present.
+    def _reject_backward_list(self, version: str) -> None:
+        # A single API server may be stale. After several such lists the older state is accepted as current.
         self._backward_lists += 1
         if self._backward_lists <= BACKWARD_LISTS_MAX:
             raise KubeError(
                 0, "Backward", f"list {self._resource.plural}: version {version} is older than {self.resource_version}"
             )
         log.warning(
-            "accepting an older version after repeated lists: was etcd restored from a backup?",
+            "accepting an older resourceVersion after repeated lists; was etcd restored from a backup?",
             resource=self._resource.plural,
             version=version,
-            seen=self.resource_version,
+            newest=self.resource_version,
         )
 
     async def _watch(self) -> None:
         self.state = State.WATCHING
         self._metrics.watches.inc()
-        begun, heard = self._now(), False
+        started, received = self._now(), False
         watch = self._kube.watch(
             self._resource,
             resource_version=self.resource_version,
@@ -174,35 +172,39 @@ class Reflector(Generic[T]):
         try:
             async with aclosing(watch) as events:
                 async for event in events:
-                    heard = True
-                    self._take(event)
+                    received = True
+                    self._apply(event)
         finally:
-            lived = self._now() - begun
-            if lived >= STEADY_WATCH_SECONDS:
+            duration = self._now() - started
+            if duration >= STEADY_WATCH_SECONDS:
                 self._backoff.reset()
-        if not heard and lived < SHORT_WATCH_SECONDS:
-            raise KubeError(0, "EmptyWatch", f"watch {self._resource.plural}: ended at once, with nothing said")
-        # A server that ends every watch is asked about once a second, however much it says each time.
+        if not received and duration < SHORT_WATCH_SECONDS:
+            raise KubeError(0, "EmptyWatch", f"watch {self._resource.plural}: ended at once without an event")
+        # Against a server that ends every watch: about one watch per second.
         self._backoff.reset()
-        await asyncio.sleep(max(0.0, SHORT_WATCH_SECONDS * self._rng.uniform(0.75, 1.25) - lived))
+        await asyncio.sleep(max(0.0, SHORT_WATCH_SECONDS * self._rng.uniform(0.75, 1.25) - duration))
 
     def _opened(self) -> None:
-        # Nothing is known to be newer yet, but nothing is wrong any more either.
+        # The cache is not fresher yet, but the server accepted the watch.
         self.last_error = None
 
-    def _take(self, event: WatchEvent[T]) -> None:
+    def _apply(self, event: WatchEvent[T]) -> None:
         self.fresh_at = self._now()
         if self._must_list:
-            raise KubeError(410, "EventLost", f"watch {self._resource.plural}: the API server knows more than it told")
+            raise KubeError(
+                410,
+                "EventLost",
+                f"watch {self._resource.plural}: the API server has a newer version than this watch delivered",
+            )
         if older(event.resource_version, self.resource_version):
-            self._consider_past(event)
+            self._check_past_event(event)
             return
         changes = self._store.apply(event)
         self.resource_version = event.resource_version or self.resource_version
-        self._tell(changes)
+        self._notify(changes)
 
-    def _consider_past(self, event: WatchEvent[T]) -> None:
-        # A watch goes forward. What it repeats is ignored; what we cannot know to be a repetition loses the thread.
+    def _check_past_event(self, event: WatchEvent[T]) -> None:
+        # A repeated event is ignored. Any other event from the past means that the cache may be wrong.
         known = self._store.get(key_of(event.object)) if event.object is not None else None
         if known is None or not reached(known.metadata.resource_version, event.resource_version):
             raise KubeError(
@@ -211,22 +213,22 @@ class Reflector(Generic[T]):
                 f"watch {self._resource.plural}: version {event.resource_version} after {self.resource_version}",
             )
 
-    def _tell(self, changes: list[Change[T]]) -> None:
+    def _notify(self, changes: list[Change[T]]) -> None:
         self._metrics.objects.set(len(self._store))
         for change in changes:
             for on_change in self._on_change:
                 on_change(change.old, change.new)
 
-    async def _pause(self, error: KubeError) -> None:
+    async def _back_off(self, error: KubeError) -> None:
         self.last_error = error
         self._metrics.errors.inc()
         if error.gone or error.unexpected or error.status == 404 or error.reason == IDLE_TIMEOUT:
             self._must_list = True
         self.state = _after(error)
         seconds = self._backoff.next_seconds(error.retry_after)
-        say = log.info if error.gone or (error.status == 0 and self._backoff.failures == 1) else log.warning
-        say(
-            "reading the API server failed",
+        write = log.info if error.gone or (error.status == 0 and self._backoff.failures == 1) else log.warning
+        write(
+            "failed to list or watch",
             resource=self._resource.plural,
             state=self.state.value,
             reason=error.reason,

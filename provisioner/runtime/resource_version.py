@@ -1,19 +1,17 @@
-"""Which of two resourceVersions is newer.
+"""Comparison of resourceVersions: as numbers if both are numeric, otherwise only for equality. No I/O.
 
-Numeric when both are numbers; otherwise only equality is known. No I/O.
-
-Source: https://github.com/kubernetes/enhancements/issues/5504 (since Kubernetes 1.35, resource versions are officially
-comparable as numbers; before, they were in fact).
+Source: https://github.com/kubernetes/enhancements/issues/5504 (resourceVersions are officially comparable since
+Kubernetes 1.35; earlier versions behave the same).
 """
 
 
 def older(version: str, than: str) -> bool:
-    """Whether `version` is certainly older. False if that cannot be told."""
+    """Whether `version` is older; False if they cannot be compared."""
     return _number(version) and _number(than) and int(version) < int(than)
 
 
 def reached(seen: str, version: str) -> bool:
-    """Whether somebody who has seen everything up to `seen` has seen `version`."""
+    """Whether a cache at version `seen` contains `version`."""
     if _number(seen) and _number(version):
         return int(seen) >= int(version)
     return bool(seen) and seen == version

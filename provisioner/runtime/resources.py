@@ -1,7 +1,7 @@
-"""Where each kind of object lives in the API, and which type it decodes to.
+"""REST resources: the URL path and the Python type of each kind.
 
-A path is never built from a name that could point elsewhere: an empty name would turn a DELETE of one
-object into a DELETE of all, and `..` would be folded away by the URL.
+A path is never built from an empty or special name: without a name a DELETE would delete the collection, and `..` would
+be resolved by the URL.
 
 Source: https://kubernetes.io/docs/reference/using-api/api-concepts/#resource-uris,
 https://pkg.go.dev/k8s.io/apimachinery/pkg/api/validation/path#IsValidPathSegmentName.
@@ -25,7 +25,7 @@ T = TypeVar("T", bound=KubeObject)
 
 @dataclass(frozen=True, slots=True)
 class Resource(Generic[T]):
-    """One kind of object. `plural` is the name in URLs, `kind` the one in bodies; `group` is "" for the core."""
+    """One resource. `plural` is its name in URLs, `kind` in bodies; `group` is "" for the core group."""
 
     group: str
     version: str
@@ -36,16 +36,16 @@ class Resource(Generic[T]):
 
     @property
     def api_version(self) -> str:
-        """`group/version`, or `version` alone for the core group."""
+        """`group/version`, or `version` for the core group."""
         return f"{self.group}/{self.version}" if self.group else self.version
 
     def path(self, name: str = "", namespace: str = "", subresource: str = "") -> str:
-        """The URL path of one object, or of the whole collection if `name` is empty.
+        """The URL path of one object, or of the collection if `name` is empty.
 
-        Raises ValueError for a name that is no path segment, and for a subresource of no object.
+        Raises ValueError for a name that is not a path segment, and for a subresource without a name.
         """
         if subresource and not name:
-            raise ValueError(f"{self.plural}/{subresource}: a subresource needs an object's name")
+            raise ValueError(f"{self.plural}/{subresource}: a subresource requires the name of an object")
         parts = ["apis", self.group, self.version] if self.group else ["api", self.version]
         if namespace:
             parts += ["namespaces", _segment(namespace)]
@@ -59,7 +59,7 @@ class Resource(Generic[T]):
 
 def _segment(name: str) -> str:
     if name in {".", ".."} or "/" in name or "%" in name:
-        raise ValueError(f"{name!r} cannot be the name of an object")
+        raise ValueError(f"{name!r} is not a valid object name")
     return quote(name, safe="")
 
 

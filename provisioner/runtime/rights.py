@@ -1,13 +1,13 @@
-"""What the program asks of the API server: every right that it needs, as rules of RBAC have them.
+"""The RBAC permissions that the program needs.
 
-The chart grants exactly these (a test compares the two), and `gpu-provisioner check` asks for exactly these.
+The chart grants exactly these (a test compares them), and `gpu-provisioner check` verifies each of them.
 """
 
 from typing import NamedTuple
 
 
 class Right(NamedTuple):
-    """`resource` is `pods` or `pods/eviction`. `on_lease`: it is for the lease, in the lease's namespace."""
+    """`resource` is for example `pods` or `pods/eviction`. `on_lease`: in the namespace of the Lease only."""
 
     group: str
     resource: str

@@ -1,8 +1,7 @@
-"""How a process is asked to end.
+"""Graceful shutdown on SIGTERM and SIGINT.
 
-The first SIGTERM or SIGINT cancels the work, which ends in its own order; then `Signalled` says which it was.
-A second one ends the process at once, with 128 + its number. Handlers are in place while `until_signalled` runs, and
-only then.
+The first signal cancels the work; when it has ended, `Signalled` is raised. A second signal ends the process at once
+with 128 plus its number. Handlers are installed only while `until_signalled` runs.
 """
 
 import asyncio
@@ -12,11 +11,11 @@ from collections.abc import Awaitable
 from typing import TypeVar
 
 T = TypeVar("T")
-ASKING = (signal.SIGTERM, signal.SIGINT)
+SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
 class Signalled(Exception):
-    """The work was ended by a signal. `exit_code` is what shells and init systems expect of who dies by it."""
+    """The work was cancelled by a signal. `exit_code` is 128 plus its number, as shells report it."""
 
     def __init__(self, number: int) -> None:
         super().__init__(signal.Signals(number).name)
@@ -24,29 +23,29 @@ class Signalled(Exception):
 
 
 async def until_signalled(work: Awaitable[T]) -> T:
-    """What `work` returns; raises what `work` raises, or Signalled. To be awaited by a task's own code.
+    """Await `work`; raises Signalled if a signal cancelled it.
 
-    Only for the main thread's loop: signals arrive nowhere else.
+    Only for a task on the main thread's loop: other threads receive no signals.
     """
     loop, task = asyncio.get_running_loop(), asyncio.current_task()
-    asked: int | None = None
+    received: int | None = None
 
-    def ask(number: int) -> None:
-        nonlocal asked
-        if asked is not None:
+    def handle(number: int) -> None:
+        nonlocal received
+        if received is not None:
             os._exit(128 + number)
-        asked = number
+        received = number
         if task is not None:
             task.cancel()
 
-    for number in ASKING:
-        loop.add_signal_handler(number, ask, number)
+    for number in SIGNALS:
+        loop.add_signal_handler(number, handle, number)
     try:
         return await work
     except asyncio.CancelledError:
-        if asked is None:
+        if received is None:
             raise
-        raise Signalled(asked) from None
+        raise Signalled(received) from None
     finally:
-        for number in ASKING:
+        for number in SIGNALS:
             loop.remove_signal_handler(number)

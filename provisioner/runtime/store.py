@@ -1,8 +1,8 @@
-"""A cache of one kind of object, with indexes; told what happened, it tells what that changed. No I/O.
+"""The store of a reflector: objects by name, with indexes. No I/O.
 
-A whole list replaces everything, and what it does not contain is reported as deleted; an object of the same
-name and another UID is a deletion and an addition; changes are returned only once the store holds them all, so that
-whoever is told sees the new state.
+A list replaces the content; objects that it does not contain are reported as deleted. An object of the same name with
+another UID is a deletion and an addition. Changes are returned after all of them have been applied, so that handlers
+see the new state.
 
 Source: docs/references/kubernetes.md#list-and-watch, docs/references/reliability.md#read-faults.
 """
@@ -20,14 +20,14 @@ Index = Callable[[T], Iterable[str]]
 
 @dataclass(frozen=True, slots=True)
 class Change(Generic[T]):
-    """`old` is None for an addition, `new` for a deletion; otherwise both are the same object (equal UID)."""
+    """`old` is None for an addition, `new` for a deletion; an update has equal UIDs."""
 
     old: T | None
     new: T | None
 
 
 class Store(Generic[T]):
-    """`indexes` maps an index's name to the values under which an object is found in it."""
+    """`indexes` maps the name of an index to a function that returns the index values of an object."""
 
     def __init__(self, indexes: Mapping[str, Index[T]]) -> None:
         self._functions = dict(indexes)
@@ -46,17 +46,17 @@ class Store(Generic[T]):
         return tuple(self._objects.values())
 
     def by_index(self, index: str, value: str) -> tuple[T, ...]:
-        """All objects found under that value. Raises KeyError for an index that was never declared."""
+        """All objects under that value. Raises KeyError for an unknown index."""
         return tuple(self._objects[key] for key in self._indexes[index].get(value, ()))
 
     def replace(self, items: Iterable[T]) -> list[Change[T]]:
-        """Hold exactly these; returns deletions first."""
+        """Replace all objects; returns deletions first."""
         fresh = {key_of(item): item for item in items}
-        deletions = [Change(old, None) for key, old in self._objects.items() if _other(old, fresh.get(key))]
+        deletions = [Change(old, None) for key, old in self._objects.items() if _replaced(old, fresh.get(key))]
         updates: list[Change[T]] = []
         for key, new in fresh.items():
             old = self._objects.get(key)
-            if old is None or _other(old, new):
+            if old is None or _replaced(old, new):
                 updates.append(Change(None, new))
             elif old.metadata.resource_version != new.metadata.resource_version:
                 updates.append(Change(old, new))
@@ -65,7 +65,7 @@ class Store(Generic[T]):
         return deletions + updates
 
     def apply(self, event: WatchEvent[T]) -> list[Change[T]]:
-        """Take one event in; returns nothing for a bookmark or a repetition."""
+        """Apply one event; returns [] for a bookmark or a repetition."""
         new = event.object
         if new is None:
             return []
@@ -74,10 +74,10 @@ class Store(Generic[T]):
         if event.type == EventType.DELETED:
             self._set(key, old, None)
             return [Change(old, None)] if old is not None else []
-        if old is not None and old.metadata.resource_version == event.resource_version and not _other(old, new):
+        if old is not None and old.metadata.resource_version == event.resource_version and not _replaced(old, new):
             return []
         self._set(key, old, new)
-        if old is not None and _other(old, new):
+        if old is not None and _replaced(old, new):
             return [Change(old, None), Change(None, new)]
         return [Change(old, new)]
 
@@ -108,5 +108,5 @@ class Store(Generic[T]):
             self._index(key, item)
 
 
-def _other(old: T, new: T | None) -> bool:
+def _replaced(old: T, new: T | None) -> bool:
     return new is None or old.metadata.uid != new.metadata.uid

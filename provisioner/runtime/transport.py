@@ -1,8 +1,8 @@
-"""One request to the API server: bytes out, bytes in, or a KubeError.
+"""One HTTP request to the API server: response bytes or a KubeError.
 
-Every request ends, by an answer or by its timeout; nothing is read without a limit; only KubeError comes
-out (cancellation passes); a 401 renews the credentials and asks once more. Exceptions of the HTTP client are named,
-never chained: their `repr` holds the request's headers.
+Every request ends with a response or a timeout, and every read is limited in size. A 401 renews the credentials and
+sends the request once more. Errors of the HTTP client are quoted and not chained: their `repr` contains the request's
+headers.
 
 Source: docs/references/kubernetes.md#python-client, docs/references/kubernetes.md#writes (size limits).
 """
@@ -15,7 +15,7 @@ from typing import Any
 
 import aiohttp
 
-from .kube_errors import CREDENTIALS, IDLE_TIMEOUT, NO_ANSWER, TIMEOUT, KubeError, from_answer, unexpected
+from .kube_errors import CREDENTIALS, IDLE_TIMEOUT, NO_RESPONSE, TIMEOUT, KubeError, from_response, unexpected
 from .kubernetes_sdk import ApiClient, ConfigException, OpenApiException
 from .redaction import redact
 
@@ -29,7 +29,7 @@ OnRequest = Callable[[str, str, int, float], None]
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One call. `what` names it in errors; `kind` and `verb` name it in metrics (`verb` is Kubernetes' own word)."""
+    """One request. `what` describes it in errors; `kind` and `verb` (of Kubernetes) are its metric labels."""
 
     verb: str
     method: str
@@ -43,7 +43,7 @@ class Request:
 
 
 class Transport:
-    """The SDK's authenticated client, as something that moves bytes."""
+    """Sends requests with the SDK's authenticated client."""
 
     def __init__(
         self,
@@ -59,27 +59,27 @@ class Transport:
         self._on_request = on_request
 
     async def send(self, request: Request) -> bytes:
-        """The body of a successful answer, read whole. Raises KubeError."""
+        """The whole body of a successful response. Raises KubeError."""
         timeout = aiohttp.ClientTimeout(total=None)
         try:
-            async with asyncio.timeout(self._timeout_seconds), self._answer(request, timeout) as response:
+            async with asyncio.timeout(self._timeout_seconds), self._response(request, timeout) as response:
                 return await _read(response, request)
         except TimeoutError:
-            raise KubeError(0, TIMEOUT, f"{request.what}: no answer within {self._timeout_seconds:g} s") from None
+            raise KubeError(0, TIMEOUT, f"{request.what}: no response within {self._timeout_seconds:g} s") from None
 
     @asynccontextmanager
     async def stream(
         self, request: Request, *, idle_timeout_seconds: float, total_seconds: float
     ) -> AsyncIterator[Any]:
-        """The successful answer's chunks as they come. Raises KubeError; reason Silent after `silence_seconds`."""
+        """The body in chunks. Raises KubeError; reason IdleTimeout after `idle_timeout_seconds` without a byte."""
         timeout = aiohttp.ClientTimeout(
             total=total_seconds, sock_connect=self._timeout_seconds, sock_read=idle_timeout_seconds
         )
-        async with self._answer(request, timeout) as response:
+        async with self._response(request, timeout) as response:
             yield _chunks(response, request, idle_timeout_seconds)
 
     @asynccontextmanager
-    async def _answer(self, request: Request, limits: aiohttp.ClientTimeout) -> AsyncIterator[aiohttp.ClientResponse]:
+    async def _response(self, request: Request, limits: aiohttp.ClientTimeout) -> AsyncIterator[aiohttp.ClientResponse]:
         response = await self._open(request, limits)
         if response.status == 401 and self._renew_credentials is not None:
             response.close()
@@ -90,11 +90,11 @@ class Transport:
                 raise await _refusal(response, request)
             yield response
         finally:
-            response.close()  # drops the connection only if something was left unread
+            response.close()  # closes the connection only if the body was not read to the end
 
     async def _open(self, request: Request, limits: aiohttp.ClientTimeout) -> aiohttp.ClientResponse:
         loop = asyncio.get_running_loop()
-        begun, status = loop.time(), 0
+        started, status = loop.time(), 0
         try:
             response: aiohttp.ClientResponse = await self._api_client.call_api(
                 request.path,
@@ -108,14 +108,14 @@ class Transport:
             )
             status = response.status
         except TimeoutError:
-            raise KubeError(0, TIMEOUT, f"{request.what}: no answer in time") from None
+            raise KubeError(0, TIMEOUT, f"{request.what}: timed out") from None
         except (aiohttp.ClientError, OSError, ValueError) as error:
-            raise _no_answer(request, error) from None
+            raise _no_response(request, error) from None
         except (ConfigException, OpenApiException) as error:
             raise KubeError(0, CREDENTIALS, f"{request.what}: {redact(str(error))}") from None
         finally:
             if self._on_request is not None:
-                self._on_request(request.verb, request.kind, status, loop.time() - begun)
+                self._on_request(request.verb, request.kind, status, loop.time() - started)
         return response
 
     async def _renew(self) -> None:
@@ -135,7 +135,7 @@ async def _read(response: aiohttp.ClientResponse, request: Request) -> bytes:
             if len(body) > request.bytes_max:
                 raise unexpected(response.status, f"{request.what}: more than {request.bytes_max} bytes")
     except (aiohttp.ClientError, OSError, ValueError) as error:
-        raise _no_answer(request, error) from None
+        raise _no_response(request, error) from None
     return bytes(body)
 
 
@@ -147,8 +147,8 @@ async def _refusal(response: aiohttp.ClientResponse, request: Request) -> KubeEr
             if len(body) > ERROR_BYTES:
                 break
     except (aiohttp.ClientError, OSError, ValueError):
-        pass  # the status is the answer; its explanation may be missing
-    error = from_answer(response.status, response.headers, bytes(body))
+        pass  # the status suffices; its body may be missing
+    error = from_response(response.status, response.headers, bytes(body))
     return KubeError(
         error.status,
         error.reason,
@@ -168,8 +168,8 @@ async def _chunks(
     except TimeoutError:
         raise KubeError(0, IDLE_TIMEOUT, f"{request.what}: no byte for {idle_timeout_seconds:g} s") from None
     except (aiohttp.ClientError, OSError, ValueError) as error:
-        raise _no_answer(request, error) from None
+        raise _no_response(request, error) from None
 
 
-def _no_answer(request: Request, error: Exception) -> KubeError:
-    return KubeError(0, NO_ANSWER, f"{request.what}: {type(error).__name__}: {redact(str(error))}")
+def _no_response(request: Request, error: Exception) -> KubeError:
+    return KubeError(0, NO_RESPONSE, f"{request.what}: {type(error).__name__}: {redact(str(error))}")

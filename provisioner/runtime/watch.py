@@ -1,10 +1,10 @@
-"""What a watch says, line by line: bytes in, events or a KubeError out. No I/O.
+"""Decoding of a watch: bytes to events. No I/O.
 
-Every line becomes an event, an ERROR event becomes the KubeError it carries, and anything else (a proxy's
-page, half a line, an unknown type, an endless line, another kind) a KubeError that names what came.
+Every line becomes an event. An ERROR event becomes the KubeError that it carries; anything else (a page of a proxy, a
+truncated or oversized line, an unknown type, another kind) becomes a KubeError that quotes it.
 
-Source: https://kubernetes.io/docs/reference/using-api/api-concepts/#efficient-detection-of-changes: one JSON object a
-line, types ADDED, MODIFIED, DELETED, BOOKMARK, ERROR; a bookmark carries nothing but a resourceVersion.
+Source: https://kubernetes.io/docs/reference/using-api/api-concepts/#efficient-detection-of-changes: one JSON object per
+line, types ADDED, MODIFIED, DELETED, BOOKMARK, ERROR; a bookmark carries only a resourceVersion.
 """
 
 from collections.abc import AsyncGenerator, AsyncIterator
@@ -15,7 +15,7 @@ from typing import Generic, TypeVar
 import msgspec
 
 from .decoding import decoded
-from .kube_errors import NO_ANSWER, UNREADABLE, KubeError, from_status, quoted, unexpected
+from .kube_errors import NO_RESPONSE, UNREADABLE, KubeError, from_status, quoted, unexpected
 from .objects import Head, KubeObject, Status
 from .resources import Resource
 
@@ -23,7 +23,7 @@ T = TypeVar("T", bound=KubeObject)
 
 
 class EventType(StrEnum):
-    """What happened to the object; a bookmark says only how far the watch has come."""
+    """The types of watch events; a bookmark carries only a resourceVersion."""
 
     ADDED = "ADDED"
     MODIFIED = "MODIFIED"
@@ -60,24 +60,24 @@ async def lines(chunks: AsyncIterator[bytes], *, what: str, bytes_max: int) -> A
         if len(buffer) > bytes_max:
             raise unexpected(200, f"{what}: a line of more than {bytes_max} bytes")
     if buffer.strip():
-        raise KubeError(0, NO_ANSWER, f"{what}: the stream ended inside a line; {quoted('', bytes(buffer))}")
+        raise KubeError(0, NO_RESPONSE, f"{what}: the stream ended inside a line; {quoted('', bytes(buffer))}")
 
 
 def event(line: bytes, resource: Resource[T], what: str) -> WatchEvent[T]:
-    """One line's event. Raises KubeError."""
+    """The event of one line. Raises KubeError."""
     try:
-        said = msgspec.json.decode(line, type=_Line)
-        if said.type == "ERROR":
-            raise _error(said.object, what)
-        head = msgspec.json.decode(said.object, type=Head)
+        decoded_line = msgspec.json.decode(line, type=_Line)
+        if decoded_line.type == "ERROR":
+            raise _error(decoded_line.object, what)
+        head = msgspec.json.decode(decoded_line.object, type=Head)
     except UNREADABLE:
         raise unexpected(200, f"{what}: not a watch event", body=line) from None
-    if said.type not in EventType.__members__:
-        raise unexpected(200, f"{what}: unknown event type {said.type[:40]!r}")
+    if decoded_line.type not in EventType.__members__:
+        raise unexpected(200, f"{what}: unknown event type {decoded_line.type[:40]!r}")
     version = head.metadata.resource_version if head.metadata is not None else ""
-    if said.type == EventType.BOOKMARK:
+    if decoded_line.type == EventType.BOOKMARK:
         return WatchEvent(EventType.BOOKMARK, None, version)
-    return WatchEvent(EventType(said.type), decoded(said.object, resource, what), version)
+    return WatchEvent(EventType(decoded_line.type), decoded(decoded_line.object, resource, what), version)
 
 
 def _error(body: msgspec.Raw, what: str) -> KubeError:

@@ -104,7 +104,7 @@ async def an_event_is_there_already(made: Pod, hand: Hand) -> None:
     assert made.answers["get", "nodeclaims", 200]
     (claim,) = made.app.claims.items()
     for _ in range(2):
-        await EventRecorder(made.kube, SystemClock()).write(claim, "Normal", "Told", "as before")
+        await EventRecorder(made.kube, SystemClock()).record_now(claim, "Normal", "Told", "as before")
     about = f"involvedObject.uid={claim.uid},reason=Told"
     (event,) = (await hand.demand("GET", f"/api/v1/namespaces/default/events?fieldSelector={about}"))["items"]
     assert event["count"] == 2

@@ -345,7 +345,7 @@ def test_a_replica_that_does_not_lead_is_ready(tmp_path: Path) -> None:
             metrics, health = free_port(), free_port()
             env = site.env(METRICS_PORT=str(metrics), HEALTH_PROBE_PORT=str(health))
             with started(tmp_path / "follower", "run", env=env) as follower:
-                await asyncio.to_thread(follower.until, '"the lease is held"')
+                await asyncio.to_thread(follower.until, '"new leader observed"')
                 await ready(health)
                 assert site.lease()["spec"]["holderIdentity"].endswith(f"_{leader.process.pid}")
                 follower.process.send_signal(signal.SIGTERM)
@@ -406,7 +406,7 @@ def test_while_it_ends_it_is_not_ready(tmp_path: Path) -> None:
                 (503, "shutdown: the process is shutting down\n")
             ]
             assert await it.end() == 0
-            assert any(entry["message"] == "cannot release the lease" for entry in it.log)
+            assert any(entry["message"] == "failed to release the lease" for entry in it.log)
 
     told(story, tmp_path)
 
@@ -441,7 +441,7 @@ def test_a_leader_that_is_deposed_ends_itself(tmp_path: Path) -> None:
             await asyncio.sleep(0.1)
             last = it.log[-1]
             assert (last["level"], last["message"]) == ("ERROR", "stopped: leadership was lost")
-            assert last["error"] == "lease kube-system/gpu-provisioner-leader-election: usurper holds it"
+            assert last["error"] == "lease kube-system/gpu-provisioner-leader-election: it is held by usurper"
             assert last["remedy"]
             assert "Traceback" not in "".join(it.lines)
             assert site.lease()["spec"]["holderIdentity"] == "usurper"
@@ -507,8 +507,8 @@ def test_wrong_settings_are_told_all_at_once(tmp_path: Path) -> None:
     ("text", "cause"),
     [
         (None, r"KUBECONFIG=\S+: there is no such file\n    Set it to"),
-        (f"token: [{CANARY}", r"kubeconfig \S+: it is none \(ParserError\)\n    Correct"),
-        ("- 1\n", r"kubeconfig \S+: it is none \(\w+\)\n    Correct"),
+        (f"token: [{CANARY}", r"kubeconfig \S+ is not valid \(ParserError\)\n    Correct"),
+        ("- 1\n", r"kubeconfig \S+ is not valid \(\w+\)\n    Correct"),
         ("kind: Config\n", r"Expected key current-context in \S+\n    Correct"),
     ],
 )
@@ -538,6 +538,6 @@ def test_a_leader_that_loses_the_api_server_ends_itself(abandoned: Running) -> N
     log = [json.loads(line) for line in abandoned.err.splitlines()]
     assert log[-1]["level"] == "ERROR"
     assert log[-1]["message"] == "stopped: leadership was lost"
-    assert log[-1]["error"] == "lease kube-system/abandoned: it could not be renewed in time"
+    assert log[-1]["error"] == "lease kube-system/abandoned: it was not renewed in time"
     assert "Traceback" not in abandoned.err
     assert abandoned.out == ""

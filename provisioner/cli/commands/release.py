@@ -133,7 +133,7 @@ async def _tell(tools: Tools, claim: NodeClaim, proof: str, things: list[NodeCla
         who = "unknown user"
     message = f"{who} released {', '.join(_named(thing) for thing in things)} from {labels.FINALIZER} by hand. {proof}"
     try:
-        await EventRecorder(kube, tools.clients.clock).write(
+        await EventRecorder(kube, tools.clients.clock).record_now(
             claim, "Warning", reasons.FINALIZER_RELEASED_BY_HAND, message
         )
     except KubeError as error:

@@ -119,7 +119,7 @@ def test_a_pass_over_its_deadline_is_an_error() -> None:
 
     _, _, logged = worked(reconcile, reconcile_timeout_seconds=10.0, seconds=15)
     assert ended[0] == 10
-    assert logged[0]["event"] == "the pass outlived its deadline"
+    assert logged[0]["event"] == "reconcile timed out"
 
 
 def test_workers_share_the_keys() -> None:

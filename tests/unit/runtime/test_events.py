@@ -18,7 +18,7 @@ from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.pod import Pod
 from provisioner.runtime.connection import client_over
-from provisioner.runtime.events import EventRecorder, cut
+from provisioner.runtime.events import EventRecorder, truncate
 from provisioner.runtime.kube import Kube, KubeError
 from provisioner.runtime.metrics import Metrics
 from provisioner.simulator.loop import VirtualClock
@@ -231,14 +231,14 @@ def test_what_must_not_be_done_untold_is_written_before_it_is_done() -> None:
     """The Event stands when the call returns, redacted like any other; a refusal is the caller's to answer."""
 
     async def story(it: Story, recorder: EventRecorder) -> None:
-        await recorder.write(CLAIM, "Warning", "FinalizerReleasedByHand", "ada did it with Bearer c4nary-0123456")
+        await recorder.record_now(CLAIM, "Warning", "FinalizerReleasedByHand", "ada did it with Bearer c4nary-0123456")
         (event,) = it.api.events.values()
         assert (event["reason"], event["count"]) == ("FinalizerReleasedByHand", 1)
         assert event["message"].startswith("ada did it with ")
         assert "c4nary" not in event["message"]
         it.api.refuse_with = [(403, {})]
         with pytest.raises(KubeError) as refused:
-            await recorder.write(CLAIM, "Warning", "FinalizerReleasedByHand", "again")
+            await recorder.record_now(CLAIM, "Warning", "FinalizerReleasedByHand", "again")
         assert refused.value.status == 403
         assert len(it.api.events) == 1
 
@@ -264,6 +264,6 @@ def test_no_secret_and_no_novel_is_written() -> None:
 @given(st.text(), st.integers(3, 50))
 def test_a_cut_text_is_a_prefix_within_its_bytes(text, limit) -> None:
     """Whatever the characters."""
-    short = cut(text, limit)
+    short = truncate(text, limit)
     assert len(short.encode()) <= limit
     assert short == text.encode("utf-8", "replace").decode() or text.startswith(short.removesuffix("…"))

@@ -177,9 +177,9 @@ async def test_no_answer_is_status_zero() -> None:
         server.then(silent(), hang_up())
         quiet, cut = await refused(kube.get(NODES, "n")), await refused(kube.create(NODES, {}))
         assert (quiet.status, quiet.reason) == (0, "Timeout")
-        assert (cut.status, cut.reason, cut.retryable) == (0, "NoAnswer", True)
+        assert (cut.status, cut.reason, cut.retryable) == (0, "NoResponse", True)
     async with kube_client(server) as kube:
-        assert (await refused(kube.get(NODES, "n"))).reason == "NoAnswer"
+        assert (await refused(kube.get(NODES, "n"))).reason == "NoResponse"
 
 
 async def test_errors_do_not_hold_the_token() -> None:
@@ -369,14 +369,14 @@ async def test_half_a_line_is_a_cut_connection() -> None:
 
         error = await refused(listen())
         assert seen == ["2"]
-        assert (error.status, error.reason) == (0, "NoAnswer")
+        assert (error.status, error.reason) == (0, "NoResponse")
 
 
 async def test_a_silent_watch_ends() -> None:
     """A half-open connection says nothing for ever; we stop listening."""
     async with kube_server() as server, kube_client(server) as kube:
         server.then(stream(bookmark("5"), end="silence"))
-        assert (await refused(watched(kube, idle_timeout_seconds=0.1))).reason == "Silent"
+        assert (await refused(watched(kube, idle_timeout_seconds=0.1))).reason == "IdleTimeout"
 
 
 async def test_a_watch_cut_in_the_middle_is_no_clean_end() -> None:

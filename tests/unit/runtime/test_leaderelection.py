@@ -504,7 +504,7 @@ def test_a_lease_too_short_for_its_renewals_is_refused() -> None:
     """Numbers that cannot keep the promise are refused at the start."""
 
     async def story(it: World) -> None:
-        with pytest.raises(ValueError, match="lease_seconds"):
+        with pytest.raises(ValueError, match="lease_duration_seconds"):
             it.election("one", lease_duration_seconds=10)
 
     in_a_world(story)

@@ -97,22 +97,22 @@ NODE = obj("Node", "a", "999999999")
 DEEP = b'{"kind":"Node","metadata":{"name":"a"},"x":' + b"[" * 100_000 + b"]" * 100_000 + b"}"
 HUGE = json.dumps({"type": "MODIFIED", "object": {**NODE, "x": "x" * 3 * 2**20}}).encode()
 PAGE = b"<html><title>Sign in</title></html>"
-UNEXPECTED = "UnexpectedAnswer"
+UNEXPECTED = "UnexpectedResponse"
 
 # What comes, in the place of which answers, as which reason, and in which words it must be named.
 ANSWERS: list[tuple[str, Fits, Answer, str, str]] = [
     ("a sign-in page", everything, raw(PAGE), UNEXPECTED, "Sign in"),
     ("a gateway's page", everything, raw(b"<h1>502 Bad Gateway</h1>", 502), UNEXPECTED, "502 Bad Gateway"),
-    ("a redirect to a login", everything, to_a_login, "NoAnswer", "login.example"),
+    ("a redirect to a login", everything, to_a_login, "NoResponse", "login.example"),
     ("nothing", everything, raw(b""), UNEXPECTED, ""),
     ("half an object", everything, raw(b'{"kind":"NodeList","metadata":{"na'), UNEXPECTED, "not a list"),
     ("another's JSON", everything, answer({"error": "upstream"}), UNEXPECTED, "upstream"),
-    ("broken compression", everything, broken_gzip, "NoAnswer", "gzip"),
+    ("broken compression", everything, broken_gzip, "NoResponse", "gzip"),
     ("nesting without end", everything, raw(DEEP), UNEXPECTED, ""),
     ("an overload", everything, status(429, "TooManyRequests", "slow down"), "TooManyRequests", "slow down"),
     ("an error", everything, status(500, "InternalError", "etcd is away"), "InternalError", "etcd is away"),
     ("a revoked token", everything, status(401, "Unauthorized", "Unauthorized"), "Unauthorized", "Unauthorized"),
-    ("half a line", watches, stream(b'{"type":"ADDED","object":{"kind":"No'), "NoAnswer", "inside a line"),
+    ("half a line", watches, stream(b'{"type":"ADDED","object":{"kind":"No'), "NoResponse", "inside a line"),
     ("an unknown event", watches, stream(b'{"type":"EXPLODED","object":{}}\n'), UNEXPECTED, "'EXPLODED'"),
     ("an event of nothing", watches, stream(b'{"type":"ADDED"}\n'), UNEXPECTED, "expected a"),
     ("a line of 3 MiB", watches, stream(HUGE), UNEXPECTED, "a line of more than 3145728 bytes"),
@@ -151,7 +151,7 @@ def test_a_claim_lives_through_answers_that_make_no_sense(calls: Fits, sent: Ans
 
     with logs() as lines:
         simulate(story, azure=FAST)
-    failed = [line for line in lines if line["event"] == "reading the API server failed"]
+    failed = [line for line in lines if line["event"] == "failed to list or watch"]
     for resource in READS:
         named = [line for line in failed if line["resource"] == resource and line["reason"] == reason]
         assert any(words in line["error"] for line in named), (resource, failed[:5])
@@ -207,9 +207,9 @@ def test_a_lease_that_cannot_be_renewed_ends_the_process_with_its_name_in_the_lo
     with logs() as lines:
         simulate(story, azure=FAST)
     words = "Sign in" if status_code == 200 else "not today"
-    for event in ("cannot renew the lease", "cannot take the lease"):
+    for event in ("failed to renew the lease", "failed to acquire the lease"):
         assert any(words in line["error"] for line in lines if line["event"] == event)
-    assert [line["event"] for line in lines].count("leadership lost") == 1
+    assert [line["event"] for line in lines].count("leader election lost") == 1
 
 
 def test_writes_whose_answers_are_garbled_are_not_sent_again() -> None:
@@ -507,7 +507,7 @@ def test_nodes_too_large_for_a_watch_line_cost_lists_and_no_life() -> None:
 
     with logs() as lines:
         simulate(story, azure=FAST)
-    failed = [line for line in lines if line["event"] == "reading the API server failed"]
+    failed = [line for line in lines if line["event"] == "failed to list or watch"]
     assert any("watch nodes: a line of more than 3145728 bytes" in line["error"] for line in failed)
 
 
