@@ -78,7 +78,7 @@ class ControlPlane:
             made.apiserver.start()
             await made.apiserver.ready(made.is_ready)
             if controller_manager:
-                await made.start_manager(CONTROLLERS if controller_manager is True else controller_manager)
+                await made.start_manager(CONTROLLERS if isinstance(controller_manager, bool) else controller_manager)
             yield made
         finally:
             for program in (made.manager, made.apiserver, made.etcd):

@@ -76,7 +76,7 @@ async def taken_back(world: RealWorld, names: list[str]) -> None:
     ended = await world.command("adopt", "--all", "--yes")
     assert (ended.code, ended.err) == (0, ""), ended
     for name in names:
-        await world.until(lambda name=name: said(world, "Launched", name)[0] == "True", 60, f"{name} has its machine")
+        await world.until(lambda name=name: said(world, "Launched", name)[0] == "True", 60, f"{name} has its machine")  # type: ignore[misc]  # the default binds the value of this round
     await asyncio.sleep(15)
     ended = await world.command("gc")
     assert ended.out.startswith(f"nothing to remove: {len(names)} agent pools of ours; "), ended.out
@@ -87,7 +87,7 @@ async def taken_back(world: RealWorld, names: list[str]) -> None:
 async def goes(world: RealWorld, name: str) -> None:
     """Asked to go, a claim goes as ever."""
     await world.delete_claim(name)
-    await world.until(lambda: world.claim(name) is None and not world.nodes_of(name), PATIENCE_SECONDS, f"{name} goes")
+    await world.until(lambda: world.claim(name) is None and not world.nodes_of(name), PATIENCE_SECONDS, f"{name} goes")  # type: ignore[misc]  # the default binds the value of this round
     assert asked(world, "DELETE") == [name]
 
 
@@ -122,7 +122,7 @@ async def crd_deleted(world: RealWorld) -> None:
     )
     gone = world.audit_log.deletion_order
     for name in names:
-        await world.until(lambda name=name: len(gone(was[name])) == len(WHOLE), PATIENCE_SECONDS, f"{name} goes")
+        await world.until(lambda name=name: len(gone(was[name])) == len(WHOLE), PATIENCE_SECONDS, f"{name} goes")  # type: ignore[misc]  # the default binds the value of this round
         assert gone(was[name]) == WHOLE, world.tell()
     assert asked(world, "DELETE") == names
 
@@ -151,7 +151,7 @@ async def stopped_then_lost(world: RealWorld) -> None:
     world.cloud.stop_cluster()
     await world.until(lambda: not any(world.nodes_of(n) for n in names), PATIENCE_SECONDS, "the Nodes are let go")
     for name in names:
-        await world.until(lambda name=name: said(world, "Initialized", name)[1] == "NodeLost", 60, "it is said")
+        await world.until(lambda name=name: said(world, "Initialized", name)[1] == "NodeLost", 60, "it is said")  # type: ignore[misc]  # the default binds the value of this round
     world.cloud.start_cluster()
     for name in names:
         await ready(world, name)

@@ -80,6 +80,7 @@ class Passes:
         return len(self._written)
 
     def _look(self, facts: Facts) -> None:
+        obj: Any
         self.count += 1
         if facts.own_write_pending:
             self.held += 1

@@ -14,7 +14,7 @@ from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from random import Random
-from typing import Any, Self, TypeVar
+from typing import Any, Self, TypeVar, cast
 
 from aiohttp import web
 
@@ -62,7 +62,7 @@ class RealWorld:
         self.controllers: dict[str, Program] = {}
         self.store = RealStore(cp.url, cp.ssl, cp.admin_token)
         self.cloud = AzureCloud(AzureSettings(speed=SPEED, actions=AZURE_ACTIONS), now, Random("cloud"))
-        self.nodes = NodeSimulator(self.store, self.cloud, NodeSettings(), Random("nodes"), now)
+        self.nodes = NodeSimulator(cast("Any", self.store), self.cloud, NodeSettings(), Random("nodes"), now)
         self._changed = asyncio.Event()
         self._changed_at = 0.0
         self.audit_log = Chronicle(self.store, self.cloud, self._note)

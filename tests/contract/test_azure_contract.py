@@ -26,7 +26,7 @@ async def refusal(call: Awaitable[object]) -> tuple[int, str, dict[str, Any]]:
     error = caught.value
     body = json.loads(error.response.text())
     inner = body.get("error", body)
-    return int(error.status_code), inner["code"], body
+    return int(error.status_code or 0), inner["code"], body
 
 
 def pools_path(azure: Service, group: str = "", cluster: str = "") -> str:

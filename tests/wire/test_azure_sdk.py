@@ -47,8 +47,8 @@ POOL = {
 class Plain(SansIOHTTPPolicy[object, object]):
     """Lets the bearer token travel over plain http."""
 
-    def on_request(self, request: object) -> None:
-        request.context.options["enforce_https"] = False  # type: ignore[attr-defined]
+    def on_request(self, request: Any) -> None:
+        request.context.options["enforce_https"] = False
 
 
 class Credential:
@@ -87,8 +87,8 @@ class Arm:
             **settings,
         )
 
-    async def put(self, name: str, *, polling: bool = False, **changes: Any) -> object:
-        headers: list[object] = []
+    async def put(self, name: str, *, polling: bool = False, **changes: Any) -> Any:
+        headers: list[Any] = []
         options = {k: changes.pop(k) for k in ("match_condition", "etag") if k in changes}
         poller = await self.pools.begin_create_or_update(
             *WHERE,
@@ -106,7 +106,7 @@ class Arm:
 async def arm_on_socket(**settings: Any) -> AsyncIterator[Arm]:
     """Minutes take tenths of a second: speed 1200."""
     cloud = AzureCloud(
-        AzureSettings(**{"speed": 1200.0, "token": "letmein", "list_seconds": 0.0, **settings}),  # type: ignore[arg-type]
+        AzureSettings(**{"speed": 1200.0, "token": "letmein", "list_seconds": 0.0, **settings}),
         lambda: datetime.now(UTC),
         Random(7),
     )

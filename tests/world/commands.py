@@ -28,7 +28,8 @@ from provisioner.cli.commands.command import act
 from provisioner.cli.commands.console import Console
 from provisioner.cli.commands.values import told
 from provisioner.cli.parser import parse
-from provisioner.operator import clients, operator
+from provisioner.operator import clients
+from provisioner.operator.config import Clients, Config
 from provisioner.runtime.kube import Kube
 from provisioner.runtime.metrics import Metrics
 from provisioner.settings import load
@@ -161,10 +162,8 @@ async def _tools(sim: Sim, sessions: AsyncExitStack, policy: Policy) -> Tools:
     kube = Kube(kube_client(cluster, sim.world.settings.token))
     provider = clients.decorate((await _azure(sim, sessions))[0], metrics)
     return Tools(
-        clients=operator.Clients(
-            kube=kube, lease_kube=kube, provider=provider, clock=clock, rng=Random(WHO), metrics=metrics
-        ),
-        config=operator.Config(
+        clients=Clients(kube=kube, lease_kube=kube, provider=provider, clock=clock, rng=Random(WHO), metrics=metrics),
+        config=Config(
             policy=policy, elect=True, lease_name="gpu-provisioner", lease_namespace="kube-system", identity=WHO
         ),
         cluster=f"cluster {settings.cluster} of resource group {settings.resource_group}",

@@ -242,7 +242,7 @@ class Sim:
         return self.store.list("nodes", labels=f"agentpool={pool}")
 
     def tell(self) -> str:
-        """The ledger's last pages, and what every claim says of itself."""
+        """The last entries of the audit log, and the conditions of each claim."""
         lines = [self.audit_log.tail(), f"at {self.now:.3f} s:"]
         for claim in self.store.list("nodeclaims.karpenter.sh"):
             meta = claim["metadata"]

@@ -9,6 +9,7 @@ from cloudprovider.azure.client import AzureConfig, StaticToken, build_client, w
 from cloudprovider.azure.provider import AzureProvider
 from controllers.model.policy import Policy
 from provisioner.operator import clients, operator
+from provisioner.operator.config import Clients, Config
 from provisioner.runtime.connection import Connection, build_api_client, client_over
 from provisioner.runtime.kube import Kube
 from provisioner.runtime.metrics import Metrics
@@ -38,7 +39,7 @@ async def launch_controller(process: Process) -> None:
         client = build_client(config, without_resending(azure), StaticToken("simulator"), version="test")
         provider = AzureProvider(client, config, clock=process.clock)
         controller = operator.Operator(
-            operator.Clients(
+            Clients(
                 kube=Kube(kube.api_client, renew_credentials=kube.renew_credentials, on_request=metrics.kube_request),
                 lease_kube=Kube(
                     lease.api_client,
@@ -50,7 +51,7 @@ async def launch_controller(process: Process) -> None:
                 rng=process.rng,
                 metrics=metrics,
             ),
-            operator.Config(
+            Config(
                 policy=options.get("policy") or Policy(),
                 elect=options.get("elect", True),
                 lease_name=options.get("lease_name", "gpu-provisioner"),

@@ -10,7 +10,7 @@ Json = dict[str, Any]
 
 
 class Stage(Protocol):
-    """Times are seconds since the world began. `store` and `ledger` differ in type between the two worlds."""
+    """Times are seconds since the world began. `store` and `audit_log` differ in type between the two worlds."""
 
     cloud: AzureCloud
 
@@ -18,7 +18,7 @@ class Stage(Protocol):
     def store(self) -> Any: ...
 
     @property
-    def ledger(self) -> Any: ...
+    def audit_log(self) -> Any: ...
 
     @property
     def now(self) -> float: ...

@@ -12,6 +12,7 @@ import pytest
 import yaml
 from celpy import celtypes
 from celpy.adapter import json_to_cel
+from celpy.evaluation import CELEvalError
 
 from provisioner.api import crd
 
@@ -421,7 +422,7 @@ def broken_rules(schema: Mapping[str, Any], value: Any) -> list[str]:
         program = environment.program(environment.compile(check["rule"]), functions={"find": find})
         try:
             held = bool(program.evaluate({"self": json_to_cel(value)}))
-        except celpy.CELEvalError:
+        except CELEvalError:
             held = False
         if not held:
             broken.append(check["message"])

@@ -108,7 +108,7 @@ class Cloud:
 
 def lived(seconds: float, prepare, *, during=None) -> tuple[Cloud, Inventory, list[str]]:
     """Let an inventory run for some virtual seconds."""
-    cloud, woken = Cloud(), []
+    cloud, woken = Cloud(), list[str]()
 
     async def main() -> Inventory:
         inventory = Inventory(cloud, rng=random.Random(1), on_change=woken.append, on_news=lambda: None)

@@ -58,7 +58,7 @@ def dangling(path: Path, text: str) -> Iterator[str]:
 def test_every_citation_resolves() -> None:
     """A page that is cited exists, and so does the heading behind `#`."""
     own = Path(__file__).relative_to(ROOT)
-    found = []
+    found: list[str] = []
     for path in tracked():
         if path != own and (ROOT / path).is_file():
             found += dangling(path, (ROOT / path).read_text(encoding="utf-8"))

@@ -3,6 +3,7 @@
 import asyncio
 import queue
 import threading
+from typing import Any
 
 import aiohttp
 import pytest
@@ -46,7 +47,8 @@ async def test_probes_say_what_is_wrong() -> None:
 
 async def test_a_loop_that_is_held_up_answers_no_probe() -> None:
     """Probes are answered by the loop that does the work, so one that hangs is found by the probe's own timeout."""
-    release, ports, loops = threading.Event(), queue.Queue(), queue.Queue()
+    release = threading.Event()
+    ports, loops = queue.Queue[Any](), queue.Queue[Any]()
 
     async def program() -> None:
         async with serve("127.0.0.1", 0, health_app(live={"ping": lambda: None}, ready={})) as port:

@@ -10,6 +10,7 @@ import socket
 import struct
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
+from typing import Any
 
 import aiohttp
 import pytest
@@ -38,7 +39,7 @@ class Server:
     """Handlers for every way a call can end; `hits` counts the calls that arrived."""
 
     def __init__(self) -> None:
-        self.hits = []
+        self.hits = list[Any]()
         self.silent = asyncio.Event()
 
     def app(self):

@@ -99,7 +99,7 @@ def test_the_controller_hands_the_machines_over() -> None:
         puts = len(pool_calls(sim, "PUT", None))
         assert (await command(sim, "adopt", "--all", "--yes")).code == 0
         for name in names:
-            await sim.until(lambda name=name: sim.condition(name, "Launched") == "True", 5 * MINUTE, f"{name} has it")
+            await sim.until(lambda name=name: sim.condition(name, "Launched") == "True", 5 * MINUTE, f"{name} has it")  # type: ignore[misc]  # the default binds the value of this round
         await asyncio.sleep(20 * MINUTE)
         assert len(pool_calls(sim, "PUT", None)) == puts
         assert not pool_calls(sim, "DELETE", None)

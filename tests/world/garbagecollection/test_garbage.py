@@ -287,7 +287,7 @@ def test_asked_removals_are_never_braked() -> None:
 
 
 def upgrade(sim: Sim) -> None:
-    sim.cloud.lifecycle.work_on(sim.cloud.pools[NAME], "Upgrading", "updated")
+    sim.cloud.lifecycle.start_operation(sim.cloud.pools[NAME], "Upgrading", "updated")
 
 
 def upgraded(sim: Sim) -> None:

@@ -5,6 +5,7 @@ whose machine is taken away. The others are in `test_kaito.py`.
 """
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -40,7 +41,7 @@ def test_k8_a_thousand_races_for_a_node_lose_no_key() -> None:
     late as chance has it. That it is refused (409) hundreds of times shows that the two do meet.
     """
     key, value = kaito_predicates.ACCELERATOR
-    refused, lost = [0], []
+    refused, lost = [0], list[Any]()
 
     async def story(sim) -> None:
         await sim.start_controller()

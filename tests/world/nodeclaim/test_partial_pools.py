@@ -457,7 +457,7 @@ def test_an_upgrade_with_a_surge_machine_loses_nothing() -> None:
     async def story(sim: Sim) -> None:
         uid = await up(sim)
         old = sim.claim(NAME)["status"]["nodeName"]
-        upgrading = sim.cloud.lifecycle.work_on(sim.cloud.pools[NAME], "UpgradingNodeImageVersion", "updated")
+        upgrading = sim.cloud.lifecycle.start_operation(sim.cloud.pools[NAME], "UpgradingNodeImageVersion", "updated")
         sim.cloud.add_machine(NAME)
         await sim.until(lambda: len(sim.nodes_of(NAME)) == 2, 300, "the surge machine has a Node")
         await asyncio.sleep(3 * MINUTE)

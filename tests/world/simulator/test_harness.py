@@ -1,7 +1,7 @@
 """The harness itself, with a toy controller on both real SDKs: it must see what goes wrong, and repeat it."""
 
 import asyncio
-from typing import Never
+from typing import Any, Never
 
 import pytest
 from azure.core import MatchConditions
@@ -278,7 +278,7 @@ def test_every_crash_point_of_a_life_is_survived() -> None:
     points = list(crash_points(life, launch=toy, azure=FAST))
     assert len(points) == 7 * 4
     for point in points:
-        crashed = []
+        crashed = list[Any]()
 
         async def story(sim, crashed=crashed) -> None:
             await life(sim)
@@ -293,7 +293,7 @@ def test_a_write_before_whose_effect_it_dies_has_none() -> None:
     """A crash before the PUT leaves no pool behind, a crash after it leaves one, in either way of dying."""
     for phase, expected in (("before", 0), ("after", 1)):
         for reset in (False, True):
-            pools = []
+            pools = list[Any]()
 
             async def story(sim, pools=pools) -> None:
                 await sim.start_controller()
