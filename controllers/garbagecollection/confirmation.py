@@ -1,7 +1,6 @@
-"""What a person has confirmed: removals by inference that the circuit breaker need not hold.
+"""Inferred removals that a user has confirmed, which the circuit breaker does not restrict.
 
-Pure, and total: whatever stands in the annotation, it is read as a confirmation or as none. It ends by itself,
-and it names its removals: what looks like garbage later is not in it.
+A confirmation names its removals and expires. An annotation that is invalid counts as no confirmation.
 
 Wire format: the Lease's annotation `labels.CONFIRMED_REMOVALS`, whose value is
 `{"until":"2026-03-01T13:00:00Z","removals":["ws3f2a91c0d"]}`.
@@ -12,18 +11,18 @@ from typing import Annotated
 
 import msgspec
 
-# Long enough for every wait between a confirmation and the last removal, short enough to be forgotten.
+# Covers every wait between a confirmation and the last of its removals.
 CONFIRMED_SECONDS = 3600.0
 
 
 class Confirmation(msgspec.Struct, frozen=True, kw_only=True):
-    """`removals` are pool names; `until` is a moment in UTC after which nothing of it counts."""
+    """`removals` are pool names; `until` is the time of expiry, in UTC."""
 
     until: Annotated[datetime, msgspec.Meta(tz=True)]
     removals: tuple[str, ...]
 
     def covers(self, key: str, now: datetime) -> bool:
-        """Whether the removal of this key is confirmed at that moment."""
+        """Whether the removal of this key is confirmed at `now`."""
         return now < self.until and key in self.removals
 
 
@@ -33,7 +32,7 @@ def encode(confirmation: Confirmation) -> str:
 
 
 def decode(text: str) -> Confirmation | None:
-    """The confirmation in an annotation's value, None if there is none that can be read."""
+    """The confirmation in an annotation's value; None if the value is invalid."""
     try:
         return msgspec.json.decode(text, type=Confirmation)
     except (msgspec.MsgspecError, UnicodeError, RecursionError):

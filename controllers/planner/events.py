@@ -38,12 +38,12 @@ def notices(f: Facts) -> tuple[Notice, ...]:
             found += [Notice(about=node, event=grace_period.expiring_event(by))]
             found += [Notice(about=claim, event=grace_period.expiring_event(by))] if claim is not None else []
     if draining and claim is not None and grace_period.has_invalid_deadline(claim):
-        words = f"{labels.TERMINATION_TIMESTAMP} is no time like 2006-01-02T15:04:05Z, and is ignored"
+        words = f"{labels.TERMINATION_TIMESTAMP} is not a timestamp such as 2006-01-02T15:04:05Z; ignored"
         found.append(_warning(claim, reasons.INVALID_TERMINATION_TIMESTAMP, words))
     if claim is not None and not claim.deleting and (words := consistency.changes(f, claim)):
         found.append(_warning(claim, reasons.POOL_CHANGED, words))
     if claim is not None and (words := repair.blocked(f)):
-        found.append(_warning(claim, reasons.NODE_REPAIR_BLOCKED, f"the repair of its Node waits: {words}"))
+        found.append(_warning(claim, reasons.NODE_REPAIR_BLOCKED, f"repair of the Node is delayed: {words}"))
     return tuple(found)
 
 
@@ -58,7 +58,7 @@ def _of_node(f: Facts, node: Node) -> list[Notice]:
     for pod in f.drain_of(node).pods:
         if has_invalid_do_not_disrupt(pod):
             value = pod.metadata.annotations[labels.DO_NOT_DISRUPT]
-            words = f'{labels.DO_NOT_DISRUPT}="{value}" is neither "true" nor a duration like 1h30m, and is ignored'
+            words = f'{labels.DO_NOT_DISRUPT}="{value}" is neither "true" nor a duration such as 1h30m; ignored'
             found.append(_warning(pod, reasons.INVALID_DO_NOT_DISRUPT, words))
     return found
 

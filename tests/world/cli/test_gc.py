@@ -84,7 +84,7 @@ def test_an_orphan_is_shown_before_it_goes() -> None:
         head, row, blank, verdict, rest = ended.out.splitlines()
         assert head.split("   ")[0].strip() == "POOL"
         assert [cell.strip() for cell in row.split("   ") if cell.strip()] == [
-            NAME, "-", node, "orphan-pool", "delete the agent pool", "a second look", "-",
+            NAME, "-", node, "orphan-pool", "delete the agent pool", "observed too recently", "-",
         ]  # fmt: skip
         assert blank == ""
         assert verdict == "1 removal by inference, allowance 3 of 1 pool: the circuit breaker lets them pass"
@@ -103,7 +103,7 @@ def test_what_the_brake_holds_is_shown_and_stays() -> None:
         ended = await command(sim, "gc")
         assert (ended.code, ended.err) == (0, "")
         for name in names:
-            assert "too many removals by inference at once" in ended.row(name)
+            assert "too many inferred removals at once" in ended.row(name)
             assert "delete the agent pool" in ended.row(name)
         assert "5 removals by inference, allowance 3 of 5 pools: the circuit breaker holds them all\n" in ended.out
         assert written(sim) == []
@@ -178,7 +178,10 @@ def test_what_the_controller_has_yet_to_tell_hides_no_removal() -> None:
         ended = await command(sim, "gc")
         for name in names:
             assert sim.condition(name, "Ready") == "True"
-            assert "node-deleted   delete the NodeClaim and its agent pool   too many removals" in ended.row(name)
+            assert (
+                "node-deleted   delete the NodeClaim and its agent pool   circuit breaker: too many inferred removals"
+                in ended.row(name)
+            )
 
     simulate(story, azure=FAST, **NO_BOUND)
 

@@ -264,7 +264,7 @@ def test_h3_two_of_five_go_one_after_the_other() -> None:
         await silent(sim, second)
         uids = uid_of(sim, first), uid_of(sim, second)
         await sim.until(lambda: deleted(sim, first), 11 * MINUTE, "the first is deleted")
-        waits = "2 of 5 Nodes are sick, 1 at a time is repaired"
+        waits = "2 of 5 Nodes are unhealthy, repaired 1 at a time"
         await sim.until(lambda: waits in said(sim, "Initialized", second)[2], MINUTE, "the second says what for")
         assert value(metrics, "repairs_blocked") == 1
         (told,) = events(sim, "NodeRepairBlocked")
@@ -296,7 +296,7 @@ def test_h3_four_of_five_within_ten_minutes_are_left_alone_until_most_are_back()
         assert not any(deleted(sim, name) for name in names)
         for name in names[:4]:
             assert said(sim, "Initialized", name)[2].endswith(
-                "; its repair waits: 4 of 5 Nodes became unhealthy within 10 min; look for a common cause"
+                "; repair delayed: 4 of 5 Nodes became unhealthy within 10 min; look for a common cause"
             )
         assert len(events(sim, "NodeRepairBlocked")) == 4
         assert value(metrics, "repairs_blocked") == 4

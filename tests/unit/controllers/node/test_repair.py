@@ -226,7 +226,7 @@ def test_the_brakes(nodes: int, at_once: int, simultaneous: float) -> None:
 
 BLOCKED = [
     (UnhealthyCounts(nodes=5, unhealthy=2), ""),
-    (UnhealthyCounts(nodes=5, unhealthy=2, place=2), "2 of 5 Nodes are sick, 1 at a time is repaired"),
+    (UnhealthyCounts(nodes=5, unhealthy=2, place=2), "2 of 5 Nodes are unhealthy, repaired 1 at a time"),
     (
         UnhealthyCounts(nodes=5, unhealthy=4, simultaneous=4),
         "4 of 5 Nodes became unhealthy within 10 min; look for a common cause",
@@ -252,7 +252,7 @@ def test_a_repair_that_waits_is_told_on_the_claim(unhealthy_counts: UnhealthyCou
     assert isinstance(step, steps.PatchStatus)
     (said,) = (c.message for c in step.conditions if c.type == "Initialized")
     assert said.startswith("Node status is NotReady (KubeletNotReady) since 12:10:00Z")
-    assert said.endswith(f"; its repair waits: {why}")
+    assert said.endswith(f"; repair delayed: {why}")
 
 
 FIRST_SIGHTS = [
