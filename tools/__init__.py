@@ -1,1 +1,1 @@
-"""What makes files of this repository from its code; never part of what is installed."""
+"""Generators of files of this repository, and release tools; not part of the distribution."""
