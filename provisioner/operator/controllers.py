@@ -167,7 +167,7 @@ def build_observer(
         indexes=caches.indexes,
         nodes=caches.nodes.items,
         inventory=inventory,
-        wanted=allowed_offerings,
+        offerings_of=allowed_offerings,
         clock=clients.clock,
         leading=lambda: remaining() > 0,
         prices=config.prices,

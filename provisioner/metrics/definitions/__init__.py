@@ -1,14 +1,14 @@
-"""Every metric family of the program in one table: name, labels, stability, and what it is for.
+"""The table of all metric families: name, type, labels, stability, help and use.
 
-Nothing is exposed that is not here, and all that is here is exposed (`tests/world/metrics/test_metrics.py`);
-`docs/reference/metrics.md` is written from it. Names alone: this package imports nothing of ours.
+The program exposes exactly these (`tests/world/metrics/test_metrics.py`), and `docs/reference/metrics.md` is generated
+from them. The package imports no other module of the program.
 """
 
 from . import karpenter, own, runtime
 from .family import Family, Kind, Stability
 from .labels import LABELS, Label
 
-__all__ = ["FAMILIES", "LABELS", "Family", "Kind", "Label", "Stability", "karpenter", "machinery", "own"]
+__all__ = ["FAMILIES", "LABELS", "Family", "Kind", "Label", "Stability", "karpenter", "own", "runtime"]
 
 FAMILIES: tuple[Family, ...] = tuple(
     family for module in (karpenter, own, runtime) for family in vars(module).values() if isinstance(family, Family)

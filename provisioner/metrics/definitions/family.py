@@ -1,7 +1,7 @@
-"""What a metric family is, before anything is counted.
+"""The declaration of a metric family.
 
-Frozen data; a name says its unit, a counter's ends in `_total`; what is wrong with a declaration is an error
-when it is imported.
+Declarations are frozen and validated on import: counters, and only they, end in `_total`; histograms, and only they,
+have buckets.
 """
 
 from collections.abc import Sequence
@@ -10,16 +10,16 @@ from typing import Literal
 import msgspec
 
 Kind = Literal["counter", "gauge", "untyped", "histogram", "summary"]
-# STABLE: name, labels and meaning last as long as a major version. BETA: a minor version may change them, and its
-# changelog says so. ALPHA: may change or go at any time.
+# STABLE: name, labels and meaning change only with a major version. BETA: a minor version may change them and its
+# changelog lists them. ALPHA: may change or be removed at any time.
 Stability = Literal["STABLE", "BETA", "ALPHA"]
 
 
 class Family(msgspec.Struct, frozen=True, kw_only=True):
-    """One family. `help` is what a scrape says of it, `use` what a person reads it for.
+    """One family. `help` is exposed with the metric; `use` is for the documentation only.
 
-    `of_objects`: it has series for each claim or Node, which vanish with it. `reasons`: the closed set of its label
-    `reason`, if it has one of its own.
+    `of_objects`: it has series for each NodeClaim or Node, which end with the object. `reasons`: the values of its
+    label `reason`, if they are a closed set of this family.
     """
 
     name: str
@@ -34,21 +34,21 @@ class Family(msgspec.Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         if (self.kind == "counter") is not self.name.endswith("_total"):
-            raise ValueError(f"{self.name}: counters end in _total, and nothing else does")
+            raise ValueError(f"{self.name}: counters, and only they, end in _total")
         if (self.kind == "histogram") is not bool(self.buckets):
-            raise ValueError(f"{self.name}: histograms have buckets, and nothing else has")
+            raise ValueError(f"{self.name}: histograms, and only they, have buckets")
 
 
 def counter(
     name: str,
     stability: Stability,
-    help: str,  # noqa: A002 - Prometheus' word
+    help: str,  # noqa: A002 - the term of Prometheus
     labels: Sequence[str] = (),
     *,
     reasons: Sequence[str] = (),
     use: str = "",
 ) -> Family:
-    """Something that happened, counted."""
+    """A count of events."""
     return Family(
         name=name,
         kind="counter",
@@ -63,13 +63,13 @@ def counter(
 def gauge(
     name: str,
     stability: Stability,
-    help: str,  # noqa: A002 - Prometheus' word
+    help: str,  # noqa: A002 - the term of Prometheus
     labels: Sequence[str] = (),
     *,
     use: str = "",
     of_objects: bool = False,
 ) -> Family:
-    """Something that is so at the moment of a scrape."""
+    """A value at the time of the scrape."""
     return Family(
         name=name, kind="gauge", stability=stability, help=help, use=use, labels=tuple(labels), of_objects=of_objects
     )
@@ -78,12 +78,12 @@ def gauge(
 def untyped(
     name: str,
     stability: Stability,
-    help: str,  # noqa: A002 - Prometheus' word
+    help: str,  # noqa: A002 - the term of Prometheus
     labels: Sequence[str] = (),
     *,
     of_objects: bool = False,
 ) -> Family:
-    """A gauge whose name, upstream's, ends as only parts of histograms may: as a gauge promtool would refuse it."""
+    """A gauge with an upstream name that ends in `_count`, which promtool rejects for the type gauge."""
     return Family(
         name=name, kind="untyped", stability=stability, help=help, labels=tuple(labels), of_objects=of_objects
     )
@@ -92,13 +92,13 @@ def untyped(
 def histogram(
     name: str,
     stability: Stability,
-    help: str,  # noqa: A002 - Prometheus' word
+    help: str,  # noqa: A002 - the term of Prometheus
     labels: Sequence[str] = (),
     *,
     buckets: Sequence[float],
     use: str = "",
 ) -> Family:
-    """How long something took, or how much it was."""
+    """A distribution in buckets."""
     return Family(
         name=name,
         kind="histogram",
@@ -111,5 +111,5 @@ def histogram(
 
 
 def summary(name: str, stability: Stability, help: str, labels: Sequence[str] = (), *, use: str = "") -> Family:  # noqa: A002
-    """How long something took, with quantiles of the last hour."""
+    """A duration with quantiles over the last hour."""
     return Family(name=name, kind="summary", stability=stability, help=help, use=use, labels=tuple(labels))

@@ -1,6 +1,6 @@
-"""Families that are Karpenter's: its names and labels, where the thing is the same, so that its dashboards work.
+"""Metric families with Karpenter's names and labels, so that its dashboards work.
 
-What is named here is counted as Karpenter counts it, or its `use` says how ours differs.
+They count what Karpenter counts; `use` states any difference.
 
 Source: docs/references/karpenter.md#metrics, https://karpenter.sh/docs/reference/metrics/ (stability levels).
 """
@@ -8,7 +8,7 @@ Source: docs/references/karpenter.md#metrics, https://karpenter.sh/docs/referenc
 from .family import counter, gauge, histogram, summary, untyped
 
 POOL = ("nodepool",)
-# Karpenter's end at 10 s, and an ARM call may take 15.
+# Karpenter's buckets end at 10 s; an ARM call may take 15 s.
 CALL_BUCKETS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 15, 30, 60)
 HOUR, DAY = 3600.0, 86400.0
 LIFETIME_BUCKETS = (
@@ -21,100 +21,101 @@ STATUS_BUCKETS = tuple(0.5 * 2.0**n for n in range(15))
 BUILD_INFO = gauge(
     "karpenter_build_info",
     "STABLE",
-    "1, labelled with the version that runs",
+    "Always 1, labelled with the running version",
     ("version", "goversion", "goarch", "commit"),
-    use="Which version runs where. goversion names Python's.",
+    use="`goversion` is the version of Python.",
 )
 NODECLAIMS_CREATED = counter(
     "karpenter_nodeclaims_created_total",
     "STABLE",
-    "NodeClaims that were taken on",
+    "NodeClaims that the controller manages for the first time",
     ("reason", "nodepool", "min_values_relaxed"),
     reasons=("provisioned",),
-    use="Counted when the claim gets our finalizer: their owners make them.",
+    use="Counted when the NodeClaim gets the finalizer; other controllers create NodeClaims.",
 )
 NODECLAIMS_TERMINATED = counter(
     "karpenter_nodeclaims_terminated_total",
     "STABLE",
-    "NodeClaims that are gone, their machines with them",
+    "NodeClaims that were terminated together with their instances",
     ("nodepool", "capacity_type", "zone"),
 )
 NODECLAIMS_DISRUPTED = counter(
     "karpenter_nodeclaims_disrupted_total",
     "ALPHA",
-    "NodeClaims that were deleted by us, by reason",
+    "NodeClaims that the controller deleted, by reason",
     ("reason", "nodepool", "capacity_type"),
     reasons=("garbage_collected", "unhealthy", "spot_interrupted"),
-    use="A claim that its owner deletes is not counted.",
+    use="NodeClaims that users or other controllers delete are not counted.",
 )
 NODECLAIMS_UNHEALTHY = counter(
     "karpenter_nodeclaims_unhealthy_disrupted_total",
     "ALPHA",
-    "NodeClaims that were deleted to replace a Node that stopped working",
+    "NodeClaims that were deleted because their Node was unhealthy",
     ("condition", "nodepool", "capacity_type", "image_id"),
-    use="How often repair removes a Node. condition is ready: the Node was not Ready for too long.",
+    use="`condition` is `ready`: the Node was not Ready for longer than the toleration duration.",
 )
 NODECLAIMS_TERMINATION = histogram(
     "karpenter_nodeclaims_termination_duration_seconds",
     "BETA",
-    "From a NodeClaim's deletion to its end",
+    "Time from the deletion of a NodeClaim to its removal",
     POOL,
     buckets=tuple(2.0**n for n in range(12)),
 )
 INSTANCE_TERMINATION = histogram(
     "karpenter_nodeclaims_instance_termination_duration_seconds",
     "BETA",
-    "From the accepted DELETE of an agent pool to the proof that it is gone",
+    "Time from the accepted DELETE of an agent pool to the proof of its absence",
     POOL,
     buckets=tuple(2.0**n for n in range(11)),
-    use="From InstanceTerminating True to the claim's end, or to the word that only objects are left.",
+    use="From InstanceTerminating True to the removal of the NodeClaim, or until that condition is no longer True.",
 )
-NODES_CREATED = counter(
-    "karpenter_nodes_created_total", "STABLE", "Nodes that were registered with their NodeClaim", ("nodepool", "zone")
-)
+NODES_CREATED = counter("karpenter_nodes_created_total", "STABLE", "Nodes that were registered", ("nodepool", "zone"))
 NODES_TERMINATED = counter(
-    "karpenter_nodes_terminated_total", "STABLE", "Nodes that are gone, their machines with them", ("nodepool", "zone")
+    "karpenter_nodes_terminated_total",
+    "STABLE",
+    "Nodes that were terminated together with their instances",
+    ("nodepool", "zone"),
 )
-NODES_DRAINED = counter("karpenter_nodes_drained_total", "ALPHA", "Nodes that were drained to their end", POOL)
+NODES_DRAINED = counter("karpenter_nodes_drained_total", "ALPHA", "Nodes whose drain completed", POOL)
 NODES_TERMINATION = summary(
     "karpenter_nodes_termination_duration_seconds",
     "BETA",
-    "From a Node's deletion to its end",
+    "Time from the deletion of a Node to its removal",
     POOL,
-    use="Quantiles are of the last hour's Nodes; without any they are NaN.",
+    use="Quantiles cover the last hour; without Nodes in that time they are NaN.",
 )
 NODES_LIFETIME = histogram(
     "karpenter_nodes_lifetime_duration_seconds",
     "ALPHA",
-    "From a Node's creation to its end",
+    "Time from the creation of a Node to its removal",
     POOL,
     buckets=LIFETIME_BUCKETS,
 )
 EVICTION_REQUESTS = counter(
     "karpenter_nodes_eviction_requests_total",
     "ALPHA",
-    "Requests to evict a pod, by answer",
+    "Requests to evict a pod, by response",
     ("code",),
-    use="429: a budget does not let the pod go. 200 is an eviction that was accepted, 404 a pod that is gone already.",
+    use="200: accepted; 404: the pod no longer exists; 429: a PodDisruptionBudget blocks the eviction.",
 )
 PODS_DRAINED = counter(
     "karpenter_pods_drained_total",
     "ALPHA",
-    "Pods that were asked to leave a Node",
+    "Pods that were evicted or deleted to drain a Node",
     ("reason",),
     reasons=("", "Forceful Termination"),
-    use="Empty for an eviction, the other for a deletion past budgets.",
+    use="Empty for an eviction; `Forceful Termination` for a deletion that bypasses PodDisruptionBudgets.",
 )
 NODES_ALLOCATABLE = gauge(
     "karpenter_nodes_allocatable",
     "BETA",
-    "Resources that a Node has for pods",
+    "Allocatable resources of a Node",
     (
         *("node_name", "nodepool", "instance_type", "capacity_type", "zone", "region", "arch", "os", "managed"),
         "resource_type",
     ),
     of_objects=True,
-    use="Of claims' Nodes only; GPUs are among its resources.",
+    use="Nodes of NodeClaims only; the resources include GPUs.",
 )
 CALL_SECONDS = histogram(
     "karpenter_cloudprovider_duration_seconds",
@@ -122,62 +123,62 @@ CALL_SECONDS = histogram(
     "Duration of cloud provider calls",
     ("controller", "method", "provider"),
     buckets=CALL_BUCKETS,
-    use="A List may wait for its turn between two pages; see gpu_provisioner_arm_request_duration_seconds.",
+    use="A List includes waits for the client-side rate limit; see gpu_provisioner_arm_request_duration_seconds.",
 )
 CALL_ERRORS = counter(
     "karpenter_cloudprovider_errors_total",
     "BETA",
-    "Errors of cloud provider calls, by Karpenter's name for them",
+    "Errors of cloud provider calls, by Karpenter's error name",
     ("controller", "method", "provider", "error"),
-    use="A GET that proves a pool gone counts too, as NodeClaimNotFoundError: each removal ends with one.",
+    use="Each removal ends with a NodeClaimNotFoundError: the GET that proves the absence of the agent pool.",
 )
 PRICE = gauge(
     "karpenter_cloudprovider_instance_type_offering_price_estimate",
     "BETA",
-    "Price of a machine for an hour, from the price table that was given",
+    "Price per hour of an instance, from `--prices`",
     ("instance_type", "capacity_type", "zone"),
-    use="Only what `--prices` names, in its currency: nothing is asked of Azure.",
+    use="Only sizes in `--prices`, in its currency; prices are not read from Azure.",
 )
 CONDITION_LABELS = ("namespace", "name", "type", "status", "reason", "karpenter_sh_nodepool", "kaito_sh_kaitonodeclass")
 CLASS_LABELS = ("karpenter_sh_nodepool", "kaito_sh_kaitonodeclass")
 CONDITION_COUNT = untyped(
     "operator_nodeclaim_status_condition_count",
     "BETA",
-    "1 for each condition of each NodeClaim",
+    "Always 1, for each condition of each NodeClaim",
     CONDITION_LABELS,
     of_objects=True,
 )
 CONDITION_SECONDS = gauge(
     "operator_nodeclaim_status_condition_current_status_seconds",
     "BETA",
-    "How long each condition of each NodeClaim has had its status",
+    "Time since each condition of each NodeClaim changed its status",
     CONDITION_LABELS,
     of_objects=True,
 )
 CONDITION_TRANSITION = histogram(
     "operator_nodeclaim_status_condition_transition_seconds",
     "BETA",
-    "How long a condition had a status before it changed; the labels are those before",
+    "Time that a condition had a status before it changed; labels are those before the change",
     ("type", "status", *CLASS_LABELS),
     buckets=STATUS_BUCKETS,
 )
 CONDITION_TRANSITIONS = counter(
     "operator_nodeclaim_status_condition_transitions_total",
     "BETA",
-    "Changes of conditions, by what they became",
+    "Status changes of conditions, by the new status and reason",
     ("type", "status", "reason", *CLASS_LABELS),
 )
 TERMINATION_CURRENT = gauge(
     "operator_nodeclaim_termination_current_time_seconds",
     "BETA",
-    "How long a NodeClaim has been deleting",
+    "Time since the deletion of a NodeClaim",
     ("namespace", "name", *CLASS_LABELS),
     of_objects=True,
 )
 TERMINATION_DURATION = histogram(
     "operator_nodeclaim_termination_duration_seconds",
     "BETA",
-    "From a NodeClaim's deletion to its end",
+    "Time from the deletion of a NodeClaim to its removal",
     CLASS_LABELS,
     buckets=STATUS_BUCKETS,
 )

@@ -1,7 +1,6 @@
-"""The labels of our metric families: what each one's values are.
+"""The labels of all metric families and their values.
 
-Every label of every family is here; where the values are a closed set they are named, so that a test can hold
-a running program to them. `bounded by` says what keeps the others few.
+Closed sets of values are listed; a test compares them with a running program. `bound` states what limits the others.
 """
 
 from collections.abc import Mapping
@@ -10,7 +9,7 @@ import msgspec
 
 
 class Label(msgspec.Struct, frozen=True, kw_only=True):
-    """`values` () is no closed set; then `bound` says what keeps it small."""
+    """`values` is the closed set of values; if it is empty, `bound` states what limits their number."""
 
     meaning: str
     bound: str = ""
@@ -18,13 +17,13 @@ class Label(msgspec.Struct, frozen=True, kw_only=True):
 
 
 OTHER = "other"
-# Where nothing tells a zone apart: a pool of the whole region, and (of a rest) any zone.
+# A regional agent pool, and a shortage that applies to every zone (or size, or capacity type).
 REGIONAL, ANY = "regional", "any"
 
-SIZES = "the GPU sizes that this version knows; all else is `other`"
-CLAIMS = "the claims and Nodes that are there: `--max-agent-pools`"
-REGION = "the region's zones"
-KUBE = "the kinds of objects that the program reads or writes"
+SIZES = "GPU sizes that this version knows; others are `other`"
+CLAIMS = "existing NodeClaims and Nodes: `--max-agent-pools`"
+REGION = "zones of the region"
+KUBE = "kinds of objects that the program reads or writes"
 
 _STATUSES = ("True", "False", "Unknown")
 _CONDITIONS = (
@@ -46,10 +45,10 @@ CONTROLLERS = (
 RESOURCES = ("cpu", "memory", "pods", "ephemeral_storage", "nvidia.com/gpu", "amd.com/gpu")
 
 LABELS: Mapping[str, Label] = {
-    "agent_pool": Label(meaning="the name of the claim's agent pool", bound=CLAIMS),
-    "arch": Label(meaning="the Node's CPU architecture", values=("", "amd64", "arm64")),
+    "agent_pool": Label(meaning="name of the NodeClaim's agent pool", bound=CLAIMS),
+    "arch": Label(meaning="CPU architecture of the Node", values=("", "amd64", "arm64")),
     "bucket": Label(
-        meaning="the token bucket of Azure's that a call draws on",
+        meaning="Azure rate limit that applies to the call",
         values=(
             "aks",
             "aks-cluster",
@@ -60,10 +59,10 @@ LABELS: Mapping[str, Label] = {
             "arm-deletes",
         ),
     ),
-    "by": Label(meaning="who refused: our own budget before sending, or Azure", values=("budget", "cloud")),
-    "capacity_type": Label(meaning="how the machine is paid", values=("", "on-demand", "spot", ANY)),
+    "by": Label(meaning="what throttled the call: the client-side rate limit, or Azure", values=("budget", "cloud")),
+    "capacity_type": Label(meaning="capacity type", values=("", "on-demand", "spot", ANY)),
     "cause": Label(
-        meaning="why something was removed that nobody asked to remove",
+        meaning="cause of an inferred removal",
         values=(
             "orphan-pool",
             "missing-pool",
@@ -76,20 +75,20 @@ LABELS: Mapping[str, Label] = {
         ),
     ),
     "code": Label(
-        meaning="the HTTP status of the answer, of ARM `2xx` for all good ones; `<error>` if there was none",
-        bound="the statuses that servers send",
+        meaning="HTTP status of the response, `2xx` for any success of ARM; `<error>` without a response",
+        bound="HTTP statuses",
     ),
-    "commit": Label(meaning="the commit that the image was built from, if it was told", bound="one a process"),
+    "commit": Label(meaning="commit from which the image was built, if known", bound="one per process"),
     "condition": Label(
-        meaning="a condition's type (Karpenter's family: the Node's, in snake case)",
+        meaning="condition type; in Karpenter's family the Node's, in snake case",
         values=(*_CONDITIONS, "ready"),
     ),
     "controller": Label(
-        meaning="the rule that acted, by the name of Karpenter's controller; `nodeclaim` is our one queue",
+        meaning="Karpenter's name of the controller that acted; `nodeclaim` is the work queue",
         values=(*CONTROLLERS, "nodeclaim"),
     ),
     "deadline": Label(
-        meaning="the state that lasted too long",
+        meaning="state whose deadline was exceeded",
         values=(
             "launch",
             "creating",
@@ -102,44 +101,46 @@ LABELS: Mapping[str, Label] = {
         ),
     ),
     "error": Label(
-        meaning="Karpenter's name of the error, empty for one it has no name for",
+        meaning="Karpenter's name of the error, empty if it has none",
         values=("", "InsufficientCapacityError", "NodeClaimNotFoundError", "NodeClassNotReadyError"),
     ),
-    "generation": Label(meaning="of Python's garbage collector", values=("0", "1", "2")),
-    "goarch": Label(meaning="the machine's architecture, by Go's name", values=("amd64", "arm64", OTHER)),
-    "goversion": Label(meaning="the version of Python, under the label's old name", bound="one a process"),
-    "gpu_name": Label(meaning="the GPU's model", bound=SIZES),
-    "group": Label(meaning="the API group", bound=KUBE),
-    "image_id": Label(meaning="the node image's version", bound="the images that AKS has rolled out"),
-    "implementation": Label(meaning="of Python", bound="one a process"),
-    "instance_type": Label(meaning="the VM size", bound=SIZES),
-    "kaito_sh_kaitonodeclass": Label(meaning="the claim's node class, by its label", bound=CLAIMS),
+    "generation": Label(meaning="generation of Python's garbage collector", values=("0", "1", "2")),
+    "goarch": Label(meaning="architecture of the machine, by Go's name", values=("amd64", "arm64", OTHER)),
+    "goversion": Label(meaning="version of Python", bound="one per process"),
+    "gpu_name": Label(meaning="GPU model", bound=SIZES),
+    "group": Label(meaning="API group", bound=KUBE),
+    "image_id": Label(meaning="version of the node image", bound="images that AKS has rolled out"),
+    "implementation": Label(meaning="Python platform information", bound="one per process"),
+    "instance_type": Label(meaning="VM size", bound=SIZES),
+    "kaito_sh_kaitonodeclass": Label(meaning="node class of the NodeClaim, from its label", bound=CLAIMS),
     "karpenter_sh_nodepool": Label(
-        meaning="the claim's label `karpenter.sh/nodepool`", bound="`kaito` as KAITO has it"
+        meaning="label `karpenter.sh/nodepool` of the NodeClaim", bound="`kaito` for KAITO's NodeClaims"
     ),
     "kind": Label(
-        meaning="what was removed; of a request, the kind of object",
+        meaning="kind of the removed object, or of the requested object",
         bound=KUBE,
     ),
-    "le": Label(meaning="a histogram's bucket: observations up to this value", bound="its buckets"),
-    "major": Label(meaning="of Python", bound="one a process"),
-    "managed": Label(meaning="whether the Node belongs to a claim", values=("true",)),
+    "le": Label(meaning="upper bound of a histogram bucket", bound="buckets of the histogram"),
+    "major": Label(meaning="Python platform information", bound="one per process"),
+    "managed": Label(meaning="whether the Node belongs to a NodeClaim", values=("true",)),
     "method": Label(
-        meaning="the call of the cloud provider; of `client_go_request_total`, the verb",
+        meaning="cloud provider method; in `client_go_request_total`, the verb",
         values=(
             *("Create", "Get", "List", "Delete", "Cause", "Cluster"),
             *("GET", "LIST", "WATCH", "CREATE", "UPDATE", "PATCH", "DELETE"),
         ),
     ),
-    "min_values_relaxed": Label(meaning="always `false`: nothing is relaxed here", values=("false",)),
-    "minor": Label(meaning="of Python", bound="one a process"),
-    "name": Label(meaning="a claim's name; of a queue or a Lease, its own", bound=CLAIMS),
-    "namespace": Label(meaning="empty: claims have none", values=("",)),
-    "node_name": Label(meaning="the Node's name", bound=CLAIMS),
-    "nodepool": Label(meaning="the claim's label `karpenter.sh/nodepool`", bound="`kaito` as KAITO has it"),
-    "operation": Label(meaning="what was asked of ARM", values=("create", "get", "list", "delete", "cause", "cluster")),
-    "os": Label(meaning="the Node's operating system", values=("", "linux", "windows")),
-    "patchlevel": Label(meaning="of Python", bound="one a process"),
+    "min_values_relaxed": Label(meaning="always `false`: minValues are not relaxed", values=("false",)),
+    "minor": Label(meaning="Python platform information", bound="one per process"),
+    "name": Label(meaning="name of the NodeClaim, work queue or Lease", bound=CLAIMS),
+    "namespace": Label(meaning="empty: NodeClaims are cluster-scoped", values=("",)),
+    "node_name": Label(meaning="name of the Node", bound=CLAIMS),
+    "nodepool": Label(meaning="label `karpenter.sh/nodepool` of the NodeClaim", bound="`kaito` for KAITO's NodeClaims"),
+    "operation": Label(
+        meaning="operation of the ARM request", values=("create", "get", "list", "delete", "cause", "cluster")
+    ),
+    "os": Label(meaning="operating system of the Node", values=("", "linux", "windows")),
+    "patchlevel": Label(meaning="Python platform information", bound="one per process"),
     "phase": Label(
         meaning="the claim's phase (see A claim's life)",
         values=(
@@ -147,31 +148,33 @@ LABELS: Mapping[str, Label] = {
             *("Draining", "Detaching", "InstanceTerminating", "Terminated"),
         ),
     ),
-    "provider": Label(meaning="the cloud", values=("azure",)),
-    "quantile": Label(meaning="of the last hour's observations", values=("0", "0.5", "0.9", "0.99", "1")),
+    "provider": Label(meaning="cloud provider", values=("azure",)),
+    "quantile": Label(meaning="quantile over the last hour", values=("0", "0.5", "0.9", "0.99", "1")),
     "reason": Label(
-        meaning="a reason from a closed set of the family's; of conditions, the condition's own",
-        bound="the reasons in Conditions, all else is `other`",
+        meaning="reason from the family's closed set, or the reason of the condition",
+        bound="reasons in the reference of conditions; others are `other`",
     ),
-    "region": Label(meaning="the cluster's region", bound="one a cluster"),
+    "region": Label(meaning="region of the cluster", bound="one per cluster"),
     "resource": Label(
-        meaning="the cached kind", values=("nodeclaims", "nodes", "customresourcedefinitions", "agentpools")
+        meaning="kind in the cache", values=("nodeclaims", "nodes", "customresourcedefinitions", "agentpools")
     ),
-    "resource_type": Label(meaning="the resource, as Karpenter writes it", values=RESOURCES),
+    "resource_type": Label(meaning="resource, in Karpenter's spelling", values=RESOURCES),
     "result": Label(
-        meaning="how a pass or an operation ended",
+        meaning="result of a reconcile or an operation",
         values=("success", "error", "requeue", "requeue_after", "succeeded", "failed"),
     ),
     "state": Label(
-        meaning="of pools: Azure's, or `foreign` for those not made by us; of GPUs: `expected` by the pools' sizes,"
-        " `allocatable` by the Nodes",
+        meaning="of agent pools: the Azure state, `foreign` for unmanaged ones; of GPUs: `expected` by the agent pools'"
+        " sizes, `allocatable` by the Nodes",
         values=("creating", "running", "deleting", "failed", "unknown", "foreign", "expected", "allocatable"),
     ),
-    "status": Label(meaning="a condition's status", values=_STATUSES),
-    "subresource": Label(meaning="as in the request's path", values=("", "status", "eviction")),
-    "system": Label(meaning="who did not take our credential", values=("azure", "kubernetes")),
-    "type": Label(meaning="a condition's type", values=_CONDITIONS),
-    "verb": Label(meaning="Kubernetes' verb", values=("GET", "LIST", "WATCH", "CREATE", "UPDATE", "PATCH", "DELETE")),
-    "version": Label(meaning="this program's; of a request, the API's; of Python, its own", bound="one a process"),
-    "zone": Label(meaning="the machine's zone; `regional` if it has none", bound=REGION),
+    "status": Label(meaning="status of the condition", values=_STATUSES),
+    "subresource": Label(meaning="subresource in the request path", values=("", "status", "eviction")),
+    "system": Label(meaning="system that rejected the credential", values=("azure", "kubernetes")),
+    "type": Label(meaning="type of the condition", values=_CONDITIONS),
+    "verb": Label(
+        meaning="verb of the Kubernetes API", values=("GET", "LIST", "WATCH", "CREATE", "UPDATE", "PATCH", "DELETE")
+    ),
+    "version": Label(meaning="version of this program, of the API, or of Python", bound="one per process"),
+    "zone": Label(meaning="zone of the instance; `regional` without a zone", bound=REGION),
 }

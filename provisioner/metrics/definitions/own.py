@@ -1,4 +1,4 @@
-"""Families that are ours: what Karpenter has no name for. Sizes, phases and Azure.
+"""Metric families of this program, for which Karpenter has no name: sizes, phases, agent pools and ARM.
 
 Source: docs/references/monitoring.md#names, docs/references/monitoring.md#alerts-and-panels.
 """
@@ -6,7 +6,6 @@ Source: docs/references/monitoring.md#names, docs/references/monitoring.md#alert
 from .family import counter, gauge, histogram
 from .labels import OTHER
 
-# AKS makes a GPU pool in 3 to 30 minutes: Karpenter's buckets put all of that into +Inf.
 CREATE_REASONS = (
     "quota",
     "sku_unavailable",
@@ -24,7 +23,7 @@ CREATE_REASONS = (
     OTHER,
 )
 
-# What a removal by inference waits for, other than time.
+# What an inferred removal waits for, other than time.
 HELD_REASONS = (
     "restricted",
     "cluster_not_running",
@@ -35,6 +34,7 @@ HELD_REASONS = (
 )
 CREDENTIAL_REASONS = ("no_token", "unauthenticated", "forbidden")
 
+# AKS creates a GPU pool in 3 to 30 minutes, which is +Inf in Karpenter's buckets.
 PHASE_BUCKETS = (15, 30, 60, 90, 120, 180, 240, 300, 420, 600, 900, 1200, 1800, 2700, 3600)
 ARM_BUCKETS = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 15)
 RETRY_AFTER_BUCKETS = (1, 5, 15, 30, 60, 120, 300, 600, 1800)
@@ -51,10 +51,10 @@ CLAIMS = gauge(
 CLAIM_INFO = gauge(
     "gpu_provisioner_nodeclaim_info",
     "BETA",
-    "1 for each NodeClaim, labelled with its agent pool, its Node and its machine, or the one it would have first",
+    "Always 1, for each NodeClaim, labelled with its agent pool, Node and offering",
     ("name", "agent_pool", "node_name", "instance_type", "zone", "capacity_type"),
     of_objects=True,
-    use="Joins what is known of Nodes, or of sizes, with a claim.",
+    use="Joins metrics of Nodes or sizes with NodeClaims. Without an instance, the offering is the first choice.",
 )
 PHASE_SECONDS = histogram(
     "gpu_provisioner_nodeclaim_phase_duration_seconds",
@@ -74,66 +74,67 @@ NOT_READY = gauge(
 NOT_READY_OLDEST = gauge(
     "gpu_provisioner_nodeclaims_not_ready_oldest_seconds",
     "BETA",
-    "Age of the longest of these: since its creation, or since it was last usable",
+    "Longest time that one of these NodeClaims is not Ready, since its creation or since it was Ready",
     ("condition", "reason"),
-    use="A claim that is stuck, and why.",
+    use="Shows which NodeClaims are stuck, and why.",
 )
 OVERDUE = gauge(
     "gpu_provisioner_nodeclaims_overdue",
     "BETA",
-    "NodeClaims whose condition says now that its deadline has passed",
+    "NodeClaims with a condition whose deadline is exceeded",
     ("condition",),
 )
-DEADLINES = counter(
-    "gpu_provisioner_deadlines_exceeded_total", "BETA", "States that outlasted their deadline", ("deadline",)
-)
+DEADLINES = counter("gpu_provisioner_deadlines_exceeded_total", "BETA", "Deadlines that were exceeded", ("deadline",))
 
 # Pools and offerings
 
 POOLS = gauge(
     "gpu_provisioner_agent_pools",
     "BETA",
-    "Agent pools of the cluster, ours by state",
+    "Agent pools of the cluster by state",
     ("state",),
-    use="`unknown` is a state of Azure's that this version does not know: please report it.",
+    use="`unknown` is an Azure state that this version does not know; report it as an issue.",
 )
 LEAKED_POOLS = gauge(
     "gpu_provisioner_leaked_agent_pools",
     "BETA",
-    "Agent pools of ours without a NodeClaim, until they are gone",
-    use="Each is a machine that is billed and serves nobody.",
+    "Managed agent pools without a NodeClaim",
+    use="Each is an instance that is billed and not used.",
 )
 CREATE_FAILURES = counter(
     "gpu_provisioner_create_failures_total",
     "BETA",
-    "Agent pools that were refused, or failed after they were accepted",
+    "Agent pools that were rejected, or whose creation failed",
     ("reason", "instance_type", "capacity_type"),
     reasons=CREATE_REASONS,
-    use="quota and sku_unavailable need a person, allocation passes by itself or needs another size.",
+    use="`quota` and `sku_unavailable` require an operator; `allocation` passes, or requires another size.",
 )
 OFFERING_TRIES = counter(
-    "gpu_provisioner_offering_tries_total", "BETA", "Agent pools asked for", ("instance_type", "capacity_type")
+    "gpu_provisioner_offering_tries_total",
+    "BETA",
+    "Attempts to create an agent pool",
+    ("instance_type", "capacity_type"),
 )
 OFFERING_COOLDOWN = gauge(
     "gpu_provisioner_offering_cooldown_seconds",
     "BETA",
-    "Rest that is left of what was found short; 0: one claim may try it",
+    "Remaining time for which an offering is unavailable; 0: the next attempt is allowed",
     ("instance_type", "zone", "capacity_type"),
-    use="`any`: the shortage does not tell these apart.",
+    use="`any`: the shortage applies to all values.",
 )
 GPUS = gauge(
     "gpu_provisioner_gpus",
     "BETA",
-    "GPUs that are paid for (expected, by the pools' sizes) and that Nodes offer (allocatable)",
+    "GPUs that are billed (expected, by the agent pools' sizes) and that Nodes offer (allocatable)",
     ("state", "instance_type", "gpu_name"),
-    use="expected minus allocatable is paid and cannot be used: booting, or a device plugin that does not run.",
+    use="expected minus allocatable is billed and unusable: Nodes that start, or without a running device plugin.",
 )
 NODE_COST = gauge(
     "gpu_provisioner_node_cost_per_hour",
     "ALPHA",
-    "What the agent pools of ours cost for an hour, by the price table that was given",
+    "Price per hour of the managed agent pools, from `--prices`",
     ("instance_type", "capacity_type"),
-    use="Only sizes that `--prices` names. Idle cost is not known: pods are not watched.",
+    use="Only sizes in `--prices`. Idle cost is not known, because pods are not watched.",
 )
 
 # Removals
@@ -141,91 +142,102 @@ NODE_COST = gauge(
 GC_DELETED = counter(
     "gpu_provisioner_gc_deleted_total",
     "BETA",
-    "Pools, Nodes and NodeClaims that were removed without anybody asking for it",
+    "Agent pools, Nodes and NodeClaims that were removed by inference",
     ("kind", "cause"),
 )
 GC_SKIPPED = counter(
     "gpu_provisioner_gc_skipped_total",
     "BETA",
-    "Removals by inference that came to wait, by what for",
+    "Inferred removals that wait, by reason",
     ("reason",),
     reasons=HELD_REASONS,
-    use="Counted once for each machine and reason, not with each look.",
+    use="Counted once for each instance and reason.",
 )
 REMOVAL_CANDIDATES = gauge("gpu_provisioner_removal_candidates", "BETA", "Candidates for garbage collection")
 REMOVALS_RESTRICTED = gauge(
     "gpu_provisioner_removals_restricted",
     "BETA",
-    "1 while too much looks like garbage to remove any",
-    use="A person has to look: `gpu-provisioner gc`.",
+    "1 while the circuit breaker restricts inferred removals",
+    use="Requires an operator: `gpu-provisioner gc`.",
 )
-REPAIRS_BLOCKED = gauge("gpu_provisioner_repairs_blocked", "BETA", "Repairs that are due and wait for others")
+REPAIRS_BLOCKED = gauge(
+    "gpu_provisioner_repairs_blocked", "BETA", "Repairs that are due and blocked by the limit of simultaneous repairs"
+)
 
 # ARM
 
 ARM_SECONDS = histogram(
     "gpu_provisioner_arm_request_duration_seconds",
     "BETA",
-    "How long ARM takes to answer one request, by its answer",
+    "Duration of one ARM request, by response code",
     ("operation", "code"),
     buckets=ARM_BUCKETS,
-    use="The share of code 429 is how much ARM throttles.",
+    use="The share of code 429 is the share of throttled requests.",
 )
 ARM_OPERATION = histogram(
     "gpu_provisioner_arm_operation_duration_seconds",
     "BETA",
-    "How long Azure works on a pool after it accepted the request",
+    "Duration of an agent pool operation after ARM accepted the request",
     ("operation", "result"),
     buckets=PHASE_BUCKETS,
 )
 ARM_THROTTLED = counter(
     "gpu_provisioner_arm_throttled_total",
     "BETA",
-    "Calls refused for their rate: by our own budget before they were sent, or by the cloud",
+    "Calls that were throttled, by the client-side rate limit or by ARM",
     ("bucket", "by"),
 )
 ARM_RETRY_AFTER = histogram(
     "gpu_provisioner_arm_retry_after_seconds",
     "BETA",
-    "How long Azure asked us to stay away when it refused a call for its rate",
+    "Retry-After of responses with code 429",
     ("operation",),
     buckets=RETRY_AFTER_BUCKETS,
 )
-ARM_TOKENS = gauge("gpu_provisioner_arm_budget_tokens", "ALPHA", "Calls that could be sent at once", ("bucket",))
-ARM_WAIT = gauge("gpu_provisioner_arm_budget_wait_seconds", "ALPHA", "How long the next call would wait", ("bucket",))
+ARM_TOKENS = gauge(
+    "gpu_provisioner_arm_budget_tokens", "ALPHA", "Calls that the client-side rate limit allows now", ("bucket",)
+)
+ARM_WAIT = gauge(
+    "gpu_provisioner_arm_budget_wait_seconds",
+    "ALPHA",
+    "Time until the client-side rate limit allows the next call",
+    ("bucket",),
+)
 CREDENTIAL_FAILURES = counter(
     "gpu_provisioner_credential_failures_total",
     "BETA",
-    "Requests that failed because no token could be had, or because it was not taken",
+    "Requests that failed because of the credential",
     ("system", "reason"),
     reasons=CREDENTIAL_REASONS,
-    use="no_token: Entra ID gives none; unauthenticated: 401; forbidden: 403.",
+    use="`no_token`: Entra ID issued no token; `unauthenticated`: 401; `forbidden`: 403.",
 )
 
 # The process
 
-CACHE_LISTS = counter("gpu_provisioner_cache_lists_total", "BETA", "Whole lists read", ("resource",))
-CACHE_WATCHES = counter("gpu_provisioner_cache_watches_total", "BETA", "Watches opened", ("resource",))
-CACHE_ERRORS = counter("gpu_provisioner_cache_errors_total", "BETA", "Lists and watches that failed", ("resource",))
+CACHE_LISTS = counter("gpu_provisioner_cache_lists_total", "BETA", "Completed lists", ("resource",))
+CACHE_WATCHES = counter("gpu_provisioner_cache_watches_total", "BETA", "Started watches", ("resource",))
+CACHE_ERRORS = counter("gpu_provisioner_cache_errors_total", "BETA", "Failed lists and watches", ("resource",))
 CACHE_OBJECTS = gauge("gpu_provisioner_cache_objects", "BETA", "Objects in the cache", ("resource",))
 CACHE_AGE = gauge(
     "gpu_provisioner_cache_age_seconds",
     "BETA",
-    "Time since the cache last heard of the server",
+    "Time since the cache was last confirmed by the server",
     ("resource",),
-    use="agentpools: since the newest LIST of ARM that succeeded; only the leader has it.",
+    use="`agentpools`: since the last successful LIST of ARM; leader only.",
 )
-EVENTS_SENT = counter("gpu_provisioner_events_sent_total", "BETA", "Events written")
-EVENTS_DROPPED = counter("gpu_provisioner_events_dropped_total", "BETA", "Events not written: too many, or refused")
+EVENTS_SENT = counter("gpu_provisioner_events_sent_total", "BETA", "Events that were written")
+EVENTS_DROPPED = counter(
+    "gpu_provisioner_events_dropped_total", "BETA", "Events that were dropped: rate limit, or rejected"
+)
 LOOP_LAG = gauge(
     "gpu_provisioner_event_loop_lag_seconds",
     "BETA",
-    "The longest that the event loop was held up in the last minute",
-    use="Above a second, something computes where it should wait.",
+    "Longest delay of the event loop in the last minute",
+    use="Above one second, code blocks the event loop.",
 )
 OBSERVATION_ERRORS = counter(
     "gpu_provisioner_observation_errors_total",
     "BETA",
-    "Times that counting failed, which fails nothing else",
-    use="Not 0 is a bug of ours: please report it.",
+    "Errors in metrics code, which affect nothing else",
+    use="Any value above 0 is a bug; report it as an issue.",
 )

@@ -1,4 +1,4 @@
-"""Families of the machinery: the names that controller-runtime, client-go and Prometheus' own clients gave them.
+"""Metric families of controller-runtime, client-go and the Prometheus client, with their names.
 
 Source: docs/references/karpenter.md#metrics.
 """
@@ -14,52 +14,59 @@ RECONCILE_BUCKETS = (0.005, 0.01, 0.025, 0.05, *_TENTHS, *_SECONDS)
 QUEUE = ("name", "controller")
 BY_CONTROLLER = ("controller",)
 
-QUEUE_DEPTH = gauge("workqueue_depth", "STABLE", "Keys that wait to be worked on", QUEUE)
-QUEUE_ADDS = counter("workqueue_adds_total", "STABLE", "Keys added", QUEUE)
+QUEUE_DEPTH = gauge("workqueue_depth", "STABLE", "Keys in the work queue", QUEUE)
+QUEUE_ADDS = counter("workqueue_adds_total", "STABLE", "Keys that were added", QUEUE)
 QUEUE_WAIT = histogram(
-    "workqueue_queue_duration_seconds", "STABLE", "How long a key waits", QUEUE, buckets=QUEUE_BUCKETS
+    "workqueue_queue_duration_seconds", "STABLE", "Time that a key waits in the queue", QUEUE, buckets=QUEUE_BUCKETS
 )
 QUEUE_WORK = histogram(
-    "workqueue_work_duration_seconds", "STABLE", "How long a key is worked on", QUEUE, buckets=QUEUE_BUCKETS
+    "workqueue_work_duration_seconds", "STABLE", "Time that a key is processed", QUEUE, buckets=QUEUE_BUCKETS
 )
-QUEUE_RETRIES = counter("workqueue_retries_total", "STABLE", "Keys to be tried again after an error", QUEUE)
-QUEUE_UNFINISHED = gauge("workqueue_unfinished_work_seconds", "STABLE", "Summed age of the work in progress", QUEUE)
+QUEUE_RETRIES = counter("workqueue_retries_total", "STABLE", "Keys that are retried after an error", QUEUE)
+QUEUE_UNFINISHED = gauge(
+    "workqueue_unfinished_work_seconds", "STABLE", "Total time that the keys in progress have been processed", QUEUE
+)
 QUEUE_LONGEST = gauge(
-    "workqueue_longest_running_processor_seconds", "STABLE", "Age of the oldest work in progress", QUEUE
+    "workqueue_longest_running_processor_seconds",
+    "STABLE",
+    "Time that the oldest key in progress has been processed",
+    QUEUE,
 )
 
 RECONCILE_TOTAL = counter(
     "controller_runtime_reconcile_total",
     "STABLE",
-    "Passes by result",
+    "Reconciles by result",
     (*BY_CONTROLLER, "result"),
-    use="One pass decides all about one machine; it counts for the rule that had the last word in it.",
+    use="One reconcile covers all controllers of one NodeClaim; it counts for the controller that decided.",
 )
 RECONCILE_ERRORS = counter(
-    "controller_runtime_reconcile_errors_total", "STABLE", "Passes that failed and are tried again", BY_CONTROLLER
+    "controller_runtime_reconcile_errors_total", "STABLE", "Reconciles that failed", BY_CONTROLLER
 )
 RECONCILE_SECONDS = histogram(
     "controller_runtime_reconcile_time_seconds",
     "STABLE",
-    "How long a pass takes",
+    "Duration of a reconcile",
     BY_CONTROLLER,
     buckets=RECONCILE_BUCKETS,
 )
-ACTIVE_WORKERS = gauge("controller_runtime_active_workers", "STABLE", "Workers in a pass", BY_CONTROLLER)
-WORKERS = gauge("controller_runtime_max_concurrent_reconciles", "STABLE", "Workers", BY_CONTROLLER)
+ACTIVE_WORKERS = gauge("controller_runtime_active_workers", "STABLE", "Workers that are busy", BY_CONTROLLER)
+WORKERS = gauge("controller_runtime_max_concurrent_reconciles", "STABLE", "Number of workers", BY_CONTROLLER)
 
 LEADER = gauge(
     "leader_election_master_status",
     "STABLE",
-    "1 while this process leads",
+    "1 while this process is the leader",
     ("name",),
     use="The sum over all replicas should be 1.",
 )
-REQUESTS = counter("client_go_request_total", "STABLE", "Requests to the API server, by answer", ("code", "method"))
+REQUESTS = counter(
+    "client_go_request_total", "STABLE", "Requests to the API server, by response code", ("code", "method")
+)
 REQUEST_SECONDS = histogram(
     "client_go_request_duration_seconds",
     "STABLE",
-    "Time until the API server begins to answer",
+    "Time until the API server starts to respond",
     ("verb", "group", "version", "kind", "subresource"),
     buckets=REQUEST_BUCKETS,
 )
@@ -71,15 +78,20 @@ PYTHON_INFO = gauge(
     ("version", "implementation", "major", "minor", "patchlevel"),
 )
 GC_COLLECTED = counter(
-    "python_gc_objects_collected_total", "STABLE", "Objects that Python's garbage collector took", ("generation",)
+    "python_gc_objects_collected_total", "STABLE", "Objects that Python's garbage collector collected", ("generation",)
 )
 GC_UNCOLLECTABLE = counter(
-    "python_gc_objects_uncollectable_total", "STABLE", "Objects that it could not take", ("generation",)
+    "python_gc_objects_uncollectable_total",
+    "STABLE",
+    "Objects that Python's garbage collector could not collect",
+    ("generation",),
 )
-GC_RUNS = counter("python_gc_collections_total", "STABLE", "How often each generation was collected", ("generation",))
+GC_RUNS = counter("python_gc_collections_total", "STABLE", "Collections of each generation", ("generation",))
 PROCESS_VIRTUAL = gauge("process_virtual_memory_bytes", "STABLE", "Virtual memory")
 PROCESS_RESIDENT = gauge("process_resident_memory_bytes", "STABLE", "Resident memory")
-PROCESS_START = gauge("process_start_time_seconds", "STABLE", "When the process started, in seconds of the Unix epoch")
+PROCESS_START = gauge(
+    "process_start_time_seconds", "STABLE", "Start time of the process, in seconds since the Unix epoch"
+)
 PROCESS_CPU = counter("process_cpu_seconds_total", "STABLE", "CPU time")
 PROCESS_FDS = gauge("process_open_fds", "STABLE", "Open files and sockets")
-PROCESS_MAX_FDS = gauge("process_max_fds", "STABLE", "How many there may be")
+PROCESS_MAX_FDS = gauge("process_max_fds", "STABLE", "Limit of open files and sockets")

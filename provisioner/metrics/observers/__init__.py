@@ -1,5 +1,4 @@
-"""What is told of the running program in numbers: pure observation.
+"""Observers that fill the metric families from caches, cache changes and results of steps.
 
-Everything here reads caches, changes of them and outcomes of steps; nothing else reads what is here, and
-nothing of it can fail a pass.
+No decision depends on them, and their errors do not fail a reconcile.
 """

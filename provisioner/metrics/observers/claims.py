@@ -1,7 +1,7 @@
-"""NodeClaims as a scrape finds them: where they are in their life, what each condition says, who is stuck.
+"""Gauges of NodeClaims: phase, conditions, and which claims are stuck.
 
-Read off the cache at that moment, so a claim that is gone has no series; only the leader shows them, so that
-a sum over replicas counts each claim once.
+They are read from the cache at each scrape, so a deleted claim has no series. Only the leader exports them, so that a
+sum over replicas counts each claim once.
 
 Source: https://github.com/awslabs/operatorpkg/blob/main/status/controller.go (names, labels, values),
 docs/references/monitoring.md#alerts-and-panels.
@@ -41,10 +41,10 @@ NAMESPACE = ""
 Stuck = tuple[str, str]
 
 
-class Claims:
-    """Reads `claims()` when asked, if `leading()`.
+class ClaimGauges:
+    """Samples of `claims()` while `leading()`.
 
-    `pool_name`: what a claim's agent pool is called; `wanted`: what it may be had as, the first choice first.
+    `pool_name`: the name of a claim's agent pool; `offerings_of`: the offerings that it allows, in order of preference.
     """
 
     def __init__(
@@ -55,16 +55,16 @@ class Claims:
         leading: Callable[[], bool],
         *,
         pool_name: Callable[[NodeClaim], str],
-        wanted: Callable[[NodeClaim], Sequence[Offering]],
+        offerings_of: Callable[[NodeClaim], Sequence[Offering]],
     ) -> None:
         self._claims = claims
         self._pool_name = pool_name
-        self._wanted = wanted
+        self._offerings_of = offerings_of
         self._label_values = label_values
         self._clock = clock
         self._leading = leading
 
-    def read(self) -> Iterator[Sample]:
+    def samples(self) -> Iterator[Sample]:
         """All samples."""
         if not self._leading():
             return
@@ -78,7 +78,7 @@ class Claims:
             if not claim.deleting and claim.condition(READY, "True") is None:
                 about = first_obstacle(claim)
                 stuck[about] += 1
-                oldest[about] = max(oldest.get(about, 0.0), _seconds(_unusable_since(claim), now))
+                oldest[about] = max(oldest.get(about, 0.0), _seconds(_not_ready_since(claim), now))
             yield from self._of_one(claim, now)
         yield from ((own.CLAIMS, (phase,), float(phases[phase])) for phase in Phase)
         yield from ((own.OVERDUE, (name,), float(count)) for name, count in overdue.items())
@@ -87,36 +87,36 @@ class Claims:
 
     def _of_one(self, claim: NodeClaim, now: datetime) -> Iterator[Sample]:
         classes = self._label_values.classes(claim)
-        for said in claim.status.conditions:
-            about = (NAMESPACE, claim.name, said.type, said.status, reason_label(said.reason), *classes)
+        for condition in claim.status.conditions:
+            about = (NAMESPACE, claim.name, condition.type, condition.status, reason_label(condition.reason), *classes)
             yield karpenter.CONDITION_COUNT, about, 1.0
-            yield karpenter.CONDITION_SECONDS, about, _seconds(said.last_transition_time, now)
+            yield karpenter.CONDITION_SECONDS, about, _seconds(condition.last_transition_time, now)
         known = (claim.name, self._pool_name(claim), claim.status.node_name, *self._machine(claim))
         yield own.CLAIM_INFO, known, 1.0
         if claim.metadata.deletion_timestamp is not None:
-            lasts = _seconds(claim.metadata.deletion_timestamp, now)
-            yield karpenter.TERMINATION_CURRENT, (NAMESPACE, claim.name, *classes), lasts
+            duration = _seconds(claim.metadata.deletion_timestamp, now)
+            yield karpenter.TERMINATION_CURRENT, (NAMESPACE, claim.name, *classes), duration
 
     def _machine(self, claim: NodeClaim) -> tuple[str, str, str]:
-        """Size, zone and capacity type of its machine; of what it would have first, while it has none."""
-        wanted = () if labels.INSTANCE_TYPE in claim.metadata.labels else self._wanted(claim)
-        if not wanted:
+        """Size, zone and capacity type of the instance, or of the first choice while there is none."""
+        offerings = () if labels.INSTANCE_TYPE in claim.metadata.labels else self._offerings_of(claim)
+        if not offerings:
             return self._label_values.machine(claim)
-        return size_label(wanted[0].size), wanted[0].zone or REGIONAL, wanted[0].capacity_type
+        return size_label(offerings[0].size), offerings[0].zone or REGIONAL, offerings[0].capacity_type
 
 
 def first_obstacle(claim: NodeClaim) -> Stuck:
-    """The first condition on the way to Ready that is not True, and its reason."""
+    """The first condition before Ready that is not True, and its reason."""
     for kind in DEPENDENTS:
-        told = claim.condition(kind)
-        if told is None:
+        condition = claim.condition(kind)
+        if condition is None:
             return kind, AWAITING
-        if told.status != "True":
-            return kind, reason_label(told.reason)
+        if condition.status != "True":
+            return kind, reason_label(condition.reason)
     return INITIALIZED, AWAITING
 
 
-def _unusable_since(claim: NodeClaim) -> datetime:
+def _not_ready_since(claim: NodeClaim) -> datetime:
     lost = claim.condition(INITIALIZED, "False")
     return lost.last_transition_time if lost is not None else claim.metadata.creation_timestamp
 

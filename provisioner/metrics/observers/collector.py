@@ -1,6 +1,6 @@
-"""Families whose series are made anew at each scrape: what is gone has no series any longer, by construction.
+"""A collector of gauges whose series are created at each scrape, so that deleted objects have no series.
 
-A scrape that cannot read something serves all the rest, and counts that.
+An error while reading is logged and counted; the scrape contains all other families.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -13,33 +13,33 @@ from provisioner.runtime.logs import get_logger
 
 Sample = tuple[Family, tuple[str, ...], float]
 
-log = get_logger("observation")
+log = get_logger("metrics")
 
 
 class GaugeCollector:
-    """A collector, for a registry, of gauges alone. `read` yields all samples of all `families`."""
+    """A custom collector of gauges. `samples` yields the samples of all `families`."""
 
-    def __init__(self, families: Sequence[Family], read: Callable[[], Iterable[Sample]], errors: Counter) -> None:
+    def __init__(self, families: Sequence[Family], samples: Callable[[], Iterable[Sample]], errors: Counter) -> None:
         self._families = tuple(families)
-        self._read = read
+        self._samples = samples
         self._errors = errors
 
     def collect(self) -> Iterator[GaugeMetricFamily | UntypedMetricFamily]:
-        """As the registry asks at a scrape."""
+        """Called by the registry at each scrape."""
         found = {family.name: _empty(family) for family in self._families}
         try:
-            for family, labels, value in self._read():
+            for family, labels, value in self._samples():
                 found[family.name].add_metric(labels, value)
         except Exception:
             self._errors.inc()
-            log.exception("metrics could not be read")
+            log.exception("failed to collect metrics")
         yield from found.values()
 
     def describe(self) -> Iterator[GaugeMetricFamily | UntypedMetricFamily]:
-        """The families' names, which the registry asks for before a loop runs."""
+        """Called by the registry at registration, when no event loop runs."""
         return map(_empty, self._families)
 
 
 def _empty(family: Family) -> GaugeMetricFamily | UntypedMetricFamily:
-    made = UntypedMetricFamily if family.kind == "untyped" else GaugeMetricFamily
-    return made(family.name, family.help, labels=family.labels)
+    family_type = UntypedMetricFamily if family.kind == "untyped" else GaugeMetricFamily
+    return family_type(family.name, family.help, labels=family.labels)

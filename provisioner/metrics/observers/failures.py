@@ -1,14 +1,13 @@
-"""Why a pool could not be had, in fourteen words: the closed set behind `create_failures_total{reason}`.
+"""Classes of creation failures: the values of the label `reason` of `gpu_provisioner_create_failures_total`.
 
-Every reason of ours, and every code of ARM's that stands in for one, falls into one class; what is new to us
-is `other`.
+Every reason of the program and every error code of ARM belongs to one class; unknown ones are `other`.
 """
 
 from fnmatch import fnmatchcase
 
 from provisioner.metrics.definitions.labels import OTHER
 
-# The first class with a pattern that fits; case does not count.
+# The first class with a matching pattern applies; case is ignored.
 CLASSES: tuple[tuple[str, str], ...] = (
     ("quota", "quotaexceeded *insufficientvcpuquota"),
     ("sku_unavailable", "vmsizenotsupported skunotavailable availabilityzonenotsupported notavailableforsubscription"),
@@ -28,9 +27,9 @@ _PATTERNS = tuple((name, tuple(patterns.split())) for name, patterns in CLASSES)
 
 
 def failure_class(reason: str) -> str:
-    """The class of a condition's reason or an error's."""
-    said = reason.casefold()
+    """The class of a condition's or an error's reason."""
+    folded = reason.casefold()
     for name, patterns in _PATTERNS:
-        if any(fnmatchcase(said, pattern) for pattern in patterns):
+        if any(fnmatchcase(folded, pattern) for pattern in patterns):
             return name
     return OTHER

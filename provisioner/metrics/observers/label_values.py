@@ -1,8 +1,7 @@
-"""Label values read off claims, Nodes and pools: each from a set that stays small, whatever people write.
+"""Label values from NodeClaims, Nodes and agent pools, each from a bounded set.
 
-A size that this version does not know is `other`, what has no zone is `regional`, a reason that we do not know
-is `other`; of names that people choose (NodePools, node classes, images, zones) the first ten have series of their
-own, all further ones share `other`.
+Unknown sizes and reasons are `other`; an instance without a zone is `regional`. Of user-defined names (NodePools, node
+classes, images, zones) the first ten have their own series, all others share `other`.
 
 Source: docs/references/reliability.md#threats (metric labels are bounded),
 docs/references/agent-pools.md#labels-and-taints (the zone label of a regional machine).
@@ -18,48 +17,48 @@ from provisioner.api import labels, reasons
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.metrics.definitions.labels import OTHER, REGIONAL
 
-MOST_NAMES = 10
+NAMES_MAX = 10
 
-_OWN = {said for name, said in vars(reasons).items() if name.isupper() and isinstance(said, str)}
+_OWN = {reason for name, reason in vars(reasons).items() if name.isupper() and isinstance(reason, str)}
 _CODES = {code for row in TABLE for code in row.codes if "*" not in code}
 KNOWN_REASONS = frozenset(
-    said.casefold() for said in (*_OWN, *_CODES, *(row.reason for row in TABLE if row.reason), THROTTLED_IN_FRONT)
+    reason.casefold() for reason in (*_OWN, *_CODES, *(row.reason for row in TABLE if row.reason), THROTTLED_IN_FRONT)
 )
 
 
 def reason_label(reason: str) -> str:
-    """A condition's reason if we know it, `other` if not."""
+    """The reason if it is known, otherwise `other`."""
     return reason if reason.casefold() in KNOWN_REASONS else OTHER
 
 
 def size_label(size: str) -> str:
-    """A VM size as AKS writes it, `other` if we have no data about it."""
+    """The VM size in the spelling of AKS if it is known, otherwise `other`."""
     sku = lookup(size)
     return sku.name if sku is not None else OTHER
 
 
-def capacity_label(of: Mapping[str, str]) -> str:
-    """How the machine is paid, as an object's labels say it; empty if they do not."""
-    said = of.get(labels.CAPACITY_TYPE, "")
-    return said if said in (ON_DEMAND, SPOT) else ""
+def capacity_label(object_labels: Mapping[str, str]) -> str:
+    """The capacity type in an object's labels; empty if there is none."""
+    value = object_labels.get(labels.CAPACITY_TYPE, "")
+    return value if value in (ON_DEMAND, SPOT) else ""
 
 
 class BoundedNames:
-    """Names that people choose, the first `MOST_NAMES` of them; what belongs together is one name of several parts."""
+    """Passes the first `NAMES_MAX` names through and maps others to `other`. A name may have several parts."""
 
     def __init__(self) -> None:
         self._seen: set[tuple[str, ...]] = set()
 
     def __call__(self, *name: str) -> tuple[str, ...]:
         if name not in self._seen:
-            if len(self._seen) >= MOST_NAMES:
+            if len(self._seen) >= NAMES_MAX:
                 return tuple(OTHER if part else "" for part in name)
             self._seen.add(name)
         return name
 
 
 class LabelValues:
-    """Label values of one process."""
+    """The label values of one process."""
 
     def __init__(self) -> None:
         self._nodepools, self._classes, self._images, self._zones = (
@@ -69,25 +68,25 @@ class LabelValues:
             BoundedNames(),
         )
 
-    def nodepool(self, of: Mapping[str, str]) -> str:
-        """The NodePool that an object's labels name."""
-        return self._nodepools(of.get(labels.NODEPOOL, ""))[0]
+    def nodepool(self, object_labels: Mapping[str, str]) -> str:
+        """The NodePool in an object's labels."""
+        return self._nodepools(object_labels.get(labels.NODEPOOL, ""))[0]
 
     def classes(self, claim: NodeClaim) -> tuple[str, ...]:
-        """NodePool and node class, as operatorpkg's families have them."""
+        """NodePool and node class, the labels of operatorpkg's families."""
         known = claim.metadata.labels
         return self._classes(known.get(labels.NODEPOOL, ""), known.get(labels.KAITO_NODECLASS, ""))
 
     def image(self, claim: NodeClaim) -> str:
-        """The image of the claim's Node."""
+        """The node image of the claim."""
         return self._images(claim.status.image_id)[0]
 
-    def zone(self, of: Mapping[str, str]) -> str:
-        """The zone that an object's labels name; a number alone tells where a regional machine happens to be."""
-        zone = of.get(labels.ZONE, "")
+    def zone(self, object_labels: Mapping[str, str]) -> str:
+        """The zone in an object's labels. A regional instance has a number alone."""
+        zone = object_labels.get(labels.ZONE, "")
         return self._zones(zone)[0] if "-" in zone else REGIONAL
 
     def machine(self, claim: NodeClaim) -> tuple[str, str, str]:
-        """Size, zone and capacity type of a claim's machine, as its columns say."""
+        """Size, zone and capacity type of a claim's instance, from its labels."""
         known = claim.metadata.labels
         return size_label(known.get(labels.INSTANCE_TYPE, "")), self.zone(known), capacity_label(known)

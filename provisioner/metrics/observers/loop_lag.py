@@ -1,6 +1,6 @@
-"""How long the event loop is held up: lease, probes and every claim wait meanwhile.
+"""Event loop lag: how late the loop runs a timer, while leader election, probes and reconciles wait.
 
-The longest of the last minute, so that no scrape misses it; half a second is the finest it can tell.
+The gauge is the maximum of the last minute, so that every scrape sees it; the resolution is half a second.
 """
 
 import asyncio
@@ -15,19 +15,19 @@ WINDOW_SECONDS = 60.0
 
 
 class LoopLag:
-    """A sleeper that notes how late it is woken."""
+    """Measures how late a sleep returns."""
 
     def __init__(self, metrics: Metrics) -> None:
         self._late: deque[tuple[float, float]] = deque(maxlen=int(WINDOW_SECONDS / INTERVAL_SECONDS))
         metrics.gauge(own.LOOP_LAG).set_function(self.worst_seconds)
 
     def worst_seconds(self) -> float:
-        """The longest delay of the last minute; 0 if nobody watches."""
+        """The longest delay of the last minute; 0 if `run` is not running."""
         now = asyncio.get_running_loop().time()
         return max((late for at, late in self._late if now - at <= WINDOW_SECONDS), default=0.0)
 
     async def run(self) -> Never:
-        """Watch until cancelled."""
+        """Measure until cancelled."""
         loop = asyncio.get_running_loop()
         while True:
             due = loop.time() + INTERVAL_SECONDS

@@ -1,7 +1,7 @@
-"""Pools, Nodes and GPUs as a scrape finds them, and what they cost.
+"""Gauges of agent pools, Nodes and GPUs, and of their prices.
 
-Read off the caches at that moment, by the leader alone; of pools only once they were listed. GPUs that are
-expected are those of pools whose machine is billed; what is leaked bears our mark and has no claim.
+They are read from the caches at each scrape, by the leader only, and from the inventory once it is synced. Expected
+GPUs are those of billed agent pools; a leaked agent pool has our mark and no claim.
 
 Source: docs/references/karpenter.md#metrics (`nodes_allocatable`), docs/references/monitoring.md#names,
 docs/references/rules.md#ownership-marks.
@@ -30,14 +30,14 @@ STATES = (*(str(state) for state in InstanceState), "unknown", "foreign")
 GPU_RESOURCES = ("nvidia.com/gpu", "amd.com/gpu")
 LEFT_OVER = (Verdict.PREVIOUS, Verdict.ORPHANED_LEGACY)
 
-# What an hour costs, by size; `/spot` behind it means its spot machines.
+# The price per hour by size; `<size>/spot` is the spot price.
 PriceTable = Sequence[tuple[str, Decimal]]
 
-Gpus = Counter[tuple[str, str, str]]
+GpuCounts = Counter[tuple[str, str, str]]
 
 
-class Machines:
-    """Reads the inventory, and `nodes()`, when asked, if `leading()`."""
+class MachineGauges:
+    """Samples of the inventory and of `nodes()` while `leading()`."""
 
     def __init__(
         self,
@@ -56,23 +56,23 @@ class Machines:
         self._leading = leading
         self._prices = {_priced(offer): float(amount) for offer, amount in prices}
 
-    def read(self) -> Iterator[Sample]:
+    def samples(self) -> Iterator[Sample]:
         """All samples."""
         if not self._leading():
             return
-        gpus, zones = Gpus(), {REGIONAL}
+        gpus, zones = GpuCounts(), {REGIONAL}
         for node in self._nodes():
             if marked(node) or labels.REGISTERED in node.metadata.labels:
                 zones.add(self._label_values.zone(node.metadata.labels))
                 yield from self._node(node, gpus)
         for (size, capacity), amount in self._prices.items():
-            # A price is a region's; dashboards look it up by the zone of each Node.
+            # Prices apply to the region; dashboards join them with the zone of each Node.
             yield from ((karpenter.PRICE, (size, capacity, zone), amount) for zone in sorted(zones))
         if self._inventory.synced:
             yield from self._pools(gpus)
         yield from ((own.GPUS, about, float(count)) for about, count in gpus.items())
 
-    def _node(self, node: Node, gpus: Gpus) -> Iterator[Sample]:
+    def _node(self, node: Node, gpus: GpuCounts) -> Iterator[Sample]:
         known, size = node.metadata.labels, size_label(node.metadata.labels.get(labels.INSTANCE_TYPE, ""))
         shared = (
             node.name,
@@ -90,7 +90,7 @@ class Machines:
             if resource in GPU_RESOURCES:
                 gpus["allocatable", size, _model(size)] += int(amount)
 
-    def _pools(self, gpus: Gpus) -> Iterator[Sample]:
+    def _pools(self, gpus: GpuCounts) -> Iterator[Sample]:
         states, leaked, costs = Counter[str](), 0, dict[tuple[str, str], float]()
         for pool in self._inventory.items():
             if verdict(pool, None) is Verdict.FOREIGN:
@@ -98,7 +98,7 @@ class Machines:
                 continue
             states["unknown" if pool.unknown_state else str(pool.state)] += 1
             leaked += self._leaked(pool)
-            priced = (_known(pool.size), pool.offering.capacity_type)
+            priced = (_canonical(pool.size), pool.offering.capacity_type)
             if priced in self._prices:
                 costs[priced] = costs.get(priced, 0.0) + self._prices[priced] * pool.count
             sku = lookup(pool.size)
@@ -115,17 +115,17 @@ class Machines:
 
 def _priced(offer: str) -> tuple[str, str]:
     size, _, spot = offer.partition("/")
-    return _known(size), spot or ON_DEMAND
+    return _canonical(size), spot or ON_DEMAND
 
 
-def _known(size: str) -> str:
-    """A size in the spelling that our data has, if it has it."""
+def _canonical(size: str) -> str:
+    """The size in the spelling of the instance type table, if listed."""
     sku = lookup(size)
     return sku.name if sku is not None else size
 
 
 def _allocatable(node: Node) -> Mapping[str, float]:
-    """Karpenter's names of the resources that we tell, with their amounts."""
+    """Allocatable amounts by Karpenter's resource names."""
     found = dict[str, float]()
     for resource, text in node.status.allocatable.items():
         name = resource.lower().replace("-", "_")

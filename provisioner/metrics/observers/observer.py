@@ -1,8 +1,4 @@
-"""All observers of one process, and the guard around them.
-
-What is told here can fail nobody: an observer that raises is logged and counted, and the pass, the watch or
-the list that told it goes on. Nothing is decided by what is observed.
-"""
+"""All observers of one process, guarded: an observer that raises is logged and counted, and its caller continues."""
 
 import platform
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -32,13 +28,13 @@ from .transitions import Transitions
 
 ARCHITECTURES = {"x86_64": "amd64", "amd64": "amd64", "aarch64": "arm64", "arm64": "arm64"}
 
-log = get_logger("observation")
+log = get_logger("metrics")
 
 
 class Observer:
-    """`leading()` says whether this process may act: what it sees otherwise, another one counts.
+    """`leading()`: whether this process is the leader; only the leader counts changes.
 
-    `wanted`: what a claim may be had as, the first choice first.
+    `offerings_of`: the offerings that a claim allows, in order of preference.
     """
 
     def __init__(
@@ -48,7 +44,7 @@ class Observer:
         indexes: Indexes,
         nodes: Callable[[], Iterable[Node]],
         inventory: Inventory,
-        wanted: Callable[[NodeClaim], Sequence[Offering]],
+        offerings_of: Callable[[NodeClaim], Sequence[Offering]],
         clock: Clock,
         leading: Callable[[], bool],
         prices: machines.PriceTable = (),
@@ -58,43 +54,45 @@ class Observer:
         self._transitions = Transitions(metrics, label_values, clock, leading)
         self._operations = Operations(metrics, inventory, clock)
         self._step_counters = StepCounters(metrics, label_values, self._operations)
-        of_claims = claims.Claims(indexes.claims, label_values, clock, leading, pool_name=indexes.key_of, wanted=wanted)
-        of_machines = machines.Machines(
+        claim_gauges = claims.ClaimGauges(
+            indexes.claims, label_values, clock, leading, pool_name=indexes.key_of, offerings_of=offerings_of
+        )
+        machine_gauges = machines.MachineGauges(
             indexes=indexes, nodes=nodes, inventory=inventory, label_values=label_values, leading=leading, prices=prices
         )
-        metrics.registry.register(GaugeCollector(claims.FAMILIES, of_claims.read, self.errors))
-        metrics.registry.register(GaugeCollector(machines.FAMILIES, of_machines.read, self.errors))
+        metrics.registry.register(GaugeCollector(claims.FAMILIES, claim_gauges.samples, self.errors))
+        metrics.registry.register(GaugeCollector(machines.FAMILIES, machine_gauges.samples, self.errors))
         architecture = ARCHITECTURES.get(platform.machine().lower(), OTHER)
-        about = (own_version(), f"python{platform.python_version()}", architecture, own_commit())
-        metrics.gauge(karpenter.BUILD_INFO).labels(*about).set(1)
+        build = (own_version(), f"python{platform.python_version()}", architecture, own_commit())
+        metrics.gauge(karpenter.BUILD_INFO).labels(*build).set(1)
 
     def claim_changed(self, old: NodeClaim | None, new: NodeClaim | None) -> None:
-        """A claim appeared, changed or went."""
+        """A NodeClaim was added, updated or deleted."""
         with self._guarded():
             self._transitions.claim_changed(old, new)
 
     def node_changed(self, old: Node | None, new: Node | None) -> None:
-        """A Node appeared, changed or went."""
+        """A Node was added, updated or deleted."""
         with self._guarded():
             self._transitions.node_changed(old, new)
 
     def pool_changed(self, key: str) -> None:
-        """The inventory learned something new of a pool."""
+        """The inventory has another state of an agent pool."""
         with self._guarded():
             self._operations.pool_changed(key)
 
     def performed(self, facts: Facts, step: Write | Read, outcome: Outcome) -> None:
-        """A step was tried, and this came of it."""
+        """A step was performed with this result."""
         with self._guarded():
             self._step_counters.performed(facts, step, outcome)
 
     def waits(self, key: str, held: Held | None) -> None:
-        """Nothing is to be done now for this key."""
+        """The key waits; `held` is what an inferred removal waits for, other than time."""
         with self._guarded():
             self._step_counters.waits(key, held)
 
     def forgot(self, key: str) -> None:
-        """Nothing is left of this key."""
+        """All objects of this key are deleted."""
         with self._guarded():
             self._step_counters.forgot(key)
 
@@ -104,4 +102,4 @@ class Observer:
             yield
         except Exception:
             self.errors.inc()
-            log.exception("an observer failed")
+            log.exception("metrics observer failed")

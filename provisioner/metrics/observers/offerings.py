@@ -1,7 +1,4 @@
-"""Offerings in numbers: how often they are tried, what they were short of, and what rests now.
-
-Label values are bounded: sizes we have data about, others as `other`; what rests is what `Cooldowns` knows,
-with `any` for what a shortage does not tell apart.
+"""Metrics of offerings: attempts, and which are unavailable.
 
 Source: docs/references/monitoring.md#names, docs/references/rules.md#unavailable-offerings.
 """
@@ -22,30 +19,30 @@ from .label_values import size_label
 
 
 class OfferingMetrics:
-    """What a `Market` reports."""
+    """The counters of an `OfferingTracker`."""
 
     def __init__(self, metrics: Metrics) -> None:
         self._tries = metrics.counter(own.OFFERING_TRIES)
 
     def tried(self, offering: Offering) -> None:
-        """A PUT is about to be sent for it."""
+        """A PUT for this offering is about to be sent."""
         self._tries.labels(size_label(offering.size), offering.capacity_type).inc()
 
 
 def register_offering_metrics(
     metrics: Metrics, unavailable_offerings: UnavailableOfferings, errors: Counter
 ) -> OfferingMetrics:
-    """Make the families known; what counts goes into the tallies."""
+    """Register the gauge of unavailable offerings; returns the counters."""
 
-    def resting() -> Iterator[Sample]:
-        """Seconds of rest that are left; 0 for what may be tried again and has not been had since."""
-        left = dict[tuple[str, str, str], float]()
-        for about, seconds in unavailable_offerings.resting(asyncio.get_running_loop().time()):
-            size = ANY if not about.size else size_label(about.size)
-            zone = ANY if about.zone is None else about.zone or REGIONAL
-            labels = (size, zone, about.capacity_type or ANY)
-            left[labels] = max(left.get(labels, 0.0), seconds)
-        yield from ((own.OFFERING_COOLDOWN, labels, seconds) for labels, seconds in left.items())
+    def unavailable() -> Iterator[Sample]:
+        """Remaining seconds; 0 if the next attempt is allowed and none has succeeded yet."""
+        remaining = dict[tuple[str, str, str], float]()
+        for scope, seconds in unavailable_offerings.resting(asyncio.get_running_loop().time()):
+            size = ANY if not scope.size else size_label(scope.size)
+            zone = ANY if scope.zone is None else scope.zone or REGIONAL
+            labels = (size, zone, scope.capacity_type or ANY)
+            remaining[labels] = max(remaining.get(labels, 0.0), seconds)
+        yield from ((own.OFFERING_COOLDOWN, labels, seconds) for labels, seconds in remaining.items())
 
-    metrics.registry.register(GaugeCollector((own.OFFERING_COOLDOWN,), resting, errors))
+    metrics.registry.register(GaugeCollector((own.OFFERING_COOLDOWN,), unavailable, errors))
     return OfferingMetrics(metrics)

@@ -1,8 +1,8 @@
-"""How long Azure works on a pool after it said yes, and how that ends.
+"""Durations and results of agent pool operations after ARM accepted them.
 
-An operation counts once, by the process that saw it begin or found it under way: the time of a creation is
-written on the pool, that of a deletion is remembered. What was over before this process looked is not counted again.
-A failure that is told later than it is seen counts when it is told.
+An operation counts once, in the process that observed its start or found it in progress. The start of a creation is
+stored in the pool's tags, that of a deletion in memory only; operations that ended before this process started are not
+counted. A failure without a reason counts when the reason is known.
 """
 
 import asyncio
@@ -21,8 +21,8 @@ from .failures import failure_class
 
 
 @dataclass(slots=True)
-class _Seen:
-    """A pool as it was last seen; `deleting_at`: since when it goes, if that began before our eyes (loop time)."""
+class _Pool:
+    """The last state of a pool. `deleting_at`: loop time of the start of its deletion, if this process observed it."""
 
     instance: Instance
     deleting_at: float | None = None
@@ -30,35 +30,35 @@ class _Seen:
 
 
 class Operations:
-    """Listens to the inventory. `on_failure(offering, reason class)` is told of pools that fail."""
+    """Observes the inventory. `on_failure(offering, reason class)` is called for each failed creation."""
 
     def __init__(self, metrics: Metrics, inventory: Inventory, clock: Clock) -> None:
         self._inventory = inventory
         self._clock = clock
         self._seconds = metrics.histogram(own.ARM_OPERATION)
-        self._seen: dict[str, _Seen] = {}
+        self._pools: dict[str, _Pool] = {}
         self.on_failure: Callable[[Offering | None, str], None] = lambda *_: None
 
     def pool_changed(self, key: str) -> None:
-        """The inventory learned something new of a pool."""
-        before, instance = self._seen.get(key), self._inventory.get(key)
+        """The inventory has another state of an agent pool."""
+        before, instance = self._pools.get(key), self._inventory.get(key)
         if instance is None:
-            self._seen.pop(key, None)
+            self._pools.pop(key, None)
             if before is not None:
                 self._gone(before)
         elif verdict(instance, None) is not Verdict.FOREIGN:
-            now = self._seen[key] = _Seen(instance)
+            now = self._pools[key] = _Pool(instance)
             if before is not None:
                 self._changed(before, now)
 
     def explained(self, instance: Instance, reason: str) -> None:
-        """Why a pool failed that did not say it itself."""
-        seen = self._seen.get(instance.name)
-        if seen is not None and seen.unexplained:
-            seen.unexplained = False
-            self.on_failure(seen.instance.offering, failure_class(reason))
+        """The reason of a failed creation that the pool did not contain."""
+        pool = self._pools.get(instance.name)
+        if pool is not None and pool.unexplained:
+            pool.unexplained = False
+            self.on_failure(pool.instance.offering, failure_class(reason))
 
-    def _changed(self, before: _Seen, now: _Seen) -> None:
+    def _changed(self, before: _Pool, now: _Pool) -> None:
         was, state = before.instance.state, now.instance.state
         now.unexplained = before.unexplained
         now.deleting_at = before.deleting_at if state is InstanceState.DELETING else None
@@ -71,7 +71,7 @@ class Operations:
         elif was is InstanceState.DELETING and before.deleting_at is not None:
             self._seconds.labels("delete", "failed").observe(_loop_time() - before.deleting_at)
 
-    def _created(self, now: _Seen) -> None:
+    def _created(self, now: _Pool) -> None:
         failed, instance = now.instance.state is InstanceState.FAILED, now.instance
         if instance.put_time is not None:
             took = (self._clock.now() - instance.put_time).total_seconds()
@@ -81,7 +81,7 @@ class Operations:
         elif failed:
             now.unexplained = True
 
-    def _gone(self, before: _Seen) -> None:
+    def _gone(self, before: _Pool) -> None:
         if before.deleting_at is not None:
             self._seconds.labels("delete", "succeeded").observe(_loop_time() - before.deleting_at)
         if before.unexplained:

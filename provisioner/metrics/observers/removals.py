@@ -1,6 +1,4 @@
-"""What a scrape reads of removals: numbers that are true at that moment, counted by nobody.
-
-Each gauge asks whoever knows when it is scraped, on the program's own loop.
+"""Gauges of inferred removals and repairs, read at each scrape.
 
 Source: docs/references/monitoring.md#names.
 """
@@ -17,9 +15,9 @@ from provisioner.runtime.metrics import Metrics
 def register_removal_metrics(
     metrics: Metrics, cluster_state: ClusterState, unhealthy_nodes: UnhealthyNodes, clock: Clock
 ) -> None:
-    """What is suspected, and what is held back."""
-    candidate_seen = metrics.gauge(own.REMOVAL_CANDIDATES)
-    candidate_seen.set_function(lambda: float(len(cluster_state.candidates())))
+    """Register gauges of the garbage collection candidates, blocked repairs and the circuit breaker."""
+    candidates = metrics.gauge(own.REMOVAL_CANDIDATES)
+    candidates.set_function(lambda: float(len(cluster_state.candidates())))
     blocked = metrics.gauge(own.REPAIRS_BLOCKED)
     blocked.set_function(lambda: float(unhealthy_nodes.blocked()))
     restricted = metrics.gauge(own.REMOVALS_RESTRICTED)

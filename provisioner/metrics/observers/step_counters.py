@@ -1,7 +1,6 @@
-"""What is counted when we act: removals by inference, evictions, refusals, deadlines.
+"""Counters of performed steps: inferred removals, evictions, rejections and exceeded deadlines.
 
-Each occurrence once: a step that is tried again counts when it succeeds, what waits counts when it begins to
-wait. Only the leader acts, so no two replicas count the same.
+Each occurrence counts once: a retried step when it succeeds, a wait when it starts. Only the leader performs steps.
 
 Source: docs/references/karpenter.md#drain, docs/references/karpenter.md#metrics, docs/references/monitoring.md#names.
 """
@@ -32,7 +31,7 @@ from .failures import failure_class
 from .label_values import LabelValues, capacity_label, size_label
 from .operations import Operations
 
-# Karpenter's word for why a claim is removed; what an owner asks for is no disruption.
+# Karpenter's disruption reasons; a requested deletion is not a disruption.
 DISRUPTION = {
     "missing-pool": "garbage_collected",
     "node-deleted": "garbage_collected",
@@ -44,7 +43,7 @@ FORCEFUL = "Forceful Termination"
 
 
 class StepCounters:
-    """Counts outcomes of steps."""
+    """Counts the results of steps."""
 
     def __init__(self, metrics: Metrics, label_values: LabelValues, operations: Operations) -> None:
         self._label_values = label_values
@@ -60,14 +59,14 @@ class StepCounters:
         self._waiting: dict[str, Held] = {}
         self._collected: dict[str, str] = {}
         operations.on_failure = self.failed
-        # Series that are there from the beginning: the first of them is a rise from 0, and no alert misses it.
+        # Series exist from the start, so that `increase()` sees the first event.
         for held in own.HELD_REASONS:
             self._skipped.labels(held)
         for deadline in LABELS["deadline"].values:
             self._overdue.labels(deadline)
 
     def performed(self, facts: Facts, step: Write | Read, outcome: Outcome) -> None:
-        """A step was tried, and this came of it."""
+        """A step was performed with this result."""
         match step, outcome:
             case CreateInstance(offering=offering), CloudFailed(error=error):
                 self.failed(offering, _reason(error))
@@ -83,17 +82,17 @@ class StepCounters:
             case PatchStatus(overdue=overdue), Wrote() if overdue:
                 self._overdue.labels(overdue).inc()
             case EvictPods() | DeletePods(), Evicted():
-                self._left(outcome, by_force=isinstance(step, DeletePods))
+                self._pods_left(outcome, by_force=isinstance(step, DeletePods))
             case _:
                 return
 
     def failed(self, offering: Offering | None, reason: str) -> None:
-        """A pool was refused, or failed after it was accepted."""
+        """An agent pool was rejected, or its creation failed."""
         size = size_label(offering.size) if offering is not None else OTHER
         self._failures.labels(reason, size, offering.capacity_type if offering is not None else "").inc()
 
     def waits(self, key: str, held: Held | None) -> None:
-        """Nothing is to be done now."""
+        """The key waits; `held` is what an inferred removal waits for, other than time."""
         if held is None:
             self._waiting.pop(key, None)
         elif self._waiting.get(key) != held:
@@ -101,12 +100,12 @@ class StepCounters:
             self._skipped.labels(held).inc()
 
     def forgot(self, key: str) -> None:
-        """Nothing is left of this key."""
+        """All objects of this key are deleted."""
         self._waiting.pop(key, None)
         self._collected.pop(key, None)
 
     def _collect(self, key: str, machine: str, cause: str) -> None:
-        # A deletion that fails in Azure is asked for again, and is still the same pool's.
+        # A deletion that failed in Azure is requested again; it counts once.
         if self._collected.get(key) != machine:
             self._collected[key] = machine
             self._deleted.labels("pool", cause).inc()
@@ -119,13 +118,13 @@ class StepCounters:
         if cause == "unhealthy-node":
             self._unhealthy.labels("ready", nodepool, capacity, self._label_values.image(claim)).inc()
 
-    def _left(self, outcome: Evicted, *, by_force: bool) -> None:
+    def _pods_left(self, outcome: Evicted, *, by_force: bool) -> None:
         if by_force:
             self._drained.labels(FORCEFUL).inc(len(outcome.asked))
             return
         self._drained.labels("").inc(len(outcome.asked))
-        said = {"200": outcome.asked, "404": outcome.gone, "429": outcome.blocked, "500": outcome.failed}
-        for code, pods in said.items():
+        by_code = {"200": outcome.asked, "404": outcome.gone, "429": outcome.blocked, "500": outcome.failed}
+        for code, pods in by_code.items():
             if pods:
                 self._evictions.labels(code).inc(len(pods))
 

@@ -1,8 +1,8 @@
-"""What is counted when claims and Nodes change: lives that begin and end, conditions that turn, phases that took time.
+"""Counters and histograms of changes of NodeClaims and Nodes: creations, terminations, conditions and phases.
 
-Each change counts once, by the process that leads when the watch shows it. A cache that is filled anew tells
-nothing of the past: a claim that was made before this process began is not new. Durations come from the times that
-stand on the objects, in whole seconds, so that a restart in the midst of them loses nothing.
+Each change counts once, in the process that is the leader when its cache changes. A new cache counts nothing: claims
+that existed before the process started are not new. Durations come from timestamps of the objects, in whole seconds, so
+that a restart does not lose them.
 
 Source: docs/references/karpenter.md#conditions, docs/references/karpenter.md#metrics,
 https://github.com/awslabs/operatorpkg/blob/main/status/controller.go (transitions, labels).
@@ -36,7 +36,7 @@ from .summary import Summary
 
 
 class Transitions:
-    """Listens to the caches of claims and Nodes."""
+    """Observes the caches of claims and Nodes."""
 
     def __init__(self, metrics: Metrics, label_values: LabelValues, clock: Clock, leading: Callable[[], bool]) -> None:
         self._label_values = label_values
@@ -60,7 +60,7 @@ class Transitions:
     # Claims
 
     def claim_changed(self, old: NodeClaim | None, new: NodeClaim | None) -> None:
-        """A claim appeared, changed or went."""
+        """A NodeClaim was added, updated or deleted."""
         if old is None or not managed(old) or not self._leading():
             return
         same = new if new is not None and new.uid == old.uid else None
@@ -68,17 +68,17 @@ class Transitions:
             nodepool = self._label_values.nodepool(same.metadata.labels)
             self._created.labels("provisioned", nodepool, "false").inc()
         if same is not None and same.status.conditions != old.status.conditions:
-            self._turned(old, same)
-        if holds_finalizer(old) and _let_go(same):
+            self._conditions_changed(old, same)
+        if holds_finalizer(old) and _released(same):
             self._claim_ended(old)
 
-    def _turned(self, old: NodeClaim, new: NodeClaim) -> None:
+    def _conditions_changed(self, old: NodeClaim, new: NodeClaim) -> None:
         before = {condition.type: condition for condition in old.status.conditions}
         for condition in new.status.conditions:
-            told = before.get(condition.type)
-            if told is not None and told.status == condition.status:
+            previous = before.get(condition.type)
+            if previous is not None and previous.status == condition.status:
                 continue
-            was = told or _awaited(condition.type, old)
+            was = previous or _implied(condition.type, old)
             classes = self._label_values.classes(new)
             reason = reason_label(condition.reason)
             self._transitions.labels(condition.type, condition.status, reason, *classes).inc()
@@ -89,20 +89,20 @@ class Transitions:
             self._reached(old, new, condition, was)
 
     def _reached(self, old: NodeClaim, new: NodeClaim, condition: Condition, was: Condition | None) -> None:
-        """What else a turn of this condition means."""
+        """Count what else this change of a condition means."""
         if condition.type == INSTANCE_TERMINATING and was is not None and was.status == "True":
             took = _between(was.last_transition_time, condition.last_transition_time)
             self._instance_termination.labels(self._label_values.nodepool(new.metadata.labels)).observe(took)
         if condition.status != "True":
             return
-        born, at = new.metadata.creation_timestamp, condition.last_transition_time
+        created, at = new.metadata.creation_timestamp, condition.last_transition_time
         if condition.type == LAUNCHED:
-            self._phase(Phase.LAUNCHING, new, born, at)
+            self._phase(Phase.LAUNCHING, new, created, at)
         elif condition.type == REGISTERED:
-            self._phase(Phase.REGISTERING, new, _since(new, LAUNCHED, born), at)
+            self._phase(Phase.REGISTERING, new, _since(new, LAUNCHED, created), at)
         elif condition.type == INITIALIZED and not was_usable(old):
-            self._phase(Phase.INITIALIZING, new, _since(new, REGISTERED, born), at)
-            self._phase(Phase.READY, new, born, at)
+            self._phase(Phase.INITIALIZING, new, _since(new, REGISTERED, created), at)
+            self._phase(Phase.READY, new, created, at)
         elif condition.type == DRAINED:
             self._nodes_drained.labels(self._label_values.nodepool(new.metadata.labels)).inc()
 
@@ -112,25 +112,25 @@ class Transitions:
     def _claim_ended(self, claim: NodeClaim) -> None:
         known, nodepool = claim.metadata.labels, self._label_values.nodepool(claim.metadata.labels)
         self._terminated.labels(nodepool, capacity_label(known), self._label_values.zone(known)).inc()
-        asked, now = claim.metadata.deletion_timestamp, self._clock.now()
-        if asked is not None:
-            self._termination.labels(nodepool).observe(_between(asked, now))
-            self._object_termination.labels(*self._label_values.classes(claim)).observe(_between(asked, now))
-        going = claim.condition(INSTANCE_TERMINATING, "True")
-        if going is not None:
-            self._instance_termination.labels(nodepool).observe(_between(going.last_transition_time, now))
+        deleted, now = claim.metadata.deletion_timestamp, self._clock.now()
+        if deleted is not None:
+            self._termination.labels(nodepool).observe(_between(deleted, now))
+            self._object_termination.labels(*self._label_values.classes(claim)).observe(_between(deleted, now))
+        terminating = claim.condition(INSTANCE_TERMINATING, "True")
+        if terminating is not None:
+            self._instance_termination.labels(nodepool).observe(_between(terminating.last_transition_time, now))
 
     # Nodes
 
     def node_changed(self, old: Node | None, new: Node | None) -> None:
-        """A Node appeared, changed or went."""
+        """A Node was added, updated or deleted."""
         if old is None:
             return
         same = new if new is not None and new.uid == old.uid else None
         registered = labels.REGISTERED in old.metadata.labels
-        # Nodes change all the time, and nearly always in other ways than these.
+        # Most updates of Nodes are neither.
         begins = same is not None and not registered and labels.REGISTERED in same.metadata.labels
-        ends = registered and holds_finalizer(old) and _let_go(same)
+        ends = registered and holds_finalizer(old) and _released(same)
         if not (begins or ends) or not self._leading():
             return
         known = old.metadata.labels if same is None else same.metadata.labels
@@ -141,30 +141,30 @@ class Transitions:
 
     def _node_ended(self, node: Node) -> None:
         known, now = node.metadata.labels, self._clock.now()
-        nodepool, asked = self._label_values.nodepool(known), node.metadata.deletion_timestamp
+        nodepool, deleted = self._label_values.nodepool(known), node.metadata.deletion_timestamp
         self._nodes_terminated.labels(nodepool, self._label_values.zone(known)).inc()
         self._lifetime.labels(nodepool).observe(_between(node.metadata.creation_timestamp, now))
-        if asked is not None:
-            self._node_termination.observe((nodepool,), _between(asked, now))
+        if deleted is not None:
+            self._node_termination.observe((nodepool,), _between(deleted, now))
 
 
-def _let_go(now: NodeClaim | Node | None) -> bool:
-    """Whether what our finalizer kept is gone, or going without it. A live object that lost it gets it back."""
+def _released(now: NodeClaim | Node | None) -> bool:
+    """Whether the object is deleted or has lost our finalizer while deleting. A live object gets the finalizer back."""
     return now is None or (now.deleting and not holds_finalizer(now))
 
 
-def _awaited(condition: str, claim: NodeClaim) -> Condition | None:
-    """What a claim that says nothing yet is thought to say of Ready and what it sums up: Unknown since it exists."""
+def _implied(condition: str, claim: NodeClaim) -> Condition | None:
+    """A missing condition of Ready or its dependents counts as Unknown since the creation of the claim."""
     if condition != READY and condition not in DEPENDENTS:
         return None
     return Condition(type=condition, status="Unknown", last_transition_time=claim.metadata.creation_timestamp)
 
 
-def _since(claim: NodeClaim, condition: str, born: datetime) -> datetime:
+def _since(claim: NodeClaim, condition: str, default: datetime) -> datetime:
     found = claim.condition(condition, "True")
-    return found.last_transition_time if found is not None else born
+    return found.last_transition_time if found is not None else default
 
 
 def _between(since: datetime, until: datetime) -> float:
-    """Seconds, none less than 0: two clocks wrote these times."""
+    """Seconds, at least 0: the times come from two clocks."""
     return max(0.0, (until - since).total_seconds())

@@ -33,7 +33,7 @@ from provisioner.metrics.observers.collector import GaugeCollector, Sample
 from provisioner.metrics.observers.failures import CLASSES, failure_class
 from provisioner.metrics.observers.label_values import (
     KNOWN_REASONS,
-    MOST_NAMES,
+    NAMES_MAX,
     BoundedNames,
     LabelValues,
     reason_label,
@@ -108,7 +108,7 @@ def test_every_reason_of_ours_and_arms_is_known() -> None:
 def test_names_that_people_choose_are_few() -> None:
     """The first ten are themselves, for ever; all further ones are one."""
     few = BoundedNames()
-    assert [few(f"n{number}")[0] for number in range(MOST_NAMES)] == [f"n{number}" for number in range(MOST_NAMES)]
+    assert [few(f"n{number}")[0] for number in range(NAMES_MAX)] == [f"n{number}" for number in range(NAMES_MAX)]
     assert few("another") == (OTHER,)
     assert few("n3") == ("n3",)
     assert few("") == ("",)
@@ -199,7 +199,7 @@ def test_an_observer_that_fails_reaches_nobody() -> None:
             inventory=inventory,
             clock=VirtualClock(asyncio.get_running_loop(), EPOCH),
             leading=leading,
-            wanted=lambda _: (),
+            offerings_of=lambda _: (),
         )
         observer.claim_changed(claim(), claim(deleting=True))
         observer.performed(facts(), LookUpPool(name="a"), nowhere)
