@@ -67,10 +67,19 @@ def deleting(obj: Json) -> bool:
     return "deletionTimestamp" in obj["metadata"]
 
 
-def condition(obj: Json, kind: str) -> str:
-    """A condition's status; "" if there is none of that type."""
-    conditions = (obj.get("status") or {}).get("conditions") or ()
-    return next((str(found["status"]) for found in conditions if found["type"] == kind), "")
+def conditions(obj: Json | None) -> list[Json]:
+    """The conditions of an object; none without an object."""
+    return list(((obj or {}).get("status") or {}).get("conditions") or ())
+
+
+def condition(obj: Json | None, kind: str) -> str:
+    """The status of a condition; "" if there is none of that type."""
+    return next((str(found["status"]) for found in conditions(obj) if found["type"] == kind), "")
+
+
+def allocatable(node: Json | None, resource: str) -> int:
+    """The allocatable count of an extended resource of a Node."""
+    return int(((node or {}).get("status") or {}).get("allocatable", {}).get(resource, "0"))
 
 
 class Snapshot:

@@ -1,1 +1,1 @@
-"""`gpu-provisioner try`: the real controller against an embedded cluster and an embedded Azure, for people to watch."""
+"""`gpu-provisioner try`: runs the controller against a simulated cluster and a simulated Azure, and shows progress."""

@@ -1,4 +1,4 @@
-"""`gpu-provisioner try`: its flags, what it prints, how it ends.
+"""`gpu-provisioner try`: flags and exit codes.
 
 With `--once` the exit code is 0 only if the whole story was seen; without, it serves until Ctrl-C or SIGTERM
 and then ends with 0. Mistakes in flags and files are a line for the cause and one for the remedy, exit code 2, before
@@ -26,9 +26,7 @@ from provisioner.runtime import logs
 from provisioner.runtime.clock import SystemClock
 from provisioner.runtime.signals import Signalled, until_signalled
 
-from .claims import UnusableFile, examples, read_claims, read_faults
-from .piping import piped
-from .showing import show_for
+from .claims import examples, read_claims, read_faults
 
 OK, USAGE = 0, 2
 
@@ -36,27 +34,26 @@ OK, USAGE = 0, 2
 def run(wanted: argparse.Namespace, out: TextIO, err: TextIO) -> int:
     """Run `gpu-provisioner try` with these flags; returns the exit code."""
     try:
-        # A failure is easier to follow on one claim.
         paths = wanted.filename or (examples() if wanted.once and not wanted.fail else examples()[:1])
         claims = read_claims(paths)
-        plan = read_faults(wanted.faults) if wanted.faults is not None else ()
-    except UnusableFile as error:
+        faults = read_faults(wanted.faults) if wanted.faults is not None else ()
+    except InvalidFile as error:
         err.write(f"gpu-provisioner try: {error}\n")
         return USAGE
-    from .playing import Playbill, perform  # both SDKs and the embedded servers: a second, and not for a mistake
-    from .session import CannotBegin, TrialSettings
+    from . import runner  # imports both SDKs and the servers, which takes a second
+    from .session import SessionSettings, StartError
 
-    settings = TrialSettings(
-        speed=wanted.speed, fail=wanted.fail, faults=plan, kubeconfig=wanted.kubeconfig, kube_port=wanted.port
+    settings = SessionSettings(
+        speed=wanted.speed, fail=wanted.fail, faults=faults, kubeconfig=wanted.kubeconfig, kube_port=wanted.port
     )
-    playbill = Playbill(once=wanted.once, paths=tuple(paths), claims=tuple(claims))
-    show, log_stream = show_for(wanted.output, piped(out), err)
+    plan = runner.Plan(once=wanted.once, paths=tuple(paths), claims=tuple(claims))
+    renderer, log_stream = select_renderer(wanted.output, stop_at_closed_pipe(out), err)
     logs.configure(SystemClock(), level="info" if wanted.verbose else "error", stream=log_stream)
     try:
-        return asyncio.run(until_signalled(perform(settings, playbill, show)))
-    except Signalled as asked:
-        show.stopped()
-        return asked.exit_code if wanted.once else OK
-    except CannotBegin as error:
+        return asyncio.run(until_signalled(runner.run(settings, plan, renderer)))
+    except Signalled as received:
+        renderer.stopped()
+        return received.exit_code if wanted.once else OK
+    except StartError as error:
         err.write(f"gpu-provisioner try: {error}\n")
         return USAGE

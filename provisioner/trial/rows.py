@@ -1,57 +1,58 @@
-"""The table's rows: pure, from claims, Nodes, agent pools and what was told last.
+"""The rows of the table: a pure function of claims, Nodes, agent pools and the last events.
 
-A row changes only when something about its claim did; the moment at which a phase began is carried over from
-the rows before. A claim that is gone keeps its row, so that its end is seen, until many others have gone after it.
+A row changes only with its claim, and keeps the time at which its phase began. The row of a deleted claim stays, so
+that its end can be seen, until `MAX_TERMINATED` later ones were deleted.
 """
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
+
+import msgspec
 
 from cloudprovider.azure.instance_types import gpus_of
-from controllers.planner.plan import Phase
+from controllers.planner.plan import Phase, phase_of
 from provisioner.api import labels
+from provisioner.api.nodeclaim import NodeClaim
 from provisioner.simulator.azure.agentpool import Pool
-from provisioner.simulator.snapshot import labels_of, pool_mark
+from provisioner.simulator.snapshot import allocatable, labels_of, pool_mark
 
-from .changes import gpus
-from .claims import Json
-from .phases import phase_of
-
-MOST_GONE = 50
-# In these a claim's own words say why, and what happens around it does not.
-TELLING = frozenset({Phase.FAILED, Phase.NOT_READY})
+Json = dict[str, Any]
+MAX_TERMINATED = 50
+# Phases whose row shows the last event of the claim itself, not of its agent pool or Node.
+OWN_EVENT_PHASES = frozenset({Phase.FAILED, Phase.NOT_READY})
 
 
 @dataclass(frozen=True, kw_only=True)
 class Moment:
-    """Now, twice: `at` in seconds since the trial began, for durations; `time` for people, in UTC."""
+    """A time: `at` in seconds since the start, for durations; `time` in UTC, for display."""
 
     at: float
     time: datetime
 
 
 @dataclass(frozen=True, kw_only=True)
-class Told:
-    """What was told last about a claim, and what last by itself."""
+class LastEvent:
+    """The last event of a claim, its Node, pool or requests; and the last one of the claim itself."""
 
-    last: str
+    any: str
     own: str
 
 
-UNTOLD = Told(last="", own="")
+NO_EVENT = LastEvent(any="", own="")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """One claim. `entered`: when its phase began; `size`: of its machine, or the first that it asks for."""
+    """One claim. `entered`: when its phase began; `size`: of its machine, or the first one that it requests."""
 
     name: str
     uid: str
     size: str
     phase: Phase
     entered: Moment
-    gpus_seen: int
+    gpus_allocatable: int
     gpus_expected: int
     last_event: str
 
@@ -62,57 +63,61 @@ def rows(
     nodes: Iterable[Json],
     pools: Iterable[Pool],
     *,
-    told: Mapping[str, Told],
+    events: Mapping[str, LastEvent],
     now: Moment,
 ) -> tuple[Row, ...]:
-    """The rows as of now: those before in their order, then new claims as they are handed in.
-
-    `told`: what was said of each claim, by its name.
-    """
+    """The rows at `now`: the previous ones in their order, then new claims. `events`: the last ones, by claim name."""
     known = {row.uid: row for row in before}
     node_of = {uid: node for node in nodes if (uid := labels_of(node).get(labels.CLAIM_UID, ""))}
     pool_of = {uid: pool for pool in pools if (uid := pool_mark(pool))}
     found = {}
     for claim in claims:
         uid = claim["metadata"]["uid"]
-        found[uid] = _row(claim, node_of.get(uid), pool_of.get(uid), known.get(uid), told=told, now=now)
+        found[uid] = _row(claim, node_of.get(uid), pool_of.get(uid), known.get(uid), events=events, now=now)
     names = {row.name for row in found.values()}
-    ended = {uid: _ended(row, told, now) for uid, row in known.items() if uid not in found and row.name not in names}
-    late = sorted(ended.values(), key=lambda row: row.entered.at)[-MOST_GONE:]
-    kept = {row.uid: row for row in late} | found
+    deleted = [row for uid, row in known.items() if uid not in found and row.name not in names]
+    terminated = [_terminated(row, events, now) for row in deleted]
+    latest = sorted(terminated, key=lambda row: row.entered.at)[-MAX_TERMINATED:]
+    kept = {row.uid: row for row in latest} | found
     return tuple(kept[uid] for uid in dict.fromkeys((*known, *found)) if uid in kept)
 
 
 def _row(
-    claim: Json, node: Json | None, pool: Pool | None, before: Row | None, *, told: Mapping[str, Told], now: Moment
+    claim: Json,
+    node: Json | None,
+    pool: Pool | None,
+    before: Row | None,
+    *,
+    events: Mapping[str, LastEvent],
+    now: Moment,
 ) -> Row:
     size = _size(claim, node, pool)
-    promised = gpus_of(size)
-    seen = gpus(node, promised.resource)
-    phase = phase_of(claim)
-    words = told.get(claim["metadata"]["name"], UNTOLD)
+    expected = gpus_of(size)
+    gpus = allocatable(node, expected.resource)
+    phase = phase_of(msgspec.convert(claim, NodeClaim))
+    last = events.get(claim["metadata"]["name"], NO_EVENT)
     return Row(
         name=claim["metadata"]["name"],
         uid=claim["metadata"]["uid"],
         size=size,
         phase=phase,
         entered=before.entered if before is not None and before.phase == phase else now,
-        gpus_seen=seen,
-        gpus_expected=promised.count,
-        last_event=(phase in TELLING and words.own) or words.last,
+        gpus_allocatable=gpus,
+        gpus_expected=expected.count,
+        last_event=(phase in OWN_EVENT_PHASES and last.own) or last.any,
     )
 
 
-def _ended(row: Row, told: Mapping[str, Told], now: Moment) -> Row:
+def _terminated(row: Row, events: Mapping[str, LastEvent], now: Moment) -> Row:
     return Row(
         name=row.name,
         uid=row.uid,
         size=row.size,
         phase=Phase.TERMINATED,
         entered=row.entered if row.phase is Phase.TERMINATED else now,
-        gpus_seen=0,
+        gpus_allocatable=0,
         gpus_expected=row.gpus_expected,
-        last_event=told.get(row.name, UNTOLD).last or row.last_event,
+        last_event=events.get(row.name, NO_EVENT).any or row.last_event,
     )
 
 

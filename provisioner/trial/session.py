@@ -1,8 +1,8 @@
-"""One trial: a world on loopback sockets, and the real controller in it.
+"""A running trial: a simulated world on loopback sockets, and the real controller connected to it.
 
-The controller runs as `gpu-provisioner run` would, over the same clients and real sockets; only the other side
-is simulated. Azure's and the machines' times pass `speed` times faster, the controller's own are real.
-The kubeconfig is written for the time of the trial; a file that is not a trial's own is never overwritten.
+The controller has the same clients as `gpu-provisioner run`, over real sockets. The operations of Azure and the
+machines are `speed` times faster than real time; the controller runs at normal speed. The kubeconfig is removed at
+the end; a kubeconfig that was not written by `try` is never overwritten.
 """
 
 import asyncio
@@ -22,21 +22,20 @@ from provisioner.simulator.azure.faults import Fault
 from provisioner.simulator.azure.settings import AzureSettings
 from provisioner.simulator.world import Addresses, World, WorldSettings
 
-from .causes import CAUSES
-from .failures import FAILURES, Failure
-from .story import CONTROLLER
+from .recorder import CONTROLLER
+from .scenarios import SCENARIOS, Scenario
 
 SETTLE_SECONDS = 60.0
-OWN_MARK = "current-context: simulator\n"
+KUBECONFIG_MARK = "current-context: simulator\n"
 
 
-class CannotBegin(Exception):
-    """The trial's surroundings do not allow it: why, and what to do, a line each."""
+class StartError(Exception):
+    """The trial cannot start. The message has a line for the cause and a line for the remedy."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class TrialSettings:
-    """`fail`: one of `failures.FAILURES`, "" for none; `faults`: a fault plan. Ports of 0 are any free ones."""
+class SessionSettings:
+    """`fail`: a key of `SCENARIOS`, or ""; `faults`: a fault plan; `kube_port`: 0 for any free port."""
 
     speed: float
     fail: str
@@ -46,74 +45,72 @@ class TrialSettings:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Trial:
-    """What a running trial offers."""
-
-    settings: TrialSettings
+class Session:
+    settings: SessionSettings
     world: World
     addresses: Addresses
 
     @property
-    def failure(self) -> Failure | None:
-        """What goes wrong in it."""
-        return FAILURES.get(self.settings.fail)
+    def scenario(self) -> Scenario | None:
+        """The injected failure."""
+        return SCENARIOS.get(self.settings.fail)
 
 
 @asynccontextmanager
-async def trial(wanted: TrialSettings) -> AsyncIterator[Trial]:
-    """A world with the controller running in it, until the context ends. Raises CannotBegin before it begins."""
+async def open_session(settings: SessionSettings) -> AsyncIterator[Session]:
+    """A world with a running controller, until the context ends. Raises StartError."""
     clock = SystemClock()
-    azure = AzureSettings(speed=wanted.speed)
-    # No token: kubectl sends none over plain http, and it is served on loopback only.
+    azure = AzureSettings(speed=settings.speed)
+    # No token: kubectl sends none over plain HTTP, and the servers listen on loopback only.
     world_settings = WorldSettings(azure=azure, foreign_pools=("system",))
     async with World(crds=all_crds().values(), now=clock.now, settings=world_settings) as world:
         world.invariants.controllers[CONTROLLER] = None
-        addresses = await _listen(world, wanted.kube_port)
-        running = Trial(settings=wanted, world=world, addresses=addresses)
-        world.cloud.faults.extend(wanted.faults)
-        if wanted.fail:
-            CAUSES[wanted.fail](world)
-        with _kubeconfig(world, addresses, wanted.kubeconfig):
-            settings = _controller_settings(azure, addresses, wanted.kubeconfig)
-            async with open_clients(settings) as clients, asyncio.TaskGroup() as tasks:
-                # How long Azure may hide an accepted PUT is a matter of Azure's time, and that passes faster here.
-                config = replace(config_from(settings), settle_seconds=SETTLE_SECONDS / wanted.speed)
-                app = tasks.create_task(Operator(clients, config).run())
+        addresses = await _listen(world, settings.kube_port)
+        running = Session(settings=settings, world=world, addresses=addresses)
+        world.cloud.faults.extend(settings.faults)
+        if running.scenario is not None:
+            running.scenario.inject(world)
+        with _kubeconfig(world, addresses, settings.kubeconfig):
+            controller = _controller_settings(azure, addresses, settings.kubeconfig)
+            async with open_clients(controller) as clients, asyncio.TaskGroup() as tasks:
+                # An accepted PUT may be invisible to reads for this long, in simulated time.
+                config = replace(config_from(controller), settle_seconds=SETTLE_SECONDS / settings.speed)
+                operator = tasks.create_task(Operator(clients, config).run())
                 try:
                     yield running
                 finally:
-                    app.cancel()
+                    operator.cancel()
 
 
 async def _listen(world: World, port: int) -> Addresses:
     try:
         return await world.listen(kube_port=port)
     except OSError as error:
-        taken = error.errno == errno.EADDRINUSE
-        why = f"port {port} of 127.0.0.1 is taken" if taken else f"cannot listen on port {port}: {error.strerror}"
-        raise CannotBegin(f"{why}\n    Name another with --port, or leave it out to have any free one.") from None
+        in_use = error.errno == errno.EADDRINUSE
+        cause = f"port {port} of 127.0.0.1 is in use" if in_use else f"cannot listen on port {port}: {error.strerror}"
+        raise StartError(f"{cause}\n    Set another port with --port, or omit the flag to use any free one.") from None
 
 
 @contextmanager
 def _kubeconfig(world: World, addresses: Addresses, path: Path) -> Iterator[None]:
-    """The file, while the trial lasts."""
+    """The kubeconfig exists while the context is open."""
     try:
-        if path.exists() and OWN_MARK not in path.read_text(encoding="utf-8", errors="replace"):
-            raise CannotBegin(f"{path} is there and is not a trial's\n    Name another file with --kubeconfig.")
+        if path.exists() and KUBECONFIG_MARK not in path.read_text(encoding="utf-8", errors="replace"):
+            raise StartError(f"{path} exists and was not written by `try`\n    Set another path with --kubeconfig.")
         world.write_kubeconfig(path, addresses)
     except OSError as error:
-        why = (error.strerror or type(error).__name__).lower()
-        raise CannotBegin(f"cannot write {path}: {why}\n    Name another file with --kubeconfig.") from None
+        cause = (error.strerror or type(error).__name__).lower()
+        raise StartError(f"cannot write {path}: {cause}\n    Set another path with --kubeconfig.") from None
     try:
         yield
     finally:
-        # Another trial may have written it meanwhile: then it is that one's.
+        # Another trial may have replaced the file.
         if path.is_file() and addresses.kube in path.read_text(encoding="utf-8"):
             path.unlink()
 
 
 def _controller_settings(azure: AzureSettings, addresses: Addresses, kubeconfig: Path) -> Settings:
-    """The controller's settings, read as always: from an environment."""
+    """The controller's settings, read from environment variables as usual."""
     return load(
         {},
         {

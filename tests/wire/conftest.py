@@ -1,4 +1,4 @@
-"""Stories that take long because somebody has to wait: they are begun first, run beside the others, and read last."""
+"""Processes of slow tests: they start first, run beside the other tests, and are read last."""
 
 import contextlib
 import signal
@@ -12,8 +12,8 @@ FAILING = ("capacity", "quota", "slow-gpu", "throttle")
 
 
 @pytest.fixture(scope="session")
-def unhappy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Running]]:
-    """`try --once --fail …` for each way to fail, at the default speed."""
+def failing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Running]]:
+    """`try --once --fail …` for each scenario, at the default speed."""
     with contextlib.ExitStack() as until_the_end:
         yield {
             fail: until_the_end.enter_context(started(tmp_path_factory.mktemp(fail), "try", "--once", "--fail", fail))
@@ -45,7 +45,7 @@ def abandoned(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
         "KUBECONFIG": str(kubeconfig),
     }
     with started(cluster, "try", "--kubeconfig", str(kubeconfig)) as served:
-        served.until("Ctrl-C ends it")
+        served.until("Ctrl-C stops")
         with started(controller, "run", env=environment(controller, **settings)) as running:
             running.until('"became leader"')
             served.end(signal.SIGKILL)

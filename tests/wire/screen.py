@@ -1,7 +1,7 @@
-"""A terminal: the program runs on it as for people, keys are pressed on it, and what stands on it can be read.
+"""A terminal emulator: runs the program on a pseudo-terminal, sends keys, and gives the text on the screen.
 
-As much of a terminal as a table drawn in place needs: wrapping, scrolling, moving up, erasing lines, clearing.
-Anything else that is sent to it fails the test that reads it, so that nothing is drawn unseen.
+It supports what a table that is redrawn in place needs: wrapping, scrolling, moving up, erasing lines, clearing. Any
+other control sequence fails the test.
 Source: https://ecma-international.org/publications-and-standards/standards/ecma-48/,
 https://invisible-island.net/xterm/ctlseqs/ctlseqs.html (private modes).
 """
@@ -24,12 +24,12 @@ from time import monotonic
 from .program import PROGRAM, ROOT, environment
 
 SEQUENCE = re.compile(r"\x1b\[(\??)([0-9;]*)([A-Za-z])")
-# A read may end within a sequence.
+# A sequence at the end of a read may be incomplete.
 UNFINISHED = re.compile(r"\x1b(\[\??[0-9;]*)?\Z")
 
 
 class Screen:
-    """Lines of text, of which the last `height` are on show; colours are only counted."""
+    """Lines of text, of which the last `height` are visible; colours are only collected."""
 
     def __init__(self, width: int, height: int) -> None:
         self.width, self.height = width, height
@@ -40,7 +40,7 @@ class Screen:
 
     @property
     def text(self) -> str:
-        """Everything that was written and not erased, what has scrolled away too, down to the cursor."""
+        """All lines that were written and not erased, including those that scrolled away, down to the cursor."""
         lines = [line.rstrip() for line in self._lines]
         while len(lines) > self._row + 1 and not lines[-1]:
             lines.pop()
@@ -54,30 +54,30 @@ class Screen:
             self._unfinished = ""
         while position < len(text):
             if found := SEQUENCE.match(text, position):
-                self._obey(*found.groups())
+                self._execute(*found.groups())
                 position = found.end()
                 continue
-            assert text[position] != "\x1b", f"not understood: {text[position : position + 12]!r}"
+            assert text[position] != "\x1b", f"unsupported sequence: {text[position : position + 12]!r}"
             self._put(text[position])
             position += 1
 
-    def _obey(self, private: str, number: str, what: str) -> None:
+    def _execute(self, private: str, number: str, what: str) -> None:
         match private + what:
             case "m":
                 self.colours |= {one for one in number.split(";") if len(one) == 2 and one[0] in "349"}
             case "A":
                 self._row = max(self._row - int(number or 1), self._top)
             case "K":
-                assert number == "2", "only whole lines are erased"
+                assert number == "2", "only whole lines can be erased"
                 self._lines[self._row] = ""
             case "J":
                 self._lines[self._top :] = [""] * (len(self._lines) - self._top)
             case "H":
                 self._move(self._top, 0)
             case "?h" | "?l":
-                assert number == "25", "only the cursor is shown or hidden"
+                assert number == "25", "only the cursor can be shown or hidden"
             case _:
-                raise AssertionError(f"not understood: {number}{what}")
+                raise AssertionError(f"unsupported sequence: {number}{what}")
 
     @property
     def _top(self) -> int:
@@ -101,7 +101,7 @@ class Screen:
 
 
 class OnScreen:
-    """The program on a terminal of its own."""
+    """A running program and its terminal."""
 
     def __init__(self, process: subprocess.Popen[bytes], terminal: int, screen: Screen) -> None:
         self.process = process
@@ -111,36 +111,36 @@ class OnScreen:
         self.raw = ""
 
     def until(self, seen: Callable[[str], object], within_seconds: float = 30.0) -> str:
-        """Read on until what stands there satisfies this; the text. An end of the program is the end of reading."""
+        """Read until the text on the screen satisfies `seen`, or the program ends; the text."""
         deadline = monotonic() + within_seconds
         while not seen(self.screen.text):
-            assert monotonic() < deadline, f"it never came:\n{self.screen.text}"
+            assert monotonic() < deadline, f"timed out:\n{self.screen.text}"
             if not self._read():
-                assert seen(self.screen.text), f"it ended:\n{self.screen.text}"
+                assert seen(self.screen.text), f"the program ended:\n{self.screen.text}"
         return self.screen.text
 
     def to_the_end(self, within_seconds: float = 30.0) -> int:
-        """Read until it ends; the exit code."""
+        """Read until the program ends; the exit code."""
         deadline = monotonic() + within_seconds
         while self._read():
-            assert monotonic() < deadline, f"it never ended:\n{self.screen.text}"
+            assert monotonic() < deadline, f"the program did not end:\n{self.screen.text}"
         return self.process.wait(within_seconds)
 
     def press(self, key: bytes) -> None:
         os.write(self._terminal, key)
 
     def resize(self, width: int, height: int) -> None:
-        """As when somebody pulls at a corner; what stands there stays as it is, as on some terminals."""
+        """Change the size; existing lines are not rewrapped, as on some terminals."""
         self.screen.width, self.screen.height = width, height
         fcntl.ioctl(self._terminal, termios.TIOCSWINSZ, struct.pack("HHHH", height, width, 0, 0))
 
     def _read(self) -> bool:
-        """Whether there may be more."""
+        """Whether the terminal is still open."""
         if not select.select([self._terminal], [], [], 0.1)[0]:
             return True
         try:
             text = self._decoder.decode(os.read(self._terminal, 65536))
-        except OSError:  # nobody has the terminal open any longer
+        except OSError:  # no process has the terminal open
             return False
         self.raw += text
         self.screen.write(text)
@@ -149,23 +149,23 @@ class OnScreen:
 
 @contextlib.contextmanager
 def on_screen(home: Path, *arguments: str, width: int = 80, height: int = 24, **env: str) -> Iterator[OnScreen]:
-    """The program, in a session of its own on this terminal, so that keys become signals."""
-    ours, its = pty.openpty()
-    fcntl.ioctl(its, termios.TIOCSWINSZ, struct.pack("HHHH", height, width, 0, 0))
+    """Run the program in its own session on a terminal, so that Ctrl-C sends SIGINT."""
+    master, slave = pty.openpty()
+    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", height, width, 0, 0))
     process = subprocess.Popen(
         ["setsid", "--ctty", PROGRAM, *arguments],
         cwd=ROOT,
         env=environment(home, **{"TERM": "xterm-256color", **env}),
-        stdin=its,
-        stdout=its,
-        stderr=its,
+        stdin=slave,
+        stdout=slave,
+        stderr=slave,
         start_new_session=True,
     )
-    os.close(its)
+    os.close(slave)
     try:
-        yield OnScreen(process, ours, Screen(width, height))
+        yield OnScreen(process, master, Screen(width, height))
     finally:
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
-        os.close(ours)
+        os.close(master)

@@ -39,7 +39,7 @@ def test_the_offline_way_is_as_the_page_says(tmp_path: Path) -> None:
     assert len(script) >= 5
     assert any(line.startswith("export KUBECONFIG=") for line in offline)
     with started(tmp_path, *words, *SPEED) as running:
-        running.until("Ctrl-C ends it")
+        running.until("Ctrl-C stops")
         done = typed(tmp_path, script, kubeconfig)
     assert done.returncode == 0, done.stderr + done.stdout
     for words_of_page in re.findall(r"^nodeclaim\.karpenter\.sh.*$", PAGE, re.MULTILINE):
@@ -54,7 +54,7 @@ def test_what_the_pages_say_of_kaitos_claim_can_be_typed(tmp_path: Path) -> None
     kubeconfig = tmp_path / "try.kubeconfig"
     made = ["kubectl apply -f examples/kaito-workspace.yaml"]
     with started(tmp_path, "try", "--kubeconfig", str(kubeconfig), *SPEED) as running:
-        running.until("Ctrl-C ends it")
+        running.until("Ctrl-C stops")
         done = typed(tmp_path, [*made, *script], kubeconfig)
     assert done.returncode == 0, done.stderr + done.stdout
     assert f"nodeclaim.karpenter.sh/{NAME} annotated" in done.stdout
@@ -67,7 +67,7 @@ def test_the_claim_of_the_azure_way_is_served_as_the_page_says(tmp_path: Path) -
     script = [line for line in there if re.match(r"kubectl \w+.*(nodeclaim|examples/)", line) or " plan -f " in line]
     assert [line.split()[1] for line in script] == ["plan", "apply", "wait", "get", "delete"]
     with started(tmp_path, "try", "--kubeconfig", str(kubeconfig), *SPEED) as running:
-        running.until("Ctrl-C ends it")
+        running.until("Ctrl-C stops")
         done = typed(tmp_path, script, kubeconfig)
     assert done.returncode == 0, done.stderr + done.stdout
     assert "nodeclaim.karpenter.sh/firstgpu condition met" in done.stdout

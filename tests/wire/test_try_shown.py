@@ -1,4 +1,4 @@
-"""What `gpu-provisioner try` looks like: on a real pseudo-terminal, of many sizes, and for programs."""
+"""The outputs of `gpu-provisioner try`: on a pseudo-terminal of several sizes, as lines and as JSON."""
 
 import json
 import subprocess
@@ -16,43 +16,43 @@ WIDE_HEAD = "CLAIM        SIZE                      PHASE                FOR    
 
 
 def row_of(text: str, name: str = NAME) -> list[str]:
-    """The words of the one row of that claim; () if there is none."""
+    """The cells of the row of that claim; () without a row."""
     found = [line.split() for line in text.splitlines() if line.startswith(f"{name} ")]
     assert len(found) <= 1, text
     return found[0] if found else []
 
 
-def test_a_life_stands_in_a_table_that_stays(tmp_path: Path) -> None:
-    """`--once` at 80 columns: one table, drawn in place; phases up and down; its last state and the verdict remain."""
+def test_the_table_shows_each_phase_and_stays(tmp_path: Path) -> None:
+    """`--once` at 80 columns: one table, redrawn in place; its last state and the result remain."""
     arguments = ("try", "--once", "--speed", "60", "-f", str(WORKSPACE), "--kubeconfig", str(tmp_path / "k"))
     with on_screen(tmp_path, *arguments) as shown:
         seen: list[str] = []
 
-        def gone(text: str) -> bool:
+        def deleted(text: str) -> bool:
             phase = next(iter(row_of(text)[2:]), "")
             if phase and phase not in seen:
                 seen.append(phase)
-            return "NodeClaim is gone" in text
+            return "NodeClaim deleted" in text
 
-        shown.until(gone, within_seconds=60)
+        shown.until(deleted, within_seconds=60)
         assert shown.to_the_end() == 0
     order = ["Pending", "Launching", "Registering", "Initializing", "Ready"]
     order += ["Draining", "Detaching", "InstanceTerminating", "Terminated"]
-    # What takes no time may be over before it is drawn; what Azure does takes seconds, also at this speed.
+    # Short phases may end before the table is drawn; Azure's operations take seconds, also at this speed.
     assert seen == [phase for phase in order if phase in seen]
     assert {"Launching", "InstanceTerminating", "Terminated"} <= set(seen)
     lines = shown.screen.text.splitlines()
     assert lines.count(HEAD) == 1
     table = lines[lines.index(HEAD) + 1 :]
     assert table[0].split()[:3] == [NAME, "NC24ads_A100_v4", "Terminated"]
-    assert table[1] == "  └ NodeClaim is gone; left of it: 0 agent pools, 0 Nodes"
-    assert table[2:4] == ["", "1 claim became a Ready node and went again, in the order instance, Node,"]
+    assert table[1] == "  └ NodeClaim deleted; remaining: 0 agent pools, 0 Nodes"
+    assert table[2:4] == ["", "1 NodeClaim became Ready and was deleted in the order instance, Node, NodeClaim."]
     assert max(map(len, lines)) <= 80
     assert "32" in shown.screen.colours
 
 
 def test_no_color_leaves_the_table(tmp_path: Path) -> None:
-    """Whatever its value; a refused claim says why, in its row; logs and table do not mix."""
+    """With any value. The row of a failed claim shows the cause; logs are above the table."""
     arguments = ("try", "--once", "--fail", "quota", "--kubeconfig", str(tmp_path / "k"), "-v")
     with on_screen(tmp_path, *arguments, width=120, height=60, NO_COLOR="1") as shown:
         text = shown.until(lambda text: "Failed" in row_of(text) and "└ NodeClaim Launched = False" in text)
@@ -65,10 +65,10 @@ def test_no_color_leaves_the_table(tmp_path: Path) -> None:
 
 
 def test_the_table_follows_the_terminals_size(tmp_path: Path) -> None:
-    """Pulled narrow, low and wide again: one table, no longer than the terminal; Ctrl-C ends it, and it stays."""
+    """After resizing: one table that fits the terminal; it stays after Ctrl-C."""
     kubeconfig = tmp_path / "kubeconfig"
     with on_screen(tmp_path, "try", "--speed", "200", "--kubeconfig", str(kubeconfig)) as shown:
-        shown.until(lambda text: "no NodeClaim yet" in text)
+        shown.until(lambda text: "no NodeClaims" in text)
         kubectl(kubeconfig, "apply", "-f", str(WORKSPACE))
         shown.until(lambda text: row_of(text)[2:3] == ["Ready"])
         shown.resize(40, 30)
@@ -88,25 +88,25 @@ def test_the_table_follows_the_terminals_size(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("how", [{"TERM": "dumb"}, {}], ids=["dumb", "lines"])
-def test_a_terminal_that_cannot_or_need_not_gets_lines(how: dict[str, str], tmp_path: Path) -> None:
-    """TERM=dumb, or -o lines: nothing is drawn twice."""
+def test_lines_on_a_terminal(how: dict[str, str], tmp_path: Path) -> None:
+    """With TERM=dumb or -o lines nothing is redrawn."""
     arguments = ("try", "--fail", "quota", *(() if how else ("-o", "lines")), "--kubeconfig", str(tmp_path / "k"))
     with on_screen(tmp_path, *arguments, **how) as shown:
-        text = shown.until(lambda text: "Ctrl-C ends it" in text)
-        assert "no NodeClaim yet" not in text
+        text = shown.until(lambda text: "Ctrl-C stops" in text)
+        assert "no NodeClaims" not in text
         shown.press(b"\x03")
         assert shown.to_the_end() == 0
     assert "\x1b[2K" not in shown.raw
     assert shown.screen.text.endswith("stopped; nothing is left running\n")
 
 
-def test_programs_get_json(tmp_path: Path) -> None:
-    """`-o json --once`: every line is an object; the phases and the end can be followed without a word of prose."""
+def test_json_output(tmp_path: Path) -> None:
+    """`-o json --once`: every line is an object, with the phases of the claim and the result."""
     arguments = ("--once", "--speed", "200", "-f", str(WORKSPACE), "--kubeconfig", str(tmp_path / "k"))
     running = ended(tmp_path, "try", "-o", "json", *arguments)
     assert (running.process.returncode, running.err) == (0, "")
     lines = [json.loads(line) for line in running.out.splitlines()]
-    assert lines[0]["kind"] == "begun"
+    assert lines[0]["kind"] == "started"
     assert lines[0]["kubeconfig"] == str(tmp_path / "k")
     phases = [line["phase"] for line in lines if line["kind"] == "claim"]
     order = list(dict.fromkeys(phases))
@@ -114,15 +114,15 @@ def test_programs_get_json(tmp_path: Path) -> None:
         phase for phase in order if phase in {"Launching", "Ready", "InstanceTerminating", "Terminated"}
     ]
     assert phases[-1] == "Terminated"
-    assert next(line["gpus_seen"] for line in lines if line.get("phase") == "Ready") == 1
-    assert {"NodeClaim", "ARM", "Node", "AgentPool"} <= {line["who"] for line in lines if line["kind"] == "event"}
+    assert next(line["gpus_allocatable"] for line in lines if line.get("phase") == "Ready") == 1
+    assert {"NodeClaim", "ARM", "Node", "AgentPool"} <= {line["source"] for line in lines if line["kind"] == "event"}
     assert lines[-1].pop("arm_lists") > 0
-    assert lines[-1] == {"kind": "ended", "ok": True, "stopped": False, "missing": [], "arm_calls": 3}
+    assert lines[-1] == {"kind": "finished", "ok": True, "stopped": False, "missing": [], "arm_calls": 3}
 
 
 @pytest.mark.parametrize("output", ["lines", "json"])
-def test_a_reader_may_have_read_enough(output: str, tmp_path: Path) -> None:
-    """`try | head -1`: it ends, without a word."""
+def test_a_closed_pipe_ends_the_run(output: str, tmp_path: Path) -> None:
+    """`try | head -1` ends without a message."""
     command = [PROGRAM, "try", "-o", output, "--once", "--speed", "200", "--kubeconfig", str(tmp_path / "k")]
     with subprocess.Popen(
         command, cwd=ROOT, env=environment(tmp_path), stdout=subprocess.PIPE, stderr=subprocess.PIPE

@@ -23,7 +23,7 @@ from provisioner.runtime.server import metrics_app, serve
 from provisioner.settings import load
 from provisioner.simulator.azure.settings import AzureSettings
 from provisioner.simulator.world import Addresses, World, WorldSettings
-from provisioner.trial.person import Person, person
+from provisioner.trial.client import Client, connected
 
 LOOPBACK = "127.0.0.1"
 POLL_SECONDS = 0.05
@@ -40,7 +40,7 @@ class Environment:
 
     world: World
     addresses: Addresses
-    user: Person
+    user: Client
     kubeconfig: Path
     azure: AzureSettings
     policy: Policy
@@ -125,7 +125,7 @@ async def environment(home: Path, azure: AzureSettings, policy: Policy, prices: 
         world.invariants.controllers[CONTROLLER] = None
         addresses = await world.listen()
         world.write_kubeconfig(kubeconfig, addresses)
-        async with person(world, addresses) as user, asyncio.TaskGroup() as tasks:
+        async with connected(world, addresses) as user, asyncio.TaskGroup() as tasks:
             made = Environment(
                 world=world,
                 addresses=addresses,

@@ -7,9 +7,10 @@ import argparse
 import tempfile
 from pathlib import Path
 
+from provisioner.trial.failures import FAILURES
+
 from provisioner.cli.descriptions import COMMANDS
 from provisioner.cli.parser import Parser, build_parser
-from provisioner.trial.failures import FAILURES
 from provisioner.trial.records import documented
 
 from .markdown import block, code, page, table

@@ -119,7 +119,7 @@ def test_the_wheel_runs_by_itself(wheel: zipfile.ZipFile, tmp_path: Path) -> Non
     script = (
         "import sys; sys.path[:] = [p for p in sys.path if p != sys.argv[1]]; sys.path.insert(0, sys.argv[2])\n"
         "from provisioner.cli.installation import HOME, strangers\n"
-        "from provisioner.trial.claims import examples, read_claims\n"
+        "from provisioner.trial.manifests import examples, read_claims\n"
         "assert str(HOME) == sys.argv[2] and not strangers(), strangers()\n"
         "assert all(path.is_relative_to(HOME) for path in examples())\n"
         "print(*(claim['metadata']['name'] for claim in read_claims(examples())))\n"

@@ -1,4 +1,4 @@
-"""The parts of `try` that need no world: its flags and files, its words, its looks."""
+"""The parts of `try` that need no world: flags, files, messages and outputs."""
 
 import io
 import re
@@ -10,29 +10,21 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from provisioner.trial.claims import examples, read_claims
 
 from provisioner.cli.main import run_command
 from provisioner.simulator.azure.settings import AzureSettings
-from provisioner.trial import guide
-from provisioner.trial.causes import CAUSES
-from provisioner.trial.changes import claim_words, node_words
-from provisioner.trial.claims import examples, read_claims
-from provisioner.trial.failures import FAILURES
-from provisioner.trial.printing import Line
-from provisioner.trial.script import after_failed_attempts
-from provisioner.trial.showing import show_for
-from provisioner.trial.shows import Opening
 
 Json = dict[str, Any]
 ROOT = Path(__file__).parents[3]
 
 
-def told(obj: Json, old: Json | None, event: str = "MODIFIED") -> list[str]:
-    return [text for text, _ in claim_words(event, obj, old)]
+def texts(obj: Json, old: Json | None, event: str = "MODIFIED") -> list[str]:
+    return [text for text, _ in claim_changes(event, obj, old)]
 
 
 def claim(*conditions: tuple[str, str, str, str], **metadata: Any) -> Json:
-    said = [
+    found = [
         {"type": kind, "status": status, "reason": reason, "message": message}
         for kind, status, reason, message in conditions
     ]
@@ -40,7 +32,7 @@ def claim(*conditions: tuple[str, str, str, str], **metadata: Any) -> Json:
     return {
         "metadata": {"name": "c", **metadata},
         "spec": {"requirements": requirements},
-        "status": {"conditions": said},
+        "status": {"conditions": found},
     }
 
 
@@ -75,13 +67,13 @@ def test_a_wrong_flag_is_named(arguments: tuple[str, ...], cause: str, capsys: p
     ("text", "cause"),
     [
         (None, "no such file or directory"),
-        ("a: [b", "it is no YAML (line 1: expected ',' or ']'"),
-        ("\x00", "it is no YAML"),
-        ("- 1\n", "there is no NodeClaim in it"),
-        ("kind: Pod\n---\n---\n1\n", "there is no NodeClaim in it"),
-        ("kind: NodeClaim\n", "a NodeClaim in it has no name or no spec"),
-        ("kind: NodeClaim\nmetadata: {name: 5}\nspec: {}\n", "a NodeClaim in it has no name or no spec"),
-        ("kind: NodeClaim\nmetadata: {name: a}\nspec: {}\n---\n" * 2, "the name a is given twice"),
+        ("a: [b", "invalid YAML (line 1: expected ',' or ']'"),
+        ("\x00", "invalid YAML"),
+        ("- 1\n", "contains no NodeClaim"),
+        ("kind: Pod\n---\n---\n1\n", "contains no NodeClaim"),
+        ("kind: NodeClaim\n", "contains a NodeClaim without name or spec"),
+        ("kind: NodeClaim\nmetadata: {name: 5}\nspec: {}\n", "contains a NodeClaim without name or spec"),
+        ("kind: NodeClaim\nmetadata: {name: a}\nspec: {}\n---\n" * 2, "duplicate NodeClaim name a"),
     ],
 )
 def test_a_file_that_cannot_be_used_is_named(tmp_path: Path, text: str | None, cause: str) -> None:
@@ -98,7 +90,7 @@ def test_a_file_that_cannot_be_used_is_named(tmp_path: Path, text: str | None, c
 
 
 def test_a_folder_is_no_file(tmp_path: Path) -> None:
-    """Nor is a file that nobody can read as text."""
+    """Nor is a binary file."""
     err = io.StringIO()
     assert run_command(["try", "-f", str(tmp_path)], {}, io.StringIO(), err) == 2
     assert f"{tmp_path}: is a directory" in err.getvalue()
@@ -107,81 +99,76 @@ def test_a_folder_is_no_file(tmp_path: Path) -> None:
     assert "latin: it is no YAML" in err.getvalue()
 
 
-def test_the_demo_plays_the_examples() -> None:
+def test_the_demo_uses_the_examples() -> None:
     """KAITO's own claim first."""
     assert [claim["metadata"]["name"] for claim in read_claims(examples())] == ["ws3f2a91c0d", "firstgpu", "a100multi"]
 
 
-def test_every_failure_that_is_offered_can_be_arranged() -> None:
-    """And no other."""
-    assert sorted(CAUSES) == sorted(FAILURES)
+# --- messages --------------------------------------------------------------------------------------------------------
 
 
-# --- the words -------------------------------------------------------------------------------------------------------
-
-
-def test_a_condition_is_told_when_it_says_something_new() -> None:
-    """By status, reason or message, in the order of the way up; a reason that begins the message is not doubled."""
+def test_a_condition_is_described_when_it_changed() -> None:
+    """Status, reason or message, in the order of a launch; a reason that begins the message is not repeated."""
     before = claim(("Launched", "Unknown", "Creating", "Creating since 9"))
     after = claim(
         ("Initialized", "Unknown", "NodeNotReady", "the Node is new"),
         ("Launched", "False", "AllocationFailed", "AllocationFailed: none free"),
         ("Registered", "True", "Registered", ""),
     )
-    assert told(after, before) == [
+    assert texts(after, before) == [
         "Launched = False: AllocationFailed: none free",
         "Registered = True",
         "Initialized = Unknown (NodeNotReady): the Node is new",
     ]
-    assert told(after, after) == []
+    assert texts(after, after) == []
 
 
-def test_what_only_repeats_is_left_out() -> None:
-    """Conditions nobody has looked at, and a Ready that sums up the others; Ready won or lost is told."""
+def test_repetitions_are_left_out() -> None:
+    """Conditions not evaluated yet, and a Ready that summarizes the others; changes from and to True are described."""
     fresh = claim(("Launched", "Unknown", "AwaitingReconciliation", "object is awaiting reconciliation"))
-    assert told(fresh, None, "ADDED") == ["created, asks for S1, S2"]
+    assert texts(fresh, None, "ADDED") == ["created, requests S1, S2"]
     short = claim(("Ready", "False", "UnhealthyDependents", "Launched=False"))
-    assert told(short, fresh) == []
+    assert texts(short, fresh) == []
     ready = claim(("Ready", "True", "Ready", ""))
-    assert told(ready, short) == ["Ready = True"]
-    assert told(short, ready) == ["Ready = False (UnhealthyDependents): Launched=False"]
+    assert texts(ready, short) == ["Ready = True"]
+    assert texts(short, ready) == ["Ready = False (UnhealthyDependents): Launched=False"]
 
 
-def test_a_deletion_is_told_once() -> None:
-    """When it is asked for; later changes of the same claim do not repeat it."""
+def test_a_deletion_is_described_once() -> None:
+    """When it is requested; later changes of the claim do not repeat it."""
     going = claim(deletionTimestamp="2026-03-01T12:00:00Z")
-    assert told(going, claim()) == ["is being deleted"]
-    assert told(going, going) == []
+    assert texts(going, claim()) == ["is being deleted"]
+    assert texts(going, going) == []
 
 
-def test_a_node_is_told_by_what_people_wait_for() -> None:
-    """It appears, is Ready, shows its GPUs, stops answering, goes; a new Node that is not yet Ready is no news."""
+def test_changes_of_a_node() -> None:
+    """Creation, readiness, GPUs and deletion; that a new Node is not Ready is not described."""
 
     def node(ready: str, gpus: str = "") -> Json:
         status = {"conditions": [{"type": "Ready", "status": ready}], "allocatable": {"nvidia.com/gpu": gpus or "0"}}
         return {"metadata": {"name": "n"}, "status": status}
 
     def words(event: str, obj: Json, old: Json | None) -> list[str]:
-        return [text for text, _ in node_words(event, obj, old)]
+        return [text for text, _ in node_changes(event, obj, old)]
 
-    assert words("ADDED", node("False"), None) == ["n appears"]
+    assert words("ADDED", node("False"), None) == ["n created"]
     assert words("MODIFIED", node("True"), node("False")) == ["Ready = True"]
     assert words("MODIFIED", node("True", "4"), node("True")) == ["nvidia.com/gpu allocatable: 4"]
     assert words("MODIFIED", node("Unknown", "4"), node("True", "4")) == ["Ready = Unknown"]
-    assert words("DELETED", node("Unknown", "4"), node("Unknown", "4")) == ["is gone"]
+    assert words("DELETED", node("Unknown", "4"), node("Unknown", "4")) == ["deleted"]
 
 
 def commands(path: str, monkeypatch: pytest.MonkeyPatch, files: Sequence[Path] = (Path("c.yaml"),)) -> str:
     monkeypatch.setenv("PATH", path)
-    return guide.commands(Path("k"), files, ["a", "b"], None)
+    return messages.commands(Path("k"), files, ["a", "b"], None)
 
 
-def test_the_lines_to_copy_use_the_kubectl_there_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One on the PATH, else the one beside our Python, else it is said where to get one."""
+def test_the_commands_use_the_installed_kubectl(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From the PATH, else from beside the Python interpreter, else with a hint how to install it."""
     monkeypatch.setattr(sys, "executable", str(tmp_path / "venv" / "python"))
     monkeypatch.chdir(tmp_path)
     without = commands("/nowhere", monkeypatch)
-    assert without.startswith("kubectl is not on your PATH; get it from https://kubernetes.io/")
+    assert without.startswith("kubectl is not on your PATH; install it from https://kubernetes.io/")
     assert "\n  kubectl apply -f c.yaml\n" in without
     (tmp_path / "venv").mkdir()
     tool = tmp_path / "venv" / "kubectl"
@@ -191,40 +178,40 @@ def test_the_lines_to_copy_use_the_kubectl_there_is(tmp_path: Path, monkeypatch:
     assert on_path.startswith("In another terminal:\n  export KUBECONFIG=k\n  kubectl apply ")
 
 
-def test_paths_are_typed_as_a_shell_needs_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Relative where that is shorter, quoted where a shell would split them."""
+def test_paths_are_quoted_for_a_shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Relative if below the current directory."""
     monkeypatch.chdir(tmp_path)
     text = commands("/nowhere", monkeypatch, [tmp_path / "my claims.yaml", Path("/etc/claim.yaml")])
     assert "kubectl apply -f 'my claims.yaml' -f /etc/claim.yaml\n" in text
 
 
-@pytest.mark.parametrize("fail", sorted(FAILURES))
-def test_each_failure_is_announced_with_what_will_be_seen(fail: str) -> None:
-    """What the claim says, and in whole sentences."""
-    failure = FAILURES[fail]
-    words = guide.announcement(failure)
-    assert failure.reason in words
-    assert words.startswith("What goes wrong: ")
-    assert words.endswith(".")
+@pytest.mark.parametrize("fail", sorted(SCENARIOS))
+def test_each_scenario_states_its_expected_effect(fail: str) -> None:
+    """With the reason on the claim."""
+    scenario = SCENARIOS[fail]
+    text = messages.injected(scenario)
+    assert scenario.reason in text
+    assert text.startswith("Injected failure: ")
+    assert text.endswith(".")
 
 
-def test_the_verdict_says_what_was_seen() -> None:
-    """One claim or many, all well or not."""
-    assert guide.verdict(3, None, calls=9, lists=2).splitlines() == [
-        "3 claims became Ready nodes and went again, in the order instance, Node, NodeClaim.",
-        "Left of them: agent pools 0, Nodes 0, NodeClaims 0 (asked of ARM and of the API server).",
-        "ARM calls: 3 a claim; shared LISTs: 2.",
+def test_the_result_of_a_run() -> None:
+    """With one claim or several, with and without a failure."""
+    assert messages.result(3, None, calls=9, lists=2).splitlines() == [
+        "3 NodeClaims became Ready and were deleted in the order instance, Node, NodeClaim.",
+        "Remaining: 0 agent pools, 0 Nodes, 0 NodeClaims (listed from ARM and the API server).",
+        "ARM requests: 3 per claim, and 2 shared LISTs.",
     ]
-    assert guide.verdict(1, FAILURES["throttle"], calls=6, lists=1).splitlines()[:2] == [
-        "1 claim became a Ready node all the same and went again, in the order instance, Node, NodeClaim.",
-        "It said Throttled while it was so.",
+    assert messages.result(1, SCENARIOS["throttle"], calls=6, lists=1).splitlines()[:2] == [
+        "1 NodeClaim became Ready despite the failure and was deleted in the order instance, Node, NodeClaim.",
+        "It reported Throttled before.",
     ]
-    assert guide.verdict(2, FAILURES["quota"], calls=6, lists=1).startswith(
-        "2 claims said QuotaExceeded, got no machine"
+    assert messages.result(2, SCENARIOS["quota"], calls=6, lists=1).startswith(
+        "2 NodeClaims reported QuotaExceeded, got no instance"
     )
 
 
-# --- the looks -------------------------------------------------------------------------------------------------------
+# --- outputs ---------------------------------------------------------------------------------------------------------
 
 
 class Terminal(io.StringIO):
@@ -235,16 +222,17 @@ class Terminal(io.StringIO):
 def printed(out: io.StringIO, monkeypatch: pytest.MonkeyPatch, **env: str) -> str:
     for name, value in {"TERM": "xterm-256color", "COLUMNS": "80", **env}.items():
         monkeypatch.setenv(name, value)
-    show, _ = show_for("lines", out, sys.stderr)
-    show.begun(Opening(told="prose " * 20, announced="", to_copy="kubectl " * 20, kubeconfig="", api_server="", arm=""))
-    show.line(
-        Line(at=1.5, claim="ws1", who="NodeClaim", text="[red]words " * 12 + "/a/long/path-with-dashes", tone="bad")
+    renderer, _ = select_renderer("lines", out, sys.stderr)
+    renderer.started(
+        Started(text="prose " * 20, scenario="", commands="kubectl " * 20, kubeconfig="", api_server="", arm="")
     )
+    text = "[red]words " * 12 + "/a/long/path-with-dashes"
+    renderer.line(LogLine(at=1.5, claim="ws1", source="NodeClaim", text=text, style="error"))
     return out.getvalue()
 
 
 def test_a_terminal_has_colours_and_columns(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Long texts go on under their own column, prose is wrapped, what is to be copied is not; markup is only text."""
+    """Text is wrapped under its column, prose is wrapped, commands are not; markup is not interpreted."""
     shown = printed(Terminal(), monkeypatch)
     assert "\x1b[31m" in shown
     lines = re.sub(r"\x1b\[[0-9;]*m", "", shown).splitlines()
@@ -255,12 +243,12 @@ def test_a_terminal_has_colours_and_columns(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_no_color_is_obeyed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever its value; the columns stay."""
+    """With any value; the columns stay."""
     assert not re.search(r"\x1b\[[0-9;]*3[0-9]", printed(Terminal(), monkeypatch, NO_COLOR="1"))
 
 
 def test_a_pipe_gets_plain_lines(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One thing a line, however long, and no escape sequence."""
+    """One line per event, without escape sequences."""
     shown = printed(io.StringIO(), monkeypatch)
     assert "\x1b" not in shown
     assert len([line for line in shown.splitlines() if line]) == 3
@@ -268,18 +256,18 @@ def test_a_pipe_gets_plain_lines(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("output", ["lines", "json"])
 def test_only_a_terminal_needs_rich(output: str) -> None:
-    """A pipe is served without it."""
+    """A pipe needs only the standard library."""
     script = (
         "import io, sys; sys.modules['rich'] = None\n"
-        "from provisioner.trial.showing import show_for\n"
-        f"show_for({output!r}, io.StringIO(), sys.stderr)[0].stopped()\n"
+        "from provisioner.trial.output.select import select_renderer\n"
+        f"select_renderer({output!r}, io.StringIO(), sys.stderr)[0].stopped()\n"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
 
 
 @pytest.mark.parametrize(
-    ("plan", "told"),
+    ("plan", "error"),
     [
         (None, "plan.yaml: no such file or directory"),
         ("- {verb: PUT}\n- {verb: POST, drop: after}", "plan.yaml: rule 1: it does nothing;"),
@@ -287,25 +275,25 @@ def test_only_a_terminal_needs_rich(output: str) -> None:
     ],
 )
 def test_a_fault_plan_that_cannot_be_used_is_named(
-    plan: str | None, told: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    plan: str | None, error: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Exit 2: every mistake with its rule, and what a rule looks like; nothing was started."""
+    """Exit 2: every mistake with its rule, and an example of a rule; nothing is started."""
     path = tmp_path / "plan.yaml"
     if plan is not None:
         path.write_text(plan)
     assert run_command(["try", "--faults", str(path)], {}, sys.stdout, sys.stderr) == 2
     out, err = capsys.readouterr()
     assert out == ""
-    assert told in err
+    assert error in err
     if plan is not None and "\n" in plan:
         assert "\n    rule 2: Invalid enum value 'POST' - at `$.verb`\n" in err
         assert "throttled_seconds: 30}" in err.splitlines()[-1]
 
 
 def test_check_can_be_copied_too() -> None:
-    """One line for a shell: where this Azure is, and which cluster is meant."""
-    told, line = guide.checking("http://127.0.0.1:1", AzureSettings(resource_group="a group")).splitlines()
-    assert told.endswith("gpu-provisioner check sees it:")
+    """One line for a shell, with the endpoints and the cluster."""
+    text, line = messages.check_command("http://127.0.0.1:1", AzureSettings(resource_group="a group")).splitlines()
+    assert text.endswith("as before an installation:")
     words = shlex.split(line)
     assert words[0] == "ARM_ENDPOINT=http://127.0.0.1:1"
     assert "ARM_RESOURCE_GROUP=a group" in words
@@ -327,6 +315,6 @@ def test_check_can_be_copied_too() -> None:
         ("", False),
     ],
 )
-def test_under_a_fault_plan_failed_attempts_go_first(order: str, fine: bool) -> None:
-    """Each failed pool goes with its Node before the next is made; at the end it is the order of every removal."""
-    assert after_failed_attempts(order.split()) is fine
+def test_under_a_fault_plan_failed_attempts_are_deleted_first(order: str, fine: bool) -> None:
+    """Each failed pool is deleted with its Node before the next attempt; the last one in the usual order."""
+    assert is_order_with_retries(order.split()) is fine

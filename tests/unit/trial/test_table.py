@@ -1,4 +1,4 @@
-"""The table of `try`: what phase a claim is in, which rows there are, how they stand on terminals of any size."""
+"""The table of `try`: its rows, and their layout on terminals of any size; and the JSON output."""
 
 import io
 import json
@@ -8,16 +8,13 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from provisioner.trial.layout import duration, layout
 
 from controllers.planner.plan import Phase
 from provisioner.api import labels
 from provisioner.simulator.azure.agentpool import Pool
-from provisioner.trial.jsonlines import JsonLines
-from provisioner.trial.layout import cut, duration, layout
-from provisioner.trial.printing import Line
 from provisioner.trial.records import documented
-from provisioner.trial.rows import MOST_GONE, Moment, Row, Told, rows
-from provisioner.trial.shows import Ending, Opening
+from provisioner.trial.rows import Moment, Row, rows
 
 Json = dict[str, Any]
 SIZE = "Standard_NC24ads_A100_v4"
@@ -26,14 +23,14 @@ NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 
 def claim(name: str = "c", *, going: bool = False, **conditions: Any) -> Json:
     """A claim with conditions as in `Launched="False QuotaExceeded"`."""
-    said = [
+    found = [
         {"type": kind, "status": words.split()[0], "reason": words.split()[-1]} for kind, words in conditions.items()
     ]
-    for condition in said:
+    for condition in found:
         condition["lastTransitionTime"] = "2026-11-21T12:00:00Z"
     metadata = {"name": name, "uid": f"uid-{name}"} | ({"deletionTimestamp": "2026-11-21T12:00:00Z"} if going else {})
     requirements = [{"key": labels.INSTANCE_TYPE, "operator": "In", "values": [SIZE, "Standard_NC4as_T4_v3"]}]
-    return {"metadata": metadata, "spec": {"requirements": requirements}, "status": {"conditions": said}}
+    return {"metadata": metadata, "spec": {"requirements": requirements}, "status": {"conditions": found}}
 
 
 def node(name: str = "c", *, ready: str = "True", gpus: int = 0) -> Json:
@@ -55,61 +52,61 @@ def moment(seconds: float) -> Moment:
 # --- rows ------------------------------------------------------------------------------------------------------------
 
 
-def look(
-    before: Sequence[Row], *claims: Json, at: float = 0.0, told: dict[str, Told] | None = None, **more: Any
+def update(
+    before: Sequence[Row], *claims: Json, at: float = 0.0, events: dict[str, LastEvent] | None = None, **more: Any
 ) -> tuple[Row, ...]:
-    return rows(before, claims, more.get("nodes", ()), more.get("pools", ()), told=told or {}, now=moment(at))
+    return rows(before, claims, more.get("nodes", ()), more.get("pools", ()), events=events or {}, now=moment(at))
 
 
-def test_a_phase_began_when_it_was_first_seen() -> None:
-    """Looks in between do not move it; the next phase begins anew."""
-    first = look((), claim(Launched="Unknown Creating"), at=1, pools=[pool()])
-    later = look(first, claim(Launched="Unknown Creating"), at=5, pools=[pool()])
+def test_a_phase_begins_at_the_first_update_with_it() -> None:
+    """Later updates keep the time; the next phase gets its own."""
+    first = update((), claim(Launched="Unknown Creating"), at=1, pools=[pool()])
+    later = update(first, claim(Launched="Unknown Creating"), at=5, pools=[pool()])
     assert later == first
     assert [(row.phase, row.entered.at) for row in later] == [("Launching", 1)]
-    (ready,) = look(later, claim(Ready="True"), at=9, pools=[pool()], nodes=[node(gpus=1)])
-    assert (ready.phase, ready.entered, ready.gpus_seen, ready.gpus_expected) == ("Ready", moment(9), 1, 1)
+    (ready,) = update(later, claim(Ready="True"), at=9, pools=[pool()], nodes=[node(gpus=1)])
+    assert (ready.phase, ready.entered, ready.gpus_allocatable, ready.gpus_expected) == ("Ready", moment(9), 1, 1)
 
 
 def test_the_size_is_that_of_the_machine() -> None:
-    """Before there is one, the first that the claim asks for; GPUs are counted against it."""
-    (asked,) = look((), claim())
-    (given,) = look((), claim(), pools=[pool(size="Standard_NC96ads_A100_v4")])
+    """Without a machine, the first one that the claim requests; it determines the expected GPUs."""
+    (asked,) = update((), claim())
+    (given,) = update((), claim(), pools=[pool(size="Standard_NC96ads_A100_v4")])
     assert (asked.size, asked.gpus_expected) == (SIZE, 1)
     assert (given.size, given.gpus_expected) == ("Standard_NC96ads_A100_v4", 4)
 
 
-def test_a_claim_that_is_gone_keeps_its_row_at_its_place() -> None:
-    """Since when it is gone, and what was said last; a new claim of its name takes over."""
-    before = look((), claim("a", going=True), claim("b"), at=1)
-    after = look(before, claim("b"), at=4, told={"a": Told(last="NodeClaim is gone", own="")})
+def test_the_row_of_a_deleted_claim_stays_in_its_place() -> None:
+    """With the time of the deletion and the last event; a new claim of the same name replaces it."""
+    before = update((), claim("a", going=True), claim("b"), at=1)
+    after = update(before, claim("b"), at=4, events={"a": LastEvent(any="NodeClaim deleted", own="")})
     assert [(row.name, row.phase, row.entered.at) for row in after] == [("a", "Terminated", 4), ("b", "Pending", 1)]
-    assert after[0].last_event == "NodeClaim is gone"
-    assert look(after, claim("b"), at=9) == (after[0], replace(after[1], last_event=""))
+    assert after[0].last_event == "NodeClaim deleted"
+    assert update(after, claim("b"), at=9) == (after[0], replace(after[1], last_event=""))
     again = claim("a")
     again["metadata"]["uid"] = "another"
-    assert [(row.name, row.phase) for row in look(after, claim("b"), again, at=9)] == [
+    assert [(row.name, row.phase) for row in update(after, claim("b"), again, at=9)] == [
         ("b", "Pending"),
         ("a", "Pending"),
     ]
 
 
-def test_not_all_that_ever_went_is_remembered() -> None:
-    """The latest ones are."""
+def test_the_number_of_terminated_rows_is_bounded() -> None:
+    """The latest ones stay."""
     shown: tuple[Row, ...] = ()
-    for number in range(MOST_GONE + 10):
-        shown = look(shown, claim(f"c{number}"), at=number)
-    shown = look(shown, at=1000)
-    assert [row.name for row in shown] == [f"c{number}" for number in range(10, MOST_GONE + 10)]
+    for number in range(MAX_TERMINATED + 10):
+        shown = update(shown, claim(f"c{number}"), at=number)
+    shown = update(shown, at=1000)
+    assert [row.name for row in shown] == [f"c{number}" for number in range(10, MAX_TERMINATED + 10)]
 
 
-def test_a_refused_claim_shows_why() -> None:
-    """Not what happened to its pool since; any other shows what happened last."""
-    told = {"c": Told(last="AgentPool is gone", own="NodeClaim Launched = False: AllocationFailed")}
-    (refused,) = look((), claim(Launched="False AllocationFailed"), told=told)
-    assert refused.last_event == "NodeClaim Launched = False: AllocationFailed"
-    (creating,) = look((), claim(Launched="Unknown Creating"), told=told, pools=[pool()])
-    assert creating.last_event == "AgentPool is gone"
+def test_the_row_of_a_failed_claim_shows_the_cause() -> None:
+    """Not the events of its pool since then; rows in other phases show the last event."""
+    events = {"c": LastEvent(any="AgentPool deleted", own="NodeClaim Launched = False: AllocationFailed")}
+    (failed,) = update((), claim(Launched="False AllocationFailed"), events=events)
+    assert failed.last_event == "NodeClaim Launched = False: AllocationFailed"
+    (creating,) = update((), claim(Launched="Unknown Creating"), events=events, pools=[pool()])
+    assert creating.last_event == "AgentPool deleted"
 
 
 # --- on a terminal ---------------------------------------------------------------------------------------------------
@@ -122,7 +119,7 @@ def row(name: str = "ws3f2a91c0d", phase: str = "Launching", at: float = 0.0, ev
         size=SIZE,
         phase=Phase(phase),
         entered=moment(at),
-        gpus_seen=0,
+        gpus_allocatable=0,
         gpus_expected=1,
         last_event=event,
     )
@@ -132,8 +129,8 @@ def texts(shown: Sequence[Row], *, width: int, height: int = 24, now: float = 65
     return ["".join(text for text, _ in line).rstrip() for line in layout(shown, now, width=width, height=height)]
 
 
-def test_a_wide_terminal_has_all_beside_each_other() -> None:
-    """A line a claim, under a head."""
+def test_a_wide_terminal_has_all_columns() -> None:
+    """One line per claim, below the header."""
     event = "NodeClaim Launched = Unknown: Creating since 12:00:00Z"
     assert texts([row(event=event)], width=160) == [
         "CLAIM        SIZE                      PHASE                FOR     GPUS  SINCE      LAST EVENT",
@@ -141,8 +138,8 @@ def test_a_wide_terminal_has_all_beside_each_other() -> None:
     ]
 
 
-def test_eighty_columns_have_the_event_beneath() -> None:
-    """Whole columns, then what happened, in three lines at most; fewer where there are too many claims for that."""
+def test_at_eighty_columns_the_event_is_below_the_row() -> None:
+    """In at most three lines, fewer if the table would be higher than the terminal."""
     event = "the cause comes first, and " + "its many words " * 20
     table = texts([row(event=event)], width=80)
     assert table[:3] == [
@@ -159,8 +156,8 @@ def test_eighty_columns_have_the_event_beneath() -> None:
     assert texts(three, width=80, height=7)[2].endswith("…")
 
 
-def test_columns_go_one_after_the_other() -> None:
-    """Claim and phase are left at last."""
+def test_columns_are_dropped_one_by_one() -> None:
+    """Claim and phase remain."""
     heads = [texts([row()], width=width)[0].split() for width in (79, 65, 48, 40, 30)]
     assert heads == [
         ["CLAIM", "SIZE", "PHASE", "FOR", "GPUS", "SINCE"],
@@ -174,17 +171,17 @@ def test_columns_go_one_after_the_other() -> None:
 
 @pytest.mark.parametrize("height", [3, 5, 9, 24])
 @pytest.mark.parametrize("count", [0, 1, 3, 40])
-def test_nothing_is_longer_or_higher_than_the_terminal(count: int, height: int) -> None:
-    """Whatever its size, and however many claims there are."""
-    shown = [row(f"claim-{number}", event="what happened last to it, in words") for number in range(count)]
+def test_the_table_fits_the_terminal(count: int, height: int) -> None:
+    """At any size, with any number of claims."""
+    shown = [row(f"claim-{number}", event="the last event of the claim") for number in range(count)]
     for width in range(1, 130):
         lines = texts(shown, width=width, height=height)
         assert len(lines) <= height
         assert max(map(len, lines)) <= width
 
 
-def test_what_does_not_fit_is_counted() -> None:
-    """Claims that are gone give way first, the longest gone before the others; then whatever comes last."""
+def test_hidden_rows_are_counted() -> None:
+    """Terminated claims are hidden first, the oldest before others; then the last rows."""
     shown = [
         row("a", "Terminated", 1),
         row("b", "Terminated", 2),
@@ -199,58 +196,60 @@ def test_what_does_not_fit_is_counted() -> None:
     assert texts(shown, width=80, height=3)[2] == "… and 4 more: 2 Terminated, 1 Launching, 1 Ready"
 
 
-def test_a_table_without_rows_says_so() -> None:
-    """Until somebody applies a claim."""
-    assert texts([], width=80) == ["no NodeClaim yet"]
+def test_an_empty_table() -> None:
+    """Before a claim is applied."""
+    assert texts([], width=80) == ["no NodeClaims"]
 
 
 def test_phases_have_their_colours() -> None:
-    """Good is green, bad is red, what is gone is quiet altogether."""
+    """Ready is green, failures are red, and the whole row of a terminated claim is dim."""
 
-    def tones(phase: str) -> dict[str, str]:
+    def styles(phase: str) -> dict[str, str]:
         _, line, *_ = layout([row(phase=phase)], 0.0, width=80, height=24)
-        return {text.strip(): tone for text, tone in line}
+        return {text.strip(): style for text, style in line}
 
-    assert tones("Ready")["Ready"] == "good"
-    assert tones("Failed")["Failed"] == "bad"
-    assert set(tones("Terminated").values()) == {"quiet"}
-    assert tones("Ready")["ws3f2a91c0d"] == "plain"
+    assert styles("Ready")["Ready"] == "success"
+    assert styles("Failed")["Failed"] == "error"
+    assert set(styles("Terminated").values()) == {"dim"}
+    assert styles("Ready")["ws3f2a91c0d"] == "plain"
 
 
 @pytest.mark.parametrize(
     ("seconds", "text"), [(-1, "0s"), (59.9, "59s"), (60, "1m0s"), (3599, "59m59s"), (3600, "1h0m"), (90061, "25h1m")]
 )
 def test_times_are_short(seconds: float, text: str) -> None:
-    """Never wider than their column in the first hour."""
+    """Within the first hour they fit their column."""
     assert duration(seconds) == text
 
 
-def test_texts_are_cut_where_they_must_be() -> None:
-    """With a mark that something is missing."""
-    assert [cut("abcd", width) for width in (5, 4, 3, 1, 0)] == ["abcd", "abcd", "ab…", "…", ""]
+def test_long_text_is_truncated() -> None:
+    """With an ellipsis."""
+    assert [truncate("abcd", width) for width in (5, 4, 3, 1, 0)] == ["abcd", "abcd", "ab…", "…", ""]
 
 
-# --- for programs ----------------------------------------------------------------------------------------------------
+# --- JSON ------------------------------------------------------------------------------------------------------------
 
 
-def test_json_has_an_object_a_line_of_the_documented_fields() -> None:
-    """Beginning, events, rows only when they changed, end; the help names just these."""
+def test_json_lines_have_the_documented_fields() -> None:
+    """A claim is written only when its row changed; the help lists exactly these fields."""
     out = io.StringIO()
-    show = JsonLines(out)
-    show.begun(Opening(told="t", announced="", to_copy="", kubeconfig="/k", api_server="http://k", arm="http://a"))
-    show.line(Line(at=1.23456, claim="c", who="ARM", text="PUT agent pool -> 201 Created", tone="quiet"))
-    show.rows([row("c")], 2.0)
-    show.rows([row("c")], 3.0)
-    show.rows([row("c", "Ready", 4.0)], 4.0)
-    show.ended(Ending(ok=False, told="words", missing=("c: Ready is not True",), arm_calls=3, arm_lists=2))
+    renderer = JsonRenderer(out)
+    renderer.started(
+        Started(text="t", scenario="", commands="", kubeconfig="/k", api_server="http://k", arm="http://a")
+    )
+    renderer.line(LogLine(at=1.23456, claim="c", source="ARM", text="PUT agent pool -> 201 Created", style="dim"))
+    renderer.rows([row("c")], 2.0)
+    renderer.rows([row("c")], 3.0)
+    renderer.rows([row("c", "Ready", 4.0)], 4.0)
+    renderer.finished(Result(ok=False, text="t", missing=("c: Ready is not True",), arm_calls=3, arm_lists=2))
     lines = [json.loads(line) for line in out.getvalue().splitlines()]
-    assert [line["kind"] for line in lines] == ["begun", "event", "claim", "claim", "ended"]
+    assert [line["kind"] for line in lines] == ["started", "event", "claim", "claim", "finished"]
     assert lines[1] == {
-        "kind": "event", "at_seconds": 1.235, "claim": "c", "who": "ARM", "text": "PUT agent pool -> 201 Created",
+        "kind": "event", "at_seconds": 1.235, "claim": "c", "source": "ARM", "text": "PUT agent pool -> 201 Created",
     }  # fmt: skip
     assert lines[3] == {
         "kind": "claim", "at_seconds": 4.0, "claim": "c", "size": SIZE, "phase": "Ready",
-        "since": "2026-11-21T12:00:04Z", "gpus_seen": 0, "gpus_expected": 1,
+        "since": "2026-11-21T12:00:04Z", "gpus_allocatable": 0, "gpus_expected": 1,
     }  # fmt: skip
     assert lines[4]["missing"] == ["c: Ready is not True"]
     named = {line.split(": ")[0]: line.split(": ")[1].split(", ") for line in documented()}
