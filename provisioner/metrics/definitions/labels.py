@@ -142,7 +142,7 @@ LABELS: Mapping[str, Label] = {
     "os": Label(meaning="operating system of the Node", values=("", "linux", "windows")),
     "patchlevel": Label(meaning="Python platform information", bound="one per process"),
     "phase": Label(
-        meaning="the claim's phase (see A claim's life)",
+        meaning="the claim's phase (see docs/concepts/life.md)",
         values=(
             *("Pending", "Launching", "Registering", "Initializing", "Ready", "NotReady", "Failed"),
             *("Draining", "Detaching", "InstanceTerminating", "Terminated"),
