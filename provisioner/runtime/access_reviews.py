@@ -11,7 +11,7 @@ import msgspec
 from provisioner.api.meta import Struct
 
 from .kube_errors import UNREADABLE, unexpected
-from .rights import Right
+from .permissions import Permission
 from .transport import Request
 
 T = TypeVar("T")
@@ -52,14 +52,14 @@ def subject_review() -> Request:
     return _review("authentication.k8s.io/v1", "SelfSubjectReview", {})
 
 
-def access_review(right: Right, *, namespace: str = "", name: str = "") -> Request:
+def access_review(permission: Permission, *, namespace: str = "", name: str = "") -> Request:
     """A SelfSubjectAccessReview of one permission; an empty namespace means all namespaces."""
-    resource, _, subresource = right.resource.partition("/")
+    resource, _, subresource = permission.resource.partition("/")
     attributes = {
-        "group": right.group,
+        "group": permission.group,
         "resource": resource,
         "subresource": subresource,
-        "verb": right.verb,
+        "verb": permission.verb,
         "namespace": namespace,
         "name": name,
     }

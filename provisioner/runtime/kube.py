@@ -23,8 +23,8 @@ from .decoding import ObjectList, decoded, page
 from .kube_errors import KubeError, unexpected
 from .kubernetes_sdk import ApiClient
 from .objects import KubeObject
+from .permissions import Permission
 from .resources import PODS, Resource
-from .rights import Right
 from .transport import OBJECT_BYTES, PAGE_BYTES, OnRequest, Request, Transport
 from .watch import EventType, WatchEvent, event, lines
 
@@ -194,9 +194,9 @@ class Kube:
             await self._review(access_reviews.subject_review(), access_reviews.SelfSubjectReview)
         ).status.user_info.username
 
-    async def can_i(self, right: Right, *, namespace: str = "", name: str = "") -> bool:
+    async def can_i(self, permission: Permission, *, namespace: str = "", name: str = "") -> bool:
         """Whether this client has the permission; an empty namespace means all namespaces."""
-        request = access_reviews.access_review(right, namespace=namespace, name=name)
+        request = access_reviews.access_review(permission, namespace=namespace, name=name)
         return (await self._review(request, access_reviews.SelfSubjectAccessReview)).status.allowed
 
     async def version(self) -> str:

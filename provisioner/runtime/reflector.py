@@ -132,7 +132,7 @@ class Reflector(Generic[T]):
         started = self._now()
         listed = await self._kube.list(self._resource, label_selector=self._label_selector)
         if older(listed.resource_version, self.resource_version):
-            self._reject_backward_list(listed.resource_version)
+            self._check_backward_list(listed.resource_version)
         self._backward_lists = 0
         self._must_list, self.resource_version = False, listed.resource_version
         first, self.synced = not self.synced, True
@@ -143,7 +143,7 @@ class Reflector(Generic[T]):
             for on_synced in self._on_synced:
                 on_synced()
 
-    def _reject_backward_list(self, version: str) -> None:
+    def _check_backward_list(self, version: str) -> None:
         # A single API server may be stale. After several such lists the older state is accepted as current.
         self._backward_lists += 1
         if self._backward_lists <= BACKWARD_LISTS_MAX:

@@ -1,6 +1,6 @@
 """`check`, the cluster's side: is the API server there, is the CRD ours, what may we do, who leads, what do claims say.
 
-Reads and questions only. A right is asked for as the program needs it, by the list that the chart grants. What
+Reads and questions only. A permission is asked for as the program needs it, by the list that the chart grants. What
 does not answer is told once, and what depends on it is not asked.
 """
 
@@ -18,8 +18,8 @@ from provisioner.operator.config import Config
 from provisioner.runtime.clock import Clock
 from provisioner.runtime.kube import Kube
 from provisioner.runtime.kube_errors import KubeError
+from provisioner.runtime.permissions import PERMISSIONS, Permission
 from provisioner.runtime.resources import CRDS, LEASES, NODECLAIMS, Resource
-from provisioner.runtime.rights import RIGHTS, Right
 
 from .check_results import CheckResults
 from .refusal import by_api_server
@@ -156,26 +156,26 @@ def _differences(ours: Any, theirs: Any, path: str = "") -> Iterator[str]:
 
 
 async def _permissions(kube: Kube, config: Config, found: CheckResults) -> None:
-    asked = [right for right in RIGHTS if config.elect or not right.on_lease]
+    asked = [permission for permission in PERMISSIONS if config.elect or not permission.on_lease]
     missing = 0
-    for right in asked:
-        namespace = config.lease_namespace if right.on_lease else ""
+    for permission in asked:
+        namespace = config.lease_namespace if permission.on_lease else ""
         # A create cannot be limited to a name.
-        name = config.lease_name if right.on_lease and right.verb != "create" else ""
+        name = config.lease_name if permission.on_lease and permission.verb != "create" else ""
         try:
-            allowed = await kube.can_i(right, namespace=namespace, name=name)
+            allowed = await kube.can_i(permission, namespace=namespace, name=name)
         except KubeError as error:
-            found.unknown("permissions", f"{right}: {error}", by_api_server(error).remedy)
+            found.unknown("permissions", f"{permission}: {error}", by_api_server(error).remedy)
             return
         if not allowed:
             missing += 1
-            found.bad("permissions", f"we may not {_told(right, namespace)}", GRANT)
+            found.bad("permissions", f"we may not {_told(permission, namespace)}", GRANT)
     if not missing:
         found.ok("permissions", f"all {len(asked)} that the controller needs")
 
 
-def _told(right: Right, namespace: str) -> str:
-    return f"{right} in namespace {namespace}" if namespace else str(right)
+def _told(permission: Permission, namespace: str) -> str:
+    return f"{permission} in namespace {namespace}" if namespace else str(permission)
 
 
 async def _lease(kube: Kube, config: Config, clock: Clock, found: CheckResults) -> None:

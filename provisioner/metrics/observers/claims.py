@@ -38,7 +38,7 @@ FAMILIES = (
 )
 NAMESPACE = ""
 
-Stuck = tuple[str, str]
+Obstacle = tuple[str, str]
 
 
 class ClaimGauges:
@@ -69,30 +69,30 @@ class ClaimGauges:
         if not self._leading():
             return
         now = self._clock.now()
-        phases, overdue, oldest, stuck = Counter[Phase](), Counter[str](), dict[Stuck, float](), Counter[Stuck]()
+        phases, overdue, oldest, stuck = Counter[Phase](), Counter[str](), dict[Obstacle, float](), Counter[Obstacle]()
         for claim in self._claims():
             if not managed(claim):
                 continue
             phases[phase_of(claim)] += 1
             overdue.update(c.type for c in claim.status.conditions if deadlines.told(c.message))
             if not claim.deleting and claim.condition(READY, "True") is None:
-                about = first_obstacle(claim)
-                stuck[about] += 1
-                oldest[about] = max(oldest.get(about, 0.0), _seconds(_not_ready_since(claim), now))
+                obstacle = first_obstacle(claim)
+                stuck[obstacle] += 1
+                oldest[obstacle] = max(oldest.get(obstacle, 0.0), _seconds(_not_ready_since(claim), now))
             yield from self._of_one(claim, now)
         yield from ((own.CLAIMS, (phase,), float(phases[phase])) for phase in Phase)
         yield from ((own.OVERDUE, (name,), float(count)) for name, count in overdue.items())
-        yield from ((own.NOT_READY, about, float(count)) for about, count in stuck.items())
-        yield from ((own.NOT_READY_OLDEST, about, age) for about, age in oldest.items())
+        yield from ((own.NOT_READY, obstacle, float(count)) for obstacle, count in stuck.items())
+        yield from ((own.NOT_READY_OLDEST, obstacle, age) for obstacle, age in oldest.items())
 
     def _of_one(self, claim: NodeClaim, now: datetime) -> Iterator[Sample]:
         classes = self._label_values.classes(claim)
         for condition in claim.status.conditions:
-            about = (NAMESPACE, claim.name, condition.type, condition.status, reason_label(condition.reason), *classes)
-            yield karpenter.CONDITION_COUNT, about, 1.0
-            yield karpenter.CONDITION_SECONDS, about, _seconds(condition.last_transition_time, now)
-        known = (claim.name, self._pool_name(claim), claim.status.node_name, *self._machine(claim))
-        yield own.CLAIM_INFO, known, 1.0
+            values = (NAMESPACE, claim.name, condition.type, condition.status, reason_label(condition.reason), *classes)
+            yield karpenter.CONDITION_COUNT, values, 1.0
+            yield karpenter.CONDITION_SECONDS, values, _seconds(condition.last_transition_time, now)
+        info = (claim.name, self._pool_name(claim), claim.status.node_name, *self._machine(claim))
+        yield own.CLAIM_INFO, info, 1.0
         if claim.metadata.deletion_timestamp is not None:
             duration = _seconds(claim.metadata.deletion_timestamp, now)
             yield karpenter.TERMINATION_CURRENT, (NAMESPACE, claim.name, *classes), duration
@@ -105,7 +105,7 @@ class ClaimGauges:
         return size_label(offerings[0].size), offerings[0].zone or REGIONAL, offerings[0].capacity_type
 
 
-def first_obstacle(claim: NodeClaim) -> Stuck:
+def first_obstacle(claim: NodeClaim) -> Obstacle:
     """The first condition before Ready that is not True, and its reason."""
     for kind in DEPENDENTS:
         condition = claim.condition(kind)

@@ -1,0 +1,36 @@
+"""The RBAC permissions that the program needs.
+
+The chart grants exactly these (a test compares them), and `gpu-provisioner check` verifies each of them.
+"""
+
+from typing import NamedTuple
+
+
+class Permission(NamedTuple):
+    """`resource` is for example `pods` or `pods/eviction`. `on_lease`: in the namespace of the Lease only."""
+
+    group: str
+    resource: str
+    verb: str
+    on_lease: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.verb} {self.resource}{'.' + self.group if self.group else ''}"
+
+
+def _permissions(group: str, resource: str, verbs: str, *, on_lease: bool = False) -> tuple[Permission, ...]:
+    return tuple(Permission(group, resource, verb, on_lease) for verb in verbs.split())
+
+
+PERMISSIONS = (
+    *_permissions("karpenter.sh", "nodeclaims", "get list watch patch delete"),
+    *_permissions("karpenter.sh", "nodeclaims/status", "patch"),
+    *_permissions("", "nodes", "get list watch patch delete"),
+    *_permissions("", "pods", "list delete"),
+    *_permissions("", "pods/eviction", "create"),
+    *_permissions("storage.k8s.io", "volumeattachments", "list"),
+    *_permissions("", "persistentvolumeclaims", "get"),
+    *_permissions("apiextensions.k8s.io", "customresourcedefinitions", "list watch"),
+    *_permissions("", "events", "create get list patch"),
+    *_permissions("coordination.k8s.io", "leases", "create get patch", on_lease=True),
+)
