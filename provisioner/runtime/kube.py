@@ -144,7 +144,7 @@ class Kube:
             name,
             namespace,
             subresource=subresource,
-            body=_plain(body),
+            body=_to_builtins(body),
             content_type=CONTENT_TYPES[patch_type],
         )
         return await self._object(request, resource, name)
@@ -153,7 +153,7 @@ class Kube:
         """The created object. `KubeError.conflict` (reason AlreadyExists) if the name exists."""
         path = resource.path(namespace=namespace)
         request = Request(
-            "create", "POST", path, resource.plural, f"create {resource.kind}", body=_whole(body, resource)
+            "create", "POST", path, resource.plural, f"create {resource.kind}", body=_with_type_meta(body, resource)
         )
         return decoded(await self._transport.send(request), resource, request.what)
 
@@ -247,14 +247,14 @@ def _request(
     return Request(verb, method, path, plural, what, body=body, content_type=content_type)
 
 
-def _plain(body: Any) -> Any:
+def _to_builtins(body: Any) -> Any:
     # The SDK serializes with json.dumps, which accepts neither frozen mappings nor Structs.
     return msgspec.json.decode(msgspec.json.encode(body, enc_hook=dict))
 
 
-def _whole(body: Any, resource: Resource[T]) -> dict[str, Any]:
+def _with_type_meta(body: Any, resource: Resource[T]) -> dict[str, Any]:
     # Structs omit fields that equal their default, among them kind and apiVersion.
-    return {"apiVersion": resource.api_version, "kind": resource.kind, **_plain(body)}
+    return {"apiVersion": resource.api_version, "kind": resource.kind, **_to_builtins(body)}
 
 
 def _query(**values: str) -> tuple[tuple[str, str], ...]:

@@ -33,7 +33,7 @@ class Recordable(KubeObject, Protocol):
 
 
 class LeaseSpec(Struct, frozen=True, kw_only=True):
-    """`renew_time` and `acquire_time` are strings: only their change matters, not their value."""
+    """`renew_time` and `acquire_time` are strings: whether a Lease expires depends on their change, not their value."""
 
     holder_identity: str | None = None
     lease_duration_seconds: int | None = None

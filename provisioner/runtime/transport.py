@@ -87,7 +87,7 @@ class Transport:
             response = await self._open(request, limits)
         try:
             if not 200 <= response.status < 300:
-                raise await _refusal(response, request)
+                raise await _status_error(response, request)
             yield response
         finally:
             response.close()  # closes the connection only if the body was not read to the end
@@ -139,7 +139,7 @@ async def _read(response: aiohttp.ClientResponse, request: Request) -> bytes:
     return bytes(body)
 
 
-async def _refusal(response: aiohttp.ClientResponse, request: Request) -> KubeError:
+async def _status_error(response: aiohttp.ClientResponse, request: Request) -> KubeError:
     body = bytearray()
     try:
         async for chunk in response.content.iter_chunked(CHUNK_BYTES):
