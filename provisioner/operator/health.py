@@ -27,7 +27,7 @@ def live(controller: Controller, queue: WorkQueue, leading: Callable[[], bool]) 
     def progress() -> str | None:
         idle = asyncio.get_running_loop().time() - controller.progress_at
         if leading() and queue.depth and idle > STALE_SECONDS:
-            return f"{queue.depth} keys are queued, and no reconcile has finished for {idle:.0f} s"
+            return f"queued keys: {queue.depth}; no reconcile has finished for {idle:.0f} s"
         return None
 
     return {"ping": lambda: None, "progress": progress}

@@ -1,4 +1,4 @@
-"""What the probes are told: a hang, a cache that cannot be filled, a definition that is not there."""
+"""The checks of the probes: hanging workers, a cache that does not sync, a missing CRD."""
 
 import asyncio
 from typing import Any
@@ -16,8 +16,8 @@ from tests.unit.runtime.kube_server import kube_client, kube_server, listing, ob
 from tests.unit.runtime.test_workqueue import virtually
 
 
-def told_of_a_hang(*, leads: bool, after_seconds: float) -> str | None:
-    """What /healthz is told of one worker that hangs, while a second key waits."""
+def progress_while_hanging(*, leads: bool, after_seconds: float) -> str | None:
+    """The result of /healthz/progress while one worker hangs and a second key waits."""
 
     async def main() -> str | None:
         async def hang(_: str) -> None:
@@ -31,24 +31,26 @@ def told_of_a_hang(*, leads: bool, after_seconds: float) -> str | None:
             queue.add("a")
             queue.add("b")
             await asyncio.sleep(after_seconds)
-            said = checks["progress"]()
+            result = checks["progress"]()
             assert checks["ping"]() is None
             task.cancel()
-        return said
+        return result
 
-    told: str | None = virtually(main)
-    return told
-
-
-def test_a_leader_whose_workers_hang_is_told_so() -> None:
-    """Three minutes without the end of a pass while work waits: a restart mends it."""
-    assert told_of_a_hang(leads=True, after_seconds=179) is None
-    assert told_of_a_hang(leads=True, after_seconds=200) == "1 keys are queued, and no reconcile has finished for 200 s"
+    progress: str | None = virtually(main)
+    return progress
 
 
-def test_who_does_not_lead_has_nothing_to_finish() -> None:
-    """Its keys wait for the lease, not for a worker."""
-    assert told_of_a_hang(leads=False, after_seconds=1_000) is None
+def test_a_leader_with_hanging_workers_is_not_live() -> None:
+    """Three minutes without a finished reconcile while keys are queued: a restart repairs it."""
+    assert progress_while_hanging(leads=True, after_seconds=179) is None
+    assert (
+        progress_while_hanging(leads=True, after_seconds=200) == "queued keys: 1; no reconcile has finished for 200 s"
+    )
+
+
+def test_a_replica_that_does_not_lead_is_live() -> None:
+    """Its keys wait for the Lease, not for a worker."""
+    assert progress_while_hanging(leads=False, after_seconds=1_000) is None
 
 
 def cache(kube: Kube, resource: Resource[Any]) -> Reflector[Any]:
@@ -58,28 +60,30 @@ def cache(kube: Kube, resource: Resource[Any]) -> Reflector[Any]:
 
 
 @pytest.mark.asyncio
-async def test_a_cache_that_cannot_be_filled_says_why() -> None:
-    """Nothing asked yet, then the API server's own words, then nothing is wrong."""
+async def test_a_cache_that_does_not_sync_reports_the_error() -> None:
+    """No response yet, then the error of the API server, then success."""
     async with kube_server() as server, kube_client(server) as kube, asyncio.TaskGroup() as group:
         server.then(status(403, "Forbidden", "nodes is forbidden"), listing("Node", [obj("Node", "a")], "5"), silent())
         nodes = cache(kube, NODES)
         checks = health.ready(cache(kube, NODECLAIMS), nodes, cache(kube, CRDS), lambda: False)
         assert checks["nodes"]() == "not synced: no response yet"
         task = group.create_task(nodes.run())
-        said = []
+        reasons = []
         async with asyncio.timeout(5):
-            while (wrong := checks["nodes"]()) is not None:
-                said.append(wrong)
+            while (reason := checks["nodes"]()) is not None:
+                reasons.append(reason)
                 await asyncio.sleep(0.002)
-        assert "nodes is forbidden" in said[-1]
+        assert "nodes is forbidden" in reasons[-1]
         assert checks["claims"]() == "not synced: no response yet"
         task.cancel()
 
 
 @pytest.mark.asyncio
-@pytest.mark.parametrize(("name", "said"), [(NODECLAIM_CRD, None), ("widgets.example.com", f"{NODECLAIM_CRD} is not")])
-async def test_only_a_list_of_definitions_shows_that_one_is_missing(name: str, said: str | None) -> None:
-    """Whoever may not list them is as ready as without that check: the claims' list tells the same."""
+@pytest.mark.parametrize(
+    ("name", "reason"), [(NODECLAIM_CRD, None), ("widgets.example.com", f"{NODECLAIM_CRD} is not")]
+)
+async def test_the_crd_check_requires_a_synced_cache(name: str, reason: str | None) -> None:
+    """Without permission to list CRDs the check passes; the list of claims fails if the CRD is missing."""
     async with kube_server() as server, kube_client(server) as kube, asyncio.TaskGroup() as group:
         kind = "CustomResourceDefinition"
         server.then(status(403, "Forbidden", "no"), listing(kind, [obj(kind, name)], "5"), silent())
@@ -91,6 +95,6 @@ async def test_only_a_list_of_definitions_shows_that_one_is_missing(name: str, s
                 assert check() is None
                 await asyncio.sleep(0.002)
         found = check()
-        assert (found or "").startswith(said or "")
-        assert (found is None) is (said is None)
+        assert (found or "").startswith(reason or "")
+        assert (found is None) is (reason is None)
         task.cancel()
