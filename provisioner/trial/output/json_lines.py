@@ -1,8 +1,4 @@
-"""Output as JSON: one object per line, distinguished by `kind`.
-
-Each line is flushed when its event happens, and always has all the fields that `gpu-provisioner try --help` lists.
-Times are UTC with whole seconds; `at_seconds` is the time since the start.
-"""
+"""Output as JSON lines. Each line is flushed when its event happens."""
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -13,58 +9,8 @@ import msgspec
 from provisioner.runtime.objects import whole_second
 from provisioner.trial.rows import Row
 
+from .records import ClaimRecord, EventRecord, FinishedRecord, Record, StartedRecord
 from .renderer import LogLine, Result, Started
-
-
-class _Record(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind"):
-    """The base of all lines."""
-
-
-class StartedRecord(_Record, tag="started", frozen=True, kw_only=True):
-    """The first line: where the simulated API server and ARM listen."""
-
-    kubeconfig: str
-    api_server: str
-    arm: str
-
-
-class EventRecord(_Record, tag="event", frozen=True, kw_only=True):
-    """An event of a claim ("" for none); `source`: Node, NodeClaim, AgentPool, ARM, Event or user."""
-
-    at_seconds: float
-    claim: str
-    source: str
-    text: str
-
-
-class ClaimRecord(_Record, tag="claim", frozen=True, kw_only=True):
-    """The state of a claim after a change; it has been in `phase` since `since`."""
-
-    at_seconds: float
-    claim: str
-    size: str
-    phase: str
-    since: str
-    gpus_allocatable: int
-    gpus_expected: int
-
-
-class FinishedRecord(_Record, tag="finished", frozen=True, kw_only=True):
-    """The last line. `stopped`: by a signal; `missing`: what was expected and not observed."""
-
-    ok: bool
-    stopped: bool
-    missing: tuple[str, ...]
-    arm_calls: int
-    arm_lists: int
-
-
-RECORDS: tuple[type[_Record], ...] = (StartedRecord, EventRecord, ClaimRecord, FinishedRecord)
-
-
-def documented() -> list[str]:
-    """A line for each kind, with its fields."""
-    return [f"{record.__struct_config__.tag}: {', '.join(record.__struct_fields__)}" for record in RECORDS]
 
 
 class JsonRenderer:
@@ -99,7 +45,7 @@ class JsonRenderer:
     def stopped(self) -> None:
         self._write(FinishedRecord(ok=True, stopped=True, missing=(), arm_calls=0, arm_lists=0))
 
-    def _write(self, record: _Record) -> None:
+    def _write(self, record: Record) -> None:
         self._out.write(msgspec.json.encode(record).decode() + "\n")
         self._out.flush()
 

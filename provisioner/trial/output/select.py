@@ -13,8 +13,6 @@ from .json_lines import JsonRenderer
 from .lines import LineRenderer, PlainWriter
 from .renderer import Renderer
 
-OUTPUTS = ("lines", "json")
-
 
 def select_renderer(output: str | None, out: TextIO, err: TextIO) -> tuple[Renderer, TextIO]:
     """The renderer, and the stream for logs: `err`, or above the table if both are on one terminal."""

@@ -8,13 +8,15 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from provisioner.trial.layout import duration, layout
 
 from controllers.planner.plan import Phase
 from provisioner.api import labels
 from provisioner.simulator.azure.agentpool import Pool
-from provisioner.trial.records import documented
-from provisioner.trial.rows import Moment, Row, rows
+from provisioner.trial.output.json_lines import JsonRenderer
+from provisioner.trial.output.records import documented
+from provisioner.trial.output.renderer import LogLine, Result, Started
+from provisioner.trial.output.table_layout import duration, layout, truncate
+from provisioner.trial.rows import MAX_TERMINATED, LastEvent, Moment, Row, rows
 
 Json = dict[str, Any]
 SIZE = "Standard_NC24ads_A100_v4"

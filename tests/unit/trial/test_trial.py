@@ -10,10 +10,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from provisioner.trial.claims import examples, read_claims
 
 from provisioner.cli.main import run_command
 from provisioner.simulator.azure.settings import AzureSettings
+from provisioner.trial import messages
+from provisioner.trial.diff import claim_changes, node_changes
+from provisioner.trial.end_to_end import is_order_with_retries
+from provisioner.trial.manifests import examples, read_claims
+from provisioner.trial.output.renderer import LogLine, Started
+from provisioner.trial.output.select import select_renderer
+from provisioner.trial.scenarios import SCENARIOS
 
 Json = dict[str, Any]
 ROOT = Path(__file__).parents[3]
@@ -52,7 +58,7 @@ def claim(*conditions: tuple[str, str, str, str], **metadata: Any) -> Json:
         (("--bogus",), "unrecognized arguments: --bogus"),
     ],
 )
-def test_a_wrong_flag_is_named(arguments: tuple[str, ...], cause: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_invalid_flag_is_named(arguments: tuple[str, ...], cause: str, capsys: pytest.CaptureFixture[str]) -> None:
     """Exit code 2; one line for the cause, one for the remedy."""
     assert run_command(["try", *arguments], {}, sys.stdout, sys.stderr) == 2
     out, err = capsys.readouterr()
@@ -96,7 +102,7 @@ def test_a_folder_is_no_file(tmp_path: Path) -> None:
     assert f"{tmp_path}: is a directory" in err.getvalue()
     (tmp_path / "latin").write_bytes(b"\xff\xfe\xff")
     assert run_command(["try", "-f", str(tmp_path / "latin")], {}, io.StringIO(), err) == 2
-    assert "latin: it is no YAML" in err.getvalue()
+    assert "latin: invalid YAML" in err.getvalue()
 
 
 def test_the_demo_uses_the_examples() -> None:

@@ -1,0 +1,58 @@
+"""The objects that `gpu-provisioner try -o json` writes, one per line, distinguished by `kind`.
+
+`gpu-provisioner try --help` lists the kinds and their fields from here. Every object has all the fields of its kind.
+Times are UTC with whole seconds; `at_seconds` is the time since the start.
+"""
+
+import msgspec
+
+
+class Record(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind"):
+    """The base of all lines."""
+
+
+class StartedRecord(Record, tag="started", frozen=True, kw_only=True):
+    """The first line: where the simulated API server and ARM listen."""
+
+    kubeconfig: str
+    api_server: str
+    arm: str
+
+
+class EventRecord(Record, tag="event", frozen=True, kw_only=True):
+    """An event of a claim ("" for none); `source`: Node, NodeClaim, AgentPool, ARM, Event or user."""
+
+    at_seconds: float
+    claim: str
+    source: str
+    text: str
+
+
+class ClaimRecord(Record, tag="claim", frozen=True, kw_only=True):
+    """The state of a claim after a change; it has been in `phase` since `since`."""
+
+    at_seconds: float
+    claim: str
+    size: str
+    phase: str
+    since: str
+    gpus_allocatable: int
+    gpus_expected: int
+
+
+class FinishedRecord(Record, tag="finished", frozen=True, kw_only=True):
+    """The last line. `stopped`: by a signal; `missing`: what was expected and not observed."""
+
+    ok: bool
+    stopped: bool
+    missing: tuple[str, ...]
+    arm_calls: int
+    arm_lists: int
+
+
+RECORDS: tuple[type[Record], ...] = (StartedRecord, EventRecord, ClaimRecord, FinishedRecord)
+
+
+def documented() -> list[str]:
+    """A line for each kind, with its fields."""
+    return [f"{record.__struct_config__.tag}: {', '.join(record.__struct_fields__)}" for record in RECORDS]
