@@ -1,9 +1,8 @@
-"""Spot machines that Azure takes back.
+"""Interruption: evicted spot VMs.
 
-A claim whose spot machine was taken says so instead of merely that its Node is lost, and goes: its owner makes
-another, and the pool, which holds no machine any more, is removed with it. What proves the end is the pool itself: it
-was asked for with one machine and counts none. Signs on the Node (a scheduled preemption, the taint of a machine that
-was shut down) give the reason once the Node is not Ready, and end nothing: agents that set them may be wrong.
+A claim whose spot VM was evicted gets the reason SpotEvicted and is deleted with its pool; its owner creates another.
+The proof of an eviction is the pool: created with one machine, it counts none. Signals on the Node (a scheduled
+preemption, the taint of a VM that was shut down) only set the reason while the Node is not Ready.
 
 Source: docs/references/agent-pools.md#machine-interruptions-and-auto-repair,
 docs/references/agent-pools.md#labels-and-taints.
@@ -17,12 +16,12 @@ from provisioner.api import labels, reasons
 from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
 
-# By what a Node says that its machine is taken: a condition's type, and what its words must have in them.
+# Signals of an eviction: the type of a Node's condition, and a text that its reason or message contains.
 SIGNALS = (("PreemptionScheduled", ""), ("VMEventScheduled", "preempt"))
 
 
 def is_evicted(f: Facts, claim: NodeClaim) -> bool:
-    """Whether the claim's spot pool is at rest without the machine that it was asked for with."""
+    """Whether the claim's spot pool is running, not being changed by AKS, and has no machine."""
     instance = f.instance
     if instance is None or not held_by(instance, claim) or instance.offering.capacity_type != SPOT:
         return False
@@ -30,30 +29,30 @@ def is_evicted(f: Facts, claim: NodeClaim) -> bool:
 
 
 def eviction_signal(node: Node) -> str:
-    """What on this Node tells of an eviction, "" if nothing does."""
+    """The signal of an eviction on this Node; "" without one."""
     if any(taint.key == labels.SHUTDOWN_TAINT for taint in node.spec.taints):
         return labels.SHUTDOWN_TAINT
     for condition in node.status.conditions:
-        words = f"{condition.reason} {condition.message}".lower()
-        if condition.status == "True" and any(condition.type == kind and said in words for kind, said in SIGNALS):
+        details = f"{condition.reason} {condition.message}".lower()
+        if condition.status == "True" and any(condition.type == kind and text in details for kind, text in SIGNALS):
             return f"{condition.type} {condition.reason}".rstrip()
     return ""
 
 
 def condition(f: Facts, claim: NodeClaim, status: Status) -> ConditionUpdate | None:
-    """The Initialized condition of a claim whose spot machine was taken; None: nothing tells of that."""
-    spot = (
+    """The Initialized condition of a claim whose spot VM was evicted; None if it was not."""
+    capacity_type = (
         f.instance.offering.capacity_type if f.instance is not None else claim.metadata.labels.get(labels.CAPACITY_TYPE)
     )
-    if spot != SPOT:
+    if capacity_type != SPOT:
         return None
-    signs = (eviction_signal(node) for node in f.nodes if belongs(node, claim) and (node.deleting or not node.ready))
-    seen = next(filter(None, signs), "")
-    if not seen and not is_evicted(f, claim):
+    unready = (node for node in f.nodes if belongs(node, claim) and (node.deleting or not node.ready))
+    signal = next(filter(None, map(eviction_signal, unready)), "")
+    if not signal and not is_evicted(f, claim):
         return None
-    told = next((c.message for c in claim.status.conditions if c.reason == reasons.SPOT_EVICTED), "")
+    current = next((c.message for c in claim.status.conditions if c.reason == reasons.SPOT_EVICTED), "")
     message = (
-        f"Azure took the spot machine of agent pool {f.key} back, as seen at {clock_text(f.now)}"
-        f" ({seen or 'the pool counts no machine'}); its owner makes a new claim, which may prefer on-demand"
+        f"spot VM of agent pool {f.key} was evicted, observed at {clock_text(f.now)}"
+        f" ({signal or 'the pool has no machine'}); the owner can create a new claim that prefers on-demand"
     )
-    return ConditionUpdate(status=status, reason=reasons.SPOT_EVICTED, message=told or message, warning=True)
+    return ConditionUpdate(status=status, reason=reasons.SPOT_EVICTED, message=current or message, warning=True)

@@ -1,7 +1,7 @@
-"""How many GPUs a Node must show, and how many it shows.
+"""Expected and allocatable GPUs of a Node.
 
-Pure; GPUs are judged by what is allocatable, never by capacity: a dead plugin's capacity stays for minutes
-(docs/references/kubernetes.md#extended-resources-and-the-device-manager). What cannot be read counts as nothing.
+Allocatable counts, not capacity, which stays for minutes after a device plugin has stopped
+(docs/references/kubernetes.md#extended-resources-and-the-device-manager). An invalid quantity counts as 0.
 """
 
 from controllers.model.facts import Facts
@@ -12,7 +12,7 @@ from provisioner.api.quantity import parse_quantity
 
 
 def expected_gpus(f: Facts, claim: NodeClaim) -> int:
-    """How many GPUs must be allocatable before the Node counts as usable; 0 where they are only reported on."""
+    """How many GPUs must be allocatable before the Node is initialized; 0 if GPUs are only reported."""
     mode = claim.metadata.annotations.get(labels.GPU_READINESS, f.policy.gpu_readiness)
     return 0 if mode == "report" else f.gpus.count
 
@@ -23,7 +23,7 @@ def allocatable_gpus(f: Facts, node: Node) -> int:
 
 
 def lacks_gpus(f: Facts, claim: NodeClaim, node: Node) -> bool:
-    """Whether the Node shows fewer GPUs than are waited for."""
+    """Whether the Node has fewer allocatable GPUs than expected."""
     return allocatable_gpus(f, node) < expected_gpus(f, claim)
 
 

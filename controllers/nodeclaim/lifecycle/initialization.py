@@ -1,9 +1,9 @@
-"""A live claim's last stretch: the Node is usable, GPUs included; and the way back when it stops being so.
+"""Initialization of a claim's Node, and the Initialized condition.
 
-Initialized turns True when the Node is Ready, free of startup and boot taints, and shows every resource that
-was asked for and every GPU its size promises: one observation opens it. It is taken back (False) when the Node stops
-being usable, and Ready with it in the same write: our one deviation from Karpenter, because KAITO's RAG engine buys a
-second machine for a claim that is Initialized without a Ready Node (docs/references/kaito.md#ragengine).
+Initialized becomes True when the Node is Ready, has no startup or ephemeral taints, and has all requested resources and
+the GPUs of its size. It becomes False, and Ready with it in the same write, when the Node is no longer usable. This
+differs from Karpenter, because KAITO's RAGEngine creates a second claim when a claim is Initialized without a Ready
+Node (docs/references/kaito.md#ragengine).
 
 Source: docs/references/karpenter.md#initialization,
 docs/references/kubernetes.md#extended-resources-and-the-device-manager, docs/references/kaito.md#contract (K5, K12,
@@ -31,7 +31,7 @@ from .gpu_resources import allocatable_gpus, expected_gpus, lacks_gpus, whole_nu
 from .launch_failure import failed_launch_remains, failed_without_gpus
 from .registration import pool_failed, registered, update_refused
 
-# Taints that a Node bears only while it boots; effect "" matches any (docs/references/karpenter.md#initialization).
+# Taints of a Node that is starting; effect "" matches any (docs/references/karpenter.md#initialization).
 EPHEMERAL_TAINTS = (
     (labels.NOT_READY_TAINT, "NoSchedule"),
     (labels.NOT_READY_TAINT, "NoExecute"),
@@ -39,20 +39,20 @@ EPHEMERAL_TAINTS = (
     (labels.UNINITIALIZED_TAINT, "NoSchedule"),
     (labels.UNREGISTERED_TAINT, "NoExecute"),
 )
-# Of these, what the node controller sets and removes by a Node's Ready condition, and how long it may take for it.
+# Of these, the taints that the node controller derives from the Ready condition, and its maximum delay.
 HEALTH_TAINTS = (labels.NOT_READY_TAINT, labels.UNREACHABLE_TAINT)
 HEALTH_TAINT_SECONDS = 30.0
 EPHEMERAL_PREFIX = "readiness.k8s.io/"
-# Requests that no Node ever shows as allocatable: storage sizes the pool's disk (docs/references/kaito.md#contract,
+# Requests that are never allocatable on a Node: storage sizes the pool's disk (docs/references/kaito.md#contract,
 # K12).
 NOT_ON_NODES = frozenset({"storage"})
-# Behind the cause may come that this is overdue.
+# Room for the suffix of a passed deadline.
 CAUSE_BYTES = MESSAGE_BYTES - len("; overdue: over 999 min")
 PLUGIN_HINT = "is the device plugin running and tolerating the claim's taints?"
 
 
 def step(f: Facts) -> Step | None:
-    """Label the Node initialized once the gate is open."""
+    """Label the Node as initialized."""
     claim, node = f.claim, node_for_claim(f)
     if claim is None or node is None or "PatchNode" in f.refused or labels.REGISTERED not in node.metadata.labels:
         return None
@@ -73,26 +73,26 @@ def condition(f: Facts, claim: NodeClaim) -> ConditionUpdate | None:
     evicted = interruption.condition(f, claim, "Unknown") if node is None or not node.ready else None
     if evicted is not None or node is None or labels.REGISTERED not in node.metadata.labels:
         return evicted
-    shut = uninitialized(f, claim, node)
-    if shut is None:
+    waiting = uninitialized(f, claim, node)
+    if waiting is None:
         labelled = labels.INITIALIZED in node.metadata.labels
         return ConditionUpdate(status="True", reason=reasons.INITIALIZED) if labelled else update_refused(f, node)
     began = claim.condition(REGISTERED, "True")
     since = began.last_transition_time if began is not None else f.now
     limit = f.policy.initialization_seconds
-    return watched(shut, name="initialization", since=since, now=f.now, limit_seconds=limit)
+    return watched(waiting, name="initialization", since=since, now=f.now, limit_seconds=limit)
 
 
 def _usable(f: Facts, claim: NodeClaim, node: Node | None, current: Condition) -> ConditionUpdate:
-    """Whether a claim that was initialized still is. Restoring needs the whole gate; losing needs a reason."""
+    """The condition of a claim that was initialized; to become True again it must pass all checks."""
     if node is None or not node.ready:
         evicted = interruption.condition(f, claim, "False")
         if evicted is not None:
             return evicted
     if node is None:
-        lost = f"Node {claim.status.node_name or f.key} is gone or being deleted; see kubectl get nodes -L agentpool"
+        lost = f"Node {claim.status.node_name or f.key} is deleted or deleting; see kubectl get nodes -L agentpool"
         if f.instance is not None and scaled_to_zero(f.instance):
-            lost = f"Node {claim.status.node_name or f.key} is gone: {scaled_to_zero_message(f.instance)}"
+            lost = f"Node {claim.status.node_name or f.key} is deleted: {scaled_to_zero_message(f.instance)}"
         message = kept(f.nodes, claim) or lost
         return ConditionUpdate(status="False", reason=reasons.NODE_LOST, message=message, warning=True)
     if not node.ready:
@@ -105,39 +105,42 @@ def _usable(f: Facts, claim: NodeClaim, node: Node | None, current: Condition) -
                 status="True", reason=reasons.INITIALIZED, recheck=left if short is not None else None
             )
         return msgspec.structs.replace(short, status="False", reason=reasons.GPU_UNAVAILABLE, warning=True)
-    shut = uninitialized(f, claim, node)
-    if shut is None:
+    waiting = uninitialized(f, claim, node)
+    if waiting is None:
         return ConditionUpdate(status="True", reason=reasons.INITIALIZED)
-    behind = _health_taint_seconds_left(f, node, shut)
-    if behind > 0 and current.reason == reasons.NODE_NOT_READY:
+    seconds_left = _health_taint_seconds_left(f, node, waiting)
+    if seconds_left > 0 and current.reason == reasons.NODE_NOT_READY:
         return ConditionUpdate(
-            status="False", reason=current.reason, message=current.message, recheck=behind, warning=True
+            status="False", reason=current.reason, message=current.message, recheck=seconds_left, warning=True
         )
-    reason = reasons.GPU_UNAVAILABLE if shut.reason == reasons.RESOURCE_NOT_REGISTERED else shut.reason
-    return msgspec.structs.replace(shut, status="False", reason=reason)
+    reason = reasons.GPU_UNAVAILABLE if waiting.reason == reasons.RESOURCE_NOT_REGISTERED else waiting.reason
+    return msgspec.structs.replace(waiting, status="False", reason=reason)
 
 
-def _health_taint_seconds_left(f: Facts, node: Node, shut: ConditionUpdate) -> float:
-    """Seconds for which only the node controller, always a little behind the Ready condition, may be the reason.
+def _health_taint_seconds_left(f: Facts, node: Node, waiting: ConditionUpdate) -> float:
+    """Seconds until the node controller must have removed its taints from a Node that is Ready again.
 
-    Until then a Node that came back gets no word of its own between NotReady and usable
+    Until then the condition stays as it is, so that nothing is written between NotReady and True
     (docs/references/kaito.md#contract, K13).
     """
     others = (taint for taint in node.spec.taints if _ephemeral(taint) and taint.key not in HEALTH_TAINTS)
     ready = node.ready_condition
     since = ready.last_transition_time if ready is not None else None
-    if shut.reason != reasons.KNOWN_EPHEMERAL_TAINTS_EXIST or any(others) or since is None:
+    if waiting.reason != reasons.KNOWN_EPHEMERAL_TAINTS_EXIST or any(others) or since is None:
         return 0.0
     return HEALTH_TAINT_SECONDS - (f.now - since).total_seconds()
 
 
 def uninitialized(f: Facts, claim: NodeClaim, node: Node) -> ConditionUpdate | None:
-    """Why the gate is shut, in Karpenter's order of checks; None: it is open."""
+    """The first check that the Node fails, in Karpenter's order; None if it passes all."""
     if not node.ready:
         return _not_ready(node, status="Unknown")
     for taint in node.spec.taints:
         if any(taint.matches(start) for start in claim.spec.startup_taints):
-            return _waiting(reasons.STARTUP_TAINTS_EXIST, f'StartupTaint "{taint}" still exists; its owner removes it')
+            return _waiting(
+                reasons.STARTUP_TAINTS_EXIST,
+                f'StartupTaint "{taint}" still exists; the component that owns it must remove it',
+            )
     for taint in node.spec.taints:
         if _ephemeral(taint):
             return _waiting(reasons.KNOWN_EPHEMERAL_TAINTS_EXIST, f'KnownEphemeralTaint "{taint}" still exists')
@@ -150,7 +153,7 @@ def _waiting(reason: str, message: str) -> ConditionUpdate:
 
 def _not_ready(node: Node, *, status: Status) -> ConditionUpdate:
     condition = node.ready_condition
-    cause = (condition.reason or "no cause given") if condition is not None else "its kubelet has not reported"
+    cause = (condition.reason or "no reason given") if condition is not None else "the kubelet has not posted a status"
     since = condition.last_transition_time if condition is not None else None
     when = f" since {clock_text(since)}" if since is not None else ""
     message = f"Node status is NotReady ({cause}){when}; see kubectl describe node {node.name}"
@@ -179,14 +182,14 @@ def _missing_gpus(f: Facts, claim: NodeClaim, node: Node) -> ConditionUpdate | N
     counted = f"{f.gpus.resource}: {allocatable_gpus(f, node)} of {expected_gpus(f, claim)} allocatable"
     if failed_without_gpus(f, claim) and f.instance is not None and f.instance.failure is not None:
         minutes = f.policy.initialization_seconds / 60
-        message = f"{counted}, the pool failed and is made anew {minutes:.0f} min after Registered: "
+        message = f"{counted}, the pool failed and is replaced {minutes:.0f} min after Registered: "
         return _waiting(reasons.RESOURCE_NOT_REGISTERED, truncate(message + f.instance.failure.message, CAUSE_BYTES))
-    message = f"{counted}; {PLUGIN_HINT} To go without: annotate the claim {labels.GPU_READINESS}=report"
+    message = f"{counted}; {PLUGIN_HINT} To skip this check: annotate the claim {labels.GPU_READINESS}=report"
     return _waiting(reasons.RESOURCE_NOT_REGISTERED, message)
 
 
 def gpu_short(f: Facts) -> bool:
-    """Whether a Ready Node of an initialized claim shows fewer GPUs than it should (clock: our first sight of it)."""
+    """Whether a Ready Node of a registered claim lacks GPUs."""
     claim, node = f.claim, node_for_claim(f)
     if claim is None or node is None or not node.ready or not registered(claim):
         return False

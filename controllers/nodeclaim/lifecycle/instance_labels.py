@@ -1,6 +1,6 @@
-"""The labels behind kubectl's Type, Capacity and Zone columns.
+"""Labels of the claim for instance type, capacity type and zone, which kubectl shows as columns.
 
-What the machine turned out to be stands on its claim, in one write; a value the user gave stays.
+All are written at once; values that the user has set are kept.
 
 Source: docs/references/karpenter.md#nodeclaim-api, docs/references/kaito.md#what-kaito-reads.
 """
@@ -13,15 +13,12 @@ from provisioner.api.nodeclaim import NodeClaim
 
 from .launch import launched_since
 
-# A machine's Node comes within seconds of its pool's end, before it or after.
+# The Node appears within seconds before or after the pool's creation has finished.
 NODE_USUAL_SECONDS = 60.0
 
 
 def step(f: Facts) -> PatchClaim | None:
-    """Put them on the claim.
-
-    One write for all three: the zone comes with the Node, from the node manager. Only if no Node comes, without it.
-    """
+    """Write the labels once the Node has its zone, which the node manager sets; without the zone if no Node appears."""
     claim, node = f.claim, node_for_claim(f)
     if claim is None or "PatchClaim" in f.refused:
         return None
@@ -38,6 +35,6 @@ def step(f: Facts) -> PatchClaim | None:
 
 
 def _late(f: Facts, claim: NodeClaim) -> bool:
-    """Whether the pool has run for a while, and its Node should have come."""
+    """Whether the pool has been running for longer than a Node usually takes to appear."""
     since = launched_since(f, claim)
     return since is not None and (f.now - since).total_seconds() >= NODE_USUAL_SECONDS

@@ -1,8 +1,8 @@
-"""A live claim's first stretch: from nothing to an accepted agent pool, and the Launched condition.
+"""Launch: creation of a claim's agent pool, and the Launched condition.
 
-A pool is asked for once, under a name that is a function of the claim, and never under a name that is
-taken; whatever keeps a claim from its pool is said on it, with since when and what to do. Launched turns True when the
-pool runs or its Node is here, and goes back only if the pool fails before its Node was ever usable.
+A pool is created once, under a name derived from the claim, and never under a name in use. The condition names what
+blocks the creation, since when, and the remedy. Launched becomes True when the pool is running or its Node exists, and
+is reverted only if the pool fails before the claim was initialized.
 
 Source: docs/references/karpenter.md#launch, docs/references/rules.md#ownership-marks,
 docs/references/rules.md#every-state-has-a-deadline, docs/references/rules.md#unavailable-offerings,
@@ -28,7 +28,7 @@ from . import launch_failure, limits, offerings
 from .launch_failure import launched
 
 USUAL_TIME = "AKS usually takes 3 to 8 min"
-# What waits for a person, or for a removal, and not for room.
+# Reasons of claims that wait for a user or a removal, not for capacity.
 NOT_QUEUED = (reasons.LEFTOVER_NODE, reasons.POOL_DELETED, reasons.ADOPTION_REFUSED)
 
 
@@ -41,79 +41,79 @@ def accepted(claim: NodeClaim) -> bool:
 
 
 def pool_missing(f: Facts, claim: NodeClaim) -> bool:
-    """Whether this claim says that its pool was accepted, neither ran nor failed, and no answer shows that pool.
+    """Whether the condition reports an accepted pool that neither ran nor failed, and no read shows that pool.
 
-    Where no status can be written, what it says is old and means nothing.
+    False if the status cannot be written, because the condition is then outdated.
     """
     return accepted(claim) and f.instance is None and node_for_claim(f) is None and "PatchStatus" not in f.refused
 
 
 def is_queued(claim: NodeClaim) -> bool:
-    """Whether this claim keeps its place by age. One that cannot be served, or not now, would hold up all behind it.
+    """Whether this claim has a position in the queue, ordered by age; claims that cannot be served now would block it.
 
-    What may have been asked for already stays in line: a list that lags must not let others take its room.
+    A claim whose pool may have been created stays in the queue: a stale list must not give its capacity to others.
     """
-    told = claim.condition(LAUNCHED)
-    return told is None or (told.status == "Unknown" and told.reason not in NOT_QUEUED)
+    current = claim.condition(LAUNCHED)
+    return current is None or (current.status == "Unknown" and current.reason not in NOT_QUEUED)
 
 
 def step(f: Facts) -> Step | None:
-    """Clear a failed attempt away, ask for the pool, or look when the last attempt's outcome is not known."""
+    """Clean up a failed attempt, create the pool, or read it if the outcome of the last attempt is unknown."""
     claim = f.claim
     if claim is None:
         return None
     if f.instance is not None:
         return launch_failure.step(f, claim)
-    if clearing := launch_failure.step(f, claim):
-        return clearing
+    if cleanup := launch_failure.step(f, claim):
+        return cleanup
     if launched(claim) or pool_missing(f, claim) or node_for_claim(f) is not None:
         return None
     failed, unread = f.create_failed, f.read_failed
-    answerless = failed is not None and failed.uncertain and f.pool_read_age > failed.age
-    if answerless and (unread is None or unread.holds_for <= 0):
+    unknown = failed is not None and failed.uncertain and f.pool_read_age > failed.age
+    if unknown and (unread is None or unread.holds_for <= 0):
         return LookUpPool(name=f.key)
     if blocking_condition(f) is not None:
         return None
-    unsure = _verify_claim(f, claim)
-    if unsure is not None:
-        return unsure
+    unverified = _verify_claim(f, claim)
+    if unverified is not None:
+        return unverified
     offering = offerings.next_offering(f)
-    said = offerings.attempt_message(f, offering) if offering is not None else ""
-    event = Event(type="Normal", reason=reasons.TRYING_OFFERING, message=said) if said else None
+    message = offerings.attempt_message(f, offering) if offering is not None else ""
+    event = Event(type="Normal", reason=reasons.TRYING_OFFERING, message=message) if message else None
     return CreateInstance(claim=claim, name=f.key, offering=offering, event=event)
 
 
 def _verify_claim(f: Facts, claim: NodeClaim) -> Step | None:
-    """A cache that is behind may show a claim that was deleted since, its machine gone: a PUT would buy another."""
+    """Read the claim before a PUT: a stale cache may show a deleted claim, which must not get a second machine."""
     if f.claim_read_age > f.policy.fresh_seconds:
         return LookUpClaim(name=claim.name)
     if f.claim_read is None or f.claim_read.uid != claim.uid or f.claim_read.deleting:
-        return Wait(after=f.policy.fresh_seconds, why="the claim is not what the cache shows; the cache will follow")
+        return Wait(after=f.policy.fresh_seconds, why="waiting for the cache to show the changed claim")
     return None
 
 
 def launched_since(f: Facts, claim: NodeClaim) -> datetime | None:
-    """Since when the claim says that it is launched; now, if it is about to say so; None if it is not."""
-    told = claim.condition(LAUNCHED, "True")
-    if told is not None:
-        return told.last_transition_time
+    """When the claim was launched; now, if the condition is about to change; None if it is not launched."""
+    current = claim.condition(LAUNCHED, "True")
+    if current is not None:
+        return current.last_transition_time
     running = f.instance is not None and f.instance.state is InstanceState.RUNNING and held_by(f.instance, claim)
     return f.now if running else None
 
 
 def condition(f: Facts, claim: NodeClaim) -> ConditionUpdate | None:
-    """The Launched condition; None while there is nothing to say yet."""
+    """The Launched condition; None if it is to stay as it is."""
     instance = f.instance
     if not launch_failure.failed_launch_remains(f, claim) and (launched(claim) or node_for_claim(f) is not None):
         return ConditionUpdate(status="True", reason=reasons.LAUNCHED)
     if pool_missing(f, claim):
         return _deleted_by_others(f, claim) if f.absence == "absent" else _lookup_failed(f)
     if instance is None or not held_by(instance, claim):
-        held = blocking_condition(f)
-        if held is None or _is_final(held):
-            return held or offerings.last_failure(f)
+        blocked = blocking_condition(f)
+        if blocked is None or _is_final(blocked):
+            return blocked or offerings.last_failure(f)
         began = claim.metadata.creation_timestamp
-        return watched(held, name="launch", since=began, now=f.now, limit_seconds=f.policy.launch_seconds)
+        return watched(blocked, name="launch", since=began, now=f.now, limit_seconds=f.policy.launch_seconds)
     began = instance.put_time or claim.metadata.creation_timestamp
     match instance.state:
         case InstanceState.RUNNING:
@@ -130,9 +130,9 @@ def condition(f: Facts, claim: NodeClaim) -> ConditionUpdate | None:
             return watched(creating, name="creating", since=began, now=f.now, limit_seconds=f.policy.creating_seconds)
 
 
-def _is_final(held: ConditionUpdate) -> bool:
-    """A verdict that no time will change has no deadline: it was told, and only a person can do something about it."""
-    return held.status == "False" and held.recheck is None
+def _is_final(update: ConditionUpdate) -> bool:
+    """Whether only a user can resolve this failure; it then has no deadline."""
+    return update.status == "False" and update.recheck is None
 
 
 def _failed(f: Facts, instance: Instance) -> ConditionUpdate:
@@ -147,7 +147,7 @@ def _failed(f: Facts, instance: Instance) -> ConditionUpdate:
 
 
 def _keep_cause(claim: NodeClaim) -> ConditionUpdate | None:
-    """While a failed pool is being removed, its cause stays what the claim says."""
+    """Keep the cause of a failure while the failed pool is being deleted."""
     current = claim.condition(LAUNCHED, "False")
     if current is None:
         return None
@@ -155,32 +155,32 @@ def _keep_cause(claim: NodeClaim) -> ConditionUpdate | None:
 
 
 def _lookup_failed(f: Facts) -> ConditionUpdate | None:
-    """The pool is not shown any longer, and nobody can be asked what became of it; it still counts as accepted."""
+    """The list no longer contains the pool, and reading it fails; it still counts as accepted."""
     unread = f.read_failed
     if unread is None or unread.holds_for <= 0:
         return None
-    message = f"agent pool {f.key} is not in the list any longer, and cannot be looked up: {unread.message}"
+    message = f"agent pool {f.key} is no longer listed, and reading it failed: {unread.message}"
     return ConditionUpdate(status="Unknown", reason=reasons.CREATING, message=message, warning=True)
 
 
 def _deleted_by_others(f: Facts, claim: NodeClaim) -> ConditionUpdate:
-    """A pool that never failed and that we did not delete: who deleted it meant the machine, so the claim goes too."""
-    told = claim.condition(LAUNCHED)
-    said = told.message if told is not None and told.reason == reasons.POOL_DELETED else ""
+    """A pool that never failed and that another client deleted: the claim is deleted as well."""
+    current = claim.condition(LAUNCHED)
+    kept = current.message if current is not None and current.reason == reasons.POOL_DELETED else ""
     message = (
-        f"agent pool {f.key} was deleted by somebody else before it ever ran, as seen at {clock_text(f.now)};"
-        " this claim goes with it: make a new one if the machine is still wanted"
+        f"agent pool {f.key} was deleted by another client before it was running, observed at {clock_text(f.now)};"
+        " this claim is deleted with it: create a new one if the machine is still needed"
     )
-    return ConditionUpdate(status="Unknown", reason=reasons.POOL_DELETED, message=said or message, warning=True)
+    return ConditionUpdate(status="Unknown", reason=reasons.POOL_DELETED, message=kept or message, warning=True)
 
 
 def blocking_condition(f: Facts) -> ConditionUpdate | None:
-    """What keeps this claim from asking for its pool now, as its Launched condition says it; None: nothing does."""
+    """The Launched condition of a claim whose pool cannot be created now; None if it can."""
     return own_blocking_condition(f) or offerings.blocking_condition(f) or limits.blocking_condition(f)
 
 
 def own_blocking_condition(f: Facts) -> ConditionUpdate | None:
-    """What keeps this claim back whatever Azure has to offer and however many others wait."""
+    """The same, offerings and limits aside."""
     claim = f.claim
     if claim is None:
         return None
@@ -191,8 +191,8 @@ def own_blocking_condition(f: Facts) -> ConditionUpdate | None:
         return _name_taken(f, f.instance, claim)
     if launch_failure.remaining_nodes(f, claim):
         return _keep_cause(claim)
-    if kept := unrelated_nodes(f) or (() if node_for_claim(f) is not None else f.nodes):
-        return _leftover_node(kept)
+    if leftover := unrelated_nodes(f) or (() if node_for_claim(f) is not None else f.nodes):
+        return _leftover_node(leftover)
     if f.cluster is not None and not f.cluster.running:
         message = f"the managed cluster is {f.cluster.power_state}/{f.cluster.state}; start it with az aks start"
         return ConditionUpdate(status="Unknown", reason=reasons.CLUSTER_NOT_RUNNING, message=message, warning=True)
@@ -204,35 +204,41 @@ def _name_taken(f: Facts, instance: Instance, claim: NodeClaim) -> ConditionUpda
         case Verdict.OURS | Verdict.LEGACY:
             return None
         case Verdict.PREVIOUS:
-            message = f"agent pool {f.key} belongs to an earlier claim of this name; it is removed first"
+            message = f"waiting for agent pool {f.key} of a previous claim of this name to be deleted"
             return ConditionUpdate(status="Unknown", reason=reasons.PREVIOUS_POOL_LEFT, message=message)
         case Verdict.ORPHANED_LEGACY:
-            message = f"agent pool {f.key} was made by Azure/gpu-provisioner for an earlier claim; it goes first"
+            message = (
+                f"waiting for agent pool {f.key}, created by Azure/gpu-provisioner for a previous claim, to be deleted"
+            )
             if f.policy.legacy_pools == "report":
-                message = f"agent pool {f.key} is left over from Azure/gpu-provisioner: remove it or rename this claim"
+                message = f"agent pool {f.key} of Azure/gpu-provisioner has no claim: delete it or rename this claim"
             return ConditionUpdate(status="Unknown", reason=reasons.LEGACY_POOL_LEFT, message=message)
         case _:
-            message = f"agent pool {f.key} exists and is not ours; it is left alone: use another name for this claim"
+            message = (
+                f"agent pool {f.key} exists and is not managed by this controller: use another name for this claim"
+            )
             return ConditionUpdate(status="False", reason=reasons.POOL_NAME_TAKEN, message=message, warning=True)
 
 
 def _leftover_node(nodes: tuple[Node, ...]) -> ConditionUpdate:
-    """Nodes under this pool's name that were not born for this claim; those that bear no mark of ours stay."""
+    """Nodes of this pool's name that do not belong to this claim; those without a mark of ours are not deleted."""
     names = ", ".join(node.name for node in nodes[:2])
-    message = f"Node {names} of an earlier machine of this pool name is still there; it is being removed first"
+    message = f"waiting for Node {names} of a previous agent pool of this name to be deleted"
     if not any(marked(node) for node in nodes):
-        message = f"Node {names} bears this pool name and is not ours; remove it or use another name for this claim"
+        message = (
+            f"Node {names} of this pool name is not managed by this controller; delete it or use another claim name"
+        )
     return ConditionUpdate(status="Unknown", reason=reasons.LEFTOVER_NODE, message=message)
 
 
 def name_collides(f: Facts) -> ConditionUpdate:
-    """What is said of a claim whose derived pool name another claim already has."""
-    message = f"the pool name {f.key} is in use by another claim; delete this claim and create it anew"
+    """The Launched condition of a claim whose derived pool name another claim has."""
+    message = f"pool name {f.key} is in use by another claim; delete this claim and create a new one"
     return ConditionUpdate(status="False", reason=reasons.POOL_NAME_TAKEN, message=message, warning=True)
 
 
 def _last_failure(f: Facts) -> ConditionUpdate | None:
-    """The last attempt failed and its time has not passed: its cause stays on the claim."""
+    """The cause of the last attempt's failure until it is retried."""
     unread = f.read_failed
     if unread is not None and unread.holds_for > 0:
         return ConditionUpdate(

@@ -1,9 +1,9 @@
-"""An attempt that failed: what it left behind, what goes first, and in which order.
+"""Cleanup after a failed launch.
 
-A pool that failed before its Node was ever usable is removed once its cause stands on the claim; then, once
-the pool is proven gone, its Node. The next machine bears the same name and providerID: it is not asked for before that.
-The claim stays and says all the while why. A machine that is Ready is kept, whatever its pool says, unless its GPUs
-have not come in all the time that they have: then nobody can use it, and it is emptied and goes like any other.
+A pool that failed before its Node was initialized is deleted once the claim's condition has the cause, and its Node
+once the pool is proven absent. The next attempt waits for both, because its machine has the same name and providerID.
+A Ready Node is kept although its pool failed, unless its GPUs did not appear before the deadline: then it is drained
+and deleted.
 
 Source: docs/references/agent-pools.md#quota-and-capacity-errors, docs/references/agent-pools.md#node-bring-up-errors,
 docs/references/rules.md#deterministic-names, docs/references/rules.md#absence-needs-proof,
@@ -37,22 +37,22 @@ from .gpu_resources import lacks_gpus
 
 
 def was_usable(claim: NodeClaim) -> bool:
-    """Whether this claim was ever Initialized: the condition never goes back to Unknown."""
+    """Whether this claim was ever Initialized; the condition never returns to Unknown."""
     return claim.condition(INITIALIZED, "True", "False") is not None
 
 
 def launched(claim: NodeClaim) -> bool:
-    """Whether this claim has had its machine, and no attempt has failed since."""
+    """Whether this claim's machine was launched, and no attempt has failed since."""
     return claim.condition(LAUNCHED, "True") is not None
 
 
 def failure_reported(claim: NodeClaim) -> bool:
-    """Whether this claim says why its last attempt failed."""
+    """Whether the claim's condition has the cause of a failed attempt."""
     return claim.condition(LAUNCHED, "False") is not None
 
 
 def failed_launch_remains(f: Facts, claim: NodeClaim) -> bool:
-    """Whether what is here of this claim's machine, or nothing at all, is what a failed attempt has left."""
+    """Whether the claim's last attempt failed, so that its pool and Nodes, if any, are to be deleted."""
     if claim.deleting or was_usable(claim):
         return False
     if any(node.ready and not _unusable(f, claim, node) for node in _nodes_of(f, claim)):
@@ -65,7 +65,7 @@ def failed_launch_remains(f: Facts, claim: NodeClaim) -> bool:
 
 
 def failed_without_gpus(f: Facts, claim: NodeClaim) -> bool:
-    """Whether its pool failed, and it has a Ready Node without the GPUs that are waited for, and never had them."""
+    """Whether the pool failed and the claim has a Ready Node that lacks GPUs, and was never initialized."""
     if f.instance is None or f.instance.state is not InstanceState.FAILED or not held_by(f.instance, claim):
         return False
     short = any(node.ready and lacks_gpus(f, claim, node) for node in _nodes_of(f, claim))
@@ -73,9 +73,9 @@ def failed_without_gpus(f: Facts, claim: NodeClaim) -> bool:
 
 
 def _unusable(f: Facts, claim: NodeClaim, node: Node) -> bool:
-    """Whether this Ready Node's machine is a failed attempt all the same: its pool failed, and its GPUs did not come.
+    """Whether a Ready Node belongs to a failed attempt: its pool failed, and its GPUs did not appear.
 
-    Once that is told it stays so until they come, while the pool goes and after it, as long as the Node says Ready.
+    Once reported, this holds until the GPUs appear, also after the pool's deletion.
     """
     if not lacks_gpus(f, claim, node):
         return False
@@ -88,7 +88,7 @@ def _unusable(f: Facts, claim: NodeClaim, node: Node) -> bool:
 
 
 def step(f: Facts, claim: NodeClaim) -> Step | None:
-    """The next step of clearing a failed attempt away; None: there is nothing left of it, or nothing to do now."""
+    """The next step of the cleanup; None if nothing remains, or nothing can be done now."""
     if f.instance is not None and f.instance.failure is None and failed_without_gpus(f, claim):
         return AskCause(instance=f.instance)
     if not failed_launch_remains(f, claim):
@@ -99,17 +99,17 @@ def step(f: Facts, claim: NodeClaim) -> Step | None:
         return None
     if f.instance.failure is None:
         return AskCause(instance=f.instance)
-    # What a claim that was launched does not take back, it would lose: then the pool must not go.
-    untold = "PatchStatus" in f.refused and not launched(claim)
-    if not failure_reported(claim) and not untold:
+    # A launched claim whose status cannot be written would lose its machine without a cause: keep the pool then.
+    unreportable = "PatchStatus" in f.refused and not launched(claim)
+    if not failure_reported(claim) and not unreportable:
         return None
     unsure = wait_to_delete(f)
     if unsure is not None:
         return unsure if isinstance(unsure, LookUpPool) else None
-    emptying = _drain(f, claim)
-    if emptying is not None:
-        return emptying
-    message = f"agent pool {f.key} failed and is removed before the next attempt"
+    draining = _drain(f, claim)
+    if draining is not None:
+        return draining
+    message = f"Deleted agent pool {f.key}, which failed, before the next attempt"
     return DeleteInstance(
         instance=f.instance,
         cause="failed-create",
@@ -118,7 +118,7 @@ def step(f: Facts, claim: NodeClaim) -> Step | None:
 
 
 def _drain(f: Facts, claim: NodeClaim) -> Step | None:
-    """Pods may be at work on a Node that is Ready without its GPUs: they have the time of one drain."""
+    """Drain a Node that is Ready without its GPUs, because pods may run on it."""
     since = claim.condition(LAUNCHED, "False")
     by = since.last_transition_time + timedelta(seconds=f.policy.draining_seconds) if since is not None else f.now
     return next(
@@ -127,7 +127,7 @@ def _drain(f: Facts, claim: NodeClaim) -> Step | None:
 
 
 def remaining_nodes(f: Facts, claim: NodeClaim) -> tuple[Node, ...]:
-    """The Nodes of a failed attempt, which stand in the way of the next."""
+    """The Nodes of a failed attempt, which block the next."""
     return _nodes_of(f, claim) if failed_launch_remains(f, claim) else ()
 
 
@@ -140,10 +140,10 @@ def _delete_nodes(f: Facts, claim: NodeClaim) -> Step | None:
         return unproven
     for node in nodes:
         if node.deleting and holds_finalizer(node) and "ReleaseFinalizer" not in f.refused:
-            return ReleaseFinalizer(target=node, why="its agent pool failed and is proven gone")
+            return ReleaseFinalizer(target=node, why="its agent pool failed and is deleted")
         if not node.deleting:
             if "DeleteNode" in f.refused:
-                return Wait(after=None, why=f"the API refuses to delete Node {node.name}")
+                return Wait(after=None, why=f"the API server rejects deleting Node {node.name}")
             return DeleteNode(node=node, cause="failed-create")
     return None
 

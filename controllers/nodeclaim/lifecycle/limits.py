@@ -1,6 +1,6 @@
-"""How many agent pools there may be and how many may be asked for a minute: our own caps, and AKS's.
+"""Limits on the number of agent pools and on creations per minute: our own and those of AKS.
 
-Nothing is asked for past a limit; who waits for one says which, how much of it is used, and its place in line.
+Nothing is created above a limit; a waiting claim names the limit, its use, and the claim's position in the queue.
 
 Source: docs/references/rules.md#limits-on-cost-and-privilege, docs/references/agent-pools.md#limits.
 """
@@ -11,7 +11,7 @@ from provisioner.api import reasons
 
 
 def blocking_condition(f: Facts) -> ConditionUpdate | None:
-    """The Launched condition of a claim that must wait for its turn, with its place in line; None: it is its turn."""
+    """The Launched condition of a claim that a limit blocks, with its position in the queue; None if none does."""
     counts = f.counts
     limit, remedy = _pool_limit(f)
     if counts.pools + counts.place > limit:
@@ -19,7 +19,7 @@ def blocking_condition(f: Facts) -> ConditionUpdate | None:
             status="Unknown",
             reason=reasons.POOL_LIMIT_REACHED,
             message=f"{counts.pools} of {limit} agent pools are in use;"
-            f" place {counts.place} of {counts.waiting} in line; {remedy}",
+            f" position {counts.place} of {counts.waiting} in the queue; {remedy}",
             recheck=60.0,
         )
     most = f.cluster.max_nodes if f.cluster is not None else None
@@ -27,8 +27,8 @@ def blocking_condition(f: Facts) -> ConditionUpdate | None:
         return ConditionUpdate(
             status="Unknown",
             reason=reasons.NODE_LIMIT_REACHED,
-            message=f"{counts.nodes} of {most} Nodes, all that the cluster's network plugin allows, are in use; place"
-            f" {counts.place} of {counts.waiting} in line; delete claims or scale other agent pools down",
+            message=f"{counts.nodes} of {most} Nodes, the limit of the cluster's network plugin, are in use; position"
+            f" {counts.place} of {counts.waiting} in the queue; delete claims or scale other agent pools down",
             recheck=60.0,
         )
     rate = f.policy.max_creates_per_minute
@@ -36,21 +36,21 @@ def blocking_condition(f: Facts) -> ConditionUpdate | None:
         return ConditionUpdate(
             status="Unknown",
             reason=reasons.CREATE_RATE_LIMITED,
-            message=f"at most {rate} agent pools are created a minute (--max-creates-per-minute); place {counts.place}"
-            f" of {counts.waiting} in line",
+            message=f"at most {rate} agent pools are created per minute (--max-creates-per-minute);"
+            f" position {counts.place} of {counts.waiting} in the queue",
             recheck=max(0.05, counts.next_create_in),
         )
     return None
 
 
 def _pool_limit(f: Facts) -> tuple[int, str]:
-    """How many agent pools of ours may exist, and what to do there: as set, never more than AKS leaves us.
+    """The limit on our agent pools and its remedy: `--max-agent-pools`, capped by what AKS and other pools leave.
 
-    Unless a number is set, a headroom is left to others.
+    Without the option, a headroom is reserved for other pools.
     """
     most = f.cluster.max_pools if f.cluster is not None else 100
     foreign = f.counts.all_pools - f.counts.pools
     if f.policy.max_agent_pools is not None and f.policy.max_agent_pools <= most - foreign:
         return f.policy.max_agent_pools, "delete claims or raise --max-agent-pools"
     others = foreign if f.policy.max_agent_pools is not None else max(f.policy.pool_headroom, foreign)
-    return max(0, most - others), f"AKS allows {most} a cluster, {others} are left to others: delete claims"
+    return max(0, most - others), f"AKS allows {most} per cluster, {others} are reserved for other pools: delete claims"

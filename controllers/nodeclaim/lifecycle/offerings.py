@@ -1,9 +1,9 @@
-"""Which offering a claim asks for next, and what is said while none of them can be had.
+"""Selection of the offering to try next, and the Launched condition while all are unavailable.
 
-The first of the claim's offerings that nobody has found wanting lately; one that has failed rests, and after
-its rest one claim tries it for all. A claim whose offerings all rest says the cause of the last failure, and the words
-by which KAITO's RAG engine knows that there is nothing more to try; the text stays as it is while the state does. What
-the cluster lacks (addresses, say) rests all offerings in the same way, without those words: no offering was wanting.
+The first available offering of the claim is tried. An offering that failed is unavailable for a while; then one claim
+probes it for all. If all offerings of a claim are unavailable, its condition has the cause of the last failure and the
+phrase by which KAITO's RAGEngine detects exhaustion. What the cluster lacks (for example IP addresses) makes all
+offerings unavailable without that phrase.
 
 Source: docs/references/rules.md#unavailable-offerings, docs/references/agent-pools.md#quota-and-capacity-errors,
 docs/references/kaito.md#ragengine, docs/references/kaito.md#contract (K10, K17).
@@ -19,7 +19,7 @@ from provisioner.api.conditions import EXHAUSTED, LAUNCHED
 
 
 class OfferingScope(msgspec.Struct, frozen=True, kw_only=True):
-    """The offerings that one failure speaks of; None stands for any."""
+    """The offerings that a failure makes unavailable; None matches any value."""
 
     size: str | None = None
     zone: str | None = None
@@ -35,7 +35,7 @@ class OfferingScope(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def offering_scope(offering: Offering, scope: Scope) -> OfferingScope:
-    """What a failure of this offering within `scope` makes unlikely too."""
+    """The offerings that a failure of this offering within `scope` makes unavailable."""
     match scope:
         case "size":
             return OfferingScope(size=offering.size, capacity_type=offering.capacity_type)
@@ -44,52 +44,52 @@ def offering_scope(offering: Offering, scope: Scope) -> OfferingScope:
         case "priority" | "region":
             return OfferingScope(capacity_type=offering.capacity_type)
         case "configuration":
-            # It may be this claim's own: whoever asks for something else must not rest for it.
+            # The cause may be this claim's configuration, which must not affect other offerings.
             return OfferingScope(size=offering.size, zone=offering.zone, capacity_type=offering.capacity_type)
         case "cluster":
             return OfferingScope()
 
 
 def next_offering(f: Facts) -> Offering | None:
-    """What to ask for now; None if the claim allows nothing that can be expressed, or if all of it rests.
+    """The offering to try now; None if the claim allows none, or all are unavailable.
 
-    What this claim has tried comes last: a try takes minutes, in which the short rest of the one before ends.
+    Offerings that this claim has tried come last: after the minutes of an attempt, an earlier one may be available.
     """
     free = [offer for offer in f.offers if offer.holds_for <= 0]
     return next((offer.offering for offer in (*(o for o in free if not o.tried), *free)), None)
 
 
 def exhausted(f: Facts) -> bool:
-    """Whether everything that the claim allows was found wanting, and nothing has come of it since."""
+    """Whether all offerings of the claim have failed and none has succeeded since."""
     return bool(f.offers) and all(offer.reason and not offer.of_cluster for offer in f.offers)
 
 
 def blocking_condition(f: Facts) -> ConditionUpdate | None:
-    """The Launched condition of a claim whose offerings all rest; None: one of them may be asked for."""
+    """The Launched condition of a claim whose offerings are all unavailable; None if one can be tried."""
     claim = f.claim
     if claim is None or not f.offers or any(offer.holds_for <= 0 for offer in f.offers):
         return None
     last = min(f.offers, key=lambda offer: offer.failed_age)
     soonest = min(offer.holds_for for offer in f.offers)
-    told, ended = claim.condition(LAUNCHED, "False"), exhausted(f)
-    kept = told is not None and told.reason == last.reason and (EXHAUSTED in told.message) == ended
-    words = without_exhausted(told.message) if told is not None and kept else last.message
-    message = with_exhausted(words) if ended else words
+    current, ended = claim.condition(LAUNCHED, "False"), exhausted(f)
+    keep = current is not None and current.reason == last.reason and (EXHAUSTED in current.message) == ended
+    cause = without_exhausted(current.message) if current is not None and keep else last.message
+    message = with_exhausted(cause) if ended else cause
     return ConditionUpdate(status="False", reason=last.reason, message=message, recheck=soonest, warning=True)
 
 
 def with_exhausted(message: str) -> str:
-    """A failure's words and those that say that nothing else is left to try."""
+    """The message with the phrase for exhaustion appended."""
     return f"{message}; {EXHAUSTED}"
 
 
 def without_exhausted(message: str) -> str:
-    """The failure's words again."""
+    """The message without the phrase for exhaustion."""
     return message.partition(f"; {EXHAUSTED}")[0]
 
 
 def last_failure(f: Facts) -> ConditionUpdate | None:
-    """The cause of the attempt that has just failed, while other offerings are left."""
+    """The Launched condition after an attempt that has just failed, while other offerings remain."""
     failed = f.create_failed
     if failed is None or failed.kind != NoCapacity.kind or not failed.concerns(f.claim):
         return None
@@ -98,26 +98,26 @@ def last_failure(f: Facts) -> ConditionUpdate | None:
 
 
 def attempt_message(f: Facts, offering: Offering) -> str:
-    """What is said of a choice among several, or of one more try; "" for a first and only one."""
+    """The Event about an attempt; "" for the first attempt with the only offering."""
     failed = next((o for o in f.offers if o.reason), None)
     if len(f.offers) < 2 and failed is None:
         return ""
     cause = f"; {failed.offering}: {failed.reason}" if failed is not None else ""
-    return f"asks for {offering}, choice {_rank(f, offering)} of {len(f.offers)}{cause}"
+    return f"creating {offering}, choice {_rank(f, offering)} of {len(f.offers)}{cause}"
 
 
 def fallback_message(f: Facts, instance: Instance) -> str:
-    """What a pool is that is not what its claim prefers, and why; "" for the first choice. Told once, it stays so."""
+    """Which choice the pool is, and why the first failed; "" for the first. The text on the claim is kept."""
     place = _rank(f, instance.offering)
     if f.claim is None or place < 2:
         return ""
     choice, first = f"{instance.offering} is choice {place} of {len(f.offers)}", f.offers[0]
-    told = f.claim.condition(LAUNCHED, "Unknown")
-    cause = f", {first.offering} had {first.reason}" if first.reason else ""
-    said = told.message.split("; ") if told is not None else []
-    return next((words for words in said if words.startswith(choice)), choice + cause)
+    current = f.claim.condition(LAUNCHED, "Unknown")
+    cause = f", {first.offering} failed with {first.reason}" if first.reason else ""
+    parts = current.message.split("; ") if current is not None else []
+    return next((part for part in parts if part.startswith(choice)), choice + cause)
 
 
 def _rank(f: Facts, offering: Offering) -> int:
-    """Its place among the claim's offerings, from 1; 0 if it is none of them."""
+    """The position among the claim's offerings, from 1; 0 if it is not one of them."""
     return next((n for n, offer in enumerate(f.offers, start=1) if offer.offering == offering), 0)

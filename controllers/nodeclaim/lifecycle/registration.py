@@ -1,8 +1,7 @@
-"""A live claim's second stretch: its Node is here and becomes part of it; and the Registered condition.
+"""Registration of a claim's Node, and the Registered condition.
 
-A Node gets our finalizer, the claim as owner, the claim's labels, annotations and taints in one patch, and
-is thereby prevented from vanishing without us. What the claim may not give away (privileged label domains, our own
-keys) is never copied. A Node whose finalizer was stripped gets it back.
+One patch adds our finalizer, the claim as owner, and the claim's labels, annotations and taints. Labels of privileged
+domains and our own keys are never copied. A finalizer that another client removed is added again.
 
 Source: docs/references/karpenter.md#labels-annotations-and-taints, docs/references/karpenter.md#registration,
 docs/references/rules.md#limits-on-cost-and-privilege.
@@ -29,20 +28,20 @@ from .launch import launched_since
 from .launch_failure import failed_launch_remains
 
 NODE_MANAGER_SECONDS = 10.0
-# The API server's words name the account and the rule at length; who, where and what to do must still fit behind them.
+# The API server's message is long; the Node and the remedy must fit behind it.
 REFUSAL_BYTES = 110
 NEVER_COPIED = frozenset({"kubectl.kubernetes.io/last-applied-configuration"})
 
 
 def copyable(key: str) -> bool:
-    """Whether a claim's label or annotation may be written to a Node."""
+    """Whether a claim's label or annotation is copied to the Node."""
     domain = key.split("/", 1)[0] if "/" in key else ""
     privileged = any(domain == d or domain.endswith("." + d) for d in labels.PRIVILEGED_DOMAINS)
     return not privileged and key not in NEVER_COPIED
 
 
 def step(f: Facts) -> Step | None:
-    """Make the Node the claim's, or give it our finalizer back."""
+    """Register the Node, or restore our finalizer."""
     claim, node = f.claim, node_for_claim(f)
     if claim is None or node is None or "PatchNode" in f.refused or failed_launch_remains(f, claim):
         return None
@@ -56,7 +55,7 @@ def step(f: Facts) -> Step | None:
             *replace_list("/metadata/ownerReferences", node.metadata.owner_references, _owners(claim, node)),
             *add_keys("/metadata/annotations", node.metadata.annotations, taken),
         )
-        return PatchNode(node=node, patch=patch, why="own the Node of the claim that was taken over from")
+        return PatchNode(node=node, patch=patch, why="replace the owner of an adopted Node")
     if not holds_finalizer(node):
         finalizers = (*node.metadata.finalizers, labels.FINALIZER)
         patch = replace_list("/metadata/finalizers", node.metadata.finalizers, finalizers)
@@ -81,7 +80,7 @@ def _registration_patch(claim: NodeClaim, node: Node, taken: Mapping[str, str]) 
 
 
 def _owners(claim: NodeClaim, node: Node) -> tuple[OwnerReference, ...]:
-    """The Node's owners with this claim in place of any other: a claim that is gone would take the Node along."""
+    """The Node's owners with this claim instead of any other: Kubernetes deletes a Node with its former owner."""
     owners = node.metadata.owner_references
     if any(owner.uid == claim.uid for owner in owners):
         return owners
@@ -105,34 +104,34 @@ def _taints(claim: NodeClaim, node: Node) -> tuple[Taint, ...]:
 
 
 def registered(claim: NodeClaim) -> bool:
-    """Whether this claim's Node was registered at some time."""
+    """Whether this claim's Node has been registered."""
     return claim.condition(REGISTERED, "True") is not None
 
 
 def wait_for_provider_id(f: Facts, claim: NodeClaim) -> Wait | None:
-    """A new Node is told of together with its providerID, in one write, unless the node manager is slow to add it."""
+    """Wait for a new Node's providerID, so that one write has both; not for long, if the node manager is slow."""
     node = node_for_claim(f)
     if node is None or not node.cloud_uninitialized or registered(claim):
         return None
     left = NODE_MANAGER_SECONDS - (f.now - node.metadata.creation_timestamp).total_seconds()
-    return Wait(after=left, why=f"the node manager to say what Node {node.name} is") if left > 0 else None
+    return Wait(after=left, why=f"waiting for the providerID of Node {node.name}") if left > 0 else None
 
 
 def update_refused(f: Facts, node: Node) -> ConditionUpdate | None:
-    """What keeps our marks off this Node, in the API server's words; None: it refuses nothing."""
-    said = f.refused.get("PatchNode")
-    if said is None:
+    """The condition after the API server rejected our patch of the Node, with its message; None if it did not."""
+    error = f.refused.get("PatchNode")
+    if error is None:
         return None
     message = (
-        f"{truncate(said, REFUSAL_BYTES)}: our change to Node {node.name}, here since"
-        f" {clock_text(node.metadata.creation_timestamp)}, is refused; see kubectl auth can-i patch nodes"
+        f"{truncate(error, REFUSAL_BYTES)}: failed to patch Node {node.name}, created"
+        f" {clock_text(node.metadata.creation_timestamp)}; see kubectl auth can-i patch nodes"
     )
     return ConditionUpdate(status="Unknown", reason=reasons.NODE_UPDATE_REFUSED, message=message, warning=True)
 
 
 def pool_failed(f: Facts) -> ConditionUpdate:
-    """What a claim says of the rest of its way up when its pool failed on it: it begins anew."""
-    message = f"agent pool {f.key} failed before its Node was usable; see Launched"
+    """The condition of a registered claim whose pool failed before it was initialized."""
+    message = f"agent pool {f.key} failed before its Node was initialized; see Launched"
     return ConditionUpdate(status="Unknown", reason=reasons.POOL_FAILED, message=message)
 
 
@@ -147,9 +146,9 @@ def condition(f: Facts, claim: NodeClaim) -> ConditionUpdate | None:
         return ConditionUpdate(status="True", reason=reasons.REGISTERED)
     since = launched_since(f, claim)
     if node is not None:
-        held = update_refused(f, node)
+        rejected = update_refused(f, node)
         limit = f.policy.registration_seconds
-        return held and watched(held, name="registration", since=since or f.now, now=f.now, limit_seconds=limit)
+        return rejected and watched(rejected, name="registration", since=since or f.now, now=f.now, limit_seconds=limit)
     if len(live_nodes(f)) > 1:
         names = ", ".join(node.name for node in live_nodes(f)[:2])
         message = f"Invariant violated, matched multiple nodes: {names}; {scale_command(f.key)}, or delete this claim"
@@ -160,8 +159,8 @@ def condition(f: Facts, claim: NodeClaim) -> ConditionUpdate | None:
     if going:
         return ConditionUpdate(status="Unknown", reason=reasons.NODE_DELETING, message=going, warning=True)
     message = (
-        f"Node not registered with cluster; agent pool {f.key} runs since {clock_text(since)};"
-        " if it stays so check the pool's provisioning state, subnet and outbound access"
+        f"Node not registered with cluster; agent pool {f.key} has been running since {clock_text(since)};"
+        " if this persists, check the pool's provisioning state, subnet and outbound access"
     )
     if f.instance is not None and scaled_to_zero(f.instance):
         message = f"Node not registered with cluster; {scaled_to_zero_message(f.instance)}"

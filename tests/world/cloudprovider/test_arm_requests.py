@@ -36,7 +36,7 @@ def test_a_foreign_pool_is_never_touched() -> None:
         await sim.apply(node_claim("theirs"))
         told = await says(sim, "theirs", "Launched", "False", "PoolNameTaken", within_seconds=5)
         assert told["message"] == (
-            "agent pool theirs exists and is not ours; it is left alone: use another name for this claim"
+            "agent pool theirs exists and is not managed by this controller: use another name for this claim"
         )
         await asyncio.sleep(3600)
         assert [event["count"] for event in events(sim, "theirs", "PoolNameTaken")] == [1]
@@ -79,7 +79,7 @@ def test_a_claim_waits_for_the_pool_of_its_predecessor(watched) -> None:
         if not watched:
             await sim.start_controller("ctl1")
         told = await says(sim, "gpu1", "Launched", "Unknown", "PreviousPoolLeft", within_seconds=60)
-        assert told["message"] == "agent pool gpu1 belongs to an earlier claim of this name; it is removed first"
+        assert told["message"] == "waiting for agent pool gpu1 of a previous claim of this name to be deleted"
         assert await ready(sim, "gpu1", within_seconds=1800) == new
         assert (len(sim.pools_of(old)), len(sim.pools_of(new)), created(sim, "gpu1")) == (0, 1, 2)
         await removed(sim, "gpu1")

@@ -187,7 +187,7 @@ def test_k5_late_gpus_keep_the_gate_closed_and_open_it_by_themselves() -> None:
         shut = await says(sim, "gpu1", "Initialized", "Unknown", "ResourceNotRegistered")
         assert shut["message"] == (
             "nvidia.com/gpu: 0 of 1 allocatable; is the device plugin running and tolerating the claim's taints? "
-            "To go without: annotate the claim gpu-provisioner.sh/gpu-readiness=report"
+            "To skip this check: annotate the claim gpu-provisioner.sh/gpu-readiness=report"
         )
         assert kaito_predicates.error_of([sim.claim("gpu1")]) == f"ResourceNotRegistered: {shut['message']}"
         known = len(seen)

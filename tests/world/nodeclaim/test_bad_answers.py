@@ -349,7 +349,7 @@ def test_a_forbidden_change_to_the_node_stands_on_the_claim() -> None:
         said = condition(sim.claim(NAME), "Registered")
         assert said["status"] == "Unknown"
         assert said["message"].startswith("Forbidden: ")
-        assert said["message"].endswith("is refused; see kubectl auth can-i patch nodes")
+        assert said["message"].endswith("; see kubectl auth can-i patch nodes")
         await asyncio.sleep(20 * MINUTE)
         assert condition(sim.claim(NAME), "Registered")["message"].endswith("; overdue: over 15 min")
         weather.ends()

@@ -74,7 +74,7 @@ def test_an_evicted_machine_takes_its_claim_and_pool_along(fate: str) -> None:
         assert ("False", "SpotEvicted") in words
         last = next(one.obj for one in reversed(seen) if one.obj is not None)
         told = condition(last, "Initialized")["message"]
-        assert told.startswith("Azure took the spot machine of agent pool gpu1 back, as seen at 12:")
+        assert told.startswith("spot VM of agent pool gpu1 was evicted, observed at 12:")
         assert len(told.encode()) <= 256
         assert [event["type"] for event in events(sim, "gpu1", "SpotEvicted")] == ["Warning"] * 2
         assert sim.audit_log.deletion_order(uid) == ["pool", "node", "claim"]

@@ -149,7 +149,7 @@ def test_claims_beyond_the_limit_wait_in_line() -> None:
         for place, name in enumerate(names[2:], start=1):
             assert word(sim.claim(name), "Launched") == ("Unknown", "PoolLimitReached")
             assert message(sim, name, "Launched").startswith(
-                f"2 of 2 agent pools are in use; place {place} of 3 in line"
+                f"2 of 2 agent pools are in use; position {place} of 3 in the queue"
             )
         await asyncio.sleep(900)
         assert [name for name in names if puts(sim, name)] == names[:2]
@@ -199,7 +199,7 @@ def test_who_cannot_use_the_room_holds_nobody_up() -> None:
         assert puts(sim, "good")[0] < 11
         sim.cloud.faults.clear()
         told = await says(sim, "short", "Launched", "Unknown", "PoolLimitReached")
-        assert told["message"].startswith("1 of 1 agent pools are in use; place 1 of 1 in line")
+        assert told["message"].startswith("1 of 1 agent pools are in use; position 1 of 1 in the queue")
         await removed(sim, "good")
         await ready(sim, "short")
 
@@ -234,7 +234,9 @@ def test_the_clusters_own_limit_leaves_room_for_others() -> None:
             await sim.apply(node_claim(f"gpu{number}"))
         await asyncio.sleep(900)
         assert most == [3]
-        assert message(sim, "gpu4", "Launched").startswith("3 of 3 agent pools are in use; place 2 of 2 in line")
+        assert message(sim, "gpu4", "Launched").startswith(
+            "3 of 3 agent pools are in use; position 2 of 2 in the queue"
+        )
 
     simulate(story, azure=AzureSettings(max_agent_pools=13))
 
@@ -262,8 +264,8 @@ def test_no_setting_lets_us_ask_for_more_pools_than_the_cluster_takes() -> None:
         await sim.apply(node_claim("gpu1"))
         told = await says(sim, "gpu1", "Launched", "Unknown", "PoolLimitReached", within_seconds=5)
         assert told["message"] == (
-            "0 of 0 agent pools are in use; place 1 of 1 in line; AKS allows 2 a cluster, 2 are left to others: delete"
-            " claims"
+            "0 of 0 agent pools are in use; position 1 of 1 in the queue;"
+            " AKS allows 2 per cluster, 2 are reserved for other pools: delete claims"
         )
         assert puts(sim, "gpu1") == []
         sim.cloud.delete_pool_by_hand("theirs")
@@ -305,9 +307,9 @@ def test_a_hundred_and_ten_claims_share_what_a_cluster_of_a_hundred_pools_leaves
         await asyncio.sleep(120)
         for place, name in enumerate(names[90:], start=1):
             said = message(sim, name, "Launched")
-            assert said.startswith(f"90 of 90 agent pools are in use; place {place} of 20 in line; AKS allows 100"), (
-                said
-            )
+            assert said.startswith(
+                f"90 of 90 agent pools are in use; position {place} of 20 in the queue; AKS allows 100"
+            ), said
         for gone, let_in in zip(names[:3], names[90:93], strict=True):
             await removed(sim, gone)
             await sim.until(lambda name=let_in: puts(sim, name), 30, f"{let_in} has its turn")
@@ -325,7 +327,7 @@ def test_a_kubenet_cluster_takes_400_nodes() -> None:
         await sim.start_controller(elect=False)
         await sim.apply(node_claim("gpu1"))
         told = await says(sim, "gpu1", "Launched", "Unknown", "NodeLimitReached", within_seconds=5)
-        assert told["message"].startswith("401 of 400 Nodes, all that the cluster's network plugin allows, are in use")
+        assert told["message"].startswith("401 of 400 Nodes, the limit of the cluster's network plugin, are in use")
         assert puts(sim, "gpu1") == []
 
     simulate(story, azure=AzureSettings(network_plugin="kubenet"))
@@ -341,7 +343,7 @@ def test_creates_are_spread_over_minutes() -> None:
         await sim.start_controller(elect=False, policy=Policy(max_creates_per_minute=2))
         await says(sim, "gpu5", "Launched", "Unknown", "CreateRateLimited", within_seconds=5)
         told = message(sim, "gpu5", "Launched")
-        assert told.startswith("at most 2 agent pools are created a minute (--max-creates-per-minute); place ")
+        assert told.startswith("at most 2 agent pools are created per minute (--max-creates-per-minute); position ")
         for name in names:
             await ready(sim, name)
         sent = [put.time.timestamp() for put in sim.cloud.put_log]
@@ -477,7 +479,9 @@ def test_a_place_in_line_is_overdue_once() -> None:
             await removed(sim, gone)
             await ready(sim, next_one)
             await asyncio.sleep(120)
-        assert message(sim, "gpu1", "Launched").startswith("1 of 1 agent pools are in use; place 1 of 1 in line")
+        assert message(sim, "gpu1", "Launched").startswith(
+            "1 of 1 agent pools are in use; position 1 of 1 in the queue"
+        )
         assert message(sim, "gpu1", "Launched").endswith("; overdue: over 5 min")
         assert len(deadline_words(sim, "PoolLimitReached")) == 1
 

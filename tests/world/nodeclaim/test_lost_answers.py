@@ -163,7 +163,7 @@ def test_a_pool_of_somebody_else_under_the_name_is_left_alone(how: str) -> None:
             await applied(sim)
         theirs = sim.cloud.pools[NAME]
         await says(sim, NAME, "Launched", "False", "PoolNameTaken", within_seconds=10)
-        assert "is not ours; it is left alone" in message(sim, NAME, "Launched")
+        assert "is not managed by this controller" in message(sim, NAME, "Launched")
         await asyncio.sleep(600)
         assert sim.cloud.pools[NAME] == theirs
         assert len(puts(sim, NAME)) == (1 if how == "unseen" else 0)

@@ -50,12 +50,12 @@ def test_the_next_size_is_tried_after_a_shortage(refused: str) -> None:
         assert pool_size(sim, "gpu1") == THIRD
         assert sim.claim("gpu1")["metadata"]["labels"][labels.INSTANCE_TYPE] == THIRD
         tries = [event["message"] for event in events(sim, "gpu1") if event["reason"] == "TryingOffering"]
-        assert sorted(text.split(",")[0] for text in tries) == sorted(f"asks for {s}" for s in (SIZE, OTHER, THIRD))
+        assert sorted(text.split(",")[0] for text in tries) == sorted(f"creating {s}" for s in (SIZE, OTHER, THIRD))
         causes = [event["message"] for event in events(sim, "gpu1") if event["reason"] == "QuotaExceeded"]
         assert causes
         assert not any(EXHAUSTED in cause for cause in causes)
         (got,) = (event["message"] for event in events(sim, "gpu1", "Launched"))
-        assert got.endswith(f"; {THIRD} is choice 3 of 3, {SIZE} had QuotaExceeded")
+        assert got.endswith(f"; {THIRD} is choice 3 of 3, {SIZE} failed with QuotaExceeded")
         await removed(sim, "gpu1")
         assert sim.audit_log.deletion_order(uid)[-3:] == ["pool", "node", "claim"]
         await sim.settled()

@@ -342,7 +342,7 @@ def test_a_pool_scaled_to_nothing_waits_to_be_scaled_back() -> None:
         told = condition(sim.claim(NAME), "Initialized")
         assert told["reason"] == "NodeLost"
         assert told["message"].endswith(
-            "is gone: agent pool gpu1 was scaled to 0: az aks nodepool scale --name gpu1 --node-count 1"
+            "is deleted: agent pool gpu1 was scaled to 0: az aks nodepool scale --name gpu1 --node-count 1"
         )
         assert sim.condition(NAME, "Ready") == "False"
         (event,) = events(sim, NAME, "PoolChanged")
@@ -370,7 +370,7 @@ def test_more_machines_than_asked_for_are_told_and_go_with_the_claim(count: int)
         assert sim.condition(NAME, "Ready") == "True"
         assert sim.claim(NAME)["status"]["nodeName"] == mine
         (event,) = events(sim, NAME, "PoolChanged")
-        assert f"it has {count} machines, one was asked for" in event["message"]
+        assert f"it has {count} machines instead of 1" in event["message"]
         assert pool_writes(sim) == ["PUT"]
         await removed(sim, NAME)
         assert sim.nodes_of(NAME) == []

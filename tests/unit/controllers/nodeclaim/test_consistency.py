@@ -17,7 +17,7 @@ from tests.unit.controllers.planner.test_plan import ready_claim
 
 CHANGED = [
     ("nothing", {}, ""),
-    ("more machines", {"count": 3}, "it has 3 machines, one was asked for"),
+    ("more machines", {"count": 3}, "it has 3 machines instead of 1"),
     ("no machine", {"count": 0}, f"it has no machine: az aks nodepool scale --name {KEY} --node-count 1"),
     ("tags stripped", {"claim_uid": ""}, "its tags no longer name this claim"),
     ("tags of another", {"claim_uid": "uid-9"}, "its tags no longer name this claim"),

@@ -150,7 +150,7 @@ def test_a_ready_machine_without_its_gpus_is_told_and_then_taken_back() -> None:
     assert waiting["Initialized"] == (
         "Unknown",
         "ResourceNotRegistered",
-        "nvidia.com/gpu: 0 of 1 allocatable, the pool failed and is made anew 5 min after Registered: NodesNotReady: no"
+        "nvidia.com/gpu: 0 of 1 allocatable, the pool failed and is replaced 5 min after Registered: NodesNotReady: no"
         " Node",
     )
     over = said({**known, "policy": OVER})

@@ -590,7 +590,7 @@ def test_a_vanished_pool_that_cannot_be_looked_up_is_not_said_to_be_coming() -> 
     assert isinstance(step, steps.PatchStatus)
     (told,) = [c for c in step.conditions if c.type == "Launched"]
     assert (told.status, told.reason) == ("Unknown", "Creating")
-    assert told.message == f"agent pool {KEY} is not in the list any longer, and cannot be looked up: {unread.message}"
+    assert told.message == f"agent pool {KEY} is no longer listed, and reading it failed: {unread.message}"
     status = msgspec.structs.replace(step.claim.status, conditions=step.conditions)
     told_claim = msgspec.structs.replace(step.claim, status=status)
     assert isinstance(plan(facts(claims=(told_claim,), read_failed=unread)), steps.Wait)
@@ -603,7 +603,7 @@ def test_what_became_of_a_deleted_pool_is_told_in_the_same_words() -> None:
     assert isinstance(step, steps.PatchStatus)
     (told,) = [c for c in step.conditions if c.type == "Launched"]
     assert (told.status, told.reason) == ("Unknown", "PoolDeleted")
-    assert "as seen at 12:10:00Z" in told.message
+    assert "observed at 12:10:00Z" in told.message
     status = msgspec.structs.replace(step.claim.status, conditions=step.conditions)
     told_claim = msgspec.structs.replace(step.claim, status=status)
     later = facts(claims=(told_claim,), now=NOW + timedelta(minutes=1), **GONE)
@@ -672,7 +672,7 @@ def test_a_refused_change_to_the_node_is_told(registered: bool, condition: str) 
     told = conditions(facts(claims=claims, instance=instance(), nodes=(born,), refused={"PatchNode": said}))
     status, reason, message = told[condition]
     assert (status, reason) == ("Unknown", "NodeUpdateRefused")
-    assert message.startswith(f"{said}: our change to Node {NODE}, here since ")
+    assert message.startswith(f"{said}: failed to patch Node {NODE}, created ")
     assert message.endswith("see kubectl auth can-i patch nodes")
     assert told["Ready"][0] != "True"
 
@@ -681,7 +681,7 @@ def test_the_wait_for_the_node_manager_ends() -> None:
     """Ten seconds after the Node's birth the claim tells of it, whatever the node manager does."""
     young = node(initialized=False, ready="False", taints=(UNINITIALIZED,), age_seconds=4.0)
     waiting = plan(facts(claims=(claim(more_labels=COLUMNS),), instance=instance(CREATING), nodes=(young,)))
-    assert waiting == steps.Wait(after=6.0, why=f"the node manager to say what Node {NODE} is")
+    assert waiting == steps.Wait(after=6.0, why=f"waiting for the providerID of Node {NODE}")
 
 
 def test_ready_and_node_name_are_written_together() -> None:
@@ -803,11 +803,17 @@ def test_a_final_word_has_no_deadline() -> None:
     assert conditions(facts(**waiting, now=BORN + timedelta(minutes=60)))["Launched"][2].endswith("overdue: over 5 min")
 
 
-def test_a_node_that_keeps_the_name_is_told_of_by_whose_it_is() -> None:
-    """Only a Node that bears our mark will be removed by us; for another one a person is asked."""
+def test_a_leftover_node_is_reported_by_its_owner() -> None:
+    """A Node with our mark is deleted by us; another one has to be deleted by a user."""
     ours, theirs = node(uid_label="uid-0", ready="False"), node(uid_label="")
-    assert "it is being removed first" in conditions(facts(claims=(claim(),), nodes=(ours,)))["Launched"][2]
-    assert "is not ours; remove it" in conditions(facts(claims=(claim(),), nodes=(theirs,)))["Launched"][2]
+    assert (
+        "of a previous agent pool of this name to be deleted"
+        in conditions(facts(claims=(claim(),), nodes=(ours,)))["Launched"][2]
+    )
+    assert (
+        "is not managed by this controller; delete it"
+        in conditions(facts(claims=(claim(),), nodes=(theirs,)))["Launched"][2]
+    )
 
 
 def test_a_refused_claim_whose_labels_were_corrected_is_tried_again() -> None:
@@ -842,7 +848,7 @@ def test_a_deadline_that_was_told_is_not_told_again_in_other_words() -> None:
     again = plan(facts(**{**waiting, "claims": (told,)}, counts=ClusterCounts(pools=90, place=1, waiting=2)))
     assert isinstance(again, steps.PatchStatus)
     assert (again.overdue, again.events) == ("", ())
-    assert "place 1 of 2 in line" in {c.type: c.message for c in again.conditions}["Launched"]
+    assert "position 1 of 2 in the queue" in {c.type: c.message for c in again.conditions}["Launched"]
 
 
 def test_nothing_left_to_try_is_said_in_the_words_kaito_knows() -> None:
@@ -856,7 +862,7 @@ def test_nothing_left_to_try_is_said_in_the_words_kaito_knows() -> None:
     assert isinstance(step, steps.CreateInstance)
     assert step.offering == Offering(size="Standard_B")
     assert step.event is not None
-    assert step.event.message == f"asks for Standard_B, choice 2 of 2; {SIZE}: QuotaExceeded"
+    assert step.event.message == f"creating Standard_B, choice 2 of 2; {SIZE}: QuotaExceeded"
 
 
 def test_a_failed_try_is_told_although_the_next_follows_at_once() -> None:

@@ -170,7 +170,7 @@ def test_a_second_choice_says_what_it_is_and_why() -> None:
     known = facts(claims=(claim(),), instance=creating)
     known = msgspec.structs.replace(known, offers=asking.offers(known, 1.0))
     words = fallback_message(known, creating)
-    assert words == "Standard_B is choice 2 of 2, Standard_A had QuotaExceeded"
+    assert words == "Standard_B is choice 2 of 2, Standard_A failed with QuotaExceeded"
     asking.notice("other", pool(A, InstanceState.RUNNING, put_time=NOW.replace(hour=13)), wall=NOW, now=2.0)
     later = facts(claims=(told("Unknown", "Creating", f"Creating since 12:00:00Z; {words}; usual"),), instance=creating)
     later = msgspec.structs.replace(later, offers=asking.offers(later, 3.0))
