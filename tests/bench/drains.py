@@ -76,14 +76,15 @@ async def _crowd(on: Stage) -> None:
         if labels.CLAIM_UID not in node["metadata"]["labels"]:
             continue
         for number in range(PODS):
-            meta = {"name": f"{pool}-{number:02d}", "ownerReferences": [owner] if number < DAEMONS else []}
+            name = f"{pool}-{number:02d}"
+            meta = {"name": name, "ownerReferences": [owner] if number < DAEMONS else []}
             spec = {
                 "nodeName": node["metadata"]["name"],
                 "terminationGracePeriodSeconds": 2 + number % 9,
                 "containers": [{"name": "c", "image": "i"}],
             }
             store.create("pods", {"metadata": meta, "spec": spec}, "default")
-            store.patch("pods", meta["name"], {"status": {"phase": "Running"}}, "default", subresource="status")
+            store.patch("pods", name, {"status": {"phase": "Running"}}, "default", subresource="status")
         await asyncio.sleep(0)
 
 

@@ -87,7 +87,7 @@ async def taken_back(world: RealWorld, names: list[str]) -> None:
 async def goes(world: RealWorld, name: str) -> None:
     """Asked to go, a claim goes as ever."""
     await world.delete_claim(name)
-    await world.until(lambda: world.claim(name) is None and not world.nodes_of(name), PATIENCE_SECONDS, f"{name} goes")  # type: ignore[misc]  # the default binds the value of this round
+    await world.until(lambda: world.claim(name) is None and not world.nodes_of(name), PATIENCE_SECONDS, f"{name} goes")
     assert asked(world, "DELETE") == [name]
 
 

@@ -25,6 +25,7 @@ from controllers.model.facts import Facts
 from controllers.model.policy import Policy
 from controllers.model.results import Evicted, Wrote
 from controllers.reconcile import reconciler
+from controllers.state.observe import observe
 from provisioner.operator import clients
 from provisioner.operator.config import Clients, Config
 from provisioner.operator.operator import Operator
@@ -58,7 +59,7 @@ class Passes:
         self.held = 0
         self.behind: list[str] = []
         self._written: dict[str, int] = {}
-        observe, write = reconciler.observe, KubernetesActuator.write
+        write = KubernetesActuator.write
 
         def observed(key: str, **sources: Any) -> Facts:
             facts = observe(key, **sources)
@@ -193,7 +194,8 @@ class Pod:
 
     async def equals_a_fresh_list(self, within_seconds: float = 20.0) -> None:
         """The caches hold what a list says now, to the last version. Raises AssertionError with what differs."""
-        for cache, resource in ((self.app.claims, NODECLAIMS), (self.app.nodes, NODES)):
+        caches: tuple[tuple[Any, Any], ...] = ((self.app.claims, NODECLAIMS), (self.app.nodes, NODES))
+        for cache, resource in caches:
             deadline = asyncio.get_running_loop().time() + within_seconds
             while True:
                 fresh = {item.metadata.name: item for item in (await self.kube.list(resource)).items}
@@ -251,9 +253,7 @@ async def proven(cp: ControlPlane, folder: Path, policy: Policy | None = None) -
 
 
 @asynccontextmanager
-async def _begun(
-    cp: ControlPlane, folder: Path, policy: Policy, passes: Passes, said: list[Json]
-) -> AsyncIterator[Pod]:
+async def _begun(cp: ControlPlane, folder: Path, policy: Policy, passes: Passes, said: list[Any]) -> AsyncIterator[Pod]:
     cloud = AzureCloud(AzureSettings(speed=60.0), SystemClock().now, Random("cloud"))
     made = Pod(cp, folder, cloud, policy, passes, said)
     made.move_in()

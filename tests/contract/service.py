@@ -171,7 +171,7 @@ async def _emulator(**settings: Any) -> AsyncIterator[Service]:
         def client_of(subscription: str) -> ContainerServiceClient:
             transport = AioHttpTransport(session=session, session_owner=False, use_env_settings=False)
             options: dict[str, Any] = {"per_call_policies": [Plain()], "retry_total": 0, "transport": transport}
-            return ContainerServiceClient(Token(), subscription, base_url=origin, **options)  # type: ignore[arg-type]
+            return ContainerServiceClient(Token(), subscription, base_url=origin, **options)
 
         try:
             found = Service(client_of, (where.subscription, where.resource_group, where.cluster), "Standard_D2s_v5")

@@ -44,7 +44,7 @@ def chosen(points: Sequence[T], at_most: int) -> list[T]:
     """All of them with EVERY_PAIR=1, else at most so many, always the same."""
     if EVERY_PAIR or len(points) <= at_most:
         return list(points)
-    return sorted(Random("points").sample(list(points), at_most), key=points.index)  # type: ignore[arg-type]
+    return sorted(Random("points").sample(list(points), at_most), key=points.index)
 
 
 async def life(sim: Sim) -> str:

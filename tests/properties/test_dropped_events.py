@@ -85,7 +85,7 @@ def drop_lists(lost: Range) -> None:
             sim.cloud.faults.append(fault)
             later(STALE_SECONDS, heal)
 
-        acts = {first: begin, last + 1: heal}
+        acts: dict[int, Callable[[], object]] = {first: begin, last + 1: heal}
         PoolPoints.count(sim, acts)
         await sim.start_controller(elect=False)
         await ends_well(sim, await life(sim))

@@ -9,12 +9,14 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from azure.core import MatchConditions
 
 from cloudprovider.azure import provider
 from controllers.actuator import actuator
 from controllers.garbagecollection import garbage
 from controllers.model.facts import Facts
 from controllers.model.ownership import Verdict, belongs, holds_finalizer
+from controllers.model.ownership import verdict as ownership_verdict
 from controllers.model.steps import CreateInstance, ReleaseFinalizer, Wait
 from controllers.node.termination import termination
 from controllers.nodeclaim.lifecycle import launch, registration
@@ -79,10 +81,9 @@ def node_before_the_pool(patch: Patch) -> None:
 
 def every_pool_is_ours(patch: Patch) -> None:
     """A pool without any mark counts as one whose claim is gone."""
-    verdict = garbage.verdict
 
     def mutant(instance: Any, claim: Any) -> Verdict:
-        found = verdict(instance, claim)
+        found = ownership_verdict(instance, claim)
         return Verdict.PREVIOUS if found is Verdict.FOREIGN else found
 
     patch.setattr(garbage, "verdict", mutant)
@@ -104,7 +105,7 @@ def put_without_a_precondition(patch: Patch) -> None:
 
     class Heedless:
         IfMissing = None
-        IfNotModified = provider.MatchConditions.IfNotModified
+        IfNotModified = MatchConditions.IfNotModified
 
     patch.setattr(provider, "MatchConditions", Heedless)
 

@@ -155,7 +155,7 @@ def offer(holds_for: float = 0.0, *, size: str = SIZE, failed_age: float = math.
     """An offering of the claim that may be asked for, or rests after a failure."""
     offering = Offering(size=size, zone=fields.get("zone", ""))
     rests = holds_for > 0 or failed_age < math.inf
-    said = {"reason": "QuotaExceeded", "message": f"no cores for {size}"} if rests else {}
+    said: dict[str, Any] = {"reason": "QuotaExceeded", "message": f"no cores for {size}"} if rests else {}
     return Offer(offering=offering, holds_for=holds_for, failed_age=min(failed_age, 1.0) if rests else math.inf, **said)
 
 

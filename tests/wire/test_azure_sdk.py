@@ -89,13 +89,14 @@ class Arm:
 
     async def put(self, name: str, *, polling: bool = False, **changes: Any) -> Any:
         headers: list[Any] = []
-        options = {k: changes.pop(k) for k in ("match_condition", "etag") if k in changes}
+        options: dict[str, Any] = {k: changes.pop(k) for k in ("match_condition", "etag") if k in changes}
+        if not polling:
+            options["polling"] = False
         poller = await self.pools.begin_create_or_update(
             *WHERE,
             name,
             AgentPool(**{**POOL, **changes}),
             raw_response_hook=lambda response: headers.append(response.http_response),
-            **({} if polling else {"polling": False}),
             **options,
         )
         self.last = headers[0]
@@ -184,7 +185,7 @@ async def test_a_busy_pool_answers_409_with_the_pending_operation() -> None:
         with pytest.raises(ResourceExistsError) as put:
             await azure.put("gpu1")
         assert put.value.error.code == "OperationNotAllowed"
-        assert "Another agentpool operation (gpu1 - Creating) is in progress" in put.value.error.message
+        assert "Another agentpool operation (gpu1 - Creating) is in progress" in str(put.value.error.message)
         with pytest.raises(ResourceExistsError):
             await azure.pools.begin_delete(*WHERE, "gpu1", polling=False)
 
@@ -224,9 +225,10 @@ async def test_the_delete_matrix_of_etags() -> None:
         with pytest.raises(ResourceNotFoundError) as gone:
             await azure.pools.get(*WHERE, "gpu1")
         assert gone.value.error.code == "NotFound"
-        assert "Agent Pool not found" in gone.value.error.message
+        assert "Agent Pool not found" in str(gone.value.error.message)
 
-        for extra in ({}, {"etag": "whatever", "match_condition": MatchConditions.IfNotModified}):
+        conditional: dict[str, Any] = {"etag": "whatever", "match_condition": MatchConditions.IfNotModified}
+        for extra in ({}, conditional):
             await (await azure.pools.begin_delete(*WHERE, "gpu1", **extra)).result()
         assert [request.status for request in azure.cloud.requests if request.method == "DELETE"][-2:] == [204, 204]
 
@@ -236,7 +238,7 @@ async def test_a_delete_is_202_empty_with_both_headers() -> None:
     """The answer of DELETE has no body; Location says 202 while it runs and 204 at the end."""
     async with arm_on_socket() as azure:
         azure.cloud.seed_pool("gpu1", vmSize=SIZE)
-        answers: list[object] = []
+        answers: list[Any] = []
         await azure.pools.begin_delete(
             *WHERE, "gpu1", polling=False, raw_response_hook=lambda r: answers.append(r.http_response)
         )
@@ -316,8 +318,8 @@ async def test_quota_refuses_at_once_or_later() -> None:
         with pytest.raises(HttpResponseError) as failed:
             await azure.put("gpu1", polling=True)
         assert failed.value.error.code == "CreateVMSSAgentPoolFailed"
-        assert 'Code="OperationNotAllowed"' in failed.value.error.message
-        assert "Family Cores quota" in failed.value.error.message
+        assert 'Code="OperationNotAllowed"' in str(failed.value.error.message)
+        assert "Family Cores quota" in str(failed.value.error.message)
 
 
 @pytest.mark.asyncio
@@ -410,17 +412,18 @@ async def test_machines_can_be_listed_and_deleted() -> None:
     async with arm_on_socket() as azure:
         azure.cloud.seed_pool("gpu1", vmSize=SIZE, availabilityZones=["2"])
         (machine,) = [machine async for machine in azure.client.machines.list(*WHERE, "gpu1")]
+        assert machine.name is not None
         assert machine.name.startswith("aks-gpu1-")
         assert machine.name.endswith("-vmss000000")
         assert machine.zones == ["2"]
-        assert "/resourceGroups/MC_rg_aks_westeurope/" in machine.properties.resource_id
+        assert "/resourceGroups/MC_rg_aks_westeurope/" in str(machine.properties.resource_id)
         assert (await azure.client.machines.get(*WHERE, "gpu1", machine.name)).name == machine.name
         with pytest.raises(HttpResponseError) as unknown:
             await azure.pools.begin_delete_machines(
                 *WHERE, "gpu1", AgentPoolDeleteMachinesParameter(machine_names=["nobody"])
             )
         assert (unknown.value.status_code, unknown.value.error.code) == (400, "InvalidParameter")
-        assert "Cannot find any valid machines" in unknown.value.error.message
+        assert "Cannot find any valid machines" in str(unknown.value.error.message)
         poller = await azure.pools.begin_delete_machines(
             *WHERE, "gpu1", AgentPoolDeleteMachinesParameter(machine_names=[machine.name])
         )
@@ -450,7 +453,7 @@ async def test_a_stopped_or_busy_cluster_blocks_its_pools() -> None:
         azure.cloud.cluster_operation("Updating")
         with pytest.raises(ResourceExistsError) as busy:
             await azure.put("gpu2")
-        assert "Another operation (Updating) is in progress" in busy.value.error.message
+        assert "Another operation (Updating) is in progress" in str(busy.value.error.message)
         azure.cloud.cluster_operation("Succeeded")
         azure.cloud.stop_cluster()
         cluster = await azure.client.managed_clusters.get(*WHERE)

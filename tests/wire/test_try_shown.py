@@ -3,6 +3,7 @@
 import json
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -88,7 +89,7 @@ def test_the_table_follows_the_terminals_size(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("how", [{"TERM": "dumb"}, {}], ids=["dumb", "lines"])
-def test_lines_on_a_terminal(how: dict[str, str], tmp_path: Path) -> None:
+def test_lines_on_a_terminal(how: dict[str, Any], tmp_path: Path) -> None:
     """With TERM=dumb or -o lines nothing is redrawn."""
     arguments = ("try", "--fail", "quota", *(() if how else ("-o", "lines")), "--kubeconfig", str(tmp_path / "k"))
     with on_screen(tmp_path, *arguments, **how) as shown:

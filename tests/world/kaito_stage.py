@@ -13,7 +13,7 @@ from .kaito_predicates import Owner, is_deleting
 Json = dict[str, Any]
 
 WHO = "kaito"
-QUICK = {
+QUICK: dict[str, Any] = {
     "azure": AzureSettings(create_seconds=(15.0, 20.0), delete_seconds=(10.0, 15.0)),
     "nodes": NodeSettings(ready_seconds=(2.0, 4.0), gpu_seconds=(2.0, 4.0)),
 }

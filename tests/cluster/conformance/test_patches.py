@@ -99,7 +99,7 @@ async def test_an_absent_member_tests_equal_to_null(server: Server) -> None:
     """The way our controller says "if there are none yet"; then the member may be added."""
     made = await claim(server)
     path = at(CLAIMS, made)
-    operations = [
+    operations: list[dict[str, Any]] = [
         {"op": "test", "path": "/metadata/finalizers", "value": None},
         {"op": "add", "path": "/metadata/finalizers", "value": ["example.com/a"]},
     ]
@@ -111,7 +111,8 @@ async def test_an_absent_member_tests_equal_to_null(server: Server) -> None:
 async def test_an_absent_member_tests_equal_to_nothing_else(server: Server) -> None:
     """Not to an empty list, not to a value; and below an absent parent there is nothing to test."""
     made = await node(server)
-    for value in ([], ["example.com/a"], {}, ""):
+    values: tuple[Any, ...] = ([], ["example.com/a"], {}, "")
+    for value in values:
         await failed(server, at(NODES, made), {"op": "test", "path": "/metadata/finalizers", "value": value})
     await failed(server, at(NODES, made), {"op": "test", "path": "/metadata/none/deeper", "value": None})
 

@@ -136,8 +136,12 @@ def test_a_question_waits_without_stopping_anything_else() -> None:
     async def story(typed: TextIO) -> str:
         ask = asking(typed, shown)
         assert ask is not None
+
+        async def line() -> str:
+            return await ask("Really?")
+
         async with asyncio.TaskGroup() as tasks:
-            answer = tasks.create_task(ask("Really?"))
+            answer = tasks.create_task(line())
             await asyncio.sleep(0)
             assert not answer.done()
             os.write(mine, b"yes\n")

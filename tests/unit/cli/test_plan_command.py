@@ -48,7 +48,7 @@ def claim(name: str = "gpu1", *, sizes: tuple[str, ...] = ("Standard_NC24ads_A10
         "resources": {"requests": {"storage": "64Gi"}},
         **{key: value for key, value in more.items() if key not in ("labels", "annotations")},
     }
-    metadata = {"name": name, **{key: more[key] for key in ("labels", "annotations") if key in more}}
+    metadata: Json = {"name": name, **{key: more[key] for key in ("labels", "annotations") if key in more}}
     return {"apiVersion": "karpenter.sh/v1", "kind": "NodeClaim", "metadata": metadata, "spec": spec}
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 
 import msgspec
@@ -81,7 +82,7 @@ class Cloud:
         self.failing: Retryable | None = None
         self.lists: list[float] = []
 
-    async def list(self) -> list[Instance]:
+    async def list(self, *, next_page: Callable[[], Awaitable[None]] | None = None) -> list[Instance]:
         self.lists.append(asyncio.get_running_loop().time())
         if self.failing is not None:
             raise self.failing

@@ -45,7 +45,7 @@ from provisioner.metrics.observers.summary import Summary, quantile
 from provisioner.runtime.metrics import Metrics
 from provisioner.runtime.reflector import Reflector
 from provisioner.runtime.resources import CRDS, NODECLAIMS, NODES
-from provisioner.simulator.loop import VirtualClock, run
+from provisioner.simulator.loop import SimLoop, VirtualClock, run
 from tests.unit.builders import claim, facts, instance, node
 
 EPOCH = datetime(2026, 3, 1, tzinfo=UTC)
@@ -149,7 +149,7 @@ def test_a_step_is_named_as_karpenter_names_it(known: dict[str, Any], step: Step
 
 def test_every_cause_of_a_removal_has_a_rule() -> None:
     """And every rule is a name that the table declares."""
-    assert set(OF_CAUSE) == set(Cause.__args__) == set(LABELS["cause"].values) | {"asked"}
+    assert set(OF_CAUSE) == set(get_args(Cause)) == set(LABELS["cause"].values) | {"asked"}
     assert set(OF_CAUSE.values()) <= set(CONTROLLERS)
 
 
@@ -253,6 +253,7 @@ def test_a_loop_that_is_held_up_is_seen_for_a_minute() -> None:
             watching = tasks.create_task(lag.run())
             await asyncio.sleep(2.2)
             seen.append(lag.worst_seconds())
+            assert isinstance(loop, SimLoop)
             loop._now += 3.0  # as a computation that takes so long
             await asyncio.sleep(1.0)
             seen.append(lag.worst_seconds())

@@ -71,7 +71,7 @@ def labels_of(node: Any) -> set[str]:
     """The possible labels of the series that an expression selects."""
     found: set[str] = set(TARGET)
     for name in (node.name for node in nodes(node.prettify()) if isinstance(node, promql_parser.VectorSelector)):
-        found |= KNOWN.get(name) or {"instance_type", "controller"}
+        found |= KNOWN.get(str(name)) or {"instance_type", "controller"}
     return found | {"node_name"}
 
 

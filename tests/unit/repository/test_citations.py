@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[3]
 SKIPPED = re.compile(r"\.(png|ico|woff2?|lock|svg)$")
 MADE_LATER = {"notes.md"}
 # Where the pages stand that are written from texts in that folder.
-WRITTEN_BY = {("tools", "reference"): (ROOT / "docs" / "reference",)}
+WRITTEN_BY: dict[tuple[str, ...], tuple[Path, ...]] = {("tools", "reference"): (ROOT / "docs" / "reference",)}
 URL = re.compile(r"https?://\S+")
 CITED = re.compile(r"(?<![\w/.{}*-])((?:\.{0,2}/)*[\w-][\w./-]*\.md)(#[\w-]+)?(?![\w{])")
 # References that lead nowhere, and labels that module docstrings do not have.

@@ -1,5 +1,7 @@
 """The table of removals: what it makes of test reports."""
 
+from typing import Any
+
 import pytest
 
 from tests.world.removal_table import CELL, OUTCOME, Cell, lines, outcomes
@@ -8,7 +10,7 @@ FIRST, SECOND = Cell(0, "claim", "Ready", "alive"), Cell(0, "claim", "Ready", "a
 THIRD = Cell(11, "Node", "Ready", "restarted")
 
 
-def report(cell: Cell, outcome: str, *, when: str = "call", told: str = "") -> pytest.TestReport:
+def report(cell: Cell, outcome: Any, *, when: Any = "call", told: str = "") -> pytest.TestReport:
     """A report as another process would send it: tuples have become lists."""
     said = [(CELL, list(cell)), *([(OUTCOME, told)] if told else [])]
     return pytest.TestReport("n", ("f", 1, "t"), {}, outcome, None, when, user_properties=said)

@@ -79,6 +79,7 @@ async def scene() -> AsyncIterator[tuple[Story, EventRecorder]]:
     app.router.add_route("*", "/{tail:.*}", story.api.handle)
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=1)
     await runner.setup()
+    assert runner.server is not None
     wire.servers["kube.sim"] = runner.server
     async with aiohttp.ClientSession(connector=MemoryConnector(wire, "us"), trust_env=False) as session:
         story.kube = Kube(client_over(session, Configuration(host="http://kube.sim"), version="0"))

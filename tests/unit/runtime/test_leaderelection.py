@@ -17,7 +17,7 @@ from provisioner.runtime.connection import client_over
 from provisioner.runtime.kube import Kube
 from provisioner.runtime.leaderelection import LeaderElector, LeadershipLost
 from provisioner.runtime.objects import micro_time
-from provisioner.simulator.loop import VirtualClock
+from provisioner.simulator.loop import SimLoop, VirtualClock
 from provisioner.simulator.network import MemoryConnector, Network
 
 from .kube_server import seeded
@@ -106,6 +106,7 @@ async def world() -> AsyncIterator[World]:
     it = World()
     runner = web.AppRunner(it.leases.app(), access_log=None, shutdown_timeout=1)
     await runner.setup()
+    assert runner.server is not None
     it.network.servers[HOST] = runner.server
     try:
         yield it
@@ -492,7 +493,8 @@ def test_a_process_that_was_frozen_knows_it_may_no_longer_write() -> None:
         async with asyncio.TaskGroup() as group:
             task = group.create_task(swallow(election.run(diary.work)))
             await asyncio.sleep(7)
-            loop._now += 40  # type: ignore[attr-defined] - the clock goes on, the program does not
+            assert isinstance(loop, SimLoop)
+            loop._now += 40  # the clock goes on, the program does not
             assert election.remaining() == 0
             assert isinstance(await task, LeadershipLost)
         assert [who for _, who in it.leases.writes] == ["one", "one"]

@@ -290,7 +290,7 @@ def test_what_is_malformed_is_not_also_called_missing() -> None:
 )
 def test_wrong_values_stop_the_program_and_say_what_to_write(name: str, text: str, remedy: str) -> None:
     """Each is one error under the name the user wrote, with what would be right."""
-    found = the_error(**{name: text})
+    found = the_error(None, None, **{name: text})
     assert found.field == name
     assert remedy in found.remedy
     assert found.message
@@ -308,7 +308,7 @@ def test_wrong_values_stop_the_program_and_say_what_to_write(name: str, text: st
 )
 def test_malformed_numbers_and_booleans_of_the_environment_are_warned_of(name: str, text: str, field: str) -> None:
     """As Karpenter does: the default stands. Kubernetes itself injects variables like METRICS_PORT for Services."""
-    settings = loaded(**{name: text})
+    settings = loaded(None, None, **{name: text})
     assert getattr(settings, field) == getattr(loaded(), field)
     assert dict(settings.origins)[field] == "default"
     (warning,) = settings.warnings
@@ -453,7 +453,7 @@ def test_a_proxy_may_be_written_without_a_scheme() -> None:
 )
 def test_what_is_probably_not_meant_is_warned_of(env: dict[str, str], warning: str) -> None:
     """The program starts, and says what looks odd."""
-    (told,) = loaded(**env).warnings
+    (told,) = loaded(None, None, **env).warnings
     assert warning in told
 
 

@@ -128,6 +128,7 @@ async def in_memory(server):
     runner = web.AppRunner(server.app(), access_log=None, shutdown_timeout=1)
     await runner.setup()
     wire = Network(asyncio.get_running_loop())
+    assert runner.server is not None
     wire.servers[HOST] = runner.server
     try:
         async with aiohttp.ClientSession(connector=MemoryConnector(wire, "client"), trust_env=False) as session:
@@ -243,7 +244,7 @@ async def outcome(connect, story):
     server = Server()
     async with connect(server) as (session, url, nobody):
         try:
-            result = repr(await story(session, url, nobody))
+            result: Any = repr(await story(session, url, nobody))
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             text = (
                 str(error)
@@ -274,6 +275,7 @@ def on_the_wire(story, *, latency=(0.0, 0.0), seed=1):
         runner = web.AppRunner(server.app(), access_log=None, shutdown_timeout=1)
         await runner.setup()
         wire = Network(asyncio.get_running_loop(), random.Random(seed), latency)
+        assert runner.server is not None
         wire.servers[HOST] = runner.server
         sessions = []
 

@@ -69,7 +69,7 @@ def test_all_restored_claims_at_once() -> None:
 
     async def story(sim: Sim) -> None:
         names = await fleet(sim, 4)
-        olds = {name: sim.claim(name)["metadata"]["uid"] for name in names[:3]}  # type: ignore[index]
+        olds = {name: sim.claim(name)["metadata"]["uid"] for name in names[:3]}
         await sim.stop_controller()
         for name in olds:
             restore(sim, name)
@@ -198,7 +198,7 @@ async def own_pool(sim: Sim) -> None:
 
 async def living_owner(sim: Sim) -> None:
     await sim.apply(node_claim("alive"))
-    uid = sim.claim("alive")["metadata"]["uid"]  # type: ignore[index]
+    uid = sim.claim("alive")["metadata"]["uid"]
     sim.cloud.seed_pool(NAME, vmSize=SIZE, tags={labels.TAG_CLAIM_UID: uid, labels.TAG_CLAIM_NAME: NAME})
     await sim.apply(node_claim(NAME))
 
@@ -233,7 +233,7 @@ async def forbidden(sim: Sim) -> None:
 
 async def living_owner_by_hand(sim: Sim) -> None:
     await living_owner(sim)
-    uid = sim.claim("alive")["metadata"]["uid"]  # type: ignore[index]
+    uid = sim.claim("alive")["metadata"]["uid"]
     sim.store.patch(CLAIMS, NAME, {"metadata": {"annotations": {labels.ADOPT: uid}}})
 
 
@@ -292,7 +292,7 @@ def test_a_pool_that_is_named_after_the_old_uid() -> None:
         await sim.start_controller()
         await sim.apply(node_claim(name))
         await sim.until(lambda: sim.condition(name, "Ready") == "True", 900, "it is Ready")
-        (pool,) = sim.pools_of(sim.claim(name)["metadata"]["uid"])  # type: ignore[index]
+        (pool,) = sim.pools_of(sim.claim(name)["metadata"]["uid"])
         await sim.stop_controller()
         restore(sim, name)
         await asyncio.sleep(5)

@@ -158,7 +158,7 @@ def limited(**quotas: Any) -> Callable[[Sim], None]:
 
 
 FORBIDDEN = errors.gateway(403, "AuthorizationFailed", "The client does not have authorization to perform action.")
-WRONG: dict[str, tuple[Callable[[Sim], None], list[tuple[str, str]], str]] = {
+WRONG: dict[str, tuple[Callable[[Sim], object], list[tuple[str, str]], str]] = {
     "no CRD": (
         lambda sim: sim.store.delete(CRD_KEY, CRD),
         [("kubernetes", "CRD")],

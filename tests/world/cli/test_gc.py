@@ -117,7 +117,7 @@ def test_a_restored_backup_is_recognized() -> None:
     async def story(sim: Sim) -> None:
         names = await fleet(sim, 4)
         for name in names:
-            labelled = sim.claim(name)["metadata"]["labels"]  # type: ignore[index]
+            labelled = sim.claim(name)["metadata"]["labels"]
             strip(sim, name)
             sim.store.create(CLAIMS, {**node_claim(name), "metadata": {"name": name, "labels": labelled}})
         await asyncio.sleep(2 * MINUTE)

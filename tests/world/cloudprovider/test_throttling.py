@@ -24,7 +24,7 @@ from tests.world.transcript import gaps, pool_calls, said
 
 MANY = 100
 NAMES = [f"many{number:03d}" for number in range(MANY)]
-ROOM = {"max_agent_pools": MANY + 10}
+ROOM: dict[str, Any] = {"max_agent_pools": MANY + 10}
 
 
 def lists(sim: Sim, since: float = 0.0) -> list[Call]:

@@ -7,7 +7,7 @@ pool without a claim for longer than the bound of I1 on purpose, it says so with
 import asyncio
 import math
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from aiohttp import web
@@ -128,7 +128,7 @@ LEGACY = {
 
 
 @pytest.mark.parametrize("what", ["collect", "report"])
-def test_a_pool_left_by_the_predecessor(what: str) -> None:
+def test_a_pool_left_by_the_predecessor(what: Literal["collect", "report"]) -> None:
     """A pool of Azure/gpu-provisioner without its claim is collected, or left for people, as configured."""
 
     async def story(sim: Sim) -> None:
@@ -506,7 +506,7 @@ def test_an_orphan_is_not_held_by_its_pods_for_good() -> None:
 
     async def story(sim: Sim) -> None:
         await one(sim)
-        is_do_not_disrupt_active = {"annotations": {labels.DO_NOT_DISRUPT: "true"}}
+        is_do_not_disrupt_active: dict[str, Any] = {"annotations": {labels.DO_NOT_DISRUPT: "true"}}
         run_pod(sim, "app", node_name(sim, NAME), **is_do_not_disrupt_active)
         strip(sim, NAME)
         await asyncio.sleep(10 * MINUTE)

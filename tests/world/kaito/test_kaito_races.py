@@ -5,6 +5,7 @@ whose machine is taken away. The others are in `test_kaito.py`.
 """
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
@@ -63,14 +64,16 @@ def test_k8_a_thousand_races_for_a_node_lose_no_key() -> None:
             return ours and meta["labels"].get(key) == value
 
         async def kaito_labels(number) -> None:
-            while not kaito_predicates.is_labelled(node := await api.get(NODES, name)):
+            while not kaito_predicates.is_labelled(node := await api.get(NODES, name) or {}):
                 await asyncio.sleep(number % 5 * 0.003)
                 if not await api.label(node):
                     refused[0] += 1
 
         sim.store.subscribe(note)
         for number in range(ROUNDS):
-            taken = {"labels": {key: None, labels.INITIALIZED: None, f"example.com/{number % 20}": str(number)}}
+            taken: dict[str, Any] = {
+                "labels": {key: None, labels.INITIALIZED: None, f"example.com/{number % 20}": str(number)}
+            }
             if number % 4 == 0:
                 taken["finalizers"] = ["example.com/stranger"]
             sim.store.patch("nodes", name, {"metadata": taken})
@@ -158,7 +161,7 @@ async def repairing(sim, name) -> None:
     assert sim.cloud.pools[name].state == "Succeeded"
 
 
-PHASES = {
+PHASES: dict[str, Callable[[Any, str], Awaitable[object]]] = {
     "before the PUT": before_the_put,
     "during the PUT": during_the_put,
     "Succeeded without a Node": without_a_node,

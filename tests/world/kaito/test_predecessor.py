@@ -6,6 +6,7 @@ What it left behind is collected. What it had half done, a creation or a removal
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from typing import Literal, get_args
 
 import pytest
 
@@ -293,9 +294,12 @@ async def nothing_done(_: Sim) -> None:
     """The Node is well."""
 
 
+LegacyPools = Literal["collect", "report"]
+
+
 @pytest.mark.parametrize("state", [nothing_done, node_deleting, node_let_go], ids=lambda state: state.__name__)
-@pytest.mark.parametrize("what", ["collect", "report"])
-def test_a_pool_of_a_vanished_claim(what: str, state: Callable[[Sim], Awaitable[None]]) -> None:
+@pytest.mark.parametrize("what", get_args(LegacyPools))
+def test_a_pool_of_a_vanished_claim(what: LegacyPools, state: Callable[[Sim], Awaitable[None]]) -> None:
     """It is collected with its Node, or left for people with everything on it, as configured."""
 
     async def story(sim: Sim) -> None:

@@ -9,7 +9,7 @@ import gzip
 import itertools
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, MutableMapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -31,7 +31,7 @@ from tests.world.transcript import FAST, MINUTE, node_name, person, run_pod
 NAME = "gpu1"
 READS = ("nodeclaims", "nodes", "customresourcedefinitions")
 Fits = Callable[[Call], bool]
-Line = dict[str, Any]
+Line = MutableMapping[str, Any]
 
 
 @dataclass

@@ -1,6 +1,7 @@
 """The way up: from a claim to a Ready GPU node, and what may happen on the way."""
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -147,10 +148,12 @@ def test_names_that_aks_does_not_allow() -> None:
 @pytest.mark.parametrize("own", [{}, {"kaito.sh/workspace": "w"}, {"kaito.sh/ragengine": "r"}])
 def test_either_sign_makes_a_claim_ours(own) -> None:
     """KAITO's node class without a label, or either of KAITO's labels on any node class, is served."""
-    other = {"group": "karpenter.azure.com", "kind": "AKSNodeClass", "name": "default"}
+    other: dict[str, Any] = {
+        "nodeClassRef": {"group": "karpenter.azure.com", "kind": "AKSNodeClass", "name": "default"}
+    }
 
     async def story(sim) -> None:
-        claim = node_claim("gpu1", **({"nodeClassRef": other} if own else {}))
+        claim = node_claim("gpu1", **(other if own else {}))
         claim["metadata"]["labels"] = own
         await sim.start_controller()
         await sim.apply(claim)

@@ -100,7 +100,7 @@ def test_an_error_says_nothing_of_what_was_done(status: int, applied_too: bool) 
 @pytest.mark.parametrize("how", ["heard", "reset"])
 def test_reads_that_lag_after_a_put_make_no_second_pool(how: str, where: str, lag: float) -> None:
     """GET 404 and LIST without the pool for up to a minute: it is not asked for anew but where 412 answers."""
-    lags = {
+    lags: dict[str, Any] = {
         "get_lag_seconds": lag if where in ("get", "both") else 0.0,
         "list_lag_seconds": lag if where in ("list", "both") else 0.0,
     }

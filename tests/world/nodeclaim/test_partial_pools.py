@@ -403,12 +403,13 @@ def test_a_count_put_back_leaves_the_claim_as_it_was() -> None:
 def test_one_mark_is_enough(what: str) -> None:
     """With its tags or its labels changed the pool is still ours: told once, kept while wanted, gone with its claim."""
     key, other = ("karpenter.azure.com", "x")
-    changed: dict[str, Any] = {
+    changes: dict[str, dict[str, Any]] = {
         "tags stripped": {"tags": {}},
         "tags of another": {"tags": {own_labels.TAG_CLAIM_UID: "another"}},
         "labels stripped": {"labels": {}},
         "labels of another": {"labels": {own_labels.CLAIM_UID: "another", key: other}},
-    }[what]
+    }
+    changed = changes[what]
 
     async def story(sim: Sim) -> None:
         uid = await up(sim)

@@ -1,7 +1,7 @@
 """The harness itself, with a toy controller on both real SDKs: it must see what goes wrong, and repeat it."""
 
 import asyncio
-from typing import Any, Never
+from typing import Any, Literal, Never
 
 import pytest
 from azure.core import MatchConditions
@@ -41,8 +41,9 @@ class Toy:
         self.fault = fault
         self.session = process.session()
         self.kube = kube_client(self.session)
+        credential: Any = Credential()
         self.azure = ContainerServiceClient(
-            Credential(),
+            credential,
             AzureSettings().subscription,
             transport=AioHttpTransport(session=self.session, session_owner=False, use_env_settings=False),
             retry_total=0,
@@ -145,12 +146,13 @@ class Toy:
             "nodeLabels": {labels.CLAIM_UID: uid},
             "tags": {labels.TAG_CLAIM_UID: uid},
         }
+        body: Any = {"properties": properties}
         try:
             await self.pools.begin_create_or_update(
                 "rg",
                 "aks",
                 name,
-                {"properties": properties},
+                body,
                 polling=False,
                 match_condition=MatchConditions.IfMissing,
                 etag="*",
@@ -291,7 +293,8 @@ def test_every_crash_point_of_a_life_is_survived() -> None:
 
 def test_a_write_before_whose_effect_it_dies_has_none() -> None:
     """A crash before the PUT leaves no pool behind, a crash after it leaves one, in either way of dying."""
-    for phase, expected in (("before", 0), ("after", 1)):
+    cases: tuple[tuple[Literal["before", "after"], int], ...] = (("before", 0), ("after", 1))
+    for phase, expected in cases:
         for reset in (False, True):
             pools = list[Any]()
 

@@ -250,8 +250,8 @@ def test_a_pod_that_may_stay_stays_until_the_claims_time_is_nearly_over(kind: st
 
     async def story(sim: Sim) -> None:
         uid = await up_with(sim, "5m")
-        protection = {"annotations": {labels.DO_NOT_DISRUPT: "true"}} if kind == "do-not-disrupt" else {}
-        run_pod(sim, "app", node_name(sim), **protection)
+        annotations = {labels.DO_NOT_DISRUPT: "true"} if kind == "do-not-disrupt" else {}
+        run_pod(sim, "app", node_name(sim), annotations=annotations)
         if kind == "budget":
             budget(sim, "guard", "app")
         await sim.delete_claim(NAME)

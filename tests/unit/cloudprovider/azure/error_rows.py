@@ -71,19 +71,26 @@ def quota(code: str, what: str, scope: Scope, limit: int = 24) -> Case:
     return Case(SHORTAGE, code, says, BOTH, "no_capacity", "QuotaExceeded", LIST_USAGE, scope, after, holds=holds)
 
 
+CONSTRAINTS: tuple[tuple[str, Scope], ...] = (
+    ("Ephemeral Disk", "configuration"),
+    ("Proximity Group", "configuration"),
+    ("Size", "size"),
+)
+
+
 def short(code: str, says: str, scope: Scope, ends: str = ELSEWHERE, **more: Any) -> Case:
-    fields = {"section": SHORTAGE, "statuses": BOTH, "reason": code, **more}
-    return Case(code=code, says=says, kind="no_capacity", scope=scope, ends=ends, **fields)  # type: ignore[arg-type]
+    fields: dict[str, Any] = {"section": SHORTAGE, "statuses": BOTH, "reason": code, **more}
+    return Case(code=code, says=says, kind="no_capacity", scope=scope, ends=ends, **fields)
 
 
 def refused(section: str, code: str, says: str, ends: str = CLAIM, **more: Any) -> Case:
-    fields = {"statuses": SYNC, "reason": code, **more}
-    return Case(section, code, says, kind="rejected", ends=ends, **fields)  # type: ignore[arg-type]
+    fields: dict[str, Any] = {"statuses": SYNC, "reason": code, **more}
+    return Case(section, code, says, kind="rejected", ends=ends, **fields)
 
 
 def passing(section: str, code: str, says: str, statuses: tuple[int, ...], **more: Any) -> Case:
-    fields = {"reason": code, "ends": AGAIN, **more}
-    return Case(section, code, says, statuses, kind="retryable", **fields)  # type: ignore[arg-type]
+    fields: dict[str, Any] = {"reason": code, "ends": AGAIN, **more}
+    return Case(section, code, says, statuses, kind="retryable", **fields)
 
 
 PREFLIGHT = (
@@ -133,7 +140,7 @@ CAPACITY = (
     short("OverconstrainedZonalAllocationRequest", "Constraints applied are: Availability Zone", "zone"),
     *(
         short("OverconstrainedAllocationRequest", f"Constraints applied are: {what}", scope)
-        for what, scope in (("Ephemeral Disk", "configuration"), ("Proximity Group", "configuration"), ("Size", "size"))
+        for what, scope in CONSTRAINTS
     ),
     passing(SHORTAGE, "AksCapacityHeavyUsage", "The region is heavily used.", (400, 409, 200), after=SLOW),
     short("SubnetIsFull", "Subnet gpu is full.", "cluster", "use a larger one", after=SLOW),

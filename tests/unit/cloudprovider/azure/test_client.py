@@ -35,12 +35,12 @@ class Server:
     """Remembers what arrives; answers with `status`, and drops the connection if that is 0."""
 
     def __init__(self) -> None:
-        self.seen: list[web.Request] = []
+        self.seen: list[web.BaseRequest] = []
         self.status = 200
         self.headers: dict[str, str] = {}
         self.origin = ""
 
-    async def handle(self, request: web.Request) -> web.StreamResponse:
+    async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
         self.seen.append(request)
         if self.status == 0:
             assert request.transport is not None

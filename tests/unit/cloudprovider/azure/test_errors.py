@@ -538,7 +538,8 @@ def test_every_row_can_be_reached(row: Any) -> None:
     """No row stands in another's shadow: some answer is judged by each."""
     code = (row.codes[0] if row.codes else "x").replace("*", "")
     message = row.says[0] if row.says else "y"
-    status, verb = (row.statuses or (418,))[0], (row.verbs or ("delete",))[0]
+    status: int = (row.statuses or (418,))[0]
+    verb: Any = (row.verbs or ("delete",))[0]
     error = classify_answer(status, read_error({"code": code, "message": message}), headers={}, pool=POOL, verb=verb)
     assert error.kind == row.kind
     assert row.reason in ("", error.reason)

@@ -1,6 +1,7 @@
 """Plan tables of a drain: which pods are asked to leave, when, and when a Node counts as empty."""
 
 from datetime import timedelta
+from typing import Any
 
 import msgspec
 import pytest
@@ -150,7 +151,10 @@ def test_pods_bound_just_after_the_taint_are_waited_for() -> None:
 
 def test_a_node_whose_pods_cannot_be_read_is_not_taken_for_empty() -> None:
     """The API server's refusal is told, and tried again in its time."""
-    refused = {"age": float("inf"), "unread": Held(words="403 Forbidden: no", asked="read", holds_for=3.0)}
+    refused: dict[str, Any] = {
+        "age": float("inf"),
+        "unread": Held(words="403 Forbidden: no", asked="read", holds_for=3.0),
+    }
     known = emptying(**refused)
     assert isinstance(step(**refused), steps.PatchStatus)
     status, reason, message = says(known, "Drained")

@@ -42,7 +42,7 @@ def unhealthy(minutes: float = 10.0, **fields: Any) -> Unhealthy:
     return msgspec.structs.replace(made, **fields)
 
 
-def remedied(stage: str, minutes_ago: float) -> tuple[Remedy, ...]:
+def remedied(stage: Any, minutes_ago: float) -> tuple[Remedy, ...]:
     return (Remedy(stage=stage, at=NOW - timedelta(minutes=minutes_ago)),)
 
 

@@ -17,7 +17,7 @@ from provisioner.api.meta import Taint
 from provisioner.api.node import Node, NodeCondition
 from tests.unit.builders import COLUMNS, NODE, UP, claim, facts, instance, node
 
-SPOT = {"priority": "Spot"}
+SPOT: dict[str, Any] = {"priority": "Spot"}
 READ = {"claim_read_age": 1.0, "pool_read_age": 1.0, "cluster_age": 1.0}
 
 
@@ -40,7 +40,7 @@ def signed(**how: Any) -> Node:
     made = node(ready=str(how.pop("ready", "Unknown")))
     if "taint" in how:
         return node(ready="Unknown", taints=(Taint(key=str(how["taint"]), effect="NoSchedule"),))
-    told = NodeCondition(**how)  # type: ignore[arg-type]
+    told = NodeCondition(**how)
     status = msgspec.structs.replace(made.status, conditions=(*made.status.conditions, told))
     return msgspec.structs.replace(made, status=status)
 

@@ -3,6 +3,7 @@
 import re
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -52,7 +53,7 @@ DRAINED = {**LAUNCHED, "Drained": "True"}
         ("NotReady", {**REGISTERED, "Initialized": "False NodeNotReady", "Ready": "False"}),
     ],
 )
-def test_the_phase_of_a_live_claim(phase: str, conditions: dict[str, str]) -> None:
+def test_the_phase_of_a_live_claim(phase: str, conditions: dict[str, Any]) -> None:
     """The conditions alone decide it."""
     assert phase_of(with_conditions(**conditions)) == phase
     assert phase not in TERMINATING

@@ -38,7 +38,7 @@ def ready_claim(**fields: Any):
 
 
 def failed(
-    kind: str = "no_capacity", *, delay: float | None = 30.0, age: float = 1.0, uncertain: bool = False, **more: object
+    kind: str = "no_capacity", *, delay: float | None = 30.0, age: float = 1.0, uncertain: bool = False, **more: Any
 ) -> Failed:
     return Failed(
         kind=kind,

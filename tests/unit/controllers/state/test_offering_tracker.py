@@ -1,6 +1,6 @@
 """What a key's own story teaches the memory of offerings, and in which order a claim tries what it allows."""
 
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 import pytest
@@ -41,7 +41,7 @@ def pick(offering_tracker: OfferingTracker, at: float, **more: Any) -> Offering 
     return next_offering(msgspec.structs.replace(known, offers=offering_tracker.offers(known, at)))
 
 
-def told(status: str, reason: str, message: str) -> NodeClaim:
+def told(status: Literal["True", "False", "Unknown"], reason: str, message: str) -> NodeClaim:
     made = claim()
     conditions = ConditionSet.of(made, BORN).set("Launched", status, reason=reason, message=message, now=BORN)
     return msgspec.structs.replace(made, status=msgspec.structs.replace(made.status, conditions=conditions.items))
@@ -73,7 +73,7 @@ def test_an_answer_that_is_lost_gives_the_turn_to_the_next() -> None:
     refused(asking, A, 0.0)
     pick(asking, 31.0)
     asking.asked(CreateInstance(claim=claim(), name=KEY, offering=A), 31.0)
-    other = {"created": NOW, "waits": True}
+    other: dict[str, Any] = {"created": NOW, "waits": True}
     assert unavailable_offerings.offers("other", (A,), now=31.0, **other)[0].holds_for > 0
     known = facts(claims=(claim(),), adoption_refused="waits for a person")
     asking.offers(known, 32.0)

@@ -56,7 +56,7 @@ class Arm:
         assert answer is not None
         return answer
 
-    async def put(self, name: str, headers: Mapping[str, str] | None = None, **properties: Any) -> Answer:
+    async def put(self, name: str, headers: Mapping[str, Any] | None = None, **properties: Any) -> Answer:
         body = {"properties": {"vmSize": SIZE, "count": 1, **properties}}
         return await self.ask("PUT", "/" + name, body, **(headers or {}))
 
@@ -296,7 +296,7 @@ def test_faults_hit_what_they_match_in_their_turn() -> None:
     async def tell(azure: Arm) -> None:
         refusal = errors.rp(400, "Nope", "no")
         azure.cloud.faults.append(Fault(verb="PUT", zone="2", priority="Spot", skip=1, times=2, answer=refusal))
-        spot2 = {"availabilityZones": ["2"], "scaleSetPriority": "Spot"}
+        spot2: dict[str, Any] = {"availabilityZones": ["2"], "scaleSetPriority": "Spot"}
         statuses = [(await azure.put(f"s{n}", **spot2)).status for n in range(4)]
         assert statuses == [201, 400, 400, 201]
         azure.cloud.faults[:] = [Fault(size=SIZE.upper(), pool="s*", times=faults.ALWAYS, answer=errors.html(503))]
@@ -317,9 +317,9 @@ def test_spot_pools_are_marked_and_can_be_evicted() -> None:
         assert (body["scaleSetEvictionPolicy"], body["spotMaxPrice"]) == ("Delete", -1)
         await asyncio.sleep(400)
         azure.cloud.evict("gpu1", refill_after_seconds=60)
-        assert azure.cloud.pools["gpu1"].machines == ()
+        assert len(azure.cloud.pools["gpu1"].machines) == 0
         await asyncio.sleep(61)
-        assert azure.cloud.pools["gpu1"].machines == (1,)
+        assert list(azure.cloud.pools["gpu1"].machines) == [1]
         azure.cloud.evict("gpu1")
         await asyncio.sleep(600)
         assert (azure.cloud.pools["gpu1"].count, azure.cloud.pools["gpu1"].machines) == (0, ())
@@ -376,7 +376,7 @@ def test_arm_counts_in_front_of_aks_and_tells_what_is_left() -> None:
     story(tell)
 
 
-BAD = {
+BAD: dict[str, tuple[str, dict[str, Any]]] = {
     "name": ("GPU", {}),
     "long name": ("abcdefghijklm", {}),
     "windows name": ("sevenss", {"osType": "Windows"}),
@@ -395,7 +395,7 @@ BAD = {
     "spot price": ("gpu1", {"spotMaxPrice": 0.123456}),
     "tags": ("gpu1", {"tags": {str(n): "" for n in range(51)}}),
 }
-GOOD = {
+GOOD: dict[str, dict[str, Any]] = {
     "plain": {},
     "sub-domains": {"nodeLabels": {"node.kubernetes.io/a": "b", "kaito.sh/workspace": "w", "x": ""}},
     "taints": {"nodeTaints": ["sku=gpu:NoSchedule", "a:NoExecute"]},
@@ -497,7 +497,7 @@ def test_cores_are_counted_by_family_region_and_priority(
         azure.cloud.seed_pool("first", vmSize=SIZE)
         assert (await azure.put("gpu1", **asked)).status == 201
         await asyncio.sleep(60)
-        inner = azure.cloud.pools["gpu1"].error["details"][0]  # type: ignore[index]
+        inner = azure.cloud.pools["gpu1"].error["details"][0]
         assert inner["code"] == "OperationNotAllowed"
         assert words in inner["message"]
         used = 0 if "low_priority_cores" in limits else 24
@@ -563,7 +563,8 @@ def test_what_is_create_only_is_never_changed(key: str, value: object) -> None:
     async def tell(azure: Arm) -> None:
         azure.cloud.seed_pool("gpu1", vmSize=SIZE)
         before = azure.cloud.pools["gpu1"]
-        refused = await azure.put("gpu1", **{key: value})
+        changed: dict[str, Any] = {key: value}
+        refused = await azure.put("gpu1", **changed)
         assert (refused.status, json_of(refused)["code"]) == (400, "PropertyChangeNotAllowed")
         assert json_of(refused)["target"] == f"properties.{key}"
         assert azure.cloud.pools["gpu1"] == before

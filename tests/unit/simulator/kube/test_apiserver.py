@@ -75,6 +75,7 @@ async def scene(*, token: str | None = None, window: int = 1000):
     runner = web.AppRunner(server.app, access_log=None, shutdown_timeout=1)
     await runner.setup()
     wire = Network(asyncio.get_running_loop())
+    assert runner.server is not None
     wire.servers["kube.sim"] = runner.server
     async with (
         aiohttp.ClientSession(connector=MemoryConnector(wire, "client"), trust_env=False) as session,
