@@ -1,16 +1,8 @@
-"""The program's settings: read once, checked whole, frozen.
+"""The program's settings, from flags, environment variables, a file and defaults.
 
-`load` looks at a flag, then the environment, then the file, then the default; all errors are raised together
-as one `SettingsError`, each with its remedy; nothing else in the program reads the environment. Names are those of
-Azure/gpu-provisioner and Karpenter, so that a deployment of either starts unchanged. No secret is shown.
-
-    options.py   the table: every name, kind and default
-    kinds.py     how text becomes a value
-    clouds.py    Azure's clouds
-    model.py     Settings, SettingsError, assignment, describe
-    loading.py   read_flags, load
-    checks.py    what settings say together
-    files.py     the file that --config names
+`load` reports all errors together as one `SettingsError`, each with its remedy. No other part of the program reads the
+environment, except azure-identity, which reads the credentials of the deployment mode `managed`. Names are those of
+Azure/gpu-provisioner and Karpenter, so that a deployment of either starts unchanged. Credentials are masked.
 
 Source: docs/references/karpenter.md#process, docs/references/kaito.md#environment-variables,
 docs/references/agent-pools.md#identity-and-clouds.

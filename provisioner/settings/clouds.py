@@ -1,6 +1,6 @@
-"""Azure's clouds: where ARM and Entra ID answer in each.
+"""Azure's clouds, with the addresses of ARM and Entra ID.
 
-One name a cloud, found from every spelling in use (ARM's, the az CLI's, Terraform's, azure-core's).
+A cloud is found by every name that ARM, the az CLI, Terraform or azure-core has for it.
 
 Source: docs/references/agent-pools.md#identity-and-clouds.
 """
@@ -9,7 +9,7 @@ import msgspec
 
 
 class Cloud(msgspec.Struct, frozen=True, kw_only=True):
-    """`endpoint` is ARM's address, `audience` what its tokens are for, `authority` the address that issues them."""
+    """`endpoint` is the address of ARM, `audience` that of its tokens, `authority` the address that issues them."""
 
     name: str
     endpoint: str
@@ -52,6 +52,6 @@ PUBLIC = CLOUDS[0]
 
 
 def find_cloud(text: str) -> Cloud | None:
-    """The cloud of that name in any spelling; case, `-`, `_` and spaces do not count. None if there is none."""
+    """The cloud with this name, ignoring case, `-`, `_` and spaces; None if there is none."""
     plain = "".join(character for character in text.lower() if character not in "-_ ")
     return next((cloud for cloud in CLOUDS if plain in cloud.spellings), None)

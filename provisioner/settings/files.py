@@ -1,7 +1,4 @@
-"""The file of settings that `--config` names.
-
-A mapping of names to values, or a SettingsError that names the file; nothing else comes out of a broken file.
-"""
+"""The file of settings, named by `--config`."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -12,16 +9,16 @@ from .model import SettingsError
 
 
 def read_file(path: str) -> Mapping[str, Any]:
-    """The YAML file's keys and values. Raises SettingsError if it cannot be read, or is no mapping."""
+    """The keys and values of the YAML file. Raises SettingsError if it cannot be read or is not a mapping."""
     try:
-        import yaml  # only here: the file is optional, and so is the library
+        import yaml  # an optional package
 
         with open(path, encoding="utf-8") as file:
             read = yaml.safe_load(file) or {}
     except (OSError, ImportError, ValueError, yaml.YAMLError) as error:
         raise _unusable(path, f"it cannot be read: {type(error).__name__}", "Name a YAML file of settings.") from None
     if not isinstance(read, dict):
-        raise _unusable(path, "it is no mapping", "Write `flag: value` lines.")
+        raise _unusable(path, "it is not a mapping", "Write one `flag: value` on each line.")
     return read
 
 

@@ -1,8 +1,8 @@
-"""How the text of a setting becomes a value.
+"""Parsing of setting values.
 
-A kind either returns the value or raises ValueError whose text says what is wrong; `MalformedError` marks
-numbers, durations and booleans that cannot be read at all, which Karpenter replaces by the default when they come from
-the environment. `expects` completes the sentence "write …".
+A kind returns the value or raises ValueError with the cause. `MalformedError` marks a number, duration or boolean that
+does not parse; from the environment, Karpenter replaces such a value by the default. `expects` completes the sentence
+"Set it to …".
 """
 
 import ipaddress
@@ -26,11 +26,11 @@ _SECONDS = re.compile(r"[0-9]+(\.[0-9]+)?")
 
 
 class MalformedError(ValueError):
-    """Text that is not even of the kind: no number, no boolean, no duration."""
+    """The text is not a number, a boolean or a duration."""
 
 
 class Kind(msgspec.Struct, frozen=True, kw_only=True):
-    """`lenient` kinds fall back to the default when the environment's text is malformed."""
+    """`lenient`: a malformed value of the environment is replaced by the default."""
 
     read: Callable[[str], Any]
     expects: str
@@ -38,28 +38,28 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def text(expects: str, pattern: str = r"[^\x00-\x1f]*") -> Kind:
-    """Text that matches the pattern as a whole."""
+    """Text that matches the whole pattern."""
     allowed = re.compile(pattern)
 
     def read(written: str) -> str:
         if allowed.fullmatch(written) is None:
-            raise ValueError("it has characters, or a length, that cannot be right")
+            raise ValueError("it has invalid characters or an invalid length")
         return written
 
     return Kind(read=read, expects=expects)
 
 
 def whole(least: int, most: int) -> Kind:
-    """A whole number within bounds, both inclusive."""
+    """An integer from `least` to `most`."""
 
     def read(written: str) -> int:
         if _INTEGER.fullmatch(written) is None:
-            raise MalformedError("it is not a whole number")
+            raise MalformedError("it is not an integer")
         if not least <= int(written) <= most:
             raise ValueError("it is out of range")
         return int(written)
 
-    return Kind(read=read, expects=f"a whole number from {least} to {most}", lenient=True)
+    return Kind(read=read, expects=f"an integer from {least} to {most}", lenient=True)
 
 
 def _duration(written: str) -> float:
@@ -75,16 +75,16 @@ def _duration(written: str) -> float:
 def _boolean(written: str) -> bool:
     if written.lower() in TRUE | FALSE:
         return written.lower() in TRUE
-    raise MalformedError("it is neither true nor false")
+    raise MalformedError("it is not a boolean")
 
 
 def choice(*allowed: str, **aliases: str) -> Kind:
-    """One of a few words; case does not count. Aliases map further words to allowed ones."""
+    """One of the allowed words, ignoring case. Aliases map further words to allowed ones."""
 
     def read(written: str) -> str:
         word = aliases.get(written.lower(), written.lower())
         if word not in allowed:
-            raise ValueError("there is no such choice")
+            raise ValueError("it is not an allowed value")
         return word
 
     return Kind(read=read, expects=f"one of {', '.join(allowed)}")
@@ -95,7 +95,7 @@ def _gates(written: str) -> tuple[tuple[str, bool], ...]:
     for pair in filter(None, (part.strip() for part in written.split(","))):
         name, equals, value = pair.partition("=")
         if not equals or not name.strip():
-            raise ValueError(f"{pair!r} is not of the form Name=true")
+            raise ValueError(f"{pair!r} does not have the form Name=true")
         gates[name.strip()] = _boolean(value.strip())
     return tuple(gates.items())
 
@@ -105,7 +105,7 @@ def _prices(written: str) -> tuple[tuple[str, Decimal], ...]:
     for pair in filter(None, (part.strip() for part in written.split(","))):
         offer, _, amount = (part.strip() for part in pair.partition("="))
         if _PRICED.fullmatch(offer) is None or _AMOUNT.fullmatch(amount) is None:
-            raise ValueError(f"{pair!r} is not of the form Standard_Size=1.23 or Standard_Size/spot=1.23")
+            raise ValueError(f"{pair!r} does not have the form Standard_Size=1.23 or Standard_Size/spot=1.23")
         prices[offer] = Decimal(amount)
     return tuple(prices.items())
 
@@ -113,25 +113,25 @@ def _prices(written: str) -> tuple[tuple[str, Decimal], ...]:
 def _cloud(written: str) -> str:
     cloud = find_cloud(written)
     if cloud is None:
-        raise ValueError("there is no such cloud")
+        raise ValueError("it is not a cloud of Azure")
     return cloud.name
 
 
 def _address(written: str) -> str:
     parts = _split(written)
     if parts.scheme not in {"https", "http"} or not parts.hostname:
-        raise ValueError("it is not the address of a web service")
+        raise ValueError("it is not an HTTP or HTTPS address")
     if parts.username is not None or parts.query or parts.fragment:
-        raise ValueError("credentials, a query or a fragment do not belong into it")
+        raise ValueError("it must not contain credentials, a query or a fragment")
     if parts.scheme == "http" and not is_loopback(parts.hostname):
-        raise ValueError("plain http would show every token to the network; only loopback addresses may have it")
+        raise ValueError("http would expose tokens on the network; only loopback addresses may use it")
     return written.rstrip("/")
 
 
 def _authority(written: str) -> str:
-    # azure-identity itself refuses any other scheme, with less to go on.
+    # azure-identity refuses any other scheme too, without a remedy.
     if not _address(written).startswith("https://"):
-        raise ValueError("credentials are exchanged over https only")
+        raise ValueError("credentials are sent over https only")
     return written.rstrip("/")
 
 
@@ -148,13 +148,13 @@ def _split(written: str) -> Any:
         parts = urlsplit(written)
         _ = parts.port
     except ValueError as error:
-        # The parser's own words quote the address, and with it a password.
+        # The parser's message contains the address, and with it a password.
         raise ValueError("it is not an address") from error
     return parts
 
 
 def is_loopback(host: str) -> bool:
-    """Whether the host can only be this machine."""
+    """Whether the host is this machine."""
     try:
         return host == "localhost" or ipaddress.ip_address(host).is_loopback
     except ValueError:

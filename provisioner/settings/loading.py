@@ -1,8 +1,8 @@
-"""Flags, environment and file become `Settings`.
+"""Loading of settings: flags, environment variables, file, defaults, in this order of precedence.
 
-Flag before environment before file before default; all errors are reported together. An empty variable counts
-as unset, as charts render them so. Malformed numbers, durations and booleans of the environment become a warning and
-the default, as in Karpenter, or an error under `--strict-config`; anywhere else they are errors.
+All errors are reported together. An empty variable counts as unset, because charts render unset values as empty ones.
+A malformed number, duration or boolean in the environment is replaced by the default with a warning, as in Karpenter,
+unless `--strict-config` is set; in a flag or in the file it is an error.
 """
 
 from collections.abc import Mapping
@@ -18,11 +18,11 @@ from .kinds import MalformedError
 from .model import Settings, SettingsError, masked
 from .options import BY_FLAG, IGNORED, OPTIONS, Option
 
-FILE = "the configuration file"
+FILE = "the file of --config"
 
 
 class _Written(msgspec.Struct, frozen=True, kw_only=True):
-    """What somebody wrote: under which name, and in which of the three places."""
+    """The text of a setting, with the name and the place where it was set."""
 
     name: str
     text: str
@@ -30,7 +30,7 @@ class _Written(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Findings:
-    """Collects what is wrong while the rest is still read."""
+    """Errors and warnings, collected while further settings are read."""
 
     def __init__(self) -> None:
         self.errors: list[FieldError] = []
@@ -45,9 +45,9 @@ def load(
     *,
     acts: bool = True,
 ) -> Settings:
-    """Settings from flags (by name, without dashes), environment and the file's keys; raises SettingsError.
+    """Settings from flags (by name, without dashes), the environment and the keys of the file. Raises SettingsError.
 
-    `acts`: the process itself acts as the identity that is named, which then must be named.
+    `acts`: the process uses the identity of the settings, which is then required.
     """
     found = _Findings()
     keys = _file_texts(file or {}, found)
@@ -57,7 +57,7 @@ def load(
         for flag in argv_flags
         if flag not in BY_FLAG
     ]
-    # What is wrong with this one is told below, with all the others.
+    # An error of this setting is reported below, with all others.
     strict = _value(BY_FLAG["strict-config"], argv_flags, env, keys, _Findings(), strict=False)[0]
 
     values: dict[str, Any] = {}
@@ -88,7 +88,7 @@ def _value(
     *,
     strict: bool,
 ) -> tuple[Any, str]:
-    """One setting's value and origin; the default stands in for what is wrong, so that the rest can be checked."""
+    """The value and the origin of a setting; the default if it is invalid, so that the others can be checked."""
     written = _written(option, flags, env, keys, found)
     if written is None:
         return option.default, "default"
@@ -96,9 +96,9 @@ def _value(
         return option.kind.read(written.text), f"{written.place} {written.name}"
     except ValueError as error:
         if isinstance(error, MalformedError) and option.kind.lenient and written.place == "env" and not strict:
-            found.warnings.append(f"{written.name}={masked(written.text)}: {error}; the default stands instead")
+            found.warnings.append(f"{written.name}={masked(written.text)}: {error}; using the default")
         else:
-            remedy = f"Write {option.kind.expects}."
+            remedy = f"Set it to {option.kind.expects}."
             found.wrong_fields.add(option.field)
             value = masked(written.text)
             found.errors.append(FieldError(written.name, "FieldValueInvalid", str(error), value, remedy))
@@ -110,7 +110,7 @@ def _written(
 ) -> _Written | None:
     if option.flag in flags:
         text = flags[option.flag].strip()
-        # An empty flag overrides the environment for texts; for anything else it is a mistake that the kind tells.
+        # An empty flag overrides the environment for text; for other kinds the empty value is invalid.
         empty_is_default = not text and isinstance(option.default, str)
         return None if empty_is_default else _Written(name=f"--{option.flag}", text=text, place="flag")
     given = [(name, env[name].strip()) for name in option.env if env.get(name, "").strip()]
@@ -118,7 +118,7 @@ def _written(
         name, text = given[0]
         others = [other for other, value in given[1:] if value != text]
         if others:
-            found.warnings.append(f"{name} and {' and '.join(others)} say different things; {name} counts")
+            found.warnings.append(f"{name} and {' and '.join(others)} have different values; using {name}")
         return _Written(name=name, text=text, place="env")
     if option.flag in keys:
         return _Written(name=option.flag, text=keys[option.flag], place="file")
@@ -126,11 +126,11 @@ def _written(
 
 
 def _file_texts(file: Mapping[str, object], found: _Findings) -> dict[str, str]:
-    """The file's values as the text they would be in a variable; YAML's own types are welcome."""
+    """The values of the file, as text in the form of environment variables."""
     texts: dict[str, str] = {}
     for key, value in file.items():
         if key not in BY_FLAG:
-            why = f"{FILE} has a key that is no setting"
+            why = f"{FILE} has a key that is not a setting"
             remedy = "Remove it; keys are the names of flags."
             found.errors.append(FieldError(str(key), "FieldValueInvalid", why, remedy=remedy))
             continue
@@ -146,14 +146,14 @@ def _file_texts(file: Mapping[str, object], found: _Findings) -> dict[str, str]:
             case Mapping() if key == "feature-gates":
                 texts[key] = ",".join(f"{name}={str(on).lower()}" for name, on in value.items())
             case _:
-                remedy = f"Write {BY_FLAG[key].kind.expects}."
-                why = f"{FILE} has no single value here"
+                remedy = f"Set it to {BY_FLAG[key].kind.expects}."
+                why = f"{FILE} does not have a single value for it"
                 found.errors.append(FieldError(key, "FieldValueTypeInvalid", why, remedy=remedy))
     return {key: text for key, text in texts.items() if text}
 
 
 def _complete(values: dict[str, Any]) -> None:
-    """Fill in the addresses that follow from the cloud."""
+    """Set the addresses that depend on the cloud."""
     cloud = find_cloud(values["cloud"]) or PUBLIC
     values["arm_endpoint"] = values["arm_endpoint"] or cloud.endpoint
     values["arm_audience"] = values["arm_audience"] or cloud.audience
@@ -169,5 +169,5 @@ def _ignored(
         if option.flag in flags or option.flag in keys or any(env.get(name) for name in option.env)
     ]
     quiet = [option.env[0] for option in present if not option.warn]
-    notes = (f"accepted, without effect here: {', '.join(quiet)}",) if quiet else ()
-    return notes, tuple(f"{option.env[0]} has no effect here" for option in present if option.warn)
+    notes = (f"settings without effect: {', '.join(quiet)}",) if quiet else ()
+    return notes, tuple(f"{option.env[0]} has no effect" for option in present if option.warn)

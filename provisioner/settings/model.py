@@ -1,6 +1,6 @@
-"""What the settings are once they are read, and what is wrong with them if they are not.
+"""The settings as values, and the error of invalid settings.
 
-`Settings` is frozen and complete; its `repr`, `describe` and every error mask credentials in addresses.
+`Settings` is frozen and complete. Its `repr`, `describe` and all errors mask credentials in addresses.
 """
 
 import re
@@ -19,14 +19,14 @@ _CREDENTIALS = re.compile(r"^([a-zA-Z][a-zA-Z0-9+.-]*://)?.*@", re.DOTALL)
 
 
 def masked(value: str) -> str:
-    """The text without what stands before an `@` (passwords of proxies) and without tokens pasted by mistake."""
+    """The text without user information before an `@` (passwords of proxies), and without tokens."""
     return redact(_CREDENTIALS.sub(rf"\1{MASK}@", value))[:SHOWN_CHARACTERS]
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that can be set; durations in seconds, addresses without a slash at the end, "" for what is unset.
+    """All settings: durations in seconds, addresses without a trailing slash, "" for unset text.
 
-    `warnings` are for the log at start, `notes` for its debug level; `origins` say where each value came from.
+    `warnings` and `notes` are logged at startup, notes at debug level; `origins` names the source of each value.
     """
 
     subscription_id: str
@@ -43,12 +43,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     arm_audience: str = "https://management.azure.com"
 
     https_proxy: str = ""
-    http_proxy: str = ""
     no_proxy: str = ""
     ssl_cert_file: str = ""
     kubeconfig: str = ""
-    kube_client_qps: int = 200
-    kube_client_burst: int = 300
 
     metrics_port: int = 8080
     health_probe_port: int = 8081
@@ -81,17 +78,17 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def node_repair(self) -> bool:
-        """Whether Nodes that stopped working are replaced."""
+        """Whether unhealthy Nodes are replaced."""
         return dict(self.feature_gates).get("NodeRepair", False)
 
     @property
     def arm_scope(self) -> str:
-        """The OAuth scope of ARM's tokens."""
+        """The OAuth scope of tokens for ARM."""
         return f"{self.arm_audience}/.default"
 
     @property
     def plain_arm(self) -> bool:
-        """Whether ARM answers over plain http, as only a simulator on loopback may: no token is ever sent there."""
+        """Whether ARM is a simulator on loopback, reached over http without tokens."""
         return self.arm_endpoint.startswith("http://")
 
     def __repr__(self) -> str:
@@ -107,7 +104,7 @@ class SettingsError(Exception):
 
     def __str__(self) -> str:
         count = len(self.errors)
-        head = "1 setting is wrong:" if count == 1 else f"{count} settings are wrong:"
+        head = "1 setting is invalid:" if count == 1 else f"{count} settings are invalid:"
         return "\n".join((head, *(f"  {assignment(e)}: {e.message}\n    {e.remedy}" for e in self.errors)))
 
 
@@ -117,7 +114,7 @@ def assignment(error: FieldError) -> str:
 
 
 def describe(settings: Settings) -> list[tuple[str, str, str]]:
-    """Every setting as (name, value, origin), in the table's order, credentials masked."""
+    """Every setting as (name, value, origin) in the order of `OPTIONS`, with credentials masked."""
     origins = dict(settings.origins)
     described = []
     for option in OPTIONS:
@@ -127,7 +124,7 @@ def describe(settings: Settings) -> list[tuple[str, str, str]]:
 
 
 def shown(value: Any) -> str:
-    """A value as people write it; credentials in it are masked."""
+    """A value as text, with credentials masked."""
     match value:
         case None:
             return ""

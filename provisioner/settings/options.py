@@ -1,8 +1,8 @@
-"""The table of settings: every flag, environment variable, file key and default.
+"""The table of settings: flag, environment variables, default and help of each.
 
-One row a setting; a flag's name is also the file's key. Rows without a field are names that the predecessors
-know and that mean nothing here: they are accepted, so that an old deployment starts, and listed in one debug line.
-Where a default differs from Azure/gpu-provisioner's, the row says why.
+The name of a flag is also its key in the file. Rows without a field are settings of Azure/gpu-provisioner and Karpenter
+that have no effect here; they are accepted, so that an existing deployment starts, and logged at debug level. A default
+that differs from that of Azure/gpu-provisioner has a comment with the reason.
 
 Source: docs/references/kaito.md#environment-variables, docs/references/karpenter.md#process,
 docs/references/karpenter.md#timers.
@@ -17,9 +17,9 @@ from .kinds import Kind
 
 
 class Option(msgspec.Struct, frozen=True, kw_only=True):
-    """`env` lists the variable and its aliases, the first one set wins; `unset` says what no value means.
+    """`env`: the variable and its aliases; the first one that is set applies. `unset`: the meaning of no value.
 
-    `field` is the name in `Settings`, empty for what is accepted and ignored (with a warning, if `warn` is set).
+    `field`: the name in `Settings`; empty for a setting without effect, which causes a warning if `warn` is set.
     """
 
     field: str = ""
@@ -38,7 +38,7 @@ class Option(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def switch(self) -> bool:
-        """Whether the flag may stand without a value, which then is true."""
+        """Whether the flag may have no value, which means true."""
         return self.kind is kinds.BOOLEAN
 
 
@@ -52,104 +52,104 @@ def _deadline(name: str, default_seconds: float, text: str) -> Option:
     return _option(f"{name}-deadline", env, kinds.DURATION, default_seconds, text, field=f"{name}_seconds")
 
 
-def _ignored(env: str, *, flag: str = "", switch: bool = False, warn: bool = False) -> Option:
-    kind = kinds.BOOLEAN if switch else kinds.text("anything")
-    return Option(
-        flag=flag or env.lower().replace("_", "-"), env=(env,), kind=kind, help="accepted, without effect", warn=warn
-    )
+def _ignored(env: str, *, switch: bool = False, warn: bool = False) -> Option:
+    names = tuple(env.split())
+    kind = kinds.BOOLEAN if switch else kinds.text("any text")
+    return Option(flag=names[0].lower().replace("_", "-"), env=names, kind=kind, help="no effect", warn=warn)
 
 
-_ID = kinds.text("an id such as 00000000-0000-0000-0000-000000000000", r"[A-Za-z0-9-]{1,64}")
+_ID = kinds.text("an ID such as 00000000-0000-0000-0000-000000000000", r"[A-Za-z0-9-]{1,64}")
 _GROUP = kinds.text("the name of a resource group: letters, digits, -_.(), at most 90", r"[\w().-]{0,89}[\w()-]")
 _CLUSTER = kinds.text("the name of an AKS cluster", r"[A-Za-z0-9]([A-Za-z0-9_-]{0,61}[A-Za-z0-9])?")
 _NAME = kinds.text(
     "a Kubernetes name: lower-case letters, digits, '-' and '.'", r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?"
 )
 _PATH = kinds.text("the path of a file")
-_HOSTS = kinds.text("hosts with commas between them")
-_TENANT = kinds.text("a tenant's id or domain", r"[A-Za-z0-9.-]{1,253}")
+_HOSTS = kinds.text("hosts, separated by commas")
+_TENANT = kinds.text("the ID or the domain of a tenant", r"[A-Za-z0-9.-]{1,253}")
 _PORT = kinds.whole(0, 65535)
-_RATE = kinds.whole(1, 100_000)
 _COUNT = kinds.whole(1, 10_000)
 
 _AZURE = (
-    _option("subscription-id", "ARM_SUBSCRIPTION_ID AZURE_SUBSCRIPTION_ID", _ID, "", "the cluster's subscription"),
+    _option("subscription-id", "ARM_SUBSCRIPTION_ID AZURE_SUBSCRIPTION_ID", _ID, "", "the subscription of the cluster"),
     _option("resource-group", "ARM_RESOURCE_GROUP AZURE_RESOURCE_GROUP", _GROUP, "", "the cluster's resource group"),
-    _option("cluster-name", "AZURE_CLUSTER_NAME CLUSTER_NAME", _CLUSTER, "", "the cluster's name in Azure"),
-    _option("location", "LOCATION", kinds.REGION, "", "the cluster's region", unset="read from the cluster"),
+    _option("cluster-name", "AZURE_CLUSTER_NAME CLUSTER_NAME", _CLUSTER, "", "the name of the cluster in Azure"),
+    _option("location", "LOCATION", kinds.REGION, "", "the region of the cluster", unset="read from the cluster"),
     _option("deployment-mode", "DEPLOYMENT_MODE", kinds.choice("self-hosted", "managed"), "self-hosted",
-            "self-hosted: workload identity; managed: azure-identity's default chain"),
+            "self-hosted: workload identity; managed: the default credential chain of azure-identity"),
     _option("tenant-id", "AZURE_TENANT_ID", _TENANT, "", "the tenant that issues tokens"),
-    _option("client-id", "AZURE_CLIENT_ID", _ID, "", "the identity the program acts as"),
+    _option("client-id", "AZURE_CLIENT_ID", _ID, "", "the client ID of the managed identity"),
     _option("federated-token-file", "AZURE_FEDERATED_TOKEN_FILE", _PATH, "",
-            "the service account's token, exchanged for Azure's"),
-    _option("authority-host", "AZURE_AUTHORITY_HOST", kinds.AUTHORITY, "", "where tokens are issued",
-            unset="the cloud's own"),
+            "the service account token that is exchanged for tokens of Azure"),
+    _option("authority-host", "AZURE_AUTHORITY_HOST", kinds.AUTHORITY, "", "the address that issues tokens",
+            unset="that of the cloud"),
     _option("azure-environment", "AZURE_ENVIRONMENT", kinds.CLOUD, "AzurePublicCloud", "the cloud", field="cloud"),
-    _option("arm-endpoint", "ARM_ENDPOINT", kinds.ADDRESS, "", "Azure Resource Manager's address",
-            unset="the cloud's own"),
-    _option("arm-audience", "ARM_AUDIENCE", kinds.ADDRESS, "", "what ARM's tokens are for", unset="the cloud's own"),
+    _option("arm-endpoint", "ARM_ENDPOINT", kinds.ADDRESS, "", "the address of Azure Resource Manager",
+            unset="that of the cloud"),
+    _option("arm-audience", "ARM_AUDIENCE", kinds.ADDRESS, "", "the audience of its tokens", unset="that of the cloud"),
 )  # fmt: skip
 
 _CONNECTIONS = (
     _option("https-proxy", "HTTPS_PROXY https_proxy", kinds.PROXY, "", "the proxy for https"),
-    _option("http-proxy", "HTTP_PROXY http_proxy", kinds.PROXY, "", "the proxy for http"),
-    _option("no-proxy", "NO_PROXY no_proxy", _HOSTS, "", "hosts reached directly"),
-    _option("ssl-cert-file", "SSL_CERT_FILE", _PATH, "", "the certificates to trust", unset="the system's"),
-    _option("kubeconfig", "KUBECONFIG", _PATH, "", "how to reach the cluster", unset="the pod's service account"),
-    _option("kube-client-qps", "KUBE_CLIENT_QPS", _RATE, 200, "Kubernetes requests a second"),
-    _option("kube-client-burst", "KUBE_CLIENT_BURST", _RATE, 300, "Kubernetes requests at once"),
+    _option("no-proxy", "NO_PROXY no_proxy", _HOSTS, "", "hosts that are reached without the proxy"),
+    _option("ssl-cert-file", "SSL_CERT_FILE", _PATH, "", "the trusted CA certificates", unset="those of the system"),
+    _option("kubeconfig", "KUBECONFIG", _PATH, "", "the kubeconfig", unset="the service account of the Pod"),
 )
 
 _PROCESS = (
-    _option("metrics-port", "METRICS_PORT", _PORT, 8080, "where /metrics answers; 0: any free port"),
+    _option("metrics-port", "METRICS_PORT", _PORT, 8080, "the port of /metrics; 0: any free port"),
     _option("health-probe-port", "HEALTH_PROBE_PORT", _PORT, 8081,
-            "where /healthz and /readyz answer; 0: any free port"),
-    # Azure/gpu-provisioner disables it by default. Here the lease is what makes two replicas safe, so it is on.
+            "the port of /healthz and /readyz; 0: any free port"),
+    # Azure/gpu-provisioner disables it by default. It is enabled here, because two replicas need the Lease to be safe.
     _option("disable-leader-election", "DISABLE_LEADER_ELECTION", kinds.BOOLEAN, False,
-            "run without a lease; for a single replica only"),
-    # Not Karpenter's name: in a cluster that runs Karpenter too, both would wait for one lease. The predecessor's
-    # chart grants this one.
+            "run without a Lease, with a single replica only"),
+    # Karpenter's name would make both wait for one Lease in a cluster that runs Karpenter too. The chart of
+    # Azure/gpu-provisioner grants access to this one.
     _option("leader-election-name", "LEADER_ELECTION_NAME", _NAME, "gpu-provisioner-leader-election",
-            "the lease's name"),
-    _option("leader-election-namespace", "LEADER_ELECTION_NAMESPACE", _NAME, "", "the lease's namespace",
-            unset="the pod's own"),
+            "the name of the Lease"),
+    _option("leader-election-namespace", "LEADER_ELECTION_NAMESPACE", _NAME, "", "the namespace of the Lease",
+            unset="that of the Pod"),
     _option("log-level", "LOG_LEVEL", kinds.choice("debug", "info", "warning", "error", warn="warning"), "info",
-            "the least level that is logged"),
+            "the minimum level of the log"),
     _option("log-encoding", "LOG_ENCODING", kinds.choice("auto", "json", "console"), "auto",
-            "json for collectors, console for people; auto: console on a terminal"),
-    _option("strict-config", "STRICT_CONFIG", kinds.BOOLEAN, False, "refuse what would otherwise only be warned of"),
+            "auto: console on a terminal, json elsewhere"),
+    _option("strict-config", "STRICT_CONFIG", kinds.BOOLEAN, False,
+            "report malformed environment variables as errors, not as warnings"),
 )  # fmt: skip
 
 _RULES = (
     _option("gpu-readiness", "GPU_READINESS", kinds.choice("require", "report"), "require",
-            "require: Initialized waits for the GPUs; report: it does not, an event tells"),
+            "require: Initialized waits for the GPUs; report: an Event reports missing GPUs"),
     _option("legacy-pools", "LEGACY_POOLS", kinds.choice("collect", "report"), "collect",
-            "Azure/gpu-provisioner's pools without a claim: remove them, or only report them"),
-    _option("max-agent-pools", "MAX_AGENT_POOLS", _COUNT, None, "create none beyond this many in the cluster",
+            "agent pools of Azure/gpu-provisioner without a NodeClaim: remove them, or only report them"),
+    _option("max-agent-pools", "MAX_AGENT_POOLS", _COUNT, None, "the maximum number of agent pools in the cluster",
             unset="the cluster's limit minus 10"),
-    # A cluster holds 100 pools: filling one at a stroke is honest use, going on at that pace is a runaway owner.
-    _option("max-creates-per-minute", "MAX_CREATES_PER_MINUTE", _COUNT, 100, "create no faster than this"),
-    # On, as in Azure/gpu-provisioner. Karpenter's rule stays: naming any gate replaces this default as a whole.
-    _option("prices", "PRICES", kinds.PRICES, (), "what a machine costs for an hour, for metrics; nothing else is done"
-            " with it"),
+    # A cluster has at most 100 agent pools: creating all of them at once is legitimate, continuing at that rate is not.
+    _option("max-creates-per-minute", "MAX_CREATES_PER_MINUTE", _COUNT, 100, "the maximum rate of created agent pools"),
+    _option("prices", "PRICES", kinds.PRICES, (), "price of a machine per hour by VM size, for metrics"),
+    # Enabled, as in Azure/gpu-provisioner. As in Karpenter, setting any gate replaces the whole default.
     _option("feature-gates", "FEATURE_GATES", kinds.GATES, (("NodeRepair", True),), "optional features"),
 )  # fmt: skip
 
-# AKS gives a pool's nodes about 45 min before it fails the pool; a GPU machine's driver may take 20 min more.
+# AKS fails an agent pool whose nodes do not start within about 45 min; the GPU driver may take another 20 min.
 _DEADLINES = (
-    _deadline("launch", 300.0, "until Azure accepts the request for a pool"),
-    _deadline("creating", 2700.0, "until an accepted pool runs"),
-    _deadline("registration", 900.0, "until a running pool shows its Node"),
-    _deadline("initialization", 1200.0, "until the Node is ready, its startup taints gone, its GPUs there"),
-    _deadline("draining", 900.0, "until a drain is reported as slow; it goes on"),
-    # Kubernetes itself gives up waiting for an unmount after 6 min; earlier there is nothing to report.
-    _deadline("detaching", 360.0, "until volumes that stay attached are reported"),
-    _deadline("deleting", 1800.0, "until a pool that does not go is reported"),
-    _deadline("releasing", 600.0, "until it is reported who keeps a Node whose machine is gone"),
+    _deadline("launch", 300.0, "until Azure accepts the request for an agent pool"),
+    _deadline("creating", 2700.0, "until an accepted agent pool is running"),
+    _deadline("registration", 900.0, "until the Node of a running agent pool is registered"),
+    _deadline("initialization", 1200.0, "until the Node is ready, without startup taints, with its GPUs"),
+    _deadline("draining", 900.0, "until a drain is reported as slow; the drain continues"),
+    # Kubernetes stops waiting for an unmount after 6 min.
+    _deadline("detaching", 360.0, "until attached volumes are reported"),
+    _deadline("deleting", 1800.0, "until an agent pool that is not deleted is reported"),
+    _deadline("releasing", 600.0, "until the finalizers of a Node without a machine are reported"),
 )
 
 IGNORED = (
+    # All requests use https, but for those to a simulator on loopback.
+    _ignored("HTTP_PROXY http_proxy"),
+    # Requests to the API server have no client-side rate limit.
+    _ignored("KUBE_CLIENT_QPS"),
+    _ignored("KUBE_CLIENT_BURST"),
     _ignored("KARPENTER_SERVICE"),
     _ignored("DISABLE_CLUSTER_STATE_OBSERVABILITY", switch=True),
     _ignored("DISABLE_CONTROLLER_WARMUP", switch=True),

@@ -498,7 +498,7 @@ def test_wrong_settings_are_told_all_at_once(tmp_path: Path) -> None:
         "ARM_ENDPOINT": "http://arm",
     }
     said = refused(tmp_path, **{**AZURE, **wrong})
-    assert said.startswith("gpu-provisioner: 7 settings are wrong:\n")
+    assert said.startswith("gpu-provisioner: 7 settings are invalid:\n")
     for name in (*wrong, "AZURE_TENANT_ID", "AZURE_CLIENT_ID", "AZURE_FEDERATED_TOKEN_FILE"):
         assert re.search(rf"^  {name}\S*: .+\n    .+$", said, re.MULTILINE), name
 

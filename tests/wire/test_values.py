@@ -57,7 +57,7 @@ def test_each_failure_has_a_cause_and_a_remedy(tmp_path: Path) -> None:
 
         unset = await ran("values", env=site.env(AZURE_CLUSTER_NAME="", ARM_SUBSCRIPTION_ID=""))
         assert (unset.code, unset.out) == (2, "")
-        assert "2 settings are wrong:" in unset.err
+        assert "2 settings are invalid:" in unset.err
 
         bogus = await ran("values", "--bogus", env=site.env())
         assert bogus.code == 2

@@ -73,7 +73,7 @@ def test_settings_are_those_of_run(name: str, tmp_path: Path) -> None:
     """What is missing is told with all the rest, each with its remedy."""
     code, out, err = command(name, *NAMED[name], "--metrics-port=http", env={"DEPLOYMENT_MODE": "managed"})
     assert (code, out) == (2, "")
-    assert err.startswith(f"gpu-provisioner {name}: 4 settings are wrong:\n")
+    assert err.startswith(f"gpu-provisioner {name}: 4 settings are invalid:\n")
     for setting in ("--metrics-port=http", "ARM_SUBSCRIPTION_ID", "ARM_RESOURCE_GROUP", "AZURE_CLUSTER_NAME"):
         assert f"  {setting}: " in err
 

@@ -126,7 +126,7 @@ def test_all_mistakes_are_told_at_once(name: str) -> None:
     )
     assert (code, out) == (2, "")
     head, *lines = err.splitlines()
-    assert head == "gpu-provisioner: 6 settings are wrong:"
+    assert head == "gpu-provisioner: 6 settings are invalid:"
     causes, remedies = lines[::2], lines[1::2]
     assert [cause.split(":")[0].strip() for cause in causes] == [
         "--gpu-raediness=report",
@@ -153,7 +153,7 @@ def test_an_unknown_flag_does_not_print_credentials() -> None:
 
 @pytest.mark.parametrize(
     ("text", "why"),
-    [(None, "it cannot be read: FileNotFoundError"), ("a: [", "it cannot be read"), ("- a\n", "it is no mapping")],
+    [(None, "it cannot be read: FileNotFoundError"), ("a: [", "it cannot be read"), ("- a\n", "it is not a mapping")],
 )
 def test_an_unusable_file_of_settings_is_named(tmp_path: Path, text: str | None, why: str) -> None:
     """Missing, broken, or a list."""
