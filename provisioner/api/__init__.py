@@ -1,1 +1,1 @@
-"""The nouns: frozen values of the Kubernetes API and the pure arithmetic on them; only stdlib and msgspec."""
+"""Types of the Kubernetes API as frozen values, and pure functions on them. Imports only stdlib and msgspec."""

@@ -1,8 +1,8 @@
-"""A claim's status conditions: how they are set, ordered and summed up in `Ready`.
+"""Status conditions of a claim: transition times, order, and the root condition `Ready`.
 
-The mechanics of Karpenter v1, step for step, because owners (KAITO, `kubectl wait`, dashboards) time their
-own decisions on the transition times. Pure: every operation returns a new set, wall time is handed in, all times have
-whole seconds in UTC. Reasons that the CRD would refuse are refused here; messages are cut to 256 bytes.
+Behaves like Karpenter v1, because clients (KAITO, `kubectl wait`, dashboards) rely on the transition times. Every
+operation returns a new set. Times have whole seconds in UTC. A reason that the CRD rejects raises an error; messages
+are truncated to 256 bytes.
 
 Source: docs/references/karpenter.md#condition-mechanics.
 """
@@ -28,7 +28,7 @@ DEPENDENTS = (LAUNCHED, REGISTERED, INITIALIZED)
 
 AWAITING_MESSAGE = "object is awaiting reconciliation"
 MESSAGE_BYTES = 256
-# By these words KAITO's RAG engine knows that nothing is left to try (docs/references/kaito.md#ragengine).
+# The phrase by which KAITO's RAGEngine detects that no offering is left (docs/references/kaito.md#ragengine).
 EXHAUSTED = "all requested instance types were unavailable during launch"
 
 _REASON = re.compile(r"([A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?|)")
@@ -37,7 +37,7 @@ _ELLIPSIS = "..."
 
 
 def truncate(message: str, limit: int = MESSAGE_BYTES) -> str:
-    """The message in at most `limit` bytes of UTF-8: cut between characters and ended by `...` if it is longer."""
+    """The message in at most `limit` bytes of UTF-8; a longer one is cut between characters and ends with `...`."""
     encoded = message.encode("utf-8", "replace")
     if len(encoded) <= limit:
         return encoded.decode("utf-8")
@@ -50,7 +50,7 @@ def truncate(message: str, limit: int = MESSAGE_BYTES) -> str:
 class ConditionSet(msgspec.Struct, frozen=True):
     """The conditions of one claim, in stored order: ascending by transition time, `Ready` last.
 
-    `generation`, `created` and `deleting` are the claim's own; every set depends on them.
+    `generation`, `created` and `deleting` are those of the claim.
     """
 
     items: tuple[Condition, ...]
@@ -60,7 +60,7 @@ class ConditionSet(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, claim: NodeClaim, now: datetime) -> "ConditionSet":
-        """Open the claim's set. What is missing of Ready and its dependents appears as Unknown since the creation."""
+        """The claim's set. Ready and its dependents are added as Unknown since the claim's creation if missing."""
         opened = cls(
             items=claim.status.conditions,
             generation=claim.metadata.generation,
@@ -78,13 +78,13 @@ class ConditionSet(msgspec.Struct, frozen=True):
         return next((c for c in self.items if c.type == condition_type), None)
 
     def set(self, condition_type: str, status: Status, *, reason: str, message: str, now: datetime) -> "ConditionSet":
-        """Set one condition; `Ready` follows by itself. The same set is returned if nothing differs.
+        """Set one condition and update `Ready`. Returns the same set if nothing changes.
 
-        Raises ValueError for a reason that the CRD's pattern refuses, or for a `now` without a time zone.
+        Raises ValueError for a reason that the CRD's pattern rejects, or for a `now` without a time zone.
         """
         if len(reason) > _REASON_LENGTH or _REASON.fullmatch(reason) is None:
             raise ValueError(
-                f"{reason!r} cannot be a condition's reason: letters, digits, '_', ',' and ':' only, a letter first"
+                f"invalid condition reason {reason!r}: use letters, digits, '_', ',' and ':', and begin with a letter"
             )
         old = self.get(condition_type)
         new = Condition(
@@ -104,13 +104,13 @@ class ConditionSet(msgspec.Struct, frozen=True):
         return changed if condition_type == READY else _update_ready(changed, now)
 
     def set_true(self, condition_type: str, now: datetime) -> "ConditionSet":
-        """True, with the type's own name as the reason and no message."""
+        """Set a condition to True, with its type as the reason and no message."""
         return self.set(condition_type, "True", reason=condition_type, message="", now=now)
 
     def clear(self, condition_type: str) -> "ConditionSet":
-        """Drop an independent condition and sort the rest by type, as Karpenter does; absent ones change nothing.
+        """Remove an independent condition, if present, and sort the others by type, as Karpenter does.
 
-        Raises ValueError for `Ready` and its dependents, which a claim always carries.
+        Raises ValueError for `Ready` and its dependents, which a claim always has.
         """
         if condition_type == READY or condition_type in DEPENDENTS:
             raise ValueError(f"{condition_type} is always present and cannot be cleared")
@@ -120,20 +120,20 @@ class ConditionSet(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(self, items=tuple(sorted(rest, key=lambda c: c.type)))
 
     def changed(self, claim: NodeClaim) -> bool:
-        """Whether this set differs from what the claim shows, and so is worth a write."""
+        """Whether this set differs from the claim's status."""
         return self.items != claim.status.conditions
 
     def _transition_time(self, condition_type: str, status: Status, old: Condition | None, now: datetime) -> datetime:
         if old is not None and old.status == status:
             return old.last_transition_time
         if old is None and (condition_type == READY or condition_type in DEPENDENTS):
-            # They are thought of as Unknown since the object exists; deadlines count from there.
+            # They count as Unknown since the creation; deadlines begin then.
             return self.created
         return _whole_seconds(now)
 
 
 def _update_ready(conditions: ConditionSet, now: datetime) -> ConditionSet:
-    """Recompute Ready. A dependent that speaks of an older generation counts as unhealthy whatever it says."""
+    """Recompute Ready. A dependent with an older observedGeneration counts as unhealthy whatever its status."""
     generation = conditions.generation
     unhealthy = [
         c

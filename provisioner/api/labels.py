@@ -1,7 +1,6 @@
-"""Every label, annotation, taint and finalizer the program reads or writes, in one place.
+"""Names of all labels, annotations, taints, tags and finalizers that the program reads or writes.
 
-Names only, no rules. This is the single module the simulator shares with the controller: two spellings
-of one key would be a bug of the tests, not of the program.
+The only module that the simulator shares with the controller.
 
 Source: docs/references/karpenter.md#labels-annotations-and-taints,
 docs/references/kaito.md#the-nodeclaim-that-kaito-creates, docs/references/agent-pools.md#labels-and-taints.
@@ -49,27 +48,28 @@ AKS_AGENTPOOL = "kubernetes.azure.com/agentpool"
 AKS_IMAGE_VERSION = "kubernetes.azure.com/node-image-version"
 AKS_SPOT = "kubernetes.azure.com/scalesetpriority"
 
-# Ours. The label makes a Node belong to a claim; the tags make a pool belong to a claim
+# This project's. The label on a Node and the tags on a pool name the claim that owns them
 # (docs/references/rules.md#ownership-marks).
 OWN_DOMAIN = "gpu-provisioner.sh"
 CLAIM_UID = "gpu-provisioner.sh/nodeclaim-uid"
 GPU_READINESS = "gpu-provisioner.sh/gpu-readiness"
-# On a claim, by a person: the UID whose pool it takes over. On the Lease: removals that a person has confirmed.
+# Set by a user on a claim: the UID of the former claim whose pool it adopts.
 ADOPT = "gpu-provisioner.sh/adopt"
-# On a claim, by a person: a new value tries at once what rests.
+# Set by a user on a claim: a new value ends the back-off.
 RETRY = "gpu-provisioner.sh/retry"
-# On a Node, by us: when it was handed over to a claim that adopted it (RFC 3339).
+# Set on a Node: when it was handed over to the claim that adopted it (RFC 3339).
 HANDED_OVER_AT = "gpu-provisioner.sh/handed-over-at"
+# Set on the Lease: inferred removals that a user has confirmed.
 CONFIRMED_REMOVALS = "gpu-provisioner.sh/confirmed-removals"
-# On a claim: "disabled" by a person, who wants the Node kept whatever becomes of it; and, by us, the end of the drain
-# of a Node that repair removes.
+# On a claim: "disabled", set by a user, prevents repair.
 REPAIR = "gpu-provisioner.sh/repair"
+# Set on a claim that repair deletes: the deadline of the drain (RFC 3339).
 REPAIR_DRAIN_UNTIL = "gpu-provisioner.sh/repair-drain-until"
 TAG_CLAIM_NAME = "gpu-provisioner_nodeclaim"
 TAG_CLAIM_UID = "gpu-provisioner_nodeclaim-uid"
 TAG_PUT_TIME = "gpu-provisioner_put-time"
 
-# The names that instance types, zones and the like had before Kubernetes 1.17; requirements may still use them.
+# Deprecated names, from before Kubernetes 1.17, that requirements may use.
 BETA_KEYS = {
     "beta.kubernetes.io/instance-type": INSTANCE_TYPE,
     "beta.kubernetes.io/os": OS,
@@ -78,7 +78,7 @@ BETA_KEYS = {
     "failure-domain.beta.kubernetes.io/region": REGION,
 }
 
-# A claim's labels under these domains never reach a Node: they would give it privileges, or speak in our name.
+# Labels of a claim in these domains are never copied to a Node: they would grant privileges or fake our marks.
 PRIVILEGED_DOMAINS = ("node-restriction.kubernetes.io", "node-role.kubernetes.io", OWN_DOMAIN)
-# How a creation time is written in a label, where colons are not allowed.
+# The format of a creation time in a label, where colons are not allowed.
 CREATION_LAYOUT = "%Y-%m-%dT%H-%M-%SZ"

@@ -1,7 +1,7 @@
-"""Object metadata, as every Kubernetes object carries it.
+"""Object metadata and other types that all Kubernetes objects share.
 
-Frozen values that decode from the wire in microseconds; fields we do not declare are dropped, which is why nothing that
-was read is ever PUT back (docs/references/rules.md#field-ownership). Names on the wire are camelCase, here snake_case.
+Undeclared fields are dropped when decoding, so an object that was read must not be PUT back
+(docs/references/rules.md#field-ownership). Names on the wire are camelCase, here snake_case.
 
 Source: https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/object-meta/; times are RFC 3339 in UTC
 with whole seconds.
@@ -45,7 +45,7 @@ class ObjectMeta(Struct, frozen=True, kw_only=True):
 
     @property
     def deleting(self) -> bool:
-        """Whether somebody has asked for this object to go."""
+        """Whether the object has a deletionTimestamp."""
         return self.deletion_timestamp is not None
 
 
@@ -61,7 +61,7 @@ class Condition(Struct, frozen=True, kw_only=True, omit_defaults=False):
 
 
 class Taint(Struct, frozen=True, kw_only=True):
-    """A Node's taint. Declares every wire field, because lists of taints are rewritten whole."""
+    """A taint of a Node. Has every field of the API, because lists of taints are replaced whole."""
 
     key: str
     effect: str
@@ -73,5 +73,5 @@ class Taint(Struct, frozen=True, kw_only=True):
         return f"{self.key}={self.value}:{self.effect}" if self.value else f"{self.key}:{self.effect}"
 
     def matches(self, other: "Taint") -> bool:
-        """Whether both taints occupy one slot of a Node: the same key and effect."""
+        """Whether both taints have the same key and effect, as `MatchTaint` of Kubernetes compares them."""
         return self.key == other.key and self.effect == other.effect

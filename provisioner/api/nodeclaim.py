@@ -1,6 +1,6 @@
-"""The NodeClaim (`karpenter.sh/v1`): the one object users write and we answer on.
+"""The NodeClaim (`karpenter.sh/v1`).
 
-Decodes any claim that the CRD of Karpenter v1 (its oldest or newest release) accepts, legacy ones included.
+Decodes every claim that the CRD of any release of Karpenter v1 accepts.
 
 Source: docs/references/karpenter.md#nodeclaim-api.
 """
@@ -21,13 +21,13 @@ class Requirement(Struct, frozen=True, kw_only=True):
 
 
 class ResourceRequirements(Struct, frozen=True, kw_only=True):
-    """Quantities as written by the user: text or a bare number (`quantity.py` reads them)."""
+    """Quantities as in the manifest: a string or a number, see `quantity.py`."""
 
     requests: Mapping[str, str | int | float] = EMPTY
 
 
 class NodeClassReference(Struct, frozen=True, kw_only=True):
-    """What kind of nodes is asked for. The object it names need not exist."""
+    """A reference to a node class, which need not exist."""
 
     group: str = ""
     kind: str = ""
@@ -72,6 +72,6 @@ class NodeClaim(Struct, frozen=True, kw_only=True):
         return self.metadata.deleting
 
     def condition(self, kind: str, *statuses: str) -> Condition | None:
-        """The condition of this type, if it has one of these statuses (any, if none is given)."""
+        """The condition of this type, if it has one of these statuses (any if none is given)."""
         found = next((c for c in self.status.conditions if c.type == kind), None)
         return found if found is None or not statuses or found.status in statuses else None

@@ -1,6 +1,4 @@
-"""The Pod, as much of it as a drain needs.
-
-Enough to tell which pods must leave a Node, in which order, and which may stay.
+"""The fields of a Pod that a drain uses; others are dropped when decoding.
 
 Source: https://kubernetes.io/docs/reference/kubernetes-api/workload-resources/pod-v1/,
 docs/references/karpenter.md#pods.
@@ -25,11 +23,11 @@ class ClaimedVolume(Struct, frozen=True, kw_only=True):
 
 
 class EphemeralVolume(Struct, frozen=True, kw_only=True):
-    """Its claim is made for the pod, under the names of both."""
+    """A volume whose PersistentVolumeClaim is named `<pod>-<volume>`."""
 
 
 class Volume(Struct, frozen=True, kw_only=True):
-    """One of a pod's volumes; all kinds but these two are without a PersistentVolume."""
+    """A volume of a pod; only these two kinds have a PersistentVolumeClaim."""
 
     name: str = ""
     persistent_volume_claim: ClaimedVolume | None = None

@@ -1,7 +1,7 @@
 """Kubernetes quantities: `1024Gi`, `500m`, `1e3`, `2`.
 
-Reads exactly the texts that Kubernetes reads, without binary rounding; more than 2^63-1 is capped to it and
-finer than one nano is rounded away from zero, as Kubernetes does. Bare numbers, which YAML allows, count as text.
+Parses exactly what Kubernetes parses, without binary rounding. Values above 2^63-1 are capped, and values finer than
+one nano are rounded away from zero, as in Kubernetes. Numbers, which YAML allows, are accepted.
 
 Source: https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/quantity/,
 docs/references/kaito.md#its-agent-pools.
@@ -23,13 +23,13 @@ _MULTIPLIERS = {
     **{suffix: Decimal(1000**power) for power, suffix in enumerate("kMGTPE", start=1)},
     **{f"{suffix}i": Decimal(1024**power) for power, suffix in enumerate("KMGTPE", start=1)},
 }
-# Longer texts cannot say more than 2^63-1 in steps of a nano; the bound keeps all arithmetic exact.
+# Enough for 2^63-1 in steps of a nano; the bound keeps all arithmetic exact.
 _LENGTH = 100
 _EXACT = Context(prec=200, traps=[])
 
 
 def parse_quantity(value: str | int | float) -> Decimal:
-    """The quantity as a number. Raises ValueError, naming the value, if Kubernetes would not read it."""
+    """The quantity as a number. Raises ValueError with the value if Kubernetes would reject it."""
     text = value if isinstance(value, str) else repr(value)
     match = _QUANTITY.fullmatch(text)
     if match is None or len(text) > _LENGTH:
@@ -48,14 +48,14 @@ def parse_quantity(value: str | int | float) -> Decimal:
 
 
 def _scaled(number: Decimal, exponent: int) -> Decimal:
-    # Beyond these bounds the answer is the cap or a nano whatever the digits are (at most `_LENGTH` of them).
+    # Beyond these bounds the result is the cap or one nano for any digits (at most `_LENGTH`).
     return number.scaleb(max(-2 * _LENGTH, min(2 * _LENGTH, exponent)))
 
 
 def as_gib_ceil(value: str | int | float) -> int:
-    """Whole GiB that hold the quantity: rounded up, so that nobody gets a smaller disk than asked for.
+    """The quantity in whole GiB, rounded up, so that a disk is never smaller than requested.
 
-    Zero and negative quantities stay so. Raises ValueError as `parse_quantity` does.
+    The sign is preserved. Raises ValueError as `parse_quantity` does.
     """
     with localcontext(_EXACT):
         return int((parse_quantity(value) / GIB).to_integral_value(rounding=ROUND_CEILING))

@@ -1,14 +1,13 @@
-"""Every reason that the program itself writes on a condition or an Event, in one place.
+"""All reasons of conditions and Events that the program defines.
 
-A name stands here once, and nowhere else in the program as a text; people write alerts and scripts against
-these words, so none changes its meaning. What ARM or AKS says comes besides: its own code is the reason then, or the
-word that the error table gives it (`cloudprovider/azure/error_table.py`).
+Users match alerts and scripts on them, so their meaning does not change. For errors of ARM and AKS the reason is their
+code, or the reason in the error table (`cloudprovider/azure/error_table.py`).
 
 Source: docs/references/karpenter.md#conditions, docs/references/karpenter.md#events,
 docs/references/kaito.md#what-azuregpu-provisioner-writes.
 """
 
-# Ready, and any condition of which nothing is known yet
+# Ready, and conditions that are not determined yet
 READY = "Ready"
 AWAITING = "AwaitingReconciliation"
 UNHEALTHY_DEPENDENTS = "UnhealthyDependents"
@@ -29,7 +28,7 @@ POOL_LIMIT_REACHED = "PoolLimitReached"
 NODE_LIMIT_REACHED = "NodeLimitReached"
 CREATE_RATE_LIMITED = "CreateRateLimited"
 
-# Launched: what our own validation has against a claim, before anything is sent
+# Launched: validation of the claim before a request
 REQUIREMENTS_INVALID = "RequirementsInvalid"
 INSTANCE_TYPE_MISSING = "InstanceTypeMissing"
 INSTANCE_TYPE_INVALID = "InstanceTypeInvalid"
@@ -69,7 +68,7 @@ TERMINATION_GRACE_PERIOD_ELAPSED = "TerminationGracePeriodElapsed"
 INSTANCE_TERMINATING = "InstanceTerminating"
 INSTANCE_TERMINATED = "InstanceTerminated"
 
-# Events that no condition carries
+# Events only
 TRYING_OFFERING = "TryingOffering"
 REMOVING_FAILED_POOL = "RemovingFailedPool"
 POOL_CHANGED = "PoolChanged"

@@ -1,8 +1,7 @@
-"""The algebra of `spec.requirements`: several demands on one key become one.
+"""Intersection of `spec.requirements`: all requirements on one key are combined into one.
 
-Beta keys count as their stable names; the user's order of values is kept, because the first one that can be
-had is the one to try first; what cannot be satisfied together is found before anything is asked of a cloud.
-`minValues` needs no answer here: it asks for a choice among offerings, and a claim gets one machine.
+Deprecated keys count as their stable names. The user's order of values is kept, because offerings are tried in that
+order. `minValues` is ignored: it concerns the choice among offerings, and a claim gets one machine.
 
 Source: docs/references/karpenter.md#requirements.
 """
@@ -22,9 +21,9 @@ _BOUNDS = ("Gt", "Lt", "Gte", "Lte")
 
 
 class CombinedRequirement(msgspec.Struct, frozen=True, kw_only=True):
-    """All that is asked of one key. `allowed` is None while no list of values is given.
+    """The intersection of all requirements on one key. `allowed` is None without a list of values.
 
-    `least` and `most` bound the value as an integer, both inclusive. `present` asks for the key, `absent` forbids it.
+    `least` and `most` bound the value as an integer, inclusive. `present` requires the key, `absent` forbids it.
     """
 
     key: str
@@ -37,14 +36,14 @@ class CombinedRequirement(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def values(self) -> tuple[str, ...] | None:
-        """The values left over in the user's order; None if any value will do that `allows` accepts."""
+        """The remaining values in the user's order; None if there is no list, so that only `allows` decides."""
         if self.absent:
             return ()
         return None if self.allowed is None else tuple(v for v in self.allowed if self.allows(v))
 
     @property
     def satisfiable(self) -> bool:
-        """Whether some machine could meet the demand."""
+        """Whether any value, or the absence of the key, satisfies it."""
         if self.absent:
             return not self.present
         if self.least is not None and self.most is not None and self.least > self.most:
@@ -52,7 +51,7 @@ class CombinedRequirement(msgspec.Struct, frozen=True, kw_only=True):
         return self.values != ()
 
     def allows(self, value: str) -> bool:
-        """Whether a machine whose label has this value meets the demand."""
+        """Whether a label with this value satisfies it."""
         if self.absent or value in self.excluded or (self.allowed is not None and value not in self.allowed):
             return False
         if self.least is None and self.most is None:
@@ -69,7 +68,7 @@ def normalise_key(key: str) -> str:
 
 
 def combine(requirements: Iterable[Requirement]) -> tuple[CombinedRequirement, ...]:
-    """One Demand a key, in order of first mention. Raises ValueError for what the CRD refuses (`malformed` tells)."""
+    """One per key, in order of first use. Raises ValueError for requirements that `invalid` reports."""
     demands: dict[str, CombinedRequirement] = {}
     for requirement in requirements:
         key = normalise_key(requirement.key)
@@ -78,32 +77,32 @@ def combine(requirements: Iterable[Requirement]) -> tuple[CombinedRequirement, .
 
 
 def allowed_values(requirements: Iterable[Requirement], key: str) -> tuple[str, ...] | None:
-    """The values that all requirements on the key leave, in the user's order.
+    """The values that all requirements on the key allow, in the user's order.
 
-    None: no list of values is given. An empty tuple: nothing is left, or the key must be absent.
+    None: there is no list of values. An empty tuple: no value is allowed, or the key must be absent.
     """
     demand = _combined(requirements, key)
     return None if demand is None else demand.values
 
 
 def allows(requirements: Iterable[Requirement], key: str, value: str) -> bool:
-    """Whether a machine with this value of the key meets all requirements on the key."""
+    """Whether this value satisfies all requirements on the key."""
     demand = _combined(requirements, key)
     return demand is None or demand.allows(value)
 
 
 def conflicts(requirements: Iterable[Requirement]) -> tuple[str, ...]:
-    """A sentence for each key whose requirements no machine can meet together; empty if all can be met."""
+    """A message for each key whose requirements conflict."""
     grouped = tuple(requirements)
     return tuple(
-        f"the requirements on {demand.key} contradict each other: {_formatted(grouped, demand.key)}"
+        f"conflicting requirements on {demand.key}: {_formatted(grouped, demand.key)}"
         for demand in combine(grouped)
         if not demand.satisfiable
     )
 
 
 def invalid(requirements: Iterable[Requirement]) -> tuple[str, ...]:
-    """A sentence for each requirement that is wrong in itself, including values that the CRD fails to check."""
+    """A message for each invalid requirement, including values that the CRD does not validate."""
     return tuple(why for requirement in requirements if (why := _why_invalid(requirement)))
 
 
@@ -143,16 +142,16 @@ def _bound(requirement: Requirement) -> int:
 def _why_invalid(requirement: Requirement) -> str:
     key, operator, values = requirement.key, requirement.operator, requirement.values
     if operator not in {"In", "NotIn", "Exists", "DoesNotExist", *_BOUNDS}:
-        return f"{key}: the operator {operator!r} is not known"
+        return f"{key}: unknown operator {operator!r}"
     if operator in _BOUNDS:
         if len(values) != 1 or _INTEGER.fullmatch(values[0]) is None or int(values[0]) < 0:
-            return f"{key}: {operator} needs exactly one value, a whole number of at least 0"
+            return f"{key}: {operator} requires a single non-negative integer"
         return ""
     if operator == "In" and not values:
-        return f"{key}: In needs at least one value"
-    unfit = [v for v in values if len(v) > _LABEL_VALUE_LENGTH or _LABEL_VALUE.fullmatch(v) is None]
-    if unfit:
-        return f"{key}: {unfit[0][:80]!r} cannot be the value of a label"
+        return f"{key}: In requires at least one value"
+    rejected = [v for v in values if len(v) > _LABEL_VALUE_LENGTH or _LABEL_VALUE.fullmatch(v) is None]
+    if rejected:
+        return f"{key}: {rejected[0][:80]!r} is not a valid label value"
     return ""
 
 

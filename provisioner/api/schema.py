@@ -1,7 +1,7 @@
 """Building blocks of a CustomResourceDefinition, as plain dictionaries.
 
-Every block is a structural schema as Kubernetes demands it (a type everywhere, a description for
-`kubectl explain`), and built anew on each call, so that nothing is shared between two places of one document.
+Every block is a structural schema with a description for `kubectl explain`. Each call returns a new dictionary, so that
+nothing is shared within a document.
 
 Source: https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definitions/.
 """
@@ -16,7 +16,7 @@ QUANTITY = (
 
 
 def definition(*, group: str, names: Schema, version: str, columns: list[Schema], schema: Schema) -> Schema:
-    """A whole definition: cluster-scoped, with one version and a status subresource, and never removed by Helm."""
+    """A CRD: cluster-scoped, with one version and a status subresource, and kept by `helm uninstall`."""
     served: Schema = {
         "name": version,
         "served": True,
@@ -29,7 +29,7 @@ def definition(*, group: str, names: Schema, version: str, columns: list[Schema]
         "kind": "CustomResourceDefinition",
         "metadata": {
             "name": f"{names['plural']}.{group}",
-            # Removing the definition would remove every claim, and with the claims every machine.
+            # Deleting the CRD would delete every claim and its machine.
             "annotations": {"helm.sh/resource-policy": "keep"},
         },
         "spec": {
@@ -47,7 +47,7 @@ def column(name: str, path: str, *, kind: str = "string", priority: int = 0) -> 
 
 
 def type_meta() -> Schema:
-    """What every object has; the API server itself validates it."""
+    """The fields that every object has; the API server validates them."""
     return {
         "apiVersion": text("The version of the schema that this object is written in."),
         "kind": text("The kind of this object."),
@@ -62,7 +62,7 @@ def structure(description: str, properties: Schema | None = None, *, required: l
 
 
 def atomic_list(description: str, items: Schema, **more: Any) -> Schema:
-    """A list that is always replaced whole."""
+    """A list that is replaced as a whole."""
     return {"description": description, "type": "array", "items": items, "x-kubernetes-list-type": "atomic"} | more
 
 
@@ -72,7 +72,7 @@ def text(description: str, **more: Any) -> Schema:
 
 
 def time(description: str) -> Schema:
-    """A time as RFC 3339 writes it."""
+    """A time in RFC 3339 format."""
     return text(description, format="date-time")
 
 
@@ -87,5 +87,5 @@ def quantities(description: str) -> Schema:
 
 
 def rules(*pairs: tuple[str, str]) -> Schema:
-    """CEL rules, each a pair of the rule and the message that its breach shows."""
+    """CEL rules, each a pair of the rule and the message of its violation."""
     return {"x-kubernetes-validations": [{"rule": rule, "message": message} for rule, message in pairs]}

@@ -1,6 +1,6 @@
-"""Times and durations as Kubernetes writes them: RFC 3339 in UTC, and Go durations (`90s`, `1h30m`, `1.5h`).
+"""Times and durations in the formats of Kubernetes: RFC 3339 in UTC, and Go durations (`90s`, `1h30m`, `1.5h`).
 
-Source: https://pkg.go.dev/time#ParseDuration; a duration is an int64 of nanoseconds, so it ends after about 292 years.
+Source: https://pkg.go.dev/time#ParseDuration; a duration is an int64 of nanoseconds, at most about 292 years.
 """
 
 import re
@@ -14,25 +14,25 @@ _WHOLE = re.compile(rf"([-+]?)((?:{_PART.pattern})+)")
 _MOST_SECONDS = (2**63 - 1) / 1e9
 
 
-def rfc3339(moment: datetime) -> str:
-    """The time in UTC with whole seconds, as the API server writes it."""
-    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
+def rfc3339(time: datetime) -> str:
+    """The time in UTC with whole seconds, as the API server formats it."""
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def parse_rfc3339(text: str) -> datetime | None:
-    """The time that `text` names; None unless it is an RFC 3339 time with a zone."""
+    """The time; None unless `text` is an RFC 3339 time with a zone."""
     try:
-        moment = msgspec.convert(text, datetime)
+        time = msgspec.convert(text, datetime)
     except msgspec.ValidationError:
         return None
-    return moment if moment.tzinfo is not None else None
+    return time if time.tzinfo is not None else None
 
 
-def parse_duration(written: str) -> float | None:
-    """The duration in seconds, possibly negative; None if Go's time.ParseDuration refuses it."""
-    if written in ("0", "+0", "-0"):
+def parse_duration(text: str) -> float | None:
+    """The duration in seconds, possibly negative; None if Go's time.ParseDuration rejects it."""
+    if text in ("0", "+0", "-0"):
         return 0.0
-    found = _WHOLE.fullmatch(written)
+    found = _WHOLE.fullmatch(text)
     if found is None:
         return None
     total = sum(float(number) * _UNIT_SECONDS[unit] for number, unit in _PART.findall(found[2]))

@@ -1,6 +1,4 @@
-"""Attached volumes and the claims behind them, as much of both as a drain needs.
-
-Enough to tell which volumes are still attached to a Node, and which of them pods use that will stay.
+"""The fields of VolumeAttachments and PersistentVolumeClaims that a drain uses.
 
 Source: https://kubernetes.io/docs/reference/kubernetes-api/config-and-storage-resources/volume-attachment-v1/,
 https://kubernetes.io/docs/reference/kubernetes-api/config-and-storage-resources/persistent-volume-claim-v1/.
@@ -10,7 +8,7 @@ from .meta import ObjectMeta, Struct
 
 
 class AttachmentSource(Struct, frozen=True, kw_only=True):
-    """Either a PersistentVolume's name, or a volume that a pod describes itself; the latter is dropped here."""
+    """The name of a PersistentVolume; "" for an inline volume."""
 
     persistent_volume_name: str = ""
 
@@ -21,7 +19,7 @@ class VolumeAttachmentSpec(Struct, frozen=True, kw_only=True):
 
 
 class VolumeAttachment(Struct, frozen=True, kw_only=True):
-    """A volume that is, or is being, attached to a Node."""
+    """A volume that is attached, or is being attached, to a Node."""
 
     api_version: str = "storage.k8s.io/v1"
     kind: str = "VolumeAttachment"

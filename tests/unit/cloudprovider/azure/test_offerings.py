@@ -89,7 +89,7 @@ def test_only_sizes_that_both_keys_allow() -> None:
         (
             of_type(Requirement(key=labels.INSTANCE_TYPE, values=("Standard_B",))),
             "RequirementsInvalid",
-            "contradict each other",
+            "conflicting requirements",
         ),
     ],
     ids=["one of several sizes", "two keys", "zone", "terms", "system", "contradiction"],
