@@ -1,4 +1,4 @@
-"""Observers on their own: what they count, what they call it, and that none of them reaches whom it observes."""
+"""Observers: what they count, with which labels, and that their errors do not affect their callers."""
 
 import asyncio
 import math
@@ -52,7 +52,7 @@ EPOCH = datetime(2026, 3, 1, tzinfo=UTC)
 
 
 def at_once(main: Callable[[], Any]) -> Any:
-    """Run it on virtual time."""
+    """Run on virtual time."""
     return run(main, seed=1, epoch=EPOCH)
 
 
@@ -82,22 +82,22 @@ def at_once(main: Callable[[], Any]) -> Any:
     ],
 )
 def test_failures_have_few_names(reason: str, word: str) -> None:
-    """Whatever ARM calls it, an alert finds it under one of a few words."""
+    """Every error of ARM has one of a few reasons, which alerts select."""
     assert failure_class(reason) == word
 
 
 def test_the_words_for_failures_are_those_of_the_table() -> None:
-    """No class is used that is not declared, and none declared that cannot come."""
+    """Every class is declared, and every declared class can occur."""
     assert {name for name, _ in CLASSES} | {OTHER} == set(own.CREATE_REASONS)
 
 
 def test_what_holds_a_removal_has_the_words_of_the_table() -> None:
-    """The rules' set and the metric's are one."""
+    """The values of the rules and of the metric are equal."""
     assert get_args(Held) == own.HELD_REASONS
 
 
 def test_every_reason_of_ours_and_arms_is_known() -> None:
-    """A reason of the error table is its own label; one that nobody has seen is `other`."""
+    """A reason of the error table is its own label; an unknown one is `other`."""
     for row in TABLE:
         assert not row.reason or reason_label(row.reason) == row.reason
     assert "nodelost" in KNOWN_REASONS
@@ -106,7 +106,7 @@ def test_every_reason_of_ours_and_arms_is_known() -> None:
 
 
 def test_names_that_people_choose_are_few() -> None:
-    """The first ten are themselves, for ever; all further ones are one."""
+    """The first ten have their own series permanently; all others share one."""
     few = BoundedNames()
     assert [few(f"n{number}")[0] for number in range(NAMES_MAX)] == [f"n{number}" for number in range(NAMES_MAX)]
     assert few("another") == (OTHER,)
@@ -115,7 +115,7 @@ def test_names_that_people_choose_are_few() -> None:
 
 
 def test_places_and_sizes_are_bounded() -> None:
-    """A size we know has Azure's spelling; a zone needs a region before it, as a regional machine's label has none."""
+    """A known size has Azure's spelling; a zone has a region prefix, which the label of a regional machine lacks."""
     terms = LabelValues()
     assert size_label("standard_nc24ads_a100_V4") == "Standard_NC24ads_A100_v4"
     assert size_label("Standard_Nobody") == OTHER
@@ -143,12 +143,12 @@ STEPS: list[tuple[str, dict[str, Any], Step, str]] = [
 
 @pytest.mark.parametrize(("known", "step", "name"), [row[1:] for row in STEPS], ids=[row[0] for row in STEPS])
 def test_a_step_is_named_as_karpenter_names_it(known: dict[str, Any], step: Step, name: str) -> None:
-    """The name is that of the controller which does the same there."""
+    """The name is that of Karpenter's controller with the same task."""
     assert rule(facts(**known), step) == name
 
 
 def test_every_cause_of_a_removal_has_a_rule() -> None:
-    """And every rule is a name that the table declares."""
+    """And every controller name is declared."""
     assert set(OF_CAUSE) == set(get_args(Cause)) == set(LABELS["cause"].values) | {"asked"}
     assert set(OF_CAUSE.values()) <= set(CONTROLLERS)
 
@@ -157,7 +157,7 @@ def test_every_cause_of_a_removal_has_a_rule() -> None:
 
 
 def test_a_scrape_survives_what_cannot_be_read() -> None:
-    """What was read before the failure is told, the family stays, and the failure is counted."""
+    """Samples before the error are exposed, the family remains, and the error is counted."""
 
     async def main() -> str:
         metrics = Metrics()
@@ -178,7 +178,7 @@ def test_a_scrape_survives_what_cannot_be_read() -> None:
 
 
 def test_an_observer_that_fails_reaches_nobody() -> None:
-    """Whoever tells it of a change goes on, and the failure is counted."""
+    """The caller continues, and the error is counted."""
 
     async def main() -> float | None:
         metrics, rng = Metrics(), Random(1)
@@ -212,7 +212,7 @@ def test_an_observer_that_fails_reaches_nobody() -> None:
 
 
 def test_quantiles_are_of_the_last_hour() -> None:
-    """Go's names and labels; what is old counts in sum and count alone, and without anything recent they are NaN."""
+    """Go's names and labels; old observations count in sum and count only; without recent ones quantiles are NaN."""
 
     async def main() -> tuple[dict[str, float], dict[str, float]]:
         summary = Summary(karpenter.NODES_TERMINATION)
@@ -235,7 +235,7 @@ def test_quantiles_are_of_the_last_hour() -> None:
 
 
 def test_a_quantile_is_an_observation() -> None:
-    """The smallest that at least that share do not exceed."""
+    """The smallest value that is not exceeded by at least that share."""
     ascending = [float(number) for number in range(1, 101)]
     assert [quantile(ascending, share) for share in (0.0, 0.5, 0.9, 0.99, 1.0)] == [1, 50, 90, 99, 100]
 
@@ -244,7 +244,7 @@ def test_a_quantile_is_an_observation() -> None:
 
 
 def test_a_loop_that_is_held_up_is_seen_for_a_minute() -> None:
-    """Whoever sleeps half a second and wakes after three was held up for two and a half."""
+    """A sleep of half a second that returns after three was delayed by two and a half."""
 
     async def main() -> list[float]:
         metrics, loop = Metrics(), asyncio.get_running_loop()

@@ -1,4 +1,4 @@
-"""A scripted API server on loopback: real HTTP, real kubernetes_asyncio client, answers as odd as a test wants them.
+"""A scripted API server on loopback: real HTTP, the real kubernetes_asyncio client, and any response a test needs.
 
 Each request takes the next answer of the script, or `otherwise`; what was asked is kept in `seen`.
 """
@@ -60,12 +60,12 @@ class KubeServer:
         return await answer(request)
 
     def count(self, **query: str) -> int:
-        """How many requests so far had these query parameters."""
+        """The number of requests so far with these query parameters."""
         return sum(all(s.query.get(k) == v for k, v in query.items()) for s in self.seen)
 
 
 def seeded(seed: int = 1) -> Random:
-    """Chance that repeats."""
+    """A random generator with a fixed seed."""
     return Random(seed)
 
 
@@ -97,7 +97,7 @@ async def kube_client(server: KubeServer, *, token: str = "", **options: Any) ->
 
 
 def obj(kind: str, name: str, version: str = "1", uid: str = "", **more: Any) -> dict[str, Any]:
-    """An object as the API server would write it."""
+    """An object in the format of the API server."""
     metadata = {"name": name, "uid": uid or f"uid-{name}", "resourceVersion": version}
     metadata |= more.pop("metadata", {})
     api = {"NodeClaim": "karpenter.sh/v1", "Lease": "coordination.k8s.io/v1"}.get(kind, "v1")
@@ -148,7 +148,7 @@ def hang_up() -> Answer:
 
 
 def stream(*events: dict[str, Any] | bytes, end: str = "eof", gap_seconds: float = 0.0) -> Answer:
-    """A watch: these events (bytes go out as they are), then `end`: eof, silence or cut (a broken connection)."""
+    """A watch: these events (bytes are sent as they are), then `end`: eof, silence or cut (a broken connection)."""
 
     async def respond(request: web.Request) -> web.StreamResponse:
         response = web.StreamResponse(headers={"Content-Type": "application/json"})

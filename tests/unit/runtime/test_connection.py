@@ -1,4 +1,4 @@
-"""How we get to the API server: a Pod's files, a kubeconfig, and tokens that change."""
+"""Connections to the API server: service account files, a kubeconfig, and rotating tokens."""
 
 import asyncio
 import ipaddress
@@ -44,7 +44,7 @@ def kubeconfig(folder: Path, url: str, user: dict) -> str:
 
 @pytest.mark.asyncio
 async def test_a_kubeconfig_leads_to_its_server_whatever_the_environment_says(tmp_path, monkeypatch) -> None:
-    """Proxy variables do not divert a request to the API server (S7)."""
+    """Proxy variables do not affect requests to the API server (S7)."""
     for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY"):
         monkeypatch.setenv(name, "http://127.0.0.1:9")
     async with kube_server() as server:
@@ -60,7 +60,7 @@ async def test_a_kubeconfig_leads_to_its_server_whatever_the_environment_says(tm
 
 @pytest.mark.asyncio
 async def test_a_401_reads_the_kubeconfig_again(tmp_path) -> None:
-    """Whoever renews the file, or its exec plugin, gets us back in without a restart."""
+    """A renewed file, or its exec plugin, restores access without a restart."""
     async with kube_server() as server:
         path = kubeconfig(tmp_path, server.url, {"token": "old"})
         connection = await build_api_client(path, version="0")
@@ -81,7 +81,7 @@ async def test_a_401_reads_the_kubeconfig_again(tmp_path) -> None:
 
 @pytest.mark.asyncio
 async def test_nothing_to_connect_with_says_so(tmp_path) -> None:
-    """Neither a Pod nor a usable file."""
+    """Neither a pod nor a usable file."""
     with pytest.raises(ConfigException):
         await build_api_client(str(tmp_path / "none"), version="0", environ={})
     with pytest.raises(ConfigException):
@@ -115,7 +115,7 @@ def certificate(folder: Path) -> ssl.SSLContext:
 
 @pytest.mark.asyncio
 async def test_a_pod_trusts_only_its_clusters_certificate_and_follows_its_token(tmp_path) -> None:
-    """In a Pod: the mounted CA is what is trusted, and a 401 reads the mounted token at once."""
+    """In a pod the mounted CA is trusted, and a 401 reads the mounted token immediately."""
     pod, stranger = tmp_path / "pod", tmp_path / "stranger"
     pod.mkdir()
     stranger.mkdir()
@@ -139,7 +139,7 @@ async def test_a_pod_trusts_only_its_clusters_certificate_and_follows_its_token(
 
 
 def test_a_service_accounts_token_is_read_again_each_minute(tmp_path) -> None:
-    """Rotation is noticed on the loop's clock; a file's trailing newline is no part of the token."""
+    """Rotation is noticed on the clock of the loop; a trailing newline is not part of the token."""
     file = tmp_path / "token"
 
     async def main() -> None:
@@ -163,7 +163,7 @@ def test_a_service_accounts_token_is_read_again_each_minute(tmp_path) -> None:
 
 
 def test_a_token_file_that_is_away_leaves_the_token_in_hand(tmp_path) -> None:
-    """What was read is used until it is refused; the file is looked for again each 10 s, and each time it is said."""
+    """The token stays in use; the file is read again every 10 s, and each failure is logged."""
     file = tmp_path / "token"
 
     async def main() -> None:

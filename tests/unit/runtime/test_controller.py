@@ -1,4 +1,4 @@
-"""The workers' stories, on virtual time."""
+"""Workers of a controller, on virtual time."""
 
 import asyncio
 import itertools
@@ -24,7 +24,7 @@ def worked(
     seconds: float = 100,
     **options: Any,
 ) -> tuple[WorkQueue, str, list]:
-    """Run a controller for a while; returns its queue, its metrics' text and what it logged."""
+    """Run a controller for a while; returns its queue, the text of its metrics and its log lines."""
     metrics = Metrics()
 
     async def main():
@@ -44,8 +44,8 @@ def worked(
     return queue, generate_latest(metrics.registry).decode(), logged
 
 
-def test_a_pass_decides_when_it_is_looked_at_again() -> None:
-    """None waits for a change; a number of seconds is a time."""
+def test_a_reconcile_returns_its_requeue_delay() -> None:
+    """None waits for the next event; a number is a delay in seconds."""
     seen = []
 
     async def reconcile(key: str) -> float | None:
@@ -60,8 +60,8 @@ def test_a_pass_decides_when_it_is_looked_at_again() -> None:
     assert not logged
 
 
-def test_an_error_is_logged_with_its_context_and_tried_again() -> None:
-    """The log line names controller, key and pass; success forgets the failures."""
+def test_an_error_is_logged_with_its_context_and_retried() -> None:
+    """The log line contains controller, key and reconcileID; success resets the failures."""
     seen = []
 
     async def reconcile(key: str) -> None:
@@ -80,8 +80,8 @@ def test_an_error_is_logged_with_its_context_and_tried_again() -> None:
     assert 'controller_runtime_reconcile_errors_total{controller="machine"} 3.0' in text
 
 
-def test_retry_after_is_a_lower_bound_for_the_next_pass() -> None:
-    """The API server asked for patience."""
+def test_retry_after_is_a_lower_bound_of_the_backoff() -> None:
+    """The API server sent Retry-After."""
     seen = []
 
     async def reconcile(key: str) -> None:
@@ -93,8 +93,8 @@ def test_retry_after_is_a_lower_bound_for_the_next_pass() -> None:
     assert seen == [0, 20]
 
 
-def test_one_bad_key_stops_nobody() -> None:
-    """Fault 69: a key that always fails backs off by itself while the others are served by the only worker."""
+def test_a_failing_key_does_not_affect_others() -> None:
+    """Fault 69: a key that always fails is backed off while the only worker reconciles the others."""
     served = []
 
     async def reconcile(key: str) -> float:
@@ -107,8 +107,8 @@ def test_one_bad_key_stops_nobody() -> None:
     assert served == [float(second) for second in range(101)]
 
 
-def test_a_pass_over_its_deadline_is_an_error() -> None:
-    """A pass that hangs is ended; its worker lives on."""
+def test_a_reconcile_that_times_out_is_an_error() -> None:
+    """A reconcile that hangs is cancelled; its worker continues."""
     ended = []
 
     async def reconcile(key: str) -> None:
@@ -134,8 +134,8 @@ def test_workers_share_the_keys() -> None:
     assert ends == [3.0] * 5 + [6.0] * 5
 
 
-def test_progress_stands_still_only_when_work_does() -> None:
-    """An idle controller is healthy; one whose only worker hangs looks old."""
+def test_progress_is_old_only_while_workers_hang() -> None:
+    """An idle controller is healthy; progress of one whose only worker hangs gets old."""
 
     async def main() -> None:
         async def hang(key: str) -> None:

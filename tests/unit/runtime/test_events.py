@@ -1,4 +1,4 @@
-"""Events about objects, on virtual time against an in-memory API server that keeps, forgets or refuses them."""
+"""Events on virtual time, against an in-memory API server that stores, expires or rejects them."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -31,7 +31,7 @@ CLAIM = NodeClaim(metadata=ObjectMeta(name="ws1", uid="u1", resource_version="7"
 
 
 class EventsApi:
-    """Event objects by namespace and name, with 409 for a taken name and 404 for an unknown one."""
+    """Event objects by namespace and name, with 409 for an existing name and 404 for an unknown one."""
 
     def __init__(self) -> None:
         self.events: dict[str, dict[str, Any]] = {}
@@ -100,7 +100,7 @@ def told(story: Callable[[Story, EventRecorder], Any]) -> None:
 
 
 def test_an_event_is_what_kubectl_describe_expects() -> None:
-    """A claim has no namespace, so its event lives in default; times, count and source are filled in."""
+    """A claim has no namespace, so its Event is in default; times, count and source are set."""
 
     async def story(it: Story, recorder: EventRecorder) -> None:
         recorder.record(CLAIM, "Warning", "NoCapacity", "none left in westeurope")
@@ -124,7 +124,7 @@ def test_an_event_is_what_kubectl_describe_expects() -> None:
 
 
 def test_a_pods_event_lives_in_its_namespace() -> None:
-    """The API server refuses anything else."""
+    """The API server rejects any other namespace."""
 
     async def story(it: Story, recorder: EventRecorder) -> None:
         recorder.record(Pod(metadata=ObjectMeta(name="p", namespace="ml", uid="u")), "Normal", "Evicted", "moved")
@@ -135,7 +135,7 @@ def test_a_pods_event_lives_in_its_namespace() -> None:
 
 
 def test_the_same_said_again_is_counted_on_the_same_event() -> None:
-    """Repetitions that wait are merged, later ones patched, and a different message is another event."""
+    """Queued repetitions are merged, later ones are patched, and another message is another Event."""
 
     async def story(it: Story, recorder: EventRecorder) -> None:
         for _ in range(5):
@@ -153,7 +153,7 @@ def test_the_same_said_again_is_counted_on_the_same_event() -> None:
 
 
 def test_a_predecessors_event_is_continued() -> None:
-    """The name is a function of what is said: after a restart, or hours later, the count goes on."""
+    """The name is a hash of the content: after a restart, or hours later, the count continues."""
 
     async def story(it: Story, recorder: EventRecorder) -> None:
         recorder.record(CLAIM, "Normal", "Waiting", "for quota")
@@ -172,7 +172,7 @@ def test_a_predecessors_event_is_continued() -> None:
 
 
 def test_an_event_that_expired_is_made_anew() -> None:
-    """Events live an hour; a patch of one that is gone becomes a new one."""
+    """Events expire after an hour; a patch of an expired one creates a new one."""
 
     async def story(it: Story, recorder: EventRecorder) -> None:
         recorder.record(CLAIM, "Normal", "Waiting", "for quota")
@@ -186,7 +186,7 @@ def test_an_event_that_expired_is_made_anew() -> None:
 
 
 def test_a_flood_is_dropped_and_counted_not_queued() -> None:
-    """A hundred at once, then ten a second: the caller never waits."""
+    """A burst of a hundred, then ten a second: the caller never waits."""
 
     async def story(it: Story, recorder: EventRecorder) -> None:
         for n in range(1000):
@@ -204,7 +204,7 @@ def test_a_flood_is_dropped_and_counted_not_queued() -> None:
 
 
 def test_a_refused_event_is_given_up_and_a_throttled_one_waits() -> None:
-    """403 is final; 429 is obeyed; three tries are enough; the recorder lives on."""
+    """403 is final; Retry-After of 429 is honoured; after three attempts the recorder continues."""
 
     async def story(it: Story, recorder: EventRecorder) -> None:
         it.api.refuse_with = [(403, {})]
@@ -229,7 +229,7 @@ def test_a_refused_event_is_given_up_and_a_throttled_one_waits() -> None:
 
 
 def test_what_must_not_be_done_untold_is_written_before_it_is_done() -> None:
-    """The Event stands when the call returns, redacted like any other; a refusal is the caller's to answer."""
+    """The Event exists when the call returns, redacted like any other; an error is raised to the caller."""
 
     async def story(it: Story, recorder: EventRecorder) -> None:
         await recorder.record_now(CLAIM, "Warning", "FinalizerReleasedByHand", "ada did it with Bearer c4nary-0123456")
@@ -247,7 +247,7 @@ def test_what_must_not_be_done_untold_is_written_before_it_is_done() -> None:
 
 
 def test_no_secret_and_no_novel_is_written() -> None:
-    """Messages are redacted first, then cut to 1024 bytes between two characters."""
+    """Messages are redacted first, then truncated to 1024 bytes between two characters."""
 
     async def story(it: Story, recorder: EventRecorder) -> None:
         recorder.record(
@@ -264,7 +264,7 @@ def test_no_secret_and_no_novel_is_written() -> None:
 
 @given(st.text(), st.integers(3, 50))
 def test_a_cut_text_is_a_prefix_within_its_bytes(text, limit) -> None:
-    """Whatever the characters."""
+    """For any characters."""
     short = truncate(text, limit)
     assert len(short.encode()) <= limit
     assert short == text.encode("utf-8", "replace").decode() or text.startswith(short.removesuffix("…"))

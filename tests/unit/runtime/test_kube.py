@@ -1,4 +1,4 @@
-"""The Kubernetes client against real HTTP, with the answers that proxies, old versions and bad days give."""
+"""The Kubernetes client over real HTTP, with the responses of proxies, old versions and failing servers."""
 
 import asyncio
 import json
@@ -46,8 +46,8 @@ async def refused(call) -> KubeError:
     return caught.value
 
 
-async def test_a_get_is_one_request_with_our_name_and_decodes() -> None:
-    """A claim is read by one GET that says who asks."""
+async def test_a_get_is_one_request_with_our_user_agent() -> None:
+    """A claim is read by one GET with our user agent."""
     async with kube_server() as server, kube_client(server, token="t0p") as kube:
         server.then(answer(obj("NodeClaim", "ws1", "7")))
         claim = await kube.get(NODECLAIMS, "ws1")
@@ -58,8 +58,8 @@ async def test_a_get_is_one_request_with_our_name_and_decodes() -> None:
         assert server.seen[0].headers["authorization"] == "Bearer t0p"
 
 
-async def test_only_the_api_servers_own_word_proves_absence() -> None:
-    """NotFound about this object is proof; an ingress's 404 page and an unserved kind's plain 404 are not."""
+async def test_only_not_found_about_the_object_proves_absence() -> None:
+    """NotFound about this object is proof; the 404 page of an ingress and the plain 404 of an unserved kind are not."""
     async with kube_server() as server, kube_client(server) as kube:
         server.then(status(404, "NotFound", 'nodeclaims "ws1" not found', "ws1"))
         server.then(raw(b"404 page not found\n", 404, "text/plain"))
@@ -84,8 +84,8 @@ async def test_only_the_api_servers_own_word_proves_absence() -> None:
         (504, "Timeout", False, True, False),
     ],
 )
-async def test_each_refusal_says_what_to_do_next(code, reason, refused_for_good, retryable, conflict) -> None:
-    """A refusal's properties tell a caller whether to wait, read anew or give up."""
+async def test_properties_classify_errors(code, reason, refused_for_good, retryable, conflict) -> None:
+    """The properties of an error show whether to wait, to read again or to stop."""
     async with kube_server() as server, kube_client(server) as kube:
         server.then(status(code, reason, "why"))
         error = await refused(kube.patch(NODECLAIMS, "ws1", {}, patch_type="merge"))
@@ -94,8 +94,8 @@ async def test_each_refusal_says_what_to_do_next(code, reason, refused_for_good,
         assert error.message == "patch NodeClaim ws1: why"
 
 
-async def test_retry_after_is_kept_in_seconds_and_absent_when_not_said() -> None:
-    """429 with the header, with the Status field, with a date we do not trust, and with nothing."""
+async def test_retry_after_is_in_seconds() -> None:
+    """429 with the header, with the field of the Status, with a date (not supported), and with nothing."""
     body = {"kind": "Status", "code": 429, "reason": "TooManyRequests", "details": {"retryAfterSeconds": 3}}
     async with kube_server() as server, kube_client(server) as kube:
         server.then(status(429, "TooManyRequests", **{"Retry-After": "7"}), answer(body, 429))
@@ -105,8 +105,8 @@ async def test_retry_after_is_kept_in_seconds_and_absent_when_not_said() -> None
         assert waits == [7.0, 3.0, None, None]
 
 
-async def test_no_answer_can_put_us_to_sleep_for_good() -> None:
-    """A Retry-After beyond five minutes, or beyond any number, is five minutes."""
+async def test_retry_after_is_bounded() -> None:
+    """A Retry-After above five minutes, or above any number, is five minutes."""
     endless = b'{"kind":"Status","details":{"retryAfterSeconds":' + b"9" * 400 + b"}}"
     async with kube_server() as server, kube_client(server) as kube:
         server.then(status(429, "TooManyRequests", **{"Retry-After": "86400"}), raw(endless, 429))
@@ -133,8 +133,8 @@ async def test_no_answer_can_put_us_to_sleep_for_good() -> None:
         b'{"kind":"NodeClaim","metadata":{"name":"ws1"},"x":' + b"[" * 100_000 + b"]" * 100_000 + b"}",
     ],
 )
-async def test_what_is_not_the_object_is_never_taken_for_it(body) -> None:
-    """A sign-in page, half a body, another kind or an empty answer is an error that names what came."""
+async def test_another_body_is_not_decoded_as_the_object(body) -> None:
+    """A sign-in page, a truncated body, another kind or an empty response is an error that quotes the response."""
     async with kube_server() as server, kube_client(server) as kube:
         server.then(raw(body))
         error = await refused(kube.get(NODECLAIMS, "ws1"))
@@ -155,15 +155,15 @@ async def test_what_is_not_the_object_is_never_taken_for_it(body) -> None:
         b'{"metadata":{"resourceVersion":"1"},"items":[]}',
     ],
 )
-async def test_an_empty_answer_is_not_an_empty_list(body) -> None:
-    """Nothing may be taken for "there are no claims" but a list that says so."""
+async def test_an_empty_response_is_not_an_empty_list(body) -> None:
+    """Only a list may mean that there are no claims."""
     async with kube_server() as server, kube_client(server) as kube:
         server.then(raw(body, content_type="application/json"))
         assert (await refused(kube.list(NODECLAIMS))).unexpected
 
 
 async def test_a_three_mebibyte_object_is_refused_and_the_next_call_works() -> None:
-    """An object past the cap is an error, and its connection does not poison the next request."""
+    """An object above the limit is an error; the connection of the next request works."""
     async with kube_server() as server, kube_client(server) as kube:
         server.then(answer(obj("NodeClaim", "ws1", metadata={"annotations": {"a": "x" * (3 * 2**20)}})))
         server.then(answer(obj("NodeClaim", "ws1")))
@@ -171,8 +171,8 @@ async def test_a_three_mebibyte_object_is_refused_and_the_next_call_works() -> N
         assert (await kube.get(NODECLAIMS, "ws1")).name == "ws1"
 
 
-async def test_no_answer_is_status_zero() -> None:
-    """Silence, a broken connection and a closed port are all 'no answer': the call may have been carried out."""
+async def test_no_response_has_status_zero() -> None:
+    """A timeout, a broken connection and a closed port have status 0: the request may have been applied."""
     async with kube_server() as server, kube_client(server, timeout_seconds=0.1) as kube:
         server.then(silent(), hang_up())
         quiet, cut = await refused(kube.get(NODES, "n")), await refused(kube.create(NODES, {}))
@@ -183,7 +183,7 @@ async def test_no_answer_is_status_zero() -> None:
 
 
 async def test_errors_do_not_hold_the_token() -> None:
-    """Neither text nor repr nor the chain of an error shows the request's credentials, nor any it quotes."""
+    """Neither text nor repr nor the chain of an error contains credentials."""
     async with kube_server() as server, kube_client(server, token="c4nary-token", timeout_seconds=0.2) as kube:
         server.then(hang_up(), silent(), raw(b"echo Authorization: Bearer c4nary-token", 502))
         server.then(status(500, "InternalError", "sent Bearer c4nary-token"))
@@ -195,7 +195,7 @@ async def test_errors_do_not_hold_the_token() -> None:
 
 
 async def test_cancellation_passes_through_a_call() -> None:
-    """A cancelled call is cancelled, not turned into an error."""
+    """A cancelled request raises CancelledError, not KubeError."""
     async with kube_server() as server, kube_client(server) as kube:
         server.then(silent())
         with pytest.raises(TimeoutError):
@@ -204,7 +204,7 @@ async def test_cancellation_passes_through_a_call() -> None:
 
 
 async def test_a_list_is_read_in_pages_of_one_version() -> None:
-    """Pages follow the continue token; the list bears the first page's version."""
+    """Pages follow the continue token; the list has the version of the first page."""
     async with kube_server() as server, kube_client(server) as kube:
         server.then(
             listing("Node", [obj("Node", "a")], "40", more="tok/en="), listing("Node", [obj("Node", "b")], "40")
@@ -216,7 +216,7 @@ async def test_a_list_is_read_in_pages_of_one_version() -> None:
 
 
 async def test_an_expired_page_restarts_the_whole_list_at_most_three_times() -> None:
-    """410 between pages begins anew; the third one is given up, and a half list is never returned."""
+    """410 between pages starts the list again; the third one fails, and a partial list is never returned."""
     page = listing("Node", [obj("Node", "a")], "40", more="t")
     expired = status(410, "Expired")
     async with kube_server() as server, kube_client(server) as kube:
@@ -230,21 +230,21 @@ async def test_an_expired_page_restarts_the_whole_list_at_most_three_times() -> 
 
 
 async def test_an_item_that_does_not_fit_fails_the_list_by_name() -> None:
-    """Leaving one object out would claim that it is gone."""
+    """A list without that object would mean that it was deleted."""
     async with kube_server() as server, kube_client(server) as kube:
         server.then(listing("Node", [obj("Node", "a"), obj("Node", "bad", spec={"taints": 3})], "40"))
         assert "list nodes: bad: " in (await refused(kube.list(NODES))).message
 
 
 async def test_an_empty_list_may_be_null() -> None:
-    """Go writes an empty slice as null in places; that is a list of nothing."""
+    """Go encodes an empty slice as null in places; that is an empty list."""
     async with kube_server() as server, kube_client(server) as kube:
         server.then(answer({"kind": "NodeList", "metadata": {"resourceVersion": "9"}, "items": None}))
         assert (await kube.list(NODES)).items == ()
 
 
 async def test_writes_send_what_kubernetes_expects() -> None:
-    """Patch types, bodies, preconditions and the eviction's own API group, byte for byte."""
+    """Patch types, bodies, preconditions and the API group of evictions, byte for byte."""
     pod = Pod(metadata=ObjectMeta(name="p", namespace="ns", uid="u1"))
     async with kube_server() as server, kube_client(server) as kube:
         server.otherwise = answer(obj("NodeClaim", "ws1"))
@@ -265,8 +265,8 @@ async def test_writes_send_what_kubernetes_expects() -> None:
         assert evict.body["deleteOptions"] == {"preconditions": {"uid": "u1"}}
 
 
-async def test_who_we_are_is_what_the_api_server_says() -> None:
-    """A SelfSubjectReview has no name and is never stored; servers that do not know it say 404."""
+async def test_the_user_name_comes_from_the_api_server() -> None:
+    """A SelfSubjectReview has no name and is never stored; servers before 1.28 respond 404."""
     review = {"kind": "SelfSubjectReview", "metadata": {}, "status": {"userInfo": {"username": "ada@example.com"}}}
     async with kube_server() as server, kube_client(server) as kube:
         server.then(answer(review, 201), status(404, "NotFound"), answer({"kind": "SelfSubjectReview"}, 201))
@@ -279,16 +279,16 @@ async def test_who_we_are_is_what_the_api_server_says() -> None:
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "a/b", "%2e%2e"])
-async def test_a_name_that_would_point_elsewhere_is_never_sent(name) -> None:
-    """A DELETE without a proper name would be a DELETE of everything."""
+async def test_an_invalid_name_is_never_sent(name) -> None:
+    """A DELETE without a valid name would delete the collection."""
     async with kube_server() as server, kube_client(server) as kube:
         with pytest.raises(ValueError, match="name"):
             await kube.delete(NODECLAIMS, name)
         assert server.seen == []
 
 
-async def test_a_401_renews_the_credentials_and_asks_once_more() -> None:
-    """The second try carries the new token; a second 401 is the caller's."""
+async def test_a_401_renews_the_credentials_and_retries_once() -> None:
+    """The second attempt uses the new token; a second 401 is raised."""
     renewed = []
 
     async def renew() -> None:
@@ -304,7 +304,7 @@ async def test_a_401_renews_the_credentials_and_asks_once_more() -> None:
 
 
 async def test_a_watch_yields_events_and_bookmarks() -> None:
-    """Lines arrive as events, however the bytes are cut; a bookmark has a version and no object."""
+    """Lines become events, however the bytes are split; a bookmark has a version and no object."""
     line = json.dumps(event("MODIFIED", obj("Node", "n", "3"))).encode() + b"\n"
     async with kube_server() as server, kube_client(server) as kube:
         server.then(stream(event("ADDED", obj("Node", "n", "2")), line[:40], line[40:], bookmark("9"), b"\n"))
@@ -320,14 +320,14 @@ async def test_a_watch_yields_events_and_bookmarks() -> None:
 
 
 async def test_a_bookmark_without_an_object_has_no_version() -> None:
-    """Fault 23: such a bookmark is not an error, it only says that the connection lives."""
+    """Fault 23: such a bookmark is not an error; it only keeps the connection alive."""
     async with kube_server() as server, kube_client(server) as kube:
         server.then(stream(b'{"type":"BOOKMARK"}\n'))
         assert [e.resource_version for e in await watched(kube)] == [""]
 
 
 async def test_410_ends_a_watch_as_event_and_as_status() -> None:
-    """Both ways of saying "too old" are the same error."""
+    """Both forms of an expired version are the same error."""
     async with kube_server() as server, kube_client(server) as kube:
         server.then(stream(gone()), status(410, "Gone"))
         assert (await refused(watched(kube))).gone
@@ -347,8 +347,8 @@ async def test_410_ends_a_watch_as_event_and_as_status() -> None:
         (b'{"type":"BOOKMARK","x":"' + b"x" * 3 * 2**20 + b'"}\n', "a line of more than 3145728 bytes"),
     ],
 )
-async def test_a_watch_of_nonsense_ends_with_what_came(sent, said) -> None:
-    """A proxy's page, an unknown type, another kind or an endless line is named, never handed on."""
+async def test_an_invalid_watch_quotes_the_response(sent, said) -> None:
+    """A page of a proxy, an unknown type, another kind or an oversized line is quoted and not passed on."""
     async with kube_server() as server, kube_client(server) as kube:
         server.then(stream(sent))
         error = await refused(watched(kube))
@@ -356,8 +356,8 @@ async def test_a_watch_of_nonsense_ends_with_what_came(sent, said) -> None:
         assert said in error.message
 
 
-async def test_half_a_line_is_a_cut_connection() -> None:
-    """What came before it counts; the half line does not."""
+async def test_a_truncated_line_is_a_broken_connection() -> None:
+    """Events before it count; the truncated line does not."""
     async with kube_server() as server, kube_client(server) as kube:
         server.then(stream(event("ADDED", obj("Node", "n", "2")), b'{"type":"MODIF'))
         seen: list[str] = []
@@ -372,8 +372,8 @@ async def test_half_a_line_is_a_cut_connection() -> None:
         assert (error.status, error.reason) == (0, "NoResponse")
 
 
-async def test_a_silent_watch_ends() -> None:
-    """A half-open connection says nothing for ever; we stop listening."""
+async def test_an_idle_watch_ends() -> None:
+    """A half-open connection delivers nothing; the watch ends after the idle timeout."""
     async with kube_server() as server, kube_client(server) as kube:
         server.then(stream(bookmark("5"), end="silence"))
         assert (await refused(watched(kube, idle_timeout_seconds=0.1))).reason == "IdleTimeout"
@@ -388,7 +388,7 @@ async def test_a_watch_cut_in_the_middle_is_no_clean_end() -> None:
 
 
 async def test_every_request_is_reported_once() -> None:
-    """Metrics see verb, kind and status of each request, 0 for none."""
+    """Metrics receive verb, kind and status of each request, 0 without a response."""
     seen = []
     async with (
         kube_server() as server,

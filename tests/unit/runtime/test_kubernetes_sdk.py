@@ -1,18 +1,18 @@
-"""kubernetes_asyncio is imported in part: what is left out costs nothing, and is there for who asks."""
+"""kubernetes_asyncio is imported in part: the rest costs nothing and is loaded on use."""
 
 import subprocess
 import sys
 
 
 def run(program: str) -> str:
-    """What a fresh interpreter prints; its imports are its own, and warnings are errors."""
+    """The output of a new interpreter; warnings are errors."""
     return subprocess.run(
         [sys.executable, "-W", "error", "-c", program], check=True, capture_output=True, text=True
     ).stdout.strip()
 
 
 def test_the_program_loads_no_model_and_no_api_group() -> None:
-    """All that `run` imports, the configuration loaders included, brings in none of the 830 modules."""
+    """Everything that `run` imports, the configuration loaders included, loads none of the 830 modules."""
     found = run(
         "import sys, provisioner.operator.operator, provisioner.operator.clients\n"
         "parts = ('kubernetes_asyncio.client.models.', 'kubernetes_asyncio.client.api.')\n"
@@ -22,7 +22,7 @@ def test_the_program_loads_no_model_and_no_api_group() -> None:
 
 
 def test_what_is_left_out_can_be_asked_for() -> None:
-    """Somebody else in the process finds the SDK whole, made of the same classes."""
+    """Other code in the process gets the whole SDK, with the same classes."""
     found = run(
         "from provisioner.runtime.kubernetes_sdk import ApiClient\n"
         "import kubernetes_asyncio.dynamic\n"
@@ -35,7 +35,7 @@ def test_what_is_left_out_can_be_asked_for() -> None:
 
 
 def test_an_sdk_that_is_there_already_is_used() -> None:
-    """Whoever imported it first is not given another one."""
+    """An SDK that was imported before is used unchanged."""
     found = run(
         "import kubernetes_asyncio.client as before\n"
         "from provisioner.runtime.kubernetes_sdk import ApiClient\n"

@@ -1,4 +1,4 @@
-"""Leadership, on virtual time, over an in-memory wire that can be cut, with wall clocks that lie."""
+"""Leader election on virtual time, with an API server that can be disconnected and wrong wall clocks."""
 
 import asyncio
 import itertools
@@ -129,7 +129,7 @@ async def forever() -> None:
 
 
 class Diary:
-    """A leader's work that notes when it ran, and how much of the lease was left at its end."""
+    """Work of the leader that records when it ran and how much of the Lease was left at its end."""
 
     def __init__(self, election: LeaderElector) -> None:
         self.election = election
@@ -145,7 +145,7 @@ class Diary:
 
 
 def test_a_free_lease_is_taken_renewed_and_released() -> None:
-    """Create, renew every 5 s, and leave an empty holder behind when the work is done."""
+    """Create, renew every 5 s, and release with an empty holder when the work is done."""
 
     async def story(it: World) -> None:
         election = it.election("one")
@@ -164,7 +164,7 @@ def test_a_free_lease_is_taken_renewed_and_released() -> None:
 
 
 def test_the_term_counts_from_before_the_request() -> None:
-    """A slow API server shortens what is left: the others' clocks may have started when ours sent it."""
+    """A slow API server shortens the remaining time: other replicas may count from when the request was sent."""
 
     async def story(it: World) -> None:
         it.network.latency_seconds = (0.0, 0.5)
@@ -183,7 +183,7 @@ def test_the_term_counts_from_before_the_request() -> None:
 
 
 def test_the_second_waits_for_the_first_to_release() -> None:
-    """A graceful hand-over takes at most one round of looking; labels others put on the Lease stay."""
+    """A release takes at most one retry period of the follower; labels of other clients on the Lease stay."""
 
     async def story(it: World) -> None:
         it.leases.put("")
@@ -208,8 +208,8 @@ def test_the_second_waits_for_the_first_to_release() -> None:
 
 
 @pytest.mark.parametrize("hours", [-1, 0, 1])
-def test_a_strangers_lease_runs_on_our_clock(hours) -> None:
-    """Fault 63: whatever its renewTime says and our wall clock shows, it is respected for its whole term."""
+def test_another_holders_lease_runs_on_our_clock(hours) -> None:
+    """Fault 63: whatever renewTime and our wall clock are, the Lease is respected for its whole duration."""
 
     async def story(it: World) -> None:
         it.leases.put("dead", seconds=40)
@@ -235,8 +235,8 @@ def test_a_strangers_lease_runs_on_our_clock(hours) -> None:
         ("2025-01-01T00:00:00", 0.0),
     ],
 )
-def test_how_long_nobody_led_is_known_roughly(renewed, seconds) -> None:
-    """From the last renewal to ours; what is no time, or later than now, tells nothing and harms nobody."""
+def test_the_time_without_a_leader_is_estimated(renewed, seconds) -> None:
+    """From the last renewal to ours; an invalid time, or one in the future, counts as 0."""
 
     async def story(it: World) -> None:
         it.leases.put("", renewed)
@@ -253,7 +253,7 @@ def test_how_long_nobody_led_is_known_roughly(renewed, seconds) -> None:
 
 
 def test_a_leader_that_cannot_renew_stops_before_anyone_else_begins() -> None:
-    """Fault 61: cut from the API server, the work ends with lease to spare; the other begins only after its end."""
+    """Fault 61: disconnected from the API server, the work ends before the Lease expires and the other one starts."""
 
     async def story(it: World) -> None:
         first, second = it.election("one"), it.election("two")
@@ -284,7 +284,7 @@ async def swallow(leading: Any) -> BaseException | None:
 
 @pytest.mark.parametrize("hang", [True, False])
 def test_a_renewal_that_fails_now_and_then_costs_nothing(hang) -> None:
-    """Fault 60: refused or silent for 15 s, then well again: still the leader, without a gap."""
+    """Fault 60: rejected or timed out for 15 s, then renewed: still the leader, without a gap."""
 
     async def story(it: World) -> None:
         election = it.election("one")
@@ -309,8 +309,8 @@ def test_a_renewal_that_fails_now_and_then_costs_nothing(hang) -> None:
     in_a_world(story)
 
 
-def test_annotations_on_the_lease_are_heard_of_and_kept() -> None:
-    """What somebody writes on the Lease, in conflict with our renewal, is told once and survives all renewals."""
+def test_annotations_on_the_lease_are_reported_and_kept() -> None:
+    """An annotation that conflicts with our renewal is reported once and kept by all renewals."""
 
     async def story(it: World) -> None:
         heard: list[dict[str, str]] = []
@@ -335,7 +335,7 @@ def test_annotations_on_the_lease_are_heard_of_and_kept() -> None:
 
 
 def test_a_lease_taken_over_keeps_its_annotations() -> None:
-    """A new leader reads what was written for its predecessor."""
+    """A new leader reads the annotations that were written for its predecessor."""
 
     async def story(it: World) -> None:
         it.leases.put("")
@@ -357,8 +357,8 @@ def test_a_lease_taken_over_keeps_its_annotations() -> None:
     in_a_world(story)
 
 
-def test_a_lost_answer_is_not_a_lost_lease() -> None:
-    """The renewal was applied, its answer was not heard: the conflict that follows is with ourselves."""
+def test_a_lost_response_is_not_a_lost_lease() -> None:
+    """The renewal was applied, its response was lost: the conflict that follows is with our own write."""
 
     async def story(it: World) -> None:
         election = it.election("one")
@@ -377,7 +377,7 @@ def test_a_lost_answer_is_not_a_lost_lease() -> None:
 
 
 def test_a_stolen_lease_ends_the_work_at_the_next_renewal() -> None:
-    """Somebody else wrote his name: no release, no second try."""
+    """Another holder took the Lease: no release, no second attempt."""
 
     async def story(it: World) -> None:
         election = it.election("one")
@@ -394,8 +394,8 @@ def test_a_stolen_lease_ends_the_work_at_the_next_renewal() -> None:
     in_a_world(story)
 
 
-def test_a_deleted_lease_is_made_anew() -> None:
-    """Nobody else holds it, so we do again."""
+def test_a_deleted_lease_is_created_again() -> None:
+    """No other replica holds it, so it is created again."""
 
     async def story(it: World) -> None:
         election = it.election("one")
@@ -411,8 +411,8 @@ def test_a_deleted_lease_is_made_anew() -> None:
     in_a_world(story)
 
 
-def test_a_worker_that_dies_ends_everything() -> None:
-    """Fault 64: its error comes out as it is, and the lease is free for the next."""
+def test_an_error_of_the_work_ends_the_election() -> None:
+    """Fault 64: its error is raised unchanged, and the Lease is released."""
 
     async def story(it: World) -> None:
         async def work() -> None:
@@ -428,7 +428,7 @@ def test_a_worker_that_dies_ends_everything() -> None:
 
 
 def test_shutdown_stops_the_work_before_the_lease_is_released() -> None:
-    """SIGTERM: whatever the work still does on its way out, it does as the leader."""
+    """SIGTERM: until the work has ended, the process is the leader."""
 
     async def story(it: World) -> None:
         election = it.election("one")
@@ -451,8 +451,8 @@ def test_shutdown_stops_the_work_before_the_lease_is_released() -> None:
     in_a_world(story)
 
 
-def test_a_renewal_on_its_way_does_not_spoil_the_release() -> None:
-    """SIGTERM falls between a renewal's effect and its answer: the version we know is old, the lease is still ours."""
+def test_a_renewal_in_flight_does_not_prevent_the_release() -> None:
+    """SIGTERM between the effect of a renewal and its response: our version is old, the Lease is still ours."""
 
     async def story(it: World) -> None:
         it.network.latency_seconds = (0.0, 0.5)
@@ -467,8 +467,8 @@ def test_a_renewal_on_its_way_does_not_spoil_the_release() -> None:
     in_a_world(story)
 
 
-def test_a_release_nobody_answers_does_not_hold_up_the_end() -> None:
-    """The API server is away at shutdown: four seconds, then we go."""
+def test_a_release_without_a_response_does_not_block_the_shutdown() -> None:
+    """The API server is unavailable at shutdown: the process ends after four seconds."""
 
     async def story(it: World) -> None:
         election = it.election("one")
@@ -483,8 +483,8 @@ def test_a_release_nobody_answers_does_not_hold_up_the_end() -> None:
     in_a_world(story)
 
 
-def test_a_process_that_was_frozen_knows_it_may_no_longer_write() -> None:
-    """Fault 8: after 40 s of standing still, remaining() is 0 before anything else has run."""
+def test_a_suspended_process_is_no_longer_the_leader() -> None:
+    """Fault 8: after 40 s of suspension remaining() is 0 before anything else has run."""
 
     async def story(it: World) -> None:
         election = it.election("one")
@@ -503,7 +503,7 @@ def test_a_process_that_was_frozen_knows_it_may_no_longer_write() -> None:
 
 
 def test_a_lease_too_short_for_its_renewals_is_refused() -> None:
-    """Numbers that cannot keep the promise are refused at the start."""
+    """Such durations are rejected by the constructor."""
 
     async def story(it: World) -> None:
         with pytest.raises(ValueError, match="lease_duration_seconds"):

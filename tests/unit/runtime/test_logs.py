@@ -1,4 +1,4 @@
-"""Log lines: Karpenter's keys, no secret, no forgery."""
+"""Log lines: Karpenter's keys, no credentials, no forged lines."""
 
 import io
 import json
@@ -23,7 +23,7 @@ class Noon:
 
 @pytest.fixture
 def out():
-    """What was logged; everything global is put back afterwards."""
+    """The log output; global configuration is restored afterwards."""
     root = logging.getLogger()
     before, level = root.handlers[:], root.level
     levels = {name: logging.getLogger(name).level for name in logs.QUIET_LIBRARIES}
@@ -42,7 +42,7 @@ def lines(out: io.StringIO) -> list[dict]:
 
 
 def test_a_line_has_karpenters_keys_in_order(out) -> None:
-    """Level, time, logger and message first, then the context, wall time through the clock."""
+    """Level, time, logger and message first, then the context; the time comes from the clock."""
     with structlog.contextvars.bound_contextvars(controller="machine", key="ws1"):
         logs.get_logger("controllers.nodeclaim.lifecycle.launch").info("created", pool="ws1", seconds=1.5)
     (line,) = lines(out)
@@ -60,7 +60,7 @@ def test_a_line_has_karpenters_keys_in_order(out) -> None:
 
 
 def test_the_commit_is_in_every_line_if_it_is_known(out) -> None:
-    """Ours and the libraries', before the context."""
+    """In our lines and those of libraries, before the context."""
     logs.configure(Noon(), stream=out, commit="0123456")
     logs.get_logger("x").info("ours", pool="ws1")
     logging.getLogger("aiohttp.client").warning("theirs")
@@ -70,7 +70,7 @@ def test_the_commit_is_in_every_line_if_it_is_known(out) -> None:
 
 
 def test_debug_says_where(out) -> None:
-    """The file and line that speak, and at no other level."""
+    """File and line of the call, at debug level only."""
     logs.get_logger("x").info("no")
     logs.configure(Noon(), stream=out, level="debug")
     logs.get_logger("x").info("yes")
@@ -81,7 +81,7 @@ def test_debug_says_where(out) -> None:
 
 
 class Ticking:
-    """A clock whose second is set by hand."""
+    """A clock whose time is set by the test."""
 
     second = 0
 
@@ -90,7 +90,7 @@ class Ticking:
 
 
 def test_a_hot_loop_is_sampled(out) -> None:
-    """Of one message a hundred in a second and then every hundredth; another message and another second start anew."""
+    """A hundred of one message in a second, then every hundredth; other messages and seconds count separately."""
     clock = Ticking()
     logs.configure(clock, stream=out)
     log = logs.get_logger("x")
@@ -125,7 +125,7 @@ def test_no_color_is_honoured(out, monkeypatch, value, coloured) -> None:
 
 
 def test_the_level_is_a_threshold(out) -> None:
-    """Debug lines are dropped at info, and shown when asked for."""
+    """Debug lines are dropped at info and shown at debug."""
     logs.get_logger("x").debug("no")
     assert lines(out) == []
     logs.configure(Noon(), stream=out, level="debug")
@@ -159,7 +159,7 @@ SECRETS = [
 @pytest.mark.parametrize("secret", SECRETS)
 @pytest.mark.parametrize("console", [False, True])
 def test_no_secret_reaches_the_log(out, secret, console) -> None:
-    """In the message, in a value, deep inside a value, in an exception and in its chain."""
+    """In the message, in a value, in a nested value, in an exception and in its chain."""
     logs.configure(Noon(), stream=out, console=console)
     log = logs.get_logger("x")
     log.info(f"sent {secret}")
@@ -203,7 +203,7 @@ def test_no_value_can_forge_a_line(text) -> None:
 
 
 def test_the_console_shows_no_foreign_escapes(out) -> None:
-    """A claim's name cannot colour the terminal, nor turn the text around."""
+    """A claim's name can neither colour the terminal nor change the text direction."""
     logs.configure(Noon(), stream=out, console=True)
     logs.get_logger("x").info("claim", name="\x1b[31mred\u202e")
     assert "\x1b[31mred" not in out.getvalue()

@@ -1,4 +1,4 @@
-"""The mirror of a collection, against an API server that forgets, repeats itself, falls silent and lies."""
+"""The reflector against an API server that loses events, repeats them, stops responding or is stale."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -34,7 +34,7 @@ pytestmark = pytest.mark.asyncio
 
 
 class Mirror:
-    """A reflector of Nodes that keeps all it was told, as +name, ~name and -name (with the version)."""
+    """A reflector of Nodes that records every change as +name, ~name and -name (with the version)."""
 
     def __init__(self, kube: Kube, **options: Any) -> None:
         self.told: list[str] = []
@@ -82,7 +82,7 @@ def node(name: str, version: str, uid: str = "", pool: str = "") -> dict[str, An
 
 
 async def test_a_list_and_its_events_become_a_cache() -> None:
-    """Listed and watched objects are found by name and by index, and every change is told once."""
+    """Objects are found by name and by index, and handlers are called once for every change."""
     async with kube_server() as server:
         server.then(listing("Node", [node("a", "1", pool="p1"), node("b", "2")], "5"))
         server.then(
@@ -110,8 +110,8 @@ async def test_a_list_and_its_events_become_a_cache() -> None:
             assert server.seen[1].query["resourceVersion"] == "5"
 
 
-async def test_a_relist_reports_what_vanished_in_between() -> None:
-    """410 on a watch: the list after it replaces all, and the missed deletion is told."""
+async def test_a_relist_reports_missed_deletions() -> None:
+    """410 on a watch: the new list replaces the cache, and the missed deletion is reported."""
     async with kube_server() as server:
         server.then(listing("Node", [node("a", "1", pool="p"), node("b", "2", pool="p")], "5"), stream(gone()))
         server.then(listing("Node", [node("b", "2", pool="p"), node("c", "9", pool="p")], "9"), stream(end="silence"))
@@ -131,8 +131,8 @@ async def test_a_relist_reports_what_vanished_in_between() -> None:
         stream(event("ADDED", obj("Node", "n", "6", spec={"taints": 3}))),
     ],
 )
-async def test_a_watch_that_makes_no_sense_is_followed_by_a_list(answer) -> None:
-    """Resuming from the same version would meet the same answer, or miss a CRD that came back empty."""
+async def test_an_invalid_watch_is_followed_by_a_list(answer) -> None:
+    """Resuming from the same version would fail again, or miss that the CRD was recreated without objects."""
     async with kube_server() as server:
         server.then(listing("Node", [node("a", "1")], "5"), answer)
         server.then(listing("Node", [], "9"), stream(end="silence"))
@@ -141,8 +141,8 @@ async def test_a_watch_that_makes_no_sense_is_followed_by_a_list(answer) -> None
             assert mirror.told == ["+a@1", "-a@1"]
 
 
-async def test_the_first_list_is_told_of_even_if_it_is_empty() -> None:
-    """Who waits for the cache has nothing else to be woken by; later lists tell only what they change."""
+async def test_on_synced_is_called_after_an_empty_list() -> None:
+    """Nothing else wakes a controller that waits for the cache; later lists report only changes."""
     async with kube_server() as server:
         server.then(status(500, "InternalError"), listing("Node", [], "5"), stream(gone()))
         server.then(listing("Node", [], "9"), stream(end="silence"))
@@ -151,8 +151,8 @@ async def test_the_first_list_is_told_of_even_if_it_is_empty() -> None:
             assert (mirror.told, mirror.syncs) == ([], 1)
 
 
-async def test_410_as_a_status_also_lists_anew() -> None:
-    """The other way of saying it."""
+async def test_410_as_a_status_lists_again() -> None:
+    """410 as an HTTP status instead of an ERROR event."""
     async with kube_server() as server:
         server.then(listing("Node", [], "5"), status(410, "Gone"), listing("Node", [], "9"), stream(end="silence"))
         async with running(server) as mirror:
@@ -160,7 +160,7 @@ async def test_410_as_a_status_also_lists_anew() -> None:
 
 
 async def test_the_same_name_with_another_uid_is_another_object() -> None:
-    """A Node deleted and made anew in between is a deletion and an addition, in a list and in a watch."""
+    """A Node that was deleted and recreated is a deletion and an addition, in a list and in a watch."""
     async with kube_server() as server:
         server.then(listing("Node", [node("a", "1", "u1")], "5"), stream(gone()))
         server.then(
@@ -172,7 +172,7 @@ async def test_the_same_name_with_another_uid_is_another_object() -> None:
 
 
 async def test_a_repeated_event_from_the_past_changes_nothing() -> None:
-    """Duplicate and late deliveries of a known object are ignored."""
+    """Duplicate and late events of a cached object are ignored."""
     async with kube_server() as server:
         late = (event("MODIFIED", node("a", "6")), event("DELETED", node("a", "3")))
         server.then(listing("Node", [node("a", "7")], "7"), stream(*late, bookmark("8"), end="silence"))
@@ -182,7 +182,7 @@ async def test_a_repeated_event_from_the_past_changes_nothing() -> None:
 
 
 async def test_an_event_from_the_past_never_revives_an_object() -> None:
-    """An old ADDED of an object that is gone is no news: the thread is lost, a list settles it."""
+    """An old ADDED event of a deleted object requires a new list."""
     async with kube_server() as server:
         server.then(listing("Node", [], "7"), stream(event("ADDED", node("ghost", "3")), end="silence"))
         server.then(listing("Node", [], "9"), stream(end="silence"))
@@ -192,7 +192,7 @@ async def test_an_event_from_the_past_never_revives_an_object() -> None:
 
 
 async def test_a_connection_that_breaks_is_resumed_without_a_list() -> None:
-    """A cut, half a line, a refused connection and a clean end resume from the newest version seen."""
+    """A reset, a truncated line, a refused connection and a clean end resume from the newest version."""
     half = b'{"type":"ADDED","object":{"kind":"No'
     async with kube_server() as server:
         server.then(listing("Node", [], "5"), stream(bookmark("6"), end="cut"), stream(bookmark("7"), half))
@@ -204,8 +204,8 @@ async def test_a_connection_that_breaks_is_resumed_without_a_list() -> None:
             assert mirror.reflector.last_error is None
 
 
-async def test_a_silent_watch_is_dropped_and_everything_listed() -> None:
-    """A half-open connection, or a version from the future after a restore: silence is never trusted."""
+async def test_an_idle_watch_is_followed_by_a_list() -> None:
+    """A half-open connection, or a version of the future after a restore: the watch never delivers an event."""
     async with kube_server() as server:
         server.then(listing("Node", [node("a", "1")], "5"), stream(end="silence"))
         server.then(listing("Node", [], "9"), stream(end="silence"))
@@ -215,7 +215,7 @@ async def test_a_silent_watch_is_dropped_and_everything_listed() -> None:
 
 
 async def test_watches_that_end_at_once_do_not_become_a_hot_loop() -> None:
-    """An empty stream is a failure with a growing pause; one with something in it is asked about once a second."""
+    """An empty watch is a failure with backoff; one with events is repeated about once a second."""
     async with kube_server() as server:
         server.then(listing("Node", [], "5"))
         server.otherwise = stream()
@@ -232,8 +232,8 @@ async def test_watches_that_end_at_once_do_not_become_a_hot_loop() -> None:
             assert server.count(watch="true") == 1
 
 
-async def test_retry_after_is_obeyed() -> None:
-    """429 with Retry-After waits at least that long; without it, our own pause applies."""
+async def test_retry_after_is_honoured() -> None:
+    """429 with Retry-After waits at least that long; without it the backoff applies."""
     async with kube_server() as server:
         server.then(status(429, "TooManyRequests", **{"Retry-After": "1"}))
         server.otherwise = listing("Node", [], "5")
@@ -260,8 +260,8 @@ async def test_retry_after_is_obeyed() -> None:
         (silent(), State.LISTING),
     ],
 )
-async def test_what_cannot_be_read_is_never_empty(answer, state) -> None:
-    """The CRD is gone, permission is lost, a proxy answers: the cache keeps what it knew and says what is wrong."""
+async def test_a_failed_list_is_not_an_empty_list(answer, state) -> None:
+    """The CRD is deleted, permission is missing, a proxy responds: the cache keeps its objects and the error."""
     async with kube_server() as server:
         server.then(listing("Node", [node("a", "1")], "5"), stream(gone()))
         server.otherwise = answer
@@ -274,8 +274,8 @@ async def test_what_cannot_be_read_is_never_empty(answer, state) -> None:
             assert mirror.told == ["+a@1"]
 
 
-async def test_a_half_list_is_no_list() -> None:
-    """Page two fails: nothing of page one is believed."""
+async def test_a_partial_list_is_discarded() -> None:
+    """If page two fails, page one is discarded."""
     async with kube_server() as server:
         server.then(listing("Node", [node("a", "1")], "5", more="t"), status(500, "InternalError"))
         server.then(listing("Node", [node("a", "1"), node("b", "2")], "6"), stream(end="silence"))
@@ -284,8 +284,8 @@ async def test_a_half_list_is_no_list() -> None:
             assert mirror.told == ["+a@1", "+b@2"]
 
 
-async def test_time_travel_is_refused_three_times_then_believed() -> None:
-    """One stale server must not take back what was seen; a restored etcd says so every time."""
+async def test_an_older_list_is_accepted_after_three_rejections() -> None:
+    """One stale server must not roll the cache back; after a restore of etcd every server is older."""
     async with kube_server() as server:
         server.then(listing("Node", [node("a", "50")], "100"), stream(gone()))
         server.otherwise = listing("Node", [], "40")
@@ -301,7 +301,7 @@ async def test_time_travel_is_refused_three_times_then_believed() -> None:
 
 
 async def test_a_stale_server_that_recovers_loses_nothing() -> None:
-    """Fault 18: the relist is served from the past once, then from the present."""
+    """Fault 18: the relist is stale once, then current."""
     async with kube_server() as server:
         server.then(listing("Node", [node("a", "50")], "100"), stream(gone()))
         server.then(listing("Node", [], "40"), listing("Node", [node("a", "50")], "101"), stream(end="silence"))
@@ -310,8 +310,8 @@ async def test_a_stale_server_that_recovers_loses_nothing() -> None:
             assert mirror.told == ["+a@50"]
 
 
-async def test_versions_that_are_no_numbers_are_only_compared_for_equality() -> None:
-    """Fault 23: opaque versions neither order events nor refuse lists."""
+async def test_opaque_versions_are_compared_for_equality_only() -> None:
+    """Fault 23: opaque versions neither order events nor reject lists."""
     async with kube_server() as server:
         server.then(listing("Node", [node("a", "x-9")], "x-9"))
         server.then(stream(event("MODIFIED", node("a", "x-1")), end="silence"))
@@ -322,8 +322,8 @@ async def test_versions_that_are_no_numbers_are_only_compared_for_equality() -> 
             assert mirror.told == ["+a@x-9", "~a@x-1"]
 
 
-async def test_freshness_is_the_start_of_the_list_or_the_last_word() -> None:
-    """`fresh_at` never claims more than was read: a slow list is as old as its start."""
+async def test_freshness_is_the_start_of_the_list_or_the_last_event() -> None:
+    """`fresh_at` is not newer than what was read: a slow list is as old as its start."""
 
     async def slow(request):
         await asyncio.sleep(0.2)
@@ -342,7 +342,7 @@ async def test_freshness_is_the_start_of_the_list_or_the_last_word() -> None:
 
 
 async def test_namespaced_objects_are_named_with_their_namespace() -> None:
-    """Two pods of one name in two namespaces are two."""
+    """Two pods of one name in two namespaces are two objects."""
     pods = [obj("Pod", "p", "1", metadata={"namespace": ns}) for ns in ("x", "y")]
     async with kube_server() as server, kube_client(server) as kube, asyncio.TaskGroup() as group:
         server.then(listing("Pod", pods, "5"), stream(end="silence"))

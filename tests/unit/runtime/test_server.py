@@ -1,4 +1,4 @@
-"""Health and metrics, asked over real HTTP."""
+"""Probes and metrics over real HTTP."""
 
 import asyncio
 import queue
@@ -26,7 +26,7 @@ async def asked(app: web.Application, *paths: str) -> list[tuple[int, str]]:
 
 
 async def test_probes_say_what_is_wrong() -> None:
-    """A failing check makes its probe 503 and is named; the others are untouched."""
+    """A failing check turns its probe into 503 and is named; other probes are not affected."""
     app = health_app(
         live={"ping": lambda: None},
         ready={"caches": lambda: "nodeclaims not synced", "crd": lambda: None},
@@ -46,7 +46,7 @@ async def test_probes_say_what_is_wrong() -> None:
 
 
 async def test_a_loop_that_is_held_up_answers_no_probe() -> None:
-    """Probes are answered by the loop that does the work, so one that hangs is found by the probe's own timeout."""
+    """The loop that does the work answers the probes, so a blocked loop exceeds the timeout of the probe."""
     release = threading.Event()
     ports, loops = queue.Queue[Any](), queue.Queue[Any]()
 
@@ -77,14 +77,14 @@ async def test_a_loop_that_is_held_up_answers_no_probe() -> None:
 
 
 async def test_a_check_is_asked_each_time() -> None:
-    """Nothing is remembered: a probe shows the present."""
+    """Results are not cached."""
     said = iter([None, "broken", None])
     app = health_app(live={"it": lambda: next(said)}, ready={})
     assert [status for status, _ in await asked(app, "/healthz", "/healthz", "/healthz")] == [200, 503, 200]
 
 
 async def test_metrics_of_two_processes_do_not_mix() -> None:
-    """Each `Metrics` is its own registry; no `_created` series."""
+    """Each `Metrics` has its own registry; no `_created` series."""
     one, two = Metrics(), Metrics(process=True)
     one.counter(own.DEADLINES).labels("draining").inc()
     one.leader("lock").set(1)
@@ -104,7 +104,7 @@ async def test_metrics_of_two_processes_do_not_mix() -> None:
 
 
 async def test_a_taken_port_is_an_error_and_a_closed_server_frees_it() -> None:
-    """The port is held exactly as long as the context."""
+    """The port is bound exactly until the context ends."""
     app = health_app(live={}, ready={})
     async with serve("127.0.0.1", 0, app) as port:
         with pytest.raises(OSError, match="in use"):

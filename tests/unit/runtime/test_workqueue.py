@@ -1,4 +1,4 @@
-"""The queue's stories, on virtual time."""
+"""The work queue, on virtual time."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -40,8 +40,8 @@ def test_keys_come_out_once_and_in_order() -> None:
     virtually(main)
 
 
-def test_a_key_added_while_worked_on_runs_again_afterwards() -> None:
-    """Never two workers on one key; never a change forgotten."""
+def test_a_key_added_while_processed_is_queued_again() -> None:
+    """Never two workers on one key; never a lost event."""
 
     async def main() -> None:
         queue = WorkQueue(seeded())
@@ -59,7 +59,7 @@ def test_a_key_added_while_worked_on_runs_again_afterwards() -> None:
 
 
 def test_the_earliest_deadline_wins() -> None:
-    """A later wish changes nothing, an earlier one hastens, and an add overtakes all."""
+    """A later delay changes nothing, an earlier one applies, and `add` is immediate."""
 
     async def main() -> None:
         queue = WorkQueue(seeded())
@@ -81,8 +81,8 @@ def test_the_earliest_deadline_wins() -> None:
     virtually(main)
 
 
-def test_a_deadline_that_falls_into_the_work_waits_for_its_end() -> None:
-    """The key ripens while a worker holds it: it runs again after that."""
+def test_a_delay_that_ends_while_processing_waits_for_its_end() -> None:
+    """The delay ends while the key is processed: it is queued again afterwards."""
 
     async def main() -> None:
         queue = WorkQueue(seeded())
@@ -98,7 +98,7 @@ def test_a_deadline_that_falls_into_the_work_waits_for_its_end() -> None:
 
 
 def test_retries_grow_to_the_cap_and_start_over_after_success() -> None:
-    """Each key backs off by itself, between half and all of the doubled delay."""
+    """Each key has its own backoff, between half and all of the doubled delay."""
 
     async def main() -> None:
         queue = WorkQueue(seeded(), base_seconds=0.1, cap_seconds=60)
@@ -116,8 +116,8 @@ def test_retries_grow_to_the_cap_and_start_over_after_success() -> None:
     virtually(main)
 
 
-def test_many_wishes_for_few_keys_do_not_grow_memory() -> None:
-    """Overtaken deadlines are cleared away."""
+def test_many_delays_of_few_keys_do_not_grow_memory() -> None:
+    """Outdated entries of the heap are removed."""
 
     async def main() -> None:
         queue = WorkQueue(seeded())
@@ -153,8 +153,8 @@ def test_a_cancelled_worker_does_not_take_a_wake_up_with_it() -> None:
     virtually(main)
 
 
-def test_letting_go_of_what_nobody_holds_is_an_error() -> None:
-    """A worker's mistake shows at once."""
+def test_done_of_an_unprocessed_key_is_an_error() -> None:
+    """`done` of a key that is not processed raises."""
 
     async def main() -> None:
         with pytest.raises(KeyError):
@@ -165,8 +165,8 @@ def test_letting_go_of_what_nobody_holds_is_an_error() -> None:
 
 @settings(max_examples=40, deadline=None)
 @given(st.lists(st.tuples(st.sampled_from("abcd"), st.floats(0, 5), st.booleans()), max_size=40), st.integers(1, 4))
-def test_no_key_is_ever_worked_on_twice_at_once_nor_forgotten(wishes, workers) -> None:
-    """Whatever is added when: one worker a key, and every wish is followed by a pass that begins after it."""
+def test_a_key_is_processed_by_one_worker_and_never_lost(wishes, workers) -> None:
+    """One worker per key, and every add is followed by a reconcile that starts after it."""
 
     async def main() -> None:
         queue = WorkQueue(seeded())
@@ -199,8 +199,8 @@ def test_no_key_is_ever_worked_on_twice_at_once_nor_forgotten(wishes, workers) -
     virtually(main)
 
 
-def test_metrics_bear_client_gos_names() -> None:
-    """Dashboards made for controller-runtime find what they look for."""
+def test_metrics_have_the_names_of_client_go() -> None:
+    """Dashboards for controller-runtime find their metrics."""
 
     async def main() -> None:
         metrics = Metrics()

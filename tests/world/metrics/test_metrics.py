@@ -1,4 +1,4 @@
-"""Metrics tell the truth: what a scrape says at the moments of stories, in virtual seconds."""
+"""The metrics of a running program at certain moments of its life, in virtual seconds."""
 
 import asyncio
 import math
@@ -18,8 +18,8 @@ from tests.world.transcript import FAST, MINUTE, node_name, run_pod, strip
 TERMS = {"instance_type": SIZE, "zone": "regional", "capacity_type": "on-demand"}
 
 
-def test_a_life_in_numbers() -> None:
-    """Phases take what the claim's own times say; what went up goes down, and no series of the claim is left."""
+def test_the_metrics_of_one_claim() -> None:
+    """Phases match the timestamps of the claim, gauges return to zero, and the claim leaves no series."""
 
     async def story(sim: Sim) -> None:
         numbers = await start(sim)
@@ -82,8 +82,8 @@ def test_a_life_in_numbers() -> None:
     simulate(story, azure=FAST)
 
 
-def test_credentials_that_fail_are_told_apart() -> None:
-    """ARM does not take our token, then the role is missing: each request counts under its own word."""
+def test_credential_failures_have_reasons() -> None:
+    """ARM rejects the token, then the role is missing: each request counts with its own reason."""
 
     async def story(sim: Sim) -> None:
         numbers = await start(sim)
@@ -107,8 +107,8 @@ def test_credentials_that_fail_are_told_apart() -> None:
     simulate(story, azure=FAST)
 
 
-def test_failures_are_told_by_reason() -> None:
-    """A quota that refuses the PUT and a shortage found later are one failure each, under the words that alerts use."""
+def test_creation_failures_have_reasons() -> None:
+    """A quota that rejects the PUT and a shortage found later are one failure each, with the reasons of the alerts."""
 
     async def story(sim: Sim) -> None:
         sim.cloud.faults += [faults.quota_preflight(times=1), faults.capacity(times=1)]
@@ -134,8 +134,8 @@ def test_failures_are_told_by_reason() -> None:
     simulate(story, azure=FAST)
 
 
-def test_a_claims_machine_is_told_before_it_has_one() -> None:
-    """While a claim waits for quota it is known for which size, then which Node it has, and nothing once it is gone."""
+def test_the_info_metric_shows_the_first_choice_before_a_machine() -> None:
+    """A claim that waits for quota has its size, then its Node, and no series after its deletion."""
     info = "gpu_provisioner_nodeclaim_info"
 
     async def story(sim: Sim) -> None:
@@ -157,7 +157,7 @@ def test_a_claims_machine_is_told_before_it_has_one() -> None:
 
 
 def test_a_leaked_pool_is_seen_until_it_is_gone() -> None:
-    """The gauge goes up when the claim vanishes, down when the pool is gone; the collector's work bears its name."""
+    """The gauge rises when the claim is deleted and falls when the pool is gone; the removal has its cause."""
 
     async def story(sim: Sim) -> None:
         numbers = await start(sim)
@@ -180,8 +180,8 @@ def test_a_leaked_pool_is_seen_until_it_is_gone() -> None:
     simulate(story, azure=FAST)
 
 
-def test_what_the_brake_holds_is_counted_once() -> None:
-    """Ten claims vanish at once: each machine waits for people, and that counts once, however long it lasts."""
+def test_restricted_removals_are_counted_once() -> None:
+    """Ten claims vanish at once: each machine waits for a confirmation and counts once."""
 
     async def story(sim: Sim) -> None:
         numbers = await start(sim)
@@ -200,8 +200,8 @@ def test_what_the_brake_holds_is_counted_once() -> None:
     simulate(story, azure=FAST, **NO_BOUND)
 
 
-def test_evictions_are_told_by_answer() -> None:
-    """A budget that holds a pod shows as 429; the pod that goes shows as 200, and as drained."""
+def test_evictions_are_counted_by_response() -> None:
+    """A PodDisruptionBudget that blocks an eviction is 429; the eviction that succeeds is 200 and drained."""
 
     async def story(sim: Sim) -> None:
         numbers = await start(sim)
@@ -226,7 +226,7 @@ def test_evictions_are_told_by_answer() -> None:
 
 
 def test_a_claim_that_is_overdue_shows_until_it_is_not() -> None:
-    """A pool that hangs in Creating: stuck with its reason and age, overdue from its deadline on, counted once."""
+    """A pool that hangs in Creating: not ready with reason and age, overdue after its deadline, counted once."""
 
     async def story(sim: Sim) -> None:
         numbers = await start(sim)
@@ -249,8 +249,8 @@ def test_a_claim_that_is_overdue_shows_until_it_is_not() -> None:
     simulate(story, azure=AzureSettings(create_seconds=(3200.0, 3300.0), node_share=(1.0, 1.05)))
 
 
-def test_prices_are_told_of_what_is_there() -> None:
-    """A price table makes Karpenter's estimate for each zone that Nodes are in, and what the pools cost for an hour."""
+def test_prices_of_existing_zones_and_pools() -> None:
+    """A price table yields Karpenter's estimate for each zone of the Nodes, and the hourly cost of the pools."""
 
     async def story(sim: Sim) -> None:
         prices = ((SIZE.upper(), Decimal("3.67")), (f"{SIZE}/spot", Decimal("1.5")))

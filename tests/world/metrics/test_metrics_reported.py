@@ -1,4 +1,4 @@
-"""The table of metric families and what a running program exposes are one thing, however long and strange its story."""
+"""The table of metric families is exactly what a running program exposes."""
 
 import asyncio
 from collections import Counter
@@ -28,17 +28,17 @@ FAST_AND_ROOMY = AzureSettings(
 
 
 def declared(name: str) -> Family:
-    """The family behind an exposed name; the client's own names of counters lack `_total`."""
+    """The family of an exposed name; the client removes `_total` from the names of counters."""
     return BY_NAME.get(name) or BY_NAME[f"{name}_total"]
 
 
 def series(numbers: Numbers) -> int:
-    """How many there are."""
+    """The number of series."""
     return sum(len(family.samples) for family in numbers.families())
 
 
 def test_every_family_is_declared_and_every_declared_one_exposed() -> None:
-    """A process's families are those of the table, with its kinds and labels; none stands there for nothing."""
+    """With the types and labels of the table; every declared family is exposed."""
     numbers = Numbers()
     numbers.metrics = Metrics(process=True)
 
@@ -60,7 +60,7 @@ def test_every_family_is_declared_and_every_declared_one_exposed() -> None:
 
 
 def strange(number: int) -> dict[str, Any]:
-    """A claim as nobody should write it, each with names and sizes of its own; every fourth can be served."""
+    """A claim with unusual names and sizes of its own; every fourth one can be launched."""
     size = SIZE if number % 4 == 0 else f"Standard_NC{number}_nobody_v{number}"
     mine = {"karpenter.sh/nodepool": f"pool-{number}", "kaito.sh/kaitonodeclass": f"class-{number}"}
     return node_claim(f"c{number}", size=size, labels=mine)
@@ -68,7 +68,7 @@ def strange(number: int) -> dict[str, Any]:
 
 @pytest.mark.matrix(quick=0)
 def test_two_hundred_strange_claims_leave_no_series_behind() -> None:
-    """Sizes, NodePools and classes that people invent make no series of their own; what is gone has none at all."""
+    """User-defined sizes, NodePools and classes have no series of their own; deleted objects have none."""
     numbers = Numbers()
 
     async def story(sim: Sim) -> None:

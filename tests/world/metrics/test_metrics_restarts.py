@@ -1,4 +1,4 @@
-"""What is counted across restarts and replicas: each occurrence once, by who led when it happened."""
+"""Counters across restarts and replicas: each occurrence counts once, in the leader of that time."""
 
 import asyncio
 
@@ -10,7 +10,7 @@ from tests.world.transcript import FAST, MINUTE
 
 
 def test_a_restart_counts_nothing_again() -> None:
-    """A successor finds a Ready claim: nothing of its past counts as new, and its end counts once."""
+    """A new leader finds a Ready claim: its past does not count as new, and its removal counts once."""
 
     async def story(sim: Sim) -> None:
         first = await start(sim)
@@ -40,7 +40,7 @@ def test_a_restart_counts_nothing_again() -> None:
 
 
 def test_a_restart_in_the_midst_of_a_creation_loses_nothing() -> None:
-    """What began before it and ends after it counts once, with the whole time that it took."""
+    """An operation that starts before the restart and ends after it counts once, with its whole duration."""
 
     async def story(sim: Sim) -> None:
         first = await start(sim)
@@ -61,7 +61,7 @@ def test_a_restart_in_the_midst_of_a_creation_loses_nothing() -> None:
 
 
 def test_a_failed_pool_that_a_successor_finds_is_no_new_failure() -> None:
-    """It failed before the successor's eyes opened: the process that saw it has counted it."""
+    """It failed before the new process started: the previous process counted it."""
 
     async def story(sim: Sim) -> None:
         sim.cloud.faults.append(faults.capacity(times=1))
@@ -78,7 +78,7 @@ def test_a_failed_pool_that_a_successor_finds_is_no_new_failure() -> None:
 
 
 def test_a_follower_counts_nothing_of_what_the_leader_does() -> None:
-    """Both replicas watch the same claims; a sum over both is the truth."""
+    """Both replicas watch the same claims; the sum over both is correct."""
 
     async def story(sim: Sim) -> None:
         leader = await start(sim)
