@@ -218,7 +218,7 @@ def test_a_deployment_of_azure_gpu_provisioner_works_unchanged(tmp_path: Path) -
             assert await asked(f"{health}/healthz", f"{health}/readyz", f"{health}/readyz?verbose") == [
                 (200, "ok\n"),
                 (200, "ok\n"),
-                (200, "[+]claims ok\n[+]nodes ok\n[+]crd ok\n[+]running ok\nreadyz check passed\n"),
+                (200, "[+]claims ok\n[+]nodes ok\n[+]crd ok\n[+]shutdown ok\nreadyz check passed\n"),
             ]
             ((status, exposed),) = await asked(metrics)
             assert status == 200
