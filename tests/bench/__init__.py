@@ -1,5 +1,5 @@
-"""`make bench`: what the real program costs and how fast it reacts, against the figures it was built to meet.
+"""`make bench`: cost and latency of the real program, compared to its targets.
 
-Counts are asserted (exit 1 when one is off); times are printed as medians and as ratios to their targets, never
-asserted: they are this machine's as much as ours.
+Counts are asserted (exit 1 when one exceeds its target); times are printed as medians and as ratios to their targets,
+but not asserted, because they depend on the machine.
 """

@@ -1,4 +1,4 @@
-"""Measure everything, print the table, fail if a count is off."""
+"""Runs all measurements, prints the table, and fails if a count exceeds its target."""
 
 import asyncio
 import os
@@ -22,13 +22,13 @@ async def _measured() -> list[figures.Figure]:
 
 
 def main() -> int:
-    """The exit code: 1 if a count is off."""
+    """Returns the exit code: 1 if a count exceeds its target."""
     console = Console(width=None if sys.stdout.isatty() else WIDTH)
     before = os.getloadavg()[0]
     console.print("the real program over loopback, for about four and a half minutes ...")
     found = [*asyncio.run(_measured()), *throttled.measure()]
     figures.show(found, console)
-    # Controller and simulator take a core each while a burst lasts: what else runs then stretches every time.
+    # Controller and simulator use one core each during a burst: other processes on the machine lengthen every time.
     load = f"load average {before:.1f} before, {os.getloadavg()[0]:.1f} after, on {os.cpu_count()} cores"
     console.print(f"Python {platform.python_version()}; {load}")
     return 1 if any(figure.broken for figure in found) else 0

@@ -1,7 +1,7 @@
-"""Many claims at once: how fast each is answered, and what their whole lives cost in CPU and memory.
+"""Many claims at once: the latency of each, and the CPU and memory of their whole lifecycle.
 
-Latencies are taken with AKS's token buckets off, as the predecessor's were; our own budget is never off, and
-paces the proofs of absence after a burst of removals: that time is told, without a target.
+Latencies are measured with AKS's token buckets off, as they were for Azure/gpu-provisioner; our own rate limits are
+always on, and delay the proofs of absence after a burst of removals: that time is reported without a target.
 """
 
 from .figures import Figure, percentile
@@ -12,7 +12,7 @@ CLAIMS, REMOVED = 90, 50
 
 
 async def measure() -> list[Figure]:
-    """About 100 s, most of it waiting for our own budget."""
+    """About 100 s, most of it waiting for our own rate limits."""
     return [*await _up(), *await _whole_lives()]
 
 
@@ -67,7 +67,7 @@ async def _whole_lives() -> list[Figure]:
         await on.all_in(on.moments.gone, wanted, 150.0, "all are gone")
         used = controller.cpu_seconds() - used
         lines = controller.log_lines() - begun
-    asked = between(on.moments.deleted, on.moments.first("DELETE"))
+    deleted_to_request = between(on.moments.deleted, on.moments.first("DELETE"))
     gone = between(on.moments.pool_gone, on.moments.gone)
     return [
         Figure(
@@ -76,7 +76,7 @@ async def _whole_lives() -> list[Figure]:
             labels=("p50", "max"),
             predecessor="0.2 / 1.0",
             target=(0.1, 0.5),
-            measured=(percentile(asked, 0.5), max(asked)),
+            measured=(percentile(deleted_to_request, 0.5), max(deleted_to_request)),
         ),
         Figure(
             name=f"pool gone in ARM → claim gone, burst of {REMOVED}",

@@ -1,7 +1,8 @@
-"""A hundred Nodes with thirty pods each that are to go at once: whether the loop stalls, and what is asked of the API.
+"""A hundred Nodes with thirty pods each that are drained at once: stalls of the event loop, and requests to the API
+server.
 
-Every pod is asked to leave exactly once (asserted); what the loop needed to come round is told, and so is how
-often pods and attachments were read.
+Every pod is evicted exactly once (asserted); the stalls of the loop and the number of reads of pods and attachments are
+reported.
 """
 
 import asyncio
@@ -15,7 +16,7 @@ from .moments import CONTROLLER
 from .stage import Stage, names, stage
 
 NODES, PODS = 100, 30
-# A tenth of a Node's pods are daemons: they leave after the others.
+# A tenth of a Node's pods belong to a DaemonSet: they are evicted after the others.
 DAEMONS = 3
 
 
@@ -66,7 +67,7 @@ async def measure() -> list[Figure]:
 
 
 async def _crowd(on: Stage) -> None:
-    """Thirty running pods on each Node."""
+    """Create thirty running pods on each Node."""
     store = on.world.store
     store.create("daemonsets.apps", {"metadata": {"name": "d"}}, "default")
     uid = store.get("daemonsets.apps", "d", "default")["metadata"]["uid"]

@@ -1,8 +1,8 @@
-"""A figure: what was measured, what the predecessor needed, what we aim at; and the table of them all.
+"""A figure: the measured value, the value of Azure/gpu-provisioner, and the target; and the table of all figures.
 
-Pure. A figure that is `asserted` must not exceed its target; every other one is only told.
+Pure. A figure that is `asserted` must not exceed its target; every other one is only reported.
 
-Source of the predecessor's column: Azure/gpu-provisioner on two cores against a real API server.
+The values of Azure/gpu-provisioner were measured on two cores against a real API server.
 """
 
 import math
@@ -15,7 +15,9 @@ from rich.table import Table
 
 @dataclass(frozen=True, kw_only=True)
 class Figure:
-    """Parallel values: `labels` ("p50", "p95"), `measured` and `target`, all in `unit`; `note` says how, or of what."""
+    """Parallel values: `labels` ("p50", "p95"), `measured` and `target`, all in `unit`; `note` has details of the
+    measurement.
+    """
 
     name: str
     unit: str
@@ -29,13 +31,13 @@ class Figure:
 
     @property
     def ratios(self) -> tuple[float, ...]:
-        """Measured to target; inf where nothing was allowed and something was found."""
+        """Measured divided by target; inf if the target is 0 and the measured value is not."""
         pairs = zip(self.measured, self.target, strict=False)
         return tuple(m / t if t else (math.inf if m else 0.0) for m, t in pairs)
 
     @property
     def broken(self) -> str:
-        """Why the command must fail; "" if it need not."""
+        """The reason for which the command fails; "" if there is none."""
         if not self.asserted:
             return ""
         over = any(m > t for m, t in zip(self.measured, self.target, strict=True))
@@ -51,17 +53,17 @@ def percentile(values: Sequence[float], share: float) -> float:
 
 
 def show(figures: Sequence[Figure], console: Console) -> None:
-    """The table, and a line for each count that is off."""
+    """The table, and a line for each count that exceeds its target."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     for title in ("figure", "unit", "predecessor", "target", "measured", "ratio", "note"):
         table.add_column(title, justify="right" if title in ("predecessor", "target", "measured", "ratio") else "left")
     for figure in figures:
-        told = "✗" if figure.broken else ("asserted" if figure.asserted else _values(figure.ratios, decimals=2))
+        result = "✗" if figure.broken else ("asserted" if figure.asserted else _values(figure.ratios, decimals=2))
         name = f"{figure.name}, {'/'.join(figure.labels)}" if figure.labels != ("",) else figure.name
         measured = _values(figure.measured)
         target = f"≤ {_values(figure.target)}" if figure.target else "-"
         style = "red" if figure.broken else ("yellow" if any(ratio > 1 for ratio in figure.ratios) else "")
-        table.add_row(name, figure.unit, figure.predecessor, target, measured, told, figure.note, style=style)
+        table.add_row(name, figure.unit, figure.predecessor, target, measured, result, figure.note, style=style)
     console.print(table)
     for figure in figures:
         if figure.broken:

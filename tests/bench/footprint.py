@@ -1,7 +1,7 @@
-"""A controller with nothing to do, one that starts into work, and one on a large cluster: CPU, memory, seconds.
+"""CPU, memory and start time of an idle controller, of one that starts with work to do, and of one on a large cluster.
 
-CPU and memory are the kernel's numbers for the controller's own process. The Nodes of the large cluster are as
-large as AKS's are: some thirty labels and fifty images each, 14 KiB as JSON.
+CPU and memory are the kernel's figures for the controller's process. The Nodes of the large cluster have the size of
+Nodes in AKS: some thirty labels and fifty images each, 14 KiB as JSON.
 """
 
 import asyncio
@@ -112,7 +112,7 @@ async def _cpu_share(controller: Controller) -> float:
 
 
 def _foreign_node(number: int) -> Json:
-    """A Node of somebody else's pool, as large as AKS's are."""
+    """A Node of a pool of another owner, of the size of Nodes in AKS."""
     name = f"aks-others-12345678-vmss{number:06x}"
     images = [
         {

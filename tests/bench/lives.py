@@ -1,8 +1,8 @@
-"""Claims one after the other: how fast each is answered, and what a whole life costs in requests.
+"""Claims one after the other: the latency of each, and the requests of a whole lifecycle.
 
-Three groups live at once, apart in time from each other's bursts. `steady` claims live until a LIST has shown
-their pools as they finally are, as nearly all claims do; `brisk` ones are deleted the moment their pool has Succeeded,
-`hasty` ones while ARM still makes it: what that costs is told.
+Three groups run at once, apart in time. `steady` claims live until a LIST has shown their pools in their final state,
+as nearly all claims do; `brisk` ones are deleted as soon as their pool has Succeeded, `hasty` ones while ARM still
+creates it: the cost of each is reported.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ from .stage import Stage, names, stage
 
 SPACING_SECONDS = 0.3
 REMOVAL_SPACING_SECONDS = 1.3
-# No more than our own budget takes at once: here nobody should wait for it.
+# No more than our own rate limits accept at once: no claim waits for them in this measurement.
 STEADY, BRISK, HASTY = names("steady", 12), names("brisk", 2), names("hasty", 2)
 MOST_WRITES = 14
 LIFE_OF_ARM_CALLS = ["PUT", "DELETE", "GET"]
@@ -39,7 +39,7 @@ async def _live(on: Stage) -> None:
         await on.create([name])
         await asyncio.sleep(SPACING_SECONDS)
     await on.create([*BRISK, *HASTY])
-    await on.all_in(moments.first("PUT"), STEADY, 10.0, "every pool is asked for")
+    await on.all_in(moments.first("PUT"), STEADY, 10.0, "every pool is requested")
     await asyncio.sleep(2.0)
     await on.delete(HASTY)
     async with asyncio.TaskGroup() as tasks:

@@ -1,7 +1,7 @@
-"""When what became true, on the loop's clock: listens to the simulated cluster and cloud.
+"""Records when each state was reached, on the loop's clock, from the changes of the simulated cluster and cloud.
 
-Each moment is the first of its kind for that name, taken as the stores change; requests are dated by their
-arrival. Claims, pools and Nodes are all known by the claim's name, which is the pool's.
+Each time is the first one for that name; requests are recorded at their arrival. Claims, pools and Nodes are identified
+by the claim's name, which is the pool's.
 """
 
 import asyncio
@@ -14,14 +14,15 @@ from provisioner.simulator.world import World
 
 Json = dict[str, Any]
 GPU = "nvidia.com/gpu"
-# What the controller's requests are called on a socket.
+# The name of the controller's requests on a socket.
 CONTROLLER = "gpu-provisioner"
 
 
 class Moments:
-    """By name: `created`, `usable` (Node Ready, GPUs there), `ready`, `succeeded`, `deleted`, `pool_gone`, `gone`.
+    """By name: `created`, `usable` (Node Ready, GPUs allocatable), `ready`, `succeeded`, `deleted`, `pool_gone`,
+    `gone`.
 
-    `conditions`: which condition types a claim bore as True, at any time.
+    `conditions`: the condition types that were True on a claim at any time.
     """
 
     def __init__(self, world: World) -> None:
@@ -39,11 +40,11 @@ class Moments:
         world.cloud.subscribe(self._on_pool)
 
     def requests(self, verb: str, name: str | None = None) -> list[Call]:
-        """The controller's requests to ARM for that pool, or for any."""
+        """The controller's requests to ARM for that pool, or for all."""
         return self._world.audit_log.calls(who=CONTROLLER, system="arm", verb=verb, kind="pools", name=name)
 
     def first(self, verb: str) -> dict[str, float]:
-        """By pool, when its first request of that verb arrived at ARM."""
+        """By pool, the arrival of its first request of that verb at ARM."""
         found: dict[str, float] = {}
         for call in self.requests(verb):
             found.setdefault(call.target.name, call.at)
@@ -79,5 +80,5 @@ def _true(obj: Json) -> set[str]:
 
 
 def between(earlier: dict[str, float], later: dict[str, float]) -> list[float]:
-    """For each name in both: seconds from the one to the other."""
+    """For each name in both: the seconds between the two."""
     return [later[name] - earlier[name] for name in earlier if name in later]

@@ -1,7 +1,7 @@
-"""The controller as a process of its own, and what the kernel says that it costs.
+"""The controller as a process of its own, and its cost as the kernel reports it.
 
-It is `gpu-provisioner run` from beside this interpreter, in an environment of nothing but its settings; it
-ends with the context, by SIGTERM, and an unexpected end is an error that shows its last log lines.
+It runs `gpu-provisioner run` of this interpreter's environment with only its settings as variables; SIGTERM ends it
+with the context, and an unexpected end is an error that shows its last log lines.
 
 Source: https://man7.org/linux/man-pages/man5/proc.5.html: `schedstat` of a task is its time on a CPU in nanoseconds;
 `status` has VmRSS and VmHWM in kB.
@@ -15,7 +15,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 RUN = (str(Path(sys.executable).with_name("gpu-provisioner")), "run")
-# The same program, its loop watched from beside.
+# The same program, with a thread that measures its loop.
 WATCHED = (sys.executable, "-m", "tests.bench.watched")
 STOP_SECONDS = 10.0
 TAIL_BYTES = 4000
@@ -30,13 +30,13 @@ class Controller:
         self.started_at = started_at
 
     def cpu_seconds(self) -> float:
-        """User and system time so far, of all threads that live."""
+        """User and system time so far, of all live threads."""
         self.check()
         tasks = Path(f"/proc/{self._process.pid}/task").iterdir()
         return sum(int((task / "schedstat").read_text(encoding="ascii").split()[0]) for task in tasks) / 1e9
 
     def memory_mib(self) -> tuple[float, float]:
-        """Resident now, and at the most since its start."""
+        """Resident memory now, and its maximum since the start."""
         self.check()
         lines = Path(f"/proc/{self._process.pid}/status").read_text(encoding="utf-8").splitlines()
         status = dict(line.split(":", 1) for line in lines)
@@ -49,11 +49,11 @@ class Controller:
             raise RuntimeError(f"the controller ended with {self._process.returncode}:\n{tail}")
 
     def log_lines(self) -> int:
-        """How much it has logged."""
+        """The number of lines in its log."""
         return self._log.read_bytes().count(b"\n")
 
     async def stop(self) -> None:
-        """SIGTERM, as the kubelet does. Raises RuntimeError unless it then ends in time and with 0."""
+        """Send SIGTERM, as the kubelet does. Raises RuntimeError unless the process ends in time and with 0."""
         self.check()
         self._process.terminate()
         async with asyncio.timeout(STOP_SECONDS):

@@ -1,7 +1,7 @@
-"""Where the bench plays: a simulated cluster and Azure on loopback sockets, in this process.
+"""The environment of the benchmarks: a simulated cluster and Azure on loopback sockets, in this process.
 
-Azure's durations are a few real seconds and everything else is real; the world's invariants hold, or the run
-fails. One stage is one world; controllers come and go on it.
+Azure's durations are a few real seconds, everything else is real; a violated invariant of the simulator fails the run.
+Each stage is one simulator; controllers start and stop on it.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ Json = dict[str, Any]
 CLAIMS = "nodeclaims.karpenter.sh"
 LOOK_SECONDS = 0.02
 MOST_POOLS = 130
-# For an answer to arrive and be taken in.
+# Time for a response to arrive and be processed.
 QUIET_SECONDS = 0.5
 
 AZURE = AzureSettings(
@@ -47,7 +47,7 @@ NODES = NodeSettings(
 
 
 class Stage:
-    """A world and what happens in it."""
+    """A simulator and the helpers that drive it."""
 
     def __init__(self, world: World, addresses: Addresses, folder: Path) -> None:
         self.world = world
@@ -59,7 +59,9 @@ class Stage:
 
     @asynccontextmanager
     async def controller(self, *, stalls_file: Path | None = None) -> AsyncIterator[Controller]:
-        """A controller process on this stage, until the context ends; with a file, its loop's stalls are in it then."""
+        """Run a controller process until the context ends; with a file, the stalls of its loop are written to it at the
+        end.
+        """
         self._controllers += 1
         log, environment = self.folder / f"controller-{self._controllers}.log", self._environment()
         if stalls_file is not None:
@@ -89,19 +91,21 @@ class Stage:
         }
 
     async def create(self, names: Iterable[str]) -> None:
-        """Claims appear, one after the other as fast as they come; the servers keep answering meanwhile."""
+        """Create claims one after the other without a pause; the servers keep answering meanwhile."""
         for name in names:
             self.world.store.create(CLAIMS, node_claim(name))
             await asyncio.sleep(0)
 
     async def delete(self, names: Iterable[str]) -> None:
-        """Claims are asked to go."""
+        """Delete claims."""
         for name in names:
             self.world.store.delete(CLAIMS, name)
             await asyncio.sleep(0)
 
     async def until(self, done: Callable[[], bool], within_seconds: float, what: str) -> None:
-        """Raises TimeoutError, with the story so far, if that does not come true; RuntimeError if a controller died."""
+        """Raises TimeoutError, with the last calls, if the condition is not met in time; RuntimeError if a controller
+        ended.
+        """
         try:
             async with asyncio.timeout(within_seconds):
                 while not done():
@@ -112,12 +116,12 @@ class Stage:
             raise TimeoutError(f"not within {within_seconds:g} s: {what}\n{self.world.audit_log.tail(40)}") from None
 
     async def all_in(self, where: dict[str, float], names: Iterable[str], within_seconds: float, what: str) -> None:
-        """Wait until each of these names has its moment."""
+        """Wait until each of these names has a recorded time."""
         wanted = frozenset(names)
         await self.until(lambda: wanted <= where.keys(), within_seconds, what)
 
     async def leading(self) -> None:
-        """Wait until the controller has the lease and has read all pools."""
+        """Wait until the controller holds the Lease and has listed all pools."""
         before = len(self.lists())
         await self.until(lambda: len(self.lists()) > before, 15.0, "the controller leads")
         await asyncio.sleep(QUIET_SECONDS)
@@ -140,7 +144,7 @@ class Stage:
 
 
 def names(prefix: str, count: int) -> list[str]:
-    """Claim names that AKS takes as pool names."""
+    """Claim names that are valid pool names."""
     return [f"{prefix}{number:03d}" for number in range(count)]
 
 
@@ -155,5 +159,5 @@ async def _stage(azure: AzureSettings, nodes: NodeSettings) -> AsyncIterator[Sta
 
 
 def stage(azure: AzureSettings = AZURE, nodes: NodeSettings = NODES) -> AbstractAsyncContextManager[Stage]:
-    """A world, for as long as the context lasts. Raises InvariantError if it was violated."""
+    """A simulator, until the context ends. Raises InvariantError if an invariant was violated."""
     return _stage(azure, nodes)

@@ -1,7 +1,7 @@
-"""A hundred pools against AKS's own token buckets: what they cost in calls, and how often anybody says 429.
+"""A hundred pools against AKS's token buckets: their number of calls, and the number of 429 responses.
 
-The real program, both real SDKs and the published buckets, with AKS's own durations, on virtual time: a count
-does not depend on whose seconds pass, and half an hour becomes a few seconds.
+The real program, both real SDKs and the published buckets, with AKS's own durations, on virtual time: a count is the
+same on virtual time, and half an hour takes a few seconds.
 
 Source: docs/references/agent-pools.md#throttling, docs/references/rules.md#arm-request-budget.
 """
@@ -21,7 +21,7 @@ from .stage import names
 
 CLAIMS = 100
 MOST_POOLS = 110
-REST_SECONDS = 1200.0
+IDLE_SECONDS = 1200.0
 # A PUT, a DELETE, and the GET that proves an absence.
 LIFE = ("PUT", "DELETE", "GET")
 
@@ -41,8 +41,8 @@ def measure() -> list[Figure]:
         await sim.until(lambda: not any(pool.busy for pool in sim.cloud.pools.values()), 600.0, "no pool is busy")
         begun["calming"] = sim.now
         await sim.settled()
-        begun["rest"] = sim.now
-        await sim.until(lambda: sim.now >= begun["rest"] + REST_SECONDS, REST_SECONDS + 1.0, "a rest")
+        begun["idle"] = sim.now
+        await sim.until(lambda: sim.now >= begun["idle"] + IDLE_SECONDS, IDLE_SECONDS + 1.0, "an idle period")
         begun["down"] = sim.now
         for name in wanted:
             await sim.delete_claim(name)
@@ -87,12 +87,12 @@ def _per_minute(calls: list[Call], begun: dict[str, float]) -> list[Figure]:
         found = sum(begun[start] <= call.at < begun[end] for call in calls)
         return found * 60 / (begun[end] - begun[start])
 
-    at_rest = Figure(
-        name=f"ARM calls a minute, {CLAIMS} pools at rest",
+    idle = Figure(
+        name=f"ARM calls a minute, {CLAIMS} idle pools",
         unit="calls",
         labels=("",),
         target=(10,),
-        measured=(rate("rest", "down"),),
+        measured=(rate("idle", "down"),),
         asserted=True,
         note="the shared LIST and the managed cluster; polling each pool every 5 s would take 1200",
     )
@@ -103,4 +103,4 @@ def _per_minute(calls: list[Call], begun: dict[str, float]) -> list[Figure]:
         measured=(rate("up", "calming"), rate("down", "end")),
         note="PUTs have buckets of their own; AKS allows 60 a minute of all others",
     )
-    return [at_rest, moving]
+    return [idle, moving]

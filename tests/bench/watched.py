@@ -1,8 +1,8 @@
-"""The controller with a thread beside it that asks its event loop every few milliseconds how long an answer takes.
+"""Runs the controller with a thread that measures every few milliseconds how long the event loop takes to respond.
 
-The program is `gpu-provisioner run`, unchanged; when it ends, the file named by BENCH_STALLS has a JSON list
-of [moment, seconds]: the moment on the system's monotonic clock, and how long the loop needed to come round to the
-question. The wait for the interpreter's lock is part of that, so what is told is never too little.
+The program is `gpu-provisioner run`, unchanged; when it ends, the file named by BENCH_STALLS has a JSON list of
+[moment, seconds]: the moment on the system's monotonic clock, and the time until the loop ran the callback. The wait
+for the interpreter's lock is included, so a stall is never underestimated.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ from pathlib import Path
 
 from provisioner.cli.main import main
 
-ASK_SECONDS = 0.005
+INTERVAL_SECONDS = 0.005
 
 
 class _Watched(asyncio.DefaultEventLoopPolicy):
@@ -30,22 +30,22 @@ class _Watched(asyncio.DefaultEventLoopPolicy):
 
     def _watch(self, loop: asyncio.AbstractEventLoop) -> None:
         while not loop.is_closed():
-            asked, answered = time.monotonic(), threading.Event()
+            sent, answered = time.monotonic(), threading.Event()
             try:
                 loop.call_soon_threadsafe(answered.set)
             except RuntimeError:
                 return
             if answered.wait(60.0):
-                self.stalls.append((asked, time.monotonic() - asked))
-            time.sleep(ASK_SECONDS)
+                self.stalls.append((sent, time.monotonic() - sent))
+            time.sleep(INTERVAL_SECONDS)
 
 
 if __name__ == "__main__":
-    told = Path(os.environ.pop("BENCH_STALLS"))
+    stalls_file = Path(os.environ.pop("BENCH_STALLS"))
     policy = _Watched()
     asyncio.set_event_loop_policy(policy)
     sys.argv[1:] = ["run"]
     try:
         main()
     finally:
-        told.write_text(json.dumps(policy.stalls), encoding="ascii")
+        stalls_file.write_text(json.dumps(policy.stalls), encoding="ascii")

@@ -20,7 +20,7 @@ from packaging.utils import canonicalize_name
 
 from provisioner.version import DISTRIBUTION, own_version
 from tests.unit.repository.test_locks import IMAGE, pins
-from tests.wire.test_run import CLAIMS, LEASES, NAME, Site, asked, run, told
+from tests.wire.test_run import CLAIMS, LEASES, NAME, Site, fetch, run, run_story
 from tests.world.harness import node_claim
 
 pytestmark = pytest.mark.image
@@ -107,7 +107,7 @@ def test_the_installed_program_runs_read_only_as_another_user(home: Path) -> Non
             if user:
                 assert os.stat(f"/proc/{it.process.pid}").st_uid == USER
             health = f"http://127.0.0.1:{site.health}"
-            assert [status for status, _ in await asked(f"{health}/healthz", f"{health}/readyz")] == [200, 200]
+            assert [status for status, _ in await fetch(f"{health}/healthz", f"{health}/readyz")] == [200, 200]
             site.world.store.create(CLAIMS, node_claim(NAME))
             await site.until(lambda: site.conditions().get("Ready") == "True", "the claim is Ready")
             assert await it.end(signal.SIGTERM) == 0
@@ -116,7 +116,7 @@ def test_the_installed_program_runs_read_only_as_another_user(home: Path) -> Non
             assert lease["spec"]["holderIdentity"] == ""
             assert {entry["level"] for entry in it.log} <= {"INFO", "WARNING"}
 
-    told(story, home)
+    run_story(story, home)
 
 
 def test_the_bill_of_materials_lists_each_locked_distribution(tmp_path: Path) -> None:

@@ -1,8 +1,7 @@
-"""The weather of the chaos story: what goes wrong at each call and between calls, drawn from one seed.
+"""The fault injection of the chaos test: faults of single calls and failures between calls, drawn from one seed.
 
-Everything that is drawn comes from the seed, each kind from a stream of its own; each fault of ARM is data of
-the simulator (`Fault`), laid in the way of the very call that it was drawn for, so that what was injected can be told
-from what the controllers brought about themselves; `calm()` ends all of it.
+Each kind of fault has its own random stream. Each fault of ARM is a `Fault` of the simulator for exactly the call that
+it was drawn for, so injected errors can be separated from errors that the controllers cause. `calm()` ends all faults.
 
 Source: docs/references/reliability.md#faults (1 to 6, 24, 28, 29, 37 to 45, 52 to 54).
 """
@@ -29,7 +28,7 @@ NO_QUOTA, NO_QUOTA_FAMILY = "Standard_ND96isr_H100_v5", "StandardNDISRH100v5Fami
 
 
 def azure_of(seed: int) -> AzureSettings:
-    """How Azure is by nature under this seed: lags, orders, and what it does with a DELETE of a busy pool."""
+    """Azure's settings for this seed: read lags, list order, and the effect of a DELETE on a busy pool."""
     rng = Random(f"{seed}/azure")
     return AzureSettings(
         create_seconds=(60.0, 240.0),
@@ -44,17 +43,17 @@ def azure_of(seed: int) -> AzureSettings:
 
 
 def cause_of(pool: Pool) -> str:
-    """The innermost code of a failed pool's error: what was drawn, or the quota's where that spoke first."""
+    """The innermost code of a failed pool's error: the injected one, or a quota error that came before it."""
     assert pool.error is not None
     inner = next(iter(pool.error["details"]), pool.error)
     quoted = re.search(r'Code="(\w+)"', inner["message"])
     return quoted[1] if quoted else str(inner["code"])
 
 
-class Weather:
-    """Lies over both servers until it calms. `happened` counts what was drawn, by name.
+class FaultInjector:
+    """Injects faults into both servers until `calm()`. `happened` counts the injected faults by name.
 
-    `causes` are the codes that were drawn for a pool's creations to fail by so far, by the pool's name.
+    `causes` are the injected error codes of failed creations so far, by pool name.
     """
 
     def __init__(self, sim: Sim, seed: int) -> None:
@@ -67,13 +66,13 @@ class Weather:
         sim.world.before.append(self._before)
 
     def calm(self) -> None:
-        """From now on nothing goes wrong any more."""
+        """Stop injecting faults."""
         self._sim.world.before.remove(self._before)
         self._count()
         self._sim.cloud.faults.clear()
 
-    async def kill_now_and_then(self, until_seconds: float) -> None:
-        """Whoever is the controller dies, by FIN or RST; the next one starts with an empty memory."""
+    async def kill_at_intervals(self, until_seconds: float) -> None:
+        """Kill the running controller at random intervals, by FIN or RST, and start a successor with empty memory."""
         while (pause := self._kills.uniform(*KILL_SECONDS)) < until_seconds - self._sim.now:
             await asyncio.sleep(pause)
             living = [name for name, process in self._sim.controllers.items() if not process.dead]
@@ -92,7 +91,7 @@ class Weather:
         status, reason = self._kube.choice(((409, "Conflict"), (500, "InternalError"), (503, "ServiceUnavailable")))
         self.happened[f"kube {status}"] += 1
         body = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": reason, "code": status}
-        return web.json_response({**body, "message": f"the weather: {reason}"}, status=status)
+        return web.json_response({**body, "message": f"injected: {reason}"}, status=status)
 
     def _over_arm(self, call: Call) -> None:
         self._count()
@@ -121,7 +120,7 @@ class Weather:
     def _answer(self, kind: str, verb: str, pool: str) -> Answer:
         rng = self._arm
         if kind == "429":
-            return errors.throttled(f"{verb} by the weather", rng.randint(1, 40))
+            return errors.throttled(f"{verb} injected", rng.randint(1, 40))
         if kind == "ARM 429":
             return errors.arm_throttled("reads", rng.randint(1, 20))
         if kind == "409":
@@ -129,7 +128,7 @@ class Weather:
         return rng.choice((errors.html(502), errors.html(503), errors.rp(500, "InternalServerError", "try later")))
 
     def _failure(self) -> tuple[str, Failure]:
-        """Compute's or AKS's own code, and the failure, in which it may be wrapped."""
+        """An error code of Compute or AKS, and the failure that carries it, wrapped or not."""
         rng = self._arm
         capacity = [faults.no_capacity(code) for code in ("AllocationFailed", "ZonalAllocationFailed")]
         shortage = [faults.quota_exceeded("standardNCADSA100v4Family Cores"), faults.quota_exceeded("LowPriorityCores")]
@@ -148,7 +147,7 @@ class Weather:
         self._sim.cloud.faults.append(fault)
 
     def _count(self) -> None:
-        """Take what has hit its call off the list."""
+        """Remove the faults that have been applied to their call."""
         for fault in [fault for fault in self._laid if fault.seen]:
             if fault.answer is not None and fault.answer.status == 429:
                 self.throttled[fault.verb] += 1

@@ -1,10 +1,10 @@
-"""What the properties about old and missing news share: the story, its points, and the ways in which news is old.
+"""Shared by the tests of stale and missing data: the scenario, its points, and the ways in which data is stale.
 
-Points are counted, not timed: the n-th change of the story's claim, of its Node or of its pool, as it happens
-in the run itself; a run that a fault has changed may reach other points later, and then the fault does what it can.
-Everything lasts `STALE_SECONDS`, longer than any inference takes, and then the servers are well again.
+Points are counted, not timed: the n-th change of the scenario's claim, Node or pool in the same run. A run that a fault
+has changed can reach other points afterwards. Every fault lasts `STALE_SECONDS`, which is longer than any inference
+takes; then the servers are correct again.
 
-EVERY_PAIR=1 in the environment tries all pairs; without it a fixed choice of them is tried.
+EVERY_PAIR=1 in the environment runs all pairs; without it a fixed sample runs.
 """
 
 import asyncio
@@ -28,10 +28,10 @@ T = TypeVar("T")
 
 EVERY_PAIR = os.environ.get("EVERY_PAIR", "") == "1"
 STALE_SECONDS = 150.0
-# A fault, the minute until a 404 is believed and the one before garbage goes, and the life itself, twice.
+# The fault, one minute until a 404 is trusted, one minute before garbage is removed, and twice the lifecycle itself.
 WITHIN_SECONDS = STALE_SECONDS + 300.0
 QUIET_SECONDS = 70.0
-# A life has 16; what is decided on old news is refused (409) and tried again, less and less often (I10).
+# A lifecycle has 16 writes; writes based on stale data are refused (409) and retried with backoff (I10).
 WRITES_AT_MOST = 60
 QUICK: dict[str, Any] = {
     "azure": AzureSettings(create_seconds=(15.0, 20.0), delete_seconds=(10.0, 15.0)),
@@ -41,14 +41,14 @@ BOTH = (CLAIMS, "nodes")
 
 
 def chosen(points: Sequence[T], at_most: int) -> list[T]:
-    """All of them with EVERY_PAIR=1, else at most so many, always the same."""
+    """All points with EVERY_PAIR=1, otherwise a fixed sample of at most that size."""
     if EVERY_PAIR or len(points) <= at_most:
         return list(points)
     return sorted(Random("points").sample(list(points), at_most), key=points.index)
 
 
 async def life(sim: Sim) -> str:
-    """A claim comes, gets Ready, is deleted and goes, with one controller or with whatever has become of it."""
+    """Create a claim, wait until it is Ready, delete it, and wait until it is gone; returns its UID."""
     uid = (await sim.apply(node_claim(NAME)))["metadata"]["uid"]
     await sim.until(lambda: sim.condition(NAME, "Ready") == "True", WITHIN_SECONDS, "the claim is Ready")
     await sim.delete_claim(NAME)
@@ -57,7 +57,9 @@ async def life(sim: Sim) -> str:
 
 
 async def ends_well(sim: Sim, uid: str) -> None:
-    """One pool there was, it went first, and nothing is left; it took few writes, and nobody writes any more."""
+    """Check that one pool existed and was deleted first, that nothing is left, and that the number of writes is
+    bounded.
+    """
     changes = "\n".join(str(change) for change in sim.audit_log.changes(uid=uid))
     assert sim.audit_log.deletion_order(uid) == ["pool", "node", "claim"], changes
     states = [change.what for change in sim.audit_log.changes(kind="pool", uid=uid)]
@@ -68,9 +70,10 @@ async def ends_well(sim: Sim, uid: str) -> None:
 
 @dataclass
 class Points:
-    """Counts the changes of these kinds of the story's objects, and what the cluster's revision was at each.
+    """Counts the changes of the scenario's objects of these kinds, with the cluster's revision at each change.
 
-    `revisions[n]` is that of the n-th change, `revisions[0]` the one before the first. `at[n]` is done at the n-th.
+    `revisions[n]` is the revision of the n-th change, `revisions[0]` the one before the first. `at[n]` is called at the
+    n-th.
     """
 
     revisions: list[int]
@@ -95,7 +98,7 @@ class Points:
 
 
 class Watches:
-    """The watches of these kinds that are open, so that they can be cut: a list must follow."""
+    """Tracks the open watches of these kinds, so that a test can close them and force a relist."""
 
     def __init__(self, sim: Sim, kinds: Iterable[str]) -> None:
         self._plurals = [kind.partition(".")[0] for kind in kinds]
@@ -104,7 +107,7 @@ class Watches:
         sim.world.before.append(self._before)
 
     def cut(self) -> None:
-        """All these watches end, and cannot be resumed: 410."""
+        """Close all these watches; resuming them fails with 410."""
         for request in self._open:
             if request.transport is not None:
                 request.transport.close()
@@ -124,7 +127,7 @@ class Watches:
 
 @dataclass
 class PoolPoints:
-    """The same for the story's pool: `pasts[n]` are all pools after its n-th change, `pasts[0]` before the first."""
+    """The same for the scenario's pool: `pasts[n]` are all pools after its n-th change, `pasts[0]` before the first."""
 
     pasts: list[dict[str, Pool]]
     at: dict[int, Callable[[], object]]
@@ -144,12 +147,12 @@ class PoolPoints:
 
 
 def later(seconds: float, act: Callable[[], object]) -> None:
-    """Do that after so many seconds, also if the story has ended by then."""
+    """Call `act` after that many seconds, even if the scenario has ended by then."""
     asyncio.get_running_loop().call_later(seconds, act)
 
 
-def told(story: Story, what: object) -> None:
-    """Tell a story; an error says at which points."""
+def run_story(story: Story, what: object) -> None:
+    """Run a scenario; an error carries a note with the point."""
     try:
         simulate(story, **QUICK)
     except Exception as error:

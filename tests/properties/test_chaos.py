@@ -1,10 +1,10 @@
-"""Two hundred claims in bad weather: whatever is drawn, what is left in the end is what was asked for.
+"""Chaos test: two hundred claims converge to the wanted state whatever faults are injected.
 
-Claims come and go for half an hour, most of them at once in its middle, while ARM throttles, refuses, loses answers and
-runs out of machines, reads lag behind, the API server refuses writes, people delete claims, Nodes and pools, and
-controllers are killed. I1 to I7 are checked at every write and KAITO looks on; at each checkpoint every claim that is
-not well says why, and says nothing that has not happened. Then the weather calms: claims, pools and Nodes agree, no 429
-was heard that the weather did not send, and the two claims that can never be served name their causes.
+Claims are created and deleted for half an hour, most of them at half time, while ARM throttles, refuses, drops
+responses and runs out of capacity, reads lag, the API server refuses writes, users delete claims, Nodes and pools, and
+controllers are killed. I1 to I7 are checked at every write, and KAITO's watcher runs beside. At each checkpoint every
+claim that is not Ready reports an accurate reason. After the faults end, claims, pools and Nodes agree, every 429 was
+an injected one, and the two claims that cannot be provisioned report their causes.
 
     CHAOS_SEEDS=1-20 pytest tests/properties/test_chaos.py      other seeds than make test's
 """
@@ -22,38 +22,39 @@ from provisioner.simulator.azure.agentpool import Pool
 from provisioner.simulator.snapshot import pool_mark
 from tests.world.harness import Json, Sim, node_claim, simulate
 from tests.world.transcript import CLAIMS, strip
-from tests.world.transcript import said as said_of
+from tests.world.transcript import said as condition_of
 
-from .chaos import NO_QUOTA, Weather, azure_of, cause_of
+from .chaos import NO_QUOTA, FaultInjector, azure_of, cause_of
 
 COUNT = 200
 STORM_SECONDS = 1800.0
 CHECK_SECONDS = 60.0
-# A controller was killed, its lease runs out, the next one reads everything and meets bad weather itself.
+# A controller was killed, its lease expires, and its successor reads everything under further faults.
 SILENCE_SECONDS = 180.0
-# Cooled offerings, refused DELETEs, lost answers: what the storm left behind takes its time.
+# Unavailable offerings, refused DELETEs and lost responses take this long to clear after the faults end.
 CALM_SECONDS = 3600.0
 LEAVING_SHARE = 0.8
-# Those whom nobody asks to go. They are so few that the circuit breaker might hold whatever is inferred of them, for
-# good reason: from half time on nobody meddles.
+# Claims that no user deletes. They are so few that the circuit breaker could block inferred removals among them; from
+# half time on, users change nothing.
 STAYING = frozenset(f"c{number:03d}" for number in range(0, COUNT, 10))
-# Inferred removals in ten minutes stay below what trips the circuit breaker.
+# The number of inferred removals in ten minutes stays below the circuit breaker's limit.
 DEED_SECONDS = 75.0
 RISING = ("Launched", "Registered", "Initialized")
 FALLING = ("Drained", "VolumesDetached", "InstanceTerminating")
-# The codes of failed creations that the weather draws, by the reason that a claim gives for them.
+# The injected error codes of failed creations, by the reason that the claim reports.
 DRAWN = {
     "AllocationFailed": "AllocationFailed",
     "ZonalAllocationFailed": "ZonalAllocationFailed",
     "QuotaExceeded": "OperationNotAllowed",
 }
-# No weather can mend these: what they say, from the first failure that the weather does not outdo to the end.
+# These claims cannot be provisioned: the reasons that they report, from the first failure on that no injected fault
+# hides.
 UNSERVED = {"nocores": ("QuotaExceeded", ": limit 0, "), "theirs": ("PoolNameTaken", "is not ours")}
 SIZES = ("Standard_NC24ads_A100_v4", "Standard_NC40ads_H100_v5", "Standard_NC4as_T4_v3")
 
 
 def seeds() -> list[int]:
-    """As CHAOS_SEEDS says (`3`, `1-20`, `4,8`), else one."""
+    """The seeds in CHAOS_SEEDS (`3`, `1-20`, `4,8`), otherwise one seed."""
     text = os.environ.get("CHAOS_SEEDS", "1")
     ranges = (part.partition("-") for part in text.split(","))
     return [seed for low, _, high in ranges for seed in range(int(low), int(high or low) + 1)]
@@ -62,13 +63,15 @@ def seeds() -> list[int]:
 @pytest.mark.matrix(quick=0)
 @pytest.mark.parametrize("seed", seeds())
 def test_chaos(seed: int) -> None:
-    """Whatever the weather, claims, pools and Nodes agree in the end, nobody was throttled by us, all causes told."""
+    """Whatever faults are injected, claims, pools and Nodes agree at the end, no 429 is caused by us, and every cause
+    is reported.
+    """
 
-    # A storm's log has some hundred thousand lines, which nobody reads; the ledger tells what happened.
+    # The log of this test has some hundred thousand lines; the audit log has what is needed.
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
 
     async def story(sim: Sim) -> None:
-        await Chaos(sim, seed).told()
+        await Chaos(sim, seed).run()
 
     try:
         simulate(story, seed=seed, azure=azure_of(seed), horizon_seconds=86_400.0)
@@ -80,35 +83,35 @@ def test_chaos(seed: int) -> None:
 class Chaos:
     def __init__(self, sim: Sim, seed: int) -> None:
         self.sim = sim
-        self.weather = Weather(sim, seed)
+        self.injector = FaultInjector(sim, seed)
         self._people = Random(f"{seed}/people")
         self._deeds = Random(f"{seed}/deeds")
         self._leaving = Random(f"{seed}/leaving")
         self._seen_since: dict[str, float] = {}
 
-    async def told(self) -> None:
+    async def run(self) -> None:
         await self.sim.start_controller(policy=Policy(max_creates_per_minute=100))
         async with asyncio.TaskGroup() as tasks:
             for task in (
                 self._owners(),
-                self._exodus(),
+                self._mass_deletion(),
                 self._meddlers(),
-                self.weather.kill_now_and_then(STORM_SECONDS),
+                self.injector.kill_at_intervals(STORM_SECONDS),
                 self._checkpoints(),
             ):
                 tasks.create_task(task)
-        self.weather.calm()
+        self.injector.calm()
         await self.sim.until(self._well, CALM_SECONDS, "every claim that is left is Ready, and all others are gone")
-        await self.sim.until(self._unserved_say_why, CALM_SECONDS, "those that cannot be served say why")
+        await self.sim.until(self._unserved_report_causes, CALM_SECONDS, "those that cannot be served say why")
         await self.sim.settled(within_seconds=1800.0)
-        assert self._unserved_say_why()
+        assert self._unserved_report_causes()
         self._nothing_differs()
-        self._nobody_throttled_by_us()
+        self._no_429_caused_by_us()
 
-    # people
+    # users
 
     async def _owners(self) -> None:
-        """Claims come in bursts, and most of them go again."""
+        """Create claims in bursts, and delete most of them again."""
         rng, made, sim = self._people, 0, self.sim
         for name in UNSERVED:
             await sim.apply(node_claim(name, size=NO_QUOTA))
@@ -136,8 +139,8 @@ class Chaos:
         if self.sim.claim(name) is not None:
             await self.sim.delete_claim(name)
 
-    async def _exodus(self) -> None:
-        """At half time most of what there is goes at once: more DELETEs and proofs than AKS takes in a minute."""
+    async def _mass_deletion(self) -> None:
+        """Delete most claims at half time: more DELETEs and proofs of absence than AKS accepts in a minute."""
         rng, sim = self._leaving, self.sim
         await asyncio.sleep(STORM_SECONDS / 2)
         for claim in self._served():
@@ -146,7 +149,7 @@ class Chaos:
                 await sim.delete_claim(name)
 
     async def _meddlers(self) -> None:
-        """Now and then somebody deletes a Node, a pool in the portal, or a claim with its finalizers off."""
+        """Delete a Node, a pool by hand, or a claim without its finalizers, at random intervals."""
         sim, rng = self.sim, self._deeds
         await asyncio.sleep(STORM_SECONDS / 8)
         while sim.now < STORM_SECONDS / 2 - 2.0 * DEED_SECONDS:
@@ -164,16 +167,16 @@ class Chaos:
                 case _:
                     strip(sim, name)
 
-    # what must hold
+    # assertions
 
     async def _checkpoints(self) -> None:
         while self.sim.now < STORM_SECONDS:
             await asyncio.sleep(CHECK_SECONDS)
             self.sim.check()
-            self._causes_are_told()
+            self._causes_are_reported()
 
-    def _causes_are_told(self) -> None:
-        """Of each claim that is as unwell as it was three minutes ago."""
+    def _causes_are_reported(self) -> None:
+        """Check the reasons of all claims that have not changed for three minutes."""
         now = self.sim.now
         for claim in self.sim.store.list(CLAIMS):
             meta = claim["metadata"]
@@ -182,36 +185,36 @@ class Chaos:
             since = self._seen_since.setdefault(f"{meta['uid']}/{'deletionTimestamp' in meta}/{place}", now)
             if now - since < SILENCE_SECONDS or self.sim.condition(meta["name"], "Ready") == "True":
                 continue
-            wrong = self._untold(claim, pool)
+            wrong = self._reporting_error(claim, pool)
             assert not wrong, f"{meta['name']} {wrong}\n{self.sim.tell()}"
 
-    def _untold(self, claim: Json, pool: Pool | None) -> str:
-        """What is wrong with what this claim says of itself, "" if nothing is."""
+    def _reporting_error(self, claim: Json, pool: Pool | None) -> str:
+        """The error in what this claim reports; "" if there is none."""
         name, going = claim["metadata"]["name"], "deletionTimestamp" in claim["metadata"]
         stages = (*RISING, *FALLING) if going else RISING
-        told = [c for c in (claim.get("status") or {}).get("conditions") or () if c["type"] in stages]
-        unwell = {c["type"]: c for c in told if c["status"] != "True" and c.get("message") and c.get("reason")}
+        conditions = [c for c in (claim.get("status") or {}).get("conditions") or () if c["type"] in stages]
+        unwell = {c["type"]: c for c in conditions if c["status"] != "True" and c.get("message") and c.get("reason")}
         if not unwell:
             return "is not well and does not say why"
         launched = unwell.get("Launched")
         if going or launched is None:
             return ""
-        reason, drawn = launched["reason"], self.weather.causes
+        reason, drawn = launched["reason"], self.injector.causes
         if pool is not None and pool.state == "Failed" and cause_of(pool) not in launched["message"]:
-            return f"has a pool that failed of {cause_of(pool)}, and says {launched['message']}"
+            return f"has a pool that failed of {cause_of(pool)}, and reports {launched['message']}"
         if pool is None and reason == "Creating" and "cannot be looked up" not in launched["message"]:
-            return "has no pool and says that it is being created"
+            return "has no pool and reports that it is being created"
         if reason == "NodesNotReady" and reason not in drawn.get(name, ()):
-            return f"says {reason}, which has not happened to it"
+            return f"reports {reason}, which has not happened to it"
         if reason in DRAWN and name not in UNSERVED and not any(DRAWN[reason] in codes for codes in drawn.values()):
-            return f"says {reason}, which has happened to nobody"
+            return f"reports {reason}, which was not injected"
         return ""
 
-    def _unserved_say_why(self) -> bool:
-        """They are still there, have no machine, and bear their causes."""
-        for name, (reason, words) in UNSERVED.items():
-            status, said, message = said_of(self.sim, "Launched", name)
-            if (status, said) != ("False", reason) or words not in message:
+    def _unserved_report_causes(self) -> bool:
+        """Check that the claims that cannot be provisioned exist, have no machine, and report their causes."""
+        for name, (reason, text) in UNSERVED.items():
+            status, reported, message = condition_of(self.sim, "Launched", name)
+            if (status, reported) != ("False", reason) or text not in message:
                 return False
         return True
 
@@ -236,7 +239,7 @@ class Chaos:
         assert nodes == sorted(sim.cloud.pools)
         assert claims, "some claims were to stay"
 
-    def _nobody_throttled_by_us(self) -> None:
-        heard = [request for request in self.sim.cloud.requests if request.status == 429]
-        assert len(heard) == sum(self.weather.throttled.values()), self.weather.throttled
-        assert {kind for kind, times in self.weather.happened.items() if times} >= {"429", "409", "5xx", "kill"}
+    def _no_429_caused_by_us(self) -> None:
+        received = [request for request in self.sim.cloud.requests if request.status == 429]
+        assert len(received) == sum(self.injector.throttled.values()), self.injector.throttled
+        assert {kind for kind, times in self.injector.happened.items() if times} >= {"429", "409", "5xx", "kill"}

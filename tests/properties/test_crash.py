@@ -1,9 +1,9 @@
-"""The crash property: killed before or after any of its writes and started anew, it loses and doubles nothing.
+"""Crash property: a controller that is killed before or after any of its writes loses and duplicates nothing.
 
-Each point of a story's undisturbed run is tried: the write arrives and has no effect (before), or has taken effect and
-is not answered (after), and the process's connections end by FIN or by RST. A successor starts with an empty memory and
-waits for the dead one's lease. What must hold then is what holds without a crash: the claim gets its machine and goes
-again within the bounds (I5), there is never a second pool (I3), the removal keeps its order (I2), nothing is left (I1).
+Each write of a scenario is a crash point: the write has no effect (before), or has taken effect without a response
+(after), and the process's connections end by FIN or by RST. A successor starts with empty memory and waits for the
+lease to expire. The same invariants hold as without a crash: the claim gets its machine and is removed within bounds
+(I5), there is never a second pool (I3), the removal keeps its order (I2), and nothing is left (I1).
 """
 
 from collections.abc import Callable, Iterable
@@ -26,13 +26,13 @@ QUICK: Settings = {
     "nodes": NodeSettings(ready_seconds=(2.0, 4.0), gpu_seconds=(2.0, 4.0)),
 }
 NEVER_READY: Settings = {**QUICK, "nodes": NodeSettings(ready_seconds=(3600.0, 3600.0), gpu_seconds=(2.0, 4.0))}
-# A restart, the dead one's lease (30 s, seen a round late, asked for in rounds), a minute until a 404 is believed.
+# A restart, the expiry of the lease (30 s, polled), and one minute until a 404 is trusted.
 RECOVERY_SECONDS = 2.0 + 43.0 + 60.0
 READY_SECONDS = RECOVERY_SECONDS + 40.0
 GONE_SECONDS = RECOVERY_SECONDS + 40.0
 QUIET_SECONDS = 70.0
 OTHER_SIZE = "Standard_NC48ads_A100_v4"
-# An attempt that fails after 10 s, its cause told, its pool deleted, all within a round of the inventory each.
+# An attempt that fails after 10 s, its cause read and its pool deleted, each within one inventory interval.
 TRY_SECONDS = 10.0 + 15.0 + 3 * 5.0
 
 
@@ -49,7 +49,7 @@ async def is_gone(sim: Sim, name: str) -> None:
 
 
 def went_in_order(sim: Sim, uid: str) -> None:
-    """One pool there was; it went first, its Node before the claim, and the claim last."""
+    """Check that one pool existed, that it was deleted first, then its Node, then the claim."""
     order = sim.audit_log.deletion_order(uid)
     assert order in (["pool", "node", "claim"], ["pool", "claim"]), order
     states = [change.what for change in sim.audit_log.changes(kind="pool", uid=uid)]
@@ -57,7 +57,7 @@ def went_in_order(sim: Sim, uid: str) -> None:
 
 
 async def create_and_delete(sim: Sim) -> None:
-    """The main job."""
+    """Create a claim, wait until it is Ready, and delete it."""
     await sim.start_controller()
     uid = await applied(sim, NAME)
     await is_ready(sim, NAME)
@@ -69,7 +69,7 @@ async def create_and_delete(sim: Sim) -> None:
 
 
 async def delete_while_creating(sim: Sim) -> None:
-    """The claim is deleted as soon as AKS has begun to make its pool."""
+    """Delete a claim while AKS creates its pool."""
     await sim.start_controller()
     uid = await applied(sim, NAME)
     await sim.until(lambda: sim.pools_of(uid), READY_SECONDS, "the pool is being created")
@@ -80,7 +80,7 @@ async def delete_while_creating(sim: Sim) -> None:
 
 
 async def create_and_delete_beside_another(sim: Sim) -> None:
-    """Two claims come; one goes, and the other must not notice."""
+    """Create two claims and delete one; the other stays Ready."""
     await sim.start_controller()
     uid, other = await applied(sim, NAME), await applied(sim, BESIDE)
     await is_ready(sim, NAME)
@@ -95,9 +95,10 @@ async def create_and_delete_beside_another(sim: Sim) -> None:
 
 
 async def fall_back(sim: Sim, *faults_first: Fault) -> None:
-    """A claim whose first size is not to be had: its machine comes in the second, and goes again.
+    """A claim whose first size is unavailable: its machine has the second size; then it is deleted.
 
-    A successor does not know of a try whose pool is gone and whose cause was not yet told: it may cost one more.
+    A successor does not know of an attempt whose pool is gone and whose cause was not yet recorded: it may cost one
+    more.
     """
     sim.cloud.faults.extend(faults_first)
     await sim.start_controller()
@@ -117,22 +118,24 @@ async def fall_back(sim: Sim, *faults_first: Fault) -> None:
 
 
 async def fall_back_from_a_failed_pool(sim: Sim) -> None:
-    """Azure accepts the first size and fails later."""
+    """Azure accepts the first size, and the creation fails afterwards."""
     await fall_back(sim, faults.quota(size=SIZE, after_seconds=10.0))
 
 
 async def fall_back_from_a_refusal(sim: Sim) -> None:
-    """AKS refuses the first size at once."""
+    """AKS refuses the first size with an error response."""
     await fall_back(sim, faults.quota_preflight(size=SIZE))
 
 
 async def make_anew(sim: Sim) -> None:
-    """The first machine has a Node that never gets Ready, and its pool fails: both go before the next one comes."""
+    """The first machine has a Node that is never Ready, and its pool fails: both are deleted before the next pool is
+    created.
+    """
     failure = Failure(error=faults.nodes_not_ready(), after_seconds=4.0, machine=True)
     sim.cloud.faults.append(Fault(verb="PUT", failure=failure))
     await sim.start_controller()
     uid = await applied(sim, NAME)
-    # A machine that did not come up is tried again after 5 min; a successor that was told nothing tries at once.
+    # A machine that did not start is retried after 5 min; a successor without that memory retries immediately.
     await sim.until(lambda: created(sim, NAME) == 2, RECOVERY_SECONDS + 400.0, "the pool is made anew")
     ((node, *_),) = [await sim.until(lambda: sim.nodes_of(NAME), READY_SECONDS, "it has a Node")]
     sim.nodes.set_ready(node["metadata"]["name"], True)
@@ -146,7 +149,7 @@ async def make_anew(sim: Sim) -> None:
 
 
 def survive(story: Story, points: Iterable[CrashPoint], settings: Settings = QUICK) -> int:
-    """Tell the story once for each point; how many points there were. Raises what any of them violates."""
+    """Run the scenario once for each crash point; returns the number of points. Raises on any violation."""
     tried = 0
     for point in points:
         killed = crash(story, point, settings)
@@ -156,15 +159,15 @@ def survive(story: Story, points: Iterable[CrashPoint], settings: Settings = QUI
 
 
 def crash(story: Story, point: CrashPoint, settings: Settings = QUICK) -> int:
-    """How many controllers the crash has killed."""
+    """Run one crash point; returns how many controllers the crash has killed."""
     dead: list[str] = []
 
-    async def told(sim: Sim) -> None:
+    async def run(sim: Sim) -> None:
         await story(sim)
         dead.extend(name for name, process in sim.controllers.items() if process.dead)
 
     try:
-        simulate(told, crash=point, **settings)
+        simulate(run, crash=point, **settings)
     except Exception as error:
         error.add_note(f"killed at {point}")
         raise
@@ -172,12 +175,12 @@ def crash(story: Story, point: CrashPoint, settings: Settings = QUICK) -> int:
 
 
 def every_other(points: Iterable[CrashPoint]) -> list[CrashPoint]:
-    """Each write, before and after; connections end by FIN and by RST in turn."""
+    """Each write, before and after; connections end by FIN and by RST alternately."""
     return [point for point in points if point.reset == bool(point.number % 2)]
 
 
 def test_every_point_of_the_main_job(record_property: Callable[[str, object], None]) -> None:
-    """Killed before and after every write of a claim's life, by FIN and by RST: the life ends well each time."""
+    """A claim's lifecycle completes when the controller is killed before or after any write, by FIN or by RST."""
     writes = simulate(create_and_delete, **QUICK).writes
     tried = survive(create_and_delete, crash_points(create_and_delete, **QUICK))
     record_property("points", tried)
@@ -187,7 +190,7 @@ def test_every_point_of_the_main_job(record_property: Callable[[str, object], No
 
 @pytest.mark.matrix(quick=0)
 def test_every_write_of_a_claim_deleted_while_creating(record_property: Callable[[str, object], None]) -> None:
-    """The same for a claim that is deleted while AKS makes its pool; connections end by FIN and by RST in turn."""
+    """A claim that is deleted while AKS creates its pool is removed, whichever write the controller is killed at."""
     writes = simulate(delete_while_creating, **QUICK).writes
     tried = survive(delete_while_creating, every_other(crash_points(delete_while_creating, **QUICK)))
     record_property("points", tried)
@@ -196,7 +199,7 @@ def test_every_write_of_a_claim_deleted_while_creating(record_property: Callable
 
 @pytest.mark.matrix(quick=0)
 def test_every_write_with_another_claim_beside(record_property: Callable[[str, object], None]) -> None:
-    """The same with a second claim, whose machine must come and stay whatever happens to the first."""
+    """A second claim gets its machine and keeps it, whichever write of the first claim the controller is killed at."""
     writes = simulate(create_and_delete_beside_another, **QUICK).writes
     points = every_other(crash_points(create_and_delete_beside_another, **QUICK))
     tried = survive(create_and_delete_beside_another, points)
@@ -212,7 +215,9 @@ def test_every_write_with_another_claim_beside(record_property: Callable[[str, o
 def test_every_write_of_an_attempt_that_fails(
     story: Story, settings: Settings, record_property: Callable[[str, object], None]
 ) -> None:
-    """The same while an offering turns out short, at once or later, and while a failed pool and its Node go."""
+    """An attempt that fails, at once or later, is followed by the next offering, whichever write the controller is
+    killed at.
+    """
     writes = simulate(story, **settings).writes
     tried = survive(story, every_other(crash_points(story, **settings)), settings)
     record_property("points", tried)
@@ -220,8 +225,8 @@ def test_every_write_of_an_attempt_that_fails(
 
 
 @pytest.mark.parametrize("reset", [False, True], ids=["FIN", "RST"])
-def test_a_crash_is_a_function_of_its_point(reset: bool) -> None:
-    """The same point gives the same course of events, so that whatever is found can be looked at again."""
+def test_a_crash_point_is_reproducible(reset: bool) -> None:
+    """The same crash point gives the same sequence of events, so that a failure can be reproduced."""
     point = CrashPoint(2, "after", reset)
     digests = {simulate(create_and_delete, crash=point, **QUICK).digest for _ in range(2)}
     assert len(digests) == 1

@@ -1,10 +1,10 @@
-"""Lost news: a range of changes that no watch ever tells of, or that no LIST of pools shows in time.
+"""Dropped events: a range of changes that no watch delivers, or that no LIST of pools shows in time.
 
-Every range (i to k) of the changes of a claim's life: the watches of that kind pass over them and look well; some
-minutes after the first the thread is lost (410), a list follows, and with it the truth. Of pools, LISTs fail from the
-i-th change to the k-th. The invariants hold after every write (I1 to I4, I7) and the life ends as ever (I5).
+Every range (i to k) of the changes of a claim's lifecycle: watches of that kind skip these events; some minutes after
+the first one the watch expires (410) and a list follows. For pools, LISTs fail from the i-th change to the k-th. The
+invariants hold after every write (I1 to I4, I7) and the lifecycle completes (I5).
 
-EVERY_PAIR=1 tries all ranges, in some minutes; `make test` tries a fixed choice of them (see `stale.chosen`).
+EVERY_PAIR=1 runs all ranges, in some minutes; `make test` runs a fixed sample (see `stale.chosen`).
 """
 
 from collections.abc import Callable
@@ -16,7 +16,7 @@ from provisioner.simulator.azure.faults import ALWAYS, Fault
 from tests.world.harness import Sim
 from tests.world.transcript import CLAIMS
 
-from .stale import BOTH, STALE_SECONDS, Points, PoolPoints, Watches, chosen, ends_well, later, life, told
+from .stale import BOTH, STALE_SECONDS, Points, PoolPoints, Watches, chosen, ends_well, later, life, run_story
 from .test_time_travel import changes, pool_changes
 
 Range = tuple[int, int]
@@ -28,7 +28,7 @@ def ranges(last: int) -> list[Range]:
 
 
 def drop(kinds: tuple[str, ...], lost: Range) -> None:
-    """One range of events."""
+    """Run the scenario with one range of dropped events."""
     first, last = lost
     dropped: list[int] = []
 
@@ -49,7 +49,7 @@ def drop(kinds: tuple[str, ...], lost: Range) -> None:
         await sim.start_controller(elect=False)
         await ends_well(sim, await life(sim))
 
-    told(story, f"{kinds}, changes {first} to {last} lost")
+    run_story(story, f"{kinds}, changes {first} to {last} lost")
     assert dropped
 
 
@@ -57,10 +57,8 @@ def drop(kinds: tuple[str, ...], lost: Range) -> None:
 @pytest.mark.parametrize(
     ("kinds", "at_most"), [((CLAIMS,), 55), (("nodes",), 20), (BOTH, 20)], ids=["claims", "nodes", "both"]
 )
-def test_events_that_never_come(
-    kinds: tuple[str, ...], at_most: int, record_property: Callable[[str, object], None]
-) -> None:
-    """Whatever is not told of, nothing is doubled, lost or leaked; once it is listed, the life goes on."""
+def test_dropped_events(kinds: tuple[str, ...], at_most: int, record_property: Callable[[str, object], None]) -> None:
+    """Nothing is duplicated, lost or leaked when events are dropped; the lifecycle continues after the relist."""
     every = ranges(changes(kinds))
     tried = chosen(every, at_most)
     for lost in tried:
@@ -70,7 +68,7 @@ def test_events_that_never_come(
 
 
 def drop_lists(lost: Range) -> None:
-    """No LIST of pools is answered during one range of the pool's changes."""
+    """Run the scenario with failing LISTs of pools during one range of the pool's changes."""
     first, last = lost
     fault = Fault(verb="LIST", times=ALWAYS, answer=errors.html(503))
     begun: list[Range] = []
@@ -90,13 +88,13 @@ def drop_lists(lost: Range) -> None:
         await sim.start_controller(elect=False)
         await ends_well(sim, await life(sim))
 
-    told(story, f"LISTs of pools fail from change {first} to {last}")
+    run_story(story, f"LISTs of pools fail from change {first} to {last}")
     assert begun == [lost]
 
 
 @pytest.mark.matrix(quick=0)
-def test_changes_of_a_pool_that_no_list_shows_in_time(record_property: Callable[[str, object], None]) -> None:
-    """A list that fails is no news: the Node proves the machine, and a GET its end."""
+def test_failing_lists_of_pools(record_property: Callable[[str, object], None]) -> None:
+    """While LISTs of pools fail, the Node proves that the machine exists, and a GET proves that it is gone."""
     every = ranges(pool_changes())
     for lost in every:
         drop_lists(lost)

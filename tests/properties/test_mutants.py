@@ -1,7 +1,7 @@
-"""Proof that the stories can fail: each rule is broken once, by one small patch, and a named story must notice.
+"""Mutation tests: each rule is broken by one small patch, and a named test must fail.
 
-A mutant that lives would mean that a promise is tested by nothing. What is patched is a rule's own function, in the
-module that calls it; the stories and the world are those of every other run.
+A surviving mutant would mean that no test covers the rule. The patch replaces the rule's function in the module that
+calls it; tests and simulator are unchanged.
 """
 
 import itertools
@@ -24,7 +24,7 @@ from controllers.planner import plan
 from controllers.state import cluster, unavailable_offerings
 from controllers.state.memory import backoff
 from controllers.state.unavailable_offerings import UnavailableOffering, UnavailableOfferings
-from provisioner.operator import operator
+from provisioner.operator import caches
 from provisioner.simulator.kube.errors import ApiError
 from tests.world.garbagecollection import test_garbage
 from tests.world.harness import crash_points, simulate
@@ -40,7 +40,7 @@ ACTED = "the mutant has acted"
 
 
 def put_before_the_finalizer(patch: Patch) -> None:
-    """A claim without our finalizer may be deleted at any moment, and nothing would remember its pool."""
+    """A pool is requested before the claim has our finalizer."""
     rise = plan._provision
 
     def mutant(f: Facts, claim: Any) -> Any:
@@ -52,12 +52,12 @@ def put_before_the_finalizer(patch: Patch) -> None:
 
 
 def released_without_proof(patch: Patch) -> None:
-    """A pool that no list shows is taken for gone."""
+    """A pool that no LIST shows is treated as deleted."""
     patch.setattr(termination, "prove_gone", lambda f: None)
 
 
 def no_delete_without_a_provider_id(patch: Patch) -> None:
-    """What never got a providerID is taken for never made."""
+    """A claim without a providerID is treated as never launched."""
     step = termination.step
 
     def mutant(f: Facts, claim: Any) -> Any:
@@ -69,7 +69,7 @@ def no_delete_without_a_provider_id(patch: Patch) -> None:
 
 
 def node_before_the_pool(patch: Patch) -> None:
-    """The Node is let go as soon as it is deleted."""
+    """A deleted Node is released immediately."""
     step = termination.step
 
     def mutant(f: Facts, claim: Any) -> Any:
@@ -80,7 +80,7 @@ def node_before_the_pool(patch: Patch) -> None:
 
 
 def every_pool_is_ours(patch: Patch) -> None:
-    """A pool without any mark counts as one whose claim is gone."""
+    """A pool without ownership marks is treated as one whose claim is gone."""
 
     def mutant(instance: Any, claim: Any) -> Verdict:
         found = ownership_verdict(instance, claim)
@@ -90,7 +90,7 @@ def every_pool_is_ours(patch: Patch) -> None:
 
 
 def put_over_what_is_there(patch: Patch) -> None:
-    """A name that the inventory shows is asked for all the same."""
+    """A pool name that the inventory shows is requested again."""
     step = launch.step
 
     def mutant(f: Facts) -> Any:
@@ -101,7 +101,7 @@ def put_over_what_is_there(patch: Patch) -> None:
 
 
 def put_without_a_precondition(patch: Patch) -> None:
-    """PUT goes out without If-None-Match."""
+    """PUT is sent without If-None-Match."""
 
     class Heedless:
         IfMissing = None
@@ -111,7 +111,7 @@ def put_without_a_precondition(patch: Patch) -> None:
 
 
 def random_names(patch: Patch) -> None:
-    """Each process makes up pool names of its own."""
+    """Each process generates its own pool names."""
     numbers = itertools.count()
     names: dict[tuple[str, str], str] = {}
 
@@ -121,87 +121,87 @@ def random_names(patch: Patch) -> None:
         key = (process.name, claim.uid)
         return names.setdefault(key, f"g{next(numbers)}")
 
-    patch.setattr(operator, "pool_name", mutant)
+    patch.setattr(caches, "pool_name", mutant)
 
 
-def one_look(patch: Patch) -> None:
-    """Garbage is what a list says, at once, and nobody asks again."""
+def garbage_after_one_look(patch: Patch) -> None:
+    """Garbage is collected after one look, without fresh reads."""
     patch.setattr(garbage, "block_removal", lambda f, age, needed: None)
     patch.setattr(garbage, "_fresh_reads", lambda f, name: None)
 
 
-def no_brake(patch: Patch) -> None:
-    """Whatever looks like garbage goes, however much it is."""
+def no_circuit_breaker(patch: Patch) -> None:
+    """The circuit breaker never opens."""
     patch.setattr(cluster, "tripped", lambda *_, **__: False)
 
 
 def no_fence(patch: Patch) -> None:
-    """What is planned is sent, whoever holds the lease by now."""
+    """Planned writes are sent without checking the lease."""
     patch.setattr(actuator, "ARM_WRITE_SECONDS", -1.0)
 
 
 def no_finalizer_on_nodes(patch: Patch) -> None:
-    """A Node is registered without our finalizer, and nobody puts it on later."""
+    """Nodes are registered without our finalizer, and none is added later."""
     patch.setattr(registration, "holds_finalizer", lambda thing: True)
 
 
 def no_drain(patch: Patch) -> None:
-    """Pods are not waited for."""
+    """Termination does not wait for pods."""
     patch.setattr(termination, "drain_node", lambda f, node, by: None)
 
 
 def every_claim_tries(patch: Patch) -> None:
-    """What rests is left alone, and afterwards whoever looks may ask."""
+    """An unavailable offering is skipped, and afterwards every claim requests it at once."""
     patch.setattr(UnavailableOfferings, "_first", lambda self, unavailable, now: "")
     patch.setattr(UnavailableOffering, "tried_by_another", lambda self, key, now: False)
 
 
-def rests_that_do_not_double(patch: Patch) -> None:
-    """Each failure is treated as the first."""
+def backoff_that_does_not_double(patch: Patch) -> None:
+    """Each failure of an offering is treated as the first."""
     patch.setattr(unavailable_offerings, "backoff", lambda kind, times, *, after: backoff(kind, 1, after=after))
 
 
 def crashes(story: Callable[..., Any]) -> Callable[[], object]:
-    """The crash property of one of its stories."""
+    """The crash property of one of its scenarios."""
     return lambda: test_crash.survive(story, crash_points(story, **test_crash.QUICK))
 
 
-def told(story: Callable[..., Any]) -> Callable[[], object]:
-    """The story itself, undisturbed."""
+def undisturbed(story: Callable[..., Any]) -> Callable[[], object]:
+    """The scenario itself, without a crash."""
     return lambda: simulate(story, **test_crash.QUICK)
 
 
 MUTANTS: list[tuple[Callable[[Patch], None], Callable[[], object], str]] = [
     (put_before_the_finalizer, test_termination.test_deleted_the_moment_its_pool_is_asked_for, "'claim'"),
     (released_without_proof, lambda: test_termination.test_deleted_while_its_put_is_in_flight(20.0), "'claim'"),
-    (no_delete_without_a_provider_id, told(test_crash.delete_while_creating), "I2"),
-    (node_before_the_pool, told(test_crash.create_and_delete), "I2"),
+    (no_delete_without_a_provider_id, undisturbed(test_crash.delete_while_creating), "I2"),
+    (node_before_the_pool, undisturbed(test_crash.create_and_delete), "I2"),
     (every_pool_is_ours, lambda: test_garbage.test_foreign_pools_are_never_touched("", {}), "I4"),
     (put_over_what_is_there, lambda: test_garbage.test_a_foreign_pool_is_never_put(True), "I4"),
     (put_without_a_precondition, test_garbage.test_a_foreign_pool_that_came_unseen_is_never_put, "I4"),
     (random_names, crashes(test_crash.create_and_delete), "I3"),
-    (one_look, lambda: test_garbage.test_a_stale_list_of_claims_deletes_nothing(True), "I7"),
-    (no_brake, test_garbage.test_all_nodes_deleted_by_hand_trip_the_brake, "gpu5"),
+    (garbage_after_one_look, lambda: test_garbage.test_a_stale_list_of_claims_deletes_nothing(True), "I7"),
+    (no_circuit_breaker, test_garbage.test_all_nodes_deleted_by_hand_trip_the_brake, "gpu5"),
     (no_fence, test_leadership.test_a_leader_cut_off_from_the_api_server_stops_writing_to_azure_in_time, "- 15.0"),
     (no_finalizer_on_nodes, test_main_job.test_claim_becomes_a_ready_gpu_node_and_goes_again, "'node'"),
     (every_claim_tries, lambda: test_offerings.test_many_claims_cost_one_put_a_step("later"), "<= 9"),
-    (rests_that_do_not_double, lambda: test_offerings.test_many_claims_cost_one_put_a_step("at once"), "<= 9"),
+    (backoff_that_does_not_double, lambda: test_offerings.test_many_claims_cost_one_put_a_step("at once"), "<= 9"),
     (no_drain, test_termination.test_a_pod_that_must_not_be_disrupted_holds_the_machine, "the drain is overdue"),
 ]
 
 
-def must_notice(mutate: Callable[[Patch], None], story: Callable[[], object], says: str) -> None:
-    """Break the rule; the story must fail, and with these words."""
+def must_fail(mutate: Callable[[Patch], None], story: Callable[[], object], message: str) -> None:
+    """Apply the mutant; the test must fail with this text."""
     with pytest.MonkeyPatch.context() as patch:
         mutate(patch)
         with pytest.raises((AssertionError, BaseExceptionGroup, ApiError)) as caught:
             story()
     found = [str(caught.value), *getattr(caught.value, "__notes__", [])]
-    assert any(says in words for words in found), found
+    assert any(message in text for text in found), found
 
 
 @pytest.mark.matrix(quick=5)
-@pytest.mark.parametrize(("mutate", "story", "says"), MUTANTS, ids=[row[0].__name__ for row in MUTANTS])
-def test_caught(mutate: Callable[[Patch], None], story: Callable[[], object], says: str) -> None:
-    """The story passes as the rules are, and fails once the rule is broken."""
-    must_notice(mutate, story, says)
+@pytest.mark.parametrize(("mutate", "story", "message"), MUTANTS, ids=[row[0].__name__ for row in MUTANTS])
+def test_mutant_is_caught(mutate: Callable[[Patch], None], story: Callable[[], object], message: str) -> None:
+    """The test passes with the rule in place and fails with the rule broken."""
+    must_fail(mutate, story, message)

@@ -1,9 +1,9 @@
-"""The same proof for the rules of removal: proof of absence, fresh reads, the drain, ownership across restarts.
+"""Mutation tests for the rules of removal: proof of absence, fresh reads, the drain, ownership across restarts.
 
-Together with `test_mutants.py` these are the eleven planted bugs of the prototype (launch before the finalizer, no
-delete without a providerID, released on 202, garbage by a stale cache, PUT and DELETE without their checks, Node before
-instance, deletion by its event alone, ownership in memory, any error is NotFound, random names) and one for each rule
-of a removal.
+Together with `test_mutants.py` these are eleven known design errors (launch before the finalizer, no delete without a
+providerID, released on 202, garbage by a stale cache, PUT and DELETE without their preconditions, Node before instance,
+deletion by its event alone, ownership in memory, any error is NotFound, random names) and one mutant for each rule of a
+removal.
 """
 
 from collections.abc import Callable
@@ -37,7 +37,7 @@ from tests.world.transcript import CLAIMS, FAST
 
 from . import test_crash, test_dropped_events, test_time_travel
 from .stale import BOTH
-from .test_mutants import ACTED, Patch, crashes, must_notice, told
+from .test_mutants import ACTED, Patch, crashes, must_fail, undisturbed
 
 
 def this_process() -> Process:
@@ -47,7 +47,7 @@ def this_process() -> Process:
 
 
 def released_on_202(patch: Patch) -> None:
-    """A DELETE that was accepted is taken for done."""
+    """An accepted DELETE is treated as completed."""
     step = termination.step
 
     def mutant(f: Facts, claim: Any) -> Any:
@@ -60,12 +60,12 @@ def released_on_202(patch: Patch) -> None:
 
 
 def deleted_by_name_alone(patch: Patch) -> None:
-    """A deleting claim takes whatever pool bears its name along."""
+    """A deleting claim deletes any pool of its name."""
     patch.setattr(termination, "held_by", lambda instance, claim: instance is not None)
 
 
 def deletion_by_its_event_alone(patch: Patch) -> None:
-    """Only a process that has seen the claim alive removes what it had."""
+    """Only a process that has seen the claim alive removes its machine."""
     seen: dict[tuple[Process, str], None] = {}
     rise, fall = plan._provision, plan._terminate
 
@@ -82,7 +82,7 @@ def deletion_by_its_event_alone(patch: Patch) -> None:
 
 
 def ownership_in_memory(patch: Patch) -> None:
-    """A pool is a claim's own if this process has asked for it."""
+    """A pool belongs to a claim if this process has requested it."""
     asked: dict[tuple[Process, str], None] = {}
     step = launch.step
 
@@ -100,17 +100,17 @@ def ownership_in_memory(patch: Patch) -> None:
 
 
 def any_error_is_not_found(patch: Patch) -> None:
-    """Whatever ARM says to a read or a DELETE means that the pool is gone."""
+    """Any error response to a read or a DELETE means that the pool is gone."""
     patch.setattr(cloud, "NotFound", CloudError)
 
 
 def absence_without_settling(patch: Patch) -> None:
-    """The first 404 is proof."""
+    """The first 404 is proof of absence."""
     patch.setattr(Inventory, "_settles_in", lambda self, name, at: 0.0)
 
 
 def a_second_delete(patch: Patch) -> None:
-    """A pool that is being deleted is asked to go again."""
+    """DELETE is sent again for a pool that is being deleted."""
     first = termination._delete_instance
 
     def mutant(f: Facts, claim: Any, instance: Any, nodes: Any) -> Any:
@@ -122,63 +122,65 @@ def a_second_delete(patch: Patch) -> None:
 
 
 def no_fresh_reads(patch: Patch) -> None:
-    """Garbage is looked at twice, but only in the caches."""
+    """Garbage is checked twice, but only in the caches."""
     patch.setattr(garbage, "_fresh_reads", lambda f, name: None)
 
 
 def pools_by_a_stale_claim(patch: Patch) -> None:
-    """A pool is asked for by what the cache says of its claim."""
+    """A pool is requested from the cached claim alone."""
     patch.setattr(launch, "_verify_claim", lambda f, claim: None)
 
 
 def all_tiers_at_once(patch: Patch) -> None:
-    """Daemons and critical pods are not kept for last."""
+    """DaemonSet pods and critical pods are evicted with all others."""
     patch.setattr(drain, "tier", lambda pod: 0)
 
 
 def protected_pods_evicted(patch: Patch) -> None:
-    """Nobody's do-not-disrupt is heeded."""
+    """The do-not-disrupt annotation is ignored."""
     patch.setattr(drain, "is_evictable", lambda pod, now: True)
 
 
 def seen_by_the_cache_at_large(patch: Patch) -> None:
-    """Our own write counts as seen when the cache has seen anything newer; some seconds are enough to show it."""
+    """Our own write counts as seen when the cache has seen any newer version; a short staleness suffices to show it."""
     patch.setattr(test_dropped_events, "STALE_SECONDS", 15.0)
     patch.setattr(indexes, "reached", lambda seen, version: True)
 
 
-def adopted_from_the_living(patch: Patch) -> None:
-    """Whoever names a UID gets its machine, whether or not another claim has it."""
+def adopted_from_a_live_claim(patch: Patch) -> None:
+    """A claim adopts the machine of any UID, even if another claim owns it."""
     patch.setattr(adoption, "refusal", lambda claim, **_: "")
 
 
-def deleted_nodes_of_the_adopted_count_as_asked(patch: Patch) -> None:
-    """Whoever owns a Node now decides whether a person deleted it, whenever it was handed over."""
+def current_owner_decides_on_deleted_nodes(patch: Patch) -> None:
+    """The current owner of a Node decides whether its deletion counts as requested by a user, regardless of the time of
+    adoption.
+    """
     patch.setattr(garbage, "collected", owned_by_another)
 
 
-def a_crd_that_goes_counts_as_asking(patch: Patch) -> None:
-    """Claims that are deleting because their CRD is are removed at once."""
+def crd_deletion_is_a_user_request(patch: Patch) -> None:
+    """Claims that are deleting because their CRD is deleted are removed immediately."""
     patch.setattr(garbage, "block_crd_deletion", lambda f: None)
 
 
-def repair_without_its_brake(patch: Patch) -> None:
-    """However many Nodes are sick, each is replaced when its time has come."""
+def repair_without_limits(patch: Patch) -> None:
+    """Every unhealthy Node is replaced after its toleration, without limits."""
     patch.setattr(repair, "blocked_by_limits", lambda policy, unhealthy_counts: "")
 
 
 def no_termination_time(patch: Patch) -> None:
-    """A drain has no end by force."""
+    """A drain never ends by force."""
     patch.setattr(grace_period, "deadline", lambda claim: None)
 
 
 def volumes_left_attached(patch: Patch) -> None:
-    """Volumes are not waited for."""
+    """Termination does not wait for volumes."""
     patch.setattr(volumes, "step", lambda f, node, by: None)
 
 
 def eviction_by_name(patch: Patch) -> None:
-    """An eviction asks whichever pod has that name."""
+    """An eviction has no UID precondition."""
     evict = Kube.evict
 
     async def mutant(self: Kube, pod: Pod) -> None:
@@ -188,25 +190,25 @@ def eviction_by_name(patch: Patch) -> None:
     patch.setattr(Kube, "evict", mutant)
 
 
-def pods_bound_late_forgotten(patch: Patch) -> None:
-    """A Node without pods is empty, however new its taint is."""
+def late_bound_pods_ignored(patch: Patch) -> None:
+    """A Node without pods counts as empty, however new its taint is."""
     patch.setattr(drain, "_late_binding_left", lambda drain: 0.0)
 
 
 def back_to_the_finalizer() -> None:
-    """A new process is shown the claim and no Node, as when the claim had just got its finalizer."""
+    """A new process sees the claim without a Node, as just after the finalizer was added."""
     for point in range(3, test_time_travel.changes(BOTH) + 1):
         test_time_travel.travel(BOTH, (point, 2), restart=True)
 
 
 def one_event_lost() -> None:
-    """Each change of the claim in turn is one that no watch tells of."""
+    """Drop each event of the claim in turn."""
     for point in range(1, test_time_travel.changes((CLAIMS,)) + 1):
         test_dropped_events.drop((CLAIMS,), (point, point))
 
 
 MUTANTS: list[tuple[Callable[[Patch], None], Callable[[], object], str]] = [
-    (released_on_202, told(test_crash.create_and_delete), "I2"),
+    (released_on_202, undisturbed(test_crash.create_and_delete), "I2"),
     (deleted_by_name_alone, lambda: test_garbage.test_a_foreign_pool_is_never_put(True), "I4"),
     (
         deletion_by_its_event_alone,
@@ -233,22 +235,22 @@ MUTANTS: list[tuple[Callable[[Patch], None], Callable[[], object], str]] = [
         "the drain is overdue",
     ),
     (eviction_by_name, test_draining.test_a_pod_made_anew_under_the_same_name_is_not_evicted_by_mistake, "409"),
-    (pods_bound_late_forgotten, test_draining.test_a_pod_bound_just_after_the_taint_is_asked_to_leave_too, ">= 4"),
+    (late_bound_pods_ignored, test_draining.test_a_pod_bound_just_after_the_taint_is_asked_to_leave_too, ">= 4"),
     (no_termination_time, test_draining.test_a_pods_grace_longer_than_the_claims_is_cut_short, "it is deleted"),
     (
         volumes_left_attached,
         test_volumes.test_the_machine_waits_until_its_volumes_are_detached,
         "VolumesDetached names the volume",
     ),
-    (adopted_from_the_living, test_inferred_removals.test_a_living_claims_uid_is_not_adopted, "it is told"),
+    (adopted_from_a_live_claim, test_inferred_removals.test_a_living_claims_uid_is_not_adopted, "it is told"),
     (
-        deleted_nodes_of_the_adopted_count_as_asked,
+        current_owner_decides_on_deleted_nodes,
         lambda: test_adoption_races.test_the_deletion_meets_the_hand_over("before", False),
         "nobody asked for that",
     ),
-    (a_crd_that_goes_counts_as_asking, lambda: test_inferred_removals.test_kubectl_delete_crd(False), "could not find"),
+    (crd_deletion_is_a_user_request, lambda: test_inferred_removals.test_kubectl_delete_crd(False), "could not find"),
     (
-        repair_without_its_brake,
+        repair_without_limits,
         test_repair.test_h3_four_of_five_within_ten_minutes_are_left_alone_until_most_are_back,
         "assert not",
     ),
@@ -258,7 +260,7 @@ MUTANTS: list[tuple[Callable[[Patch], None], Callable[[], object], str]] = [
 
 
 @pytest.mark.matrix(quick=6)
-@pytest.mark.parametrize(("mutate", "story", "says"), MUTANTS, ids=[row[0].__name__ for row in MUTANTS])
-def test_caught(mutate: Callable[[Patch], None], story: Callable[[], object], says: str) -> None:
-    """The story passes as the rules are, and fails once the rule is broken."""
-    must_notice(mutate, story, says)
+@pytest.mark.parametrize(("mutate", "story", "message"), MUTANTS, ids=[row[0].__name__ for row in MUTANTS])
+def test_mutant_is_caught(mutate: Callable[[Patch], None], story: Callable[[], object], message: str) -> None:
+    """The test passes with the rule in place and fails with the rule broken."""
+    must_fail(mutate, story, message)

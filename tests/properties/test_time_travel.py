@@ -1,14 +1,14 @@
-"""Time travel: a relist is answered by a server that is behind, and shows what was true at an earlier point.
+"""Time travel: a relist is served by a stale server and shows an earlier state.
 
-Every pair of points (i, j < i) of a claim's life: at its i-th change the watches end, and lists and new watches show
-the state of its j-th change for some minutes, then the server catches up. It happens to claims, to Nodes, to both
-(one old server), within one process or to a new one; and to LISTs and GETs of pools. Whatever is shown, the invariants
-hold after every write (I1 to I4, I7) and the life ends as ever (I5).
+Every pair of points (i, j < i) of a claim's lifecycle: at its i-th change the watches end, and lists and new watches
+show the state of its j-th change for some minutes; then the server catches up. This happens to claims, to Nodes, to
+both (one stale server), within one process or to a new one; and to LISTs and GETs of pools. Whatever is shown, the
+invariants hold after every write (I1 to I4, I7) and the lifecycle completes (I5).
 
-What lags is what a mirror lists and watches. The reads that a plan orders afresh, one object or the Nodes of one pool,
-are true: the API server answers them from etcd, and the rules rest on that.
+Only lists and watches of reflectors are stale. Fresh reads that a plan requests, of one object or of the Nodes of one
+pool, are current: the API server answers them from etcd, and the rules rely on it.
 
-EVERY_PAIR=1 tries all pairs, in some minutes; `make test` tries a fixed choice of them (see `stale.chosen`).
+EVERY_PAIR=1 runs all pairs, in some minutes; `make test` runs a fixed sample (see `stale.chosen`).
 """
 
 from collections.abc import Callable
@@ -18,7 +18,7 @@ import pytest
 from tests.world.harness import Sim, simulate
 from tests.world.transcript import CLAIMS
 
-from .stale import BOTH, QUICK, STALE_SECONDS, Points, PoolPoints, Watches, chosen, ends_well, later, life, told
+from .stale import BOTH, QUICK, STALE_SECONDS, Points, PoolPoints, Watches, chosen, ends_well, later, life, run_story
 
 Pair = tuple[int, int]
 # Reads of a single pool lag a little (docs/references/agent-pools.md#not-found); lists may for much longer.
@@ -31,7 +31,7 @@ def pairs(last: int) -> list[Pair]:
 
 
 def changes(kinds: tuple[str, ...]) -> int:
-    """How many changes of these kinds an undisturbed life has."""
+    """The number of changes of these kinds in an undisturbed lifecycle."""
     counted: list[Points] = []
 
     async def story(sim: Sim) -> None:
@@ -44,7 +44,7 @@ def changes(kinds: tuple[str, ...]) -> int:
 
 
 def travel(kinds: tuple[str, ...], pair: Pair, *, restart: bool) -> None:
-    """One journey."""
+    """Run the scenario with one pair."""
     i, j = pair
     trips: list[Pair] = []
 
@@ -63,7 +63,7 @@ def travel(kinds: tuple[str, ...], pair: Pair, *, restart: bool) -> None:
         await sim.start_controller(elect=False)
         await ends_well(sim, await life(sim))
 
-    told(story, f"{kinds}, point {i} shown as {j}, {'restarted' if restart else 'same process'}")
+    run_story(story, f"{kinds}, point {i} shown as {j}, {'restarted' if restart else 'same process'}")
     assert trips == [pair]
 
 
@@ -72,10 +72,10 @@ def travel(kinds: tuple[str, ...], pair: Pair, *, restart: bool) -> None:
 @pytest.mark.parametrize(
     ("kinds", "at_most"), [((CLAIMS,), 55), (("nodes",), 12), (BOTH, 12)], ids=["claims", "nodes", "both"]
 )
-def test_relists_by_a_server_that_is_behind(
+def test_relists_by_a_stale_server(
     kinds: tuple[str, ...], at_most: int, restart: bool, record_property: Callable[[str, object], None]
 ) -> None:
-    """Nothing is doubled, lost or leaked, whatever earlier point a list shows."""
+    """Nothing is duplicated, lost or leaked, whatever earlier point a list shows."""
     every = pairs(changes(kinds))
     tried = chosen(every, at_most)
     for pair in tried:
@@ -85,7 +85,7 @@ def test_relists_by_a_server_that_is_behind(
 
 
 def pool_changes() -> int:
-    """How many changes the pool of an undisturbed life has."""
+    """The number of changes of the pool in an undisturbed lifecycle."""
     counted: list[PoolPoints] = []
 
     async def story(sim: Sim) -> None:
@@ -98,7 +98,7 @@ def pool_changes() -> int:
 
 
 def travel_of_pools(verb: str, pair: Pair, *, restart: bool) -> None:
-    """One journey of ARM's LIST or GET."""
+    """Run the scenario with one pair for ARM's LIST or GET."""
     i, j = pair
     trips: list[Pair] = []
 
@@ -115,17 +115,17 @@ def travel_of_pools(verb: str, pair: Pair, *, restart: bool) -> None:
         await sim.start_controller(elect=False)
         await ends_well(sim, await life(sim))
 
-    told(story, f"{verb}, point {i} shown as {j}, {'restarted' if restart else 'same process'}")
+    run_story(story, f"{verb}, point {i} shown as {j}, {'restarted' if restart else 'same process'}")
     assert trips == [pair]
 
 
 @pytest.mark.matrix(quick=1)
 @pytest.mark.parametrize("restart", [False, True], ids=["same process", "restarted"])
 @pytest.mark.parametrize("verb", ["LIST", "GET"])
-def test_reads_of_pools_that_are_behind(
-    verb: str, restart: bool, record_property: Callable[[str, object], None]
-) -> None:
-    """A LIST may be minutes old, a GET half a minute: no second pool, and no Node or claim before its pool."""
+def test_stale_reads_of_pools(verb: str, restart: bool, record_property: Callable[[str, object], None]) -> None:
+    """With a LIST minutes old or a GET half a minute old there is no second pool, and no Node or claim goes before its
+    pool.
+    """
     every = pairs(pool_changes())
     for pair in every:
         travel_of_pools(verb, pair, restart=restart)

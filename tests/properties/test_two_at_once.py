@@ -1,8 +1,8 @@
-"""Two replicas that both believe to lead: no lease at all, and answers so late that each acts on what the other did.
+"""Two replicas without leader election, with latencies so high that each acts on what the other has written.
 
-Each seed draws other latencies, up to a second a chunk, so that the two overlap differently. Whatever they do to each
-other: never a second pool for a claim (I3), nothing healthy or foreign touched (I4, I7), the order of a removal (I2),
-and both come to rest with nothing left (I1, I5).
+Each seed draws other latencies, up to a second for each chunk, so the two overlap differently. There is never a second
+pool for a claim (I3), no healthy or foreign object is touched (I4, I7), removals keep their order (I2), and both
+replicas stop writing with nothing left (I1, I5).
 """
 
 from collections.abc import Awaitable, Callable
@@ -36,14 +36,14 @@ async def stripped(sim: Sim, name: str) -> None:
     strip(sim, name)
 
 
-ENTRIES = [by_claim, by_node, in_the_portal, stripped]
+REMOVALS = [by_claim, by_node, in_the_portal, stripped]
 
 
 @pytest.mark.matrix(quick=3)
-@pytest.mark.parametrize("remove", ENTRIES, ids=lambda remove: remove.__name__)
+@pytest.mark.parametrize("remove", REMOVALS, ids=lambda remove: remove.__name__)
 @pytest.mark.parametrize("seed", SEEDS)
-def test_neither_harms_what_the_other_does(seed: int, remove: Callable[[Sim, str], Awaitable[None]]) -> None:
-    """Three claims come, two go; the third never notices."""
+def test_two_replicas_without_a_lease(seed: int, remove: Callable[[Sim, str], Awaitable[None]]) -> None:
+    """Of three claims two are deleted by either replica, and the third stays Ready."""
 
     async def story(sim: Sim) -> None:
         for who in ("ctl0", "ctl1"):

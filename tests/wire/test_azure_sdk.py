@@ -45,7 +45,7 @@ POOL = {
 
 
 class Plain(SansIOHTTPPolicy[object, object]):
-    """Lets the bearer token travel over plain http."""
+    """Sends the bearer token over plain http."""
 
     def on_request(self, request: Any) -> None:
         request.context.options["enforce_https"] = False
@@ -53,10 +53,10 @@ class Plain(SansIOHTTPPolicy[object, object]):
 
 class Credential:
     def __init__(self) -> None:
-        self.asked: list[dict[str, Any]] = []
+        self.options: list[dict[str, Any]] = []
 
     async def get_token(self, *scopes: str, **options: Any) -> AccessToken:
-        self.asked.append(options)
+        self.options.append(options)
         return AccessToken("letmein", 4102444800)
 
     async def close(self) -> None: ...
@@ -68,7 +68,7 @@ class Credential:
 
 
 class Arm:
-    """A cloud on a socket, and a real client for it."""
+    """A simulated cloud on a socket, and a real client for it."""
 
     def __init__(self, cloud: AzureCloud, app: web.Application, origin: str, session: aiohttp.ClientSession) -> None:
         self.cloud, self.app, self.origin, self.session = cloud, app, origin, session
@@ -105,7 +105,7 @@ class Arm:
 
 @contextlib.asynccontextmanager
 async def arm_on_socket(**settings: Any) -> AsyncIterator[Arm]:
-    """Minutes take tenths of a second: speed 1200."""
+    """With speed 1200 a minute takes 50 ms."""
     cloud = AzureCloud(
         AzureSettings(**{"speed": 1200.0, "token": "letmein", "list_seconds": 0.0, **settings}),
         lambda: datetime.now(UTC),
@@ -134,7 +134,7 @@ async def until(condition: Callable[[], bool], seconds: float = 5.0) -> None:
 
 @pytest.mark.asyncio
 async def test_a_create_is_201_creating_and_ends_succeeded() -> None:
-    """PUT answers at once with the filled-in pool; polling its operation ends with the finished one."""
+    """PUT answers at once with the defaulted pool; polling its operation returns the finished one."""
     async with arm_on_socket() as azure:
         created = await azure.put("gpu1")
         assert azure.last.status_code == 201
@@ -155,7 +155,7 @@ async def test_a_create_is_201_creating_and_ends_succeeded() -> None:
 
 @pytest.mark.asyncio
 async def test_create_if_missing_over_an_existing_pool_is_412() -> None:
-    """If-None-Match: * protects what is there, whatever its state."""
+    """PUT with If-None-Match: * is refused with 412 for an existing pool, whatever its state."""
     async with arm_on_socket() as azure:
         await azure.put("gpu1", match_condition=MatchConditions.IfMissing)
         with pytest.raises(ResourceExistsError) as refused:
@@ -179,7 +179,7 @@ async def test_a_service_that_ignores_preconditions_updates_what_is_there() -> N
 
 @pytest.mark.asyncio
 async def test_a_busy_pool_answers_409_with_the_pending_operation() -> None:
-    """A pool that is being created can be neither changed nor deleted; DELETE may be set to preempt instead."""
+    """A pool that is being created can be neither changed nor deleted, unless DELETE is set to preempt."""
     async with arm_on_socket(speed=1.0) as azure:
         await azure.put("gpu1")
         with pytest.raises(ResourceExistsError) as put:
@@ -235,7 +235,7 @@ async def test_the_delete_matrix_of_etags() -> None:
 
 @pytest.mark.asyncio
 async def test_a_delete_is_202_empty_with_both_headers() -> None:
-    """The answer of DELETE has no body; Location says 202 while it runs and 204 at the end."""
+    """The response of DELETE has no body; Location answers 202 while it runs and 204 at the end."""
     async with arm_on_socket() as azure:
         azure.cloud.seed_pool("gpu1", vmSize=SIZE)
         answers: list[Any] = []
@@ -289,7 +289,7 @@ async def test_an_operation_can_be_polled_by_its_signed_url_only() -> None:
 
 @pytest.mark.asyncio
 async def test_a_failed_create_surfaces_in_the_operation_and_stays_on_the_pool() -> None:
-    """The poller raises with status 200 and AKS's wrapper; GET tells the same from status.provisioningError."""
+    """The poller raises with status 200 and AKS's wrapper; GET shows the same error in status.provisioningError."""
     async with arm_on_socket() as azure:
         azure.cloud.faults.append(faults.capacity("ZonalAllocationFailed", times=1))
         with pytest.raises(HttpResponseError) as failed:
@@ -306,7 +306,7 @@ async def test_a_failed_create_surfaces_in_the_operation_and_stays_on_the_pool()
 
 @pytest.mark.asyncio
 async def test_quota_refuses_at_once_or_later() -> None:
-    """The preflight is a flat 400 without a pool; the asynchronous one leaves a Failed pool with Compute's words."""
+    """The preflight is a flat 400 without a pool; the asynchronous one leaves a Failed pool with Compute's message."""
     async with arm_on_socket() as azure:
         azure.cloud.faults.append(faults.quota_preflight(times=1))
         with pytest.raises(HttpResponseError) as refused:
@@ -346,7 +346,7 @@ async def test_tokens_and_claims_challenges() -> None:
         azure.cloud.seed_pool("gpu1", vmSize=SIZE)
         azure.cloud.faults.append(Fault(verb="GET", answer=errors.claims_challenge()))
         assert (await azure.pools.get(*WHERE, "gpu1")).name == "gpu1"
-        assert any(options.get("claims") for options in azure.credential.asked)
+        assert any(options.get("claims") for options in azure.credential.options)
         azure.cloud.configure(token="another")
         with pytest.raises(ClientAuthenticationError):
             await azure.pools.get(*WHERE, "gpu1")
@@ -360,7 +360,7 @@ async def test_tokens_and_claims_challenges() -> None:
 
 @pytest.mark.asyncio
 async def test_puts_beyond_the_bucket_are_throttled_with_retry_after() -> None:
-    """A pool takes 20 PUTs, then one a minute; other pools have their own bucket."""
+    """A pool accepts 20 PUTs, then one a minute; other pools have their own bucket."""
     async with arm_on_socket(speed=1.0, ignore_preconditions=True) as azure:
         azure.cloud.seed_pool("gpu1", vmSize=SIZE)
         statuses = []
@@ -378,7 +378,9 @@ async def test_puts_beyond_the_bucket_are_throttled_with_retry_after() -> None:
 
 @pytest.mark.asyncio
 async def test_a_connection_may_drop_before_or_after_the_write() -> None:
-    """Either way the client sees a broken connection; only the second time the pool is there."""
+    """Either way the client sees a broken connection; the pool exists only if the connection dropped after the
+    write.
+    """
     async with arm_on_socket() as azure:
         azure.cloud.faults.append(Fault(verb="PUT", drop="before", times=2))
         with pytest.raises(ServiceRequestError):
@@ -393,7 +395,7 @@ async def test_a_connection_may_drop_before_or_after_the_write() -> None:
 
 @pytest.mark.asyncio
 async def test_proxies_answer_html_and_slow_calls_still_count() -> None:
-    """A 502 is HTML without an error code; a call that is slow after its effect has had its effect."""
+    """A 502 is HTML without an error code; a call that times out after its effect has had its effect."""
     async with arm_on_socket(speed=1.0) as azure:
         azure.cloud.faults.append(Fault(verb="LIST", answer=errors.html(502)))
         with pytest.raises(HttpResponseError) as proxy:
@@ -408,7 +410,7 @@ async def test_proxies_answer_html_and_slow_calls_still_count() -> None:
 
 @pytest.mark.asyncio
 async def test_machines_can_be_listed_and_deleted() -> None:
-    """deleteMachines takes the named machine, lowers count, and refuses names it does not know."""
+    """deleteMachines deletes the named machine, lowers count, and refuses unknown names."""
     async with arm_on_socket() as azure:
         azure.cloud.seed_pool("gpu1", vmSize=SIZE, availabilityZones=["2"])
         (machine,) = [machine async for machine in azure.client.machines.list(*WHERE, "gpu1")]
@@ -434,7 +436,7 @@ async def test_machines_can_be_listed_and_deleted() -> None:
 
 @pytest.mark.asyncio
 async def test_an_abort_cancels_pool_and_operation() -> None:
-    """abort of a creating pool ends Canceled on both sides; with nothing to abort it is 409."""
+    """Aborting the creation of a pool ends it and its operation as Canceled; with nothing to abort it is 409."""
     async with arm_on_socket() as azure:
         await azure.put("gpu1")
         creating = azure.last.headers["Azure-AsyncOperation"]
@@ -467,7 +469,7 @@ async def test_a_stopped_or_busy_cluster_blocks_its_pools() -> None:
 
 @pytest.mark.asyncio
 async def test_hooks_see_each_request_before_and_after_its_effect() -> None:
-    """A before hook may answer itself; an after hook runs when the pool is already there."""
+    """A before hook can answer instead of the service; an after hook runs when the pool exists."""
     async with arm_on_socket() as azure:
         seen: list[tuple[str, bool]] = []
 

@@ -1,4 +1,4 @@
-"""`check` and `plan` as people run them: the installed program over sockets, with settings right and wrong."""
+"""`check` and `plan` of the installed program over sockets, with valid and invalid settings."""
 
 import asyncio
 import json
@@ -11,13 +11,13 @@ from provisioner.cli.commands.check import FOUND
 from tests.world.harness import SIZE, node_claim
 
 from .test_commands import led, ran
-from .test_run import CLAIMS, Site, free_port, told
+from .test_run import CLAIMS, Site, free_port, run_story
 
 TOKEN = "t0ken"
 
 
 def marks(out: str) -> dict[str, str]:
-    """Check and mark of every line that has one."""
+    """The mark of each check, by the name of the check."""
     return {line[4:].split("  ")[0]: line[2] for line in out.splitlines() if line[:2] == "  " and line[2:3] in "✓✗-"}
 
 
@@ -27,7 +27,7 @@ def findings(out: str) -> list[dict[str, Any]]:
 
 
 def test_check_in_a_pipe(tmp_path: Path) -> None:
-    """All is well: exit code 0, every section, nothing on stderr, nothing written, no token anywhere."""
+    """With everything correct, `check` exits with 0, prints every section, writes nothing and shows no token."""
 
     async def story(site: Site) -> None:
         led(site.world)
@@ -39,19 +39,19 @@ def test_check_in_a_pipe(tmp_path: Path) -> None:
             marks(ended.out)
         )
         assert f"size {SIZE}" in marks(ended.out)
-        # A plain-http ARM, and a variable without effect here: neither is wrong, neither is usual.
+        # A plain-http ARM endpoint, and a variable without effect: neither is an error, neither is usual.
         assert ended.out.splitlines()[-1] == "nothing is wrong; 2 lines marked -"
         assert ended.out.count("probably not meant") == 2
         assert TOKEN not in ended.out
-        said = json.loads((await ran("check", "-o", "json", env=site.env())).out)
-        assert said["ok"] is True
+        result = json.loads((await ran("check", "-o", "json", env=site.env())).out)
+        assert result["ok"] is True
         assert not [call for call in site.world.audit_log.calls() if call.is_write and "review" not in call.target.kind]
 
-    told(story, tmp_path, token=TOKEN)
+    run_story(story, tmp_path, token=TOKEN)
 
 
-def test_check_tells_all_settings_at_once(tmp_path: Path) -> None:
-    """Each that is wrong is a ✗ with its remedy, and neither side is asked; exit code 3, as for any finding."""
+def test_check_reports_all_settings_at_once(tmp_path: Path) -> None:
+    """`check` reports every invalid setting with its remedy, sends no request, and exits with 3."""
 
     async def story(site: Site) -> None:
         env = site.env(METRICS_PORT="8081", HEALTH_PROBE_PORT="8081", ARM_RESOURCE_GROUP="", AZURE_CLUSTER_NAME="")
@@ -71,11 +71,11 @@ def test_check_tells_all_settings_at_once(tmp_path: Path) -> None:
         by_section = {one["section"]: one["state"] for one in findings(ended.out)}
         assert by_section == {"configuration": "bad", "kubernetes": "unknown", "azure": "unknown"}
 
-    told(story, tmp_path, token=TOKEN)
+    run_story(story, tmp_path, token=TOKEN)
 
 
-def test_check_when_a_side_is_not_there(tmp_path: Path) -> None:
-    """A closed port is told for either; a kubeconfig that is none, too; the other side is looked at all the same."""
+def test_check_without_one_of_the_apis(tmp_path: Path) -> None:
+    """`check` reports a closed port or an invalid kubeconfig, and still checks the other API."""
 
     async def story(site: Site) -> None:
         led(site.world)
@@ -96,11 +96,11 @@ def test_check_when_a_side_is_not_there(tmp_path: Path) -> None:
         assert (ended.code, seen["kubeconfig"], seen["cluster"]) == (FOUND, "✗", "✓")
         assert "Traceback" not in ended.out + ended.err
 
-    told(story, tmp_path, token=TOKEN)
+    run_story(story, tmp_path, token=TOKEN)
 
 
-def test_a_wrong_token_is_told_and_not_shown(tmp_path: Path) -> None:
-    """401 from the API server: a ✗ that says what to renew."""
+def test_check_does_not_show_a_rejected_token(tmp_path: Path) -> None:
+    """`check` reports a 401 of the API server with its remedy, and does not show the token."""
 
     async def story(site: Site) -> None:
         kubeconfig = site.home / "kubeconfig"
@@ -110,11 +110,11 @@ def test_a_wrong_token_is_told_and_not_shown(tmp_path: Path) -> None:
         assert "Renew the credentials in the kubeconfig" in ended.out
         assert "s3cret" not in ended.out + ended.err
 
-    told(story, tmp_path, token=TOKEN)
+    run_story(story, tmp_path, token=TOKEN)
 
 
-def test_plan_needs_nothing(tmp_path: Path) -> None:
-    """No setting, no home, no cluster: a claim on standard input or in a file, and its plan in a pipe."""
+def test_plan_needs_no_settings(tmp_path: Path) -> None:
+    """`plan` reads a claim from stdin or a file without settings, home directory or cluster."""
     manifest = tmp_path / "claim.yaml"
     manifest.write_text(yaml.safe_dump(node_claim("gpu1")))
 

@@ -1,4 +1,4 @@
-"""`gc`, `adopt` and `release` as people run them: the installed program over sockets, in pipes and at a terminal."""
+"""`gc`, `adopt` and `release` of the installed program over sockets, in pipes and at a terminal."""
 
 import asyncio
 import json
@@ -20,25 +20,25 @@ from tests.cluster.processes import Ended
 from tests.world.harness import SIZE, node_claim
 
 from .program import PROGRAM, ROOT
-from .test_run import CLAIMS, LEASES, NAME, SECONDS, Site, free_port, told
+from .test_run import CLAIMS, LEASES, NAME, SECONDS, Site, free_port, run_story
 
 OLD = "0a0a0a0a-1111-2222-3333-444444444444"
 LEASE = "gpu-provisioner-leader-election"
 
 
-async def ran(*words: str, env: Mapping[str, str]) -> Ended:
-    """The program with these words, in pipes, run to its end."""
-    return await processes.ran([PROGRAM, *words], env, ROOT)
+async def ran(*arguments: str, env: Mapping[str, str]) -> Ended:
+    """Run the program with these arguments in pipes to its end."""
+    return await processes.ran([PROGRAM, *arguments], env, ROOT)
 
 
 def orphan(world: World, name: str = NAME) -> None:
-    """A pool of ours whose claim is gone, without a machine: nothing changes while one looks."""
+    """Create a pool with our marks whose claim is gone, without a machine."""
     marks = {labels.TAG_CLAIM_UID: OLD, labels.TAG_CLAIM_NAME: name}
     world.cloud.seed_pool(name, state="Failed", error={"code": "X", "message": "x"}, vmSize=SIZE, tags=marks)
 
 
 def led(world: World) -> None:
-    """Somebody holds the lease."""
+    """Create a Lease that has a holder."""
     renewed = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
     spec = {"holderIdentity": "ctl", "leaseDurationSeconds": 30, "renewTime": renewed}
     world.store.create(LEASES, {"metadata": {"name": LEASE}, "spec": spec}, "kube-system")
@@ -51,7 +51,7 @@ def confirmed(world: World) -> tuple[str, ...] | None:
 
 
 def test_gc_in_a_pipe(tmp_path: Path) -> None:
-    """A plain table on stdout, JSON on demand, nothing on stderr, nothing written anywhere."""
+    """`gc` prints a table, or JSON with -o json, writes nothing to stderr and changes nothing."""
 
     async def story(site: Site) -> None:
         orphan(site.world)
@@ -66,11 +66,11 @@ def test_gc_in_a_pipe(tmp_path: Path) -> None:
         assert "\x1b" not in ended.out
         assert not [call for call in site.world.audit_log.calls() if call.is_write]
 
-    told(story, tmp_path, token="t0ken")
+    run_story(story, tmp_path, token="t0ken")
 
 
 def test_gc_confirms_on_the_lease(tmp_path: Path) -> None:
-    """`--confirm --yes` in a script: the annotation stands, and the exit code is 0."""
+    """`gc --confirm --yes` in a script annotates the Lease and exits with 0."""
 
     async def story(site: Site) -> None:
         orphan(site.world)
@@ -79,7 +79,7 @@ def test_gc_confirms_on_the_lease(tmp_path: Path) -> None:
         assert (ended.code, ended.err) == (0, "")
         assert confirmed(site.world) == (NAME,)
 
-    told(story, tmp_path, token="t0ken")
+    run_story(story, tmp_path, token="t0ken")
 
 
 @pytest.mark.parametrize(
@@ -87,10 +87,10 @@ def test_gc_confirms_on_the_lease(tmp_path: Path) -> None:
     [("yes\n", 0, (NAME,)), ("no\n", 1, None), (signal.SIGINT, 130, None), (signal.SIGTERM, 143, None)],
     ids=["yes", "no", "^C", "TERM"],
 )
-def test_gc_asks_at_a_terminal(
+def test_gc_prompts_at_a_terminal(
     tmp_path: Path, answer: str | signal.Signals, code: int, written: tuple[str, ...] | None
 ) -> None:
-    """Whoever sits at a terminal is asked, may change their mind, and may leave by a signal, as the code tells."""
+    """`gc --confirm` prompts at a terminal, accepts a refusal, and ends on a signal with that signal's exit code."""
 
     async def story(site: Site) -> None:
         orphan(site.world)
@@ -120,11 +120,11 @@ def test_gc_asks_at_a_terminal(
         assert (process.returncode, confirmed(site.world)) == (code, written)
         assert b"Traceback" not in err
 
-    told(story, tmp_path, token="t0ken")
+    run_story(story, tmp_path, token="t0ken")
 
 
 def test_adopt_and_release_over_sockets(tmp_path: Path) -> None:
-    """A restored claim asks for its pool; a claim that is only just being deleted is not let go."""
+    """`adopt` annotates a restored claim; `release` refuses a claim whose deletion has just begun."""
 
     async def story(site: Site) -> None:
         world = site.world
@@ -140,17 +140,19 @@ def test_adopt_and_release_over_sockets(tmp_path: Path) -> None:
         lost["metadata"]["finalizers"] = [labels.FINALIZER]
         world.store.create(CLAIMS, lost)
         world.store.delete(CLAIMS, "lost")
-        words = ("release", "lost", "--i-know-the-pool-is-gone")
-        ended = await ran(*words, env=site.env())
+        arguments = ("release", "lost", "--i-know-the-pool-is-gone")
+        ended = await ran(*arguments, env=site.env())
         assert ended.code == 1
         assert "may not be visible yet" in ended.err
         assert world.store.get(CLAIMS, "lost") is not None
 
-    told(story, tmp_path, token="t0ken")
+    run_story(story, tmp_path, token="t0ken")
 
 
-def test_neither_side_answers(tmp_path: Path) -> None:
-    """A closed port is told as such, for ARM and for the API server; two lines, exit code 1, no traceback."""
+def test_commands_without_one_of_the_apis(tmp_path: Path) -> None:
+    """A command reports a closed port of ARM or of the API server in two lines, without a traceback, and exits
+    with 1.
+    """
 
     async def story(site: Site) -> None:
         ended = await ran("gc", env=site.env(ARM_ENDPOINT=f"http://127.0.0.1:{free_port()}"))
@@ -165,4 +167,4 @@ def test_neither_side_answers(tmp_path: Path) -> None:
         assert ended.err.startswith("gpu-provisioner adopt: the API server: NoAnswer: ")
         assert "KUBECONFIG" in ended.err
 
-    told(story, tmp_path, token="t0ken")
+    run_story(story, tmp_path, token="t0ken")

@@ -1,4 +1,4 @@
-"""The first page that a newcomer follows, followed: its lines are typed as they stand, and do what it says."""
+"""Runs the commands of the getting-started pages as they are printed, and checks what the pages state."""
 
 import re
 import subprocess
@@ -16,7 +16,7 @@ WRITTEN = "/tmp/try.kubeconfig"  # noqa: S108 - as the page has it
 
 
 def typed(home: Path, script: list[str], kubeconfig: Path) -> subprocess.CompletedProcess[str]:
-    """A shell in the checkout that stops at the first line that fails."""
+    """Run these lines in a shell in the checkout; it stops at the first line that fails."""
     env = environment(home, path=f"{BIN}:/usr/bin:/bin", KUBECONFIG=str(kubeconfig))
     return subprocess.run(
         ["sh", "-c", "\n".join(["set -e", *script])],
@@ -29,8 +29,8 @@ def typed(home: Path, script: list[str], kubeconfig: Path) -> subprocess.Complet
     )
 
 
-def test_the_offline_way_is_as_the_page_says(tmp_path: Path) -> None:
-    """One terminal runs the line with `try`, the other all lines with kubectl: Ready, looked at, and gone again."""
+def test_the_offline_tutorial(tmp_path: Path) -> None:
+    """The line with `try` and the lines with kubectl provision, show and delete a claim as the page states."""
     offline = lines(PAGE, "## Offline")
     (first,) = [line for line in offline if "gpu-provisioner try --kubeconfig" in line]
     kubeconfig = tmp_path / "try.kubeconfig"
@@ -46,8 +46,8 @@ def test_the_offline_way_is_as_the_page_says(tmp_path: Path) -> None:
         assert words_of_page in done.stdout
 
 
-def test_what_the_pages_say_of_kaitos_claim_can_be_typed(tmp_path: Path) -> None:
-    """The lines with kubectl of two how-tos, about the claim that KAITO's example makes."""
+def test_the_commands_of_the_kaito_pages(tmp_path: Path) -> None:
+    """The kubectl lines of two how-to pages work on the claim that KAITO's example creates."""
     pages = [(ROOT / "docs" / "how-to" / f"{name}.md").read_text(encoding="utf-8") for name in HOW_TOS]
     script = [line for page in pages for line in lines(page) if line.startswith("kubectl") and "-n " not in line]
     assert sum(NAME in line for line in script) >= 3
@@ -60,8 +60,8 @@ def test_what_the_pages_say_of_kaitos_claim_can_be_typed(tmp_path: Path) -> None
     assert f"nodeclaim.karpenter.sh/{NAME} annotated" in done.stdout
 
 
-def test_the_claim_of_the_azure_way_is_served_as_the_page_says(tmp_path: Path) -> None:
-    """The lines with kubectl about the claim, and `plan` before them, do the same on the embedded cluster."""
+def test_the_claim_of_the_azure_tutorial(tmp_path: Path) -> None:
+    """The kubectl lines about the claim, and `plan` before them, work on the embedded cluster as the page states."""
     there = lines(PAGE, "## On AKS")
     kubeconfig = tmp_path / "try.kubeconfig"
     script = [line for line in there if re.match(r"kubectl \w+.*(nodeclaim|examples/)", line) or " plan -f " in line]

@@ -1,7 +1,7 @@
-"""The real kubectl against the embedded API server, where that one can do what no other can, or less than others.
+"""The real kubectl against the embedded API server, for behavior that differs from a real API server.
 
-Its clock stands still unless a story moves it, so that ages can be asserted. What it has in common with the real API
-server is told on both, in `tests/cluster/clients`.
+Its clock stands still unless a test moves it, so that ages can be asserted. Tests of shared behavior run on both
+servers, in `tests/cluster/clients`.
 """
 
 import contextlib
@@ -70,8 +70,8 @@ async def served(
         await runner.cleanup()
 
 
-async def test_ages_are_reckoned_by_the_server(tmp_path: Path) -> None:
-    """Of claims, Nodes, CRDs and events, in the words of a real one."""
+async def test_the_server_computes_ages(tmp_path: Path) -> None:
+    """The ages of claims, Nodes, CRDs and Events are printed as by a real API server."""
     async with served(tmp_path) as (it, _):
         claim = it.store.create(CLAIMS, CLAIM)
         it.store.create("nodes", {"metadata": {"name": "aks-ws1-0"}})
@@ -89,28 +89,28 @@ async def test_ages_are_reckoned_by_the_server(tmp_path: Path) -> None:
         assert crds == [[name, "2026-03-01T12:00:00Z"] for name in ("kaitonodeclasses.kaito.sh", CLAIMS)]
 
 
-async def test_deleting_the_crd_ends_the_kind(tmp_path: Path) -> None:
-    """Its objects go along, and then kubectl does not know the kind any more."""
+async def test_deleting_the_crd_removes_the_kind(tmp_path: Path) -> None:
+    """Deleting the CRD deletes its objects; then kubectl does not know the kind."""
     async with served(tmp_path) as (it, _):
         it.store.create(CLAIMS, CLAIM)
         deleted = await it.kubectl("delete", "crd", CLAIMS)
         assert deleted == f'customresourcedefinition.apiextensions.k8s.io "{CLAIMS}" deleted\n'
-        said = await it.kubectl.refused("get", "nodeclaims")
-        assert "the server could not find the requested resource" in said
+        message = await it.kubectl.refused("get", "nodeclaims")
+        assert "the server could not find the requested resource" in message
         assert "created" in await it.kubectl("create", "-f", it.kubectl.file(nodeclaim_crd()))
         created = await it.kubectl("create", "-f", it.kubectl.file(CLAIM))
         assert created == "nodeclaim.karpenter.sh/ws1 created\n"
 
 
-async def test_what_is_not_served_is_said(tmp_path: Path) -> None:
-    """Server-side apply ends with words that help."""
+async def test_unsupported_requests_have_a_clear_error(tmp_path: Path) -> None:
+    """Server-side apply fails with a message that states the limitation."""
     async with served(tmp_path) as (it, _):
-        said = await it.kubectl.refused("apply", "--server-side", "-f", it.kubectl.file(CLAIM))
-        assert "use `kubectl apply` without --server-side" in said
+        message = await it.kubectl.refused("apply", "--server-side", "-f", it.kubectl.file(CLAIM))
+        assert "use `kubectl apply` without --server-side" in message
 
 
 def certificate(home: Path) -> ssl.SSLContext:
-    """A server's context with a certificate for 127.0.0.1 that signs itself."""
+    """An SSL context of the server with a self-signed certificate for 127.0.0.1."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "sim")])
     built = (
@@ -135,7 +135,7 @@ def certificate(home: Path) -> ssl.SSLContext:
 
 
 async def test_tls_and_a_token(tmp_path: Path) -> None:
-    """kubectl sends its token over TLS only; with another one it is asked to log in."""
+    """kubectl sends its token over TLS only; the server rejects any other token."""
     async with served(tmp_path, token="s3cret", tls=certificate(tmp_path)) as (it, address):
         it.store.create(CLAIMS, CLAIM)
         where = {"server": f"https://{address}", "certificate-authority": str(tmp_path / "ca.pem")}

@@ -1,4 +1,4 @@
-"""`gpu-provisioner run` as a cluster meets it: a process with variables, probes, metrics, logs, signals, a lease."""
+"""`gpu-provisioner run` as a process: environment variables, probes, metrics, logs, signals and the Lease."""
 
 import asyncio
 import base64
@@ -44,7 +44,7 @@ def free_port() -> int:
 
 @dataclass
 class Site:
-    """A served world, and what a process needs to be run in it."""
+    """A served simulator, and the settings of a process that runs against it."""
 
     world: World
     addresses: Addresses
@@ -53,7 +53,7 @@ class Site:
     health: int = field(default_factory=free_port)
 
     def env(self, **more: str) -> dict[str, str]:
-        """The variables that Azure/gpu-provisioner's chart sets, as charts set them, and where ARM is."""
+        """The environment variables that the chart of Azure/gpu-provisioner sets, and the ARM endpoint."""
         azure = self.world.settings.azure
         values = {
             "ARM_SUBSCRIPTION_ID": azure.subscription,
@@ -99,7 +99,7 @@ class Site:
             raise AssertionError(f"it never was so: {what}\n{self.world.audit_log.tail()}") from None
 
     async def listed(self) -> None:
-        """Wait until the pools are listed as they are now: at this speed a pool could come and go between two LISTs."""
+        """Wait for a LIST of the pools as they are now: at this speed a pool can come and go between two LISTs."""
         before = len(self.lists())
         await self.until(lambda: len(self.lists()) > before, "the pools are listed")
 
@@ -110,7 +110,7 @@ class Site:
 
 
 class Controller:
-    """A running process; its log is read as it comes."""
+    """A running process; its log is read continuously."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self.process = process
@@ -125,11 +125,11 @@ class Controller:
     def log(self) -> list[Json]:
         return [json.loads(line) for line in self.lines]
 
-    def said(self, message: str) -> bool:
+    def has_logged(self, message: str) -> bool:
         return any(entry["message"] == message for entry in self.log)
 
     async def end(self, *numbers: int) -> int:
-        """Send these signals, a moment apart, and wait for the end; the exit code."""
+        """Send these signals, 0.3 s apart, and wait for the end; returns the exit code."""
         for number in numbers:
             self.process.send_signal(number)
             await asyncio.sleep(0.3)
@@ -137,8 +137,8 @@ class Controller:
             return await self.process.wait()
 
 
-def told(story: Callable[[Site], Coroutine[Any, Any, None]], home: Path, **settings: Any) -> None:
-    """Tell it in a world on loopback whose minutes pass a thousand times faster."""
+def run_story(story: Callable[[Site], Coroutine[Any, Any, None]], home: Path, **settings: Any) -> None:
+    """Run a test against a simulator on loopback whose time passes a thousand times faster."""
 
     async def main() -> None:
         world_settings = WorldSettings(azure=AzureSettings(speed=1000.0), **settings)
@@ -154,7 +154,7 @@ def told(story: Callable[[Site], Coroutine[Any, Any, None]], home: Path, **setti
 async def run(
     site: Site, *arguments: str, env: Mapping[str, str], program: str = PROGRAM, cwd: Path = ROOT, **more: Any
 ) -> AsyncIterator[Controller]:
-    """The program in that world, until it leads; killed at the end if it has not ended."""
+    """Run the program until it leads; it is killed at the end if it has not ended."""
     process = await asyncio.create_subprocess_exec(
         program,
         *arguments,
@@ -169,7 +169,9 @@ async def run(
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(controller.read())
         try:
-            await site.until(lambda: controller.said("became leader") or process.returncode is not None, "it leads")
+            await site.until(
+                lambda: controller.has_logged("became leader") or process.returncode is not None, "it leads"
+            )
             assert process.returncode is None, controller.lines
             yield controller
         finally:
@@ -180,7 +182,7 @@ async def run(
     assert await process.stdout.read() == b""
 
 
-async def asked(*urls: str) -> list[tuple[int, str]]:
+async def fetch(*urls: str) -> list[tuple[int, str]]:
     answers = []
     async with aiohttp.ClientSession(trust_env=False) as session:
         for url in urls:
@@ -203,8 +205,8 @@ def sample(metrics: str, series: str) -> float:
 
 
 def test_a_deployment_of_azure_gpu_provisioner_works_unchanged(tmp_path: Path) -> None:
-    """Its environment variables, a claim's whole life, the lease, the probes, the metrics, the log, SIGTERM, exit 0;
-    and the token that opens the API server is seen nowhere.
+    """A deployment with the environment of Azure/gpu-provisioner serves a claim, its probes, metrics and log, and exits
+    with 0 on SIGTERM; the token of the API server appears nowhere.
     """
 
     async def story(site: Site) -> None:
@@ -215,30 +217,30 @@ def test_a_deployment_of_azure_gpu_provisioner_works_unchanged(tmp_path: Path) -
             site.world.store.create(CLAIMS, node_claim(NAME))
             await site.until(lambda: site.conditions().get("Ready") == "True", "the claim is Ready")
             health, metrics = f"http://127.0.0.1:{site.health}", f"http://127.0.0.1:{site.metrics}/metrics"
-            assert await asked(f"{health}/healthz", f"{health}/readyz", f"{health}/readyz?verbose") == [
+            assert await fetch(f"{health}/healthz", f"{health}/readyz", f"{health}/readyz?verbose") == [
                 (200, "ok\n"),
                 (200, "ok\n"),
                 (200, "[+]claims ok\n[+]nodes ok\n[+]crd ok\n[+]shutdown ok\nreadyz check passed\n"),
             ]
-            ((status, exposed),) = await asked(metrics)
+            ((status, exposed),) = await fetch(metrics)
             assert status == 200
             check_metrics(exposed)
             await site.listed()
-            said = json.dumps(site.world.store.list(CLAIMS) + site.world.store.list("events"))
+            written = json.dumps(site.world.store.list(CLAIMS) + site.world.store.list("events"))
             site.world.store.delete(CLAIMS, NAME)
             await site.until(lambda: site.world.store.get(CLAIMS, NAME) is None, "the claim is gone")
             assert await it.end(signal.SIGTERM) == 0
             assert site.lease()["spec"]["holderIdentity"] == ""
             check_log(it)
-            for text in (*it.lines, exposed, said):
+            for text in (*it.lines, exposed, written):
                 assert CANARY not in text
                 assert base64.b64encode(CANARY.encode()).decode() not in text
 
-    told(story, tmp_path, token=CANARY)
+    run_story(story, tmp_path, token=CANARY)
 
 
 def check_metrics(exposed: str) -> None:
-    """Karpenter's, controller-runtime's and our own families, with what has happened in them."""
+    """Check the families of Karpenter, of controller-runtime and our own, and their values."""
     found = families(exposed)
     wanted = {
         "karpenter_cloudprovider_duration_seconds": "histogram",
@@ -274,14 +276,16 @@ def check_metrics(exposed: str) -> None:
 
 
 def check_log(it: Controller) -> None:
-    """One JSON object a line; passes name their controller, claim and id; all its writes are there, in order."""
+    """Check that each line is a JSON object, that reconciles have controller, claim and id, and that all writes are
+    logged in order.
+    """
     for line, entry in zip(it.lines, it.log, strict=True):
         assert list(entry)[:4] == ["level", "time", "logger", "message"], line
         assert entry["level"] in {"INFO", "WARNING"}, line
         assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", entry["time"])
     passes = [entry for entry in it.log if "reconcileID" in entry]
     assert {(entry["controller"], entry["key"]) for entry in passes} == {("nodeclaim", NAME)}
-    # In Karpenter's keys, for whoever has searches for its log; once the claim is gone there is nothing to name.
+    # With Karpenter's keys, so that searches for its log work; once the claim is gone there is no name.
     about = {"controllerGroup": "karpenter.sh", "controllerKind": "NodeClaim", "namespace": "", "name": NAME}
     named = [entry for entry in passes if "NodeClaim" in entry]
     assert len(named) > len(passes) / 2
@@ -293,8 +297,8 @@ def check_log(it: Controller) -> None:
     assert 0 < first < last
 
 
-def test_flags_count_before_variables(tmp_path: Path) -> None:
-    """With Karpenter's flags, one dash or two; what has no effect is said once, in words."""
+def test_flags_override_variables(tmp_path: Path) -> None:
+    """Karpenter's flags override variables, with one dash or two; a flag without effect is logged once."""
 
     async def story(site: Site) -> None:
         metrics, health = free_port(), free_port()
@@ -302,19 +306,19 @@ def test_flags_count_before_variables(tmp_path: Path) -> None:
         arguments += ["--leader-election-name", "other", "--enable-profiling"]
         async with run(site, *arguments, env=site.env()) as it:
             assert site.lease("other")["spec"]["holderIdentity"]
-            answers = await asked(f"http://127.0.0.1:{health}/healthz", f"http://127.0.0.1:{metrics}/metrics")
+            answers = await fetch(f"http://127.0.0.1:{health}/healthz", f"http://127.0.0.1:{metrics}/metrics")
             assert [status for status, _ in answers] == [200, 200]
             with pytest.raises(aiohttp.ClientConnectorError):
-                await asked(f"http://127.0.0.1:{site.metrics}/metrics")
+                await fetch(f"http://127.0.0.1:{site.metrics}/metrics")
             assert await it.end(signal.SIGINT) == 0
             notes = [entry["message"] for entry in it.log if "ENABLE_PROFILING" in entry["message"]]
             assert len(notes) == 1
 
-    told(story, tmp_path)
+    run_story(story, tmp_path)
 
 
-def test_no_proxy_stands_between_us_and_the_cluster(tmp_path: Path) -> None:
-    """AKS injects proxies into pods: the API server is reached directly whatever they say, ARM as NO_PROXY says."""
+def test_proxies_are_bypassed(tmp_path: Path) -> None:
+    """AKS injects proxies into pods: the API server is always reached directly, ARM as NO_PROXY states."""
     met: list[str] = []
 
     async def proxy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -331,14 +335,16 @@ def test_no_proxy_stands_between_us_and_the_cluster(tmp_path: Path) -> None:
         assert met == []
         server.close()
 
-    told(story, tmp_path)
+    run_story(story, tmp_path)
 
 
 # --- its end ---------------------------------------------------------------------------------------------------------
 
 
 def test_a_replica_that_does_not_lead_is_ready(tmp_path: Path) -> None:
-    """It knows all that the leader knows: a rollout goes on, and a budget counts it."""
+    """A standby replica is ready, because its caches are synced: a rollout proceeds, and a PodDisruptionBudget counts
+    it.
+    """
 
     async def story(site: Site) -> None:
         async with run(site, env=site.env()) as leader:
@@ -352,32 +358,32 @@ def test_a_replica_that_does_not_lead_is_ready(tmp_path: Path) -> None:
                 assert await asyncio.to_thread(follower.end) == 0
             assert await leader.end(signal.SIGTERM) == 0
 
-    told(story, tmp_path)
+    run_story(story, tmp_path)
 
 
 async def ready(port: int) -> None:
-    """Wait until it says so."""
+    """Wait until the readiness probe succeeds."""
     async with asyncio.timeout(SECONDS):
         while True:
             with contextlib.suppress(aiohttp.ClientConnectorError):
-                ((status, _),) = await asked(f"http://127.0.0.1:{port}/readyz")
+                ((status, _),) = await fetch(f"http://127.0.0.1:{port}/readyz")
                 if status == 200:
                     return
             await asyncio.sleep(0.05)
 
 
 async def changed(url: str) -> list[tuple[int, str]]:
-    """The first answer that is not 200."""
+    """The first response that is not 200."""
     async with asyncio.timeout(SECONDS):
         while True:
-            answers = await asked(url)
+            answers = await fetch(url)
             if answers[0][0] != 200:
                 return answers
             await asyncio.sleep(0.02)
 
 
-def test_without_the_definition_it_is_not_ready(tmp_path: Path) -> None:
-    """No definition, no claims: the probe says what is missing and where it comes from; nothing restarts for it."""
+def test_without_the_crd_it_is_not_ready(tmp_path: Path) -> None:
+    """Without the CRD the readiness probe fails and names the CRD and its chart; the process does not restart."""
 
     async def story(site: Site) -> None:
         async with run(site, env=site.env()) as it:
@@ -388,14 +394,14 @@ def test_without_the_definition_it_is_not_ready(tmp_path: Path) -> None:
             assert await changed(f"{health}/readyz/crd") == [
                 (503, f"{CLAIMS} is not installed: install the chart gpu-provisioner-crd\n")
             ]
-            assert await asked(f"{health}/healthz") == [(200, "ok\n")]
+            assert await fetch(f"{health}/healthz") == [(200, "ok\n")]
             assert await it.end(signal.SIGTERM) == 0
 
-    told(story, tmp_path)
+    run_story(story, tmp_path)
 
 
-def test_while_it_ends_it_is_not_ready(tmp_path: Path) -> None:
-    """The API server no longer answers, so giving the lease back takes until its timeout; the probe says so."""
+def test_it_is_not_ready_while_it_terminates(tmp_path: Path) -> None:
+    """While the release of the Lease waits for an API server that does not answer, the readiness probe fails."""
 
     async def story(site: Site) -> None:
         async with run(site, env=site.env()) as it:
@@ -408,11 +414,11 @@ def test_while_it_ends_it_is_not_ready(tmp_path: Path) -> None:
             assert await it.end() == 0
             assert any(entry["message"] == "failed to release the lease" for entry in it.log)
 
-    told(story, tmp_path)
+    run_story(story, tmp_path)
 
 
 def test_a_second_signal_ends_it_at_once(tmp_path: Path) -> None:
-    """The API server no longer answers, so the lease cannot be given back: whoever asks twice is not kept waiting."""
+    """While the release of the Lease waits for an API server that does not answer, a second signal ends the process."""
 
     async def story(site: Site) -> None:
         async with run(site, env=site.env()) as it:
@@ -420,18 +426,20 @@ def test_a_second_signal_ends_it_at_once(tmp_path: Path) -> None:
             assert await it.end(signal.SIGTERM, signal.SIGTERM) == 128 + signal.SIGTERM
             assert site.lease()["spec"]["holderIdentity"]
 
-    told(story, tmp_path)
+    run_story(story, tmp_path)
 
 
 async def silence(call: Call, _: web.Request) -> web.StreamResponse | None:
-    """No answer, for as long as anybody waits."""
+    """Never answer."""
     if call.system == "kube":
         await asyncio.sleep(60)
     return None
 
 
-def test_a_leader_that_is_deposed_ends_itself(tmp_path: Path) -> None:
-    """Somebody else holds the lease: exit 1, the last line says why and what to do, and no traceback."""
+def test_a_leader_that_loses_the_lease_ends(tmp_path: Path) -> None:
+    """When another process holds the Lease, it exits with 1; the last line has cause and remedy, and there is no
+    traceback.
+    """
 
     async def story(site: Site) -> None:
         async with run(site, env=site.env()) as it:
@@ -446,11 +454,11 @@ def test_a_leader_that_is_deposed_ends_itself(tmp_path: Path) -> None:
             assert "Traceback" not in "".join(it.lines)
             assert site.lease()["spec"]["holderIdentity"] == "usurper"
 
-    told(story, tmp_path)
+    run_story(story, tmp_path)
 
 
-def test_a_port_that_is_taken_is_named(tmp_path: Path) -> None:
-    """Exit 1, one line."""
+def test_a_port_in_use_is_named(tmp_path: Path) -> None:
+    """A port in use ends the process with exit code 1 and one line that names the port."""
 
     async def story(site: Site) -> None:
         taken = await asyncio.start_server(lambda *_: None, "0.0.0.0", site.metrics)
@@ -467,14 +475,14 @@ def test_a_port_that_is_taken_is_named(tmp_path: Path) -> None:
         assert b"Traceback" not in err
         taken.close()
 
-    told(story, tmp_path)
+    run_story(story, tmp_path)
 
 
 # --- how it does not begin -------------------------------------------------------------------------------------------
 
 
 def refused(home: Path, **env: str) -> str:
-    """What a start with only these variables said: exit 2, nothing on stdout, no traceback."""
+    """The stderr of a start with only these variables: exit code 2, nothing on stdout, no traceback."""
     running: Running = ended(home, "run", env=environment(home, **env))
     assert (running.process.returncode, running.out) == (2, ""), running.err
     assert "Traceback" not in running.err
@@ -489,18 +497,18 @@ AZURE = {
 }
 
 
-def test_wrong_settings_are_told_all_at_once(tmp_path: Path) -> None:
-    """Each with its remedy, in one message."""
+def test_invalid_settings_are_reported_at_once(tmp_path: Path) -> None:
+    """All invalid settings are reported in one message, each with its remedy."""
     wrong = {
         "ARM_SUBSCRIPTION_ID": "",
         "METRICS_PORT": "70000",
         "AZURE_ENVIRONMENT": "moon",
         "ARM_ENDPOINT": "http://arm",
     }
-    said = refused(tmp_path, **{**AZURE, **wrong})
-    assert said.startswith("gpu-provisioner: 7 settings are invalid:\n")
+    message = refused(tmp_path, **{**AZURE, **wrong})
+    assert message.startswith("gpu-provisioner: 7 settings are invalid:\n")
     for name in (*wrong, "AZURE_TENANT_ID", "AZURE_CLIENT_ID", "AZURE_FEDERATED_TOKEN_FILE"):
-        assert re.search(rf"^  {name}\S*: .+\n    .+$", said, re.MULTILINE), name
+        assert re.search(rf"^  {name}\S*: .+\n    .+$", message, re.MULTILINE), name
 
 
 @pytest.mark.parametrize(
@@ -512,18 +520,18 @@ def test_wrong_settings_are_told_all_at_once(tmp_path: Path) -> None:
         ("kind: Config\n", r"Expected key current-context in \S+\n    Correct"),
     ],
 )
-def test_a_kubeconfig_that_cannot_be_used_is_named(tmp_path: Path, text: str | None, cause: str) -> None:
-    """Missing, broken, of another shape, empty: the cause, the remedy, and nothing of what is in it."""
+def test_an_invalid_kubeconfig_is_named(tmp_path: Path, text: str | None, cause: str) -> None:
+    """A missing, malformed or empty kubeconfig is reported with cause and remedy, without its content."""
     path = tmp_path / "config"
     if text is not None:
         path.write_text(text)
-    said = refused(tmp_path, **AZURE, KUBECONFIG=str(path))
-    assert re.search(cause, said), said
-    assert CANARY not in said
+    message = refused(tmp_path, **AZURE, KUBECONFIG=str(path))
+    assert re.search(cause, message), message
+    assert CANARY not in message
 
 
-def test_no_cluster_at_all_is_told(tmp_path: Path) -> None:
-    """Outside a pod, without KUBECONFIG and without a file in the usual place."""
+def test_a_missing_cluster_is_reported(tmp_path: Path) -> None:
+    """Outside a pod, without KUBECONFIG and without a file in the default location, the start fails with a remedy."""
     assert "KUBECONFIG: it is not set, the process does not run in a pod, and there is no ~/.kube/config" in refused(
         tmp_path, **AZURE
     )
@@ -532,8 +540,8 @@ def test_no_cluster_at_all_is_told(tmp_path: Path) -> None:
 # --- what takes long: begun first, read last -------------------------------------------------------------------------
 
 
-def test_a_leader_that_loses_the_api_server_ends_itself(abandoned: Running) -> None:
-    """Before its lease can lapse and another may lead: exit 1, the last line says why, and no traceback."""
+def test_a_leader_without_the_api_server_ends(abandoned: Running) -> None:
+    """A leader that loses the API server exits with 1 before its lease expires; the last line has the cause."""
     assert abandoned.end(within_seconds=45.0) == 1
     log = [json.loads(line) for line in abandoned.err.splitlines()]
     assert log[-1]["level"] == "ERROR"

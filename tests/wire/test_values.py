@@ -1,4 +1,4 @@
-"""`gpu-provisioner values` as people run it: the installed program over sockets, its output handed to the real Helm."""
+"""`gpu-provisioner values` of the installed program over sockets; the real Helm reads its output."""
 
 import asyncio
 from pathlib import Path
@@ -13,14 +13,14 @@ from tests.unit.charts.chart_values import environment, notes, render
 from .program import ROOT
 from .program import environment as of_a_user
 from .test_commands import ran
-from .test_run import Site, told
+from .test_run import Site, run_story
 
 CLIENT = "77777777-2222-3333-4444-555555555555"
 FORBIDDEN = errors.gateway(403, "AuthorizationFailed", "The client does not have authorization to perform action.")
 
 
-def test_what_it_prints_is_a_values_file(tmp_path: Path) -> None:
-    """Redirected into a file and given to Helm: the schema takes it, the controller is told of this cluster."""
+def test_the_output_is_a_values_file(tmp_path: Path) -> None:
+    """Helm accepts the output as a values file, and the rendered controller has the settings of this cluster."""
 
     async def story(site: Site) -> None:
         env = site.env(AZURE_CLIENT_ID="", AZURE_TENANT_ID="", KUBECONFIG="/nowhere")
@@ -39,11 +39,11 @@ def test_what_it_prints_is_a_values_file(tmp_path: Path) -> None:
         with helm_python.Chart.load(str(ROOT / "charts" / "gpu-provisioner")) as chart:
             chart.validate_schema(values)
 
-    told(story, tmp_path)
+    run_story(story, tmp_path)
 
 
 def test_each_failure_has_a_cause_and_a_remedy(tmp_path: Path) -> None:
-    """Nothing on stdout, so that no half file is left; exit code 1, or 2 for what the settings say."""
+    """A failure writes nothing to stdout and exits with 1, or with 2 for invalid settings."""
 
     async def story(site: Site) -> None:
         missing = await ran("values", "--cluster-name", "nope", env=site.env())
@@ -75,12 +75,12 @@ def test_each_failure_has_a_cause_and_a_remedy(tmp_path: Path) -> None:
             "    Ask for Reader on the cluster, or log in as somebody who has it."
         )
 
-    told(story, tmp_path)
+    run_story(story, tmp_path)
 
 
 async def _nobody(home: Path) -> None:
     cluster = {"ARM_SUBSCRIPTION_ID": CLIENT, "ARM_RESOURCE_GROUP": "rg", "AZURE_CLUSTER_NAME": "aks"}
-    # No az on the path; and where this is a machine of Azure's, its own identity is not to be had either.
+    # No az on the PATH; on a machine in Azure, its managed identity is not available either.
     cluster["AZURE_POD_IDENTITY_AUTHORITY_HOST"] = "http://127.0.0.1:9"
     ended = await ran("values", env=of_a_user(home, path=str(home), **cluster))
     assert (ended.code, ended.out) == (1, "")
@@ -90,6 +90,8 @@ async def _nobody(home: Path) -> None:
     ]
 
 
-def test_nobody_is_logged_in(tmp_path: Path) -> None:
-    """One line for that and one for what to do, instead of a line for each of azure-identity's attempts."""
+def test_missing_credentials(tmp_path: Path) -> None:
+    """Without credentials there is one line with the cause and one with the remedy, not one for each credential
+    type.
+    """
     asyncio.run(_nobody(tmp_path))

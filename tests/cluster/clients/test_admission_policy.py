@@ -16,7 +16,7 @@ import yaml
 from provisioner.cli.commands.planning import plan
 from tests.cluster.charts import VALUES, rendered
 from tests.cluster.controlplane import ControlPlane
-from tests.wire.kubectl import Kubectl, Said
+from tests.wire.kubectl import Kubectl, Result
 
 from .stage import SPEC, claim
 
@@ -102,12 +102,12 @@ FINE: dict[str, Json] = {
 }
 
 
-async def told(kubectl: Kubectl, one: Json) -> Said:
+async def told(kubectl: Kubectl, one: Json) -> Result:
     """What kubectl says of this claim, which is not kept."""
     return await kubectl.run("create", "--dry-run=server", "-f", kubectl.file(one))
 
 
-def warnings(said: Said) -> list[tuple[str, str]]:
+def warnings(said: Result) -> list[tuple[str, str]]:
     """Policy and words of each."""
     return [(found[1], found[2]) for found in WARNING.finditer(said.err)]
 

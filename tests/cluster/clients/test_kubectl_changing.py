@@ -143,7 +143,7 @@ async def test_wait_waits_for_each_condition(it: Stage, condition: str) -> None:
 async def test_wait_for_a_value_and_in_vain(it: Stage) -> None:
     """By JSONPath, for an object that is yet to come, and with the end of patience."""
     async with it.kubectl.running("wait", "--for=create", "nodeclaim/ws1", "--timeout=20s", "-v=6") as kubectl:
-        await kubectl.asked("/nodeclaims")
+        await kubectl.requested("/nodeclaims")
         await it.claim()
         code, out, _ = await kubectl.end()
     assert (code, out) == (0, f"{WS1} condition met\n")

@@ -123,7 +123,7 @@ async def test_a_drain_waits_for_a_budget(it: Stage) -> None:
     said = await it.kubectl.refused("drain", "n1", "--timeout=20s")
     assert "cannot delete Pods that declare no controller (use --force to override): default/web" in said
     async with it.kubectl.running("drain", "n1", "--force", "--timeout=30s", "-v=6") as kubectl:
-        await kubectl.asked("/web/eviction", 'status="429')
+        await kubectl.requested("/web/eviction", 'status="429')
         assert not kubectl.ended
         assert (await it.kubectl.table("get", "nodes"))[1][1] == "Ready,SchedulingDisabled"
         await it.kubectl("patch", "pdb", "keep", "-p", '{"spec":{"minAvailable":0}}')
@@ -147,7 +147,7 @@ async def test_a_drain_leaves_daemons_and_waits_for_the_kubelet(it: Stage) -> No
     assert "cannot delete DaemonSet-managed Pods (use --ignore-daemonsets to ignore): default/plugin-1" in said
     drain = ("drain", "n1", "--force", "--ignore-daemonsets", "--timeout=30s", "-v=6")
     async with it.kubectl.running(*drain) as kubectl:
-        await kubectl.asked("/slow/eviction", 'status="201')
+        await kubectl.requested("/slow/eviction", 'status="201')
         assert "deletionTimestamp" in (await it.get(f"{PODS}/slow"))["metadata"]
         assert not kubectl.ended
         await it.patch(f"{PODS}/slow", {"metadata": {"finalizers": None}})
