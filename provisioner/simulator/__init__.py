@@ -1,1 +1,1 @@
-"""The other side of the wire: an embedded cluster and an embedded Azure, for `try` and for most tests."""
+"""A simulated cluster and a simulated Azure, for `gpu-provisioner try` and most tests."""

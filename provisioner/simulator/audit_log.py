@@ -1,11 +1,9 @@
-"""Everything that was asked of the simulated cluster and cloud, and what became of pools, Nodes and claims, in order.
+"""Records all requests to the simulated cluster and Azure, and the changes of pools, Nodes and claims, in order.
 
-Each call is noted when it arrives, with the caller's name, and completed with its status (0: the connection
-ended without an answer); each change of a pool, a Node or a claim stands between the calls that surround it, and names
-the call that made it. Times are seconds of the loop. Bounded: the oldest entries go first.
-
-A change belongs to a call if it happens in the call's own context and to the object the call names: what garbage
-collectors and kubelets do in consequence is nobody's call.
+A request is recorded on arrival, with the caller's name, and completed with its status (0: the connection ended
+without a response). A change is attributed to a request if it happens in the request's context and to the object that
+the request names; what garbage collectors and kubelets do in consequence has no request. Times are seconds of the
+loop. The log is bounded: the oldest entries are dropped.
 """
 
 import contextvars
@@ -23,12 +21,12 @@ WRITES = frozenset({"PUT", "POST", "PATCH", "DELETE"})
 System = Literal["kube", "arm"]
 Kind = Literal["pool", "node", "claim"]
 
-# The call that is being served in this context.
+# The request that is served in this context.
 CURRENT_CALL: contextvars.ContextVar["Call | None"] = contextvars.ContextVar("served", default=None)
 
 
 class Target(NamedTuple):
-    """What a path names. `kind` is the plural (`nodes`, `nodeclaims`, `pools`); `name` is "" for collections."""
+    """The object in a path. `kind`: the plural (`nodes`, `nodeclaims`, `pools`); `name`: "" for collections."""
 
     kind: str
     name: str = ""
@@ -36,7 +34,7 @@ class Target(NamedTuple):
 
 
 def target_of(system: System, method: str, path: str) -> Target:
-    """Read a request's path; what names no object is of its own kind (`cluster`, `operation`, a path)."""
+    """Parse a request's path; a path without an object has a kind of its own (`cluster`, `operation`, the path)."""
     if system == "kube":
         found = requests.target(path)
         if found is None:
@@ -73,13 +71,13 @@ class Call:
 
     def __str__(self) -> str:
         what = "/".join(part for part in self.target if part)
-        answer = {None: "...", 0: "no answer"}.get(self.status, self.status)
+        answer = {None: "...", 0: "no response"}.get(self.status, self.status)
         return f"{self.at:10.3f}  #{self.number} {self.who} {self.system} {self.verb} {what} -> {answer}"
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """Something became true. `uid` is that of the claim it belongs to, "" if of none; `call` is whose doing it was."""
+    """A change of an object. `uid`: of the claim it belongs to, or ""; `call`: the request that made it."""
 
     at: float
     kind: Kind
@@ -89,19 +87,19 @@ class Change:
     call: Call | None = None
 
     def __str__(self) -> str:
-        whose = f" (by #{self.call.number} of {self.call.who})" if self.call else ""
-        return f"{self.at:10.3f}    {self.kind} {self.name} {self.what}{whose}"
+        origin = f" (by #{self.call.number} of {self.call.who})" if self.call else ""
+        return f"{self.at:10.3f}    {self.kind} {self.name} {self.what}{origin}"
 
 
 class AuditLog:
-    """All entries in order."""
+    """The entries in order."""
 
     def __init__(self) -> None:
         self.entries: deque[Call | Change] = deque(maxlen=LIMIT)
         self._count = 0
 
     def arrive(self, at: float, who: str, system: System, method: str, path: str, *, watch: bool = False) -> Call:
-        """Note a request; HTTP's GET becomes GET, LIST or WATCH."""
+        """Record a request; HTTP's GET becomes GET, LIST or WATCH."""
         self._count += 1
         target = target_of(system, method, path)
         verb = method
@@ -112,7 +110,7 @@ class AuditLog:
         return call
 
     def change(self, at: float, kind: Kind, name: str, what: str, *, uid: str = "") -> Change:
-        """Note what became of an object, by the call that is being served if it names that object."""
+        """Record a change of an object, attributed to the current request if it names that object."""
         change = Change(at, kind, name, what, uid, current_write(kind, name))
         self.entries.append(change)
         return change
@@ -126,7 +124,7 @@ class AuditLog:
         kind: str | None = None,
         name: str | None = None,
     ) -> list[Call]:
-        """The calls that fit; None fits all. `kind` is the plural in the path (`pools`, `nodes`, `nodeclaims`)."""
+        """The matching calls; None matches all. `kind` is the plural in the path (`pools`, `nodes`, `nodeclaims`)."""
         return [
             call
             for call in self._all_calls()
@@ -138,11 +136,11 @@ class AuditLog:
         ]
 
     def writes(self, *, who: str | None = None) -> list[Call]:
-        """All writes but Leases and Events."""
+        """All writes except Leases and Events."""
         return [call for call in self.calls(who=who) if call.is_write and not call.is_bookkeeping]
 
     def changes(self, *, kind: Kind | None = None, uid: str | None = None) -> list[Change]:
-        """The changes that fit; None fits all. `uid` is a claim's."""
+        """The matching changes; None matches all. `uid` is a claim's."""
         return [
             entry
             for entry in self.entries
@@ -150,11 +148,11 @@ class AuditLog:
         ]
 
     def deletion_order(self, uid: str) -> list[Kind]:
-        """In which order the pools, Nodes and the claim of a claim's UID went; a sound removal is pool, node, claim."""
+        """The order in which the pools, Nodes and the claim of a UID were deleted; correct is pool, node, claim."""
         return [change.kind for change in self.changes(uid=uid) if change.what == "gone"]
 
     def last_write_at(self, callers: Container[str]) -> float:
-        """When one of these last wrote, Leases and Events aside; -inf if never."""
+        """When one of these callers last wrote, except Leases and Events; -inf if never."""
         for entry in reversed(self.entries):
             if isinstance(entry, Call) and entry.who in callers and entry.is_write and not entry.is_bookkeeping:
                 return entry.at
@@ -173,7 +171,7 @@ _PLURALS = {"pool": "pools", "node": "nodes", "claim": "nodeclaims", "pod": "pod
 
 
 def current_write(kind: str, name: str) -> Call | None:
-    """The write that is being served, if it names this object."""
+    """The write that is served in this context, if it names this object."""
     call = CURRENT_CALL.get()
     if call is None or call.status is not None or not call.is_write:
         return None

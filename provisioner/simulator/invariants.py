@@ -1,14 +1,14 @@
-"""What must never happen, checked after every write to the cluster and the cloud, never sampled.
+"""Checks the invariants after every write to the cluster and to Azure.
 
-The checker follows both sides by subscription, so a state that lasts no time at all is seen too. It judges
-only what the controllers under test did themselves: people may delete what they like. Each violation is kept with its
-time, and told with the story that led to it.
+The checker subscribes to both, so that it also sees states that last no time. It attributes a change to a controller
+only if the controller's own request made it; users may delete anything. A violation is kept with its time and the
+preceding requests and changes.
 
-    I1  every pool that bears our mark has a live claim of that UID, or begins to be deleted within the bound
-    I2  a removal goes pool, then the Node's finalizer, then the claim's finalizer
-    I3  at most one pool exists for a claim's UID
-    I4  no controller changes a pool or a Node (or evicts a Pod from a Node) that is not ours
-    I5  it settles: see `World.settled`
+    I1  every pool with the controller's mark has a live claim of that UID, or its deletion begins within the bound
+    I2  a termination deletes the pool, then releases the Node's finalizer, then the claim's
+    I3  a claim's UID has at most one pool
+    I4  no controller changes a pool or a Node that it does not own, nor evicts a Pod from such a Node
+    I5  the system converges: see `World.settled`
     I6  no controller writes without holding the Lease, once there is one
     I7  no controller deletes the pool, the Node or the claim of a live, healthy claim
 
@@ -32,12 +32,12 @@ LOG_LINES = 60
 
 
 class InvariantError(AssertionError):
-    """At least one invariant was violated; the message is the story."""
+    """At least one invariant was violated; the message has the preceding requests and changes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """`invariant` is I1 to I7; `at` is in seconds of the loop; `log` is what preceded it."""
+    """`invariant`: I1 to I7; `at`: seconds of the loop; `log`: the preceding requests and changes."""
 
     invariant: str
     at: float
@@ -49,9 +49,9 @@ class Violation:
 
 
 class Invariants:
-    """Checks as it hears. `controllers` are the callers that are held to the rules; `time` is the loop's.
+    """`controllers`: the callers that are checked; `time`: the loop's.
 
-    `gc_bound_seconds` is how long a pool without a claim may stay before its deletion begins (I1).
+    `gc_bound_seconds`: how long a pool may exist without a claim before its deletion begins (I1).
     """
 
     def __init__(
@@ -76,28 +76,30 @@ class Invariants:
         cloud.subscribe(self._on_cloud)
 
     def raise_if_violated(self) -> None:
-        """Raise InvariantError with all violations so far, and the story of the first."""
+        """Raise InvariantError with all violations so far, and what preceded the first one."""
         self._check_orphans()
         if self.violations:
-            told = "\n".join(str(violation) for violation in self.violations)
-            raise InvariantError(f"{told}\n\nRequests and changes before the first one:\n{self.violations[0].log}")
+            violations = "\n".join(str(violation) for violation in self.violations)
+            raise InvariantError(
+                f"{violations}\n\nRequests and changes before the first one:\n{self.violations[0].log}"
+            )
 
     def check_quiescent(self) -> None:
-        """I1 at rest: nothing bears our mark without a live claim, not even within the bound. Raises InvariantError."""
+        """I1 without the bound: no pool with the controller's mark lacks a live claim. Raises InvariantError."""
         for pool in self._snapshot.pools.values():
             if (uid := self._snapshot.owner_of(pool)) and uid not in self._snapshot.claims:
-                self._violated("I1", f"at rest, pool {pool.name} ({pool.state}) is left of claim {uid}")
+                self._violated("I1", f"after convergence, pool {pool.name} ({pool.state}) of claim {uid} remains")
         self.raise_if_violated()
 
     def on_call(self, call: Call) -> None:
-        """Hear of a request before it is served (I6)."""
+        """Check a request before it is served (I6)."""
         if not call.is_write or call.is_bookkeeping or call.who not in self.controllers or self._leader is None:
             return
         leader, until = self._leader
         if leader != call.who:
-            self._violated("I6", f"{call.who} wrote while {leader or 'nobody'} held the lease: {call}")
+            self._violated("I6", f"{call.who} wrote while {leader or 'no process'} held the lease: {call}")
         elif self._time() > until:
-            self._violated("I6", f"{call.who} wrote {self._time() - until:.3f} s after its lease had lapsed: {call}")
+            self._violated("I6", f"{call.who} wrote {self._time() - until:.3f} s after its lease had expired: {call}")
 
     # the cluster
 
@@ -175,9 +177,9 @@ class Invariants:
         if pool is None:
             return
         claim = self._snapshot.claims.get(self._snapshot.claim_of_node(node))
-        # While others work on the machine, the Node of a live claim is let go and the pool is kept.
-        let_go = claim is not None and not deleting(claim) and self._snapshot.in_maintenance(pool)
-        if not let_go:
+        # During maintenance, the finalizer of a live claim's Node is removed and the pool is kept.
+        allowed = claim is not None and not deleting(claim) and self._snapshot.in_maintenance(pool)
+        if not allowed:
             self._violated("I2", f"Node {name} was released while its pool {pool.name} ({pool.state}) exists")
 
     def _on_pod(self, pod: Json) -> None:
@@ -223,7 +225,7 @@ class Invariants:
         if not mark and not pool_stamp(prior):
             self._violated("I4", f"{call.who} changed pool {pool.name}, which is not ours: {call}")
         elif mark and pool_mark(pool) != mark:
-            self._violated("I4", f"{call.who} took pool {pool.name} from claim {mark}: {call}")
+            self._violated("I4", f"{call.who} changed the owner of pool {pool.name}, claim {mark}: {call}")
         elif event == "deleting" and self._snapshot.healthy(
             self._snapshot.owner_of(prior) or self._snapshot.legacy_claim(prior.name, pool_stamp(prior))
         ):
@@ -245,7 +247,7 @@ class Invariants:
         for name in [name for name in self._orphan_since if name not in self._snapshot.pools]:
             del self._orphan_since[name]
 
-    # judgements
+    # helpers
 
     def _by_controller(self, kind: str, name: str) -> Call | None:
         call = current_write(kind, name)

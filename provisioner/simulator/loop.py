@@ -1,16 +1,15 @@
-"""An event loop on virtual time, and everything else that one run must hold still to be repeatable.
+"""An event loop on virtual time, which makes a run repeatable.
 
-`run()` gives the same course of events for the same seed, in any process and under any hash seed; hours pass
-in milliseconds, because time jumps to the next timer as soon as nothing is ready. Whatever cannot be repeated (threads,
-sockets, signals) fails loudly. A program that waits for nothing (`DeadlockError`), never waits (`LivelockError`) or
-waits beyond the horizon (`HorizonError`) is told so, with the place where each of its tasks stands. Errors that nobody
-looked at (invariant I8) end the run.
+`run()` gives the same order of events for the same seed, in any process and with any hash seed. Hours pass in
+milliseconds, because time advances to the next timer as soon as no callback is ready. Threads, sockets and signals
+raise errors. A program that waits forever (`DeadlockError`), never waits (`LivelockError`) or waits beyond the
+horizon (`HorizonError`) fails with the position of each of its tasks. Unhandled errors (invariant I8) fail the run.
 
-Facts, measured on CPython 3.11 and aiohttp 3.14: `asyncio.wait`, TaskGroup and `all_tasks` keep sets of tasks, whose
-order is that of their hashes, by default their addresses; aiohttp ages idle connections by `time.monotonic`, the Azure
-SDK its tokens by `time.time`, and takes request ids from `uuid.uuid1` and jitter from `random`; aiohttp rounds timeouts
-of more than 5 s up to the loop's next whole second; its server's keep-alive timer (3,630 s by default) hides a deadlock
-until it fires, so give a run a low horizon.
+Measured on CPython 3.11 and aiohttp 3.14: `asyncio.wait`, TaskGroup and `all_tasks` keep sets of tasks, ordered by
+their hashes, which default to addresses; aiohttp ages idle connections by `time.monotonic`, the Azure SDK its tokens
+by `time.time`, and takes request ids from `uuid.uuid1` and jitter from `random`; aiohttp rounds timeouts of more than
+5 s up to the loop's next whole second; the keep-alive timer of its server (3,630 s by default) hides a deadlock until
+it fires, so runs need a low horizon.
 Source: docs/references/simulator.md#virtual-time.
 """
 
@@ -37,40 +36,40 @@ TASKS_SHOWN = 25
 
 
 class SimError(RuntimeError):
-    """The simulated program did what no sound program does."""
+    """The program has a defect that only virtual time reveals."""
 
 
 class DeadlockError(SimError):
-    """Nothing is ready and no timer is set: nothing can ever happen again."""
+    """No callback is ready and no timer is set."""
 
 
 class LivelockError(SimError):
-    """The program has been busy for `SPINS` rounds of the loop without letting time pass."""
+    """The program ran `SPINS` iterations of the loop without advancing time."""
 
 
 class HorizonError(SimError):
-    """The next timer lies beyond the time this run was given."""
+    """The next timer is beyond the horizon of the run."""
 
 
 class SilentFailures(ExceptionGroup[Exception]):
-    """Errors that the program produced and nobody looked at (I8)."""
+    """Unhandled errors of the program (I8)."""
 
 
 class SimTask(asyncio.Task[Any]):
-    """A task whose hash is its birth number, so that sets of tasks have one order."""
+    """A task whose hash is its creation number, so that sets of tasks have a repeatable order."""
 
     def __init__(self, coro: Coroutine[Any, Any, Any], *, loop: "SimLoop", **kwargs: Any) -> None:
-        self._birth = loop.register(self)
+        self._number = loop.register(self)
         super().__init__(coro, loop=loop, **kwargs)
 
     def __hash__(self) -> int:
-        return self._birth
+        return self._number
 
 
 class SimLoop(asyncio.BaseEventLoop):
-    """Time starts at 0 (a large start value with a fine resolution would spin) and moves only from timer to timer.
+    """Time starts at 0 (a large start value with a fine resolution would spin) and advances only from timer to timer.
 
-    `failures` holds what reached the exception handler; `wakeups` counts the times the clock moved.
+    `failures`: errors that reached the exception handler; `wakeups`: how often time advanced.
     """
 
     _scheduled: list[asyncio.TimerHandle]
@@ -82,7 +81,7 @@ class SimLoop(asyncio.BaseEventLoop):
         self.failures: list[Exception] = []
         self._now = 0.0
         self._spins = 0
-        self._births = 0
+        self._numbers = 0
         self._tasks: WeakValueDictionary[int, SimTask] = WeakValueDictionary()
         self._thread = threading.get_ident()
         self._clock_resolution = 1e-6
@@ -94,44 +93,46 @@ class SimLoop(asyncio.BaseEventLoop):
         return self._now
 
     def register(self, task: SimTask) -> int:
-        """The birth number of a new task."""
-        self._births += 1
-        self._tasks[self._births] = task
-        return self._births
+        """The number of a new task."""
+        self._numbers += 1
+        self._tasks[self._numbers] = task
+        return self._numbers
 
     def select(self, timeout: float | None) -> tuple[()]:
-        """Stands where the operating system's wait would be: lets time jump instead."""
+        """Advances time instead of waiting for the operating system."""
         self._spins += 1
         if timeout is None:
             raise DeadlockError(
-                f"deadlock at {self._now:.3f} s: nothing is ready and no timer is set\n{self.describe_tasks()}"
+                f"deadlock at {self._now:.3f} s: no callback is ready and no timer is set\n{self.describe_tasks()}"
             )
         if self._spins > SPINS:
-            self._spins = 0  # the end of the run needs some rounds to clean up
-            raise LivelockError(f"livelock at {self._now:.3f} s: {SPINS} rounds in no time\n{self.describe_tasks()}")
+            self._spins = 0  # the cleanup after the error needs some iterations
+            raise LivelockError(
+                f"livelock at {self._now:.3f} s: {SPINS} iterations at one time\n{self.describe_tasks()}"
+            )
         if timeout > 0:
             due = self._scheduled[0].when()  # not now + timeout, which drifts and is capped at a day
             if due > self.horizon_seconds:
                 raise HorizonError(
-                    f"nothing to do at {self._now:.3f} s before the horizon of {self.horizon_seconds:g} s; "
+                    f"idle at {self._now:.3f} s until after the horizon of {self.horizon_seconds:g} s; "
                     f"next timer at {due:.3f} s: {self._scheduled[0]!r}\n{self.describe_tasks()}"
                 )
             self._now, self._spins = max(self._now, due), 0
             self.wakeups += 1
         return ()
 
-    # The base's type variables say nothing about a method that only raises.
+    # The type variables of the base class do not apply to a method that only raises.
     def run_in_executor(self, executor: Any, func: Any, *args: Any) -> Any:  # type: ignore[override]
-        """Refused: threads have no repeatable order. The usual cause is a session with `trust_env=True`."""
-        raise SimError(f"a thread was asked for, to run {func!r}")
+        """Not supported: threads have no repeatable order. The usual cause is a session with `trust_env=True`."""
+        raise SimError(f"threads are not supported on virtual time; requested for {func!r}")
 
     def unseen_failures(self) -> list[Exception]:
-        """What reached the exception handler, and what ended a task that nobody awaited."""
-        for birth in sorted(self._tasks.keys()):
-            task = self._tasks.get(birth)
-            # Only the task itself knows whether its exception was looked at; its finalizer would say so too late.
+        """Errors that reached the exception handler, and errors of tasks that were never awaited."""
+        for number in sorted(self._tasks.keys()):
+            task = self._tasks.get(number)
+            # The flag that the task's exception was not retrieved; its finalizer reports it too late.
             if task is not None and task.done() and not task.cancelled() and task._log_traceback:  # noqa: SLF001
-                self._note_failure({"message": f"{task.get_name()} failed unseen", "exception": task.exception()})
+                self._note_failure({"message": f"{task.get_name()} failed unhandled", "exception": task.exception()})
         return self.failures
 
     def describe_tasks(self) -> str:
@@ -151,12 +152,12 @@ class SimLoop(asyncio.BaseEventLoop):
             self.failures.append(SimError(f"{message}: {error!r}" if error else f"{message}: {context!r}"))
 
     def _process_events(self, event_list: Any) -> None:
-        """There are none: no sockets."""
+        """There are no sockets."""
 
     def _write_to_self(self) -> None:
-        """Wakes a waiting selector; ours never waits. `call_soon_threadsafe` of the own thread ends here too."""
+        """Nothing to wake: `select` never waits. `call_soon_threadsafe` of the loop's own thread calls this too."""
         if threading.get_ident() != self._thread:
-            raise SimError("another thread called into the simulated loop")
+            raise SimError("call_soon_threadsafe was called from another thread")
 
 
 def new_task(loop: asyncio.AbstractEventLoop, coro: Any, **kwargs: Any) -> SimTask:
@@ -167,7 +168,7 @@ def new_task(loop: asyncio.AbstractEventLoop, coro: Any, **kwargs: Any) -> SimTa
 
 def _where(awaited: Any) -> str:
     """The innermost frame of a chain of awaits."""
-    place = "its start"
+    place = "the start"
     while awaited is not None:
         code: CodeType | None = getattr(awaited, "cr_code", None) or getattr(awaited, "ag_code", None)
         frame = getattr(awaited, "cr_frame", None) or getattr(awaited, "ag_frame", None)
@@ -180,7 +181,7 @@ def _where(awaited: Any) -> str:
 class VirtualClock:
     """Wall time of a simulated world: `epoch` (aware, UTC) plus the loop's time.
 
-    `offset` may be changed while it runs: a clock that somebody has set wrongly.
+    `offset` may be changed during the run, to simulate a wrong clock.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, epoch: datetime) -> None:
@@ -194,7 +195,7 @@ class VirtualClock:
 
 @contextmanager
 def repeatable(loop: asyncio.AbstractEventLoop, *, seed: int, epoch: datetime) -> Iterator[None]:
-    """Everything outside the loop that the SDKs take time or chance from, replaced for a while and then restored."""
+    """Replaces the sources of time and randomness that the SDKs use, and restores them."""
     ids = random.Random(seed)  # noqa: S311 - repeatable on purpose
     start = epoch.timestamp()
     replaced: list[tuple[Any, str, Callable[[], object]]] = [
@@ -203,7 +204,7 @@ def repeatable(loop: asyncio.AbstractEventLoop, *, seed: int, epoch: datetime) -
         (uuid, "uuid1", lambda *_: uuid.UUID(int=ids.getrandbits(128), version=1)),
     ]
     before = [(module, name, getattr(module, name)) for module, name, _ in replaced]
-    chance = random.getstate()
+    state = random.getstate()
     random.seed(seed)
     for module, name, value in replaced:
         setattr(module, name, value)
@@ -212,16 +213,16 @@ def repeatable(loop: asyncio.AbstractEventLoop, *, seed: int, epoch: datetime) -
     finally:
         for module, name, value in before:
             setattr(module, name, value)
-        random.setstate(chance)
+        random.setstate(state)
 
 
 def run(
     main: Callable[[], Coroutine[Any, Any, T]], *, seed: int, epoch: datetime, horizon_seconds: float = HORIZON_SECONDS
 ) -> T:
-    """Run `main()` on a fresh virtual loop until it returns; its unfinished tasks are cancelled then.
+    """Run `main()` on a fresh virtual loop until it returns; then its unfinished tasks are cancelled.
 
-    Raises what `main` raises (with unseen failures as notes), `SilentFailures` if it returned but something failed
-    unseen, and `DeadlockError`, `LivelockError` or `HorizonError`.
+    Raises the error of `main` (with unhandled failures as notes), `SilentFailures` if it returned and there were
+    unhandled failures, and `DeadlockError`, `LivelockError` or `HorizonError`.
     """
     loop = SimLoop(horizon_seconds=horizon_seconds)
     with repeatable(loop, seed=seed, epoch=epoch):
@@ -230,8 +231,8 @@ def run(
                 result = runner.run(main())
         except BaseException as error:
             for failure in loop.unseen_failures():
-                error.add_note(f"failed unseen: {failure!r}")
+                error.add_note(f"unhandled: {failure!r}")
             raise
         if failures := loop.unseen_failures():
-            raise SilentFailures("the run ended, but these errors were not looked at", failures)
+            raise SilentFailures("the run ended with unhandled errors", failures)
     return result

@@ -1,8 +1,8 @@
-"""A network in memory: an aiohttp connector whose connections end in aiohttp servers of the same process.
+"""An in-memory network: an aiohttp connector whose connections end in aiohttp servers of the same process.
 
-Whole requests and responses pass through both real HTTP stacks, in order, with back-pressure and latency; each
-way a TCP connection ends (FIN, RST, refusal, silence) ends here with the same exceptions and the same number of calls
-that arrive. Nothing in here touches a socket or a thread. A connector is a process's network: `kill` is its death.
+Requests and responses pass through both HTTP stacks, in order, with back-pressure and latency. Each way in which a TCP
+connection ends (FIN, RST, refusal, partition) causes the same exceptions and the same number of requests here. There
+are no sockets or threads. A connector is the network of one simulated process; `kill` terminates that process.
 
 Source: docs/references/simulator.md#in-memory-wire.
 """
@@ -28,7 +28,7 @@ ServerFactory = Callable[[], asyncio.BaseProtocol]
 
 @dataclass(frozen=True, eq=False)
 class Link:
-    """One connection of `who` to `host`."""
+    """A connection of `who` to `host`."""
 
     who: str
     host: str
@@ -40,15 +40,15 @@ class Link:
         return self.client.gone and self.server.gone
 
     def hold(self, on: bool) -> None:
-        """Half-open silence, in both directions."""
+        """Drop packets in both directions, without closing."""
         self.client.hold(on)
         self.server.hold(on)
 
 
 class Network:
-    """All connections of a world. `servers` maps a host name to what makes a server protocol (`AppRunner.server`).
+    """All connections of a world. `servers` maps a host name to a factory of server protocols (`AppRunner.server`).
 
-    `who` is a connector's name, `ANY` any of them. Latency is drawn for each chunk and each connection.
+    `who` is a connector's name, or `ANY`. Latency is drawn for each chunk and each connection.
     """
 
     def __init__(
@@ -64,27 +64,27 @@ class Network:
         self._healed = asyncio.Event()
 
     def draw_latency(self) -> float:
-        """Seconds that the next chunk takes."""
+        """The seconds that the next chunk takes."""
         low, high = self.latency_seconds
         return self._rng.uniform(low, high) if self._rng is not None and high > 0 else high
 
     def links(self, who: str = ANY, host: str = ANY) -> list[Link]:
-        """The live connections of `who` to `host`, in the order in which they were made."""
+        """The open connections of `who` to `host`, in order of creation."""
         self._links = [link for link in self._links if not link.gone]
         return [link for link in self._links if who in (ANY, link.who) and host in (ANY, link.host)]
 
     def refuse(self, host: str, who: str = ANY, *, on: bool = True) -> None:
-        """New connections are refused: nobody listens there."""
+        """Refuse new connections, as without a listening server."""
         (self._refused.add if on else self._refused.discard)((who, host))
 
     def partition(self, host: str, who: str = ANY) -> None:
-        """A partition: packets between the two are dropped, those of new connections too."""
+        """Drop all packets between the two, including those of new connections."""
         self._partitioned.add((who, host))
         for link in self.links(who, host):
             link.hold(True)
 
     def heal(self, host: str, who: str = ANY) -> None:
-        """The end of `silence` with the same arguments; what was on the way arrives."""
+        """End the `partition` with the same arguments; data in transit arrives."""
         self._partitioned.discard((who, host))
         for link in self.links(who, host):
             link.hold(self._applies(self._partitioned, link.who, host))
@@ -96,14 +96,14 @@ class Network:
         return (who, host) in pairs or (ANY, host) in pairs
 
     async def connect(self, who: str, host: str, protocol: ResponseHandler, alive: Callable[[], bool]) -> None:
-        """Join a client's protocol to a new server protocol. Raises ConnectionRefusedError."""
+        """Connect a client's protocol to a new server protocol. Raises ConnectionRefusedError."""
         if (delay := self.draw_latency()) > 0:
             await asyncio.sleep(delay)
         while self._applies(self._partitioned, who, host):
             await self._healed.wait()
         if not alive() or host not in self.servers or self._applies(self._refused, who, host):
             raise ConnectionRefusedError(errno.ECONNREFUSED, f"Connection refused: {host}")
-        # A server does not inherit the context of whoever calls it.
+        # The server must not inherit the client's context.
         context = contextvars.Context()
         stream = self.servers[host]()
         client = MemoryTransport(self.loop, self.draw_latency, protocol, host, contextvars.copy_context())
@@ -115,7 +115,7 @@ class Network:
 
 
 class _OrderedSet(dict[Any, None]):
-    """A set in order of insertion: aiohttp's plain one would close connections in the order of their addresses."""
+    """A set in insertion order; aiohttp's own set would close connections in the order of their addresses."""
 
     def add(self, item: object) -> None:
         self[item] = None
@@ -128,7 +128,7 @@ class _OrderedSet(dict[Any, None]):
 
 
 class MemoryConnector(BaseConnector):
-    """The network of one process, called `who` in the servers' eyes (`request.remote`). `limit` as in aiohttp."""
+    """The network of one process; servers see `who` as `request.remote`. `limit`: as in aiohttp."""
 
     def __init__(self, network: Network, who: str, *, limit: int = 0) -> None:
         super().__init__(limit=limit)
@@ -153,10 +153,9 @@ class MemoryConnector(BaseConnector):
         return protocol
 
     def kill(self, *, reset: bool) -> None:
-        """The process dies: no new connections, and every open one ends, by RST (what is on the way is lost) or by FIN
-        (it still arrives).
+        """Terminate the process: every connection ends, by RST (data in transit is lost) or by FIN (it arrives).
 
-        To be called before its tasks are cancelled, or what they do in `finally` would still reach a server.
+        Must be called before the tasks are cancelled; else requests in their `finally` blocks would reach a server.
         """
         self.dead = True
         for link in self._network.links(self.who):

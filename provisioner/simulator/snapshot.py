@@ -1,7 +1,7 @@
-"""What is, at this moment, in cluster and cloud, and whose: the simulator's own judgement of ownership and health.
+"""The current state of the cluster and of Azure, with the simulator's own rules of ownership and health.
 
-Pure look-ups over the claims, Nodes and pools that the checker has heard of; written again here on purpose and
-not shared with the controller, whose judgement is under test.
+Pure look-ups over the claims, Nodes and pools that the checker has seen. The rules are implemented independently of the
+controller, because the controller's rules are under test.
 
 Source: docs/references/rules.md#ownership-marks, docs/references/kaito.md#its-agent-pools.
 """
@@ -22,8 +22,8 @@ MAINTENANCE_STATES = frozenset(
 
 
 def pool_marks(pool: Pool) -> tuple[str, ...]:
-    """The UIDs of the claims that the pool says it belongs to: by its tag first, then by its label."""
-    # Asked of every pool at every write: as we write it first, then as Azure may have spelt it.
+    """The UIDs of the claims in the pool's marks: of its tag, then of its label."""
+    # The exact key first, because this runs for every pool on every write; Azure may change the case of tag keys.
     tag = pool.tags.get(labels.TAG_CLAIM_UID, "") or next(
         (value for key, value in pool.tags.items() if key.lower() == labels.TAG_CLAIM_UID.lower()), ""
     )
@@ -31,19 +31,19 @@ def pool_marks(pool: Pool) -> tuple[str, ...]:
 
 
 def pool_mark(pool: Pool) -> str:
-    """The UID of the claim that the pool says it belongs to; "" if it says nothing."""
+    """The UID of the claim in the pool's first mark; "" without one."""
     return next(iter(pool_marks(pool)), "")
 
 
 def pool_stamp(pool: Pool) -> str:
-    """The creation time by which an older pool is known; "" if it is none of those."""
+    """The creation timestamp on a pool of Azure/gpu-provisioner; "" on other pools."""
     if pool_mark(pool) or pool.properties.get("mode") == "System":
         return ""
     return digits(pool.labels.get(labels.KAITO_CREATION_TIMESTAMP, ""))
 
 
 def digits(text: str) -> str:
-    """A time without its punctuation: labels cannot hold colons."""
+    """A timestamp without punctuation, because label values cannot contain colons."""
     return "".join(char for char in text if char.isdigit())
 
 
@@ -58,12 +58,12 @@ def annotations_of(obj: Json) -> dict[str, str]:
 
 
 def has_finalizer(obj: Json | None) -> bool:
-    """Whether our finalizer is on it."""
+    """Whether the object has the controller's finalizer."""
     return obj is not None and labels.FINALIZER in (obj["metadata"].get("finalizers") or ())
 
 
 def deleting(obj: Json) -> bool:
-    """Whether somebody has asked for it to go."""
+    """Whether the object has a deletionTimestamp."""
     return "deletionTimestamp" in obj["metadata"]
 
 
@@ -83,14 +83,14 @@ def allocatable(node: Json | None, resource: str) -> int:
 
 
 class Snapshot:
-    """`calm` tells whether the managed cluster is Running and nobody works on it."""
+    """`cluster_idle`: whether the managed cluster is Running, without an operation."""
 
-    def __init__(self, calm: Callable[[], bool]) -> None:
+    def __init__(self, cluster_idle: Callable[[], bool]) -> None:
         self.claims: dict[str, Json] = {}
         self.nodes: dict[str, Json] = {}
         self.pools: dict[str, Pool] = {}
         self.our_pool_names: dict[str, None] = {}
-        self._cluster_idle = calm
+        self._cluster_idle = cluster_idle
 
     def belongs(self, pool: Pool, claim: Json) -> bool:
         meta, mark = claim["metadata"], pool_mark(pool)
@@ -100,14 +100,14 @@ class Snapshot:
         return bool(stamp and pool.name == meta["name"] and stamp == digits(meta["creationTimestamp"]))
 
     def owner(self, uid: str) -> str:
-        """The UID of the claim that a mark speaks of now: its own while it lives, else of who was told to take over."""
+        """The UID of the claim that owns a mark: the marked one while it exists, else the one annotated to adopt it."""
         if uid in self.claims:
             return uid
-        heirs = (one for one, claim in self.claims.items() if annotations_of(claim).get(labels.ADOPT) == uid)
-        return next(heirs, uid) if uid else ""
+        adopters = (one for one, claim in self.claims.items() if annotations_of(claim).get(labels.ADOPT) == uid)
+        return next(adopters, uid) if uid else ""
 
     def owner_of(self, pool: Pool) -> str:
-        """The same for a pool: either of its marks will do, the one of a living claim first."""
+        """The owner of a pool by either of its marks; a mark with an existing claim comes first."""
         first = ""
         for mark in pool_marks(pool):
             uid = self.owner(mark)
@@ -133,7 +133,7 @@ class Snapshot:
         )
 
     def pool_of_node(self, node: Json) -> Pool | None:
-        """The existing pool that the Node is a machine of, and not just one of the same name."""
+        """The pool that the Node is a machine of; not a later pool of the same name."""
         found = labels_of(node)
         pool = self.pools.get(found.get(labels.AKS_AGENTPOOL, "") or found.get(labels.AGENTPOOL, ""))
         if pool is None:
@@ -148,12 +148,12 @@ class Snapshot:
         return labels.CLAIM_UID in found or name in self.our_pool_names
 
     def in_maintenance(self, pool: Pool) -> bool:
-        """Whether people or Azure are at the cluster or at this pool, or people have scaled it to nothing."""
+        """Whether an operation runs on the cluster or the pool, one of them is stopped, or the pool was scaled to 0."""
         emptied = pool.count == 0 and pool.priority != "Spot"
         return not self._cluster_idle() or pool.power != "Running" or pool.state in MAINTENANCE_STATES or emptied
 
     def healthy(self, uid: str) -> bool:
-        """A live claim whose machine is coming up (no deadline destroys one), or up and well."""
+        """Whether the claim exists and its machine is starting (no deadline deletes one), or running and Ready."""
         claim = self.claims.get(uid)
         if claim is None or deleting(claim):
             return False

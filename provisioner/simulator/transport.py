@@ -1,7 +1,7 @@
-"""One end of a connection in memory: what an asyncio transport over TCP does, without a kernel.
+"""One end of an in-memory connection, with the behavior of an asyncio transport over TCP.
 
-Bytes arrive in order, late if the wire is slow; a reader that does not read stops the writer; FIN lets what
-was written arrive, RST loses it, silence keeps it until it ends. Protocols cannot tell it from loopback TCP.
+Bytes arrive in order and with latency. A paused reader stops the writer. After FIN, written data still arrives; RST
+discards it; a held connection delivers it on release. Protocols cannot distinguish it from TCP on loopback.
 
 Source: docs/references/simulator.md#in-memory-wire.
 """
@@ -24,7 +24,7 @@ class _End(enum.Enum):
 
 
 class _Stream(Protocol):
-    """What a transport calls; all of aiohttp's protocols have it."""
+    """The methods that a transport calls; all of aiohttp's protocols have them."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None: ...
     def connection_lost(self, exc: Exception | None) -> None: ...
@@ -35,11 +35,10 @@ class _Stream(Protocol):
 
 
 class MemoryTransport(asyncio.Transport):
-    """One end of a duplex pipe: what it writes reaches its `peer` in order.
+    """One end of a duplex pipe; `peer` is the other end.
 
-    `_out` is on the way to the peer, `_in` has arrived here and waits to be read. `_unread` counts the bytes written
-    here that the peer has not read: the sender's buffer and the receiver's window in one. `latency` draws the seconds
-    that the next chunk takes.
+    `_out` is in transit to the peer, `_in` has arrived and was not read yet. `_unread`: bytes written here that the
+    peer has not read, for back-pressure. `latency` gives the seconds that the next chunk takes.
     """
 
     peer: "MemoryTransport"
@@ -62,7 +61,7 @@ class MemoryTransport(asyncio.Transport):
         self._due = 0.0
         self._closing = self._held = self._reading_paused = self._writing_paused = False
 
-    # what the protocol calls
+    # called by the protocol
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
         if not data or self._closing:
@@ -91,20 +90,20 @@ class MemoryTransport(asyncio.Transport):
         self._soon(self._read)
 
     def close(self) -> None:
-        """Send what was written, then FIN."""
+        """Send the written data, then FIN."""
         if not self._closing:
             self._closing = True
             self._send(_End.FIN)
             self._soon(self._lose, None)
 
     def abort(self) -> None:
-        """As asyncio's own (measured on loopback): what was written leaves, and then comes a FIN."""
+        """Like asyncio's (measured on loopback): sends the written data, then FIN."""
         self.close()
 
     # faults
 
     def reset(self) -> None:
-        """Lose everything that is on the way, and RST."""
+        """Discard the data in transit, and send RST."""
         if not self.gone:
             self._closing = True
             self._out.clear()
@@ -112,13 +111,13 @@ class MemoryTransport(asyncio.Transport):
             self._soon(self._lose, None)
 
     def hold(self, on: bool) -> None:
-        """Stop this direction without a word; on release all that was held arrives, as TCP sends it again."""
+        """Stop this direction; on release all held data arrives, as with TCP retransmission."""
         was, self._held = self._held, on
         if was and not on:
             for _ in range(len(self._out)):
                 self._schedule()
 
-    # the pipe
+    # internals
 
     def _soon(self, callback: Callable[..., None], *args: Any) -> None:
         self._loop.call_soon(callback, *args, context=self._context)
@@ -137,7 +136,7 @@ class MemoryTransport(asyncio.Transport):
             self._loop.call_at(self._due, self._deliver, context=self._context)
 
     def _deliver(self) -> None:
-        # The head, not the item this call was made for: equal timers may leave the heap in any order.
+        # The first item, not the one that was scheduled: equal timers leave the heap in any order.
         if self._out and not self._held:
             self.peer._arrive(self._out.popleft())  # noqa: SLF001 - both ends are one pipe
 

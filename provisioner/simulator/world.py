@@ -1,9 +1,9 @@
-"""A whole world: cluster, cloud and machines, what joins them to a program under test, and the rules it is held to.
+"""A simulated world: cluster, Azure and machines, connections to the programs under test, and the invariants.
 
-Inside `async with World(...)` both systems are served in memory (`KUBE_HOST`, `ARM_HOST` on `wire`) and, after
-`listen`, on loopback sockets for people and their tools; every call passes the ledger and the hooks; the invariants are
-checked all the time and raised at the end. Everything drawn by chance comes from one seed. It runs on a virtual loop
-(`loop.run`) as on a real one.
+Inside `async with World(...)` both systems are served in memory (`KUBE_HOST`, `ARM_HOST` on `network`) and, after
+`listen`, on loopback sockets. Every request passes the audit log and the hooks. The invariants are checked
+continuously and raised at the end. All randomness comes from one seed. A world runs on a virtual loop (`loop.run`) or
+on a real one.
 
 Source: docs/references/simulator.md, docs/references/agent-pools.md#plain-http (operation URLs are built from the
 request's host, and must be https on the wire, where the SDK assumes TLS).
@@ -37,7 +37,7 @@ from .nodes.simulator import NodeSimulator
 KUBE_HOST = "kube.sim"
 ARM_HOST = "management.azure.com"
 LOOPBACK = "127.0.0.1"
-# aiohttp does not cancel the handlers of dead clients; it waits this long for them when it ends.
+# aiohttp does not cancel the handlers of closed connections; it waits this long for them at shutdown.
 SHUTDOWN_SECONDS = 1.0
 
 Before = Callable[[Call, web.Request], Awaitable[web.StreamResponse | None]]
@@ -46,10 +46,10 @@ After = Callable[[Call, web.StreamResponse], Awaitable[None]]
 
 @dataclass(frozen=True, kw_only=True)
 class WorldSettings:
-    """`latency_seconds`: of each chunk and connection in memory. `watch_window`: events a watch can go back.
+    """`latency_seconds`: of each in-memory chunk and connection. `watch_window`: events kept for watches.
 
-    `token`: the only bearer token the API server accepts, None for any caller; kubectl sends none over plain http.
-    `foreign_pools`: agent pools that are nobody's claim, the first of them a System pool; their Nodes come with them.
+    `token`: the only bearer token that the API server accepts, None for any caller; kubectl sends none over plain HTTP.
+    `foreign_pools`: agent pools without a claim, the first one a System pool; they have Nodes.
     """
 
     seed: int = 1
@@ -64,17 +64,17 @@ class WorldSettings:
 
 @dataclass(frozen=True)
 class Addresses:
-    """Where people find the world: base URLs."""
+    """The base URLs of the servers on loopback."""
 
     kube: str
     arm: str
 
 
 class World:
-    """Make it inside a running loop; `now` is its wall clock (aware, UTC).
+    """Create it inside a running loop; `now` is its wall clock (aware, UTC).
 
-    `before` hooks hear of each call when it arrives and may answer in the servers' place (the call then has no effect);
-    `after` hooks hear of it when it has taken effect, and the answer has not been sent.
+    `before` hooks run when a request arrives; if one returns a response, the request has no effect. `after` hooks run
+    when the request has taken effect, before its response is sent.
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class World:
         self.store = Store(now, seed_uid=self._chance("store"), window=self.settings.watch_window)
         self.cloud = AzureCloud(self.settings.azure, now, self._chance("cloud"))
         self.audit_log = AuditLog()
-        # Before everybody else who listens, so that the ledger tells causes before their consequences.
+        # The first subscriber, so that the audit log has causes before their consequences.
         self.invariants = Invariants(
             self.store, self.cloud, self.audit_log, loop.time, gc_bound_seconds=self.settings.gc_bound_seconds
         )
@@ -129,43 +129,43 @@ class World:
 
     @property
     def tasks(self) -> asyncio.TaskGroup:
-        """Where the processes of this world run; it ends when they have. Raises RuntimeError outside `async with`."""
+        """The task group of the world's processes. Raises RuntimeError outside `async with`."""
         if self._tasks is None:
-            raise RuntimeError("this world has not been entered")
+            raise RuntimeError("the world is used outside `async with`")
         return self._tasks
 
     def check(self) -> None:
-        """Raise what the servers failed with, and InvariantError for what was violated so far."""
+        """Raise the errors of the servers, or InvariantError for the violations so far."""
         if self._failures:
-            raise ExceptionGroup("the simulator itself failed", self._failures)
+            raise ExceptionGroup("the simulator failed", self._failures)
         self.invariants.raise_if_violated()
 
     async def settled(self, quiet_seconds: float, within_seconds: float) -> None:
-        """Wait until no controller has written for `quiet_seconds`, Leases and Events aside (I5).
+        """Wait until no controller has written for `quiet_seconds`, except Leases and Events (I5).
 
-        Raises InvariantError if that has not begun after `within_seconds`.
+        Raises InvariantError if controllers still write after `within_seconds`.
         """
         begin = self._time()
         while True:
-            calm_since = max(begin, self.audit_log.last_write_at(self.invariants.controllers))
-            if calm_since - begin > within_seconds:
-                story = self.audit_log.tail()
-                raise InvariantError(f"I5 violated: still writing {calm_since - begin:.0f} s later\n{story}")
-            left = calm_since + quiet_seconds - self._time()
+            quiet_since = max(begin, self.audit_log.last_write_at(self.invariants.controllers))
+            if quiet_since - begin > within_seconds:
+                log = self.audit_log.tail()
+                raise InvariantError(f"I5 violated: still writing {quiet_since - begin:.0f} s later\n{log}")
+            left = quiet_since + quiet_seconds - self._time()
             if left <= 0:
                 return
             await asyncio.sleep(left)
 
-    # the ways in
+    # clients
 
     def connector(self, who: str, *, controller: bool = False) -> MemoryConnector:
-        """The network of a process of that name; a `controller` is held to the invariants."""
+        """The network of a process of that name; the writes of a `controller` are checked."""
         if controller:
             self.invariants.controllers[who] = None
         return MemoryConnector(self.network, who)
 
     def session(self, who: str) -> aiohttp.ClientSession:
-        """A person's way to the API server: relative URLs, authorized. It ends with the world."""
+        """A user's HTTP session with the API server: relative URLs, authorized. Closed with the world."""
         token = self.settings.token
         session = aiohttp.ClientSession(
             f"http://{KUBE_HOST}",
@@ -177,7 +177,7 @@ class World:
         return session
 
     async def listen(self, *, kube_port: int = 0, arm_port: int = 0) -> Addresses:
-        """Serve both systems on loopback sockets too; port 0 is any free one. Raises OSError if a port is taken."""
+        """Serve both systems on loopback sockets too; port 0 is any free port. Raises OSError if a port is in use."""
         arm = self._arm_runner()
         await self._serve(self._life, arm)
         urls = []
@@ -188,9 +188,9 @@ class World:
         return Addresses(*urls)
 
     def write_kubeconfig(self, path: Path, addresses: Addresses) -> None:
-        """A kubeconfig file for that address; readable by its owner only.
+        """Write a kubeconfig, readable by its owner only.
 
-        With a token it serves Python clients; kubectl sends no credentials over plain http and needs `token=None`.
+        kubectl sends no credentials over plain HTTP and needs `token=None`; Python clients send the token.
         """
         token = f"    token: {self.settings.token}\n" if self.settings.token else "    {}\n"
         path.touch(mode=0o600)
@@ -202,10 +202,10 @@ class World:
             encoding="utf-8",
         )
 
-    # the servers
+    # servers
 
     def _chance(self, part: str) -> Random:
-        """Each part draws from a stream of its own, so that one more draw here changes nothing there."""
+        """Each part has its own random stream, so that a change in one part does not affect the others."""
         return Random(f"{self.settings.seed}/{part}")  # noqa: S311 - repeatable on purpose
 
     def _arm_runner(self, scheme: str | None = None) -> web.AppRunner:
@@ -234,7 +234,7 @@ class World:
         try:
             return await self._answer(call, request, handler)
         except ConnectionError:
-            raise  # the caller has gone while it was being answered
+            raise  # the client disconnected
         except Exception as error:
             self._failures.append(error)
             raise
@@ -263,7 +263,7 @@ def _runner(app: web.Application) -> web.AppRunner:
 
 
 def _caller(request: web.Request) -> str:
-    """The connector's name; on a socket, what the client calls itself."""
+    """The connector's name; on a socket, the name in the User-Agent."""
     if request.remote and request.remote != LOOPBACK:
         return request.remote
-    return request.headers.get("User-Agent", "somebody").partition("/")[0]
+    return request.headers.get("User-Agent", "unknown").partition("/")[0]

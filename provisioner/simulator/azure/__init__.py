@@ -1,1 +1,1 @@
-"""A simulated ARM with one AKS cluster: `AzureCloud` is the state and its time, `make_arm_app` its HTTP."""
+"""A simulated ARM with one AKS cluster: `AzureCloud` holds the state and its timers, `make_arm_app` serves HTTP."""

@@ -1,8 +1,8 @@
-"""The agent pool as a value, and the ways it can change. No clock, no timers, no HTTP.
+"""The agent pool as a value, and its transitions. No clock, timers or HTTP.
 
-A `Pool` never changes; each transition gives a new one with a new eTag (docs/references/agent-pools.md#etags: an eTag
-changes on every write, and the end of an operation is a write). `properties` holds the wire names as AKS would echo
-them, server defaults filled in; what moves (state, power, error, eTag) is kept beside it.
+A `Pool` is immutable; each transition gives a new one with a new eTag (docs/references/agent-pools.md#etags: the eTag
+changes on every write, and the end of an operation is a write). `properties` are the members as AKS returns them, with
+server defaults; state, power, error and eTag are separate fields.
 
 Source: docs/references/agent-pools.md#request-body, docs/references/agent-pools.md#responses,
 docs/references/agent-pools.md#quota-and-capacity-errors.
@@ -47,10 +47,10 @@ _IMAGES = {
 
 @dataclass(frozen=True, kw_only=True)
 class Pool:
-    """One agent pool. `incarnation` tells it from an earlier pool of its name; `machines` are live instance ids.
+    """One agent pool. `incarnation`: distinguishes it from earlier pools of its name; `machines`: instance ids.
 
-    `operation` is the id of the operation that works on it, "" when idle. `next_instance` is the id that the next new
-    machine gets: instance ids only grow (docs/references/agent-pools.md#names-and-ids).
+    `operation`: the id of the running operation, or "". `next_instance`: the id of the next new machine; instance ids
+    are never reused (docs/references/agent-pools.md#names-and-ids).
     """
 
     name: str
@@ -100,7 +100,7 @@ class Pool:
 
 
 def with_defaults(asked: Properties, kubernetes_version: str) -> dict[str, Any]:
-    """What AKS makes of a request's properties: read-only members dropped, defaults filled in, spot marked."""
+    """The properties as AKS stores them: without read-only members, with defaults, spot label and taint."""
     filled = {key: copy.deepcopy(value) for key, value in asked.items() if key not in READ_ONLY and value is not None}
     filled.setdefault("vmSize", "Standard_D2s_v5")
     filled.setdefault("count", 1)
@@ -131,22 +131,22 @@ def with_defaults(asked: Properties, kubernetes_version: str) -> dict[str, Any]:
 
 
 def reconciled(pool: Pool, etag: str) -> Pool:
-    """As many machines as `count` says: missing ones have booted, surplus ones, the youngest first, are gone."""
+    """The pool with `count` machines: missing ones are added, surplus ones removed, the newest first."""
     missing = max(0, pool.count - len(pool.machines))
-    fresh = tuple(range(pool.next_instance, pool.next_instance + missing))
-    machines = (pool.machines + fresh)[: pool.count]
+    added = tuple(range(pool.next_instance, pool.next_instance + missing))
+    machines = (pool.machines + added)[: pool.count]
     return replace(pool, machines=machines, next_instance=pool.next_instance + missing, etag=etag)
 
 
 def without_machines(pool: Pool, gone: tuple[int, ...], etag: str, *, shrink: bool = False) -> Pool:
-    """These machines are no more; with `shrink`, `count` goes down with them."""
+    """Without these machines; with `shrink`, `count` decreases."""
     left = tuple(n for n in pool.machines if n not in gone)
     properties = {**pool.properties, "count": len(left)} if shrink else pool.properties
     return replace(pool, properties=properties, machines=left, etag=etag)
 
 
 def failed(pool: Pool, error: Mapping[str, Any] | None, etag: str) -> Pool:
-    """The operation failed: the pool stays, as `Failed`; if told, `status.provisioningError` says why."""
+    """The operation failed: the pool stays, as `Failed`; with an error in `status.provisioningError`, if given."""
     return replace(pool, state="Failed", error=error, operation="", etag=etag)
 
 

@@ -1,8 +1,8 @@
-"""ARM over HTTP: the aiohttp application that `ContainerServiceClient` talks to.
+"""The aiohttp application of the simulated ARM, for `ContainerServiceClient`.
 
-One handler for every path; `BEFORE` hooks see the request first and may answer it themselves, `AFTER` hooks
-see it once its effect is done and before its answer leaves; every answer carries ARM's correlation headers; a dropped
-call closes the connection without a byte. Operation and page URLs name the host the client called.
+One handler serves every path. `BEFORE` hooks run first and may return a response themselves; `AFTER` hooks run when the
+request has taken effect, before its response is sent. Every response has ARM's correlation headers. A dropped request
+closes the connection without a byte. URLs of operations and pages have the host that the client used.
 
 Source: docs/references/agent-pools.md#long-running-operations, docs/references/agent-pools.md#plain-http,
 docs/references/simulator.md#simulated-arm.
@@ -28,9 +28,9 @@ AFTER = web.AppKey("after", list[After])
 def make_arm_app(
     cloud: AzureCloud, *, scheme: str | None = None, around: Callable[[Handler], Handler] | None = None
 ) -> web.Application:
-    """`scheme`: what URLs in answers begin with; None = as the connection is. "https" where the wire stands for TLS.
+    """`scheme`: of URLs in responses; None: the connection's. "https" on in-memory connections that stand for TLS.
 
-    `around` wraps the one handler of all requests.
+    `around` wraps the handler.
     """
     app = web.Application(client_max_size=4 * 2**20)
     app[BEFORE] = []

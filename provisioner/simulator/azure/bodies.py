@@ -1,7 +1,7 @@
-"""How the cloud's objects look on the wire.
+"""The response bodies of the simulated ARM.
 
-Members, casing and oddities as recorded: `id` with lower-case `resourcegroups`, the size in the caller's
-casing, times with seven fractional digits, `eTag` inside `properties`, an error only after a failure.
+Members, casing and irregularities are as recorded: `id` with lower-case `resourcegroups`, the size in the client's
+casing, timestamps with seven fractional digits, `eTag` inside `properties`, an error only after a failure.
 
 Source: docs/references/agent-pools.md#responses, docs/references/agent-pools.md#etags,
 docs/references/agent-pools.md#long-running-operations, docs/references/agent-pools.md#names-and-ids.
@@ -127,7 +127,7 @@ def identity_body(settings: AzureSettings, name: str, client_id: str) -> dict[st
 
 
 def operation_body(operation: Operation) -> dict[str, Any]:
-    """What polling an operation answers."""
+    """The body of a polled operation."""
     body: dict[str, Any] = {"name": operation.id, "status": operation.status, "startTime": time(operation.start)}
     if operation.end is not None:
         body["endTime"] = time(operation.end)

@@ -1,7 +1,7 @@
-"""The simulated Azure as tests, the demo and the service hold it: one managed cluster, its pools, its ledger.
+"""The state of the simulated Azure: one managed cluster, its agent pools, and the request log.
 
-Methods here check nothing; they are what people and Azure itself do past the API (the portal, a colleague, an
-eviction), and they mean it. `pools`, `requests` and `put_log` are for reading.
+The methods here validate nothing. They stand for actions without the API (a user in the portal, an eviction). `pools`,
+`requests` and `put_log` are read-only.
 
 Source: docs/references/agent-pools.md#etags, docs/references/agent-pools.md#conflicts,
 docs/references/simulator.md#simulated-arm.
@@ -26,9 +26,9 @@ from .token_buckets import Throttle
 
 
 class AzureCloud:
-    """`now` is the wall clock, `rng` the only source of chance. Methods need a running loop, and `run()` running.
+    """`now`: the wall clock; `rng`: the only source of randomness. Methods need a running loop, and `run()` running.
 
-    `past`: what reads of a verb (GET, LIST) show instead of the truth.
+    `past`: what reads of a verb (GET, LIST) show instead of the current state.
     """
 
     def __init__(self, settings: AzureSettings, now: Callable[[], datetime], rng: Random) -> None:
@@ -47,14 +47,14 @@ class AzureCloud:
         self.cluster_etag = self.lifecycle.guid()
 
     async def run(self) -> None:
-        """Let time pass: performs what operations have planned, until cancelled."""
+        """Run the timers of operations, until cancelled."""
         await self.scheduler.run()
 
     def configure(self, **changes: Any) -> None:
-        """Change settings from now on (the speed stays what it was); operations that run keep their times."""
+        """Change settings except the speed; running operations keep their durations."""
         self.lifecycle.settings = replace(self.settings, **changes, speed=self.scheduler.speed)
 
-    # what tests and the demo read
+    # for tests and `try`
 
     @property
     def settings(self) -> AzureSettings:
@@ -62,7 +62,7 @@ class AzureCloud:
 
     @property
     def pools(self) -> dict[str, Pool]:
-        """The truth, by name; replace values only through methods."""
+        """The current pools, by name; change them only through methods."""
         return self.pool_store.pools
 
     @property
@@ -79,27 +79,27 @@ class AzureCloud:
         return self.request_log.puts
 
     def view(self, verb: str) -> Mapping[str, Pool]:
-        """The pools as reads of this verb (GET, LIST) show them: as in `past`, if it says so, else with their lag."""
+        """The pools as reads of this verb (GET, LIST) show them: those in `past`, or with the configured lag."""
         lag = self.settings.get_lag_seconds if verb == "GET" else self.settings.list_lag_seconds
         return self.past[verb] if verb in self.past else self.pool_store.view(lag)
 
     def subscribe(self, subscriber: Subscriber) -> None:
-        """Be told of every change, synchronously: (kind, the pool after it; for "gone", as it last was)."""
+        """Call it synchronously with every change: (kind, the pool after it; for "gone", its last state)."""
         self.pool_store.subscribe(subscriber)
 
-    # what people and Azure do past the API
+    # actions without the API
 
     def seed_pool(
-        self, name: str, *, state: str = "Succeeded", error: Mapping[str, Any] | None = None, **wire: Any
+        self, name: str, *, state: str = "Succeeded", error: Mapping[str, Any] | None = None, **properties: Any
     ) -> Pool:
-        """A pool that has been there all along, with machines unless it Failed; `wire` are properties (vmSize=…)."""
-        pool = replace(self.lifecycle.new(name, wire), state=state, error=error)
+        """An existing pool, with machines unless it Failed; `properties` as in the API (vmSize=…)."""
+        pool = replace(self.lifecycle.new(name, properties), state=state, error=error)
         if state == "Failed":
             return self.pool_store.put("failed", pool)
         return self.pool_store.put("running", self.lifecycle.reconciled(pool))
 
     def delete_pool_by_hand(self, name: str) -> None:
-        """Somebody deletes the pool in the portal."""
+        """A user deletes the pool in the portal."""
         self.lifecycle.delete(name)
 
     def fail_next_create(
@@ -112,7 +112,7 @@ class AzureCloud:
         details: Sequence[Mapping[str, Any]] = (),
         pool: str = "*",
     ) -> None:
-        """The next matching PUT is refused with 400 (`sync`), or accepted and failed `after_seconds` later."""
+        """The next matching PUT is rejected with 400 (`sync`), or accepted and fails after `after_seconds`."""
         if sync:
             self.faults.append(Fault(verb="PUT", pool=pool, answer=errors.rp(400, code, message)))
         else:
@@ -127,18 +127,18 @@ class AzureCloud:
             self.pool_store.put("updated", replace(pool, etag=self.lifecycle.guid()))
 
     def stop_cluster(self) -> None:
-        """`az aks stop`: the machines are gone at once, the pools stay, with power state Stopped."""
+        """`az aks stop`: the machines are deleted at once; the pools stay, with power state Stopped."""
         self.cluster_power = "Stopped"
         for pool in list(self.pools.values()):
             if pool.state == "Deleting":
                 continue
             self.lifecycle.end(pool.operation, "Canceled")
-            calm = "Succeeded" if pool.busy else pool.state
-            stopped = replace(pool, power="Stopped", state=calm, machines=(), operation="", etag=self.lifecycle.guid())
+            idle = "Succeeded" if pool.busy else pool.state
+            stopped = replace(pool, power="Stopped", state=idle, machines=(), operation="", etag=self.lifecycle.guid())
             self.pool_store.put("updated", stopped)
 
     def start_cluster(self) -> None:
-        """`az aks start`: pools go through Starting, their machines come back as new instances."""
+        """`az aks start`: pools are Starting, and get new machines."""
         self.cluster_power, self.cluster_state = "Running", "Starting"
         longest = 0.0
         for pool in list(self.pools.values()):
@@ -154,7 +154,7 @@ class AzureCloud:
         self.scheduler.after(longest, partial(self.cluster_operation, "Succeeded"))
 
     def evict(self, name: str, *, refill_after_seconds: float | None = None) -> None:
-        """Azure takes a spot pool's machines back; the pool is left at count 0, or refilled with new ones."""
+        """Azure evicts a spot pool's machines; the pool has count 0 afterwards, or gets new machines."""
         pool = self.pools[name]
         shrink = refill_after_seconds is None
         self.pool_store.put(
@@ -164,7 +164,7 @@ class AzureCloud:
             self.scheduler.after(refill_after_seconds, partial(self.lifecycle.boot, name, pool.incarnation))
 
     def add_machine(self, name: str) -> None:
-        """One machine more than `count` says, as after a surge upgrade that went wrong."""
+        """One machine more than `count`, as after a failed surge upgrade."""
         pool = self.pools[name]
         extra = replace(pool, machines=(*pool.machines, pool.next_instance), next_instance=pool.next_instance + 1)
         self.pool_store.put("updated", replace(extra, etag=self.lifecycle.guid()))

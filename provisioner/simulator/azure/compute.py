@@ -1,7 +1,7 @@
-"""What others than AKS say of a subscription: Compute's quota and sizes, and what the caller may do.
+"""Quotas and sizes of Compute, and the caller's permissions.
 
-Members and casing as Azure's documents have them: families are written in another casing by one list than by
-the other, numbers of capabilities are text. What is used follows from the machines that are there.
+Members and casing are as documented: the two lists write families in different casing, and capabilities are strings.
+Usage is computed from the machines.
 
 Source: https://learn.microsoft.com/en-us/rest/api/compute/usage/list (2024-07-01),
 https://learn.microsoft.com/en-us/rest/api/compute/resource-skus/list (2021-07-01),
@@ -27,7 +27,7 @@ _CPU_SIZES = ("Standard_D2s_v5", "Standard_D4s_v5", "Standard_D8s_v5")
 
 @dataclass(frozen=True, kw_only=True)
 class Restriction:
-    """A size that this subscription does not get: anywhere, or only not in these zones."""
+    """A size that is not available to this subscription: in the location, or in these zones."""
 
     size: str
     zones: tuple[str, ...] = ()
@@ -36,19 +36,19 @@ class Restriction:
 
 @dataclass(slots=True)
 class Compute:
-    """What can be set beside the settings' quotas: restrictions, and roles of the caller."""
+    """Restrictions of sizes, and the caller's roles; quotas are in the settings."""
 
     restrictions: list[Restriction] = field(default_factory=list)
     roles: list[dict[str, list[str]]] = field(default_factory=lambda: [{"actions": ["*"], "notActions": []}])
 
 
 def catalogue() -> tuple[str, ...]:
-    """Every size that is offered."""
+    """All sizes."""
     return (*sizes.names(), *_CPU_SIZES)
 
 
 def answer(compute: Compute, settings: AzureSettings, pools: Iterable[Pool], call: Call) -> Mapping[str, Any]:
-    """The body for one of `VERBS`. Of the world's locations only the cluster's has anything."""
+    """The body for one of `VERBS`; empty for other locations than the cluster's."""
     match call.verb:
         case "PERMISSIONS":
             return permissions(compute)
@@ -60,7 +60,7 @@ def answer(compute: Compute, settings: AzureSettings, pools: Iterable[Pool], cal
 
 
 def usages(settings: AzureSettings, pools: Iterable[Pool]) -> dict[str, Any]:
-    """Limits and usage in the location, by family; a quota that is not set is a wide one."""
+    """Limits and usage in the location, by family; a quota that is not set is `LIMIT`."""
     limits = {TOTAL: settings.regional_cores, LOW_PRIORITY.casefold(): settings.low_priority_cores}
     limits |= {family.casefold(): cores for family, cores in settings.family_cores.items()}
     used: dict[str, int] = dict.fromkeys((TOTAL, LOW_PRIORITY, *(_listed(quota.family(s)) for s in catalogue())), 0)
@@ -68,14 +68,14 @@ def usages(settings: AzureSettings, pools: Iterable[Pool]) -> dict[str, Any]:
         family = _listed(quota.family(pool.size))
         for name in (LOW_PRIORITY,) if pool.priority == "Spot" else (TOTAL, family):
             used[name] = used.get(name, 0) + quota.cores(pool.size, len(pool.machines))
-    return {"value": [_usage(name, cores, _or_wide(limits.get(name.casefold()))) for name, cores in used.items()]}
+    return {"value": [_usage(name, cores, _or_default(limits.get(name.casefold()))) for name, cores in used.items()]}
 
 
 def _listed(family: str) -> str:
     return family.replace("Standard", "standard", 1)
 
 
-def _or_wide(limit: int | None) -> int:
+def _or_default(limit: int | None) -> int:
     return LIMIT if limit is None else limit
 
 
@@ -85,7 +85,7 @@ def _usage(name: str, cores: int, limit: int) -> dict[str, Any]:
 
 
 def skus(compute: Compute, settings: AzureSettings) -> dict[str, Any]:
-    """Every size in the location, with what restricts it; disks are listed besides."""
+    """All sizes in the location, with their restrictions, and a disk, because the API lists disks too."""
     disk = {"resourceType": "disks", "name": "Premium_LRS", "locations": [settings.location], "restrictions": []}
     return {"value": [disk, *(_sku(size, compute, settings.location) for size in catalogue())]}
 
@@ -113,5 +113,5 @@ def _restricted(one: Restriction, location: str) -> dict[str, Any]:
 
 
 def permissions(compute: Compute) -> Mapping[str, Any]:
-    """What the caller's roles let it do to the cluster."""
+    """The caller's permissions on the cluster."""
     return {"value": [{**role, "dataActions": [], "notDataActions": []} for role in compute.roles]}

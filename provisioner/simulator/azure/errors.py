@@ -1,7 +1,7 @@
-"""Every refusal the simulated ARM and AKS can utter, as a complete HTTP answer.
+"""All error responses of the simulated ARM and AKS.
 
-Codes, phrases, shapes and headers as recorded; the resource provider (AKS) speaks flat bodies
-`{code, details, message, subcode}`, the gateway (ARM) wraps them in `{"error": …}` with `x-ms-failure-cause: gateway`
+Codes, messages, shapes and headers are as recorded. The resource provider (AKS) returns flat bodies `{code, details,
+message, subcode}`; the gateway (ARM) wraps them in `{"error": …}` with `x-ms-failure-cause: gateway`
 (docs/references/agent-pools.md#error-bodies, docs/references/agent-pools.md#not-found).
 
 Source: docs/references/agent-pools.md, from "Quota and capacity errors" to "Service errors".
@@ -18,7 +18,7 @@ AUTHORITY = "https://login.microsoftonline.com/common"
 
 @dataclass(frozen=True)
 class Answer:
-    """One HTTP answer: `body` is JSON if it is a mapping, HTML if it is text, empty if None."""
+    """One HTTP response: `body` is JSON if it is a mapping, HTML if it is text, empty if None."""
 
     status: int
     body: Body | str | None = None
@@ -26,7 +26,7 @@ class Answer:
 
 
 def rp(status: int, code: str, message: str, *, subcode: str = "", target: str | None = None) -> Answer:
-    """A refusal by AKS itself: flat."""
+    """An error of AKS: flat."""
     body: dict[str, Any] = {"code": code, "details": None, "message": message, "subcode": subcode}
     if target is not None:
         body["target"] = target
@@ -34,22 +34,22 @@ def rp(status: int, code: str, message: str, *, subcode: str = "", target: str |
 
 
 def gateway(status: int, code: str, message: str, headers: Mapping[str, str] | None = None) -> Answer:
-    """A refusal by ARM, in front of AKS: wrapped."""
+    """An error of ARM, in front of AKS: wrapped."""
     return Answer(
         status, {"error": {"code": code, "message": message}}, {"x-ms-failure-cause": "gateway", **(headers or {})}
     )
 
 
-# 404: only the first means that the pool is absent
+# 404; only the first one means that the pool does not exist
 
 
 def pool_not_found(pool: str) -> Answer:
-    """AKS itself says that this pool is absent."""
+    """AKS: the pool does not exist."""
     return rp(404, "NotFound", f"Agent Pool not found. Agent pool '{pool}' does not exist in the managed cluster.")
 
 
 def resource_not_found(group: str, resource: str) -> Answer:
-    """ARM's own 404; `resource` is `Microsoft.ContainerService/managedClusters/x` or a child of it."""
+    """ARM: the resource does not exist; `resource` is `Microsoft.ContainerService/managedClusters/x` or a child."""
     return gateway(
         404,
         "ResourceNotFound",
@@ -59,12 +59,12 @@ def resource_not_found(group: str, resource: str) -> Answer:
 
 
 def cluster_not_found(group: str, cluster: str) -> Answer:
-    """ARM knows no such cluster."""
+    """ARM: the cluster does not exist."""
     return resource_not_found(group, f"Microsoft.ContainerService/managedClusters/{cluster}")
 
 
 def parent_not_found(action: str, cluster_id: str) -> Answer:
-    """ARM knows no such cluster, asked for a pool in it; `action` is read or write."""
+    """ARM: the cluster of the requested pool does not exist; `action` is read or write."""
     return gateway(
         404,
         "ParentResourceNotFound",
@@ -74,17 +74,17 @@ def parent_not_found(action: str, cluster_id: str) -> Answer:
 
 
 def group_not_found(group: str) -> Answer:
-    """ARM knows no such resource group."""
+    """ARM: the resource group does not exist."""
     return gateway(404, "ResourceGroupNotFound", f"Resource group '{group}' could not be found.")
 
 
 def subscription_not_found(subscription: str) -> Answer:
-    """ARM knows no such subscription."""
+    """ARM: the subscription does not exist."""
     return gateway(404, "SubscriptionNotFound", f"The subscription '{subscription}' could not be found.")
 
 
 def operation_not_found(operation: str) -> Answer:
-    """The operation was never there, or is too old."""
+    """The operation does not exist or has expired."""
     return gateway(404, "NotFound", f"The entity was not found: operation '{operation}' does not exist or has expired.")
 
 
@@ -134,7 +134,7 @@ def bad_request(message: str) -> Answer:
 
 
 def invalid(message: str, target: str) -> Answer:
-    """A 400 that names the parameter at fault."""
+    """A 400 that names the invalid parameter."""
     return rp(400, "InvalidParameter", message, target=target)
 
 
@@ -142,7 +142,7 @@ def invalid(message: str, target: str) -> Answer:
 
 
 def missing_api_version() -> Answer:
-    """ARM serves nothing without api-version."""
+    """ARM requires api-version."""
     return gateway(
         400,
         "MissingApiVersionParameter",
@@ -151,7 +151,7 @@ def missing_api_version() -> Answer:
 
 
 def unauthenticated(code: str, message: str) -> Answer:
-    """No token, or a wrong one."""
+    """No token, or an invalid one."""
     header = f'Bearer authorization_uri="{AUTHORITY}", error="invalid_token", error_description="{message}"'
     return gateway(401, code, message, {"WWW-Authenticate": header})
 
@@ -169,7 +169,7 @@ def claims_challenge() -> Answer:
 
 
 def forbidden(action: str, scope: str) -> Answer:
-    """The identity lacks the role."""
+    """The identity lacks the permission."""
     return gateway(
         403,
         "AuthorizationFailed",
@@ -203,5 +203,5 @@ def arm_throttled(kind: str, seconds: int) -> Answer:
 
 
 def html(status: int) -> Answer:
-    """What a proxy in front of ARM says when ARM does not answer: no JSON at all."""
+    """The HTML response of a proxy when ARM does not respond."""
     return Answer(status, f"<html><head><title>{status}</title></head><body><h1>{status}</h1></body></html>")

@@ -1,14 +1,13 @@
-"""A fault plan in a file: YAML or JSON, a list of rules, each a match and what then happens.
+"""A fault plan: a YAML or JSON list of rules, each with matchers and an effect.
 
-    - verb: PUT                # what is hit; all matchers are optional
+    - verb: PUT                # all matchers are optional
       size: Standard_NC24ads_A100_v4
       times: 2
       capacity: ZonalAllocationFailed
     - {verb: LIST, skip: 3, throttled_seconds: 30}
     - {verb: DELETE, pool: gpu1, drop: after}
 
-Every mistake is found at once, each with the number of its rule, the field, and what would be right; a rule
-that does nothing is a mistake too.
+All mistakes are reported at once, each with its rule number, field and remedy. A rule without an effect is a mistake.
 
 Source: docs/references/agent-pools.md#quota-and-capacity-errors, docs/references/agent-pools.md#throttling,
 docs/references/simulator.md#simulated-arm.
@@ -30,20 +29,20 @@ HANDLER = "AgentPoolHandler"
 
 
 class InvalidFaultPlan(Exception):
-    """What is wrong with a fault plan, a line for each mistake."""
+    """The mistakes in a fault plan, one per line."""
 
 
 class Refused(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
-    """An answer in AKS's flat shape, or with `gateway` in ARM's."""
+    """A response in AKS's flat shape, or with `gateway` in ARM's."""
 
     status: int
     code: str
-    message: str = "refused by the fault plan"
+    message: str = "rejected by the fault plan"
     gateway: bool = False
 
 
 class Failed(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
-    """How an accepted operation fails; `wrapped`: inside AKS's own code, as Compute's errors come."""
+    """The failure of an accepted operation; `wrapped`: inside AKS's own error, as Compute's errors are."""
 
     code: str
     message: str = "failed by the fault plan"
@@ -53,7 +52,7 @@ class Failed(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 
 
 class Rule(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
-    """One rule as it is written; durations are in simulated seconds, Retry-After in whole real ones."""
+    """One rule; durations are in simulated seconds, Retry-After in whole real seconds."""
 
     verb: Verb = "*"
     pool: str = "*"
@@ -83,7 +82,7 @@ def read(text: str) -> list[Fault]:
     try:
         rules = yaml.safe_load(text)
     except yaml.YAMLError as error:
-        raise InvalidFaultPlan(f"neither YAML nor JSON: {error}") from None
+        raise InvalidFaultPlan(f"invalid YAML or JSON: {error}") from None
     if not isinstance(rules, list):
         raise InvalidFaultPlan("a fault plan is a list of rules")
     found: list[Fault] = []
@@ -101,17 +100,17 @@ def read(text: str) -> list[Fault]:
 def _fault(rule: Rule) -> Fault:
     answers, failures = _answers(rule), _failures(rule)
     if len(answers) > 1 or len(failures) > 1:
-        raise InvalidFaultPlan("one answer and one failure at most")
+        raise InvalidFaultPlan("set at most one answer and one failure")
     if failures and rule.verb not in ("PUT", "DELETE"):
-        raise InvalidFaultPlan("only an accepted PUT or DELETE can fail later; say which by `verb`")
+        raise InvalidFaultPlan("only an accepted PUT or DELETE can fail later; set `verb`")
     acts = (answers, failures, rule.drop, rule.slow_seconds, rule.operation_seconds)
     if not any(acts):
         raise InvalidFaultPlan(
-            "it does nothing; give it answer, html, throttled_seconds, arm_throttled_seconds, drop, slow_seconds,"
+            "the rule has no effect; set answer, html, throttled_seconds, arm_throttled_seconds, drop, slow_seconds,"
             " failure, capacity, quota or operation_seconds"
         )
     if rule.times < 1 or rule.skip < 0:
-        raise InvalidFaultPlan("`times` is at least 1, `skip` at least 0")
+        raise InvalidFaultPlan("`times` must be at least 1, `skip` at least 0")
     return Fault(
         verb=rule.verb,
         pool=rule.pool,
@@ -131,9 +130,9 @@ def _fault(rule: Rule) -> Fault:
 
 def _answers(rule: Rule) -> list[Answer]:
     found: list[Answer] = []
-    if (said := rule.answer) is not None:
-        say = errors.gateway if said.gateway else errors.rp
-        found.append(say(said.status, said.code, said.message))
+    if (answer := rule.answer) is not None:
+        error = errors.gateway if answer.gateway else errors.rp
+        found.append(error(answer.status, answer.code, answer.message))
     if rule.html is not None:
         found.append(errors.html(rule.html))
     if rule.throttled_seconds is not None:
@@ -146,10 +145,10 @@ def _answers(rule: Rule) -> list[Answer]:
 
 def _failures(rule: Rule) -> list[Failure]:
     found: list[Failure] = []
-    if (said := rule.failure) is not None:
-        error: Any = faults.error(said.code, said.message)
-        error = faults.wrapped(error) if said.wrapped else error
-        found.append(Failure(error=error, after_seconds=said.after_seconds, machine=said.machine))
+    if (failed := rule.failure) is not None:
+        error: Any = faults.error(failed.code, failed.message)
+        error = faults.wrapped(error) if failed.wrapped else error
+        found.append(Failure(error=error, after_seconds=failed.after_seconds, machine=failed.machine))
     if rule.capacity is not None:
         found.append(Failure(error=faults.wrapped(faults.no_capacity(rule.capacity))))
     if rule.quota is not None:

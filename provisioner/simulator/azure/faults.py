@@ -1,8 +1,7 @@
-"""What goes wrong, as data: which calls are hit, and how.
+"""Faults of the simulated Azure as data: the requests they match, and their effect.
 
-A `Fault` matches on verb, pool (glob), size, zone, priority and on its turn (`skip`, `times`), and then does
-what its action fields say; it counts its own matches. The builders below are the failures people meet most, in Azure's
-own words.
+A `Fault` matches verb, pool (glob), size, zone, priority and the number of the match (`skip`, `times`). The functions
+below build the most common failures, with Azure's messages.
 
 Source: docs/references/agent-pools.md#quota-and-capacity-errors, docs/references/agent-pools.md#node-bring-up-errors,
 docs/references/agent-pools.md#throttling, docs/references/simulator.md#simulated-arm.
@@ -23,10 +22,10 @@ ALWAYS = 1_000_000_000
 
 @dataclass(frozen=True, kw_only=True)
 class Failure:
-    """How an accepted operation fails: after how many simulated seconds, why, and whether a machine booted first.
+    """The failure of an accepted operation, after `after_seconds` of simulated time.
 
-    `machine`: beyond a quota no machine boots; the create then fails of the quota instead.
-    `silent`: only the operation says why; the pool has no `status.provisioningError`.
+    `machine`: a machine boots first; if a quota is exceeded, none boots and the create fails because of the quota.
+    `silent`: only the operation has the error; the pool has no `status.provisioningError`.
     """
 
     error: Error
@@ -39,11 +38,10 @@ class Failure:
 class Fault:
     """One rule. Empty matchers match everything.
 
-    Match: `verb` (as in `call.py`, or "*"), `pool` (glob), `size`, `zone`, `priority` of the pool (of the body, for a
-    PUT); the first `skip` matches pass, the next `times` are hit.
-    Act: `answer` instead of serving; `drop` the connection "before" or "after" the call took effect; take
-    `slow_seconds` ("before" or "after" it, by `slow`); let the accepted operation end in `failure`; let it take
-    `operation_seconds`.
+    Match: `verb` (as in `routing.py`, or "*"), `pool` (glob), `size`, `zone`, `priority` of the pool (of the body,
+    for a PUT); the first `skip` matches pass, the next `times` are affected. Effect: return `answer`; `drop` the
+    connection "before" or "after" the request took effect; delay by `slow_seconds` ("before" or "after" it, by
+    `slow`); let the accepted operation end with `failure`, or last `operation_seconds`.
     """
 
     verb: str = "*"
@@ -62,7 +60,7 @@ class Fault:
     seen: int = field(default=0, compare=False)
 
     def hits(self, verb: str, pool: str, properties: Mapping[str, Any]) -> bool:
-        """Whether this call is hit; counts it if it matches."""
+        """Whether this request is affected; counts it if it matches."""
         if self.verb not in ("*", verb) or not fnmatch.fnmatchcase(pool, self.pool):
             return False
         if self.size and str(properties.get("vmSize", "")).lower() != self.size.lower():
@@ -76,17 +74,17 @@ class Fault:
 
 
 def pick(faults: Sequence[Fault], verb: str, pool: str, properties: Mapping[str, Any]) -> Fault | None:
-    """The first rule that hits this call; the rules behind it do not count it."""
+    """The first rule that affects this request; later rules do not count it."""
     return next((fault for fault in faults if fault.hits(verb, pool, properties)), None)
 
 
 def error(code: str, message: str, details: Sequence[Error] = ()) -> dict[str, Any]:
-    """An error as operations and `status.provisioningError` carry it."""
+    """An error as in operations and `status.provisioningError`."""
     return {"code": code, "message": message, "details": list(details)}
 
 
 def wrapped(inner: Error, *, how: str = "details") -> dict[str, Any]:
-    """AKS's wrapper around Compute's words: the true code sits in `details[0]`, or (how="message") only in the text."""
+    """AKS's wrapper of a Compute error: the code is in `details[0]`, or (how="message") only in the text."""
     text = f'Code="{inner["code"]}" Message="{inner["message"]}"'
     if how == "message":
         return error("CreateVMSSAgentPoolFailed", f"VMSSAgentPoolReconciler retry failed: {text}")
@@ -125,12 +123,12 @@ def no_capacity(code: str = "AllocationFailed") -> Error:
 
 
 def nodes_not_ready() -> Error:
-    """The machine booted, but its kubelet never reported Ready."""
+    """The machine booted, but its kubelet did not report Ready."""
     return error("NodesNotReady", "Not all nodes reached Ready state. Expected: 1, Actual: 0")
 
 
 def quota(*, size: str = "", times: int = ALWAYS, after_seconds: float = 45.0, how: str = "details") -> Fault:
-    """The PUT is accepted; the pool then fails because the family's quota is used up."""
+    """The PUT is accepted; the pool then fails because the family's quota is exceeded."""
     return Fault(
         verb="PUT",
         size=size,
@@ -142,7 +140,7 @@ def quota(*, size: str = "", times: int = ALWAYS, after_seconds: float = 45.0, h
 
 
 def quota_preflight(*, size: str = "", times: int = ALWAYS) -> Fault:
-    """The PUT is refused at once, by AKS's own quota check."""
+    """The PUT is rejected at once by AKS's quota check."""
     message = (
         "Preflight validation check for resource(s) for container service failed. Message: Insufficient vcpu quota "
         "requested 24, remaining 0 for family standardNCADSA100v4Family for region westeurope."
@@ -159,13 +157,13 @@ def capacity(
     times: int = ALWAYS,
     after_seconds: float = 45.0,
 ) -> Fault:
-    """The PUT is accepted; the pool then fails because Azure has no such machine free."""
+    """The PUT is accepted; the pool then fails because Azure has no capacity."""
     failure = Failure(error=wrapped(no_capacity(code)), after_seconds=after_seconds)
     return Fault(verb="PUT", size=size, zone=zone, priority=priority, times=times, failure=failure)
 
 
 def throttled(*, verb: str = "PUT", seconds: int = 30, times: int = 3) -> Fault:
-    """429 with Retry-After, a few times."""
+    """429 with Retry-After, `times` times."""
     return Fault(
         verb=verb,
         times=times,

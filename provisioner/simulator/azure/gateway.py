@@ -1,7 +1,7 @@
-"""What stands before AKS's own judgement: ARM's front door, and the buckets of both.
+"""The checks before AKS processes a request: those of ARM, and the rate limits of both.
 
-ARM first (token, api-version, subscription, group, cluster, its rate), then AKS's rate; a call refused by one
-costs the other nothing; every answer tells what is left of ARM's tokens of its kind.
+ARM first (token, api-version, subscription, group, cluster, rate limit), then AKS's rate limit. A request that one
+rejects costs the other no token. Every response has the number of ARM's remaining tokens.
 
 Source: docs/references/agent-pools.md#not-found, docs/references/agent-pools.md#throttling,
 docs/references/simulator.md#simulated-arm.
@@ -17,12 +17,12 @@ from .settings import AzureSettings
 
 
 def refusal(cloud: AzureCloud, call: Call) -> Answer | None:
-    """Why this call does not get as far as AKS's judgement; None: it does."""
+    """The error of ARM or a rate limit; None: AKS processes the request."""
     return _gateway(cloud, call) or _arm_rate(cloud, call) or _rate(cloud, call)
 
 
 def with_remaining(cloud: AzureCloud, call: Call, answer: Answer | None) -> Answer | None:
-    """ARM tells with each answer how many tokens are left."""
+    """Add the header with the number of ARM's remaining tokens."""
     if answer is None or not cloud.settings.arm_throttle:
         return answer
     bucket = token_buckets.arm_bucket_for(call.verb)
@@ -32,7 +32,7 @@ def with_remaining(cloud: AzureCloud, call: Call, answer: Answer | None) -> Answ
 
 
 def _gateway(cloud: AzureCloud, call: Call) -> Answer | None:
-    """What ARM itself refuses, before AKS hears of it."""
+    """The errors of ARM itself."""
     settings = cloud.settings
     scheme, _, token = call.headers.get("Authorization", "").partition(" ")
     if scheme.lower() != "bearer" or not token:
@@ -62,7 +62,7 @@ def _gateway(cloud: AzureCloud, call: Call) -> Answer | None:
 
 
 def _unauthorized(settings: AzureSettings, call: Call, scope: str) -> Answer | None:
-    """Nothing is allowed but what the caller's role names; `scope` is the resource's ID, as the refusal states it."""
+    """The error if the caller's role does not allow the action; `scope`: the resource ID in the message."""
     action = ACTIONS.get(call.verb, "")
     allowed = settings.actions is None or not action or action in settings.actions
     return None if allowed else errors.forbidden(action, scope)

@@ -1,8 +1,8 @@
-"""What happens after Azure has said yes: the course of each operation, as timers over the pools.
+"""The operations on agent pools after their acceptance, as timers.
 
-Operations take the time the settings say and end once; a failed create leaves a Failed pool; a machine is up
-at `node_share` of the pool's time, before or after the pool turns Succeeded; machines die before their pool is gone; a
-pool's timers never touch a later pool of the same name, nor one that another operation has taken over.
+An operation lasts as long as the settings say and ends once. A failed create leaves a Failed pool. A machine boots at
+`node_share` of the operation's duration, before or after the pool is Succeeded. Machines are deleted before their
+pool. The timers of a pool never affect a later pool of the same name, nor one that another operation holds.
 
 Source: docs/references/agent-pools.md#calls-and-accepted-statuses, docs/references/agent-pools.md#responses,
 docs/references/agent-pools.md#quota-and-capacity-errors, docs/references/agent-pools.md#conflicts,
@@ -34,7 +34,7 @@ _NO_BOOT = frozenset({"Deleting", "Failed", "Canceling", "Canceled"})
 
 
 class Accepted(NamedTuple):
-    """An accepted write: the pool as the answer shows it, and the id of the operation that was started."""
+    """An accepted write: the pool in the response, and the id of the started operation."""
 
     pool: Pool
     operation: str
@@ -52,7 +52,7 @@ class Lifecycle:
         self._incarnations = 0
 
     def guid(self) -> str:
-        """A fresh id: an eTag, an operation, a request."""
+        """A new id of an eTag, operation or request."""
         return str(uuid.UUID(int=self._rng.getrandbits(128), version=4))
 
     def draw(self, between: Range) -> float:
@@ -75,7 +75,7 @@ class Lifecycle:
         return Accepted(pool, pool.operation)
 
     def update(self, name: str, properties: Mapping[str, Any], fault: Fault | None = None) -> Accepted:
-        """An accepted PUT of an existing pool: Scaling if `count` changed, Updating else; nothing to do: Succeeded."""
+        """An accepted PUT of an existing pool: Scaling if `count` changed, else Updating; Succeeded if unchanged."""
         pool = self.pool_store.pools[name]
         wanted = agentpool.with_defaults(properties, self.settings.kubernetes_version)
         self.request_log.record_put(Put(self._now(), name, properties, created=False))
@@ -93,7 +93,7 @@ class Lifecycle:
         return Accepted(changing, changing.operation)
 
     def delete(self, name: str, fault: Fault | None = None) -> Accepted:
-        """An accepted DELETE: Deleting, then machines gone, then pool gone. Preempts whatever runs."""
+        """An accepted DELETE: deletes the machines, then the pool. Preempts a running operation."""
         pool = self.pool_store.pools[name]
         self.end(pool.operation, "Failed", PREEMPTED)
         deleting = self.start_operation(pool, "Deleting", "deleting")
@@ -107,7 +107,7 @@ class Lifecycle:
         return Accepted(deleting, deleting.operation)
 
     def delete_machines(self, name: str, instances: tuple[int, ...]) -> Accepted:
-        """An accepted deleteMachines: `count` falls with them; nothing is drained."""
+        """An accepted deleteMachines: decreases `count`; nothing is drained."""
         pool = self.start_operation(self.pool_store.pools[name], "Scaling", "updated")
         seconds = self.draw(DELETE_MACHINES_SECONDS)
         self.scheduler.after(seconds, partial(self._remove_machines, name, pool.operation, instances, shrink=True))
@@ -115,17 +115,17 @@ class Lifecycle:
         return Accepted(pool, pool.operation)
 
     def abort(self, name: str) -> Accepted:
-        """An accepted abort: Canceling, then Canceled, as is the operation; what was done stays done."""
+        """An accepted abort: Canceling, then Canceled, as the operation; its effects so far remain."""
         pool = self.pool_store.pools[name]
         aborted = pool.operation
         canceling = self.start_operation(pool, "Canceling", "updated")
         self.scheduler.after(self.draw(ABORT_SECONDS), partial(self._cancel, name, canceling.operation, aborted))
         return Accepted(canceling, canceling.operation)
 
-    # what operations are made of
+    # parts of operations
 
     def new(self, name: str, properties: Mapping[str, Any]) -> Pool:
-        """A pool that nobody works on and that has no machines yet; not in the book."""
+        """A pool without operation and machines; not stored."""
         self._incarnations += 1
         return Pool(
             name=name,
@@ -137,7 +137,7 @@ class Lifecycle:
         )
 
     def reconciled(self, pool: Pool) -> Pool:
-        """The pool with as many machines as it should have; not in the book."""
+        """The pool with as many machines as `count`; not stored."""
         return agentpool.reconciled(pool, self.guid())
 
     def start_operation(self, pool: Pool, word: str, kind: Kind) -> Pool:
@@ -148,20 +148,20 @@ class Lifecycle:
         return self.pool_store.put(kind, replace(pool, state=word, operation=operation.id, etag=self.guid()))
 
     def schedule_boot(self, pool: Pool, seconds: float) -> None:
-        """Let the machines boot around, and the operation succeed at, `seconds` from now."""
+        """Schedule the end of the operation, `seconds` from now, and the boot of the machines."""
         boot_at = seconds * self.draw(self.settings.node_share)
         self.scheduler.after(boot_at, partial(self.boot, pool.name, pool.incarnation))
         self.scheduler.after(seconds, partial(self._succeed, pool.name, pool.operation))
 
     def boot(self, name: str, incarnation: int) -> None:
-        """The machines of that very pool are up, unless it has come to grief meanwhile."""
+        """The machines of this incarnation of the pool boot, unless it failed or was deleted."""
         pool = self.pool_store.pools.get(name)
         if pool is None or pool.incarnation != incarnation or pool.state in _NO_BOOT or pool.power == "Stopped":
             return
         self.pool_store.put("updated", self.reconciled(pool))
 
     def end(self, operation: str, status: str, reason: Mapping[str, Any] | None = None) -> None:
-        """The operation, if there is one and it still runs, ends here."""
+        """End the operation if it is still running."""
         self.operations.end(operation, status, self._now(), reason)
 
     def _seconds(self, fault: Fault | None, usual: Range) -> float:
@@ -187,8 +187,8 @@ class Lifecycle:
         pool = self._held(name, operation)
         if pool is not None:
             self.end(operation, "Failed", failure.error)
-            told = None if failure.silent else failure.error
-            self.pool_store.put("failed", agentpool.failed(pool, told, self.guid()))
+            error = None if failure.silent else failure.error
+            self.pool_store.put("failed", agentpool.failed(pool, error, self.guid()))
 
     def _cancel(self, name: str, operation: str, aborted: str) -> None:
         pool = self._held(name, operation)

@@ -1,7 +1,7 @@
-"""Long-running operations: what `Azure-AsyncOperation` and `Location` point at.
+"""Long-running operations, the targets of `Azure-AsyncOperation` and `Location`.
 
-An operation ends once; it is forgotten `ttl_seconds` after its start; its URL carries a signed query of more
-than 3 KB whose every character counts, and another api-version than the request's.
+An operation ends once and expires `ttl_seconds` after its start. Its URL has a signed query of more than 3 KB, which
+must be sent unchanged, and another api-version than the request's.
 
 Source: docs/references/agent-pools.md#long-running-operations.
 """
@@ -45,17 +45,17 @@ class Operations:
         self._known: dict[str, Operation] = {}
 
     def start(self, operation: Operation) -> None:
-        """Begin to keep this one; the expired ones go."""
+        """Store an operation, and drop the expired ones."""
         self._known = {key: op for key, op in self._known.items() if self._alive(op, operation.since) or not op.done}
         self._known[operation.id] = operation
 
     def get(self, key: str, now: float) -> Operation | None:
-        """The operation, unless it is unknown or has expired."""
+        """The operation; None if it is unknown or has expired."""
         operation = self._known.get(key)
         return operation if operation is not None and self._alive(operation, now) else None
 
     def end(self, key: str, status: str, at: datetime, error: Mapping[str, Any] | None = None) -> None:
-        """It ends now; one that has ended keeps its end. An unknown key ("" = none ran) is fine."""
+        """End a running operation; ended and unknown ones ("": none) are ignored."""
         running = self._known.get(key)
         if running is not None and not running.done:
             self._known[key] = replace(running, status=status, end=at, error=error)
@@ -82,13 +82,13 @@ def _sign(*parts: str) -> str:
 
 
 def genuine(operation: str, asked: Mapping[str, str]) -> bool:
-    """Whether this query is the one that was handed out for the operation."""
+    """Whether this is the signed query of the operation."""
     expected = dict(part.split("=", 1) for part in query(operation).split("&"))
     return all(hmac.compare_digest(asked.get(key, ""), value) for key, value in expected.items())
 
 
 def url(origin: str, subscription: str, location: str, operation: str, *, results: bool = False) -> str:
-    """Where to poll: on the very host the client called."""
+    """The URL to poll, on the host that the client used."""
     kind = "operationresults" if results else "operations"
     return (
         f"{origin}/subscriptions/{quote(subscription)}/providers/Microsoft.ContainerService"

@@ -1,7 +1,7 @@
-"""The pools as they are, as they were, and who wants to know of changes.
+"""The agent pools: the current state, recent states, and the subscribers.
 
-`pools` is the truth; `view()` is the truth of some seconds ago, which is what a lagging read serves; each
-change is told to every subscriber at once, in the order of subscription.
+`pools` is the current state. `view()` is the state some seconds ago, which lagging reads serve. Subscribers are called
+synchronously with each change, in the order of subscription.
 
 Source: docs/references/agent-pools.md#not-found, docs/references/simulator.md#simulated-arm.
 """
@@ -29,27 +29,27 @@ class AgentPoolStore:
         self._subscribers.append(subscriber)
 
     def put(self, kind: Kind, pool: Pool) -> Pool:
-        """The pool is like this from now on."""
-        self._remember()
+        """Store a pool."""
+        self._save_history()
         self.pools[pool.name] = pool
-        self._tell(kind, pool)
+        self._notify(kind, pool)
         return pool
 
     def remove(self, name: str) -> None:
-        """The pool is gone for good."""
-        self._remember()
-        self._tell("gone", self.pools.pop(name))
+        """Remove a pool."""
+        self._save_history()
+        self._notify("gone", self.pools.pop(name))
 
     def view(self, lag_seconds: float) -> Mapping[str, Pool]:
-        """The pools of `lag_seconds` ago (at most 60 are remembered)."""
+        """The pools of `lag_seconds` ago, at most 60."""
         moment = self._scheduler.time() - lag_seconds
         return next((pools for until, pools in self._history if moment < until), self.pools)
 
-    def _remember(self) -> None:
+    def _save_history(self) -> None:
         now = self._scheduler.time()
         kept = [(until, pools) for until, pools in self._history if until > now - HISTORY_SECONDS]
         self._history = [*kept, (now, dict(self.pools))]
 
-    def _tell(self, kind: Kind, pool: Pool) -> None:
+    def _notify(self, kind: Kind, pool: Pool) -> None:
         for subscriber in self._subscribers:
             subscriber(kind, pool)

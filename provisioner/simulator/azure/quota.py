@@ -1,7 +1,7 @@
-"""Cores that a subscription may use: by family, in the region, and as spot.
+"""Core quotas of a subscription: by family, in the region, and for spot.
 
-What pools use is what they ask for (cores of their size times `count`), failed and deleting ones aside; spot
-pools draw on the low-priority quota, all others on their family's and the region's; a limit that is not set is none.
+The usage of a pool is the cores of its size times `count`; failed and deleting pools have none. Spot pools use the
+low-priority quota, other pools that of their family and of the region. A limit that is not set is unlimited.
 
 Source: docs/references/agent-pools.md#quota-and-capacity-errors, docs/references/agent-pools.md#gpu-sizes.
 """
@@ -21,7 +21,7 @@ _FREE = frozenset({"Failed", "Canceled", "Deleting"})
 
 
 class Shortage(NamedTuple):
-    """`what` is the quota's name in Compute's words; the rest are cores."""
+    """`what`: the quota's name in Compute's messages; the others are cores."""
 
     what: str
     limit: int
@@ -30,7 +30,7 @@ class Shortage(NamedTuple):
 
 
 def family(vm_size: str) -> str:
-    """The family's name as quota messages give it: NC24ads_A100_v4 is of StandardNCADSA100v4Family."""
+    """The family's name in quota messages: StandardNCADSA100v4Family for NC24ads_A100_v4."""
     match = _SIZE.fullmatch(vm_size)
     if match is None:
         return "StandardFamily"
@@ -50,8 +50,8 @@ def shortage(
     limits = {limited.casefold(): cores for limited, cores in settings.family_cores.items()}
     checks: list[tuple[str, int | None, list[Pool]]] = [("LowPriorityCores", settings.low_priority_cores, alike)]
     if not spot:
-        kin = [pool for pool in alike if family(pool.size).casefold() == kind.casefold()]
-        checks = [(f"{kind} Cores", limits.get(kind.casefold()), kin)]
+        same_family = [pool for pool in alike if family(pool.size).casefold() == kind.casefold()]
+        checks = [(f"{kind} Cores", limits.get(kind.casefold()), same_family)]
         checks.append(("Total Regional Cores", settings.regional_cores, alike))
     for what, limit, users in checks:
         usage = sum(cores(pool.size, pool.count) for pool in users)
@@ -61,7 +61,7 @@ def shortage(
 
 
 def refusal(short: Shortage, location: str) -> Answer:
-    """AKS's own check, before the PUT is accepted."""
+    """The error of AKS's check before acceptance."""
     left = max(0, short.limit - short.usage)
     message = (
         "Preflight validation check for resource(s) for container service failed. Message: Insufficient vcpu quota "
@@ -72,7 +72,7 @@ def refusal(short: Shortage, location: str) -> Answer:
 
 
 def failure(short: Shortage, location: str) -> Failure:
-    """Compute's word, after the PUT was accepted."""
+    """The error of Compute after acceptance."""
     error = faults.quota_exceeded(
         short.what, limit=short.limit, usage=short.usage, needed=short.needed, region=location
     )
@@ -80,6 +80,6 @@ def failure(short: Shortage, location: str) -> Failure:
 
 
 def cores(vm_size: str, count: int) -> int:
-    """What so many machines of a size draw on its quota."""
+    """The cores of `count` machines of a size."""
     size = sizes.find(vm_size)
     return size.vcpus * count if size is not None else 0

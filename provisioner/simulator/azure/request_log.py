@@ -1,10 +1,7 @@
-"""What was asked of the cloud: the ledger that tests and the demo read.
+"""The requests to the simulated ARM, for tests and `try`, and to check that their number is bounded (I10).
 
-Every call that arrived is noted with its answer's status (0: the connection was dropped without one); the
-oldest entries go when there are more than `LIMIT`.
-
-Used to check that the number of requests is bounded (I10).
-Source: docs/references/agent-pools.md#throttling, docs/references/rules.md#invariants.
+Every request is recorded with the status of its response (0: the connection was dropped). The oldest entries are
+dropped when there are more than `LIMIT`.
 """
 
 from collections import Counter
@@ -16,7 +13,7 @@ LIMIT = 100_000
 
 
 class Request(NamedTuple):
-    """`method` is the call's verb (`Call.verb`); `pool` is "" for calls that name none."""
+    """`method`: the verb (`Call.verb`); `pool`: "" for requests without a pool."""
 
     time: datetime
     method: str
@@ -25,7 +22,7 @@ class Request(NamedTuple):
 
 
 class Put(NamedTuple):
-    """One PUT of an agent pool that was accepted; `created` tells a creation from an update."""
+    """One accepted PUT of an agent pool; `created`: whether it created the pool."""
 
     time: datetime
     pool: str

@@ -1,7 +1,6 @@
-"""One request to ARM, taken apart: what is asked, of which pool.
+"""Parses a request to ARM into its verb and the names in its path.
 
-Path segments match in any case, names only exactly; whatever is not served has the
-verb OTHER.
+Path segments match in any case, names only exactly. A path that is not served has the verb OTHER.
 
 Source: docs/references/agent-pools.md#calls-and-accepted-statuses,
 docs/references/agent-pools.md#long-running-operations.
@@ -42,11 +41,11 @@ _ROUTES = {
     ("GET", (*_REGION, "operations", None)): "OPERATION",
     ("GET", (*_REGION, "operationresults", None)): "RESULT",
 }
-# What belongs to a subscription and a location, and to no resource group.
+# Resources of a subscription and a location, without a resource group.
 BEYOND_GROUPS = frozenset({"OPERATION", "RESULT", "USAGES", "SKUS"})
 _CLUSTERS = "Microsoft.ContainerService/managedClusters"
-# What a role must allow, at the cluster or above it. The URL of an operation is signed; that it asks for no role beside
-# is assumed.
+# The permission for each verb, at the cluster or above it. The URL of an operation is signed; that it needs no
+# permission is an assumption.
 ACTIONS = {
     "CLUSTER": f"{_CLUSTERS}/read",
     "LIST": f"{_CLUSTERS}/agentPools/read",
@@ -66,7 +65,7 @@ ACTIONS = {
 
 @dataclass(frozen=True, kw_only=True)
 class Call:
-    """`origin` is scheme and host as the client wrote them; `body` is None if it was absent or no JSON object."""
+    """`origin` is scheme and host as the client wrote them; `body` is None if it is absent or not a JSON object."""
 
     verb: str
     subscription: str = ""

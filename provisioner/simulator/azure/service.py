@@ -1,7 +1,7 @@
-"""One call in, one answer out: what ARM and AKS say, in the order in which they check.
+"""Serves one request: the checks of ARM and AKS in their order, then the effect.
 
-Gateway first (token, api-version, subscription, group, cluster), then AKS (rate, preconditions, locks,
-validation), then the accepted call takes effect. Faults come before everything. A refused call changes nothing.
+ARM first (token, api-version, subscription, group, cluster), then AKS (rate limit, preconditions, locks, validation).
+Faults come before everything. A rejected request changes nothing.
 
 Source: docs/references/agent-pools.md, docs/references/simulator.md#simulated-arm; DELETE of an absent pool with
 If-Match is 204 (https://learn.microsoft.com/en-us/azure/aks/use-etags, table of DELETE).
@@ -24,7 +24,7 @@ WRITES = frozenset({"PUT", "DELETE", "DELETE_MACHINES", "ABORT"})
 
 
 async def serve(cloud: AzureCloud, call: Call) -> Answer | None:
-    """The answer; None if the connection is to be dropped without one."""
+    """The response; None to drop the connection."""
     arrived = cloud.now()
     answer = gateway.with_remaining(cloud, call, await _serve(cloud, call))
     cloud.request_log.record(Request(arrived, call.verb, call.pool, answer.status if answer else 0))
@@ -86,7 +86,7 @@ def _identity(cloud: AzureCloud, call: Call) -> Answer:
 
 
 async def _list(cloud: AzureCloud, call: Call) -> Answer:
-    """One page by name, so that pools which come and go between pages neither repeat nor hide others."""
+    """One page, ordered by name, so that changes between pages neither repeat nor hide other pools."""
     settings = cloud.settings
     view = dict(cloud.view("LIST"))
     await cloud.scheduler.sleep(settings.list_seconds)
@@ -120,7 +120,7 @@ def _machine(cloud: AzureCloud, call: Call) -> Answer:
 
 
 def _operation(cloud: AzureCloud, call: Call) -> Answer:
-    """Poll body, or for `operationresults` 202 while it runs and 204 at its end."""
+    """The operation, or for `operationresults` 202 while it is running and 204 afterwards."""
     if not operations.genuine(call.item, call.query):
         return errors.gateway(403, "AuthorizationFailed", "The signature of the operation's URL is not valid.")
     operation = cloud.operations.get(call.item, cloud.scheduler.time())
@@ -131,7 +131,7 @@ def _operation(cloud: AzureCloud, call: Call) -> Answer:
     return Answer(204) if operation.done else Answer(202, None, {"Location": call.origin + call.url})
 
 
-def _not_aks(cloud: AzureCloud, call: Call) -> Answer:
+def _other_services(cloud: AzureCloud, call: Call) -> Answer:
     return Answer(200, compute.answer(cloud.compute, cloud.settings, cloud.pools.values(), call))
 
 
@@ -142,7 +142,7 @@ _READS: Mapping[str, Callable[[AzureCloud, Call], Answer]] = {
     "MACHINE": _machine,
     "OPERATION": _operation,
     "RESULT": _operation,
-    **dict.fromkeys(compute.VERBS, _not_aks),
+    **dict.fromkeys(compute.VERBS, _other_services),
     "IDENTITY": _identity,
 }
 
@@ -167,7 +167,7 @@ def _write(cloud: AzureCloud, call: Call, fault: Fault | None) -> Answer:
 
 
 def _precondition(cloud: AzureCloud, call: Call, pool: Pool | None) -> Answer | None:
-    """The eTag matrix. Only PUT of an absent pool minds If-Match; DELETE of one is 204 in any case."""
+    """ETag conditions. For a pool that does not exist, If-Match fails a PUT; a DELETE is always 204."""
     if cloud.settings.ignore_preconditions or call.verb not in ("PUT", "DELETE"):
         return None
     match, none_match = call.headers.get("If-Match", ""), call.headers.get("If-None-Match", "")
@@ -195,13 +195,13 @@ def _locked(cloud: AzureCloud, call: Call, pool: Pool | None) -> Answer | None:
         return errors.cluster_busy(cloud.cluster_state)
     if pool is None or call.verb == "ABORT":
         idle = call.verb == "ABORT" and pool is not None and not pool.busy
-        return errors.nothing_to_abort(call.pool) if idle else _crowded(cloud, call) if pool is None else None
+        return errors.nothing_to_abort(call.pool) if idle else _over_limit(cloud, call) if pool is None else None
     preempts = call.verb == "DELETE" and cloud.settings.delete_preempts and pool.state != "Deleting"
-    return errors.pool_busy(pool.name, pool.state) if pool.busy and not preempts else _crowded(cloud, call)
+    return errors.pool_busy(pool.name, pool.state) if pool.busy and not preempts else _over_limit(cloud, call)
 
 
-def _crowded(cloud: AzureCloud, call: Call) -> Answer | None:
-    """How many pools AKS works on at once is not established."""
+def _over_limit(cloud: AzureCloud, call: Call) -> Answer | None:
+    """The limit of concurrent operations is an assumption."""
     most = cloud.settings.parallel_operations
     busy = [pool for pool in cloud.pools.values() if pool.busy and pool.name != call.pool]
     return errors.pool_busy(busy[0].name, busy[0].state) if most is not None and len(busy) >= most else None
@@ -235,7 +235,7 @@ def _put(cloud: AzureCloud, call: Call, pool: Pool | None, fault: Fault | None) 
 
 
 def _retry_after(cloud: AzureCloud) -> dict[str, str]:
-    """Recorded answers bear none; whether today's do is not established."""
+    """Recorded responses have none; current ones may."""
     seconds = cloud.settings.accepted_retry_after_seconds
     return {"Retry-After": str(seconds)} if seconds is not None else {}
 

@@ -1,6 +1,7 @@
-"""How the simulated subscription behaves: names, durations, and the choices Azure's documents leave open.
+"""The settings of the simulated subscription: names, durations, and alternatives where Azure's behavior is
+undocumented.
 
-One frozen value; every duration is in simulated seconds, which pass `speed` times faster than the loop's.
+Every duration is in simulated seconds, which are `speed` times shorter than the loop's.
 
 Source: docs/references/agent-pools.md#throttling, docs/references/agent-pools.md#durations,
 docs/references/agent-pools.md#limits, docs/references/agent-pools.md#unverified-behavior.
@@ -18,16 +19,16 @@ Range = tuple[float, float]
 class AzureSettings:
     """One cluster in one resource group of one subscription.
 
-    `node_share`: when the machine's Node may appear, as a share of the time the pool needs; above 1 the pool turns
-    Succeeded first. `get_lag_seconds` and `list_lag_seconds`: how old the view is that reads serve. `list_order`:
-    whether a LIST shows what was written while it ran (`list_seconds` long). `delete_preempts`: whether DELETE of a
+    `node_share`: when the machine boots, as a share of the operation's duration; above 1 the pool is Succeeded first.
+    `get_lag_seconds` and `list_lag_seconds`: the age of the state that reads serve. `list_order`: whether a LIST shows
+    writes during its duration (`list_seconds`). `delete_preempts`: whether DELETE of a
     busy pool is accepted (AKSOperationPreemptedByDelete) instead of refused with 409.
     `throttle`: AKS's token buckets; `arm_throttle`: ARM's, in front of them.
     `family_cores` (by the family's name), `regional_cores`, `low_priority_cores`: quotas, none unless set.
-    `ignore_preconditions`: a service that overlooks If-Match and If-None-Match. `token`: the only bearer accepted.
-    `oidc_issuer`, `workload_identity`, `managed_prometheus`: what the cluster was created with.
+    `ignore_preconditions`: ignore If-Match and If-None-Match. `token`: the only accepted bearer token.
+    `oidc_issuer`, `workload_identity`, `managed_prometheus`: features of the cluster.
     `identities`: client ids of the group's user-assigned identities, by name.
-    `actions`: all that the caller's role allows, as ARM writes them; None: everything.
+    `actions`: the permissions of the caller's role, as ARM writes them; None: all.
     """
 
     subscription: str = "00000000-0000-0000-0000-000000000000"
@@ -64,30 +65,30 @@ class AzureSettings:
     identities: Mapping[str, str] = field(default_factory=dict)
     speed: float = 1.0
 
-    # What nobody has established: a switch each, and why it stands as it does.
-    # A shortage is found by Compute, after AKS has accepted: both are seen, and this one takes a client longer.
+    # Undocumented behavior: a setting each, with the reason of its default.
+    # Compute reports a shortage after AKS accepted the PUT; both are observed, and this one is harder for clients.
     quota_check: Literal["operation", "preflight"] = "operation"
-    # The general code of a refused pool: whoever knows the pool past the cap by its code alone would not know it here.
+    # The general code, so that clients cannot rely on a specific one.
     pool_limit_code: str = "BadRequest"
-    # Clients rely on creating different pools at once; where AKS does not let them, 1 makes it refuse.
+    # Clients create different pools concurrently; 1 rejects that.
     parallel_operations: int | None = None
-    # API versions are meant to grow, and a plain dictionary passes unknown members through the SDK.
+    # Newer API versions add members, and the SDK passes unknown members of a dictionary.
     unknown_members: Literal["ignore", "reject"] = "ignore"
     # A user pool may be at 0, so deleteMachines leaves it there.
     machines_may_empty: bool = True
-    # Recorded answers to accepted writes bear none.
+    # Recorded responses to accepted writes have none.
     accepted_retry_after_seconds: int | None = None
-    # The Compute listing says 1 of sizes that look like fractions of an RTX PRO 6000.
+    # The Compute API lists 1 for sizes with a fraction of an RTX PRO 6000.
     rtx_pro_fraction_gpus: int = 1
 
     @property
     def machine_group(self) -> str:
-        """The node resource group; AKS calls it MC_{group}_{cluster}_{location} unless told otherwise."""
+        """The node resource group; AKS calls it MC_{group}_{cluster}_{location} by default."""
         return self.node_resource_group or f"MC_{self.resource_group}_{self.cluster}_{self.location}"
 
     @property
     def issuer(self) -> str:
-        """Where the cluster's tokens are issued."""
+        """The URL of the cluster's OIDC issuer."""
         return f"https://{self.location}.oic.prod-aks.azure.com/{self.tenant}/{self.name_digits}/"
 
     @property

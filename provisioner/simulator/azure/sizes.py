@@ -1,6 +1,6 @@
-"""The simulator's own little catalogue of machine sizes; what a kubelet and a device plugin would find on the machine.
+"""VM sizes: what a kubelet and a device plugin find on the machine.
 
-Every GPU size that AKS sells today has its row; other sizes are taken to be plain CPU machines.
+All GPU sizes that AKS supports are listed; other sizes are CPU machines. Independent of the controller's table.
 
 Source: docs/references/agent-pools.md#gpu-sizes.
 """
@@ -16,7 +16,7 @@ SLICES = {"MIG1g": 7, "MIG2g": 3, "MIG3g": 2, "MIG4g": 1, "MIG7g": 1}
 
 @dataclass(frozen=True)
 class Size:
-    """Whole GPUs, vCPUs and GiB of memory of one machine. `fraction`: its one GPU may be a part of one."""
+    """Whole GPUs, vCPUs and GiB of memory of one machine. `fraction`: its GPU may be a part of one."""
 
     gpus: int = 0
     vcpus: int = 4
@@ -82,7 +82,7 @@ _CPU = re.compile(r"Standard_[A-FHLM]\w*", re.IGNORECASE)
 
 
 def find(vm_size: str) -> Size | None:
-    """The size's facts; None for an N-series name that is in no catalogue, and for what is no size at all."""
+    """The properties of a size; None for unknown N-series sizes and invalid names."""
     if vm_size.lower().startswith(PREFIX.lower()):
         known = _TABLE.get(vm_size[len(PREFIX) :].lower())
         if known is not None:
@@ -95,10 +95,10 @@ def find(vm_size: str) -> Size | None:
 
 
 def names() -> tuple[str, ...]:
-    """Every GPU size, in full."""
+    """The full names of all GPU sizes."""
     return tuple(f"{PREFIX}{name}" for rows in (_NVIDIA, _AMD) for name in rows)
 
 
 def advertised(size: Size, instance_profile: str, fraction_gpus: int = 1) -> int:
-    """How many devices the plugin reports: MIG in the `single` strategy multiplies whole GPUs."""
+    """The number of devices; MIG with the `single` strategy multiplies whole GPUs."""
     return (fraction_gpus if size.fraction else size.gpus) * SLICES.get(instance_profile, 1)

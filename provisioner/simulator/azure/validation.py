@@ -1,6 +1,6 @@
-"""What AKS refuses at once: names, ranges, enumerations, labels, taints.
+"""Synchronous validation by AKS: names, ranges, enumerations, labels, taints.
 
-Pure; the first broken rule, as the 400 that AKS would give, or None.
+Pure; the first violated rule as AKS's 400, or None.
 
 Source: docs/references/agent-pools.md#request-body, docs/references/agent-pools.md#conflicts,
 docs/references/agent-pools.md#validation-errors, docs/references/agent-pools.md#names-and-ids,
@@ -127,7 +127,7 @@ def check_name(name: str) -> Answer | None:
 
 
 def check(name: str, properties: Mapping[str, Any]) -> Answer | None:
-    """The first broken rule of a PUT's properties."""
+    """The first violated rule of a PUT's properties."""
     return next((answer for answer in _refusals(name, properties) if answer is not None), None)
 
 
@@ -201,7 +201,7 @@ def _label(key: str, value: object) -> Answer | None:
     if not _LABEL_NAME.fullmatch(name) or (prefix and not _LABEL_PREFIX.fullmatch(prefix)):
         return errors.invalid(f"Invalid node label key '{key}'.", "nodeLabels")
     if prefix == "kubernetes.azure.com" or prefix.endswith(".kubernetes.azure.com"):
-        # AKS itself writes this one for spot pools, and clients send back what they read.
+        # AKS adds this label to spot pools, and clients send it back.
         if key == "kubernetes.azure.com/scalesetpriority" and value == "spot":
             return None
         return errors.invalid(
@@ -231,13 +231,13 @@ def _tags(properties: Mapping[str, Any]) -> Answer | None:
 
 
 def check_members(properties: Mapping[str, Any]) -> Answer | None:
-    """The first member that this API version does not know; whether AKS minds is not established."""
+    """The error for the first unknown member; whether AKS rejects it is not documented."""
     unknown = next((key for key in properties if key not in _MEMBERS), None)
     return None if unknown is None else errors.bad_request(f"Could not find member '{unknown}' on the object.")
 
 
 def check_unchanged(stored: Mapping[str, Any], asked: Mapping[str, Any]) -> Answer | None:
-    """The first create-only member that a PUT of an existing pool would change; what it leaves out stays."""
+    """The error for the first create-only member that a PUT changes; omitted members stay."""
     for key in _CREATE_ONLY:
         old, new = stored.get(key), asked.get(key)
         if new is None or _plain(new) == _plain(old):
@@ -248,12 +248,12 @@ def check_unchanged(stored: Mapping[str, Any], asked: Mapping[str, Any]) -> Answ
 
 
 def _plain(value: Any) -> Any:
-    """Sizes and words of enumerations are compared without case."""
+    """Sizes and enumerations are compared without case."""
     return value.casefold() if isinstance(value, str) else value
 
 
 def too_many_pools(limit: int, code: str) -> Answer:
-    """The pool past the cap. The exact code is not established."""
+    """The error above the maximum number of pools. The exact code is not documented."""
     return errors.rp(
         400, code, f"The maximum number of agent pools ({limit}) allowed in a managed cluster has been reached."
     )

@@ -1,1 +1,1 @@
-"""An embedded Kubernetes API server: `store.Store` remembers, `apiserver.ApiServer` speaks HTTP for it."""
+"""A simulated Kubernetes API server: `store.Store` keeps the objects, `apiserver.ApiServer` serves HTTP."""

@@ -1,6 +1,7 @@
-"""The last word on an object before it is stored.
+"""Validation of an object before it is stored.
 
-One 422 with all causes, metadata's first; nothing new where its namespace or its kind is ending.
+All causes are in one 422, those of metadata first. Creation is rejected in a terminating namespace, and for a CRD
+that is being deleted.
 
 Source: https://github.com/kubernetes/apiserver/tree/master/pkg/registry/rest (validation comes before the check whether
 the name is taken).
@@ -17,7 +18,7 @@ from .resources import Resource
 
 
 def admit(kind: Resource, new: Json, old: Json | None, sent_meta: Json | None = None) -> None:
-    """Raises ApiError 422 if `new` may not be, or may not follow `old`. `sent_meta`: what the writer sent of it."""
+    """Raises ApiError 422 if `new` is invalid, or as an update of `old`. `sent_meta`: the metadata in the request."""
     causes = list(builtin_validation.metadata(new["metadata"], built_in=kind.schema is None))
     if old is not None:
         causes += builtin_validation.metadata_change(new["metadata"], old["metadata"], sent_meta or {})
@@ -29,7 +30,7 @@ def admit(kind: Resource, new: Json, old: Json | None, sent_meta: Json | None = 
 
 
 def require_version(kind: Resource, sent: Json, old: Json) -> None:
-    """Raises ApiError 422 for a PUT that does not say what it replaces, where the kind asks for it."""
+    """Raises ApiError 422 for a PUT without resourceVersion, for kinds that require it."""
     if kind.needs_version and not (sent.get("metadata") or {}).get("resourceVersion"):
         words = "Invalid value: 0: must be specified for an update"
         causes = [FieldError("metadata.resourceVersion", "FieldValueInvalid", words)]
@@ -37,7 +38,7 @@ def require_version(kind: Resource, sent: Json, old: Json) -> None:
 
 
 def require_place(kind: Resource, name: str, namespace: Json | None, crd: Json | None) -> None:
-    """Raises ApiError 403 or 405 for something new in a namespace, or of a kind, that is being removed."""
+    """Raises ApiError 403 or 405 for a create in a terminating namespace, or of a kind whose CRD is being deleted."""
     if namespace is not None and "deletionTimestamp" in namespace["metadata"]:
         place = namespace["metadata"]["name"]
         why = f"unable to create new content in namespace {place} because it is being terminated"

@@ -1,8 +1,8 @@
-"""The embedded Kubernetes API server: an aiohttp application over a store.
+"""The simulated Kubernetes API server: an aiohttp application over a store.
 
-The real kubectl, and any client that reads and writes JSON, work against it over real sockets as over the
-in-memory wire; time passes only by the loop's timers and the store's `now`. For tests it can be made worse: `faults`
-answer in its place, `after` hears of every answer, `freeze_view` makes it lag, `store.compact` expires watches.
+kubectl and other JSON clients work with it over sockets and in memory. Time advances only with the loop's timers and
+the store's `now`. For tests, `faults` respond in its place, `after` hooks see every response, `freeze_view` makes it
+lag, and `store.compact` expires watches.
 
 Source: https://kubernetes.io/docs/reference/using-api/api-concepts/, docs/references/kubernetes.md#kubectl.
 """
@@ -34,7 +34,7 @@ _OPEN_PATHS = ("/healthz", "/livez", "/readyz")
 
 
 class ApiServer:
-    """One API server. `app` is run by whoever brings a socket or a wire.
+    """One API server. The caller runs `app` on sockets or in memory.
 
     `token`: the bearer token to ask for, None for none. `crds` are created unless the store has them. A fault may
     answer a request, or return None to let it pass; `request[TARGET]` is what it names (a `Target`, or None).
@@ -80,7 +80,7 @@ class ApiServer:
         consistent_selections: bool = False,
         kinds: Iterable[str] = (),
     ) -> None:
-        """Lag: watches fall silent and lists answer as of `revision`, until `thaw`; plain GETs and writes stay true.
+        """Lag: watches stop and lists show `revision`, until `thaw`; GETs and writes stay current.
 
         A real server lags only in lists that allow it (`resourceVersion=0`): that is `consistent_lists`; with
         `consistent_selections` only those are true that have a selector. With `kinds` named (`nodes`,
@@ -91,11 +91,11 @@ class ApiServer:
         )
 
     def lose_event(self, revision: int) -> None:
-        """No watch tells of this write, and none notices; lists show it."""
+        """No watch delivers this write; lists show it."""
         self._view.lose(revision)
 
     def thaw(self) -> None:
-        """Catch up: silent watches get what they missed."""
+        """End the lag: watches deliver the missed events."""
         self._view.thaw()
         self._notifier.notify()
 
@@ -116,7 +116,7 @@ class ApiServer:
         except (ConnectionError, web.RequestPayloadError):
             raise
         except Exception as error:
-            # aiohttp answers 500 and goes on; a bug in here must not pass for a fault that was ordered.
+            # aiohttp responds with 500 and continues; a bug of the simulator must not look like an injected fault.
             context = {"message": f"{request.method} {request.path}", "exception": error}
             asyncio.get_running_loop().call_exception_handler(context)
             raise
@@ -155,7 +155,7 @@ class ApiServer:
         return json_response(reviews.review(request.method, resource, sent, self.caller, now), 201)
 
     def _unserved(self, target: Target) -> web.Response:
-        """An unknown kind of a built-in group and version is a Status; of any other, which a CRD may bring, a page."""
+        """An unknown kind of a built-in group and version is a Status; of another group, which a CRD may add, text."""
         built_in = {r.group for r in self._store.resources if r.schema is None and r.version == target.version}
         if target.resource.partition(".")[2] in built_in:
             raise unserved()
@@ -168,7 +168,7 @@ class ApiServer:
         return await stream.run()
 
     def _described(self, request: web.Request) -> web.StreamResponse:
-        """What is served, rather than what is stored."""
+        """Discovery and OpenAPI."""
         resources, parts = self._store.resources, request.path.strip("/").split("/")
         match parts:
             case ["version"]:
@@ -206,5 +206,5 @@ def _page(found: Json | None) -> web.Response:
 
 
 def _no_page() -> web.Response:
-    """What the real server says of a path it does not serve, a removed CRD's included: no Status, just text."""
+    """kube-apiserver's response to unknown paths, including those of a deleted CRD: text, not a Status."""
     return web.Response(text="404 page not found\n", status=404)

@@ -1,6 +1,6 @@
-"""What `kubectl get` shows of the built-in kinds.
+"""The columns of the built-in kinds in `kubectl get`.
 
-The columns of the real server, wide ones with priority 1, each a pure function of the object and the time.
+They are those of kube-apiserver, wide ones with priority 1; each is a pure function of the object and the time.
 
 Source: https://github.com/kubernetes/kubernetes/tree/master/pkg/printers/internalversion,
 https://pkg.go.dev/k8s.io/apimachinery/pkg/util/duration#HumanDuration (ages).
@@ -29,14 +29,14 @@ class Column:
 
 
 def age(since: str | None, now: datetime) -> str:
-    """The time since, as kubectl prints it: `5s`, `3m20s`, `47h`, `2y3d`."""
+    """The age as kubectl prints it: `5s`, `3m20s`, `47h`, `2y3d`."""
     if not since:
         return "<unknown>"
     return human_duration(int((now - parse_time(since)).total_seconds()))
 
 
 def human_duration(seconds: int) -> str:
-    """At most two units, coarser as it gets longer; the server's, not kubectl's own, so clocks need not agree."""
+    """At most two units, coarser for longer durations. Computed by the server, independent of kubectl's clock."""
     minutes, hours = seconds // 60, seconds // 3600
     days = hours // 24
     if seconds < -1:

@@ -1,8 +1,7 @@
-"""What a Go server's decoder and encoder make of an object of a built-in kind.
+"""Decoding and encoding of objects of built-in kinds as in Go.
 
-Fields that the kind does not have are dropped and reported; values that Go cannot decode are refused; nulls
-and, where Go omits them, empty values leave no trace, so that what a JSON patch tests against is what the real server
-would hold. Pure.
+Unknown fields are dropped and reported. Values that Go cannot decode are rejected. Nulls are dropped, and empty values
+where Go omits them, so that the operation `test` of a JSON patch sees the same object as on kube-apiserver. Pure.
 
 Source: https://kubernetes.io/docs/reference/kubernetes-api/,
 https://pkg.go.dev/k8s.io/apimachinery/pkg/apis/meta/v1#MicroTime (exactly six decimals).
@@ -51,7 +50,7 @@ _FIELDS: dict[str, dict[str, str]] = {
         "status": "attachError attached attachmentMetadata detachError",
     },
 }
-# Where empty values are not written: the parts that our controller compares whole or by presence.
+# Fields with omitempty: those that the controller compares whole or by presence.
 _OMITS_EMPTY: dict[str, tuple[str, ...]] = {"nodes": ("spec",), "events": ("involvedObject", "source")}
 _LISTS: dict[str, tuple[tuple[str, ...], ...]] = {
     "nodes": (("spec", "taints"), ("status", "conditions"), ("status", "addresses"))

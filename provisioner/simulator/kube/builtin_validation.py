@@ -1,7 +1,7 @@
-"""What the API server refuses in metadata and in the built-in kinds.
+"""Validation of metadata and of the built-in kinds.
 
-The checks that a controller of Nodes can run into, with the field paths and reasons of the real server:
-names, labels, annotations, finalizers, owners; taints and provider IDs; events and leases.
+The checks that a controller of Nodes can fail, with the field paths and reasons of kube-apiserver: names, labels,
+annotations, finalizers, owner references; taints and provider IDs; Events and Leases.
 
 Source: https://github.com/kubernetes/apimachinery/tree/master/pkg/api/validation,
 https://github.com/kubernetes/kubernetes/tree/master/pkg/apis/core/validation.
@@ -60,7 +60,7 @@ def _label_value(field: str, value: object) -> Iterator[FieldError]:
 
 
 def metadata(meta: Json, *, built_in: bool = False) -> Iterator[FieldError]:
-    """Everything wrong with an object's metadata as such."""
+    """The invalid fields of an object's metadata."""
     name = meta.get("name") or ""
     if not name:
         yield FieldError("metadata.name", "FieldValueRequired", "Required value: name or generateName is required")
@@ -95,7 +95,7 @@ def _owners(owners: list[Json]) -> Iterator[FieldError]:
 
 
 def metadata_change(new: Json, old: Json, sent: Json) -> Iterator[FieldError]:
-    """What may not change: the server's own fields, where they are sent; a deleting object takes no new finalizer."""
+    """Invalid changes: of fields that the server owns, and finalizers added to a deleting object."""
     for field in ("uid", "deletionTimestamp"):
         if sent.get(field) and sent[field] != old.get(field):
             yield _invalid(f"metadata.{field}", sent[field], "field is immutable")
@@ -111,11 +111,11 @@ def metadata_change(new: Json, old: Json, sent: Json) -> Iterator[FieldError]:
 
 
 def node(new: Json, old: Json | None) -> Iterator[FieldError]:
-    """Taints are well-formed and unique by key and effect; a provider ID, once set, stays."""
+    """Taints are valid and unique by key and effect; a provider ID cannot be changed."""
     seen: list[tuple[object, object]] = []
     effects = ("NoSchedule", "PreferNoSchedule", "NoExecute")
     for index, taint in enumerate(dig(new, "spec", "taints") or []):
-        # It is said of the spec, but the real server names the metadata.
+        # kube-apiserver reports a change of the spec at the path metadata.
         where = f"metadata.taints[{index}]"
         yield from _key(f"{where}.key", taint.get("key", ""))
         yield from _label_value(f"{where}.value", taint.get("value", ""))
@@ -136,7 +136,7 @@ def node(new: Json, old: Json | None) -> Iterator[FieldError]:
 
 
 def pod(new: Json, old: Json | None) -> Iterator[FieldError]:
-    """A bound pod stays where it is."""
+    """The nodeName of a bound pod cannot be changed."""
     before = dig(old, "spec", "nodeName")
     if before and before != dig(new, "spec", "nodeName"):
         words = "Forbidden: pod updates may not change fields other than `spec.containers[*].image` and few others"
@@ -144,14 +144,14 @@ def pod(new: Json, old: Json | None) -> Iterator[FieldError]:
 
 
 def event(new: Json, _: Json | None) -> Iterator[FieldError]:
-    """An event lives in the namespace of what it tells of; of cluster-scoped objects in `default`."""
+    """An Event is in the namespace of its object; of cluster-scoped objects in `default`."""
     namespace, involved = new["metadata"].get("namespace", ""), dig(new, "involvedObject", "namespace") or ""
     if namespace != (involved or "default"):
         yield _invalid("involvedObject.namespace", involved, "does not match event.namespace")
 
 
 def lease(new: Json, _: Json | None) -> Iterator[FieldError]:
-    """A lease lasts longer than nothing, and has not changed hands a negative number of times."""
+    """The duration is positive and the number of transitions is not negative."""
     seconds, transitions = dig(new, "spec", "leaseDurationSeconds"), dig(new, "spec", "leaseTransitions")
     if seconds is not None and seconds <= 0:
         yield _invalid("spec.leaseDurationSeconds", seconds, "must be greater than 0")

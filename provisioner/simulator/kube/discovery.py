@@ -1,6 +1,6 @@
-"""Which kinds there are: `/api`, `/apis` and `/version`, in the aggregated and in the older form.
+"""API discovery: `/api`, `/apis` and `/version`, in the aggregated and in the unaggregated form.
 
-Kubectl finds names, short names, categories and verbs here, whichever form it asks for.
+kubectl finds kinds, short names, categories and verbs here, in either form.
 
 Source: https://kubernetes.io/docs/concepts/overview/kubernetes-api/#discovery-api.
 """
@@ -31,7 +31,7 @@ def _groups(resources: Iterable[Resource]) -> dict[str, dict[str, list[Resource]
     found: dict[str, dict[str, list[Resource]]] = {}
     for resource in resources:
         found.setdefault(resource.group, {}).setdefault(resource.version, []).append(resource)
-    # Custom groups come last and by name: in this order `kubectl get <category>` prints them.
+    # Custom groups come last, by name: the order of `kubectl get <category>`.
     custom = {resource.group for resource in resources if resource.schema is not None}
     return dict(sorted(found.items(), key=lambda item: item[0] if item[0] in custom else ""))
 
@@ -75,18 +75,18 @@ def _discovered(resource: Resource) -> Json:
 
 
 def api_versions() -> Json:
-    """The answer of `/api`."""
+    """The response of `/api`."""
     return {"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": []}
 
 
 def group_list(resources: Iterable[Resource]) -> Json:
-    """The answer of `/apis`."""
+    """The response of `/apis`."""
     groups = [_group(name, list(versions)) for name, versions in _groups(resources).items() if name]
     return {"kind": "APIGroupList", "apiVersion": "v1", "groups": groups}
 
 
 def group(resources: Iterable[Resource], name: str) -> Json | None:
-    """The answer of `/apis/<group>`; None if there is none."""
+    """The response of `/apis/<group>`; None if there is none."""
     versions = _groups(resources).get(name)
     if not versions or not name:
         return None
@@ -99,7 +99,7 @@ def _group(name: str, versions: list[str]) -> Json:
 
 
 def resource_list(resources: Iterable[Resource], group_name: str, version: str) -> Json | None:
-    """The answer of `/api/v1` and `/apis/<group>/<version>`; None if there is none."""
+    """The response of `/api/v1` and `/apis/<group>/<version>`; None if there is none."""
     served = _groups(resources).get(group_name, {}).get(version)
     if not served:
         return None

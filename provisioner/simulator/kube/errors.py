@@ -1,7 +1,7 @@
-"""Every refusal of the API server, with the status, reason and words of the real one.
+"""All error responses of the API server, with the status, reason and message of kube-apiserver.
 
-`ApiError.body()` is a `metav1.Status` that kubectl prints as it prints the real one's; clients decide by
-`code`, `reason` and `details.causes`, so these are exact, and so are the messages that programs are known to read.
+`ApiError.body()` is a `metav1.Status`, which kubectl prints. Clients decide by `code`, `reason` and `details.causes`,
+so these are exact, and so are the messages that programs are known to parse.
 
 Source: https://github.com/kubernetes/apimachinery/tree/master/pkg/api/errors,
 https://github.com/kubernetes/apimachinery/tree/master/pkg/util/validation/field.
@@ -15,7 +15,7 @@ from .objects import Json
 
 
 class ApiError(Exception):
-    """A refused request: HTTP status, machine-readable reason, message, and `metav1.StatusDetails`.
+    """An error response: HTTP status, machine-readable reason, message, and `metav1.StatusDetails`.
 
     Details may be {} where the real server has some that say nothing; None where it has none.
     """
@@ -28,7 +28,7 @@ class ApiError(Exception):
         self.details = details
 
     def body(self) -> Json:
-        """The `metav1.Status` that travels."""
+        """The `metav1.Status`."""
         body: Json = {
             "kind": "Status",
             "apiVersion": "v1",
@@ -50,7 +50,7 @@ def _details(qualified: str, name: str) -> Json:
 
 
 def bad_request(message: str) -> ApiError:
-    """400: the request cannot be understood."""
+    """400: an invalid request."""
     return ApiError(400, "BadRequest", message)
 
 
@@ -60,7 +60,7 @@ def not_found(qualified: str, name: str) -> ApiError:
 
 
 def unserved() -> ApiError:
-    """404 for what no kind has: it names no object, so that nobody takes it for an absence."""
+    """404 for an unknown kind or path. It names no object, so that clients do not conclude that one is absent."""
     return ApiError(404, "NotFound", "the server could not find the requested resource", {})
 
 
@@ -77,19 +77,19 @@ def conflict(qualified: str, name: str, why: str) -> ApiError:
 
 
 def stale(qualified: str, name: str) -> ApiError:
-    """A write that names an old resourceVersion."""
+    """409 on a write with an old resourceVersion."""
     return conflict(
         qualified, name, "the object has been modified; please apply your changes to the latest version and try again"
     )
 
 
 def forbidden(qualified: str, name: str, why: str) -> ApiError:
-    """403, for reasons of the object, not of the user."""
+    """403 because of the object, not of the user's permissions."""
     return ApiError(403, "Forbidden", f'{qualified} "{name}" is forbidden: {why}', _details(qualified, name))
 
 
 def expired(message: str) -> ApiError:
-    """410: the past that was asked for is no longer kept."""
+    """410: the requested resourceVersion is no longer available."""
     return ApiError(410, "Expired", message)
 
 
@@ -100,12 +100,12 @@ def method_not_allowed() -> ApiError:
 
 
 def unsupported_media_type(message: str) -> ApiError:
-    """415: a body in a format that is not read."""
+    """415: an unsupported format of the body."""
     return ApiError(415, "UnsupportedMediaType", message)
 
 
 def invalid(group: str, kind: str, name: str, causes: list[FieldError]) -> ApiError:
-    """A 422: one cause prints on the message's line, several as a bracketed list, as `field.ErrorList` does."""
+    """422: one cause prints on the message's line, several as a bracketed list, as `field.ErrorList` does."""
     unique = list(dict.fromkeys(causes))
     words = str(unique[0]) if len(unique) == 1 else "[" + ", ".join(map(str, unique)) + "]"
     qualified = f"{kind}.{group}" if group else kind
@@ -131,5 +131,5 @@ def invalid_patch(patched: object, why: str) -> ApiError:
 
 
 def too_many_requests(message: str, cause: FieldError) -> ApiError:
-    """429 for a reason that waiting may remove."""
+    """429: the request may succeed later."""
     return ApiError(429, "TooManyRequests", message, {"causes": [{"reason": cause.reason, "message": cause.message}]})

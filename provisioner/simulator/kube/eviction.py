@@ -1,8 +1,8 @@
-"""The eviction subresource, and the budgets that can refuse it.
+"""The eviction subresource, and PodDisruptionBudgets.
 
-Decides as the real server does, in its order and words: finished, pending and deleting pods go past every
-budget; two budgets on one pod are a 500; an exhausted one is a 429 whose cause names it. Budgets' status is kept as
-the disruption controller would.
+The rules, their order and the messages are those of kube-apiserver: finished, pending and deleting pods ignore
+budgets; two budgets for one pod are a 500; an exhausted budget is a 429 with a cause that names it. The status of
+budgets is updated as by the disruption controller.
 
 Source: https://github.com/kubernetes/kubernetes/blob/master/pkg/registry/core/pod/storage/eviction.go,
 https://github.com/kubernetes/kubernetes/tree/master/pkg/controller/disruption.
@@ -41,14 +41,14 @@ def evict(store: Store, name: str, namespace: str, body: Json, *, options: Write
     uid, rv = dig(wanted, "preconditions", "uid"), dig(wanted, "preconditions", "resourceVersion")
     check_preconditions(collection.resource, record.obj, uid=uid, revision=rv)
     if not _passes_budgets(record.obj):
-        _ask_budget(store, record.obj)
+        _check_budget(store, record.obj)
     if not options.dry_run and "deletionTimestamp" not in record.obj["metadata"]:
         store.patch("pods", name, _disrupted(record.obj, rfc3339(store.now())), namespace, subresource="status")
     store.delete("pods", name, namespace, grace=wanted.get("gracePeriodSeconds"), options=options)
 
 
 def _disrupted(pod: Json, now: str) -> Json:
-    """The condition by which the pod's owner tells an eviction from a failure, as a merge patch of the status."""
+    """The DisruptionTarget condition, as a merge patch of the status."""
     others = [c for c in dig(pod, "status", "conditions") or [] if c["type"] != _CONDITION["type"]]
     return {"status": {"conditions": [*others, {**_CONDITION, "lastTransitionTime": now}]}}
 
@@ -57,7 +57,7 @@ def _passes_budgets(pod: Json) -> bool:
     return dig(pod, "status", "phase") in {"Succeeded", "Failed", "Pending"} or "deletionTimestamp" in pod["metadata"]
 
 
-def _ask_budget(store: Store, pod: Json) -> None:
+def _check_budget(store: Store, pod: Json) -> None:
     budgets = [b for b in store.each(_BUDGETS, pod["metadata"]["namespace"]) if _covers(b, pod)]
     if len(budgets) > 1:
         raise ApiError(500, "", _SEVERAL)
@@ -83,7 +83,7 @@ def _is_ready(pod: Json) -> bool:
 
 
 def budget_status(store: Store, budget: Json) -> Json:
-    """What the disruption controller would write now."""
+    """The status that the disruption controller would write."""
     pods = [pod for pod in store.each("pods", budget["metadata"]["namespace"]) if _covers(budget, pod)]
     pods = [pod for pod in pods if dig(pod, "status", "phase") not in {"Succeeded", "Failed"}]
     healthy = sum(1 for pod in pods if _is_ready(pod) and "deletionTimestamp" not in pod["metadata"])
@@ -107,7 +107,7 @@ def _share(value: int | str, of: int) -> int:
 
 
 def refresh_budgets(store: Store) -> int:
-    """Bring every budget's status up to date; the number of writes."""
+    """Update the status of all budgets; returns the number of writes."""
     writes = 0
     for budget in list(store.each(_BUDGETS)):
         status = budget_status(store, budget)

@@ -1,9 +1,9 @@
-"""What the controller manager does for everybody: garbage collection, and the end of namespaces and CRDs.
+"""The garbage collector of the controller manager, and the finalization of namespaces and CRDs.
 
-An object all of whose owners are gone is deleted; foreground and orphan deletion are honoured; a namespace or
-a CRD on its way out takes its contents along, waiting for their finalizers, and goes last. An owner whose kind is not
-served counts as neither there nor gone, so what it owns stays, as with the real collector. It acts a moment after
-the change that calls for it, on a timer of the loop, never within somebody else's write.
+An object whose owners are all deleted is deleted; foreground and orphan deletion are supported. A deleting namespace
+or CRD deletes its contents, waits for their finalizers, and is deleted last. An owner whose kind is not served counts
+as neither existing nor deleted, so its dependents stay, as on kube-controller-manager. The collector runs on a timer
+shortly after the change that requires it, never within another write.
 
 Source: docs/references/kubernetes.md#garbage-collector,
 https://github.com/kubernetes/kubernetes/tree/master/pkg/controller/garbagecollector,
@@ -24,7 +24,7 @@ _BUDGET_KINDS = ("pods", "poddisruptionbudgets.policy")
 
 
 class Collector:
-    """The collector of one store. Without a loop (`start`), call `collect` by hand."""
+    """The collector of one store. Without `start`, `collect` must be called."""
 
     def __init__(self, store: Store, *, delay_seconds: float = 0.5) -> None:
         self._store = store
@@ -34,12 +34,12 @@ class Collector:
         store.subscribe(self._notice)
 
     def start(self) -> None:
-        """Collect by itself from now on, on the running loop."""
+        """Collect after changes, on the running loop."""
         self._loop = asyncio.get_running_loop()
         self._schedule()
 
     def stop(self) -> None:
-        """Stop; what is due stays due for the next `start`."""
+        """Stop; pending work is done after the next `start`."""
         if self._timer is not None:
             self._timer.cancel()
         self._loop = self._timer = None
@@ -58,7 +58,7 @@ class Collector:
         self.collect()
 
     def collect(self) -> int:
-        """Do all that can be done now; the number of writes."""
+        """Do all pending work; returns the number of writes."""
         total = refresh_budgets(self._store)
         while writes := self._contents() + self._owned() + self._owners():
             total += writes
@@ -67,7 +67,7 @@ class Collector:
     # Namespaces and CRDs
 
     def _contents(self) -> int:
-        """Empty what is on its way out, and let it go once it is empty."""
+        """Delete the contents of deleting namespaces and CRDs, then remove their finalizers."""
         writes = 0
         for holder in _deleting(self._store.each("namespaces")):
             inside = [r for r in self._store.resources if r.namespaced]
@@ -83,7 +83,7 @@ class Collector:
             return self._drop_finalizer(key, holder, finalizer)
         return sum(self._delete(where, obj) for where, obj in left if "deletionTimestamp" not in obj["metadata"])
 
-    # Owners and what they own
+    # Owners and dependents
 
     def _everything(self) -> Iterator[tuple[str, Json]]:
         for resource in self._store.resources:
@@ -91,7 +91,7 @@ class Collector:
                 yield resource.key, obj
 
     def _owned(self) -> int:
-        """Delete what has lost all its owners; forget the lost ones of what has others left."""
+        """Delete objects whose owners are all deleted; else remove the deleted owners' references."""
         served = [(resource.api_version, resource.kind) for resource in self._store.resources]
         owned = [(key, obj) for key, obj in self._everything() if obj["metadata"].get("ownerReferences")]
         if not owned:
@@ -110,7 +110,7 @@ class Collector:
         return writes
 
     def _owners(self) -> int:
-        """Foreground deletion waits for what blocks it; orphaning forgets the owner first."""
+        """Foreground deletion waits for blocking dependents; orphan deletion removes their owner references first."""
         writes = 0
         for key, owner in _deleting_pairs(self._everything()):
             finalizers = owner["metadata"].get("finalizers") or []
@@ -134,7 +134,7 @@ class Collector:
                 if reference["uid"] == owner["metadata"]["uid"]:
                     yield key, obj, bool(reference.get("blockOwnerDeletion"))
 
-    # Writes. A refusal is somebody else's move in between, or an object that no longer passes validation.
+    # Writes. They fail after a concurrent change, or if the object is no longer valid.
 
     def _delete(self, key: str, obj: Json) -> int:
         meta = obj["metadata"]

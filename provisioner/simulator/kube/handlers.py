@@ -1,7 +1,7 @@
-"""One request on objects, one answer: get, list, create, replace, patch, delete, evict.
+"""Handles one request for objects: get, list, create, replace, patch, delete, evict.
 
-Statuses, bodies and warnings of the real server: 201 on create, an object or a Status on delete, items of
-built-in kinds without `kind`, Tables for those who ask.
+Statuses, bodies and warnings are those of kube-apiserver: 201 on create, an object or a Status on delete, items of
+built-in kinds without `kind`, Tables on request.
 
 Source: https://kubernetes.io/docs/reference/using-api/api-concepts/,
 https://github.com/kubernetes/apiserver/tree/master/pkg/endpoints/handlers.
@@ -29,7 +29,7 @@ _TOO_LARGE = "Request entity too large: limit is 3145728"
 
 
 def json_response(body: object, status: int = 200, warnings: list[str] | None = None) -> web.Response:
-    """JSON, with warnings as headers that kubectl prints."""
+    """A JSON response, with warnings as headers, which kubectl prints."""
     headers: CIMultiDict[str] = CIMultiDict()
     for warning in warnings or []:
         headers.add("Warning", '299 - "{}"'.format(warning.replace("\\", "\\\\").replace('"', '\\"')))
@@ -54,14 +54,14 @@ async def body_of(request: web.Request) -> bytes:
 
 
 class Handlers:
-    """The requests on objects, over one store and one view of it."""
+    """The handlers of one store and one view of it."""
 
     def __init__(self, store: Store, view: View) -> None:
         self._store = store
         self._view = view
 
     async def handle(self, request: web.Request, target: Target) -> web.Response:
-        """Answer anything but a watch."""
+        """Handle any request except a watch."""
         resource = self._store.collection(target.resource).resource
         if not _has(resource, target.subresource):
             raise unserved()
@@ -199,7 +199,7 @@ def _success(details: Json) -> Json:
 
 
 def _encoded_list(resource: Resource, page: Page, meta: Json) -> bytes:
-    """A list joined from its objects' bytes; in lists, objects of built-in kinds do not repeat their kind."""
+    """A list joined from the bytes of its objects; items of built-in kinds have no `kind`."""
     head = msgspec.json.encode({"kind": f"{resource.kind}List", "apiVersion": resource.api_version, "metadata": meta})
     prefix = msgspec.json.encode({"apiVersion": resource.api_version, "kind": resource.kind})[:-1] + b","
     cut = 0 if resource.schema is not None else len(prefix)

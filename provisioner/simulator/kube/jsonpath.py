@@ -1,7 +1,7 @@
-"""The JSONPath of CRD printer columns.
+"""JSONPath of CRD printer columns.
 
-The part of it that columns use: fields (dots escaped by a backslash), indexes, `[*]`, quoted keys, and filters
-`[?(@.field=="value")]`. Compiled once; the answer is the list of values found.
+Supports fields (dots escaped by a backslash), indexes, `[*]`, quoted keys, and filters `[?(@.field=="value")]`. A
+path is compiled once, to a function that gives the list of values found.
 
 Source: https://kubernetes.io/docs/reference/kubectl/jsonpath/,
 https://github.com/kubernetes/apiextensions-apiserver/tree/master/pkg/registry/customresource/tableconvertor.
@@ -23,7 +23,7 @@ _STEP = re.compile(
 
 
 def compile_path(path: str) -> Callable[[Any], list[Any]]:
-    """A function from a JSON value to the values at `path`. Raises ValueError if it cannot be understood."""
+    """A function from a JSON value to the values at `path`. Raises ValueError for an invalid path."""
     steps, position = [], 0
     while position < len(path):
         match = _STEP.match(path, position)

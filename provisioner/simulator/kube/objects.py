@@ -1,7 +1,7 @@
-"""What is stored: JSON objects that nobody changes once they are in.
+"""Stored JSON objects, which are immutable.
 
-A stored object is never mutated, so versions may share parts and old versions stay readable; `Record` holds
-one version and its wire form, encoded at most once, which makes long lists a matter of joining bytes.
+Versions may share parts, and old versions stay readable. A `Record` holds one version and its encoded form, which is
+encoded at most once, so that long lists are joined from bytes.
 
 Source: https://github.com/kubernetes/community/blob/master/contributors/devel/sig-architecture/api-conventions.md;
 times are RFC 3339 in UTC, whole seconds (MicroTime: microseconds).
@@ -35,7 +35,7 @@ class Record:
 
 
 def copied(obj: Json) -> Json:
-    """A deep copy; several times faster than copy.deepcopy, which knows about cycles."""
+    """A deep copy; several times faster than copy.deepcopy, which handles cycles."""
     return {name: copied_value(value) for name, value in obj.items()}
 
 
@@ -49,23 +49,23 @@ def copied_value(value: Any) -> Any:
 
 
 def rfc3339(when: datetime) -> str:
-    """`2026-01-02T03:04:05Z`, as metav1.Time is written."""
+    """`2026-01-02T03:04:05Z`, the format of metav1.Time."""
     return when.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def parse_time(text: str) -> datetime:
-    """Read any RFC 3339 time. Raises ValueError if it is none."""
+    """Parse an RFC 3339 time. Raises ValueError."""
     return datetime.fromisoformat(text).astimezone(UTC)
 
 
 def key_of(obj: Json) -> Key:
-    """Where the object lives: its namespace and name."""
+    """The namespace and name of an object."""
     meta = obj["metadata"]
     return meta.get("namespace", ""), meta["name"]
 
 
 def dig(value: Any, *path: str) -> Any:
-    """The value at a path of field names, or None where the path ends early."""
+    """The value at a path of field names, or None if a field is missing."""
     for field in path:
         if not isinstance(value, dict):
             return None

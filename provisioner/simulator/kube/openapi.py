@@ -1,7 +1,7 @@
-"""OpenAPI v3 of the kinds that are served, as much of it as kubectl reads.
+"""OpenAPI v3 documents of the served kinds, as far as kubectl reads them.
 
-Every served group and version has a document with its kinds' schemas (a CRD's own, with its descriptions, for
-`kubectl explain`), and with paths that show kubectl that the server itself checks unknown fields.
+Every served group and version has a document with the schemas of its kinds (a CRD's own, with its descriptions, for
+`kubectl explain`), and with paths that show that the server validates unknown fields.
 
 Source: https://kubernetes.io/docs/concepts/overview/kubernetes-api/#openapi-v3, docs/references/kubernetes.md#kubectl.
 """
@@ -24,13 +24,13 @@ def _place(resource: Resource) -> str:
 
 
 def index(resources: Iterable[Resource]) -> Json:
-    """The answer of `/openapi/v3`."""
+    """The response of `/openapi/v3`."""
     places = dict.fromkeys(_place(resource) for resource in resources)
     return {"paths": {place: {"serverRelativeURL": f"/openapi/v3/{place}"} for place in places}}
 
 
 def document(resources: Iterable[Resource], place: str) -> Json | None:
-    """The answer of `/openapi/v3/<place>`, `place` being `api/v1` or `apis/<group>/<version>`."""
+    """The response of `/openapi/v3/<place>`, `place` being `api/v1` or `apis/<group>/<version>`."""
     served = [resource for resource in resources if _place(resource) == place]
     if not served:
         return None

@@ -1,7 +1,7 @@
 """The three patch formats: merge (RFC 7386), JSON (RFC 6902) and strategic merge.
 
-Each is a function of the stored object and the patch that changes neither. An operation of a JSON patch that is
-malformed or does not apply is a 422 whose message does not name it, and nothing of the patch is applied.
+Each is a function of the stored object and the patch, which it does not change. An invalid or failing operation of a
+JSON patch is a 422 whose message does not name it, and no operation is applied.
 
 Source: https://www.rfc-editor.org/rfc/rfc6902, https://www.rfc-editor.org/rfc/rfc7396,
 https://github.com/kubernetes/apimachinery/tree/master/pkg/util/strategicpatch; merge keys from the `patchMergeKey` tags
@@ -17,8 +17,8 @@ from .objects import Json, copied
 
 PatchKind = Literal["merge", "json", "strategic"]
 
-# Lists merged by key: the path of the list, and the key. Every other list is replaced whole, taints and tolerations
-# included: the API types declare them atomic.
+# Lists merged by key: the path of the list, and the key. Every other list is replaced, also taints and tolerations,
+# which the API types declare atomic.
 MERGE_KEYS: dict[tuple[str, ...], str] = {
     ("metadata", "ownerReferences"): "uid",
     ("status", "conditions"): "type",
@@ -57,13 +57,13 @@ def json_patch(target: Json, operations: object) -> Json:
         for operation in jsonpatch.JsonPatch(operations):
             document = jsonpatch.apply_patch(document, _by_the_rfc(document, operation), in_place=True)
     except (jsonpatch.JsonPatchException, jsonpatch.JsonPointerException) as error:
-        raise _refused() from error
+        raise _failed() from error
     if not isinstance(document, dict):
-        raise _refused()
+        raise _failed()
     return document
 
 
-def _refused() -> ApiError:
+def _failed() -> ApiError:
     """The API server does not return the cause of a failed JSON patch."""
     return ApiError(422, "Invalid", "the server rejected our request due to an error in our request", {})
 

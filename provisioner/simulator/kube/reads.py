@@ -1,9 +1,8 @@
-"""What a reader sees: the present, a page of a consistent list, or a past that a lagging server still shows.
+"""Reads of a store: current objects, pages of a consistent list, or the past state of a lagging server.
 
-Every read names the revision it is true for. Pages of one list come from one revision; a token, or an exact
-revision, beyond the window is a 410. `freeze` makes the cached reads (watches, and lists) stop at a revision, as an API
-server behind a slow watch cache does; a GET without a resourceVersion asks etcd and is always fresh. `lose` makes
-watches pass over a write.
+Every read states its revision. All pages of a list have one revision; a token, or an exact revision, outside the
+window is a 410. `freeze` stops cached reads (watches and lists) at a revision, as an API server with a slow watch
+cache does; a GET without resourceVersion reads etcd and is always current. `lose` makes watches skip a write.
 
 Source: https://kubernetes.io/docs/reference/using-api/api-concepts/#resource-versions,
 https://kubernetes.io/docs/reference/using-api/api-concepts/#retrieving-large-results-sets-in-chunks.
@@ -42,7 +41,7 @@ class ListOptions:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """Objects that were true at `revision`, and how to go on; `remaining` is None where it is not known."""
+    """Objects at `revision`, and the continue token; `remaining` is None if unknown."""
 
     records: list[Record]
     revision: int
@@ -85,20 +84,20 @@ class View:
         consistent_selections: bool = False,
         kinds: Iterable[str] = (),
     ) -> None:
-        """Show nothing newer than `revision` from now on, of these kinds (none named: of any)."""
+        """Show nothing newer than `revision`, of these kinds (none: of all)."""
         self._limit, self._frozen = revision, frozenset(kinds)
         self.consistent_lists, self.consistent_selections = consistent_lists, consistent_selections
 
     def thaw(self) -> None:
-        """Show the present again."""
+        """Show the current state again."""
         self._limit = None
 
     def lose(self, revision: int) -> None:
-        """No watch will tell of this write; lists show it."""
+        """No watch delivers this write; lists show it."""
         self._lost.add(revision)
 
     def is_lost(self, revision: int) -> bool:
-        """Whether watches pass this write over."""
+        """Whether watches skip this write."""
         return revision in self._lost
 
     def objects(self, collection: Collection) -> dict[Key, Record]:
@@ -111,7 +110,7 @@ class View:
         return collection.history.rebuild(collection.objects, revision)
 
     def get(self, collection: Collection, key: Key, revision: str) -> Record | None:
-        """One object; fresh unless a resourceVersion allows the cache to answer."""
+        """One object; current, unless a resourceVersion allows a cached read."""
         if not revision:
             return collection.objects.get(key)
         self._await(collection, revision_number(revision))
@@ -158,7 +157,7 @@ class View:
         return asked, nowhere
 
     def _await(self, collection: Collection, revision: int) -> None:
-        """A real server waits some seconds for its cache to catch up; ours says at once that it has not."""
+        """kube-apiserver waits some seconds for its cache; the simulator responds at once."""
         if revision > self.horizon(collection):
             message = f"Timeout: Too large resource version: {revision}, current: {self.horizon(collection)}"
             cause = {"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}
@@ -166,7 +165,7 @@ class View:
 
 
 def revision_number(text: str) -> int:
-    """A resourceVersion as a number. Raises ApiError 400 if it is none."""
+    """A resourceVersion as a number. Raises ApiError 400."""
     if not text.isdigit():
         words = f'Invalid value: "{text}": strconv.ParseUint: parsing "{text}": invalid syntax'
         raise bad_request(f"invalid resource version: resourceVersion: {words}")

@@ -1,6 +1,6 @@
-"""What a request asks for: path, query and Accept header, read as the real server reads them.
+"""Parses a request: path, query and Accept header, as kube-apiserver does.
 
-Pure parsing; whatever cannot be understood is an ApiError with the real status (400, 404, 406, 415).
+Pure; an invalid request is an ApiError with the status of kube-apiserver (400, 404, 406, 415).
 
 Source: https://github.com/kubernetes/apiserver/blob/master/pkg/endpoints/request/requestinfo.go,
 https://github.com/kubernetes/apiserver/tree/master/pkg/endpoints/handlers/negotiation,
@@ -34,7 +34,7 @@ PATCH_TYPES: dict[str, PatchKind] = {
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What a path names: `resource` is a key (`nodes`, `nodeclaims.karpenter.sh`); empty names mean the collection."""
+    """The object in a path: `resource` is a key (`nodes`, `nodeclaims.karpenter.sh`); "" is a collection."""
 
     resource: str
     version: str
@@ -44,7 +44,7 @@ class Target:
 
 
 def target(path: str) -> Target | None:
-    """The resource a path names, or None if it is not a resource's path."""
+    """The object in a path; None if it is not a path of a resource."""
     parts = path.strip("/").split("/")
     if parts[:1] == ["api"] and len(parts) > 2:
         group, version, rest = "", parts[1], parts[2:]
@@ -62,7 +62,7 @@ def target(path: str) -> Target | None:
 
 
 def flag(query: Mapping[str, str], name: str) -> bool:
-    """A boolean as apimachinery reads it: anything but absence, `false` and `0` is true."""
+    """A boolean as in apimachinery: true unless absent, `false` or `0`."""
     return name in query and query[name].lower() not in {"false", "0"}
 
 
@@ -82,7 +82,7 @@ def _unsupported(options: str, field: str, shown: str, *supported: str) -> ApiEr
 
 
 def field_validation(query: Mapping[str, str], options: str) -> FieldValidation:
-    """What to do about unknown fields; the server's default is to warn. `options`: `CreateOptions` and the like."""
+    """The validation of unknown fields; the default is to warn. `options`: `CreateOptions` and the like."""
     text = query.get("fieldValidation") or "Warn"
     if text not in get_args(FieldValidation):
         raise _unsupported(options, "fieldValidation", f'"{text}"', "", "Ignore", "Strict", "Warn")
@@ -90,14 +90,14 @@ def field_validation(query: Mapping[str, str], options: str) -> FieldValidation:
 
 
 def dry_run(values: list[str], options: str) -> bool:
-    """Whether `dryRun` asks for one; its only value is All."""
+    """Whether it is a dry run; the only value is All."""
     if any(value != "All" for value in values if value):
         raise _unsupported(options, "dryRun", json.dumps(values), "All")
     return any(values)
 
 
 def propagation(text: str | None) -> Propagation:
-    """How a deletion reaches what the object owns."""
+    """The propagation policy of a deletion."""
     if not text:
         return "Background"
     if text not in get_args(Propagation):
@@ -111,7 +111,7 @@ def check_list(query: Mapping[str, str]) -> None:
     """Raises ApiError 422 for options of a list or a watch that contradict each other."""
     watching, match = flag(query, "watch"), query.get("resourceVersionMatch", "")
     version, streaming = query.get("resourceVersion", ""), "sendInitialEvents" in query
-    # The server takes a watch that begins with what there is for a streaming list.
+    # A watch with initial events is a streaming list.
     legacy = watching and not streaming and not match and version in {"", "0"}
     why = ""
     if watching and streaming and match != "NotOlderThan":
@@ -133,7 +133,7 @@ def check_list(query: Mapping[str, str]) -> None:
 
 
 def include_object(query: Mapping[str, str]) -> IncludeObject:
-    """How much of each object a Table carries."""
+    """How much of each object a Table contains."""
     text = query.get("includeObject") or "Metadata"
     if text not in get_args(IncludeObject):
         raise bad_request(f'Unsupported value: "{text}": supported values: "Object", "Metadata", "None"')
@@ -151,7 +151,7 @@ def media_types(header: str) -> list[tuple[str, dict[str, str]]]:
 
 
 def shape(header: str) -> Shape:
-    """The first form in the Accept header that we can give. Raises ApiError 406 if there is none."""
+    """The first supported form in the Accept header. Raises ApiError 406."""
     for name, parameters in media_types(header or "*/*"):
         if name not in {"application/json", "application/*", "*/*"}:
             continue
@@ -186,7 +186,7 @@ def decode(body: bytes, content_type: str, kind: str, *, custom: bool = False) -
 
 
 def decode_patch(body: bytes, content_type: str, *, custom: bool) -> tuple[object, PatchKind]:
-    """A patch and its kind. Custom resources do not know the strategic one; server-side apply is not served."""
+    """A patch and its kind. Custom resources do not support strategic merge; server-side apply is not supported."""
     how = PATCH_TYPES.get(content_type)
     if content_type == "application/apply-patch+yaml":
         raise unsupported_media_type(

@@ -1,6 +1,6 @@
-"""The kinds that are served: the built-in ones, and those that a CRD brings.
+"""The served kinds: built-in ones and those of CRDs.
 
-Everything the store and the server need to know of a kind is one frozen `Resource`.
+A frozen `Resource` has everything that the store and the server need to know about a kind.
 
 Source: https://github.com/kubernetes/kubernetes/tree/master/pkg/registry, the strategies (what survives a create, which
 PUT needs a version, what DELETE answers).
@@ -43,7 +43,7 @@ def _anything(_new: Json, _old: Json | None) -> Iterator[FieldError]:
 
 
 def _crd(new: Json, _: Json | None) -> Iterator[FieldError]:
-    """A CRD must compile: what it lacks or what does not parse is told at once."""
+    """The CRD must compile; missing and invalid parts are reported."""
     try:
         resource = from_crd(new)
     except (KeyError, StopIteration, TypeError, ValueError, CELParseError, jsonschema_rs.ValidationError) as error:
@@ -90,7 +90,7 @@ class Resource:
 
     @property
     def qualified_kind(self) -> str:
-        """Kind and group, as some messages have it instead: `Node`, `NodeClaim.karpenter.sh`."""
+        """Kind and group, as in some messages: `Node`, `NodeClaim.karpenter.sh`."""
         return f"{self.kind}.{self.group}" if self.group else self.kind
 
     @property
@@ -99,7 +99,7 @@ class Resource:
 
     @property
     def selectable(self) -> tuple[str, ...]:
-        """The field selectors that are understood."""
+        """The supported field selectors."""
         return (
             ("metadata.name", "metadata.namespace", *self.fields)
             if self.namespaced
@@ -205,7 +205,7 @@ def built_in() -> dict[str, Resource]:
 
 
 def from_crd(crd: Json) -> Resource:
-    """The kind that a CRD describes. Equal specs share one compiled schema: compiling outlasts a whole test."""
+    """The kind that a CRD describes. Equal specs share one compiled schema: because compiling is slow."""
     return _compiled(msgspec.json.encode(crd["spec"]))
 
 
@@ -235,7 +235,7 @@ def _compiled(encoded: bytes) -> Resource:
 
 
 def established(crd: Json, now: str) -> Json:
-    """The status the server gives a CRD it serves."""
+    """The status of a served CRD."""
     words = {
         "NamesAccepted": ("NoConflicts", "no conflicts found"),
         "Established": ("InitialNamesAccepted", "the initial names have been accepted"),

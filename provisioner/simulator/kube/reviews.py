@@ -1,7 +1,7 @@
-"""Reviews: who the caller is, and what it may do; questions in the shape of objects, answered and never stored.
+"""Reviews of the caller and its permissions. They are answered and never stored.
 
-201 with the question and its answer, as on the real server; nothing else than POST is allowed. Everybody is
-one caller, who may do everything but what `denied` says.
+The response is 201 with the request and its status, as on kube-apiserver; only POST is allowed. All callers are the
+same user, with all permissions except `denied`.
 
 Source: https://kubernetes.io/docs/reference/kubernetes-api/authentication-resources/self-subject-review-v1/,
 https://kubernetes.io/docs/reference/kubernetes-api/authorization-resources/self-subject-access-review-v1/.
@@ -26,14 +26,14 @@ _ONE_OF = "exactly one of nonResourceAttributes or resourceAttributes must be sp
 
 @dataclass(slots=True)
 class Caller:
-    """Who asks. `denied`: pairs of a verb and a resource (`pods/eviction`, `nodeclaims.karpenter.sh`)."""
+    """The user. `denied`: pairs of a verb and a resource (`pods/eviction`, `nodeclaims.karpenter.sh`)."""
 
     username: str = "simulator"
     groups: tuple[str, ...] = ("system:masters", "system:authenticated")
     denied: set[tuple[str, str]] = field(default_factory=set)
 
     def may(self, attributes: Mapping[str, Any]) -> bool:
-        """Whether it has this right."""
+        """Whether the action is allowed."""
         parts = (attributes.get("resource", ""), attributes.get("subresource", ""))
         resource = "/".join(part for part in parts if part)
         group = attributes.get("group", "")
@@ -41,7 +41,7 @@ class Caller:
 
 
 def review(method: str, resource: str, sent: Json, caller: Caller, now: str) -> Json:
-    """The answer's body. Raises ApiError."""
+    """The body of the response. Raises ApiError."""
     if method != "POST":
         raise method_not_allowed()
     group = resource.partition(".")[2]
@@ -57,6 +57,6 @@ def review(method: str, resource: str, sent: Json, caller: Caller, now: str) -> 
     elif wanted is None and other is None:
         wrong = FieldError("spec.resourceAttributes", "FieldValueInvalid", f"Invalid value: null: {_ONE_OF}")
     if wrong is not None:
-        # The real server does not name the kind either.
+        # kube-apiserver does not name the kind either.
         raise invalid(group, "", "", [wrong])
     return {**head, "spec": spec, "status": {"allowed": wanted is None or caller.may(wanted)}}

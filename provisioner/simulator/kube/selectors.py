@@ -1,6 +1,6 @@
-"""Label and field selectors, as they stand in a query string.
+"""Label and field selectors of query strings.
 
-Parsed once per request into a predicate over objects; a selector that the real server refuses is a 400.
+A selector is parsed once per request, to a predicate over objects; an invalid one is a 400.
 
 Source: https://pkg.go.dev/k8s.io/apimachinery/pkg/labels#Parse,
 https://pkg.go.dev/k8s.io/apimachinery/pkg/fields#ParseSelector.
@@ -113,7 +113,7 @@ def fields(text: str, supported: tuple[str, ...]) -> Predicate:
 
 
 def _field(obj: Json, name: str) -> object:
-    """A field as selectors see it: an absent boolean is false, and an event's source is whoever reported it."""
+    """A field as selectors see it: an absent boolean is false, and an Event's source is its reporting controller."""
     if name == "source":
         return dig(obj, "source", "component") or obj.get("reportingComponent")
     found = dig(obj, *name.split("."))

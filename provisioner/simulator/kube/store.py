@@ -1,9 +1,9 @@
-"""The cluster's memory: objects, versions, finalizers, preconditions, and who is told of changes.
+"""The objects of the cluster, with versions, finalizers, preconditions and subscribers.
 
-The semantics of etcd behind a real API server. One revision counts all writes; a stale or misdirected write is
-refused; a write that changes nothing is none; a deleting object stays while it has finalizers (and a bound pod until
-its grace ends), takes no new ones, and goes with the last. Objects handed out are copies. `subscribe` hears of every
-write, in order, before the writer continues; a subscriber may write itself.
+The semantics are those of an API server with etcd. One revision counts all writes. A write with a wrong precondition
+fails; a write without a change is ignored. A deleting object stays while it has finalizers (a bound pod also until
+the end of its grace period), accepts no new ones, and is deleted with the last one. Returned objects are copies.
+Subscribers are called with every write, in order, before the writer continues, and may write themselves.
 
 Source: https://kubernetes.io/docs/reference/using-api/api-concepts/, docs/references/simulator.md#simulated-api-server.
 """
@@ -69,18 +69,18 @@ class Store:
 
     @property
     def resources(self) -> list[Resource]:
-        """The kinds that are served now."""
+        """The served kinds."""
         return [collection.resource for collection in self._collections.values()]
 
     def collection(self, resource: str) -> Collection:
-        """The objects of one kind, shared and not to be changed. Raises ApiError 404 if the kind is not served."""
+        """The objects of one kind, which must not be changed. Raises ApiError 404 if the kind is not served."""
         found = self._collections.get(resource)
         if found is None:
             raise unserved()
         return found
 
     def serves(self, collection: Collection) -> bool:
-        """Whether this kind is still, or again the same one, served."""
+        """Whether the kind of this collection is served, and not one of a newer CRD."""
         return self._collections.get(collection.resource.key) is collection
 
     def get(self, resource: str, name: str, namespace: str = "") -> Json | None:
@@ -93,7 +93,7 @@ class Store:
         return [copied(obj) for obj in self.each(resource, namespace) if chosen is None or chosen(obj)]
 
     def each(self, resource: str, namespace: str = "") -> Iterator[Json]:
-        """The stored objects themselves, for those who only look: they must not be changed."""
+        """The stored objects, which must not be changed."""
         collection = self.collection(resource)
         for key in sorted(collection.objects):
             if not namespace or key[0] == namespace:
@@ -148,7 +148,7 @@ class Store:
         subresource: str = "",
         options: WriteOptions = STRICT,
     ) -> Json:
-        """PUT: everything that was not sent is removed."""
+        """PUT: removes everything that was not sent."""
         collection = self.collection(resource)
         old = self._found(collection, name, namespace)
         check_identity(collection.resource, obj, name=name, namespace=namespace)
@@ -197,32 +197,32 @@ class Store:
             return Deletion(copied(new), is_released(new))
         return Deletion(copied(self._settle(collection, old, new)), is_released(new))
 
-    # The ways of a write
+    # Parts of writes
 
     def _update(self, collection: Collection, old: Json, sent: Json, subresource: str, options: WriteOptions) -> Json:
         meta = sent.get("metadata") or {}
         check_version(collection.resource, old, meta.get("resourceVersion"))
         new = succeeded(collection.resource, old, sent, subresource)
-        # The status of a custom resource takes nothing from the metadata, not even a refusal.
+        # A status update of a custom resource ignores metadata, also invalid metadata.
         ignored = subresource == "status" and not collection.resource.status_moves_metadata
         admit(collection.resource, new, old, old["metadata"] if ignored else meta)
         if new == old or options.dry_run:
             return copied(new)
         answer = copied(self._settle(collection, old, new))
         if is_released(new):
-            # As the real server: what goes with this write is answered with its last version, not the deletion's.
+            # As on kube-apiserver, the response has the last version before the deletion.
             answer["metadata"]["resourceVersion"] = old["metadata"]["resourceVersion"]
         return answer
 
     def _settle(self, collection: Collection, old: Json, new: Json) -> Json:
-        """Store a successor, or let go of an object that nothing holds any more."""
+        """Store the next version, or delete an object without finalizers."""
         if is_released(new):
             was_marked = "deletionTimestamp" in old["metadata"] or collection.resource.answers_object
             return self._put(collection, old, new if was_marked else old, gone=True)
         return old if new == old else self._put(collection, old, new)
 
     def _put(self, collection: Collection, old: Json | None, new: Json, *, gone: bool = False) -> Json:
-        """The one place where revisions are given and events are made."""
+        """Assign the revision and create the event; all writes end here."""
         self.revision += 1
         new = {**new, "metadata": {**new["metadata"], "resourceVersion": str(self.revision)}}
         record, key = Record(new), key_of(new)
@@ -239,7 +239,7 @@ class Store:
         return new
 
     def _serve(self, event: Event) -> None:
-        """Begin, change or end to serve the kind of a CRD."""
+        """Start, change or stop serving the kind of a CRD."""
         crd = event.record.obj
         key = f"{crd['spec']['names']['plural']}.{crd['spec']['group']}"
         if event.type == "DELETED":
@@ -250,7 +250,7 @@ class Store:
             self._collections[key].resource = from_crd(crd)
 
     def _tell(self, resource: str, event: Event) -> None:
-        """Tell in order of revision, also when a subscriber writes while it is told."""
+        """Call the subscribers in order of revision, also when a subscriber writes."""
         self._pending.append((resource, event))
         if self._telling:
             return

@@ -1,7 +1,7 @@
-"""`metav1.Table`: what `kubectl get` prints.
+"""`metav1.Table`, the form that `kubectl get` prints.
 
-Columns of built-in kinds as the real server's, of custom resources from their `additionalPrinterColumns`,
-dates as ages that the server reckons.
+The columns of built-in kinds are those of kube-apiserver, those of custom resources their `additionalPrinterColumns`.
+Dates are shown as ages, computed by the server.
 
 Source: https://kubernetes.io/docs/reference/using-api/api-concepts/#receiving-resources-as-tables,
 https://github.com/kubernetes/apiextensions-apiserver/tree/master/pkg/registry/customresource/tableconvertor.
@@ -23,7 +23,7 @@ IncludeObject = Literal["Object", "Metadata", "None"]
 
 
 def columns_of(resource: Resource) -> tuple[Column, ...]:
-    """The kind's columns; a CRD without any shows names and ages."""
+    """The kind's columns; a CRD without any has name and age."""
     if resource.key in COLUMNS:
         return COLUMNS[resource.key]
     if not resource.printer_columns:

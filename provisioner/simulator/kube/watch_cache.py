@@ -1,8 +1,8 @@
-"""The history of one kind: what a watch can be resumed from, and how the past is rebuilt.
+"""The history of one kind: the events for watches, and past states.
 
-Events in order of revision, each with the version before it, so that the objects at any revision of the window
-can be rebuilt; whoever asks for more than the window holds is told `Expired` (410), as by the real watch cache.
-Readers keep a position and pull, so a slow watcher costs nothing and falls out of the window like a real one.
+Events are in order of revision, each with the previous version, so that the objects at any revision of the window can
+be rebuilt. A request outside the window is `Expired` (410), as in kube-apiserver's watch cache. Readers keep a
+position and pull, so a slow watcher falls out of the window.
 
 Source: https://kubernetes.io/docs/reference/using-api/api-concepts/#efficient-detection-of-changes.
 """
@@ -49,11 +49,11 @@ class History:
             self.floor = max(self.floor, self._reach)
 
     def compact(self, revision: int) -> None:
-        """Refuse to resume before `revision`, as after etcd's compaction; older objects can still be rebuilt."""
+        """Expire watches before `revision`, as etcd's compaction does; older states can still be rebuilt."""
         self.floor = max(self.floor, revision)
 
     def since(self, revision: int, until: int) -> list[Event]:
-        """The events after `revision`, not after `until`. Raises ApiError 410 if the window does not reach back."""
+        """The events after `revision`, not after `until`. Raises ApiError 410 outside the window."""
         if revision < self.floor:
             raise expired(f"too old resource version: {revision} ({self.floor})")
         return self._tail(revision, until)
@@ -69,7 +69,7 @@ class History:
         return found
 
     def rebuild(self, objects: dict[Key, Record], revision: int) -> dict[Key, Record]:
-        """The objects as they were at `revision`. Raises ApiError 410 if that is beyond the window."""
+        """The objects as they were at `revision`. Raises ApiError 410 outside the window."""
         if revision < self._reach:
             raise expired(f"too old resource version: {revision} ({self._reach})")
         past = dict(objects)
@@ -95,13 +95,13 @@ class Collection:
 
 
 def _as_it_was(before: Record, after: Record) -> Record:
-    """What a watcher is told that loses sight of an object: its last state that matched, at the version of the loss."""
+    """The DELETED event of an object that stops matching: its last matching state, at the version of the change."""
     meta = {**before.obj["metadata"], "resourceVersion": str(after.revision)}
     return Record({**before.obj, "metadata": meta})
 
 
 def selected(events: list[Event], chosen: Predicate | None, namespace: str) -> Iterator[tuple[EventType, Record]]:
-    """What a watcher with a selector sees: an object that begins to match is ADDED, one that ceases to is DELETED."""
+    """The events of a watch with a selector: ADDED when an object starts to match, DELETED when it stops."""
     for event in events:
         if namespace and event.record.obj["metadata"].get("namespace") != namespace:
             continue

@@ -1,8 +1,8 @@
-"""Watches: a stream of changes that ends, lags and expires like a real one.
+"""Watch responses, with their timeouts, bookmarks and expiry.
 
-Resumes from any revision of the window; sends initial events with the closing bookmark that kubectl waits for,
-bookmarks every minute, an ERROR event when the window has moved on; ends at its timeout, with the server, and when its
-kind is no longer served. Each stream is one coroutine that pulls: no task, no thread, no queue.
+A watch resumes from any revision of the window. It sends initial events with a final bookmark on request, bookmarks
+every minute, and an ERROR event when the window has moved on. It ends at its timeout, with the server, and when its
+kind is no longer served. Each stream is one coroutine that pulls, without a task or a queue.
 
 Source: https://kubernetes.io/docs/reference/using-api/api-concepts/#streaming-lists,
 https://kubernetes.io/docs/reference/using-api/api-concepts/#watch-bookmarks.
@@ -32,7 +32,7 @@ INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 
 
 class Notifier:
-    """Wakes the streams: when something was written, when the view moved, when the server ends."""
+    """Wakes the streams after a write, a change of the view, and at shutdown."""
 
     def __init__(self) -> None:
         self._listeners: dict[asyncio.Event, None] = {}
@@ -59,7 +59,7 @@ class Notifier:
 
 @dataclass(frozen=True, slots=True)
 class WatchTimes:
-    """Seconds between bookmarks, from the last one to the end, and how long a watch lasts that does not say."""
+    """Seconds between bookmarks, from the last one to the end, and the default timeout of a watch."""
 
     bookmark_seconds: float = 60.0
     last_bookmark_seconds: float = 2.0
@@ -68,7 +68,7 @@ class WatchTimes:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """What all streams of a server share."""
+    """The shared state of all streams of a server."""
 
     store: Store
     view: View
@@ -77,7 +77,7 @@ class Source:
 
 
 class Stream:
-    """One watch. Create it, then `run`; both may raise ApiError before anything was sent."""
+    """One watch. Create it, then `run`; both may raise ApiError before the response starts."""
 
     def __init__(self, source: Source, request: web.Request, target: Target) -> None:
         self._store, self._view, self._notifier, self._times = source.store, source.view, source.notifier, source.times
@@ -98,12 +98,12 @@ class Stream:
         )
 
     def check_window(self) -> None:
-        """Raises ApiError 410 if the watch cannot begin where it asks to."""
+        """Raises ApiError 410 if the requested revision is outside the window."""
         if not self._list_first:
             self._collection.history.since(self._position, self._position)
 
     async def run(self) -> web.StreamResponse:
-        """Stream until the end; a client that has gone ends it too."""
+        """Stream until the end, or until the client disconnects."""
         response = web.StreamResponse(headers={"Content-Type": "application/json"})
         with suppress(ConnectionError):
             await response.prepare(self._request)
@@ -152,7 +152,7 @@ class Stream:
                         await rung.wait()
 
     def _next_bookmark(self, now: float, end: float) -> float:
-        """Every minute, and two seconds before the end, so that the next watch begins as late as it can."""
+        """Every minute, and two seconds before the end, so that the next watch starts at a recent revision."""
         last = end - self._times.last_bookmark_seconds
         return min(now + self._times.bookmark_seconds, last if last > now else math.inf)
 

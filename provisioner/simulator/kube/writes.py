@@ -1,8 +1,8 @@
-"""What a write makes of an object: pure functions from the stored and the sent object to the next one.
+"""Pure functions from the stored and the sent object to the next version.
 
-The metadata rules of the real server. The system's fields cannot be sent; the status subresource and the main
-resource do not touch each other's part; generation counts changes of what the user wants; uid and resourceVersion,
-where sent, are preconditions.
+The rules are those of kube-apiserver. Clients cannot set the server's fields. The status subresource and the main
+resource do not change each other's part. The generation counts changes of the desired state. uid and resourceVersion,
+if sent, are preconditions.
 
 Source: https://github.com/kubernetes/apiserver/tree/master/pkg/registry/rest (create, update, delete),
 https://github.com/kubernetes/kubernetes/tree/master/pkg/registry (strategies).
@@ -40,12 +40,12 @@ _POLICY_FINALIZERS = {"Foreground": "foregroundDeletion", "Orphan": "orphan"}
 
 
 def _partitioned(_: str) -> None:
-    """Nobody listens for warnings."""
+    """Ignores warnings."""
 
 
 @dataclass(frozen=True, slots=True)
 class WriteOptions:
-    """The query parameters of a write. `warn` hears of unknown fields under `Warn`, as a Warning header would tell."""
+    """The query parameters of a write. `warn` gets unknown fields under `Warn`, for Warning headers."""
 
     dry_run: bool = False
     field_validation: FieldValidation = "Strict"
@@ -56,7 +56,7 @@ STRICT = WriteOptions()
 
 
 class Deletion(NamedTuple):
-    """What a DELETE came to: the last known object, and whether it is gone."""
+    """The result of a DELETE: the last version, and whether the object was deleted."""
 
     obj: Json
     gone: bool
@@ -109,7 +109,7 @@ def sent_metadata(resource: Resource, obj: Json) -> Json:
 
 
 def created(resource: Resource, sent: Json, *, name: str, namespace: str, uid: str, now: str) -> Json:
-    """The object as it is first stored, but for its resourceVersion."""
+    """The new object, without its resourceVersion."""
     sent_meta = sent.get("metadata") or {}
     meta: Json = {"name": name}
     if resource.namespaced:
@@ -131,7 +131,7 @@ def created(resource: Resource, sent: Json, *, name: str, namespace: str, uid: s
 
 
 def _not_ready(spec: Json) -> Json:
-    """A new Node is tainted until the node controller has seen it ready: admission by TaintNodesByCondition."""
+    """The taint of a new Node, as set by the admission plugin TaintNodesByCondition."""
     taints = spec.get("taints") or []
     if any(taint.get("key") == NOT_READY_TAINT and taint.get("effect") == "NoSchedule" for taint in taints):
         return spec
@@ -139,7 +139,7 @@ def _not_ready(spec: Json) -> Json:
 
 
 def check_identity(resource: Resource, obj: Json, *, name: str, namespace: str) -> None:
-    """Raises ApiError 400 if the object sent is not of this kind, name or namespace."""
+    """Raises ApiError 400 if the sent object has another kind, name or namespace."""
     meta = sent_metadata(resource, obj)
     if (
         obj.get("kind", resource.kind) != resource.kind
@@ -162,7 +162,7 @@ _PATCHES = {"merge": merge, "json": json_patch, "strategic": strategic}
 
 
 def patched(resource: Resource, old: Json, patch: Any, how: PatchKind, options: WriteOptions) -> Json:
-    """What a patch makes of an object. Raises ApiError 422 where the result is none, or is one of another kind."""
+    """The patched object. Raises ApiError 422 if the result is not an object of this kind."""
     made = _PATCHES[how](old, patch)
     try:
         sent = shaped(resource, made, options)
@@ -179,7 +179,7 @@ def patched(resource: Resource, old: Json, patch: Any, how: PatchKind, options: 
 
 
 def check_uid(resource: Resource, old: Json, uid: str | None) -> None:
-    """Raises ApiError 409 if a PUT is meant for another object of that name."""
+    """Raises ApiError 409 if the uid of a PUT differs."""
     meta = old["metadata"]
     if uid and uid != meta["uid"]:
         why = f"Precondition failed: UID in precondition: {uid}, UID in object meta: {meta['uid']}"
@@ -187,13 +187,13 @@ def check_uid(resource: Resource, old: Json, uid: str | None) -> None:
 
 
 def check_version(resource: Resource, old: Json, revision: str | None) -> None:
-    """Raises ApiError 409 if a write is meant for another version."""
+    """Raises ApiError 409 if the resourceVersion of a write differs."""
     if revision and revision != old["metadata"]["resourceVersion"]:
         raise stale(resource.key, old["metadata"]["name"])
 
 
 def check_preconditions(resource: Resource, old: Json, *, uid: str | None, revision: str | None) -> None:
-    """Raises ApiError 409 if what is to be deleted is another object or has changed."""
+    """Raises ApiError 409 if a precondition of a DELETE differs."""
     meta = old["metadata"]
     for word, asked, found, why in (
         ("UID", uid, meta["uid"], "The object might have been deleted and then recreated"),
@@ -205,7 +205,7 @@ def check_preconditions(resource: Resource, old: Json, *, uid: str | None, revis
 
 
 def succeeded(resource: Resource, old: Json, sent: Json, subresource: str) -> Json:
-    """The next version of `old`, still bearing the old resourceVersion; equal to `old` if nothing changes."""
+    """The next version of `old`, with the old resourceVersion; equal to `old` if nothing changes."""
     old_meta, sent_meta = old["metadata"], sent.get("metadata") or {}
     if subresource == "status":
         meta = _moved(old_meta, sent_meta) if resource.status_moves_metadata else old_meta
@@ -224,24 +224,24 @@ def succeeded(resource: Resource, old: Json, sent: Json, subresource: str) -> Js
 
 
 def _wanted(obj: Json, resource: Resource) -> Json:
-    """What counts for the generation: everything but metadata and a separate status."""
+    """The desired state: everything except metadata and a separate status."""
     return {k: v for k, v in obj.items() if k != "metadata" and not (k == "status" and resource.has_status)}
 
 
 def _moved(old_meta: Json, sent_meta: Json) -> Json:
-    """Old metadata with the fields that clients own taken from what was sent."""
+    """The old metadata with the sent values of the fields that clients own."""
     kept = {k: v for k, v in old_meta.items() if k not in _SENT_FIELDS}
     return kept | {field: sent_meta[field] for field in _SENT_FIELDS if sent_meta.get(field)}
 
 
 def is_released(obj: Json) -> bool:
-    """Whether a deleting object has nothing left to wait for."""
+    """Whether a deleting object can be deleted now."""
     meta = obj["metadata"]
     return "deletionTimestamp" in meta and not meta.get("finalizers") and not meta.get("deletionGracePeriodSeconds")
 
 
 def grace_of(resource: Resource, old: Json, asked: int | None) -> int:
-    """How long a DELETE lets the object live, in seconds: only pods that are bound and still running get any."""
+    """The grace period of a DELETE in seconds; only bound, running pods have one."""
     if (
         resource.key != "pods"
         or not dig(old, "spec", "nodeName")
@@ -257,7 +257,7 @@ def grace_of(resource: Resource, old: Json, asked: int | None) -> int:
 def marked_for_deletion(
     resource: Resource, old: Json, *, now: datetime, grace: int | None, policy: Propagation
 ) -> Json:
-    """`old` after a DELETE: deleting, or deleting sooner; equal to `old` if the DELETE adds nothing.
+    """`old` after a DELETE, deleting or with a shorter grace period; equal to `old` if nothing changes.
 
     The result may be released (`is_released`), which means that the object goes now.
     """

@@ -1,8 +1,8 @@
-"""What runs on one machine: kubelet and device plugin; and the node manager's part of its Node.
+"""The kubelets, with their device plugins, and the cloud node manager's part of each Node.
 
-Kubelet creates its Node once. A Node of that name that is still there, deleting or not, is adopted: it keeps
-the labels and taints of its predecessor, only default labels are refreshed and extended resources zeroed. Every timer
-checks that its machine still has power and its kubelet has not started again since.
+A kubelet creates its Node once. An existing Node of that name, deleting or not, is reused: it keeps its labels and
+taints; only the default labels are refreshed and extended resources set to 0. Every timer checks that the machine
+still runs and that its kubelet was not restarted since.
 
 Source: docs/references/kubernetes.md#node-lifecycle,
 docs/references/kubernetes.md#extended-resources-and-the-device-manager.
@@ -26,9 +26,10 @@ from .node_status import NodeWriter
 
 
 class Kubelets:
-    """All kubelets. `machines`: those with power, by Node name; `back(node)` is called when a kubelet answers again.
+    """All kubelets. `machines`: the running ones, by Node name; `on_ready(node)` is called when a kubelet is Ready
+    again.
 
-    `plugin_delay_seconds`: if set, how long device plugins take, instead of `settings.gpu_seconds`.
+    `plugin_delay_seconds`: the delay of device plugins, if set, instead of `settings.gpu_seconds`.
     """
 
     def __init__(
@@ -40,7 +41,7 @@ class Kubelets:
         scheduler: Scheduler,
         writer: NodeWriter,
         rng: Random,
-        back: Callable[[str], None],
+        on_ready: Callable[[str], None],
     ) -> None:
         self.machines: dict[str, Machine] = {}
         self.plugin_delay_seconds: float | None = None
@@ -50,22 +51,22 @@ class Kubelets:
         self._scheduler = scheduler
         self._writer = writer
         self._rng = rng
-        self._back = back
+        self._on_ready = on_ready
 
     def boot_id(self) -> str:
         return str(uuid.UUID(int=self._rng.getrandbits(128), version=4))
 
     def register_after(self, machine: Machine, between: Range) -> None:
-        """The kubelet reaches the API that much later."""
+        """The kubelet registers after a delay."""
         self._later(between, self._register, machine)
 
     def restart(self, machine: Machine) -> None:
-        """Kubelet alone restarts: the API keeps stale GPUs until its first status, then none until the plugin's."""
+        """Only the kubelet restarts: GPUs are stale until its first status, then 0 until the plugin registers."""
         machine.starts += 1
         self._later(self._settings.status_seconds, self._restarted, machine)
 
     def reboot(self, machine: Machine) -> None:
-        """The machine is silent for a while, then back with another boot id, its GPUs later still."""
+        """The machine posts no status for a while, then has another boot id; its GPUs follow later."""
         machine.starts += 1
         machine.answers = False
         silence = self._settings.unresponsive_seconds
@@ -73,17 +74,19 @@ class Kubelets:
         self._later(self._settings.reboot_seconds, self._rebooted, machine)
 
     def report(self, machine: Machine, devices: Devices) -> None:
-        """These are the machine's devices from now on, and the API sees them at once."""
+        """Set the machine's devices and write them to the Node's status."""
         machine.devices = devices
         if devices.report is not None:
             capacity, allocatable = ({devices.resource: str(number)} for number in devices.report)
             self._writer.status(machine.name, {"capacity": capacity, "allocatable": allocatable})
 
     def stop_plugin(self, machine: Machine) -> None:
-        """The plugin dies; if it stays dead, its devices are forgotten later."""
+        """The plugin stops; without a new registration its devices are removed later."""
         self.report(machine, machine.devices.stopped())
-        machine.plugin_deaths += 1
-        self._scheduler.after(self._settings.forget_seconds, partial(self._forget, machine, machine.plugin_deaths))
+        machine.plugin_stops += 1
+        self._scheduler.after(
+            self._settings.endpoint_stop_seconds, partial(self._expire, machine, machine.plugin_stops)
+        )
 
     # timers
 
@@ -105,7 +108,7 @@ class Kubelets:
         else:
             self._store.patch("nodes", name, {"metadata": {"labels": objects.default_labels(pool, name)}})
             if machine.devices.resource in ((known.get("status") or {}).get("capacity") or {}):
-                machine.devices = replace(machine.devices, phase="empty")
+                machine.devices = replace(machine.devices, state="empty")
         self._writer.status(name, objects.status(self._azure, pool, machine.boot_id, machine.instance))
         self.report(machine, machine.devices)
         self._writer.healthy(name)
@@ -114,7 +117,7 @@ class Kubelets:
         self._later(self._settings.ready_seconds, self._ready, machine)
 
     def _initialize(self, machine: Machine) -> None:
-        """The node manager's part."""
+        """The cloud node manager's part."""
         node = self._store.get("nodes", machine.name)
         if node is not None:
             provider_id, found = objects.initialization(self._azure, machine.pool, machine.instance)
@@ -125,7 +128,7 @@ class Kubelets:
     def _ready(self, machine: Machine) -> None:
         if machine.answers:
             self._writer.ready(machine.name, True, message="kubelet is posting ready status")
-            self._back(machine.name)
+            self._on_ready(machine.name)
             self._start_plugin(machine)
 
     def _restarted(self, machine: Machine) -> None:
@@ -153,6 +156,6 @@ class Kubelets:
     def _serve(self, machine: Machine) -> None:
         self.report(machine, machine.devices.served())
 
-    def _forget(self, machine: Machine, deaths: int) -> None:
-        if machine.plugin_deaths == deaths and self.machines.get(machine.name) is machine:
-            self.report(machine, machine.devices.forgotten())
+    def _expire(self, machine: Machine, stops: int) -> None:
+        if machine.plugin_stops == stops and self.machines.get(machine.name) is machine:
+            self.report(machine, machine.devices.expired())

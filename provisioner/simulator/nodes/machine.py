@@ -1,6 +1,4 @@
-"""A machine with power, and how long its parts take.
-
-Values only.
+"""A running machine, and the durations of its steps. Values only.
 
 Source: docs/references/kubernetes.md#extended-resources-and-the-device-manager,
 docs/references/kubernetes.md#node-lifecycle.
@@ -19,15 +17,15 @@ class NodeSettings:
     """Durations in simulated seconds.
 
     `initialize_seconds`: from registration to the node manager's part; `ready_seconds`: to Ready; `gpu_seconds`: from
-    Ready to the plugin's GPUs; `status_seconds`: how long a restarted kubelet may leave stale values in the API;
-    `forget_seconds`: kubelet's endpointStopGracePeriod. `reregister`: kubelet creates its Node anew when it vanishes.
+    Ready to the plugin's GPUs; `status_seconds`: how long values are stale after a kubelet restart;
+    `endpoint_stop_seconds`: the kubelet's endpointStopGracePeriod. `reregister`: a deleted Node is created again.
     """
 
     initialize_seconds: Range = (1.0, 4.0)
     ready_seconds: Range = (10.0, 40.0)
     gpu_seconds: Range = (20.0, 60.0)
     status_seconds: Range = (0.0, 10.0)
-    forget_seconds: float = 300.0
+    endpoint_stop_seconds: float = 300.0
     reboot_seconds: Range = (60.0, 150.0)
     unresponsive_seconds: float = 40.0
     node_manager_seconds: float = 5.0
@@ -38,7 +36,7 @@ class NodeSettings:
 
 @dataclass(kw_only=True)
 class Machine:
-    """One machine. `answers`: its kubelet runs and reaches the API; `starts` counts the starts of that kubelet."""
+    """`answers`: its kubelet runs and reaches the API server; `starts`: the number of starts of the kubelet."""
 
     name: str
     pool: Pool
@@ -47,4 +45,4 @@ class Machine:
     boot_id: str
     answers: bool = False
     starts: int = 1
-    plugin_deaths: int = 0
+    plugin_stops: int = 0

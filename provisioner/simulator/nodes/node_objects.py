@@ -1,7 +1,7 @@
-"""What a machine's Node looks like, as kubelet, the cloud node manager and the node controller write it on AKS.
+"""The Node objects, as the kubelet, the cloud node manager and the node controller write them on AKS.
 
-Pure; plain JSON. `registration` is the object kubelet creates (labels, the pool's taints and the two of birth,
-no providerID yet), `status` its first status, `initialization` what the node manager adds.
+Pure; plain JSON. `registration` is the object that the kubelet creates (labels, the pool's taints and two initial
+ones, no providerID), `status` its first status, `initialization` what the cloud node manager adds.
 
 Source: docs/references/agent-pools.md#names-and-ids, docs/references/agent-pools.md#labels-and-taints,
 docs/references/kaito.md#end-to-end-checks (osImage), https://kubernetes.io/docs/reference/labels-annotations-taints/.
@@ -45,7 +45,7 @@ def registration(settings: AzureSettings, pool: Pool, name: str) -> Json:
 
 
 def node_labels(settings: AzureSettings, pool: Pool, name: str) -> dict[str, str]:
-    """AKS's labels over the pool's own; zone, region and size come later, from the node manager."""
+    """The pool's labels, overridden by AKS's; the cloud node manager adds zone, region and size later."""
     size = sizes.find(pool.size) or sizes.Size()
     sku = str(pool.properties["osSKU"])
     aks = {
@@ -75,12 +75,12 @@ def node_labels(settings: AzureSettings, pool: Pool, name: str) -> dict[str, str
 
 
 def default_labels(pool: Pool, name: str) -> dict[str, str]:
-    """The only labels that kubelet refreshes on a Node it finds."""
+    """The labels that the kubelet refreshes on an existing Node."""
     return {labels.HOSTNAME: name, labels.OS: "linux", labels.ARCH: _arch(pool)}
 
 
 def initialization(settings: AzureSettings, pool: Pool, instance: int) -> tuple[str, dict[str, str]]:
-    """The node manager's part: providerID, with the group in lower case, and the labels that Azure knows."""
+    """The cloud node manager's part: providerID, with the group in lower case, and the labels from Azure."""
     group = settings.machine_group
     machine = bodies.machine_id(settings, pool.name, instance).replace(f"/{group}/", f"/{group.lower()}/")
     zone = f"{settings.location}-{pool.zones[instance % len(pool.zones)]}" if pool.zones else "0"
@@ -92,7 +92,7 @@ def initialization(settings: AzureSettings, pool: Pool, instance: int) -> tuple[
 
 
 def status(settings: AzureSettings, pool: Pool, boot_id: str, instance: int) -> Json:
-    """Capacity, allocatable, addresses and nodeInfo; GPUs are not among them."""
+    """Capacity, allocatable, addresses and nodeInfo, without GPUs."""
     size = sizes.find(pool.size) or sizes.Size()
     memory_kib = int(size.memory_gib * 1024 * 1024 * 0.985)
     disk_kib = int(pool.properties["osDiskSizeGB"] * 1024 * 1024 * 0.96)
@@ -119,7 +119,7 @@ def status(settings: AzureSettings, pool: Pool, boot_id: str, instance: int) -> 
 
 
 def node_info(settings: AzureSettings, pool: Pool, boot_id: str) -> dict[str, str]:
-    """What kubelet knows of its machine; a new boot id means that it was rebooted."""
+    """The nodeInfo of a machine; a reboot changes the boot id."""
     return {
         "architecture": _arch(pool),
         "bootID": boot_id,

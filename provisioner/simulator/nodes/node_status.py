@@ -1,7 +1,7 @@
-"""Conditions and health taints of Nodes, as kubelet and the node controller write them.
+"""Conditions and taints of Nodes, as the kubelet and the node controller write them.
 
-A write to a Node that is not there is none; a condition's transition time moves only when its status does; the
-health taints follow Ready, and nobody else's taint is touched.
+Writes to a Node that does not exist are ignored. A condition's transition time changes only with its status. The taints
+follow the Ready condition; other taints are kept.
 
 Source: https://kubernetes.io/docs/concepts/scheduling-eviction/taint-and-toleration/#taint-based-evictions (`not-ready`
 for False, `unreachable` for Unknown).
@@ -37,7 +37,7 @@ class NodeWriter:
         self._now = now
 
     def ready(self, name: str, ready: bool | None, reason: str = "", message: str = "") -> None:
-        """The Ready condition and the taints to match; None = Unknown."""
+        """Set the Ready condition and its taints; None: Unknown."""
         if ready is None:
             reason, message = reason or "NodeStatusUnknown", message or "Kubelet stopped posting node status."
         else:
@@ -51,12 +51,12 @@ class NodeWriter:
             self._store.patch("nodes", name, {"spec": {"taints": [*kept, *health_taints(ready)] or None}})
 
     def healthy(self, name: str) -> None:
-        """The three pressures are absent."""
+        """Set the three pressure conditions to False."""
         for kind, reason in HEALTHY.items():
             self.condition(name, kind, "False", reason, f"kubelet reports no {kind}")
 
     def condition(self, name: str, kind: str, word: str, reason: str, message: str) -> None:
-        """One condition; `word` is True, False or Unknown."""
+        """Set one condition; `word`: True, False or Unknown."""
         node = self._store.get("nodes", name)
         if node is None:
             return
@@ -74,6 +74,6 @@ class NodeWriter:
         self.status(name, {"conditions": [condition]})
 
     def status(self, name: str, status: Json) -> None:
-        """Lay this over the Node's status."""
+        """Patch the Node's status."""
         if self._store.get("nodes", name) is not None:
             self._store.patch("nodes", name, {"status": status}, how="strategic", subresource="status")

@@ -1,7 +1,7 @@
-"""How pods end: kubelet stops those that were asked to go, the garbage collector removes those whose Node is gone.
+"""The end of pods: the kubelet stops deleting pods, the pod garbage collector deletes pods without a Node.
 
-A deleting pod on a machine that answers is removed `stop_seconds` after it was asked (sooner if its own grace
-is shorter); on a silent or dead machine it stays until the Node is gone and `orphan_seconds` have passed.
+A deleting pod on a machine with a running kubelet is removed after `stop_seconds`, or its grace period if that is
+shorter. On another machine it stays until its Node was deleted and `orphan_seconds` have passed.
 
 Source: https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/#pod-termination (kubelet's last DELETE has
 grace 0), https://github.com/kubernetes/kubernetes/tree/master/pkg/controller/podgc (40 s of quarantine).
@@ -18,7 +18,7 @@ Json = dict[str, Any]
 
 
 class PodLifecycle:
-    """`answers(node)` says whether the machine of that Node runs a kubelet now."""
+    """`answers(node)`: whether the kubelet of that Node is running."""
 
     def __init__(
         self,
@@ -35,21 +35,21 @@ class PodLifecycle:
         self._stop_seconds = stop_seconds
         self._orphan_seconds = orphan_seconds
 
-    def seen(self, pod: Json) -> None:
-        """A pod was written; kubelet stops it if it is deleting."""
+    def updated(self, pod: Json) -> None:
+        """A pod was written; the kubelet stops it if it is deleting."""
         meta = pod["metadata"]
         node = pod["spec"].get("nodeName")
         if node and "deletionTimestamp" in meta and self._answers(node):
             wait = min(self._stop_seconds, meta.get("deletionGracePeriodSeconds", 0))
             self._scheduler.after(wait, partial(self._stop, meta["name"], meta["namespace"], meta["uid"], node))
 
-    def kubelet_back(self, node: str) -> None:
-        """Kubelet answers again and looks at all its pods."""
+    def kubelet_ready(self, node: str) -> None:
+        """The kubelet runs again and processes all its pods."""
         for pod in self._on(node):
-            self.seen(pod)
+            self.updated(pod)
 
     def node_gone(self, node: str) -> None:
-        """The Node object is gone; its pods follow unless it comes back."""
+        """The Node was deleted; its pods are deleted unless it is created again."""
         self._scheduler.after(self._orphan_seconds, partial(self._collect, node))
 
     def _on(self, node: str) -> list[Json]:
@@ -67,6 +67,6 @@ class PodLifecycle:
 
     def _remove(self, name: str, namespace: str, uid: str) -> None:
         found = self._store.get("pods", name, namespace)
-        # A finished pod may be held by finalizers of others: kubelet asks once and is done.
+        # Finalizers may keep a finished pod; the kubelet deletes it only once.
         if found is not None and found["metadata"]["uid"] == uid:
             self._store.delete("pods", name, namespace, uid=uid, grace=0)

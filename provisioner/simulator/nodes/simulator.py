@@ -1,9 +1,9 @@
-"""Machines become Nodes: kubelet, cloud node manager, node controller and device plugin of the simulated cluster.
+"""Machines and their Nodes: kubelet, cloud node manager, node controller and device plugin of the simulated cluster.
 
-Each machine of a pool (`Pool.machines`) gets the Node object AKS would give it, whose name and providerID
-depend on cluster, pool and instance only; it is initialized, turns Ready and shows its GPUs a while later. A dead
-machine's Node turns Unknown after 40 s and is then deleted; finalizers of others make it linger. Who deletes the Node
-of a living machine gets none back (unless `reregister`). There are no heartbeats: nothing is written unless it changes.
+Each machine of a pool (`Pool.machines`) gets the Node that AKS would create, with a name and providerID that depend
+only on cluster, pool and instance. It is initialized, becomes Ready and shows its GPUs after delays. The Node of a
+deleted machine becomes Unknown after 40 s and is then deleted; finalizers delay that. A deleted Node of a running
+machine is not created again (unless `reregister`). There are no heartbeats: a Node is written only when it changes.
 
 Source: docs/references/agent-pools.md#names-and-ids, docs/references/agent-pools.md#labels-and-taints,
 docs/references/kubernetes.md#node-lifecycle, docs/references/kubernetes.md#extended-resources-and-the-device-manager.
@@ -33,7 +33,7 @@ AT_ONCE = (0.0, 0.0)
 
 
 class NodeSimulator:
-    """`run()` must be running. Knobs take Node names and act at once; KeyError for a Node without a machine."""
+    """`run()` must be running. The controls take Node names and act at once; KeyError for a Node without a machine."""
 
     def __init__(
         self, store: Store, cloud: AzureCloud, settings: NodeSettings, rng: Random, now: Callable[[], datetime]
@@ -57,27 +57,27 @@ class NodeSimulator:
             scheduler=self._scheduler,
             writer=self._writer,
             rng=rng,
-            back=self._pods.kubelet_back,
+            on_ready=self._pods.kubelet_ready,
         )
-        self._mute: list[str] = []
-        self._double: list[str] = []
+        self._never_register: list[str] = []
+        self._two_nodes: list[str] = []
         cloud.subscribe(self._on_pool)
         store.subscribe(self._on_object)
 
     async def run(self) -> None:
-        """Let time pass for the machines, until cancelled."""
+        """Run the timers of the machines, until cancelled."""
         await self._scheduler.run()
 
     @property
     def machines(self) -> dict[str, Machine]:
-        """The machines with power, by Node name."""
+        """The running machines, by Node name."""
         return self._kubelets.machines
 
-    # knobs
+    # controls
 
     @property
     def plugin_delay_seconds(self) -> float | None:
-        """How long device plugins take after Ready; None: `settings.gpu_seconds`."""
+        """The delay of device plugins after Ready; None: `settings.gpu_seconds`."""
         return self._kubelets.plugin_delay_seconds
 
     @plugin_delay_seconds.setter
@@ -85,53 +85,53 @@ class NodeSimulator:
         self._kubelets.plugin_delay_seconds = seconds
 
     def never_register(self, pool: str) -> None:
-        """Machines of this pool that are still to come boot, but their kubelets never reach the API."""
-        self._mute.append(pool)
+        """Future machines of this pool boot, but their kubelets never register."""
+        self._never_register.append(pool)
 
     def two_nodes(self, pool: str) -> None:
-        """The next machine of this pool comes with a second one."""
-        self._double.append(pool)
+        """The next machine of this pool is created with a second one."""
+        self._two_nodes.append(pool)
 
     def set_ready(self, node: str, ready: bool | None, reason: str = "") -> None:
-        """Kubelet says so; None = it fell silent, and the node controller has noticed (Unknown)."""
+        """Set the Ready condition; None: the kubelet stopped posting status (Unknown)."""
         machine = self.machines[node]
         machine.answers = ready is not None
         self._writer.ready(node, ready, reason)
         if machine.answers:
-            self._pods.kubelet_back(node)
+            self._pods.kubelet_ready(node)
 
     def set_condition(self, node: str, kind: str, word: str, reason: str = "", message: str = "") -> None:
-        """An agent on the Node (a problem detector, the spot agent) says so; `word` is True, False or Unknown."""
+        """Set a condition, as a node problem detector does; `word`: True, False or Unknown."""
         self._writer.condition(node, kind, word, reason, message)
 
     def set_gpus(self, node: str, count: int) -> None:
-        """The plugin serves this many devices from now on."""
+        """The device plugin advertises this many devices."""
         resource = self.machines[node].devices.resource or "nvidia.com/gpu"
-        self._kubelets.report(self.machines[node], Devices(resource=resource, count=count, phase="serving"))
+        self._kubelets.report(self.machines[node], Devices(resource=resource, count=count, state="serving"))
 
     def set_unhealthy_gpus(self, node: str, count: int) -> None:
-        """So many of the devices are unhealthy: allocatable falls, capacity stays."""
+        """This many devices become unhealthy: allocatable decreases, capacity does not."""
         machine = self.machines[node]
         self._kubelets.report(machine, replace(machine.devices, unhealthy=count))
 
     def stop_plugin(self, node: str) -> None:
-        """The plugin dies: allocatable 0 at once, capacity 0 after five minutes."""
+        """The device plugin stops: allocatable is 0 at once, capacity 0 after five minutes."""
         self._kubelets.stop_plugin(self.machines[node])
 
     def start_plugin(self, node: str) -> None:
-        """The plugin is back."""
+        """The device plugin registers again."""
         machine = self.machines[node]
         self._kubelets.report(machine, machine.devices.served())
 
     def restart_kubelet(self, node: str) -> None:
-        """Kubelet restarts under its pods; GPUs go to 0 at its first status and return with the plugin."""
+        """The kubelet restarts; GPUs are 0 in its first status and return with the device plugin."""
         self._kubelets.restart(self.machines[node])
 
     def reboot(self, node: str) -> None:
-        """The machine reboots; its Node may turn Unknown meanwhile."""
+        """The machine reboots; its Node may become Unknown meanwhile."""
         self._kubelets.reboot(self.machines[node])
 
-    # what the cloud and the cluster tell
+    # changes of pools and objects
 
     def _on_pool(self, kind: Kind, pool: Pool) -> None:
         present = () if kind == "gone" else pool.machines
@@ -146,7 +146,7 @@ class NodeSimulator:
 
     def _on_object(self, kind: str, resource: str, obj: dict[str, Any], before: dict[str, Any] | None) -> None:
         if resource == "pods" and kind != "DELETED":
-            self._pods.seen(obj)
+            self._pods.updated(obj)
         elif resource == "nodes" and kind == "DELETED":
             name = obj["metadata"]["name"]
             self._pods.node_gone(name)
@@ -164,10 +164,10 @@ class NodeSimulator:
         devices = devices_of(pool, self._cloud.settings.rtx_pro_fraction_gpus)
         machine = Machine(name=name, pool=pool, instance=instance, devices=devices, boot_id=boot_id)
         self.machines[name] = machine
-        if pool.name not in self._mute:
+        if pool.name not in self._never_register:
             self._kubelets.register_after(machine, AT_ONCE)
-        if pool.name in self._double:
-            self._double.remove(pool.name)
+        if pool.name in self._two_nodes:
+            self._two_nodes.remove(pool.name)
             self._scheduler.after(0.0, partial(self._add_second, pool))
 
     def _add_second(self, pool: Pool) -> None:
@@ -180,7 +180,7 @@ class NodeSimulator:
         self._scheduler.after(self._settings.unresponsive_seconds, partial(self._notice, machine.name))
 
     def _notice(self, name: str) -> None:
-        """The node controller notices the silence; then the node manager asks Azure, which knows no such machine."""
+        """The node controller sets Unknown; then the cloud node manager finds that Azure has no such machine."""
         if name not in self.machines:
             self._writer.ready(name, None)
             self._scheduler.after(self._settings.node_manager_seconds, partial(self._collect, name))

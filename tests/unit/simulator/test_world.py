@@ -213,7 +213,7 @@ def test_a_world_must_be_entered() -> None:
 
     async def main() -> None:
         clock = sim.VirtualClock(asyncio.get_running_loop(), EPOCH)
-        with pytest.raises(RuntimeError, match="has not been entered"):
+        with pytest.raises(RuntimeError, match="used outside `async with`"):
             _ = World(crds=[], now=clock.now).tasks
 
     sim.run(main, seed=1, epoch=EPOCH)

@@ -276,7 +276,7 @@ def test_only_a_terminal_needs_rich(output: str) -> None:
     ("plan", "error"),
     [
         (None, "plan.yaml: no such file or directory"),
-        ("- {verb: PUT}\n- {verb: POST, drop: after}", "plan.yaml: rule 1: it does nothing;"),
+        ("- {verb: PUT}\n- {verb: POST, drop: after}", "plan.yaml: rule 1: the rule has no effect;"),
         ("PUT", "plan.yaml: a fault plan is a list of rules"),
     ],
 )

@@ -65,13 +65,13 @@ def test_a_plan_in_json() -> None:
         ("- {verb: POST, drop: after}", "rule 1: Invalid enum value 'POST' - at `$.verb`"),
         ("- {verb: PUT, dorp: after}", "rule 1: Object contains unknown field `dorp`"),
         ("- {verb: PUT, times: many, drop: after}", "rule 1: Expected `int`, got `str` - at `$.times`"),
-        ("- {verb: PUT, times: 0, drop: after}", "rule 1: `times` is at least 1"),
-        ("- {verb: PUT}", "rule 1: it does nothing; give it answer, html,"),
-        ("- {verb: PUT, html: 502, throttled_seconds: 3}", "rule 1: one answer and one failure at most"),
+        ("- {verb: PUT, times: 0, drop: after}", "rule 1: `times` must be at least 1"),
+        ("- {verb: PUT}", "rule 1: the rule has no effect; set answer, html,"),
+        ("- {verb: PUT, html: 502, throttled_seconds: 3}", "rule 1: set at most one answer and one failure"),
         ("- {verb: GET, capacity: AllocationFailed}", "rule 1: only an accepted PUT or DELETE can fail later"),
         ("- {verb: PUT, capacity: NoRoom}", "rule 1: Invalid enum value 'NoRoom' - at `$.capacity`"),
         ("verb: PUT", "a fault plan is a list of rules"),
-        ("- [", "neither YAML nor JSON: "),
+        ("- [", "invalid YAML or JSON: "),
     ],
 )
 def test_mistakes_are_told(plan: str, told: str) -> None:
