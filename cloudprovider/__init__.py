@@ -1,1 +1,1 @@
-"""What the rules may ask of a cloud, and the one cloud there is."""
+"""The CloudProvider interface, its Azure implementation, and its decorators."""

@@ -1,13 +1,13 @@
-"""What can go wrong at the cloud, by what to do next.
+"""Errors of cloud calls, classified by what to do next.
 
     CloudError
-    ├── NotFound      the instance is proven gone: the cluster answered and named this pool
-    ├── Retryable     try again after `after` seconds (`None`: the queue's own back-off)
-    ├── NoCapacity    this offering cannot be had now; other offerings may (`scope` says which are meant)
-    └── Rejected      this request will not be accepted as it is; look again after `after` seconds
+    ├── NotFound      the instance is proven absent: the response names this pool
+    ├── Retryable     retry after `after` seconds (`None`: the back-off of the workqueue)
+    ├── NoCapacity    this offering is unavailable, others may be available (`scope` states which)
+    └── Rejected      the request is invalid in its present form; retry after `after` seconds
 
-Every error carries a CamelCase `reason` that is fit to be a condition's reason, and a `message` of at most
-256 bytes whose cause comes first (code, then words, never a URL) and whose end says what to do. No secret is in it.
+Each error has a CamelCase `reason`, valid as the reason of a condition, and a `message` of at most 256 bytes: the cause
+(code, then text, no URL), then the remedy. It contains no secrets.
 """
 
 from collections.abc import Iterable
@@ -15,15 +15,15 @@ from typing import ClassVar, Literal
 
 from provisioner.api.field_error import FieldError
 
-# The reason of a 429 by which the cloud's front door refuses, on behalf of all services behind it.
-THROTTLED_IN_FRONT = "SubscriptionThrottled"
+# The reason of a 429 of ARM itself, which applies to the whole subscription.
+SUBSCRIPTION_THROTTLED = "SubscriptionThrottled"
 
-# `cluster`: what the cluster itself lacks (addresses, room for one more pool), whatever is asked for.
+# `cluster`: a limit of the cluster (subnet addresses, number of agent pools), independent of the offering.
 Scope = Literal["size", "zone", "priority", "region", "configuration", "cluster"]
 
 
 class CloudError(Exception):
-    """The base. `reason` is CamelCase; `message` ends with the remedy; `after` is in seconds, None if not stated."""
+    """The base class. `after` is in seconds, None if unknown; `status` is the HTTP status, 0 without a response."""
 
     kind: ClassVar[str] = "error"
 
@@ -42,15 +42,15 @@ class CloudError(Exception):
 
 
 class NotFound(CloudError):
-    """The named instance does not exist: an answer about this pool, never about its cluster or group."""
+    """The named instance does not exist; never raised for a 404 of its cluster or resource group."""
 
     kind: ClassVar[str] = "not_found"
 
 
 class Retryable(CloudError):
-    """Something passing: throttling, a conflict, a lost answer, a service's bad day.
+    """A temporary failure: throttling, a conflict, a lost response, a service error.
 
-    `conflict` is True when another operation holds the pool or the name is taken (409, 412): look it up at once.
+    `conflict` is True if another operation runs on the pool or the name is taken (409, 412): read the pool at once.
     """
 
     kind: ClassVar[str] = "retryable"
@@ -70,7 +70,7 @@ class Retryable(CloudError):
 
 
 class NoCapacity(CloudError):
-    """Quota or capacity: the offering is short, the claim is fine."""
+    """The quota or the capacity of an offering is exhausted."""
 
     kind: ClassVar[str] = "no_capacity"
 
@@ -82,9 +82,9 @@ class NoCapacity(CloudError):
 
 
 class Rejected(CloudError):
-    """Refused for a cause that waiting will hardly change.
+    """A request that is unlikely to succeed later in the same form.
 
-    `final` is True only for what our own validation refuses in the immutable spec: no later try can succeed.
+    `final` is True only for errors of our validation of the immutable spec: no retry can succeed.
     """
 
     kind: ClassVar[str] = "rejected"

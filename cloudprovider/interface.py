@@ -1,8 +1,8 @@
-"""What the rules may ask of a cloud, and what it answers.
+"""The CloudProvider protocol and its values: instances, offerings, the managed cluster.
 
-Six calls, no waiting on operations, no retries hidden inside; each call is one request (LIST: one a page).
-All names are pool names, which is also the controllers' key. Ages are in seconds, times are loop times
-(`asyncio` loop clock, seconds) or wall times (aware datetimes in UTC), as the field says.
+Calls do not wait for operations and do not retry; each call is one request (LIST: one per page). Names are pool names,
+which are also the keys of the controllers. Ages are in seconds; times are loop times (`asyncio` loop clock, seconds) or
+wall times (aware datetimes in UTC), as the field states.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -25,7 +25,7 @@ SPOT: CapacityType = "spot"
 
 
 class Offering(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """What a machine can be had as: its size, where, and on which terms. `zone` "" is wherever the region has room."""
+    """A VM size, a zone and a capacity type. `zone` "" lets Azure choose a zone."""
 
     size: str
     zone: str = ""
@@ -45,7 +45,7 @@ class Gpus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class InstanceState(StrEnum):
-    """Every provisioning state of the cloud maps to one of four; an unknown one maps to CREATING and is counted."""
+    """The state of an instance. An unknown provisioning state maps to CREATING and is counted in a metric."""
 
     CREATING = "creating"
     RUNNING = "running"
@@ -54,9 +54,10 @@ class InstanceState(StrEnum):
 
 
 class Failure(msgspec.Struct, frozen=True, kw_only=True):
-    """Why the cloud gave up on an instance: kept with it, so that it survives our restarts.
+    """Why an instance failed. It is read from the instance, so that it survives a restart.
 
-    `kind` is that of the CloudError it would have been, `scope` what it is about, `after` seconds to leave it alone.
+    `kind` is the one of the corresponding CloudError, `scope` is what lacks capacity, `after` is the delay in seconds
+    before a retry.
     """
 
     reason: str
@@ -68,12 +69,12 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Instance(msgspec.Struct, frozen=True, kw_only=True):
-    """One agent pool of one machine, as the cloud last described it.
+    """An agent pool of one machine.
 
-    `claim_uid`/`claim_name` are our ownership tags, `label_uid` the node label with the UID (either marks it ours);
-    `created_label` is Azure/gpu-provisioner's creation stamp; `put_time` our own time of PUT, in UTC.
-    `failure` None of a FAILED one: it does not say why. `unknown_state`: the cloud's word for the state is new to us.
-    `busy`: the cloud works on the pool, or stopped it.
+    `claim_uid` and `claim_name` are the ownership tags, `label_uid` is the node label with the UID; either marks the
+    pool as owned. `created_label` is the creation label of Azure/gpu-provisioner, `put_time` is the tag with the time
+    of the PUT, in UTC. `failure` is None if a FAILED pool has no error. `unknown_state`: `raw_state` is not in the
+    table.
     """
 
     name: str
@@ -99,13 +100,13 @@ class Instance(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def offering(self) -> Offering:
-        """What was asked for. A pool over several zones was not made by us; its first one stands for them."""
+        """The offering of the pool; of several zones (a pool of another tool) the first."""
         kind: CapacityType = SPOT if self.priority == "Spot" else ON_DEMAND
         return Offering(size=self.size, zone=self.zones[0] if self.zones else "", capacity_type=kind)
 
     @property
     def busy(self) -> bool:
-        """Whether the cloud itself is changing or has stopped the pool, so that a missing Node means nothing."""
+        """Whether Azure changes or has stopped the pool, so that its Node may be missing."""
         return self.raw_state in BUSY_STATES or self.power_state == "Stopped"
 
 
@@ -117,7 +118,7 @@ BUSY_STATES = frozenset(
 class Cluster(msgspec.Struct, frozen=True, kw_only=True):
     """The managed cluster. Inferred removals wait unless it is `running`.
 
-    `max_pools` and `max_nodes` are AKS's own bounds; None: none is known.
+    `max_pools` and `max_nodes` are limits of AKS; None if there is none.
     """
 
     running: bool
@@ -128,48 +129,48 @@ class Cluster(msgspec.Struct, frozen=True, kw_only=True):
     location: str = ""
 
 
-NextPage = Callable[[], Awaitable[None]]
+BeforePage = Callable[[], Awaitable[None]]
 
 
-async def at_once() -> None:
-    """Nothing stands before the next page."""
+async def immediately() -> None:
+    """Request the next page without a delay."""
 
 
 class CloudProvider(Protocol):
-    """One cloud. Every call may raise a `CloudError` and nothing else (cancellation passes)."""
+    """A cloud. Calls raise only `CloudError` (and pass cancellation on)."""
 
     async def create(self, claim: NodeClaim, name: str, offering: Offering | None = None) -> Instance:
-        """Ask for an instance, once, never over an existing one (`If-None-Match: *`); returns at acceptance.
+        """Request an instance, never over an existing one (`If-None-Match: *`); returns when the PUT is accepted.
 
-        `offering` is one of those that the claim allows; None is the first of them.
+        `offering` is one of those that the claim allows; None means the first.
 
-        Raises Retryable(conflict=True) if the name is taken or another operation runs; Rejected(final=True) without
-        any request if the claim's spec cannot be expressed.
+        Raises Retryable(conflict=True) if the name is taken or another operation runs, and Rejected(final=True),
+        without a request, if the spec of the claim is invalid.
         """
 
     async def get(self, name: str) -> Instance:
-        """One fresh read. Raises NotFound only if the answer proves that this pool is absent."""
+        """One GET. Raises NotFound only if the response proves that this pool is absent."""
 
-    async def list(self, *, next_page: NextPage = at_once) -> list[Instance]:
-        """All agent pools of the cluster, ours or not; a partial answer is an error, never a short list.
+    async def list(self, *, before_page: BeforePage = immediately) -> list[Instance]:
+        """All agent pools of the cluster, owned or not. A partial response raises an error.
 
-        Each page is a request of its own: `next_page` is awaited before every one but the first.
+        `before_page` is awaited before the request of each page but the first.
         """
 
     async def delete(self, instance: Instance) -> None:
-        """Ask for the removal of exactly this instance (`If-Match` its ETag); returns at acceptance.
+        """Request the deletion of exactly this instance (`If-Match` with its ETag); returns when it is accepted.
 
-        Raises NotFound if it was already absent, Retryable(conflict=True) if it changed since or is being worked on.
+        Raises NotFound if it is already absent, Retryable(conflict=True) if it has changed or another operation runs.
         """
 
     async def cause(self, instance: Instance) -> Failure | None:
-        """Why this instance, which does not say it itself, failed: asked once of whatever made it.
+        """Why an instance without a `failure` failed: one GET of the operation that created it.
 
-        None: nobody tells, or nobody is known (any longer) who could.
+        None if the operation is unknown (for example after a restart) or has no error.
         """
 
     async def cluster(self) -> Cluster:
-        """The managed cluster's state."""
+        """The state of the managed cluster."""
 
     async def close(self) -> None:
         """Release connections and credentials."""

@@ -1,9 +1,9 @@
-"""The cloud's reflector: one shared LIST, the cluster's state, and how much of it can be believed.
+"""Reflector of the agent pools and of the managed cluster: LIST, cached instances, staleness, proof of absence.
 
-A cached instance is the newest answer there is: a LIST never overrides an answer that is newer than the
-list's own start. A pool missing from a list leaves the cache, but that proves nothing: absence is only what a GET or a
-DELETE said of this very pool, and only once it is settled (`absence`). A list that fails is "unknown", never empty.
-One LIST serves all keys: often while something is in flight, rarely when idle, later when the cloud asks for it.
+The cache holds the newest observation of each pool: a LIST never overrides one that is newer than its start. A pool
+missing from a LIST leaves the cache, but is not proven absent: only a 404 of a GET or DELETE of this pool proves that,
+and only once it is settled (`absence`). After a failed LIST the cache stays as it was and becomes stale. One LIST
+serves all keys; its interval depends on pools in flight, on errors and on `Retry-After`.
 
 Source: docs/references/rules.md#absence-needs-proof, docs/references/rules.md#arm-request-budget,
 docs/references/agent-pools.md#not-found, docs/references/agent-pools.md#throttling.
@@ -20,8 +20,8 @@ import structlog
 
 from .errors import CloudError
 from .interface import CloudProvider, Cluster, Instance, InstanceState
-from .observations import Absence, Answer, merge, settles_in, shown
-from .poll_interval import Pacing
+from .observations import Absence, Observation, instance_of, merge, settles_in
+from .poll_interval import PollInterval
 
 CLUSTER_SECONDS = 60.0
 
@@ -31,9 +31,9 @@ log = structlog.get_logger("inventory")
 class Inventory:
     """Times are loop times in seconds.
 
-    `on_change(key)` is called for each key whose instance changed; `on_news()` when something changed for all keys: the
-    first whole LIST, that it fails, or the managed cluster's state. `failing` is what the first of the LISTs in a row
-    that have failed said: it stays the same while they do.
+    `on_change(key)` is called for each key whose instance changed; `on_resync()` when all keys must be reconciled:
+    after the first LIST, when LISTs start to fail, and when the managed cluster changes. `list_error` is the error of
+    the first of the failed LISTs since the last successful one.
     """
 
     def __init__(
@@ -42,63 +42,65 @@ class Inventory:
         *,
         rng: Random,
         on_change: Callable[[str], None],
-        on_news: Callable[[], None],
+        on_resync: Callable[[], None],
         settle_seconds: float = 60.0,
         poll_seconds_busy: float = 4.0,
         poll_seconds_idle: float = 60.0,
     ) -> None:
         self._provider = provider
         self._on_change = on_change
-        self._on_news = on_news
+        self._on_resync = on_resync
         self._settle_seconds = settle_seconds
-        self._pacing = Pacing(busy=self._busy, busy_seconds=poll_seconds_busy, idle_seconds=poll_seconds_idle, rng=rng)
-        self._answers: dict[str, Answer] = {}
-        self._got_at: dict[str, float] = {}
-        self._shown_at: dict[str, float] = {}
+        self._poll = PollInterval(
+            busy=self._busy, busy_seconds=poll_seconds_busy, idle_seconds=poll_seconds_idle, rng=rng
+        )
+        self._observations: dict[str, Observation] = {}
+        self._get_seen_at: dict[str, float] = {}
+        self._list_seen_at: dict[str, float] = {}
         self._put_at: dict[str, float] = {}
         self._absent_at: dict[str, float] = {}
         self._deleted: dict[str, tuple[str, float]] = {}
-        self._expected: dict[str, None] = {}
-        self._unheard: dict[str, None] = {}
+        self._in_flight: dict[str, None] = {}
+        self._unknown_puts: dict[str, None] = {}
         self._leading_since: float | None = None
         self._listed_at: float | None = None
         self._cluster_at: float | None = None
         self._failures = 0
         self.cluster: Cluster | None = None
-        self.failing: CloudError | None = None
+        self.list_error: CloudError | None = None
 
-    # What is known
+    # Reads
 
     def get(self, name: str) -> Instance | None:
-        """The pool as last described, None if no answer shows it."""
-        return shown(self._answers.get(name))
+        """The cached instance; None if the newest observation does not show it."""
+        return instance_of(self._observations.get(name))
 
     def items(self) -> tuple[Instance, ...]:
-        return tuple(a.instance for a in self._answers.values() if a.instance is not None)
+        return tuple(a.instance for a in self._observations.values() if a.instance is not None)
 
     def names(self) -> tuple[str, ...]:
-        return tuple(name for name, a in self._answers.items() if a.instance is not None)
+        return tuple(name for name, a in self._observations.items() if a.instance is not None)
 
     @property
     def synced(self) -> bool:
-        """Whether a whole LIST was ever read in this leadership."""
+        """Whether a LIST has succeeded since this process became leader."""
         return self._listed_at is not None
 
     def age(self) -> float:
-        """Seconds since the start of the newest successful LIST, inf if there was none."""
+        """Seconds since the start of the newest successful LIST; inf if there was none."""
         return math.inf if self._listed_at is None else self._now() - self._listed_at
 
-    def silent_seconds(self) -> float:
-        """Seconds since the start of the newest successful LIST; without one, since lists were first asked for."""
+    def staleness_seconds(self) -> float:
+        """Seconds since the start of the newest successful LIST; without one, since this process became leader."""
         since = self._listed_at if self._listed_at is not None else self._leading_since
         return 0.0 if since is None else self._now() - since
 
     def cluster_age(self) -> float:
-        """Seconds since the managed cluster was last asked for, inf if it never was."""
+        """Seconds since the last GET of the managed cluster, successful or not; inf if there was none."""
         return math.inf if self._cluster_at is None else self._now() - self._cluster_at
 
     def absence(self, name: str) -> Absence:
-        """What is known of a pool's absence: `absent` is proof, `unsettled` a 404 too soon to believe."""
+        """`absent` is proven; `unsettled` is a 404 that may still be read lag."""
         if self.get(name) is not None:
             return "present"
         if name not in self._absent_at:
@@ -106,174 +108,169 @@ class Inventory:
         return "absent" if self._settles_in(name, self._absent_at[name]) <= 0 else "unsettled"
 
     def settles_in(self, name: str) -> float:
-        """Seconds until a 404 of this pool may be believed."""
+        """Seconds until a 404 of this pool proves its absence."""
         return self._settles_in(name, self._now())
 
     def _settles_in(self, name: str, at: float) -> float:
         leading = self._leading_since if self._leading_since is not None else at
         return settles_in(
             now=at,
-            seen_at=self._last_shown(name),
+            seen_at=self._last_seen(name),
             put_at=self._put_at.get(name),
             leading_since=leading,
             settle_seconds=self._settle_seconds,
         )
 
-    def _last_shown(self, name: str) -> float | None:
-        """When a read that denies this pool now has last shown it: no other is known to have caught up with its PUT.
+    def _last_seen(self, name: str) -> float | None:
+        """When a kind of read that does not show this pool now last showed it.
 
-        GETs and LISTs lag independently, and both behind what PUT and DELETE answer.
+        GETs and LISTs lag independently of each other, and both lag behind the responses of PUT and DELETE. A read
+        shows the result of the last PUT only if it has shown this pool since.
         """
-        shown, listed = self._shown_at.get(name), self._listed_at
-        vanished = shown is not None and listed is not None and shown < listed
-        seen = [at for at in (self._got_at.get(name), shown if vanished else None) if at is not None]
+        in_list, listed = self._list_seen_at.get(name), self._listed_at
+        vanished = in_list is not None and listed is not None and in_list < listed
+        seen = [at for at in (self._get_seen_at.get(name), in_list if vanished else None) if at is not None]
         return max(seen, default=None)
 
-    # What the rules tell us
+    # Observations of the controllers
 
     def put_attempted(self, name: str) -> None:
-        """A PUT is about to be sent: from now on a 404 may be read lag."""
+        """A PUT is about to be sent: a 404 after it may be read lag."""
         self._put_at[name] = self._now()
         self._absent_at.pop(name, None)
 
-    def put_refused(self, name: str) -> None:
-        """The PUT was refused before anything was made: it counts for nothing."""
+    def put_rejected(self, name: str) -> None:
+        """The PUT was rejected synchronously: it has no effect on 404s."""
         self._put_at.pop(name, None)
-        self._unheard.pop(name, None)
+        self._unknown_puts.pop(name, None)
 
-    def put_unheard(self, name: str) -> None:
-        """Nobody knows what became of the PUT: until a 404 can be believed, or the pool is seen, look often."""
-        self._unheard[name] = None
-        self._pacing.wake()
+    def put_result_unknown(self, name: str) -> None:
+        """The result of the PUT is unknown: list often until the pool is seen or a 404 is settled."""
+        self._unknown_puts[name] = None
+        self._poll.wake()
 
-    def accepted(self, instance: Instance) -> None:
-        """A PUT was accepted: this is what it answered, and reads may not know of it yet."""
-        self._note(instance.name, instance)
-        self._pacing.wake()
+    def record_put(self, instance: Instance) -> None:
+        """Record the response of an accepted PUT; reads may not show the pool yet."""
+        self._record(instance.name, instance)
+        self._poll.wake()
 
-    def learned(self, instance: Instance) -> None:
-        """A GET showed this pool."""
-        self._got_at[instance.name] = self._now()
-        self._note(instance.name, instance)
-        self._pacing.wake()
+    def record_get(self, instance: Instance) -> None:
+        """Record the instance that a GET returned."""
+        self._get_seen_at[instance.name] = self._now()
+        self._record(instance.name, instance)
+        self._poll.wake()
 
-    def learned_cluster(self, cluster: Cluster, asked_at: float) -> None:
-        """A fresh read, sent at that moment, showed the managed cluster so."""
+    def record_cluster(self, cluster: Cluster, asked_at: float) -> None:
+        """Record the result of a GET of the managed cluster; `asked_at` is when it was sent."""
         before, self.cluster, self._cluster_at = self.cluster, cluster, asked_at
         if before != cluster:
-            self._on_news()
+            self._on_resync()
 
-    def answered_absent(self, name: str) -> None:
-        """A GET or DELETE said that this pool is not there."""
+    def record_absent(self, name: str) -> None:
+        """Record a 404 of a GET or DELETE of this pool."""
         self._absent_at[name] = self._now()
-        self._note(name, None)
+        self._record(name, None)
 
-    def deleting(self, name: str) -> None:
-        """A DELETE was accepted."""
+    def record_delete(self, name: str) -> None:
+        """Record an accepted DELETE."""
         instance = self.get(name)
         if instance is not None:
             self._deleted[name] = (instance.etag, self._now())
-            going = msgspec.structs.replace(instance, state=InstanceState.DELETING, raw_state="Deleting")
-            self._note(name, going)
-        self._pacing.wake()
+            deleting = msgspec.structs.replace(instance, state=InstanceState.DELETING, raw_state="Deleting")
+            self._record(name, deleting)
+        self._poll.wake()
 
-    def expect(self, name: str) -> None:
-        """The next answer about this pool may change what is done: look often."""
-        if name not in self._expected:
-            self._expected[name] = None
-            self._pacing.wake()
+    def set_in_flight(self, name: str) -> None:
+        """List often: a controller waits for a change of this pool."""
+        if name not in self._in_flight:
+            self._in_flight[name] = None
+            self._poll.wake()
 
-    def relax(self, name: str) -> None:
-        self._expected.pop(name, None)
+    def clear_in_flight(self, name: str) -> None:
+        """Undo `set_in_flight`."""
+        self._in_flight.pop(name, None)
 
     def forget(self, name: str) -> None:
-        """Nothing of this key is left anywhere."""
-        for memory in (
-            self._expected,
-            self._unheard,
-            self._shown_at,
-            self._put_at,
-            self._got_at,
-            self._absent_at,
-            self._deleted,
-        ):
-            memory.pop(name, None)
+        """Drop all observations of a key without objects."""
+        times = (self._list_seen_at, self._put_at, self._get_seen_at, self._absent_at)
+        for observed in (self._in_flight, self._unknown_puts, self._deleted, *times):
+            observed.pop(name, None)
         if self.get(name) is None:
-            self._answers.pop(name, None)
+            self._observations.pop(name, None)
 
-    def _note(self, name: str, instance: Instance | None) -> None:
+    def _record(self, name: str, instance: Instance | None) -> None:
         now = self._now()
         before = self.get(name)
-        self._answers[name] = Answer(instance=instance, at=now)
+        self._observations[name] = Observation(instance=instance, at=now)
         if instance is not None:
             self._absent_at.pop(name, None)
         if before != instance:
             self._on_change(name)
 
-    # The loop
+    # The polling loop
 
     async def run(self) -> Never:
-        """List until cancelled; only the leader may run this."""
+        """List until cancelled. Only the leader runs this."""
         self._leading_since = self._now()
         while True:
             started = self._now()
             after: float | None = None
             try:
-                await self._look(started)
-                self._failures, self.failing = 0, None
+                await self._list(started)
+                self._failures, self.list_error = 0, None
             except CloudError as error:
                 self._failures += 1
                 after = error.after
-                if self.failing is None:
-                    self.failing = error
-                    self._on_news()
-                log.warning("the agent pools could not be listed", error=str(error), failures=self._failures)
-            await self._pacing.pause(started, failures=self._failures, after=after)
+                if self.list_error is None:
+                    self.list_error = error
+                    self._on_resync()
+                log.warning("failed to list agent pools", error=str(error), failures=self._failures)
+            await self._poll.wait(started, failures=self._failures, after=after)
 
-    async def look(self) -> None:
-        """One look at the managed cluster and all pools, for who does not stay. Raises CloudError."""
+    async def list_once(self) -> None:
+        """Get the managed cluster and list the agent pools once, for commands. Raises CloudError."""
         self._leading_since = self._now()
-        await self._look(self._leading_since)
+        await self._list(self._leading_since)
 
-    async def _look(self, started: float) -> None:
-        news = self._listed_at is None
+    async def _list(self, started: float) -> None:
+        resync = self._listed_at is None
         if self._cluster_at is None or started - self._cluster_at >= CLUSTER_SECONDS or self._failures:
             before, self.cluster = self.cluster, await self._read_cluster()
-            news = news or before != self.cluster
+            resync = resync or before != self.cluster
             self._cluster_at = started
             started = self._now()
         listed = await self._provider.list()
         recent = self._now() - self._settle_seconds
         merged = merge(
-            self._answers,
+            self._observations,
             listed,
             started_at=started,
-            put_lately={n for n, at in self._put_at.items() if at > recent and self._shown_at.get(n, -1.0) < at},
-            deleted_lately={name: etag for name, (etag, at) in self._deleted.items() if at > recent},
+            recent_puts={n for n, at in self._put_at.items() if at > recent and self._list_seen_at.get(n, -1.0) < at},
+            recent_deletes={name: etag for name, (etag, at) in self._deleted.items() if at > recent},
         )
-        self._answers, self._listed_at = dict(merged.answers), started
+        self._observations, self._listed_at = dict(merged.observations), started
         for instance in listed:
-            self._shown_at[instance.name] = started
+            self._list_seen_at[instance.name] = started
         for name in self.names():
             self._absent_at.pop(name, None)
         for name in merged.changed:
             self._on_change(name)
-        if news:
-            self._on_news()
+        if resync:
+            self._on_resync()
 
     async def _read_cluster(self) -> Cluster | None:
-        """The managed cluster, None if it cannot be read: unknown is not running, and no reason not to list."""
+        """The managed cluster; None if the GET fails, which does not prevent the LIST."""
         try:
             return await self._provider.cluster()
         except CloudError as error:
-            log.warning("the managed cluster could not be read", error=str(error))
+            log.warning("failed to get the managed cluster", error=str(error))
             return None
 
     def _busy(self) -> bool:
-        moving = (InstanceState.CREATING, InstanceState.DELETING)
-        for name in [n for n in self._unheard if self.get(n) is not None or self._settles_in(n, self._now()) <= 0]:
-            del self._unheard[name]
-        return bool(self._expected or self._unheard) or any(i.state in moving for i in self.items())
+        transient = (InstanceState.CREATING, InstanceState.DELETING)
+        for name in [n for n in self._unknown_puts if self.get(n) is not None or self._settles_in(n, self._now()) <= 0]:
+            del self._unknown_puts[name]
+        return bool(self._in_flight or self._unknown_puts) or any(i.state in transient for i in self.items())
 
     @staticmethod
     def _now() -> float:

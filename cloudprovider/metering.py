@@ -1,7 +1,7 @@
-"""Latency and errors of every call to the cloud, as a decorator.
+"""Metrics of each call of a CloudProvider: duration and errors, as a decorator.
 
-Karpenter's families and labels, so that its dashboards work, and ours by request and answer; no provider
-mentions Prometheus. `controller` is the rule that asked (`runtime.acting`); who asks for none is the shared LIST.
+The families and labels of Karpenter, so that its dashboards apply, and one family per ARM request. The label
+`controller` is the controller of the current task (`runtime.controller_name`); the shared LIST has none.
 
 Source: docs/references/karpenter.md#metrics, docs/references/monitoring.md#names.
 """
@@ -17,57 +17,57 @@ from provisioner.runtime.controller_name import current_controller
 from provisioner.runtime.metrics import NO_ANSWER, Metrics
 
 from .errors import CloudError, NoCapacity, NotFound
-from .interface import CloudProvider, Cluster, Failure, Instance, NextPage, Offering, at_once
+from .interface import BeforePage, CloudProvider, Cluster, Failure, Instance, Offering, immediately
 
-PROVIDER, LISTING = "azure", "instance.garbagecollection"
+PROVIDER, DEFAULT_CONTROLLER = "azure", "instance.garbagecollection"
 ERRORS = {NoCapacity: "InsufficientCapacityError", NotFound: "NodeClaimNotFoundError"}
 CREDENTIALS = {"NoToken": "no_token", "Unauthenticated": "unauthenticated", "AuthorizationFailed": "forbidden"}
 
 T = TypeVar("T")
 
 
-class Metered:
-    """A provider whose calls are timed and whose errors are counted."""
+class InstrumentedProvider:
+    """A provider that observes the duration and counts the errors of each call."""
 
     def __init__(self, provider: CloudProvider, metrics: Metrics) -> None:
         self._provider = provider
         self._seconds = metrics.histogram(karpenter.CALL_SECONDS)
         self._errors = metrics.counter(karpenter.CALL_ERRORS)
         self._requests = metrics.histogram(own.ARM_SECONDS)
-        self._asked_to_wait = metrics.histogram(own.ARM_RETRY_AFTER)
+        self._retry_after = metrics.histogram(own.ARM_RETRY_AFTER)
         self._credentials = metrics.credential_failures
 
     async def create(self, claim: NodeClaim, name: str, offering: Offering | None = None) -> Instance:
-        return await self._timed("create", self._provider.create(claim, name, offering))
+        return await self._observe("create", self._provider.create(claim, name, offering))
 
     async def get(self, name: str) -> Instance:
-        return await self._timed("get", self._provider.get(name))
+        return await self._observe("get", self._provider.get(name))
 
-    async def list(self, *, next_page: NextPage = at_once) -> builtins.list[Instance]:
+    async def list(self, *, before_page: BeforePage = immediately) -> builtins.list[Instance]:
         page = _Page()
 
-        async def turn() -> None:
-            self._answered("list", "2xx", page)
-            await next_page()
+        async def end_page() -> None:
+            self._observe_request("list", "2xx", page)
+            await before_page()
             page.began = _now()
 
-        return await self._timed("list", self._provider.list(next_page=turn), page)
+        return await self._observe("list", self._provider.list(before_page=end_page), page)
 
     async def delete(self, instance: Instance) -> None:
-        await self._timed("delete", self._provider.delete(instance))
+        await self._observe("delete", self._provider.delete(instance))
 
     async def cause(self, instance: Instance) -> Failure | None:
-        return await self._timed("cause", self._provider.cause(instance))
+        return await self._observe("cause", self._provider.cause(instance))
 
     async def cluster(self) -> Cluster:
-        return await self._timed("cluster", self._provider.cluster())
+        return await self._observe("cluster", self._provider.cluster())
 
     async def close(self) -> None:
         await self._provider.close()
 
-    async def _timed(self, operation: str, call: Awaitable[T], page: "_Page | None" = None) -> T:
-        """`page`: the request that is on its way, of a call of several."""
-        labels = (current_controller() or LISTING, operation.capitalize(), PROVIDER)
+    async def _observe(self, operation: str, call: Awaitable[T], page: "_Page | None" = None) -> T:
+        """`page` is the current request of a call that sends several."""
+        labels = (current_controller() or DEFAULT_CONTROLLER, operation.capitalize(), PROVIDER)
         began, page = _now(), page or _Page()
         try:
             answer = await call
@@ -76,27 +76,27 @@ class Metered:
             self._failed(operation, error, page)
             raise
         else:
-            self._answered(operation, "2xx", page)
+            self._observe_request(operation, "2xx", page)
             return answer
         finally:
             self._seconds.labels(*labels).observe(_now() - began)
 
-    def _answered(self, operation: str, code: str, page: "_Page") -> None:
+    def _observe_request(self, operation: str, code: str, page: "_Page") -> None:
         self._requests.labels(operation, code).observe(_now() - page.began)
 
     def _failed(self, operation: str, error: CloudError, page: "_Page") -> None:
         if reason := CREDENTIALS.get(error.reason):
             self._credentials.labels("azure", reason).inc()
         if error.reason == "NoToken":
-            return  # ARM was not asked
+            return  # no request was sent to ARM
         code = "2xx" if 200 <= error.status < 300 else str(error.status or NO_ANSWER)
-        self._answered(operation, code, page)
+        self._observe_request(operation, code, page)
         if error.status == 429 and error.after is not None:
-            self._asked_to_wait.labels(operation).observe(error.after)
+            self._retry_after.labels(operation).observe(error.after)
 
 
 class _Page:
-    """One request of a call: since when it is on its way."""
+    """One request of a call; `began` is its loop time."""
 
     def __init__(self) -> None:
         self.began = _now()

@@ -1,6 +1,6 @@
-"""What a LIST makes of what is known, and when a 404 is proof: the inventory's judgements, pure.
+"""Observations of agent pools: merging a LIST into the cache, and when a 404 proves that a pool is absent.
 
-No answer is ever overridden by a LIST that was sent before it; reads that lag behind writes undo nothing.
+Pure. A LIST never overrides an observation that is newer than its start, nor a write that the LIST does not show yet.
 
 Source: docs/references/rules.md#absence-needs-proof, docs/references/agent-pools.md#not-found.
 """
@@ -15,63 +15,63 @@ from .interface import Instance
 
 Absence = Literal["absent", "unsettled", "present", "unknown"]
 
-NOTHING_DELETED: Mapping[str, str] = MappingProxyType({})
+NO_DELETES: Mapping[str, str] = MappingProxyType({})
 
 
-class Answer(msgspec.Struct, frozen=True, kw_only=True):
-    """The newest thing known of one pool. `at`: loop time of the start of the request that said it."""
+class Observation(msgspec.Struct, frozen=True, kw_only=True):
+    """The newest observation of one pool. `at`: loop time of the start of the request."""
 
     instance: Instance | None
     at: float
 
 
-class Merged(msgspec.Struct, frozen=True, kw_only=True):
-    """What a LIST makes of the cache, and which keys it changed."""
+class MergeResult(msgspec.Struct, frozen=True, kw_only=True):
+    """The cache after a LIST, and the keys that the LIST changed."""
 
-    answers: Mapping[str, Answer]
+    observations: Mapping[str, Observation]
     changed: tuple[str, ...]
 
 
 def merge(
-    answers: Mapping[str, Answer],
+    observations: Mapping[str, Observation],
     listed: Iterable[Instance],
     *,
     started_at: float,
-    put_lately: Container[str] = (),
-    deleted_lately: Mapping[str, str] = NOTHING_DELETED,
-) -> Merged:
-    """The cache after a LIST that was sent at `started_at`. Answers at or after that moment stand.
+    recent_puts: Container[str] = (),
+    recent_deletes: Mapping[str, str] = NO_DELETES,
+) -> MergeResult:
+    """Merge a LIST that was sent at `started_at`. Observations at or after that time are kept.
 
-    Reads may lag behind writes (docs/references/agent-pools.md#not-found), so two older answers stand as well: a pool
-    of `put_lately` that no list has shown since, and one of `deleted_lately` (name to the ETag it was deleted with)
-    that it still shows.
+    Reads may lag behind writes (docs/references/agent-pools.md#not-found). Two kinds of older observations are kept as
+    well: a pool of `recent_puts` that no LIST has shown since, and a pool of `recent_deletes` (name to the ETag of the
+    DELETE) that the LIST still shows with that ETag.
     """
-    seen = {instance.name: instance for instance in listed}
-    after = {name: answer for name, answer in answers.items() if answer.at >= started_at}
-    for name, answer in answers.items():
-        unseen = name not in seen and name in put_lately and answer.instance is not None
-        undone = name in seen and name in deleted_lately and seen[name].etag == deleted_lately[name]
-        if unseen or undone:
-            after[name] = answer
-    for name, instance in seen.items():
-        after.setdefault(name, Answer(instance=instance, at=started_at))
-    names = dict.fromkeys((*answers, *seen))
-    changed = tuple(n for n in names if shown(answers.get(n)) != shown(after.get(n)))
-    return Merged(answers=after, changed=changed)
+    by_name = {instance.name: instance for instance in listed}
+    after = {name: observation for name, observation in observations.items() if observation.at >= started_at}
+    for name, observation in observations.items():
+        not_yet_listed = name not in by_name and name in recent_puts and observation.instance is not None
+        still_listed = name in by_name and name in recent_deletes and by_name[name].etag == recent_deletes[name]
+        if not_yet_listed or still_listed:
+            after[name] = observation
+    for name, instance in by_name.items():
+        after.setdefault(name, Observation(instance=instance, at=started_at))
+    names = dict.fromkeys((*observations, *by_name))
+    changed = tuple(n for n in names if instance_of(observations.get(n)) != instance_of(after.get(n)))
+    return MergeResult(observations=after, changed=changed)
 
 
-def shown(answer: Answer | None) -> Instance | None:
-    """The instance that an answer shows, if any."""
-    return answer.instance if answer is not None else None
+def instance_of(observation: Observation | None) -> Instance | None:
+    """The instance of an observation; None if there is none."""
+    return observation.instance if observation is not None else None
 
 
 def settles_in(
     *, now: float, seen_at: float | None, put_at: float | None, leading_since: float, settle_seconds: float
 ) -> float:
-    """Seconds until a 404 may be believed; 0 if it may be now.
+    """Seconds until a 404 proves absence; 0 if it does now.
 
-    It may if the pool was seen after the last PUT attempt, or once `settle_seconds` have passed since that attempt, or
-    since this process began to lead (before which somebody else may have sent one).
+    A 404 proves absence if the pool was seen after the last PUT attempt, or `settle_seconds` after that attempt or
+    after this process became leader, whichever is later: a previous leader may have sent a PUT until then.
     """
     if seen_at is not None and (put_at is None or seen_at >= put_at):
         return 0.0

@@ -1,7 +1,6 @@
-"""When pools are listed again: the pause between two looks, and what cuts it short.
+"""Interval between two LISTs of the agent pools: short with pools in flight, long when idle, exponential on errors.
 
-Pure but for its event; seconds of the loop. Often in flight, rarely at rest, ever more rarely while it fails,
-and never sooner than the cloud asked.
+A LIST never starts earlier than the `Retry-After` of the previous one.
 
 Source: docs/references/rules.md#arm-request-budget, docs/references/agent-pools.md#throttling.
 """
@@ -10,12 +9,12 @@ import asyncio
 from collections.abc import Callable
 from random import Random  # noqa: TID251 - the type; the caller seeds it
 
-LOOK_SECONDS = 1.0
-BACKOFF_MOST_SECONDS = 120.0
+LIST_SECONDS = 1.0
+MAX_BACKOFF_SECONDS = 120.0
 
 
-class Pacing:
-    """`busy()` tells whether an answer is being waited for; it is asked anew whenever somebody wakes the pause."""
+class PollInterval:
+    """`busy()` returns whether pools are in flight; it is evaluated again after each `wake`."""
 
     def __init__(self, *, busy: Callable[[], bool], busy_seconds: float, idle_seconds: float, rng: Random) -> None:
         self._busy = busy
@@ -25,16 +24,16 @@ class Pacing:
         self._changed = asyncio.Event()
 
     def wake(self) -> None:
-        """Something was set in motion: the pause may be shorter now."""
+        """Evaluate the interval again."""
         self._changed.set()
 
-    async def pause(self, started: float, *, failures: int, after: float | None) -> None:
-        """Until the next look is due: at once-ish if woken into a busy time, never sooner than the cloud asked.
+    async def wait(self, started: float, *, failures: int, after: float | None) -> None:
+        """Return when the next LIST is due. `started` is when the previous one began, `after` its Retry-After.
 
-        The usual second of a look is part of the interval; whatever else it waited for is not.
+        The interval includes the usual duration of a LIST (`LIST_SECONDS`), but not the time it waited for tokens.
         """
         loop = asyncio.get_running_loop()
-        began = loop.time() if failures else max(started, loop.time() - LOOK_SECONDS)
+        began = loop.time() if failures else max(started, loop.time() - LIST_SECONDS)
         while (left := began + self._interval(failures, after) - loop.time()) > 0:
             self._changed.clear()
             try:
@@ -45,6 +44,6 @@ class Pacing:
 
     def _interval(self, failures: int, after: float | None) -> float:
         if failures:
-            grown = min(self._busy_seconds * 2.0 ** (failures - 1), BACKOFF_MOST_SECONDS)
-            return max(after or 0.0, grown) * self._rng.uniform(1.0, 1.25)
+            backoff = min(self._busy_seconds * 2.0 ** (failures - 1), MAX_BACKOFF_SECONDS)
+            return max(after or 0.0, backoff) * self._rng.uniform(1.0, 1.25)
         return self._busy_seconds if self._busy() else self._idle_seconds

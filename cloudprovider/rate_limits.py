@@ -1,14 +1,12 @@
-"""Our own share of Azure's patience: token buckets before each call, so that neither AKS nor ARM need refuse us.
+"""Client-side rate limits for AKS and ARM: token buckets that each call of a CloudProvider draws on.
 
-The published buckets are never overdrawn by this process; a DELETE goes before the GET that proves an
-absence, and that before the shared LIST, by how many tokens each leaves untouched; but whatever else there is to do,
-the pools are listed once a minute, because every inference rests on that list, and one of them is read every four
-seconds, because a removal ends with that. A LIST waits for its turn, each of its
-pages too, a GET a few seconds; a write never waits, because it may only be sent while the lease outlives it, and that
-was checked before. What may not wait is an error that says when, each time another moment, so that those turned away
-do not return as a crowd. A 429 shrinks the bucket that it is about and no other: AKS's own that of one pool's
-PUTs, of the managed cluster, of operations, or the one that all else shares; ARM's, in front of AKS, that of all reads,
-writes or deletes of the subscription.
+The buckets are slightly smaller than the published ones, so that AKS and ARM do not return 429. A write never waits:
+its Lease may expire meanwhile. It fails with the `Retry-After` at which to retry; the times of several failed calls
+differ. A GET waits up to `GET_MAX_WAIT_SECONDS`, a LIST and each of its pages without limit. DELETE has priority over
+GET, and GET over LIST: the lower one leaves some tokens (`*_HEADROOM`). One LIST per `LIST_MAX_INTERVAL_SECONDS` and
+one GET per `GET_MAX_INTERVAL_SECONDS` are guaranteed: all inferred removals need the LIST, and each removal ends with a
+GET. A 429 throttles the bucket of AKS that it is about; a 429 with reason SubscriptionThrottled throttles the one of
+ARM.
 
 Source: docs/references/agent-pools.md#throttling, docs/references/rules.md#arm-request-budget,
 docs/references/rules.md#leader-election.
@@ -24,11 +22,11 @@ from prometheus_client import Counter
 
 from provisioner.api.nodeclaim import NodeClaim
 
-from .errors import THROTTLED_IN_FRONT, CloudError, Retryable
-from .interface import CloudProvider, Cluster, Failure, Instance, NextPage, Offering, at_once
-from .token_bucket import LEAST_WAIT_SECONDS, Bucket, LastInLine
+from .errors import SUBSCRIPTION_THROTTLED, CloudError, Retryable
+from .interface import BeforePage, CloudProvider, Cluster, Failure, Instance, Offering, immediately
+from .token_bucket import MIN_WAIT_SECONDS, LowPriorityFlow, TokenBucket
 
-# A call counts when it arrives, and not all are equally long on their way: of the published sizes a few stay unused.
+# Slightly below the published limits: Azure counts a call on arrival, and latencies differ.
 READ_BURST, READS_PER_SECOND = 58.0, 1.0
 PUT_BURST, PUTS_PER_SECOND = 19.0, 1.0 / 60.0
 AKS, CLUSTER, OPERATIONS, PUTS = "aks", "aks-cluster", "aks-operations", "aks-put"
@@ -42,180 +40,177 @@ LIMITS = {
     ARM_DELETES: (190.0, 10.0),
 }
 BUCKETS = (*LIMITS, PUTS)
-LEFT_BY_LIST, LEFT_BY_GET = 20.0, 8.0
-# Well below the age from which nothing is inferred from a list any more (`stale_list_seconds`).
-LIST_AT_LEAST_EVERY_SECONDS = 60.0
-# Half of what a bucket gives that a 429 has halved: a DELETE that AKS refuses is sent again and again.
-GET_AT_LEAST_EVERY_SECONDS = 4.0
-GET_PATIENCE_SECONDS = 5.0
-MOST_PUT_BUCKETS = 256
+LIST_HEADROOM, GET_HEADROOM = 20.0, 8.0
+# Well below `stale_list_seconds`, the age above which nothing is inferred from a LIST.
+LIST_MAX_INTERVAL_SECONDS = 60.0
+# Half the rate of a throttled bucket: DELETEs that AKS refuses are retried, and use the other half.
+GET_MAX_INTERVAL_SECONDS = 4.0
+GET_MAX_WAIT_SECONDS = 5.0
+MAX_PUT_BUCKETS = 256
 
 T = TypeVar("T")
 
 
-class Lane(NamedTuple):
-    """What one call draws on: a bucket of AKS's and one of ARM's.
+class Call(NamedTuple):
+    """A call, its bucket of AKS and its bucket of ARM. `flow` is None for calls of high priority."""
 
-    `line`: whose turn it is, if it goes after others.
-    """
-
-    what: str
+    description: str
     aks: str
     arm: str
     pool: str = ""
-    patience_seconds: float = 0.0
-    line: LastInLine | None = None
+    max_wait_seconds: float = 0.0
+    flow: LowPriorityFlow | None = None
 
 
-class Budgeted:
-    """A provider that asks its buckets first. `refused` counts 429s by bucket and by who said it (budget, cloud)."""
+class RateLimitedProvider:
+    """A provider that takes tokens before each call. `throttled` counts rejected calls by bucket and origin."""
 
-    def __init__(self, provider: CloudProvider, refused: Counter | None = None) -> None:
+    def __init__(self, provider: CloudProvider, throttled: Counter | None = None) -> None:
         self._provider = provider
-        self._refused = refused
-        self._shared: dict[str, Bucket] = {}
-        self._puts: dict[str, Bucket] = {}
-        self._listing = LastInLine(LEFT_BY_LIST, LIST_AT_LEAST_EVERY_SECONDS)
-        self._reading = LastInLine(LEFT_BY_GET, GET_AT_LEAST_EVERY_SECONDS)
+        self._throttled = throttled
+        self._shared: dict[str, TokenBucket] = {}
+        self._puts: dict[str, TokenBucket] = {}
+        self._list_flow = LowPriorityFlow(LIST_HEADROOM, LIST_MAX_INTERVAL_SECONDS)
+        self._get_flow = LowPriorityFlow(GET_HEADROOM, GET_MAX_INTERVAL_SECONDS)
 
     def tokens_left(self, name: str) -> float:
-        """Calls of this bucket that could be sent at once; of PUTs, for the pool that has the fewest left."""
+        """The tokens of a bucket; of PUTS, those of the pool with the fewest."""
         now = _now()
         if name == PUTS:
             return min((bucket.tokens(now) for bucket in self._puts.values()), default=PUT_BURST)
         return self._bucket(name).tokens(now)
 
     def wait_seconds(self, name: str) -> float:
-        """How long the next call of this bucket would wait; of PUTs, for the pool that waits longest."""
+        """Seconds that the next call would wait; of PUTS, for the pool with the longest wait."""
         now = _now()
         if name == PUTS:
-            return max((bucket.wait_for(now, leave=0.0) for bucket in self._puts.values()), default=0.0)
-        return self._bucket(name).wait_for(now, leave=0.0)
+            return max((bucket.delay(now, headroom=0.0) for bucket in self._puts.values()), default=0.0)
+        return self._bucket(name).delay(now, headroom=0.0)
 
     async def create(self, claim: NodeClaim, name: str, offering: Offering | None = None) -> Instance:
-        lane = Lane(f"PUT of pool {name}", PUTS, ARM_WRITES, pool=name)
-        await self._draw(lane)
-        return await self._heed(lane, self._provider.create(claim, name, offering))
+        call = Call(f"PUT of pool {name}", PUTS, ARM_WRITES, pool=name)
+        await self._acquire(call)
+        return await self._send(call, self._provider.create(claim, name, offering))
 
     async def get(self, name: str) -> Instance:
-        patience = GET_PATIENCE_SECONDS
-        lane = Lane(f"GET of pool {name}", AKS, ARM_READS, patience_seconds=patience, line=self._reading)
-        await self._draw(lane)
-        self._reading.served(_now())
-        return await self._heed(lane, self._provider.get(name))
+        wait = GET_MAX_WAIT_SECONDS
+        call = Call(f"GET of pool {name}", AKS, ARM_READS, max_wait_seconds=wait, flow=self._get_flow)
+        await self._acquire(call)
+        self._get_flow.served(_now())
+        return await self._send(call, self._provider.get(name))
 
-    async def list(self, *, next_page: NextPage = at_once) -> builtins.list[Instance]:
-        lane = Lane("LIST", AKS, ARM_READS, patience_seconds=math.inf, line=self._listing)
+    async def list(self, *, before_page: BeforePage = immediately) -> builtins.list[Instance]:
+        call = Call("LIST", AKS, ARM_READS, max_wait_seconds=math.inf, flow=self._list_flow)
 
-        async def turn() -> None:
-            await next_page()
-            await self._draw(lane)
+        async def acquire_page() -> None:
+            await before_page()
+            await self._acquire(call)
 
-        await self._draw(lane)
+        await self._acquire(call)
         began = _now()
         try:
-            listed = await self._heed(lane, self._provider.list(next_page=turn))
+            listed = await self._send(call, self._provider.list(before_page=acquire_page))
         except CloudError as error:
-            # One that was refused for the rate had its turn: the next one goes last again.
+            # A LIST that got a 429 used its guaranteed call.
             if error.status == 429:
-                self._listing.served(began)
+                self._list_flow.served(began)
             raise
-        self._listing.served(began)
+        self._list_flow.served(began)
         return listed
 
     async def delete(self, instance: Instance) -> None:
-        lane = Lane(f"DELETE of pool {instance.name}", AKS, ARM_DELETES)
-        await self._draw(lane)
-        await self._heed(lane, self._provider.delete(instance))
+        call = Call(f"DELETE of pool {instance.name}", AKS, ARM_DELETES)
+        await self._acquire(call)
+        await self._send(call, self._provider.delete(instance))
 
     async def cause(self, instance: Instance) -> Failure | None:
-        what = f"GET of the operation of pool {instance.name}"
-        lane = Lane(what, OPERATIONS, ARM_READS, patience_seconds=GET_PATIENCE_SECONDS)
-        await self._draw(lane)
-        return await self._heed(lane, self._provider.cause(instance))
+        description = f"GET of the operation of pool {instance.name}"
+        call = Call(description, OPERATIONS, ARM_READS, max_wait_seconds=GET_MAX_WAIT_SECONDS)
+        await self._acquire(call)
+        return await self._send(call, self._provider.cause(instance))
 
     async def cluster(self) -> Cluster:
-        lane = Lane("GET of the managed cluster", CLUSTER, ARM_READS, patience_seconds=GET_PATIENCE_SECONDS)
-        await self._draw(lane)
-        return await self._heed(lane, self._provider.cluster())
+        call = Call("GET of the managed cluster", CLUSTER, ARM_READS, max_wait_seconds=GET_MAX_WAIT_SECONDS)
+        await self._acquire(call)
+        return await self._send(call, self._provider.cluster())
 
     async def close(self) -> None:
         await self._provider.close()
 
-    def _bucket(self, name: str) -> Bucket:
-        return self._shared.setdefault(name, Bucket(*LIMITS[name], _now()))
+    def _bucket(self, name: str) -> TokenBucket:
+        return self._shared.setdefault(name, TokenBucket(*LIMITS[name], _now()))
 
-    def _put_bucket(self, pool: str) -> Bucket:
+    def _put_bucket(self, pool: str) -> TokenBucket:
         now = _now()
-        if len(self._puts) >= MOST_PUT_BUCKETS:
-            self._puts = {name: bucket for name, bucket in self._puts.items() if not bucket.full(now)}
-        return self._puts.setdefault(pool, Bucket(PUT_BURST, PUTS_PER_SECOND, now))
+        if len(self._puts) >= MAX_PUT_BUCKETS:
+            self._puts = {name: bucket for name, bucket in self._puts.items() if not bucket.is_full(now)}
+        return self._puts.setdefault(pool, TokenBucket(PUT_BURST, PUTS_PER_SECOND, now))
 
-    def _of_aks(self, lane: Lane) -> Bucket:
-        return self._put_bucket(lane.pool) if lane.aks == PUTS else self._bucket(lane.aks)
+    def _aks_bucket(self, call: Call) -> TokenBucket:
+        return self._put_bucket(call.pool) if call.aks == PUTS else self._bucket(call.aks)
 
-    async def _draw(self, lane: Lane) -> None:
-        if lane.line is None:
-            return await self._draw_or_refuse(lane, ahead=False)
-        lane.line.waiting += 1
+    async def _acquire(self, call: Call) -> None:
+        if call.flow is None:
+            return await self._acquire_or_reject(call, first=False)
+        call.flow.waiting += 1
         try:
-            return await self._draw_or_refuse(lane, ahead=lane.line.waiting == 1)
+            return await self._acquire_or_reject(call, first=call.flow.waiting == 1)
         finally:
-            lane.line.waiting -= 1
+            call.flow.waiting -= 1
 
-    async def _draw_or_refuse(self, lane: Lane, *, ahead: bool) -> None:
-        """`ahead`: it is the first in its line, so the turn that comes is its own."""
-        aks, arm = self._of_aks(lane), self._bucket(lane.arm)
-        deadline = _now() + lane.patience_seconds
+    async def _acquire_or_reject(self, call: Call, *, first: bool) -> None:
+        """Take both tokens. Raises Retryable after `max_wait_seconds`. `first`: the call is the first of its flow."""
+        aks, arm = self._aks_bucket(call), self._bucket(call.arm)
+        deadline = _now() + call.max_wait_seconds
         while True:
-            waits = (self._wait_for(aks, lane, ahead=ahead), arm.wait_for(_now(), leave=0.0))
-            wait = max(waits)
+            aks_wait, arm_wait = self._delay(aks, call, first=first), arm.delay(_now(), headroom=0.0)
+            wait = max(aks_wait, arm_wait)
             if wait <= 0:
                 break
             if _now() + wait > deadline:
-                in_front = waits[1] > waits[0]
-                after = (arm if in_front else aks).turn_away(_now(), wait)
-                self._count(lane.arm if in_front else lane.aks, "budget")
-                raise _too_much(lane, "ARM's" if in_front else "AKS's", after)
+                by_arm = arm_wait > aks_wait
+                after = (arm if by_arm else aks).retry_after(_now(), wait)
+                self._count(call.arm if by_arm else call.aks, "budget")
+                raise _rate_limited(call, "ARM" if by_arm else "AKS", after)
             await asyncio.sleep(wait)
         aks.take(_now())
         arm.take(_now())
 
-    def _wait_for(self, aks: Bucket, lane: Lane, *, ahead: bool) -> float:
-        """Seconds until AKS's token, or until this caller need leave nothing to the others any longer."""
-        now, line = _now(), lane.line
-        held = self._held_for_others(lane, now)
-        wait = aks.wait_for(now, leave=held + (line.leaves(now) if line is not None else 0.0))
-        if line is None or not ahead or not line.first_in(now):
+    def _delay(self, aks: TokenBucket, call: Call, *, first: bool) -> float:
+        """Seconds until a token of AKS: with headroom for other calls, or until the guaranteed call of the flow."""
+        now, flow = _now(), call.flow
+        reserved = self._reserved_tokens(call, now)
+        wait = aks.delay(now, headroom=reserved + (flow.headroom(now) if flow is not None else 0.0))
+        if flow is None or not first or not flow.seconds_until_priority(now):
             return wait
-        return min(wait, max(line.first_in(now), aks.wait_for(now, leave=held), LEAST_WAIT_SECONDS))
+        return min(wait, max(flow.seconds_until_priority(now), aks.delay(now, headroom=reserved), MIN_WAIT_SECONDS))
 
-    def _held_for_others(self, lane: Lane, now: float) -> float:
-        """Tokens left to those whose turn has come: the LIST's by all, a GET's by DELETEs."""
-        if lane.aks != AKS or lane.line is self._listing:
+    def _reserved_tokens(self, call: Call, now: float) -> float:
+        """Tokens left to guaranteed calls: all other calls leave one to the LIST, DELETEs also leave one to a GET."""
+        if call.aks != AKS or call.flow is self._list_flow:
             return 0.0
-        read = self._reading.held_for_them(now) if lane.line is None else 0.0
-        return self._listing.held_for_them(now) + read
+        for_get = self._get_flow.reserved_tokens(now) if call.flow is None else 0.0
+        return self._list_flow.reserved_tokens(now) + for_get
 
-    async def _heed(self, lane: Lane, call: Awaitable[T]) -> T:
+    async def _send(self, call: Call, request: Awaitable[T]) -> T:
         try:
-            return await call
+            return await request
         except CloudError as error:
             if error.status == 429:
-                in_front = error.reason == THROTTLED_IN_FRONT
-                bucket = self._bucket(lane.arm) if in_front else self._of_aks(lane)
-                bucket.shrink(_now(), error.after or 0.0)
-                self._count(lane.arm if in_front else lane.aks, "cloud")
+                by_arm = error.reason == SUBSCRIPTION_THROTTLED
+                bucket = self._bucket(call.arm) if by_arm else self._aks_bucket(call)
+                bucket.throttle(_now(), error.after or 0.0)
+                self._count(call.arm if by_arm else call.aks, "cloud")
             raise
 
     def _count(self, bucket: str, by: str) -> None:
-        if self._refused is not None:
-            self._refused.labels(bucket, by).inc()
+        if self._throttled is not None:
+            self._throttled.labels(bucket, by).inc()
 
 
-def _too_much(lane: Lane, whose: str, after: float) -> Retryable:
-    message = f"ThrottledByBudget: {lane.what} would exceed {whose} rate; it is tried again by itself"
-    # As their own refusal would be: nothing was sent, so nobody need look for what became of it.
+def _rate_limited(call: Call, service: str, after: float) -> Retryable:
+    message = f"ThrottledByBudget: {call.description} would exceed the rate limit of {service}; retried automatically"
+    # Status 429, as from Azure: nothing was sent, so no lookup is needed.
     return Retryable("ThrottledByBudget", message, after=after, status=429)
 
 

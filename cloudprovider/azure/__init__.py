@@ -1,1 +1,1 @@
-"""AKS agent pools over ARM: the only place that imports the Azure SDK."""
+"""The CloudProvider for AKS agent pools; only this package imports the Azure SDK."""

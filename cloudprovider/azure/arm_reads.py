@@ -1,7 +1,8 @@
-"""Reads of ARM through the SDK's pipeline, decoded here: its models cost ten times the rest of a LIST.
+"""Reads of ARM through the pipeline of the SDK, decoded with msgspec: decoding with the SDK's models takes ten times as
+long as the rest of a LIST.
 
-Each call is one request (rows: one a page); a list is whole or an error; the token goes to ARM's own host.
-What fails inside `judging` fails as a CloudError, and shows nothing of what it was made of.
+Each call is one request (`list_items`: one per page). A list is complete or an error. The token is sent to the host of
+ARM only. Exceptions inside `translate_errors` become CloudErrors.
 """
 
 import asyncio
@@ -15,7 +16,7 @@ from azure.core.exceptions import HttpResponseError
 from azure.core.rest import HttpRequest
 
 from cloudprovider.errors import CloudError
-from cloudprovider.interface import NextPage, at_once
+from cloudprovider.interface import BeforePage, immediately
 
 from .error_table import Verb
 from .errors import classify
@@ -24,66 +25,66 @@ if TYPE_CHECKING:
     from azure.mgmt.containerservice.aio import ContainerServiceClient
 
 CALL_SECONDS = 15.0
-# 100 pools fit one page today; a list that goes on for ever is none.
-MOST_PAGES = 100
+# One page holds 100 pools; the bound ends a list whose links form a circle.
+MAX_PAGES = 100
 
 
-async def read(client: "ContainerServiceClient", url: str) -> Mapping[str, Any]:
-    """The object at a path or URL. Raises HttpResponseError for any status but 200, ValueError for no object."""
-    # Streamed, so that the SDK neither decodes the body a first time nor tries to register resource providers.
+async def get_object(client: "ContainerServiceClient", url: str) -> Mapping[str, Any]:
+    """GET an object. Raises HttpResponseError for a status other than 200, ValueError for an invalid body."""
+    # stream=True: the SDK then neither decodes the body nor tries to register resource providers.
     response = await client.send_request(HttpRequest("GET", url), stream=True)
     await response.read()
     if response.status_code != 200:
         raise HttpResponseError(response=response)
-    return decoded(response.content)
+    return decode_object(response.content)
 
 
-async def rows(
-    client: "ContainerServiceClient", url: str, endpoint: str, *, next_page: NextPage = at_once
+async def list_items(
+    client: "ContainerServiceClient", url: str, endpoint: str, *, before_page: BeforePage = immediately
 ) -> AsyncIterator[Mapping[str, Any]]:
-    """Every row of every page, each of which has its own time. `next_page` is awaited before each but the first.
+    """The items of all pages; each request has its own timeout. `before_page` is awaited before each but the first.
 
-    Raises ValueError for anything that is not a whole list, TimeoutError for a page that does not come.
+    Raises ValueError if the list is invalid or incomplete, TimeoutError if a page takes too long.
     """
-    for number in range(MOST_PAGES):
+    for number in range(MAX_PAGES):
         if number:
-            await next_page()
+            await before_page()
         async with asyncio.timeout(CALL_SECONDS):
-            page = await read(client, url)
-        found = page.get("value")
-        if not isinstance(found, list):
-            raise ValueError("a page without rows")  # noqa: TRY004 - as every answer that cannot be read
-        for row in found:
-            if not isinstance(row, Mapping):
-                raise ValueError("a row that is no object")  # noqa: TRY004
-            yield row
+            page = await get_object(client, url)
+        items = page.get("value")
+        if not isinstance(items, list):
+            raise ValueError("a page without items")  # noqa: TRY004 - as for every invalid response
+        for item in items:
+            if not isinstance(item, Mapping):
+                raise ValueError("an item that is not an object")  # noqa: TRY004
+            yield item
         url = str(page.get("nextLink") or "")
         if not url:
             return
-        if not at_home(url, endpoint):
-            raise ValueError("a page elsewhere: the token does not go there")
+        if not is_arm_url(url, endpoint):
+            raise ValueError("a next page at another host")
     raise ValueError("too many pages")
 
 
-def at_home(url: str, endpoint: str) -> bool:
-    """Whether a URL that an answer names is at ARM itself."""
+def is_arm_url(url: str, endpoint: str) -> bool:
+    """Whether the host of a URL from a response is that of ARM."""
     return urlsplit(url).hostname == urlsplit(endpoint).hostname
 
 
 @contextmanager
-def judging(verb: Verb, pool: str) -> Iterator[None]:
-    """Whatever fails inside fails as a CloudError; what it was made of may hold secrets and is not shown."""
+def translate_errors(verb: Verb, pool: str) -> Iterator[None]:
+    """Translate exceptions to CloudErrors, without a cause: it may contain secrets."""
     try:
         yield
     except CloudError:
         raise
-    except Exception as error:  # noqa: BLE001 - the contract: a CloudError and nothing else
+    except Exception as error:  # noqa: BLE001 - calls raise only CloudError
         raise classify(error, pool=pool, verb=verb) from None
 
 
-def decoded(content: bytes) -> Mapping[str, Any]:
-    """A body as an object. Raises ValueError."""
+def decode_object(content: bytes) -> Mapping[str, Any]:
+    """Decode a JSON object. Raises ValueError."""
     body = msgspec.json.decode(content)
     if not isinstance(body, Mapping):
-        raise ValueError("not an object")  # noqa: TRY004 - as every answer that cannot be read
+        raise ValueError("not an object")  # noqa: TRY004 - as for every invalid response
     return body

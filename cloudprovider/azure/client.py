@@ -1,8 +1,8 @@
-"""The real SDK's client, its session and its credential, from one frozen `AzureConfig`.
+"""Session, credential and client of the Azure SDK, from an `AzureConfig`.
 
-Nothing comes from the environment unless the configuration says so (`trust_env=False`; DefaultAzureCredential
-when `managed`); one call is one request (no retry of the SDK's, of aiohttp's, no redirect); a token travels over plain
-http to a loopback host only. The configuration's `repr` shows no secret.
+The environment is not read (`trust_env=False`), except by DefaultAzureCredential when `managed`. One call is one
+request: the SDK and aiohttp neither retry nor follow redirects. Over plain http, tokens are sent to loopback hosts
+only. The `repr` of the configuration contains no secret.
 
 Source: docs/references/agent-pools.md#python-sdk, docs/references/agent-pools.md#identity-and-clouds.
 """
@@ -17,20 +17,20 @@ import aiohttp
 import msgspec
 
 if TYPE_CHECKING:
-    # Slow to import: `build_client` and `build_credential` do it where they need them.
+    # Slow to import; `build_client` and `build_credential` import them when called.
     from azure.core.credentials import AccessToken
     from azure.mgmt.containerservice.aio import ContainerServiceClient
 
 API_VERSION = "2026-08-01"
 CONNECT_SECONDS = 5.0
-# Beyond the provider's own limit of a call, which is the one that counts.
+# Longer than `CALL_SECONDS`, which applies first.
 READ_SECONDS = 30.0
 CONNECTIONS = 100
-FOREVER = 4_102_444_800  # 2100-01-01, in seconds of the Unix epoch
+NEVER_EXPIRES = 4_102_444_800  # 2100-01-01, in seconds of the Unix epoch
 
 
 class AzureConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """Which cluster, at which ARM, as whom. `static_token` is for simulators on loopback and for nothing else."""
+    """The managed cluster, the endpoint of ARM and the identity. `static_token` is for simulators on loopback only."""
 
     subscription_id: str
     resource_group: str
@@ -53,7 +53,7 @@ class AzureConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def cluster_path(self) -> str:
-        """The managed cluster's ARM id."""
+        """The ARM resource id of the managed cluster."""
         return (
             f"/subscriptions/{self.subscription_id}/resourceGroups/{self.resource_group}"
             f"/providers/Microsoft.ContainerService/managedClusters/{self.cluster_name}"
@@ -61,14 +61,14 @@ class AzureConfig(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Credential(Protocol):
-    """What the SDK asks of a credential (`AsyncTokenCredential`)."""
+    """The SDK's `AsyncTokenCredential`."""
 
     async def get_token(self, *scopes: str, **options: Any) -> "AccessToken": ...
     async def close(self) -> None: ...
 
 
 class StaticToken:
-    """One token that never ends, for a simulated ARM."""
+    """A token that does not expire, for a simulated ARM."""
 
     def __init__(self, token: str) -> None:
         self._token = token
@@ -79,7 +79,7 @@ class StaticToken:
     async def get_token(self, *scopes: str, **options: Any) -> "AccessToken":
         from azure.core.credentials import AccessToken
 
-        return AccessToken(self._token, FOREVER)
+        return AccessToken(self._token, NEVER_EXPIRES)
 
     async def close(self) -> None: ...
 
@@ -90,7 +90,7 @@ class StaticToken:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine answers at `host`."""
+    """Whether `host` is a loopback address or name."""
     try:
         return ipaddress.ip_address(host.strip("[]")).is_loopback
     except ValueError:
@@ -119,7 +119,7 @@ def _exempts(entry: str, host: str) -> bool:
 
 
 def build_session(config: AzureConfig) -> aiohttp.ClientSession:
-    """A session of our own. Raises OSError if `ca_file` cannot be read."""
+    """A new session. Raises OSError if `ca_file` cannot be read."""
     tls: ssl.SSLContext | bool = ssl.create_default_context(cafile=config.ca_file) if config.ca_file else True
     session = aiohttp.ClientSession(
         connector=aiohttp.TCPConnector(limit=CONNECTIONS, ssl=tls),
@@ -127,19 +127,19 @@ def build_session(config: AzureConfig) -> aiohttp.ClientSession:
         auto_decompress=False,
         trust_env=False,
     )
-    return without_resending(session)
+    return disable_retries(session)
 
 
-def without_resending(session: aiohttp.ClientSession) -> aiohttp.ClientSession:
-    """The session, which from now on never sends an idempotent request twice by itself (a PUT counts as one)."""
-    session._retry_connection = False  # noqa: SLF001 - aiohttp has no public switch
+def disable_retries(session: aiohttp.ClientSession) -> aiohttp.ClientSession:
+    """Disable aiohttp's retry of idempotent requests, which include PUT; returns the session."""
+    session._retry_connection = False  # noqa: SLF001 - aiohttp has no public option
     return session
 
 
 def build_credential(config: AzureConfig) -> Credential:
-    """Who we are: workload identity, or the default chain when `managed`, or a fixed token on loopback.
+    """Workload identity, DefaultAzureCredential when `managed`, or a static token for a simulator.
 
-    Raises ValueError if a token would be fixed for a real ARM, or if workload identity lacks one of its three values.
+    Raises ValueError for a static token without loopback, or if workload identity lacks one of its three values.
     """
     if config.static_token:
         if not is_loopback(urlsplit(config.arm_endpoint).hostname or ""):
@@ -149,7 +149,7 @@ def build_credential(config: AzureConfig) -> Credential:
     common |= _proxies(config, config.authority_host or "https://login.microsoftonline.com")
     if config.ca_file:
         common["connection_verify"] = config.ca_file
-    # No environment for the credential's own session either: its proxy is ours.
+    # The session of the credential does not read the environment either; the proxy is set above.
     common["use_env_settings"] = False
     if config.managed:
         from azure.identity.aio import DefaultAzureCredential
@@ -169,7 +169,7 @@ def build_credential(config: AzureConfig) -> Credential:
 def build_client(
     config: AzureConfig, session: aiohttp.ClientSession, credential: Credential, *, version: str
 ) -> "ContainerServiceClient":
-    """The SDK's client over `session`, which stays the caller's. Raises ValueError for plain http beyond loopback."""
+    """The client over `session`, which it does not close. Raises ValueError for plain http without loopback."""
     from azure.core.pipeline.transport import AioHttpTransport
     from azure.mgmt.containerservice.aio import ContainerServiceClient
 
@@ -195,7 +195,7 @@ def build_client(
 
 
 class Arm(NamedTuple):
-    """The SDK's client, with what it stands on and does not close."""
+    """The client with its session and credential, which it does not close."""
 
     client: "ContainerServiceClient"
     session: aiohttp.ClientSession
@@ -203,7 +203,7 @@ class Arm(NamedTuple):
 
 
 def build_arm(config: AzureConfig, *, version: str) -> Arm:
-    """A client with a session and a credential of its own. Raises OSError and ValueError as their builders do."""
+    """A client with a new session and credential. Raises OSError and ValueError as their builders do."""
     session = build_session(config)
     credential = build_credential(config)
     return Arm(build_client(config, session, credential, version=version), session, credential)
@@ -220,7 +220,7 @@ def _plain_http(endpoint: str) -> Iterable[Any]:
     if parts.scheme == "https":
         return []
     if parts.scheme != "http" or not is_loopback(parts.hostname or ""):
-        raise ValueError(f"{parts.scheme}://{parts.hostname} is no place for a token: ARM needs https")
+        raise ValueError(f"{parts.scheme}://{parts.hostname} requires https: tokens are sent in plain text")
     from azure.core.pipeline.policies import SansIOHTTPPolicy
 
     class PlainHttp(SansIOHTTPPolicy[Any, Any]):

@@ -1,6 +1,6 @@
-"""What a managed cluster and an identity say of themselves that the chart's values need: pure, from ARM's answers.
+"""The properties of a managed cluster and of a managed identity that the command `values` needs, from ARM's responses.
 
-"" or False for what the answer does not say; no value is guessed.
+Pure. An absent property is "" or False.
 
 Source: https://learn.microsoft.com/en-us/rest/api/aks/managed-clusters/get (`oidcIssuerProfile`, `securityProfile`,
 `azureMonitorProfile`, `identity`),
@@ -14,7 +14,7 @@ import msgspec
 
 
 class ClusterProfile(msgspec.Struct, frozen=True, kw_only=True):
-    """`oidc_issuer`: its address, "" while there is none; `tenant_id`: of the cluster's own identity."""
+    """`oidc_issuer` is a URL, "" if the issuer is disabled; `tenant_id` is that of the identity of the cluster."""
 
     location: str = ""
     power_state: str = ""
@@ -26,30 +26,30 @@ class ClusterProfile(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ManagedIdentity(msgspec.Struct, frozen=True, kw_only=True):
-    """A user-assigned identity, by the ids that tokens name."""
+    """A user-assigned managed identity."""
 
     client_id: str = ""
     tenant_id: str = ""
 
 
-def managed_identity_of(body: Mapping[str, Any]) -> ManagedIdentity:
-    """The identity in its body."""
-    said = _member(body, "properties")
-    return ManagedIdentity(client_id=_text(said, "clientId"), tenant_id=_text(said, "tenantId"))
+def to_managed_identity(body: Mapping[str, Any]) -> ManagedIdentity:
+    """The identity of a response."""
+    properties = _member(body, "properties")
+    return ManagedIdentity(client_id=_text(properties, "clientId"), tenant_id=_text(properties, "tenantId"))
 
 
-def profile_of(body: Mapping[str, Any]) -> ClusterProfile:
-    """The profile in a managed cluster's body."""
-    said = _member(body, "properties")
-    issuer = _member(said, "oidcIssuerProfile")
+def to_cluster_profile(body: Mapping[str, Any]) -> ClusterProfile:
+    """The profile of a response."""
+    properties = _member(body, "properties")
+    issuer = _member(properties, "oidcIssuerProfile")
     return ClusterProfile(
         location=_text(body, "location").replace(" ", "").lower(),
-        power_state=_text(_member(said, "powerState"), "code"),
-        kubernetes_version=_text(said, "currentKubernetesVersion") or _text(said, "kubernetesVersion"),
+        power_state=_text(_member(properties, "powerState"), "code"),
+        kubernetes_version=_text(properties, "currentKubernetesVersion") or _text(properties, "kubernetesVersion"),
         tenant_id=_text(_member(body, "identity"), "tenantId"),
         oidc_issuer=_text(issuer, "issuerURL") if issuer.get("enabled") is True else "",
-        workload_identity=_member(_member(said, "securityProfile"), "workloadIdentity").get("enabled") is True,
-        managed_prometheus=_member(_member(said, "azureMonitorProfile"), "metrics").get("enabled") is True,
+        workload_identity=_member(_member(properties, "securityProfile"), "workloadIdentity").get("enabled") is True,
+        managed_prometheus=_member(_member(properties, "azureMonitorProfile"), "metrics").get("enabled") is True,
     )
 
 

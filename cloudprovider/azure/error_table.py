@@ -1,8 +1,8 @@
-"""Every answer of ARM and AKS that means something to us: one row each.
+"""Classification of the errors of ARM, AKS and Compute: one row per meaning.
 
-Data only. The first row that fits wins, so rows go from the telling (Compute's own codes and phrases) to the
-general (wrappers, bare statuses). Codes are globs, separated by spaces; `says` are fragments of the message that came
-with the code, separated by `|`, one of which must be there. Case does not count. A row with neither fits by its status.
+The first matching row applies: rows of specific codes and phrases (Compute) come before general ones (wrappers, HTTP
+status alone). `codes` are globs separated by spaces. `phrases` are parts of the message that belongs to the code,
+separated by `|`; one must match. Matching ignores case. A row without either matches by its status.
 
 Source: docs/references/agent-pools.md, "Quota and capacity errors" to "Service errors"; each group names its section.
 """
@@ -11,7 +11,7 @@ from typing import Literal
 
 import msgspec
 
-from cloudprovider.errors import THROTTLED_IN_FRONT, Scope
+from cloudprovider.errors import SUBSCRIPTION_THROTTLED, Scope
 from provisioner.api import reasons
 
 Kind = Literal["no_capacity", "rejected", "retryable"]
@@ -22,38 +22,40 @@ SLOW_SECONDS = 300.0
 MINUTE_SECONDS = 60.0
 
 RAISE_QUOTA = "Raise it or change size: az vm list-usage -l {location} -o table"
-OTHER_OFFERING = "Tried again by itself; another size, zone or region may be free"
-OTHER_SIZE = "Choose another size: az vm list-skus --location {location} -o table"
-OTHER_ZONE = "Let the claim name another zone"
+OTHER_OFFERING = "Retried automatically; another size, zone or region may have capacity"
+OTHER_SIZE = "Use another size: az vm list-skus --location {location} -o table"
+OTHER_ZONE = "Allow another zone in the claim"
 NETWORK = "Check the cluster's outbound network, DNS and firewall"
-CANCELED = "Tried again later; delete the claim if its machine is not wanted"
-BRING_UP = "Tried again later; if it repeats, check image, driver and the cluster's outbound network"
-AGAIN = "Tried again by itself"
-FIX_CLAIM = "Correct the claim: delete it and make a new one"
+CANCELED = "Retried automatically; delete the claim if it is not needed"
+BRING_UP = "Retried automatically; if it recurs, check image, driver and the cluster's outbound network"
+RETRIED = "Retried automatically"
+FIX_CLAIM = "Delete the claim and create a corrected one"
 FIX_SETTINGS = "Check ARM_SUBSCRIPTION_ID, ARM_RESOURCE_GROUP and AZURE_CLUSTER_NAME"
-FIX_SUBSCRIPTION = "Ask the subscription's owner to lift this"
+FIX_SUBSCRIPTION = "The owner of the subscription must resolve this"
 FIX_SUBNET = "Free addresses in the subnet or use a larger one"
-FEWER_IPS = "Raise the public IP quota or turn node public IPs off"
-GIVE_ROLE = "Apply charts/gpu-provisioner/azure-role.json: az role assignment create; it can take an hour to spread"
+FEWER_IPS = "Raise the public IP quota or disable node public IPs"
+ASSIGN_ROLE = (
+    "Apply charts/gpu-provisioner/azure-role.json: az role assignment create; it can take an hour to take effect"
+)
 FIX_IDENTITY = "Check the workload identity: client id, federated credential, service account"
-ASK_POLICY = "Exempt the cluster from the policy or meet it"
-FEWER_POOLS = "Delete unused agent pools; the cluster takes no more"
+MEET_POLICY = "Exempt the cluster from the policy or comply with it"
+FEWER_POOLS = "Delete unused agent pools; the cluster is at its limit"
 START_CLUSTER = "Start the managed cluster: az aks start"
 
 ANY_5XX = tuple(range(500, 600))
 ACCEPTED = (200, 201, 202, 203, 204)
-# What failed after it was accepted: told by the pool itself (no status), or with status 200
-# (docs/references/agent-pools.md#long-running-operations).
+# A failure after the request was accepted: read from the pool (no status) or from its operation (status 200), see
+# docs/references/agent-pools.md#long-running-operations.
 OPERATION = (0, 200)
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):
-    """`reason` "" takes over ARM's code; `after` is in seconds; empty `statuses` and `verbs` fit any."""
+    """`reason` "" means the code of ARM; `after` is in seconds; empty `statuses` and `verbs` match any."""
 
     kind: Kind
     remedy: str
     codes: tuple[str, ...] = ()
-    says: tuple[str, ...] = ()
+    phrases: tuple[str, ...] = ()
     statuses: tuple[int, ...] = ()
     verbs: tuple[Verb, ...] = ()
     reason: str = ""
@@ -65,7 +67,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
 def _row(
     kind: Kind,
     codes: str,
-    says: str,
+    phrases: str,
     remedy: str,
     *,
     statuses: tuple[int, ...] = (),
@@ -78,7 +80,7 @@ def _row(
     return Row(
         kind=kind,
         codes=tuple(codes.split()),
-        says=tuple(says.split("|")) if says else (),
+        phrases=tuple(phrases.split("|")) if phrases else (),
         remedy=remedy,
         statuses=statuses,
         verbs=verbs,
@@ -89,37 +91,37 @@ def _row(
     )
 
 
-def _quota(codes: str, says: str, scope: Scope = "size") -> Row:
-    return _row("no_capacity", codes, says, RAISE_QUOTA, reason="QuotaExceeded", scope=scope)
+def _quota(codes: str, phrases: str, scope: Scope = "size") -> Row:
+    return _row("no_capacity", codes, phrases, RAISE_QUOTA, reason="QuotaExceeded", scope=scope)
 
 
-def _short(codes: str, says: str = "", remedy: str = OTHER_OFFERING, **more: object) -> Row:
-    return _row("no_capacity", codes, says, remedy, **more)  # type: ignore[arg-type]
+def _no_capacity(codes: str, phrases: str = "", remedy: str = OTHER_OFFERING, **more: object) -> Row:
+    return _row("no_capacity", codes, phrases, remedy, **more)  # type: ignore[arg-type]
 
 
-def _no(codes: str, says: str = "", remedy: str = FIX_CLAIM, **more: object) -> Row:
-    return _row("rejected", codes, says, remedy, **more)  # type: ignore[arg-type]
+def _rejected(codes: str, phrases: str = "", remedy: str = FIX_CLAIM, **more: object) -> Row:
+    return _row("rejected", codes, phrases, remedy, **more)  # type: ignore[arg-type]
 
 
-def _again(codes: str, says: str = "", remedy: str = AGAIN, **more: object) -> Row:
-    return _row("retryable", codes, says, remedy, **more)  # type: ignore[arg-type]
+def _retryable(codes: str, phrases: str = "", remedy: str = RETRIED, **more: object) -> Row:
+    return _row("retryable", codes, phrases, remedy, **more)  # type: ignore[arg-type]
 
 
 QUOTA_CODES = "OperationNotAllowed QuotaExceeded InvalidTemplateDeployment BadRequest"
 SIZE_CODES = "BadRequest InvalidParameter OperationNotAllowed NotAvailableForSubscription"
-IN_FRONT_CODES = "SubscriptionRequestsThrottled TooManyRequests"
+ARM_THROTTLED_CODES = "SubscriptionRequestsThrottled TooManyRequests"
 THROTTLED_CODES = "Throttled SubscriptionRequestsThrottled TooManyRequests TooManyRequestsReceived"
 NETWORK_CODES = "*OutboundConnFail* *K8SAPIServerConnFail* *K8SAPIServerDNSLookupFail* *CNIDownloadTimeout*"
 EXTENSION_CODES = "VMExtensionProvisioningError VMExtensionProvisioningTimeout VMExtensionError* vmssCSE*"
 
 THROTTLING = (
-    # ARM in front of AKS, on behalf of the whole subscription; AKS itself says `Throttled`.
-    _again(IN_FRONT_CODES, statuses=(429,), reason=THROTTLED_IN_FRONT),
-    _again("", statuses=(429,), reason="Throttled"),
-    _again(THROTTLED_CODES, reason="Throttled"),
+    # A limit of ARM for the whole subscription; the code of AKS is `Throttled`.
+    _retryable(ARM_THROTTLED_CODES, statuses=(429,), reason=SUBSCRIPTION_THROTTLED),
+    _retryable("", statuses=(429,), reason="Throttled"),
+    _retryable(THROTTLED_CODES, reason="Throttled"),
 )
 
-# Spot and the region's total come before the family, whose phrases they share
+# Spot and the regional total precede the family, because their messages contain its phrases
 # (docs/references/agent-pools.md#quota-and-capacity-errors).
 QUOTA = (
     _quota(QUOTA_CODES, "LowPriorityCores|low priority cores|LowPriority cores", scope="priority"),
@@ -131,20 +133,20 @@ QUOTA = (
 
 # Capacity (docs/references/agent-pools.md#quota-and-capacity-errors)
 CAPACITY = (
-    _short("ZonalAllocationFailed OverconstrainedZonalAllocationRequest", scope="zone"),
-    _short("OverconstrainedAllocationRequest", "ephemeral|proximity", scope="configuration"),
-    _short("AllocationFailed OverconstrainedAllocationRequest SkuNotAvailable"),
-    _short("VMSizeNotSupported", remedy=OTHER_SIZE, after=HOUR_SECONDS),
-    _short(
+    _no_capacity("ZonalAllocationFailed OverconstrainedZonalAllocationRequest", scope="zone"),
+    _no_capacity("OverconstrainedAllocationRequest", "ephemeral|proximity", scope="configuration"),
+    _no_capacity("AllocationFailed OverconstrainedAllocationRequest SkuNotAvailable"),
+    _no_capacity("VMSizeNotSupported", remedy=OTHER_SIZE, after=HOUR_SECONDS),
+    _no_capacity(
         SIZE_CODES,
         "is not supported for subscription|not allowed in your subscription|not available in the current region",
         OTHER_SIZE,
         reason="VMSizeNotSupported",
         after=HOUR_SECONDS,
     ),
-    _short("AvailabilityZoneNotSupported", remedy=OTHER_ZONE, scope="zone", after=HOUR_SECONDS),
-    _short("KubenetNodeCountTotalExceedsLimit", remedy=FEWER_POOLS, scope="cluster", after=SLOW_SECONDS),
-    _short(
+    _no_capacity("AvailabilityZoneNotSupported", remedy=OTHER_ZONE, scope="zone", after=HOUR_SECONDS),
+    _no_capacity("KubenetNodeCountTotalExceedsLimit", remedy=FEWER_POOLS, scope="cluster", after=SLOW_SECONDS),
+    _no_capacity(
         "",
         "number of agent pools|agent pool count|agentpool count",
         FEWER_POOLS,
@@ -152,37 +154,37 @@ CAPACITY = (
         scope="cluster",
         after=SLOW_SECONDS,
     ),
-    _again("AksCapacityHeavyUsage", after=SLOW_SECONDS),
-    _short("SubnetIsFull InsufficientSubnetSize", remedy=FIX_SUBNET, scope="cluster", after=SLOW_SECONDS),
-    _short("PublicIPCountLimitReached", remedy=FEWER_IPS, scope="cluster", after=SLOW_SECONDS),
+    _retryable("AksCapacityHeavyUsage", after=SLOW_SECONDS),
+    _no_capacity("SubnetIsFull InsufficientSubnetSize", remedy=FIX_SUBNET, scope="cluster", after=SLOW_SECONDS),
+    _no_capacity("PublicIPCountLimitReached", remedy=FEWER_IPS, scope="cluster", after=SLOW_SECONDS),
 )
 
-# A machine was made and paid for, so the next one does not follow at once
+# A machine was created and billed, so that the retry is delayed
 # (docs/references/agent-pools.md#node-bring-up-errors).
 BRING_UP_FAILURES = (
-    _no(NETWORK_CODES, remedy=NETWORK),
-    _no("", "OutboundConnFail|K8SAPIServerConnFail|K8SAPIServerDNSLookupFail|CNIDownloadTimeout", NETWORK),
-    _no(EXTENSION_CODES, remedy=BRING_UP),
-    _no("NodesNotReady", remedy=BRING_UP),
+    _rejected(NETWORK_CODES, remedy=NETWORK),
+    _rejected("", "OutboundConnFail|K8SAPIServerConnFail|K8SAPIServerDNSLookupFail|CNIDownloadTimeout", NETWORK),
+    _rejected(EXTENSION_CODES, remedy=BRING_UP),
+    _rejected("NodesNotReady", remedy=BRING_UP),
 )
 
-# Somebody aborted it; no error need stand anywhere (docs/references/agent-pools.md#calls-and-accepted-statuses).
-CANCELLATIONS = (_no("OperationCanceled", remedy=CANCELED, after=MINUTE_SECONDS),)
+# An aborted operation may have no error (docs/references/agent-pools.md#calls-and-accepted-statuses).
+CANCELLATIONS = (_rejected("OperationCanceled", remedy=CANCELED, after=MINUTE_SECONDS),)
 
-# The same code means quota (above), conflict or immutability; the message tells
+# The same codes mean a quota (above), a conflict or an immutable property, depending on the message
 # (docs/references/agent-pools.md#conflicts).
 CONFLICTS = (
-    _again("AKSOperationPreempted* OperationPreempted", conflict=True),
-    _again(
+    _retryable("AKSOperationPreempted* OperationPreempted", conflict=True),
+    _retryable(
         "", "preempted by another operation|canceled by a later operation", reason="OperationPreempted", conflict=True
     ),
-    _again(
+    _retryable(
         "",
         "in progress create node pool operation|Another agentpool operation|Another operation",
         reason="OperationInProgress",
         conflict=True,
     ),
-    _again(
+    _retryable(
         "",
         "power state is Stopped|cluster is stopped",
         START_CLUSTER,
@@ -190,64 +192,66 @@ CONFLICTS = (
         reason=reasons.CLUSTER_NOT_RUNNING,
         after=MINUTE_SECONDS,
     ),
-    _again(
+    _retryable(
         "MissingSubscriptionRegistration ReadOnlyDisabledSubscription ScopeLocked",
         remedy=FIX_SUBSCRIPTION,
         after=SLOW_SECONDS,
     ),
-    _again("", statuses=(412,), verbs=("create",), reason="PoolExists", conflict=True),
-    _again("", statuses=(412,), reason=reasons.POOL_CHANGED, conflict=True),
-    _again("", statuses=(409,), conflict=True),
+    _retryable("", statuses=(412,), verbs=("create",), reason="PoolExists", conflict=True),
+    _retryable("", statuses=(412,), reason=reasons.POOL_CHANGED, conflict=True),
+    _retryable("", statuses=(409,), conflict=True),
 )
 
-# What is absent here is not the pool (docs/references/agent-pools.md#not-found).
-ELSEWHERE = (
-    _again(
+# The missing resource is not the pool (docs/references/agent-pools.md#not-found).
+OTHER_NOT_FOUND = (
+    _retryable(
         "SubscriptionNotFound InvalidSubscriptionId",
         remedy=FIX_SETTINGS,
         reason="SubscriptionNotFound",
         after=MINUTE_SECONDS,
     ),
-    _again("ResourceGroupNotFound", remedy=FIX_SETTINGS, after=MINUTE_SECONDS),
-    _again(
+    _retryable("ResourceGroupNotFound", remedy=FIX_SETTINGS, after=MINUTE_SECONDS),
+    _retryable(
         "ParentResourceNotFound ResourceNotFound",
         remedy=FIX_SETTINGS,
         statuses=(404,),
         reason="ClusterNotFound",
         after=MINUTE_SECONDS,
     ),
-    _again("", remedy=FIX_SETTINGS, statuses=(404,), reason="NotFoundWithoutProof"),
+    _retryable("", remedy=FIX_SETTINGS, statuses=(404,), reason="NotFoundWithoutProof"),
 )
 
-# Access (docs/references/agent-pools.md#authentication-and-authorization-errors), and the two 403s that no role will
-# cure
+# Access (docs/references/agent-pools.md#authentication-and-authorization-errors). The first two are 403s that no role
+# assignment resolves.
 ACCESS = (
-    _no("RequestDisallowedByPolicy", remedy=ASK_POLICY),
-    _no(
+    _rejected("RequestDisallowedByPolicy", remedy=MEET_POLICY),
+    _rejected(
         "LinkedAuthorizationFailed",
-        remedy="Give the provisioner's identity access to the subnet, disk or group it names",
+        remedy="Grant the provisioner's identity access to the named subnet, disk or group",
     ),
-    _again("", remedy=FIX_IDENTITY, statuses=(401,), reason="Unauthenticated"),
-    _again("", remedy=GIVE_ROLE, statuses=(403,), reason="AuthorizationFailed", after=SLOW_SECONDS),
+    _retryable("", remedy=FIX_IDENTITY, statuses=(401,), reason="Unauthenticated"),
+    _retryable("", remedy=ASSIGN_ROLE, statuses=(403,), reason="AuthorizationFailed", after=SLOW_SECONDS),
 )
 
 # Validation (docs/references/agent-pools.md#validation-errors)
 VALIDATION = (
-    _no("", "must begin with an allowed prefix|invalid node label|is preserved by aks", reason="InvalidLabel"),
-    _no("PropertyChangeNotAllowed AgentPoolAPIsNotSupported InvalidResourceReference"),
-    _no("NodePoolMcVersionIncompatible AgentPoolK8sVersionNotSupported", remedy="Upgrade the cluster's control plane"),
-    _no("BadRequest InvalidParameter ValidationError", statuses=(400, *OPERATION)),
+    _rejected("", "must begin with an allowed prefix|invalid node label|is preserved by aks", reason="InvalidLabel"),
+    _rejected("PropertyChangeNotAllowed AgentPoolAPIsNotSupported InvalidResourceReference"),
+    _rejected(
+        "NodePoolMcVersionIncompatible AgentPoolK8sVersionNotSupported", remedy="Upgrade the cluster's control plane"
+    ),
+    _rejected("BadRequest InvalidParameter ValidationError", statuses=(400, *OPERATION)),
 )
 
-# The write may have been applied all the same (docs/references/agent-pools.md#service-errors).
+# The write may have been applied (docs/references/agent-pools.md#service-errors).
 SERVICE = (
-    _again("InternalServerError InternalOperationError ServerTimeout GatewayTimeout"),
-    _again("", "due to an internal error", reason="InternalServerError"),
-    _again("", statuses=ANY_5XX, reason="ServiceUnavailable"),
-    _again("", statuses=(408,), reason="Timeout"),
-    _no("", statuses=(400,)),
-    # Accepted, but not as the SDK expects it (PUT 202, DELETE 200): look what became of it.
-    _again("", statuses=ACCEPTED, reason="UnexpectedAnswer", conflict=True),
+    _retryable("InternalServerError InternalOperationError ServerTimeout GatewayTimeout"),
+    _retryable("", "due to an internal error", reason="InternalServerError"),
+    _retryable("", statuses=ANY_5XX, reason="ServiceUnavailable"),
+    _retryable("", statuses=(408,), reason="Timeout"),
+    _rejected("", statuses=(400,)),
+    # Accepted, with a status that the SDK does not expect (PUT 202, DELETE 200): the pool is read.
+    _retryable("", statuses=ACCEPTED, reason="UnexpectedResponse", conflict=True),
 )
 
 TABLE = (
@@ -257,9 +261,9 @@ TABLE = (
     *BRING_UP_FAILURES,
     *CANCELLATIONS,
     *CONFLICTS,
-    *ELSEWHERE,
+    *OTHER_NOT_FOUND,
     *ACCESS,
     *VALIDATION,
     *SERVICE,
 )
-UNKNOWN = _again("")
+UNKNOWN = _retryable("")

@@ -1,8 +1,7 @@
-"""ARM's and AKS's answers as our four errors.
+"""Translation of the errors of ARM, AKS and the Azure SDK into `CloudError`.
 
-Pure and total. Any exception and any body become one `CloudError`; `NotFound` only ever means that this very
-pool is proven absent, and what nobody knows is `Retryable`. A message has at most 256 bytes: code, words, remedy; no
-URL, GUID or query is in it.
+Pure and total: any exception and any body become one `CloudError`. `NotFound` means that this pool is proven absent; an
+unknown error is `Retryable`. A message has at most 256 bytes: code, text, remedy; it contains no URL, GUID or query.
 
 Source: docs/references/agent-pools.md#error-bodies, docs/references/agent-pools.md#not-found,
 docs/references/rules.md#absence-needs-proof, docs/references/rules.md#accurate-status,
@@ -30,82 +29,82 @@ from cloudprovider.interface import Failure
 from provisioner.api.conditions import EXHAUSTED, MESSAGE_BYTES
 
 from .arm_errors import NOTHING, ArmError, ErrorDetail, error_details, read_body, read_error
-from .error_table import AGAIN, FIX_IDENTITY, GIVE_ROLE, HOUR_SECONDS, TABLE, UNKNOWN, Row, Verb
-from .messages import Quota, compose, denied, location, quota, told_limit, words
+from .error_table import ASSIGN_ROLE, FIX_IDENTITY, HOUR_SECONDS, RETRIED, TABLE, UNKNOWN, Row, Verb
+from .messages import Quota, denied_action, format_message, parse_location, parse_quota, parse_quota_limit, summarize
 
 _REASON = re.compile(r"[A-Z][A-Za-z0-9]{2,62}")
 _POOL_NAMED = re.compile(r"agent ?pools? '([^']*)'", re.IGNORECASE)
-# Its first sentence; behind it come ids and times, which would make every message a new one.
+# The first sentence; the ids and times after it differ in each response.
 _ENTRA = re.compile(r"(AADSTS\d{4,8}):\s*([^\r\n]{1,300}?\.)(?=\s|$)")
 LONGEST_AFTER_SECONDS = 3600.0
-CANCELED = ArmError(code="OperationCanceled", message="the operation was canceled, by a person or by AKS itself")
-# Behind the words of a shortage may come that nothing else is left to try, and that this is overdue.
-SHORT_BYTES = MESSAGE_BYTES - len(f"; {EXHAUSTED}") - len("; overdue: over 999 min")
+CANCELED = ArmError(code="OperationCanceled", message="the operation was canceled by a user or by AKS")
+# Leaves room for the suffixes that the condition of a claim may add.
+NO_CAPACITY_BYTES = MESSAGE_BYTES - len(f"; {EXHAUSTED}") - len("; overdue: over 999 min")
 
 
 def classify(exc: BaseException, *, pool: str, verb: Verb) -> CloudError:
-    """What this failure of a call about `pool` ("" for list and cluster) means. Cancellation is not ours to judge."""
+    """The CloudError of an exception of a call about `pool` ("" for list and cluster)."""
     if isinstance(exc, CloudError):
         return exc
-    if isinstance(exc, ClientAuthenticationError) and _before_arm(exc):
-        return _no_token(exc)
+    if isinstance(exc, ClientAuthenticationError) and _is_credential_error(exc):
+        return _token_error(exc)
     if isinstance(exc, HttpResponseError) and exc.response is not None and isinstance(exc.status_code, int):
-        return classify_answer(
+        return classify_response(
             exc.status_code, _body_of(exc), headers=getattr(exc.response, "headers", None) or {}, pool=pool, verb=verb
         )
-    return _unanswered(exc)
+    return _transport_error(exc)
 
 
-def classify_answer(status: int, error: ArmError, *, headers: Mapping[str, str], pool: str, verb: Verb) -> CloudError:
-    """What an HTTP answer means."""
-    if status == 404 and verb in ("get", "delete") and names_absence(error, pool):
+def classify_response(status: int, error: ArmError, *, headers: Mapping[str, str], pool: str, verb: Verb) -> CloudError:
+    """The CloudError of an HTTP response."""
+    if status == 404 and verb in ("get", "delete") and proves_absence(error, pool):
         return NotFound(
-            "NotFound", compose(error.code, f"agent pool {pool} does not exist", ""), code=error.code, status=404
+            "NotFound", format_message(error.code, f"agent pool {pool} does not exist", ""), code=error.code, status=404
         )
-    row, detail = matching(status, error, verb)
-    told = retry_after_seconds(headers)
-    return _build(row, detail, error, status=status, after=told if told is not None else row.after)
+    row, detail = match_row(status, error, verb)
+    after = retry_after_seconds(headers)
+    return _to_error(row, detail, error, status=status, after=after if after is not None else row.after)
 
 
 def classify_failure(code: str, message: str, details: Any) -> Failure:
-    """Why a Failed pool failed, from its `status.provisioningError` (the operation is over: no HTTP status)."""
-    return _failure(read_error({"code": code, "message": message, "details": details}))
+    """The Failure of a Failed pool, from its `status.provisioningError`."""
+    return _to_failure(read_error({"code": code, "message": message, "details": details}))
 
 
 def classify_operation(body: Mapping[str, Any]) -> Failure | None:
-    """Why an operation failed, from what its URL answers (HTTP 200); None if it does not say, or has not failed."""
+    """The Failure of an operation, from the body of its URL; None if it has not failed or has no error."""
     error, state = read_error(body.get("error")), str(body.get("status") or "").casefold()
     if state not in ("failed", "canceled"):
         return None
     if error.code or error.message:
-        return _failure(error)
-    return _failure(CANCELED) if state == "canceled" else None
+        return _to_failure(error)
+    return _to_failure(CANCELED) if state == "canceled" else None
 
 
-def recalled(reason: str, message: str) -> Failure | None:
-    """The shortage that a claim's condition tells of in our own words, of which nothing else is known any more.
+def failure_from_condition(reason: str, message: str) -> Failure | None:
+    """The NoCapacity failure that the condition of a claim states, for example after a restart.
 
-    None if it is no shortage, or if the words do not tell which.
+    None for other failures, or if the message does not match a row.
     """
     code, _, text = message.partition(": ")
-    row, detail = matching(0, ArmError(code=code, message=text), "create")
+    row, detail = match_row(0, ArmError(code=code, message=text), "create")
     if row.kind != "no_capacity" or (row.reason or _reason(detail.code, 0)) != reason:
         return None
-    after = HOUR_SECONDS if told_limit(text) == 0 else row.after
+    after = HOUR_SECONDS if parse_quota_limit(text) == 0 else row.after
     return Failure(reason=reason, message=message, code=code, kind=NoCapacity.kind, scope=row.scope, after=after)
 
 
-def _failure(error: ArmError) -> Failure:
-    row, detail = matching(0, error, "create")
-    cause = _build(row, detail, error, status=0, after=row.after)
+def _to_failure(error: ArmError) -> Failure:
+    row, detail = match_row(0, error, "create")
+    cause = _to_error(row, detail, error, status=0, after=row.after)
     scope = cause.scope if isinstance(cause, NoCapacity) else "configuration"
     return Failure(
         reason=cause.reason, message=cause.message, code=cause.code, kind=cause.kind, scope=scope, after=cause.after
     )
 
 
-def names_absence(error: ArmError, pool: str) -> bool:
-    """Whether this 404 proves that `pool` is absent: AKS's own flat answer about it, or ARM's that names its path."""
+def proves_absence(error: ArmError, pool: str) -> bool:
+    """Whether this 404 proves that `pool` is absent: a flat body of AKS, or one of ARM with the path of the pool."""
     if not pool:
         return False
     code, text = error.code.casefold(), error.message
@@ -117,7 +116,7 @@ def names_absence(error: ArmError, pool: str) -> bool:
 
 
 def retry_after_seconds(headers: Mapping[str, str]) -> float | None:
-    """What the service asks for, at most an hour; None if it asks for nothing readable (dates are not)."""
+    """The `Retry-After` in seconds, at most an hour; None if there is none, or if it is a date."""
     for name, unit in (("retry-after-ms", 1000.0), ("x-ms-retry-after-ms", 1000.0), ("Retry-After", 1.0)):
         value = str(headers.get(name) or "").strip()
         if re.fullmatch(r"\d{1,12}(\.\d{1,6})?", value, re.ASCII):
@@ -127,17 +126,17 @@ def retry_after_seconds(headers: Mapping[str, str]) -> float | None:
     return None
 
 
-def matching(status: int, error: ArmError, verb: Verb) -> tuple[Row, ErrorDetail]:
-    """The row that judges this error, and the code and words by which it was recognised."""
+def match_row(status: int, error: ArmError, verb: Verb) -> tuple[Row, ErrorDetail]:
+    """The row that matches this error, and the code and message that it matches."""
     found = tuple(error_details(error))
     for row in TABLE:
         if (row.statuses and status not in row.statuses) or (row.verbs and verb not in row.verbs):
             continue
-        if not row.codes and not row.says:
+        if not row.codes and not row.phrases:
             return row, _first(found)
-        fitting = [detail for detail in found if _fits(row, detail)]
-        if fitting:
-            return row, fitting[-1]  # the innermost: wrappers quote the words of what they wrap
+        matching = [detail for detail in found if _matches(row, detail)]
+        if matching:
+            return row, matching[-1]  # the innermost one: wrappers quote the message of the wrapped error
     return UNKNOWN, _first(found)
 
 
@@ -145,20 +144,21 @@ def _first(found: Iterable[ErrorDetail]) -> ErrorDetail:
     return next(iter(found), ErrorDetail("", ""))
 
 
-def _fits(row: Row, detail: ErrorDetail) -> bool:
+def _matches(row: Row, detail: ErrorDetail) -> bool:
     code, message = detail.code.casefold(), detail.message.casefold()
     return (not row.codes or any(fnmatchcase(code, glob.casefold()) for glob in row.codes)) and (
-        not row.says or any(fragment.casefold() in message for fragment in row.says)
+        not row.phrases or any(fragment.casefold() in message for fragment in row.phrases)
     )
 
 
-def _build(row: Row, detail: ErrorDetail, error: ArmError, *, status: int, after: float | None) -> CloudError:
+def _to_error(row: Row, detail: ErrorDetail, error: ArmError, *, status: int, after: float | None) -> CloudError:
     code = detail.code or error.code
-    limits = quota(detail.message) if row.reason == "QuotaExceeded" else Quota()
-    named = denied(detail.message) if row.remedy == GIVE_ROLE else limits.words
-    text = named or words(detail.message) or (f"HTTP {status} without a readable reason" if status else "")
-    remedy = row.remedy.format(location=location(detail.message) or "<location>")
-    message = compose(code, text, remedy, limit=SHORT_BYTES if row.kind == "no_capacity" else MESSAGE_BYTES)
+    limits = parse_quota(detail.message) if row.reason == "QuotaExceeded" else Quota()
+    named = denied_action(detail.message) if row.remedy == ASSIGN_ROLE else limits.text
+    text = named or summarize(detail.message) or (f"HTTP {status} without an error message" if status else "")
+    remedy = row.remedy.format(location=parse_location(detail.message) or "<location>")
+    limit = NO_CAPACITY_BYTES if row.kind == "no_capacity" else MESSAGE_BYTES
+    message = format_message(code, text, remedy, limit=limit)
     reason = row.reason or _reason(code, status)
     match row.kind:
         case "no_capacity":
@@ -172,7 +172,7 @@ def _build(row: Row, detail: ErrorDetail, error: ArmError, *, status: int, after
 
 
 def _reason(code: str, status: int) -> str:
-    """ARM's code, if a condition may bear it."""
+    """The code of ARM if it is a valid reason of a condition."""
     tail = code.rpartition("_")[2]
     tail = tail[:1].upper() + tail[1:]
     if _REASON.fullmatch(tail):
@@ -183,7 +183,7 @@ def _reason(code: str, status: int) -> str:
 def _body_of(exc: HttpResponseError) -> ArmError:
     try:
         text = exc.response.text() if exc.response is not None else ""
-    except Exception:  # noqa: BLE001 - an answer that broke off half-way has a type of error for each transport
+    except Exception:  # noqa: BLE001 - the type of an incomplete body depends on the transport
         text = ""
     body = read_body(text) if isinstance(text, str | bytes) else NOTHING
     if body == NOTHING and exc.error is not None:
@@ -191,35 +191,35 @@ def _body_of(exc: HttpResponseError) -> ArmError:
     return body
 
 
-def _before_arm(exc: ClientAuthenticationError) -> bool:
-    """Whether the credential failed. Entra ID's answers have statuses too, which say nothing of the claim."""
+def _is_credential_error(exc: ClientAuthenticationError) -> bool:
+    """Whether the credential failed. Responses of Entra ID have a status too, which is not about the request."""
     return exc.response is None or exc.status_code != 401 or _ENTRA.search(str(exc.message)) is not None
 
 
-def _no_token(exc: ClientAuthenticationError) -> Retryable:
-    """Entra ID's own code, if any: it is what people search for. Status 401: nothing can have been applied."""
-    said = _ENTRA.search(str(exc.message))
-    code, text = (said[1], words(said[2])) if said is not None else ("", "no access token could be had from Entra ID")
+def _token_error(exc: ClientAuthenticationError) -> Retryable:
+    """With the AADSTS code of Entra ID, if there is one. Status 401: no request was sent."""
+    entra = _ENTRA.search(str(exc.message))
+    code, text = (entra[1], summarize(entra[2])) if entra is not None else ("", "failed to get an access token")
     after = retry_after_seconds(getattr(exc.response, "headers", None) or {})
-    return Retryable("NoToken", compose(code, text, FIX_IDENTITY), after=after, code=code, status=401)
+    return Retryable("NoToken", format_message(code, text, FIX_IDENTITY), after=after, code=code, status=401)
 
 
-# Without an answer: what was sent may have been applied (status 0). The first type that fits names the reason.
-UNANSWERED: tuple[tuple[type[BaseException], str, str, str], ...] = (
-    (ServiceRequestTimeoutError, "ConnectionFailed", "ARM could not be reached in time", AGAIN),
-    (ServiceRequestError, "ConnectionFailed", "the connection to ARM failed", AGAIN),
-    (ServiceResponseTimeoutError, "Timeout", "ARM did not answer in time", AGAIN),
-    (ServiceResponseError, "ConnectionFailed", "the connection to ARM broke off", AGAIN),
-    (IncompleteReadError, "ConnectionFailed", "the connection to ARM broke off", AGAIN),
-    (TimeoutError, "Timeout", "ARM did not answer in time", AGAIN),
-    (ConnectionError, "ConnectionFailed", "the connection to ARM failed", AGAIN),
-    (ValueError, "UnreadableAnswer", "ARM's answer could not be read", AGAIN),
-    (msgspec.MsgspecError, "UnreadableAnswer", "ARM's answer could not be read", AGAIN),
+# Without a response the request may have been applied (status 0). The first matching type applies.
+TRANSPORT_ERRORS: tuple[tuple[type[BaseException], str, str, str], ...] = (
+    (ServiceRequestTimeoutError, "ConnectionFailed", "connecting to ARM timed out", RETRIED),
+    (ServiceRequestError, "ConnectionFailed", "the connection to ARM failed", RETRIED),
+    (ServiceResponseTimeoutError, "Timeout", "the request to ARM timed out", RETRIED),
+    (ServiceResponseError, "ConnectionFailed", "the connection to ARM was closed", RETRIED),
+    (IncompleteReadError, "ConnectionFailed", "the connection to ARM was closed", RETRIED),
+    (TimeoutError, "Timeout", "the request to ARM timed out", RETRIED),
+    (ConnectionError, "ConnectionFailed", "the connection to ARM failed", RETRIED),
+    (ValueError, "InvalidResponse", "the response of ARM is invalid", RETRIED),
+    (msgspec.MsgspecError, "InvalidResponse", "the response of ARM is invalid", RETRIED),
 )
 
 
-def _unanswered(exc: BaseException) -> Retryable:
-    for kind, reason, text, remedy in UNANSWERED:
+def _transport_error(exc: BaseException) -> Retryable:
+    for kind, reason, text, remedy in TRANSPORT_ERRORS:
         if isinstance(exc, kind):
-            return Retryable(reason, compose("", text, remedy))
-    return Retryable("UnexpectedError", compose("", f"unexpected {type(exc).__name__}", AGAIN))
+            return Retryable(reason, format_message("", text, remedy))
+    return Retryable("UnexpectedError", format_message("", f"unexpected {type(exc).__name__}", RETRIED))

@@ -1,8 +1,8 @@
-"""ARM's prose in a condition's 256 bytes.
+"""Condition messages from the messages of ARM, in at most 256 bytes.
 
-Code first, then words, the remedy last and whole; sentences with links are dropped, GUIDs, resource paths and
-whatever looks like a credential are masked. How long to wait (Retry-After says it to us) and the time of day are left
-out: the same refusal has the same words a moment later. Pure and total.
+The code comes first, then the text, then the whole remedy. Sentences with links are dropped; GUIDs, resource paths and
+credentials are masked. The wait time (see `Retry-After`) and the time of day are removed, so that the same error has
+the same message each time. Pure and total.
 
 Source: docs/references/rules.md#accurate-status, docs/references/rules.md#no-secrets-in-output,
 docs/references/agent-pools.md#quota-and-capacity-errors.
@@ -15,9 +15,9 @@ import msgspec
 from provisioner.api.conditions import MESSAGE_BYTES, truncate
 from provisioner.runtime.redaction import redact
 
-WORDS_CHARACTERS = 400
+SUMMARY_CHARACTERS = 400
 CODE_BYTES = 80
-LEAST_WORDS_BYTES = 24
+MIN_TEXT_BYTES = 24
 
 _LINK = re.compile(r"(?i)(https?://|aka\.ms/|www\.)\S*")
 _GUID = re.compile(r"(?i)[0-9a-f]{8}(-?[0-9a-f]{4}){3}-?[0-9a-f]{12}")
@@ -39,40 +39,40 @@ _NUMBERS = {
     "more": re.compile(r"Additional Required: (\d{1,9})|quota,? requested (\d{1,9})", re.IGNORECASE),
     "left": re.compile(r"remaining (\d{1,9})", re.IGNORECASE),
 }
-_TOLD_LIMIT = re.compile(r"quota\b[^.]*: limit (\d{1,9})\b")
-_NO_LOCATIONS = frozenset({"for", "and", "the", "does", "has", "please", "is", "was", "with", "not"})
+_QUOTA_LIMIT = re.compile(r"quota\b[^.]*: limit (\d{1,9})\b")
+_NOT_LOCATIONS = frozenset({"for", "and", "the", "does", "has", "please", "is", "was", "with", "not"})
 
 
 class Quota(msgspec.Struct, frozen=True):
-    """What a quota error says in numbers; "" and None if it does not."""
+    """A quota error: a summary and the limit; "" and None if the message does not state them."""
 
-    words: str = ""
+    text: str = ""
     limit: int | None = None
 
 
-def compose(code: str, text: str, remedy: str, *, limit: int = MESSAGE_BYTES) -> str:
-    """`code: text. remedy` in that many bytes; the text is what gives way."""
+def format_message(code: str, text: str, remedy: str, *, limit: int = MESSAGE_BYTES) -> str:
+    """`code: text. remedy` in at most `limit` bytes; the text is truncated."""
     head = f"{truncate(_plain(code), CODE_BYTES)}: " if code else ""
     tail = f" {remedy}" if remedy else ""
     room = limit - len(head.encode()) - len(tail.encode()) - len(".")
-    body = truncate(text.rstrip(". "), max(room, LEAST_WORDS_BYTES))
+    body = truncate(text.rstrip(". "), max(room, MIN_TEXT_BYTES))
     stop = "." if tail and not body.endswith("...") else ""
     return truncate(head + body + stop + tail, limit)
 
 
-def words(message: str) -> str:
-    """The message's sentences that hold no link, in plain text."""
+def summarize(message: str) -> str:
+    """The sentences without links, masked; all sentences if each one has a link."""
     text = " ".join(redact(message[:4096]).split())
     sentences = [_TIME.sub("", _WAIT.sub("", sentence)) for sentence in _SENTENCE.split(text)]
-    telling = [sentence for sentence in sentences if any(map(str.isalnum, sentence))]
-    kept = [sentence for sentence in telling if _LINK.search(sentence) is None]
-    return _plain(" ".join(kept or telling))[:WORDS_CHARACTERS].strip()
+    non_empty = [sentence for sentence in sentences if any(map(str.isalnum, sentence))]
+    kept = [sentence for sentence in non_empty if _LINK.search(sentence) is None]
+    return _plain(" ".join(kept or non_empty))[:SUMMARY_CHARACTERS].strip()
 
 
-def denied(message: str) -> str:
-    """What ARM says that we may not do, by the end of its name; "" if it does not name it."""
+def denied_action(message: str) -> str:
+    """The end of the denied action, as `missing permission …`; "" if the message names none."""
     action = _ACTION.search(message)
-    return f"we may not {'/'.join(action[1].split('/')[-2:])}" if action is not None else ""
+    return f"missing permission {'/'.join(action[1].split('/')[-2:])}" if action is not None else ""
 
 
 def _plain(text: str) -> str:
@@ -85,24 +85,24 @@ def _last_segment(path: re.Match[str]) -> str:
     return path[0].rstrip("./").rpartition("/")[2]
 
 
-def quota(message: str) -> Quota:
-    """The numbers of Compute's or AKS's quota error."""
+def parse_quota(message: str) -> Quota:
+    """The numbers of a quota error of Compute or AKS."""
     named = _FAMILY.search(message)
     if named is None:
         return Quota()
     found = {key: _number(pattern, message) for key, pattern in _NUMBERS.items()}
     numbers = (("limit", "limit"), ("used", "used"), ("left", "left"), ("more", "needed"))
     parts = [f"{label} {found[key]}" for key, label in numbers if found[key] is not None]
-    where = location(message)
+    where = parse_location(message)
     text = f"{_plain(named[1] or named[2]).removesuffix(' Cores').removesuffix('Cores')} cores quota" + (
         f" in {where}" if where else ""
     )
-    return Quota(f"{text}: {', '.join(parts)}" if parts else f"{text} is used up", found["limit"])
+    return Quota(f"{text}: {', '.join(parts)}" if parts else f"{text} is exhausted", found["limit"])
 
 
-def told_limit(text: str) -> int | None:
-    """The limit that words of `quota` name, None if they name none."""
-    match = _TOLD_LIMIT.search(text)
+def parse_quota_limit(text: str) -> int | None:
+    """The limit in a text of `parse_quota`; None if it has none."""
+    match = _QUOTA_LIMIT.search(text)
     return int(match[1]) if match else None
 
 
@@ -111,7 +111,7 @@ def _number(pattern: re.Pattern[str], message: str) -> int | None:
     return int(next(group for group in match.groups() if group is not None)) if match else None
 
 
-def location(message: str) -> str:
-    """The Azure region a message names, "" if none."""
+def parse_location(message: str) -> str:
+    """The Azure region in a message; "" if there is none."""
     names = (match[1].lower() for match in _LOCATION.finditer(message))
-    return next((name for name in names if name not in _NO_LOCATIONS), "")
+    return next((name for name in names if name not in _NOT_LOCATIONS), "")

@@ -1,10 +1,8 @@
-"""From a claim's requirements to what it may be given, the preferred first.
+"""Mapping from the requirements of a NodeClaim to its offerings, in the order in which they are tried.
 
-Pure. Sizes in the user's order, for each of them the capacity types in the user's order, for each of those
-the zones in the user's order: what is written first is tried first. A requirement that leaves nothing, or that names
-what is no size and no zone, is refused here, final, with field, value and remedy. No zone requirement means a regional
-machine, which Azure places where there is room; no capacity-type requirement means on-demand: nothing is evicted
-unless the claim allows it.
+Pure. The order is that of the claim: by size, then capacity type, then zone. Invalid requirements and requirements that
+exclude everything are rejected, final. Without a zone requirement Azure chooses the zone; without a capacity-type
+requirement the capacity type is on-demand, so that nothing is evicted unless the claim allows it.
 
 Source: docs/references/karpenter.md#requirements, docs/references/kaito.md#the-nodeclaim-that-kaito-creates,
 docs/references/agent-pools.md#request-body.
@@ -20,7 +18,8 @@ from provisioner.api.field_error import FieldError
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.requirements import allowed_values, allows, combine, conflicts, invalid
 
-# KAITO names the size under Karpenter's Azure key as well (docs/references/kaito.md#the-nodeclaim-that-kaito-creates).
+# KAITO also sets the size under this key of karpenter-provider-azure
+# (docs/references/kaito.md#the-nodeclaim-that-kaito-creates).
 SKU_NAME = "karpenter.azure.com/sku-name"
 EXAMPLE_SIZE = "Standard_NC24ads_A100_v4"
 
@@ -101,7 +100,7 @@ def _sizes(claim: NodeClaim) -> tuple[str, ...]:
 
 
 def _zones(claim: NodeClaim) -> tuple[str, ...]:
-    """`westeurope-1` and `1` both mean zone 1."""
+    """Zone numbers: `westeurope-1` and `1` are both zone 1."""
     values = allowed_values(claim.spec.requirements, labels.ZONE) or ()
     return tuple(dict.fromkeys(match[1] for value in values if (match := _ZONE.fullmatch(value))))
 
@@ -110,5 +109,5 @@ def _capacity_types(claim: NodeClaim) -> tuple[CapacityType, ...]:
     listed = allowed_values(claim.spec.requirements, labels.CAPACITY_TYPE)
     if listed is not None:
         return tuple(kind for value in listed for kind in (ON_DEMAND, SPOT) if value == kind)
-    # Without a list spot is only what is left when on-demand is excluded.
+    # Without a list, spot applies only if on-demand is excluded.
     return tuple(k for k in (ON_DEMAND, SPOT) if allows(claim.spec.requirements, labels.CAPACITY_TYPE, k))[:1]

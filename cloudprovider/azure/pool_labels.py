@@ -1,8 +1,7 @@
-"""Which of a claim's labels go onto its agent pool, and what else stands there.
+"""The node labels of an agent pool, from the labels of its NodeClaim.
 
-A label that AKS would refuse is named, with its remedy, before anything is sent; labels that the cloud sets
-itself, and labels that would give a Node privileges, are left out. Our mark is forced last, over anything the user
-wrote.
+A label that AKS refuses is an error of the claim. Labels that Azure sets itself and labels that grant a Node privileges
+are left out. The ownership label overrides a label of the claim with the same key.
 
 Source: docs/references/agent-pools.md#labels-and-taints, docs/references/kaito.md#its-agent-pools,
 docs/references/rules.md#ownership-marks, docs/references/rules.md#limits-on-cost-and-privilege.
@@ -17,7 +16,7 @@ from provisioner.api.nodeclaim import NodeClaim
 
 from .instance_types import is_gpu_size
 
-# The cloud writes these on every Node; AKS refuses some of them from users.
+# Azure sets these labels on every Node; AKS refuses some of them from users.
 SET_BY_CLOUD = frozenset(
     {
         labels.INSTANCE_TYPE,
@@ -42,7 +41,7 @@ _DOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-
 def pool_labels(claim: NodeClaim, size: str) -> dict[str, str]:
     """The node labels of a pool for a valid claim."""
     wanted = {labels.NODEPOOL: labels.DEFAULT_NODEPOOL}
-    wanted |= {key: value for key, value in claim.metadata.labels.items() if not left_out(key)}
+    wanted |= {key: value for key, value in claim.metadata.labels.items() if not is_excluded(key)}
     wanted[labels.KAITO_MACHINE_TYPE] = "gpu" if is_gpu_size(size) else "cpu"
     wanted[labels.KAITO_CREATION_TIMESTAMP] = claim.metadata.creation_timestamp.strftime(labels.CREATION_LAYOUT)
     wanted[labels.CLAIM_UID] = claim.uid
@@ -52,28 +51,28 @@ def pool_labels(claim: NodeClaim, size: str) -> dict[str, str]:
 def validate(claim: NodeClaim) -> Iterator[FieldError]:
     """An error for each label that AKS refuses."""
     for key, value in claim.metadata.labels.items():
-        if not left_out(key):
+        if not is_excluded(key):
             yield from _validate_label(key, value)
 
 
-def left_out(key: str) -> bool:
-    """Whether a claim's label never goes onto a pool, and nobody need be told."""
-    return key in SET_BY_CLOUD or _under(key, labels.PRIVILEGED_DOMAINS)
+def is_excluded(key: str) -> bool:
+    """Whether a label of a claim is left out of the pool without an error."""
+    return key in SET_BY_CLOUD or _in_domains(key, labels.PRIVILEGED_DOMAINS)
 
 
-def kept_by_aks(key: str) -> bool:
-    """Whether AKS refuses this key from users, on whatever it stands."""
-    return _under(key, ("kubernetes.azure.com",))
+def is_reserved_by_aks(key: str) -> bool:
+    """Whether AKS refuses labels and taints of users with this key."""
+    return _in_domains(key, ("kubernetes.azure.com",))
 
 
-def _under(key: str, domains: tuple[str, ...]) -> bool:
+def _in_domains(key: str, domains: tuple[str, ...]) -> bool:
     domain = key.rpartition("/")[0]
     return any(domain == d or domain.endswith("." + d) for d in domains)
 
 
 def _validate_label(key: str, value: str) -> Iterator[FieldError]:
     domain, _, name = key.rpartition("/")
-    if key in RESERVED_NAMES or (_under(key, REFUSED_DOMAINS) and not _under(key, ACCEPTED_DOMAINS)):
+    if key in RESERVED_NAMES or (_in_domains(key, REFUSED_DOMAINS) and not _in_domains(key, ACCEPTED_DOMAINS)):
         yield _refused(key, value, "AKS reserves this key", "remove the label or use another prefix")
     elif _NAME.fullmatch(name) is None or (domain and (len(domain) > 253 or _DOMAIN.fullmatch(domain) is None)):
         yield _refused(key, value, "invalid label key", _NAME_REMEDY)

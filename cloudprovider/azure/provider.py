@@ -1,8 +1,7 @@
-"""The six calls of a cloud provider over the real SDK.
+"""The CloudProvider of AKS agent pools, over the Azure SDK.
 
-Each call is one request (LIST: one a page), which ends within 15 s; what fails is a `CloudError` only, and
-cancellation passes. Each write to ARM is one audit line, whatever becomes of it: no header, body or token is ever in
-it. Reads go through the client's pipeline, but are decoded here: the SDK's models cost ten times the rest of a LIST.
+Each call is one request (LIST: one per page) with a timeout of 15 s. Calls raise only CloudError and pass cancellation
+on. Each write to ARM is logged, whatever its result, without headers, bodies or tokens.
 
 Source: docs/references/agent-pools.md#calls-and-accepted-statuses, docs/references/agent-pools.md#etags,
 docs/references/agent-pools.md#long-running-operations, docs/references/rules.md#absence-needs-proof,
@@ -20,14 +19,14 @@ import structlog
 from azure.core import MatchConditions
 
 from cloudprovider.errors import CloudError, NotFound, Retryable
-from cloudprovider.interface import Cluster, Failure, Instance, NextPage, Offering, at_once
+from cloudprovider.interface import BeforePage, Cluster, Failure, Instance, Offering, immediately
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.runtime.clock import Clock
 
 from .agentpool import from_agent_pool, to_agent_pool
-from .arm_reads import CALL_SECONDS, at_home, decoded, judging, read, rows
+from .arm_reads import CALL_SECONDS, decode_object, get_object, is_arm_url, list_items, translate_errors
 from .client import API_VERSION, AzureConfig
-from .error_table import Verb
+from .error_table import RETRIED, Verb
 from .errors import classify_operation
 from .offerings import offerings
 
@@ -35,11 +34,11 @@ if TYPE_CHECKING:
     from azure.mgmt.containerservice.aio import ContainerServiceClient
 
 CLOSE_SECONDS = 5.0
-# The operations that may still be asked why they failed: as many as a cluster has pools, and those being re-made.
-MOST_OPERATIONS = 200
+# Operations kept for `cause`: those of a full cluster and of pools that are created again.
+MAX_OPERATIONS = 200
 DEFAULT_MAX_POOLS = 100
 KUBENET_NODES = 400
-CLUSTER_AWAY = frozenset({"Creating", "Starting", "Stopping", "Stopped", "Deleting"})
+NOT_RUNNING_STATES = frozenset({"Creating", "Starting", "Stopping", "Stopped", "Deleting"})
 
 log = structlog.get_logger("azure")
 
@@ -51,7 +50,7 @@ class Closable(Protocol):
 
 
 class Exchange:
-    """What went over the wire in one write, as the SDK's hooks saw it."""
+    """The request and response of one write, from the hooks of the SDK."""
 
     def __init__(self) -> None:
         self.request_id = ""
@@ -65,12 +64,12 @@ class Exchange:
 
     @property
     def status(self) -> int:
-        """The HTTP status, 0 without an answer."""
+        """The HTTP status; 0 without a response."""
         return self.response.status_code if self.response is not None else 0
 
     @property
     def operation(self) -> str:
-        """Where the operation that was started can be asked about, "" if the answer does not say."""
+        """The URL of the operation; "" if the response has none."""
         return str(self.response.headers.get("Azure-AsyncOperation") or "") if self.response is not None else ""
 
     @property
@@ -79,7 +78,7 @@ class Exchange:
 
 
 class AzureProvider:
-    """One managed cluster's agent pools. `owned` are closed with the client, in their order."""
+    """The agent pools of one managed cluster. `owned` are closed after the client."""
 
     def __init__(
         self, client: "ContainerServiceClient", config: AzureConfig, *, clock: Clock, owned: tuple[Closable, ...] = ()
@@ -88,40 +87,47 @@ class AzureProvider:
         self._config = config
         self._clock = clock
         self._owned = owned
-        self._where = (config.resource_group, config.cluster_name)
+        self._cluster_ids = (config.resource_group, config.cluster_name)
         self._operations: dict[str, tuple[datetime | None, str]] = {}
 
     async def create(self, claim: NodeClaim, name: str, offering: Offering | None = None) -> Instance:
         """PUT with `If-None-Match: *`."""
         chosen = offering or offerings(claim)[0]
         body: Any = to_agent_pool(claim, chosen, now=self._clock.now())
-        async with self._writing("create", name, claim.uid, etag="") as exchange:
+        async with self._write("create", name, claim.uid, etag="") as exchange:
             await self._client.agent_pools.begin_create_or_update(
-                *self._where, name, body, polling=False, match_condition=MatchConditions.IfMissing, **exchange.hooks
+                *self._cluster_ids,
+                name,
+                body,
+                polling=False,
+                match_condition=MatchConditions.IfMissing,
+                **exchange.hooks,
             )
-            made = _named(name, decoded(exchange.response.content))
-            self._keep_operation(made, exchange.operation)
+            made = _instance_named(name, decode_object(exchange.response.content))
+            self._store_operation(made, exchange.operation)
             return made
 
     async def get(self, name: str) -> Instance:
-        with judging("get", name):
+        with translate_errors("get", name):
             async with asyncio.timeout(CALL_SECONDS):
-                return _named(name, await read(self._client, self._path("agentPools", name)))
+                return _instance_named(name, await get_object(self._client, self._path("agentPools", name)))
 
-    async def list(self, *, next_page: NextPage = at_once) -> list[Instance]:
-        with judging("list", ""):
-            pools = rows(self._client, self._path("agentPools"), self._config.arm_endpoint, next_page=next_page)
+    async def list(self, *, before_page: BeforePage = immediately) -> list[Instance]:
+        with translate_errors("list", ""):
+            pools = list_items(
+                self._client, self._path("agentPools"), self._config.arm_endpoint, before_page=before_page
+            )
             return [from_agent_pool(_with_name(row)) async for row in pools]
 
     async def delete(self, instance: Instance) -> None:
-        """DELETE with `If-Match`; the pods were drained before, so budgets are not asked again."""
+        """DELETE with `If-Match`. The pods are drained already, so that AKS skips PodDisruptionBudgets."""
         if not instance.etag:
             raise Retryable(
-                "ETagUnknown", f"agent pool {instance.name} was read without an ETag; read again", conflict=True
+                "ETagUnknown", f"agent pool {instance.name} was read without an ETag. {RETRIED}", conflict=True
             )
-        async with self._writing("delete", instance.name, instance.claim_uid, etag=instance.etag) as exchange:
+        async with self._write("delete", instance.name, instance.claim_uid, etag=instance.etag) as exchange:
             await self._client.agent_pools.begin_delete(
-                *self._where,
+                *self._cluster_ids,
                 instance.name,
                 polling=False,
                 ignore_pod_disruption_budget=True,
@@ -133,42 +139,44 @@ class AzureProvider:
                 raise NotFound("NotFound", f"agent pool {instance.name} does not exist", status=204)
 
     async def cause(self, instance: Instance) -> Failure | None:
-        """One GET of the operation of our own PUT, whose URL only this process knows; its 404 proves nothing."""
+        """One GET of the operation of the PUT, whose URL is in memory only; a 404 of it is not one of the pool."""
         made_at, url = self._operations.pop(instance.name, (None, ""))
         if not url or made_at != instance.put_time:
             return None
-        with judging("get", ""):
+        with translate_errors("get", ""):
             async with asyncio.timeout(CALL_SECONDS):
-                return classify_operation(await read(self._client, url))
+                return classify_operation(await get_object(self._client, url))
 
     async def cluster(self) -> Cluster:
-        with judging("cluster", ""):
+        with translate_errors("cluster", ""):
             async with asyncio.timeout(CALL_SECONDS):
-                body = await read(self._client, self._path())
-            said = _member(body, "properties")
-            state, most = str(said.get("provisioningState") or ""), said.get("maxAgentPools")
-            power = str(_member(said, "powerState").get("code") or "Running")
+                body = await get_object(self._client, self._path())
+            properties = _member(body, "properties")
+            state, most = str(properties.get("provisioningState") or ""), properties.get("maxAgentPools")
+            power = str(_member(properties, "powerState").get("code") or "Running")
             return Cluster(
-                running=power == "Running" and state not in CLUSTER_AWAY,
+                running=power == "Running" and state not in NOT_RUNNING_STATES,
                 state=state,
                 power_state=power,
-                max_nodes=KUBENET_NODES if _member(said, "networkProfile").get("networkPlugin") == "kubenet" else None,
+                max_nodes=KUBENET_NODES
+                if _member(properties, "networkProfile").get("networkPlugin") == "kubenet"
+                else None,
                 max_pools=most if isinstance(most, int) and most > 0 else DEFAULT_MAX_POOLS,
                 location=str(body.get("location") or self._config.location),
             )
 
     async def close(self) -> None:
-        """Close the client and what it stands on; one that fails does not keep the others open."""
+        """Close the client and `owned`; the failure of one does not prevent the others."""
         async with asyncio.timeout(CLOSE_SECONDS), AsyncExitStack() as stack:
             for one in reversed((self._client, *self._owned)):
                 stack.push_async_callback(one.close)
 
-    def _keep_operation(self, made: Instance, url: str) -> None:
-        """The newest ones; its token goes to ARM and to nobody else."""
+    def _store_operation(self, made: Instance, url: str) -> None:
+        """Keep the URL of the operation if its host is ARM, because the token is sent to it."""
         self._operations.pop(made.name, None)
-        if url and at_home(url, self._config.arm_endpoint):
+        if url and is_arm_url(url, self._config.arm_endpoint):
             self._operations[made.name] = (made.put_time, url)
-        while len(self._operations) > MOST_OPERATIONS:
+        while len(self._operations) > MAX_OPERATIONS:
             del self._operations[next(iter(self._operations))]
 
     def _path(self, *below: str) -> str:
@@ -176,10 +184,10 @@ class AzureProvider:
         return f"{quote(path)}?api-version={API_VERSION}"
 
     @asynccontextmanager
-    async def _writing(self, verb: Verb, pool: str, claim_uid: str, *, etag: str) -> AsyncIterator[Exchange]:
+    async def _write(self, verb: Verb, pool: str, claim_uid: str, *, etag: str) -> AsyncIterator[Exchange]:
         exchange, outcome = Exchange(), "cancelled"
         try:
-            with judging(verb, pool):
+            with translate_errors(verb, pool):
                 async with asyncio.timeout(CALL_SECONDS):
                     yield exchange
             outcome = "accepted"
@@ -201,14 +209,14 @@ class AzureProvider:
 
 def _with_name(row: Mapping[str, Any]) -> Mapping[str, Any]:
     if not row.get("name"):
-        raise ValueError("a row without a name")
+        raise ValueError("an agent pool without a name")
     return row
 
 
-def _named(name: str, body: Mapping[str, Any]) -> Instance:
+def _instance_named(name: str, body: Mapping[str, Any]) -> Instance:
     instance = from_agent_pool(body)
     if instance.name != name:
-        raise ValueError("an answer about another pool")
+        raise ValueError("the response is about another agent pool")
     return instance
 
 

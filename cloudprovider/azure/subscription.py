@@ -1,8 +1,7 @@
-"""What `check` and `values` ask Azure beyond agent pools: who we are, what we may do, what the subscription has left.
+"""Reads of a subscription for the commands `check` and `values`: identity, permissions, quota usage, VM sizes.
 
-Reads only, each within 15 s, each a CloudError if it fails; only what is needed is kept. Names of families and
-sizes are compared without regard to case, as Azure's own lists differ in it. A token is looked at for whose it is, and
-neither kept nor shown.
+Each read has a timeout of 15 s and raises only CloudError. The case of names of families and sizes is ignored, because
+it differs between Azure's lists. A token is decoded for its identity, and neither stored nor shown.
 
 Source: https://learn.microsoft.com/en-us/rest/api/compute/usage/list (2024-07-01),
 https://learn.microsoft.com/en-us/rest/api/compute/resource-skus/list (2021-07-01),
@@ -20,9 +19,9 @@ from urllib.parse import quote
 
 import msgspec
 
-from .arm_reads import CALL_SECONDS, judging, read, rows
+from .arm_reads import CALL_SECONDS, get_object, list_items, translate_errors
 from .client import API_VERSION, AzureConfig, Credential
-from .cluster_profile import ClusterProfile, ManagedIdentity, managed_identity_of, profile_of
+from .cluster_profile import ClusterProfile, ManagedIdentity, to_cluster_profile, to_managed_identity
 
 if TYPE_CHECKING:
     from azure.mgmt.containerservice.aio import ContainerServiceClient
@@ -33,21 +32,21 @@ TOTAL, LOW_PRIORITY = "cores", "lowprioritycores"
 
 
 class Identity(msgspec.Struct, frozen=True, kw_only=True):
-    """Whose token it is: ids of Entra, "" where the token does not say."""
+    """The identity of a token: ids of Entra ID, "" if absent."""
 
     tenant: str = ""
     name: str = ""
 
 
 class Usage(msgspec.Struct, frozen=True, kw_only=True):
-    """vCPUs of one family in the location."""
+    """Usage and limit of a quota, in vCPUs."""
 
     limit: int
     used: int
 
 
-class Sku(msgspec.Struct, frozen=True, kw_only=True):
-    """A size as it is offered here. `restricted`: why it cannot be had at all; `zones_restricted`: where not."""
+class ResourceSku(msgspec.Struct, frozen=True, kw_only=True):
+    """A VM size in a location. `restricted`: the reason if it is unavailable; `zones_restricted`: unavailable zones."""
 
     name: str
     family: str
@@ -58,17 +57,17 @@ class Sku(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Permissions(msgspec.Struct, frozen=True):
-    """Pairs of what a role allows and what it takes away again; roles add up."""
+    """The `actions` and `notActions` of each role; permissions of roles are additive."""
 
     roles: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...]
 
     def allow(self, action: str) -> bool:
-        """Whether some role allows the action."""
+        """Whether a role allows the action."""
         return any(_any(granted, action) and not _any(taken, action) for granted, taken in self.roles)
 
 
-class Inspector:
-    """One subscription and cluster, through a client that is somebody else's."""
+class SubscriptionClient:
+    """Reads of one subscription and cluster, over a client that it does not close."""
 
     def __init__(self, client: "ContainerServiceClient", credential: Credential, config: AzureConfig) -> None:
         self._client = client
@@ -76,40 +75,42 @@ class Inspector:
         self._config = config
 
     async def identity(self) -> Identity:
-        """Get a token, and say whose it is."""
-        with judging("cluster", ""):
+        """Get a token and return its identity."""
+        with translate_errors("cluster", ""):
             async with asyncio.timeout(CALL_SECONDS):
                 return identity_of((await self._credential.get_token(self._config.arm_scope)).token)
 
     async def profile(self) -> ClusterProfile:
-        """What the managed cluster is like, beyond what the controller needs of it."""
-        with judging("cluster", ""):
+        """The profile of the managed cluster."""
+        with translate_errors("cluster", ""):
             async with asyncio.timeout(CALL_SECONDS):
                 url = f"{quote(self._config.cluster_path)}?api-version={API_VERSION}"
-                return profile_of(await read(self._client, url))
+                return to_cluster_profile(await get_object(self._client, url))
 
     async def managed_identity(self, group: str, name: str) -> ManagedIdentity:
-        """A user-assigned identity of the subscription; a CloudError of status 404 if there is none of that name."""
+        """A user-assigned identity of the subscription. Raises CloudError with status 404 if it does not exist."""
         provider = "providers/Microsoft.ManagedIdentity/userAssignedIdentities"
         path = f"/subscriptions/{self._config.subscription_id}/resourceGroups/{group}/{provider}/{name}"
-        with judging("list", ""):
+        with translate_errors("list", ""):
             async with asyncio.timeout(CALL_SECONDS):
-                return managed_identity_of(await read(self._client, f"{quote(path)}?api-version={IDENTITIES_VERSION}"))
+                return to_managed_identity(
+                    await get_object(self._client, f"{quote(path)}?api-version={IDENTITIES_VERSION}")
+                )
 
     async def permissions(self) -> Permissions:
-        """What we may do to the cluster and its pools."""
+        """The permissions of the caller on the cluster and its agent pools."""
         path = f"{self._config.cluster_path}/providers/Microsoft.Authorization/permissions"
         found = await self._rows(f"{quote(path)}?api-version={PERMISSIONS_VERSION}")
         return Permissions(tuple((_texts(row.get("actions")), _texts(row.get("notActions"))) for row in found))
 
     async def usages(self, location: str) -> Mapping[str, Usage]:
-        """vCPUs by family, in lower case; `cores` is the location's total, `lowprioritycores` that of spot."""
+        """Usages by family in lower case; `cores` is the regional total, `lowprioritycores` the total of spot."""
         path = f"{self._compute}/locations/{location}/usages"
         found = await self._rows(f"{quote(path)}?api-version={USAGES_VERSION}")
         return {name.casefold(): usage for name, usage in map(_usage, found) if name}
 
-    async def skus(self, location: str, sizes: Iterable[str]) -> Mapping[str, Sku]:
-        """These sizes, by their names in lower case; those that the location does not offer are not there."""
+    async def skus(self, location: str, sizes: Iterable[str]) -> Mapping[str, ResourceSku]:
+        """The given sizes by name in lower case, without those that the location does not offer."""
         wanted = {size.casefold() for size in sizes}
         here = quote(f"location eq '{location}'")
         found = await self._rows(f"{quote(self._compute)}/skus?api-version={SKUS_VERSION}&%24filter={here}")
@@ -124,13 +125,13 @@ class Inspector:
         return f"/subscriptions/{self._config.subscription_id}/providers/Microsoft.Compute"
 
     async def _rows(self, url: str) -> list[Mapping[str, Any]]:
-        with judging("list", ""):
+        with translate_errors("list", ""):
             async with asyncio.timeout(CALL_SECONDS):
-                return [row async for row in rows(self._client, url, self._config.arm_endpoint)]
+                return [row async for row in list_items(self._client, url, self._config.arm_endpoint)]
 
 
 def identity_of(token: str) -> Identity:
-    """Whose token this is, by its payload; it is not verified, which is the business of who accepts it."""
+    """The identity in the payload of a token, which is not verified."""
     parts = token.split(".")
     try:
         payload = msgspec.json.decode(base64.urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4)))
@@ -143,7 +144,7 @@ def identity_of(token: str) -> Identity:
 
 
 def _any(patterns: Iterable[str], action: str) -> bool:
-    """Whether a pattern fits: `*` stands for anything, slashes too; case does not count."""
+    """Whether a pattern matches: `*` matches any text, including slashes; case is ignored."""
     return any(
         re.fullmatch(".*".join(map(re.escape, pattern.split("*"))), action, re.IGNORECASE) for pattern in patterns
     )
@@ -159,7 +160,7 @@ def _usage(row: Mapping[str, Any]) -> tuple[str, Usage]:
     return value, Usage(limit=int(row.get("limit") or 0), used=int(row.get("currentValue") or 0))
 
 
-def _sku(row: Mapping[str, Any], location: str) -> Sku:
+def _sku(row: Mapping[str, Any], location: str) -> ResourceSku:
     capabilities = {str(one.get("name")): str(one.get("value")) for one in _maps(row.get("capabilities"))}
     zones = [zone for one in _maps(row.get("locationInfo")) for zone in _texts(one.get("zones"))]
     whole, zonal = "", list[str]()
@@ -173,7 +174,7 @@ def _sku(row: Mapping[str, Any], location: str) -> Sku:
         else:
             whole = str(one.get("reasonCode") or "restricted")
     vcpus = capabilities.get("vCPUs", "")
-    return Sku(
+    return ResourceSku(
         name=str(row.get("name")),
         family=str(row.get("family") or ""),
         vcpus=int(vcpus) if vcpus.isdecimal() else 0,

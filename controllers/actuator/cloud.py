@@ -38,22 +38,22 @@ class CloudActuator:
             instance = await self._provider.create(step.claim, step.name, step.offering)
         except CloudError as error:
             if _refused_at_once(error):
-                self._inventory.put_refused(step.name)
+                self._inventory.put_rejected(step.name)
             else:
-                self._inventory.put_unheard(step.name)
+                self._inventory.put_result_unknown(step.name)
             return CloudFailed(error=error)
-        self._inventory.accepted(instance)
+        self._inventory.record_put(instance)
         return Accepted()
 
     async def _delete(self, step: DeleteInstance) -> Accepted | CloudFailed:
         try:
             await self._provider.delete(step.instance)
         except NotFound:
-            self._inventory.answered_absent(step.instance.name)
+            self._inventory.record_absent(step.instance.name)
             return Accepted()
         except CloudError as error:
             return CloudFailed(error=error)
-        self._inventory.deleting(step.instance.name)
+        self._inventory.record_delete(step.instance.name)
         return Accepted()
 
     async def look_up(self, step: LookUpPool) -> ReadPool | CloudFailed:
@@ -61,11 +61,11 @@ class CloudActuator:
         try:
             instance = await self._provider.get(step.name)
         except NotFound:
-            self._inventory.answered_absent(step.name)
+            self._inventory.record_absent(step.name)
             return ReadPool()
         except CloudError as error:
             return CloudFailed(error=error)
-        self._inventory.learned(instance)
+        self._inventory.record_get(instance)
         return ReadPool()
 
     async def ask_cause(self, step: AskCause) -> ReadCause:
@@ -83,7 +83,7 @@ class CloudActuator:
             cluster = await self._provider.cluster()
         except CloudError as error:
             return CloudFailed(error=error)
-        self._inventory.learned_cluster(cluster, asked_at)
+        self._inventory.record_cluster(cluster, asked_at)
         return ReadCluster()
 
 

@@ -251,9 +251,9 @@ class Reconciler:
     def _attend(self, key: str, memory: Memory, facts: Facts) -> None:
         """While something is in flight the inventory looks often; and what waits for people is told once."""
         if in_flight(facts):
-            self._inventory.expect(key)
+            self._inventory.set_in_flight(key)
         else:
-            self._inventory.relax(key)
+            self._inventory.clear_in_flight(key)
         held = garbage.needs_confirmation(facts)
         if not held:
             memory.restriction_reported = False

@@ -114,7 +114,7 @@ def cached_facts(key: str, *, indexes: Indexes, inventory: Inventory, policy: Po
 
 
 def _unlisted(inventory: Inventory) -> Unlisted | None:
-    error = inventory.failing
+    error = inventory.list_error
     return Unlisted(reason=error.reason, message=error.message) if error is not None else None
 
 

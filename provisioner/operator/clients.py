@@ -12,10 +12,10 @@ from random import SystemRandom  # noqa: TID251 - the only source of randomness 
 
 from cloudprovider.azure.client import AzureConfig, build_arm
 from cloudprovider.azure.provider import AzureProvider
-from cloudprovider.azure.subscription import Inspector
+from cloudprovider.azure.subscription import SubscriptionClient
 from cloudprovider.interface import CloudProvider
-from cloudprovider.metering import Metered
-from cloudprovider.rate_limits import BUCKETS, Budgeted
+from cloudprovider.metering import InstrumentedProvider
+from cloudprovider.rate_limits import BUCKETS, RateLimitedProvider
 from provisioner.api.field_error import FieldError
 from provisioner.metrics.definitions import LABELS, own
 from provisioner.runtime.clock import Clock, SystemClock
@@ -64,7 +64,7 @@ class Azure:
     """The controller's provider, and an inspector of the subscription with the same credential."""
 
     provider: CloudProvider
-    inspector: Inspector
+    inspector: SubscriptionClient
 
 
 @asynccontextmanager
@@ -74,7 +74,7 @@ async def open_arm(settings: Settings) -> AsyncIterator[Azure]:
     arm = build_arm(config, version=own_version())
     provider = AzureProvider(arm.client, config, clock=SystemClock(), owned=(arm.credential, arm.session))
     try:
-        yield Azure(provider, Inspector(arm.client, arm.credential, config))
+        yield Azure(provider, SubscriptionClient(arm.client, arm.credential, config))
     finally:
         await provider.close()
 
@@ -90,7 +90,7 @@ def decorate(provider: CloudProvider, metrics: Metrics) -> CloudProvider:
     """The provider with metrics and client-side rate limits; a call that the limits refuse is not counted as a call."""
     tokens, waits = metrics.gauge(own.ARM_TOKENS), metrics.gauge(own.ARM_WAIT)
     throttled = metrics.counter(own.ARM_THROTTLED)
-    limited = Budgeted(Metered(provider, metrics), throttled)
+    limited = RateLimitedProvider(InstrumentedProvider(provider, metrics), throttled)
     for name in BUCKETS:
         tokens.labels(name).set_function(partial(limited.tokens_left, name))
         waits.labels(name).set_function(partial(limited.wait_seconds, name))

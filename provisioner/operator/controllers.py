@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from cloudprovider.azure.errors import recalled
+from cloudprovider.azure.errors import failure_from_condition
 from cloudprovider.azure.instance_types import gpus_of
 from cloudprovider.azure.offerings import allowed_offerings
 from cloudprovider.inventory import Inventory
@@ -153,7 +153,7 @@ def build_offering_tracker(
         unavailable,
         allowed_offerings,
         register_offering_metrics(clients.metrics, unavailable, observer.errors),
-        recalled,
+        failure_from_condition,
         lambda: elector.vacant_seconds if elector is not None else 0.0,
     )
 

@@ -70,7 +70,7 @@ class Operator:
         log.info("started leading", identity=self._config.identity)
         objects, age = self._clients.metrics.cache("agentpools")
         objects.set_function(lambda: float(len(self._inventory.names())))
-        age.set_function(self._inventory.silent_seconds)
+        age.set_function(self._inventory.staleness_seconds)
         try:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._inventory.run(), name="inventory")
@@ -123,14 +123,14 @@ def build_elector(
 
 
 def build_inventory(
-    clients: Clients, config: Config, on_change: Callable[[str], None], on_news: Callable[[], None]
+    clients: Clients, config: Config, on_change: Callable[[str], None], on_resync: Callable[[], None]
 ) -> Inventory:
     """The cache of agent pools, which the leader fills."""
     return Inventory(
         clients.provider,
         rng=clients.rng,
         on_change=on_change,
-        on_news=on_news,
+        on_resync=on_resync,
         poll_seconds_busy=config.poll_seconds_busy,
         poll_seconds_idle=config.poll_seconds_idle,
         settle_seconds=config.settle_seconds,

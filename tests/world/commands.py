@@ -16,9 +16,9 @@ import aiohttp
 import msgspec
 from aiohttp import web
 
-from cloudprovider.azure.client import AzureConfig, StaticToken, build_client, without_resending
+from cloudprovider.azure.client import AzureConfig, StaticToken, build_client, disable_retries
 from cloudprovider.azure.provider import AzureProvider
-from cloudprovider.azure.subscription import Inspector
+from cloudprovider.azure.subscription import SubscriptionClient
 from controllers.model.policy import Policy
 from provisioner.cli.commands.check import tell
 from provisioner.cli.commands.check_azure import azure
@@ -136,13 +136,13 @@ def _allowed(sim: Sim, besides: frozenset[str]) -> Iterator[None]:
 
 async def _azure(
     sim: Sim, sessions: AsyncExitStack, named: AzureSettings | None = None
-) -> tuple[AzureProvider, Inspector]:
+) -> tuple[AzureProvider, SubscriptionClient]:
     """`named`: the cluster that is asked for, if it is another than the one that is there."""
     config, credential = _config(named or sim.world.settings.azure), StaticToken("simulator")
     session = await sessions.enter_async_context(_session(sim))
-    client = build_client(config, without_resending(session), credential, version="test")
+    client = build_client(config, disable_retries(session), credential, version="test")
     clock = sim_loop.VirtualClock(asyncio.get_running_loop(), EPOCH)
-    return AzureProvider(client, config, clock=clock), Inspector(client, credential, config)
+    return AzureProvider(client, config, clock=clock), SubscriptionClient(client, credential, config)
 
 
 def _config(settings: AzureSettings) -> AzureConfig:

@@ -5,7 +5,7 @@ from contextlib import AsyncExitStack
 import aiohttp
 from kubernetes_asyncio.client import ApiClient, Configuration
 
-from cloudprovider.azure.client import AzureConfig, StaticToken, build_client, without_resending
+from cloudprovider.azure.client import AzureConfig, StaticToken, build_client, disable_retries
 from cloudprovider.azure.provider import AzureProvider
 from controllers.model.policy import Policy
 from provisioner.operator import clients, operator
@@ -36,7 +36,7 @@ async def launch_controller(process: Process) -> None:
     async with AsyncExitStack() as sessions:
         kube, lease = [await connect(process, sessions) for _ in range(2)]
         azure = await sessions.enter_async_context(process.session())
-        client = build_client(config, without_resending(azure), StaticToken("simulator"), version="test")
+        client = build_client(config, disable_retries(azure), StaticToken("simulator"), version="test")
         provider = AzureProvider(client, config, clock=process.clock)
         controller = operator.Operator(
             Clients(

@@ -2,7 +2,7 @@
 
 from cloudprovider.azure import error_table
 from cloudprovider.azure.error_table import Row
-from cloudprovider.azure.errors import UNANSWERED
+from cloudprovider.azure.errors import TRANSPORT_ERRORS
 
 from .markdown import code, page, table
 
@@ -13,7 +13,7 @@ GROUPS = {
     "Provisioning failures": error_table.BRING_UP_FAILURES,
     "Cancelled operations": error_table.CANCELLATIONS,
     "Conflicts": error_table.CONFLICTS,
-    "Missing resources other than the pool": error_table.ELSEWHERE,
+    "Missing resources other than the pool": error_table.OTHER_NOT_FOUND,
     "Access": error_table.ACCESS,
     "Validation": error_table.VALIDATION,
     "Service errors": error_table.SERVICE,
@@ -56,16 +56,16 @@ BEFORE_SENDING = (
         "Entra ID issued no access token; the reason is its AADSTS code, if there is one",
         error_table.FIX_IDENTITY,
     ),
-    ("ThrottledByBudget", "the client-side rate limit for this request is reached", "Retried automatically"),
-    ("ETagUnknown", "the pool was read without an ETag", "Read again automatically"),
-    ("UnexpectedError", "an unexpected error occurred; the log contains it", error_table.AGAIN),
-    ("UnknownError", "an operation failed without a code", error_table.AGAIN),
+    ("ThrottledByBudget", "the client-side rate limit for this request is reached", error_table.RETRIED),
+    ("ETagUnknown", "the pool was read without an ETag", error_table.RETRIED),
+    ("UnexpectedError", "an unexpected error occurred; the log contains it", error_table.RETRIED),
+    ("UnknownError", "an operation failed without a code", error_table.RETRIED),
 )
 
 # Every reason that is not an error code of ARM.
 OWN_REASONS = frozenset(
     [row.reason for row in error_table.TABLE if row.reason]
-    + [reason for _, reason, _, _ in UNANSWERED]
+    + [reason for _, reason, _, _ in TRANSPORT_ERRORS]
     + [reason for reason, _, _ in BEFORE_SENDING]
 )
 
@@ -85,7 +85,7 @@ def render() -> str:
     for title, rows in GROUPS.items():
         heads = ["Error", "Kind", "Reason", "Scope", "Delay", "Remedy"]
         parts += [f"## {title}", table(heads, [_cells(row) for row in rows])]
-    known = dict.fromkeys([*((reason, text, remedy) for _, reason, text, remedy in UNANSWERED), *BEFORE_SENDING])
+    known = dict.fromkeys([*((reason, text, remedy) for _, reason, text, remedy in TRANSPORT_ERRORS), *BEFORE_SENDING])
     unanswered = [(code(reason), text, remedy) for reason, text, remedy in known]
     return page(
         "Errors of Azure",
@@ -113,7 +113,7 @@ def _cells(row: Row) -> list[str]:
 
 def _criteria(row: Row) -> str:
     found = [", ".join(code(name) for name in row.codes)] if row.codes else []
-    found += [f"with “{'” or “'.join(row.says)}”"] if row.says else []
+    found += [f"with “{'” or “'.join(row.phrases)}”"] if row.phrases else []
     found += [f"HTTP {_statuses(row.statuses)}"] if row.statuses else []
     found += [f"for {' or '.join(row.verbs)}"] if row.verbs else []
     return " ".join(found)

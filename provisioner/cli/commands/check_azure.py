@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from cloudprovider.azure.client import AzureConfig
 from cloudprovider.azure.offerings import allowed_offerings
-from cloudprovider.azure.subscription import LOW_PRIORITY, TOTAL, Sku, Usage
+from cloudprovider.azure.subscription import LOW_PRIORITY, TOTAL, ResourceSku, Usage
 from cloudprovider.errors import CloudError
 from cloudprovider.interface import SPOT, Cluster, Offering
 from controllers.model.policy import Policy
@@ -168,7 +168,9 @@ async def _room(arm: Azure, location: str, wishes: Sequence[Wish], found: CheckR
     _quotas(wishes, skus, usages, location, found)
 
 
-def _restrictions(size: str, sku: Sku | None, location: str, wishes: Sequence[Wish], found: CheckResults) -> None:
+def _restrictions(
+    size: str, sku: ResourceSku | None, location: str, wishes: Sequence[Wish], found: CheckResults
+) -> None:
     check, list_them = f"size {size}", f"Choose another size: az vm list-skus --location {location} -o table"
     if sku is None:
         found.bad(check, f"it is not offered in {location}", list_them)
@@ -187,7 +189,11 @@ def _restrictions(size: str, sku: Sku | None, location: str, wishes: Sequence[Wi
 
 
 def _quotas(
-    wishes: Sequence[Wish], skus: Mapping[str, Sku], usages: Mapping[str, Usage], location: str, found: CheckResults
+    wishes: Sequence[Wish],
+    skus: Mapping[str, ResourceSku],
+    usages: Mapping[str, Usage],
+    location: str,
+    found: CheckResults,
 ) -> None:
     """A line for each quota that the wishes draw on: families, then the totals."""
     needs: dict[str, int] = {}

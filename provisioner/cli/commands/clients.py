@@ -70,9 +70,9 @@ async def look(tools: Tools) -> Sight:
     claims: Reflector[NodeClaim] = Reflector(kube, NODECLAIMS, rng=rng, indexes=claim_indexes(pool_name))
     nodes: Reflector[Node] = Reflector(kube, NODES, rng=rng, indexes=node_indexes())
     crds: Reflector[CustomResourceDefinition] = Reflector(kube, CRDS, rng=rng, indexes={})
-    inventory = Inventory(tools.clients.provider, rng=rng, on_change=_unheard, on_news=_unheard)
+    inventory = Inventory(tools.clients.provider, rng=rng, on_change=_unheard, on_resync=_unheard)
     try:
-        await inventory.look()
+        await inventory.list_once()
         for cache in (nodes, claims, crds):
             await cache.list_once()
     except CloudError as error:

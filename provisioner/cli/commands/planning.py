@@ -11,7 +11,7 @@ import msgspec
 
 from cloudprovider.azure import agentpool, offerings
 from cloudprovider.azure.instance_types import is_gpu_size, lookup
-from cloudprovider.azure.pool_labels import left_out
+from cloudprovider.azure.pool_labels import is_excluded
 from cloudprovider.interface import SPOT, Offering
 from controllers.model.ownership import managed
 from controllers.nodeclaim.lifecycle.initialization import NOT_ON_NODES
@@ -191,14 +191,14 @@ def _notes(claim: NodeClaim, tried: tuple[Offering, ...]) -> Iterator[str]:
     for size in dict.fromkeys(offering.size for offering in tried):
         yield from _size_notes(claim, size)
     family = claim.metadata.annotations.get(labels.KAITO_IMAGE_FAMILY, "ubuntu")
-    if family.lower() not in agentpool.IMAGES:
-        known = " or ".join(agentpool.IMAGES)
+    if family.lower() not in agentpool.OS_SKUS:
+        known = " or ".join(agentpool.OS_SKUS)
         where = f"metadata.annotations[{labels.KAITO_IMAGE_FAMILY}]"
         yield f"{where}: {family[:40]!r} is not known, it may be {known}; the Node runs Ubuntu"
     for key in claim.metadata.labels:
         if not copyable(key):
             yield f"metadata.labels[{key}]: it never reaches the Node, whom it would give privileges or speak for"
-        elif left_out(key):
+        elif is_excluded(key):
             yield f"metadata.labels[{key}]: AKS sets it itself, so it is not sent; the Node gets it at registration"
     for key in dict.fromkeys(normalise_key(one.key) for one in claim.spec.requirements):
         if key not in LOOKED_AT:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 from cloudprovider.azure.error_table import TABLE
 from cloudprovider.azure.instance_types import lookup
-from cloudprovider.errors import THROTTLED_IN_FRONT
+from cloudprovider.errors import SUBSCRIPTION_THROTTLED
 from cloudprovider.interface import ON_DEMAND, SPOT
 from provisioner.api import labels, reasons
 from provisioner.api.nodeclaim import NodeClaim
@@ -22,7 +22,8 @@ NAMES_MAX = 10
 _OWN = {reason for name, reason in vars(reasons).items() if name.isupper() and isinstance(reason, str)}
 _CODES = {code for row in TABLE for code in row.codes if "*" not in code}
 KNOWN_REASONS = frozenset(
-    reason.casefold() for reason in (*_OWN, *_CODES, *(row.reason for row in TABLE if row.reason), THROTTLED_IN_FRONT)
+    reason.casefold()
+    for reason in (*_OWN, *_CODES, *(row.reason for row in TABLE if row.reason), SUBSCRIPTION_THROTTLED)
 )
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import yaml
 
-from cloudprovider.azure.cluster_profile import ClusterProfile, ManagedIdentity, managed_identity_of, profile_of
+from cloudprovider.azure.cluster_profile import ClusterProfile, ManagedIdentity, to_cluster_profile, to_managed_identity
 from provisioner.cli.commands.chart_values import Subject, gaps, next_steps, values_of
 from provisioner.settings import Settings, load
 from tests.unit.charts.chart_values import environment, named, pod_of, render
@@ -183,7 +183,7 @@ def test_a_profile_is_read_from_arms_body() -> None:
             "azureMonitorProfile": {"metrics": {"enabled": False}},
         },
     }
-    assert profile_of(body) == WELL
+    assert to_cluster_profile(body) == WELL
 
 
 @pytest.mark.parametrize(
@@ -196,11 +196,11 @@ def test_a_profile_is_read_from_arms_body() -> None:
 )
 def test_what_is_not_said_is_not_there(body: Json) -> None:
     """An address that is no longer issued from counts for nothing."""
-    assert profile_of(body) == ClusterProfile()
+    assert to_cluster_profile(body) == ClusterProfile()
 
 
 def test_an_identity_is_read_from_arms_body() -> None:
     """The two ids that a token needs; nothing where they are not said."""
     body = {"name": "x", "properties": {"clientId": CLIENT, "tenantId": WELL.tenant_id, "principalId": "p"}}
-    assert managed_identity_of(body) == ManagedIdentity(client_id=CLIENT, tenant_id=WELL.tenant_id)
-    assert managed_identity_of({"properties": []}) == ManagedIdentity()
+    assert to_managed_identity(body) == ManagedIdentity(client_id=CLIENT, tenant_id=WELL.tenant_id)
+    assert to_managed_identity({"properties": []}) == ManagedIdentity()

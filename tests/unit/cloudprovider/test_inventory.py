@@ -11,7 +11,7 @@ import pytest
 from cloudprovider.errors import Retryable
 from cloudprovider.interface import Cluster, Failure, Instance, InstanceState, Offering
 from cloudprovider.inventory import Inventory
-from cloudprovider.observations import Answer, merge, settles_in
+from cloudprovider.observations import Observation, merge, settles_in
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.simulator.loop import run
 
@@ -21,8 +21,8 @@ RUNNING = msgspec.structs.replace(POOL, state=InstanceState.RUNNING, etag="e2")
 GOING = msgspec.structs.replace(POOL, state=InstanceState.DELETING)
 
 
-def answered(instance: Instance | None, at: float) -> dict[str, Answer]:
-    return {"a": Answer(instance=instance, at=at)}
+def answered(instance: Instance | None, at: float) -> dict[str, Observation]:
+    return {"a": Observation(instance=instance, at=at)}
 
 
 MERGES = [
@@ -31,19 +31,19 @@ MERGES = [
     ("an answer newer than the list's start stands", answered(RUNNING, 6.0), [POOL], {}, RUNNING),
     ("a pool missing from a newer list leaves the cache", answered(POOL, 1.0), [], {}, None),
     ("a proven absence newer than the list stands", answered(None, 6.0), [POOL], {}, None),
-    ("a pool just PUT survives a list that lags", answered(POOL, 1.0), [], {"put_lately": {"a"}}, POOL),
+    ("a pool just PUT survives a list that lags", answered(POOL, 1.0), [], {"recent_puts": {"a"}}, POOL),
     (
         "a pool just deleted survives a list that lags",
         answered(GOING, 1.0),
         [POOL],
-        {"deleted_lately": {"a": "e1"}},
+        {"recent_deletes": {"a": "e1"}},
         GOING,
     ),
     (
         "but a pool that changed since is believed",
         answered(GOING, 1.0),
         [RUNNING],
-        {"deleted_lately": {"a": "e1"}},
+        {"recent_deletes": {"a": "e1"}},
         RUNNING,
     ),
 ]
@@ -53,7 +53,7 @@ MERGES = [
 def test_merge(told: str, before: dict, listed: list, lately: dict, expected: Instance | None) -> None:
     """A LIST sent at t=5 meets what is known."""
     merged = merge(before, listed, started_at=5.0, **lately)
-    after = merged.answers.get("a")
+    after = merged.observations.get("a")
     assert (after.instance if after else None) == expected, told
     was = before["a"].instance if before else None
     assert merged.changed == (("a",) if was != expected else ()), told
@@ -82,7 +82,7 @@ class Cloud:
         self.failing: Retryable | None = None
         self.lists: list[float] = []
 
-    async def list(self, *, next_page: Callable[[], Awaitable[None]] | None = None) -> list[Instance]:
+    async def list(self, *, before_page: Callable[[], Awaitable[None]] | None = None) -> list[Instance]:
         self.lists.append(asyncio.get_running_loop().time())
         if self.failing is not None:
             raise self.failing
@@ -112,7 +112,7 @@ def lived(seconds: float, prepare, *, during=None) -> tuple[Cloud, Inventory, li
     cloud, woken = Cloud(), list[str]()
 
     async def main() -> Inventory:
-        inventory = Inventory(cloud, rng=random.Random(1), on_change=woken.append, on_news=lambda: None)
+        inventory = Inventory(cloud, rng=random.Random(1), on_change=woken.append, on_resync=lambda: None)
         prepare(cloud, inventory)
         async with asyncio.TaskGroup() as tasks:
             task = tasks.create_task(inventory.run())
@@ -139,11 +139,11 @@ def test_a_failing_list_is_unknown_not_empty() -> None:
     async def then_fail(cloud: Cloud, inventory: Inventory) -> None:
         await asyncio.sleep(1.0)
         cloud.failing = Retryable("Throttled", "Throttled: slow down", after=40.0)
-        inventory.expect("a")
+        inventory.set_in_flight("a")
 
     cloud, inventory, _ = lived(200.0, lambda cloud, _: cloud.pools.append(RUNNING), during=then_fail)
     assert inventory.get("a") == RUNNING
-    assert inventory.failing is cloud.failing
+    assert inventory.list_error is cloud.failing
     assert all(later - sooner >= 40.0 for sooner, later in zip(cloud.lists[1:], cloud.lists[2:], strict=False))
 
 
@@ -158,12 +158,12 @@ def test_a_404_right_after_a_put_is_not_proof_but_one_after_it_was_seen_is() -> 
 
     async def story(cloud: Cloud, inventory: Inventory) -> None:
         inventory.put_attempted("a")
-        inventory.answered_absent("a")
+        inventory.record_absent("a")
         assert inventory.absence("a") == "unsettled"
-        inventory.learned(POOL)
+        inventory.record_get(POOL)
         assert inventory.absence("a") == "present"
         await asyncio.sleep(1.0)
-        inventory.answered_absent("a")
+        inventory.record_absent("a")
         assert inventory.absence("a") == "absent"
 
     lived(0.0, lambda _cloud, _inventory: None, during=story)
@@ -174,31 +174,31 @@ def test_what_a_put_answers_is_no_sight_of_the_pool() -> None:
 
     async def story(_: Cloud, inventory: Inventory) -> None:
         inventory.put_attempted("a")
-        inventory.accepted(POOL)
-        inventory.deleting("a")
+        inventory.record_put(POOL)
+        inventory.record_delete("a")
         await asyncio.sleep(1.0)
-        inventory.answered_absent("a")
+        inventory.record_absent("a")
         assert inventory.absence("a") == "unsettled"
 
     lived(0.0, lambda _cloud, _inventory: None, during=story)
 
 
 def test_a_list_settles_a_404_only_once_it_agrees() -> None:
-    """A pool that lists show and a GET denies is not gone; one that lists have shown and show no more is."""
+    """A pool that lists show and a GET denies is not gone; one that lists have instance_of and show no more is."""
 
     async def story(cloud: Cloud, inventory: Inventory) -> None:
         inventory.put_attempted("a")
-        inventory.accepted(POOL)
+        inventory.record_put(POOL)
         await asyncio.sleep(10.0)
         assert inventory.get("a") == POOL
-        inventory.answered_absent("a")
+        inventory.record_absent("a")
         assert inventory.absence("a") == "unsettled"
         await asyncio.sleep(10.0)
         assert inventory.absence("a") == "present"
         cloud.pools.clear()
         await asyncio.sleep(10.0)
         assert inventory.absence("a") == "unknown"
-        inventory.answered_absent("a")
+        inventory.record_absent("a")
         assert inventory.absence("a") == "absent"
 
     lived(0.0, lambda cloud, _: cloud.pools.append(POOL), during=story)
@@ -211,24 +211,24 @@ def test_a_refused_put_leaves_nothing_to_wait_for() -> None:
         await asyncio.sleep(61.0)
         inventory.put_attempted("a")
         assert inventory.settles_in("a") > 0
-        inventory.put_refused("a")
+        inventory.put_rejected("a")
         assert inventory.settles_in("a") == 0.0
 
     lived(0.0, lambda _cloud, _inventory: None, during=story)
 
 
-@pytest.mark.parametrize("shown", [True, False])
-def test_an_unheard_put_is_looked_for_often(*, shown: bool) -> None:
+@pytest.mark.parametrize("instance_of", [True, False])
+def test_an_unheard_put_is_looked_for_often(*, instance_of: bool) -> None:
     """From the lost answer on it lists every few seconds: until the pool is seen, or a 404 could be believed."""
 
     async def story(cloud: Cloud, inventory: Inventory) -> None:
         await asyncio.sleep(20.0)
         inventory.put_attempted("a")
         before = len(cloud.lists)
-        inventory.put_unheard("a")
+        inventory.put_result_unknown("a")
         await asyncio.sleep(10.0)
         assert len(cloud.lists) - before in (2, 3)
-        if shown:
+        if instance_of:
             cloud.pools.append(RUNNING)
             await asyncio.sleep(5.0)
             assert inventory.get("a") == RUNNING

@@ -8,8 +8,8 @@ from typing import TypeVar
 import pytest
 
 from cloudprovider.errors import CloudError, NoCapacity, NotFound, Rejected, Retryable
-from cloudprovider.interface import Cluster, Failure, Instance, InstanceState, NextPage, Offering, at_once
-from cloudprovider.metering import Metered
+from cloudprovider.interface import BeforePage, Cluster, Failure, Instance, InstanceState, Offering, immediately
+from cloudprovider.metering import InstrumentedProvider
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.metrics.definitions import karpenter
 from provisioner.runtime.metrics import Metrics
@@ -38,7 +38,7 @@ class Slow:
     async def get(self, name: str) -> Instance:
         return await self._answer(POOL)
 
-    async def list(self, *, next_page: NextPage = at_once) -> list[Instance]:
+    async def list(self, *, before_page: BeforePage = immediately) -> list[Instance]:
         return await self._answer([POOL])
 
     async def delete(self, instance: Instance) -> None:
@@ -54,7 +54,7 @@ class Slow:
         return
 
 
-CALLS: dict[str, Callable[[Metered], Awaitable[object]]] = {
+CALLS: dict[str, Callable[[InstrumentedProvider], Awaitable[object]]] = {
     "Create": lambda cloud: cloud.create(NodeClaim(), "a"),
     "Get": lambda cloud: cloud.get("a"),
     "List": lambda cloud: cloud.list(),
@@ -69,7 +69,7 @@ def measured(error: BaseException | None = None) -> dict[tuple[str, str], float]
 
     async def main() -> dict[tuple[str, str], float]:
         metrics = Metrics()
-        registry, cloud = metrics.registry, Metered(Slow(error), metrics)
+        registry, cloud = metrics.registry, InstrumentedProvider(Slow(error), metrics)
         for call in CALLS.values():
             try:
                 await call(cloud)
@@ -126,7 +126,7 @@ def test_the_buckets_reach_beyond_the_longest_call() -> None:
 
     async def main() -> list[float]:
         metrics = Metrics()
-        await Metered(Slow(), metrics).get("a")
+        await InstrumentedProvider(Slow(), metrics).get("a")
         name = karpenter.CALL_SECONDS.name
         (family,) = (found for found in metrics.registry.collect() if found.name == name)
         bounds = [sample.labels["le"] for sample in family.samples if "le" in sample.labels]

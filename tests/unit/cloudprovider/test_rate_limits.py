@@ -12,9 +12,18 @@ from typing import TypeVar
 import pytest
 
 from cloudprovider.errors import CloudError, Retryable
-from cloudprovider.interface import Cluster, Failure, Instance, InstanceState, NextPage, Offering, at_once
-from cloudprovider.rate_limits import AKS, ARM_READS, ARM_WRITES, CLUSTER, PUT_BURST, PUTS, READ_BURST, Budgeted
-from cloudprovider.token_bucket import Bucket, LastInLine
+from cloudprovider.interface import BeforePage, Cluster, Failure, Instance, InstanceState, Offering, immediately
+from cloudprovider.rate_limits import (
+    AKS,
+    ARM_READS,
+    ARM_WRITES,
+    CLUSTER,
+    PUT_BURST,
+    PUTS,
+    READ_BURST,
+    RateLimitedProvider,
+)
+from cloudprovider.token_bucket import LowPriorityFlow, TokenBucket
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.simulator.loop import run
 
@@ -43,10 +52,10 @@ class Arm:
         self._arrived("get")
         return pool(name)
 
-    async def list(self, *, next_page: NextPage = at_once) -> list[Instance]:
+    async def list(self, *, before_page: BeforePage = immediately) -> list[Instance]:
         for page in range(self.pages):
             if page:
-                await next_page()
+                await before_page()
             self._arrived("list")
         return []
 
@@ -73,10 +82,10 @@ def pool(name: str) -> Instance:
     return Instance(name=name, state=InstanceState.RUNNING, etag="e")
 
 
-def on_budget(story: Callable[[Arm, Budgeted], Awaitable[T]]) -> T:
+def on_budget(story: Callable[[Arm, RateLimitedProvider], Awaitable[T]]) -> T:
     async def main() -> T:
         arm = Arm()
-        return await story(arm, Budgeted(arm))
+        return await story(arm, RateLimitedProvider(arm))
 
     return run(main, seed=1, epoch=datetime(2026, 3, 1, tzinfo=UTC))
 
@@ -90,7 +99,7 @@ async def refused(call: Awaitable[object]) -> CloudError:
 def test_a_write_never_waits() -> None:
     """The lease was checked before: what cannot be sent at once is an error, and it took no time."""
 
-    async def story(arm: Arm, budget: Budgeted) -> None:
+    async def story(arm: Arm, budget: RateLimitedProvider) -> None:
         for number in range(READS):
             await budget.delete(pool(f"p{number}"))
         error = await refused(budget.delete(pool("late")))
@@ -106,7 +115,7 @@ def test_a_write_never_waits() -> None:
 def test_those_turned_away_do_not_come_back_as_a_crowd() -> None:
     """Of a hundred removals at once those that may go, go; the others are given one moment each, and come then."""
 
-    async def story(arm: Arm, budget: Budgeted) -> float:
+    async def story(arm: Arm, budget: RateLimitedProvider) -> float:
         async def remove(name: str) -> None:
             while True:
                 try:
@@ -129,7 +138,7 @@ def test_those_turned_away_do_not_come_back_as_a_crowd() -> None:
 def test_a_refusal_by_the_budget_proves_that_nothing_was_sent() -> None:
     """It bears ARM's status for it, so that nobody looks for a pool that cannot be there."""
 
-    async def story(arm: Arm, budget: Budgeted) -> None:
+    async def story(arm: Arm, budget: RateLimitedProvider) -> None:
         for _ in range(PUTS_AT_MOST):
             await budget.create(NodeClaim(), "a")
         error = await refused(budget.create(NodeClaim(), "a"))
@@ -142,7 +151,7 @@ def test_a_refusal_by_the_budget_proves_that_nothing_was_sent() -> None:
 def test_each_pool_has_a_put_bucket_of_its_own() -> None:
     """One claim's retries take nothing from another's first try, and a deleted pool's bucket is not forgotten."""
 
-    async def story(arm: Arm, budget: Budgeted) -> None:
+    async def story(arm: Arm, budget: RateLimitedProvider) -> None:
         for _ in range(PUTS_AT_MOST):
             await budget.create(NodeClaim(), "a")
         await budget.create(NodeClaim(), "b")
@@ -159,7 +168,7 @@ def test_each_pool_has_a_put_bucket_of_its_own() -> None:
 def test_removal_goes_before_proof_and_proof_before_the_list() -> None:
     """A LIST leaves 20 tokens to others and a GET leaves 8; a DELETE takes the last."""
 
-    async def story(arm: Arm, budget: Budgeted) -> None:
+    async def story(arm: Arm, budget: RateLimitedProvider) -> None:
         await budget.list()
         for _ in range(READS - 21):
             await budget.delete(pool("x"))
@@ -182,7 +191,7 @@ def test_removal_goes_before_proof_and_proof_before_the_list() -> None:
 def test_a_get_waits_a_little_and_a_list_until_its_turn() -> None:
     """A GET whose turn is 9 s away is told so at once, but for one every 4 s; the LIST is sent when its turn comes."""
 
-    async def story(arm: Arm, budget: Budgeted) -> None:
+    async def story(arm: Arm, budget: RateLimitedProvider) -> None:
         await budget.list()
         await budget.get("w")
         for _ in range(READS - 2):
@@ -219,25 +228,25 @@ def test_a_get_waits_a_little_and_a_list_until_its_turn() -> None:
     ],
 )
 def test_who_goes_last_goes_first_in_the_end(waits: bool, since: float, leaves: float, held: float) -> None:
-    """It leaves 20 tokens to the others for 60 s after it was last served; from then on they leave it one."""
-    last = LastInLine(20.0, 60.0)
+    """It leaves 20 tokens to the others for 60 s after it was last served; from then on they headroom it one."""
+    last = LowPriorityFlow(20.0, 60.0)
     last.served(1000.0)
     last.waiting = int(waits)
     now = 1000.0 + since
-    assert (last.leaves(now), last.held_for_them(now)) == (leaves, held)
-    assert last.first_in(now) == pytest.approx(max(0.0, 60.0 - since))
+    assert (last.headroom(now), last.reserved_tokens(now)) == (leaves, held)
+    assert last.seconds_until_priority(now) == pytest.approx(max(0.0, 60.0 - since))
 
 
 def test_who_was_never_served_waits_for_nobody() -> None:
     """A process that has listed nothing yet can do nothing else."""
-    assert LastInLine(20.0, 60.0).leaves(5.0) == 0.0
+    assert LowPriorityFlow(20.0, 60.0).headroom(5.0) == 0.0
 
 
 @pytest.mark.parametrize(("pages", "after"), [(1, None), (8, None), (1, 40.0), (8, 40.0)])
 def test_whatever_goes_before_it_the_list_comes_once_a_minute(pages: int, after: float | None) -> None:
     """Removals and proofs that never end, in a bucket that AKS has shrunk or not, hold up the LIST for 60 s at most."""
 
-    async def story(arm: Arm, budget: Budgeted) -> None:
+    async def story(arm: Arm, budget: RateLimitedProvider) -> None:
         async def storm(call: Callable[[], Awaitable[object]]) -> None:
             while now() < 1000.0:
                 try:
@@ -271,9 +280,9 @@ def test_whatever_goes_before_it_the_list_comes_once_a_minute(pages: int, after:
 
 
 def test_deletes_that_are_sent_again_and_again_hold_up_no_proof() -> None:
-    """AKS refuses to delete what it still makes; repeats of that in a halved bucket leave a read every few seconds."""
+    """DELETEs that AKS rejects and that are retried leave a GET every few seconds, in a throttled bucket too."""
 
-    async def story(arm: Arm, budget: Budgeted) -> None:
+    async def story(arm: Arm, budget: RateLimitedProvider) -> None:
         async def remove() -> None:
             while now() < 600.0:
                 with contextlib.suppress(Retryable):
@@ -309,7 +318,7 @@ def test_a_list_that_was_refused_had_its_turn() -> None:
     What AKS refuses to a list that goes first it would refuse to all that wait behind it.
     """
 
-    async def story(arm: Arm, budget: Budgeted) -> None:
+    async def story(arm: Arm, budget: RateLimitedProvider) -> None:
         async def next_list() -> float:
             for _ in range(READS):
                 with contextlib.suppress(Retryable):
@@ -334,7 +343,7 @@ def test_a_list_that_was_refused_had_its_turn() -> None:
 def test_after_a_429_nothing_is_drawn_until_arm_said_then_one_and_then_half_as_fast() -> None:
     """Retry-After holds every caller of that bucket, not only the one that was refused; then ARM has one token."""
 
-    async def story(arm: Arm, budget: Budgeted) -> None:
+    async def story(arm: Arm, budget: RateLimitedProvider) -> None:
         arm.refusing = Retryable("Throttled", "Throttled: slow down", after=40.0, status=429)
         await refused(budget.list())
         arm.refusing = None
@@ -356,7 +365,7 @@ def test_after_a_429_nothing_is_drawn_until_arm_said_then_one_and_then_half_as_f
 def test_a_refused_put_is_sent_again_when_arm_said() -> None:
     """A pool's bucket refills once a minute, yet a 429 that asks for five seconds costs five and no more."""
 
-    async def story(arm: Arm, budget: Budgeted) -> None:
+    async def story(arm: Arm, budget: RateLimitedProvider) -> None:
         arm.refusing = Retryable("Throttled", "Throttled: slow down", after=5.0, status=429)
         await refused(budget.create(NodeClaim(), "a"))
         arm.refusing = None
@@ -370,7 +379,7 @@ def test_a_refused_put_is_sent_again_when_arm_said() -> None:
 def test_other_errors_leave_the_budget_alone() -> None:
     """Only ARM's own 429 says that others draw on it too."""
 
-    async def story(arm: Arm, budget: Budgeted) -> None:
+    async def story(arm: Arm, budget: RateLimitedProvider) -> None:
         arm.refusing = Retryable("ServiceUnavailable", "ServiceUnavailable", after=40.0, status=503)
         await refused(budget.list())
         assert budget.tokens_left(AKS) == READS - 1
@@ -381,7 +390,7 @@ def test_other_errors_leave_the_budget_alone() -> None:
 def test_every_page_of_a_list_is_a_call() -> None:
     """Eight pages draw eight tokens, and a page whose turn has not come waits for it."""
 
-    async def story(arm: Arm, budget: Budgeted) -> None:
+    async def story(arm: Arm, budget: RateLimitedProvider) -> None:
         arm.pages = 8
         for _ in range(4):
             await budget.list()
@@ -396,14 +405,15 @@ def test_every_page_of_a_list_is_a_call() -> None:
 
 def test_a_429_in_front_of_aks_is_about_its_kind_of_call() -> None:
     """ARM counts all writes, all reads and all deletes of a subscription, whatever pool they are about."""
+    arm_limit = "exceed the rate limit of ARM; retried automatically"
     front = Retryable("SubscriptionThrottled", "SubscriptionRequestsThrottled: slow down", after=40.0, status=429)
 
-    async def story(arm: Arm, budget: Budgeted) -> None:
+    async def story(arm: Arm, budget: RateLimitedProvider) -> None:
         arm.refusing = front
         await refused(budget.create(NodeClaim(), "a"))
         arm.refusing = None
         error = await refused(budget.create(NodeClaim(), "b"))
-        assert error.message.split("would")[1][:11] == " exceed ARM"
+        assert error.message.split("would ")[1] == arm_limit
         assert error.after == pytest.approx(40.0)
         await budget.list()
         await budget.get("x")
@@ -419,7 +429,7 @@ def test_a_429_in_front_of_aks_is_about_its_kind_of_call() -> None:
 def test_a_pools_429_is_about_that_pool() -> None:
     """AKS has a bucket of PUTs for each pool; the reads have one for all, the managed cluster its own."""
 
-    async def story(arm: Arm, budget: Budgeted) -> None:
+    async def story(arm: Arm, budget: RateLimitedProvider) -> None:
         arm.refusing = Retryable("Throttled", "Throttled: slow down", after=40.0, status=429)
         await refused(budget.create(NodeClaim(), "a"))
         await refused(budget.cluster())
@@ -438,7 +448,7 @@ def test_a_pools_429_is_about_that_pool() -> None:
 def test_a_bucket_is_never_overdrawn() -> None:
     """Takers in all strides get no more than AKS's burst and refill, as counted where their calls arrive."""
 
-    async def story(arm: Arm, budget: Budgeted) -> None:
+    async def story(arm: Arm, budget: RateLimitedProvider) -> None:
         async with asyncio.TaskGroup() as tasks:
             for _ in range(30):
                 tasks.create_task(budget.list())
@@ -461,20 +471,20 @@ def test_who_sleeps_the_wait_then_has_the_token() -> None:
     rng = Random(1)
     for _ in range(500):
         now = rng.uniform(0.0, 3000.0)
-        bucket = Bucket(60.0, 1.0, now)
+        bucket = TokenBucket(60.0, 1.0, now)
         for _ in range(30):
             now += rng.uniform(0.0, 0.4)
             bucket.take(now)
-        while (wait := bucket.wait_for(now, leave=59.0)) > 0:
+        while (wait := bucket.delay(now, headroom=59.0)) > 0:
             assert now + wait > now
             now += wait
 
 
 def test_the_bucket_alone() -> None:
     """Tokens grow with time, up to the burst."""
-    bucket = Bucket(2.0, 0.5, 0.0)
+    bucket = TokenBucket(2.0, 0.5, 0.0)
     bucket.take(0.0)
     bucket.take(0.0)
-    assert bucket.wait_for(0.0, leave=0.0) == 2.0
-    assert bucket.wait_for(1.0, leave=1.0) == 3.0
+    assert bucket.delay(0.0, headroom=0.0) == 2.0
+    assert bucket.delay(1.0, headroom=1.0) == 3.0
     assert bucket.tokens(100.0) == 2.0

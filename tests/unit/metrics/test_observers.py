@@ -187,7 +187,7 @@ def test_an_observer_that_fails_reaches_nobody() -> None:
             name: Reflector(nowhere, resource, rng=rng, indexes={}, on_change=lambda *_: None)
             for name, resource in (("claims", NODECLAIMS), ("nodes", NODES), ("crds", CRDS))
         }
-        inventory = Inventory(nowhere, rng=rng, on_change=lambda _: None, on_news=lambda: None)
+        inventory = Inventory(nowhere, rng=rng, on_change=lambda _: None, on_resync=lambda: None)
 
         def leading() -> bool:
             raise ZeroDivisionError

@@ -213,8 +213,8 @@ def test_azure_refuses_for_good_and_then_does_not() -> None:
         await sim.delete_claim(NAME)
         await sim.until(lambda: "AuthorizationFailed" in said(sim, "InstanceTerminating")[2], 10, "it says so")
         message = said(sim, "InstanceTerminating")[2]
-        assert message.startswith("AuthorizationFailed: we may not agentPools/delete. Apply charts/gpu-provisioner/az")
-        assert "it can take an hour to spread; deletion due since 12:00:00Z, next try within 5 min" in message
+        assert message.startswith("AuthorizationFailed: missing permission agentPools/delete. Apply charts/")
+        assert "it can take an hour to take effect; deletion due since 12:00:00Z, next try within 5 min" in message
         await asyncio.sleep(10 * MINUTE)
         assert sim.pools_of(uid)
         sim.cloud.faults.remove(denied)

@@ -45,11 +45,11 @@ class Case(NamedTuple):
 BOTH, SYNC, LATER = (400, 200), (400,), (200,)
 LIST_USAGE = "az vm list-usage -l westeurope -o table"
 LIST_SKUS = "az vm list-skus --location <location> -o table"
-ELSEWHERE = "another size, zone or region may be free"
+OTHER_OFFERING = "another size, zone or region may have capacity"
 SETTINGS = "AZURE_CLUSTER_NAME"
-CLAIM = "delete it and make a new one"
-AGAIN = "Tried again by itself"
-OWNER = "Ask the subscription's owner to lift this"
+CLAIM = "Delete the claim and create a corrected one"
+RETRIED = "Retried automatically"
+OWNER = "The owner of the subscription must resolve this"
 NETWORK = "Check the cluster's outbound network, DNS and firewall"
 BRING_UP = "check image, driver and the cluster's outbound network"
 
@@ -78,7 +78,7 @@ CONSTRAINTS: tuple[tuple[str, Scope], ...] = (
 )
 
 
-def short(code: str, says: str, scope: Scope, ends: str = ELSEWHERE, **more: Any) -> Case:
+def short(code: str, says: str, scope: Scope, ends: str = OTHER_OFFERING, **more: Any) -> Case:
     fields: dict[str, Any] = {"section": SHORTAGE, "statuses": BOTH, "reason": code, **more}
     return Case(code=code, says=says, kind="no_capacity", scope=scope, ends=ends, **fields)
 
@@ -89,7 +89,7 @@ def refused(section: str, code: str, says: str, ends: str = CLAIM, **more: Any) 
 
 
 def passing(section: str, code: str, says: str, statuses: tuple[int, ...], **more: Any) -> Case:
-    fields: dict[str, Any] = {"reason": code, "ends": AGAIN, **more}
+    fields: dict[str, Any] = {"reason": code, "ends": RETRIED, **more}
     return Case(section, code, says, statuses, kind="retryable", **fields)
 
 
@@ -145,7 +145,7 @@ CAPACITY = (
     passing(SHORTAGE, "AksCapacityHeavyUsage", "The region is heavily used.", (400, 409, 200), after=SLOW),
     short("SubnetIsFull", "Subnet gpu is full.", "cluster", "use a larger one", after=SLOW),
     short("InsufficientSubnetSize", "Subnet gpu is small.", "cluster", "use a larger one", after=SLOW),
-    short("PublicIPCountLimitReached", "10 of 10", "cluster", "turn node public IPs off", after=SLOW),
+    short("PublicIPCountLimitReached", "10 of 10", "cluster", "disable node public IPs", after=SLOW),
 )
 
 BRING_UPS = (
@@ -218,7 +218,7 @@ CONFLICTS = (
         CALLS,
         "OperationCanceled",
         "canceled",
-        "delete the claim if its machine is not wanted",
+        "delete the claim if it is not needed",
         statuses=LATER,
         after=MINUTE,
     ),
@@ -269,27 +269,31 @@ VALIDATION = (
         "KubenetNodeCountTotalExceedsLimit",
         "400 nodes",
         "cluster",
-        "the cluster takes no more",
+        "the cluster is at its limit",
         section=INVALID,
         after=SLOW,
     ),
     refused(INVALID, "NodePoolMcVersionIncompatible", "old", "Upgrade the cluster's control plane"),
     refused(INVALID, "AgentPoolK8sVersionNotSupported", "old", "Upgrade the cluster's control plane"),
     short(
-        "AvailabilityZoneNotSupported", "zone 3", "zone", "Let the claim name another zone", section=INVALID, after=HOUR
+        "AvailabilityZoneNotSupported", "zone 3", "zone", "Allow another zone in the claim", section=INVALID, after=HOUR
     ),
     refused(
-        INVALID, "RequestDisallowedByPolicy", "denied", "Exempt the cluster from the policy or meet it", statuses=(403,)
+        INVALID,
+        "RequestDisallowedByPolicy",
+        "denied",
+        "Exempt the cluster from the policy or comply with it",
+        statuses=(403,),
     ),
     refused(
-        INVALID, "LinkedAuthorizationFailed", "no join", "access to the subnet, disk or group it names", statuses=(403,)
+        INVALID, "LinkedAuthorizationFailed", "no join", "access to the named subnet, disk or group", statuses=(403,)
     ),
     refused(INVALID, "InvalidResourceReference", "no subnet"),
     short(
         "Unheard",
         "The maximum number of agent pools (100) has been reached.",
         "cluster",
-        "the cluster takes no more",
+        "the cluster is at its limit",
         section=INVALID,
         statuses=SYNC,
         reason="PoolLimitReached",
@@ -303,7 +307,7 @@ SERVICE = (
     passing(ACCESS, "InvalidAuthenticationToken", "no", (401,), reason="Unauthenticated", ends=IDENTITY),
     passing(ACCESS, "InvalidAuthenticationTokenTenant", "no", (401,), reason="Unauthenticated", ends=IDENTITY),
     passing(ACCESS, "ExpiredAuthenticationToken", "no", (401,), reason="Unauthenticated", ends=IDENTITY),
-    passing(ACCESS, "AuthorizationFailed", "no role", (403,), ends="it can take an hour to spread", after=SLOW),
+    passing(ACCESS, "AuthorizationFailed", "no role", (403,), ends="it can take an hour to take effect", after=SLOW),
     passing(RATE, "Throttled", "retry again in X seconds", (429,), reason="Throttled"),
     *(
         passing(RATE, code, "retry again in X seconds", (429,), reason="SubscriptionThrottled")
@@ -316,8 +320,8 @@ SERVICE = (
     *(passing(SERVER, "", "", (status,), reason="ServiceUnavailable") for status in (500, 502, 503, 504)),
     passing(SERVER, "", "", (408,), reason="Timeout"),
     passing(RATE, "", "", (429,), reason="Throttled"),
-    passing(CALLS, "", "", (202,), reason="UnexpectedAnswer", conflict=True),
-    passing(CALLS, "", "", (201,), reason="UnexpectedAnswer", conflict=True),
+    passing(CALLS, "", "", (202,), reason="UnexpectedResponse", conflict=True),
+    passing(CALLS, "", "", (201,), reason="UnexpectedResponse", conflict=True),
 )
 
 CASES = (*CAPACITY, *BRING_UPS, *ADDRESSES, *CONFLICTS, *VALIDATION, *SERVICE)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from cloudprovider.azure.arm_errors import read_body, read_error
 from cloudprovider.azure.error_table import TABLE, UNKNOWN, Row
-from cloudprovider.azure.errors import classify, classify_failure, classify_operation, matching, recalled
+from cloudprovider.azure.errors import classify, classify_failure, classify_operation, failure_from_condition, match_row
 from cloudprovider.errors import CloudError, NoCapacity, NotFound, Retryable
 from cloudprovider.interface import Failure
 from provisioner.simulator.azure import faults
@@ -36,7 +36,7 @@ def shapes(case: Case) -> Iterator[tuple[str, Any]]:
             yield "wrapped", wrapped(case.code, case.says)
         return
     yield "wrapped", wrapped(case.code, case.says)
-    if matching(case.statuses[0], read_error({"code": case.code, "message": case.says}), case.verb)[0].codes:
+    if match_row(case.statuses[0], read_error({"code": case.code, "message": case.says}), case.verb)[0].codes:
         yield "subcode", flat("Outer", case.says, subcode=case.code)
     if case.section in (SHORTAGE, BOOT):
         for wrapper in WRAPPERS:
@@ -106,7 +106,7 @@ def test_a_claims_words_are_enough_to_rebuild_the_rest(case: Case) -> None:
     if not case.code:
         return
     told = answered(case, case.statuses[0], flat(case.code, case.says))
-    again = recalled(told.reason, told.message)
+    again = failure_from_condition(told.reason, told.message)
     if not isinstance(told, NoCapacity):
         assert again is None
         return
@@ -118,7 +118,7 @@ def test_a_claims_words_are_enough_to_rebuild_the_rest(case: Case) -> None:
 @pytest.mark.parametrize("message", ["", ": ", "QuotaExceeded", "no cores", "x: y: z", f"A{'b' * 300}: {'c' * 300}"])
 def test_other_words_are_no_shortage(message: str) -> None:
     """Whatever stands on a claim, nothing is made up of it."""
-    assert recalled("QuotaExceeded", message) is None
+    assert failure_from_condition("QuotaExceeded", message) is None
 
 
 def test_every_code_of_the_reference_has_a_case() -> None:
@@ -143,7 +143,7 @@ def test_every_row_of_the_table_is_hit_by_a_case() -> None:
     for case in CASES:
         for _, body in shapes(case):
             error = read_body(body if isinstance(body, str) else json.dumps(body))
-            hit += [matching(status, error, case.verb)[0] for status in case.statuses]
+            hit += [match_row(status, error, case.verb)[0] for status in case.statuses]
     assert [row for row in TABLE if row not in hit] == []
 
 
@@ -236,5 +236,5 @@ def test_any_operation_lands_in_a_kind_or_tells_nothing(body: Any) -> None:
 
 def test_what_nobody_knows_is_tried_again() -> None:
     """The row of last resort is retryable: nothing is given up, nothing believed gone."""
-    row, _ = matching(418, read_error({"code": "Teapot", "message": "short and stout"}), "get")
+    row, _ = match_row(418, read_error({"code": "Teapot", "message": "short and stout"}), "get")
     assert row is UNKNOWN

@@ -21,8 +21,8 @@ from hypothesis import strategies as st
 
 from cloudprovider.azure.arm_errors import error_details, read_body, read_error
 from cloudprovider.azure.error_table import TABLE, Verb
-from cloudprovider.azure.errors import classify, classify_answer, classify_failure, retry_after_seconds
-from cloudprovider.azure.messages import compose, location, words
+from cloudprovider.azure.errors import classify, classify_failure, classify_response, retry_after_seconds
+from cloudprovider.azure.messages import format_message, parse_location, summarize
 from cloudprovider.errors import CloudError, NoCapacity, NotFound, Rejected, Retryable
 from provisioner.simulator.azure import errors, faults
 
@@ -242,8 +242,8 @@ CONFLICTS = [
     (412, "", "PoolExists"),
     (409, flat("OperationNotAllowed", "for a reason nobody wrote down"), "OperationNotAllowed"),
     (409, "", "HTTP409"),
-    (202, "", "UnexpectedAnswer"),
-    (200, "", "UnexpectedAnswer"),
+    (202, "", "UnexpectedResponse"),
+    (200, "", "UnexpectedResponse"),
 ]
 
 
@@ -344,8 +344,8 @@ def test_what_the_service_asks_for_goes_first() -> None:
         (ServiceResponseError("reset"), "ConnectionFailed"),
         (ConnectionResetError(), "ConnectionFailed"),
         (IncompleteReadError("half a body"), "ConnectionFailed"),
-        (json.JSONDecodeError("no", "<html>", 0), "UnreadableAnswer"),
-        (msgspec.DecodeError("no"), "UnreadableAnswer"),
+        (json.JSONDecodeError("no", "<html>", 0), "InvalidResponse"),
+        (msgspec.DecodeError("no"), "InvalidResponse"),
         (HttpResponseError("without a response"), "UnexpectedError"),
         (AzureError("whatever"), "UnexpectedError"),
         (KeyError("secret-token"), "UnexpectedError"),
@@ -404,7 +404,7 @@ def test_words_hold_no_link_guid_path_or_secret() -> None:
         "00000000c1e7/resourceGroups/rg/providers/Microsoft.ContainerService/managedClusters/aks?c=x&s=sig&t=1'. "
         "Bearer abcdefghijklmnop is wrong. See https://aka.ms/x?s=secret for more details. Read aka.ms/y."
     )
-    said = words(message)
+    said = summarize(message)
     assert said == "The client '…' may not write over 'aks'. Bearer *** is wrong."
 
 
@@ -423,26 +423,26 @@ def test_the_same_refusal_has_the_same_words_a_moment_later(answer: errors.Answe
     body = json.dumps(answer.body)
     later = body.replace("37", "5").replace("10:11:5", "10:11:42")
     assert later != body
-    said = [classify_answer(429, read_body(text), headers={}, pool="gpu1", verb="create") for text in (body, later)]
+    said = [classify_response(429, read_body(text), headers={}, pool="gpu1", verb="create") for text in (body, later)]
     assert said[0].message == said[1].message
     assert "37" not in said[0].message
     assert said[0].message.split(": ")[1], "its words are there"
 
 
 def test_a_missing_permission_names_the_action_and_the_role() -> None:
-    """ARM's sentence names ids first; the claim says what we may not do, which file allows it and how to apply it."""
+    """ARM's sentence names ids first; the claim says the missing action, which file allows it and how to apply it."""
     answer = errors.forbidden("Microsoft.ContainerService/managedClusters/agentPools/write", CLUSTER_ID)
-    error = classify_answer(403, read_body(json.dumps(answer.body)), headers={}, pool="gpu1", verb="create")
+    error = classify_response(403, read_body(json.dumps(answer.body)), headers={}, pool="gpu1", verb="create")
     assert error.message == (
-        "AuthorizationFailed: we may not agentPools/write. Apply charts/gpu-provisioner/azure-role.json: az role"
-        " assignment create; it can take an hour to spread"
+        "AuthorizationFailed: missing permission agentPools/write. Apply charts/gpu-provisioner/azure-role.json: az"
+        " role assignment create; it can take an hour to take effect"
     )
     assert (error.reason, error.after) == ("AuthorizationFailed", 300.0)
 
 
 def test_the_remedy_survives_long_words() -> None:
     """The middle gives way, never the code or what to do."""
-    said = compose("SomeCode", "ü" * 1000, "Do this")
+    said = format_message("SomeCode", "ü" * 1000, "Do this")
     assert said.startswith("SomeCode: üü")
     assert said.endswith("ü... Do this")
     assert len(said.encode()) <= 256
@@ -450,11 +450,11 @@ def test_the_remedy_survives_long_words() -> None:
 
 def test_locations_are_read_from_prose() -> None:
     """So that the remedy can be pasted."""
-    assert location("Location: westeurope, Current Limit: 1") == "westeurope"
-    assert location("in location 'eastus2'") == "eastus2"
-    assert location("for region swedencentral.") == "swedencentral"
-    assert location("not available in this location. Please try") == ""
-    assert location("the current region") == ""
+    assert parse_location("Location: westeurope, Current Limit: 1") == "westeurope"
+    assert parse_location("in location 'eastus2'") == "eastus2"
+    assert parse_location("for region swedencentral.") == "swedencentral"
+    assert parse_location("not available in this location. Please try") == ""
+    assert parse_location("the current region") == ""
 
 
 # anything at all
@@ -462,7 +462,7 @@ def test_locations_are_read_from_prose() -> None:
 TEXT = st.text(st.characters(codec="utf-8"), max_size=60)
 CODES = sorted({code.replace("*", "") for row in TABLE for code in row.codes} | {"NotFound", "notfound", ""})
 PHRASES = [
-    *sorted({said for row in TABLE for said in row.says}),
+    *sorted({said for row in TABLE for said in row.phrases}),
     "Agent Pool not found",
     "agent pool 'gpu2' does not exist",
     f"'/managedClusters/aks/agentPools/{POOL}' was not found",
@@ -533,14 +533,16 @@ def test_bottomless_bodies_have_a_bottom() -> None:
     assert read_body("[" * 100_000).code == ""
 
 
-@pytest.mark.parametrize("row", TABLE, ids=lambda row: " ".join((*row.codes, *row.says, *map(str, row.statuses[:1]))))
+@pytest.mark.parametrize(
+    "row", TABLE, ids=lambda row: " ".join((*row.codes, *row.phrases, *map(str, row.statuses[:1])))
+)
 def test_every_row_can_be_reached(row: Any) -> None:
     """No row stands in another's shadow: some answer is judged by each."""
     code = (row.codes[0] if row.codes else "x").replace("*", "")
-    message = row.says[0] if row.says else "y"
+    message = row.phrases[0] if row.phrases else "y"
     status: int = (row.statuses or (418,))[0]
     verb: Any = (row.verbs or ("delete",))[0]
-    error = classify_answer(status, read_error({"code": code, "message": message}), headers={}, pool=POOL, verb=verb)
+    error = classify_response(status, read_error({"code": code, "message": message}), headers={}, pool=POOL, verb=verb)
     assert error.kind == row.kind
     assert row.reason in ("", error.reason)
     assert set(error.message) <= set(string.printable)

@@ -14,7 +14,7 @@ from aiohttp import web
 from azure.core.pipeline.transport import AioHttpTransport
 from azure.identity.aio import WorkloadIdentityCredential
 
-from cloudprovider.azure.client import AzureConfig, build_client, without_resending
+from cloudprovider.azure.client import AzureConfig, build_client, disable_retries
 from cloudprovider.azure.provider import AzureProvider
 from cloudprovider.errors import CloudError, Retryable
 from provisioner.simulator.azure.arm import make_arm_app
@@ -69,7 +69,7 @@ def on_azure(folder: Path, story: Callable[[AzureProvider, AzureCloud, Entra], A
             assert runner.server is not None
             wire.servers[host] = runner.server
             runners.append(runner)
-        session = without_resending(aiohttp.ClientSession(connector=MemoryConnector(wire, "us"), trust_env=False))
+        session = disable_retries(aiohttp.ClientSession(connector=MemoryConnector(wire, "us"), trust_env=False))
         credential = WorkloadIdentityCredential(
             tenant_id=TENANT,
             client_id=CLIENT,
@@ -121,7 +121,7 @@ def test_the_pods_token_is_exchanged_once_for_many_calls(tmp_path: Path) -> None
 )
 def test_an_identity_that_entra_refuses_is_not_the_claims_fault(tmp_path: Path, status: int, code: str) -> None:
     """No call reaches ARM; the error names Entra's code and what to check, and passes once that is set right."""
-    description = "AADSTS70021: No matching federated identity record found for presented assertion. Trace ID: 1"
+    description = "AADSTS70021: No match_row federated identity record found for presented assertion. Trace ID: 1"
 
     async def story(provider: AzureProvider, cloud: AzureCloud, entra: Entra) -> None:
         entra.refuse(status, code, description)
@@ -130,8 +130,8 @@ def test_an_identity_that_entra_refuses_is_not_the_claims_fault(tmp_path: Path, 
                 await call
             assert isinstance(failed.value, Retryable)
             assert failed.value.reason == "NoToken"
-            assert failed.value.message.startswith("AADSTS70021: No matching federated identity record found")
-            assert "Correct the claim" not in failed.value.message
+            assert failed.value.message.startswith("AADSTS70021: No match_row federated identity record found")
+            assert "create a corrected one" not in failed.value.message
             assert ASSERTION not in failed.value.message
         assert cloud.requests == []
         entra.status = 200

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from cloudprovider.azure.instance_types import _SKUS, RESOURCES, is_gpu_size, lookup
+from cloudprovider.azure.instance_types import _INSTANCE_TYPES, RESOURCES, is_gpu_size, lookup
 
 # By vendor, the counts of Azure's series pages (docs/references/agent-pools.md#gpu-sizes) that KAITO's presets rest on.
 WHOLE = [
@@ -49,8 +49,8 @@ def test_what_is_not_known_promises_nothing(size: str) -> None:
 
 def test_every_row_holds_together() -> None:
     """Names are Azure's and unique in any casing, counts positive."""
-    assert len({sku.name.lower() for sku in _SKUS}) == len(_SKUS)
-    for sku in _SKUS:
+    assert len({sku.name.lower() for sku in _INSTANCE_TYPES}) == len(_INSTANCE_TYPES)
+    for sku in _INSTANCE_TYPES:
         assert re.fullmatch(r"Standard_N[CDGV][A-Za-z0-9_]+_v\d", sku.name)
         assert is_gpu_size(sku.name)
         assert 1 <= sku.gpus <= 8

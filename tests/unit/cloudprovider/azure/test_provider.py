@@ -12,7 +12,7 @@ import pytest
 import structlog
 from aiohttp import web
 
-from cloudprovider.azure.client import AzureConfig, StaticToken, build_client, without_resending
+from cloudprovider.azure.client import AzureConfig, StaticToken, build_client, disable_retries
 from cloudprovider.azure.provider import AzureProvider
 from cloudprovider.errors import CloudError, NoCapacity, NotFound, Rejected, Retryable
 from cloudprovider.interface import InstanceState
@@ -82,7 +82,7 @@ def on_azure(story: Callable[[Azure], Awaitable[T]], **settings: Any) -> T:
         await runner.setup()
         assert runner.server is not None
         wire.servers[HOST] = runner.server
-        session = without_resending(aiohttp.ClientSession(connector=MemoryConnector(wire, "us"), trust_env=False))
+        session = disable_retries(aiohttp.ClientSession(connector=MemoryConnector(wire, "us"), trust_env=False))
         async with asyncio.TaskGroup() as group:
             life = group.create_task(cloud.run())
             azure = Azure(cloud, wire, session, clock)
@@ -377,7 +377,7 @@ def test_a_list_that_makes_no_sense_is_no_list(page: dict[str, Any]) -> None:
         azure.cloud.faults.append(Fault(times=1000, answer=errors.Answer(200, page)))
         error = await failing(azure.provider.list())
         assert isinstance(error, Retryable)
-        assert error.reason == "UnreadableAnswer"
+        assert error.reason == "InvalidResponse"
 
     on_azure(story)
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from cloudprovider.azure.subscription import Identity, Permissions, Sku, Usage, _sku, _usage, identity_of
+from cloudprovider.azure.subscription import Identity, Permissions, ResourceSku, Usage, _sku, _usage, identity_of
 
 
 def token(payload: Any) -> str:
@@ -73,7 +73,7 @@ def restricted(kind: str, *zones: str, location: str = "westeurope") -> dict[str
     return {"type": kind, "values": [location], "restrictionInfo": info, "reasonCode": "NotAvailableForSubscription"}
 
 
-WELL = Sku(name="Standard_NC24ads_A100_v4", family="StandardNCADSA100v4Family", vcpus=24, zones=("1", "2"))
+WELL = ResourceSku(name="Standard_NC24ads_A100_v4", family="StandardNCADSA100v4Family", vcpus=24, zones=("1", "2"))
 
 
 def test_a_size_without_restrictions() -> None:

@@ -24,7 +24,7 @@ from tests.unit.controllers.node.drains import GOING, cordoned, drained, pod
 CREATING, RUNNING = InstanceState.CREATING, InstanceState.RUNNING
 DELETING, FAILED = InstanceState.DELETING, InstanceState.FAILED
 GONE = {"absence": "absent", "proof_age": 5.0}
-UNLISTED = Unlisted(reason="Throttled", message="Throttled: slow down; Tried again by itself")
+UNLISTED = Unlisted(reason="Throttled", message="Throttled: slow down; Retried automatically")
 QUOTA = Failure(reason="QuotaExceeded", message="QuotaExceeded: no cores; ask for more", kind="no_capacity")
 UNINITIALIZED = Taint(key=labels.UNINITIALIZED_TAINT, value="true", effect="NoSchedule")
 READY_CLAIM = claim(up=UP, node_name=NODE, more_labels=COLUMNS)

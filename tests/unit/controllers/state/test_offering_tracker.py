@@ -5,7 +5,7 @@ from typing import Any, Literal
 import msgspec
 import pytest
 
-from cloudprovider.azure.errors import recalled
+from cloudprovider.azure.errors import failure_from_condition
 from cloudprovider.errors import NoCapacity
 from cloudprovider.interface import Failure, Instance, InstanceState, Offering
 from controllers.model.steps import CreateInstance
@@ -26,7 +26,7 @@ SHORT = NoCapacity("QuotaExceeded", "no cores", scope="size")
 def offering_tracker(*offerings: Offering) -> tuple[OfferingTracker, UnavailableOfferings]:
     unavailable_offerings = UnavailableOfferings(lambda key: None)
     return OfferingTracker(
-        unavailable_offerings, lambda made: offerings, OfferingMetrics(Metrics()), recalled, lambda: 0.0
+        unavailable_offerings, lambda made: offerings, OfferingMetrics(Metrics()), failure_from_condition, lambda: 0.0
     ), unavailable_offerings
 
 
