@@ -18,6 +18,6 @@ def allowance(policy: Policy, pools: int) -> int:
     return max(policy.circuit_breaker_floor, int(policy.circuit_breaker_share * pools))
 
 
-def tripped(policy: Policy, *, pools: int, going: int) -> bool:
-    """Whether the limit is exceeded. `pools`: pools before any removal; `going`: candidates and recent removals."""
-    return going > allowance(policy, pools)
+def tripped(policy: Policy, *, pools: int, removals: int) -> bool:
+    """Whether the limit is exceeded. `pools`: pools before any removal; `removals`: candidates and recent removals."""
+    return removals > allowance(policy, pools)

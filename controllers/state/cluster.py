@@ -102,7 +102,7 @@ class ClusterState:
         # A process that has just started knows of no removals but those that a person has put down.
         going |= {(key, "") for key in confirmed if key not in counted and self._gone_as_confirmed(key, wall)}
         vanished = sum(self._inventory.get(key) is None for key, _ in going)
-        too_much = tripped(self._policy, pools=self._pools()[0] + vanished, going=len(going))
+        too_much = tripped(self._policy, pools=self._pools()[0] + vanished, removals=len(going))
         self._together = self._together | candidate_seen if too_much else frozenset()
         return too_much
 

@@ -1,7 +1,7 @@
 """CEL validation rules of a CRD (`x-kubernetes-validations`), transition rules included.
 
 Each expression is compiled once, and evaluated once for each pair of values: rules are pure. A rule that fails to
-evaluate refuses the object. Transition rules (those with `oldSelf`) apply to updates only, and not within lists, where
+evaluate rejects the object. Transition rules (those with `oldSelf`) apply to updates only, and not within lists, where
 old and new items cannot be correlated. All other rules are skipped for a value that an update does not change. Cost
 limits are not implemented.
 
@@ -76,17 +76,17 @@ class Rule:
         try:
             if self.expression(new, old):
                 return None
-            message = self._words(new, old)
+            message = self._violation_message(new, old)
         except CELEvalError as error:
-            message = f"{_go_words(str(error.args[0]))} evaluating rule: {self.message}"
+            message = f"{_cel_go_message(str(error.args[0]))} evaluating rule: {self.message}"
         return FieldError(path + self.field_path, self.reason, _printed(self.reason, kind, message))
 
-    def _words(self, new: object, old: object) -> str:
+    def _violation_message(self, new: object, old: object) -> str:
         return str(self.message_expression(new, old)) if self.message_expression else self.message
 
 
-def _go_words(text: str) -> str:
-    """An error message of celpy in the words of cel-go."""
+def _cel_go_message(text: str) -> str:
+    """The error message of cel-go for an error message of celpy."""
     text = re.sub(r"^no such member in mapping: '(.*)'$", r"no such key: \1", text)
     return "type conversion error from 'string' to 'int'" if text == "return error for overflow" else text
 
@@ -144,11 +144,11 @@ def compile_rules(schema: Json) -> Rules | None:
 
 
 def _rule(rule: Json) -> Rule:
-    words = rule.get("messageExpression")
+    message_expression = rule.get("messageExpression")
     return Rule(
         expression=Expression(rule["rule"]),
         message=rule.get("message") or f"failed rule: {rule['rule']}",
-        message_expression=Expression(words) if words else None,
+        message_expression=Expression(message_expression) if message_expression else None,
         reason=rule.get("reason", "FieldValueInvalid"),
         field_path=rule.get("fieldPath", ""),
     )

@@ -1,8 +1,8 @@
 """Structural schemas of CRDs: pruning, defaulting, and validation of types, bounds and CEL rules.
 
-Custom resources are processed in the order of the API server and refused in its words. A value that was as wrong before
-an update is not an error (ratcheting), so that objects older than a change of their CRD stay writable. A schema is
-compiled once.
+Custom resources are processed in the order of the API server, with its error messages. A value that was already invalid
+before an update is not an error (ratcheting), so that objects older than a change of their CRD can be updated. A schema
+is compiled once.
 
 Sources: https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definitions/ (pruning,
 defaulting, ratcheting); messages from https://github.com/kubernetes/kube-openapi and from apimachinery's
@@ -79,7 +79,7 @@ class Schema:
         return {**envelope, **shaped}
 
     def validate(self, obj: Json, old: Json | None) -> list[FieldError]:
-        """Everything that the API server refuses in `obj` as an update of `old`; `old` is None for a new object."""
+        """All errors of the API server for `obj` as an update of `old`; `old` is None for a new object."""
         errors = self.validate_values(obj, old)
         if any(error.reason in _BLOCKING for error in errors):
             return [*errors, _UNCHECKED]
@@ -195,7 +195,7 @@ def _json_schema(schema: Json) -> Json:
 
 
 def _field_error(error: jsonschema_rs.ValidationError) -> FieldError:
-    """One error of the validator in the words of kube-openapi."""
+    """An error of the validator with the message of kube-openapi."""
     path, value, limit = dotted(error.instance_path), cast("Any", error.instance), error.kind.as_dict()
     invalid = f"Invalid value: {shown(value)}: {path} in body should "
     match error.kind.name:
@@ -204,8 +204,8 @@ def _field_error(error: jsonschema_rs.ValidationError) -> FieldError:
         case "type":
             found = _type_name(value)
             wanted = ",".join(kind for kind in limit["types"] if kind != "null")
-            words = f'Invalid value: "{found}": {path} in body must be of type {wanted}: "{found}"'
-            return FieldError(path, "FieldValueTypeInvalid", words)
+            message = f'Invalid value: "{found}": {path} in body must be of type {wanted}: "{found}"'
+            return FieldError(path, "FieldValueTypeInvalid", message)
         case "enum":
             options = ", ".join(shown(option) for option in limit["options"])
             return FieldError(
@@ -214,8 +214,8 @@ def _field_error(error: jsonschema_rs.ValidationError) -> FieldError:
         case "maxLength":
             return FieldError(path, "FieldValueTooLong", f"Too long: may not be more than {limit['limit']} bytes")
         case "maxItems" | "maxProperties":
-            words = f"Too many: {len(value)}: must have at most {limit['limit']} items"
-            return FieldError(path, "FieldValueTooMany", words)
+            message = f"Too many: {len(value)}: must have at most {limit['limit']} items"
+            return FieldError(path, "FieldValueTooMany", message)
         case "pattern":
             return FieldError(path, "FieldValueInvalid", f"{invalid}match '{limit['pattern']}'")
         case "minLength":
@@ -226,8 +226,8 @@ def _field_error(error: jsonschema_rs.ValidationError) -> FieldError:
             relation = "greater" if bound == "minimum" else "less"
             return FieldError(path, "FieldValueInvalid", f"{invalid}be {relation} than or equal to {limit['limit']}")
         case "format":
-            words = f"Invalid value: {shown(value)}: {path} in body must be of type {limit['format']}: {shown(value)}"
-            return FieldError(path, "FieldValueTypeInvalid", words)
+            message = f"Invalid value: {shown(value)}: {path} in body must be of type {limit['format']}: {shown(value)}"
+            return FieldError(path, "FieldValueTypeInvalid", message)
     return FieldError(path, "FieldValueInvalid", f"Invalid value: {shown(value)}: {error.message}")
 
 

@@ -60,8 +60,8 @@ def failed_launch_remains(f: Facts, claim: NodeClaim) -> bool:
     if f.instance is None:
         return failure_reported(claim)
     failed = f.instance.state is InstanceState.FAILED
-    going = f.instance.state is InstanceState.DELETING and failure_reported(claim)
-    return (failed or going) and held_by(f.instance, claim)
+    deleting = f.instance.state is InstanceState.DELETING and failure_reported(claim)
+    return (failed or deleting) and held_by(f.instance, claim)
 
 
 def failed_without_gpus(f: Facts, claim: NodeClaim) -> bool:

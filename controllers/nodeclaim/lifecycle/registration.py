@@ -155,9 +155,8 @@ def condition(f: Facts, claim: NodeClaim) -> ConditionUpdate | None:
         return ConditionUpdate(status="False", reason=reasons.MULTIPLE_NODES_FOUND, message=message, warning=True)
     if since is None:
         return None
-    going = kept(f.nodes, claim)
-    if going:
-        return ConditionUpdate(status="Unknown", reason=reasons.NODE_DELETING, message=going, warning=True)
+    if deleting := kept(f.nodes, claim):
+        return ConditionUpdate(status="Unknown", reason=reasons.NODE_DELETING, message=deleting, warning=True)
     message = (
         f"Node not registered with cluster; agent pool {f.key} has been running since {clock_text(since)};"
         " if this persists, check the pool's provisioning state, subnet and outbound access"

@@ -132,8 +132,8 @@ def test_the_allowance(pools: int, most: int) -> None:
     """Three, or a fifth if that is more; one more than that trips."""
     policy = Policy()
     assert allowance(policy, pools) == most
-    assert not tripped(policy, pools=pools, going=most)
-    assert tripped(policy, pools=pools, going=most + 1)
+    assert not tripped(policy, pools=pools, removals=most)
+    assert tripped(policy, pools=pools, removals=most + 1)
 
 
 def test_the_fleet_is_judged_whole_before_anybody_is_told() -> None:
