@@ -12,7 +12,7 @@ from controllers.planner.plan import plan
 from provisioner.api import labels, reasons
 from provisioner.api.conditions import AWAITING_MESSAGE, DEPENDENTS, READY
 from tests.unit.builders import facts
-from tests.unit.controllers.planner.test_plan import DOWN_TABLE, GARBAGE_TABLE, LOST_TABLE, UP_TABLE
+from tests.unit.controllers.planner.test_plan import DELETING_TABLE, GARBAGE_TABLE, LIVE_TABLE, MISSING_POOL_TABLE
 from tests.world.messages import explained, explained_event
 from tools.reference import PAGES
 from tools.reference import labels as label_page
@@ -71,7 +71,7 @@ def test_the_plan_tables_say_nothing_that_no_page_explains() -> None:
     """Each status write and each Event of the tables' steps has its words from the explanations."""
     told = 0
     known: Any
-    for _, known, _ in (*UP_TABLE, *DOWN_TABLE, *GARBAGE_TABLE, *LOST_TABLE):
+    for _, known, _ in (*LIVE_TABLE, *DELETING_TABLE, *GARBAGE_TABLE, *MISSING_POOL_TABLE):
         if known.get("nodes") == ("cordoned",):
             continue  # the table's own word for a Node, of whose steps none says anything
         step = plan(facts(**known))

@@ -1,7 +1,7 @@
 """Drains: who is asked to leave, who is made to, who holds the machine, and what is said meanwhile.
 
 Each case of docs/references/karpenter.md#drain; tiers, one budget, pods that stay and dead machines are in
-`test_way_down.py`.
+`tests/unit/controllers/planner/test_plan.py`.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""The plan tables: for each state of one machine, the one step to take. They are the specification."""
+"""Tables of the planner: for each state of one machine, the step to take."""
 
 import math
 from datetime import timedelta
@@ -31,7 +31,7 @@ READY_CLAIM = claim(up=UP, node_name=NODE, more_labels=COLUMNS)
 
 
 def ready_claim(**fields: Any):
-    """A claim whose status already says all there is to say about the default Node and pool."""
+    """A claim whose status is complete for the default Node and pool."""
     made = claim(up=UP, node_name=NODE, more_labels=COLUMNS, **fields)
     status = msgspec.structs.replace(made.status, provider_id="azure:///x")
     return msgspec.structs.replace(made, status=status)
@@ -53,55 +53,55 @@ def failed(
     )
 
 
-# A fresh read of the claim, just as the cache shows it.
+# A fresh read of the claim that equals the cache.
 READ = {"claim_read": claim(), "claim_read_age": 1.0}
 
-UP_TABLE = [
-    ("a new claim gets our finalizer before anything else", {"claims": (claim(finalizers=()),)}, steps.AddFinalizer),
-    ("nothing is launched before the pools were listed", {"claims": (claim(),), "inventory_synced": False}, steps.Wait),
+LIVE_TABLE = [
+    ("a new claim gets our finalizer first", {"claims": (claim(finalizers=()),)}, steps.AddFinalizer),
+    ("nothing is launched before the pools are listed", {"claims": (claim(),), "inventory_synced": False}, steps.Wait),
     (
-        "if they cannot be listed, the claim says why",
+        "a failed list of pools is reported",
         {"claims": (claim(),), "inventory_synced": False, "unlisted": UNLISTED},
         steps.PatchStatus,
     ),
     (
-        "a Node that stops being Ready is told of without a list",
+        "a Node that becomes NotReady is reported without a list",
         {"claims": (READY_CLAIM,), "nodes": (node(ready="False"),), "inventory_synced": False},
         steps.PatchStatus,
     ),
     (
-        "one that says something already keeps its words",
+        "an existing condition is kept",
         {"claims": (claim(up=("Launched",)),), "inventory_synced": False, "unlisted": UNLISTED},
         steps.Wait,
     ),
-    ("before its pool is asked for the claim is read afresh", {"claims": (claim(),)}, steps.LookUpClaim),
-    ("then its pool is asked for", {"claims": (claim(),), **READ}, steps.CreateInstance),
-    ("a read of long ago is none", {"claims": (claim(),), **READ, "claim_read_age": 11.0}, steps.LookUpClaim),
+    ("the claim is read before the pool is created", {"claims": (claim(),)}, steps.LookUpClaim),
+    ("then the pool is created", {"claims": (claim(),), **READ}, steps.CreateInstance),
+    ("an old read does not count", {"claims": (claim(),), **READ, "claim_read_age": 11.0}, steps.LookUpClaim),
     (
-        "a claim that was deleted since gets no machine",
+        "a claim deleted meanwhile gets no pool",
         {"claims": (claim(),), **READ, "claim_read": claim(deleting=True)},
         steps.Wait,
     ),
-    ("nor does one that is gone", {"claims": (claim(),), **READ, "claim_read": None}, steps.Wait),
-    ("nor one of another UID", {"claims": (claim(),), **READ, "claim_read": claim(uid="uid-2")}, steps.Wait),
+    ("nor does a claim that no longer exists", {"claims": (claim(),), **READ, "claim_read": None}, steps.Wait),
+    ("nor a claim with another UID", {"claims": (claim(),), **READ, "claim_read": claim(uid="uid-2")}, steps.Wait),
     (
-        "nor one whose own Node of an earlier machine is still going",
+        "nor a claim whose previous Node is still deleting",
         {"claims": (claim(),), "nodes": (node(deleting=True, finalizers=()),), **READ},
         steps.PatchStatus,
     ),
-    ("an accepted pool is told of", {"claims": (claim(),), "instance": instance(CREATING)}, steps.PatchStatus),
+    ("an accepted pool is reported", {"claims": (claim(),), "instance": instance(CREATING)}, steps.PatchStatus),
     (
-        "a Node that appears is registered first",
+        "a new Node is registered first",
         {"claims": (claim(),), "instance": instance(CREATING), "nodes": (node(registered=False, finalizers=()),)},
         steps.PatchNode,
     ),
     (
-        "then the claim gets its columns",
+        "then the claim gets its labels",
         {"claims": (claim(),), "instance": instance(CREATING), "nodes": (node(initialized=False, ready="False"),)},
         steps.PatchClaim,
     ),
     (
-        "but not before the node manager has said in which zone it is",
+        "but not before the node manager has set the zone",
         {
             "claims": (claim(),),
             "instance": instance(CREATING),
@@ -110,7 +110,7 @@ UP_TABLE = [
         steps.PatchStatus,
     ),
     (
-        "a Node of this moment is told of when the node manager has said what it is",
+        "a new Node is reported once it has a providerID",
         {
             "claims": (claim(),),
             "instance": instance(CREATING),
@@ -119,17 +119,17 @@ UP_TABLE = [
         steps.Wait,
     ),
     (
-        "a pool that runs is told of; the columns wait for its Node",
+        "a running pool is reported; the labels wait for its Node",
         {"claims": (claim(),), "instance": instance()},
         steps.PatchStatus,
     ),
     (
-        "unless the Node does not come",
+        "unless no Node appears",
         {"claims": (claim(up=("Launched",)),), "instance": instance()},
         steps.PatchClaim,
     ),
     (
-        "a usable Node is labelled initialized before the claim says so",
+        "an initialized Node is labelled before the condition is set",
         {"claims": (claim(more_labels=COLUMNS),), "instance": instance(CREATING), "nodes": (node(initialized=False),)},
         steps.PatchNode,
     ),
@@ -144,12 +144,12 @@ UP_TABLE = [
         steps.Wait,
     ),
     (
-        "a stripped finalizer on the Node is restored",
+        "a removed finalizer of the Node is restored",
         {"claims": (ready_claim(),), "instance": instance(), "nodes": (node(finalizers=()),)},
         steps.PatchNode,
     ),
     (
-        "a Node that turns NotReady takes Initialized back",
+        "a Node that becomes NotReady resets Initialized",
         {"claims": (ready_claim(),), "instance": instance(), "nodes": (node(ready="Unknown"),)},
         steps.PatchStatus,
     ),
@@ -159,12 +159,12 @@ UP_TABLE = [
         steps.PatchStatus,
     ),
     (
-        "an earlier claim's pool is waited for, and told of",
+        "the pool of a previous claim is waited for",
         {"claims": (claim(),), "instance": instance(uid="uid-0")},
         steps.PatchStatus,
     ),
     (
-        "no PUT while a Node of that pool name is left over",
+        "no PUT while a Node of a previous pool exists",
         {"claims": (claim(),), "nodes": (node(uid_label="uid-0", ready="False"),)},
         steps.PatchStatus,
     ),
@@ -173,9 +173,9 @@ UP_TABLE = [
         {"claims": (claim(),), "cluster": Cluster(running=False, power_state="Stopped")},
         steps.PatchStatus,
     ),
-    ("what cannot be had is told", {"claims": (claim(),), "offers": (offer(30.0),)}, steps.PatchStatus),
+    ("an unavailable offering is reported", {"claims": (claim(),), "offers": (offer(30.0),)}, steps.PatchStatus),
     (
-        "and asked for again once it has rested",
+        "and tried again after its back-off",
         {
             "claims": (claim(down={"Launched": "QuotaExceeded"}),),
             "offers": (offer(0.0),),
@@ -194,22 +194,22 @@ UP_TABLE = [
         steps.CreateInstance,
     ),
     (
-        "a refused create is told",
+        "a rejected creation is reported",
         {"claims": (claim(),), "create_failed": failed("rejected", delay=300.0)},
         steps.PatchStatus,
     ),
     (
-        "and tried again once its time has passed",
+        "and retried after its delay",
         {"claims": (claim(down={"Launched": "BadRequest"}),), "create_failed": failed("rejected", age=31.0), **READ},
         steps.CreateInstance,
     ),
     (
-        "a PUT whose outcome is unknown is looked up first",
+        "after a PUT with an unknown outcome the pool is read first",
         {"claims": (claim(),), "create_failed": failed("retryable", age=6.0, delay=5.0, uncertain=True)},
         steps.LookUpPool,
     ),
     (
-        "and sent again if the pool is not there",
+        "and the PUT repeated if there is no pool",
         {
             "claims": (claim(),),
             "create_failed": failed("retryable", age=6.0, delay=5.0, uncertain=True),
@@ -219,29 +219,29 @@ UP_TABLE = [
         steps.CreateInstance,
     ),
     (
-        "a failed pool's cause is told before anything else",
+        "the cause of a failed pool is reported first",
         {"claims": (claim(),), "instance": instance(FAILED, failure=QUOTA)},
         steps.PatchStatus,
     ),
     (
-        "then the failed pool is removed",
+        "then the failed pool is deleted",
         {"claims": (claim(down={"Launched": "QuotaExceeded"}),), "instance": instance(FAILED, failure=QUOTA)},
         steps.DeleteInstance,
     ),
     (
-        "a pool that failed after it had run is kept: its machine may be well",
+        "a pool that failed after it was running is kept",
         {"claims": (ready_claim(),), "instance": instance(FAILED, failure=QUOTA), "nodes": (node(),)},
         steps.Wait,
     ),
     (
-        "claims beyond the pool limit say their place",
+        "claims above the pool limit report their position",
         {"claims": (claim(),), "counts": ClusterCounts(pools=90, place=2, waiting=3)},
         steps.PatchStatus,
     ),
-    ("an own write not yet seen is waited for", {"claims": (claim(),), "own_write_pending": True}, steps.Wait),
-    ("caches that were never filled decide nothing", {"claims": (claim(),), "kube_synced": False}, steps.Wait),
+    ("a pending write of our own is waited for", {"claims": (claim(),), "own_write_pending": True}, steps.Wait),
+    ("nothing is decided before the caches are synced", {"claims": (claim(),), "kube_synced": False}, steps.Wait),
     (
-        "a refused status write does not stand in the way of the rest",
+        "a rejected status write does not block other steps",
         {
             "claims": (claim(),),
             "instance": instance(CREATING),
@@ -253,35 +253,35 @@ UP_TABLE = [
 ]
 
 
-@pytest.mark.parametrize(("told", "known", "expected"), UP_TABLE, ids=[row[0] for row in UP_TABLE])
-def test_way_up(told: str, known: dict, expected: type) -> None:
-    """A live claim climbs one step at a time."""
-    assert isinstance(plan(facts(**known)), expected), told
+@pytest.mark.parametrize(("case", "known", "expected"), LIVE_TABLE, ids=[row[0] for row in LIVE_TABLE])
+def test_live_claims(case: str, known: dict, expected: type) -> None:
+    """Each state of a live claim has one next step."""
+    assert isinstance(plan(facts(**known)), expected), case
 
 
-DOWN_TABLE = [
+DELETING_TABLE = [
     (
-        "a held Node is deleted first",
+        "a Node with our finalizer is deleted first",
         {"claims": (GOING,), "instance": instance(), "nodes": (node(),)},
         steps.DeleteNode,
     ),
     (
-        "then new pods are kept off it",
+        "then it is tainted",
         {"claims": (GOING,), "instance": instance(), "nodes": (node(deleting=True),)},
         steps.PatchNode,
     ),
     (
-        "then the instance goes",
+        "then the instance is deleted",
         {"claims": (GOING,), "instance": instance(), "nodes": ("cordoned",), "drains": drained()},
         steps.DeleteInstance,
     ),
     (
-        "but its pods are read first",
+        "but its pods are listed first",
         {"claims": (GOING,), "instance": instance(), "nodes": ("cordoned",)},
         steps.ReadDrain,
     ),
     (
-        "and asked to leave",
+        "and evicted",
         {"claims": (GOING,), "instance": instance(), "nodes": ("cordoned",), "drains": drained(pod())},
         steps.EvictPods,
     ),
@@ -291,17 +291,17 @@ DOWN_TABLE = [
         steps.DeleteInstance,
     ),
     (
-        "a refused deletion is not repeated before its time",
+        "a rejected deletion is not retried before its delay",
         {"claims": (GOING,), "instance": instance(CREATING), "delete_failed": failed("retryable", delay=5.0)},
         steps.PatchStatus,
     ),
     (
-        "a refused one is repeated after it",
+        "and retried after it",
         {"claims": (GOING,), "instance": instance(CREATING), "delete_failed": failed("retryable", delay=5.0, age=6.0)},
         steps.DeleteInstance,
     ),
     (
-        "one whose answer was lost is looked up first: the pool may be going already",
+        "after a deletion without an answer the pool is read first",
         {
             "claims": (GOING,),
             "instance": instance(),
@@ -310,7 +310,7 @@ DOWN_TABLE = [
         steps.LookUpPool,
     ),
     (
-        "and repeated if it is not",
+        "and deleted again if it still exists",
         {
             "claims": (GOING,),
             "instance": instance(),
@@ -324,31 +324,35 @@ DOWN_TABLE = [
         {"claims": (GOING,), "instance": instance(DELETING)},
         steps.PatchStatus,
     ),
-    ("an unlisted pool is looked up by name", {"claims": (GOING,)}, steps.LookUpPool),
+    ("a pool that is not listed is read by name", {"claims": (GOING,)}, steps.LookUpPool),
     (
-        "a 404 that is not settled proves nothing",
+        "an unsettled 404 proves nothing",
         {"claims": (GOING,), "absence": "unsettled", "settles_in": 40.0, "pool_read_age": 1.0},
         steps.Wait,
     ),
     (
-        "a settled 404 lets the Node go",
+        "after a settled 404 the finalizer of the Node is removed",
         {"claims": (GOING,), "nodes": (node(deleting=True),), **GONE},
         steps.ReleaseFinalizer,
     ),
     (
-        "a Node that nobody deleted yet is deleted now",
+        "a Node that is not deleting yet is deleted",
         {"claims": (GOING,), "nodes": (node(finalizers=()),), **GONE},
         steps.DeleteNode,
     ),
-    ("the claim waits for a view of the Nodes newer than the proof", {"claims": (GOING,), **GONE}, steps.LookUpNodes),
-    ("then the claim goes", {"claims": (GOING,), "nodes_known_age": 1.0, **GONE}, steps.ReleaseFinalizer),
+    ("the Nodes are read again after the proof", {"claims": (GOING,), **GONE}, steps.LookUpNodes),
     (
-        "a foreign pool under its name is looked at, not deleted",
+        "then the finalizer of the claim is removed",
+        {"claims": (GOING,), "nodes_known_age": 1.0, **GONE},
+        steps.ReleaseFinalizer,
+    ),
+    (
+        "a foreign pool of its name is read, not deleted",
         {"claims": (GOING,), "instance": instance(uid="")},
         steps.LookUpPool,
     ),
     (
-        "and does not hold the claim",
+        "and does not block the claim",
         {
             "claims": (GOING,),
             "instance": instance(uid=""),
@@ -364,25 +368,25 @@ DOWN_TABLE = [
         steps.DeleteInstance,
     ),
     (
-        "a refused status write never stands before the removal",
+        "a rejected status write never blocks the removal",
         {"claims": (GOING,), "instance": instance(DELETING), "refused": {"PatchStatus": "Invalid: no"}},
         steps.Wait,
     ),
-    ("without its key's pools listed nothing is inferred", {"claims": (GOING,), "inventory_synced": False}, steps.Wait),
+    ("nothing is removed before the pools are listed", {"claims": (GOING,), "inventory_synced": False}, steps.Wait),
     (
-        "a removal that cannot begin says why",
+        "a removal that cannot begin is reported",
         {"claims": (GOING,), "inventory_synced": False, "unlisted": UNLISTED},
         steps.PatchStatus,
     ),
 ]
 
 
-@pytest.mark.parametrize(("told", "known", "expected"), DOWN_TABLE, ids=[row[0] for row in DOWN_TABLE])
-def test_way_down(told: str, known: dict, expected: type) -> None:
-    """A deleting claim goes in the order instance, Node, claim."""
+@pytest.mark.parametrize(("case", "known", "expected"), DELETING_TABLE, ids=[row[0] for row in DELETING_TABLE])
+def test_deleting_claims(case: str, known: dict, expected: type) -> None:
+    """A deleting claim is removed in the order instance, Node, claim."""
     if known.get("nodes") == ("cordoned",):
         known = {**known, "nodes": (cordoned(),)}
-    assert isinstance(plan(facts(**known)), expected), told
+    assert isinstance(plan(facts(**known)), expected), case
 
 
 OLD = 1000.0
@@ -395,12 +399,12 @@ def candidate_seen(cause: str, **fields: Any) -> dict:
 DELETED_NODE = {"claims": (ready_claim(),), "instance": instance(), "nodes": (node(deleting=True),)}
 GARBAGE_TABLE = [
     (
-        "a pool without a claim is deleted after two looks and fresh reads",
+        "a pool without a claim is deleted after its minimum age and fresh reads",
         candidate_seen("orphan-pool", instance=instance()),
         steps.DeleteInstance,
     ),
     (
-        "not before the second look",
+        "not before the minimum age",
         {**candidate_seen("orphan-pool", instance=instance()), "candidate": Candidate(cause="orphan-pool", age=1.0)},
         steps.Wait,
     ),
@@ -415,7 +419,7 @@ GARBAGE_TABLE = [
         steps.LookUpPool,
     ),
     (
-        "not if the fresh read shows the claim alive",
+        "not if the fresh read shows the claim",
         {**candidate_seen("orphan-pool", instance=instance()), "claim_read": claim()},
         steps.Wait,
     ),
@@ -430,22 +434,22 @@ GARBAGE_TABLE = [
         steps.Wait,
     ),
     (
-        "not while nobody knows whether the cluster runs",
+        "not while the state of the cluster is unknown",
         {**candidate_seen("orphan-pool", instance=instance()), "cluster": None},
         steps.Wait,
     ),
     (
-        "not while AKS works on the pool",
+        "not while AKS is changing the pool",
         candidate_seen("orphan-pool", instance=instance(raw_state="Upgrading")),
         steps.Wait,
     ),
     (
-        "not while the circuit breaker is on",
+        "not while the circuit breaker is open",
         {**candidate_seen("orphan-pool", instance=instance()), "counts": ClusterCounts(restricted=True)},
         steps.Wait,
     ),
     (
-        "a claim whose pool is gone goes",
+        "a claim whose pool no longer exists is deleted",
         candidate_seen("missing-pool", claims=(ready_claim(),), claim_read=ready_claim(), **GONE),
         steps.DeleteClaim,
     ),
@@ -462,17 +466,17 @@ GARBAGE_TABLE = [
         steps.Wait,
     ),
     (
-        "one Node deleted by hand takes its claim along",
+        "the claim of a deleted Node is deleted",
         candidate_seen("node-deleted", claim_read=ready_claim(), **DELETED_NODE),
         steps.DeleteClaim,
     ),
     (
-        "a Node deleted while the cluster is stopped is let go, and its pool kept",
+        "a Node deleted while the cluster is stopped is released, and its pool kept",
         {**candidate_seen("node-deleted", claim_read=ready_claim(), **DELETED_NODE), "cluster": Cluster(running=False)},
         steps.ReleaseFinalizer,
     ),
     (
-        "and so is one whose pool AKS is upgrading",
+        "and so is a Node whose pool AKS is upgrading",
         candidate_seen(
             "node-deleted",
             claims=(ready_claim(),),
@@ -482,7 +486,7 @@ GARBAGE_TABLE = [
         steps.ReleaseFinalizer,
     ),
     (
-        "claims that go only because their CRD does pass the circuit breaker",
+        "the circuit breaker restricts claims that are deleted with their CRD",
         candidate_seen(
             "crd-deleted",
             claims=(GOING,),
@@ -493,68 +497,68 @@ GARBAGE_TABLE = [
         steps.Wait,
     ),
     (
-        "and go if they are few",
+        "and lets them pass below its limit",
         candidate_seen("crd-deleted", claims=(GOING,), instance=instance(), crd_deleting=True),
         steps.DeleteInstance,
     ),
     (
-        "a deleted Node of a vanished machine is released",
+        "a deleting Node without a machine is released",
         candidate_seen("leftover-node", nodes=(node(deleting=True, ready="Unknown"),), **GONE),
         steps.ReleaseFinalizer,
     ),
     (
-        "a left-over Node is deleted once its pool is proven gone",
+        "a leftover Node is deleted once its pool is proven absent",
         candidate_seen("leftover-node", nodes=(node(ready="Unknown", finalizers=()),), **GONE),
         steps.DeleteNode,
     ),
-    ("a foreign pool without a claim is nobody's garbage", {"instance": instance(uid="")}, steps.Forget),
-    ("a key of which nothing is left is forgotten", {}, steps.Forget),
+    ("a foreign pool without a claim is ignored", {"instance": instance(uid="")}, steps.Forget),
+    ("a key without objects is forgotten", {}, steps.Forget),
 ]
 
 
-@pytest.mark.parametrize(("told", "known", "expected"), GARBAGE_TABLE, ids=[row[0] for row in GARBAGE_TABLE])
-def test_inferred_removals(told: str, known: dict, expected: type) -> None:
-    """What nobody asked for goes only when it is certain, rested and within the circuit breaker."""
+@pytest.mark.parametrize(("case", "known", "expected"), GARBAGE_TABLE, ids=[row[0] for row in GARBAGE_TABLE])
+def test_inferred_removals(case: str, known: dict, expected: type) -> None:
+    """An inferred removal needs a minimum age, fresh reads, and the circuit breaker."""
     step = plan(facts(**known))
     if expected is steps.Wait and isinstance(step, steps.PatchStatus):
         step = plan(facts(**known, refused={"PatchStatus": "Invalid: no"}))
-    assert isinstance(step, expected), (told, step)
+    assert isinstance(step, expected), (case, step)
 
 
 def launching(reason: str = "Creating", **fields: Any):
-    """A claim whose pool was accepted, and which says so."""
+    """A claim whose condition reports an accepted pool."""
     made = claim(**fields)
     conditions = ConditionSet.of(made, BORN).set("Launched", "Unknown", reason=reason, message="m", now=BORN)
     return msgspec.structs.replace(made, status=msgspec.structs.replace(made.status, conditions=conditions.items))
 
 
-LOST_TABLE = [
-    ("what its absence is not proven of is looked up", {"claims": (launching(),)}, steps.LookUpPool),
+MISSING_POOL_TABLE = [
+    ("a missing pool is read", {"claims": (launching(),)}, steps.LookUpPool),
     (
-        "a 404 that may be lag is waited for, and nothing is asked for meanwhile",
+        "an unsettled 404 is waited for, and nothing is created meanwhile",
         {"claims": (launching(),), "absence": "unsettled", "settles_in": 30.0, "pool_read_age": 1.0},
         steps.Wait,
     ),
-    ("a proven absence is told", {"claims": (launching(),), **GONE}, steps.PatchStatus),
+    ("a proven absence is reported", {"claims": (launching(),), **GONE}, steps.PatchStatus),
     (
-        "once told it is looked at twice",
+        "then the minimum age is waited for",
         {"claims": (launching("PoolDeleted"),), "candidate": Candidate(cause="missing-pool", age=1.0), **GONE},
         steps.Wait,
     ),
     (
-        "then the claim goes",
+        "then the claim is deleted",
         candidate_seen("missing-pool", claims=(launching("PoolDeleted"),), claim_read=launching(), **GONE),
         steps.DeleteClaim,
     ),
     (
-        "unless too many would",
+        "unless the circuit breaker is open",
         candidate_seen(
             "missing-pool", claims=(launching("PoolDeleted"),), counts=ClusterCounts(restricted=True), **GONE
         ),
         steps.Wait,
     ),
     (
-        "a pool that others are deleting is told of at once",
+        "a deletion by another client is reported at once",
         {"claims": (launching(),), "instance": instance(DELETING)},
         steps.PatchStatus,
     ),
@@ -564,27 +568,27 @@ LOST_TABLE = [
         steps.CreateInstance,
     ),
     (
-        "and so it is where its cause could not be told",
+        "also if its cause could not be reported",
         {"claims": (launching(),), "refused": frozenset({"PatchStatus"}), **GONE, **READ},
         steps.CreateInstance,
     ),
 ]
 
 
-@pytest.mark.parametrize(("told", "known", "expected"), LOST_TABLE, ids=[row[0] for row in LOST_TABLE])
-def test_a_pool_that_vanished_before_it_ran(told: str, known: dict, expected: type) -> None:
-    """Who deletes a pool while it is being created means the machine: it is not made anew, its claim goes too."""
-    assert isinstance(plan(facts(**known)), expected), told
+@pytest.mark.parametrize(("case", "known", "expected"), MISSING_POOL_TABLE, ids=[row[0] for row in MISSING_POOL_TABLE])
+def test_pool_deleted_during_creation(case: str, known: dict, expected: type) -> None:
+    """A pool that another client deletes during its creation is not created again; its claim is deleted."""
+    assert isinstance(plan(facts(**known)), expected), case
 
 
-def test_a_vanished_pool_makes_its_claim_a_suspect_only_when_that_is_proven() -> None:
+def test_claim_of_a_missing_pool_is_a_candidate_only_after_proof() -> None:
     """Lists lag after a restart: claims whose pools they do not show yet must not trip the circuit breaker."""
     assert garbage.candidate_cause(facts(claims=(launching(),))) is None
     assert garbage.candidate_cause(facts(claims=(launching(),), **GONE)) == "missing-pool"
 
 
-def test_a_vanished_pool_that_cannot_be_looked_up_is_not_said_to_be_coming() -> None:
-    """Until its absence is proven it counts as accepted; the claim says what hinders the proof, in unchanged words."""
+def test_failed_read_of_a_missing_pool_is_reported() -> None:
+    """Until its absence is proven it counts as accepted; the message with the failed read is stable."""
     unread = failed("retryable", delay=90.0)
     step = plan(facts(claims=(launching(),), read_failed=unread))
     assert isinstance(step, steps.PatchStatus)
@@ -597,8 +601,8 @@ def test_a_vanished_pool_that_cannot_be_looked_up_is_not_said_to_be_coming() -> 
     assert isinstance(plan(facts(claims=(told_claim,))), steps.LookUpPool)
 
 
-def test_what_became_of_a_deleted_pool_is_told_in_the_same_words() -> None:
-    """From the first sight of its deletion to the claim's own end the message keeps its time."""
+def test_message_of_a_deleted_pool_is_stable() -> None:
+    """From the first observation to the claim's deletion the message keeps its time."""
     step = plan(facts(claims=(launching(),), instance=instance(DELETING)))
     assert isinstance(step, steps.PatchStatus)
     (told,) = [c for c in step.conditions if c.type == "Launched"]
@@ -610,8 +614,8 @@ def test_what_became_of_a_deleted_pool_is_told_in_the_same_words() -> None:
     assert isinstance(plan(later), steps.Wait)
 
 
-def test_a_failed_pool_whose_removal_is_refused_is_removed_when_the_time_has_come() -> None:
-    """Nothing else would wake a claim whose failed pool AKS did not let go at once."""
+def test_rejected_deletion_of_a_failed_pool_is_retried() -> None:
+    """The wait ends when the deletion is due again."""
     waiting = {
         "claims": (claim(down={"Launched": "QuotaExceeded"}),),
         "instance": instance(FAILED, failure=QUOTA),
@@ -626,8 +630,8 @@ def test_a_failed_pool_whose_removal_is_refused_is_removed_when_the_time_has_com
 @pytest.mark.parametrize(
     ("within", "says"), [(30.0, "next try within 30 s"), (120.0, "next try within 2 min"), (None, "12:09:30Z")]
 )
-def test_a_refused_deletion_says_why_since_when_and_when_next(within: float | None, says: str) -> None:
-    """The code first; the deletion's time; the same words at every try, and room for those of a deadline."""
+def test_message_of_a_rejected_deletion(within: float | None, says: str) -> None:
+    """The code, the remedy and the time of the deletion, equal at every retry, with room for a deadline's suffix."""
     told = set()
     for times, delay in enumerate((5.0, 10.0, 20.0, 30.0), start=1):
         refusal = failed("retryable", delay=delay, within=within)
@@ -649,8 +653,8 @@ def conditions(known: Facts) -> dict[str, tuple[str, str, str]]:
     return {c.type: (c.status, c.reason, c.message) for c in step.conditions}
 
 
-def test_launched_and_what_it_waits_for_are_told_in_one_write() -> None:
-    """A pool that runs before its Node is here: Launched is True, and Registered says what is missing, at once."""
+def test_launched_and_registered_are_written_together() -> None:
+    """If a pool is running without a Node, one write sets Launched to True and Registered to NodeNotFound."""
     told = plan(facts(claims=(claim(),), instance=instance()))
     assert isinstance(told, steps.PatchStatus)
     assert [(c.type, c.reason) for c in told.conditions if c.type in ("Launched", "Registered")] == [
@@ -664,8 +668,8 @@ def test_launched_and_what_it_waits_for_are_told_in_one_write() -> None:
     [(False, "Registered"), (True, "Initialized")],
     ids=["when it is to be registered", "when it is to be labelled initialized"],
 )
-def test_a_refused_change_to_the_node_is_told(registered: bool, condition: str) -> None:
-    """A missing permission to patch Nodes stands on the claim, in the API server's words and with what to do."""
+def test_rejected_patch_of_the_node_is_reported(registered: bool, condition: str) -> None:
+    """The condition has the message of the API server and the remedy."""
     said = "Forbidden: nodes is forbidden: User cannot patch resource"
     born = node(registered=registered, initialized=False)
     claims = (claim(up=("Launched", "Registered") if registered else (), more_labels=COLUMNS),)
@@ -677,15 +681,15 @@ def test_a_refused_change_to_the_node_is_told(registered: bool, condition: str) 
     assert told["Ready"][0] != "True"
 
 
-def test_the_wait_for_the_node_manager_ends() -> None:
-    """Ten seconds after the Node's birth the claim tells of it, whatever the node manager does."""
+def test_the_wait_for_the_provider_id_is_bounded() -> None:
+    """Ten seconds after its creation the Node is reported without a providerID."""
     young = node(initialized=False, ready="False", taints=(UNINITIALIZED,), age_seconds=4.0)
     waiting = plan(facts(claims=(claim(more_labels=COLUMNS),), instance=instance(CREATING), nodes=(young,)))
     assert waiting == steps.Wait(after=6.0, why=f"waiting for the providerID of Node {NODE}")
 
 
 def test_ready_and_node_name_are_written_together() -> None:
-    """KAITO takes a claim with nodeName but without Ready for ready, so they come in one write."""
+    """One write sets both, because KAITO considers a claim with nodeName but without Ready to be ready."""
     step = plan(facts(claims=(claim(more_labels=COLUMNS),), instance=instance(CREATING), nodes=(node(),)))
     assert isinstance(step, steps.PatchStatus)
     assert step.fields["nodeName"] == NODE
@@ -693,8 +697,8 @@ def test_ready_and_node_name_are_written_together() -> None:
     assert {c.type: c.status for c in step.conditions} == dict.fromkeys((*UP, "Ready"), "True")
 
 
-def test_gpu_gate_names_resource_seen_and_expected() -> None:
-    """A Node without its GPUs keeps the gate shut, and the message says what is missing and what to do."""
+def test_missing_gpus_are_reported_with_counts() -> None:
+    """The message has the resource, both counts and the remedy."""
     known = facts(
         claims=(claim(up=("Launched", "Registered"), more_labels=COLUMNS),),
         instance=instance(),
@@ -708,8 +712,8 @@ def test_gpu_gate_names_resource_seen_and_expected() -> None:
 
 
 @pytest.mark.parametrize("by", ["annotation", "policy"])
-def test_gpus_that_are_only_reported_do_not_hold_the_claim(by: str) -> None:
-    """Clusters whose device plugin comes later may go without the gate."""
+def test_gpu_readiness_report_does_not_wait_for_gpus(by: str) -> None:
+    """The annotation or the policy skips the check."""
     notes = {labels.GPU_READINESS: "report"} if by == "annotation" else {}
     known = facts(
         claims=(claim(up=("Launched", "Registered"), more_labels=COLUMNS, annotations=notes),),
@@ -720,8 +724,8 @@ def test_gpus_that_are_only_reported_do_not_hold_the_claim(by: str) -> None:
     assert conditions(known)["Initialized"][0] == "True"
 
 
-def test_size_without_data_has_no_gate_and_says_so() -> None:
-    """A size missing from the table is not waited for; the Event says that it was not."""
+def test_size_without_data_does_not_wait_for_gpus() -> None:
+    """The Event says that the number of GPUs is unknown."""
     known = facts(
         claims=(claim(up=("Launched", "Registered"), more_labels=COLUMNS),),
         instance=instance(),
@@ -733,8 +737,8 @@ def test_size_without_data_has_no_gate_and_says_so() -> None:
     assert any("not known" in event.message for event in step.events)
 
 
-def test_initialized_and_ready_go_back_in_one_write() -> None:
-    """A Node that stops being usable makes Initialized and Ready False at once."""
+def test_initialized_and_ready_become_false_together() -> None:
+    """One write sets both when the Node becomes NotReady."""
     known = facts(claims=(ready_claim(),), instance=instance(), nodes=(node(ready="Unknown"),))
     said = conditions(known)
     assert said["Initialized"][:2] == ("False", "NodeNotReady")
@@ -742,8 +746,8 @@ def test_initialized_and_ready_go_back_in_one_write() -> None:
     assert said["Launched"][0] == said["Registered"][0] == "True"
 
 
-def test_a_node_that_came_back_is_not_spoken_of_before_its_taints_are_gone() -> None:
-    """The node controller is always a little behind: between NotReady and usable nothing is written (K13)."""
+def test_nothing_is_written_before_the_taints_of_a_recovered_node_are_removed() -> None:
+    """The node controller removes its taints with a delay, in which the condition is kept (K13)."""
     lost = ready_claim()
     status = claim(up=UP[:2], down={"Initialized": "NodeNotReady"}, node_name=NODE).status
     lost = msgspec.structs.replace(lost, status=msgspec.structs.replace(status, provider_id="azure:///x"))
@@ -760,7 +764,7 @@ def test_a_node_that_came_back_is_not_spoken_of_before_its_taints_are_gone() -> 
 
 
 def test_gpu_loss_is_tolerated_for_six_minutes() -> None:
-    """A restarting device plugin must not flap its users."""
+    """A restart of the device plugin does not reset Initialized."""
     lost = {"claims": (ready_claim(),), "instance": instance(), "nodes": (node(gpus="0"),)}
     waiting = plan(facts(**lost, gpu_short_age=100.0))
     assert isinstance(waiting, steps.Wait)
@@ -769,7 +773,7 @@ def test_gpu_loss_is_tolerated_for_six_minutes() -> None:
 
 
 def test_startup_taint_holds_initialization() -> None:
-    """A startup taint that is still there is named."""
+    """The message has the startup taint."""
     taint = Taint(key="gkm.io/cache-not-ready", effect="NoSchedule")
     known = facts(
         claims=(claim(up=("Launched", "Registered"), more_labels=COLUMNS, startup_taints=(taint,)),),
@@ -780,8 +784,8 @@ def test_startup_taint_holds_initialization() -> None:
     assert 'StartupTaint "gkm.io/cache-not-ready:NoSchedule" still exists' in conditions(known)["Initialized"][2]
 
 
-def test_final_rejection_waits_for_the_claim_not_for_time() -> None:
-    """What our own validation refuses in an immutable spec is never tried again."""
+def test_final_rejection_is_not_retried() -> None:
+    """A validation error in an immutable spec is never retried."""
     told = claim(down={"Launched": "QuotaExceeded"})
     known = facts(claims=(told,), create_failed=failed("rejected", delay=None))
     step = plan(known)
@@ -792,8 +796,8 @@ def test_final_rejection_waits_for_the_claim_not_for_time() -> None:
     assert isinstance(again, steps.Wait)
 
 
-def test_a_final_word_has_no_deadline() -> None:
-    """What no time will change is told once, and not once more as overdue."""
+def test_final_rejection_has_no_deadline() -> None:
+    """A failure that only a user can resolve is not reported as overdue."""
     final = {"claims": (claim(),), "create_failed": failed("rejected", delay=None)}
     taken = {"claims": (claim(),), "instance": instance(uid="")}
     for known in (final, taken):
@@ -816,7 +820,7 @@ def test_a_leftover_node_is_reported_by_its_owner() -> None:
     )
 
 
-def test_a_refused_claim_whose_labels_were_corrected_is_tried_again() -> None:
+def test_rejected_claim_is_retried_after_a_change_of_its_labels() -> None:
     """The spec is immutable, labels and annotations are not."""
     refused = claim(more_labels={"agentpool": "x"}, down={"Launched": "LabelRefused"})
     memory = remember_failure(None, Rejected("LabelRefused", "no", final=True), now=0.0, claim=refused)
@@ -827,8 +831,8 @@ def test_a_refused_claim_whose_labels_were_corrected_is_tried_again() -> None:
         assert isinstance(plan(known), expected)
 
 
-def test_deadline_speaks_once_and_destroys_nothing() -> None:
-    """A pool that takes too long says so with an Event and a metric; the machine stays."""
+def test_deadline_is_reported_once_and_deletes_nothing() -> None:
+    """An overdue creation causes one Event and one count; the pool is kept."""
     late = facts(claims=(claim(),), instance=instance(CREATING), now=BORN + timedelta(minutes=46))
     step = plan(late)
     assert isinstance(step, steps.PatchStatus)
@@ -838,8 +842,8 @@ def test_deadline_speaks_once_and_destroys_nothing() -> None:
     assert isinstance(plan(msgspec.structs.replace(late, claims=(told,))), steps.Wait)
 
 
-def test_a_deadline_that_was_told_is_not_told_again_in_other_words() -> None:
-    """A place in line may change after the deadline; the claim says so, without another Event or count."""
+def test_deadline_is_reported_once_although_the_message_changes() -> None:
+    """The position in the queue may change after the deadline, without another Event or count."""
     waiting = {"claims": (claim(),), "now": BORN + timedelta(minutes=6)}
     late = plan(facts(**waiting, counts=ClusterCounts(pools=90, place=2, waiting=3)))
     assert isinstance(late, steps.PatchStatus)
@@ -851,8 +855,8 @@ def test_a_deadline_that_was_told_is_not_told_again_in_other_words() -> None:
     assert "position 1 of 2 in the queue" in {c.type: c.message for c in again.conditions}["Launched"]
 
 
-def test_nothing_left_to_try_is_said_in_the_words_kaito_knows() -> None:
-    """The last cause first, then the words of K10; while another offering is free they are not there."""
+def test_exhaustion_has_the_phrase_of_kaito() -> None:
+    """The cause, then the phrase of K10, which is absent while another offering is available."""
     rests = (offer(30.0, failed_age=0.5), offer(90.0, size="Standard_B"))
     told = conditions(facts(claims=(claim(),), offers=rests))["Launched"]
     phrase = "all requested instance types were unavailable during launch"
@@ -865,8 +869,8 @@ def test_nothing_left_to_try_is_said_in_the_words_kaito_knows() -> None:
     assert step.event.message == f"creating Standard_B, choice 2 of 2; {SIZE}: QuotaExceeded"
 
 
-def test_a_failed_try_is_told_although_the_next_follows_at_once() -> None:
-    """Each try is an event: its cause stands on the claim before the next offering is asked for."""
+def test_each_failed_attempt_is_reported() -> None:
+    """The cause is written to the claim before the next offering is tried."""
     known = facts(claims=(claim(),), offers=(offer(30.0), offer(size="Standard_B")), create_failed=failed())
     told = explain(known)
     assert told is not None
@@ -874,8 +878,8 @@ def test_a_failed_try_is_told_although_the_next_follows_at_once() -> None:
     assert [event.type for event in told.events] == ["Warning"]
 
 
-def test_what_rests_for_all_keeps_its_text_for_each() -> None:
-    """Other claims' tries change the numbers in the cause; a claim that says why already is not written again."""
+def test_message_of_an_unavailable_offering_is_stable() -> None:
+    """Attempts of other claims change the cause, but not the message of a claim that has one."""
     first = plan(facts(claims=(claim(),), offers=(offer(30.0),)))
     assert isinstance(first, steps.PatchStatus)
     told = msgspec.structs.replace(claim(), status=msgspec.structs.replace(claim().status, conditions=first.conditions))
@@ -885,16 +889,16 @@ def test_what_rests_for_all_keeps_its_text_for_each() -> None:
     assert waiting.after == 60.0
 
 
-def test_a_long_cause_leaves_room_for_its_deadline() -> None:
-    """A message of 256 bytes gives way to the words that say it is overdue."""
+def test_long_cause_is_truncated_for_the_deadline() -> None:
+    """The message with the suffix has at most 256 bytes."""
     long = msgspec.structs.replace(failed("rejected", delay=600.0), message="x" * 256)
     known = facts(claims=(claim(),), create_failed=long, now=BORN + timedelta(minutes=6))
     assert conditions(known)["Launched"][2].endswith("x...; overdue: over 5 min")
     assert len(conditions(known)["Launched"][2]) == 256
 
 
-def test_a_refused_write_is_waited_for_like_any_deadline() -> None:
-    """Nothing may change until the refusal has aged, so the plan asks to be woken then."""
+def test_rejected_write_is_retried() -> None:
+    """The wait ends when the write can be retried."""
     known = {"claims": (ready_claim(),), "instance": instance(), "nodes": (node(ready="Unknown"),)}
     refused = {"refused": {"PatchStatus": "Invalid: no"}, "refused_for": 55.0}
     waiting = plan(facts(**known, **refused))
@@ -903,7 +907,7 @@ def test_a_refused_write_is_waited_for_like_any_deadline() -> None:
 
 
 def test_an_unchanged_claim_is_not_written_again() -> None:
-    """What a status write says, the next plan finds said."""
+    """After a status write the next plan waits."""
     known = facts(claims=(claim(),), instance=instance(CREATING))
     step = plan(known)
     assert isinstance(step, steps.PatchStatus)
@@ -914,14 +918,14 @@ def test_an_unchanged_claim_is_not_written_again() -> None:
 
 
 def test_explaining_a_failure_is_one_status_write() -> None:
-    """The write that explains a failed create says its reason on Launched."""
+    """A failed creation sets the reason of Launched."""
     step = explain(facts(claims=(claim(),), create_failed=failed()))
     assert step is not None
     assert {c.type: c.reason for c in step.conditions}["Launched"] == "QuotaExceeded"
 
 
-def test_a_pool_that_will_not_go_is_told_of() -> None:
-    """A deletion that AKS accepted and does not finish wakes us at its deadline, and is then overdue."""
+def test_overdue_deletion_is_reported() -> None:
+    """An accepted deletion that does not finish is overdue at its deadline."""
     known = facts(claims=(GOING,), instance=instance(DELETING))
     step = plan(known)
     assert isinstance(step, steps.PatchStatus)
@@ -935,8 +939,8 @@ def test_a_pool_that_will_not_go_is_told_of() -> None:
     assert late.overdue == "deleting"
 
 
-def test_a_try_that_is_due_but_held_up_shortens_no_wait() -> None:
-    """A DELETE that is due waits for a look that was not answered: until the next one, and does not spin."""
+def test_due_deletion_waits_for_a_failed_read() -> None:
+    """A DELETE that is due after a lost answer waits until the pool can be read."""
     unread = failed("retryable", delay=30.0, age=10.0)
     lost = failed("retryable", delay=5.0, age=6.0, unanswered=True)
     known = facts(claims=(GOING,), instance=instance(), delete_failed=lost, read_failed=unread)
