@@ -1,8 +1,7 @@
-"""Our chart as its tests need it: rendered by the real Helm, and each key of its values with another value for it.
+"""Renderings of the chart by Helm, and for each key of its values a value other than the default.
 
-`leaves()` are the keys that the chart itself gives a meaning to: below one whose value is handed to Kubernetes
-as it stands (an affinity, a label map) there are none. `other(path)` is a value that the schema allows and that is not
-the default. `EVERYTHING` switches on whatever is off by default.
+`leaves()` does not descend into values that the chart passes to Kubernetes unchanged, such as an affinity or labels.
+`EVERYTHING` enables all objects that are disabled by default.
 """
 
 import copy
@@ -28,10 +27,10 @@ EVERYTHING: Json = {
     "podMonitor": {"enabled": True},
     "prometheusRule": {"enabled": True},
     "dashboards": {"enabled": True},
-    # With create: false it is needed.
+    # Required if `create` is false.
     "serviceAccount": {"name": "ours"},
 }
-# What else must be so for a key to be changed at all.
+# Values that a change of the key requires.
 COMPANIONS: dict[str, Json] = {
     "leaderElection.enabled": {"replicas": 1},
     "controller.extraVolumeMounts": {"extraVolumes": [{"name": "certificates", "secret": {"secretName": "c"}}]},
@@ -53,7 +52,7 @@ def schema() -> Json:
 
 
 def schema_of(path: str) -> Json:
-    """The schema of one key. Raises KeyError if it knows none."""
+    """The schema of one key. Raises KeyError if there is none."""
     found = schema()
     for part in path.split("."):
         found = found["properties"][part]
@@ -61,7 +60,7 @@ def schema_of(path: str) -> Json:
 
 
 def leaves(values: Json | None = None, above: str = "") -> list[str]:
-    """The paths of all keys, as in `controller.image.tag`."""
+    """The paths of all keys, for example `controller.image.tag`."""
     found = []
     for key, value in (defaults() if values is None else values).items():
         path = f"{above}{key}"
@@ -71,7 +70,7 @@ def leaves(values: Json | None = None, above: str = "") -> list[str]:
 
 
 def other(path: str) -> Any:
-    """A value for that key which is allowed and not its default."""
+    """A valid value for that key that differs from its default."""
     known, default = schema_of(path), value_at(defaults(), path)
     candidates = [*known.get("examples", ()), *known.get("enum", ())]
     if isinstance(default, bool):
@@ -101,26 +100,26 @@ def with_value(values: Json, path: str, value: Any) -> Json:
 
 
 def before_and_after(path: str) -> tuple[Json, Json]:
-    """Everything else switched on: with another value for that key, and without."""
+    """Two values files with everything enabled: with the default for that key, and with another value."""
     after = with_value({**EVERYTHING, **COMPANIONS.get(path, {})}, path, other(path))
     before = {**EVERYTHING, **COMPANIONS.get(path, {})}
     return (with_value(before, path, value_at(defaults(), path)) if before == after else before), after
 
 
 def render(values: Json, *, chart: Path = CHART, release: str = RELEASE) -> list[Json]:
-    """The objects of a release. Raises HelmError in Helm's own words if the values are refused."""
+    """The objects of a release. Raises HelmError if Helm rejects the values."""
     files = rendered_files(values, chart, release)
     manifests = [text for name, text in sorted(files.items()) if not name.endswith("NOTES.txt")]
     return [obj for text in manifests for obj in yaml.load_all(text, Loader=yaml.CSafeLoader) if obj]
 
 
 def notes(values: Json) -> str:
-    """What Helm tells whoever installed the chart."""
+    """The notes that Helm prints after an installation."""
     return next(text for name, text in rendered_files(values, CHART, RELEASE).items() if name.endswith("NOTES.txt"))
 
 
 def rendered_files(values: Json, chart: Path, release: str) -> dict[str, str]:
-    """What `helm template` would write, by file."""
+    """The output of `helm template`, by file."""
     loaded_chart = loaded(chart)
     loaded_chart.validate_schema(values)
     files: dict[str, str] = loaded_chart.render(values, name=release, namespace=NAMESPACE)
@@ -129,12 +128,12 @@ def rendered_files(values: Json, chart: Path, release: str) -> dict[str, str]:
 
 @cache
 def loaded(chart: Path) -> helm_python.Chart:
-    """Read once: that takes ten times as long as a rendering."""
+    """The loaded chart; loading takes ten times as long as rendering."""
     return helm_python.Chart.load(str(chart))
 
 
 def named(objects: list[Json], kind: str, name: str = "") -> Json:
-    """The one object of that kind, and of that name where there are several."""
+    """The only object of that kind, and of that name if one is given."""
     (found,) = [obj for obj in objects if obj["kind"] == kind and name in {"", obj["metadata"]["name"]}]
     return found
 
@@ -146,6 +145,6 @@ def pod_of(objects: list[Json]) -> Json:
 
 
 def environment(objects: list[Json]) -> dict[str, Any]:
-    """The controller's variables: texts, or where they come from."""
+    """The environment variables of the controller: a value or a `valueFrom`."""
     (container,) = pod_of(objects)["spec"]["containers"]
     return {entry["name"]: entry.get("value", entry.get("valueFrom")) for entry in container["env"]}

@@ -1,4 +1,4 @@
-"""What the charts say of themselves: their READMEs name every key and no other, and their metadata is true."""
+"""The READMEs of the charts list exactly the keys of the values, and the metadata matches the content."""
 
 import re
 from pathlib import Path
@@ -26,29 +26,30 @@ def metadata(chart: Path) -> Json:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_the_page_has_the_keys_of_values_and_schema(page: Path) -> None:
-    """Each once; those that are only accepted stand apart, with what they do."""
-    told, _, accepted = page.read_text(encoding="utf-8").partition("Accepted for compatibility")
-    named = re.findall(r"^\| `([^`]+)` \|", told, re.MULTILINE)
+    """Each key is listed once; keys that are accepted for compatibility are in a separate table."""
+    listed, _, accepted = page.read_text(encoding="utf-8").partition("Accepted for compatibility")
+    named = re.findall(r"^\| `([^`]+)` \|", listed, re.MULTILINE)
     assert sorted(named) == sorted(leaves())
     also = re.findall(r"^\| `([^`]+)` \| (.+) \|$", accepted, re.MULTILINE)
     assert {name for name, _ in also} == ACCEPTED == set(known_keys(schema())) - set(leaves())
 
 
 def test_every_key_is_described_in_a_sentence() -> None:
-    """Its own, not its neighbour's."""
-    told = [key.words for part in parts() for key in part.keys]
-    assert all(words.endswith((".", ": registry.")) for words in told)
-    assert len(told) == len(leaves())
+    """Each key has its own description."""
+    described = [key.words for part in parts() for key in part.keys]
+    assert all(words.endswith((".", ": registry.")) for words in described)
+    assert len(described) == len(leaves())
 
 
 @pytest.mark.parametrize("chart", CHARTS, ids=lambda chart: chart.name)
-def test_the_metadata_is_true(chart: Path) -> None:
-    """The definitions that Artifact Hub is told of are those of the definitions' chart; both have the same bounds."""
-    told = metadata(chart)
-    assert told["kubeVersion"] == metadata(CHART)["kubeVersion"]
-    assert "icon" not in told
+def test_the_metadata_matches_the_chart(chart: Path) -> None:
+    """The annotation for Artifact Hub lists the CRDs of the CRD chart; both charts have the same `kubeVersion`."""
+    found = metadata(chart)
+    assert found["kubeVersion"] == metadata(CHART)["kubeVersion"]
+    assert "icon" not in found
     named = {
-        (one["name"], one["kind"], one["version"]) for one in yaml.safe_load(told["annotations"]["artifacthub.io/crds"])
+        (one["name"], one["kind"], one["version"])
+        for one in yaml.safe_load(found["annotations"]["artifacthub.io/crds"])
     }
     crds = [yaml.safe_load(path.read_text(encoding="utf-8")) for path in (CRD_CHART / "templates").glob("*.yaml")]
     assert named == {
@@ -56,15 +57,14 @@ def test_the_metadata_is_true(chart: Path) -> None:
     }
 
 
-def test_the_image_that_is_named_is_the_one_that_runs() -> None:
-    """By default."""
+def test_the_annotated_image_is_the_default_image() -> None:
     (image,) = yaml.safe_load(metadata(CHART)["annotations"]["artifacthub.io/images"])
     assert image["image"] == pod_of(render(NEEDED))["spec"]["containers"][0]["image"]
 
 
 @pytest.mark.parametrize("chart", CHARTS, ids=lambda chart: chart.name)
-def test_a_version_that_is_released_has_its_changes(chart: Path) -> None:
-    """Until the first one, what is unreleased; afterwards a heading for the version in Chart.yaml, too."""
+def test_the_changelog_has_a_section_for_the_version(chart: Path) -> None:
+    """Before the first release, only the section Unreleased is required."""
     changes = (chart / "CHANGELOG.md").read_text(encoding="utf-8")
     headings = re.findall(r"^## \[(.+?)\]", changes, re.MULTILINE)
     assert headings[0] == "Unreleased"

@@ -1,4 +1,4 @@
-"""The chart's values: every key works, a wrong one is refused in words, and the predecessor's keep their meaning.
+"""Every key of the chart's values has an effect, invalid values are rejected, and values of Azure/gpu-provisioner work.
 
 Source: docs/references/kaito.md#chart-values; the values of Azure/gpu-provisioner's chart at each release from 0.2.0
 on.
@@ -14,14 +14,31 @@ import yaml
 
 from provisioner.settings import OPTIONS
 
-from .chart_values import CHART, EVERYTHING, NEEDED, Json, before_and_after, defaults, environment, leaves, named, notes, pod_of, render, schema, schema_of, value_at, with_value
+from .chart_values import (
+    CHART,
+    EVERYTHING,
+    NEEDED,
+    Json,
+    before_and_after,
+    defaults,
+    environment,
+    leaves,
+    named,
+    notes,
+    pod_of,
+    render,
+    schema,
+    schema_of,
+    value_at,
+    with_value,
+)
 
-# Keys of the predecessor's chart that are accepted and not advertised, with the reason in the schema.
+# Keys of Azure/gpu-provisioner's chart that are accepted for compatibility; the schema has the reasons.
 ACCEPTED = {
     "global", "namespace", "settings.azure.clusterName", "controller.outputPaths", "controller.errorOutputPaths",
     "controller.webhook.port", "controller.webhookMetrics.port",
 }  # fmt: skip
-# Settings that the chart has words of its own for; those of the last line are the webhook's or for extraEnv.
+# Settings with other keys than `settings.*`; the webhook of workload identity or extraEnv sets those of the last lines.
 BY_OTHER_KEYS = {
     "subscription-id", "resource-group", "cluster-name", "location", "azure-environment", "deployment-mode",
     "tenant-id", "client-id", "metrics-port", "health-probe-port", "disable-leader-election", "leader-election-name",
@@ -33,7 +50,7 @@ BY_OTHER_KEYS = {
 
 @pytest.fixture(scope="session")
 def chart(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The chart with one rule and one dashboard more, so that their keys have something to work on."""
+    """The chart with an additional rule and dashboard, so that their keys have an effect."""
     made = tmp_path_factory.mktemp("chart") / "gpu-provisioner"
     shutil.copytree(CHART, made)
     rule = {"groups": [{"name": "sample", "rules": [{"alert": "Down", "expr": "up == 0"}]}]}
@@ -45,7 +62,7 @@ def chart(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def known_keys(of: Json, above: str = "") -> list[str]:
-    """Every key that the schema allows, down to those that are handed to Kubernetes as they stand."""
+    """Every key that the schema allows, down to values that are passed to Kubernetes unchanged."""
     found = []
     for key, below in of["properties"].items():
         path = f"{above}{key}"
@@ -54,7 +71,7 @@ def known_keys(of: Json, above: str = "") -> list[str]:
 
 
 def closed(of: Any, path: str = "") -> list[str]:
-    """Objects of the schema that name their keys and yet allow others."""
+    """Objects of the schema that list properties and allow additional ones."""
     found = (
         [path] if isinstance(of, dict) and "properties" in of and of.get("additionalProperties") is not False else []
     )
@@ -62,19 +79,18 @@ def closed(of: Any, path: str = "") -> list[str]:
     return found + [one for key, value in below if key != "examples" for one in closed(value, f"{path}/{key}")]
 
 
-# --- every key works -------------------------------------------------------------------------------------------------
+# --- every key has an effect -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("path", leaves())
-def test_each_key_changes_what_is_installed(chart: Path, path: str) -> None:
-    """No key is dead: with another value, everything else switched on, the objects are others."""
+def test_each_key_changes_the_rendered_objects(chart: Path, path: str) -> None:
     before, after = before_and_after(path)
     assert render(before, chart=chart) != render(after, chart=chart)
 
 
 @pytest.mark.parametrize("path", [path for path in leaves() if "null" in schema_of(path).get("type", ())])
-def test_null_is_as_good_as_empty(chart: Path, path: str) -> None:
-    """In Helm null takes a default away; whatever may be null renders all the same, what is needed aside."""
+def test_a_null_value_renders_unless_it_is_required(chart: Path, path: str) -> None:
+    """Helm removes the default of a key whose value is null."""
     values = with_value(EVERYTHING, path, None)
     if path in {f"azure.{needed}" for needed in NEEDED["azure"]}:
         with pytest.raises(helm_python.HelmRenderError, match=f"{path} is needed"):
@@ -83,19 +99,18 @@ def test_null_is_as_good_as_empty(chart: Path, path: str) -> None:
         assert render(values, chart=chart)
 
 
-def test_values_and_schema_know_the_same_keys() -> None:
-    """A key that is documented is allowed, and one that is allowed is documented, the accepted ones aside."""
+def test_values_and_schema_have_the_same_keys() -> None:
+    """The schema allows exactly the documented keys and the keys that are accepted for compatibility."""
     assert set(known_keys(schema())) - ACCEPTED == set(leaves())
     assert not (ACCEPTED & set(leaves()))
 
 
-def test_no_object_of_the_schema_lets_a_misspelt_key_pass() -> None:
-    """Wherever keys are named, others are refused."""
+def test_every_object_of_the_schema_rejects_unknown_keys() -> None:
     assert closed(schema()) == []
 
 
-def test_each_setting_of_the_program_can_be_set() -> None:
-    """By a key of `settings` of its name, or by a key that says more; a new setting must be given one or the other."""
+def test_each_setting_of_the_program_has_a_key() -> None:
+    """A key of `settings` with the same name, or an entry of BY_OTHER_KEYS."""
     own = {name: name.lower() for name in defaults()["settings"]}
     flags = {option.flag: option for option in OPTIONS}
     by_name = {flag.replace("-", ""): flag for flag in flags}
@@ -103,15 +118,14 @@ def test_each_setting_of_the_program_can_be_set() -> None:
 
 
 @pytest.mark.parametrize("path", [path for path in leaves() if path.startswith("settings.")])
-def test_a_setting_arrives_under_its_variable(path: str) -> None:
-    """What the program reads is what was written."""
+def test_a_setting_is_passed_in_its_environment_variable(path: str) -> None:
     values = before_and_after(path)[1]
     flag = next(o for o in OPTIONS if o.flag.replace("-", "") == path.removeprefix("settings.").lower())
     written = value_at(values, path)
     assert environment(render(values))[flag.env[0]] == (str(written).lower() if written is True else str(written))
 
 
-# --- what is refused -------------------------------------------------------------------------------------------------
+# --- rejected values -------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -128,15 +142,15 @@ def test_a_setting_arrives_under_its_variable(path: str) -> None:
     ],
     ids=lambda given: next(iter(given)) if isinstance(given, dict) else "",
 )
-def test_a_wrong_value_is_named(values: Json, words: str) -> None:
-    """Where it stands, what it is, what would be right: before anything is installed."""
+def test_an_invalid_value_is_rejected(values: Json, words: str) -> None:
+    """The message has the path, the value and the constraint."""
     with pytest.raises(helm_python.HelmValuesError) as refused:
         render({**NEEDED, **values})
     assert words in str(refused.value)
 
 
-def test_two_without_a_lease_are_refused() -> None:
-    """Two Pods without a lease would both act; one without it never overlaps with its successor."""
+def test_without_leader_election_only_one_replica_is_allowed() -> None:
+    """The update strategy is Recreate, so that two Pods never run at the same time."""
     without: Json = {**NEEDED, "leaderElection": {"enabled": False}}
     with pytest.raises(helm_python.HelmRenderError, match=r"replicas must be 1 when leaderElection\.enabled"):
         render(without)
@@ -146,18 +160,17 @@ def test_two_without_a_lease_are_refused() -> None:
     assert not {"Role", "RoleBinding", "PodDisruptionBudget"} & {obj["kind"] for obj in objects}
 
 
-def test_one_port_for_two_purposes_is_refused() -> None:
-    """Kubernetes would say that of a list of ports, in words about merge keys."""
+def test_the_ports_of_metrics_and_probes_must_differ() -> None:
     values = with_value(NEEDED, "controller.metrics.port", defaults()["controller"]["healthProbe"]["port"])
     with pytest.raises(helm_python.HelmRenderError, match=r"controller\.healthProbe\.port must differ"):
         render(values)
 
 
-# --- variables -------------------------------------------------------------------------------------------------------
+# --- environment variables -------------------------------------------------------------------------------------------
 
 
-def test_variables_add_up_and_none_is_lost() -> None:
-    """One variable of one's own leaves the chart's in place, whichever way it is written; the last one counts."""
+def test_environment_variables_are_merged() -> None:
+    """`env` overrides `extraEnv`, which overrides the chart's variables; other variables are kept."""
     plain = environment(render(NEEDED))
     token = {"secretKeyRef": {"name": "s", "key": "k"}}
     given = {
@@ -170,8 +183,8 @@ def test_variables_add_up_and_none_is_lost() -> None:
 
 
 @pytest.mark.parametrize("text", ["on", "123", "1e3", "null", "no"])
-def test_a_name_that_yaml_could_take_for_something_else_stays_a_name(text: str) -> None:
-    """Release, namespace, objects, lease and tags are texts, whatever they look like."""
+def test_a_name_that_looks_like_another_yaml_type_stays_a_string(text: str) -> None:
+    """The names of release, namespace, objects, Lease and tag."""
     values = {**NEEDED, "serviceAccount": {"name": text}, "leaderElection": {"name": text, "namespace": text}}
     values |= {"priorityClassName": text, "podLabels": {"l": text}, "controller": {"image": {"tag": text}}}
     objects = render({**values, "fullnameOverride": text}, release=text)
@@ -189,15 +202,15 @@ def test_a_name_that_yaml_could_take_for_something_else_stays_a_name(text: str) 
     ] == [text] * 8
 
 
-def test_what_is_needed_may_come_from_a_secret() -> None:
-    """With envFrom the chart cannot see which variables there are: the program says what is missing."""
+def test_envfrom_can_provide_the_required_variables() -> None:
+    """The chart does not require its keys then, because it cannot read the Secret."""
     found = environment(render({"controller": {"envFrom": [{"secretRef": {"name": "azure"}}]}}))
     assert "ARM_SUBSCRIPTION_ID" not in found
 
 
-# --- the predecessor's values ----------------------------------------------------------------------------------------
+# --- values of Azure/gpu-provisioner ---------------------------------------------------------------------------------
 
-# What its script for an AKS cluster writes.
+# The values that its script for an AKS cluster writes.
 WRITTEN: Json = {
     "replicas": 1,
     "controller": {
@@ -213,7 +226,7 @@ WRITTEN: Json = {
     },
     "workloadIdentity": {"clientId": "client-1", "tenantId": "tenant-1"},
 }
-# A copy of its whole values file, with the keys that had no effect there set to what shows here.
+# A copy of its values file; keys without effect there have values whose effect the tests can observe.
 WHOLE: Json = {
     "nameOverride": "",
     "fullnameOverride": "",
@@ -263,8 +276,8 @@ WHOLE: Json = {
 }
 
 
-def test_the_values_that_the_predecessors_script_writes_are_all_that_is_needed() -> None:
-    """Subscription, group, cluster and region from its variables, the identity from its keys."""
+def test_the_values_of_the_script_of_azure_gpu_provisioner_are_sufficient() -> None:
+    """Subscription, resource group, cluster and location are in its variables, the identity in its keys."""
     objects = render(WRITTEN)
     found = environment(objects)
     assert {name: found[name] for name in ("ARM_SUBSCRIPTION_ID", "ARM_RESOURCE_GROUP", "AZURE_CLUSTER_NAME")} == {
@@ -279,8 +292,8 @@ def test_the_values_that_the_predecessors_script_writes_are_all_that_is_needed()
     assert pod_of(objects)["metadata"]["labels"]["azure.workload.identity/use"] == "true"
 
 
-def test_a_copy_of_all_the_predecessors_values_is_taken_and_its_dead_keys_live() -> None:
-    """Names, monitor, budget, volumes and log settings now do what they say, and so does the cluster's name."""
+def test_keys_without_effect_in_azure_gpu_provisioner_have_an_effect() -> None:
+    """Log settings, service account, PodDisruptionBudget, monitor, volumes and the cluster's name."""
     objects = render(WHOLE)
     found = environment(objects)
     assert (found["LOG_LEVEL"], found["LOG_ENCODING"]) == ("debug", "console")
@@ -296,7 +309,7 @@ def test_a_copy_of_all_the_predecessors_values_is_taken_and_its_dead_keys_live()
     assert environment(render(moved))["AZURE_CLUSTER_NAME"] == "theirs"
 
 
-# What earlier charts had besides (0.2.0; 0.3.0): the others, up to 0.4.3, have no key that the newest has not.
+# Keys that only earlier charts have. The charts of the other releases up to 0.4.3 have no additional key.
 OLDER: dict[str, Json] = {
     "0.2.0": {**WHOLE, "namespace": "gpus"},
     "0.3.0": with_value(with_value(WHOLE, "controller.webhook.port", 8443), "controller.webhookMetrics.port", 8082),
@@ -304,32 +317,31 @@ OLDER: dict[str, Json] = {
 
 
 @pytest.mark.parametrize("version", OLDER)
-def test_the_values_of_its_older_charts_are_taken_too(version: str) -> None:
-    """A namespace in the values, ports of a webhook: nothing here listens to them, and nothing is refused for them."""
+def test_the_values_of_older_charts_are_accepted(version: str) -> None:
+    """`namespace` and the ports of a webhook have no effect."""
     assert render(OLDER[version]) == render(WHOLE)
 
 
-def test_a_namespace_in_the_values_that_is_another_is_told() -> None:
-    """The release's own counts; where both are one nothing is said."""
+def test_the_notes_report_a_namespace_that_differs_from_the_release() -> None:
     assert "WARNING: namespace is elsewhere and has no effect" in notes({**NEEDED, "namespace": "elsewhere"})
     assert "namespace names" not in notes({**NEEDED, "namespace": "gpus"})
 
 
-def test_what_the_predecessor_hardens_less_stays_hardened() -> None:
-    """Its fsGroup is taken over; its empty container context does not take ours away; 30 s remain for the end."""
+def test_values_of_azure_gpu_provisioner_do_not_weaken_the_security_context() -> None:
+    """`fsGroup` is merged; an empty container context and a null grace period keep the defaults."""
     spec = pod_of(render(WHOLE))["spec"]
     assert spec["securityContext"] == {**defaults()["podSecurityContext"], "fsGroup": 1000}
     assert spec["containers"][0]["securityContext"] == defaults()["controller"]["securityContext"]
     assert spec["terminationGracePeriodSeconds"] == 30
 
 
-def test_a_cluster_without_definitions_is_told() -> None:
-    """Helm knows of none here, as in a new cluster; they are a chart of their own, and this is its command."""
+def test_the_notes_report_missing_crds() -> None:
+    """The notes contain the command that installs the CRD chart."""
     assert "helm upgrade --install gpu-provisioner-crd charts/gpu-provisioner-crd -n gpus\n" in notes(NEEDED)
 
 
-def test_the_predecessors_image_is_not_run_in_our_name() -> None:
-    """It is another program: ours is used instead, and Helm says so; any other image is the user's choice."""
+def test_the_image_of_azure_gpu_provisioner_is_replaced() -> None:
+    """The notes contain a warning; other images are used unchanged."""
     (container,) = pod_of(render(WHOLE))["spec"]["containers"]
     assert container["image"].startswith("ghcr.io/aks-gpu-provisioner/gpu-provisioner:")
     assert "WARNING: controller.image is the image of Azure/gpu-provisioner" in notes(WHOLE)
@@ -337,8 +349,8 @@ def test_the_predecessors_image_is_not_run_in_our_name() -> None:
     assert pod_of(render(own))["spec"]["containers"][0]["image"].startswith("registry.example/ours:")
 
 
-def test_terms_without_a_selector_get_the_pods_own() -> None:
-    """As in the predecessor's chart: its anti-affinity names no pods, and would otherwise keep none apart."""
+def test_terms_without_a_label_selector_get_the_selector_of_the_pods() -> None:
+    """The affinity terms and spread constraints of Azure/gpu-provisioner have no selector and would match no Pod."""
     spec = pod_of(render(WHOLE))["spec"]
     own = {"matchLabels": named(render(WHOLE), "Deployment")["spec"]["selector"]["matchLabels"]}
     (required,) = spec["affinity"]["podAntiAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]

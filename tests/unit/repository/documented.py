@@ -1,9 +1,9 @@
-"""The command lines that our documents show, taken out of them.
+"""Extracts the commands from the documentation.
 
-`shown()` yields each command of every `console` block (a line that begins with `$ `, and the lines that a
-backslash joins to it; without any `$`, each line of a block that begins with one of `INLINE`), and each piece of inline
-code that begins with one of `INLINE`. Pipes, `&&`, redirections and `$(…)` are taken apart, so that each command stands
-alone, with the variables that are set before it.
+`shown()` returns each command of every `console` block and each inline code that begins with one of `INLINE`. In a
+block, commands begin with `$ `; a block without `$` that begins with one of `INLINE` contains only commands. Lines that
+end with a backslash are joined. Pipes, `&&`, redirections and `$(…)` are split into single commands with the variables
+that are set for them.
 """
 
 import re
@@ -22,7 +22,7 @@ DOCUMENTS = sorted(
         *(ROOT / "provisioner").rglob("*.md"),
     )
 )
-# What begins a command line also outside a block.
+# Programs whose commands are also extracted from inline code.
 INLINE = ("gpu-provisioner", "make", "kubectl", "helm", "az")
 _BLOCK = re.compile(r"^```(\w+)[^\n]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
 _INLINE = re.compile(r"`([^`\n]+)`")
@@ -32,7 +32,7 @@ OPERATORS = {"|", "||", "&&", ";", ">", ">>", "<"}
 
 
 class Shown(NamedTuple):
-    """One command: the document, its words, and the names of the variables set for it."""
+    """A command of a document; `variables`: the names of the environment variables that are set for it."""
 
     document: str
     words: tuple[str, ...]
@@ -44,7 +44,7 @@ class Shown(NamedTuple):
 
 
 def shown() -> list[Shown]:
-    """Every command of every document."""
+    """The commands of all documents."""
     found = []
     for path in DOCUMENTS:
         document, text = str(path.relative_to(ROOT)), path.read_text(encoding="utf-8")
@@ -57,7 +57,7 @@ def shown() -> list[Shown]:
 
 
 def lines(text: str, under: str = "") -> list[str]:
-    """The command lines of the `console` blocks; `under`: only of the section with that heading."""
+    """The command lines of the `console` blocks of a text, or of its section with the heading `under`."""
     if under:
         text = text.partition(f"\n{under}\n")[2]
         level = under.partition(" ")[0]
@@ -74,7 +74,7 @@ def lines(text: str, under: str = "") -> list[str]:
 
 
 def commands(line: str) -> Iterator[tuple[tuple[str, ...], tuple[str, ...]]]:
-    """The single commands of a line, with the names of the variables that are set before each."""
+    """The words of each command of a line, and the names of the variables that are set for it."""
     while inner := _INNER.search(line):
         yield from commands(inner[1])
         line = line[: inner.start()] + "VALUE" + line[inner.end() :]

@@ -1,4 +1,4 @@
-"""What code and documents cite is in the tree: pages and their headings, root documents, nothing else."""
+"""Code and documents cite only pages and headings of the repository."""
 
 import re
 import subprocess
@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[3]
-# Not text, written by tools, or written while a workflow runs.
+# Binary and generated files; documents that a workflow writes.
 SKIPPED = re.compile(r"\.(png|ico|woff2?|lock|svg)$")
 MADE_LATER = {"notes.md"}
-# Where the pages stand that are written from texts in that folder.
+# The folder of the pages that the texts in another folder are rendered to.
 WRITTEN_BY: dict[tuple[str, ...], tuple[Path, ...]] = {("tools", "reference"): (ROOT / "docs" / "reference",)}
 URL = re.compile(r"https?://\S+")
 CITED = re.compile(r"(?<![\w/.{}*-])((?:\.{0,2}/)*[\w-][\w./-]*\.md)(#[\w-]+)?(?![\w{])")
-# References that lead nowhere, and labels that module docstrings do not have.
+# References that do not resolve, and labels that module docstrings do not contain.
 REFUSED = re.compile(r"DESIGN (?:rule|§)|Left to others|\bPromise:")
 HEADING = re.compile(r"^#{1,6} +(.+?)(?: +\{#([\w-]+)\})? *$", re.MULTILINE)
 FENCED = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
@@ -32,7 +32,7 @@ def tracked() -> tuple[Path, ...]:
 
 @cache
 def anchors(page: Path) -> frozenset[str]:
-    """The headings of a page as the site's anchors, as Python-Markdown makes them."""
+    """The anchors of the headings of a page, in the format of Python-Markdown."""
     found: list[str] = []
     for heading, given in HEADING.findall(FENCED.sub("", page.read_text(encoding="utf-8"))):
         text = unicodedata.normalize("NFKD", re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", heading)).encode("ascii", "ignore")
@@ -42,7 +42,7 @@ def anchors(page: Path) -> frozenset[str]:
 
 
 def dangling(path: Path, text: str) -> Iterator[str]:
-    """Each citation in this text of the file `path` (relative to the root) that does not resolve."""
+    """The citations in a text that do not resolve; `path`: its file, relative to the root."""
     for number, line in enumerate(text.split("\n"), 1):
         place = f"{path}:{number}"
         yield from (f"{place}: {word}" for word in REFUSED.findall(line))
@@ -56,7 +56,7 @@ def dangling(path: Path, text: str) -> Iterator[str]:
 
 
 def test_every_citation_resolves() -> None:
-    """A page that is cited exists, and so does the heading behind `#`."""
+    """The cited page exists and has the cited heading."""
     own = Path(__file__).relative_to(ROOT)
     found: list[str] = []
     for path in tracked():
@@ -77,13 +77,13 @@ def test_every_citation_resolves() -> None:
         ("Promise: pure.", "Promise:"),
     ],
 )
-def test_a_citation_that_leads_nowhere_is_found(line: str, problem: str) -> None:
-    """Each kind, planted in a module, by its line."""
+def test_a_citation_that_does_not_resolve_is_reported(line: str, problem: str) -> None:
+    """With its file and line."""
     assert list(dangling(Path("controllers/planted.py"), f"\n{line}\n")) == [f"controllers/planted.py:2: {problem}"]
 
 
-def test_what_resolves_is_not_reported() -> None:
-    """Addresses, root documents, pages with and without headings, links relative to a page, patterns of names."""
+def test_valid_citations_are_not_reported() -> None:
+    """URLs, root documents, pages with and without headings, relative links, file name patterns."""
     text = "https://example.com/a.md README.md docs/references/rules.md#invariants *.md {name}.md"
     assert list(dangling(Path("controllers/fine.py"), text)) == []
     assert list(dangling(Path("docs/concepts/fine.md"), "[Rules](../references/rules.md#circuit-breaker)")) == []

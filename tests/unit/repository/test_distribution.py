@@ -1,4 +1,4 @@
-"""What is built and installed: one distribution, three packages, nothing of what surrounds them in the repository."""
+"""The distribution contains three packages and no other files of the repository."""
 
 import json
 import os
@@ -20,7 +20,7 @@ TOP = ("provisioner", *PACKAGES)
 
 
 def hatch(*words: str, cwd: Path = ROOT) -> None:
-    """The build backend, without any network."""
+    """Run the build backend, which does not need the network."""
     done = subprocess.run(
         [sys.executable, "-m", "hatchling", "build", *words],
         cwd=cwd,
@@ -35,7 +35,7 @@ def hatch(*words: str, cwd: Path = ROOT) -> None:
 
 @pytest.fixture(scope="module")
 def archives(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the wheel and the source distribution of this checkout."""
+    """A folder with the wheel and the source distribution."""
     folder = tmp_path_factory.mktemp("dist")
     hatch("-d", str(folder))
     return folder
@@ -54,8 +54,8 @@ def sources() -> set[str]:
     return {str(path.relative_to(ROOT)) for path in modules | typed | set((ROOT / "examples").glob("*.yaml"))}
 
 
-def test_the_wheel_holds_the_program_and_nothing_else(wheel: zipfile.ZipFile) -> None:
-    """Every module of the three packages, their py.typed and the examples; no tests, no charts, no tools, no caches."""
+def test_the_wheel_contains_only_the_program(wheel: zipfile.ZipFile) -> None:
+    """The modules of the three packages, their py.typed, the examples and the metadata."""
     names = {name for name in wheel.namelist() if ".dist-info/" not in name}
     expected = {f"provisioner/{path}" if path.startswith("examples/") else path for path in sources()}
     assert len(expected) > 150
@@ -65,8 +65,8 @@ def test_the_wheel_holds_the_program_and_nothing_else(wheel: zipfile.ZipFile) ->
     assert metadata == {"METADATA", "RECORD", "WHEEL", "entry_points.txt", "licenses/LICENSE"}
 
 
-def test_the_wheel_is_for_every_machine_and_for_no_index(wheel: zipfile.ZipFile) -> None:
-    """Pure Python, and its metadata keeps it from being uploaded where other projects own our packages' names."""
+def test_the_wheel_is_pure_python_and_cannot_be_uploaded(wheel: zipfile.ZipFile) -> None:
+    """Package indexes reject the classifier; other projects on PyPI own the names of the packages."""
     name = f"aks_gpu_provisioner-{own_version()}.dist-info"
     assert "Tag: py3-none-any" in wheel.read(f"{name}/WHEEL").decode().splitlines()
     assert "Classifier: Private :: Do Not Upload" in wheel.read(f"{name}/METADATA").decode().splitlines()
@@ -82,8 +82,8 @@ def test_the_licence_is_the_same_everywhere(wheel: zipfile.ZipFile) -> None:
         assert f"artifacthub.io/license: {found}\n" in chart.read_text()
 
 
-def test_the_source_distribution_is_what_the_wheel_is_built_from(archives: Path, tmp_path: Path) -> None:
-    """Packages, examples and metadata; and what is built from it is, byte by byte, what the repository makes."""
+def test_the_wheel_can_be_built_from_the_source_distribution(archives: Path, tmp_path: Path) -> None:
+    """The wheel is identical to the one that is built from the repository."""
     (path,) = archives.glob("*.tar.gz")
     shutil.unpack_archive(path, tmp_path, "gztar", filter="data")
     (folder,) = tmp_path.iterdir()
@@ -95,26 +95,25 @@ def test_the_source_distribution_is_what_the_wheel_is_built_from(archives: Path,
     assert first.read_bytes() == second.read_bytes()
 
 
-def test_it_is_installed_into_an_environment_of_its_own(archives: Path, tmp_path: Path) -> None:
-    """The command runs the code that is installed beside it, started from a checkout of ours as from anywhere else."""
+def test_the_installed_command_runs_the_installed_code(archives: Path, tmp_path: Path) -> None:
+    """Also if the working directory is a checkout."""
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(tmp_path / "env")], check=True, timeout=60)
     python = tmp_path / "env" / "bin" / "python"
     install = [sys.executable, "-m", "pip", "--python", str(python), "install", "--quiet", "--no-index", "--no-deps"]
     subprocess.run([*install, *map(str, archives.glob("*.whl"))], check=True, capture_output=True, timeout=60)
-    # What it needs is not installed again: a path line brings it, but none of the editable installs in there.
+    # A path line makes the dependencies importable, but not the editable installs.
     (libraries,) = (tmp_path / "env" / "lib").glob("python3.*/site-packages")
     (libraries / "needs.pth").write_text(sysconfig.get_path("purelib"))
     script = "import controllers, cloudprovider, provisioner; print(controllers.__file__)"
-    for words, said in (
+    for words, output in (
         ([str(tmp_path / "env/bin/gpu-provisioner"), "version"], f"gpu-provisioner {own_version()}\n"),
         ([str(python), "-I", "-c", script], f"{libraries / 'controllers/__init__.py'}\n"),
     ):
         done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False, timeout=60)
-        assert (done.returncode, done.stdout, done.stderr) == (0, said, "")
+        assert (done.returncode, done.stdout, done.stderr) == (0, output, "")
 
 
-def test_the_wheel_runs_by_itself(wheel: zipfile.ZipFile, tmp_path: Path) -> None:
-    """Unpacked elsewhere, the command and the examples are found there and not in the checkout."""
+def test_the_unpacked_wheel_uses_its_own_modules_and_examples(wheel: zipfile.ZipFile, tmp_path: Path) -> None:
     wheel.extractall(tmp_path)
     script = (
         "import sys; sys.path[:] = [p for p in sys.path if p != sys.argv[1]]; sys.path.insert(0, sys.argv[2])\n"
@@ -137,8 +136,8 @@ def test_the_wheel_runs_by_itself(wheel: zipfile.ZipFile, tmp_path: Path) -> Non
     assert "gpu-provisioner = provisioner.cli.main:main" in wheel.read(entry_points).decode()
 
 
-def test_each_package_is_owned_by_us_alone(wheel: zipfile.ZipFile, tmp_path: Path) -> None:
-    """All three names exist on PyPI for other things; with everything we depend on installed, only ours are there."""
+def test_no_dependency_contains_a_package_of_the_same_name(wheel: zipfile.ZipFile, tmp_path: Path) -> None:
+    """All three names exist on PyPI for other projects."""
     wheel.extractall(tmp_path)
     script = "import json; from importlib.metadata import packages_distributions as p; print(json.dumps(p()))"
     owners = json.loads(

@@ -1,4 +1,4 @@
-"""The documentation's site: it builds, alone and strictly, and asks no other host for anything."""
+"""The documentation site builds without warnings, and its pages load nothing from other hosts."""
 
 import re
 import subprocess
@@ -20,7 +20,7 @@ LOADED = re.compile(r"<(?:script|img|iframe|source)[^>]*\ssrc=\"([^\"]+)\"|<link
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The site, built as `make docs` does; every warning (a dead link, a page outside the navigation) is an error."""
+    """The site, built as by `make docs`; a warning, such as a dead link or a page outside the nav, is an error."""
     folder = tmp_path_factory.mktemp("site")
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(folder)]
     ended = subprocess.run(command, cwd=ROOT, check=False, capture_output=True, text=True, timeout=120)
@@ -28,16 +28,15 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_every_page_of_the_folder_is_on_the_site(site: Path) -> None:
-    """One HTML page for each Markdown page."""
+def test_every_page_is_on_the_site(site: Path) -> None:
     pages = {path.relative_to(ROOT / "docs").with_suffix(".html") for path in (ROOT / "docs").rglob("*.md")}
     built = {path.relative_to(site) for path in site.rglob("*.html")}
     assert pages
     assert built - {Path("404.html")} == pages
 
 
-def test_the_site_is_complete_in_itself(site: Path) -> None:
-    """No page loads a font, a script or a picture from elsewhere: it reads the same behind a firewall."""
+def test_pages_load_nothing_from_other_hosts(site: Path) -> None:
+    """Fonts, scripts and images."""
     found = []
     for path in site.rglob("*.html"):
         for match in LOADED.finditer(path.read_text(encoding="utf-8")):
@@ -50,14 +49,14 @@ def test_the_site_is_complete_in_itself(site: Path) -> None:
 
 
 @pytest.mark.parametrize("path", OUTSIDE, ids=lambda path: str(path.relative_to(ROOT)))
-def test_documents_outside_the_site_link_to_what_is_there(path: Path) -> None:
-    """A relative link of a README names a file of the repository; mkdocs looks after those of the site."""
+def test_relative_links_of_documents_outside_the_site_resolve(path: Path) -> None:
+    """mkdocs checks the links of the site."""
     targets = [match[1] for match in LINK.finditer(path.read_text(encoding="utf-8"))]
     assert [to for to in targets if "://" not in to and not (path.parent / to).exists()] == []
 
 
-def test_the_pages_that_others_are_built_from_can_be_moved() -> None:
-    """ARCHITECTURE.md and CONTRIBUTING.md are on the site as well, where relative links would lead nowhere."""
+def test_documents_that_the_site_includes_have_no_relative_links() -> None:
+    """Relative links would not resolve on the site."""
     for name in ("ARCHITECTURE.md", "CONTRIBUTING.md"):
         targets = [match[1] for match in LINK.finditer((ROOT / name).read_text(encoding="utf-8"))]
         assert [to for to in targets if "://" not in to] == []
@@ -65,14 +64,14 @@ def test_the_pages_that_others_are_built_from_can_be_moved() -> None:
 
 @pytest.mark.parametrize("path", CITING, ids=lambda path: str(path.relative_to(ROOT)))
 def test_documents_cite_only_paths_that_exist(path: Path) -> None:
-    """Inline code that begins with a folder of the tree, or names a file of a kind that only the tree has."""
+    """Inline code that begins with a folder of the repository or ends with .py, .md or .lock."""
     cited = {each for each in CODE.findall(path.read_text(encoding="utf-8")) if _path(each)}
     found = {each for each in cited if any([*ROOT.glob(each.rstrip("/")), *path.parent.glob(each.rstrip("/"))])}
     assert sorted(cited - found) == []
 
 
 def test_every_decision_record_has_its_sections_and_is_in_the_index() -> None:
-    """Numbered without gaps, each with the four sections; the index lists number, title and status of all, in order."""
+    """Records are numbered without gaps and have four sections; the index lists number, title and status in order."""
     rows = []
     for number, path in enumerate(sorted((ROOT / "docs" / "adr").glob("0*.md")), 1):
         assert path.name.startswith(f"{number:04d}-")
@@ -86,5 +85,5 @@ def test_every_decision_record_has_its_sections_and_is_in_the_index() -> None:
 
 
 def _path(code: str) -> bool:
-    """Whether inline code means a path of the tree: `tools/release.py` and `release.py`, not `nvidia.com/gpu`."""
+    """Whether inline code is a path of the repository: `tools/release.py` and `release.py`, not `nvidia.com/gpu`."""
     return ("/" in code and code.split("/")[0] in TREE) or code.endswith((".py", ".md", ".lock"))

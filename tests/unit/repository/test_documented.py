@@ -1,8 +1,7 @@
-"""Every command line that a document shows names only what exists: commands, flags, targets, keys, files.
+"""The commands of the documentation use existing commands, flags, make targets, keys and files.
 
-Our own commands are read by our own parsers, kubectl's flags by the real kubectl, charts are rendered by the real Helm
-with the values that a line sets. Azure's CLI is not here: its lines are held against `AZ`, a list of facts from its
-reference, so that a misspelt flag is found and a flag that Azure renames is not.
+The program's parsers, kubectl and Helm check their own commands. The Azure CLI is not installed: its commands are
+compared with `AZ`, a copy of its reference, so a flag that Azure renames is not detected.
 """
 
 import contextlib
@@ -38,7 +37,7 @@ SNIPPETS = [
 KUBECTL = Path(sys.executable).parent / "kubectl"
 VARIABLES = {name for option in (*OPTIONS, *IGNORED) for name in option.env}
 
-# Azure CLI reference, by command: its flags. Those of AZ_ALWAYS go with any.
+# The flags of each command (https://learn.microsoft.com/cli/azure/reference-index); AZ_ALWAYS: flags of all commands.
 AZ_ALWAYS = {"--query", "--output", "-o", "--subscription"}
 AZ = {
     "account show": set(),
@@ -77,7 +76,7 @@ HELM = {
     "uninstall": {"--namespace"},
     "upgrade": {"--install", "--namespace", "-n", "--create-namespace", "--set", "--values"},
 }
-# Programs of others whose lines are not looked into.
+# Programs whose commands are not checked.
 OTHERS = {"cosign", "docker", "eval", "gh", "git", "jq", "pipx", "pytest", "sed", "wc"}
 
 
@@ -90,13 +89,13 @@ def each(*programs: str) -> pytest.MarkDecorator:
 
 
 def flags_of(words: tuple[str, ...]) -> set[str]:
-    """The flags among words, up to a `--` that hands the rest to another program."""
+    """The flags among the words before a `--`."""
     own = words[: words.index("--")] if "--" in words else words
     return {word.partition("=")[0] for word in own if re.match(r"--?[A-Za-z]", word)}
 
 
-def test_the_documents_show_commands() -> None:
-    """The reader of documents finds what is there: all the programs, in blocks and in text."""
+def test_commands_are_extracted() -> None:
+    """From blocks and inline code, with continued lines, pipes and substitutions."""
     assert len(ALL) > 150
     assert {"gpu-provisioner", "make", "kubectl", "helm", "az"} <= {Path(one.words[0]).name for one in ALL}
     assert any(one.inline for one in ALL)
@@ -105,20 +104,19 @@ def test_the_documents_show_commands() -> None:
     assert list(commands(line)) == [(("e",), ()), (("a", "b", "c"), ()), (("d", "VALUE"), ())]
 
 
-def test_every_program_is_known() -> None:
-    """A program that nobody looks into is named here on purpose."""
+def test_every_program_is_checked_or_listed() -> None:
     named = {Path(one.words[0]).name for one in ALL}
     assert named - {"gpu-provisioner", "make", "kubectl", "helm", "az"} <= OTHERS
 
 
 @each("gpu-provisioner")
-def test_our_own_commands_take_these_words(line: Shown) -> None:
-    """Command, flags and choices are those of the program's own parsers; variables set before it mean something."""
+def test_commands_of_the_program_parse(line: Shown) -> None:
+    """Its variables exist, and `plan` succeeds for the examples."""
     assert set(line.variables) <= VARIABLES
     words = list(line.words[1:])
     command = words.pop(0) if words and not words[0].startswith("-") else "run"
     if line.inline and command in {"COMMAND", "release", "plan"}:
-        return  # named in passing: what they need is in the blocks
+        return  # without required arguments
     assert command in COMMANDS
     out, err = io.StringIO(), io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.suppress(SystemExit):  # after --help
@@ -131,8 +129,7 @@ def test_our_own_commands_take_these_words(line: Shown) -> None:
 
 
 @each("make")
-def test_make_has_these_targets(line: Shown) -> None:
-    """Each target is in the Makefile, as are its variables."""
+def test_make_targets_and_variables_exist(line: Shown) -> None:
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     for word in line.words[1:]:
         name, equals, _ = word.partition("=")
@@ -143,7 +140,7 @@ def test_make_has_these_targets(line: Shown) -> None:
 
 @cache
 def kubectl_flags(*verbs: str) -> set[str]:
-    """The flags of a kubectl command, from its own help."""
+    """The flags in the help of a kubectl command."""
     found = ""
     for words in ([*verbs, "--help"], ["options"]):
         ended = subprocess.run([KUBECTL, *words], capture_output=True, text=True, check=True, timeout=30)
@@ -152,8 +149,8 @@ def kubectl_flags(*verbs: str) -> set[str]:
 
 
 @each("kubectl")
-def test_kubectl_has_these_flags(line: Shown) -> None:
-    """The real kubectl knows the command and each of its flags."""
+def test_kubectl_commands_and_flags_exist(line: Shown) -> None:
+    """The help of the installed kubectl contains them, and the examples exist."""
     words = line.words[1:]
     verbs = words[:2] if words[0] in {"auth", "rollout"} else words[:1]
     assert flags_of(words) <= kubectl_flags(*verbs)
@@ -162,8 +159,7 @@ def test_kubectl_has_these_flags(line: Shown) -> None:
 
 
 @each("az")
-def test_az_lines_are_those_of_its_reference(line: Shown) -> None:
-    """Command and flags are in the list of facts; Azure's CLI itself is not asked."""
+def test_az_commands_and_flags_are_in_the_reference(line: Shown) -> None:
     words = " ".join(word for word in line.words[1:] if not word.startswith("-"))
     known = sorted((name for name in AZ if words == name or words.startswith(f"{name} ")), key=len)
     assert known, "a command that is not in the list"
@@ -171,8 +167,8 @@ def test_az_lines_are_those_of_its_reference(line: Shown) -> None:
 
 
 @each("helm")
-def test_helm_takes_these_lines(line: Shown, tmp_path: Path) -> None:
-    """Command and flags are Helm's; charts exist, and render with the values that the line sets."""
+def test_helm_commands_render(line: Shown, tmp_path: Path) -> None:
+    """The flags exist, and the charts render with the values that the command sets."""
     words = list(line.words[1:])
     verb = next(name for name in sorted(HELM, key=len, reverse=True) if " ".join(words).startswith(name))
     assert flags_of(line.words) <= HELM[verb]
@@ -188,8 +184,8 @@ def test_helm_takes_these_lines(line: Shown, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("document", "block"), SNIPPETS, ids=[f"{name}:{n}" for n, (name, _) in enumerate(SNIPPETS)])
-def test_yaml_in_the_pages_is_what_it_is_for(document: str, block: str) -> None:
-    """Values of the chart render with Helm; parts of a claim are fields that the definition has."""
+def test_yaml_blocks_are_valid(document: str, block: str) -> None:
+    """Chart values render with Helm; NodeClaims and parts of them match the CRD."""
     read = yaml.safe_load(block)
     if set(read) <= set(defaults()):
         assert render({**NEEDED, **read})
@@ -210,7 +206,7 @@ def test_yaml_in_the_pages_is_what_it_is_for(document: str, block: str) -> None:
 
 
 def _values(words: list[str]) -> dict[str, object]:
-    """What the line sets; with a file of values, that which is needed."""
+    """The values that the command sets with `--set`; `--values` stands for the required values."""
     values: dict[str, object] = dict(NEEDED) if "--values" in words else {}
     for flag, written in pairwise(words):
         if flag == "--set":

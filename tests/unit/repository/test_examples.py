@@ -1,4 +1,4 @@
-"""The examples: each one is a claim that the cluster accepts and the program understands."""
+"""Each example is a valid NodeClaim that the controller supports."""
 
 import re
 from io import StringIO
@@ -33,7 +33,7 @@ def claim(path: Path) -> NodeClaim:
 
 
 def undeclared(document: dict[str, Any], schema: dict[str, Any], where: str = "") -> list[str]:
-    """Fields the API server would silently drop."""
+    """Fields that the API server would drop."""
     found = []
     for name, value in document.items():
         known = schema.get("properties", {}).get(name)
@@ -48,8 +48,7 @@ def undeclared(document: dict[str, Any], schema: dict[str, Any], where: str = ""
     return found
 
 
-def test_the_examples_that_the_documents_name_are_there() -> None:
-    """The list is written out, so that a lost file or an empty folder fails."""
+def test_all_examples_exist() -> None:
     assert [path.stem for path in EXAMPLES] == [
         "a100-multi",
         "amd",
@@ -71,16 +70,15 @@ def test_the_examples_that_the_documents_name_are_there() -> None:
 
 
 @each_example
-def test_the_cluster_accepts_it_whole(path: Path) -> None:
-    """The CRD's schema accepts the example and declares every field in it."""
+def test_the_crd_declares_all_fields(path: Path) -> None:
     document = read(path)
     jsonschema_rs.validator_for(SCHEMA).validate(document)
     assert undeclared(document, SCHEMA) == []
 
 
 @each_example
-def test_the_program_understands_it(path: Path) -> None:
-    """Every example decodes, names what sizes it may have and a disk, and contradicts itself nowhere."""
+def test_an_example_is_a_valid_claim(path: Path) -> None:
+    """It has sizes and a disk size, and its requirements are valid and do not conflict."""
     example = claim(path)
     assert (example.api_version, example.kind) == ("karpenter.sh/v1", "NodeClaim")
     sizes = allowed_values(example.spec.requirements, labels.INSTANCE_TYPE)
@@ -92,22 +90,22 @@ def test_the_program_understands_it(path: Path) -> None:
 
 
 @each_example
-def test_its_name_can_be_the_pools_name(path: Path) -> None:
-    """A reader who looks for the machine in Azure finds it under the claim's own name."""
+def test_the_name_is_a_valid_pool_name(path: Path) -> None:
+    """The agent pool has the name of the claim."""
     assert re.fullmatch(r"[a-z][a-z0-9]{0,11}", claim(path).name)
 
 
 @each_example
-def test_its_first_line_says_what_it_shows(path: Path) -> None:
-    """One comment of one line, then the claim; what else there is to say stands beside the field that it is about."""
+def test_the_first_line_describes_the_example(path: Path) -> None:
+    """It is the only comment outside the NodeClaim."""
     lines = path.read_text(encoding="utf-8").splitlines()
     assert re.fullmatch(r"# .{20,}\.", lines[0])
     assert not any(line.startswith("#") for line in lines[1:])
 
 
 @each_example
-def test_plan_finds_nothing_wrong_with_it(path: Path) -> None:
-    """`gpu-provisioner plan -f` on the file ends with 0 and shows what would be asked for."""
+def test_plan_reports_no_problem(path: Path) -> None:
+    """`gpu-provisioner plan -f` prints the request for the agent pool and exits with code 0."""
     out, err = StringIO(), StringIO()
     assert run_command(["plan", "-f", str(path)], {}, out, err) == 0
     assert claim(path).name in out.getvalue()
@@ -116,7 +114,7 @@ def test_plan_finds_nothing_wrong_with_it(path: Path) -> None:
 
 
 def test_names_are_unique() -> None:
-    """`kubectl apply -f examples/` makes as many claims as there are files."""
+    """`kubectl apply -f examples/` creates one claim for each file."""
     names = [claim(path).name for path in EXAMPLES]
     assert len(set(names)) == len(names)
 
@@ -125,8 +123,8 @@ def test_names_are_unique() -> None:
     ("stem", "owner", "storage"),
     [("kaito-workspace", "workspace", "1024Gi"), ("kaito-ragengine", "ragengine", "200Gi")],
 )
-def test_kaitos_claims_look_exactly_as_kaito_writes_them(stem: str, owner: str, storage: str) -> None:
-    """Name, labels, annotations, order of requirements, taint, disk and expiry are those of the newest KAITO."""
+def test_the_examples_of_kaito_match_the_claims_of_kaito(stem: str, owner: str, storage: str) -> None:
+    """Source: docs/references/kaito.md#the-nodeclaim-that-kaito-creates."""
     path = next(path for path in EXAMPLES if path.stem == stem)
     example = claim(path)
     assert re.fullmatch(r"ws[0-9a-f]{9}", example.name)

@@ -1,4 +1,4 @@
-"""The table of removals: what it makes of test reports."""
+"""The removal table is built from test reports."""
 
 from typing import Any
 
@@ -10,21 +10,21 @@ FIRST, SECOND = Cell(0, "claim", "Ready", "alive"), Cell(0, "claim", "Ready", "a
 THIRD = Cell(11, "Node", "Ready", "restarted")
 
 
-def report(cell: Cell, outcome: Any, *, when: Any = "call", told: str = "") -> pytest.TestReport:
-    """A report as another process would send it: tuples have become lists."""
-    said = [(CELL, list(cell)), *([(OUTCOME, told)] if told else [])]
-    return pytest.TestReport("n", ("f", 1, "t"), {}, outcome, None, when, user_properties=said)
+def report(cell: Cell, outcome: Any, *, when: Any = "call", text: str = "") -> pytest.TestReport:
+    """A report from another process, in which tuples have become lists."""
+    properties = [(CELL, list(cell)), *([(OUTCOME, text)] if text else [])]
+    return pytest.TestReport("n", ("f", 1, "t"), {}, outcome, None, when, user_properties=properties)
 
 
-def test_the_table_shows_what_ran() -> None:
-    """A tick with its seconds, a cross, a dash for what was not selected; rows of which nothing ran are left out."""
+def test_the_table_shows_each_result() -> None:
+    """A tick with seconds, a cross, or a dash if the test did not run; rows without any result are omitted."""
     found = outcomes(
         [
             pytest.TestReport("other", ("f", 1, "t"), {}, "passed", None, "call"),
             pytest.CollectReport("broken", "failed", None, None),
-            report(THIRD, "failed", told="gone 9"),
+            report(THIRD, "failed", text="gone 9"),
             report(FIRST, "passed", when="setup"),
-            report(FIRST, "passed", told="gone 33"),
+            report(FIRST, "passed", text="gone 33"),
         ]
     )
     assert found == {THIRD: "✗", FIRST: "✓ gone 33"}
@@ -37,8 +37,7 @@ def test_the_table_shows_what_ran() -> None:
     assert count == "1 of 2 cells passed"
 
 
-def test_a_cell_that_fails_after_its_story_has_failed() -> None:
-    """A teardown that fails, and a cell of which two reports speak, are no ticks."""
-    late = [report(SECOND, "passed", told="up 5"), report(SECOND, "failed", when="teardown", told="up 5")]
+def test_a_cell_with_a_failed_teardown_or_two_reports_has_failed() -> None:
+    late = [report(SECOND, "passed", text="up 5"), report(SECOND, "failed", when="teardown", text="up 5")]
     assert outcomes(late) == {SECOND: "✗"}
-    assert outcomes([report(FIRST, "passed", told="up 5"), report(FIRST, "passed", told="up 5")]) == {FIRST: "✗"}
+    assert outcomes([report(FIRST, "passed", text="up 5"), report(FIRST, "passed", text="up 5")]) == {FIRST: "✗"}
