@@ -1,4 +1,4 @@
-"""Conditions: set, ordered and summed up as Karpenter does it."""
+"""Conditions are set, ordered and summarized in Ready as in Karpenter."""
 
 from datetime import UTC, datetime, timedelta, timezone
 
@@ -44,8 +44,8 @@ def shown(conditions: ConditionSet, condition_type: str) -> Condition:
     return found
 
 
-def test_a_new_claim_opens_with_everything_unknown_since_its_creation() -> None:
-    """Deadlines count from the creation, so the transition times start there, not at the first look."""
+def test_the_initial_conditions_are_unknown_since_the_creation() -> None:
+    """Deadlines start at the creation of the claim."""
     conditions = opened(seconds=90)
     assert [c.type for c in conditions.items] == ["Launched", "Registered", "Initialized", "Ready"]
     for condition in conditions.items:
@@ -61,8 +61,8 @@ def test_a_new_claim_opens_with_everything_unknown_since_its_creation() -> None:
     assert shown(conditions, READY).message == "Launched=Unknown, Registered=Unknown, Initialized=Unknown"
 
 
-def test_opening_twice_changes_nothing() -> None:
-    """A claim that shows its opened set needs no write."""
+def test_initial_conditions_are_stable() -> None:
+    """A claim that has them needs no write."""
     conditions = opened()
     assert conditions.changed(claim())
     again = claim(*conditions.items)
@@ -70,8 +70,8 @@ def test_opening_twice_changes_nothing() -> None:
     assert not ConditionSet.of(again, after(900)).changed(again)
 
 
-def test_opening_fills_only_what_is_missing() -> None:
-    """A claim that was launched by an earlier program keeps that, and Ready is recomputed with it."""
+def test_only_missing_conditions_are_initialized() -> None:
+    """Existing conditions are kept, and Ready is computed from all."""
     launched = Condition(
         type="Launched", status="True", reason="Launched", last_transition_time=after(30), observed_generation=1
     )
@@ -80,8 +80,8 @@ def test_opening_fills_only_what_is_missing() -> None:
     assert shown(conditions, READY).message == "Registered=Unknown, Initialized=Unknown"
 
 
-def test_the_way_up_ends_in_ready() -> None:
-    """Ready turns True with the last dependent, at the moment of that change."""
+def test_ready_becomes_true_with_the_last_dependent() -> None:
+    """At the same time."""
     conditions = opened()
     conditions = conditions.set_true("Launched", after(60)).set_true("Registered", after(120))
     assert shown(conditions, READY).status == "Unknown"
@@ -94,7 +94,6 @@ def test_the_way_up_ends_in_ready() -> None:
 
 
 def test_set_true_has_the_type_as_its_reason_and_no_message() -> None:
-    """The words of an earlier trouble do not outlive it."""
     conditions = (
         opened()
         .set("Launched", "Unknown", reason="Creating", message="since 12:00", now=after(5))
@@ -104,8 +103,7 @@ def test_set_true_has_the_type_as_its_reason_and_no_message() -> None:
     assert (launched.status, launched.reason, launched.message) == ("True", "Launched", "")
 
 
-def test_time_moves_only_with_the_status() -> None:
-    """A new reason for the same status is told without restarting any timer."""
+def test_the_transition_time_changes_only_with_the_status() -> None:
     first = opened().set("Launched", "False", reason="SkuNotAvailable", message="zone 1", now=after(60))
     second = first.set("Launched", "False", reason="QuotaExceeded", message="family", now=after(600))
     assert shown(second, "Launched").last_transition_time == after(60)
@@ -114,22 +112,22 @@ def test_time_moves_only_with_the_status() -> None:
     assert shown(third, "Launched").last_transition_time == after(700)
 
 
-def test_setting_the_same_again_returns_the_same_set() -> None:
-    """What says nothing new costs no write, whatever the time."""
+def test_setting_the_same_condition_returns_the_same_set() -> None:
+    """So that no write is needed."""
     conditions = opened().set("Launched", "False", reason="QuotaExceeded", message="family", now=after(60))
     assert conditions.set("Launched", "False", reason="QuotaExceeded", message="family", now=after(999)) is conditions
 
 
 def test_one_failed_dependent_makes_ready_false() -> None:
-    """False beats Unknown in Ready, and the message lists the latest change first."""
+    """False takes precedence over Unknown; the message lists the latest change first."""
     conditions = opened().set("Registered", "False", reason="MultipleNodesFound", message="two", now=after(60))
     ready = shown(conditions, READY)
     assert (ready.status, ready.reason) == ("False", "UnhealthyDependents")
     assert ready.message == "Registered=False, Launched=Unknown, Initialized=Unknown"
 
 
-def test_initialized_may_be_taken_back_and_ready_goes_and_returns_with_it() -> None:
-    """A node that stops working takes Initialized and Ready back in one set, and both return together."""
+def test_ready_follows_initialized() -> None:
+    """In both directions and at the same time."""
     healthy = ready_claim()
     lost = ConditionSet.of(healthy, after(999)).set(
         "Initialized", "False", reason="NodeNotReady", message="kubelet", now=after(1000)
@@ -141,8 +139,8 @@ def test_initialized_may_be_taken_back_and_ready_goes_and_returns_with_it() -> N
     assert shown(back, READY).last_transition_time == shown(back, "Initialized").last_transition_time == after(1100)
 
 
-def test_a_condition_of_an_older_generation_is_not_believed() -> None:
-    """Until each dependent was looked at again, Ready stays open, even if all of them say True."""
+def test_a_condition_of_an_older_generation_does_not_count_for_ready() -> None:
+    """Ready is Unknown until each dependent has been set for the current generation."""
     conditions = ConditionSet.of(ready_claim(generation=2), after(999))
     assert shown(conditions, READY).status == "True"
     conditions = conditions.set_true("Launched", after(1000))
@@ -155,7 +153,6 @@ def test_a_condition_of_an_older_generation_is_not_believed() -> None:
 
 
 def test_a_failure_of_an_older_generation_leaves_ready_unknown() -> None:
-    """A False that speaks of an older spec is not proof that the present one failed."""
     failed = opened().set("Launched", "False", reason="QuotaExceeded", message="family", now=after(60))
     conditions = ConditionSet.of(claim(*failed.items, generation=2), after(70)).set(
         "Drained", "Unknown", reason="Draining", message="", now=after(70)
@@ -163,8 +160,8 @@ def test_a_failure_of_an_older_generation_leaves_ready_unknown() -> None:
     assert shown(conditions, READY).status == "Unknown"
 
 
-def test_a_deleting_claim_has_all_generations_bumped_by_any_set() -> None:
-    """Deleting bumps the generation; the old conditions must not make Ready flicker on the way out."""
+def test_any_set_updates_all_observed_generations_of_a_deleting_claim() -> None:
+    """A deletion increases the generation, and Ready must not change because of it."""
     deleting = ready_claim(generation=2, deleting=True)
     conditions = ConditionSet.of(deleting, after(600)).set(
         "Drained", "Unknown", reason="Draining", message="Draining", now=after(600)
@@ -173,8 +170,8 @@ def test_a_deleting_claim_has_all_generations_bumped_by_any_set() -> None:
     assert shown(conditions, READY).status == "True"
 
 
-def test_an_independent_condition_starts_now_and_leaves_ready_alone() -> None:
-    """Drained is no part of Ready and its time is that of its first appearance."""
+def test_an_independent_condition_does_not_affect_ready() -> None:
+    """Its transition time is that of its first set."""
     conditions = ConditionSet.of(ready_claim(), after(600))
     ready = shown(conditions, READY)
     conditions = conditions.set("Drained", "Unknown", reason="Draining", message="2 pods", now=after(600))
@@ -183,63 +180,59 @@ def test_an_independent_condition_starts_now_and_leaves_ready_alone() -> None:
     assert [c.type for c in conditions.items] == ["Launched", "Registered", "Initialized", "Drained", "Ready"]
 
 
-def test_the_stored_order_is_by_time_with_ready_last() -> None:
-    """kubectl shows what changed last at the end, right before the sum of all."""
+def test_conditions_are_ordered_by_transition_time_with_ready_last() -> None:
     conditions = opened().set("Initialized", "False", reason="NodeLost", message="", now=after(50))
     conditions = conditions.set_true("Drifted", after(20)).set_true("Launched", after(70))
     assert [c.type for c in conditions.items] == ["Registered", "Drifted", "Initialized", "Launched", "Ready"]
 
 
-def test_clearing_drops_one_and_sorts_by_name() -> None:
-    """Karpenter re-sorts by name when it clears; readers of the raw list see the same from us."""
+def test_clear_removes_a_condition_and_sorts_by_name() -> None:
+    """As in Karpenter."""
     conditions = opened().set_true("Drifted", after(20)).set_true("Consolidatable", after(30)).clear("Drifted")
     assert [c.type for c in conditions.items] == ["Consolidatable", "Initialized", "Launched", "Ready", "Registered"]
 
 
-def test_clearing_what_is_absent_changes_nothing() -> None:
-    """An absent condition can be cleared any number of times."""
+def test_clear_of_an_absent_condition_returns_the_same_set() -> None:
     conditions = opened()
     assert conditions.clear("Drifted") is conditions
 
 
 @pytest.mark.parametrize("condition_type", [READY, *DEPENDENTS])
-def test_ready_and_its_dependents_are_never_cleared(condition_type: str) -> None:
-    """Waiters rely on their presence."""
+def test_ready_and_its_dependents_cannot_be_cleared(condition_type: str) -> None:
     with pytest.raises(ValueError, match="always present"):
         opened().clear(condition_type)
 
 
 def test_times_are_whole_seconds_in_utc() -> None:
-    """The API server keeps no fractions; a set with fractions would differ from itself after one round trip."""
+    """The API server stores no fractions."""
     moment = datetime(2026, 3, 1, 14, 0, 7, 999_999, tzinfo=timezone(timedelta(hours=2)))
     launched = shown(opened().set_true("Launched", moment), "Launched")
     assert launched.last_transition_time == after(7)
     assert launched.last_transition_time.tzinfo is UTC
 
 
-def test_a_time_without_a_zone_is_refused() -> None:
-    """Local time would silently shift every deadline."""
+def test_a_time_without_a_zone_is_rejected() -> None:
     with pytest.raises(ValueError, match="time zone"):
         opened().set_true("Launched", datetime(2026, 3, 1))  # noqa: DTZ001
 
 
 @pytest.mark.parametrize("reason", ["", "Creating", "A", "E_1", "a,b:c_"])
-def test_reasons_that_the_crd_accepts(reason: str) -> None:
-    """Letters, digits, underscores, commas and colons, a letter first; even none at all."""
+def test_valid_reasons(reason: str) -> None:
+    """A letter, then letters, digits, underscores, commas and colons; or empty."""
     assert (
         shown(opened().set("Launched", "False", reason=reason, message="", now=after(1)), "Launched").reason == reason
     )
 
 
 @pytest.mark.parametrize("reason", ["Not-Allowed", "1st", "has space", "dot.ted", "ends:", "Line\n", "Ü", "x" * 1025])
-def test_reasons_that_the_crd_refuses_never_reach_it(reason: str) -> None:
-    """A status write with such a reason would be refused for ever."""
+def test_invalid_reasons_are_rejected(reason: str) -> None:
+    """The API server would reject the status."""
     with pytest.raises(ValueError, match="reason"):
         opened().set("Launched", "False", reason=reason, message="", now=after(1))
 
 
-def test_long_messages_are_cut() -> None:
-    """The cut happens on the way in, so that setting the same long text again changes nothing."""
+def test_long_messages_are_truncated() -> None:
+    """Setting the same message again returns the same set."""
     conditions = opened().set("Launched", "False", reason="Rejected", message="é" * 500, now=after(1))
     message = shown(conditions, "Launched").message
     assert len(message.encode()) <= 256
@@ -262,19 +255,19 @@ def test_long_messages_are_cut() -> None:
         ("abcdef", 0, ""),
     ],
 )
-def test_a_message_is_cut_between_characters(message: str, limit: int, cut: str) -> None:
-    """No half character is left and the three dots count."""
+def test_a_message_is_truncated_between_characters(message: str, limit: int, cut: str) -> None:
+    """The limit is in bytes and includes the ellipsis."""
     assert truncate(message, limit) == cut
 
 
-def test_a_character_that_has_no_bytes_is_replaced() -> None:
-    """Half a surrogate pair, as broken JSON yields it, must not fail the write that reports the failure."""
+def test_an_unpaired_surrogate_is_replaced() -> None:
+    """It cannot be encoded in UTF-8."""
     assert truncate("bad \ud83d end") == "bad ? end"
 
 
 @given(st.text(max_size=300), st.integers(min_value=3, max_value=300))
-def test_a_cut_message_fits_and_begins_as_the_original(message: str, limit: int) -> None:
-    """Whatever the text, the result fits, and fitting it again changes nothing."""
+def test_a_truncated_message_is_a_prefix_within_the_limit(message: str, limit: int) -> None:
+    """Truncating it again returns the same text."""
     cut = truncate(message, limit)
     assert len(cut.encode()) <= limit
     assert message.startswith(cut.removesuffix("...")) or message == cut
@@ -292,8 +285,8 @@ STEPS = st.lists(
 
 
 @given(STEPS, st.booleans())
-def test_ready_always_follows_from_its_dependents(steps: list[tuple[str, Status, int]], deleting: bool) -> None:
-    """After any history Ready is the sum of the dependents, types are unique, and times only grow with a status."""
+def test_ready_is_the_summary_of_its_dependents(steps: list[tuple[str, Status, int]], deleting: bool) -> None:
+    """After any sequence of sets; types are unique, and times change only with a status."""
     conditions = ConditionSet.of(claim(deleting=deleting), CREATED)
     moment = CREATED
     for condition_type, status, seconds in steps:

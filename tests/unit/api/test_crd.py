@@ -1,4 +1,4 @@
-"""The definitions: what is shipped is what is written here, and it accepts and refuses what Karpenter's does."""
+"""The CRDs in the chart are generated from the code, and validate NodeClaims as Karpenter's CRD does."""
 
 import copy
 import re
@@ -70,11 +70,11 @@ def every(schema: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, Mapp
             yield from every(schema[keyword], path + sign)
 
 
-# --- what is shipped -------------------------------------------------------------------------------------------------
+# --- the chart -------------------------------------------------------------------------------------------------------
 
 
-def test_the_chart_ships_exactly_what_the_code_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`make generate` would change nothing, and no file is left from a definition that is gone."""
+def test_the_crds_of_the_chart_are_up_to_date(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`make generate` changes no file, and there is no other file."""
     monkeypatch.setattr("sys.argv", ["crd", str(tmp_path)])
     assert crd.main() == 0
     written = {path.name: path.read_text(encoding="utf-8") for path in tmp_path.iterdir()}
@@ -83,17 +83,16 @@ def test_the_chart_ships_exactly_what_the_code_says(tmp_path: Path, monkeypatch:
     assert {name: yaml.safe_load(text) for name, text in shipped.items()} == crd.all_crds()
 
 
-def test_without_a_directory_the_tool_says_how_it_is_called(
+def test_the_tool_prints_its_usage_without_arguments(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A forgotten argument is a sentence, not a traceback."""
     monkeypatch.setattr("sys.argv", ["crd"])
     assert crd.main() == 2
     assert "DIRECTORY" in capsys.readouterr().err
 
 
-def test_helm_takes_the_files_as_they_are_and_never_removes_them() -> None:
-    """Nothing in them is a template, and deleting the release must not delete every claim of the cluster."""
+def test_helm_keeps_the_crds() -> None:
+    """They contain no templates and have the resource policy `keep`."""
     for path in (CHART / "templates").iterdir():
         text = path.read_text(encoding="utf-8")
         assert "{{" not in text
@@ -108,7 +107,7 @@ def test_helm_takes_the_files_as_they_are_and_never_removes_them() -> None:
 
 @pytest.mark.parametrize("name", sorted(crd.all_crds()))
 def test_every_schema_is_structural(name: str) -> None:
-    """The API server refuses a definition with a node that has no type, or with what structural schemas forbid."""
+    """The API server rejects other schemas."""
     for path, schema in every(version(crd.all_crds()[name])["schema"]["openAPIV3Schema"]):
         if schema.get("x-kubernetes-int-or-string"):
             assert "type" not in schema, path
@@ -129,19 +128,19 @@ def test_every_schema_is_structural(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(crd.all_crds()))
-def test_every_field_explains_itself(name: str) -> None:
-    """`kubectl explain` has a sentence for each field; only metadata and bare list items speak for themselves."""
+def test_every_field_has_a_description(name: str) -> None:
+    """Except metadata and scalar list items."""
     for path, schema in every(version(crd.all_crds()[name])["schema"]["openAPIV3Schema"]):
         if path == ".metadata" or path.endswith(("{}", "values[]")):
             continue
         assert schema["description"].endswith("."), path
 
 
-# --- the facts, one by one -------------------------------------------------------------------------------------------
+# --- the fields of Karpenter -----------------------------------------------------------------------------------------
 
 
-def test_the_nodeclaims_names_are_karpenters() -> None:
-    """Same group, plural and category, cluster-scoped, one version with a status subresource."""
+def test_the_names_of_the_nodeclaim_crd() -> None:
+    """Group, plural and category as in Karpenter; cluster-scoped, one version with a status subresource."""
     definition = crd.nodeclaim_crd()
     assert definition["metadata"]["name"] == "nodeclaims.karpenter.sh"
     assert definition["spec"]["group"] == "karpenter.sh"
@@ -158,7 +157,7 @@ def test_the_nodeclaims_names_are_karpenters() -> None:
 
 
 def test_the_kaitonodeclass_is_an_empty_cluster_scoped_kind() -> None:
-    """KAITO's claims refer to it by group, kind and name; kubectl knows it as knc."""
+    """KAITO's claims refer to it by group, kind and name; its short name is knc."""
     definition = crd.kaitonodeclass_crd()
     assert definition["metadata"]["name"] == "kaitonodeclasses.kaito.sh"
     assert definition["spec"]["scope"] == "Cluster"
@@ -177,8 +176,7 @@ def test_the_kaitonodeclass_is_an_empty_cluster_scoped_kind() -> None:
     }
 
 
-def test_the_columns_are_karpenters() -> None:
-    """`kubectl get nodeclaims`, also with -o wide, prints what people are used to."""
+def test_the_printer_columns_are_karpenters() -> None:
     columns = version(crd.nodeclaim_crd())["additionalPrinterColumns"]
     assert [(c["name"], c["type"], c.get("priority", 0), c["jsonPath"]) for c in columns] == [
         ("Type", "string", 0, r".metadata.labels.node\.kubernetes\.io/instance-type"),
@@ -196,7 +194,6 @@ def test_the_columns_are_karpenters() -> None:
 
 
 def test_the_fields_are_karpenters() -> None:
-    """No field more, none less."""
     assert {
         path.removeprefix(".") for path, schema in every(root()) if "properties" not in schema and "items" not in schema
     } == {
@@ -363,12 +360,11 @@ def rule(text: str, message: str) -> dict[str, str]:
     ],
 )
 def test_the_limits_of_each_field_are_karpenters(path: str, facts: dict[str, Any]) -> None:
-    """Types, patterns, enums, defaults, list types and rules, value by value."""
+    """Types, patterns, enums, defaults, list types and rules."""
     assert limits(path) == facts
 
 
 def test_startup_taints_have_the_limits_of_taints() -> None:
-    """Both are lists of the same taint."""
     plain = {
         path.partition("]")[2]: {k: v for k, v in s.items() if k != "description"}
         for path, s in every(at("spec.taints"), "[]")
@@ -380,7 +376,7 @@ def test_startup_taints_have_the_limits_of_taints() -> None:
     assert startup == plain
 
 
-# --- behaviour: what is accepted and what is refused -----------------------------------------------------------------
+# --- validation ------------------------------------------------------------------------------------------------------
 
 CLAIM: dict[str, Any] = {
     "apiVersion": "karpenter.sh/v1",
@@ -407,13 +403,13 @@ def requirement(**fields: Any) -> dict[str, Any]:
 
 
 def find(text: celtypes.StringType, pattern: celtypes.StringType) -> celtypes.StringType:
-    """Kubernetes' own addition to CEL: the first match, or nothing."""
+    """The function `find` that Kubernetes adds to CEL: the first match, or an empty string."""
     match = re.search(str(pattern), str(text))
     return celtypes.StringType(match[0] if match else "")
 
 
 def broken_rules(schema: Mapping[str, Any], value: Any) -> list[str]:
-    """The messages of all rules that a new object breaks; rules about the old object wait for an update."""
+    """The messages of the rules that a new object violates; transition rules do not apply."""
     broken = []
     for check in schema.get("x-kubernetes-validations", []):
         if "oldSelf" in check["rule"]:
@@ -456,8 +452,8 @@ def broken_rules(schema: Mapping[str, Any], value: Any) -> list[str]:
         requirement(values=["a", "b"], minValues=2),
     ],
 )
-def test_good_claims_are_accepted(document: dict[str, Any]) -> None:
-    """Schema and rules accept what the newest Karpenter accepts, keys under kubernetes.io included."""
+def test_valid_claims_are_accepted(document: dict[str, Any]) -> None:
+    """Also requirements of keys under kubernetes.io."""
     jsonschema_rs.validator_for(root()).validate(document)
     assert broken_rules(root(), document) == []
 
@@ -484,8 +480,7 @@ def test_good_claims_are_accepted(document: dict[str, Any]) -> None:
         requirement(minValues=51),
     ],
 )
-def test_malformed_claims_are_refused_by_the_schema(document: dict[str, Any]) -> None:
-    """The API server answers 422 before any controller sees them."""
+def test_malformed_claims_are_rejected_by_the_schema(document: dict[str, Any]) -> None:
     assert not jsonschema_rs.validator_for(root()).is_valid(document)
 
 
@@ -505,8 +500,8 @@ def test_malformed_claims_are_refused_by_the_schema(document: dict[str, Any]) ->
         (requirement(values=["a"], minValues=2), "at least that many values"),
     ],
 )
-def test_claims_that_break_a_rule_are_told_which(document: dict[str, Any], message: str) -> None:
-    """Each CEL rule refuses what it is for, and only its own message appears."""
+def test_claims_that_violate_a_rule_are_rejected(document: dict[str, Any], message: str) -> None:
+    """With only the message of that rule."""
     jsonschema_rs.validator_for(root()).validate(document)
     (told,) = broken_rules(root(), document)
     assert message in told

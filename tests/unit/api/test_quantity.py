@@ -1,4 +1,4 @@
-"""Quantities: read as Kubernetes reads them."""
+"""Quantities are parsed as in Kubernetes."""
 
 from decimal import Decimal
 
@@ -42,8 +42,8 @@ from provisioner.api.quantity import LARGEST, as_gib_ceil, parse_quantity
         ("12e+2", "1200"),
     ],
 )
-def test_a_quantity_means_what_kubernetes_says(written: str | int | float, meant: str) -> None:
-    """Every suffix, both kinds of exponent and bare numbers are read without rounding."""
+def test_valid_quantities(written: str | int | float, meant: str) -> None:
+    """All suffixes, both kinds of exponent and plain numbers are exact."""
     assert parse_quantity(written) == Decimal(meant)
 
 
@@ -71,22 +71,21 @@ def test_a_quantity_means_what_kubernetes_says(written: str | int | float, meant
         "1m5",
     ],
 )
-def test_other_text_is_refused_with_the_text_in_the_message(written: str) -> None:
-    """What Kubernetes cannot read is refused, and the message shows what was written."""
+def test_an_invalid_quantity_is_rejected(written: str) -> None:
+    """The message contains the text."""
     with pytest.raises(ValueError, match="is not a quantity") as refusal:
         parse_quantity(written)
     assert repr(written) in str(refusal.value)
 
 
 @pytest.mark.parametrize("written", [float("nan"), float("inf"), True])
-def test_numbers_that_are_no_amount_are_refused(written: float) -> None:
-    """Not-a-number, infinity and booleans are no quantities."""
+def test_special_numbers_are_rejected(written: float) -> None:
+    """NaN, infinity and booleans."""
     with pytest.raises(ValueError, match="is not a quantity"):
         parse_quantity(written)
 
 
-def test_an_endless_text_is_refused_in_a_short_message() -> None:
-    """A text of a megabyte is refused without being computed or repeated whole."""
+def test_a_long_text_is_rejected_with_a_short_message() -> None:
     with pytest.raises(ValueError, match="is not a quantity") as refusal:
         parse_quantity("1" * 1_000_000)
     assert len(str(refusal.value)) < 300
@@ -108,8 +107,8 @@ def test_an_endless_text_is_refused_in_a_short_message() -> None:
         ("9223372036854775806.999999999", Decimal("9223372036854775806.999999999")),
     ],
 )
-def test_amounts_are_capped_and_rounded_up_as_kubernetes_does(written: str, meant: Decimal) -> None:
-    """Nothing exceeds 2^63-1, nothing is finer than a nano, and rounding goes away from zero."""
+def test_quantities_are_capped_and_rounded_up(written: str, meant: Decimal) -> None:
+    """The maximum is 2^63-1, the precision is nano, and rounding is away from zero."""
     assert parse_quantity(written) == meant
 
 
@@ -129,6 +128,5 @@ def test_amounts_are_capped_and_rounded_up_as_kubernetes_does(written: str, mean
         ("9223372036854775806", 2**33),
     ],
 )
-def test_disks_are_rounded_up_to_whole_gib(written: str, gib: int) -> None:
-    """Nobody gets a smaller disk than the one asked for."""
+def test_disk_sizes_are_rounded_up_to_gib(written: str, gib: int) -> None:
     assert as_gib_ceil(written) == gib

@@ -1,4 +1,4 @@
-"""Reasons are named once, explained once, and written under no other name."""
+"""Each reason is a constant with one description, and is used only through its constant."""
 
 import ast
 import re
@@ -20,34 +20,34 @@ from tools.reference.explained import EVENTS, REASONS
 
 ROOT = Path(__file__).parents[3]
 NAMES = {key: value for key, value in vars(reasons).items() if key.isupper()}
-# The trial and the simulator speak as Azure and as people do.
+# Packages that write reasons of the controller; `trial` and `simulator` write those of Azure.
 PACKAGES = ("controllers", "cloudprovider", "provisioner/api", "provisioner/cli/commands", "provisioner/runtime")
 WRITERS = [path for package in PACKAGES for path in (ROOT / package).rglob("*.py")]
 NAMES_THEMSELVES = ROOT / "provisioner" / "api" / "reasons.py"
 
 
-def test_every_name_is_explained_and_every_explanation_is_of_a_name() -> None:
-    """The tables and the names are the same set."""
-    told = {reason.name for reason in REASONS} | {event.name for event in EVENTS}
-    assert told == set(NAMES.values())
+def test_every_reason_is_described() -> None:
+    """The descriptions and the constants are the same set."""
+    described = {reason.name for reason in REASONS} | {event.name for event in EVENTS}
+    assert described == set(NAMES.values())
     assert len(NAMES) == len(set(NAMES.values())) > 50
 
 
-def test_no_two_explanations_are_of_the_same_state() -> None:
-    """A condition, a status and a reason have one row."""
+def test_descriptions_are_unique() -> None:
+    """By condition, status and reason."""
     states = [(reason.on, status, reason.name) for reason in REASONS for status in reason.statuses]
     assert len(states) == len(set(states))
 
 
-def test_whatever_is_not_good_says_what_to_look_at_and_what_to_do() -> None:
-    """A reason of a condition that is not True is never left without a remedy."""
+def test_a_reason_that_is_not_true_has_a_remedy() -> None:
+    """A reason of a True condition has none."""
     assert [r.name for r in REASONS if r.statuses != ("True",) and not (r.look and r.remedy)] == []
     assert [r.name for r in REASONS if r.statuses == ("True",) and r.look] == []
 
 
 @pytest.mark.parametrize("path", WRITERS, ids=lambda path: str(path.relative_to(ROOT)))
-def test_reasons_are_written_as_constants(path: Path) -> None:
-    """Conditions, Events and errors take their reasons from `reasons`; only the error table writes those of Azure."""
+def test_reasons_are_used_as_constants(path: Path) -> None:
+    """The error table alone writes reasons of Azure."""
     if path == NAMES_THEMSELVES:
         return
     calls = [
@@ -67,33 +67,33 @@ def test_reasons_are_written_as_constants(path: Path) -> None:
     assert [text for text in literals if not str(text).startswith("FieldValue")] == []
 
 
-def test_the_plan_tables_say_nothing_that_no_page_explains() -> None:
-    """Each status write and each Event of the tables' steps has its words from the explanations."""
-    told = 0
+def test_the_messages_of_the_plan_tables_are_described() -> None:
+    """Conditions and Events of each step match a description."""
+    checked = 0
     known: Any
     for _, known, _ in (*LIVE_TABLE, *DELETING_TABLE, *GARBAGE_TABLE, *MISSING_POOL_TABLE):
         if known.get("nodes") == ("cordoned",):
-            continue  # the table's own word for a Node, of whose steps none says anything
+            continue  # a name of the test table; its steps write no condition
         step = plan(facts(**known))
         event = getattr(step, "event", None)
         assert event is None or explained_event("NodeClaim", event.reason, event.message), event
         if not isinstance(step, PatchStatus):
             continue
-        said = [one for one in step.conditions if one not in step.claim.status.conditions]
-        told += len(said)
-        assert [one for one in said if not explained(one.type, one.status, one.reason, one.message)] == []
-    assert told > 50
+        written = [one for one in step.conditions if one not in step.claim.status.conditions]
+        checked += len(written)
+        assert [one for one in written if not explained(one.type, one.status, one.reason, one.message)] == []
+    assert checked > 50
 
 
-def test_a_claim_that_nobody_has_looked_at_is_explained_on_each_condition() -> None:
-    """The four conditions that are always there begin with the same reason."""
+def test_the_initial_reason_is_described_for_each_condition() -> None:
+    """The four conditions that always exist."""
     waiting = {reason.on for reason in REASONS if reason.name == reasons.AWAITING}
     assert waiting == {READY, *DEPENDENTS}
     assert AWAITING_MESSAGE
 
 
-def test_every_trouble_has_a_section_that_the_conditions_page_links_to() -> None:
-    """The links of one generated page are headings of the other."""
+def test_links_to_reasons_resolve() -> None:
+    """The pages of conditions and Events link to headings of the troubleshooting page."""
     troubles = PAGES["docs/troubleshooting/reasons.md"]()
     headings = set(re.findall(r"^## (\w+)$", troubles, re.MULTILINE))
     assert headings == {reason.name for reason in REASONS if reason.look}
@@ -103,8 +103,8 @@ def test_every_trouble_has_a_section_that_the_conditions_page_links_to() -> None
         assert linked <= {heading.lower() for heading in headings}
 
 
-def test_every_mark_has_its_row() -> None:
-    """Each key that `provisioner.api.labels` names stands on the page of labels, and no other."""
+def test_every_label_and_annotation_has_a_row() -> None:
+    """The page contains each key in `provisioner.api.labels` and no other."""
     keys = {
         value
         for name, value in vars(labels).items()

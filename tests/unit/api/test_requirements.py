@@ -1,4 +1,4 @@
-"""Requirements: many demands on one key become one."""
+"""Several requirements of one key are combined."""
 
 import pytest
 from hypothesis import given
@@ -17,8 +17,7 @@ def need(key: str, operator: str, *values: str) -> Requirement:
     return Requirement(key=key, operator=operator, values=values)
 
 
-def test_kaitos_requirements_leave_one_size() -> None:
-    """The four requirements KAITO writes allow exactly the size it asks for."""
+def test_the_requirements_of_kaito_allow_one_size() -> None:
     kaito = (
         need("karpenter.sh/nodepool", "In", "kaito"),
         need(INSTANCE_TYPE, "In", A100),
@@ -56,15 +55,13 @@ def test_kaitos_requirements_leave_one_size() -> None:
         ([("In", "large", "8"), ("Gt", "4")], ("8",)),
     ],
 )
-def test_what_several_requirements_leave_of_one_key(
-    requirements: list[tuple[str, ...]], left: tuple[str, ...] | None
-) -> None:
-    """Lists intersect in the first one's order; exclusions and bounds thin them out; no list means any value."""
+def test_combined_requirements_of_a_key(requirements: list[tuple[str, ...]], left: tuple[str, ...] | None) -> None:
+    """Lists intersect in the order of the first one, exclusions and bounds reduce them; None means any value."""
     assert allowed_values([need("k", *r) for r in requirements], "k") == left
 
 
-def test_beta_names_and_stable_names_are_one_key() -> None:
-    """A size asked for under the old key and under the new one is asked for once, in the order first given."""
+def test_beta_and_stable_labels_are_one_key() -> None:
+    """Values keep the order of the first requirement."""
     requirements = [need("beta.kubernetes.io/instance-type", "In", T4, A100), need(INSTANCE_TYPE, "In", H100, A100, T4)]
     assert allowed_values(requirements, INSTANCE_TYPE) == (T4, A100)
     assert allowed_values(requirements, "beta.kubernetes.io/instance-type") == (T4, A100)
@@ -82,8 +79,8 @@ def test_beta_names_and_stable_names_are_one_key() -> None:
         ("example.com/team", "example.com/team"),
     ],
 )
-def test_each_beta_key_has_its_stable_name(beta: str, stable: str) -> None:
-    """Five old names have new ones; every other key is its own name."""
+def test_beta_labels_are_normalized(beta: str, stable: str) -> None:
+    """Other labels are unchanged."""
     assert normalise_key(beta) == stable
 
 
@@ -103,16 +100,15 @@ def test_each_beta_key_has_its_stable_name(beta: str, stable: str) -> None:
         ([("Lte", "3")], "three", False),
     ],
 )
-def test_whether_one_value_will_do(requirements: list[tuple[str, ...]], value: str, allowed: bool) -> None:
-    """Also exclusions and bounds without a list of values can be asked about one value."""
+def test_allowed_values(requirements: list[tuple[str, ...]], value: str, allowed: bool) -> None:
+    """Exclusions and bounds also apply without a list of values."""
     assert allows([need("k", *r) for r in requirements], "k", value) is allowed
 
 
-def test_a_contradiction_is_told_with_all_its_parts() -> None:
-    """The sentence names the key and every requirement on it, so that the user sees which one to drop."""
+def test_a_conflict_lists_all_requirements_of_the_key() -> None:
     requirements = [need(INSTANCE_TYPE, "In", T4), need(OS, "In", "linux"), need(INSTANCE_TYPE, "NotIn", T4)]
-    (told,) = conflicts(requirements)
-    assert told == f"conflicting requirements on {INSTANCE_TYPE}: In [{T4}], NotIn [{T4}]"
+    (conflict,) = conflicts(requirements)
+    assert conflict == f"conflicting requirements on {INSTANCE_TYPE}: In [{T4}], NotIn [{T4}]"
 
 
 @pytest.mark.parametrize(
@@ -128,8 +124,8 @@ def test_a_contradiction_is_told_with_all_its_parts() -> None:
         ([("In", "a"), ("NotIn", "b")], False),
     ],
 )
-def test_which_requirements_contradict_each_other(requirements: list[tuple[str, ...]], contradict: bool) -> None:
-    """Only what no machine at all could meet is a contradiction; forbidding a label alone is not."""
+def test_conflicts(requirements: list[tuple[str, ...]], contradict: bool) -> None:
+    """A conflict exists if no value and no absence of the label meets all requirements."""
     assert bool(conflicts([need("k", *r) for r in requirements])) is contradict
 
 
@@ -147,15 +143,14 @@ def test_which_requirements_contradict_each_other(requirements: list[tuple[str, 
         (need("k", "In", "line\n"), "is not a valid label value"),
     ],
 )
-def test_what_is_wrong_in_itself_is_told(requirement: Requirement, why: str) -> None:
-    """The CRD's limits on label values sit where no API server enforces them, so they are checked here."""
-    (told,) = invalid([requirement])
-    assert told.startswith("k: ")
-    assert why in told
+def test_an_invalid_requirement_is_reported(requirement: Requirement, why: str) -> None:
+    """The API server does not validate label values in requirements."""
+    (error,) = invalid([requirement])
+    assert error.startswith("k: ")
+    assert why in error
 
 
-def test_a_bound_without_a_number_is_never_ignored() -> None:
-    """A bound that cannot be read must not turn into no bound at all."""
+def test_an_invalid_bound_raises_valueerror() -> None:
     with pytest.raises(ValueError, match="single non-negative integer"):
         allowed_values([need("k", "Gt", "many")], "k")
 
@@ -168,8 +163,7 @@ SIMPLE = st.builds(
 
 
 @given(st.lists(SIMPLE, max_size=5))
-def test_a_value_is_left_only_if_every_requirement_alone_allows_it(requirements: list[Requirement]) -> None:
-    """Intersecting is nothing but asking each requirement in turn."""
+def test_a_value_is_allowed_if_each_requirement_allows_it(requirements: list[Requirement]) -> None:
     for value in ("a", "b", "c", "1", "2"):
         assert allows(requirements, "k", value) is all(allows([r], "k", value) for r in requirements)
         left = allowed_values(requirements, "k")

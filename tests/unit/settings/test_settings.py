@@ -1,4 +1,4 @@
-"""Settings: found in four places, checked all at once, shown without secrets."""
+"""Settings are read from flags, environment, file and defaults, validated together, and shown without secrets."""
 
 import re
 from collections.abc import Mapping
@@ -45,7 +45,7 @@ def the_error(flags: Mapping[str, str] | None = None, file: Mapping[str, Any] | 
 
 
 def test_every_field_has_one_row_with_the_same_default() -> None:
-    """The table and the struct cannot drift: a setting without a row, or with another default, fails here."""
+    """Each field of Settings has one option with the same default."""
     own = {"warnings", "notes", "origins"}
     fields = {f.name: f.default for f in msgspec.structs.fields(Settings) if f.name not in own}
     assert sorted(option.field for option in OPTIONS) == sorted(fields)
@@ -55,8 +55,8 @@ def test_every_field_has_one_row_with_the_same_default() -> None:
             assert option.default == fields[option.field], option.flag
 
 
-def test_no_name_stands_for_two_settings() -> None:
-    """Flags and variables are unique over the whole table, ignored rows included."""
+def test_names_are_unique() -> None:
+    """Flags and environment variables of all options, ignored ones included."""
     rows = (*OPTIONS, *IGNORED)
     assert len(BY_FLAG) == len(rows)
     names = [name for option in rows for name in option.env]
@@ -91,13 +91,13 @@ def test_no_name_stands_for_two_settings() -> None:
         ("SCHEDULER_CONFIG", "scheduler-config"),
     ],
 )
-def test_karpenters_names_are_known(env: str, flag: str) -> None:
-    """Every flag and variable of Karpenter's options is taken, so that an old deployment starts."""
+def test_karpenters_options_are_accepted(env: str, flag: str) -> None:
+    """Each flag of Karpenter has the same environment variable."""
     assert BY_FLAG[flag].env[0] == env
 
 
-def test_a_bare_deployment_of_the_predecessor_starts_without_a_word() -> None:
-    """What workload identity and the chart inject is enough; every default is the documented one."""
+def test_the_environment_of_azure_gpu_provisioner_is_sufficient() -> None:
+    """The variables of workload identity and of its chart; all other settings have the documented defaults."""
     settings = loaded()
     assert settings.warnings == ()
     assert settings.notes == ()
@@ -119,8 +119,8 @@ def test_a_bare_deployment_of_the_predecessor_starts_without_a_word() -> None:
 # --- precedence ------------------------------------------------------------------------------------------------------
 
 
-def test_flag_before_environment_before_file_before_default() -> None:
-    """Each place gives way to the one before it, and the origin tells which one won."""
+def test_flag_takes_precedence_over_environment_file_and_default() -> None:
+    """`origins` names the source of the value."""
     flag, env, file = {"metrics-port": "1"}, {"METRICS_PORT": "2"}, {"metrics-port": 3}
     for settings, port, origin in [
         (loaded(flag, file, **env), 1, "flag --metrics-port"),
@@ -131,7 +131,7 @@ def test_flag_before_environment_before_file_before_default() -> None:
         assert (settings.metrics_port, dict(settings.origins)["metrics_port"]) == (port, origin)
 
 
-def test_an_empty_variable_counts_as_unset() -> None:
+def test_an_empty_variable_is_unset() -> None:
     """Charts render unset values as empty variables."""
     settings = loaded(METRICS_PORT="", LOG_LEVEL=" ", LEADER_ELECTION_NAMESPACE="", DEPLOYMENT_MODE="", HTTPS_PROXY="")
     assert settings.metrics_port == 8080
@@ -141,7 +141,7 @@ def test_an_empty_variable_counts_as_unset() -> None:
 
 
 def test_an_empty_flag_overrides_a_variable_with_the_default() -> None:
-    """`--leader-election-namespace=` is somebody's will, an empty variable is not."""
+    """Unlike an empty environment variable."""
     assert (
         loaded({"leader-election-namespace": ""}, LEADER_ELECTION_NAMESPACE="kube-system").leader_election_namespace
         == ""
@@ -158,8 +158,8 @@ def test_an_empty_flag_overrides_a_variable_with_the_default() -> None:
         ("NO_PROXY", "no_proxy", "no_proxy"),
     ],
 )
-def test_other_tools_names_serve_too(name: str, alias: str, field: str) -> None:
-    """The alias is read when the main name is unset; where both differ the main one counts, with a warning."""
+def test_aliases_of_variables_are_read(name: str, alias: str, field: str) -> None:
+    """The main name takes precedence, with a warning if the values differ."""
     first, second = ("http://a", "http://b") if "PROXY" in name else (SUBSCRIPTION, SUBSCRIPTION[::-1])
     without = {key: value for key, value in ENV.items() if key != name}
     assert getattr(load({}, {**without, alias: second}, None), field) == second
@@ -168,14 +168,14 @@ def test_other_tools_names_serve_too(name: str, alias: str, field: str) -> None:
     assert both.warnings == (f"{name} and {alias} have different values; using {name}",)
 
 
-def test_values_are_trimmed() -> None:
-    """A newline from a mounted secret is no part of a name."""
+def test_white_space_is_removed() -> None:
+    """For example the newline at the end of a mounted secret."""
     settings = loaded(ARM_RESOURCE_GROUP=" rg-2\n", LOCATION="East US")
     assert (settings.resource_group, settings.location) == ("rg-2", "eastus")
 
 
-def test_the_file_may_use_yamls_own_types() -> None:
-    """Numbers, booleans, lists and a map of gates mean what they say; nothing means unset."""
+def test_the_file_can_use_yaml_types() -> None:
+    """Numbers, booleans, lists and a map of feature gates; null means unset."""
     settings = loaded(
         file={
             "metrics-port": 9090,
@@ -193,23 +193,21 @@ def test_the_file_may_use_yamls_own_types() -> None:
     assert settings.creating_seconds == 3600
 
 
-def test_unknown_keys_and_flags_are_told_without_their_values() -> None:
-    """A typing error must not leave a default in force unnoticed; what stands there may be a secret."""
+def test_unknown_keys_and_flags_are_reported_without_their_values() -> None:
+    """The value may be a secret."""
     found = errors({"metric-port": "hunter2"}, {"client-secret": "hunter2"})
     assert [e.field for e in found] == ["client-secret", "--metric-port"]
     assert "hunter2" not in str(SettingsError(found))
 
 
-def test_a_map_where_one_value_belongs_is_told() -> None:
-    """Nested keys are not flattened by guess."""
+def test_a_map_as_a_value_is_rejected() -> None:
     assert the_error(file={"metrics-port": {"value": 1}}).field == "metrics-port"
 
 
-# --- what is missing or wrong ----------------------------------------------------------------------------------------
+# --- missing and invalid values --------------------------------------------------------------------------------------
 
 
-def test_everything_missing_is_told_at_once_each_with_its_remedy() -> None:
-    """One start shows all there is to set."""
+def test_all_missing_settings_are_reported_with_a_remedy() -> None:
     with pytest.raises(SettingsError) as refusal:
         load({}, {}, None)
     found = refusal.value.errors
@@ -228,14 +226,14 @@ def test_everything_missing_is_told_at_once_each_with_its_remedy() -> None:
     assert "azure.workload.identity/use=true" in text
 
 
-def test_the_managed_mode_needs_no_identity_variables() -> None:
-    """azure-identity's default chain finds its own way."""
+def test_managed_mode_requires_no_identity_variables() -> None:
+    """It uses the default credential chain of azure-identity."""
     needed = {key: value for key, value in ENV.items() if key.startswith("ARM_") or key == "AZURE_CLUSTER_NAME"}
     assert load({}, {**needed, "DEPLOYMENT_MODE": "Managed"}, None).deployment_mode == "managed"
 
 
-def test_a_simulator_on_loopback_needs_no_identity_variables() -> None:
-    """No token is sent over plain http, so none has to be had."""
+def test_a_simulator_on_loopback_requires_no_identity_variables() -> None:
+    """Requests over plain HTTP have no token."""
     needed = {key: value for key, value in ENV.items() if key.startswith("ARM_") or key == "AZURE_CLUSTER_NAME"}
     settings = load({}, {**needed, "ARM_ENDPOINT": "http://127.0.0.1:8443/"}, None)
     assert settings.plain_arm
@@ -245,8 +243,7 @@ def test_a_simulator_on_loopback_needs_no_identity_variables() -> None:
     )
 
 
-def test_what_is_malformed_is_not_also_called_missing() -> None:
-    """One mistake, one error."""
+def test_an_invalid_setting_is_not_reported_as_missing() -> None:
     found = the_error(ARM_RESOURCE_GROUP="/subscriptions/x/resourceGroups/y")
     assert found.field == "ARM_RESOURCE_GROUP"
     assert "resource group" in found.remedy
@@ -287,8 +284,8 @@ def test_what_is_malformed_is_not_also_called_missing() -> None:
         ("HTTPS_PROXY", "http://", "http://proxy"),
     ],
 )
-def test_wrong_values_stop_the_program_and_say_what_to_write(name: str, text: str, remedy: str) -> None:
-    """Each is one error under the name the user wrote, with what would be right."""
+def test_an_invalid_value_is_rejected_with_a_remedy(name: str, text: str, remedy: str) -> None:
+    """The error names the variable."""
     found = the_error(None, None, **{name: text})
     assert found.field == name
     assert remedy in found.remedy
@@ -304,8 +301,8 @@ def test_wrong_values_stop_the_program_and_say_what_to_write(name: str, text: st
         ("MAX_AGENT_POOLS", "١٢", "max_agent_pools"),
     ],
 )
-def test_malformed_numbers_and_booleans_of_the_environment_are_warned_of(name: str, text: str, field: str) -> None:
-    """As Karpenter does: the default applies. Kubernetes itself injects variables like METRICS_PORT for Services."""
+def test_an_invalid_number_or_boolean_of_the_environment_is_a_warning(name: str, text: str, field: str) -> None:
+    """The default applies, as in Karpenter. Kubernetes injects variables such as METRICS_PORT for Services."""
     settings = loaded(None, None, **{name: text})
     assert getattr(settings, field) == getattr(loaded(), field)
     assert dict(settings.origins)[field] == "default"
@@ -316,30 +313,27 @@ def test_malformed_numbers_and_booleans_of_the_environment_are_warned_of(name: s
 
 @pytest.mark.parametrize("strict", [{"flags": {"strict-config": "true"}}, {"file": {"strict-config": True}}])
 def test_strict_config_turns_these_warnings_into_errors(strict: dict[str, dict[str, str]]) -> None:
-    """Whoever asks for it gets no silent default."""
     found = the_error(strict.get("flags"), strict.get("file"), METRICS_PORT="abc")
     assert (found.field, found.value, found.message) == ("METRICS_PORT", "abc", "it is not an integer")
 
 
-def test_strict_config_itself_malformed_is_told_once() -> None:
-    """It is a boolean of the environment like any other."""
+def test_an_invalid_strict_config_is_a_single_warning() -> None:
     (warning,) = loaded(STRICT_CONFIG="very").warnings
     assert warning.startswith("STRICT_CONFIG=very: ")
 
 
-def test_malformed_flags_and_file_values_are_always_errors() -> None:
-    """Nobody else writes flags or files for the program; a default in their place would be a surprise."""
+def test_invalid_flags_and_file_values_are_always_errors() -> None:
     found = errors({"metrics-port": "abc", "max-agent-pools": ""}, {"health-probe-port": "abc"})
     assert [e.field for e in found] == ["--metrics-port", "health-probe-port", "--max-agent-pools"]
 
 
-def test_one_port_cannot_serve_both() -> None:
-    """Two listeners on one port would fail later and less clearly; two free ports are fine."""
+def test_the_ports_of_metrics_and_probes_must_differ() -> None:
+    """Port 0 selects any free port and can be used for both."""
     assert the_error(METRICS_PORT="9000", HEALTH_PROBE_PORT="9000").field == "HEALTH_PROBE_PORT"
     assert loaded(METRICS_PORT="0", HEALTH_PROBE_PORT="0").metrics_port == 0
 
 
-# --- kinds -----------------------------------------------------------------------------------------------------------
+# --- types -----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -347,7 +341,7 @@ def test_one_port_cannot_serve_both() -> None:
     [("90s", 90), ("45m", 2700), ("1h30m", 5400), ("1.5h", 5400), ("600", 600), ("0.5", 0.5), ("100ms", 0.1)],
 )
 def test_deadlines_are_go_durations_or_seconds(text: str, seconds: float) -> None:
-    """Go's notation, as everywhere in Karpenter; a bare number is seconds."""
+    """A number without a unit is in seconds."""
     assert loaded(CREATING_DEADLINE=text).creating_seconds == seconds
 
 
@@ -355,8 +349,7 @@ def test_deadlines_are_go_durations_or_seconds(text: str, seconds: float) -> Non
     ("text", "value"),
     [("1", True), ("t", True), ("TRUE", True), ("True", True), ("0", False), ("f", False), ("False", False)],
 )
-def test_booleans_are_gos(text: str, value: bool) -> None:
-    """What Go's ParseBool takes."""
+def test_booleans_are_those_of_gos_parsebool(text: str, value: bool) -> None:
     assert loaded(DISABLE_LEADER_ELECTION=text).disable_leader_election is value
 
 
@@ -401,18 +394,17 @@ def test_booleans_are_gos(text: str, value: bool) -> None:
         ),
     ],
 )
-def test_every_spelling_of_a_cloud_leads_to_its_addresses(
+def test_every_name_of_a_cloud_selects_its_endpoints(
     text: str, cloud: str, endpoint: str, scope: str, authority: str
 ) -> None:
-    """ARM, its tokens and their issuer all follow from the one name."""
+    """ARM endpoint, token audience and authority host."""
     settings = loaded(AZURE_ENVIRONMENT=text, AZURE_AUTHORITY_HOST="")
     assert (settings.cloud, settings.arm_endpoint, settings.arm_scope) == (cloud, endpoint, scope)
     assert settings.authority_host == authority
     assert settings.warnings == ()
 
 
-def test_single_addresses_can_be_overridden() -> None:
-    """A private ARM keeps the audience that its tokens need."""
+def test_single_endpoints_can_be_overridden() -> None:
     settings = loaded(ARM_ENDPOINT="https://arm.example.com/", ARM_AUDIENCE="https://audience.example.com/")
     assert (settings.arm_endpoint, settings.arm_scope) == (
         "https://arm.example.com",
@@ -423,13 +415,12 @@ def test_single_addresses_can_be_overridden() -> None:
 
 
 @pytest.mark.parametrize("address", ["http://localhost:1", "http://127.8.9.10", "http://[::1]:8080"])
-def test_plain_http_is_for_loopback(address: str) -> None:
-    """Every spelling of this machine may be a simulator."""
+def test_plain_http_is_accepted_for_loopback(address: str) -> None:
     assert loaded(ARM_ENDPOINT=address).plain_arm
 
 
-def test_a_proxy_may_be_written_without_a_scheme() -> None:
-    """As Go takes it."""
+def test_a_proxy_without_a_scheme_uses_http() -> None:
+    """As in Go."""
     assert loaded(HTTPS_PROXY="proxy.example.com:3128").https_proxy == "http://proxy.example.com:3128"
 
 
@@ -449,10 +440,9 @@ def test_a_proxy_may_be_written_without_a_scheme() -> None:
         ({"LOG_OUTPUT_PATHS": "/var/log/x"}, "LOG_OUTPUT_PATHS has no effect"),
     ],
 )
-def test_what_is_probably_not_meant_is_warned_of(env: dict[str, str], warning: str) -> None:
-    """The program starts, and says what looks odd."""
-    (told,) = loaded(None, None, **env).warnings
-    assert warning in told
+def test_an_unlikely_value_is_a_warning(env: dict[str, str], warning: str) -> None:
+    (found,) = loaded(None, None, **env).warnings
+    assert warning in found
 
 
 @pytest.mark.parametrize(
@@ -460,15 +450,15 @@ def test_what_is_probably_not_meant_is_warned_of(env: dict[str, str], warning: s
     [("NodeRepair=true", True), ("NodeRepair=false", False), (" NodeRepair = T , ReservedCapacity=true,", True)],
 )
 def test_node_repair_is_a_feature_gate(gates: str, repair: bool) -> None:
-    """It is on by default, and off when gates are set that do not name it, exactly as before."""
+    """It is enabled by default, and disabled if the gates are set without it."""
     assert loaded(FEATURE_GATES=gates).node_repair is repair
     assert policy_from(loaded(FEATURE_GATES=gates)).node_repair is repair
     assert loaded().node_repair is True
     assert loaded(FEATURE_GATES="StaticCapacity=true").node_repair is False
 
 
-def test_meaningless_names_are_accepted_in_one_line() -> None:
-    """Whatever they say: flags, variables and keys of the predecessors are listed once and otherwise ignored."""
+def test_settings_without_effect_are_listed_in_one_note() -> None:
+    """Flags, variables and keys of Azure/gpu-provisioner and Karpenter, with any value."""
     settings = loaded(
         {"batch-idle-duration": "not even a duration"},
         {"memory-limit": -1},
@@ -484,8 +474,8 @@ def test_meaningless_names_are_accepted_in_one_line() -> None:
 # --- secrets ---------------------------------------------------------------------------------------------------------
 
 
-def test_a_proxys_password_is_kept_and_never_shown() -> None:
-    """The connection gets it; repr and describe do not."""
+def test_the_password_of_a_proxy_is_masked_in_output() -> None:
+    """The setting itself contains it."""
     settings = loaded(HTTPS_PROXY="http://user:p@ss word@proxy.example.com:3128")
     assert settings.https_proxy == "http://user:p@ss word@proxy.example.com:3128"
     everything = repr(settings) + repr(describe(settings))
@@ -497,8 +487,7 @@ def test_a_proxys_password_is_kept_and_never_shown() -> None:
 @pytest.mark.parametrize(
     "address", ["socks5://user:hunter2@proxy:80", "http://user:hunter2@proxy:port", "user:hunter2@:80"]
 )
-def test_a_wrong_proxy_is_told_without_its_password(address: str) -> None:
-    """Errors travel to logs and issue trackers."""
+def test_the_error_of_an_invalid_proxy_does_not_contain_its_password(address: str) -> None:
     with pytest.raises(SettingsError) as refusal:
         loaded(HTTPS_PROXY=address)
     text = str(refusal.value) + repr(refusal.value) + repr(refusal.value.errors)
@@ -507,17 +496,16 @@ def test_a_wrong_proxy_is_told_without_its_password(address: str) -> None:
     assert refusal.value.__cause__ is None
 
 
-def test_a_token_pasted_in_place_of_its_file_is_not_shown() -> None:
-    """A path that looks like a JSON web token is masked like one."""
+def test_a_token_in_place_of_its_path_is_masked() -> None:
     token = "eyJhbGciOiJSUzI1NiJ9.eyJzdWIiOiJ4In0.c2lnbmF0dXJl"
     assert token not in repr(loaded(AZURE_FEDERATED_TOKEN_FILE=token))
 
 
-# --- showing ---------------------------------------------------------------------------------------------------------
+# --- describe --------------------------------------------------------------------------------------------------------
 
 
 def test_describe_lists_every_setting_with_value_and_origin() -> None:
-    """`gpu-provisioner config` prints this; what is unset says what happens instead."""
+    """The output of `gpu-provisioner config`."""
     described = {
         name: (value, origin) for name, value, origin in describe(loaded({"metrics-port": "9"}, CREATING_DEADLINE="1h"))
     }
@@ -532,8 +520,7 @@ def test_describe_lists_every_setting_with_value_and_origin() -> None:
     assert described["arm-endpoint"] == ("https://management.azure.com", "default")
 
 
-def test_one_problem_reads_as_two_lines() -> None:
-    """The cause, then what to do."""
+def test_an_error_has_a_line_for_the_cause_and_one_for_the_remedy() -> None:
     with pytest.raises(SettingsError) as refusal:
         loaded(LOG_LEVEL="chatty")
     assert str(refusal.value) == (
@@ -544,5 +531,5 @@ def test_one_problem_reads_as_two_lines() -> None:
 
 
 def test_every_setting_has_help() -> None:
-    """`--help` is made from the table."""
+    """A single sentence without a full stop."""
     assert all(re.fullmatch(r"[^.]{5,}", option.help) for option in OPTIONS)
