@@ -1,4 +1,4 @@
-"""The commands before a connection is made: their help, their flags and their settings."""
+"""Help, flags and settings of the commands, before they connect to a cluster."""
 
 import asyncio
 import io
@@ -32,8 +32,8 @@ def command(*words: str, env: Mapping[str, str]) -> tuple[int, str, str]:
 
 @pytest.mark.parametrize("name", sorted(COMMANDS))
 @pytest.mark.parametrize("flag", ["--help", "-h"])
-def test_help_says_what_why_and_how(name: str, flag: str) -> None:
-    """Whatever the settings: description, flags, examples, exit codes; no line is longer than 120 characters."""
+def test_help_is_complete(name: str, flag: str) -> None:
+    """Description, flags, examples and exit codes, independent of settings, in lines of up to 120 characters."""
     code, out, err = command(name, flag, env={})
     assert (code, err) == (0, "")
     described = COMMANDS[name]
@@ -58,8 +58,8 @@ BAD_USAGE = [
 
 
 @pytest.mark.parametrize(("words", "cause"), BAD_USAGE, ids=[" ".join(row[0]) for row in BAD_USAGE])
-def test_invalid_usage_is_refused_first(words: tuple[str, ...], cause: str) -> None:
-    """Exit code 2, one line for the cause and one for the remedy on stderr, nothing on stdout."""
+def test_invalid_usage_is_rejected_first(words: tuple[str, ...], cause: str) -> None:
+    """Exit code 2, with one line for the cause and one for the remedy on stderr."""
     code, out, err = command(*words, env=ENV)
     assert (code, out) == (2, "")
     found, remedy = err.splitlines()
@@ -70,7 +70,7 @@ def test_invalid_usage_is_refused_first(words: tuple[str, ...], cause: str) -> N
 
 @pytest.mark.parametrize("name", sorted(NAMED))
 def test_settings_are_those_of_run(name: str, tmp_path: Path) -> None:
-    """What is missing is told with all the rest, each with its remedy."""
+    """All missing and invalid settings are reported together, each with its remedy."""
     code, out, err = command(name, *NAMED[name], "--metrics-port=http", env={"DEPLOYMENT_MODE": "managed"})
     assert (code, out) == (2, "")
     assert err.startswith(f"gpu-provisioner {name}: 4 settings are invalid:\n")
@@ -91,8 +91,8 @@ def test_settings_are_those_of_run(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", sorted(NAMED))
 @pytest.mark.parametrize("text", ["", "{}", "not: [a kubeconfig", "apiVersion: v1\nkind: Config\n"])
-def test_an_unusable_kubeconfig_is_no_traceback(name: str, text: str, tmp_path: Path) -> None:
-    """Empty, broken, or without a context: exit code 2, a cause and a remedy."""
+def test_an_invalid_kubeconfig_is_rejected(name: str, text: str, tmp_path: Path) -> None:
+    """Empty, malformed or without a context: exit code 2, a cause and a remedy."""
     kubeconfig = tmp_path / "kubeconfig"
     kubeconfig.write_text(text)
     code, out, err = command(name, *NAMED[name], env={**ENV, "KUBECONFIG": str(kubeconfig)})
@@ -102,8 +102,8 @@ def test_an_unusable_kubeconfig_is_no_traceback(name: str, text: str, tmp_path: 
     assert "Traceback" not in err
 
 
-def test_columns_stand_under_their_heads() -> None:
-    """Three spaces apart, a dash for nothing, no blanks at the end of a line."""
+def test_table_columns_are_aligned() -> None:
+    """Three spaces apart, with a dash for an empty cell and without trailing spaces."""
     assert table(("A", "LONG HEAD", "B"), [("value", "", ""), ("x", "yy", "z")]) == [
         "A       LONG HEAD   B",
         "value   -           -",
@@ -113,8 +113,8 @@ def test_columns_stand_under_their_heads() -> None:
 
 
 @pytest.mark.parametrize(("answer", "agreed"), [("yes\n", True), (" YES \n", True), ("no\n", False), ("", False)])
-def test_only_yes_is_yes(answer: str, agreed: bool) -> None:
-    """An end of input is none."""
+def test_only_yes_confirms(answer: str, agreed: bool) -> None:
+    """The end of input does not."""
 
     async def ask(_: str) -> str:
         return answer
@@ -128,8 +128,8 @@ def test_only_yes_is_yes(answer: str, agreed: bool) -> None:
         assert refused.value.code == 1
 
 
-def test_a_question_waits_without_stopping_anything_else() -> None:
-    """At a terminal the question is shown, others run on, and the line that is typed is the answer."""
+def test_a_prompt_does_not_block_the_event_loop() -> None:
+    """It is printed, and the typed line is the answer; without a terminal there is no prompt."""
     mine, theirs = pty.openpty()
     shown = io.StringIO()
 

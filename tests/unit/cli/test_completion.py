@@ -1,4 +1,4 @@
-"""Completion in real shells: the words that bash offers are those that the parser accepts."""
+"""Shell completion offers the words that the parser accepts; bash runs the script."""
 
 import io
 import shutil
@@ -19,7 +19,7 @@ def script(*words: str) -> tuple[int, str, str]:
 
 
 def offered(*typed: str) -> set[str]:
-    """The words that bash offers for the last of these words."""
+    """The completions of bash for the last of these words."""
     code, read, _ = script("bash")
     assert code == 0
     words = " ".join(f"'{word}'" for word in ("gpu-provisioner", *typed))
@@ -29,15 +29,15 @@ def offered(*typed: str) -> set[str]:
     return set(done.stdout.split())
 
 
-def test_commands_are_offered_first() -> None:
-    """Every command, or those with the prefix that was typed."""
+def test_commands_are_completed() -> None:
+    """All commands, or those with the typed prefix."""
     assert offered("") >= set(COMMANDS)
     assert offered("re") == {"release"}
     assert offered("-") == {"-h", "--help", "--version"}
 
 
-def test_settings_are_offered_where_they_apply() -> None:
-    """In `run` and `config`, and in the commands that accept them; not in `plan`, which has no settings."""
+def test_settings_are_completed_where_they_apply() -> None:
+    """For commands that accept settings, not for `plan`."""
     settings = {f"--{option.flag}" for option in OPTIONS}
     for name, command in COMMANDS.items():
         assert (settings <= offered(name, "--")) is bool(command.settings)
@@ -57,15 +57,13 @@ def test_settings_are_offered_where_they_apply() -> None:
         (("run", "nothing"), set()),
     ],
 )
-def test_flags_and_their_choices_are_offered(typed: tuple[str, ...], words: set[str]) -> None:
-    """Flags of the command, and the values that a flag accepts."""
+def test_flags_and_choices_are_completed(typed: tuple[str, ...], words: set[str]) -> None:
     assert words <= offered(*typed)
     if typed[-1] not in ("", "--"):
         assert offered(*typed) == words
 
 
-def test_files_are_offered_for_flags_that_take_one(tmp_path) -> None:
-    """A manifest, a file of settings, a certificate."""
+def test_files_are_completed(tmp_path) -> None:
     (tmp_path / "claim.yaml").touch()
     for words in (("plan", "-f"), ("gc", "--config"), ("run", "--ssl-cert-file")):
         assert offered(*words, f"{tmp_path}/c") == {f"{tmp_path}/claim.yaml"}
@@ -75,14 +73,13 @@ def test_files_are_offered_for_flags_that_take_one(tmp_path) -> None:
     ("shell", "function"), [("zsh", "#compdef gpu-provisioner"), ("tcsh", "complete gpu-provisioner")]
 )
 def test_other_shells_have_a_script(shell: str, function: str) -> None:
-    """Each in its own language."""
     code, read, err = script(shell)
     assert (code, err) == (0, "")
     assert function in read
 
 
 @pytest.mark.parametrize("words", [(), ("elvish",), ("bash", "zsh")])
-def test_another_shell_is_refused(words: tuple[str, ...]) -> None:
+def test_an_unsupported_shell_is_rejected(words: tuple[str, ...]) -> None:
     """One line for the cause, one for the remedy."""
     code, read, err = script(*words)
     cause, remedy = err.splitlines()

@@ -1,4 +1,4 @@
-"""The command line: what it answers, how it refuses, and that nothing foreign stands in for its packages."""
+"""The command line: help, version, config, invalid usage, and packages of other projects with the same name."""
 
 import io
 import os
@@ -31,12 +31,12 @@ def command(*arguments: str, env: Mapping[str, str] = ENV) -> tuple[int, str, st
     return run_command(arguments, env, out, err), out.getvalue(), err.getvalue()
 
 
-# --- what it answers -------------------------------------------------------------------------------------------------
+# --- output ----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("arguments", [("--help",), ("-h",), ("-help",), ("help",)])
-def test_help_names_every_command(arguments: tuple[str, ...]) -> None:
-    """Each with its summary, whatever the settings."""
+def test_help_lists_every_command(arguments: tuple[str, ...]) -> None:
+    """With its summary, independent of settings."""
     code, out, err = command(*arguments, env={})
     assert (code, err) == (0, "")
     text = " ".join(out.split())
@@ -46,8 +46,8 @@ def test_help_names_every_command(arguments: tuple[str, ...]) -> None:
 @pytest.mark.parametrize(
     "arguments", [("run", "--help"), ("config", "-help"), ("help", "run"), ("--metrics-port=1", "--help")]
 )
-def test_help_of_run_names_every_setting(arguments: tuple[str, ...]) -> None:
-    """Each flag with its environment variable and its text, even if no setting is valid."""
+def test_help_of_run_lists_every_setting(arguments: tuple[str, ...]) -> None:
+    """With its environment variable and its text, independent of settings."""
     code, out, err = command(*arguments, env={})
     assert (code, err) == (0, "")
     text = "".join(out.split())
@@ -55,7 +55,6 @@ def test_help_of_run_names_every_setting(arguments: tuple[str, ...]) -> None:
 
 
 def test_help_imports_no_sdk() -> None:
-    """Neither Azure's nor Kubernetes'."""
     script = (
         "import io, sys; from provisioner.cli.main import run_command\n"
         "run_command(['--help'], {}, io.StringIO(), sys.stderr)\n"
@@ -68,19 +67,18 @@ def test_help_imports_no_sdk() -> None:
     "arguments", [("version",), ("--version",), ("-version",), ("run", "--version"), ("--metrics-port=1", "--version")]
 )
 def test_version_is_that_of_the_distribution(arguments: tuple[str, ...]) -> None:
-    """One line, whatever the settings."""
+    """One line, independent of settings."""
     assert command(*arguments, env={}) == (0, f"gpu-provisioner {own_version()}\n", "")
 
 
 @pytest.mark.parametrize(("commit", "shown"), [("0123456789abcdef", " (0123456)"), ("unknown", ""), ("", "")])
-def test_version_names_the_commit_if_the_image_does(monkeypatch: pytest.MonkeyPatch, commit: str, shown: str) -> None:
-    """As its label does; who installed it otherwise is told no more than is known."""
+def test_version_contains_the_commit_of_the_image(monkeypatch: pytest.MonkeyPatch, commit: str, shown: str) -> None:
     monkeypatch.setenv(COMMIT, commit)
     assert command("version", env={}) == (0, f"gpu-provisioner {own_version()}{shown}\n", "")
 
 
-def test_config_shows_each_value_and_where_it_came_from(tmp_path: Path) -> None:
-    """Flag before environment before file before default; passwords of proxies are masked."""
+def test_config_prints_each_value_and_its_source(tmp_path: Path) -> None:
+    """Flag, environment, file, default; passwords of proxies are masked."""
     file = tmp_path / "settings.yaml"
     file.write_text("metrics-port: 9001\nhealth-probe-port: 9002\n")
     code, out, err = command(
@@ -96,20 +94,20 @@ def test_config_shows_each_value_and_where_it_came_from(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("encoding", "is_json"), [("json", True), ("console", False), ("auto", True)])
-def test_the_log_is_encoded_as_asked(encoding: str, is_json: bool) -> None:
-    """Left alone, what is no terminal gets JSON."""
+def test_the_log_encoding_is_configurable(encoding: str, is_json: bool) -> None:
+    """The default is JSON without a terminal."""
     env = {**ENV, "LOG_ENCODING": encoding, "LOG_OUTPUT_PATHS": "file", "KUBECONFIG": "/nowhere"}
     code, _, err = command("run", env=env)
     warning = next(line for line in err.splitlines() if "LOG_OUTPUT_PATHS" in line)
     assert (code, warning.startswith("{")) == (2, is_json)
 
 
-# --- how it refuses --------------------------------------------------------------------------------------------------
+# --- invalid usage ---------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("arguments", [("rnu",), ("rnu", "--help"), ("help", "rnu")])
-def test_an_unknown_command_is_refused_with_the_known_ones(arguments: tuple[str, ...]) -> None:
-    """One line for the cause, one for the remedy, which begins with the most similar command."""
+def test_an_unknown_command_is_rejected(arguments: tuple[str, ...]) -> None:
+    """The remedy begins with the most similar command and lists all."""
     code, out, err = command(*arguments)
     assert (code, out) == (2, "")
     assert err.startswith(
@@ -119,8 +117,8 @@ def test_an_unknown_command_is_refused_with_the_known_ones(arguments: tuple[str,
 
 
 @pytest.mark.parametrize("name", ["run", "config"])
-def test_all_mistakes_are_told_at_once(name: str) -> None:
-    """Unknown flags, wrong values and what is missing, each with its remedy, in one message."""
+def test_all_errors_are_reported_at_once(name: str) -> None:
+    """Unknown flags, invalid and missing settings, each with its remedy."""
     code, out, err = command(
         name, "--gpu-raediness=report", "--metrics-port=http", "stray", env={"DEPLOYMENT_MODE": "managed"}
     )
@@ -143,8 +141,8 @@ def test_all_mistakes_are_told_at_once(name: str) -> None:
     ]
 
 
-def test_an_unknown_flag_does_not_print_credentials() -> None:
-    """Its value may be an address with a password."""
+def test_the_value_of_an_unknown_flag_is_masked() -> None:
+    """It may be a URL with a password."""
     _, _, err = command("config", "--htps-proxy=http://user:hunter2@proxy.example.com")
     assert "--htps-proxy=" in err
     assert "hunter2" not in err
@@ -155,8 +153,8 @@ def test_an_unknown_flag_does_not_print_credentials() -> None:
     ("text", "why"),
     [(None, "it cannot be read: FileNotFoundError"), ("a: [", "it cannot be read"), ("- a\n", "it is not a mapping")],
 )
-def test_an_unusable_file_of_settings_is_named(tmp_path: Path, text: str | None, why: str) -> None:
-    """Missing, broken, or a list."""
+def test_an_invalid_settings_file_is_rejected(tmp_path: Path, text: str | None, why: str) -> None:
+    """Missing, malformed, or a list."""
     path = tmp_path / "settings.yaml"
     if text is not None:
         path.write_text(text)
@@ -165,8 +163,8 @@ def test_an_unusable_file_of_settings_is_named(tmp_path: Path, text: str | None,
     assert f"{path}: {why}" in err
 
 
-def test_a_file_that_is_named_must_be_there(tmp_path: Path) -> None:
-    """All files at once, before anything is connected; the SDKs would speak of something else."""
+def test_missing_files_of_settings_are_reported(tmp_path: Path) -> None:
+    """All at once, before the command connects."""
     gone = tmp_path / "gone"
     workload_identity = {"DEPLOYMENT_MODE": "", "AZURE_TENANT_ID": "t", "AZURE_CLIENT_ID": "c"}
     files = dict.fromkeys(("KUBECONFIG", "SSL_CERT_FILE", "AZURE_FEDERATED_TOKEN_FILE"), str(gone))
@@ -176,13 +174,13 @@ def test_a_file_that_is_named_must_be_there(tmp_path: Path) -> None:
         assert f"{name}={gone}: there is no such file" in err
 
 
-# --- what is imported ------------------------------------------------------------------------------------------------
+# --- imports ---------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("package", PACKAGES)
 @pytest.mark.parametrize("namespace", [False, True])
-def test_a_stranger_in_place_of_a_package_stops_the_start(tmp_path: Path, package: str, namespace: bool) -> None:
-    """A folder of that name earlier on the path: the program says so instead of running half of somebody else's."""
+def test_a_package_of_another_project_stops_the_start(tmp_path: Path, package: str, namespace: bool) -> None:
+    """A folder with the name of a package earlier on the path."""
     folder = tmp_path / package
     folder.mkdir()
     if not namespace:
@@ -197,7 +195,7 @@ def test_a_stranger_in_place_of_a_package_stops_the_start(tmp_path: Path, packag
         cwd=tmp_path,
         timeout=30,
     )
-    # A folder without __init__.py yields to any real package of that name: then nothing is wrong.
+    # A regular package takes precedence over a folder without __init__.py.
     expected = (0, True) if namespace else (2, False)
     assert (ended.returncode, ended.stderr == "") == expected
     if not namespace:
@@ -206,8 +204,7 @@ def test_a_stranger_in_place_of_a_package_stops_the_start(tmp_path: Path, packag
         assert "virtual environment" in remedy
 
 
-def test_ctrl_c_before_anything_runs_is_no_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Importing the SDKs takes a second; whoever changes their mind meanwhile sees nothing ugly."""
+def test_ctrl_c_during_imports_prints_no_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def interrupted(*_: object) -> int:
         raise KeyboardInterrupt

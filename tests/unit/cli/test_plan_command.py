@@ -1,4 +1,4 @@
-"""`gpu-provisioner plan`: what a claim would become, and all that is wrong with it, without asking anybody."""
+"""`gpu-provisioner plan` prints the agent pool and the Node of a NodeClaim, and all errors, offline."""
 
 import io
 import json
@@ -26,7 +26,7 @@ TYPE, ZONE, CAPACITY = "node.kubernetes.io/instance-type", "topology.kubernetes.
 
 
 def ran(*words: str, typed: str = "") -> tuple[int, str, str]:
-    """The command on these words, with this on its standard input."""
+    """Exit code, stdout and stderr of the command; `typed`: its standard input."""
     out, err = io.StringIO(), io.StringIO()
     wanted = parse(["plan", *words]).arguments
     return command.run(wanted, io.StringIO(typed), Console(out, err)), out.getvalue(), err.getvalue()
@@ -41,7 +41,7 @@ def planned(*bodies: Any) -> list[Json]:
 
 
 def claim(name: str = "gpu1", *, sizes: tuple[str, ...] = ("Standard_NC24ads_A100_v4",), **more: Any) -> Json:
-    """A claim; `labels` and `annotations` are its metadata's, the rest is of its spec."""
+    """A NodeClaim; `labels` and `annotations` are in its metadata, other fields in its spec."""
     spec = {
         "nodeClassRef": {"group": "kaito.sh", "kind": "KaitoNodeClass", "name": "default"},
         "requirements": [{"key": TYPE, "operator": "In", "values": list(sizes)}],
@@ -58,8 +58,8 @@ def fields(plan: Json) -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.yaml")), ids=lambda path: path.stem)
-def test_each_example_can_be_made(path: Path) -> None:
-    """Exit code 0 without any setting, a pool, a Node; the same in every format."""
+def test_each_example_is_planned(path: Path) -> None:
+    """Exit code 0 without settings, with an agent pool and a Node; all formats have the same content."""
     out, err = io.StringIO(), io.StringIO()
     assert run_command(["plan", "-f", str(path)], {}, out, err) == 0
     assert err.getvalue() == ""
@@ -72,8 +72,8 @@ def test_each_example_can_be_made(path: Path) -> None:
     assert plan["agentPool"]["properties"]["vmSize"] == plan["offerings"][0]["size"]
 
 
-def test_what_only_the_cluster_knows_is_a_placeholder() -> None:
-    """UID and times of a manifest; those of an object that is there are shown."""
+def test_unknown_values_are_placeholders() -> None:
+    """UID and times of a manifest; those of an existing object are used."""
     (plan,) = planned(claim())
     pool = plan["agentPool"]["properties"]
     assert pool["tags"] == {
@@ -104,22 +104,22 @@ NAMES = [
 
 
 @pytest.mark.parametrize(("given", "name"), NAMES)
-def test_the_pool_s_name(given: Json, name: str) -> None:
-    """The claim's own where AKS allows it; else one from the UID, which a manifest does not have."""
+def test_the_pool_name(given: Json, name: str) -> None:
+    """The name of the claim if AKS allows it, otherwise a name derived from the UID."""
     made = claim()
     made["metadata"] = given
     (plan,) = planned(made)
     assert plan["errors"] == []
     assert plan["poolName"] == name
-    told = any("is no name for an agent pool" in note for note in plan["notes"])
-    assert told == (name == DERIVED)
+    noted = any("is no name for an agent pool" in note for note in plan["notes"])
+    assert noted == (name == DERIVED)
     made["metadata"] = {"name": "a-long-name", "uid": "0a0a", "creationTimestamp": "2026-03-01T12:00:00Z"}
     (plan,) = planned(made)
     assert plan["poolName"] == pool_name(msgspec.convert(made, NodeClaim))
 
 
-def test_offerings_stand_in_the_order_of_their_tries() -> None:
-    """Sizes first, then terms, then zones, each as written; the PUT is the first one's."""
+def test_offerings_are_listed_in_the_order_of_tries() -> None:
+    """By size, then capacity type, then zone; the PUT is that of the first one."""
     requirements = [
         {"key": TYPE, "operator": "In", "values": ["Standard_NC24ads_A100_v4", "Standard_NC4as_T4_v3"]},
         {"key": ZONE, "operator": "In", "values": ["westeurope-2", "westeurope-1"]},
@@ -142,8 +142,8 @@ def test_offerings_stand_in_the_order_of_their_tries() -> None:
     assert "8. Standard_NC4as_T4_v3 in zone 1" in text
 
 
-def test_the_node_it_would_make() -> None:
-    """Taints, startup taints apart, GPUs, disk, image."""
+def test_the_planned_node() -> None:
+    """Taints, startup taints, GPUs, disk and image."""
     taint = {"key": "sku", "value": "gpu", "effect": "NoSchedule"}
     made = claim(
         sizes=("Standard_ND96isr_MI300X_v5",), taints=[taint], startupTaints=[{"key": "warm", "effect": "NoExecute"}]
@@ -184,15 +184,15 @@ NOTES = [
 
 
 @pytest.mark.parametrize(("made", "note"), NOTES, ids=[row[1][:40] for row in NOTES])
-def test_what_may_surprise_is_noted(made: Json, note: str) -> None:
-    """It is not wrong, so the exit code stays 0."""
+def test_unexpected_effects_are_noted(made: Json, note: str) -> None:
+    """Notes do not change the exit code."""
     (plan,) = planned(made)
     assert plan["errors"] == []
     assert any(note in one for one in plan["notes"])
 
 
-def test_everything_that_is_wrong_is_told_at_once() -> None:
-    """The CRD's schema and rules, requirements, labels, taints, storage: each with field, value and remedy."""
+def test_all_errors_are_reported_at_once() -> None:
+    """Errors of schema, rules, requirements, labels, taints and storage have a field, a value and a remedy."""
     made = claim(
         labels={"agentpool": "mine", "app.kubernetes.io/name": "x", "example.com/t": "a b"},
         requirements=[
@@ -221,8 +221,8 @@ def test_everything_that_is_wrong_is_told_at_once() -> None:
     assert plan["agentPool"] is None
 
 
-def test_what_is_no_claim_of_ours_is_left_alone() -> None:
-    """Another class without KAITO's labels, and other kinds; with a label of KAITO's it is ours."""
+def test_objects_that_are_not_managed_are_noted() -> None:
+    """Claims of other node classes without KAITO's labels, and other kinds."""
     theirs = {"group": "karpenter.azure.com", "kind": "AKSNodeClass", "name": "default"}
     foreign, kaito = claim(nodeClassRef=theirs), claim("gpu2", nodeClassRef=theirs, labels={"kaito.sh/workspace": "w"})
     plans = planned(foreign, kaito, {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "x"}}, 7)
@@ -233,8 +233,8 @@ def test_what_is_no_claim_of_ours_is_left_alone() -> None:
     assert not any(plan["errors"] for plan in plans)
 
 
-def test_files_directories_lists_and_standard_input(tmp_path: Path) -> None:
-    """Each document says where it is from; a name that stands twice is told."""
+def test_manifests_are_read_from_files_directories_and_stdin(tmp_path: Path) -> None:
+    """Each plan names its source; a duplicate name is an error."""
     (tmp_path / "a.yaml").write_text(yaml.safe_dump_all([claim("a1"), None, claim("a2")]))
     (tmp_path / "b.json").write_text(json.dumps({"kind": "List", "items": [claim("b1"), claim("a1")]}))
     (tmp_path / "notes.txt").write_text("{")
@@ -257,8 +257,8 @@ UNREADABLE = ["{ broken", "a: [1\n", "\t", "a: !!python/object:os.system x", "["
 
 
 @pytest.mark.parametrize("text", UNREADABLE, ids=lambda text: text[:12])
-def test_a_document_that_cannot_be_read(text: str) -> None:
-    """It is told with its place, and does not keep the ones before it from being planned."""
+def test_a_malformed_document_is_an_error(text: str) -> None:
+    """The error has its position, and previous documents are planned."""
     code, out, err = ran("-f", "-", "-o", "json", typed=f"{json.dumps(claim())}\n---\n{text}\n")
     first, second = json.loads(out)
     assert (code, err) == (1, "")
@@ -271,8 +271,8 @@ NO_CLAIMS: list[Any] = [None, "", 7, [], {"kind": "Deployment"}]
 
 
 @pytest.mark.parametrize("body", NO_CLAIMS, ids=str)
-def test_nothing_to_plan_is_a_mistake(body: Any) -> None:
-    """A pipeline that names the wrong file must not pass."""
+def test_input_without_a_nodeclaim_is_rejected(body: Any) -> None:
+    """So that a pipeline with a wrong file name fails."""
     with pytest.raises(Refused) as refused:
         ran("-f", "-", typed=yaml.safe_dump(body) if body is not None else "")
     assert refused.value.code == 2
@@ -289,8 +289,8 @@ BAD_USAGE = [
 
 
 @pytest.mark.parametrize(("words", "cause"), BAD_USAGE, ids=[row[1][:30] for row in BAD_USAGE])
-def test_bad_usage(words: tuple[str, ...], cause: str, tmp_path: Path) -> None:
-    """Exit code 2, cause and remedy on stderr, nothing on stdout."""
+def test_invalid_usage_is_rejected(words: tuple[str, ...], cause: str, tmp_path: Path) -> None:
+    """Exit code 2, with cause and remedy on stderr."""
     (tmp_path / "bytes.bin").write_bytes(b"\xff\xfe\x00")
     out, err = io.StringIO(), io.StringIO()
     code = run_command(["plan", *(word.replace("{tmp}", str(tmp_path)) for word in words)], {}, out, err)
@@ -314,15 +314,15 @@ JUNK: list[Any] = [
 
 
 @pytest.mark.parametrize("body", JUNK, ids=[str(number) for number in range(len(JUNK))])
-def test_junk_is_told_as_such(body: Any) -> None:
-    """Never a traceback; something is wrong, and what to do stands with it."""
+def test_malformed_claims_are_errors(body: Any) -> None:
+    """With a remedy and without a traceback."""
     (plan,) = planned(body)
     assert fields(plan)
     assert plan["agentPool"] is None
 
 
-def test_the_extra_that_it_needs_is_named() -> None:
-    """Without the packages of the extra `try`: one line for the cause, one for the remedy, exit code 2."""
+def test_a_missing_extra_is_reported() -> None:
+    """One line for the cause, one for the remedy, exit code 2."""
     script = (
         "import os, sys; sys.modules['jsonschema_rs'] = None; from provisioner.cli.main import run_command;"
         " sys.exit(run_command(['plan', '-f', 'x'], os.environ, sys.stdout, sys.stderr))"

@@ -1,4 +1,4 @@
-"""How the program starts and ends, and what the chart and the page count on: one set of figures and names."""
+"""The figures and names of the process, the chart and docs/reference/process.md agree."""
 
 import inspect
 import re
@@ -28,30 +28,30 @@ def pod() -> Json:
     return spec
 
 
-def lasts(probe: Json) -> float:
-    """Seconds until it is given up."""
+def failure_seconds(probe: Json) -> float:
+    """Seconds until the probe has failed."""
     return float(probe.get("periodSeconds", 10) * probe.get("failureThreshold", 3))
 
 
-def test_it_has_ended_five_seconds_before_it_would_be_killed(pod: Json) -> None:
-    """Passes are cut at once; then the lease is given back, with its timeout, and both servers close."""
+def test_the_shutdown_ends_within_the_termination_grace_period(pod: Json) -> None:
+    """The release of the Lease and the shutdown of both servers leave a margin of five seconds."""
     release = inspect.signature(LeaderElector).parameters["request_timeout_seconds"].default
     budget = release + 2 * server.SHUTDOWN_SECONDS
     assert pod["terminationGracePeriodSeconds"] >= budget + 5
 
 
-def test_no_probe_kills_what_is_only_slow(pod: Json) -> None:
-    """A start may take a minute; a pass that uses its whole deadline is no reason to restart, one that hangs is."""
+def test_probes_tolerate_slow_processes(pod: Json) -> None:
+    """A start may take a minute, and a reconciliation its whole timeout."""
     (controller,) = pod["containers"]
-    assert lasts(controller["startupProbe"]) >= 60
+    assert failure_seconds(controller["startupProbe"]) >= 60
     assert controller["startupProbe"]["httpGet"] == controller["livenessProbe"]["httpGet"]
     assert controller["livenessProbe"]["httpGet"]["path"] == "/healthz"
     assert controller["readinessProbe"]["httpGet"]["path"] == "/readyz"
     assert health.STALE_SECONDS > 2 * controllers.RECONCILE_TIMEOUT_SECONDS
 
 
-def test_the_page_names_the_checks_of_both_probes() -> None:
-    """One line each, by the name under which `?verbose` shows it."""
+def test_the_page_lists_the_checks_of_both_probes() -> None:
+    """With the names that `?verbose` prints."""
     nothing: Any = None
     live = health.live(nothing, nothing, lambda: False)
     ready = health.ready(nothing, nothing, nothing, lambda: False)
@@ -60,8 +60,7 @@ def test_the_page_names_the_checks_of_both_probes() -> None:
     assert NODECLAIM_CRD in PAGE
 
 
-def test_the_page_names_the_keys_of_a_log_line() -> None:
-    """Those of every line, and those of a pass."""
+def test_the_page_lists_the_keys_of_log_lines() -> None:
     rows = re.findall(r"^\| `([A-Za-z]+)` \|", PAGE, re.MULTILINE)
     assert rows[: len(logs.FIRST_KEYS)] == list(logs.FIRST_KEYS)
     assert {"controller", "controllerGroup", "controllerKind", "NodeClaim", "namespace", "name", "key"} <= set(rows)
@@ -70,7 +69,6 @@ def test_the_page_names_the_keys_of_a_log_line() -> None:
     assert f" {COMMIT}=${{REVISION}}" in (ROOT / "Dockerfile").read_text(encoding="utf-8")
 
 
-def test_the_page_names_the_exit_codes() -> None:
-    """Of `run` and of the commands."""
+def test_the_page_lists_the_exit_codes() -> None:
     codes = [OK, FAILED, USAGE, FOUND, INTERRUPTED, signals.Signalled(15).exit_code]
     assert [int(code) for code in re.findall(r"`(\d{1,3})`(?=[^|]*\|)", PAGE)] == codes

@@ -1,4 +1,4 @@
-"""What `values` writes for a cluster: the real Helm takes it, and nothing in it was guessed."""
+"""The values that `values` writes render with Helm, and unknown values are empty."""
 
 import shlex
 from typing import Any
@@ -36,15 +36,15 @@ def subject(profile: ClusterProfile = WELL, release: str = "gpu-provisioner", **
 
 
 def installed(of: Subject) -> list[Json]:
-    """What Helm makes of these values alone."""
+    """The objects that Helm renders from these values."""
     return render(yaml.safe_load("\n".join(values_of(of))), release=of.release)
 
 
 # --- the values ------------------------------------------------------------------------------------------------------
 
 
-def test_helm_takes_what_was_read() -> None:
-    """Cluster, region, identity: the controller gets them all."""
+def test_the_values_configure_the_controller() -> None:
+    """Cluster, location and identity."""
     objects = installed(subject(AZURE_CLIENT_ID=CLIENT))
     found = environment(objects)
     assert {name: found[name] for name in ("ARM_SUBSCRIPTION_ID", "ARM_RESOURCE_GROUP", "AZURE_CLUSTER_NAME")} == {
@@ -59,8 +59,7 @@ def test_helm_takes_what_was_read() -> None:
     assert "PodMonitor" not in {obj["kind"] for obj in objects}
 
 
-def test_a_name_that_yaml_could_take_for_something_else_stays_a_name() -> None:
-    """Groups and clusters may be called 1e3, or on."""
+def test_a_name_that_looks_like_another_yaml_type_stays_a_string() -> None:
     found = environment(installed(subject(ARM_RESOURCE_GROUP="1e3", AZURE_CLUSTER_NAME="on")))
     assert (found["ARM_RESOURCE_GROUP"], found["AZURE_CLUSTER_NAME"]) == ("1e3", "on")
 
@@ -68,15 +67,15 @@ def test_a_name_that_yaml_could_take_for_something_else_stays_a_name() -> None:
 @pytest.mark.parametrize(
     ("cloud", "name"), [("usgov", "AzureUSGovernmentCloud"), ("china", "AzureChinaCloud"), ("", "AzurePublicCloud")]
 )
-def test_each_cloud_is_named_as_the_chart_names_it(cloud: str, name: str) -> None:
-    """And the program reads that name."""
+def test_clouds_have_the_names_of_the_chart(cloud: str, name: str) -> None:
+    """The program accepts the same name."""
     found = environment(installed(subject(AZURE_ENVIRONMENT=cloud)))["AZURE_ENVIRONMENT"]
     assert found == name
     assert settings(AZURE_ENVIRONMENT=found).cloud == settings(AZURE_ENVIRONMENT=cloud).cloud
 
 
-def test_without_workload_identity_the_nodes_identity_is_named() -> None:
-    """Managed mode: no label, no annotation; a client id is the default chain's."""
+def test_managed_mode_uses_the_identity_of_the_nodes() -> None:
+    """Without the label and annotations of workload identity."""
     objects = installed(subject(DEPLOYMENT_MODE="managed", AZURE_CLIENT_ID=CLIENT))
     assert environment(objects)["AZURE_CLIENT_ID"] == CLIENT
     assert environment(objects)["DEPLOYMENT_MODE"] == "managed"
@@ -84,8 +83,7 @@ def test_without_workload_identity_the_nodes_identity_is_named() -> None:
     assert "AZURE_CLIENT_ID" not in environment(installed(subject(DEPLOYMENT_MODE="managed")))
 
 
-def test_managed_prometheus_gets_a_monitor_that_it_reads() -> None:
-    """Of its own group, where the cluster has it."""
+def test_managed_prometheus_gets_a_monitor_of_its_api_group() -> None:
     on = ClusterProfile(
         **{**{name: getattr(WELL, name) for name in WELL.__struct_fields__}, "managed_prometheus": True}
     )
@@ -93,8 +91,8 @@ def test_managed_prometheus_gets_a_monitor_that_it_reads() -> None:
     assert monitor["apiVersion"] == "azmonitoring.coreos.com/v1"
 
 
-def test_what_is_not_known_stands_there_empty() -> None:
-    """With how to find it; the tenant is left out rather than guessed."""
+def test_unknown_values_are_empty() -> None:
+    """With a comment on how to find them; the tenant is omitted."""
     text = "\n".join(values_of(subject(ClusterProfile())))
     assert "# Not known: az identity create --resource-group rg --name gpu-identity --query clientId" in text
     values = yaml.safe_load(text)
@@ -103,7 +101,7 @@ def test_what_is_not_known_stands_there_empty() -> None:
     assert installed(subject(ClusterProfile()))
 
 
-# --- what is missing, and what comes next ----------------------------------------------------------------------------
+# --- gaps and next steps ---------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -127,24 +125,23 @@ def test_what_is_not_known_stands_there_empty() -> None:
         ({}, {"AZURE_CLIENT_ID": ""}, "is not known: it is not there", "or give it as --client-id"),
     ],
 )
-def test_each_gap_has_its_command(profile: Json, env: dict[str, str], what: str, command: str) -> None:
-    """That and no other."""
+def test_each_gap_has_a_command(profile: Json, env: dict[str, str], what: str, command: str) -> None:
     fields = {name: getattr(WELL, name) for name in WELL.__struct_fields__}
     (gap,) = gaps(subject(ClusterProfile(**{**fields, **profile}), **{"AZURE_CLIENT_ID": CLIENT, **env}))
     assert what in gap.what
     assert command in gap.command
 
 
-def test_where_nothing_is_missing_nothing_is_said() -> None:
-    """Nor does managed mode need what only workload identity needs."""
+def test_a_complete_cluster_has_no_gaps() -> None:
+    """Managed mode does not require workload identity."""
     assert list(gaps(subject(AZURE_CLIENT_ID=CLIENT))) == []
     without = ClusterProfile(location="x", power_state="Running")
     assert list(gaps(subject(without, DEPLOYMENT_MODE="managed"))) == []
 
 
 @pytest.mark.parametrize("release", ["gpu-provisioner", "ml", "my-gpu-provisioner"])
-def test_the_service_account_is_the_one_that_helm_makes(release: str) -> None:
-    """In the federated credential, whatever the release is called."""
+def test_the_federated_credential_names_the_service_account_of_the_chart(release: str) -> None:
+    """For every release name."""
     of = subject(release=release, AZURE_CLIENT_ID=CLIENT)
     account = named(installed(of), "ServiceAccount")["metadata"]["name"]
     steps = "\n".join(next_steps(of))
@@ -152,8 +149,8 @@ def test_the_service_account_is_the_one_that_helm_makes(release: str) -> None:
     assert f"helm upgrade --install {release} charts/gpu-provisioner --namespace gpus " in steps
 
 
-def test_the_next_commands_can_be_copied() -> None:
-    """A shell splits them into what was meant; only comments and folded lines stand between them."""
+def test_the_next_commands_are_valid_shell() -> None:
+    """Only comments and continued lines are between them."""
     of = subject(AZURE_CLIENT_ID=CLIENT, ARM_RESOURCE_GROUP="a(b)", AZURE_CLUSTER_NAME="aks")
     commands = "\n".join(next_steps(of)).replace("\\\n", " ").splitlines()
     split = [shlex.split(line, comments=True) for line in commands]
@@ -166,11 +163,11 @@ def test_the_next_commands_can_be_copied() -> None:
     )
 
 
-# --- what Azure says -------------------------------------------------------------------------------------------------
+# --- responses of Azure ----------------------------------------------------------------------------------------------
 
 
-def test_a_profile_is_read_from_arms_body() -> None:
-    """Names as in the REST reference; the region in the form that ARM's own paths have."""
+def test_a_cluster_profile_is_parsed() -> None:
+    """Field names of the REST reference; the location in normalized form."""
     body = {
         "location": "West Europe",
         "identity": {"type": "SystemAssigned", "tenantId": WELL.tenant_id},
@@ -194,13 +191,12 @@ def test_a_profile_is_read_from_arms_body() -> None:
         {"properties": {"oidcIssuerProfile": {"enabled": False, "issuerURL": "https://x"}, "securityProfile": {}}},
     ],
 )
-def test_what_is_not_said_is_not_there(body: Json) -> None:
-    """An address that is no longer issued from counts for nothing."""
+def test_missing_fields_have_defaults(body: Json) -> None:
+    """The URL of a disabled issuer is ignored."""
     assert to_cluster_profile(body) == ClusterProfile()
 
 
-def test_an_identity_is_read_from_arms_body() -> None:
-    """The two ids that a token needs; nothing where they are not said."""
+def test_a_managed_identity_is_parsed() -> None:
     body = {"name": "x", "properties": {"clientId": CLIENT, "tenantId": WELL.tenant_id, "principalId": "p"}}
     assert to_managed_identity(body) == ManagedIdentity(client_id=CLIENT, tenant_id=WELL.tenant_id)
     assert to_managed_identity({"properties": []}) == ManagedIdentity()
