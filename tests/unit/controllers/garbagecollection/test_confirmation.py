@@ -1,4 +1,4 @@
-"""The confirmation of removals, as it travels in the Lease's annotation."""
+"""The confirmation of removals in the annotation of the Lease."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -9,16 +9,16 @@ from controllers.garbagecollection.confirmation import Confirmation, decode, enc
 NOON = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 
 
-def test_what_is_written_is_what_is_read() -> None:
-    """The value is the JSON that people read in `kubectl get lease -o yaml`."""
+def test_round_trip() -> None:
+    """The value is JSON."""
     confirmation = Confirmation(until=NOON, removals=("gpu0", "gpu1"))
     text = encode(confirmation)
     assert text == '{"until":"2026-03-01T12:00:00Z","removals":["gpu0","gpu1"]}'
     assert decode(text) == confirmation
 
 
-def test_it_covers_what_it_names_until_it_ends() -> None:
-    """No other key, and none at or after its end."""
+def test_it_covers_its_removals_until_it_expires() -> None:
+    """No other key, and none at or after its expiry."""
     confirmation = Confirmation(until=NOON, removals=("gpu0",))
     before = NOON - timedelta(seconds=1)
     assert confirmation.covers("gpu0", before)
@@ -42,6 +42,6 @@ def test_it_covers_what_it_names_until_it_ends() -> None:
         '{"until":"2026-03-01T12:00:00Z","removals":["\udc80"]}',
     ],
 )
-def test_anything_else_confirms_nothing(text: str) -> None:
-    """A value that somebody wrote by hand is obeyed only if it is whole; nothing it may be raises."""
+def test_an_invalid_value_confirms_nothing(text: str) -> None:
+    """No value raises."""
     assert decode(text) is None

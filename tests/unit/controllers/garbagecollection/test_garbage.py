@@ -1,4 +1,4 @@
-"""Tables of removals by inference: what each waits for, what the circuit breaker counts, and when an adoption holds."""
+"""Tables of inferred removals, of the circuit breaker, and of adoptions."""
 
 from collections.abc import Mapping
 from datetime import timedelta
@@ -42,7 +42,7 @@ def orphan(**fields: object) -> Facts:
 
 
 def owned(made: Node, *uids: str) -> Node:
-    """That Node, owned by the claims of these UIDs."""
+    """The Node, owned by the claims with these UIDs."""
     owners = tuple(OwnerReference(api_version="karpenter.sh/v1", kind="NodeClaim", name=KEY, uid=uid) for uid in uids)
     return msgspec.structs.replace(made, metadata=msgspec.structs.replace(made.metadata, owner_references=owners))
 
@@ -90,28 +90,28 @@ WAITS = [
 ]
 
 
-@pytest.mark.parametrize(("told", "known", "expected"), WAITS, ids=[row[0] for row in WAITS])
-def test_an_inference_waits_for(told: str, known: Mapping[str, object], expected: type) -> None:
-    """Each condition by itself holds a removal back."""
-    assert isinstance(plan(orphan(**known)), expected), told
+@pytest.mark.parametrize(("case", "known", "expected"), WAITS, ids=[row[0] for row in WAITS])
+def test_conditions_of_an_inferred_removal(case: str, known: Mapping[str, object], expected: type) -> None:
+    """Each condition alone blocks a removal."""
+    assert isinstance(plan(orphan(**known)), expected), case
 
 
-def test_the_crd_is_read_before_a_claim_counts_as_asked_to_go() -> None:
-    """The first step of every removal; what it shows decides whether the circuit breaker is asked."""
+def test_the_crd_is_read_before_a_deletion_counts_as_requested() -> None:
+    """The first step of every removal; the result decides whether the circuit breaker applies."""
     unread = facts(claims=(GOING,), instance=instance(), crd_known=False)
     assert isinstance(plan(unread), steps.LookUpCrd)
     assert isinstance(plan(msgspec.structs.replace(unread, crd_known=True)), steps.DeleteInstance)
 
 
-def test_a_node_that_another_claim_owns_was_deleted_by_kubernetes() -> None:
-    """Its claim's owner reference makes a deletion a person's; a former claim's makes it the collector's."""
+def test_kubernetes_deletes_a_node_of_a_former_claim() -> None:
+    """With an owner reference to its claim, a user deleted it; to a former claim, the garbage collector did."""
     gone = node(deleting=True)
     for made, expected in ((gone, "node-deleted"), (owned(gone, UID), "node-deleted"), (owned(gone, OLD_UID), None)):
         assert garbage.candidate_cause(facts(claims=(READY,), instance=instance(), nodes=(made,))) == expected
 
 
 def test_a_leftover_node_is_not_removed_while_the_api_server_has_its_claim() -> None:
-    """A stale list hides a claim: the fresh read shows it, and its Node stays."""
+    """A stale list does not contain the claim, but the fresh read does."""
     known = {
         "candidate": Candidate(cause="leftover-node", age=1000.0),
         "claim_read_age": 1.0,
@@ -129,15 +129,15 @@ def test_a_leftover_node_is_not_removed_while_the_api_server_has_its_claim() -> 
 
 @pytest.mark.parametrize(("pools", "most"), [(0, 3), (1, 3), (15, 3), (19, 3), (20, 4), (100, 20)], ids=str)
 def test_the_allowance(pools: int, most: int) -> None:
-    """Three, or a fifth if that is more; one more than that trips."""
+    """Three, or a fifth if that is more; one more opens the circuit breaker."""
     policy = Policy()
     assert allowance(policy, pools) == most
     assert not tripped(policy, pools=pools, removals=most)
     assert tripped(policy, pools=pools, removals=most + 1)
 
 
-def test_the_fleet_is_judged_whole_before_anybody_is_told() -> None:
-    """The first question judges every key; later ones only what changed, or all again when all changed."""
+def test_all_keys_are_evaluated_before_the_first_answer() -> None:
+    """The first call evaluates every key; later ones those that changed."""
     seen: dict[str, Instance | None] = {"a": instance(), "b": instance(), "c": None}
     asked: list[str] = []
 
@@ -165,7 +165,7 @@ def test_the_fleet_is_judged_whole_before_anybody_is_told() -> None:
 
 
 def living(uid: str) -> NodeClaim | None:
-    """Whose UID that is."""
+    """The claim with this UID."""
     return claim(name="other", uid=uid) if uid == "uid-alive" else None
 
 
@@ -182,16 +182,16 @@ ADOPTIONS = [
 ]
 
 
-@pytest.mark.parametrize(("told", "wanted", "pool", "why"), ADOPTIONS, ids=[row[0] for row in ADOPTIONS])
-def test_an_adoption_holds_or_says_why_not(told: str, wanted: str, pool: Instance | None, why: str) -> None:
-    """It holds where nobody alive has that UID and this key's machine bears it."""
+@pytest.mark.parametrize(("case", "wanted", "pool", "why"), ADOPTIONS, ids=[row[0] for row in ADOPTIONS])
+def test_validity_of_an_adoption(case: str, wanted: str, pool: Instance | None, why: str) -> None:
+    """It is valid if no live claim has that UID, and the machine of this key has it."""
     asking = claim(annotations={labels.ADOPT: wanted} if wanted else {})
-    assert adoption.refusal(asking, instance=pool, nodes=(), living=living) == why, told
+    assert adoption.refusal(asking, instance=pool, nodes=(), living=living) == why, case
     assert labels.ADOPT not in adoption.without(asking).metadata.annotations
 
 
-def test_what_was_adopted_is_the_claims_own_for_every_purpose() -> None:
-    """Verdict, Node and holding agree; without the annotation none of them does."""
+def test_an_adopted_machine_belongs_to_the_claim() -> None:
+    """All predicates of ownership agree, with and without the annotation."""
     heir = claim(up=("Launched",), annotations={labels.ADOPT: OLD_UID})
     born = node(uid_label=OLD_UID)
     assert verdict(MINE, heir) is Verdict.OURS
@@ -203,8 +203,8 @@ def test_what_was_adopted_is_the_claims_own_for_every_purpose() -> None:
     assert not belongs(born, stranger)
 
 
-def test_an_adopted_machine_is_no_garbage_and_asks_for_nothing() -> None:
-    """No PUT, no removal; once the claim is asked to go, its pool is the one that goes."""
+def test_an_adopted_machine_is_no_candidate() -> None:
+    """No PUT and no removal; when the claim is deleted, its pool is deleted."""
     annotations = {labels.ADOPT: OLD_UID}
     known = {"instance": MINE, "nodes": (owned(node(uid_label=OLD_UID), UID),)}
     heir = facts(claims=(claim(annotations=annotations),), **known)
@@ -215,7 +215,7 @@ def test_an_adopted_machine_is_no_garbage_and_asks_for_nothing() -> None:
 
 
 def test_an_adopted_nodes_owner_is_replaced() -> None:
-    """Else Kubernetes would delete it, as its owner is gone; owners of other kinds stay."""
+    """Otherwise Kubernetes would delete it with its former owner; owners of other kinds are kept."""
     other = OwnerReference(api_version="v1", kind="ConfigMap", name="c", uid="c")
     born = owned(node(uid_label=OLD_UID), OLD_UID)
     metadata = msgspec.structs.replace(born.metadata, owner_references=(*born.metadata.owner_references, other))
@@ -230,7 +230,7 @@ def test_an_adopted_nodes_owner_is_replaced() -> None:
 
 
 def handed_over(made: Node, text: str) -> Node:
-    """That Node with this text where the time of its hand-over stands."""
+    """The Node with this value of the annotation of its hand-over."""
     notes = {**made.metadata.annotations, labels.HANDED_OVER_AT: text}
     return msgspec.structs.replace(made, metadata=msgspec.structs.replace(made.metadata, annotations=notes))
 
@@ -244,16 +244,14 @@ DELETED = [
 ]
 
 
-@pytest.mark.parametrize(("told", "after", "expected"), DELETED, ids=[row[0] for row in DELETED])
-def test_the_node_of_an_adopted_claim_was_deleted_by_kubernetes_or_by_a_person(
-    told: str, after: float, expected: str | None
-) -> None:
-    """By Kubernetes, which had read its former owner, if that was before or just after it was handed over."""
+@pytest.mark.parametrize(("case", "after", "expected"), DELETED, ids=[row[0] for row in DELETED])
+def test_who_deleted_the_node_of_an_adopted_claim(case: str, after: float, expected: str | None) -> None:
+    """Kubernetes, if the deletion was before or just after the hand-over."""
     heir = claim(up=UP, annotations={labels.ADOPT: OLD_UID})
     gone = owned(node(uid_label=OLD_UID, deleting=True), UID)
     dated = handed_over(gone, rfc3339(NOW - timedelta(seconds=after)))
     updates = facts(claims=(heir,), instance=MINE, nodes=(dated,))
-    assert garbage.candidate_cause(updates) == expected, told
+    assert garbage.candidate_cause(updates) == expected, case
     assert (adoption.kept((dated,), heir) == "") == (expected is not None), "and the claim says so"
     for text in ("", "yesterday"):
         assert (
@@ -262,8 +260,8 @@ def test_the_node_of_an_adopted_claim_was_deleted_by_kubernetes_or_by_a_person(
         )
 
 
-def test_a_refused_adoption_buys_nothing_and_says_so() -> None:
-    """The claim waits for its annotation to be corrected."""
+def test_an_invalid_adoption_is_reported() -> None:
+    """Nothing is created until the annotation is corrected."""
     step = plan(facts(claims=(claim(),), adoption_refused="because"))
     assert isinstance(step, steps.PatchStatus)
     (launched,) = [one for one in step.conditions if one.type == "Launched"]

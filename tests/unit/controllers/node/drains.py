@@ -1,4 +1,4 @@
-"""Pods, volumes and drains for plan tables: one ordinary pod on the default Node, changed by keyword."""
+"""Builders of pods, volumes and drains for plan tables."""
 
 from datetime import timedelta
 from typing import Any
@@ -37,7 +37,7 @@ def pod(
     volume: str = "",
     tolerations: tuple[Toleration, ...] = (),
 ) -> Pod:
-    """`going_in`: its deletionTimestamp, seconds from NOW; `started`: so many seconds ago; `volume`: its claim."""
+    """`going_in`: deletionTimestamp in seconds from NOW; `started`: seconds ago; `volume`: its claim."""
     owners = [OwnerReference(api_version="apps/v1", kind="DaemonSet", name="d", uid="d")] if daemon else []
     if mirror:
         owners.append(OwnerReference(api_version="v1", kind="Node", name=NODE, uid="n"))
@@ -68,31 +68,31 @@ def attachment(volume: str, node_name: str = NODE) -> VolumeAttachment:
 
 
 def drained(*pods: Pod, volumes: Volumes | None = None, **fields: Any) -> dict[str, Drain]:
-    """The default Node's drain, read a moment ago; its volumes too, unless given as a whole."""
+    """The default Node's drain, just read, with its volumes unless given."""
     read = Drain(pods=pods, age=0.1, since=30.0, volumes=volumes or Volumes(age=0.1))
     return {f"node-{NODE}": msgspec.structs.replace(read, **fields)}
 
 
 def cordoned() -> Node:
-    """A deleting Node that already keeps new pods off."""
+    """A deleting Node that is already tainted."""
     made = node(deleting=True, more_labels={labels.EXCLUDE_BALANCERS: "karpenter"})
     spec = msgspec.structs.replace(made.spec, taints=(*made.spec.taints, DISRUPTED))
     return msgspec.structs.replace(made, spec=spec)
 
 
 def emptying(*pods: Pod, going: NodeClaim = GOING, volumes: Volumes | None = None, **fields: Any) -> Facts:
-    """A claim that goes, its pool running, its Node cordoned, with these pods on it; `fields` are the Drain's."""
+    """A deleting claim with a running pool and a tainted Node with these pods; `fields` are the Drain's."""
     drains = drained(*pods, volumes=volumes, **fields)
     return facts(claims=(going,), instance=instance(), nodes=(cordoned(),), drains=drains)
 
 
 def step(*pods: Pod, **known: Any) -> Step:
-    """What is done about them."""
+    """The next step."""
     return plan(emptying(*pods, **known))
 
 
 def says(known: Facts, kind: str) -> tuple[str, str, str]:
-    """What is judged of that condition: status, reason, message; empty words if nothing is."""
+    """Status, reason and message of the condition; empty strings without one."""
     (going, *_) = known.claims
     updates = termination_conditions(known, going).get(kind)
     return (updates.status, updates.reason, updates.message) if updates is not None else ("", "", "")

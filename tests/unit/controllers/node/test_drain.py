@@ -1,4 +1,4 @@
-"""Plan tables of a drain: which pods are asked to leave, when, and when a Node counts as empty."""
+"""Plan tables of a drain: which pods are evicted, when, and when the drain is complete."""
 
 from datetime import timedelta
 from typing import Any
@@ -28,21 +28,21 @@ TIERS = [
 ]
 
 
-@pytest.mark.parametrize(("told", "pods", "expected"), TIERS, ids=[row[0] for row in TIERS])
-def test_drain_in_tiers(told: str, pods: list[Pod], expected: list[str]) -> None:
-    """Pods leave tier by tier."""
+@pytest.mark.parametrize(("case", "pods", "expected"), TIERS, ids=[row[0] for row in TIERS])
+def test_drain_in_tiers(case: str, pods: list[Pod], expected: list[str]) -> None:
+    """Pods are evicted tier by tier."""
     found = step(*pods)
-    assert isinstance(found, EvictPods), told
+    assert isinstance(found, EvictPods), case
     assert [p.metadata.name for p in found.pods] == expected
 
 
-def test_a_tier_waits_until_the_one_before_it_is_gone() -> None:
-    """A pod that is still ending keeps daemons from being asked."""
+def test_a_tier_waits_for_the_previous_one() -> None:
+    """A terminating pod delays the eviction of daemons."""
     assert isinstance(step(pod("a", going_in=20.0), pod("d", daemon=True)), Wait | steps.PatchStatus)
 
 
 def test_another_kind_called_daemonset_is_no_daemon() -> None:
-    """Only apps' DaemonSets put their pods into the second tier."""
+    """Only pods of DaemonSets of the group apps are in the second tier."""
     own = (OwnerReference(api_version="example.com/v1", kind="DaemonSet", name="d", uid="d"),)
     strange = msgspec.structs.replace(pod("x"), metadata=ObjectMeta(name="x", uid="x", owner_references=own))
     found = step(strange, pod("d", daemon=True))
@@ -60,10 +60,10 @@ HOLD_NOTHING = [
 ]
 
 
-@pytest.mark.parametrize(("told", "held"), HOLD_NOTHING, ids=[row[0] for row in HOLD_NOTHING])
-def test_pods_that_hold_nothing_up(told: str, held: Pod) -> None:
-    """Some pods never leave, and the machine goes all the same."""
-    assert isinstance(step(held), DeleteInstance), told
+@pytest.mark.parametrize(("case", "held"), HOLD_NOTHING, ids=[row[0] for row in HOLD_NOTHING])
+def test_pods_not_waited_for(case: str, held: Pod) -> None:
+    """The machine is deleted regardless of these pods."""
+    assert isinstance(step(held), DeleteInstance), case
 
 
 HOLD = [
@@ -75,10 +75,10 @@ HOLD = [
 ]
 
 
-@pytest.mark.parametrize(("told", "held"), HOLD, ids=[row[0] for row in HOLD])
-def test_pods_that_hold_the_machine(told: str, held: Pod) -> None:
-    """The machine waits for all others, whether or not they may be asked to leave."""
-    assert not isinstance(step(held), DeleteInstance), told
+@pytest.mark.parametrize(("case", "held"), HOLD, ids=[row[0] for row in HOLD])
+def test_pods_waited_for(case: str, held: Pod) -> None:
+    """The machine waits for all others, whether or not they can be evicted."""
+    assert not isinstance(step(held), DeleteInstance), case
 
 
 PROTECTED = [
@@ -96,21 +96,21 @@ PROTECTED = [
 ]
 
 
-@pytest.mark.parametrize(("told", "value", "started", "stays"), PROTECTED, ids=[row[0] for row in PROTECTED])
-def test_protected(told: str, value: str, started: float | None, stays: bool) -> None:
-    """do-not-disrupt holds for good or for a time from the pod's start; other values say nothing, and are told of."""
+@pytest.mark.parametrize(("case", "value", "started", "stays"), PROTECTED, ids=[row[0] for row in PROTECTED])
+def test_do_not_disrupt(case: str, value: str, started: float | None, stays: bool) -> None:
+    """do-not-disrupt applies permanently or for a time since the pod's start; other values are ignored and reported."""
     held = pod(annotations={labels.DO_NOT_DISRUPT: value}, started=started)
-    assert isinstance(step(held), EvictPods) is not stays, told
+    assert isinstance(step(held), EvictPods) is not stays, case
     assert has_invalid_do_not_disrupt(held) is (not stays and value not in ("5m", "10m", "false"))
 
 
-def test_an_eviction_is_asked_once() -> None:
-    """A pod that is leaving is waited for, not asked again."""
+def test_a_pod_is_evicted_once() -> None:
+    """A pod whose eviction was accepted is waited for."""
     assert not isinstance(step(pod(), evicted=frozenset({"p"})), EvictPods | DeleteInstance)
 
 
-def test_a_pod_made_anew_under_the_same_name_is_asked_too() -> None:
-    """What was asked is a UID."""
+def test_a_new_pod_of_the_same_name_is_evicted() -> None:
+    """Evictions are recorded by UID."""
     again = msgspec.structs.replace(pod(), metadata=msgspec.structs.replace(pod().metadata, uid="p2"))
     assert isinstance(step(again, evicted=frozenset({"p"})), EvictPods)
 
@@ -118,8 +118,8 @@ def test_a_pod_made_anew_under_the_same_name_is_asked_too() -> None:
 BUDGET = "The disruption budget guard needs 1 healthy pods and has 1 currently"
 
 
-def test_a_budget_that_refuses_is_waited_for_and_named() -> None:
-    """A blocked eviction is told with the budget's own words, asked again later, and keeps no other pod."""
+def test_a_blocked_eviction_is_reported_and_retried() -> None:
+    """The message names the budget, and other pods are evicted meanwhile."""
     held = {"p": Held(words=BUDGET, holds_for=4.0)}
     assert says(emptying(pod(), held=held), "Drained") == (
         "Unknown",
@@ -132,16 +132,16 @@ def test_a_budget_that_refuses_is_waited_for_and_named() -> None:
     assert isinstance(step(pod(), held={"p": Held(words=BUDGET)}), EvictPods)
 
 
-def test_pods_are_read_anew_once_a_second_and_later_less_often() -> None:
-    """A drain is looked at each second for a minute, then every five."""
+def test_poll_interval_of_a_drain() -> None:
+    """Pods are listed each second for a minute, then every five seconds."""
     assert isinstance(step(pod(), evicted=frozenset({"p"}), age=1.1), ReadDrain)
     unhealthy_node = {"evicted": frozenset({"p"}), "since": 61.0}
     assert not isinstance(step(pod(), age=4.9, **unhealthy_node), ReadDrain)
     assert isinstance(step(pod(), age=5.1, **unhealthy_node), ReadDrain)
 
 
-def test_pods_bound_just_after_the_taint_are_waited_for() -> None:
-    """Where pods were evicted another may have been bound at that moment: five seconds are given to see it."""
+def test_late_binding_is_waited_for() -> None:
+    """After an eviction another pod may have been bound: five seconds are waited."""
     known = emptying(since=3.0, had_evictable=True)
     assert isinstance(step(since=3.0, had_evictable=True), Wait)
     assert says(known, "Drained") == ("", "", "")
@@ -149,8 +149,8 @@ def test_pods_bound_just_after_the_taint_are_waited_for() -> None:
     assert isinstance(step(since=0.0, had_evictable=False), DeleteInstance)
 
 
-def test_a_node_whose_pods_cannot_be_read_is_not_taken_for_empty() -> None:
-    """The API server's refusal is told, and tried again in its time."""
+def test_a_failed_list_of_pods_does_not_complete_a_drain() -> None:
+    """The failure is reported, and retried after its delay."""
     refused: dict[str, Any] = {
         "age": float("inf"),
         "unread": Held(words="403 Forbidden: no", asked="read", holds_for=3.0),
@@ -164,8 +164,8 @@ def test_a_node_whose_pods_cannot_be_read_is_not_taken_for_empty() -> None:
     assert isinstance(step(**again), ReadDrain)
 
 
-def test_two_nodes_of_one_pool_are_drained_each_by_its_own_reading() -> None:
-    """What was read of one Node says nothing of another."""
+def test_two_nodes_of_one_pool_are_drained_separately() -> None:
+    """The list of pods of one Node does not apply to another."""
     known = emptying()
     other = msgspec.structs.replace(
         known.nodes[0], metadata=msgspec.structs.replace(known.nodes[0].metadata, name="other", uid="other")
@@ -180,7 +180,7 @@ def test_two_nodes_of_one_pool_are_drained_each_by_its_own_reading() -> None:
 
 
 def going(*, period: str | None = None, by: str | None = None, asked_ago: float = 30.0):
-    """A claim asked to go, with a grace period, or a termination time that somebody wrote."""
+    """A deleting claim with a grace period, or with the annotation."""
     made = claim(up=UP, node_name=NODE, deleting=True, annotations={labels.TERMINATION_TIMESTAMP: by} if by else {})
     meta = msgspec.structs.replace(made.metadata, deletion_timestamp=NOW - timedelta(seconds=asked_ago))
     spec = msgspec.structs.replace(made.spec, termination_grace_period=period)
@@ -191,16 +191,16 @@ def in_seconds(seconds: float) -> str:
     return (NOW + timedelta(seconds=seconds)).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def test_the_termination_time_is_written_once_before_the_drain() -> None:
-    """Deletion plus terminationGracePeriod stands on the claim, where all can see it."""
+def test_the_deadline_is_recorded_once_before_the_drain() -> None:
+    """The annotation is the deletion time plus terminationGracePeriod."""
     found = step(pod(), going=going(period="1h"))
     assert isinstance(found, steps.PatchClaim)
     assert found.annotations == {labels.TERMINATION_TIMESTAMP: in_seconds(3600 - 30)}
     assert isinstance(step(pod(), going=going(period="1h", by=in_seconds(7200))), EvictPods)
 
 
-def test_a_refused_termination_time_does_not_hold_the_drain() -> None:
-    """A claim that cannot be written to is drained all the same, and in the same time."""
+def test_a_rejected_annotation_does_not_block_the_drain() -> None:
+    """The deadline applies also if it cannot be recorded."""
     refused = msgspec.structs.replace(
         emptying(pod(grace=100), going=going(period="1m")), refused={"PatchClaim": "Invalid: no"}
     )
@@ -221,27 +221,27 @@ DUE = [
 ]
 
 
-@pytest.mark.parametrize(("told", "held", "left", "grace"), DUE, ids=[row[0] for row in DUE])
-def test_termination_time(told: str, held: Pod, left: float, grace: int | None) -> None:
-    """Whoever would outlast the termination time is deleted for it, with at least a second of grace."""
+@pytest.mark.parametrize(("case", "held", "left", "grace"), DUE, ids=[row[0] for row in DUE])
+def test_deadline(case: str, held: Pod, left: float, grace: int | None) -> None:
+    """A pod that would end after the deadline is deleted, with at least a second of grace."""
     due = NOW + timedelta(seconds=left)
     found = step(held, going=going(by=due.strftime("%Y-%m-%dT%H:%M:%S.%fZ")))
-    assert isinstance(found, DeletePods) is (grace is not None), told
+    assert isinstance(found, DeletePods) is (grace is not None), case
     if isinstance(found, DeletePods):
         assert found.grace_seconds == grace
         assert found.pods == (held,)
 
 
-def test_a_budget_does_not_hold_a_pod_past_the_termination_time() -> None:
-    """The eviction that was refused a moment ago does not delay the delete; a refused delete has its own time."""
+def test_a_budget_does_not_apply_at_the_deadline() -> None:
+    """A rejected eviction does not delay the deletion; a rejected deletion has its own delay."""
     late = going(by=in_seconds(10))
     assert isinstance(step(pod(), going=late, held={"p": Held(words=BUDGET, holds_for=4.0)}), DeletePods)
     refused = {"p": Held(words="403 Forbidden: no", asked="delete", holds_for=4.0)}
     assert not isinstance(step(pod(), going=late, held=refused), DeletePods | EvictPods)
 
 
-def test_the_next_forced_pod_wakes_the_plan_in_time() -> None:
-    """A drain that is looked at every five seconds is not late for a termination time in between."""
+def test_the_wait_ends_at_the_next_forced_deletion() -> None:
+    """A poll interval of five seconds does not delay a forced deletion."""
     held = {"p": Held(words=BUDGET, holds_for=9.0)}
     known = emptying(pod(grace=30), going=going(by=in_seconds(32)), held=held, since=100.0)
     told = plan(known)
@@ -252,21 +252,21 @@ def test_the_next_forced_pod_wakes_the_plan_in_time() -> None:
     assert waiting.after == pytest.approx(2.0)
 
 
-def test_a_termination_time_that_is_none_says_nothing() -> None:
-    """Text that is no time is left as it is: the spec's period holds, or none."""
+def test_an_invalid_deadline_is_ignored() -> None:
+    """The annotation is kept, and the period in the spec applies."""
     assert not isinstance(step(pod(), going=going(by="soon")), DeletePods)
     assert isinstance(step(pod(grace=100), going=going(by="soon", period="1m")), DeletePods)
     assert not isinstance(step(pod(grace=100), going=going(by="2026-03-01T12:10:00")), DeletePods)
 
 
-def test_a_node_is_read_for_volumes_only_once_it_is_empty() -> None:
-    """Attachments are of no interest while pods are there."""
+def test_volumes_are_read_after_the_drain() -> None:
+    """Attachments are not read while pods remain."""
     assert not isinstance(step(pod(), evicted=frozenset({"p"}), volumes=Volumes()), ReadVolumes)
     assert isinstance(step(volumes=Volumes()), ReadVolumes)
 
 
-def test_a_drain_that_nobody_saw_is_not_called_done() -> None:
-    """After a restart, or where somebody else deleted the pool, Drained stays as it stands while the machine goes."""
+def test_an_unobserved_drain_is_not_reported_as_done() -> None:
+    """After a restart, or if another client deleted the pool, Drained is kept while the machine is deleted."""
     seen = emptying()
     going_machine = {"instance": instance(InstanceState.DELETING)}
     assert says(msgspec.structs.replace(seen, **going_machine), "Drained")[0] == "True"

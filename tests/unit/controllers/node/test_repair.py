@@ -1,4 +1,4 @@
-"""Repair's plan table: when a Node that stopped being Ready is replaced, and when it is left alone."""
+"""Plan table of node repair: when the claim of an unready Node is deleted, and when it is not."""
 
 import math
 from datetime import timedelta
@@ -24,7 +24,7 @@ BOUND = "2026-03-01T12:15:00Z"
 
 
 def sick_claim(**fields: Any):
-    """A claim that was Initialized, and says by now all that is to be said of its Node."""
+    """A claim that was Initialized, with complete conditions."""
     made = claim(
         up=("Launched", "Registered"),
         down={"Initialized": "NodeNotReady"},
@@ -37,7 +37,7 @@ def sick_claim(**fields: Any):
 
 
 def unhealthy(minutes: float = 10.0, **fields: Any) -> Unhealthy:
-    """Not Ready for so long; AKS was asked a moment ago and does nothing."""
+    """Not Ready for so long, without a remedy of AKS."""
     made = Unhealthy(age=minutes * MINUTE, watched=minutes * MINUTE, remedies_age=1.0)
     return msgspec.structs.replace(made, **fields)
 
@@ -51,7 +51,7 @@ def among(**fields: Any) -> ClusterCounts:
 
 
 def about(minutes: float = 10.0, **fields: Any) -> Facts:
-    """A Node that is not Ready for so many minutes, everything freshly read; `fields` as of Facts."""
+    """A Node that has not been Ready for so many minutes, with fresh reads; `fields` of Facts."""
     unready = node(ready="False")
     made = facts(
         claims=(sick_claim(),),
@@ -68,7 +68,7 @@ def about(minutes: float = 10.0, **fields: Any) -> Facts:
 
 
 def noted(**notes: Any):
-    """The sick claim with annotations; `bound` and `own` stand for their long names."""
+    """The claim with annotations: `bound` is the deadline, `own` the one that repair wrote."""
     names = {"bound": labels.TERMINATION_TIMESTAMP, "own": labels.REPAIR_DRAIN_UNTIL, "repair": labels.REPAIR}
     return sick_claim(annotations={names[key]: value for key, value in notes.items()})
 
@@ -120,22 +120,22 @@ TABLE = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("told", "given", "expected"), TABLE, ids=[row[0] for row in TABLE])
-def test_plan(told: str, given: Facts, expected: type) -> None:
-    """What stands in the table; what is left alone still has its status written."""
-    assert type(plan(given)) is expected, told
+@pytest.mark.parametrize(("case", "given", "expected"), TABLE, ids=[row[0] for row in TABLE])
+def test_plan(case: str, given: Facts, expected: type) -> None:
+    """Each row; a Node that is not repaired still has its status written."""
+    assert type(plan(given)) is expected, case
     assert (type(repair.step(given)) in {steps.Wait, type(None)}) is (expected is steps.PatchStatus)
 
 
-def test_a_node_that_never_came_up_is_no_patient() -> None:
-    """Initialized was never True: its deadline tells of it, repair does not."""
+def test_a_node_that_was_never_initialized_is_not_repaired() -> None:
+    """Its deadline is reported instead."""
     young = claim(up=("Launched", "Registered"), node_name=NODE, more_labels=COLUMNS)
     assert repair.unhealthy_node(about(claims=(young,))) is None
     assert repair.unhealthy_node(about()) is not None
 
 
-def test_the_drain_is_bounded_once_and_never_lengthened() -> None:
-    """Five minutes from now, or the earlier end that somebody else has set."""
+def test_the_deadline_of_the_drain_is_written_once() -> None:
+    """Five minutes from now, or the earlier deadline that another client has set."""
     own = {labels.TERMINATION_TIMESTAMP: BOUND, labels.REPAIR_DRAIN_UNTIL: BOUND}
     expected = [
         (sick_claim(), own),
@@ -153,8 +153,8 @@ def test_the_drain_is_bounded_once_and_never_lengthened() -> None:
 
 
 @pytest.mark.parametrize(("period", "until"), [("90s", "12:11:30"), ("1h", "12:15:00"), (None, "12:15:00")])
-def test_the_drain_is_no_longer_than_the_claim_grants(period: str | None, until: str) -> None:
-    """The claim's terminationGracePeriod counts if it is shorter than five minutes."""
+def test_the_deadline_is_limited_by_the_grace_period(period: str | None, until: str) -> None:
+    """The claim's terminationGracePeriod applies if it is shorter than five minutes."""
     made = sick_claim()
     given = msgspec.structs.replace(made, spec=msgspec.structs.replace(made.spec, termination_grace_period=period))
     step = plan(about(claims=(given,)))
@@ -162,8 +162,8 @@ def test_the_drain_is_no_longer_than_the_claim_grants(period: str | None, until:
     assert step.annotations[labels.TERMINATION_TIMESTAMP] == f"2026-03-01T{until}Z"
 
 
-def test_only_our_own_bound_is_taken_back() -> None:
-    """A Node that came back: the end of the drain that we wrote goes, one that differs is somebody else's."""
+def test_only_our_own_deadline_is_removed() -> None:
+    """After a recovery, the deadline that repair wrote is removed; a different one is kept."""
     for given, annotations in [
         (noted(bound=BOUND, own=BOUND), {labels.REPAIR_DRAIN_UNTIL: None, labels.TERMINATION_TIMESTAMP: None}),
         (noted(bound=SOON, own=BOUND), {labels.REPAIR_DRAIN_UNTIL: None}),
@@ -175,7 +175,7 @@ def test_only_our_own_bound_is_taken_back() -> None:
 
 
 def test_the_deletion_has_its_cause() -> None:
-    """The claim is deleted for a Node that is unhealthy, and the Event says which and since when."""
+    """The Event names the unhealthy Node and since when."""
     step = plan(about(10.0, claims=BOUNDED))
     assert isinstance(step, steps.DeleteClaim)
     assert (step.cause, step.claim.uid, step.event.type, step.event.reason) == (
@@ -207,19 +207,21 @@ REMEDIES = [
 ]
 
 
-@pytest.mark.parametrize(("told", "remedies", "minutes", "replaced"), REMEDIES, ids=[row[0] for row in REMEDIES])
-def test_the_turn_of_aks(told: str, remedies: tuple[Remedy, ...] | None, minutes: float, replaced: bool) -> None:
-    """While AKS repairs the Node itself, it is left alone; for how long."""
+@pytest.mark.parametrize(("case", "remedies", "minutes", "replaced"), REMEDIES, ids=[row[0] for row in REMEDIES])
+def test_aks_auto_repair_is_waited_for(
+    case: str, remedies: tuple[Remedy, ...] | None, minutes: float, replaced: bool
+) -> None:
+    """How long a remedy of AKS delays the repair."""
     given = about(unhealthy=unhealthy(minutes, remedies=remedies))
-    assert repair.is_due(given) is replaced, told
+    assert repair.is_due(given) is replaced, case
 
 
 THRESHOLDS = [(1, 1, 2), (4, 1, 2), (5, 1, 2.5), (6, 1, 3), (9, 1, 4.5), (10, 2, 5), (20, 4, 10)]
 
 
 @pytest.mark.parametrize(("nodes", "at_once", "simultaneous"), THRESHOLDS)
-def test_the_brakes(nodes: int, at_once: int, simultaneous: float) -> None:
-    """So many of so many at once; and so many that may fall sick together."""
+def test_limits(nodes: int, at_once: int, simultaneous: float) -> None:
+    """How many are repaired at once, and how many may become unhealthy together."""
     assert repair.max_concurrent(Policy(), nodes) == at_once
     assert repair.max_simultaneous(Policy(), nodes) == simultaneous
 
@@ -240,8 +242,8 @@ BLOCKED = [
 
 
 @pytest.mark.parametrize(("unhealthy_counts", "why"), BLOCKED)
-def test_a_repair_that_waits_is_told_on_the_claim(unhealthy_counts: UnhealthyCounts, why: str) -> None:
-    """Since when, and what for, within the 256 bytes of a condition; not before it is due."""
+def test_a_delayed_repair_is_reported(unhealthy_counts: UnhealthyCounts, why: str) -> None:
+    """Since when and why, within 256 bytes, and not before the repair is due."""
     given = about(counts=ClusterCounts(unhealthy_counts=unhealthy_counts))
     step = plan(given)
     assert repair.blocked(given) == why
@@ -265,12 +267,12 @@ FIRST_SIGHTS = [
 ]
 
 
-@pytest.mark.parametrize(("told", "given", "node_seconds", "expected"), FIRST_SIGHTS, ids=[r[0] for r in FIRST_SIGHTS])
-def test_the_first_sight_of_an_earlier_process(told: str, given: object, node_seconds: int, expected: float) -> None:
-    """After a restart the written truth counts: what the claim says, unless the Node says it is younger."""
+@pytest.mark.parametrize(("case", "given", "node_seconds", "expected"), FIRST_SIGHTS, ids=[r[0] for r in FIRST_SIGHTS])
+def test_observation_of_an_earlier_process(case: str, given: object, node_seconds: int, expected: float) -> None:
+    """After a restart the transition time of the claim counts, or of the Node if it is later."""
     made = node(ready="Unknown")
     (ready,) = made.status.conditions
     turned = msgspec.structs.replace(ready, last_transition_time=NOW - timedelta(seconds=node_seconds))
     made = msgspec.structs.replace(made, status=msgspec.structs.replace(made.status, conditions=(turned,)))
     assert timedelta(minutes=10) == NOW - BORN
-    assert repair.reported_seconds(about(claims=(given,), nodes=(made,)), made) == expected, told
+    assert repair.reported_seconds(about(claims=(given,), nodes=(made,)), made) == expected, case

@@ -1,4 +1,4 @@
-"""Plan tables of volumes: which attachments hold a machine, for how long, and what is said of them."""
+"""Plan tables of volumes: which attachments are waited for, how long, and the condition."""
 
 from datetime import timedelta
 
@@ -35,14 +35,14 @@ HOLD = [
 ]
 
 
-@pytest.mark.parametrize(("told", "volumes", "holds"), HOLD, ids=[row[0] for row in HOLD])
-def test_attachments(told: str, volumes: Volumes, holds: bool) -> None:
-    """An attachment holds the machine if it can be detached before the machine goes."""
-    assert isinstance(step(volumes=volumes), DeleteInstance) is not holds, told
+@pytest.mark.parametrize(("case", "volumes", "holds"), HOLD, ids=[row[0] for row in HOLD])
+def test_attachments(case: str, volumes: Volumes, holds: bool) -> None:
+    """An attachment is waited for if it can be detached before the machine is deleted."""
+    assert isinstance(step(volumes=volumes), DeleteInstance) is not holds, case
 
 
-def test_what_the_staying_pods_use_is_read_with_the_attachments() -> None:
-    """Claims of pods that will not leave are resolved: named ones and those made for the pod; others' are not."""
+def test_volume_claims_of_remaining_pods_are_read() -> None:
+    """Named and ephemeral claims of pods that are not evicted; not those of other pods."""
     own = Volume(name="scratch", ephemeral=EphemeralVolume())
     agent = pod("agent", tolerations=EVERYTHING, volume="data")
     agent = msgspec.structs.replace(agent, spec=msgspec.structs.replace(agent.spec, volumes=(*agent.spec.volumes, own)))
@@ -53,8 +53,8 @@ def test_what_the_staying_pods_use_is_read_with_the_attachments() -> None:
     assert found.claims == (("default", "agent-scratch"), ("default", "data"), ("default", "logs"))
 
 
-def test_waiting_is_said_with_names() -> None:
-    """VolumesDetached names the volumes; Drained is True meanwhile; both stand in one write."""
+def test_waiting_is_reported_with_names() -> None:
+    """One write sets Drained to True, and VolumesDetached with the volumes."""
     known = emptying(volumes=on("pv-2", "pv-1"))
     assert says(known, "Drained") == ("True", "Drained", "")
     assert says(known, "VolumesDetached") == (
@@ -67,8 +67,8 @@ def test_waiting_is_said_with_names() -> None:
     assert {"Drained", "VolumesDetached"} <= {c.type for c in told.conditions}
 
 
-def test_the_termination_time_ends_the_wait() -> None:
-    """Past it the machine goes with its volumes, and the claim says so as Karpenter does."""
+def test_the_deadline_ends_the_wait() -> None:
+    """The machine is deleted with its volumes, and the condition is Karpenter's."""
     late = going(by=in_seconds(-1))
     known = emptying(going=late, volumes=on("pv-1"))
     assert isinstance(plan(known), DeleteInstance)
@@ -77,8 +77,8 @@ def test_the_termination_time_ends_the_wait() -> None:
     assert "pv-1" in message
 
 
-def test_the_termination_time_wakes_the_plan() -> None:
-    """A wait for volumes ends with the termination time, not with the next look."""
+def test_the_wait_ends_at_the_deadline() -> None:
+    """The wait ends at the deadline, not at the next poll."""
     known = emptying(going=going(by=in_seconds(2)), volumes=on("pv-1"), since=100.0)
     known = msgspec.structs.replace(known, refused={"PatchStatus": "Invalid: no"})
     waiting = plan(known)
@@ -87,7 +87,7 @@ def test_the_termination_time_wakes_the_plan() -> None:
 
 
 def test_volumes_that_stay_attached_are_overdue_once() -> None:
-    """After six minutes the claim says that it is late, by names, and still nothing is destroyed."""
+    """After six minutes the volumes are reported as overdue; nothing is deleted."""
     known = emptying(volumes=on("pv-1"))
     told = plan(known)
     assert isinstance(told, steps.PatchStatus)
@@ -101,16 +101,16 @@ def test_volumes_that_stay_attached_are_overdue_once() -> None:
     assert "overdue" in says(later, "VolumesDetached")[2]
 
 
-def test_attachments_that_cannot_be_read_are_not_taken_for_none() -> None:
-    """A refused read holds the machine and is told."""
+def test_a_failed_read_of_attachments_blocks_the_removal() -> None:
+    """The failure is reported."""
     known = emptying(volumes=Volumes(unread=Held(words="403 Forbidden: no", asked="read", holds_for=3.0)))
     assert not isinstance(plan(known), DeleteInstance)
     assert says(known, "VolumesDetached")[:2] == ("Unknown", "AwaitingVolumeDetachment")
     assert "403 Forbidden" in says(known, "VolumesDetached")[2]
 
 
-def test_a_pod_that_ends_has_its_name_in_its_claims_name() -> None:
-    """The claim of an ephemeral volume is named after pod and volume."""
+def test_claim_name_of_an_ephemeral_volume() -> None:
+    """It consists of the names of pod and volume."""
     own = Pod(
         metadata=ObjectMeta(name="agent", namespace="ns", uid="a"),
         spec=msgspec.structs.replace(

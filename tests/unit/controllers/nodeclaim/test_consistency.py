@@ -1,4 +1,4 @@
-"""Pools that others changed: what is said, and what is not done about it."""
+"""Agent pools that other clients changed: the message; the plan stays the same."""
 
 import msgspec
 import pytest
@@ -28,24 +28,24 @@ CHANGED = [
 ]
 
 
-@pytest.mark.parametrize(("told", "fields", "said"), CHANGED, ids=[row[0] for row in CHANGED])
-def test_what_was_changed_is_said_once_and_nothing_is_done(told: str, fields: dict, said: str) -> None:
-    """A Warning on the claim that names what and the command; the plan is what it was."""
+@pytest.mark.parametrize(("case", "fields", "said"), CHANGED, ids=[row[0] for row in CHANGED])
+def test_changes_are_reported_and_not_reverted(case: str, fields: dict, said: str) -> None:
+    """A Warning about the claim has the change and the command."""
     pool = instance(**{"state": InstanceState.RUNNING, **fields})
     known = facts(claims=(ready_claim(),), instance=pool, nodes=(node(),))
-    assert said in changes(known, ready_claim()), told
+    assert said in changes(known, ready_claim()), case
     assert [one.event.reason for one in notices(known)] == (["PoolChanged"] if said else [])
     assert isinstance(plan(known), steps.Wait)
 
 
-def test_a_deleting_claims_pool_is_not_spoken_of() -> None:
-    """It goes with all that is in it."""
+def test_changes_to_the_pool_of_a_deleting_claim_are_not_reported() -> None:
+    """The pool is deleted with all its machines."""
     going = claim(deleting=True)
     assert notices(facts(claims=(going,), instance=instance(count=3))) == ()
 
 
-def test_the_node_of_an_emptied_pool_is_let_go() -> None:
-    """Nobody deleted it but the one who scaled the pool: its claim must not follow."""
+def test_the_node_of_a_pool_scaled_to_zero_is_released() -> None:
+    """The claim is kept."""
     known = {
         "claims": (ready_claim(),),
         "nodes": (node(deleting=True),),
@@ -57,8 +57,8 @@ def test_the_node_of_an_emptied_pool_is_let_go() -> None:
     assert not isinstance(plan(facts(instance=instance(), **known)), steps.ReleaseFinalizer)
 
 
-def test_a_node_without_labels_is_known_by_its_owner() -> None:
-    """A label says more than an owner; without one, the owner that we wrote says whose the Node is."""
+def test_a_node_without_labels_belongs_to_its_owner() -> None:
+    """The label takes precedence; without it the owner reference counts."""
     owner = OwnerReference(api_version="karpenter.sh/v1", kind="NodeClaim", name=KEY, uid=UID)
     bare = node(uid_label="")
     bare.metadata.labels.clear()  # type: ignore[attr-defined]

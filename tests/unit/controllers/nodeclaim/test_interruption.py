@@ -1,4 +1,4 @@
-"""Spot machines that Azure takes back: what proves it, what only says it, and what of it the circuit breaker counts."""
+"""Evicted spot VMs: proof, signals, and the circuit breaker."""
 
 from typing import Any
 
@@ -22,7 +22,7 @@ READ = {"claim_read_age": 1.0, "pool_read_age": 1.0, "cluster_age": 1.0}
 
 
 def evicted(**fields: Any) -> Facts:
-    """A claim that was up, its spot pool without a machine for six seconds, its Node not Ready, all read afresh."""
+    """A claim whose spot pool has had no machine for six seconds, with an unready Node and fresh reads."""
     made = claim(up=UP, node_name=NODE, more_labels={**COLUMNS, labels.CAPACITY_TYPE: "spot"})
     known = {
         "claims": (made,),
@@ -36,7 +36,7 @@ def evicted(**fields: Any) -> Facts:
 
 
 def signed(**how: Any) -> Node:
-    """A Node that is not Ready and bears this taint, or this condition."""
+    """An unready Node with this taint or condition."""
     made = node(ready=str(how.pop("ready", "Unknown")))
     if "taint" in how:
         return node(ready="Unknown", taints=(Taint(key=str(how["taint"]), effect="NoSchedule"),))
@@ -46,15 +46,15 @@ def signed(**how: Any) -> Node:
 
 
 def said(f: Facts) -> tuple[str, str]:
-    """What the next write says of Initialized."""
+    """The Initialized condition of the next write."""
     step = plan(f)
     assert isinstance(step, steps.PatchStatus), step
     found = next(c for c in step.conditions if c.type == INITIALIZED)
     return found.status, found.reason
 
 
-def test_a_spot_pool_without_a_machine_ends_its_claim() -> None:
-    """The claim is deleted with its reason; a circuit breaker tripped by others does not hold it back."""
+def test_the_claim_of_a_spot_pool_without_a_machine_is_deleted() -> None:
+    """The circuit breaker does not restrict it."""
     for counts in (ClusterCounts(), ClusterCounts(restricted=True, candidates=9)):
         step = plan(evicted(counts=counts))
         assert isinstance(step, steps.DeleteClaim)
@@ -74,8 +74,8 @@ def test_a_spot_pool_without_a_machine_ends_its_claim() -> None:
     ],
     ids=["on demand", "has one", "scaling", "stopped", "creating", "not its own", "never listed"],
 )
-def test_only_a_spot_pool_at_rest_without_a_machine_was_taken(fields: dict[str, Any]) -> None:
-    """All else has other causes, or is still on its way."""
+def test_other_pools_are_not_evicted(fields: dict[str, Any]) -> None:
+    """They have a machine, are not spot, or are being changed by AKS."""
     assert garbage.candidate_cause(evicted(**fields)) != "spot-evicted"
 
 
@@ -90,10 +90,10 @@ def test_only_a_spot_pool_at_rest_without_a_machine_was_taken(fields: dict[str, 
         ({"cluster": Cluster(running=False)}, steps.PatchStatus),
         ({"inventory_age": 600.0}, steps.PatchStatus),
     ],
-    ids=["a second look", "a Node that is Ready", "the claim", "the pool", "the cluster", "stopped", "old list"],
+    ids=["minimum age", "a Node that is Ready", "the claim", "the pool", "the cluster", "stopped", "old list"],
 )
 def test_what_an_eviction_waits_for(fields: dict[str, Any], step: type[steps.Step]) -> None:
-    """Every wait of an inference but the circuit breaker; meanwhile the claim says what has happened."""
+    """Every condition of an inferred removal except the circuit breaker; the eviction is reported meanwhile."""
     assert isinstance(plan(evicted(**fields)), step)
 
 
@@ -108,16 +108,16 @@ def test_what_an_eviction_waits_for(fields: dict[str, Any], step: type[steps.Ste
     ],
     ids=["spot agent", "problem detector", "shut down", "another event", "over"],
 )
-def test_signs_on_the_node_give_the_reason_and_end_nothing(unhealthy: Node, reason: str) -> None:
-    """An agent may be wrong, so only what the pool says, or the Node's own end, removes anything."""
+def test_signals_on_the_node_only_set_the_reason(unhealthy: Node, reason: str) -> None:
+    """Only the state of the pool, or a deletion of the Node, causes a removal."""
     known = evicted(nodes=(unhealthy,), instance=instance(**SPOT), candidate=None)
     assert said(known) == ("False", reason)
     assert garbage.candidate_cause(known) is None
     assert said(evicted(nodes=(unhealthy,), instance=instance(), candidate=None)) == ("False", "NodeNotReady")
 
 
-def test_a_sign_on_a_ready_node_changes_nothing() -> None:
-    """It serves until it does not."""
+def test_a_signal_on_a_ready_node_is_ignored() -> None:
+    """The Node is usable until it is not Ready."""
     serving = signed(type="PreemptionScheduled", status="True", ready="True")
     known = evicted(nodes=(serving,), instance=instance(**SPOT), candidate=None)
     updates = initialization.condition(known, known.claims[0])

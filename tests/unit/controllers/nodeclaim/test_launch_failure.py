@@ -1,4 +1,4 @@
-"""Plan tables: what a failed attempt has left, what goes first, and what is never taken for one."""
+"""Plan tables of the cleanup after a failed launch."""
 
 import pytest
 
@@ -129,21 +129,21 @@ TABLE = [
 ]
 
 
-@pytest.mark.parametrize(("told", "known", "expected"), TABLE, ids=[row[0] for row in TABLE])
-def test_a_failed_attempt_is_cleared_away_in_order(told: str, known: dict, expected: type) -> None:
-    """Cause, pool, proof, Node, and only then the next PUT, which takes the same name."""
-    assert isinstance(plan(facts(**known)), expected), told
+@pytest.mark.parametrize(("case", "known", "expected"), TABLE, ids=[row[0] for row in TABLE])
+def test_order_of_the_cleanup(case: str, known: dict, expected: type) -> None:
+    """Cause, pool, proof, Node, and then the next PUT under the same name."""
+    assert isinstance(plan(facts(**known)), expected), case
 
 
 def said(known: dict) -> dict[str, tuple[str, str, str]]:
-    """The conditions that the next step, a status write, gives the claim."""
+    """The conditions of the next step, a status write."""
     step = plan(facts(**known))
     assert isinstance(step, steps.PatchStatus), step
     return {c.type: (c.status, c.reason, c.message) for c in step.conditions}
 
 
-def test_a_ready_machine_without_its_gpus_is_told_and_then_taken_back() -> None:
-    """Its pool's cause is named at once; when all the time for GPUs is over it is a failed attempt like any other."""
+def test_a_ready_node_without_gpus_is_reported_and_then_failed() -> None:
+    """The cause of the pool is reported at once; after the deadline it is a failed attempt."""
     known = {"claims": (LAUNCHED,), "instance": POOL, "nodes": (BARE,), "gpus": ONE}
     waiting = said({**known, "policy": LONGER})
     assert waiting["Launched"][0] == "True"
@@ -169,21 +169,21 @@ def test_a_ready_machine_without_its_gpus_is_told_and_then_taken_back() -> None:
     ],
     ids=["its pool runs", "its GPUs are there", "they are reported on only", "nothing is promised", "it was usable"],
 )
-def test_a_ready_machine_that_may_be_used_is_kept_for_ever(known: dict) -> None:
-    """A deadline alone destroys nothing."""
+def test_a_usable_node_is_kept(known: dict) -> None:
+    """A deadline alone deletes nothing."""
     about = {"claims": (LAUNCHED,), "instance": POOL, "nodes": (BARE,), "gpus": ONE, "policy": OVER, **known}
     assert not failed_launch_remains(facts(**about), about["claims"][0])
 
 
-def test_its_own_node_is_nobodys_deletion() -> None:
-    """The Node of a failed attempt goes with its machine: that does not ask for the claim's end."""
+def test_the_node_of_a_failed_attempt_does_not_delete_the_claim() -> None:
+    """It is not a candidate for collection."""
     assert candidate_cause(facts(claims=(TOLD,), instance=POOL, nodes=(GOING,))) is None
     assert candidate_cause(facts(claims=(TOLD,), nodes=(GOING,), **GONE)) is None
     assert candidate_cause(facts(claims=(LAUNCHED,), instance=instance(), nodes=(GOING,))) == "node-deleted"
 
 
-def test_a_removal_knows_no_attempts() -> None:
-    """A deleting claim takes its failed pool down by the usual way."""
+def test_a_deleting_claim_is_removed_as_usual() -> None:
+    """Its failed pool is not cleaned up separately."""
     going = claim(down={"Launched": "NodesNotReady"}, deleting=True)
     known = facts(claims=(going,), instance=POOL, candidate=Candidate(cause="x", age=0.0))
     step = plan(known)
