@@ -176,5 +176,5 @@ def bookmark(version: str, kind: str = "Node") -> dict[str, Any]:
 
 
 def gone() -> dict[str, Any]:
-    said = {"kind": "Status", "code": 410, "reason": "Expired", "message": "too old resource version: 1 (2)"}
-    return {"type": "ERROR", "object": said}
+    status = {"kind": "Status", "code": 410, "reason": "Expired", "message": "too old resource version: 1 (2)"}
+    return {"type": "ERROR", "object": status}

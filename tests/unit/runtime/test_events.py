@@ -91,7 +91,7 @@ async def scene() -> AsyncIterator[tuple[Story, EventRecorder]]:
     await runner.cleanup()
 
 
-def told(story: Callable[[Story, EventRecorder], Any]) -> None:
+def run(story: Callable[[Story, EventRecorder], Any]) -> None:
     async def main() -> None:
         async with scene() as (it, recorder):
             await story(it, recorder)
@@ -120,7 +120,7 @@ def test_an_event_is_what_kubectl_describe_expects() -> None:
         assert event["firstTimestamp"] == event["lastTimestamp"] == "2026-03-01T00:00:00Z"
         assert event["source"] == {"component": "gpu-provisioner"}
 
-    told(story)
+    run(story)
 
 
 def test_a_pods_event_lives_in_its_namespace() -> None:
@@ -131,7 +131,7 @@ def test_a_pods_event_lives_in_its_namespace() -> None:
         await asyncio.sleep(1)
         assert next(iter(it.api.events)).startswith("ml/p.")
 
-    told(story)
+    run(story)
 
 
 def test_the_same_said_again_is_counted_on_the_same_event() -> None:
@@ -149,7 +149,7 @@ def test_the_same_said_again_is_counted_on_the_same_event() -> None:
         assert (first["firstTimestamp"][-9:], first["lastTimestamp"][-9:]) == ("00:00:00Z", "00:01:00Z")
         assert it.api.calls == ["POST", "PATCH", "POST"]
 
-    told(story)
+    run(story)
 
 
 def test_a_predecessors_event_is_continued() -> None:
@@ -168,7 +168,7 @@ def test_a_predecessors_event_is_continued() -> None:
             task.cancel()
         assert [e["count"] for e in it.api.events.values()] == [3]
 
-    told(story)
+    run(story)
 
 
 def test_an_event_that_expired_is_made_anew() -> None:
@@ -182,7 +182,7 @@ def test_an_event_that_expired_is_made_anew() -> None:
         await asyncio.sleep(1)
         assert [e["count"] for e in it.api.events.values()] == [1]
 
-    told(story)
+    run(story)
 
 
 def test_a_flood_is_dropped_and_counted_not_queued() -> None:
@@ -200,7 +200,7 @@ def test_a_flood_is_dropped_and_counted_not_queued() -> None:
         assert it.counted("dropped") == 1880
         assert it.counted("sent") == 120
 
-    told(story)
+    run(story)
 
 
 def test_a_refused_event_is_given_up_and_a_throttled_one_waits() -> None:
@@ -225,7 +225,7 @@ def test_a_refused_event_is_given_up_and_a_throttled_one_waits() -> None:
         await asyncio.sleep(1)
         assert len(it.api.events) == 2
 
-    told(story)
+    run(story)
 
 
 def test_what_must_not_be_done_untold_is_written_before_it_is_done() -> None:
@@ -243,7 +243,7 @@ def test_what_must_not_be_done_untold_is_written_before_it_is_done() -> None:
         assert refused.value.status == 403
         assert len(it.api.events) == 1
 
-    told(story)
+    run(story)
 
 
 def test_no_secret_and_no_novel_is_written() -> None:
@@ -259,7 +259,7 @@ def test_no_secret_and_no_novel_is_written() -> None:
         assert len(event["message"].encode()) <= 1024
         assert event["message"].endswith("ü…")
 
-    told(story)
+    run(story)
 
 
 @given(st.text(), st.integers(3, 50))

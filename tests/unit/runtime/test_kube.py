@@ -335,7 +335,7 @@ async def test_410_ends_a_watch_as_event_and_as_status() -> None:
 
 
 @pytest.mark.parametrize(
-    ("sent", "said"),
+    ("sent", "quoted"),
     [
         (b"<html>\n<p>maintenance</p>\n</html>\n", "<html>"),
         (b'{"type":"EXPLODED","object":{}}\n', "unknown event type 'EXPLODED'"),
@@ -347,13 +347,13 @@ async def test_410_ends_a_watch_as_event_and_as_status() -> None:
         (b'{"type":"BOOKMARK","x":"' + b"x" * 3 * 2**20 + b'"}\n', "a line of more than 3145728 bytes"),
     ],
 )
-async def test_an_invalid_watch_quotes_the_response(sent, said) -> None:
+async def test_an_invalid_watch_quotes_the_response(sent, quoted) -> None:
     """A page of a proxy, an unknown type, another kind or an oversized line is quoted and not passed on."""
     async with kube_server() as server, kube_client(server) as kube:
         server.then(stream(sent))
         error = await refused(watched(kube))
         assert error.unexpected
-        assert said in error.message
+        assert quoted in error.message
 
 
 async def test_a_truncated_line_is_a_broken_connection() -> None:
