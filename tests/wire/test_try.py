@@ -24,12 +24,11 @@ NAME, NODE = "ws3f2a91c0d", "aks-ws3f2a91c0d-47249735-vmss000000"
 SPEED = "100"
 
 
-@pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Running, Path]]:
-    """A trial that several tests use, and its kubeconfig; SIGTERM stops it, with nothing on stderr."""
-    home = tmp_path_factory.mktemp("served")
-    kubeconfig = home / "kubeconfig"
-    with started(home, "try", "--speed", SPEED, "--kubeconfig", str(kubeconfig)) as running:
+@pytest.fixture
+def served(tmp_path: Path) -> Iterator[tuple[Running, Path]]:
+    """A running trial and its kubeconfig; SIGTERM stops it, with nothing on stderr."""
+    kubeconfig = tmp_path / "kubeconfig"
+    with started(tmp_path, "try", "--speed", SPEED, "--kubeconfig", str(kubeconfig)) as running:
         running.until("Ctrl-C stops")
         yield running, kubeconfig
         assert running.end(signal.SIGTERM) == 0
@@ -98,43 +97,10 @@ def test_the_printed_commands_work(tmp_path: Path) -> None:
         assert probe.connect_ex(("127.0.0.1", urlsplit(server).port)) != 0
 
 
-def test_kubectl_sees_a_claim_become_a_node(served: tuple[Running, Path]) -> None:
-    """`get -w` shows each change, `describe` the conditions and the events, `get nodes` the Node."""
-    _, kubeconfig = served
-    env = environment(kubeconfig.parent, KUBECONFIG=str(kubeconfig))
-    watching = ["get", "nodeclaims", "-w", "--request-timeout=50s"]
-    with subprocess.Popen([str(BIN / "kubectl"), *watching], env=env, stdout=subprocess.PIPE, text=True) as watch:
-        kubectl(kubeconfig, "apply", "-f", str(WORKSPACE))
-        seen: list[list[str]] = []
-        for line in watch.stdout or ():
-            seen.append(line.split())
-            if "True" in seen[-1]:
-                break
-        watch.send_signal(signal.SIGINT)
-    waited = kubectl(kubeconfig, "wait", "nodeclaim", NAME, "--for=condition=Ready", "--timeout=20s")
-    assert waited == f"nodeclaim.karpenter.sh/{NAME} condition met\n"
-    # Each row has at least the cells of the row before; Ready comes last, with all of them.
-    header, *grown = [row[:-1] for row in seen]
-    assert header == ["NAME", "TYPE", "CAPACITY", "ZONE", "NODE", "READY"]
-    assert grown[0] in ([NAME], [NAME, "Unknown"])
-    assert [len(row) for row in grown] == sorted(len(row) for row in grown)
-    assert "Unknown" in grown[-2]
-    assert grown[-1] == [NAME, "Standard_NC24ads_A100_v4", "on-demand", "0", NODE, "True"]
-
-    (wide,) = rows(kubectl(kubeconfig, "get", "nodeclaims", "-o", "wide"))
-    assert (wide["NODEPOOL"], wide["NODECLASS"]) == ("kaito", "default")
-    assert wide["IMAGEID"].startswith("AKSUbuntu")
-    assert wide["ID"].endswith("/virtualMachines/0")
-    nodes = {row["NAME"]: row["STATUS"] for row in rows(kubectl(kubeconfig, "get", "nodes"))}
-    assert nodes == {"aks-system-47249735-vmss000000": "Ready", NODE: "Ready"}
-    assert "nvidia.com/gpu:     1" in kubectl(kubeconfig, "describe", "node", NODE)
-
-
-def test_describe_shows_conditions_and_events_in_order(served: tuple[Running, Path]) -> None:
-    """The four conditions are True, in the order of the way up; the events go from Creating to Initialized, as far as
-    kubectl sorts them, which is by the second; `events --for` tells the same.
+def describe_shows_conditions_and_events_in_order(kubeconfig: Path) -> None:
+    """The four conditions are True, in the order of a launch; the events go from Creating to Initialized, as far as
+    kubectl sorts them, which is by the second; `events --for` shows the same.
     """
-    _, kubeconfig = served
     told = kubectl(kubeconfig, "describe", "nodeclaim", NAME)
     described, events = told.split("\nEvents:\n")
     assert re.findall(r"^    Type: +(\w+)$", described, re.MULTILINE) == [
@@ -158,9 +124,8 @@ def test_describe_shows_conditions_and_events_in_order(served: tuple[Running, Pa
     assert last == "the Node is Ready with 1 of 1 nvidia.com/gpu allocatable"
 
 
-def test_delete_waits_for_the_termination_and_the_events_are_in_order(served: tuple[Running, Path]) -> None:
+def delete_waits_for_the_termination(running: Running, kubeconfig: Path) -> None:
     """kubectl returns when the claim is deleted; nothing remains; the events were printed in order."""
-    running, kubeconfig = served
     assert kubectl(kubeconfig, "delete", "nodeclaim", NAME) == f'nodeclaim.karpenter.sh "{NAME}" deleted\n'
     assert kubectl(kubeconfig, "get", "nodeclaims", "-o", "name") == ""
     assert kubectl(kubeconfig, "get", "nodes", "-o", "name") == "node/aks-system-47249735-vmss000000\n"
@@ -189,6 +154,40 @@ def test_delete_waits_for_the_termination_and_the_events_are_in_order(served: tu
         "NodeClaim deleted; remaining: 0 agent pools, 0 Nodes",
     )
     assert "LIST" not in running.out
+
+
+def test_the_life_of_a_claim_in_kubectl(served: tuple[Running, Path]) -> None:
+    """`get -w` shows each change, `describe` the conditions and the events, `get nodes` the Node."""
+    running, kubeconfig = served
+    env = environment(kubeconfig.parent, KUBECONFIG=str(kubeconfig))
+    watching = ["get", "nodeclaims", "-w", "--request-timeout=50s"]
+    with subprocess.Popen([str(BIN / "kubectl"), *watching], env=env, stdout=subprocess.PIPE, text=True) as watch:
+        kubectl(kubeconfig, "apply", "-f", str(WORKSPACE))
+        seen: list[list[str]] = []
+        for line in watch.stdout or ():
+            seen.append(line.split())
+            if "True" in seen[-1]:
+                break
+        watch.send_signal(signal.SIGINT)
+    waited = kubectl(kubeconfig, "wait", "nodeclaim", NAME, "--for=condition=Ready", "--timeout=20s")
+    assert waited == f"nodeclaim.karpenter.sh/{NAME} condition met\n"
+    # Each row has at least the cells of the row before; Ready comes last, with all of them.
+    header, *grown = [row[:-1] for row in seen]
+    assert header == ["NAME", "TYPE", "CAPACITY", "ZONE", "NODE", "READY"]
+    assert grown[0] in ([NAME], [NAME, "Unknown"])
+    assert [len(row) for row in grown] == sorted(len(row) for row in grown)
+    assert "Unknown" in grown[-2]
+    assert grown[-1] == [NAME, "Standard_NC24ads_A100_v4", "on-demand", "0", NODE, "True"]
+
+    (wide,) = rows(kubectl(kubeconfig, "get", "nodeclaims", "-o", "wide"))
+    assert (wide["NODEPOOL"], wide["NODECLASS"]) == ("kaito", "default")
+    assert wide["IMAGEID"].startswith("AKSUbuntu")
+    assert wide["ID"].endswith("/virtualMachines/0")
+    nodes = {row["NAME"]: row["STATUS"] for row in rows(kubectl(kubeconfig, "get", "nodes"))}
+    assert nodes == {"aks-system-47249735-vmss000000": "Ready", NODE: "Ready"}
+    assert "nvidia.com/gpu:     1" in kubectl(kubeconfig, "describe", "node", NODE)
+    describe_shows_conditions_and_events_in_order(kubeconfig)
+    delete_waits_for_the_termination(running, kubeconfig)
 
 
 def test_a_claim_without_quota_reports_it_until_it_is_deleted(tmp_path: Path) -> None:

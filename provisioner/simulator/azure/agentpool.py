@@ -99,9 +99,9 @@ class Pool:
         return self.state in BUSY
 
 
-def with_defaults(asked: Properties, kubernetes_version: str) -> dict[str, Any]:
+def with_defaults(sent: Properties, kubernetes_version: str) -> dict[str, Any]:
     """The properties as AKS stores them: without read-only members, with defaults, spot label and taint."""
-    filled = {key: copy.deepcopy(value) for key, value in asked.items() if key not in READ_ONLY and value is not None}
+    filled = {key: copy.deepcopy(value) for key, value in sent.items() if key not in READ_ONLY and value is not None}
     filled.setdefault("vmSize", "Standard_D2s_v5")
     filled.setdefault("count", 1)
     filled["osDiskSizeGB"] = filled.get("osDiskSizeGB") or 128

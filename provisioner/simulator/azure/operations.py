@@ -81,10 +81,10 @@ def _sign(*parts: str) -> str:
     return base64.urlsafe_b64encode(digest).decode().rstrip("=")
 
 
-def genuine(operation: str, asked: Mapping[str, str]) -> bool:
+def genuine(operation: str, sent: Mapping[str, str]) -> bool:
     """Whether this is the signed query of the operation."""
     expected = dict(part.split("=", 1) for part in query(operation).split("&"))
-    return all(hmac.compare_digest(asked.get(key, ""), value) for key, value in expected.items())
+    return all(hmac.compare_digest(sent.get(key, ""), value) for key, value in expected.items())
 
 
 def url(origin: str, subscription: str, location: str, operation: str, *, results: bool = False) -> str:

@@ -236,10 +236,10 @@ def check_members(properties: Mapping[str, Any]) -> Answer | None:
     return None if unknown is None else errors.bad_request(f"Could not find member '{unknown}' on the object.")
 
 
-def check_unchanged(stored: Mapping[str, Any], asked: Mapping[str, Any]) -> Answer | None:
+def check_unchanged(stored: Mapping[str, Any], sent: Mapping[str, Any]) -> Answer | None:
     """The error for the first create-only member that a PUT changes; omitted members stay."""
     for key in _CREATE_ONLY:
-        old, new = stored.get(key), asked.get(key)
+        old, new = stored.get(key), sent.get(key)
         if new is None or _plain(new) == _plain(old):
             continue
         message = f"Changing property 'properties.{key}' is not allowed."

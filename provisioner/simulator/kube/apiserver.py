@@ -36,11 +36,11 @@ _OPEN_PATHS = ("/healthz", "/livez", "/readyz")
 class ApiServer:
     """One API server. The caller runs `app` on sockets or in memory.
 
-    `token`: the bearer token to ask for, None for none. `crds` are created unless the store has them. A fault may
-    answer a request, or return None to let it pass; `request[TARGET]` is what it names (a `Target`, or None).
-    `caller` is who everybody is taken for. `expired_as_status`: tell a watch that begins too far back by HTTP 410
-    instead of an ERROR event; real servers do either. `around` wraps the one handler of all requests (a middleware
-    would do the same, but aiohttp keeps what the last 1,024 wrapped ones serve alive: in tests, whole worlds).
+    `token`: the required bearer token, None for none. `crds` are created unless the store has them. A fault returns a
+    response, or None to let the request pass; `request[TARGET]` is the object in the path (a `Target`, or None).
+    `caller`: the user of all requests. `expired_as_status`: report an expired watch by HTTP 410 instead of an ERROR
+    event; kube-apiserver does either. `around` wraps the handler of all requests; a middleware is not used, because
+    aiohttp caches the last 1,024 wrapped handlers, and with them whole worlds.
     """
 
     def __init__(
@@ -82,8 +82,8 @@ class ApiServer:
     ) -> None:
         """Lag: watches stop and lists show `revision`, until `thaw`; GETs and writes stay current.
 
-        A real server lags only in lists that allow it (`resourceVersion=0`): that is `consistent_lists`; with
-        `consistent_selections` only those are true that have a selector. With `kinds` named (`nodes`,
+        kube-apiserver lags only in lists that allow it (`resourceVersion=0`), which is `consistent_lists`; with
+        `consistent_selections` only lists with a selector are current. With `kinds` (`nodes`,
         `nodeclaims.karpenter.sh`) only these lag.
         """
         self._view.freeze(

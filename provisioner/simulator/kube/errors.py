@@ -17,7 +17,7 @@ from .objects import Json
 class ApiError(Exception):
     """An error response: HTTP status, machine-readable reason, message, and `metav1.StatusDetails`.
 
-    Details may be {} where the real server has some that say nothing; None where it has none.
+    Details are {} where kube-apiserver has empty ones, and None where it has none.
     """
 
     def __init__(self, status: int, reason: str, message: str, details: Json | None = None) -> None:

@@ -152,8 +152,8 @@ class Handlers:
         body, query = await body_of(request), request.query
         wanted: Json = requests.decode(body, request.content_type, "DeleteOptions") if body else dict(query)
         preconditions = wanted.get("preconditions") or {}
-        asked = wanted.get("dryRun")
-        dry_runs = asked if isinstance(asked, list) else query.getall("dryRun", [])
+        requested = wanted.get("dryRun")
+        dry_runs = requested if isinstance(requested, list) else query.getall("dryRun", [])
         obj, gone = self._store.delete(
             target.resource,
             target.name,
@@ -164,15 +164,15 @@ class Handlers:
             policy=requests.propagation(wanted.get("propagationPolicy")),
             options=WriteOptions(dry_run=requests.dry_run(dry_runs, "DeleteOptions")),
         )
-        if resource.answers_object or not gone:
+        if resource.returns_deleted or not gone:
             return json_response(obj)
         details = {"name": target.name, "group": resource.group, "kind": resource.plural, "uid": obj["metadata"]["uid"]}
         return json_response(_success(details))
 
     async def _evict(self, request: web.Request, target: Target) -> web.Response:
         sent = requests.decode(await body_of(request), request.content_type, "Eviction")
-        asked = (sent.get("deleteOptions") or {}).get("dryRun")
-        evict(self._store, target.name, target.namespace, sent, options=_options(request, [], asked))
+        requested = (sent.get("deleteOptions") or {}).get("dryRun")
+        evict(self._store, target.name, target.namespace, sent, options=_options(request, [], requested))
         return json_response({**_success({}), "code": 201}, 201)
 
 

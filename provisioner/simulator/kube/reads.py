@@ -58,8 +58,8 @@ class _Token(msgspec.Struct, frozen=True):
 class View:
     """The reading side of a store.
 
-    `consistent_lists` exempts lists without a resourceVersion from a freeze, `consistent_selections` those of them that
-    have a selector besides: what a plan asks for afresh, beside the mirrors' lists.
+    `consistent_lists` exempts lists without a resourceVersion from a freeze; `consistent_selections` only those of them
+    that have a selector: consistent reads of a controller, as opposed to the lists of its reflectors.
     """
 
     def __init__(self, store: Store) -> None:
@@ -137,7 +137,7 @@ class View:
 
     def _begin(self, collection: Collection, options: ListOptions) -> tuple[int, Key]:
         """The revision to list at, and the key to start after."""
-        nowhere: Key = ("", "")
+        start: Key = ("", "")
         if options.token:
             if options.revision:
                 raise bad_request("specifying resource version is not allowed when using continue")
@@ -147,14 +147,16 @@ class View:
             return token.rv, token.start
         if not options.revision:
             fresh = self.consistent_lists or (self.consistent_selections and options.chosen is not None)
-            return (self._store.revision if fresh else self.horizon(collection)), nowhere
-        asked = revision_number(options.revision)
-        self._await(collection, asked)
+            return (self._store.revision if fresh else self.horizon(collection)), start
+        requested = revision_number(options.revision)
+        self._await(collection, requested)
         if not options.exact:
-            return self.horizon(collection), nowhere
-        if asked < collection.history.floor:
-            raise expired(f"The resourceVersion for the provided list is too old: {asked} ({collection.history.floor})")
-        return asked, nowhere
+            return self.horizon(collection), start
+        if requested < collection.history.floor:
+            raise expired(
+                f"The resourceVersion for the provided list is too old: {requested} ({collection.history.floor})"
+            )
+        return requested, start
 
     def _await(self, collection: Collection, revision: int) -> None:
         """kube-apiserver waits some seconds for its cache; the simulator responds at once."""

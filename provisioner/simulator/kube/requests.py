@@ -167,7 +167,7 @@ def shape(header: str) -> Shape:
 def decode(body: bytes, content_type: str, kind: str, *, custom: bool = False) -> Json:
     """A JSON object of this kind from a request's body. Raises ApiError 415 for other formats, 400 for other JSON.
 
-    Custom resources must say their kind; for built-in ones the path has said it.
+    The kind is required for custom resources; for built-in ones the path implies it.
     """
     unrecognized = f"the object provided is unrecognized (must be of type {kind})"
     if content_type not in {"application/json", "application/octet-stream", ""}:

@@ -59,9 +59,9 @@ class Resource:
     """One kind.
 
     `has_status`: there is a status subresource, and a write to the main resource ignores status. `initial_status`: the
-    status a new object starts with; None keeps what was sent. `status_moves_metadata`: labels, annotations and
+    status of a new object; None keeps the sent one. `status_moves_metadata`: labels, annotations and
     finalizers may be written through /status (built-in kinds). `needs_version`: a PUT must name the resourceVersion
-    it replaces. `answers_object`: DELETE of a vanishing object answers with it instead of a Status.
+    it replaces. `returns_deleted`: the response of a DELETE is the object instead of a Status.
     """
 
     plural: str
@@ -76,7 +76,7 @@ class Resource:
     counts_generation: bool = False
     status_moves_metadata: bool = True
     needs_version: bool = False
-    answers_object: bool = False
+    returns_deleted: bool = False
     fields: tuple[str, ...] = ()
     check: Check = _anything
     schema: Schema | None = None
@@ -138,7 +138,7 @@ _BUILT_IN = (
         has_status=True,
         initial_status={"phase": "Pending", "qosClass": "BestEffort"},
         counts_generation=True,
-        answers_object=True,
+        returns_deleted=True,
         fields=_POD_FIELDS,
         check=builtin_validation.pod,
     ),

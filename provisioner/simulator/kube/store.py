@@ -49,8 +49,8 @@ _NAME_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
 class Store:
     """All objects of a cluster. `resource` arguments are keys: `nodes`, `nodeclaims.karpenter.sh`.
 
-    `now` tells wall time; `seed_uid` draws uids and generated names; `window` is the number of events a kind keeps for
-    watches. Every method may raise ApiError.
+    `now`: the wall clock; `seed_uid`: the source of uids and generated names; `window`: the number of events that a
+    kind keeps for watches. Every method may raise ApiError.
     """
 
     def __init__(self, now: Callable[[], datetime], *, seed_uid: Random, window: int = 1000) -> None:
@@ -217,7 +217,7 @@ class Store:
     def _settle(self, collection: Collection, old: Json, new: Json) -> Json:
         """Store the next version, or delete an object without finalizers."""
         if is_released(new):
-            was_marked = "deletionTimestamp" in old["metadata"] or collection.resource.answers_object
+            was_marked = "deletionTimestamp" in old["metadata"] or collection.resource.returns_deleted
             return self._put(collection, old, new if was_marked else old, gone=True)
         return old if new == old else self._put(collection, old, new)
 
@@ -257,10 +257,10 @@ class Store:
         self._telling = True
         try:
             while self._pending:
-                where, told = self._pending.popleft()
-                before = told.before.obj if told.before else None
+                where, event = self._pending.popleft()
+                before = event.before.obj if event.before else None
                 for subscriber in self._subscribers:
-                    subscriber(told.type, where, told.record.obj, before)
+                    subscriber(event.type, where, event.record.obj, before)
         finally:
             self._telling = False
 

@@ -90,8 +90,10 @@ class Stream:
         self._bookmarks = requests.flag(request.query, "allowWatchBookmarks")
         revision = request.query.get("resourceVersion", "")
         requests.check_list(request.query)
-        asked = "sendInitialEvents" in request.query
-        self._list_first = requests.flag(request.query, "sendInitialEvents") if asked else revision in {"", "0"}
+        initial_events = "sendInitialEvents" in request.query
+        self._list_first = (
+            requests.flag(request.query, "sendInitialEvents") if initial_events else revision in {"", "0"}
+        )
         self._marks_end = self._list_first
         self._position = (
             revision_number(revision) if revision not in {"", "0"} else self._view.horizon(self._collection)

@@ -195,12 +195,12 @@ def check_version(resource: Resource, old: Json, revision: str | None) -> None:
 def check_preconditions(resource: Resource, old: Json, *, uid: str | None, revision: str | None) -> None:
     """Raises ApiError 409 if a precondition of a DELETE differs."""
     meta = old["metadata"]
-    for word, asked, found, why in (
+    for word, requested, found, why in (
         ("UID", uid, meta["uid"], "The object might have been deleted and then recreated"),
         ("ResourceVersion", revision, meta["resourceVersion"], "The object might have been modified"),
     ):
-        if asked and asked != found:
-            words = f"the {word} in the precondition ({asked}) does not match the {word} in record ({found}). {why}"
+        if requested and requested != found:
+            words = f"the {word} in the precondition ({requested}) does not match the {word} in record ({found}). {why}"
             raise conflict(resource.qualified_kind, meta["name"], words)
 
 
@@ -240,7 +240,7 @@ def is_released(obj: Json) -> bool:
     return "deletionTimestamp" in meta and not meta.get("finalizers") and not meta.get("deletionGracePeriodSeconds")
 
 
-def grace_of(resource: Resource, old: Json, asked: int | None) -> int:
+def grace_of(resource: Resource, old: Json, requested: int | None) -> int:
     """The grace period of a DELETE in seconds; only bound, running pods have one."""
     if (
         resource.key != "pods"
@@ -248,8 +248,8 @@ def grace_of(resource: Resource, old: Json, asked: int | None) -> int:
         or dig(old, "status", "phase") in {"Succeeded", "Failed"}
     ):
         return 0
-    if asked is not None:
-        return asked if asked >= 0 else 1
+    if requested is not None:
+        return requested if requested >= 0 else 1
     default = dig(old, "spec", "terminationGracePeriodSeconds")
     return 30 if default is None else int(default)
 
@@ -259,7 +259,7 @@ def marked_for_deletion(
 ) -> Json:
     """`old` after a DELETE, deleting or with a shorter grace period; equal to `old` if nothing changes.
 
-    The result may be released (`is_released`), which means that the object goes now.
+    If the result is released (`is_released`), the object is deleted at once.
     """
     meta = dict(old["metadata"])
     finalizers = list(meta.get("finalizers") or [])

@@ -1,4 +1,4 @@
-"""Every invariant, violated by one deliberate deed and left alone by everybody's lawful ones."""
+"""Each invariant is violated by one deliberate change, and not by permitted ones."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""The virtual loop: time that jumps, errors that are found, runs that repeat."""
+"""The virtual loop: advancing time, detected defects, repeatable runs."""
 
 import asyncio
 import gc

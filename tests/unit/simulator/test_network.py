@@ -1,7 +1,7 @@
-"""The wire in memory: the same outcomes as TCP, and faults that TCP tests cannot time.
+"""The in-memory network: the same outcomes as TCP, and faults at exact times.
 
-Each story of `OUTCOMES` is told twice, over loopback sockets in real time and in memory in virtual time, and must end
-alike: same exceptions, same texts, same number of calls that reached the server.
+Each case of `OUTCOMES` runs twice, over loopback sockets in real time and in memory in virtual time, and must have
+the same exceptions, messages and number of requests that reached the server.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""The world's ways in: the wire, loopback sockets, hooks, and the ledger that sees all of it."""
+"""The interfaces of a world: in-memory network, loopback sockets, hooks and audit log."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""Fault plans as data: what can be said, and how mistakes are told."""
+"""Fault plans: the rules, and the messages for mistakes."""
 
 import json
 

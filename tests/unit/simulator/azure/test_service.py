@@ -1,4 +1,4 @@
-"""Stories of the simulated ARM on virtual time, asked through its service: no HTTP, no Nodes."""
+"""The simulated ARM on virtual time, called without HTTP and without Nodes."""
 
 import asyncio
 import json

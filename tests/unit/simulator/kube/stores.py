@@ -1,4 +1,4 @@
-"""A small cluster for stories of the simulated API server: a store on a clock moved by hand, and a small CRD."""
+"""A store on a manual clock and a small CRD, for tests of the simulated API server."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta

@@ -1,4 +1,4 @@
-"""The API server over the wire in memory, on virtual time: watches, forms of answers, refusals, faults on purpose."""
+"""The simulated API server in memory, on virtual time: watches, representations, errors and injected faults."""
 
 import asyncio
 import io

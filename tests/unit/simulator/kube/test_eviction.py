@@ -1,4 +1,4 @@
-"""Evictions and the budgets that refuse them."""
+"""Evictions and PodDisruptionBudgets."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What goes when something else has gone."""
+"""The garbage collector, and the finalization of namespaces and CRDs."""
 
 import asyncio
 from datetime import UTC, datetime

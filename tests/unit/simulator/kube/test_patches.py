@@ -1,4 +1,4 @@
-"""The three patch formats: documents and patches, and what they result in."""
+"""The three patch formats: documents, patches and results."""
 
 import copy
 

@@ -1,4 +1,4 @@
-"""What readers see: pages of one moment, exact moments, and a server that lags."""
+"""Pages of one revision, exact revisions, and a lagging server."""
 
 import pytest
 

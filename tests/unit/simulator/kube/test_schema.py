@@ -1,4 +1,4 @@
-"""A CRD's schema at work, in the words of the real server."""
+"""Validation against a CRD's schema, with kube-apiserver's messages."""
 
 import pytest
 

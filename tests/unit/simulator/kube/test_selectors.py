@@ -1,4 +1,4 @@
-"""Selectors: what is chosen, and what is not understood."""
+"""Label and field selectors: matches and errors."""
 
 import pytest
 

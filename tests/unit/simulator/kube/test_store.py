@@ -1,4 +1,4 @@
-"""The cluster's memory: versions, metadata, finalizers, preconditions, and the order in which things are told."""
+"""The store: versions, metadata, finalizers, preconditions, and the order of notifications."""
 
 from datetime import timedelta
 

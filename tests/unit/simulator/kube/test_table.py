@@ -1,4 +1,4 @@
-"""What `kubectl get` prints: columns, JSONPaths and ages."""
+"""Tables of `kubectl get`: columns, JSONPaths and ages."""
 
 from datetime import timedelta
 

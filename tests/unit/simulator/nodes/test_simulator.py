@@ -1,4 +1,4 @@
-"""Stories of machines that become Nodes, on virtual time: the simulated Azure and the simulated API server's store."""
+"""Machines and their Nodes, on virtual time, with the simulated Azure and store."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
