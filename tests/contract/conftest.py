@@ -1,4 +1,4 @@
-"""How a run says that the contract was not read to the real service: one line, never silence."""
+"""Reports in the summary of a run how many cases of the contract ran against the emulator only."""
 
 import pytest
 
@@ -6,7 +6,7 @@ from .service import AZURE, why_not_live
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """How many cases only the emulator has heard, and why."""
+    """Report how many cases ran against the emulator only, and why."""
     skipped = [one for one in terminalreporter.stats.get("skipped", ()) if _is_live(getattr(one, "nodeid", ""))]
     if skipped:
         cases = f"{len(skipped)} cases of the Azure contract ran against the emulator only"

@@ -1,9 +1,8 @@
-"""Whom the contract is read to: the simulated Azure on a loopback socket, or a real managed cluster.
+"""The service under test of the contract: the simulated Azure on a loopback socket, or a real managed cluster.
 
-The same real SDK client, without retries, for both. The real one is asked only with AZURE_LIVE=1; it needs
-ARM_SUBSCRIPTION_ID, ARM_RESOURCE_GROUP and AZURE_CLUSTER_NAME, whatever DefaultAzureCredential finds, and a cluster
-that may get agent pools of count 0, named `ct…`, which cost nothing and are removed again. AZURE_LIVE_SIZE names their
-size.
+Both are used with the Azure SDK, without retries. The real service needs AZURE_LIVE=1, ARM_SUBSCRIPTION_ID,
+ARM_RESOURCE_GROUP, AZURE_CLUSTER_NAME, a credential that DefaultAzureCredential finds, and a cluster in which the tests
+may create agent pools of count 0, named `ct…`; they cost nothing and are deleted. AZURE_LIVE_SIZE is their VM size.
 
 Source: docs/references/agent-pools.md#python-sdk, docs/references/agent-pools.md#identity-and-clouds.
 """
@@ -38,7 +37,7 @@ SPEED = 600.0
 
 
 def why_not_live() -> str:
-    """Why the real service is not asked; "" if it is."""
+    """Why the tests do not use the real service; "" if they do."""
     if os.environ.get("AZURE_LIVE") != "1":
         return "AZURE_LIVE is not 1"
     missing = [name for name in NEEDED if not os.environ.get(name)]
@@ -46,14 +45,14 @@ def why_not_live() -> str:
 
 
 class Plain(SansIOHTTPPolicy[Any, Any]):
-    """Lets the bearer token travel over plain http, on loopback."""
+    """Allows bearer tokens over plain http, on loopback."""
 
     def on_request(self, request: Any) -> None:
         request.context.options["enforce_https"] = False
 
 
 class Token:
-    """The emulator's credential."""
+    """The credential for the emulator."""
 
     async def get_token(self, *scopes: str, **options: Any) -> AccessToken:
         return AccessToken("contract", 4102444800)
@@ -67,7 +66,7 @@ class Token:
 
 
 class Service:
-    """One managed cluster as the SDK reaches it. `last` is the HTTP response to the latest write."""
+    """One managed cluster, as the SDK reaches it. `last` is the HTTP response of the latest write."""
 
     def __init__(
         self, client_of: Callable[[str], ContainerServiceClient], where: tuple[str, str, str], size: str
@@ -81,7 +80,7 @@ class Service:
         self._made: list[str] = []
 
     async def put(self, name: str, *, headers: dict[str, str] | None = None, **changes: Any) -> Any:
-        """PUT a pool of count 0; the answer's model. Raises HttpResponseError."""
+        """PUT a pool of count 0; returns the model of the response. Raises HttpResponseError."""
         if name not in self._made:
             self._made.append(name)
         wanted = {"count": 0, "vm_size": self.size, "type_properties_type": "VirtualMachineScaleSets", "mode": "User"}
@@ -97,7 +96,7 @@ class Service:
         return await poller.result()
 
     async def delete(self, name: str, *, headers: dict[str, str] | None = None) -> int:
-        """DELETE a pool; the status."""
+        """DELETE a pool; returns the status."""
         await self.pools.begin_delete(
             self.group, self.cluster, name, polling=False, headers=headers or {}, raw_response_hook=self._note
         )
@@ -107,7 +106,7 @@ class Service:
         return await self.pools.get(self.group, self.cluster, name)
 
     async def ask(self, path: str, *, query: str = f"api-version={API_VERSION}", subscription: str = "") -> Any:
-        """GET any ARM path below a subscription; the response, whatever its status."""
+        """GET any ARM path below a subscription; returns the response, whatever its status."""
         about = subscription or self.subscription
         url = f"/subscriptions/{about}{path}" + (f"?{query}" if query else "")
         response = await self.client_of(about).send_request(HttpRequest("GET", url), stream=True)
@@ -115,7 +114,7 @@ class Service:
         return response
 
     async def become(self, name: str, state: str, *, within_seconds: float = 1800.0) -> Any:
-        """Wait, in the service's own seconds, until the pool is in this state; "" is absent."""
+        """Wait until the pool is in this state; "" is absent."""
         async with asyncio.timeout(within_seconds):
             while True:
                 try:
@@ -131,7 +130,7 @@ class Service:
     pause_seconds = 15.0
 
     async def clean(self) -> None:
-        """Remove what was made."""
+        """Delete the created pools."""
         for name in self._made:
             with contextlib.suppress(HttpResponseError):
                 await self.delete(name)
@@ -142,7 +141,7 @@ class Service:
 
 @contextlib.asynccontextmanager
 async def service(kind: str, **settings: Any) -> AsyncIterator[Service]:
-    """The one to read the contract to; skips the test, with the reason, if the real one is not to be asked."""
+    """The service under test; skips the test, with the reason, if the real one is not enabled."""
     if kind == EMULATOR:
         async with _emulator(**settings) as found:
             yield found
@@ -184,7 +183,7 @@ async def _emulator(**settings: Any) -> AsyncIterator[Service]:
 
 @contextlib.asynccontextmanager
 async def _azure() -> AsyncIterator[Service]:
-    from azure.identity.aio import DefaultAzureCredential  # slow, and only here
+    from azure.identity.aio import DefaultAzureCredential  # slow to import
 
     async with contextlib.AsyncExitStack() as open_until_then:
         credential = await open_until_then.enter_async_context(DefaultAzureCredential())

@@ -1,7 +1,7 @@
-"""What we believe of AKS's agent pools, as real SDK calls: the emulator must answer so, and so should the real service.
+"""The behaviour of AKS agent pools that the provider relies on, as calls of the Azure SDK, against the service.
 
-The facts are those of docs/references/agent-pools.md. `AZURE_LIVE=1` checks a real cluster
-(`service.py` says what that needs); without, those runs are skipped, and the run's last lines say how many and why.
+The facts are those of docs/references/agent-pools.md. With `AZURE_LIVE=1` the tests also run against a real cluster
+(see `service.py`); otherwise those cases are skipped, and the summary of the run counts them.
 """
 
 import json
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.parametrize("kind", [EMULATOR, AZURE])
 
 
 async def refusal(call: Awaitable[object]) -> tuple[int, str, dict[str, Any]]:
-    """Status, code and body of a refused call."""
+    """Status, code and body of a rejected call."""
     with pytest.raises(HttpResponseError) as caught:
         await call
     error = caught.value
@@ -35,7 +35,7 @@ def pools_path(azure: Service, group: str = "", cluster: str = "") -> str:
 
 @pytest.mark.asyncio
 async def test_a_new_pool_is_201_and_creating(kind: str) -> None:
-    """The body is already filled in; Azure-AsyncOperation is the only header of the operation."""
+    """The body is complete; Azure-AsyncOperation is the only header of the operation."""
     async with service(kind) as azure:
         pool = await azure.put("ct01")
         assert azure.last.status_code == 201
@@ -50,7 +50,7 @@ async def test_a_new_pool_is_201_and_creating(kind: str) -> None:
 
 @pytest.mark.asyncio
 async def test_ids_and_sizes_are_echoed_as_recorded(kind: str) -> None:
-    """Lower-case `resourcegroups`, the ARM type, the size in the caller's casing."""
+    """Lower-case `resourcegroups`, the ARM type, the size in the case of the request."""
     async with service(kind) as azure:
         size = azure.size.upper().replace("STANDARD", "Standard")
         pool = await azure.put("ct02", vm_size=size)
@@ -60,8 +60,8 @@ async def test_ids_and_sizes_are_echoed_as_recorded(kind: str) -> None:
 
 
 @pytest.mark.asyncio
-async def test_an_operation_is_told_by_its_url(kind: str) -> None:
-    """Another api-version, a query of kilobytes; name, status, startTime, and endTime at its end."""
+async def test_the_body_of_an_operation(kind: str) -> None:
+    """Another api-version and a long query; name, status, startTime, and endTime once it has ended."""
     async with service(kind) as azure:
         await azure.put("ct03")
         url = azure.last.headers["Azure-AsyncOperation"]
@@ -77,8 +77,8 @@ async def test_an_operation_is_told_by_its_url(kind: str) -> None:
 
 
 @pytest.mark.asyncio
-async def test_if_none_match_protects_what_is_there(kind: str) -> None:
-    """PUT with `*` on an existing pool is 412 PreConditionFailed, and nothing changes."""
+async def test_if_none_match_protects_an_existing_pool(kind: str) -> None:
+    """PUT with `*` on an existing pool is 412 PreConditionFailed, and changes nothing."""
     async with service(kind) as azure:
         await azure.put("ct04", headers=HEADERS)
         made = await azure.become("ct04", "Succeeded")
@@ -98,7 +98,7 @@ async def test_the_matrix_of_preconditions(kind: str) -> None:
 
 @pytest.mark.asyncio
 async def test_the_etag_changes_with_every_operation(kind: str) -> None:
-    """From Creating to Succeeded, and with it what If-Match accepts."""
+    """The ETag, and what If-Match accepts, changes from Creating to Succeeded."""
     async with service(kind) as azure:
         began = await azure.put("ct06")
         ended = await azure.become("ct06", "Succeeded")
@@ -109,8 +109,8 @@ async def test_the_etag_changes_with_every_operation(kind: str) -> None:
 
 
 @pytest.mark.asyncio
-async def test_a_busy_pool_refuses_with_the_pending_operation(kind: str) -> None:
-    """409 OperationNotAllowed, a message that says that another operation is in progress."""
+async def test_a_write_during_an_operation_conflicts(kind: str) -> None:
+    """409 OperationNotAllowed, with a message about the operation in progress."""
     async with service(kind) as azure:
         await azure.put("ct07")
         status, code, body = await refusal(azure.put("ct07", node_labels={"a": "b"}))
@@ -133,7 +133,7 @@ async def test_a_removal_is_202_empty_then_deleting_then_404(kind: str) -> None:
 
 @pytest.mark.asyncio
 async def test_an_absent_pool(kind: str) -> None:
-    """GET is 404 with an answer that names the pool's absence, DELETE 204."""
+    """GET is 404 with a body that names the absent pool, DELETE is 204."""
     async with service(kind) as azure:
         status, code, body = await refusal(azure.get("ct09"))
         assert status == 404
@@ -143,8 +143,8 @@ async def test_an_absent_pool(kind: str) -> None:
 
 
 @pytest.mark.asyncio
-async def test_other_404s_are_arms_and_say_so(kind: str) -> None:
-    """Cluster, group and subscription; wrapped, from the gateway, and never about the pool."""
+async def test_404s_of_cluster_group_and_subscription(kind: str) -> None:
+    """Wrapped bodies from the gateway, which do not name the pool."""
     async with service(kind) as azure:
         nobody = "11111111-2222-3333-4444-555555555555"
         for path, about, codes in (
@@ -181,15 +181,15 @@ async def test_the_list_is_one_object_with_value(kind: str) -> None:
         ("ct12", {"os_sku": "Slackware"}),
     ],
 )
-async def test_what_is_wrong_is_refused_at_once(kind: str, name: str, changes: dict[str, Any]) -> None:
-    """Names, labels, taints, counts, disks and enumerations: 400, nothing made."""
+async def test_invalid_fields_are_rejected(kind: str, name: str, changes: dict[str, Any]) -> None:
+    """Names, labels, taints, counts, disks and enumerations: 400, and no pool."""
     async with service(kind) as azure:
         assert (await refusal(azure.put(name, **changes)))[0] == 400
         assert name not in {pool.name async for pool in azure.pools.list(azure.group, azure.cluster)}
 
 
 @pytest.mark.asyncio
-async def test_what_is_create_only_cannot_be_changed(kind: str) -> None:
+async def test_create_only_fields_cannot_be_changed(kind: str) -> None:
     """Another number of pods per node is 400."""
     async with service(kind) as azure:
         await azure.put("ct13", max_pods=40)
@@ -198,8 +198,8 @@ async def test_what_is_create_only_cannot_be_changed(kind: str) -> None:
 
 
 @pytest.mark.asyncio
-async def test_answers_carry_ids_and_what_is_left(kind: str) -> None:
-    """Request and correlation ids, and ARM's remaining reads."""
+async def test_responses_have_request_ids_and_remaining_reads(kind: str) -> None:
+    """Request and correlation ids, and the remaining reads of ARM."""
     async with service(kind) as azure:
         headers = (await azure.ask(pools_path(azure))).headers
         assert headers["x-ms-request-id"]
@@ -208,7 +208,7 @@ async def test_answers_carry_ids_and_what_is_left(kind: str) -> None:
 
 
 @pytest.mark.asyncio
-async def test_a_call_without_api_version_is_refused(kind: str) -> None:
+async def test_a_call_without_api_version_is_rejected(kind: str) -> None:
     """400 MissingApiVersionParameter."""
     async with service(kind) as azure:
         response = await azure.ask(pools_path(azure), query="")
@@ -217,8 +217,8 @@ async def test_a_call_without_api_version_is_refused(kind: str) -> None:
 
 
 @pytest.mark.asyncio
-async def test_a_pools_puts_are_limited_and_reads_are_not_slowed_by_it(kind: str) -> None:
-    """At the latest the 30th PUT of one pool in a row is 429 `Throttled`, with whole seconds."""
+async def test_puts_of_a_pool_are_throttled_and_reads_are_not(kind: str) -> None:
+    """At the latest the 30th consecutive PUT of one pool is 429 `Throttled`, with whole seconds."""
     async with service(kind) as azure:
         await azure.put("ct16")
         heard: list[tuple[int, str]] = []

@@ -1,4 +1,4 @@
-"""The inventory: what a LIST may say, what it may not, and when a 404 is proof."""
+"""The inventory: merging LISTs, poll interval, and when a 404 proves absence."""
 
 import asyncio
 import random
@@ -51,7 +51,7 @@ MERGES = [
 
 @pytest.mark.parametrize(("told", "before", "listed", "lately", "expected"), MERGES, ids=[row[0] for row in MERGES])
 def test_merge(told: str, before: dict, listed: list, lately: dict, expected: Instance | None) -> None:
-    """A LIST sent at t=5 meets what is known."""
+    """A LIST sent at t=5 is merged into the cache."""
     merged = merge(before, listed, started_at=5.0, **lately)
     after = merged.observations.get("a")
     assert (after.instance if after else None) == expected, told
@@ -69,13 +69,13 @@ SETTLING = [
 
 
 @pytest.mark.parametrize(("told", "known", "expected"), SETTLING, ids=[row[0] for row in SETTLING])
-def test_when_a_404_is_proof(told: str, known: dict, expected: float) -> None:
+def test_settles_in(told: str, known: dict, expected: float) -> None:
     """At t=100, leading since t=90."""
     assert settles_in(**{"now": 100.0, "leading_since": 90.0, "settle_seconds": 60.0, **known}) == expected, told
 
 
 class Cloud:
-    """A cloud that lists what it is told to; its other calls are never made by the inventory."""
+    """A cloud with a given list; its other calls are not used."""
 
     def __init__(self) -> None:
         self.pools: list[Instance] = []
@@ -108,7 +108,7 @@ class Cloud:
 
 
 def lived(seconds: float, prepare, *, during=None) -> tuple[Cloud, Inventory, list[str]]:
-    """Let an inventory run for some virtual seconds."""
+    """Run an inventory for some virtual seconds."""
     cloud, woken = Cloud(), list[str]()
 
     async def main() -> Inventory:
@@ -125,16 +125,16 @@ def lived(seconds: float, prepare, *, during=None) -> tuple[Cloud, Inventory, li
     return cloud, run(main, seed=1, epoch=EPOCH), woken
 
 
-def test_it_looks_often_only_while_something_is_in_flight() -> None:
-    """Idle: about once a minute; a pool being created: every four seconds."""
+def test_the_poll_interval() -> None:
+    """Idle: about once a minute; with a pool in flight: every four seconds."""
     idle, _, _ = lived(300.0, lambda cloud, _: None)
     busy, _, _ = lived(300.0, lambda cloud, _: cloud.pools.append(POOL))
     assert len(idle.lists) in range(5, 8)
     assert len(busy.lists) in range(72, 78)
 
 
-def test_a_failing_list_is_unknown_not_empty() -> None:
-    """What was known stays known, and it asks ever more slowly, no sooner than told."""
+def test_a_failed_list_keeps_the_cache() -> None:
+    """LISTs back off exponentially, and not before `Retry-After`."""
 
     async def then_fail(cloud: Cloud, inventory: Inventory) -> None:
         await asyncio.sleep(1.0)
@@ -147,13 +147,13 @@ def test_a_failing_list_is_unknown_not_empty() -> None:
     assert all(later - sooner >= 40.0 for sooner, later in zip(cloud.lists[1:], cloud.lists[2:], strict=False))
 
 
-def test_changes_wake_their_keys_once() -> None:
-    """An unchanged list wakes nobody."""
+def test_on_change_is_called_once_per_change() -> None:
+    """An unchanged list calls nothing."""
     _, _, woken = lived(300.0, lambda cloud, _: cloud.pools.append(POOL))
     assert woken == ["a"]
 
 
-def test_a_404_right_after_a_put_is_not_proof_but_one_after_it_was_seen_is() -> None:
+def test_a_404_after_a_put_is_unsettled_until_the_pool_was_seen() -> None:
     """Read lag must not look like absence."""
 
     async def story(cloud: Cloud, inventory: Inventory) -> None:
@@ -169,8 +169,8 @@ def test_a_404_right_after_a_put_is_not_proof_but_one_after_it_was_seen_is() -> 
     lived(0.0, lambda _cloud, _inventory: None, during=story)
 
 
-def test_what_a_put_answers_is_no_sight_of_the_pool() -> None:
-    """An accepted PUT or DELETE shows that writes know the pool; a lagging GET may deny it all the same."""
+def test_the_response_of_a_put_does_not_settle_a_404() -> None:
+    """A GET may lag behind an accepted PUT or DELETE."""
 
     async def story(_: Cloud, inventory: Inventory) -> None:
         inventory.put_attempted("a")
@@ -183,8 +183,8 @@ def test_what_a_put_answers_is_no_sight_of_the_pool() -> None:
     lived(0.0, lambda _cloud, _inventory: None, during=story)
 
 
-def test_a_list_settles_a_404_only_once_it_agrees() -> None:
-    """A pool that lists show and a GET denies is not gone; one that lists have instance_of and show no more is."""
+def test_a_list_settles_a_404_once_it_omits_the_pool() -> None:
+    """A pool that LISTs show and a GET does not is present; one that LISTs have shown and omit now is absent."""
 
     async def story(cloud: Cloud, inventory: Inventory) -> None:
         inventory.put_attempted("a")
@@ -204,8 +204,8 @@ def test_a_list_settles_a_404_only_once_it_agrees() -> None:
     lived(0.0, lambda cloud, _: cloud.pools.append(POOL), during=story)
 
 
-def test_a_refused_put_leaves_nothing_to_wait_for() -> None:
-    """After a clear no, absence settles as if nothing had been sent."""
+def test_a_rejected_put_does_not_unsettle_a_404() -> None:
+    """As if no PUT had been sent."""
 
     async def story(_: Cloud, inventory: Inventory) -> None:
         await asyncio.sleep(61.0)
@@ -218,8 +218,8 @@ def test_a_refused_put_leaves_nothing_to_wait_for() -> None:
 
 
 @pytest.mark.parametrize("instance_of", [True, False])
-def test_an_unheard_put_is_looked_for_often(*, instance_of: bool) -> None:
-    """From the lost answer on it lists every few seconds: until the pool is seen, or a 404 could be believed."""
+def test_an_unknown_put_result_polls_often(*, instance_of: bool) -> None:
+    """Every few seconds until the pool is seen or a 404 is settled."""
 
     async def story(cloud: Cloud, inventory: Inventory) -> None:
         await asyncio.sleep(20.0)

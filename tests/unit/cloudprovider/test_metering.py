@@ -1,4 +1,4 @@
-"""The cloud's metrics: Karpenter's names and labels, so that its dashboards and alerts work unchanged."""
+"""Metrics of cloud calls, with Karpenter's names and labels."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -21,7 +21,7 @@ SECONDS = 3.0
 
 
 class Slow:
-    """A cloud that takes three seconds for everything, and then fails with `error` if there is one."""
+    """A cloud whose calls take three seconds, and then fail with `error` if it is set."""
 
     def __init__(self, error: BaseException | None = None) -> None:
         self.error = error
@@ -65,7 +65,7 @@ CALLS: dict[str, Callable[[InstrumentedProvider], Awaitable[object]]] = {
 
 
 def measured(error: BaseException | None = None) -> dict[tuple[str, str], float]:
-    """All calls once; what the registry holds of each, by (sample, method), error labels included in the sample."""
+    """Make all calls once; returns the samples by (sample, method), with the labels of errors."""
 
     async def main() -> dict[tuple[str, str], float]:
         metrics = Metrics()
@@ -88,8 +88,8 @@ def measured(error: BaseException | None = None) -> dict[tuple[str, str], float]
     return run(main, seed=1, epoch=datetime(2026, 3, 1, tzinfo=UTC))
 
 
-def test_every_call_is_timed() -> None:
-    """One observation a call, of the time it took; a call that succeeds is no error."""
+def test_the_duration_of_each_call() -> None:
+    """One observation per call; a successful call counts no error."""
     seen = measured()
     for method in CALLS:
         assert seen["karpenter_cloudprovider_duration_seconds_count", method] == 1.0
@@ -106,23 +106,23 @@ def test_every_call_is_timed() -> None:
         (Retryable("Throttled", "later"), ""),
     ],
 )
-def test_errors_bear_karpenters_names(error: CloudError, name: str) -> None:
-    """Failed calls are timed too, and counted by the name that Karpenter has for the error, if it has one."""
+def test_the_names_of_errors(error: CloudError, name: str) -> None:
+    """Failed calls are timed and counted, with the name that Karpenter has for the error."""
     seen = measured(error)
     for method in CALLS:
         assert seen["karpenter_cloudprovider_duration_seconds_count", method] == 1.0
         assert seen[f"karpenter_cloudprovider_errors_total:{name}", method] == 1.0
 
 
-def test_a_cancelled_call_is_no_error_of_the_cloud() -> None:
-    """A lost lease cancels calls in flight: their time counts, the cloud did not fail."""
+def test_a_cancelled_call_is_not_an_error() -> None:
+    """Its duration is observed."""
     seen = measured(asyncio.CancelledError())
     assert seen["karpenter_cloudprovider_duration_seconds_count", "Create"] == 1.0
     assert not [name for name, _ in seen if "errors" in name]
 
 
-def test_the_buckets_reach_beyond_the_longest_call() -> None:
-    """A call ends within 15 s (20 s with what the budget adds to a GET): nothing falls into +Inf unseen."""
+def test_the_histogram_covers_the_longest_call() -> None:
+    """A call takes at most 15 s (a GET 20 s with its rate limit)."""
 
     async def main() -> list[float]:
         metrics = Metrics()

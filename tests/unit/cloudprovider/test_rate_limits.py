@@ -1,4 +1,4 @@
-"""The client-side budget: who may draw, who waits, who is told to come back, and what a 429 does to it."""
+"""Client-side rate limits: priorities, waits, retry times, and the effect of a 429."""
 
 import asyncio
 import contextlib
@@ -32,7 +32,7 @@ READS, PUTS_AT_MOST = int(READ_BURST), int(PUT_BURST)
 
 
 class Arm:
-    """Notes when each call arrives, and refuses while `refusing` is set."""
+    """Records when each call arrives; rejects calls while `refusing` is set."""
 
     def __init__(self) -> None:
         self.calls: list[tuple[str, float]] = []
@@ -97,7 +97,7 @@ async def refused(call: Awaitable[object]) -> CloudError:
 
 
 def test_a_write_never_waits() -> None:
-    """The lease was checked before: what cannot be sent at once is an error, and it took no time."""
+    """A write without a token fails at once."""
 
     async def story(arm: Arm, budget: RateLimitedProvider) -> None:
         for number in range(READS):
@@ -112,8 +112,8 @@ def test_a_write_never_waits() -> None:
     on_budget(story)
 
 
-def test_those_turned_away_do_not_come_back_as_a_crowd() -> None:
-    """Of a hundred removals at once those that may go, go; the others are given one moment each, and come then."""
+def test_rejected_calls_have_different_retry_times() -> None:
+    """Of a hundred DELETEs those with tokens are sent; the others are rejected with one time each, and succeed then."""
 
     async def story(arm: Arm, budget: RateLimitedProvider) -> float:
         async def remove(name: str) -> None:
@@ -135,8 +135,8 @@ def test_those_turned_away_do_not_come_back_as_a_crowd() -> None:
     assert on_budget(story) == pytest.approx(100.0 - READS)
 
 
-def test_a_refusal_by_the_budget_proves_that_nothing_was_sent() -> None:
-    """It bears ARM's status for it, so that nobody looks for a pool that cannot be there."""
+def test_a_rate_limited_call_has_status_429() -> None:
+    """As from ARM, so that no lookup of the pool is needed."""
 
     async def story(arm: Arm, budget: RateLimitedProvider) -> None:
         for _ in range(PUTS_AT_MOST):
@@ -148,8 +148,8 @@ def test_a_refusal_by_the_budget_proves_that_nothing_was_sent() -> None:
     on_budget(story)
 
 
-def test_each_pool_has_a_put_bucket_of_its_own() -> None:
-    """One claim's retries take nothing from another's first try, and a deleted pool's bucket is not forgotten."""
+def test_each_pool_has_its_own_put_bucket() -> None:
+    """Retries of one claim do not delay another; the bucket of a deleted pool is kept until it is full."""
 
     async def story(arm: Arm, budget: RateLimitedProvider) -> None:
         for _ in range(PUTS_AT_MOST):
@@ -165,8 +165,8 @@ def test_each_pool_has_a_put_bucket_of_its_own() -> None:
     on_budget(story)
 
 
-def test_removal_goes_before_proof_and_proof_before_the_list() -> None:
-    """A LIST leaves 20 tokens to others and a GET leaves 8; a DELETE takes the last."""
+def test_delete_precedes_get_and_get_precedes_list() -> None:
+    """A LIST leaves 20 tokens and a GET leaves 8; a DELETE takes the last one."""
 
     async def story(arm: Arm, budget: RateLimitedProvider) -> None:
         await budget.list()
@@ -188,8 +188,8 @@ def test_removal_goes_before_proof_and_proof_before_the_list() -> None:
     on_budget(story)
 
 
-def test_a_get_waits_a_little_and_a_list_until_its_turn() -> None:
-    """A GET whose turn is 9 s away is told so at once, but for one every 4 s; the LIST is sent when its turn comes."""
+def test_a_get_waits_shortly_and_a_list_without_limit() -> None:
+    """A GET that would wait 9 s is rejected, except one every 4 s; the LIST waits for its token."""
 
     async def story(arm: Arm, budget: RateLimitedProvider) -> None:
         await budget.list()
@@ -223,12 +223,12 @@ def test_a_get_waits_a_little_and_a_list_until_its_turn() -> None:
         (True, 59.9, 20.0, 0.0),
         (True, 60.0, 0.0, 1.0),
         (True, 600.0, 0.0, 1.0),
-        # Nobody holds a token back for one that does not ask.
+        # No token is reserved without a waiting call.
         (False, 600.0, 0.0, 0.0),
     ],
 )
-def test_who_goes_last_goes_first_in_the_end(waits: bool, since: float, leaves: float, held: float) -> None:
-    """It leaves 20 tokens to the others for 60 s after it was last served; from then on they headroom it one."""
+def test_a_low_priority_flow_gets_priority_after_a_while(waits: bool, since: float, leaves: float, held: float) -> None:
+    """It leaves 20 tokens to other calls for 60 s after its last call; then other calls leave one to it."""
     last = LowPriorityFlow(20.0, 60.0)
     last.served(1000.0)
     last.waiting = int(waits)
@@ -237,14 +237,14 @@ def test_who_goes_last_goes_first_in_the_end(waits: bool, since: float, leaves: 
     assert last.seconds_until_priority(now) == pytest.approx(max(0.0, 60.0 - since))
 
 
-def test_who_was_never_served_waits_for_nobody() -> None:
-    """A process that has listed nothing yet can do nothing else."""
+def test_the_first_call_of_a_flow_has_priority() -> None:
+    """A process without a LIST has nothing else to do."""
     assert LowPriorityFlow(20.0, 60.0).headroom(5.0) == 0.0
 
 
 @pytest.mark.parametrize(("pages", "after"), [(1, None), (8, None), (1, 40.0), (8, 40.0)])
-def test_whatever_goes_before_it_the_list_comes_once_a_minute(pages: int, after: float | None) -> None:
-    """Removals and proofs that never end, in a bucket that AKS has shrunk or not, hold up the LIST for 60 s at most."""
+def test_a_list_is_guaranteed_once_a_minute(pages: int, after: float | None) -> None:
+    """Continuous DELETEs and GETs, in a throttled bucket too, delay a LIST by at most 60 s."""
 
     async def story(arm: Arm, budget: RateLimitedProvider) -> None:
         async def storm(call: Callable[[], Awaitable[object]]) -> None:
@@ -270,7 +270,7 @@ def test_whatever_goes_before_it_the_list_comes_once_a_minute(pages: int, after:
                 await budget.list()
                 whole.append(began)
                 await asyncio.sleep(4.0)
-        # Its pages cost a token each, of half a token a second at the least; a Retry-After is obeyed.
+        # Each page takes a token, at half a token per second at least, after Retry-After.
         gaps = [later - sooner for sooner, later in itertools.pairwise((*whole, 1000.0))]
         assert max(gaps) <= 64.0 + 2.0 * pages + (after or 0.0)
         verbs = Counter(verb for verb, _ in arm.calls)
@@ -279,7 +279,7 @@ def test_whatever_goes_before_it_the_list_comes_once_a_minute(pages: int, after:
     on_budget(story)
 
 
-def test_deletes_that_are_sent_again_and_again_hold_up_no_proof() -> None:
+def test_retried_deletes_do_not_block_gets() -> None:
     """DELETEs that AKS rejects and that are retried leave a GET every few seconds, in a throttled bucket too."""
 
     async def story(arm: Arm, budget: RateLimitedProvider) -> None:
@@ -312,11 +312,8 @@ def test_deletes_that_are_sent_again_and_again_hold_up_no_proof() -> None:
     on_budget(story)
 
 
-def test_a_list_that_was_refused_had_its_turn() -> None:
-    """A LIST that AKS has throttled goes last again, and first once more a minute later; other failures change nothing.
-
-    What AKS refuses to a list that goes first it would refuse to all that wait behind it.
-    """
+def test_a_throttled_list_uses_its_guaranteed_call() -> None:
+    """After a 429 the LIST has low priority for a minute; other errors do not change its priority."""
 
     async def story(arm: Arm, budget: RateLimitedProvider) -> None:
         async def next_list() -> float:
@@ -340,8 +337,8 @@ def test_a_list_that_was_refused_had_its_turn() -> None:
     on_budget(story)
 
 
-def test_after_a_429_nothing_is_drawn_until_arm_said_then_one_and_then_half_as_fast() -> None:
-    """Retry-After holds every caller of that bucket, not only the one that was refused; then ARM has one token."""
+def test_a_429_throttles_its_bucket() -> None:
+    """Retry-After applies to all calls of the bucket; then it has one token and refills at half the rate."""
 
     async def story(arm: Arm, budget: RateLimitedProvider) -> None:
         arm.refusing = Retryable("Throttled", "Throttled: slow down", after=40.0, status=429)
@@ -362,8 +359,8 @@ def test_after_a_429_nothing_is_drawn_until_arm_said_then_one_and_then_half_as_f
     on_budget(story)
 
 
-def test_a_refused_put_is_sent_again_when_arm_said() -> None:
-    """A pool's bucket refills once a minute, yet a 429 that asks for five seconds costs five and no more."""
+def test_a_throttled_put_is_retried_at_retry_after() -> None:
+    """The bucket of a pool refills once a minute, but a Retry-After of five seconds delays by five seconds."""
 
     async def story(arm: Arm, budget: RateLimitedProvider) -> None:
         arm.refusing = Retryable("Throttled", "Throttled: slow down", after=5.0, status=429)
@@ -376,8 +373,8 @@ def test_a_refused_put_is_sent_again_when_arm_said() -> None:
     on_budget(story)
 
 
-def test_other_errors_leave_the_budget_alone() -> None:
-    """Only ARM's own 429 says that others draw on it too."""
+def test_other_errors_do_not_throttle() -> None:
+    """Only a 429 shows that other clients use the same limit."""
 
     async def story(arm: Arm, budget: RateLimitedProvider) -> None:
         arm.refusing = Retryable("ServiceUnavailable", "ServiceUnavailable", after=40.0, status=503)
@@ -387,8 +384,8 @@ def test_other_errors_leave_the_budget_alone() -> None:
     on_budget(story)
 
 
-def test_every_page_of_a_list_is_a_call() -> None:
-    """Eight pages draw eight tokens, and a page whose turn has not come waits for it."""
+def test_each_page_of_a_list_takes_a_token() -> None:
+    """Eight pages take eight tokens, and a page waits for its token."""
 
     async def story(arm: Arm, budget: RateLimitedProvider) -> None:
         arm.pages = 8
@@ -403,8 +400,8 @@ def test_every_page_of_a_list_is_a_call() -> None:
     on_budget(story)
 
 
-def test_a_429_in_front_of_aks_is_about_its_kind_of_call() -> None:
-    """ARM counts all writes, all reads and all deletes of a subscription, whatever pool they are about."""
+def test_a_429_of_arm_throttles_its_kind_of_call() -> None:
+    """ARM limits all writes, all reads and all deletes of a subscription."""
     arm_limit = "exceed the rate limit of ARM; retried automatically"
     front = Retryable("SubscriptionThrottled", "SubscriptionRequestsThrottled: slow down", after=40.0, status=429)
 
@@ -426,8 +423,8 @@ def test_a_429_in_front_of_aks_is_about_its_kind_of_call() -> None:
     on_budget(story)
 
 
-def test_a_pools_429_is_about_that_pool() -> None:
-    """AKS has a bucket of PUTs for each pool; the reads have one for all, the managed cluster its own."""
+def test_a_429_of_a_put_throttles_that_pool() -> None:
+    """AKS has one bucket of PUTs per pool, one for reads and deletes, and one for the managed cluster."""
 
     async def story(arm: Arm, budget: RateLimitedProvider) -> None:
         arm.refusing = Retryable("Throttled", "Throttled: slow down", after=40.0, status=429)
@@ -446,7 +443,7 @@ def test_a_pools_429_is_about_that_pool() -> None:
 
 
 def test_a_bucket_is_never_overdrawn() -> None:
-    """Takers in all strides get no more than AKS's burst and refill, as counted where their calls arrive."""
+    """Calls at any intervals do not exceed the burst and the refill of AKS, counted on arrival."""
 
     async def story(arm: Arm, budget: RateLimitedProvider) -> None:
         async with asyncio.TaskGroup() as tasks:
@@ -457,7 +454,7 @@ def test_a_bucket_is_never_overdrawn() -> None:
                     await budget.delete(pool("x"))
                 except Retryable:
                     await asyncio.sleep(0.7)
-        # A call counts when it arrives: these first ones take long on their way, the later ones do not.
+        # Azure counts a call on arrival: the first ones are slow, the later ones are not.
         times = [at + (0.9 if at < 1.0 else 0.0) for _, at in arm.calls]
         for start, end in itertools.combinations(sorted(times), 2):
             within = sum(start <= at <= end for at in times)
@@ -466,8 +463,8 @@ def test_a_bucket_is_never_overdrawn() -> None:
     on_budget(story)
 
 
-def test_who_sleeps_the_wait_then_has_the_token() -> None:
-    """Rounding never leaves a wait that is too small to move the clock: a LIST would spin instead of sleeping."""
+def test_the_delay_of_a_bucket_is_sufficient() -> None:
+    """Rounding does not leave a delay too short to advance the clock."""
     rng = Random(1)
     for _ in range(500):
         now = rng.uniform(0.0, 3000.0)
@@ -480,8 +477,8 @@ def test_who_sleeps_the_wait_then_has_the_token() -> None:
             now += wait
 
 
-def test_the_bucket_alone() -> None:
-    """Tokens grow with time, up to the burst."""
+def test_token_bucket() -> None:
+    """Tokens refill up to the burst."""
     bucket = TokenBucket(2.0, 0.5, 0.0)
     bucket.take(0.0)
     bucket.take(0.0)

@@ -1,4 +1,4 @@
-"""Asking Azure for a pool, once: names that are taken, answers that are lost, reads that lag, programs that die."""
+"""Stories of PUTs: taken names, lost responses, lagging reads, restarts."""
 
 import asyncio
 from itertools import pairwise
@@ -19,16 +19,16 @@ def gaps(times):
 
 
 async def release_by_hand(sim, name) -> None:
-    """A person strips all finalizers from a claim, as one should not."""
+    """Remove all finalizers of a claim, as a user should not."""
     path = f"/apis/karpenter.sh/v1/nodeclaims/{name}"
     await sim.request("PATCH", path, {"metadata": {"finalizers": None}}, content_type=MERGE)
 
 
-# Names that are taken
+# Taken names
 
 
-def test_a_foreign_pool_is_never_touched() -> None:
-    """A claim named as somebody's pool says so once, clearly, and can be deleted; the pool is never written to."""
+def test_a_foreign_pool_is_never_written() -> None:
+    """The claim states the conflict once and can be deleted."""
 
     async def story(sim) -> None:
         await sim.start_controller()
@@ -48,8 +48,8 @@ def test_a_foreign_pool_is_never_touched() -> None:
     simulate(story)
 
 
-def test_a_name_that_becomes_free_is_used() -> None:
-    """A claim whose name was taken gets its pool once its owner has removed the other."""
+def test_a_name_is_used_once_the_foreign_pool_is_deleted() -> None:
+    """The claim gets its pool."""
 
     async def story(sim) -> None:
         await sim.start_controller()
@@ -63,7 +63,7 @@ def test_a_name_that_becomes_free_is_used() -> None:
 
 @pytest.mark.parametrize("watched", [True, False])
 def test_a_claim_waits_for_the_pool_of_its_predecessor(watched) -> None:
-    """A claim re-created by force while its predecessor's pool is there waits, says so, and gets a pool of its own."""
+    """A claim re-created without its finalizers waits, with a message, and then gets its own pool."""
 
     async def story(sim) -> None:
         await sim.start_controller()
@@ -88,7 +88,7 @@ def test_a_claim_waits_for_the_pool_of_its_predecessor(watched) -> None:
     simulate(story)
 
 
-# Answers that do not arrive
+# Lost responses
 
 
 @pytest.mark.parametrize("lag", [0.0, 30.0])
@@ -104,8 +104,8 @@ def test_a_claim_waits_for_the_pool_of_its_predecessor(watched) -> None:
     ],
     ids=["lost on the way", "lost on the way back", "always lost on the way back", "late", "answered late", "proxy"],
 )
-def test_a_lost_answer_never_makes_a_second_pool(fault, most, lag) -> None:
-    """Whatever becomes of a PUT and its answer, the claim gets one pool, and what is there is not asked for again."""
+def test_a_lost_response_does_not_create_a_second_pool(fault, most, lag) -> None:
+    """Whatever the result of the PUT, the claim gets one pool."""
 
     async def story(sim) -> None:
         sim.cloud.faults.append(Fault(**{**vars(fault), "seen": 0}))
@@ -113,7 +113,7 @@ def test_a_lost_answer_never_makes_a_second_pool(fault, most, lag) -> None:
         await sim.apply(node_claim("gpu1"))
         await ready(sim, "gpu1")
         assert created(sim, "gpu1") == 1
-        # A lagging read may show nothing; then the precondition says that the pool is there.
+        # A lagging read may not show the pool; then the precondition fails.
         assert len(puts(sim, "gpu1")) <= most + (lag > 0) * 3
         await removed(sim, "gpu1")
         await sim.settled()
@@ -122,7 +122,7 @@ def test_a_lost_answer_never_makes_a_second_pool(fault, most, lag) -> None:
 
 
 def test_a_pool_that_the_list_does_not_show_is_adopted() -> None:
-    """A successor whose lagging reads miss the pool just made is told 412, looks, and adopts it."""
+    """A new leader whose reads lag gets 412, reads the pool and adopts it."""
 
     async def story(sim) -> None:
         await sim.start_controller(elect=False)
@@ -140,8 +140,8 @@ def test_a_pool_that_the_list_does_not_show_is_adopted() -> None:
 
 
 @pytest.mark.parametrize("times", [1, 5])
-def test_a_put_that_meets_another_operation_is_repeated(times) -> None:
-    """409, an operation is in progress, costs a look and another PUT, and the claim says why it waits."""
+def test_a_put_is_retried_after_another_operation(times) -> None:
+    """After a 409 the pool is read and the PUT retried; the claim states the reason."""
 
     async def story(sim) -> None:
         sim.cloud.faults.append(Fault(verb="PUT", answer=errors.cluster_busy("Updating"), times=times))
@@ -160,7 +160,7 @@ def test_a_put_that_meets_another_operation_is_repeated(times) -> None:
 
 @pytest.mark.parametrize("seconds", [7, 30, 300])
 def test_retry_after_is_obeyed_exactly(seconds) -> None:
-    """After a 429 the next PUT comes when Retry-After has passed, not sooner and not much later."""
+    """After a 429 the next PUT is sent when Retry-After has passed, and not much later."""
 
     async def story(sim) -> None:
         sim.cloud.faults.append(throttled(seconds=seconds, times=3))
@@ -174,14 +174,14 @@ def test_retry_after_is_obeyed_exactly(seconds) -> None:
     simulate(story)
 
 
-# Reads that lag
+# Lagging reads
 
 
 @pytest.mark.matrix(quick=3)
 @pytest.mark.parametrize("order", ["before", "after"])
 @pytest.mark.parametrize(("get", "lists"), [(0, 30), (30, 0), (30, 30), (5, 20), (20, 5)])
 def test_reads_may_lag(get, lists, order) -> None:
-    """With GET and LIST each up to 30 s behind the truth a claim lives and leaves, with one PUT for each claim."""
+    """With GET and LIST up to 30 s behind, claims become Ready and are deleted with one PUT each."""
 
     async def story(sim) -> None:
         await sim.start_controller()
@@ -198,7 +198,7 @@ def test_reads_may_lag(get, lists, order) -> None:
 
 @pytest.mark.parametrize("lag", [0.0, 30.0])
 def test_a_service_that_ignores_preconditions(lag) -> None:
-    """Even if nobody minds If-None-Match, no pool that the inventory shows is written to unless it is ours (I4)."""
+    """Without If-None-Match, a pool in the inventory is still not written unless it is owned (I4)."""
 
     async def story(sim) -> None:
         sim.cloud.faults.append(Fault(verb="PUT", pool="gpu1", drop="after"))
@@ -218,13 +218,13 @@ def test_a_service_that_ignores_preconditions(lag) -> None:
     simulate(story, azure=azure)
 
 
-# Programs that die
+# Restarts
 
 
 @pytest.mark.parametrize("reset", [False, True])
 @pytest.mark.parametrize("at", [0.05, 0.2, 0.44, 3.0, 60.0, 137.0, 160.0, 219.0])
-def test_a_restart_on_the_way_up_costs_nothing(at, reset) -> None:
-    """Killed at any moment of the way up, the program goes on where it was: one pool, and no word that is not true."""
+def test_a_restart_during_launch(at, reset) -> None:
+    """Killed at any time of the launch, the program continues: one pool, and a correct status."""
 
     async def story(sim) -> None:
         seen = versions(sim, "gpu1")
@@ -245,8 +245,8 @@ def test_a_restart_on_the_way_up_costs_nothing(at, reset) -> None:
     simulate(story)
 
 
-def test_what_happened_while_nobody_looked_is_caught_up_with() -> None:
-    """A program that was away while the machine came up makes the claim Ready within a second of leading."""
+def test_changes_during_downtime_are_observed() -> None:
+    """If the machine came up during a downtime, the claim is Ready within a second of leading."""
 
     async def story(sim) -> None:
         await sim.start_controller()

@@ -1,7 +1,6 @@
-"""Stories of scarcity: AKS's buckets and ARM's, whose 429 slows what, how often pools are listed, what it all counts.
+"""Stories of throttling by AKS and ARM: which calls a 429 delays, how often pools are listed, and the metrics.
 
-The simulator's buckets are those of docs/references/agent-pools.md#throttling, and on in every story. Seconds are
-virtual.
+The buckets of the simulator are those of docs/references/agent-pools.md#throttling. Seconds are virtual.
 """
 
 import asyncio
@@ -28,19 +27,19 @@ ROOM: dict[str, Any] = {"max_agent_pools": MANY + 10}
 
 
 def lists(sim: Sim, since: float = 0.0) -> list[Call]:
-    """The shared LISTs that were sent since then."""
+    """The LISTs sent since then."""
     return [call for call in pool_calls(sim, "LIST", name=None) if call.at >= since]
 
 
 def refused(sim: Sim) -> list[Call]:
-    """Every 429 that anybody has heard."""
+    """Every 429 that was returned."""
     return [call for call in sim.audit_log.calls(system="arm") if call.status == 429]
 
 
 @pytest.mark.matrix(quick=0)
 @pytest.mark.parametrize("page_size", [100, 15])
-def test_a_hundred_pools_come_and_go_at_once_and_nobody_hears_a_429(page_size: int) -> None:
-    """Not on the shared LIST, be it one page or eight, nor on anything else; every claim gets its machine and goes."""
+def test_a_hundred_pools_at_once_cause_no_429(page_size: int) -> None:
+    """With a LIST of one page or of eight; every claim becomes Ready and is deleted."""
 
     async def story(sim: Sim) -> None:
         await sim.start_controller(policy=Policy(max_creates_per_minute=MANY, max_agent_pools=MANY))
@@ -58,8 +57,8 @@ def test_a_hundred_pools_come_and_go_at_once_and_nobody_hears_a_429(page_size: i
     simulate(story, azure=AzureSettings(page_size=page_size, **ROOM))
 
 
-def test_one_pools_429_slows_no_other() -> None:
-    """AKS counts PUTs for each pool: gpu1 waits its five minutes, gpu2 gets its pool at once, the LIST goes on."""
+def test_a_429_of_one_pool_does_not_delay_others() -> None:
+    """AKS limits PUTs per pool: gpu1 waits five minutes, gpu2 does not, nor do LISTs."""
 
     async def story(sim: Sim) -> None:
         sim.cloud.faults.append(Fault(verb="PUT", pool="gpu1", answer=errors.throttled("PutAgentPoolHandler.PUT", 300)))
@@ -77,8 +76,8 @@ def test_one_pools_429_slows_no_other() -> None:
     simulate(story)
 
 
-def test_arms_429_of_writes_holds_all_writes_and_nothing_else() -> None:
-    """ARM counts for the subscription: other PUTs wait as well, and say why; removal and reads go on."""
+def test_a_429_of_arm_for_writes_delays_all_writes() -> None:
+    """Other PUTs wait too, and their claims state why; deletes and reads do not wait."""
 
     async def story(sim: Sim) -> None:
         await sim.start_controller()
@@ -104,8 +103,8 @@ def test_arms_429_of_writes_holds_all_writes_and_nothing_else() -> None:
     simulate(story)
 
 
-def test_arms_429_of_reads_holds_reads_only() -> None:
-    """The LIST was refused for a minute: a pool is made and another one removed all the same."""
+def test_a_429_of_arm_for_reads_delays_reads_only() -> None:
+    """While LISTs are throttled for a minute, pools are created and deleted."""
 
     async def story(sim: Sim) -> None:
         await sim.start_controller()
@@ -128,8 +127,8 @@ def test_arms_429_of_reads_holds_reads_only() -> None:
     simulate(story)
 
 
-def test_akss_429_of_a_read_holds_what_shares_its_bucket() -> None:
-    """LIST, GET and DELETE draw on one bucket of AKS's: after its 429 not one of them is sent before its time."""
+def test_a_429_of_aks_for_a_read_delays_its_bucket() -> None:
+    """LIST, GET and DELETE share one bucket of AKS: none is sent before Retry-After."""
 
     async def story(sim: Sim) -> None:
         await sim.start_controller()
@@ -153,8 +152,8 @@ def test_akss_429_of_a_read_holds_what_shares_its_bucket() -> None:
 
 
 @pytest.mark.parametrize("answer", [errors.throttled, errors.arm_throttled])
-def test_a_refusal_that_goes_on_is_told_once(answer: Callable[[str, int], errors.Answer]) -> None:
-    """Each 429 names other seconds; the claim says the same thing all the while, and is not written again."""
+def test_repeated_429s_write_the_status_once(answer: Callable[[str, int], errors.Answer]) -> None:
+    """Each 429 has other seconds; the message does not, so that the status is not rewritten."""
 
     async def story(sim: Sim) -> None:
         sim.cloud.faults += [Fault(verb="PUT", pool="gpu1", answer=answer("writes", 40 + n)) for n in range(5)]
@@ -173,8 +172,8 @@ def test_a_refusal_that_goes_on_is_told_once(answer: Callable[[str, int], errors
 
 
 @pytest.mark.parametrize("name", ["retry-after-ms", "x-ms-retry-after-ms"])
-def test_milliseconds_are_obeyed_as_seconds_are(name: str) -> None:
-    """Azure sends either; 2500 ms are two seconds and a half."""
+def test_retry_after_in_milliseconds(name: str) -> None:
+    """Azure sends either; 2500 ms are 2.5 s."""
 
     async def story(sim: Sim) -> None:
         answer = errors.throttled("PutAgentPoolHandler.PUT", 1)
@@ -188,8 +187,8 @@ def test_milliseconds_are_obeyed_as_seconds_are(name: str) -> None:
     simulate(story)
 
 
-def test_the_list_comes_often_in_flight_and_rarely_at_rest() -> None:
-    """Every four seconds while a pool is made or removed, every minute when all is calm, none without a leader."""
+def test_the_interval_of_lists() -> None:
+    """Every four seconds with pools in flight, every minute without, none without a leader."""
 
     async def story(sim: Sim) -> None:
         await sim.start_controller()
@@ -214,8 +213,8 @@ def test_the_list_comes_often_in_flight_and_rarely_at_rest() -> None:
     simulate(story, azure=AzureSettings(node_share=(0.5, 0.6)))
 
 
-def test_refused_lists_come_ever_more_rarely() -> None:
-    """Without Retry-After the LIST backs off to two minutes, however much is in flight, and is well again at once."""
+def test_failed_lists_back_off() -> None:
+    """Without Retry-After up to two minutes, and back to normal after a success."""
 
     async def story(sim: Sim) -> None:
         await sim.start_controller()
@@ -232,8 +231,8 @@ def test_refused_lists_come_ever_more_rarely() -> None:
     simulate(story, azure=AzureSettings(create_seconds=(900.0, 900.0)))
 
 
-def test_a_claim_says_that_the_pools_cannot_be_listed() -> None:
-    """Without a first LIST nothing is launched; the claim, and one that is asked to go, say why, and it passes."""
+def test_a_claim_states_that_pools_cannot_be_listed() -> None:
+    """Before the first LIST nothing is launched or removed; the claims state why."""
 
     async def story(sim: Sim) -> None:
         fault = Fault(verb="LIST", answer=errors.throttled("AgentPoolHandler", 20), times=4)
@@ -256,8 +255,8 @@ def test_a_claim_says_that_the_pools_cannot_be_listed() -> None:
     simulate(story)
 
 
-def test_the_budget_is_measured() -> None:
-    """Tokens left, how long the next call would wait, and refusals, by bucket and by who refused."""
+def test_rate_limit_metrics() -> None:
+    """Tokens, wait time and rejections, by bucket and origin."""
     metrics = Metrics()
 
     def value(name: str, **labels: Any) -> float:
@@ -289,8 +288,8 @@ def test_the_budget_is_measured() -> None:
     simulate(story)
 
 
-def test_arm_tells_how_much_is_left() -> None:
-    """Each answer of the simulated ARM bears the remaining count of its kind, as the real one's do."""
+def test_responses_of_arm_state_the_remaining_calls() -> None:
+    """Each response of the simulated ARM has the remaining count of its kind, as those of the real one."""
 
     async def story(sim: Sim) -> None:
         heard: list[tuple[str, str]] = []

@@ -1,7 +1,7 @@
-"""Every code that ARM, AKS and Compute are known to answer with, and what it must become: the error table's other side.
+"""Cases of the error table: each documented error of ARM, AKS and Compute, and its classification.
 
-Data only; one case a code and meaning. A section is a heading of the page below; `NAMED` has the codes that the page
-has there, written once more by hand, so that a case that goes missing is noticed.
+A section is a heading of the page below. `NAMED` lists the codes of that page independently of the cases, so that a
+missing case is detected.
 
 Source: docs/references/agent-pools.md, "Quota and capacity errors" to "Service errors"; the messages are shortened.
 """
@@ -19,9 +19,9 @@ POOL = "gpu1"
 
 
 class Case(NamedTuple):
-    """An error and its meaning. `statuses`: answered at once with these; 200 stands for an operation that failed.
+    """An error and its classification. `statuses` are those of the response; 200 means a failed operation.
 
-    `scope` None: not about an offering. `ends`: the remedy, or its end.
+    `scope` is None if the error is not about an offering. `ends` is the remedy, or its end.
     """
 
     section: str
@@ -326,7 +326,7 @@ SERVICE = (
 
 CASES = (*CAPACITY, *BRING_UPS, *ADDRESSES, *CONFLICTS, *VALIDATION, *SERVICE)
 
-# The codes that the reference names, wrappers aside.
+# The codes of the page, without wrappers.
 NAMED = {
     SHORTAGE: """OperationNotAllowed QuotaExceeded ErrCode_InsufficientVCPUQuota SkuNotAvailable VMSizeNotSupported
     BadRequest InvalidParameter ZonalAllocationFailed AllocationFailed OverconstrainedZonalAllocationRequest

@@ -1,4 +1,4 @@
-"""The mapping between claims and agent pools: names, fields, marks, refusals."""
+"""Mapping between NodeClaims and agent pools: names, fields, ownership marks, invalid claims."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -20,7 +20,7 @@ NOW = datetime(2026, 3, 1, 12, 5, 0, tzinfo=UTC)
 
 
 def asked_for(claim: NodeClaim) -> dict:
-    """The properties of the pool that its first offering becomes."""
+    """The properties of the pool for the first offering of the claim."""
     return to_agent_pool(claim, offerings(claim)[0], now=NOW)["properties"]
 
 
@@ -37,8 +37,8 @@ def requiring(*extra: Requirement) -> NodeClaim:
     return with_spec(requirements=(*claim().spec.requirements, *extra))
 
 
-def test_k2_one_put_carries_all_that_kaito_asks_for() -> None:
-    """K2: one machine, the size, the disk, the image, the taint, and all labels of the claim."""
+def test_k2_one_put_has_all_fields_that_kaito_requests() -> None:
+    """K2: count 1, size, disk, image, taint, and all labels of the claim."""
     body = sent(annotations={labels.KAITO_IMAGE_FAMILY: "azurelinux"})
     assert (body["count"], body["vmSize"], body["osDiskSizeGB"], body["osSKU"]) == (1, SIZE, 1024, "AzureLinux")
     assert body["nodeTaints"] == ["sku=gpu:NoSchedule"]
@@ -48,16 +48,16 @@ def test_k2_one_put_carries_all_that_kaito_asks_for() -> None:
     assert body["nodeLabels"][labels.KAITO_CREATION_TIMESTAMP] == "2026-03-01T12-00-00Z"
 
 
-def test_the_mark_stands_twice_and_cannot_be_forged() -> None:
-    """Tags and a node label name the claim's UID, whatever the user wrote."""
+def test_both_ownership_marks_override_the_claim() -> None:
+    """Tags and a node label have the UID of the claim, whatever the claim's labels are."""
     body = sent(more_labels={labels.CLAIM_UID: "somebody-else"})
     assert body["nodeLabels"][labels.CLAIM_UID] == UID
     assert body["tags"][labels.TAG_CLAIM_UID] == UID
     assert body["tags"][labels.TAG_PUT_TIME] == "2026-03-01T12:05:00Z"
 
 
-def test_what_was_sent_is_read_back_as_ours() -> None:
-    """A pool made from a claim bears that claim's marks in the rules' words."""
+def test_the_ownership_marks_are_read_back() -> None:
+    """An Instance from the body of a PUT has the ownership marks of the claim."""
     body = {"name": "ws3f2a91c0d", "properties": {**sent(), "provisioningState": "Creating", "eTag": "e"}}
     seen = from_agent_pool(body)
     assert (seen.claim_uid, seen.label_uid, seen.put_time, seen.state) == (UID, UID, NOW, InstanceState.CREATING)
@@ -74,7 +74,7 @@ def test_what_was_sent_is_read_back_as_ours() -> None:
     ],
 )
 def test_pool_names(name: str, expected: str | None) -> None:
-    """The claim's name where AKS allows it, else a short name that AKS allows, from the UID."""
+    """The name of the claim if it is a valid pool name, else a valid short name from the UID."""
     made = pool_name(claim(name=name))
     assert POOL_NAME.fullmatch(made)
     assert made == (expected or pool_name(claim(name="another-long-name")))
@@ -157,8 +157,8 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("told", "asked", "reason", "names"), REFUSED, ids=[row[0] for row in REFUSED])
-def test_what_cannot_be_made_is_refused_for_good(told: str, asked: NodeClaim, reason: str, names: str) -> None:
-    """Each refusal is final, names field and value, and fits on a condition."""
+def test_invalid_claims_are_rejected(told: str, asked: NodeClaim, reason: str, names: str) -> None:
+    """Each rejection is final, names field and value, and fits into a condition."""
     with pytest.raises(Rejected) as refused:
         asked_for(asked)
     assert refused.value.final
@@ -168,7 +168,7 @@ def test_what_cannot_be_made_is_refused_for_good(told: str, asked: NodeClaim, re
 
 
 def test_privileged_and_cloud_labels_are_left_out() -> None:
-    """Labels that give a Node privileges, or that the cloud sets itself, do not reach the pool."""
+    """Labels that grant privileges to a Node and labels that Azure sets are not part of the pool."""
     extra = {
         "node-role.kubernetes.io/control-plane": "",
         "node-restriction.kubernetes.io/x": "y",
@@ -186,17 +186,17 @@ def test_privileged_and_cloud_labels_are_left_out() -> None:
     [("1024Gi", 1024), ("64G", 60), ("30Gi", 30), ("500Mi", 0), ("1.5Ti", 1536), (str(64 * 2**30), 64)],
 )
 def test_disk_sizes(storage: str, gib: int) -> None:
-    """Whole GiB, rounded up; below 1 GiB AKS chooses."""
+    """Whole GiB, rounded up; AKS chooses below 1 GiB."""
     assert sent(requests={"storage": storage})["osDiskSizeGB"] == gib
 
 
 def test_no_storage_request_lets_aks_choose() -> None:
-    """A claim that asks for no disk gets the size's default."""
+    """A claim without a storage request gets the default of the size."""
     assert sent(requests={"cpu": "1"})["osDiskSizeGB"] == 0
 
 
 def test_spot_and_a_zone() -> None:
-    """What is asked for is one offering: its terms and its one zone; without a zone Azure chooses."""
+    """The capacity type and the zone of the offering; without a zone Azure chooses."""
     asked = to_agent_pool(claim(), Offering(size=SIZE, zone="2", capacity_type=SPOT), now=NOW)["properties"]
     assert (asked["scaleSetPriority"], asked["spotMaxPrice"]) == ("Spot", -1.0)
     assert asked["availabilityZones"] == ["2"]
@@ -217,14 +217,14 @@ def test_spot_and_a_zone() -> None:
         {"provisioningState": "Failed", "status": {"provisioningError": ["text"]}},
     ],
 )
-def test_a_pool_that_makes_no_sense_is_not_read(properties: object) -> None:
-    """A mark that cannot be read is not a missing mark: it must not make one of our pools look like nobody's."""
+def test_an_unreadable_pool_raises(properties: object) -> None:
+    """A pool with unreadable ownership marks must not look unowned."""
     with pytest.raises(ValueError, match=r"expected|invalid literal"):
         from_agent_pool({"name": "odd", "properties": properties})
 
 
 def test_null_members_count_as_absent() -> None:
-    """ARM writes null for what is not set."""
+    """ARM returns null for unset members."""
     absent = dict.fromkeys(("tags", "nodeLabels", "count", "availabilityZones", "powerState", "status"))
     seen = from_agent_pool({"name": "p", "properties": {"provisioningState": "Failed", **absent}})
     assert (seen.claim_uid, seen.zones, seen.count, seen.power_state) == ("", (), 0, "Running")
@@ -246,14 +246,14 @@ def test_null_members_count_as_absent() -> None:
     ],
 )
 def test_states(raw: str, state: str) -> None:
-    """Each state of AKS is one of four; an unknown one counts as creating, which destroys nothing."""
+    """Each provisioning state maps to one of four; an unknown one maps to creating."""
     seen = from_agent_pool({"name": "p", "properties": {"provisioningState": raw}})
     assert seen.state == state
     assert seen.busy == (raw.lower() in ("upgrading", "updating"))
 
 
 def test_a_failed_pool_keeps_its_reason() -> None:
-    """The provisioning error is the reason, also after a restart."""
+    """The provisioning error is the failure, also after a restart."""
     error = {"code": "AllocationFailed", "message": "no room"}
     body = {"name": "p", "properties": {"provisioningState": "Failed", "status": {"provisioningError": error}}}
     failure = from_agent_pool(body).failure
@@ -263,7 +263,7 @@ def test_a_failed_pool_keeps_its_reason() -> None:
 
 
 def test_sizes_are_found_in_any_casing() -> None:
-    """AKS echoes the caller's casing."""
+    """AKS returns the case of the request."""
     sku = lookup("standard_nd96isr_h100_V5")
     assert sku is not None
     assert (sku.gpus, sku.resource) == (8, "nvidia.com/gpu")
@@ -272,8 +272,8 @@ def test_sizes_are_found_in_any_casing() -> None:
     assert not is_gpu_size("Standard_D4s_v5")
 
 
-def test_the_taint_of_akss_spot_nodes_is_left_to_aks() -> None:
-    """A claim may name it, as its Node will bear it; a sub-domain of AKS's own is refused like the domain itself."""
+def test_the_spot_taint_is_not_sent() -> None:
+    """A claim may list it, because its Node will have it; other keys of the domain and its subdomains are rejected."""
     own = Taint(key="sku", value="gpu", effect="NoSchedule")
     spot = Taint(key=labels.AKS_SPOT, value="spot", effect="NoSchedule")
     made = with_spec(taints=(own, spot))
@@ -287,7 +287,7 @@ def test_the_taint_of_akss_spot_nodes_is_left_to_aks() -> None:
 
 
 def test_tags_stay_within_azures_bounds() -> None:
-    """50 of them, 512 characters of name and 256 of value, however long the claim's name is."""
+    """At most 50 tags, names of 512 and values of 256 characters, for any claim name."""
     made = claim(name="a" * 253, uid="u" * 36)
     tags = to_agent_pool(made, Offering(size=SIZE), now=BORN)["properties"]["tags"]
     assert len(tags) <= 50

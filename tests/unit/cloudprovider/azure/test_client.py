@@ -1,4 +1,4 @@
-"""The client, its session and its credential: what they read, where they send, how often, and whom they trust."""
+"""Client, session and credential: requests, retries, proxies, plain http, secrets."""
 
 import asyncio
 import subprocess
@@ -32,7 +32,7 @@ def config(**changes: Any) -> AzureConfig:
 
 
 class Server:
-    """Remembers what arrives; answers with `status`, and drops the connection if that is 0."""
+    """Records requests; responds with `status`, or closes the connection if it is 0."""
 
     def __init__(self) -> None:
         self.seen: list[web.BaseRequest] = []
@@ -62,12 +62,12 @@ async def serving() -> AsyncIterator[Server]:
         await runner.cleanup()
 
 
-# one call, one request
+# Requests
 
 
 @pytest.mark.asyncio
-async def test_a_call_carries_the_token_and_our_name() -> None:
-    """On loopback plain http is allowed; the user agent says who asks and in which version."""
+async def test_a_call_has_the_token_and_the_user_agent() -> None:
+    """Plain http is allowed on loopback; the user agent has name and version."""
     async with serving() as server, build_session(config()) as session:
         client = build_client(
             config(arm_endpoint=server.origin, static_token=TOKEN), session, StaticToken(TOKEN), version="1.2.3"
@@ -83,8 +83,8 @@ async def test_a_call_carries_the_token_and_our_name() -> None:
 
 @pytest.mark.asyncio
 @pytest.mark.parametrize("status", [0, 500, 503, 429, 307])
-async def test_nothing_is_sent_twice(status: int) -> None:
-    """A reset, a bad day, throttling with Retry-After or a redirect: the PUT reaches the server once."""
+async def test_a_put_is_sent_once(status: int) -> None:
+    """After a reset, a 5xx, a 429 with Retry-After or a redirect."""
     async with serving() as server, build_session(config()) as session:
         server.status, server.headers = status, {"Retry-After": "1", "Location": f"{server.origin}/elsewhere"}
         client = build_client(config(arm_endpoint=server.origin), session, StaticToken(TOKEN), version="1")
@@ -94,8 +94,8 @@ async def test_nothing_is_sent_twice(status: int) -> None:
 
 
 @pytest.mark.asyncio
-async def test_the_environment_does_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Neither proxy variables nor a netrc reach a request."""
+async def test_the_environment_is_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither proxy variables nor a netrc affect a request."""
     for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy"):
         monkeypatch.setenv(name, "http://127.0.0.1:9")
     async with serving() as server, build_session(config()) as session:
@@ -105,8 +105,8 @@ async def test_the_environment_does_not_matter(monkeypatch: pytest.MonkeyPatch) 
 
 
 @pytest.mark.asyncio
-async def test_the_configured_proxy_is_asked_to_connect() -> None:
-    """With https_proxy the tunnel is asked of the proxy; with the host in no_proxy it is not."""
+async def test_the_configured_proxy_is_used() -> None:
+    """With https_proxy a CONNECT is sent to the proxy, except for hosts in no_proxy."""
     async with serving() as proxy, build_session(config()) as session:
         proxy.status = 403
         through = config(arm_endpoint="https://arm.invalid", https_proxy=proxy.origin)
@@ -123,15 +123,15 @@ async def test_the_configured_proxy_is_asked_to_connect() -> None:
         assert len(proxy.seen) == 1
 
 
-# where a token may go
+# Hosts and proxies
 
 
 @pytest.mark.asyncio
 @pytest.mark.parametrize(
     "endpoint", ["http://management.azure.com", "http://10.0.0.1", "http://localhost.evil.example", "ftp://127.0.0.1"]
 )
-async def test_plain_http_stays_on_this_machine(endpoint: str) -> None:
-    """A token in the clear is refused before there is a client; a fixed token never leaves at all."""
+async def test_plain_http_is_for_loopback_only(endpoint: str) -> None:
+    """A client for plain http without loopback is not built; a static token is not sent."""
     async with build_session(config()) as session:
         with pytest.raises(ValueError, match="https"):
             build_client(config(arm_endpoint=endpoint), session, StaticToken(TOKEN), version="1")
@@ -141,8 +141,8 @@ async def test_plain_http_stays_on_this_machine(endpoint: str) -> None:
 
 
 @pytest.mark.asyncio
-async def test_https_is_never_relaxed() -> None:
-    """The exception for plain http belongs to a loopback endpoint alone: an https client refuses http addresses."""
+async def test_an_https_client_rejects_http() -> None:
+    """Plain http is allowed for a loopback endpoint only."""
     async with serving() as server, build_session(config()) as session:
         client = build_client(config(), session, StaticToken(TOKEN), version="1")
         with pytest.raises(AzureError, match="non-TLS"):
@@ -165,8 +165,8 @@ async def test_https_is_never_relaxed() -> None:
         ("", False),
     ],
 )
-def test_what_loopback_is(host: str, local: bool) -> None:
-    """Only addresses that cannot leave the machine."""
+def test_loopback_hosts(host: str, local: bool) -> None:
+    """Loopback addresses and localhost."""
     assert is_loopback(host) is local
 
 
@@ -191,19 +191,19 @@ def test_what_loopback_is(host: str, local: bool) -> None:
         ("management.azure.com", "10.0.0.0/8", False),
     ],
 )
-def test_who_is_exempt_from_the_proxy(host: str, no_proxy: str, exempt: bool) -> None:
-    """Names match themselves and what is below them, at a dot; addresses match networks."""
+def test_no_proxy(host: str, no_proxy: str, exempt: bool) -> None:
+    """Names match themselves and their subdomains; addresses match networks."""
     assert bypasses_proxy(host, no_proxy) is exempt
 
 
-# who we are
+# Credentials
 
 
 @pytest.mark.asyncio
 async def test_workload_identity_takes_its_values_from_the_configuration(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Tenant, client, token file and authority are ours, whatever the environment says."""
+    """Tenant, client, token file and authority come from the configuration, not from the environment."""
     monkeypatch.setenv("AZURE_AUTHORITY_HOST", "https://elsewhere.example")
     token = tmp_path / "token"
     token.write_text("assertion")
@@ -221,8 +221,8 @@ async def test_workload_identity_takes_its_values_from_the_configuration(
 
 
 @pytest.mark.parametrize("missing", ["tenant_id", "client_id", "federated_token_file"])
-def test_half_an_identity_is_none(missing: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is missing is said when the program starts, not at the first call."""
+def test_an_incomplete_identity_is_rejected(missing: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Missing values are reported at start, not at the first call."""
     for name in ("AZURE_TENANT_ID", "AZURE_CLIENT_ID", "AZURE_FEDERATED_TOKEN_FILE"):
         monkeypatch.delenv(name, raising=False)
     whole = {"tenant_id": "t", "client_id": "c", "federated_token_file": "/f"}
@@ -232,7 +232,7 @@ def test_half_an_identity_is_none(missing: str, monkeypatch: pytest.MonkeyPatch)
 
 @pytest.mark.asyncio
 async def test_a_managed_deployment_uses_the_default_chain() -> None:
-    """With the client id of the identity to use, if one is given."""
+    """With the client id of the identity, if it is set."""
     for changes in ({}, {"client_id": "22222222-2222-2222-2222-222222222222"}):
         credential = build_credential(config(managed=True, **changes))
         assert type(credential).__name__ == "DefaultAzureCredential"
@@ -241,10 +241,10 @@ async def test_a_managed_deployment_uses_the_default_chain() -> None:
 
 @pytest.mark.asyncio
 @pytest.mark.parametrize("ours", [True, False])
-async def test_tokens_are_fetched_through_our_proxy_only(
+async def test_tokens_are_fetched_through_the_configured_proxy(
     ours: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A proxy that is configured is asked; one that only the environment names is not."""
+    """The proxy variables of the environment are ignored."""
     token = tmp_path / "token"
     token.write_text("assertion")
     async with serving() as proxy:
@@ -267,8 +267,8 @@ async def test_tokens_are_fetched_through_our_proxy_only(
 
 
 @pytest.mark.asyncio
-async def test_a_fixed_token_is_for_simulators() -> None:
-    """It goes to loopback, over http or https, and never shows itself."""
+async def test_a_static_token_is_for_simulators() -> None:
+    """It is sent to loopback only, over http or https, and its repr hides it."""
     credential = build_credential(config(arm_endpoint="https://127.0.0.1:8443", static_token=TOKEN))
     assert (await credential.get_token("scope", claims="c")).token == TOKEN
     assert TOKEN not in repr(credential)
@@ -277,20 +277,20 @@ async def test_a_fixed_token_is_for_simulators() -> None:
 
 
 def test_a_configuration_shows_no_secret() -> None:
-    """Neither the token nor a proxy's password is in its text."""
+    """The repr has neither the token nor the password of a proxy."""
     said = repr(config(static_token=TOKEN, https_proxy="http://me:hunter2@proxy:3128"))
     assert said == "AzureConfig(sub/rg/aks at https://management.azure.com)"
 
 
 @pytest.mark.asyncio
-async def test_a_private_ca_is_trusted_or_missed() -> None:
-    """A CA file that is not there stops the program at once."""
+async def test_a_missing_ca_file_raises() -> None:
+    """A configured CA file that does not exist is reported at start."""
     with pytest.raises(FileNotFoundError):
         build_session(config(ca_file="/nowhere/ca.pem"))
 
 
-def test_importing_costs_nothing() -> None:
-    """Neither the SDK's models nor the identity library are loaded before they are used."""
+def test_the_sdk_is_imported_on_use() -> None:
+    """Importing the module imports neither the models of the SDK nor azure-identity."""
     program = (
         "import sys, cloudprovider.azure.client;"
         "sys.exit(any(name.startswith(('azure.identity', 'azure.mgmt')) for name in sys.modules))"
@@ -299,8 +299,8 @@ def test_importing_costs_nothing() -> None:
 
 
 @pytest.mark.asyncio
-async def test_an_answer_that_is_an_error_stays_one() -> None:
-    """404 from the SDK's own methods carries its status: what `errors` judges by."""
+async def test_error_responses_keep_their_status() -> None:
+    """A 404 of the methods of the SDK has its status, which `errors` needs."""
     async with serving() as server, build_session(config()) as session:
         server.status = 404
         client = build_client(config(arm_endpoint=f"{server.origin}/"), session, StaticToken(TOKEN), version="1")
@@ -312,6 +312,6 @@ async def test_an_answer_that_is_an_error_stays_one() -> None:
         )
 
 
-def test_sessions_are_aiohttps_own() -> None:
-    """The private switch against resending still exists in this aiohttp."""
+def test_the_private_retry_option_of_aiohttp_exists() -> None:
+    """This version of aiohttp still has the private option that disables retries."""
     assert "_retry_connection" in aiohttp.ClientSession.__init__.__code__.co_names

@@ -1,4 +1,4 @@
-"""Every row of the error table by its code, in every shape in which ARM and AKS send it; and anything else at all."""
+"""Each code of the error table, in each shape in which ARM and AKS return it, and arbitrary responses."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -26,7 +26,7 @@ MOST_BYTES = 256
 
 
 def shapes(case: Case) -> Iterator[tuple[str, Any]]:
-    """The error as a body of an answer: AKS's own, ARM's, and within AKS's wrappers; where it may, as wrapped text."""
+    """The error as a response body: of AKS, of ARM, in wrappers of AKS; where possible, quoted in text."""
     if not case.code:
         yield from {"HTML": "<html><h1>Bad day</h1></html>", "nothing": "", "half": '{"error": {"co'}.items()
         return
@@ -48,7 +48,7 @@ def shapes(case: Case) -> Iterator[tuple[str, Any]]:
 
 
 def answered(case: Case, status: int, body: Any) -> CloudError:
-    """What the answer becomes on its way through the SDK's exception."""
+    """The CloudError of a response, through the exception of the SDK."""
     response: Any = Answer(status, body if isinstance(body, str) else json.dumps(body))
     return classify(HttpResponseError(response=response), pool=POOL, verb=case.verb)
 
@@ -60,7 +60,7 @@ def error_of(body: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def ended(body: Mapping[str, Any]) -> tuple[Failure, ...]:
-    """The same error told by a failed pool, and by the operation that failed, whose answer is HTTP 200."""
+    """The same error from a failed pool, and from a failed operation (HTTP 200)."""
     error = error_of(body)
     pool = classify_failure(error["code"], error["message"], error.get("details"))
     operation = classify_operation({"name": "1", "status": "Failed", "error": error})
@@ -70,7 +70,7 @@ def ended(body: Mapping[str, Any]) -> tuple[Failure, ...]:
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
 def test_a_code_means_the_same_in_every_shape(case: Case) -> None:
-    """Kind, reason, scope and wait are the reference's; the words begin with the code and end with the remedy."""
+    """Kind, reason, scope and delay; the message begins with the code and ends with the remedy."""
     for shape, body in shapes(case):
         for status in case.statuses:
             errors: tuple[CloudError | Failure, ...] = (answered(case, status, body),)
@@ -90,7 +90,7 @@ def updates(case: Case, shape: str, error: CloudError | Failure) -> None:
     assert "secret" not in error.message
     if case.code and case.kind != "not_found":
         assert error.message.startswith(f"{error.code}: "), (shape, error.message)
-        # Where only the words tell, the code is that of whoever speaks them first.
+        # Without a code in the row, the code is the outermost one.
         speaker = {"quoted": shape.rpartition(" ")[2], "subcode": "Outer"}.get(shape.partition(" ")[0], case.code)
         assert error.code in (case.code, speaker), shape
     if case.scope is not None:
@@ -101,8 +101,8 @@ def updates(case: Case, shape: str, error: CloudError | Failure) -> None:
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
-def test_a_claims_words_are_enough_to_rebuild_the_rest(case: Case) -> None:
-    """After a restart the words of a shortage alone tell its scope and wait; other causes are no shortage."""
+def test_a_condition_message_restores_the_failure(case: Case) -> None:
+    """After a restart the message of a NoCapacity condition restores scope and delay; other errors restore nothing."""
     if not case.code:
         return
     told = answered(case, case.statuses[0], flat(case.code, case.says))
@@ -116,13 +116,13 @@ def test_a_claims_words_are_enough_to_rebuild_the_rest(case: Case) -> None:
 
 
 @pytest.mark.parametrize("message", ["", ": ", "QuotaExceeded", "no cores", "x: y: z", f"A{'b' * 300}: {'c' * 300}"])
-def test_other_words_are_no_shortage(message: str) -> None:
-    """Whatever stands on a claim, nothing is made up of it."""
+def test_other_condition_messages_restore_nothing(message: str) -> None:
+    """A message that matches no row restores no failure."""
     assert failure_from_condition("QuotaExceeded", message) is None
 
 
 def test_every_code_of_the_reference_has_a_case() -> None:
-    """Whoever removes a case is told which code nobody looks at any longer."""
+    """The codes of `NAMED` are those of the cases."""
     for section, codes in NAMED.items():
         covered = {case.code for case in CASES if case.section == section}
         assert not set(codes.split()) - covered, section
@@ -138,7 +138,7 @@ def test_every_code_is_on_the_page_of_facts() -> None:
 
 
 def test_every_row_of_the_table_is_hit_by_a_case() -> None:
-    """A row that none of the reference's answers reaches is dead, or shadowed by another."""
+    """Each row is the match of a case; otherwise it is unreachable."""
     hit: list[Row] = []
     for case in CASES:
         for _, body in shapes(case):
@@ -148,7 +148,7 @@ def test_every_row_of_the_table_is_hit_by_a_case() -> None:
 
 
 def test_every_code_of_the_table_is_in_a_case() -> None:
-    """Each code that the table names, not only one of its row's, is tried."""
+    """Each code of each row has a case."""
     spoken = {case.code.casefold() for case in CASES}
     named = {code.casefold() for row in TABLE for code in row.codes}
     untried = {code for code in named if "*" not in code and code not in spoken}
@@ -168,8 +168,8 @@ def test_every_code_of_the_table_is_in_a_case() -> None:
         ({"status": "Failed", "error": wrapped("AllocationFailed", "x")["error"]}, "AllocationFailed"),
     ],
 )
-def test_an_operation_tells_why(body: dict[str, Any], reason: str) -> None:
-    """What it says is judged like any other error; a bare cancellation is somebody's will."""
+def test_a_failed_operation_has_a_failure(body: dict[str, Any], reason: str) -> None:
+    """Its error is classified like any other; without an error, a canceled operation has a failure too."""
     told = classify_operation(body)
     assert told is not None
     assert told.reason == reason
@@ -179,12 +179,12 @@ def test_an_operation_tells_why(body: dict[str, Any], reason: str) -> None:
     "body",
     [{}, {"status": "Failed"}, {"status": "Failed", "error": "x"}, {"status": "InProgress"}, {"status": "Succeeded"}],
 )
-def test_an_operation_may_tell_nothing(body: dict[str, Any]) -> None:
-    """One that runs, ended well or has no error has no cause to tell: none is made up."""
+def test_an_operation_without_a_failure(body: dict[str, Any]) -> None:
+    """Running and successful operations, and those without an error, have no failure."""
     assert classify_operation(body) is None
 
 
-# Anything at all
+# Arbitrary input
 
 STATUS = st.integers(100, 599)
 HEADERS = st.dictionaries(
@@ -199,10 +199,8 @@ SECRETS = (
 
 
 @given(status=STATUS, headers=HEADERS, body=BODIES | NOISE, verb=st.sampled_from(VERBS))
-def test_whatever_comes_lands_in_a_kind_and_never_in_gone(
-    status: int, headers: dict[str, str], body: Any, verb: Any
-) -> None:
-    """Any status, headers and bytes; only a 404 that names this very pool, to a GET or DELETE of it, proves absence."""
+def test_any_response_is_classified(status: int, headers: dict[str, str], body: Any, verb: Any) -> None:
+    """Any status, headers and body; only a 404 of a GET or DELETE that names this pool is NotFound."""
     text = body if isinstance(body, str) else json.dumps(body)
     response: Any = Answer(status, text, headers)
     error = classify(HttpResponseError(response=response), pool=POOL, verb=verb)
@@ -219,8 +217,8 @@ def test_whatever_comes_lands_in_a_kind_and_never_in_gone(
 
 
 @given(code=st.sampled_from(CODES), says=st.lists(st.sampled_from([*PHRASES, SECRETS]), max_size=4).map(" ".join))
-def test_no_secret_or_address_survives(code: str, says: str) -> None:
-    """Tokens, signatures and addresses within ARM's prose reach neither message nor repr."""
+def test_messages_have_no_secrets_or_addresses(code: str, says: str) -> None:
+    """Tokens, signatures and addresses in messages of ARM are in neither message nor repr."""
     failure = classify_failure(code, f"{says} {SECRETS}", None)
     for secret in ("c2VjcmV0", "eyJ", "https://", "x.example"):
         assert secret not in failure.message
@@ -228,13 +226,13 @@ def test_no_secret_or_address_survives(code: str, says: str) -> None:
 
 
 @given(body=BODIES)
-def test_any_operation_lands_in_a_kind_or_tells_nothing(body: Any) -> None:
-    """Whatever an operation's URL answers, it is a cause that the rules know, or none."""
+def test_any_operation_body_is_classified(body: Any) -> None:
+    """Any body of an operation is a failure of a known kind, or None."""
     told = classify_operation(body if isinstance(body, dict) else {"status": "Failed", "error": body})
     assert told is None or told.kind in ("retryable", "no_capacity", "rejected")
 
 
-def test_what_nobody_knows_is_tried_again() -> None:
-    """The row of last resort is retryable: nothing is given up, nothing believed gone."""
+def test_an_unknown_error_is_retryable() -> None:
+    """The fallback row is retryable."""
     row, _ = match_row(418, read_error({"code": "Teapot", "message": "short and stout"}), "get")
     assert row is UNKNOWN

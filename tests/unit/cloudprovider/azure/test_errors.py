@@ -1,4 +1,4 @@
-"""The error table: every answer of docs/references/agent-pools.md, and whatever else a network can send."""
+"""Classification of the responses in docs/references/agent-pools.md, and of arbitrary responses."""
 
 import json
 import string
@@ -32,7 +32,7 @@ VERBS: tuple[Verb, ...] = ("create", "get", "list", "delete", "cluster")
 
 
 class Answer:
-    """As much of an SDK response as an HttpResponseError holds."""
+    """The parts of an SDK response that HttpResponseError needs."""
 
     def __init__(self, status: int, body: str, headers: dict[str, str] | None = None) -> None:
         self.status_code, self.reason, self.headers, self._body = status, "because", headers or {}, body
@@ -69,8 +69,8 @@ QUOTA_SCOPES = [
 
 @pytest.mark.parametrize(("what", "scope"), QUOTA_SCOPES)
 @pytest.mark.parametrize("how", ["plain", "details", "message"])
-def test_quota_is_found_wherever_it_hides(what: str, scope: str, how: str) -> None:
-    """Compute's words count as the outer code, in details, or only quoted in the text; the numbers and remedy stay."""
+def test_quota_errors_in_every_shape(what: str, scope: str, how: str) -> None:
+    """As the outer code, in details, or quoted in the message; the message keeps the numbers and the remedy."""
     inner = faults.quota_exceeded(what)
     body = inner if how == "plain" else faults.wrapped(inner, how=how)
     error = updates(400, {"error": body})
@@ -84,16 +84,16 @@ def test_quota_is_found_wherever_it_hides(what: str, scope: str, how: str) -> No
     assert (failure.kind, failure.reason, failure.message) == ("no_capacity", "QuotaExceeded", error.message)
 
 
-def test_a_limit_of_zero_cools_for_an_hour() -> None:
-    """No such quota at all: nothing will free itself within minutes."""
+def test_a_quota_limit_of_zero_delays_for_an_hour() -> None:
+    """A quota of 0 does not become available within minutes."""
     inner = faults.quota_exceeded("standardNDSH100v5Family Cores", limit=0)
     error = updates(400, wrapped(str(inner["code"]), str(inner["message"])))
     assert isinstance(error, NoCapacity)
     assert error.after == 3600.0
 
 
-def test_a_preflight_names_what_is_left() -> None:
-    """AKS's own quota check: family, region, requested and remaining are in its prose."""
+def test_the_quota_error_of_aks() -> None:
+    """Its message states family, region, requested and remaining vCPUs."""
     message = (
         "Preflight validation check for resource(s) for container service failed. Message: Insufficient vcpu quota "
         "requested 24, remaining 0 for family standardNCADSA100v4Family for region westeurope."
@@ -124,16 +124,16 @@ NO_CAPACITY = [
 
 
 @pytest.mark.parametrize(("code", "message", "scope", "after"), NO_CAPACITY)
-def test_an_offering_that_is_short(code: str, message: str, scope: str, after: float | None) -> None:
-    """Capacity cools the offering it names, at once or after acceptance."""
+def test_capacity_errors(code: str, message: str, scope: str, after: float | None) -> None:
+    """The scope is the one of the code, at the PUT or after acceptance."""
     error = updates(400, flat(code, message))
     assert isinstance(error, NoCapacity)
     assert (error.scope, error.after, error.code) == (scope, after, code)
     assert classify_failure(code, message, None).kind == "no_capacity"
 
 
-def test_a_subcode_can_be_the_telling_one() -> None:
-    """AKS puts some codes into `subcode`, which the SDK does not parse."""
+def test_the_subcode_is_matched() -> None:
+    """AKS returns some codes in `subcode`, which the SDK does not parse."""
     error = updates(400, flat("BadRequest", "too many", subcode="KubenetNodeCountTotalExceedsLimit"))
     assert isinstance(error, NoCapacity)
     assert error.code == "KubenetNodeCountTotalExceedsLimit"
@@ -163,8 +163,8 @@ REJECTED = [
 
 
 @pytest.mark.parametrize(("status", "code", "message", "reason"), REJECTED)
-def test_a_refusal_that_waiting_hardly_changes(status: int, code: str, message: str, reason: str) -> None:
-    """Rejected, but never final: only our own validation is sure of that."""
+def test_rejected_errors(status: int, code: str, message: str, reason: str) -> None:
+    """Rejected, but not final: only our own validation is."""
     error = updates(status, flat(code, message))
     assert isinstance(error, Rejected)
     assert (error.reason, error.code, error.status, error.final) == (reason, code, status, False)
@@ -180,16 +180,16 @@ def test_a_refusal_that_waiting_hardly_changes(status: int, code: str, message: 
         ("NodesNotReady", "Not all nodes reached Ready state. Expected: 1, Actual: 0"),
     ],
 )
-def test_a_machine_that_did_not_come_up_is_not_tried_at_once(code: str, message: str) -> None:
-    """It was made, waited for and paid; the next attempt backs off like a refusal."""
+def test_a_machine_that_fails_to_boot_is_rejected(code: str, message: str) -> None:
+    """It was created and billed; the retry is delayed as for a rejected request."""
     assert classify_failure(code, message, []).kind == "rejected"
 
 
 # Not found
 
 
-def test_the_absence_of_this_pool_is_proven_twice() -> None:
-    """AKS's flat 404, and ARM's 404 that names the pool's path, mean that the pool is gone."""
+def test_404s_that_prove_absence() -> None:
+    """The flat 404 of AKS, and the 404 of ARM with the path of the pool."""
     aks = errors.pool_not_found(POOL).body
     arm = errors.resource_not_found("rg", f"Microsoft.ContainerService/managedClusters/aks/agentPools/{POOL}").body
     for body in (aks, arm, flat("NotFound", "Agent Pool not found")):
@@ -217,8 +217,8 @@ NO_PROOF = [
 
 
 @pytest.mark.parametrize(("body", "reason"), NO_PROOF)
-def test_other_404s_prove_nothing(body: Any, reason: str) -> None:
-    """The cluster, group, subscription, operation, machine, another pool or a proxy's page: the pool may well live."""
+def test_404s_that_do_not_prove_absence(body: Any, reason: str) -> None:
+    """Of the cluster, group, subscription, an operation, a machine, another pool, or a proxy."""
     for verb in VERBS:
         error = updates(404, body, verb=verb)
         assert isinstance(error, Retryable)
@@ -228,7 +228,7 @@ def test_other_404s_prove_nothing(body: Any, reason: str) -> None:
 
 @pytest.mark.parametrize("verb", ["create", "list", "cluster"])
 def test_only_reads_and_deletes_of_a_pool_can_prove_its_absence(verb: Verb) -> None:
-    """A PUT that answers 404 did not look for the pool."""
+    """A 404 of a PUT or a LIST does not prove absence."""
     assert isinstance(updates(404, errors.pool_not_found(POOL).body, verb=verb), Retryable)
 
 
@@ -248,28 +248,28 @@ CONFLICTS = [
 
 
 @pytest.mark.parametrize(("status", "body", "reason"), CONFLICTS)
-def test_conflicts_ask_for_a_look(status: int, body: Any, reason: str) -> None:
-    """Another operation, a name that is taken, an acceptance the SDK does not know: look it up at once."""
+def test_conflicts(status: int, body: Any, reason: str) -> None:
+    """Another operation, a taken name, an unexpected 2xx: `conflict` is True."""
     error = updates(status, body)
     assert isinstance(error, Retryable)
     assert (error.conflict, error.status, error.reason) == (True, status, reason)
 
 
-def test_a_changed_pool_is_not_a_taken_name() -> None:
-    """The same 412 says other things of a DELETE and of a PUT."""
+def test_412_of_put_and_delete() -> None:
+    """The reason is PoolExists for a PUT and PoolChanged for a DELETE."""
     assert updates(412, "", verb="delete").reason == "PoolChanged"
 
 
 @pytest.mark.parametrize("code", ["MissingSubscriptionRegistration", "ReadOnlyDisabledSubscription", "ScopeLocked"])
-def test_a_locked_subscription_is_waited_for_slowly(code: str) -> None:
-    """A 409 about the subscription is no other operation's doing."""
+def test_a_409_of_the_subscription(code: str) -> None:
+    """It is not a conflict with another operation, and is retried slowly."""
     error = updates(409, wrapped(code, "locked"))
     assert isinstance(error, Retryable)
     assert (error.conflict, error.after) == (False, 300.0)
 
 
-def test_a_stopped_cluster_says_so() -> None:
-    """Neither the pool nor the claim is at fault, and the remedy is one command."""
+def test_a_stopped_cluster() -> None:
+    """The reason is ClusterNotRunning, and the remedy is a command."""
     error = updates(409, errors.cluster_stopped().body)
     assert isinstance(error, Retryable)
     assert error.reason == "ClusterNotRunning"
@@ -277,8 +277,8 @@ def test_a_stopped_cluster_says_so() -> None:
 
 
 @pytest.mark.parametrize("code", ["AKSOperationPreempted", "AKSOperationPreemptedByDelete", "OperationPreempted"])
-def test_a_preempted_operation_is_tried_again(code: str) -> None:
-    """Somebody's later operation took over; ours did not fail on its own."""
+def test_a_preempted_operation_is_retryable(code: str) -> None:
+    """A later operation replaced it."""
     assert classify_failure(code, "preempted by another operation with ID 1", None).kind == "retryable"
 
 
@@ -312,16 +312,16 @@ def test_a_preempted_operation_is_tried_again(code: str) -> None:
         (418, flat("Teapot", "short and stout"), "Teapot", None),
     ],
 )
-def test_passing_troubles(status: int, body: Any, reason: str, after: float | None) -> None:
-    """Access, throttling, the service's bad days and the unheard of are all tried again, each in its own time."""
+def test_retryable_errors(status: int, body: Any, reason: str, after: float | None) -> None:
+    """Access, throttling, service errors and unknown errors, each with its delay."""
     for verb in VERBS:
         error = updates(status, body, verb=verb)
         assert isinstance(error, Retryable)
         assert (error.reason, error.after, error.status, error.conflict) == (reason, after, status, False)
 
 
-def test_what_the_service_asks_for_goes_first() -> None:
-    """Retry-After in any of its three forms, an hour at most; dates, signs and nonsense are not read."""
+def test_retry_after() -> None:
+    """In its three forms, at most an hour; dates, signs and invalid values are ignored."""
     assert updates(429, "", headers={"Retry-After": "37"}).after == 37.0
     assert updates(403, "", headers={"Retry-After": "7"}).after == 7.0
     assert retry_after_seconds({"x-ms-retry-after-ms": "1500"}) == 1.5
@@ -331,7 +331,7 @@ def test_what_the_service_asks_for_goes_first() -> None:
         assert retry_after_seconds({"Retry-After": nonsense}) is None
 
 
-# without an answer
+# No response
 
 
 @pytest.mark.parametrize(
@@ -351,8 +351,8 @@ def test_what_the_service_asks_for_goes_first() -> None:
         (KeyError("secret-token"), "UnexpectedError"),
     ],
 )
-def test_no_answer_is_tried_again(exc: Exception, reason: str) -> None:
-    """Status 0: what was sent may have been applied. The exception's own text may hold anything and is not shown."""
+def test_errors_without_a_response(exc: Exception, reason: str) -> None:
+    """Status 0: the request may have been applied. The text of the exception is not shown."""
     for verb in VERBS:
         error = classify(exc, pool=POOL, verb=verb)
         assert isinstance(error, Retryable)
@@ -368,8 +368,8 @@ ENTRA_SAID = (
 
 
 @pytest.mark.parametrize("status", [400, 401, 404, 429, 500])
-def test_a_refusal_by_entra_says_nothing_of_the_claim(status: int) -> None:
-    """Whatever status the token service answers with, the identity is at fault, and nothing reached ARM."""
+def test_errors_of_entra_id_are_retryable(status: int) -> None:
+    """Whatever its status, no request was sent to ARM."""
     body = {"error": "unauthorized_client", "error_description": ENTRA_SAID}
     response: Any = Answer(status, json.dumps(body), {"Retry-After": "7"})
     for verb in VERBS:
@@ -381,24 +381,24 @@ def test_a_refusal_by_entra_says_nothing_of_the_claim(status: int) -> None:
         assert "Trace" not in error.message
 
 
-def test_without_any_token_nothing_was_sent() -> None:
-    """A credential that fails by itself: nobody need look for what became of the request."""
+def test_a_failed_credential_is_retryable() -> None:
+    """Status 401: no request was sent to ARM."""
     error = classify(ClientAuthenticationError("no token"), pool=POOL, verb="create")
     assert isinstance(error, Retryable)
     assert (error.reason, error.status, error.conflict) == ("NoToken", 401, False)
 
 
-def test_our_own_errors_pass() -> None:
-    """What is classified already stays as it is."""
+def test_a_cloud_error_is_returned_unchanged() -> None:
+    """It is classified already."""
     mine = Rejected("TaintInvalid", "no", final=True)
     assert classify(mine, pool=POOL, verb="create") is mine
 
 
-# wording
+# Messages
 
 
-def test_words_hold_no_link_guid_path_or_secret() -> None:
-    """The claim's message is for people; what only machines or thieves can use is left out."""
+def test_messages_have_no_link_guid_path_or_secret() -> None:
+    """They are dropped or masked."""
     message = (
         "The client 'a1b2c3d4-0000-0000-0000-00000000c1e7' may not write over '/subscriptions/a1b2c3d4-0000-0000-0000-"
         "00000000c1e7/resourceGroups/rg/providers/Microsoft.ContainerService/managedClusters/aks?c=x&s=sig&t=1'. "
@@ -418,8 +418,8 @@ PASSING_WORDS = (
 
 
 @pytest.mark.parametrize("answer", PASSING_WORDS, ids=lambda answer: str(answer.body)[:60])
-def test_the_same_refusal_has_the_same_words_a_moment_later(answer: errors.Answer) -> None:
-    """How long to wait is Retry-After's to say: seconds and times in the words would rewrite every claim's status."""
+def test_messages_have_no_times(answer: errors.Answer) -> None:
+    """Wait times and times of day are removed, so that the status of a claim is not rewritten each time."""
     body = json.dumps(answer.body)
     later = body.replace("37", "5").replace("10:11:5", "10:11:42")
     assert later != body
@@ -430,7 +430,7 @@ def test_the_same_refusal_has_the_same_words_a_moment_later(answer: errors.Answe
 
 
 def test_a_missing_permission_names_the_action_and_the_role() -> None:
-    """ARM's sentence names ids first; the claim says the missing action, which file allows it and how to apply it."""
+    """The message has the missing action, the file of the role and the command."""
     answer = errors.forbidden("Microsoft.ContainerService/managedClusters/agentPools/write", CLUSTER_ID)
     error = classify_response(403, read_body(json.dumps(answer.body)), headers={}, pool="gpu1", verb="create")
     assert error.message == (
@@ -440,16 +440,16 @@ def test_a_missing_permission_names_the_action_and_the_role() -> None:
     assert (error.reason, error.after) == ("AuthorizationFailed", 300.0)
 
 
-def test_the_remedy_survives_long_words() -> None:
-    """The middle gives way, never the code or what to do."""
+def test_a_long_text_is_truncated() -> None:
+    """The code and the remedy are complete."""
     said = format_message("SomeCode", "ü" * 1000, "Do this")
     assert said.startswith("SomeCode: üü")
     assert said.endswith("ü... Do this")
     assert len(said.encode()) <= 256
 
 
-def test_locations_are_read_from_prose() -> None:
-    """So that the remedy can be pasted."""
+def test_locations_are_parsed_from_messages() -> None:
+    """The remedy contains the location."""
     assert parse_location("Location: westeurope, Current Limit: 1") == "westeurope"
     assert parse_location("in location 'eastus2'") == "eastus2"
     assert parse_location("for region swedencentral.") == "swedencentral"
@@ -457,7 +457,7 @@ def test_locations_are_read_from_prose() -> None:
     assert parse_location("the current region") == ""
 
 
-# anything at all
+# Arbitrary input
 
 TEXT = st.text(st.characters(codec="utf-8"), max_size=60)
 CODES = sorted({code.replace("*", "") for row in TABLE for code in row.codes} | {"NotFound", "notfound", ""})
@@ -489,8 +489,8 @@ STATUSES = st.sampled_from([200, 302, 400, 401, 403, 404, 404, 404, 408, 409, 41
 
 @given(status=STATUSES, body=BODIES, raw=TEXT, as_text=st.booleans(), verb=st.sampled_from(VERBS))
 @example(status=404, body=errors.pool_not_found(POOL).body, raw="", as_text=False, verb="get")
-def test_any_answer_lands_in_a_kind(status: int, body: Any, raw: str, as_text: bool, verb: Verb) -> None:
-    """No body raises; absence is believed only from AKS's flat 404 or a text that names the pool's path."""
+def test_any_body_is_classified(status: int, body: Any, raw: str, as_text: bool, verb: Verb) -> None:
+    """No body raises; NotFound needs the flat 404 of AKS or a message with the path of the pool."""
     error = updates(status, raw if as_text else body, verb=verb)
     assert error.kind in ("not_found", "retryable", "no_capacity", "rejected")
     assert len(error.message.encode()) <= 256
@@ -508,8 +508,8 @@ def test_any_answer_lands_in_a_kind(status: int, body: Any, raw: str, as_text: b
 
 
 @given(code=TEXT | st.sampled_from(CODES), message=MESSAGES, details=JSON | st.lists(ERRORS, max_size=3))
-def test_any_failure_lands_in_a_kind(code: str, message: str, details: Any) -> None:
-    """A Failed pool always has a kind the rules know, a reason a condition may bear and a message that fits."""
+def test_any_provisioning_error_is_classified(code: str, message: str, details: Any) -> None:
+    """A Failed pool has a known kind, a valid reason and a message of at most 256 bytes."""
     failure = classify_failure(code, message, details)
     assert failure.kind in ("retryable", "no_capacity", "rejected")
     assert len(failure.message.encode()) <= 256
@@ -518,12 +518,12 @@ def test_any_failure_lands_in_a_kind(code: str, message: str, details: Any) -> N
 
 @given(text=st.binary(max_size=200) | TEXT)
 def test_any_bytes_can_be_read(text: bytes | str) -> None:
-    """Half a JSON text, HTML or noise: an error without a code."""
+    """Truncated JSON, HTML and noise are an error without a code."""
     list(error_details(read_body(text)))
 
 
-def test_bottomless_bodies_have_a_bottom() -> None:
-    """Neither deep nesting nor endless quoting costs more than a few steps."""
+def test_deep_bodies_are_bounded() -> None:
+    """Deep nesting and repeated quoting are cut off."""
     deep: Any = {"code": "AllocationFailed", "message": "x"}
     for _ in range(500):
         deep = {"code": "Outer", "message": 'Code="A" ' * 100, "details": [deep] * 50}
@@ -537,7 +537,7 @@ def test_bottomless_bodies_have_a_bottom() -> None:
     "row", TABLE, ids=lambda row: " ".join((*row.codes, *row.phrases, *map(str, row.statuses[:1])))
 )
 def test_every_row_can_be_reached(row: Any) -> None:
-    """No row stands in another's shadow: some answer is judged by each."""
+    """Each row matches an error that no earlier row matches."""
     code = (row.codes[0] if row.codes else "x").replace("*", "")
     message = row.phrases[0] if row.phrases else "y"
     status: int = (row.statuses or (418,))[0]

@@ -1,4 +1,4 @@
-"""The real workload-identity credential, against a token service on an in-memory wire."""
+"""The workload-identity credential of azure-identity, against a token service on an in-memory wire."""
 
 import asyncio
 import json
@@ -31,7 +31,7 @@ TENANT, CLIENT, ASSERTION = "the-tenant", "the-client", "header.claims.signature
 
 
 class Entra:
-    """A token service: gives `token`, or answers with `status` and `body`."""
+    """A token service: returns `token`, or `status` and `body`."""
 
     def __init__(self) -> None:
         self.token = "letmein"
@@ -54,7 +54,7 @@ class Entra:
 
 
 def on_azure(folder: Path, story: Callable[[AzureProvider, AzureCloud, Entra], Awaitable[T]]) -> T:
-    """Tell a story on virtual time; ARM takes one token only."""
+    """Run a story on virtual time."""
     token_file = folder / "azure-identity-token"
     token_file.write_text(ASSERTION)
 
@@ -98,7 +98,7 @@ def on_azure(folder: Path, story: Callable[[AzureProvider, AzureCloud, Entra], A
 
 
 def test_the_pods_token_is_exchanged_once_for_many_calls(tmp_path: Path) -> None:
-    """Tenant, client, assertion and ARM's scope arrive; the token serves until it is about to end."""
+    """Tenant, client, assertion and the scope of ARM are sent; the token is used until it is about to expire."""
 
     async def story(provider: AzureProvider, cloud: AzureCloud, entra: Entra) -> None:
         await provider.create(claim(), "ws3f2a91c0d")
@@ -119,8 +119,8 @@ def test_the_pods_token_is_exchanged_once_for_many_calls(tmp_path: Path) -> None
     ("status", "code"),
     [(400, "unauthorized_client"), (401, "invalid_client")],
 )
-def test_an_identity_that_entra_refuses_is_not_the_claims_fault(tmp_path: Path, status: int, code: str) -> None:
-    """No call reaches ARM; the error names Entra's code and what to check, and passes once that is set right."""
+def test_an_error_of_entra_id_is_retryable(tmp_path: Path, status: int, code: str) -> None:
+    """No call is sent to ARM; the error has the code of Entra ID and a remedy, until the identity is corrected."""
     description = "AADSTS70021: No match_row federated identity record found for presented assertion. Trace ID: 1"
 
     async def story(provider: AzureProvider, cloud: AzureCloud, entra: Entra) -> None:
@@ -140,8 +140,8 @@ def test_an_identity_that_entra_refuses_is_not_the_claims_fault(tmp_path: Path, 
     on_azure(tmp_path, story)
 
 
-def test_a_token_that_arm_refuses_is_about_the_identity_too(tmp_path: Path) -> None:
-    """ARM's own 401 keeps ARM's code."""
+def test_a_401_of_arm_is_retryable(tmp_path: Path) -> None:
+    """The error has the code of ARM and the remedy for the identity."""
 
     async def story(provider: AzureProvider, cloud: AzureCloud, entra: Entra) -> None:
         entra.token = "of-another-tenant"

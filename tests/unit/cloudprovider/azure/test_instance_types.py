@@ -1,4 +1,4 @@
-"""The GPU sizes: what is promised of a machine before anybody has seen it."""
+"""The table of GPU sizes."""
 
 import re
 
@@ -6,7 +6,8 @@ import pytest
 
 from cloudprovider.azure.instance_types import _INSTANCE_TYPES, RESOURCES, is_gpu_size, lookup
 
-# By vendor, the counts of Azure's series pages (docs/references/agent-pools.md#gpu-sizes) that KAITO's presets rest on.
+# By vendor, the counts of Azure's series pages (docs/references/agent-pools.md#gpu-sizes) that the presets of KAITO
+# use.
 WHOLE = [
     ("Standard_NC4as_T4_v3", 1, "nvidia.com/gpu"),
     ("Standard_NC64as_T4_v3", 4, "nvidia.com/gpu"),
@@ -19,7 +20,7 @@ WHOLE = [
     ("Standard_NV72ads_A10_v5", 2, "nvidia.com/gpu"),
     ("Standard_ND96isr_MI300X_v5", 8, "amd.com/gpu"),
 ]
-# A sixth of a GPU advertises nothing that could be counted, and retired or unsourced sizes nothing that is known.
+# Fractions of a GPU, retired sizes, and sizes without a documented count.
 UNKNOWN = [
     "Standard_NV6ads_A10_v5",
     "Standard_NV18ads_A10_v5",
@@ -34,7 +35,7 @@ UNKNOWN = [
 
 @pytest.mark.parametrize(("size", "gpus", "resource"), WHOLE)
 def test_whole_gpus_are_counted(size: str, gpus: int, resource: str) -> None:
-    """Count and resource decide when a Node is ready, in whatever casing the size comes back."""
+    """Count and resource of a size; the case of its name is ignored."""
     for spelling in (size, size.lower(), size.upper()):
         sku = lookup(spelling)
         assert sku is not None
@@ -42,13 +43,13 @@ def test_whole_gpus_are_counted(size: str, gpus: int, resource: str) -> None:
 
 
 @pytest.mark.parametrize("size", UNKNOWN)
-def test_what_is_not_known_promises_nothing(size: str) -> None:
-    """A wrong count would keep a good Node from ever being ready; no count only means that nobody waits."""
+def test_sizes_without_data(size: str) -> None:
+    """Without a count Initialized does not wait for GPUs; with a wrong one it would wait forever."""
     assert lookup(size) is None
 
 
-def test_every_row_holds_together() -> None:
-    """Names are Azure's and unique in any casing, counts positive."""
+def test_every_row_is_valid() -> None:
+    """Names are valid and unique regardless of case, counts are positive."""
     assert len({sku.name.lower() for sku in _INSTANCE_TYPES}) == len(_INSTANCE_TYPES)
     for sku in _INSTANCE_TYPES:
         assert re.fullmatch(r"Standard_N[CDGV][A-Za-z0-9_]+_v\d", sku.name)
@@ -68,6 +69,6 @@ def test_every_row_holds_together() -> None:
         ("", False),
     ],
 )
-def test_the_family_tells_a_gpu_size(size: str, gpu: bool) -> None:
-    """Also for sizes that stand in no table: their pool is labelled gpu all the same (K16)."""
+def test_gpu_sizes_by_family(size: str, gpu: bool) -> None:
+    """Sizes that are not in the table are labelled `gpu` too (K16)."""
     assert is_gpu_size(size) is gpu

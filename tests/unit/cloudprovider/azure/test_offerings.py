@@ -1,4 +1,4 @@
-"""From a claim's requirements to its offerings, the preferred first."""
+"""Mapping from the requirements of a claim to its offerings, in order."""
 
 import msgspec
 import pytest
@@ -25,12 +25,12 @@ def capacity(operator: str, *values: str) -> Requirement:
 
 
 def test_a_plain_claim_has_one_offering() -> None:
-    """One size, wherever the region has room, and nothing that is evicted."""
+    """One size, no zone, on-demand."""
     assert told(of_type()) == [SIZE]
 
 
-def test_sizes_then_terms_then_zones_in_the_users_order() -> None:
-    """What is written first is tried first; a zone may be written with its location or without."""
+def test_the_order_is_size_capacity_type_zone() -> None:
+    """In the order of the claim; a zone may have the location as a prefix."""
     asked = of_type(
         capacity("In", "spot", "on-demand"),
         Requirement(key=labels.ZONE, values=("westeurope-2", "1", "westeurope-2")),
@@ -61,13 +61,13 @@ def test_sizes_then_terms_then_zones_in_the_users_order() -> None:
     ],
     ids=str,
 )
-def test_spot_is_for_claims_that_name_it_or_leave_nothing_else(requirement: Requirement, kinds: list[str]) -> None:
-    """Where both are listed the order decides; where neither is, nobody's machine is evicted unasked."""
+def test_spot_is_used_if_listed_or_the_only_choice(requirement: Requirement, kinds: list[str]) -> None:
+    """With both listed their order applies; with neither the capacity type is on-demand."""
     assert [offering.capacity_type for offering in offerings(of_type(requirement))] == kinds
 
 
 def test_only_sizes_that_both_keys_allow() -> None:
-    """KAITO names the size twice; the order is that of the instance types."""
+    """KAITO sets the size under two keys; the order is that of the instance types."""
     asked = of_type(
         Requirement(key=SKU_NAME, values=(SIZE, "Standard_D8s_v5")), sizes=("Standard_D4s_v5", "Standard_D8s_v5", SIZE)
     )
@@ -94,8 +94,8 @@ def test_only_sizes_that_both_keys_allow() -> None:
     ],
     ids=["one of several sizes", "two keys", "zone", "terms", "system", "contradiction"],
 )
-def test_what_cannot_be_offered_is_refused_for_good(asked: NodeClaim, reason: str, words: str) -> None:
-    """Field, value and remedy; one wrong value among right ones is a slip, and told too."""
+def test_invalid_requirements_are_rejected(asked: NodeClaim, reason: str, words: str) -> None:
+    """Field, value and remedy; one invalid value among valid ones is an error too."""
     with pytest.raises(Rejected) as refused:
         offerings(asked)
     assert refused.value.final

@@ -1,4 +1,4 @@
-"""The provider over the real SDK, against the simulated ARM, on an in-memory wire and virtual time."""
+"""The provider over the Azure SDK, against the simulated ARM, on an in-memory wire and virtual time."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -43,7 +43,7 @@ AUDITED = {
 
 
 class Azure:
-    """A simulated cloud on a wire, and a provider with the real client in front of it."""
+    """A simulated cloud on a wire, and a provider with the real client."""
 
     def __init__(self, cloud: AzureCloud, wire: Network, session: aiohttp.ClientSession, clock: VirtualClock) -> None:
         self.cloud, self.network, self.clock, self.session = cloud, wire, clock, session
@@ -62,7 +62,7 @@ class Azure:
         return AzureProvider(client, config, clock=self.clock, owned=(self.session,))
 
     async def answer_with(self, handler: Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]) -> web.BaseRunner:
-        """Put another server in the cloud's place; the caller cleans it up."""
+        """Replace the cloud by another server; the caller closes it."""
         runner = web.ServerRunner(web.Server(handler), shutdown_timeout=1)
         await runner.setup()
         assert runner.server is not None
@@ -71,7 +71,7 @@ class Azure:
 
 
 def on_azure(story: Callable[[Azure], Awaitable[T]], **settings: Any) -> T:
-    """Tell a story on virtual time."""
+    """Run a story on virtual time."""
 
     async def main() -> T:
         loop = asyncio.get_running_loop()
@@ -103,8 +103,8 @@ async def failing(call: Awaitable[Any]) -> CloudError:
     return failed.value
 
 
-def test_a_machine_comes_and_goes() -> None:
-    """Create answers at acceptance, get and list show the pool grow, delete ends in a proven absence."""
+def test_create_get_list_delete() -> None:
+    """Create returns at acceptance, get and list show the states, delete ends in a proven absence."""
 
     async def story(azure: Azure) -> None:
         created = await azure.provider.create(claim(), KEY)
@@ -127,8 +127,8 @@ def test_a_machine_comes_and_goes() -> None:
     on_azure(story)
 
 
-def test_the_pool_bears_what_the_claim_asks_for() -> None:
-    """The real SDK carries wire names as they are: size, type, disk, marks and taints arrive."""
+def test_the_pool_has_the_fields_of_the_claim() -> None:
+    """The SDK sends wire names unchanged: size, type, disk, marks and taints."""
 
     async def story(azure: Azure) -> None:
         await azure.provider.create(claim(), KEY)
@@ -142,8 +142,8 @@ def test_the_pool_bears_what_the_claim_asks_for() -> None:
     on_azure(story)
 
 
-def test_a_create_never_touches_what_is_there() -> None:
-    """A second PUT of the name is refused with 412 and says conflict; the pool is as it was."""
+def test_create_does_not_change_an_existing_pool() -> None:
+    """A second PUT of the name is 412, a conflict."""
 
     async def story(azure: Azure) -> None:
         before = azure.cloud.seed_pool(KEY, vmSize=SIZE)
@@ -155,8 +155,8 @@ def test_a_create_never_touches_what_is_there() -> None:
     on_azure(story)
 
 
-def test_a_claim_that_cannot_be_expressed_sends_nothing() -> None:
-    """Our own validation refuses for good, before any request."""
+def test_an_invalid_claim_is_rejected_without_a_request() -> None:
+    """Rejected, final."""
 
     async def story(azure: Azure) -> None:
         error = await failing(azure.provider.create(claim(requests={"storage": "5Gi"}), KEY))
@@ -167,8 +167,8 @@ def test_a_claim_that_cannot_be_expressed_sends_nothing() -> None:
     on_azure(story)
 
 
-def test_a_delete_is_for_the_pool_we_read() -> None:
-    """A changed ETag is a conflict, and without one nothing is sent at all."""
+def test_delete_needs_the_current_etag() -> None:
+    """A changed ETag is a conflict; without one no request is sent."""
 
     async def story(azure: Azure) -> None:
         azure.cloud.seed_pool(KEY, vmSize=SIZE)
@@ -185,8 +185,8 @@ def test_a_delete_is_for_the_pool_we_read() -> None:
     on_azure(story)
 
 
-def test_a_delete_says_what_it_means() -> None:
-    """If-Match with the ETag as it was read; no disruption budget is asked again, for the drain has asked them all."""
+def test_the_parameters_of_delete() -> None:
+    """If-Match with the ETag; PodDisruptionBudgets are ignored, because the pods are drained."""
     seen: list[web.BaseRequest] = []
 
     async def accept(request: web.BaseRequest) -> web.StreamResponse:
@@ -209,7 +209,7 @@ def test_a_delete_says_what_it_means() -> None:
 
 
 def test_a_busy_pool_is_a_conflict() -> None:
-    """DELETE while AKS creates the pool: 409, look it up and try again."""
+    """DELETE while AKS creates the pool is 409."""
 
     async def story(azure: Azure) -> None:
         created = await azure.provider.create(claim(), KEY)
@@ -228,8 +228,8 @@ def test_a_busy_pool_is_a_conflict() -> None:
         ({"subscription_id": "other"}, "SubscriptionNotFound"),
     ],
 )
-def test_the_wrong_address_never_means_gone(elsewhere: dict[str, str], reason: str) -> None:
-    """A 404 of the cluster, group or subscription is a wrong setting in every call, and says which to check."""
+def test_404s_of_the_cluster_are_not_absence(elsewhere: dict[str, str], reason: str) -> None:
+    """A 404 of the cluster, group or subscription is a wrong setting, which the message names."""
 
     async def story(azure: Azure) -> None:
         azure.cloud.seed_pool(KEY, vmSize=SIZE)
@@ -250,8 +250,8 @@ def test_the_wrong_address_never_means_gone(elsewhere: dict[str, str], reason: s
     on_azure(story)
 
 
-def test_a_failed_pool_keeps_its_cause() -> None:
-    """Capacity that fails after acceptance is read from the pool, in few words and with a remedy."""
+def test_a_failed_pool_has_a_failure() -> None:
+    """A capacity error after acceptance is read from the pool, with a remedy."""
 
     async def story(azure: Azure) -> None:
         azure.cloud.faults.append(faults.quota(times=1, how="message"))
@@ -269,8 +269,8 @@ def test_a_failed_pool_keeps_its_cause() -> None:
 SILENT = faults.Failure(error=faults.wrapped(faults.no_capacity()), after_seconds=45.0, silent=True)
 
 
-def test_a_failed_pool_without_a_cause_is_asked_for_it_once() -> None:
-    """Only the operation of our own PUT tells; asked again, or by another process, nobody knows."""
+def test_the_operation_of_a_failed_pool_is_read_once() -> None:
+    """Only the operation of our own PUT is known, in memory."""
 
     async def story(azure: Azure) -> None:
         azure.cloud.faults.append(Fault(verb="PUT", failure=SILENT))
@@ -289,8 +289,8 @@ def test_a_failed_pool_without_a_cause_is_asked_for_it_once() -> None:
     on_azure(story)
 
 
-def test_an_expired_operation_is_no_cause_and_no_absence() -> None:
-    """Its 404 is told as what it is: the pool that failed is still there."""
+def test_an_expired_operation() -> None:
+    """Its 404 is an error, and not one of the pool."""
 
     async def story(azure: Azure) -> None:
         azure.cloud.faults.append(Fault(verb="PUT", failure=SILENT))
@@ -306,8 +306,8 @@ def test_an_expired_operation_is_no_cause_and_no_absence() -> None:
     on_azure(story, operation_ttl_seconds=10.0)
 
 
-def test_another_machines_operation_is_not_asked() -> None:
-    """A pool of the same name that somebody else made since did not fail by our operation."""
+def test_the_operation_of_another_pool_is_not_read() -> None:
+    """A later pool of the same name did not fail by our operation."""
 
     async def story(azure: Azure) -> None:
         made = await azure.provider.create(claim(), KEY)
@@ -318,8 +318,8 @@ def test_another_machines_operation_is_not_asked() -> None:
     on_azure(story)
 
 
-def test_the_token_goes_to_no_operation_elsewhere() -> None:
-    """An operation on another host is not asked: ARM's word alone does not make it trustworthy."""
+def test_an_operation_at_another_host_is_not_read() -> None:
+    """The token is sent to ARM only."""
 
     async def story(azure: Azure) -> None:
         body = {"name": KEY, "properties": {"provisioningState": "Creating", "vmSize": SIZE}}
@@ -331,8 +331,8 @@ def test_the_token_goes_to_no_operation_elsewhere() -> None:
     on_azure(story)
 
 
-def test_a_refusal_for_quota_is_no_capacity() -> None:
-    """AKS's preflight refuses at once; nothing was made."""
+def test_a_quota_error_is_no_capacity() -> None:
+    """AKS rejects the PUT; no pool is created."""
 
     async def story(azure: Azure) -> None:
         azure.cloud.faults.append(faults.quota_preflight(times=1))
@@ -344,7 +344,7 @@ def test_a_refusal_for_quota_is_no_capacity() -> None:
     on_azure(story)
 
 
-def test_a_list_is_whole_or_an_error() -> None:
+def test_a_list_is_complete_or_an_error() -> None:
     """Pages are joined; one that fails fails the list."""
 
     async def story(azure: Azure) -> None:
@@ -370,8 +370,8 @@ def test_a_list_is_whole_or_an_error() -> None:
         {"value": [], "nextLink": f"https://{HOST}/again?api-version=1"},
     ],
 )
-def test_a_list_that_makes_no_sense_is_no_list(page: dict[str, Any]) -> None:
-    """No rows, rows without names, another host's pages or pages without end are unknown, never empty."""
+def test_an_invalid_list_is_an_error(page: dict[str, Any]) -> None:
+    """No items, items without names, pages of another host and endless pages are errors, not an empty list."""
 
     async def story(azure: Azure) -> None:
         azure.cloud.faults.append(Fault(times=1000, answer=errors.Answer(200, page)))
@@ -393,8 +393,8 @@ def test_a_list_that_makes_no_sense_is_no_list(page: dict[str, Any]) -> None:
         errors.Answer(404, None),
     ],
 )
-def test_a_read_that_is_not_about_the_pool_says_nothing_of_it(answer: errors.Answer) -> None:
-    """HTML, another pool's body, a redirect or a bare 404: nothing is known of the pool."""
+def test_an_invalid_response_to_get(answer: errors.Answer) -> None:
+    """HTML, the body of another pool, a redirect or a 404 without a body are not absence."""
 
     async def story(azure: Azure) -> None:
         azure.cloud.seed_pool(KEY, vmSize=SIZE)
@@ -405,8 +405,8 @@ def test_a_read_that_is_not_about_the_pool_says_nothing_of_it(answer: errors.Ans
 
 
 @pytest.mark.parametrize("drop", ["before", "after"])
-def test_a_write_is_sent_once_whatever_happens(drop: str) -> None:
-    """A connection that dies is an answer that never came: status 0, one hit, and the pool may be there."""
+def test_a_write_is_sent_once(drop: str) -> None:
+    """After a closed connection the error has status 0; the pool may exist."""
 
     async def story(azure: Azure) -> None:
         azure.cloud.faults.append(Fault(verb="PUT", drop=drop, times=99))
@@ -419,8 +419,8 @@ def test_a_write_is_sent_once_whatever_happens(drop: str) -> None:
     on_azure(story)
 
 
-def test_a_silent_arm_costs_fifteen_seconds() -> None:
-    """No call outlives the lease's reserve."""
+def test_calls_time_out_after_fifteen_seconds() -> None:
+    """No call outlives the reserve of the Lease."""
 
     async def story(azure: Azure) -> None:
         loop = asyncio.get_running_loop()
@@ -435,8 +435,8 @@ def test_a_silent_arm_costs_fifteen_seconds() -> None:
     on_azure(story)
 
 
-def test_half_an_answer_is_none_and_holds_no_connection() -> None:
-    """An answer that stops in its middle ends with the call's time, and so does its connection."""
+def test_an_incomplete_response_times_out() -> None:
+    """The connection is closed with the call."""
 
     async def half(request: web.BaseRequest) -> web.StreamResponse:
         response = web.StreamResponse(status=201 if request.method == "PUT" else 200)
@@ -460,8 +460,8 @@ def test_half_an_answer_is_none_and_holds_no_connection() -> None:
     on_azure(story)
 
 
-def test_a_read_registers_nothing() -> None:
-    """The SDK answers a missing registration by registering for minutes; a read of ours is one request."""
+def test_a_read_registers_no_resource_provider() -> None:
+    """The SDK would register a missing provider for minutes; a read is one request."""
 
     async def story(azure: Azure) -> None:
         missing = errors.gateway(
@@ -476,7 +476,7 @@ def test_a_read_registers_nothing() -> None:
 
 
 def test_a_revoked_token_is_renewed_within_the_call() -> None:
-    """A claims challenge is answered with another token; nobody outside hears of it."""
+    """After a claims challenge the request is sent with another token."""
 
     async def story(azure: Azure) -> None:
         azure.cloud.seed_pool(KEY, vmSize=SIZE)
@@ -486,8 +486,8 @@ def test_a_revoked_token_is_renewed_within_the_call() -> None:
     on_azure(story)
 
 
-def test_a_closed_door_and_a_partition() -> None:
-    """Refused connections and silence on connecting are passing troubles."""
+def test_connection_failures_are_retryable() -> None:
+    """Refused connections and timeouts of connecting."""
 
     async def story(azure: Azure) -> None:
         azure.network.refuse(HOST)
@@ -502,8 +502,8 @@ def test_a_closed_door_and_a_partition() -> None:
     on_azure(story)
 
 
-def test_throttling_says_when() -> None:
-    """AKS's 429 carries the seconds to wait; the SDK does not wait them out inside the call."""
+def test_throttling_has_a_retry_after() -> None:
+    """The 429 of AKS has the seconds to wait; the SDK does not wait for them."""
 
     async def story(azure: Azure) -> None:
         azure.cloud.faults.append(faults.throttled(seconds=37, times=1))
@@ -516,8 +516,8 @@ def test_throttling_says_when() -> None:
     on_azure(story)
 
 
-def test_cancellation_passes_and_leaves_its_line() -> None:
-    """A lease lost in flight cancels the write; the audit log still has it, with no status."""
+def test_a_cancelled_write_is_logged() -> None:
+    """Losing the Lease cancels the write; its log line has no status."""
 
     async def story(azure: Azure) -> None:
         azure.cloud.faults.append(Fault(verb="PUT", slow_seconds=100.0, slow="after"))
@@ -532,8 +532,8 @@ def test_cancellation_passes_and_leaves_its_line() -> None:
     on_azure(story)
 
 
-def test_each_write_is_one_audit_line_and_no_secret_is_in_it() -> None:
-    """Verb, pool, claim, ETag, request id and status; reads leave none; tokens, bodies and headers never appear."""
+def test_each_write_is_logged_without_secrets() -> None:
+    """Verb, pool, claim, ETag, request id and status; reads are not logged."""
 
     async def story(azure: Azure) -> None:
         with structlog.testing.capture_logs() as lines:
@@ -558,8 +558,8 @@ def test_each_write_is_one_audit_line_and_no_secret_is_in_it() -> None:
     on_azure(story)
 
 
-def test_errors_show_neither_token_nor_cause() -> None:
-    """What the SDK raised is not chained: its text may quote bodies and its frames hold the request."""
+def test_errors_have_no_cause() -> None:
+    """The exception of the SDK is not chained: its text may quote bodies, and its frames have the request."""
 
     async def story(azure: Azure) -> None:
         azure.cloud.configure(token="another")
@@ -573,8 +573,8 @@ def test_errors_show_neither_token_nor_cause() -> None:
     on_azure(story)
 
 
-def test_the_cluster_says_whether_it_runs() -> None:
-    """Its limit and its location are read; a stopped or deleting cluster does not run, an updating one does."""
+def test_the_state_of_the_cluster() -> None:
+    """Limit and location are read; a stopped or deleting cluster is not running, an updating one is."""
 
     async def story(azure: Azure) -> None:
         here = await azure.provider.cluster()

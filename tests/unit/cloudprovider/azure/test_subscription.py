@@ -1,4 +1,4 @@
-"""What Azure's lists say, read: tokens, roles, families, restrictions; and answers that are none."""
+"""Parsing of tokens, roles, usages and sizes, and of invalid responses."""
 
 import base64
 import json
@@ -10,7 +10,7 @@ from cloudprovider.azure.subscription import Identity, Permissions, ResourceSku,
 
 
 def token(payload: Any) -> str:
-    """A token with this payload, as Entra's look; its signature is nobody's."""
+    """A token with this payload, in the form of Entra ID, with an invalid signature."""
     middle = base64.urlsafe_b64encode(json.dumps(payload).encode()).decode().rstrip("=")
     return f"e30.{middle}.c2ln"
 
@@ -30,8 +30,8 @@ TOKENS = [
 
 
 @pytest.mark.parametrize(("text", "whose"), TOKENS)
-def test_whose_a_token_is(text: str, whose: Identity) -> None:
-    """By its payload if it has one; a token that is none of Entra's says nothing, and is no fault."""
+def test_the_identity_of_a_token(text: str, whose: Identity) -> None:
+    """From its payload; an opaque token has no identity."""
     assert identity_of(text) == whose
 
 
@@ -50,13 +50,13 @@ ROLES = [
 
 
 @pytest.mark.parametrize(("roles", "allowed"), ROLES)
-def test_roles_add_up(roles: list[tuple[tuple[str, ...], tuple[str, ...]]], allowed: bool) -> None:
-    """What one role takes away another may give; a star stands for anything, and nothing else is a pattern."""
+def test_permissions_are_additive(roles: list[tuple[tuple[str, ...], tuple[str, ...]]], allowed: bool) -> None:
+    """An action that one role excludes may be granted by another; `*` is the only wildcard."""
     assert Permissions(tuple(roles)).allow(WRITE) is allowed
 
 
 def row(**more: Any) -> dict[str, Any]:
-    """A size as Compute lists it."""
+    """A size in the format of Compute."""
     return {
         "resourceType": "virtualMachines",
         "name": "Standard_NC24ads_A100_v4",
@@ -82,7 +82,7 @@ def test_a_size_without_restrictions() -> None:
 
 
 def test_restrictions_of_a_size() -> None:
-    """Of the whole location or of zones; those of other locations are not ours."""
+    """Of the whole location or of zones; those of other locations are ignored."""
     found = _sku(
         row(restrictions=[restricted("Zone", "3", "1"), restricted("Location", location="northeurope")]), "WestEurope"
     )
@@ -98,14 +98,14 @@ JUNK: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("more", JUNK, ids=["nulls", "nothing in it", "other types"])
-def test_what_a_row_does_not_say_is_not_known(more: dict[str, Any]) -> None:
-    """No vCPUs, no zones, no restriction; and no failure of the whole list."""
+def test_a_size_without_members(more: dict[str, Any]) -> None:
+    """No vCPUs, no zones, no restriction, and no error."""
     found = _sku(row(**more), "westeurope")
     assert (found.vcpus if "capabilities" in more else 0, found.restricted) == (0, "")
 
 
 def test_usage() -> None:
-    """The family's own name, not the words for people."""
+    """By the name of the family, not its localized name."""
     named = {"value": "standardNCADSA100v4Family", "localizedValue": "Standard NCADS_A100_v4 Family vCPUs"}
     assert _usage({"name": named, "limit": 100, "currentValue": 24, "unit": "Count"}) == (
         "standardNCADSA100v4Family",
