@@ -11,7 +11,7 @@ from collections.abc import Callable
 import structlog
 
 from cloudprovider.interface import Instance
-from controllers.model.results import CloudFailed, Evicted, Fenced, KubeFailed, Outcome
+from controllers.model.results import CloudFailed, Evicted, Fenced, Kind, KubeFailed, Result
 from controllers.model.steps import (
     AskCause,
     CreateInstance,
@@ -32,7 +32,6 @@ from controllers.model.steps import (
     ReadVolumes,
     Write,
 )
-from controllers.state.memory import Kind
 from provisioner.api import reasons
 from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
@@ -73,14 +72,14 @@ class Actuator:
         self._lease_left = lease_left
         self._on_cut = on_cut
 
-    async def write(self, step: Write, claim: NodeClaim | None) -> Outcome:
+    async def write(self, step: Write, claim: NodeClaim | None) -> Result:
         """Perform one write for the key of `claim` (None: the key has no claim)."""
         at_cloud = isinstance(step, CreateInstance | DeleteInstance)
         if self._lease_left() <= (ARM_WRITE_SECONDS if at_cloud else 0.0):
             log.warning("not sent: too little is left of the lease", step=type(step).__name__)
             return Fenced()
         if isinstance(step, CreateInstance) and step.event is not None:
-            self.tell(step.claim, step.event)  # that it is tried is worth telling, whatever the answer
+            self.record_event(step.claim, step.event)  # that it is tried is worth telling, whatever the answer
         try:
             outcome = await self._send(step)
         except KubeError as error:
@@ -97,12 +96,12 @@ class Actuator:
             self._record_departures(step, outcome)
         return outcome
 
-    async def _send(self, step: Write) -> Outcome:
+    async def _send(self, step: Write) -> Result:
         if isinstance(step, CreateInstance | DeleteInstance):
             return await self._cloud.write(step)
         return await self._kube.write(step)
 
-    async def read(self, step: Read) -> Outcome:
+    async def read(self, step: Read) -> Result:
         """Perform one fresh read."""
         try:
             match step:
@@ -131,7 +130,7 @@ class Actuator:
         """The version the API server has of this object now; "" if it is gone. Raises KubeError."""
         return await self._kube.current_version(kind, name, uid)
 
-    def tell(self, about: NodeClaim | Node | Pod | Instance, event: Event) -> bool:
+    def record_event(self, about: NodeClaim | Node | Pod | Instance, event: Event) -> bool:
         """Record an Event that belongs to no write; of an instance, on the claim that it was made for.
 
         False if it was dropped for there being too many.
@@ -154,14 +153,14 @@ class Actuator:
                 return
         if about is not None:
             for event in events:
-                self.tell(about, event)
+                self.record_event(about, event)
 
     def _record_departures(self, step: EvictPods | DeletePods, outcome: Evicted) -> None:
         for pod in step.pods:
-            if pod.metadata.uid not in outcome.asked:
+            if pod.metadata.uid not in outcome.accepted:
                 continue
             if isinstance(step, EvictPods):
-                self.tell(
+                self.record_event(
                     pod,
                     Event(
                         type="Normal",
@@ -174,7 +173,7 @@ class Actuator:
                     f"Force-deleted with {step.grace_seconds} s of grace, bypassing PodDisruptionBudgets:"
                     f" termination grace period of Node {step.node.name} expired"
                 )
-                self.tell(pod, Event(type="Normal", reason=reasons.DISRUPTED, message=message))
+                self.record_event(pod, Event(type="Normal", reason=reasons.DISRUPTED, message=message))
 
 
 def _former_claim(instance: Instance) -> ObjectReference:

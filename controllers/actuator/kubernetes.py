@@ -9,7 +9,17 @@ confirms the latter on a real API server.
 
 from controllers.model.facts import Remedy, Stage
 from controllers.model.patches import replace_list
-from controllers.model.results import Evicted, ReadAttached, ReadClaim, ReadCrd, ReadEvents, ReadNodes, ReadPods, Wrote
+from controllers.model.results import (
+    Evicted,
+    Kind,
+    ReadAttached,
+    ReadClaim,
+    ReadCrd,
+    ReadEvents,
+    ReadNodes,
+    ReadPods,
+    Wrote,
+)
 from controllers.model.steps import (
     AddFinalizer,
     DeleteClaim,
@@ -28,7 +38,6 @@ from controllers.model.steps import (
     ReleaseFinalizer,
 )
 from controllers.state.indexes import NODECLAIM_CRD
-from controllers.state.memory import Kind
 from provisioner.api import labels
 from provisioner.api.meta import ObjectMeta
 from provisioner.api.node import Node

@@ -119,4 +119,4 @@ async def _each(pods: tuple[Pod, ...], ask: Callable[[Pod], Awaitable[None]]) ->
                     break
         else:
             asked.append(uid)
-    return Evicted(asked=frozenset(asked), gone=frozenset(gone), blocked=blocked, failed=failed)
+    return Evicted(accepted=frozenset(asked), gone=frozenset(gone), blocked=blocked, failed=failed)

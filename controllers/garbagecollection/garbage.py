@@ -13,6 +13,7 @@ from datetime import datetime, timedelta
 
 from cloudprovider.interface import Instance, InstanceState
 from controllers.model.adoption import collected
+from controllers.model.conditions import launched
 from controllers.model.facts import Facts
 from controllers.model.ownership import Verdict, belongs, held_by, holds_finalizer, marked, marks, verdict
 from controllers.model.steps import (
@@ -34,7 +35,7 @@ from controllers.node.termination.termination import drain_node
 from controllers.nodeclaim import interruption
 from controllers.nodeclaim.consistency import scaled_to_zero
 from controllers.nodeclaim.lifecycle.launch import pool_missing
-from controllers.nodeclaim.lifecycle.launch_failure import failed_launch_remains, launched
+from controllers.nodeclaim.lifecycle.launch_failure import failed_launch_remains
 from provisioner.api import labels, reasons
 from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
@@ -106,15 +107,15 @@ def step(f: Facts) -> Step | None:
         return ReleaseFinalizer(target=node, why="AKS is changing its pool or cluster") if node is not None else None
     match candidate.cause:
         case "orphan-pool":
-            return _remove_orphan(f, candidate.age)
+            return _remove_orphan(f, candidate.age(f.loop_now))
         case "missing-pool":
-            return _remove_claim_without_pool(f, candidate.age)
+            return _remove_claim_without_pool(f, candidate.age(f.loop_now))
         case "node-deleted":
-            return _remove_claim_of_deleted_node(f, candidate.age)
+            return _remove_claim_of_deleted_node(f, candidate.age(f.loop_now))
         case "spot-evicted":
-            return _remove_claim_of_evicted(f, candidate.age)
+            return _remove_claim_of_evicted(f, candidate.age(f.loop_now))
         case _:
-            return _leftover_nodes(f, candidate.age)
+            return _leftover_nodes(f, candidate.age(f.loop_now))
 
 
 def block_crd_deletion(f: Facts) -> Step | None:
@@ -122,7 +123,7 @@ def block_crd_deletion(f: Facts) -> Step | None:
     candidate = f.candidate
     if candidate is None or candidate.cause != "crd-deleted":
         return None
-    return block_removal(f, candidate.age, f.policy.orphan_seconds)
+    return block_removal(f, candidate.age(f.loop_now), f.policy.orphan_seconds)
 
 
 def in_maintenance(f: Facts) -> bool:
@@ -135,7 +136,7 @@ def block_removal(f: Facts, age: float, min_age: float) -> Step | None:
     """What blocks an inferred removal of a candidate of this age; None if nothing does."""
     waiting = _block_unproven(f, age, min_age)
     if waiting is None and f.counts.restricted and not f.counts.confirmed:
-        return Wait(after=60.0, why="circuit breaker: too many inferred removals at once", held="restricted")
+        return Wait(after=60.0, why="circuit breaker: too many inferred removals at once", blocked_by="restricted")
     return waiting
 
 
@@ -144,19 +145,19 @@ def _block_unproven(f: Facts, age: float, min_age: float) -> Step | None:
     if age < min_age:
         return Wait(after=min_age - age, why="observed too recently")
     if f.inventory_age > f.policy.stale_list_seconds:
-        return Wait(after=5.0, why="the list of agent pools is too old", held="pools_not_listed")
+        return Wait(after=5.0, why="the list of agent pools is too old", blocked_by="pools_not_listed")
     if not f.kube_current:
         why = "the cache of claims, Nodes or CRDs may be stale"
-        return Wait(after=5.0, why=why, held="cache_not_current")
-    if f.read_failed is not None and f.read_failed.holds_for > 0:
+        return Wait(after=5.0, why=why, blocked_by="cache_not_current")
+    if f.read_failed is not None and f.read_failed.retry_in(f.loop_now) > 0:
         why = f"failed to read the agent pool: {f.read_failed.reason}"
-        return Wait(after=f.read_failed.holds_for, why=why, held="pools_not_listed")
+        return Wait(after=f.read_failed.retry_in(f.loop_now), why=why, blocked_by="pools_not_listed")
     if f.cluster_age > age:
         return LookUpCluster()
     if not f.cluster_running:
-        return Wait(after=30.0, why="the managed cluster is not known to be running", held="cluster_not_running")
+        return Wait(after=30.0, why="the managed cluster is not known to be running", blocked_by="cluster_not_running")
     if f.instance is not None and f.instance.busy:
-        return Wait(after=30.0, why="AKS is changing the pool", held="pool_busy")
+        return Wait(after=30.0, why="AKS is changing the pool", blocked_by="pool_busy")
     return None
 
 
@@ -174,7 +175,7 @@ def needs_confirmation(f: Facts) -> str:
 
 def _fresh_reads(f: Facts, claim_name: str) -> Step | None:
     """Fresh reads of the claim and of the pool, each newer than the first observation of the candidate."""
-    oldest = min(f.policy.fresh_seconds, f.candidate.age if f.candidate is not None else 0.0)
+    oldest = min(f.policy.fresh_seconds, f.candidate.age(f.loop_now) if f.candidate is not None else 0.0)
     if f.claim_read_age > oldest:
         return LookUpClaim(name=claim_name)
     if f.pool_read_age > oldest:
@@ -198,7 +199,7 @@ def _remove_orphan(f: Facts, age: float) -> Step | None:
         return waiting
     if _older_than_crd(f, instance) and not f.counts.confirmed:
         why = "the pool is older than the NodeClaim CRD, so no user deleted its claim"
-        return Wait(after=None, why=why, held="older_than_crd")
+        return Wait(after=None, why=why, blocked_by="older_than_crd")
     if f.claim_read is not None and (f.claim_read.uid in marks(instance) or held_by(instance, f.claim_read)):
         return Wait(after=30.0, why="waiting for the cache to show the claim that a fresh read found")
     unsure = wait_to_delete(f)

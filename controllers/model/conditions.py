@@ -1,19 +1,19 @@
-"""What a rule says of one condition, before it is written.
+"""The value that a rule computes for one condition, and predicates on a claim's conditions.
 
-A value with status, reason and a message whose cause comes first; two texts for one state never differ, so
-that an unchanged state is never written again. Times in messages are absolute, for the same reason.
+Messages put the cause first. The same state always has the same message, with absolute times, so that an unchanged
+state is never written again.
 """
 
 from datetime import datetime
-from typing import Literal
 
 import msgspec
 
-Status = Literal["True", "False", "Unknown"]
+from provisioner.api.conditions import INITIALIZED, LAUNCHED, Status
+from provisioner.api.nodeclaim import NodeClaim
 
 
 class ConditionUpdate(msgspec.Struct, frozen=True, kw_only=True):
-    """`recheck`: seconds until time alone changes this judgement; `overdue`: the name of a deadline that has passed."""
+    """`recheck`: seconds until time alone changes this value; `overdue`: the name of a deadline that has passed."""
 
     status: Status
     reason: str
@@ -24,5 +24,15 @@ class ConditionUpdate(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def clock_text(moment: datetime) -> str:
-    """A moment as it stands in messages: UTC, whole seconds."""
+    """A time of day for messages: UTC, whole seconds."""
     return moment.strftime("%H:%M:%SZ") if moment.year > 1 else "an unknown time"
+
+
+def launched(claim: NodeClaim) -> bool:
+    """Whether the claim's machine ran, and no attempt has failed since."""
+    return claim.condition(LAUNCHED, "True") is not None
+
+
+def was_usable(claim: NodeClaim) -> bool:
+    """Whether this claim was ever Initialized: the condition never returns to Unknown."""
+    return claim.condition(INITIALIZED, "True", "False") is not None

@@ -1,7 +1,8 @@
-"""Everything known of one key, frozen, at one moment.
+"""Everything known of one key at one moment, as one frozen value: the only input of `plan`.
 
-The key is a pool name: claims, Nodes and pools all map to it, so one plan decides all about one machine.
-A plan needs nothing but Facts. Ages are seconds before `now`; `math.inf` means never.
+The key is the name of an agent pool: claims, Nodes and pools map to it, so one plan decides everything about one
+machine. Ages are in seconds before `now`, `math.inf` means never; other moments are loop times, to be compared with
+`loop_now`.
 """
 
 import math
@@ -15,65 +16,22 @@ from cloudprovider.interface import Cluster, Gpus, Instance, Offering
 from cloudprovider.observations import Absence
 from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
-from provisioner.api.pod import Pod
-from provisioner.api.volume import VolumeAttachment
 
+from .drains import NOT_DRAINED, Drain
+from .failures import CloudFailure
 from .policy import Policy
-
-
-def metadata_text(claim: NodeClaim) -> str:
-    """What a user may still change on a claim, as one text: its spec is immutable."""
-    return repr((sorted(claim.metadata.labels.items()), sorted(claim.metadata.annotations.items())))
-
-
-class Unlisted(msgspec.Struct, frozen=True, kw_only=True):
-    """Why the agent pools cannot be listed: the first of the failures in a row."""
-
-    reason: str
-    message: str
-
-
-class Failed(msgspec.Struct, frozen=True, kw_only=True):
-    """The last failure of a cloud step on this key. `times` counts failures in a row; `delay` None means for good.
-
-    `uncertain`: what it asked for may have come about; `unanswered`: nobody said anything about it. `within`: the most
-    seconds that any next try is away, however often it fails; None if there is none.
-    """
-
-    kind: str
-    reason: str
-    message: str
-    times: int
-    age: float
-    delay: float | None
-    uncertain: bool = False
-    unanswered: bool = False
-    within: float | None = None
-    for_uid: str = ""
-    for_metadata: str = ""
-
-    def concerns(self, claim: NodeClaim | None) -> bool:
-        """Whether this failure still speaks of that claim: of that UID, and not corrected since if it was refused."""
-        if claim is None or claim.uid != self.for_uid:
-            return self.for_uid == ""
-        return self.for_metadata in ("", metadata_text(claim))
-
-    @property
-    def holds_for(self) -> float:
-        """Seconds for which the step should not be tried again; inf if it never should."""
-        return math.inf if self.delay is None else max(0.0, self.delay - self.age)
+from .steps import Cause
 
 
 class Offer(msgspec.Struct, frozen=True, kw_only=True):
-    """An offering the claim allows. `holds_for`: seconds until it, or whose turn it is, should be looked at again.
+    """An offering that the claim allows. `available_in`: seconds until this claim may request it, or looks again.
 
-    `reason` and `message` are those of the last failure that speaks of it, `failed_age` seconds ago; `of_cluster`: what
-    is short is no offering, but something that the cluster lacks for all. `tried`: this claim's own attempt showed it,
-    and others are left that it has not tried since.
+    `reason` and `message` are those of the last failure that covers it, `failed_age` seconds ago; `of_cluster`: the
+    cluster lacks something that every offering needs. `tried`: this claim requested it, and has others left to try.
     """
 
     offering: Offering
-    holds_for: float = 0.0
+    available_in: float = 0.0
     reason: str = ""
     message: str = ""
     failed_age: float = math.inf
@@ -82,39 +40,64 @@ class Offer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Candidate(msgspec.Struct, frozen=True, kw_only=True):
-    """Why this key may be removed by inference, and since how many seconds that has been so."""
+    """Why this key may be removed by inference, and the loop time since which it may.
 
-    cause: str
-    age: float
+    `claim_uid`: of the claim that the machine was created for; with the key, it identifies one machine in all stages.
+    """
+
+    cause: Cause
+    since: float
+    claim_uid: str = ""
+
+    def age(self, now: float) -> float:
+        """Seconds since the first sight."""
+        return now - self.since
 
 
 Stage = Literal["Start", "End", "Error"]
 
 
 class Remedy(msgspec.Struct, frozen=True, kw_only=True):
-    """One Event of AKS's own node auto-repair: a reboot, reimage or redeploy that began, ended or failed."""
+    """One Event of AKS node auto-repair: a reboot, reimage or redeploy that started, ended or failed."""
 
     stage: Stage
     at: datetime
 
 
 class Unhealthy(msgspec.Struct, frozen=True, kw_only=True):
-    """Since how many seconds the claim's Node has not been Ready, and for how many of them this process has watched it.
+    """The claim's Node is not Ready since `since`; this process has observed it since `observed_since` (loop times).
 
-    `remedies`: AKS's, as read `remedies_age` seconds ago; None if the API server does not let us read them.
+    `remedies`: AKS's, as read at `remedies_read_at`; None if the API server does not allow to read them.
     """
 
-    age: float
-    watched: float
+    node_uid: str = ""
+    since: float = 0.0
+    observed_since: float = 0.0
     remedies: tuple[Remedy, ...] | None = ()
-    remedies_age: float = math.inf
+    remedies_read_at: float | None = None
+
+    def age(self, now: float) -> float:
+        """Seconds since the Node was Ready."""
+        return now - self.since
+
+    def remedies_age(self, now: float) -> float:
+        """Seconds since the remedies were read, inf if they were not."""
+        return math.inf if self.remedies_read_at is None else now - self.remedies_read_at
+
+
+class FirstSights(msgspec.Struct, frozen=True, kw_only=True):
+    """The judgements of a key that count from their first sight: remembered from one pass to the next."""
+
+    candidate: Candidate | None = None
+    unhealthy: Unhealthy | None = None
+    gpu_short_since: float | None = None
 
 
 class UnhealthyCounts(msgspec.Struct, frozen=True, kw_only=True):
-    """What one sick Node must know of the others, once its repair is due.
+    """The other unhealthy Nodes, as the repair of one Node needs them once it is due.
 
-    `nodes`: all that were usable once; `sick`: those not Ready now; `struck`: the most of these that fell sick within
-    one window; `going`: those being removed for it; `place`: this one's in the line of those whose repair is due.
+    `nodes`: all that were usable once; `unhealthy`: those not Ready; `simultaneous`: the most of these that became
+    unhealthy within one window; `going`: those that are being replaced; `place`: this Node's among the due repairs.
     """
 
     nodes: int = 1
@@ -125,7 +108,7 @@ class UnhealthyCounts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ClusterCounts(msgspec.Struct, frozen=True, kw_only=True):
-    """What one key must know of the others. `confirmed`: a person lets this key's removal pass the circuit breaker."""
+    """Counts over all keys. `confirmed`: an operator allowed this key's removal to pass the circuit breaker."""
 
     pools: int = 0
     all_pools: int = 0
@@ -140,89 +123,39 @@ class ClusterCounts(msgspec.Struct, frozen=True, kw_only=True):
     unhealthy_counts: UnhealthyCounts = UnhealthyCounts()
 
 
-Asked = Literal["evict", "delete", "read"]
-
-
-class Held(msgspec.Struct, frozen=True, kw_only=True):
-    """What was `asked` and refused, in the API server's words; for so many seconds it should not be asked again."""
-
-    words: str
-    asked: Asked = "evict"
-    holds_for: float = 0.0
-
-
-class Volumes(msgspec.Struct, frozen=True, kw_only=True):
-    """Attachments read `age` seconds ago, or why reading failed (`unread`).
-
-    `kept` are the PersistentVolumes that pods which stay were using then.
-    """
-
-    attachments: tuple[VolumeAttachment, ...] = ()
-    kept: frozenset[str] = frozenset()
-    age: float = math.inf
-    unread: Held | None = None
-
-    @property
-    def known(self) -> bool:
-        """Whether they have been read at all."""
-        return self.age < math.inf
-
-
-class Drain(msgspec.Struct, frozen=True, kw_only=True):
-    """One Node's pods, read `age` seconds ago and first of all `since` seconds ago, and what became of our requests.
-
-    `evicted`: UIDs that were asked to leave; `held`: why others were not, by UID; `had_evictable`: some pod could be
-    asked to leave in this drain; `unread`: why reading failed.
-    """
-
-    pods: tuple[Pod, ...] = ()
-    age: float = math.inf
-    since: float = 0.0
-    had_evictable: bool = False
-    evicted: frozenset[str] = frozenset()
-    held: Mapping[str, Held] = {}
-    volumes: Volumes = Volumes()
-    unread: Held | None = None
-
-    @property
-    def known(self) -> bool:
-        """Whether the pods have been read at all."""
-        return self.age < math.inf
-
-
-NOT_DRAINED = Drain()
-
-
 class Facts(msgspec.Struct, frozen=True, kw_only=True):
     """`claims`: all that map to this key, the one in charge first; `nodes`: all with this pool's label.
 
-    `kube_synced`: claims and Nodes have been listed; `kube_current`: nothing ails the watches that keep them true.
-    `crd_deleting`: the claim in charge goes because its CRD does; `crd_known`: the CRD was read since the claim goes.
-    `unlisted`: why the agent pools cannot be listed, None if the last LIST was fine or is the first.
-    `adoption_refused`: why the adoption asked for on that claim does not hold; it is then shown without.
+    `kube_synced`: claims and Nodes have been listed; `kube_current`: the watches of claims, Nodes and CRDs work.
+    `crd_deleting`: the claim in charge is deleted because its CRD is; `crd_known`: the CRD was read since then.
+    `list_failed`: the last LIST of agent pools failed; None if it succeeded, or none was sent yet.
+    `adoption_refused`: why the adoption annotated on that claim is invalid; the claim is then shown without it.
 
-    `refused` has the steps that the API server refuses, each with its words; one may be tried again after `refused_for`
-    seconds. `drains` are by the Node's UID.
+    `refused` maps the steps that the API server refuses to its messages; one of them can be tried again after
+    `refused_for` seconds. `drains` are by the Node's UID.
+
+    `candidate`, `unhealthy` and `gpu_short_since` are those of the pass before in what `observe` returns, and those of
+    this pass in what `plan` gets, as are `counts` and `offers`.
     """
 
     key: str
     now: datetime
     policy: Policy
+    loop_now: float = 0.0
     claims: tuple[NodeClaim, ...] = ()
     nodes: tuple[Node, ...] = ()
     instance: Instance | None = None
     gpus: Gpus = Gpus()
-    offers: tuple[Offer, ...] = ()
 
-    # How good the caches are.
+    # How current the caches are.
     kube_synced: bool = True
     kube_current: bool = True
     inventory_synced: bool = True
-    unlisted: Unlisted | None = None
+    list_failed: CloudFailure | None = None
     inventory_age: float = 0.0
     own_write_pending: bool = False
 
-    # The cloud's word on absence (docs/references/rules.md#absence-needs-proof), and how old our fresh reads are.
+    # Absence of the pool (docs/references/rules.md#absence-needs-proof), and the ages of fresh reads.
     absence: Absence = "unknown"
     settles_in: float = 0.0
     proof_age: float = math.inf
@@ -239,17 +172,19 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     crd_known: bool = True
     crd_created: datetime | None = None
     adoption_refused: str = ""
-    counts: ClusterCounts = ClusterCounts()
 
-    create_failed: Failed | None = None
-    delete_failed: Failed | None = None
-    read_failed: Failed | None = None
+    create_failed: CloudFailure | None = None
+    delete_failed: CloudFailure | None = None
+    read_failed: CloudFailure | None = None
     refused: Mapping[str, str] = {}
     refused_for: float = math.inf
-    candidate: Candidate | None = None
-    gpu_short_age: float = 0.0
-    unhealthy: Unhealthy | None = None
     drains: Mapping[str, Drain] = {}
+
+    candidate: Candidate | None = None
+    unhealthy: Unhealthy | None = None
+    gpu_short_since: float | None = None
+    counts: ClusterCounts = ClusterCounts()
+    offers: tuple[Offer, ...] = ()
 
     @property
     def claim(self) -> NodeClaim | None:
@@ -262,5 +197,5 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def cluster_running(self) -> bool:
-        """Whether the managed cluster is known to run; unknown is not running, where removals are concerned."""
+        """Whether the managed cluster is known to be running."""
         return self.cluster is not None and self.cluster.running

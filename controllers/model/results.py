@@ -1,7 +1,4 @@
-"""What came of a step: the facts that an attempt adds, for the reconciler to remember.
-
-An outcome says what was written and at which version, or what was read, or why not; it decides nothing.
-"""
+"""The results of steps: what was written and at which version, what was read, or why the step failed."""
 
 from collections.abc import Mapping
 from typing import Literal
@@ -19,15 +16,16 @@ from provisioner.runtime.objects import CustomResourceDefinition
 
 from .facts import Remedy
 
+Kind = Literal["claim", "node"]
+
 
 class Wrote(msgspec.Struct, frozen=True, kw_only=True):
-    """A write that the API server took. `resource_version` is "" for a delete, whose trace is a deleting object.
+    """A successful write. `resource_version` is "" for a DELETE of an object with finalizers, which it leaves deleting.
 
-    `gone`: the object went with this write; the answer then bears the version before it. `claim`: as this write of it
-    left it, which is as fresh as any read.
+    `gone`: the write removed the object; the answer then has the version before it. `claim`: the claim as answered.
     """
 
-    kind: Literal["claim", "node"]
+    kind: Kind
     name: str
     uid: str
     resource_version: str
@@ -36,30 +34,31 @@ class Wrote(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Evicted(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of asking pods to leave, by their UIDs.
+    """The results of evictions or deletions of pods, by UID.
 
-    `asked`: they are leaving; `gone`: they were gone before, or are others by now; `blocked`: budgets do not let them,
-    in the API server's words; `failed`: it would not for another reason, and none after it was asked.
+    `accepted`: they terminate; `gone`: no such pod, or another one of that name; `blocked`: PodDisruptionBudgets do not
+    allow it, by the API server's message; `failed`: another error, after which no further pod was evicted if the API
+    server did not refuse the request itself.
     """
 
-    asked: frozenset[str]
+    accepted: frozenset[str]
     gone: frozenset[str] = frozenset()
     blocked: Mapping[str, str] = {}
     failed: Mapping[str, str] = {}
 
 
 class ReadPool(msgspec.Struct, frozen=True, kw_only=True):
-    """The pool was looked up; the inventory has the answer."""
+    """The pool was read; the inventory has the answer."""
 
 
 class ReadCause(msgspec.Struct, frozen=True, kw_only=True):
-    """Why an instance failed; None: nobody tells, and asking again would not help."""
+    """Why an instance failed; None: no cause is available, and another read would not find one."""
 
     failure: Failure | None
 
 
 class ReadCluster(msgspec.Struct, frozen=True, kw_only=True):
-    """The managed cluster was looked up; the inventory has the answer."""
+    """The managed cluster was read; the inventory has the answer."""
 
 
 class ReadCrd(msgspec.Struct, frozen=True, kw_only=True):
@@ -77,7 +76,7 @@ class ReadNodes(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ReadEvents(msgspec.Struct, frozen=True, kw_only=True):
-    """What AKS's auto-repair does to a Node; None: the API server does not let us read Events."""
+    """What AKS node auto-repair does to a Node; None: the API server does not allow to read Events."""
 
     remedies: tuple[Remedy, ...] | None
 
@@ -87,14 +86,14 @@ class ReadPods(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ReadAttached(msgspec.Struct, frozen=True, kw_only=True):
-    """`kept`: the PersistentVolumes behind the volume claims that were asked for; unbound ones have none."""
+    """`kept`: the PersistentVolumes bound to the step's volume claims."""
 
     attachments: tuple[VolumeAttachment, ...]
     kept: frozenset[str]
 
 
 class Accepted(msgspec.Struct, frozen=True, kw_only=True):
-    """The cloud took the request; the inventory has the answer."""
+    """The cloud accepted the request; the inventory has the answer."""
 
 
 class CloudFailed(msgspec.Struct, frozen=True, kw_only=True):
@@ -106,8 +105,8 @@ class KubeFailed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Fenced(msgspec.Struct, frozen=True, kw_only=True):
-    """Not sent: too little is left of the lease."""
+    """Not sent: the lease expires too soon."""
 
 
-Answered = ReadPool | ReadCause | ReadCluster | ReadClaim | ReadCrd | ReadNodes | ReadEvents | ReadPods | ReadAttached
-Outcome = Wrote | Evicted | Answered | Accepted | CloudFailed | KubeFailed | Fenced
+ReadResult = ReadPool | ReadCause | ReadCluster | ReadClaim | ReadCrd | ReadNodes | ReadEvents | ReadPods | ReadAttached
+Result = Wrote | Evicted | ReadResult | Accepted | CloudFailed | KubeFailed | Fenced

@@ -175,8 +175,8 @@ class ReadVolumes(msgspec.Struct, frozen=True, kw_only=True):
     claims: tuple[tuple[str, str], ...]
 
 
-# What a removal by inference waits for, other than time: the closed set that is counted.
-Held = Literal[
+# What blocks a removal by inference, other than time. A metric label.
+RemovalBlocker = Literal[
     "restricted", "cluster_not_running", "pool_busy", "pools_not_listed", "cache_not_current", "older_than_crd"
 ]
 
@@ -184,12 +184,12 @@ Held = Literal[
 class Wait(msgspec.Struct, frozen=True, kw_only=True):
     """Nothing to do before `after` seconds pass (None: before something observed changes).
 
-    `held`: a removal by inference would be due, but for this.
+    `blocked_by`: a removal by inference is due, and blocked by this.
     """
 
     after: float | None
     why: str
-    held: Held | None = None
+    blocked_by: RemovalBlocker | None = None
 
 
 class Forget(msgspec.Struct, frozen=True, kw_only=True):

@@ -9,10 +9,11 @@ docs/references/agent-pools.md#labels-and-taints.
 """
 
 from cloudprovider.interface import SPOT, InstanceState
-from controllers.model.conditions import ConditionUpdate, Status, clock_text
+from controllers.model.conditions import ConditionUpdate, clock_text
 from controllers.model.facts import Facts
 from controllers.model.ownership import belongs, held_by
 from provisioner.api import labels, reasons
+from provisioner.api.conditions import Status
 from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
 

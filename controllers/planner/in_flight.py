@@ -4,9 +4,9 @@ True exactly while the cloud's next answer may change what we do; a claim that m
 person costs no reads (docs/references/rules.md#arm-request-budget).
 """
 
+from controllers.model.conditions import launched
 from controllers.model.facts import Facts
 from controllers.model.ownership import belongs
-from controllers.nodeclaim.lifecycle.launch_failure import launched
 
 
 def in_flight(f: Facts) -> bool:

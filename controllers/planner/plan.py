@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from enum import StrEnum
 
 from controllers.garbagecollection import garbage
+from controllers.model.conditions import launched, was_usable
 from controllers.model.facts import Facts
 from controllers.model.ownership import Verdict, holds_finalizer, marked, verdict
 from controllers.model.steps import (
@@ -24,7 +25,6 @@ from controllers.model.steps import (
 from controllers.node.health import repair
 from controllers.node.termination import termination
 from controllers.nodeclaim.lifecycle import initialization, instance_labels, launch, registration
-from controllers.nodeclaim.lifecycle.launch_failure import launched, was_usable
 from provisioner.api.conditions import DRAINED, INSTANCE_TERMINATING, LAUNCHED, READY, REGISTERED, VOLUMES_DETACHED
 from provisioner.api.nodeclaim import NodeClaim
 
@@ -103,7 +103,7 @@ def plan(f: Facts) -> Step:
     """The one step to take now. Whatever it waits for, a refused write is tried again when its time has passed."""
     step = _next(f)
     if isinstance(step, Wait) and f.refused_for < (math.inf if step.after is None else step.after):
-        return Wait(after=f.refused_for, why=step.why, held=step.held)
+        return Wait(after=f.refused_for, why=step.why, blocked_by=step.blocked_by)
     return step
 
 
@@ -186,8 +186,8 @@ def _soonest(updates: status.ConditionUpdates, *waits: Wait | None) -> Wait:
     times = [wait.after for wait in known if wait.after is not None]
     times += [j.recheck for j in updates.values() if j.recheck is not None and j.recheck > 0]
     why = known[0].why if known else ", ".join(f"{n}={j.status}" for n, j in updates.items())
-    held = known[0].held if known else None
-    return Wait(after=min(times, default=None), why=why or "something to happen", held=held)
+    blocked_by = known[0].blocked_by if known else None
+    return Wait(after=min(times, default=None), why=why or "something to happen", blocked_by=blocked_by)
 
 
 def _nothing_or_wait(f: Facts) -> Step:

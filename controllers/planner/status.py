@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 from cloudprovider.interface import InstanceState
 from controllers.model import deadlines
-from controllers.model.conditions import ConditionUpdate
+from controllers.model.conditions import ConditionUpdate, was_usable
 from controllers.model.facts import Facts
 from controllers.model.node_for_claim import node_for_claim
 from controllers.model.steps import Event, EventType, PatchStatus
@@ -19,7 +19,6 @@ from controllers.node.health import repair
 from controllers.node.termination.conditions import drained, instance_terminating, volumes_detached
 from controllers.nodeclaim.lifecycle import initialization, launch, offerings, registration
 from controllers.nodeclaim.lifecycle.gpu_resources import expected_gpus
-from controllers.nodeclaim.lifecycle.launch_failure import was_usable
 from provisioner.api import conditions, labels
 from provisioner.api.conditions import INITIALIZED, LAUNCHED, ConditionSet, truncate
 from provisioner.api.nodeclaim import NodeClaim
@@ -62,9 +61,9 @@ def blind(f: Facts, claim: NodeClaim) -> ConditionUpdates:
 def _unlisted(f: Facts, claim: NodeClaim, condition: str) -> ConditionUpdate | None:
     """Why the pools cannot be listed, unless this condition says something already."""
     told = claim.condition(condition)
-    if f.unlisted is None or (told is not None and (told.status, told.reason) != ("Unknown", f.unlisted.reason)):
+    if f.list_failed is None or (told is not None and (told.status, told.reason) != ("Unknown", f.list_failed.reason)):
         return None
-    held = ConditionUpdate(status="Unknown", reason=f.unlisted.reason, message=f.unlisted.message, warning=True)
+    held = ConditionUpdate(status="Unknown", reason=f.list_failed.reason, message=f.list_failed.message, warning=True)
     began, limit = claim.metadata.creation_timestamp, f.policy.launch_seconds
     if claim.deleting:
         began, limit = claim.metadata.deletion_timestamp or f.now, f.policy.deleting_seconds

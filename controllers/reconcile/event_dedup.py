@@ -1,7 +1,7 @@
-"""Events that belong to no write, told through the door.
+"""Records the Events that belong to no write, without repetition.
 
-The same words about one object are told once, other words of the same reason not before two minutes; what was
-dropped for there being too many is told later.
+An Event with the same message about the same object is recorded once, one with another message and the same reason at
+most every two minutes. An Event that the recorder dropped is recorded later.
 """
 
 import math
@@ -11,16 +11,16 @@ from controllers.model.facts import Facts
 from controllers.planner.events import notices
 from controllers.state.memory import Memory
 
-# A drain's words change with its pods.
-AGAIN_SECONDS = 120.0
+# The message about a drain changes with its pods.
+REPEAT_SECONDS = 120.0
 
 
-def tell(actuator: Actuator, memory: Memory, facts: Facts, *, now: float) -> None:
-    """Tell what is to be heard of this key at the loop time `now`."""
+def record_events(actuator: Actuator, memory: Memory, facts: Facts, *, now: float) -> None:
+    """Record the Events that are due for this key at the loop time `now`."""
     for notice in notices(facts):
         subject = (notice.about.metadata.uid, notice.event.reason)
-        words, at = memory.told.get(subject, ("", -math.inf))
-        if words == notice.event.message or now - at < AGAIN_SECONDS:
+        message, at = memory.events.get(subject, ("", -math.inf))
+        if message == notice.event.message or now - at < REPEAT_SECONDS:
             continue
-        if actuator.tell(notice.about, notice.event):
-            memory.told[subject] = (notice.event.message, now)
+        if actuator.record_event(notice.about, notice.event):
+            memory.events[subject] = (notice.event.message, now)

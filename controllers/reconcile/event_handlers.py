@@ -6,7 +6,7 @@ Whatever a plan may be waiting for adds its key to the queue; a key is added, ne
 from collections.abc import Callable, Iterable
 
 from cloudprovider.inventory import Inventory
-from controllers.garbagecollection.confirmation import Confirmation
+from controllers.model.confirmation import Confirmation
 from controllers.model.ownership import pool_of
 from controllers.nodeclaim.lifecycle.launch import is_queued
 from controllers.state.cluster import ClusterState
@@ -68,7 +68,7 @@ class EventHandlers:
         self._queue.add(key)
 
     def _wake_line(self) -> None:
-        for waiting in self._cluster_state.first_in_line():
+        for waiting in self._cluster_state.queue_heads():
             self._queue.add(waiting)
 
     def cache_synced(self) -> None:

@@ -1,23 +1,20 @@
-"""Who looks on while keys are worked: told what was done and what waits, and asked nothing.
-
-No rule depends on it, and it raises nothing.
-"""
+"""The interface for observers of steps, such as metrics. No rule depends on an observer, and none raises."""
 
 from typing import Protocol
 
 from controllers.model.facts import Facts
-from controllers.model.results import Outcome
-from controllers.model.steps import Held, Read, Write
+from controllers.model.results import Result
+from controllers.model.steps import Read, RemovalBlocker, Write
 
 
 class StepObserver(Protocol):
-    """Times are the facts' own."""
+    """Times are those of the facts."""
 
-    def performed(self, facts: Facts, step: Write | Read, outcome: Outcome) -> None:
-        """A step was tried, and this came of it."""
+    def performed(self, facts: Facts, step: Write | Read, result: Result) -> None:
+        """A step was performed, with this result."""
 
-    def waits(self, key: str, held: Held | None) -> None:
-        """Nothing is to be done now; `held`: what a removal by inference waits for, other than time."""
+    def waits(self, key: str, blocked_by: RemovalBlocker | None) -> None:
+        """No step is due; `blocked_by`: what blocks a removal by inference, other than time."""
 
     def forgot(self, key: str) -> None:
-        """Nothing is left of this key."""
+        """No object of this key is left."""

@@ -1,68 +1,63 @@
-"""What is remembered of a drain: what was read of the Node, who was asked to leave, and what the API server said.
+"""The memory of one Node's drain: pods and volumes as last read, accepted evictions, and refusals.
 
-Memory of one Node, begun with its first reading; what concerned pods that are gone goes with them.
+It begins with the first read of the Node's pods. Records of pods that no longer exist are dropped with each read.
 """
 
-from datetime import datetime
+from msgspec.structs import replace
 
-from controllers.model.facts import Asked
+from controllers.model.drains import Drain
+from controllers.model.failures import RequestFailure, Verb
 from controllers.model.results import Evicted, ReadAttached
 from controllers.model.steps import DeletePods, EvictPods, ReadDrain, ReadVolumes
-from controllers.node.termination.pod_predicates import is_drainable, is_evictable
-from provisioner.api.node import Node
 from provisioner.api.pod import Pod
 
-from .memory import DrainMemory, HeldMemory, Memory
-
-# A budget may change its mind at any moment; of another refusal that is not to be expected.
+# A budget can allow an eviction at any moment; any other refusal is retried with exponential backoff.
 BLOCKED_SECONDS = 5.0
 FAILED_FIRST_SECONDS, FAILED_MOST_SECONDS = 2.0, 60.0
 
 
-def drain_of(memory: Memory, node: Node, began: float) -> DrainMemory:
-    """The memory of this Node's drain, begun now if there is none."""
-    return memory.drains.setdefault(node.uid, DrainMemory(began_at=began))
-
-
-def saw_pods(drain: DrainMemory, pods: tuple[Pod, ...], *, began: float, wall: datetime) -> None:
-    """The Node's pods were read."""
+def with_pods(drain: Drain, pods: tuple[Pod, ...], *, began: float, evictable: bool) -> Drain:
+    """The Node's pods were read. `evictable`: one of them can be evicted."""
     present = {pod.metadata.uid for pod in pods}
-    drain.pods, drain.read_at, drain.unread = pods, began, None
-    drain.evicted &= present
-    drain.held = {uid: held for uid, held in drain.held.items() if uid in present}
-    drain.had_evictable |= any(is_drainable(pod, wall) and is_evictable(pod, wall) for pod in pods)
+    return replace(
+        drain,
+        pods=pods,
+        read_at=began,
+        read_failure=None,
+        evicted=drain.evicted & present,
+        failures={uid: failure for uid, failure in drain.failures.items() if uid in present},
+        had_evictable=drain.had_evictable or evictable,
+    )
 
 
-def saw_volumes(drain: DrainMemory, outcome: ReadAttached, *, began: float) -> None:
-    """What is attached to the Node was read."""
-    drain.attachments, drain.kept = outcome.attachments, outcome.kept
-    drain.attached_at, drain.attached_unread = began, None
+def with_volumes(drain: Drain, result: ReadAttached, *, began: float) -> Drain:
+    """The Node's VolumeAttachments were read."""
+    volumes = replace(drain.volumes, attachments=result.attachments, kept=result.kept, read_at=began, read_failure=None)
+    return replace(drain, volumes=volumes)
 
 
-def could_not_read(drain: DrainMemory, step: ReadDrain | ReadVolumes, words: str, *, now: float) -> None:
-    """The API server would not say."""
+def with_read_failure(drain: Drain, step: ReadDrain | ReadVolumes, message: str, *, now: float) -> Drain:
+    """The API server did not answer the read."""
     if isinstance(step, ReadDrain):
-        drain.unread = _again(drain.unread, words, "read", now)
-    else:
-        drain.attached_unread = _again(drain.attached_unread, words, "read", now)
+        return replace(drain, read_failure=_again(drain.read_failure, message, "read", now))
+    failure = _again(drain.volumes.read_failure, message, "read", now)
+    return replace(drain, volumes=replace(drain.volumes, read_failure=failure))
 
 
-def asked_to_leave(drain: DrainMemory, step: EvictPods | DeletePods, outcome: Evicted, *, now: float) -> None:
-    """Pods were asked to leave, or deleted: these are looked at again at once, for their new time to go."""
-    asked: Asked = "evict" if isinstance(step, EvictPods) else "delete"
-    if isinstance(step, EvictPods):
-        drain.evicted |= outcome.asked | outcome.gone
-    else:
-        drain.read_at = None
-    for uid, words in outcome.blocked.items():
-        drain.held[uid] = HeldMemory(words=words, asked=asked, times=1, at=now, seconds=BLOCKED_SECONDS)
-    for uid, words in outcome.failed.items():
-        drain.held[uid] = _again(drain.held.get(uid), words, asked, now)
-    for uid in outcome.asked | outcome.gone:
-        drain.held.pop(uid, None)
+def with_evictions(drain: Drain, step: EvictPods | DeletePods, result: Evicted, *, now: float) -> Drain:
+    """Pods were evicted or deleted. Deleted ones have a new deletionTimestamp, so the pods are read again at once."""
+    verb: Verb = "evict" if isinstance(step, EvictPods) else "delete"
+    done = result.accepted | result.gone
+    failures = dict(drain.failures)
+    for uid, message in result.blocked.items():
+        failures[uid] = RequestFailure(message=message, verb=verb, at=now, seconds=BLOCKED_SECONDS)
+    for uid, message in result.failed.items():
+        failures[uid] = _again(drain.failures.get(uid), message, verb, now)
+    drain = replace(drain, failures={uid: failure for uid, failure in failures.items() if uid not in done})
+    return replace(drain, evicted=drain.evicted | done) if verb == "evict" else replace(drain, read_at=None)
 
 
-def _again(before: HeldMemory | None, words: str, asked: Asked, now: float) -> HeldMemory:
-    times = before.times + 1 if before is not None and before.asked == asked else 1
+def _again(before: RequestFailure | None, message: str, verb: Verb, now: float) -> RequestFailure:
+    times = before.times + 1 if before is not None and before.verb == verb else 1
     seconds = min(FAILED_FIRST_SECONDS * 2.0 ** min(times - 1, 16), FAILED_MOST_SECONDS)
-    return HeldMemory(words=words, asked=asked, times=times, at=now, seconds=seconds)
+    return RequestFailure(message=message, verb=verb, times=times, at=now, seconds=seconds)

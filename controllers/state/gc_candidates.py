@@ -1,61 +1,52 @@
-"""What of the whole fleet looks like garbage: the count that the circuit breaker rests on.
+"""The candidates for removal by inference over all keys: the count that the circuit breaker limits.
 
-Every key is judged from the caches before anybody is told a count, and again once something of it changed.
-So the count waits for no pass, a busy queue hides nothing, and a process that has just started knows it whole.
+A key is judged when it is reconciled; a key that changed since is judged again before the candidates are returned. So
+the count does not depend on the length of the work queue, and is complete right after a restart.
 """
 
 from collections.abc import Callable, Iterable, Mapping
 
-import msgspec
+from controllers.model.facts import Candidate
 
-from controllers.garbagecollection import garbage
-from controllers.model.facts import Facts
-from controllers.model.steps import Cause
-
-# Who has so many keys to judge again might as well judge them all.
+# Beyond this many changed keys, all keys are judged again.
 CHANGED_AT_MOST = 10_000
 
 
-class GCCandidate(msgspec.Struct, frozen=True, kw_only=True):
-    """`machine`: the UID of the claim that it was made for; with the key, it names one machine through all stages."""
-
-    cause: Cause
-    machine: str
-
-
 class GCCandidates:
-    """`glance` gives a key's facts as the caches have them; `keys` are all keys that the caches know."""
+    """`judge` computes whether a key is a candidate now; `keys` are all keys in the caches."""
 
-    def __init__(self, cached_facts: Callable[[str], Facts], keys: Callable[[], Iterable[str]]) -> None:
-        self._cached_facts = cached_facts
+    def __init__(self, judge: Callable[[str], Candidate | None], keys: Callable[[], Iterable[str]]) -> None:
+        self._judge = judge
         self._keys = keys
-        self._found: dict[str, GCCandidate] = {}
+        self._found: dict[str, Candidate] = {}
         self._changed: dict[str, None] = {}
         self._all = True
 
-    def changed(self, key: str) -> None:
-        """Something of this key is not as it was."""
+    def key_changed(self, key: str) -> None:
+        """An object of this key changed."""
         self._changed[key] = None
         if len(self._changed) > CHANGED_AT_MOST:
             self.all_changed()
 
     def all_changed(self) -> None:
-        """Something changed for every key: a cache was read for the first time, or the CRD is going."""
+        """All keys may have changed: a cache was filled, or the CRD is being deleted."""
         self._all = True
         self._changed.clear()
 
-    def found(self) -> Mapping[str, GCCandidate]:
-        """Every key that looks like garbage now."""
+    def judged(self, key: str, candidate: Candidate | None) -> None:
+        """This key was judged by a pass."""
+        self._changed.pop(key, None)
+        if candidate is None:
+            self._found.pop(key, None)
+        else:
+            self._found[key] = candidate
+
+    def found(self) -> Mapping[str, Candidate]:
+        """All candidates by key."""
         if self._all:
             self._all = False
             self._found.clear()
             self._changed = dict.fromkeys(self._keys())
-        for key in self._changed:
-            facts = self._cached_facts(key)
-            cause = garbage.candidate_cause(facts)
-            if cause is None:
-                self._found.pop(key, None)
-            else:
-                self._found[key] = GCCandidate(cause=cause, machine=garbage.claim_uid(facts))
-        self._changed.clear()
+        for key in tuple(self._changed):
+            self.judged(key, self._judge(key))
         return self._found

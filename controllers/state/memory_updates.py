@@ -1,20 +1,22 @@
-"""From an outcome to memory: what an attempt teaches about the next plan.
+"""Updates of one key's memory: from the caches before a pass, and from the result of each step.
 
-One place where memories are made; an answer clears what it answers (a read clears read failures, an accepted
-DELETE clears its refusals), and nothing is remembered that is not in an outcome.
+A success clears the failures of its kind: a read clears read failures, an accepted DELETE clears its failures.
 """
+
+from collections.abc import Callable
 
 import msgspec
 
 from cloudprovider.errors import CloudError, NoCapacity, Rejected, Retryable
 from cloudprovider.interface import Failure, Instance, InstanceState
-from controllers.model.facts import Facts
+from cloudprovider.inventory import Inventory
+from controllers.model.drains import Drain
 from controllers.model.results import (
     Accepted,
     CloudFailed,
     Evicted,
+    Kind,
     KubeFailed,
-    Outcome,
     ReadAttached,
     ReadCause,
     ReadClaim,
@@ -24,6 +26,7 @@ from controllers.model.results import (
     ReadNodes,
     ReadPods,
     ReadPool,
+    Result,
     Wrote,
 )
 from controllers.model.steps import (
@@ -46,51 +49,105 @@ from provisioner.api import reasons
 from provisioner.api.meta import ZERO_TIME
 from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
+from provisioner.api.pod import Pod
 
-from .drain_memory import asked_to_leave, could_not_read, drain_of, saw_pods, saw_volumes
-from .memory import FORBIDDEN_FIRST_SECONDS, CrdRead, Expectation, Kind, Memory, Refusal, remember_failure
+from .drain_memory import with_evictions, with_pods, with_read_failure, with_volumes
+from .indexes import Indexes
+from .memory import FORBIDDEN_FIRST_SECONDS, CrdRead, Expectation, Memory, Refusal, remember_failure
 
-UNTOLD_FIRST_SECONDS = 60.0
-# Nothing can be done in its stead, so it is never left alone for longer than this.
+UNKNOWN_CAUSE_FIRST_SECONDS = 60.0
+# No other step can take the place of the removal of a finalizer, so it is retried at least this often.
 RELEASE_MOST_SECONDS = 60.0
 
 
-def remember(memory: Memory, facts: Facts, step: Step, outcome: Outcome, *, began: float, now: float) -> None:
-    """Take the outcome of `step` in. `began` is the loop time before it was sent: what is read is as old as that."""
-    match outcome:
-        case Wrote(kind=kind, name=name, uid=written, resource_version=version, gone=gone, claim=claim):
+def refresh(key: str, memory: Memory, indexes: Indexes, inventory: Inventory, *, now: float) -> None:
+    """Bring the memory up to date with the caches: what it says of objects that changed or are gone is dropped."""
+    memory.versions = indexes.versions(key)
+    if inventory.get(key) is not None:
+        # A pool of another owner: the fresh read of it proves that ours is gone.
+        memory.proof_at = memory.pool_read_at
+    elif inventory.absence(key) != "absent":
+        memory.proof_at = None
+    elif memory.proof_at is None:
+        memory.proof_at = now
+    uids = {node.uid for node in indexes.nodes_of(key)}
+    memory.drains = {uid: drain for uid, drain in memory.drains.items() if uid in uids}
+    memory.refused = {
+        step: refusal
+        for step, refusal in memory.refused.items()
+        if memory.versions[refusal.about] == refusal.version and now - refusal.at < refusal.seconds
+    }
+
+
+def remember(
+    memory: Memory,
+    step: Step,
+    result: Result,
+    *,
+    claim: NodeClaim | None,
+    evictable: Callable[[Pod], bool],
+    began: float,
+    now: float,
+) -> None:
+    """Record the result of `step`. `began`: the loop time before it was sent, which dates what was read."""
+    match result:
+        case Wrote(claim=written):
             memory.expectation = Expectation(
-                kind=kind, name=name, uid=written, resource_version=version, gone=gone, at=began
+                kind=result.kind,
+                name=result.name,
+                uid=result.uid,
+                resource_version=result.resource_version,
+                gone=result.gone,
+                at=began,
             )
-            if claim is not None:
-                # The API server has shown it in its answer: nobody need ask for it again at once.
-                memory.claim_read_at, memory.claim_read = began, claim
-        case Evicted() if isinstance(step, EvictPods | DeletePods):
-            asked_to_leave(memory.drains[step.node.uid], step, outcome, now=now)
+            if written is not None:
+                # The answer to a write shows the claim as well as a read does.
+                memory.claim_read_at, memory.claim_read = began, written
         case Accepted():
             if isinstance(step, DeleteInstance):
                 memory.delete_failed = None
-        case ReadPods(pods=pods) if isinstance(step, ReadDrain):
-            saw_pods(drain_of(memory, step.node, began), pods, began=began, wall=facts.now)
-        case ReadAttached() if isinstance(step, ReadVolumes):
-            saw_volumes(drain_of(memory, step.node, began), outcome, began=began)
-        case KubeFailed(error=error) if isinstance(step, ReadDrain | ReadVolumes):
-            could_not_read(drain_of(memory, step.node, began), step, str(error), now=now)
+        case Evicted() | ReadPods() | ReadAttached() | KubeFailed():
+            _remember_drain(memory, step, result, evictable=evictable, began=began, now=now)
         case CloudFailed(error=error):
-            _cloud_failed(memory, step, error, claim=facts.claim, now=now)
+            _cloud_failed(memory, step, error, claim=claim, now=now)
         case _:
-            _read(memory, step, outcome, began=began)
+            _read(memory, step, result, began=began)
 
 
-def _read(memory: Memory, step: Step, outcome: Outcome, *, began: float) -> None:
-    """What a plan wanted to know afresh."""
-    match outcome:
+def _remember_drain(
+    memory: Memory,
+    step: Step,
+    result: Evicted | ReadPods | ReadAttached | KubeFailed,
+    *,
+    evictable: Callable[[Pod], bool],
+    began: float,
+    now: float,
+) -> None:
+    if not isinstance(step, EvictPods | DeletePods | ReadDrain | ReadVolumes):
+        return
+    uid = step.node.uid
+    drain = memory.drains.get(uid) or Drain(began_at=began)
+    match result:
+        case Evicted() if isinstance(step, EvictPods | DeletePods):
+            memory.drains[uid] = with_evictions(drain, step, result, now=now)
+        case ReadPods(pods=pods):
+            memory.drains[uid] = with_pods(drain, pods, began=began, evictable=any(map(evictable, pods)))
+        case ReadAttached():
+            memory.drains[uid] = with_volumes(drain, result, began=began)
+        case KubeFailed(error=error) if isinstance(step, ReadDrain | ReadVolumes):
+            memory.drains[uid] = with_read_failure(drain, step, str(error), now=now)
+        case _:
+            return
+
+
+def _read(memory: Memory, step: Step, result: Result, *, began: float) -> None:
+    match result:
         case ReadCluster():
             memory.read_failed = None
         case ReadPool():
             memory.pool_read_at, memory.read_failed = began, None
         case ReadCause(failure=failure) if isinstance(step, AskCause):
-            memory.cause = (step.instance.put_time, failure or _untold(step.instance))
+            memory.cause = (step.instance.put_time, failure or _unknown_cause(step.instance))
         case ReadClaim(claim=claim):
             memory.claim_read_at, memory.claim_read = began, claim
         case ReadCrd(crd=crd) if isinstance(step, LookUpCrd):
@@ -98,19 +155,19 @@ def _read(memory: Memory, step: Step, outcome: Outcome, *, began: float) -> None
             memory.crd_read = CrdRead(for_uid=step.claim.uid, deleted_at=gone_at)
         case ReadNodes(nodes=nodes):
             memory.nodes_read_at, memory.nodes_read = began, nodes
-        case ReadEvents(remedies=remedies) if memory.unhealthy is not None:
-            memory.unhealthy.remedies, memory.unhealthy.remedies_read_at = remedies, began
+        case ReadEvents(remedies=remedies) if (unhealthy := memory.first_sights.unhealthy) is not None:
+            unhealthy = msgspec.structs.replace(unhealthy, remedies=remedies, remedies_read_at=began)
+            memory.first_sights = msgspec.structs.replace(memory.first_sights, unhealthy=unhealthy)
         case _:
             return
 
 
 def refuse(memory: Memory, step: Step, failed: KubeFailed, *, now: float, most_seconds: float) -> None:
-    """The API server refuses this step until its object changes; plans go on without it meanwhile.
+    """Record that the API server refuses this step; plans skip it until its object changes, or the delay ends.
 
-    It is bound to the versions that were decided on: a patch whose test of a list fails is refused for a change that
-    the cache may have by now, and then the step is right again at once.
-    A missing permission (403) is no word about the object: the step is tried again soon, then less and less often; so
-    is letting an object go, which nothing can take the place of.
+    The refusal is bound to the versions that the plan saw: a patch whose `test` of a list fails is valid again as soon
+    as the cache shows the change. A missing permission (403) says nothing about the object, and the removal of a
+    finalizer has no alternative, so both are retried with exponential backoff.
     """
     if not failed.error.refused:
         return
@@ -125,8 +182,10 @@ def refuse(memory: Memory, step: Step, failed: KubeFailed, *, now: float, most_s
     if failed.error.status == 403 or isinstance(step, ReleaseFinalizer):
         times = memory.forbidden[name] = memory.forbidden.get(name, 0) + 1
         seconds = min(FORBIDDEN_FIRST_SECONDS * 2.0 ** min(times - 1, 16), most_seconds)
-    said = f"{failed.error.reason}: {failed.error.message}"
-    memory.refused[name] = Refusal(about=about, version=memory.versions[about], at=now, seconds=seconds, said=said)
+    message = f"{failed.error.reason}: {failed.error.message}"
+    memory.refused[name] = Refusal(
+        about=about, version=memory.versions[about], at=now, seconds=seconds, message=message
+    )
 
 
 def _cloud_failed(memory: Memory, step: Step, error: CloudError, *, claim: NodeClaim | None, now: float) -> None:
@@ -141,8 +200,8 @@ def _cloud_failed(memory: Memory, step: Step, error: CloudError, *, claim: NodeC
             return
 
 
-def notice_instance(memory: Memory, instance: Instance | None, *, claim: NodeClaim | None, now: float) -> None:
-    """A pool that failed after it was accepted is a failed attempt too; one that runs ends the row of failures."""
+def update_from_instance(memory: Memory, instance: Instance | None, *, claim: NodeClaim | None, now: float) -> None:
+    """Count a pool that failed after its PUT was accepted as a failed create; a running one clears the failures."""
     if instance is None:
         return
     if instance.state is InstanceState.RUNNING:
@@ -151,22 +210,22 @@ def notice_instance(memory: Memory, instance: Instance | None, *, claim: NodeCla
     if instance.state is InstanceState.FAILED and instance.failure is not None and memory.failed_etag != instance.etag:
         memory.failed_etag = instance.etag
         error = _as_error(instance.failure)
-        memory.create_failed = remember_failure(memory.create_failed, error, now=now, claim=claim)
-        memory.create_failed.uncertain = False
+        failure = remember_failure(memory.create_failed, error, now=now, claim=claim)
+        memory.create_failed = msgspec.structs.replace(failure, uncertain=False)
 
 
 def with_cause(memory: Memory, instance: Instance | None) -> Instance | None:
-    """The pool as the inventory has it, with what was learned elsewhere of why it failed."""
-    silent = instance is not None and instance.state is InstanceState.FAILED and instance.failure is None
-    if instance is None or not silent or memory.cause is None or memory.cause[0] != instance.put_time:
+    """The pool as the inventory has it, with the cause of its failure as read from its operation."""
+    without_cause = instance is not None and instance.state is InstanceState.FAILED and instance.failure is None
+    if instance is None or not without_cause or memory.cause is None or memory.cause[0] != instance.put_time:
         return instance
     return msgspec.structs.replace(instance, failure=memory.cause[1])
 
 
-def _untold(instance: Instance) -> Failure:
-    """Nobody says why: the next attempt follows soon at first, and then less and less often."""
+def _unknown_cause(instance: Instance) -> Failure:
+    """The failure of a pool whose cause is not available; the delays start short."""
     message = (
-        f"agent pool {instance.name} ended in {instance.raw_state}; AKS names no cause on it, and its operation tells"
+        f"agent pool {instance.name} ended in {instance.raw_state}; AKS names no cause on it, and its operation has"
         f" none (any longer): see az aks nodepool show --name {instance.name} and the activity log"
     )
     return Failure(
@@ -174,12 +233,12 @@ def _untold(instance: Instance) -> Failure:
         message=message,
         kind=Rejected.kind,
         scope="configuration",
-        after=UNTOLD_FIRST_SECONDS,
+        after=UNKNOWN_CAUSE_FIRST_SECONDS,
     )
 
 
 def _as_error(failure: Failure) -> CloudError:
-    """The error that this failure would have been, had the cloud answered at once."""
+    """The error that a synchronous answer with this failure would have been."""
     if failure.kind == NoCapacity.kind:
         return NoCapacity(failure.reason, failure.message, scope=failure.scope, after=failure.after, code=failure.code)
     if failure.kind == Rejected.kind:
@@ -188,6 +247,6 @@ def _as_error(failure: Failure) -> CloudError:
 
 
 def first_conflict(memory: Memory, error: CloudError) -> bool:
-    """Whether a DELETE was refused for another operation, for the first time in a row."""
+    """Whether this is the first of a row of DELETEs that conflict with another operation."""
     failed = memory.delete_failed
     return isinstance(error, Retryable) and error.conflict and failed is not None and failed.times == 1

@@ -1,8 +1,8 @@
-"""Between the reconciler and the memory of offerings: what a key's own story tells it, and what the key may ask for.
+"""The offerings of one claim: which of them it may request next, given what is unavailable in the cluster.
 
-Every failure for want of capacity enters once, whether the cloud refused at once or the pool failed later;
-every machine that runs clears what stood against it; a claim tries all that it allows before it tries anything again;
-one found saying that nothing can be had is believed after a restart; a person's word ends a rest.
+A failure for want of capacity or quota is recorded once, whether the PUT was refused or the pool failed later. An
+instance that runs makes its offering available. A claim requests each of its offerings once before it repeats one.
+After a restart the conditions of claims restore what was unavailable; the retry annotation ends a delay.
 """
 
 from collections.abc import Callable
@@ -13,112 +13,117 @@ import msgspec
 
 from cloudprovider.errors import CloudError, NoCapacity
 from cloudprovider.interface import Failure, Instance, InstanceState, Offering
+from controllers.model.conditions import launched
 from controllers.model.facts import Facts, Offer
+from controllers.model.offering_scope import OfferingScope, offering_scope
 from controllers.model.steps import CreateInstance
-from controllers.nodeclaim.lifecycle.launch import own_blocking_condition
-from controllers.nodeclaim.lifecycle.launch_failure import launched
-from controllers.nodeclaim.lifecycle.offerings import OfferingScope, offering_scope, without_exhausted
 from provisioner.api import labels
 from provisioner.api.conditions import EXHAUSTED, LAUNCHED
 from provisioner.api.nodeclaim import NodeClaim
 
-from .unavailable_offerings import Finding, UnavailableOfferings
+from .unavailable_offerings import UnavailableOfferings
 
 OfferingsOf = Callable[[NodeClaim], tuple[Offering, ...]]
-Recalled = Callable[[str, str], Failure | None]
+FailureOf = Callable[[str, str], Failure | None]
 
 
-class OfferingMetrics(Protocol):
-    """Who counts."""
+class OfferingCounter(Protocol):
+    """Counts the requests of each offering."""
 
     def tried(self, offering: Offering) -> None: ...
 
 
 class OfferingTracker:
-    """`offerings_of` lists what a claim allows, the preferred first; () if it cannot be expressed.
+    """`offerings_of` lists what a claim allows, in order of preference; () if its requirements cannot be met.
 
-    `recalled(reason, message)`: the shortage that a condition tells of; None if it is none, or cannot be told.
-    `vacant_seconds()`: for how long nobody had led before this process did.
+    `failure_of(reason, message)`: the shortage that a condition reports; None if it reports another failure, or the
+    scope is unknown. `vacant_seconds()`: for how long no process led before this one.
     """
 
     def __init__(
         self,
         unavailable_offerings: UnavailableOfferings,
         offerings_of: OfferingsOf,
-        tallies: OfferingMetrics,
-        recalled: Recalled,
+        counter: OfferingCounter,
+        failure_of: FailureOf,
         vacant_seconds: Callable[[], float],
     ) -> None:
         self._unavailable_offerings = unavailable_offerings
         self._offerings_of = offerings_of
-        self._tallies = tallies
-        self._shortage_told = recalled
+        self._counter = counter
+        self._failure_of = failure_of
         self._vacant_seconds = vacant_seconds
-        self._seen_failed: dict[str, str] = {}
-        self._recalled: set[str] = set()
+        self._failed_etags: dict[str, str] = {}
+        self._restored: set[str] = set()
         self._retry_seen: dict[str, str] = {}
         self._tried: dict[str, list[OfferingScope]] = {}
 
-    def notice(self, key: str, instance: Instance | None, *, wall: datetime, now: float) -> None:
-        """What the cloud says of this key's pool."""
+    def update_from_instance(self, key: str, instance: Instance | None, *, wall: datetime, now: float) -> None:
+        """Record what the state of this key's pool says about its offering."""
         if instance is None:
             return
         failure = instance.failure
         if instance.state is InstanceState.RUNNING:
-            self._unavailable_offerings.came(key, instance.offering, asked=instance.put_time)
-        elif failure is not None and failure.kind == NoCapacity.kind and self._seen_failed.get(key) != instance.etag:
-            self._seen_failed[key] = instance.etag
-            finding = Finding(reason=failure.reason, message=failure.message, scope=failure.scope, after=failure.after)
-            self._failed(key, instance.offering, finding, asked=instance.put_time, wall=wall, now=now)
+            self._unavailable_offerings.mark_available(key, instance.offering, requested=instance.put_time)
+        elif failure is not None and failure.kind == NoCapacity.kind and self._failed_etags.get(key) != instance.etag:
+            self._failed_etags[key] = instance.etag
+            self._failed(key, instance.offering, failure, requested=instance.put_time, wall=wall, now=now)
 
-    def offers(self, f: Facts, now: float) -> tuple[Offer, ...]:
-        """What the claim in charge allows, and what of it may be asked for now."""
-        claim = f.claim
+    def offers(self, f: Facts, *, blocked: bool) -> tuple[Offer, ...]:
+        """The offerings that the claim in charge allows, and when it may request each.
+
+        `blocked`: something other than its offerings keeps the claim from requesting an instance.
+        """
+        claim, now = f.claim, f.loop_now
         if claim is not None and launched(claim) and f.instance is not None:
-            # Its Node proves the machine before ARM says so.
-            self._unavailable_offerings.came(f.key, f.instance.offering, asked=f.instance.put_time)
+            # The Node proves the instance before ARM reports it.
+            self._unavailable_offerings.mark_available(f.key, f.instance.offering, requested=f.instance.put_time)
         if claim is None or claim.deleting or launched(claim):
-            self._unavailable_offerings.left(f.key)
+            self._unavailable_offerings.release(f.key)
             self._tried.pop(f.key, None)
             return ()
         offerings = self._offerings_of(claim)
-        self._recall(f, claim, offerings, now)
-        self._heed(f.key, claim, offerings, now)
-        born = claim.metadata.creation_timestamp
+        self._restore(f, claim, offerings)
+        self._retry_annotated(f.key, claim, offerings, now)
         if f.instance is not None and f.instance.state is not InstanceState.FAILED:
             return self._unavailable_offerings.shown(f.key, offerings, now=now)
-        waits = f.instance is None and bool(offerings) and own_blocking_condition(f) is None
-        offers = self._unavailable_offerings.offers(f.key, offerings, created=born, waits=waits, now=now)
-        return self._told_apart(f.key, offers)
+        waits = f.instance is None and bool(offerings) and not blocked
+        created = claim.metadata.creation_timestamp
+        offers = self._unavailable_offerings.offers(f.key, offerings, created=created, waits=waits, now=now)
+        return self._with_tried(f.key, offers)
 
-    def asked(self, step: CreateInstance, now: float) -> None:
+    def create_started(self, step: CreateInstance, now: float) -> None:
         """A PUT is about to be sent."""
         if step.offering is not None:
-            self._unavailable_offerings.asked(step.name, step.offering, now)
-            self._tallies.tried(step.offering)
+            self._unavailable_offerings.create_started(step.name, step.offering, now)
+            self._counter.tried(step.offering)
 
-    def refused(self, step: CreateInstance, error: CloudError, *, asked: datetime, wall: datetime, now: float) -> None:
-        """The PUT, sent at the wall time `asked`, was refused; one that is accepted goes on being a try."""
+    def create_failed(
+        self, step: CreateInstance, error: CloudError, *, requested: datetime, wall: datetime, now: float
+    ) -> None:
+        """The PUT, sent at the wall time `requested`, was refused. An accepted one still probes its offering."""
         if isinstance(error, NoCapacity) and step.offering is not None:
-            finding = Finding(reason=error.reason, message=error.message, scope=error.scope, after=error.after)
-            self._failed(step.name, step.offering, finding, asked=asked, wall=wall, now=now)
+            failure = Failure(
+                reason=error.reason, message=error.message, kind=error.kind, scope=error.scope, after=error.after
+            )
+            self._failed(step.name, step.offering, failure, requested=requested, wall=wall, now=now)
 
     def forget(self, key: str) -> None:
-        """Nothing is left of this key."""
-        self._unavailable_offerings.left(key)
-        self._seen_failed.pop(key, None)
-        self._recalled.discard(key)
+        """Drop this key."""
+        self._unavailable_offerings.release(key)
+        self._failed_etags.pop(key, None)
+        self._restored.discard(key)
         self._retry_seen.pop(key, None)
         self._tried.pop(key, None)
 
     def _failed(
-        self, key: str, offering: Offering, finding: Finding, *, asked: datetime | None, wall: datetime, now: float
+        self, key: str, offering: Offering, failure: Failure, *, requested: datetime | None, wall: datetime, now: float
     ) -> None:
-        self._tried.setdefault(key, []).append(offering_scope(offering, finding.scope))
-        self._unavailable_offerings.failed(key, offering, finding, asked=asked, wall=wall, now=now)
+        self._tried.setdefault(key, []).append(offering_scope(offering, failure.scope))
+        self._unavailable_offerings.mark_unavailable(key, offering, failure, requested=requested, wall=wall, now=now)
 
-    def _told_apart(self, key: str, offers: tuple[Offer, ...]) -> tuple[Offer, ...]:
-        """Who has tried everything begins anew with what it prefers."""
+    def _with_tried(self, key: str, offers: tuple[Offer, ...]) -> tuple[Offer, ...]:
+        """Mark the offerings that this claim has tried; once it has tried all, it starts again with the first."""
         tried = self._tried.get(key, [])
         again = [any(one.covers(offer.offering) for one in tried) for offer in offers]
         if all(again):
@@ -127,30 +132,32 @@ class OfferingTracker:
         pairs = zip(offers, again, strict=True)
         return tuple(msgspec.structs.replace(offer, tried=seen) for offer, seen in pairs)
 
-    def _heed(self, key: str, claim: NodeClaim, offerings: tuple[Offering, ...], now: float) -> None:
-        """A person's word ends a rest once, when it is new: what stood there before our time may long be obeyed."""
-        word = claim.metadata.annotations.get(labels.RETRY, "")
-        before = self._retry_seen.setdefault(key, word)
-        if word != before:
-            self._retry_seen[key] = word
-            if word:
-                self._unavailable_offerings.lift(offerings, now)
+    def _retry_annotated(self, key: str, claim: NodeClaim, offerings: tuple[Offering, ...], now: float) -> None:
+        """A new value of the retry annotation ends the delays once. The value at first sight may be an old one."""
+        value = claim.metadata.annotations.get(labels.RETRY, "")
+        before = self._retry_seen.setdefault(key, value)
+        if value != before:
+            self._retry_seen[key] = value
+            if value:
+                self._unavailable_offerings.end_delay(offerings, now)
 
-    def _recall(self, f: Facts, claim: NodeClaim, offerings: tuple[Offering, ...], now: float) -> None:
-        """Once for each key: its claim may have been told by a process before us that nothing can be had."""
-        if f.key in self._recalled:
+    def _restore(self, f: Facts, claim: NodeClaim, offerings: tuple[Offering, ...]) -> None:
+        """Once for each key: restore what the claim's condition, written by an earlier process, reports."""
+        if f.key in self._restored:
             return
-        self._recalled.add(f.key)
-        told = claim.condition(LAUNCHED, "False")
-        if told is None or not offerings:
+        self._restored.add(f.key)
+        condition = claim.condition(LAUNCHED, "False")
+        if condition is None or not offerings:
             return
-        words = without_exhausted(told.message)
-        failure = self._shortage_told(told.reason, words)
-        if EXHAUSTED not in told.message and (failure is None or failure.scope != "cluster"):
+        message = condition.message.partition(f"; {EXHAUSTED}")[0]
+        found = self._failure_of(condition.reason, message)
+        if EXHAUSTED not in condition.message and (found is None or found.scope != "cluster"):
             return
-        finding = Finding(reason=told.reason, message=words, scope="zone")
-        if failure is not None and all(map(offering_scope(offerings[0], failure.scope).covers, offerings)):
-            # Else it speaks of one of several, and does not say of which.
-            finding = msgspec.structs.replace(finding, scope=failure.scope, after=failure.after)
-        since, idle = told.last_transition_time, self._vacant_seconds()
-        self._unavailable_offerings.recall(offerings, finding, since=since, idle_seconds=idle, wall=f.now, now=now)
+        failure = Failure(reason=condition.reason, message=message, kind=NoCapacity.kind, scope="zone")
+        if found is not None and all(map(offering_scope(offerings[0], found.scope).covers, offerings)):
+            # Otherwise the message is about one of several offerings, and does not say which.
+            failure = msgspec.structs.replace(failure, scope=found.scope, after=found.after)
+        since, idle = condition.last_transition_time, self._vacant_seconds()
+        self._unavailable_offerings.restore(
+            offerings, failure, since=since, idle_seconds=idle, wall=f.now, now=f.loop_now
+        )

@@ -1,12 +1,13 @@
-"""What was found wanting, how long it rests, and who may try it next: the fleet's memory of offerings.
+"""Unavailable offerings of the whole cluster: which, for how long, and which claim may try them next.
 
-A failure makes what it speaks of rest for 30 s, doubling to 10 min (longer where the cloud's answer says so);
-attempts that were already on their way then make it no longer. After its rest one claim, the one that has waited
-longest of those that nothing else keeps from it, tries it; a machine that comes of an attempt made since then ends the
-rest for all. What nobody asked for in the hour after its rest is forgotten.
-Nothing here matters after a restart: failed pools and claims that still say so bring it back (`recall`, `failed`).
+A failure makes the offerings in its scope unavailable for 30 s, doubling to 10 min (longer if the cloud says so);
+requests that were in flight at that time do not extend it. Then one claim, the one that has waited longest and waits
+for nothing else, requests the offering. An instance that was requested since then makes it available to all. An entry
+that nobody used for an hour after its delay is dropped.
+Nothing here matters after a restart: failed pools and the conditions of claims restore it (`restore`,
+`mark_unavailable`).
 
-Loop times in seconds; wall times where an attempt's own time (a pool's tag) is compared.
+Loop times in seconds; wall times where the time of a PUT (a pool's tag) is compared.
 Source: docs/references/rules.md#unavailable-offerings.
 """
 
@@ -16,67 +17,61 @@ from datetime import datetime, timedelta
 
 import msgspec
 
-from cloudprovider.errors import NoCapacity, Scope
-from cloudprovider.interface import Offering
+from cloudprovider.errors import NoCapacity
+from cloudprovider.interface import Failure, Offering
 from controllers.model.facts import Offer
-from controllers.nodeclaim.lifecycle.offerings import OfferingScope, offering_scope
+from controllers.model.offering_scope import OfferingScope, offering_scope
 
 from .memory import backoff
 
-# Turns pass by waking whoever is next; who waits looks by itself as well, so that no lost word makes it wait for ever.
+# The next claim is reconciled when its turn comes; this is a fallback.
 TURN_SECONDS = 30.0
-# Shortages show within minutes. What takes longer was allocated, or hangs: the next claim need not wait for it.
-TRY_MOST_SECONDS = 600.0
-# Nothing is known any more of what nobody has tried for so long after its rest; and never more than so much is known.
-FORGOTTEN_SECONDS = 3600.0
-KNOWN_AT_MOST = 1000
-
-
-class Finding(msgspec.Struct, frozen=True, kw_only=True):
-    """A failure for want of capacity or quota: its words, its scope and for how many seconds the cloud says so."""
-
-    reason: str
-    message: str
-    scope: Scope
-    after: float | None = None
+# Azure reports a shortage within minutes: after this, the next claim no longer waits for the result.
+PROBE_MOST_SECONDS = 600.0
+# An entry is dropped so long after its delay, and the oldest ones beyond this number.
+EXPIRED_SECONDS = 3600.0
+ENTRIES_MAX = 1000
 
 
 @dataclass(slots=True)
 class UnavailableOffering:
-    """One shadow's rest. `probe` is the key that tries it, since `probed_at`; `recalled`: known from claims only."""
+    """One scope that is unavailable for `seconds` from `failed_at`.
+
+    `probe`: the key that requests it, since `probed_at`; `restored`: known from conditions of claims only.
+    """
 
     offering_scope: OfferingScope
-    finding: Finding
+    failure: Failure
     times: int
     failed_at: float
     failed_wall: datetime
     seconds: float
     probe: str = ""
     probed_at: float = 0.0
-    recalled: bool = False
+    restored: bool = False
 
-    def left(self, now: float) -> float:
-        """Seconds of rest that are left; 0 or less: somebody may try."""
+    def remaining(self, now: float) -> float:
+        """Seconds until it may be requested; 0 or less if it may."""
         return self.seconds - (now - self.failed_at)
 
-    def tried_by_another(self, key: str, now: float) -> bool:
-        """Whether its one try is under way, and not this key's."""
-        return self.probe not in ("", key) and now - self.probed_at < TRY_MOST_SECONDS
+    def probed_by_another(self, key: str, now: float) -> bool:
+        """Whether another key's request is in flight."""
+        return self.probe not in ("", key) and now - self.probed_at < PROBE_MOST_SECONDS
 
 
 @dataclass(slots=True, frozen=True)
 class Waiter:
-    """A claim that could ask for its pool but for the rest of its offerings."""
+    """A claim that waits for nothing but an available offering."""
 
     created: datetime
     offerings: tuple[Offering, ...]
 
 
-def _resumed(finding: Finding, age: float) -> tuple[int, float]:
-    """Failures, and seconds that are gone of the last one's rest, had each try failed as soon as the rest was over."""
-    times, seconds = 1, backoff(NoCapacity.kind, 1, after=finding.after) or 0.0
+def _resumed(failure: Failure, age: float) -> tuple[int, float]:
+    """The number of failures in `age` seconds, each at the end of the delay before, and the age of the last one."""
+    times, seconds = 1, backoff(NoCapacity.kind, 1, after=failure.after) or 0.0
     while 0.0 < seconds <= age:
-        longer = backoff(NoCapacity.kind, times + 1, after=finding.after) or 0.0
+        longer = backoff(NoCapacity.kind, times + 1, after=failure.after) or 0.0
         if longer == seconds:
             return times + int(age // seconds), age % seconds
         times, age, seconds = times + 1, age - seconds, longer
@@ -84,165 +79,164 @@ def _resumed(finding: Finding, age: float) -> tuple[int, float]:
 
 
 class UnavailableOfferings:
-    """`wake(key)` is called for claims whose waiting may be over before the time they were told."""
+    """`wake(key)` is called for a claim whose offerings may be available earlier than announced."""
 
     def __init__(self, wake: Callable[[str], None]) -> None:
         self._wake = wake
-        self._known: dict[OfferingScope, UnavailableOffering] = {}
+        self._entries: dict[OfferingScope, UnavailableOffering] = {}
         self._waiting: dict[str, Waiter] = {}
 
-    def failed(
-        self, key: str, offering: Offering, finding: Finding, *, asked: datetime | None, wall: datetime, now: float
+    def mark_unavailable(
+        self, key: str, offering: Offering, failure: Failure, *, requested: datetime | None, wall: datetime, now: float
     ) -> None:
-        """An attempt of `key`, sent at the wall time `asked`, ended for want of this."""
-        about = offering_scope(offering, finding.scope)
-        before = self._known.get(about)
-        late = before is not None and before.probe != key and asked is not None and asked <= before.failed_wall
+        """The request of `key`, sent at the wall time `requested`, failed for want of capacity or quota."""
+        about = offering_scope(offering, failure.scope)
+        before = self._entries.get(about)
+        late = before is not None and before.probe != key and requested is not None and requested <= before.failed_wall
         freed = [unavailable.offering_scope for unavailable in self._release(key)]
         if not late:
             times = before.times + 1 if before is not None else 1
-            seconds = backoff(NoCapacity.kind, times, after=finding.after) or 0.0
-            self._known[about] = UnavailableOffering(about, finding, times, now, wall, seconds)
-            self._forget_old(now)
+            seconds = backoff(NoCapacity.kind, times, after=failure.after) or 0.0
+            self._entries[about] = UnavailableOffering(about, failure, times, now, wall, seconds)
+            self._drop_expired(now)
             freed.append(about)
-        # A try of several at once is one of each: what it did not find wanting is the next one's to try.
+        # One request probes all entries that cover its offering: the others are the next claim's to probe.
         for one in dict.fromkeys(freed):
-            self._stir(one)
+            self._wake_waiting(one)
 
-    def recall(
+    def restore(
         self,
         offerings: Iterable[Offering],
-        finding: Finding,
+        failure: Failure,
         *,
         since: datetime,
         idle_seconds: float,
         wall: datetime,
         now: float,
     ) -> None:
-        """A claim has said since a moment before our time that these were wanting: their rest goes on where it was.
+        """A claim's condition from before this process says since `since` that these are unavailable.
 
-        `idle_seconds` of that time nobody led and so nobody tried: they are rest alone.
-
-        Of several claims the one that makes them rest longest is believed: who has tried last says so since then only.
+        In `idle_seconds` of that time no process led, so no request was sent. Of several claims, the one with the
+        longest remaining delay counts.
         """
         age = max(0.0, (wall - since).total_seconds())
         idle = min(age, idle_seconds)
-        times, gone = _resumed(finding, age - idle)
+        times, gone = _resumed(failure, age - idle)
         gone += idle
-        seconds, ago = backoff(NoCapacity.kind, times, after=finding.after) or 0.0, timedelta(seconds=gone)
+        seconds, ago = backoff(NoCapacity.kind, times, after=failure.after) or 0.0, timedelta(seconds=gone)
         for offering in offerings:
-            about, known = offering_scope(offering, finding.scope), list(self._about(offering))
-            told = UnavailableOffering(about, finding, times, now - gone, wall - ago, seconds, recalled=True)
-            if all(one.recalled and not one.probe and one.left(now) < told.left(now) for one in known):
-                self._known[about] = told
-        self._forget_old(now)
+            about, known = offering_scope(offering, failure.scope), list(self._covering(offering))
+            entry = UnavailableOffering(about, failure, times, now - gone, wall - ago, seconds, restored=True)
+            if all(one.restored and not one.probe and one.remaining(now) < entry.remaining(now) for one in known):
+                self._entries[about] = entry
+        self._drop_expired(now)
 
-    def came(self, key: str, offering: Offering, *, asked: datetime | None) -> None:
-        """A machine runs: what was found wanting before it was asked for can be had again."""
-        if asked is None:
+    def mark_available(self, key: str, offering: Offering, *, requested: datetime | None) -> None:
+        """An instance runs: the failures before its request no longer hold."""
+        if requested is None:
             return
-        for unavailable in list(self._about(offering)):
-            if unavailable.probe == key or asked > unavailable.failed_wall:
-                del self._known[unavailable.offering_scope]
-                self._stir(unavailable.offering_scope)
+        for unavailable in list(self._covering(offering)):
+            if unavailable.probe == key or requested > unavailable.failed_wall:
+                del self._entries[unavailable.offering_scope]
+                self._wake_waiting(unavailable.offering_scope)
 
-    def lift(self, offerings: Iterable[Offering], now: float) -> None:
-        """A person says that these can be had again: their rest is over, and whose turn it is tries for all."""
+    def end_delay(self, offerings: Iterable[Offering], now: float) -> None:
+        """A user requested a retry: the delay of these offerings ends, and the next claim probes them."""
         for offering in offerings:
-            for unavailable in self._about(offering):
-                if unavailable.left(now) > 0:
+            for unavailable in self._covering(offering):
+                if unavailable.remaining(now) > 0:
                     unavailable.seconds = now - unavailable.failed_at
-                    self._stir(unavailable.offering_scope)
+                    self._wake_waiting(unavailable.offering_scope)
 
-    def asked(self, key: str, offering: Offering, now: float) -> None:
-        """A PUT for this offering is about to be sent: it is the one try of whatever has rested."""
+    def create_started(self, key: str, offering: Offering, now: float) -> None:
+        """A PUT for this offering is about to be sent: it probes every entry that covers the offering."""
         self._waiting.pop(key, None)
-        for unavailable in self._about(offering):
+        for unavailable in self._covering(offering):
             unavailable.probe, unavailable.probed_at = key, now
 
-    def left(self, key: str) -> None:
-        """This key neither tries nor waits for anything any longer."""
+    def release(self, key: str) -> None:
+        """This key neither requests nor waits for an offering."""
         self._waiting.pop(key, None)
         for unavailable in self._release(key):
-            self._stir(unavailable.offering_scope)
+            self._wake_waiting(unavailable.offering_scope)
 
     def offers(
         self, key: str, offerings: tuple[Offering, ...], *, created: datetime, waits: bool, now: float
     ) -> tuple[Offer, ...]:
-        """What may be asked for now. `waits`: nothing but its offerings keeps this claim from asking."""
-        self._forget_old(now)
+        """What may be requested now. `waits`: this claim waits for nothing but an available offering."""
+        self._drop_expired(now)
         if waits:
             self._waiting[key] = Waiter(created, offerings)
         else:
-            self.left(key)
+            self.release(key)
         return self.shown(key, offerings, now=now)
 
     def shown(self, key: str, offerings: tuple[Offering, ...], *, now: float) -> tuple[Offer, ...]:
-        """What stands against each of them now, for a claim that has asked already."""
+        """The state of each of them, for a claim that has requested one already."""
         return tuple(self._offer(key, offering, now) for offering in offerings)
 
-    def resting(self, now: float) -> tuple[tuple[OfferingScope, float], ...]:
-        """Everything that rests, and for how many seconds more (0: whoever is first may try)."""
+    def unavailable(self, now: float) -> tuple[tuple[OfferingScope, float], ...]:
+        """Every entry, and for how many more seconds it is unavailable (0: the next claim may probe it)."""
         return tuple(
-            (unavailable.offering_scope, max(0.0, unavailable.left(now))) for unavailable in self._known.values()
+            (unavailable.offering_scope, max(0.0, unavailable.remaining(now))) for unavailable in self._entries.values()
         )
 
     def _offer(self, key: str, offering: Offering, now: float) -> Offer:
         worst = Offer(offering=offering)
-        for unavailable in self._about(offering):
-            holds = max(worst.holds_for, self._holds(key, unavailable, now))
+        for unavailable in self._covering(offering):
+            seconds = max(worst.available_in, self._available_in(key, unavailable, now))
             age = now - unavailable.failed_at
-            worst = msgspec.structs.replace(worst, holds_for=holds)
+            worst = msgspec.structs.replace(worst, available_in=seconds)
             if age < worst.failed_age:
-                said = unavailable.finding
+                failure = unavailable.failure
                 worst = msgspec.structs.replace(
                     worst,
-                    reason=said.reason,
-                    message=said.message,
+                    reason=failure.reason,
+                    message=failure.message,
                     failed_age=age,
-                    of_cluster=said.scope == "cluster",
+                    of_cluster=failure.scope == "cluster",
                 )
         return worst
 
-    def _holds(self, key: str, unavailable: UnavailableOffering, now: float) -> float:
-        left = unavailable.left(now)
-        if left > 0:
-            return left
-        others_turn = unavailable.tried_by_another(key, now) or self._first(unavailable, now) not in ("", key)
+    def _available_in(self, key: str, unavailable: UnavailableOffering, now: float) -> float:
+        remaining = unavailable.remaining(now)
+        if remaining > 0:
+            return remaining
+        others_turn = unavailable.probed_by_another(key, now) or self._first(unavailable, now) not in ("", key)
         return TURN_SECONDS if others_turn and unavailable.probe != key else 0.0
 
     def _first(self, unavailable: UnavailableOffering, now: float) -> str:
-        """The claim that has waited longest for something in this shadow, and waits for nothing but its turn."""
+        """The claim that has waited longest for an offering in this scope, and waits for nothing but its turn."""
         waiting = (
             (waiter.created, key)
             for key, waiter in self._waiting.items()
-            if any(unavailable.offering_scope.covers(o) and self._rested(key, o, now) for o in waiter.offerings)
+            if any(unavailable.offering_scope.covers(o) and self._delay_over(key, o, now) for o in waiter.offerings)
         )
         return min(waiting, default=(None, ""))[1]
 
-    def _rested(self, key: str, offering: Offering, now: float) -> bool:
-        return not any(one.left(now) > 0 or one.tried_by_another(key, now) for one in self._about(offering))
+    def _delay_over(self, key: str, offering: Offering, now: float) -> bool:
+        return not any(one.remaining(now) > 0 or one.probed_by_another(key, now) for one in self._covering(offering))
 
-    def _forget_old(self, now: float) -> None:
-        for unavailable in [one for one in self._known.values() if one.left(now) < -FORGOTTEN_SECONDS]:
+    def _drop_expired(self, now: float) -> None:
+        for unavailable in [one for one in self._entries.values() if one.remaining(now) < -EXPIRED_SECONDS]:
             covers = unavailable.offering_scope.covers
             if not any(any(map(covers, waiter.offerings)) for waiter in self._waiting.values()):
-                del self._known[unavailable.offering_scope]
-        while len(self._known) > KNOWN_AT_MOST:
-            del self._known[min(self._known.values(), key=lambda one: one.failed_at).offering_scope]
+                del self._entries[unavailable.offering_scope]
+        while len(self._entries) > ENTRIES_MAX:
+            del self._entries[min(self._entries.values(), key=lambda one: one.failed_at).offering_scope]
 
-    def _about(self, offering: Offering) -> Iterator[UnavailableOffering]:
+    def _covering(self, offering: Offering) -> Iterator[UnavailableOffering]:
         return (
-            unavailable for unavailable in list(self._known.values()) if unavailable.offering_scope.covers(offering)
+            unavailable for unavailable in list(self._entries.values()) if unavailable.offering_scope.covers(offering)
         )
 
     def _release(self, key: str) -> list[UnavailableOffering]:
-        released = [unavailable for unavailable in self._known.values() if unavailable.probe == key]
+        released = [unavailable for unavailable in self._entries.values() if unavailable.probe == key]
         for unavailable in released:
             unavailable.probe = ""
         return released
 
-    def _stir(self, about: OfferingScope) -> None:
+    def _wake_waiting(self, about: OfferingScope) -> None:
         for key, waiter in list(self._waiting.items()):
             if any(map(about.covers, waiter.offerings)):
                 self._wake(key)

@@ -3,8 +3,9 @@
 `build_controllers` starts nothing; `Controllers.add_event_handlers` connects the caches to the work queue.
 """
 
+import asyncio
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from cloudprovider.azure.errors import failure_from_condition
@@ -14,12 +15,17 @@ from cloudprovider.inventory import Inventory
 from controllers.actuator.actuator import Actuator
 from controllers.actuator.cloud import CloudActuator
 from controllers.actuator.kubernetes import KubernetesActuator
-from controllers.model.facts import Facts
+from controllers.garbagecollection.circuit_breaker import counts_toward_limit, tripped
+from controllers.model.facts import Candidate
+from controllers.node.health.repair import blocked_by_limits, deleted_by_repair
+from controllers.nodeclaim.lifecycle.launch import is_queued
+from controllers.planner.judgements import candidate
 from controllers.reconcile.event_handlers import EventHandlers
 from controllers.reconcile.reconciler import Reconciler
-from controllers.state.cluster import ClusterState
+from controllers.state.cluster import ClusterState, Rules
 from controllers.state.gc_candidates import GCCandidates
-from controllers.state.observe import cached_facts
+from controllers.state.memory import Memory
+from controllers.state.observe import observe
 from controllers.state.offering_tracker import OfferingTracker
 from controllers.state.unavailable_offerings import UnavailableOfferings
 from controllers.state.unhealthy_nodes import UnhealthyNodes
@@ -74,8 +80,14 @@ def build_controllers(
 ) -> Controllers:
     """`elector` None: the process leads as soon as it runs."""
     queue = WorkQueue(clients.rng, metrics=clients.metrics.workqueue("nodeclaim"))
-    cluster_state = build_cluster_state(clients, config, caches, inventory)
-    unhealthy_nodes = UnhealthyNodes(indexes=caches.indexes, policy=config.policy)
+    memories: dict[str, Memory] = {}
+    cluster_state = build_cluster_state(clients, config, caches, inventory, memories)
+    unhealthy_nodes = UnhealthyNodes(
+        indexes=caches.indexes,
+        policy=config.policy,
+        deleted_by_repair=deleted_by_repair,
+        blocked_by_limits=blocked_by_limits,
+    )
     register_removal_metrics(clients.metrics, cluster_state, unhealthy_nodes, clients.clock)
     observer = build_observer(clients, config, caches, inventory, lease_remaining(elector))
     reconciler = Reconciler(
@@ -89,6 +101,7 @@ def build_controllers(
         gpus=gpus_of,
         unhealthy_nodes=unhealthy_nodes,
         observer=observer,
+        memories=memories,
     )
     return Controllers(
         queue=queue,
@@ -130,18 +143,37 @@ def build_actuator(
     )
 
 
-def build_cluster_state(clients: Clients, config: Config, caches: Caches, inventory: Inventory) -> ClusterState:
+CLUSTER_RULES = Rules(queued=is_queued, counted=counts_toward_limit, tripped=tripped)
+
+
+def build_cluster_state(
+    clients: Clients, config: Config, caches: Caches, inventory: Inventory, memories: Mapping[str, Memory]
+) -> ClusterState:
     """Counts over all keys, and the candidates for garbage collection."""
 
-    def facts_of(key: str) -> Facts:
-        wall = clients.clock.now()
-        return cached_facts(key, indexes=caches.indexes, inventory=inventory, policy=config.policy, wall=wall)
+    def judge(key: str) -> Candidate | None:
+        facts = observe(
+            key,
+            indexes=caches.indexes,
+            inventory=inventory,
+            memory=memories.get(key, Memory()),
+            policy=config.policy,
+            gpus=gpus_of,
+            wall=clients.clock.now(),
+            now=asyncio.get_running_loop().time(),
+        )
+        return candidate(facts)
 
     def keys() -> tuple[str, ...]:
         return (*caches.indexes.keys(), *inventory.names())
 
-    candidates = GCCandidates(facts_of, keys)
-    return ClusterState(indexes=caches.indexes, inventory=inventory, policy=config.policy, candidates=candidates)
+    return ClusterState(
+        indexes=caches.indexes,
+        inventory=inventory,
+        policy=config.policy,
+        candidates=GCCandidates(judge, keys),
+        rules=CLUSTER_RULES,
+    )
 
 
 def build_offering_tracker(

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 import structlog
 
 from cloudprovider.inventory import Inventory
-from controllers.garbagecollection.confirmation import decode
+from controllers.model.confirmation import decode
 from provisioner.api import labels
 from provisioner.metrics.observers.loop_lag import LoopLag
 from provisioner.runtime.events import EventRecorder

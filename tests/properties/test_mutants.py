@@ -8,6 +8,7 @@ import itertools
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
 import pytest
 from azure.core import MatchConditions
 
@@ -21,10 +22,11 @@ from controllers.model.steps import CreateInstance, ReleaseFinalizer, Wait
 from controllers.node.termination import termination
 from controllers.nodeclaim.lifecycle import launch, registration
 from controllers.planner import plan
-from controllers.state import cluster, unavailable_offerings
+from controllers.state import unavailable_offerings
 from controllers.state.memory import backoff
 from controllers.state.unavailable_offerings import UnavailableOffering, UnavailableOfferings
 from provisioner.operator import caches
+from provisioner.operator import controllers as wiring
 from provisioner.simulator.kube.errors import ApiError
 from tests.world.garbagecollection import test_garbage
 from tests.world.harness import crash_points, simulate
@@ -132,7 +134,8 @@ def garbage_after_one_look(patch: Patch) -> None:
 
 def no_circuit_breaker(patch: Patch) -> None:
     """The circuit breaker never opens."""
-    patch.setattr(cluster, "tripped", lambda *_, **__: False)
+    rules = msgspec.structs.replace(wiring.CLUSTER_RULES, tripped=lambda *_, **__: False)
+    patch.setattr(wiring, "CLUSTER_RULES", rules)
 
 
 def no_fence(patch: Patch) -> None:
@@ -153,7 +156,7 @@ def no_drain(patch: Patch) -> None:
 def every_claim_tries(patch: Patch) -> None:
     """An unavailable offering is skipped, and afterwards every claim requests it at once."""
     patch.setattr(UnavailableOfferings, "_first", lambda self, unavailable, now: "")
-    patch.setattr(UnavailableOffering, "tried_by_another", lambda self, key, now: False)
+    patch.setattr(UnavailableOffering, "probed_by_another", lambda self, key, now: False)
 
 
 def backoff_that_does_not_double(patch: Patch) -> None:

@@ -114,7 +114,9 @@ def a_second_delete(patch: Patch) -> None:
     first = termination._delete_instance
 
     def mutant(f: Facts, claim: Any, instance: Any, nodes: Any) -> Any:
-        if instance.state is InstanceState.DELETING and (f.delete_failed is None or f.delete_failed.holds_for <= 0):
+        if instance.state is InstanceState.DELETING and (
+            f.delete_failed is None or f.delete_failed.retry_in(f.loop_now) <= 0
+        ):
             return DeleteInstance(instance=instance, cause="asked")
         return first(f, claim, instance, nodes)
 

@@ -151,12 +151,13 @@ def instance(
     return msgspec.structs.replace(made, **fields)
 
 
-def offer(holds_for: float = 0.0, *, size: str = SIZE, failed_age: float = math.inf, **fields: Any) -> Offer:
+def offer(available_in: float = 0.0, *, size: str = SIZE, failed_age: float = math.inf, **fields: Any) -> Offer:
     """An offering of the claim that may be asked for, or rests after a failure."""
     offering = Offering(size=size, zone=fields.get("zone", ""))
-    rests = holds_for > 0 or failed_age < math.inf
+    rests = available_in > 0 or failed_age < math.inf
     said: dict[str, Any] = {"reason": "QuotaExceeded", "message": f"no cores for {size}"} if rests else {}
-    return Offer(offering=offering, holds_for=holds_for, failed_age=min(failed_age, 1.0) if rests else math.inf, **said)
+    age = min(failed_age, 1.0) if rests else math.inf
+    return Offer(offering=offering, available_in=available_in, failed_age=age, **said)
 
 
 def facts(**fields: Any) -> Facts:

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from controllers.garbagecollection.confirmation import decode
+from controllers.model.confirmation import decode
 from provisioner.api import labels
 from provisioner.simulator.world import World
 from tests.cluster import processes

@@ -13,7 +13,7 @@ from datetime import timedelta
 import msgspec
 
 from controllers.garbagecollection.garbage import block_removal
-from controllers.model.conditions import ConditionUpdate
+from controllers.model.conditions import ConditionUpdate, was_usable
 from controllers.model.facts import Facts, Unhealthy, UnhealthyCounts
 from controllers.model.node_for_claim import node_for_claim
 from controllers.model.policy import Policy
@@ -29,7 +29,6 @@ from controllers.model.steps import (
     Wait,
 )
 from controllers.node.termination import grace_period
-from controllers.nodeclaim.lifecycle.launch_failure import was_usable
 from provisioner.api import labels, reasons
 from provisioner.api.conditions import INITIALIZED
 from provisioner.api.node import Node
@@ -107,15 +106,15 @@ def _enabled(f: Facts, claim: NodeClaim) -> bool:
 def _wait_for_node(f: Facts, unhealthy: Unhealthy, node: Node) -> Step | None:
     """What delays the repair: its minimum age, the conditions of inferred removals, or AKS's auto-repair."""
     policy = f.policy
-    left = policy.repair_seconds - unhealthy.age
+    left = policy.repair_seconds - unhealthy.age(f.loop_now)
     if left > 0:
         return Wait(after=left, why=f"Node {node.name} may recover")
     if "DeleteClaim" in f.refused:
         return Wait(after=None, why="the API server rejects deleting the claim")
-    waiting = block_removal(f, unhealthy.watched, policy.repair_watch_seconds)
+    waiting = block_removal(f, f.loop_now - unhealthy.observed_since, policy.repair_watch_seconds)
     if waiting is not None and not f.counts.restricted:
         return waiting
-    if unhealthy.remedies_age > policy.repair_poll_seconds:
+    if unhealthy.remedies_age(f.loop_now) > policy.repair_poll_seconds:
         return ReadRemedies(node=node)
     left = _aks_repair_seconds_left(f, unhealthy, node)
     if left > 0:
@@ -130,12 +129,12 @@ def _aks_repair_seconds_left(f: Facts, unhealthy: Unhealthy, node: Node) -> floa
         until = policy.repair_aks_seconds
     last = unhealthy.remedies[-1] if unhealthy.remedies else None
     if last is not None:
-        happened = unhealthy.age - (f.now - last.at).total_seconds()
+        happened = unhealthy.age(f.loop_now) - (f.now - last.at).total_seconds()
         if last.stage == "Start":
             until = max(until, policy.repair_aks_seconds, happened + policy.repair_remedy_seconds)
         elif last.stage == "End":
             until = max(until, happened + policy.repair_remedied_seconds)
-    return min(until, policy.repair_most_seconds) - unhealthy.age
+    return min(until, policy.repair_most_seconds) - unhealthy.age(f.loop_now)
 
 
 # Limits on simultaneous repairs
@@ -188,7 +187,7 @@ def with_blocked_repair(f: Facts, updates: ConditionUpdate | None) -> ConditionU
 def _fresh_reads(f: Facts, claim: NodeClaim, node: Node, unhealthy: Unhealthy) -> Step | None:
     """The next fresh read before the removal; None if all agree with the caches."""
     fresh = f.policy.fresh_seconds
-    if unhealthy.remedies_age > fresh:
+    if unhealthy.remedies_age(f.loop_now) > fresh:
         return ReadRemedies(node=node)
     if f.claim_read_age > fresh:
         return LookUpClaim(name=claim.name)
@@ -217,8 +216,9 @@ def _remove(f: Facts, claim: NodeClaim, node: Node, unhealthy: Unhealthy) -> Ste
         )
     condition = node.ready_condition
     reason = condition.reason if condition is not None and condition.reason else "no reason given"
+    minutes = int(unhealthy.age(f.loop_now) // 60)
     message = (
-        f"Deleted NodeClaim: Node {node.name} has not been Ready ({reason}) for {int(unhealthy.age // 60)} min;"
+        f"Deleted NodeClaim: Node {node.name} has not been Ready ({reason}) for {minutes} min;"
         " its owner can create a new one"
     )
     event = Event(type="Warning", reason=reasons.NODE_REPAIR, message=message)

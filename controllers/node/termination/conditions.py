@@ -13,7 +13,9 @@ from datetime import datetime
 from cloudprovider.interface import Instance, InstanceState
 from controllers.model.conditions import ConditionUpdate, clock_text
 from controllers.model.deadlines import overdue, watched
-from controllers.model.facts import Drain, Facts, Held
+from controllers.model.drains import Drain
+from controllers.model.facts import Facts
+from controllers.model.failures import RequestFailure
 from controllers.model.ownership import belongs, held_by, holds_finalizer
 from provisioner.api import labels, reasons
 from provisioner.api.conditions import DRAINED, INSTANCE_TERMINATING, VOLUMES_DETACHED
@@ -36,7 +38,7 @@ def drained(f: Facts, claim: NodeClaim) -> ConditionUpdate | None:
         return None
     for node in nodes:
         known = f.drain_of(node)
-        message = _draining_message(f, claim, node) if known.known else _read_failure("pods", node, known.unread)
+        message = _draining_message(f, claim, node) if known.known else _read_failure("pods", node, known.read_failure)
         if message and not deleting:
             waiting = ConditionUpdate(status="Unknown", reason=reasons.DRAINING, message=message)
             limit = f.policy.draining_seconds
@@ -84,7 +86,9 @@ def instance_terminating(f: Facts, claim: NodeClaim) -> ConditionUpdate | None:
         return overdue(update, name="deleting", remedy=f"see az aks nodepool show --name {instance.name}")
     failed = f.delete_failed if instance is not None else f.read_failed
     if failed is not None:
-        return watched(refused_condition(failed, since), name="deleting", since=since, now=f.now, limit_seconds=limit)
+        return watched(
+            refused_condition(f, failed, since), name="deleting", since=since, now=f.now, limit_seconds=limit
+        )
     remaining = _remaining_finalizers(f, claim) if instance is None else ""
     if not remaining:
         return None
@@ -119,9 +123,9 @@ def _draining_message(f: Facts, claim: NodeClaim, node: Node) -> str:
 
 
 def _blocking_reason(f: Facts, known: Drain, pod: Pod) -> str:
-    held = known.held.get(pod.metadata.uid)
+    held = known.failures.get(pod.metadata.uid)
     if held is not None:
-        return f"{pod.name}: {held.words.rstrip('.')}"
+        return f"{pod.name}: {held.message.rstrip('.')}"
     if not pod.metadata.deleting and is_do_not_disrupt_active(pod, f.now):
         until = do_not_disrupt_until(pod)
         return f"{pod.name}: do-not-disrupt" + (f" until {clock_text(until)}" if until is not None else "")
@@ -137,11 +141,11 @@ def _volumes_message(f: Facts, node: Node) -> str:
     if volumes_left := attached_volumes(f, node):
         return volumes_left
     known = f.drain_of(node).volumes
-    return "" if known.known else _read_failure("volumes", node, known.unread)
+    return "" if known.known else _read_failure("volumes", node, known.read_failure)
 
 
-def _read_failure(what: str, node: Node, unread: Held | None) -> str:
-    return f"failed to read the {what} of Node {node.name}: {unread.words}" if unread is not None else ""
+def _read_failure(what: str, node: Node, failure: RequestFailure | None) -> str:
+    return f"failed to read the {what} of Node {node.name}: {failure.message}" if failure is not None else ""
 
 
 def _deleting_message(instance: Instance, since: datetime) -> str:

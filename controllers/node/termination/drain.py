@@ -9,7 +9,9 @@ Source: docs/references/karpenter.md#drain.
 
 from datetime import datetime
 
-from controllers.model.facts import Asked, Drain, Facts
+from controllers.model.drains import Drain
+from controllers.model.facts import Facts
+from controllers.model.failures import Verb
 from controllers.model.steps import DeletePods, EvictPods, ReadDrain, Step, Wait
 from provisioner.api.node import Node
 from provisioner.api.pod import Pod
@@ -26,18 +28,18 @@ SLOW_POLL_AFTER_SECONDS = 60.0
 def step(f: Facts, node: Node, by: datetime | None) -> Step | None:
     """The drain's next step; None if it is complete. `by`: the time by which all pods must have ended."""
     drain = f.drain_of(node)
-    if drain.unread is not None and drain.unread.holds_for > 0:
-        return Wait(after=drain.unread.holds_for, why=f"failed to list the pods of Node {node.name}")
+    if drain.read_failure is not None and (left := drain.read_failure.retry_in(f.loop_now)) > 0:
+        return Wait(after=left, why=f"failed to list the pods of Node {node.name}")
     poll = poll_seconds(f, drain)
-    if drain.age > poll:
+    if drain.age(f.loop_now) > poll:
         return ReadDrain(node=node)
     waiting = waiting_pods(f, node)
     if not waiting:
-        left = _late_binding_left(drain)
+        left = _late_binding_left(f, drain)
         return Wait(after=min(poll, left), why=f"pods may still be bound to Node {node.name}") if left > 0 else None
     if by is not None:
         late = grace_period.expiring_pods(waiting, by, f.now)
-        if forced := tuple(pod for pod in late if _may_request(drain, pod, "delete")):
+        if forced := tuple(pod for pod in late if _may_request(f, drain, pod, "delete")):
             return DeletePods(node=node, pods=forced, grace_seconds=grace_period.remaining_seconds(by, f.now))
         waiting = tuple(pod for pod in waiting if pod not in late)
     if due := _first_tier(f, drain, waiting):
@@ -53,12 +55,16 @@ def waiting_pods(f: Facts, node: Node) -> tuple[Pod, ...]:
 def is_drained(f: Facts, node: Node) -> bool:
     """Whether the Node, as last listed, has no pod to wait for, and late binding is no longer possible."""
     drain = f.drain_of(node)
-    return drain.known and not waiting_pods(f, node) and _late_binding_left(drain) <= 0
+    return drain.known and not waiting_pods(f, node) and _late_binding_left(f, drain) <= 0
 
 
 def poll_seconds(f: Facts, drain: Drain) -> float:
     """The maximum age of the list of pods."""
-    return f.policy.drain_poll_seconds if drain.since < SLOW_POLL_AFTER_SECONDS else f.policy.drain_patient_seconds
+    return (
+        f.policy.drain_poll_seconds
+        if drain.lasts(f.loop_now) < SLOW_POLL_AFTER_SECONDS
+        else f.policy.drain_patient_seconds
+    )
 
 
 def _first_tier(f: Facts, drain: Drain, waiting: tuple[Pod, ...]) -> tuple[Pod, ...]:
@@ -66,17 +72,17 @@ def _first_tier(f: Facts, drain: Drain, waiting: tuple[Pod, ...]) -> tuple[Pod, 
     first = min((tier(pod) for pod in waiting), default=0)
     candidates = (pod for pod in waiting if tier(pod) == first and is_evictable(pod, f.now))
     return tuple(
-        pod for pod in candidates if pod.metadata.uid not in drain.evicted and _may_request(drain, pod, "evict")
+        pod for pod in candidates if pod.metadata.uid not in drain.evicted and _may_request(f, drain, pod, "evict")
     )
 
 
-def _late_binding_left(drain: Drain) -> float:
-    return LATE_BINDING_SECONDS - drain.since if drain.had_evictable else 0.0
+def _late_binding_left(f: Facts, drain: Drain) -> float:
+    return LATE_BINDING_SECONDS - drain.lasts(f.loop_now) if drain.had_evictable else 0.0
 
 
-def _may_request(drain: Drain, pod: Pod, what: Asked) -> bool:
-    held = drain.held.get(pod.metadata.uid)
-    return held is None or held.asked != what or held.holds_for <= 0
+def _may_request(f: Facts, drain: Drain, pod: Pod, verb: Verb) -> bool:
+    failure = drain.failures.get(pod.metadata.uid)
+    return failure is None or failure.verb != verb or failure.retry_in(f.loop_now) <= 0
 
 
 def _seconds_until_forced(f: Facts, waiting: tuple[Pod, ...], by: datetime | None) -> float:

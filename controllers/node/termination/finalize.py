@@ -15,8 +15,8 @@ from provisioner.api.nodeclaim import NodeClaim
 
 def prove_gone(f: Facts) -> Step | None:
     """Read the pool of this name until it is proven absent or not ours; None if that is proven."""
-    if f.read_failed is not None and f.read_failed.holds_for > 0:
-        return Wait(after=f.read_failed.holds_for, why=f"failed to read the agent pool: {f.read_failed.reason}")
+    if f.read_failed is not None and (left := f.read_failed.retry_in(f.loop_now)) > 0:
+        return Wait(after=left, why=f"failed to read the agent pool: {f.read_failed.reason}")
     if f.instance is not None:
         # Only a fresh read of another owner's pool proves that ours does not exist.
         return LookUpPool(name=f.key) if f.pool_read_age > f.policy.fresh_seconds else None

@@ -10,7 +10,8 @@ Source: docs/references/agent-pools.md#conflicts.
 from datetime import datetime
 
 from controllers.model.conditions import ConditionUpdate, clock_text
-from controllers.model.facts import Facts, Failed
+from controllers.model.facts import Facts
+from controllers.model.failures import CloudFailure
 from controllers.model.steps import LookUpPool, Wait
 from provisioner.api.conditions import MESSAGE_BYTES, truncate
 
@@ -23,22 +24,22 @@ def wait_to_delete(f: Facts) -> Wait | LookUpPool | None:
     failed, unread = f.delete_failed, f.read_failed
     if failed is None:
         return None
-    if failed.holds_for > 0:
-        return Wait(after=failed.holds_for, why=f"retry of the deletion after {failed.reason}")
-    if failed.unanswered and f.pool_read_age > failed.age:
-        if unread is not None and unread.holds_for > 0:
-            return Wait(after=unread.holds_for, why=f"failed to read the agent pool: {unread.reason}")
+    if (left := failed.retry_in(f.loop_now)) > 0:
+        return Wait(after=left, why=f"retry of the deletion after {failed.reason}")
+    if failed.unanswered and f.pool_read_age > failed.age(f.loop_now):
+        if unread is not None and (left := unread.retry_in(f.loop_now)) > 0:
+            return Wait(after=left, why=f"failed to read the agent pool: {unread.reason}")
         return LookUpPool(name=f.key)
     return None
 
 
-def refused_condition(failed: Failed, since: datetime) -> ConditionUpdate:
+def refused_condition(f: Facts, failed: CloudFailure, since: datetime) -> ConditionUpdate:
     """The InstanceTerminating condition after a failed request; `since`: when the pool was due to be deleted."""
     tail = f"; deletion due since {clock_text(since)}"
     if failed.within is not None:
         tail += f", next try within {_span(failed.within)}"
     message = _shortened(failed.message, MESSAGE_BYTES - OVERDUE_BYTES - len(tail)) + tail
-    return ConditionUpdate(status="Unknown", reason=failed.reason, message=message, recheck=failed.holds_for)
+    return ConditionUpdate(status="Unknown", reason=failed.reason, message=message, recheck=failed.retry_in(f.loop_now))
 
 
 def _shortened(message: str, most_bytes: int) -> str:

@@ -21,11 +21,11 @@ def step(f: Facts, node: Node, by: datetime | None) -> Step | None:
     if by is not None and f.now >= by:
         return None
     known = f.drain_of(node)
-    unread = known.volumes.unread
-    if unread is not None and unread.holds_for > 0:
-        return Wait(after=unread.holds_for, why=f"failed to read the volumes of Node {node.name}")
+    failure = known.volumes.read_failure
+    if failure is not None and (left := failure.retry_in(f.loop_now)) > 0:
+        return Wait(after=left, why=f"failed to read the volumes of Node {node.name}")
     poll = drain.poll_seconds(f, known)
-    if known.volumes.age > poll:
+    if known.volumes.age(f.loop_now) > poll:
         return ReadVolumes(node=node, claims=staying(f, node))
     blocking = attached(f, node)
     if not blocking:

@@ -13,7 +13,7 @@ K13).
 import msgspec
 
 from controllers.model.adoption import kept
-from controllers.model.conditions import ConditionUpdate, Status, clock_text
+from controllers.model.conditions import ConditionUpdate, clock_text
 from controllers.model.deadlines import watched
 from controllers.model.facts import Facts
 from controllers.model.node_for_claim import node_for_claim
@@ -22,7 +22,7 @@ from controllers.model.steps import PatchNode, Step
 from controllers.nodeclaim import interruption
 from controllers.nodeclaim.consistency import scaled_to_zero, scaled_to_zero_message
 from provisioner.api import labels, reasons
-from provisioner.api.conditions import INITIALIZED, MESSAGE_BYTES, REGISTERED, truncate
+from provisioner.api.conditions import INITIALIZED, MESSAGE_BYTES, REGISTERED, Status, truncate
 from provisioner.api.meta import Condition, Taint
 from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
@@ -99,7 +99,7 @@ def _usable(f: Facts, claim: NodeClaim, node: Node | None, current: Condition) -
         return _not_ready(node, status="False")
     if current.status == "True":
         short = _missing_gpus(f, claim, node)
-        left = f.policy.gpu_loss_seconds - f.gpu_short_age
+        left = f.policy.gpu_loss_seconds - _gpu_short_seconds(f)
         if short is None or left > 0:
             return ConditionUpdate(
                 status="True", reason=reasons.INITIALIZED, recheck=left if short is not None else None
@@ -115,6 +115,10 @@ def _usable(f: Facts, claim: NodeClaim, node: Node | None, current: Condition) -
         )
     reason = reasons.GPU_UNAVAILABLE if waiting.reason == reasons.RESOURCE_NOT_REGISTERED else waiting.reason
     return msgspec.structs.replace(waiting, status="False", reason=reason)
+
+
+def _gpu_short_seconds(f: Facts) -> float:
+    return 0.0 if f.gpu_short_since is None else f.loop_now - f.gpu_short_since
 
 
 def _health_taint_seconds_left(f: Facts, node: Node, waiting: ConditionUpdate) -> float:

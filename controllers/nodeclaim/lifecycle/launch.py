@@ -13,19 +13,18 @@ from datetime import datetime
 
 from cloudprovider.errors import NoCapacity
 from cloudprovider.interface import Instance, InstanceState
-from controllers.model.conditions import ConditionUpdate, Status, clock_text
+from controllers.model.conditions import ConditionUpdate, clock_text, launched
 from controllers.model.deadlines import watched
 from controllers.model.facts import Facts
 from controllers.model.node_for_claim import node_for_claim, unrelated_nodes
 from controllers.model.ownership import Verdict, held_by, marked, verdict
 from controllers.model.steps import CreateInstance, Event, LookUpClaim, LookUpPool, Step, Wait
 from provisioner.api import labels, reasons
-from provisioner.api.conditions import LAUNCHED
+from provisioner.api.conditions import LAUNCHED, Status
 from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
 
 from . import launch_failure, limits, offerings
-from .launch_failure import launched
 
 USUAL_TIME = "AKS usually takes 3 to 8 min"
 # Reasons of claims that wait for a user or a removal, not for capacity.
@@ -69,8 +68,8 @@ def step(f: Facts) -> Step | None:
     if launched(claim) or pool_missing(f, claim) or node_for_claim(f) is not None:
         return None
     failed, unread = f.create_failed, f.read_failed
-    unknown = failed is not None and failed.uncertain and f.pool_read_age > failed.age
-    if unknown and (unread is None or unread.holds_for <= 0):
+    unknown = failed is not None and failed.uncertain and f.pool_read_age > failed.age(f.loop_now)
+    if unknown and (unread is None or unread.retry_in(f.loop_now) <= 0):
         return LookUpPool(name=f.key)
     if blocking_condition(f) is not None:
         return None
@@ -142,7 +141,7 @@ def _failed(f: Facts, instance: Instance) -> ConditionUpdate:
         reason, message = instance.failure.reason, instance.failure.message
         if instance.failure.kind == NoCapacity.kind and offerings.exhausted(f):
             message = offerings.with_exhausted(message)
-    recheck = f.delete_failed.holds_for if f.delete_failed is not None else None
+    recheck = f.delete_failed.retry_in(f.loop_now) if f.delete_failed is not None else None
     return ConditionUpdate(status="False", reason=reason, message=message, recheck=recheck or None, warning=True)
 
 
@@ -157,7 +156,7 @@ def _keep_cause(claim: NodeClaim) -> ConditionUpdate | None:
 def _lookup_failed(f: Facts) -> ConditionUpdate | None:
     """The list no longer contains the pool, and reading it fails; it still counts as accepted."""
     unread = f.read_failed
-    if unread is None or unread.holds_for <= 0:
+    if unread is None or unread.retry_in(f.loop_now) <= 0:
         return None
     message = f"agent pool {f.key} is no longer listed, and reading it failed: {unread.message}"
     return ConditionUpdate(status="Unknown", reason=reasons.CREATING, message=message, warning=True)
@@ -240,13 +239,22 @@ def name_collides(f: Facts) -> ConditionUpdate:
 def _last_failure(f: Facts) -> ConditionUpdate | None:
     """The cause of the last attempt's failure until it is retried."""
     unread = f.read_failed
-    if unread is not None and unread.holds_for > 0:
+    if unread is not None and unread.retry_in(f.loop_now) > 0:
         return ConditionUpdate(
-            status="Unknown", reason=unread.reason, message=unread.message, recheck=unread.holds_for, warning=True
+            status="Unknown",
+            reason=unread.reason,
+            message=unread.message,
+            recheck=unread.retry_in(f.loop_now),
+            warning=True,
         )
     failed = f.create_failed
-    if failed is None or failed.kind == NoCapacity.kind or not failed.concerns(f.claim) or failed.holds_for <= 0:
+    if (
+        failed is None
+        or failed.kind == NoCapacity.kind
+        or not failed.concerns(f.claim)
+        or failed.retry_in(f.loop_now) <= 0
+    ):
         return None
-    recheck = None if failed.delay is None else failed.holds_for
+    recheck = None if failed.delay is None else failed.retry_in(f.loop_now)
     status: Status = "Unknown" if failed.kind == "retryable" else "False"
     return ConditionUpdate(status=status, reason=failed.reason, message=failed.message, recheck=recheck, warning=True)

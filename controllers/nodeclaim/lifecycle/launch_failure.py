@@ -13,6 +13,7 @@ docs/references/rules.md#every-state-has-a-deadline.
 from datetime import timedelta
 
 from cloudprovider.interface import InstanceState
+from controllers.model.conditions import launched, was_usable
 from controllers.model.facts import Facts
 from controllers.model.ownership import belongs, held_by, holds_finalizer
 from controllers.model.steps import (
@@ -29,21 +30,11 @@ from controllers.node.termination.finalize import prove_gone
 from controllers.node.termination.instance_delete import wait_to_delete
 from controllers.node.termination.termination import drain_node
 from provisioner.api import reasons
-from provisioner.api.conditions import INITIALIZED, LAUNCHED, REGISTERED
+from provisioner.api.conditions import LAUNCHED, REGISTERED
 from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
 
 from .gpu_resources import lacks_gpus
-
-
-def was_usable(claim: NodeClaim) -> bool:
-    """Whether this claim was ever Initialized; the condition never returns to Unknown."""
-    return claim.condition(INITIALIZED, "True", "False") is not None
-
-
-def launched(claim: NodeClaim) -> bool:
-    """Whether this claim's machine was launched, and no attempt has failed since."""
-    return claim.condition(LAUNCHED, "True") is not None
 
 
 def failure_reported(claim: NodeClaim) -> bool:

@@ -9,45 +9,11 @@ Source: docs/references/rules.md#unavailable-offerings, docs/references/agent-po
 docs/references/kaito.md#ragengine, docs/references/kaito.md#contract (K10, K17).
 """
 
-import msgspec
-
-from cloudprovider.errors import NoCapacity, Scope
-from cloudprovider.interface import CapacityType, Instance, Offering
+from cloudprovider.errors import NoCapacity
+from cloudprovider.interface import Instance, Offering
 from controllers.model.conditions import ConditionUpdate
 from controllers.model.facts import Facts
 from provisioner.api.conditions import EXHAUSTED, LAUNCHED
-
-
-class OfferingScope(msgspec.Struct, frozen=True, kw_only=True):
-    """The offerings that a failure makes unavailable; None matches any value."""
-
-    size: str | None = None
-    zone: str | None = None
-    capacity_type: CapacityType | None = None
-
-    def covers(self, offering: Offering) -> bool:
-        """Whether this offering is among them."""
-        return (
-            self.size in (None, offering.size)
-            and self.zone in (None, offering.zone)
-            and self.capacity_type in (None, offering.capacity_type)
-        )
-
-
-def offering_scope(offering: Offering, scope: Scope) -> OfferingScope:
-    """The offerings that a failure of this offering within `scope` makes unavailable."""
-    match scope:
-        case "size":
-            return OfferingScope(size=offering.size, capacity_type=offering.capacity_type)
-        case "zone":
-            return OfferingScope(size=offering.size, zone=offering.zone)
-        case "priority" | "region":
-            return OfferingScope(capacity_type=offering.capacity_type)
-        case "configuration":
-            # The cause may be this claim's configuration, which must not affect other offerings.
-            return OfferingScope(size=offering.size, zone=offering.zone, capacity_type=offering.capacity_type)
-        case "cluster":
-            return OfferingScope()
 
 
 def next_offering(f: Facts) -> Offering | None:
@@ -55,7 +21,7 @@ def next_offering(f: Facts) -> Offering | None:
 
     Offerings that this claim has tried come last: after the minutes of an attempt, an earlier one may be available.
     """
-    free = [offer for offer in f.offers if offer.holds_for <= 0]
+    free = [offer for offer in f.offers if offer.available_in <= 0]
     return next((offer.offering for offer in (*(o for o in free if not o.tried), *free)), None)
 
 
@@ -67,10 +33,10 @@ def exhausted(f: Facts) -> bool:
 def blocking_condition(f: Facts) -> ConditionUpdate | None:
     """The Launched condition of a claim whose offerings are all unavailable; None if one can be tried."""
     claim = f.claim
-    if claim is None or not f.offers or any(offer.holds_for <= 0 for offer in f.offers):
+    if claim is None or not f.offers or any(offer.available_in <= 0 for offer in f.offers):
         return None
     last = min(f.offers, key=lambda offer: offer.failed_age)
-    soonest = min(offer.holds_for for offer in f.offers)
+    soonest = min(offer.available_in for offer in f.offers)
     current, ended = claim.condition(LAUNCHED, "False"), exhausted(f)
     keep = current is not None and current.reason == last.reason and (EXHAUSTED in current.message) == ended
     cause = without_exhausted(current.message) if current is not None and keep else last.message

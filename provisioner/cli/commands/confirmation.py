@@ -7,7 +7,7 @@ would obey it.
 
 from datetime import datetime, timedelta
 
-from controllers.garbagecollection.confirmation import CONFIRMED_SECONDS, Confirmation, decode, encode
+from controllers.model.confirmation import CONFIRMED_SECONDS, Confirmation, decode, encode
 from provisioner.api import labels
 from provisioner.runtime.kube_errors import KubeError
 from provisioner.runtime.objects import Lease

@@ -15,8 +15,8 @@ import msgspec
 from cloudprovider.azure.instance_types import gpus_of
 from cloudprovider.interface import Cluster
 from controllers.garbagecollection.circuit_breaker import allowance
-from controllers.garbagecollection.confirmation import Confirmation
-from controllers.model.facts import Candidate, ClusterCounts, Facts
+from controllers.model.confirmation import Confirmation
+from controllers.model.facts import Candidate, Facts, UnhealthyCounts
 from controllers.model.ownership import Verdict, verdict
 from controllers.model.steps import (
     DeleteClaim,
@@ -31,18 +31,19 @@ from controllers.model.steps import (
     Step,
     Wait,
 )
+from controllers.planner.judgements import candidate, judge, with_judgements
 from controllers.planner.plan import removal
 from controllers.state.cluster import ClusterState
 from controllers.state.gc_candidates import GCCandidates
 from controllers.state.memory import Memory
-from controllers.state.observe import cached_facts, observe
+from controllers.state.observe import observe
 from provisioner.api.node import Node
+from provisioner.operator.controllers import CLUSTER_RULES
 
 from .clients import Sight, Tools
 
 # A plan reads the claim, the pool and the Nodes, each once at most.
 READS_MAX = 6
-NO_COUNTS = ClusterCounts()
 
 
 class Removal(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -79,27 +80,32 @@ def survey(sight: Sight, tools: Tools, confirmation: Confirmation | None) -> Sur
     """All removals by inference, by pool name, and the numbers that decide about them."""
     policy, inventory = tools.config.policy, sight.inventory
     now, wall = asyncio.get_running_loop().time(), tools.clients.clock.now()
-    candidates = GCCandidates(
-        lambda key: cached_facts(key, indexes=sight.indexes, inventory=inventory, policy=policy, wall=wall),
-        sight.pool_names,
-    )
-    cluster_state = ClusterState(indexes=sight.indexes, inventory=inventory, policy=policy, candidates=candidates)
-    cluster_state.confirmation = confirmation
-    found: list[Facts] = []
-    for key in sight.pool_names():
-        facts = observe(
+    observed = {
+        key: observe(
             key,
             indexes=sight.indexes,
             inventory=inventory,
             memory=Memory(),
-            counts=lambda _: NO_COUNTS,
             policy=policy,
             gpus=gpus_of,
             wall=wall,
             now=now,
         )
-        found.append(facts)
-    whole = [msgspec.structs.replace(f, counts=cluster_state.facts(f, now)) for f in found]
+        for key in sight.pool_names()
+    }
+    cluster_state = ClusterState(
+        indexes=sight.indexes,
+        inventory=inventory,
+        policy=policy,
+        candidates=GCCandidates(lambda key: candidate(observed[key]), lambda: observed),
+        rules=CLUSTER_RULES,
+    )
+    cluster_state.confirmation = confirmation
+    whole = []
+    for facts in observed.values():
+        seen = judge(facts)
+        counts = cluster_state.counts(facts, seen, UnhealthyCounts(), now)
+        whole.append(with_judgements(facts, seen, counts=counts))
     ours = {pool.name for pool in inventory.items() if verdict(pool, None) is not Verdict.FOREIGN}
     return Survey(
         removals=tuple(_removal(f, f.candidate, sight) for f in whole if f.candidate is not None),
@@ -141,8 +147,9 @@ def _since(f: Facts, candidate: Candidate) -> datetime | None:
 
 
 def _aged(f: Facts, seconds: float) -> Facts:
-    cause = f.candidate.cause if f.candidate is not None else ""
-    return msgspec.structs.replace(f, candidate=Candidate(cause=cause, age=seconds))
+    if f.candidate is None:
+        return f
+    return msgspec.structs.replace(f, candidate=msgspec.structs.replace(f.candidate, since=f.loop_now - seconds))
 
 
 def _at_rest(f: Facts) -> Facts:

@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from cloudprovider.interface import Offering
 from cloudprovider.inventory import Inventory
 from controllers.model.facts import Facts
-from controllers.model.results import Outcome
-from controllers.model.steps import Held, Read, Write
+from controllers.model.results import Result
+from controllers.model.steps import Read, RemovalBlocker, Write
 from controllers.state.indexes import Indexes
 from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
@@ -81,15 +81,15 @@ class Observer:
         with self._guarded():
             self._operations.pool_changed(key)
 
-    def performed(self, facts: Facts, step: Write | Read, outcome: Outcome) -> None:
+    def performed(self, facts: Facts, step: Write | Read, result: Result) -> None:
         """A step was performed with this result."""
         with self._guarded():
-            self._step_counters.performed(facts, step, outcome)
+            self._step_counters.performed(facts, step, result)
 
-    def waits(self, key: str, held: Held | None) -> None:
-        """The key waits; `held` is what an inferred removal waits for, other than time."""
+    def waits(self, key: str, blocked_by: RemovalBlocker | None) -> None:
+        """The key waits; `blocked_by` is what an inferred removal waits for, other than time."""
         with self._guarded():
-            self._step_counters.waits(key, held)
+            self._step_counters.waits(key, blocked_by)
 
     def forgot(self, key: str) -> None:
         """All objects of this key are deleted."""

@@ -37,7 +37,7 @@ def register_offering_metrics(
     def unavailable() -> Iterator[Sample]:
         """Remaining seconds; 0 if the next attempt is allowed and none has succeeded yet."""
         remaining = dict[tuple[str, str, str], float]()
-        for scope, seconds in unavailable_offerings.resting(asyncio.get_running_loop().time()):
+        for scope, seconds in unavailable_offerings.unavailable(asyncio.get_running_loop().time()):
             size = ANY if not scope.size else size_label(scope.size)
             zone = ANY if scope.zone is None else scope.zone or REGIONAL
             labels = (size, zone, scope.capacity_type or ANY)

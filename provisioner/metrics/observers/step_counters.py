@@ -8,7 +8,7 @@ Source: docs/references/karpenter.md#drain, docs/references/karpenter.md#metrics
 from cloudprovider.errors import CloudError, Rejected, Retryable
 from cloudprovider.interface import Offering
 from controllers.model.facts import Facts
-from controllers.model.results import Accepted, CloudFailed, Evicted, Outcome, ReadCause, Wrote
+from controllers.model.results import Accepted, CloudFailed, Evicted, ReadCause, Result, Wrote
 from controllers.model.steps import (
     AskCause,
     CreateInstance,
@@ -17,9 +17,9 @@ from controllers.model.steps import (
     DeleteNode,
     DeletePods,
     EvictPods,
-    Held,
     PatchStatus,
     Read,
+    RemovalBlocker,
     Write,
 )
 from provisioner.api.nodeclaim import NodeClaim
@@ -56,7 +56,7 @@ class StepCounters:
         self._unhealthy = metrics.counter(karpenter.NODECLAIMS_UNHEALTHY)
         self._evictions = metrics.counter(karpenter.EVICTION_REQUESTS)
         self._drained = metrics.counter(karpenter.PODS_DRAINED)
-        self._waiting: dict[str, Held] = {}
+        self._waiting: dict[str, RemovalBlocker] = {}
         self._collected: dict[str, str] = {}
         operations.on_failure = self.failed
         # Series exist from the start, so that `increase()` sees the first event.
@@ -65,9 +65,9 @@ class StepCounters:
         for deadline in LABELS["deadline"].values:
             self._overdue.labels(deadline)
 
-    def performed(self, facts: Facts, step: Write | Read, outcome: Outcome) -> None:
+    def performed(self, facts: Facts, step: Write | Read, result: Result) -> None:
         """A step was performed with this result."""
-        match step, outcome:
+        match step, result:
             case CreateInstance(offering=offering), CloudFailed(error=error):
                 self.failed(offering, _reason(error))
             case AskCause(instance=instance), ReadCause(failure=failure):
@@ -82,7 +82,7 @@ class StepCounters:
             case PatchStatus(overdue=overdue), Wrote() if overdue:
                 self._overdue.labels(overdue).inc()
             case EvictPods() | DeletePods(), Evicted():
-                self._pods_left(outcome, by_force=isinstance(step, DeletePods))
+                self._pods_left(result, by_force=isinstance(step, DeletePods))
             case _:
                 return
 
@@ -91,13 +91,13 @@ class StepCounters:
         size = size_label(offering.size) if offering is not None else OTHER
         self._failures.labels(reason, size, offering.capacity_type if offering is not None else "").inc()
 
-    def waits(self, key: str, held: Held | None) -> None:
-        """The key waits; `held` is what an inferred removal waits for, other than time."""
-        if held is None:
+    def waits(self, key: str, blocked_by: RemovalBlocker | None) -> None:
+        """The key waits; `blocked_by` is what an inferred removal waits for, other than time."""
+        if blocked_by is None:
             self._waiting.pop(key, None)
-        elif self._waiting.get(key) != held:
-            self._waiting[key] = held
-            self._skipped.labels(held).inc()
+        elif self._waiting.get(key) != blocked_by:
+            self._waiting[key] = blocked_by
+            self._skipped.labels(blocked_by).inc()
 
     def forgot(self, key: str) -> None:
         """All objects of this key are deleted."""
@@ -118,12 +118,12 @@ class StepCounters:
         if cause == "unhealthy-node":
             self._unhealthy.labels("ready", nodepool, capacity, self._label_values.image(claim)).inc()
 
-    def _pods_left(self, outcome: Evicted, *, by_force: bool) -> None:
+    def _pods_left(self, result: Evicted, *, by_force: bool) -> None:
         if by_force:
-            self._drained.labels(FORCEFUL).inc(len(outcome.asked))
+            self._drained.labels(FORCEFUL).inc(len(result.accepted))
             return
-        self._drained.labels("").inc(len(outcome.asked))
-        by_code = {"200": outcome.asked, "404": outcome.gone, "429": outcome.blocked, "500": outcome.failed}
+        self._drained.labels("").inc(len(result.accepted))
+        by_code = {"200": result.accepted, "404": result.gone, "429": result.blocked, "500": result.failed}
         for code, pods in by_code.items():
             if pods:
                 self._evictions.labels(code).inc(len(pods))

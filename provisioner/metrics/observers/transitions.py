@@ -11,8 +11,8 @@ https://github.com/awslabs/operatorpkg/blob/main/status/controller.go (transitio
 from collections.abc import Callable
 from datetime import datetime
 
+from controllers.model.conditions import was_usable
 from controllers.model.ownership import holds_finalizer, managed
-from controllers.nodeclaim.lifecycle.launch_failure import was_usable
 from controllers.planner.plan import Phase
 from provisioner.api import labels
 from provisioner.api.conditions import (

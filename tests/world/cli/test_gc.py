@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from controllers.garbagecollection.confirmation import Confirmation, decode
+from controllers.model.confirmation import Confirmation, decode
 from provisioner.api import labels
 from provisioner.simulator.audit_log import Call
 from provisioner.simulator.azure import errors

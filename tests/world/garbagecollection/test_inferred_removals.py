@@ -13,7 +13,7 @@ from datetime import timedelta
 import pytest
 from aiohttp import web
 
-from controllers.garbagecollection.confirmation import Confirmation, encode
+from controllers.model.confirmation import Confirmation, encode
 from provisioner.api import labels
 from provisioner.simulator.audit_log import Call
 from provisioner.simulator.azure import errors

@@ -78,7 +78,7 @@ def test_a_restart_loses_the_cause_and_says_so() -> None:
         await sim.start_controller("ctl1", elect=False)
         told = await says(sim, NAME, "Launched", "False", "CreateFailed", within_seconds=60)
         assert told["message"] == (
-            "agent pool gpu1 ended in Failed; AKS names no cause on it, and its operation tells none (any longer): "
+            "agent pool gpu1 ended in Failed; AKS names no cause on it, and its operation has none (any longer): "
             "see az aks nodepool show --name gpu1 and the activity log"
         )
         assert operations(sim) == 0

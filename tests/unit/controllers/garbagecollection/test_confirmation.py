@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from controllers.garbagecollection.confirmation import Confirmation, decode, encode
+from controllers.model.confirmation import Confirmation, decode, encode
 
 NOON = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 

@@ -10,10 +10,12 @@ from cloudprovider.interface import Cluster, Instance, InstanceState
 from controllers.garbagecollection import garbage
 from controllers.garbagecollection.circuit_breaker import allowance, tripped
 from controllers.model import adoption, steps
-from controllers.model.facts import Candidate, ClusterCounts, Facts, Failed
+from controllers.model.facts import Candidate, ClusterCounts, Facts
+from controllers.model.failures import CloudFailure
 from controllers.model.ownership import Verdict, belongs, held_by, verdict
 from controllers.model.policy import Policy
 from controllers.nodeclaim.lifecycle.registration import step as register
+from controllers.planner.judgements import candidate
 from controllers.planner.plan import plan
 from controllers.state.gc_candidates import GCCandidates
 from provisioner.api import labels
@@ -27,12 +29,12 @@ OLD_UID = "uid-0"
 UP = ("Launched", "Registered", "Initialized", "Ready")
 READY = claim(up=UP, node_name=NODE)
 GOING = claim(up=UP, deleting=True)
-ANSWERLESS = Failed(kind="retryable", reason="Unreachable", message="m", times=1, age=1.0, delay=30.0)
+ANSWERLESS = CloudFailure(kind="retryable", reason="Unreachable", message="m", at=-1.0, delay=30.0)
 
 
 def orphan(**fields: object) -> Facts:
     known: dict[str, object] = {
-        "candidate": Candidate(cause="orphan-pool", age=1000.0),
+        "candidate": Candidate(cause="orphan-pool", since=-1000.0),
         "claim_read_age": 1.0,
         "pool_read_age": 1.0,
         "instance": instance(),
@@ -57,7 +59,7 @@ WAITS = [
     (
         "a read of the pool that is newer than the first sight",
         {
-            "candidate": Candidate(cause="node-deleted", age=6.0),
+            "candidate": Candidate(cause="node-deleted", since=-6.0),
             "claims": (READY,),
             "claim_read": READY,
             "nodes": (node(deleting=True),),
@@ -113,7 +115,7 @@ def test_kubernetes_deletes_a_node_of_a_former_claim() -> None:
 def test_a_leftover_node_is_not_removed_while_the_api_server_has_its_claim() -> None:
     """A stale list does not contain the claim, but the fresh read does."""
     known = {
-        "candidate": Candidate(cause="leftover-node", age=1000.0),
+        "candidate": Candidate(cause="leftover-node", since=-1000.0),
         "claim_read_age": 1.0,
         "pool_read_age": 1.0,
         "absence": "absent",
@@ -141,24 +143,28 @@ def test_all_keys_are_evaluated_before_the_first_answer() -> None:
     seen: dict[str, Instance | None] = {"a": instance(), "b": instance(), "c": None}
     asked: list[str] = []
 
-    def cached_facts(key: str) -> Facts:
+    def judge(key: str) -> Candidate | None:
         asked.append(key)
-        return facts(key=key, instance=seen[key])
+        return candidate(facts(key=key, instance=seen[key]))
 
-    candidates = GCCandidates(cached_facts, lambda: tuple(seen))
-    assert {key: (one.cause, one.machine) for key, one in candidates.found().items()} == {
+    candidates = GCCandidates(judge, lambda: tuple(seen))
+    assert {key: (one.cause, one.claim_uid) for key, one in candidates.found().items()} == {
         "a": ("orphan-pool", UID),
         "b": ("orphan-pool", UID),
     }
     assert asked == ["a", "b", "c"]
     seen["b"] = instance(InstanceState.DELETING)
     assert sorted(candidates.found()) == ["a", "b"], "nobody said that it changed"
-    candidates.changed("b")
+    candidates.key_changed("b")
     assert sorted(candidates.found()) == ["a"]
     assert asked[3:] == ["b"]
     candidates.all_changed()
     assert sorted(candidates.found()) == ["a"]
     assert asked[4:] == ["a", "b", "c"]
+    candidates.key_changed("c")
+    candidates.judged("c", Candidate(cause="orphan-pool", since=0.0))
+    assert sorted(candidates.found()) == ["a", "c"]
+    assert asked[7:] == [], "a pass has judged it"
 
 
 # Adoption

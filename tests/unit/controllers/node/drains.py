@@ -5,7 +5,8 @@ from typing import Any
 
 import msgspec
 
-from controllers.model.facts import Drain, Facts, Volumes
+from controllers.model.drains import Drain, Volumes
+from controllers.model.facts import Facts
 from controllers.model.steps import Step
 from controllers.node.termination.termination import DISRUPTED
 from controllers.planner.plan import plan
@@ -69,7 +70,7 @@ def attachment(volume: str, node_name: str = NODE) -> VolumeAttachment:
 
 def drained(*pods: Pod, volumes: Volumes | None = None, **fields: Any) -> dict[str, Drain]:
     """The default Node's drain, just read, with its volumes unless given."""
-    read = Drain(pods=pods, age=0.1, since=30.0, volumes=volumes or Volumes(age=0.1))
+    read = Drain(pods=pods, read_at=-0.1, began_at=-30.0, volumes=volumes or Volumes(read_at=-0.1))
     return {f"node-{NODE}": msgspec.structs.replace(read, **fields)}
 
 

@@ -8,7 +8,8 @@ import pytest
 
 from cloudprovider.interface import InstanceState
 from controllers.model import steps
-from controllers.model.facts import Held, Volumes
+from controllers.model.drains import Volumes
+from controllers.model.failures import RequestFailure
 from controllers.model.steps import DeleteInstance, DeletePods, EvictPods, ReadDrain, ReadVolumes, Wait
 from controllers.node.termination.pod_predicates import has_invalid_do_not_disrupt
 from controllers.planner.plan import plan
@@ -120,47 +121,47 @@ BUDGET = "The disruption budget guard needs 1 healthy pods and has 1 currently"
 
 def test_a_blocked_eviction_is_reported_and_retried() -> None:
     """The message names the budget, and other pods are evicted meanwhile."""
-    held = {"p": Held(words=BUDGET, holds_for=4.0)}
-    assert says(emptying(pod(), held=held), "Drained") == (
+    held = {"p": RequestFailure(message=BUDGET, seconds=4.0)}
+    assert says(emptying(pod(), failures=held), "Drained") == (
         "Unknown",
         "Draining",
         f"waiting for pods on Node {NODE}: default/p: {BUDGET}",
     )
-    found = step(pod(), pod("q"), held=held)
+    found = step(pod(), pod("q"), failures=held)
     assert isinstance(found, EvictPods)
     assert [p.metadata.name for p in found.pods] == ["q"]
-    assert isinstance(step(pod(), held={"p": Held(words=BUDGET)}), EvictPods)
+    assert isinstance(step(pod(), failures={"p": RequestFailure(message=BUDGET)}), EvictPods)
 
 
 def test_poll_interval_of_a_drain() -> None:
     """Pods are listed each second for a minute, then every five seconds."""
-    assert isinstance(step(pod(), evicted=frozenset({"p"}), age=1.1), ReadDrain)
-    unhealthy_node = {"evicted": frozenset({"p"}), "since": 61.0}
-    assert not isinstance(step(pod(), age=4.9, **unhealthy_node), ReadDrain)
-    assert isinstance(step(pod(), age=5.1, **unhealthy_node), ReadDrain)
+    assert isinstance(step(pod(), evicted=frozenset({"p"}), read_at=-1.1), ReadDrain)
+    unhealthy_node = {"evicted": frozenset({"p"}), "began_at": -61.0}
+    assert not isinstance(step(pod(), read_at=-4.9, **unhealthy_node), ReadDrain)
+    assert isinstance(step(pod(), read_at=-5.1, **unhealthy_node), ReadDrain)
 
 
 def test_late_binding_is_waited_for() -> None:
     """After an eviction another pod may have been bound: five seconds are waited."""
-    known = emptying(since=3.0, had_evictable=True)
-    assert isinstance(step(since=3.0, had_evictable=True), Wait)
+    known = emptying(began_at=-3.0, had_evictable=True)
+    assert isinstance(step(began_at=-3.0, had_evictable=True), Wait)
     assert says(known, "Drained") == ("", "", "")
-    assert isinstance(step(since=5.0, had_evictable=True), DeleteInstance)
-    assert isinstance(step(since=0.0, had_evictable=False), DeleteInstance)
+    assert isinstance(step(began_at=-5.0, had_evictable=True), DeleteInstance)
+    assert isinstance(step(began_at=-0.0, had_evictable=False), DeleteInstance)
 
 
 def test_a_failed_list_of_pods_does_not_complete_a_drain() -> None:
     """The failure is reported, and retried after its delay."""
     refused: dict[str, Any] = {
-        "age": float("inf"),
-        "unread": Held(words="403 Forbidden: no", asked="read", holds_for=3.0),
+        "read_at": None,
+        "read_failure": RequestFailure(message="403 Forbidden: no", verb="read", seconds=3.0),
     }
     known = emptying(**refused)
     assert isinstance(step(**refused), steps.PatchStatus)
     status, reason, message = says(known, "Drained")
     assert (status, reason) == ("Unknown", "Draining")
     assert "403 Forbidden" in message
-    again = {**refused, "unread": Held(words="403 Forbidden: no", asked="read")}
+    again = {**refused, "read_failure": RequestFailure(message="403 Forbidden: no", verb="read")}
     assert isinstance(step(**again), ReadDrain)
 
 
@@ -235,15 +236,15 @@ def test_deadline(case: str, held: Pod, left: float, grace: int | None) -> None:
 def test_a_budget_does_not_apply_at_the_deadline() -> None:
     """A rejected eviction does not delay the deletion; a rejected deletion has its own delay."""
     late = going(by=in_seconds(10))
-    assert isinstance(step(pod(), going=late, held={"p": Held(words=BUDGET, holds_for=4.0)}), DeletePods)
-    refused = {"p": Held(words="403 Forbidden: no", asked="delete", holds_for=4.0)}
-    assert not isinstance(step(pod(), going=late, held=refused), DeletePods | EvictPods)
+    assert isinstance(step(pod(), going=late, failures={"p": RequestFailure(message=BUDGET, seconds=4.0)}), DeletePods)
+    refused = {"p": RequestFailure(message="403 Forbidden: no", verb="delete", seconds=4.0)}
+    assert not isinstance(step(pod(), going=late, failures=refused), DeletePods | EvictPods)
 
 
 def test_the_wait_ends_at_the_next_forced_deletion() -> None:
     """A poll interval of five seconds does not delay a forced deletion."""
-    held = {"p": Held(words=BUDGET, holds_for=9.0)}
-    known = emptying(pod(grace=30), going=going(by=in_seconds(32)), held=held, since=100.0)
+    held = {"p": RequestFailure(message=BUDGET, seconds=9.0)}
+    known = emptying(pod(grace=30), going=going(by=in_seconds(32)), failures=held, began_at=-100.0)
     told = plan(known)
     assert isinstance(told, steps.PatchStatus)
     status = msgspec.structs.replace(known.claims[0].status, conditions=told.conditions)

@@ -36,9 +36,15 @@ def sick_claim(**fields: Any):
     return msgspec.structs.replace(made, status=status)
 
 
-def unhealthy(minutes: float = 10.0, **fields: Any) -> Unhealthy:
+def unhealthy(
+    minutes: float = 10.0, *, watched: float | None = None, remedies_age: float = 1.0, **fields: Any
+) -> Unhealthy:
     """Not Ready for so long, without a remedy of AKS."""
-    made = Unhealthy(age=minutes * MINUTE, watched=minutes * MINUTE, remedies_age=1.0)
+    seconds = minutes * MINUTE
+    read_at = None if remedies_age == math.inf else -remedies_age
+    made = Unhealthy(
+        since=-seconds, observed_since=-(seconds if watched is None else watched), remedies_read_at=read_at
+    )
     return msgspec.structs.replace(made, **fields)
 
 

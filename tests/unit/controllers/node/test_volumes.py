@@ -6,7 +6,8 @@ import msgspec
 import pytest
 
 from controllers.model import steps
-from controllers.model.facts import Held, Volumes
+from controllers.model.drains import Volumes
+from controllers.model.failures import RequestFailure
 from controllers.model.steps import DeleteInstance, ReadVolumes, Wait
 from controllers.planner.plan import plan
 from provisioner.api.meta import ObjectMeta
@@ -18,7 +19,7 @@ from .test_drain import going, in_seconds
 
 
 def on(*volumes: str, kept: tuple[str, ...] = ()) -> Volumes:
-    return Volumes(attachments=tuple(attachment(name) for name in volumes), kept=frozenset(kept), age=0.1)
+    return Volumes(attachments=tuple(attachment(name) for name in volumes), kept=frozenset(kept), read_at=-0.1)
 
 
 HOLD = [
@@ -29,7 +30,7 @@ HOLD = [
     ("a pod that stays uses one of two", on("pv-1", "pv-2", kept=("pv-1",)), True),
     (
         "it is attached elsewhere",
-        Volumes(attachments=(attachment("pv-1", "another-node"),), age=0.1),
+        Volumes(attachments=(attachment("pv-1", "another-node"),), read_at=-0.1),
         False,
     ),
 ]
@@ -79,7 +80,7 @@ def test_the_deadline_ends_the_wait() -> None:
 
 def test_the_wait_ends_at_the_deadline() -> None:
     """The wait ends at the deadline, not at the next poll."""
-    known = emptying(going=going(by=in_seconds(2)), volumes=on("pv-1"), since=100.0)
+    known = emptying(going=going(by=in_seconds(2)), volumes=on("pv-1"), began_at=-100.0)
     known = msgspec.structs.replace(known, refused={"PatchStatus": "Invalid: no"})
     waiting = plan(known)
     assert isinstance(waiting, Wait)
@@ -103,7 +104,7 @@ def test_volumes_that_stay_attached_are_overdue_once() -> None:
 
 def test_a_failed_read_of_attachments_blocks_the_removal() -> None:
     """The failure is reported."""
-    known = emptying(volumes=Volumes(unread=Held(words="403 Forbidden: no", asked="read", holds_for=3.0)))
+    known = emptying(volumes=Volumes(read_failure=RequestFailure(message="403 Forbidden: no", verb="read", seconds=3.0)))
     assert not isinstance(plan(known), DeleteInstance)
     assert says(known, "VolumesDetached")[:2] == ("Unknown", "AwaitingVolumeDetachment")
     assert "403 Forbidden" in says(known, "VolumesDetached")[2]

@@ -49,7 +49,7 @@ def test_the_node_of_a_pool_scaled_to_zero_is_released() -> None:
     known = {
         "claims": (ready_claim(),),
         "nodes": (node(deleting=True),),
-        "candidate": Candidate(cause="node-deleted", age=100.0),
+        "candidate": Candidate(cause="node-deleted", since=-100.0),
     }
     assert isinstance(plan(facts(instance=instance(count=0), **known)), steps.ReleaseFinalizer)
     assert scaled_to_zero(instance(count=0))

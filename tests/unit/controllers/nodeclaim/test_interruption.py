@@ -29,7 +29,7 @@ def evicted(**fields: Any) -> Facts:
         "claim_read": made,
         "nodes": (node(ready="Unknown"),),
         "instance": instance(**SPOT, count=0),
-        "candidate": Candidate(cause="spot-evicted", age=6.0),
+        "candidate": Candidate(cause="spot-evicted", since=-6.0),
         **READ,
     }
     return facts(**known | fields)
@@ -82,7 +82,7 @@ def test_other_pools_are_not_evicted(fields: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("fields", "step"),
     [
-        ({"candidate": Candidate(cause="spot-evicted", age=1.0)}, steps.PatchStatus),
+        ({"candidate": Candidate(cause="spot-evicted", since=-1.0)}, steps.PatchStatus),
         ({"nodes": (node(),)}, steps.PatchStatus),
         ({"claim_read_age": 60.0}, steps.LookUpClaim),
         ({"pool_read_age": 60.0}, steps.LookUpPool),

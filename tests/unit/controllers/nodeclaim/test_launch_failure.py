@@ -5,7 +5,8 @@ import pytest
 from cloudprovider.interface import Failure, Gpus, InstanceState
 from controllers.garbagecollection.garbage import candidate_cause
 from controllers.model import steps
-from controllers.model.facts import Candidate, Drain, Volumes
+from controllers.model.drains import Drain, Volumes
+from controllers.model.facts import Candidate
 from controllers.model.policy import Policy
 from controllers.nodeclaim.lifecycle.launch_failure import failed_launch_remains
 from controllers.planner.plan import plan
@@ -30,7 +31,7 @@ EMPTY = node(
     taints=(Taint(key=labels.DISRUPTED_TAINT, effect="NoSchedule"),),
     more_labels={labels.EXCLUDE_BALANCERS: "karpenter"},
 )
-NOBODY = Drain(age=0.0, since=60.0, volumes=Volumes(age=0.0))
+NOBODY = Drain(began_at=-60.0, read_at=0.0, volumes=Volumes(read_at=0.0))
 # Registered five minutes ago.
 OVER, LONGER = Policy(initialization_seconds=300.0), Policy(initialization_seconds=301.0)
 
@@ -185,7 +186,7 @@ def test_the_node_of_a_failed_attempt_does_not_delete_the_claim() -> None:
 def test_a_deleting_claim_is_removed_as_usual() -> None:
     """Its failed pool is not cleaned up separately."""
     going = claim(down={"Launched": "NodesNotReady"}, deleting=True)
-    known = facts(claims=(going,), instance=POOL, candidate=Candidate(cause="x", age=0.0))
+    known = facts(claims=(going,), instance=POOL, candidate=Candidate(cause="x", since=-0.0))
     step = plan(known)
     assert isinstance(step, steps.DeleteInstance)
     assert step.cause == "asked"

@@ -11,7 +11,8 @@ from cloudprovider.errors import Rejected
 from cloudprovider.interface import Cluster, Failure, Gpus, InstanceState, Offering
 from controllers.garbagecollection import garbage
 from controllers.model import steps
-from controllers.model.facts import Candidate, ClusterCounts, Facts, Failed, Unlisted
+from controllers.model.facts import Candidate, ClusterCounts, Facts
+from controllers.model.failures import CloudFailure
 from controllers.model.policy import Policy
 from controllers.planner.plan import explain, plan
 from controllers.state.memory import remember_failure
@@ -24,7 +25,7 @@ from tests.unit.controllers.node.drains import GOING, cordoned, drained, pod
 CREATING, RUNNING = InstanceState.CREATING, InstanceState.RUNNING
 DELETING, FAILED = InstanceState.DELETING, InstanceState.FAILED
 GONE = {"absence": "absent", "proof_age": 5.0}
-UNLISTED = Unlisted(reason="Throttled", message="Throttled: slow down; Retried automatically")
+UNLISTED = CloudFailure(kind="retryable", reason="Throttled", message="Throttled: slow down; Retried automatically")
 QUOTA = Failure(reason="QuotaExceeded", message="QuotaExceeded: no cores; ask for more", kind="no_capacity")
 UNINITIALIZED = Taint(key=labels.UNINITIALIZED_TAINT, value="true", effect="NoSchedule")
 READY_CLAIM = claim(up=UP, node_name=NODE, more_labels=COLUMNS)
@@ -39,13 +40,13 @@ def ready_claim(**fields: Any):
 
 def failed(
     kind: str = "no_capacity", *, delay: float | None = 30.0, age: float = 1.0, uncertain: bool = False, **more: Any
-) -> Failed:
-    return Failed(
+) -> CloudFailure:
+    return CloudFailure(
         kind=kind,
         reason="QuotaExceeded",
         message="no cores",
         times=1,
-        age=age,
+        at=-age,
         delay=delay,
         uncertain=uncertain,
         for_uid=UID,
@@ -61,7 +62,7 @@ LIVE_TABLE = [
     ("nothing is launched before the pools are listed", {"claims": (claim(),), "inventory_synced": False}, steps.Wait),
     (
         "a failed list of pools is reported",
-        {"claims": (claim(),), "inventory_synced": False, "unlisted": UNLISTED},
+        {"claims": (claim(),), "inventory_synced": False, "list_failed": UNLISTED},
         steps.PatchStatus,
     ),
     (
@@ -71,7 +72,7 @@ LIVE_TABLE = [
     ),
     (
         "an existing condition is kept",
-        {"claims": (claim(up=("Launched",)),), "inventory_synced": False, "unlisted": UNLISTED},
+        {"claims": (claim(up=("Launched",)),), "inventory_synced": False, "list_failed": UNLISTED},
         steps.Wait,
     ),
     ("the claim is read before the pool is created", {"claims": (claim(),)}, steps.LookUpClaim),
@@ -375,7 +376,7 @@ DELETING_TABLE = [
     ("nothing is removed before the pools are listed", {"claims": (GOING,), "inventory_synced": False}, steps.Wait),
     (
         "a removal that cannot begin is reported",
-        {"claims": (GOING,), "inventory_synced": False, "unlisted": UNLISTED},
+        {"claims": (GOING,), "inventory_synced": False, "list_failed": UNLISTED},
         steps.PatchStatus,
     ),
 ]
@@ -393,7 +394,7 @@ OLD = 1000.0
 
 
 def candidate_seen(cause: str, **fields: Any) -> dict:
-    return {"candidate": Candidate(cause=cause, age=OLD), "claim_read_age": 1.0, "pool_read_age": 1.0, **fields}
+    return {"candidate": Candidate(cause=cause, since=-OLD), "claim_read_age": 1.0, "pool_read_age": 1.0, **fields}
 
 
 DELETED_NODE = {"claims": (ready_claim(),), "instance": instance(), "nodes": (node(deleting=True),)}
@@ -405,7 +406,7 @@ GARBAGE_TABLE = [
     ),
     (
         "not before the minimum age",
-        {**candidate_seen("orphan-pool", instance=instance()), "candidate": Candidate(cause="orphan-pool", age=1.0)},
+        {**candidate_seen("orphan-pool", instance=instance()), "candidate": Candidate(cause="orphan-pool", since=-1.0)},
         steps.Wait,
     ),
     (
@@ -542,7 +543,7 @@ MISSING_POOL_TABLE = [
     ("a proven absence is reported", {"claims": (launching(),), **GONE}, steps.PatchStatus),
     (
         "then the minimum age is waited for",
-        {"claims": (launching("PoolDeleted"),), "candidate": Candidate(cause="missing-pool", age=1.0), **GONE},
+        {"claims": (launching("PoolDeleted"),), "candidate": Candidate(cause="missing-pool", since=-1.0), **GONE},
         steps.Wait,
     ),
     (
@@ -766,10 +767,10 @@ def test_nothing_is_written_before_the_taints_of_a_recovered_node_are_removed() 
 def test_gpu_loss_is_tolerated_for_six_minutes() -> None:
     """A restart of the device plugin does not reset Initialized."""
     lost = {"claims": (ready_claim(),), "instance": instance(), "nodes": (node(gpus="0"),)}
-    waiting = plan(facts(**lost, gpu_short_age=100.0))
+    waiting = plan(facts(**lost, gpu_short_since=-100.0))
     assert isinstance(waiting, steps.Wait)
     assert waiting.after == pytest.approx(260.0)
-    assert conditions(facts(**lost, gpu_short_age=361.0))["Initialized"][:2] == ("False", "GPUUnavailable")
+    assert conditions(facts(**lost, gpu_short_since=-361.0))["Initialized"][:2] == ("False", "GPUUnavailable")
 
 
 def test_startup_taint_holds_initialization() -> None:
@@ -826,7 +827,7 @@ def test_rejected_claim_is_retried_after_a_change_of_its_labels() -> None:
     memory = remember_failure(None, Rejected("LabelRefused", "no", final=True), now=0.0, claim=refused)
     for asked, expected in ((refused, steps.Wait), (claim(down={"Launched": "LabelRefused"}), steps.CreateInstance)):
         known = facts(
-            claims=(asked,), create_failed=memory.as_fact(1.0), refused={"PatchStatus": "Invalid: no"}, **READ
+            claims=(asked,), create_failed=memory, loop_now=1.0, refused={"PatchStatus": "Invalid: no"}, **READ
         )
         assert isinstance(plan(known), expected)
 

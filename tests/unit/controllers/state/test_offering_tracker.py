@@ -8,7 +8,9 @@ import pytest
 from cloudprovider.azure.errors import failure_from_condition
 from cloudprovider.errors import NoCapacity
 from cloudprovider.interface import Failure, Instance, InstanceState, Offering
+from controllers.model.facts import Facts, Offer
 from controllers.model.steps import CreateInstance
+from controllers.nodeclaim.lifecycle.launch import own_blocking_condition
 from controllers.nodeclaim.lifecycle.offerings import blocking_condition, exhausted, fallback_message, next_offering
 from controllers.state.offering_tracker import OfferingTracker
 from controllers.state.unavailable_offerings import UnavailableOfferings
@@ -32,13 +34,18 @@ def offering_tracker(*offerings: Offering) -> tuple[OfferingTracker, Unavailable
 
 def refused(offering_tracker: OfferingTracker, offering: Offering, at: float) -> None:
     step = CreateInstance(claim=claim(), name=KEY, offering=offering)
-    offering_tracker.asked(step, at)
-    offering_tracker.refused(step, SHORT, asked=NOW, wall=NOW, now=at)
+    offering_tracker.create_started(step, at)
+    offering_tracker.create_failed(step, SHORT, requested=NOW, wall=NOW, now=at)
+
+
+def offers_of(offering_tracker: OfferingTracker, known: Facts, at: float) -> tuple[Offer, ...]:
+    known = msgspec.structs.replace(known, loop_now=at)
+    return offering_tracker.offers(known, blocked=own_blocking_condition(known) is not None)
 
 
 def pick(offering_tracker: OfferingTracker, at: float, **more: Any) -> Offering | None:
     known = facts(claims=(claim(),), **more)
-    return next_offering(msgspec.structs.replace(known, offers=offering_tracker.offers(known, at)))
+    return next_offering(msgspec.structs.replace(known, offers=offers_of(offering_tracker, known, at)))
 
 
 def told(status: Literal["True", "False", "Unknown"], reason: str, message: str) -> NodeClaim:
@@ -63,7 +70,7 @@ def test_a_new_claim_tries_what_it_prefers_though_others_found_it_wanting_once()
     asking.forget(KEY)
     assert pick(asking, 1.0) == B
     assert pick(asking, 31.0) == A
-    unavailable_offerings.asked("another", A, 31.0)
+    unavailable_offerings.create_started("another", A, 31.0)
     assert pick(asking, 32.0) == B
 
 
@@ -72,24 +79,24 @@ def test_an_answer_that_is_lost_gives_the_turn_to_the_next() -> None:
     asking, unavailable_offerings = offering_tracker(A)
     refused(asking, A, 0.0)
     pick(asking, 31.0)
-    asking.asked(CreateInstance(claim=claim(), name=KEY, offering=A), 31.0)
+    asking.create_started(CreateInstance(claim=claim(), name=KEY, offering=A), 31.0)
     other: dict[str, Any] = {"created": NOW, "waits": True}
     assert unavailable_offerings.offers("other", (A,), now=31.0, **other)[0].holds_for > 0
     known = facts(claims=(claim(),), adoption_refused="waits for a person")
-    asking.offers(known, 32.0)
-    assert unavailable_offerings.offers("other", (A,), now=32.0, **other)[0].holds_for == 0.0
+    offers_of(asking, known, 32.0)
+    assert unavailable_offerings.offers("other", (A,), now=32.0, **other)[0].available_in == 0.0
 
 
 def test_a_claim_that_was_served_is_not_believed_to_be_short() -> None:
     """What it said before our time counts at our first sight of it only, not after its pool has come and gone."""
     asking, unavailable_offerings = offering_tracker(A)
-    asking.offers(facts(claims=(claim(),), instance=pool(A, InstanceState.CREATING)), 0.0)
+    offers_of(asking, facts(claims=(claim(),), instance=pool(A, InstanceState.CREATING)), 0.0)
     known = facts(claims=(told("False", "QuotaExceeded", f"no cores; {EXHAUSTED}"),))
-    asking.offers(known, 10.0)
-    assert unavailable_offerings.resting(10.0) == ()
+    offers_of(asking, known, 10.0)
+    assert unavailable_offerings.unavailable(10.0) == ()
     fresh, remembered = offering_tracker(A)
-    fresh.offers(known, 10.0)
-    assert len(remembered.resting(10.0)) == 1
+    offers_of(fresh, known, 10.0)
+    assert len(remembered.unavailable(10.0)) == 1
 
 
 def test_a_persons_word_ends_a_rest_once() -> None:
@@ -100,7 +107,7 @@ def test_a_persons_word_ends_a_rest_once() -> None:
 
     def rests(at: float, word: str) -> bool:
         known = facts(claims=(claim(annotations={labels.RETRY: word} if word else {}),))
-        return all(offer.holds_for > 0 for offer in asking.offers(known, at))
+        return all(offer.available_in > 0 for offer in offers_of(asking, known, at))
 
     assert [rests(1.0, "old"), rests(2.0, ""), rests(3.0, "old")] == [True, True, False]
     refused(asking, A, 4.0)
@@ -134,8 +141,8 @@ def test_a_claims_words_bring_back_what_rests(
     asking, unavailable_offerings = offering_tracker(*offerings)
     words = told("False", reason, message)
     (launched,) = [c for c in words.status.conditions if c.type == "Launched"]
-    asking.offers(facts(claims=(words,), now=launched.last_transition_time), 0.0)
-    rests = dict(unavailable_offerings.resting(0.0))
+    offers_of(asking, facts(claims=(words,), now=launched.last_transition_time), 0.0)
+    rests = dict(unavailable_offerings.unavailable(0.0))
     for offering, seconds in left.items():
         found = [one for about, one in rests.items() if about.covers(offering)]
         assert found == ([] if seconds is None else [seconds]), offering
@@ -145,16 +152,16 @@ def test_what_the_cluster_lacks_is_told_without_the_words_that_end_a_ragengine()
     """One claim's full subnet keeps all others from asking, and none of them says that its sizes are exhausted."""
     asking, unavailable_offerings = offering_tracker(A, B)
     full = NoCapacity("SubnetIsFull", FULL, scope="cluster", after=300.0)
-    asking.asked(CreateInstance(claim=claim(), name="other", offering=C), 0.0)
+    asking.create_started(CreateInstance(claim=claim(), name="other", offering=C), 0.0)
     step = CreateInstance(claim=claim(), name="other", offering=C)
-    asking.refused(step, full, asked=NOW, wall=NOW, now=0.0)
+    asking.create_failed(step, full, requested=NOW, wall=NOW, now=0.0)
     known = facts(claims=(claim(),))
-    known = msgspec.structs.replace(known, offers=asking.offers(known, 1.0))
+    known = msgspec.structs.replace(known, offers=offers_of(asking, known, 1.0))
     held = blocking_condition(known)
     assert held is not None
     assert (held.status, held.reason, held.message, held.recheck) == ("False", "SubnetIsFull", FULL, 299.0)
     assert not exhausted(known)
-    (rest,) = unavailable_offerings.resting(1.0)
+    (rest,) = unavailable_offerings.unavailable(1.0)
     assert rest[1] == 299.0
 
 
@@ -168,12 +175,14 @@ def test_a_second_choice_says_what_it_is_and_why() -> None:
     refused(asking, A, 0.0)
     creating = pool(B, InstanceState.CREATING)
     known = facts(claims=(claim(),), instance=creating)
-    known = msgspec.structs.replace(known, offers=asking.offers(known, 1.0))
+    known = msgspec.structs.replace(known, offers=offers_of(asking, known, 1.0))
     words = fallback_message(known, creating)
     assert words == "Standard_B is choice 2 of 2, Standard_A failed with QuotaExceeded"
-    asking.notice("other", pool(A, InstanceState.RUNNING, put_time=NOW.replace(hour=13)), wall=NOW, now=2.0)
+    asking.update_from_instance(
+        "other", pool(A, InstanceState.RUNNING, put_time=NOW.replace(hour=13)), wall=NOW, now=2.0
+    )
     later = facts(claims=(told("Unknown", "Creating", f"Creating since 12:00:00Z; {words}; usual"),), instance=creating)
-    later = msgspec.structs.replace(later, offers=asking.offers(later, 3.0))
+    later = msgspec.structs.replace(later, offers=offers_of(asking, later, 3.0))
     assert later.offers[0].reason == ""
     assert fallback_message(later, creating) == words
     assert fallback_message(later, pool(A, InstanceState.CREATING)) == ""
@@ -185,5 +194,5 @@ def test_a_failed_pool_is_one_failure_however_often_it_is_seen() -> None:
     failure = Failure(reason="AllocationFailed", message="no room", kind=NoCapacity.kind)
     failed = pool(A, InstanceState.FAILED, failure=failure)
     for at in (0.0, 4.0, 8.0):
-        asking.notice(KEY, failed, wall=NOW, now=at)
-    assert [left for _, left in unavailable_offerings.resting(8.0)] == [22.0]
+        asking.update_from_instance(KEY, failed, wall=NOW, now=at)
+    assert [left for _, left in unavailable_offerings.unavailable(8.0)] == [22.0]

@@ -5,14 +5,13 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from cloudprovider.errors import Scope
-from cloudprovider.interface import SPOT, Offering
-from controllers.nodeclaim.lifecycle.offerings import offering_scope
+from cloudprovider.interface import SPOT, Failure, Offering
+from controllers.model.offering_scope import offering_scope
 from controllers.state.unavailable_offerings import (
-    FORGOTTEN_SECONDS,
-    KNOWN_AT_MOST,
-    TRY_MOST_SECONDS,
+    ENTRIES_MAX,
+    EXPIRED_SECONDS,
+    PROBE_MOST_SECONDS,
     TURN_SECONDS,
-    Finding,
     UnavailableOfferings,
 )
 
@@ -39,18 +38,18 @@ class Book:
         offering: Offering = A,
     ) -> None:
         sent = START + timedelta(seconds=at if asked is None else asked)
-        finding = Finding(reason="QuotaExceeded", message=f"at {at}", scope=scope, after=after)
+        failure = Failure(kind="no_capacity", reason="QuotaExceeded", message=f"at {at}", scope=scope, after=after)
         wall = START + timedelta(seconds=at)
-        self.unavailable_offerings.failed(key, offering, finding, asked=sent, wall=wall, now=at)
+        self.unavailable_offerings.mark_unavailable(key, offering, failure, requested=sent, wall=wall, now=at)
 
     def came(self, asked: float, key: str = "k") -> None:
-        self.unavailable_offerings.came(key, A, asked=START + timedelta(seconds=asked))
+        self.unavailable_offerings.mark_available(key, A, requested=START + timedelta(seconds=asked))
 
     def holds(
         self, at: float, key: str = "k", *, created: datetime = OLD, waits: bool = True, offering: Offering = A
     ) -> float:
         (offer,) = self.unavailable_offerings.offers(key, (offering,), created=created, waits=waits, now=at)
-        return offer.holds_for
+        return offer.available_in
 
 
 def test_each_failed_try_doubles_the_rest_up_to_ten_minutes() -> None:
@@ -61,7 +60,7 @@ def test_each_failed_try_doubles_the_rest_up_to_ten_minutes() -> None:
         rests.append(book.holds(at))
         at += rests[-1]
         assert book.holds(at) == 0.0
-        book.unavailable_offerings.asked("k", A, at)
+        book.unavailable_offerings.create_started("k", A, at)
     assert rests == [30.0, 60.0, 120.0, 240.0, 480.0, 600.0, 600.0]
 
 
@@ -75,7 +74,7 @@ def test_a_longer_rest_is_the_clouds_word() -> None:
 
 
 def test_tries_on_their_way_count_once() -> None:
-    """Ninety pools asked for before anybody knew fail in turn: that is one finding."""
+    """Ninety pools asked for before anybody knew fail in turn: that is one failure."""
     book = Book()
     book.failed(45.0, key="a", asked=0.0)
     for n in range(90):
@@ -91,7 +90,7 @@ def test_the_claim_that_has_waited_longest_tries_for_all() -> None:
     assert book.holds(10.0, "old", created=OLD) == 20.0
     assert book.holds(31.0, "young", created=YOUNG) == TURN_SECONDS
     assert book.holds(31.0, "old", created=OLD) == 0.0
-    book.unavailable_offerings.asked("old", A, 31.0)
+    book.unavailable_offerings.create_started("old", A, 31.0)
     assert book.holds(32.0, "young", created=YOUNG) == TURN_SECONDS
     book.woken.clear()
     book.failed(33.0, key="old", asked=31.0)
@@ -117,10 +116,10 @@ def test_a_try_that_is_given_up_passes_to_the_next() -> None:
     book = Book()
     book.failed(0.0)
     book.holds(31.0, "old")
-    book.unavailable_offerings.asked("old", A, 31.0)
+    book.unavailable_offerings.create_started("old", A, 31.0)
     assert book.holds(32.0, "young", created=YOUNG) == TURN_SECONDS
     book.woken.clear()
-    book.unavailable_offerings.left("old")
+    book.unavailable_offerings.release("old")
     assert book.woken == ["young"]
     assert book.holds(33.0, "young", created=YOUNG) == 0.0
 
@@ -160,13 +159,13 @@ def test_what_a_failure_speaks_of(scope: Scope, rests: Offering, free: Offering 
 def test_a_claim_from_before_our_time_is_believed() -> None:
     """After a restart its offerings rest anew, once, and nothing that is known is forgotten for it."""
     book = Book()
-    finding = Finding(reason="QuotaExceeded", message="before", scope="zone")
+    failure = Failure(kind="no_capacity", reason="QuotaExceeded", message="before", scope="zone")
     both = (A, Offering(size="Standard_B"))
-    book.unavailable_offerings.recall(both, finding, since=START, idle_seconds=0.0, wall=START, now=0.0)
+    book.unavailable_offerings.restore(both, failure, since=START, idle_seconds=0.0, wall=START, now=0.0)
     offers = book.unavailable_offerings.offers("k", both, created=OLD, waits=True, now=10.0)
-    assert [(offer.holds_for, offer.message) for offer in offers] == [(20.0, "before")] * 2
+    assert [(offer.available_in, offer.message) for offer in offers] == [(20.0, "before")] * 2
     book.failed(31.0)
-    book.unavailable_offerings.recall(both, finding, since=OLD, idle_seconds=0.0, wall=START, now=32.0)
+    book.unavailable_offerings.restore(both, failure, since=OLD, idle_seconds=0.0, wall=START, now=32.0)
     assert book.holds(32.0) == 29.0
 
 
@@ -191,9 +190,9 @@ def test_a_claim_from_before_our_time_is_believed() -> None:
 def test_a_rest_goes_on_after_a_restart_where_it_was(after: float | None, age: float, left: float) -> None:
     """A claim tells since when it could not be served: as many rests as fit into that time are over."""
     book = Book()
-    finding = Finding(reason="QuotaExceeded", message="before", scope="size", after=after)
-    book.unavailable_offerings.recall(
-        (A,), finding, since=START - timedelta(seconds=age), idle_seconds=0.0, wall=START, now=0.0
+    failure = Failure(kind="no_capacity", reason="QuotaExceeded", message="before", scope="size", after=after)
+    book.unavailable_offerings.restore(
+        (A,), failure, since=START - timedelta(seconds=age), idle_seconds=0.0, wall=START, now=0.0
     )
     assert book.holds(0.0) == pytest.approx(left)
     if left > 1.0:
@@ -217,24 +216,24 @@ def test_a_rest_goes_on_after_a_restart_where_it_was(after: float | None, age: f
 def test_time_in_which_nobody_led_is_rest_alone(after: float | None, age: float, idle: float, left: float) -> None:
     """Nobody tried then, so no try can have failed: who comes back after an hour need not rest any more."""
     book = Book()
-    finding = Finding(reason="QuotaExceeded", message="before", scope="size", after=after)
+    failure = Failure(kind="no_capacity", reason="QuotaExceeded", message="before", scope="size", after=after)
     since = START - timedelta(seconds=age)
-    book.unavailable_offerings.recall((A,), finding, since=since, idle_seconds=idle, wall=START, now=0.0)
+    book.unavailable_offerings.restore((A,), failure, since=since, idle_seconds=idle, wall=START, now=0.0)
     assert book.holds(0.0) == pytest.approx(max(0.0, left))
 
 
 def test_of_several_claims_the_one_that_waits_longest_is_believed() -> None:
     """Whoever tried last says so since a moment; the others since the first failure. A try that we see counts more."""
     book = Book()
-    finding = Finding(reason="QuotaExceeded", message="before", scope="size")
+    failure = Failure(kind="no_capacity", reason="QuotaExceeded", message="before", scope="size")
     for age in (10.0, 100.0, 15.0):
-        book.unavailable_offerings.recall(
-            (A,), finding, since=START - timedelta(seconds=age), idle_seconds=0.0, wall=START, now=0.0
+        book.unavailable_offerings.restore(
+            (A,), failure, since=START - timedelta(seconds=age), idle_seconds=0.0, wall=START, now=0.0
         )
     assert book.holds(0.0) == pytest.approx(110.0)
-    book.unavailable_offerings.asked("k", A, 111.0)
-    book.unavailable_offerings.recall(
-        (A,), finding, since=START - timedelta(seconds=930.0), idle_seconds=0.0, wall=START, now=112.0
+    book.unavailable_offerings.create_started("k", A, 111.0)
+    book.unavailable_offerings.restore(
+        (A,), failure, since=START - timedelta(seconds=930.0), idle_seconds=0.0, wall=START, now=112.0
     )
     assert book.holds(112.0) == 0.0
 
@@ -248,7 +247,7 @@ def test_a_try_of_two_shortages_ends_both_though_it_failed_of_one() -> None:
     book.failed(0.0, scope="zone")
     book.failed(0.0, key="other", asked=1.0)
     book.holds(31.0, "old")
-    book.unavailable_offerings.asked("old", A, 31.0)
+    book.unavailable_offerings.create_started("old", A, 31.0)
     assert book.holds(32.0, "young", created=YOUNG, offering=ELSEWHERE) == TURN_SECONDS
     book.woken.clear()
     book.failed(33.0, key="old", asked=31.0, scope="zone")
@@ -262,7 +261,7 @@ def test_a_late_verdict_gives_the_turn_back() -> None:
     book = Book()
     book.failed(0.0)
     book.holds(31.0, "old")
-    book.unavailable_offerings.asked("old", A, 31.0)
+    book.unavailable_offerings.create_started("old", A, 31.0)
     book.failed(40.0, key="other", asked=35.0, scope="zone")
     book.woken.clear()
     assert book.holds(60.0, "young", created=YOUNG, offering=ELSEWHERE) == TURN_SECONDS
@@ -291,8 +290,8 @@ def test_claims_with_different_lists_share_the_turns_of_the_size_they_share() ->
         book.failed(0.0, offering=offering)
     book.unavailable_offerings.offers("old", (b, A), created=OLD, waits=True, now=31.0)
     young = book.unavailable_offerings.offers("young", (A, c), created=YOUNG, waits=True, now=31.0)
-    assert [offer.holds_for for offer in young] == [TURN_SECONDS, 0.0]
-    book.unavailable_offerings.asked("old", b, 31.0)
+    assert [offer.available_in for offer in young] == [TURN_SECONDS, 0.0]
+    book.unavailable_offerings.create_started("old", b, 31.0)
     assert book.holds(32.0, "young", created=YOUNG) == 0.0
 
 
@@ -301,10 +300,10 @@ def test_a_try_that_never_ends_holds_nobody_for_ever() -> None:
     book = Book()
     book.failed(0.0)
     book.holds(31.0, "old")
-    book.unavailable_offerings.asked("old", A, 31.0)
-    assert book.holds(30.0 + TRY_MOST_SECONDS, "young", created=YOUNG) == TURN_SECONDS
-    assert book.holds(31.0 + TRY_MOST_SECONDS, "young", created=YOUNG) == 0.0
-    book.unavailable_offerings.asked("young", A, 700.0)
+    book.unavailable_offerings.create_started("old", A, 31.0)
+    assert book.holds(30.0 + PROBE_MOST_SECONDS, "young", created=YOUNG) == TURN_SECONDS
+    assert book.holds(31.0 + PROBE_MOST_SECONDS, "young", created=YOUNG) == 0.0
+    book.unavailable_offerings.create_started("young", A, 700.0)
     assert book.holds(701.0, "third") == TURN_SECONDS
     book.came(31.0, "old")
     assert book.holds(702.0, "third") == 0.0
@@ -317,7 +316,7 @@ def test_a_time_of_put_has_whole_seconds_and_clears_nothing_by_that() -> None:
     book.came(10.0)
     assert book.holds(11.0) == 29.5
     book.holds(41.0, "old")
-    book.unavailable_offerings.asked("old", A, 41.0)
+    book.unavailable_offerings.create_started("old", A, 41.0)
     book.came(10.0, "old")
     assert book.holds(42.0, "other") == 0.0
 
@@ -327,16 +326,16 @@ def test_what_nobody_asks_for_any_more_is_forgotten() -> None:
     book = Book()
     book.failed(0.0)
     book.failed(0.0, offering=Offering(size="Standard_B"))
-    late = 31.0 + FORGOTTEN_SECONDS
+    late = 31.0 + EXPIRED_SECONDS
     book.unavailable_offerings.offers("k", (A,), created=OLD, waits=True, now=30.0)
     book.unavailable_offerings.offers("other", (), created=OLD, waits=False, now=late)
-    assert [about.size for about, _ in book.unavailable_offerings.resting(late)] == ["Standard_A"]
-    book.unavailable_offerings.left("k")
+    assert [about.size for about, _ in book.unavailable_offerings.unavailable(late)] == ["Standard_A"]
+    book.unavailable_offerings.release("k")
     book.unavailable_offerings.offers("other", (), created=OLD, waits=False, now=late)
-    assert book.unavailable_offerings.resting(late) == ()
-    for n in range(KNOWN_AT_MOST + 5):
+    assert book.unavailable_offerings.unavailable(late) == ()
+    for n in range(ENTRIES_MAX + 5):
         book.failed(late + n, key=f"k{n}", offering=Offering(size=f"Standard_{n}"))
-    known = {about.size for about, _ in book.unavailable_offerings.resting(late)}
-    assert len(known) == KNOWN_AT_MOST
+    known = {about.size for about, _ in book.unavailable_offerings.unavailable(late)}
+    assert len(known) == ENTRIES_MAX
     assert "Standard_4" not in known
     assert "Standard_5" in known

@@ -1,0 +1,68 @@
+"""Failed requests as facts: of calls to the cloud, and of requests for one Node or Pod to the API server.
+
+Moments are loop times in seconds; methods take the current loop time.
+"""
+
+import math
+from typing import Literal
+
+import msgspec
+
+from provisioner.api.nodeclaim import NodeClaim
+
+Verb = Literal["evict", "delete", "read"]
+
+
+def metadata_text(claim: NodeClaim) -> str:
+    """The labels and annotations of a claim as one text: all that a user can change, since the spec is immutable."""
+    return repr((sorted(claim.metadata.labels.items()), sorted(claim.metadata.annotations.items())))
+
+
+class CloudFailure(msgspec.Struct, frozen=True, kw_only=True):
+    """The last of `times` failures in a row of one kind of cloud call, at `at`.
+
+    `delay`: seconds from `at` until the next attempt; None: no further attempt. `within`: the longest delay that can
+    follow, however often the call fails; None if there is no further attempt.
+    `uncertain`: the request may have succeeded; `unanswered`: no answer arrived, or a server error.
+    `for_uid` and `for_metadata`: the claim, and its labels and annotations, for which the call was made.
+    """
+
+    kind: str
+    reason: str
+    message: str
+    times: int = 1
+    at: float = 0.0
+    delay: float | None = 0.0
+    uncertain: bool = False
+    unanswered: bool = False
+    within: float | None = None
+    for_uid: str = ""
+    for_metadata: str = ""
+
+    def concerns(self, claim: NodeClaim | None) -> bool:
+        """Whether the failure still applies to this claim: same UID, and metadata unchanged if it was rejected."""
+        if claim is None or claim.uid != self.for_uid:
+            return self.for_uid == ""
+        return self.for_metadata in ("", metadata_text(claim))
+
+    def age(self, now: float) -> float:
+        """Seconds since the failure."""
+        return now - self.at
+
+    def retry_in(self, now: float) -> float:
+        """Seconds until the next attempt is allowed; inf if none is."""
+        return math.inf if self.delay is None else max(0.0, self.delay - (now - self.at))
+
+
+class RequestFailure(msgspec.Struct, frozen=True, kw_only=True):
+    """The API server refused a request `times` times in a row, last at `at`; the next is sent `seconds` later."""
+
+    message: str
+    verb: Verb = "evict"
+    times: int = 1
+    at: float = 0.0
+    seconds: float = 0.0
+
+    def retry_in(self, now: float) -> float:
+        """Seconds until the next attempt is allowed."""
+        return max(0.0, self.at + self.seconds - now)
