@@ -16,11 +16,11 @@ from cloudprovider.inventory import Inventory
 from controllers.model.steps import (
     Cause,
     CreateInstance,
-    Held,
     LookUpPool,
     ReadDrain,
     ReadRemedies,
     ReleaseFinalizer,
+    RemovalBlocker,
     Step,
     Wait,
 )
@@ -93,7 +93,7 @@ def test_the_words_for_failures_are_those_of_the_table() -> None:
 
 def test_what_holds_a_removal_has_the_words_of_the_table() -> None:
     """The values of the rules and of the metric are equal."""
-    assert get_args(Held) == own.HELD_REASONS
+    assert get_args(RemovalBlocker) == own.HELD_REASONS
 
 
 def test_every_reason_of_ours_and_arms_is_known() -> None:

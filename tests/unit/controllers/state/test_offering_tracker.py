@@ -81,7 +81,7 @@ def test_an_answer_that_is_lost_gives_the_turn_to_the_next() -> None:
     pick(asking, 31.0)
     asking.create_started(CreateInstance(claim=claim(), name=KEY, offering=A), 31.0)
     other: dict[str, Any] = {"created": NOW, "waits": True}
-    assert unavailable_offerings.offers("other", (A,), now=31.0, **other)[0].holds_for > 0
+    assert unavailable_offerings.offers("other", (A,), now=31.0, **other)[0].available_in > 0
     known = facts(claims=(claim(),), adoption_refused="waits for a person")
     offers_of(asking, known, 32.0)
     assert unavailable_offerings.offers("other", (A,), now=32.0, **other)[0].available_in == 0.0
