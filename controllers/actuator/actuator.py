@@ -1,8 +1,7 @@
-"""The one door through which the program changes the world (its own Lease and Events aside).
+"""Performs steps: all writes of the program, its own Lease and Events aside, and the fresh reads of plans.
 
-Nothing is sent without a lease that outlives the request (docs/references/rules.md#leader-election); each write is one
-audit line and one Event where the step carries one; a failure is an outcome, never an exception, so that the plan can
-answer it.
+A write is sent only if the Lease outlives the request (docs/references/rules.md#leader-election). Each write has one
+audit line, and the Events of its step. A failed request is a result, not an exception, so that the plan can handle it.
 """
 
 import asyncio
@@ -44,18 +43,18 @@ from provisioner.runtime.objects import ObjectReference
 from .cloud import CloudActuator
 from .kubernetes import KubernetesActuator
 
-# An ARM write may take 15 s (its own timeout); it is sent only if the lease outlives it.
+# The timeout of an ARM write; it is sent only if the Lease is valid for longer.
 ARM_WRITE_SECONDS = 15.0
-# A hundred Nodes have thousands of pods; their Events must not crowd out those of claims and Nodes.
+# How many Events the recorder keeps free for claims and Nodes: a drain of many Nodes has thousands of pods.
 POD_EVENTS_LEAVE = 50
 
-log = structlog.get_logger("door")
+log = structlog.get_logger("actuator")
 
 
 class Actuator:
-    """`lease_left` says how many seconds of the lease remain (inf without election).
+    """`lease_left`: seconds for which the Lease is valid (inf without leader election).
 
-    `on_cut(seconds)` hears of a write that was cancelled on its way: for so long it may still be carried out.
+    `on_cancelled(seconds)` is called for a write that was cancelled in flight: for so long it can still take effect.
     """
 
     def __init__(
@@ -64,37 +63,37 @@ class Actuator:
         cloud: CloudActuator,
         events: EventRecorder,
         lease_left: Callable[[], float],
-        on_cut: Callable[[float], None],
+        on_cancelled: Callable[[float], None],
     ) -> None:
         self._kube = kube
         self._cloud = cloud
         self._events = events
         self._lease_left = lease_left
-        self._on_cut = on_cut
+        self._on_cancelled = on_cancelled
 
     async def write(self, step: Write, claim: NodeClaim | None) -> Result:
         """Perform one write for the key of `claim` (None: the key has no claim)."""
         at_cloud = isinstance(step, CreateInstance | DeleteInstance)
         if self._lease_left() <= (ARM_WRITE_SECONDS if at_cloud else 0.0):
-            log.warning("not sent: too little is left of the lease", step=type(step).__name__)
+            log.warning("write not sent: the Lease expires too soon", step=type(step).__name__)
             return Fenced()
         if isinstance(step, CreateInstance) and step.event is not None:
-            self.record_event(step.claim, step.event)  # that it is tried is worth telling, whatever the answer
+            self.record_event(step.claim, step.event)  # recorded whatever the answer is
         try:
-            outcome = await self._send(step)
+            result = await self._send(step)
         except KubeError as error:
-            say = log.warning if error.refused else log.info  # a conflict is daily life, a missing permission is not
-            say("refused by the API server", step=type(step).__name__, error=str(error))
+            record = log.warning if error.refused else log.info  # conflicts are normal
+            record("the API server refused a write", step=type(step).__name__, error=str(error))
             return KubeFailed(error=error)
         except asyncio.CancelledError:
-            self._on_cut(ARM_WRITE_SECONDS)
+            self._on_cancelled(ARM_WRITE_SECONDS)
             raise
-        log.info(AUDIT, step=type(step).__name__, outcome=type(outcome).__name__, **_subject(step))
-        if not isinstance(outcome, CloudFailed):
+        log.info(AUDIT, step=type(step).__name__, outcome=type(result).__name__, **_subject(step))
+        if not isinstance(result, CloudFailed):
             self._record(step, claim)
-        if isinstance(outcome, Evicted) and isinstance(step, EvictPods | DeletePods):
-            self._record_departures(step, outcome)
-        return outcome
+        if isinstance(result, Evicted) and isinstance(step, EvictPods | DeletePods):
+            self._record_evictions(step, result)
+        return result
 
     async def _send(self, step: Write) -> Result:
         if isinstance(step, CreateInstance | DeleteInstance):
@@ -131,9 +130,9 @@ class Actuator:
         return await self._kube.current_version(kind, name, uid)
 
     def record_event(self, about: NodeClaim | Node | Pod | Instance, event: Event) -> bool:
-        """Record an Event that belongs to no write; of an instance, on the claim that it was made for.
+        """Record an Event; one about an instance is recorded on the claim that the instance was created for.
 
-        False if it was dropped for there being too many.
+        False if the recorder dropped it.
         """
         subject = _former_claim(about) if isinstance(about, Instance) else about
         leaving = POD_EVENTS_LEAVE if isinstance(about, Pod) else 0
@@ -143,8 +142,8 @@ class Actuator:
         events: tuple[Event, ...] = ()
         about: NodeClaim | Instance | None = claim
         match step:
-            case PatchStatus(claim=target, events=told):
-                about, events = target, told
+            case PatchStatus(claim=target, events=found):
+                about, events = target, found
             case DeleteClaim(claim=target, event=event):
                 about, events = target, (event,)
             case DeleteInstance(instance=instance, event=event) if event is not None:
@@ -155,9 +154,9 @@ class Actuator:
             for event in events:
                 self.record_event(about, event)
 
-    def _record_departures(self, step: EvictPods | DeletePods, outcome: Evicted) -> None:
+    def _record_evictions(self, step: EvictPods | DeletePods, result: Evicted) -> None:
         for pod in step.pods:
-            if pod.metadata.uid not in outcome.accepted:
+            if pod.metadata.uid not in result.accepted:
                 continue
             if isinstance(step, EvictPods):
                 self.record_event(
@@ -177,7 +176,7 @@ class Actuator:
 
 
 def _former_claim(instance: Instance) -> ObjectReference:
-    """The claim whose mark the pool bears, which need not be there any more: people look for its Events by name."""
+    """The claim by the pool's tags. It may no longer exist; its Events can still be found by name."""
     blank = NodeClaim()
     uid = instance.claim_uid or instance.label_uid
     return ObjectReference(
@@ -186,7 +185,7 @@ def _former_claim(instance: Instance) -> ObjectReference:
 
 
 def _subject(step: Write) -> dict[str, str]:
-    """What a write is about, for the audit line."""
+    """The subject of a write, for the audit line."""
     match step:
         case CreateInstance(claim=claim, name=name):
             return {"pool": name, "claim_uid": claim.uid}

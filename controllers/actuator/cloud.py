@@ -1,7 +1,7 @@
-"""Steps at the cloud, as calls on the provider, with the inventory told of every attempt and answer.
+"""Performs steps at the cloud as calls of the provider, and records every attempt and answer in the inventory.
 
-An attempt is noted before it is sent, whatever its outcome but a synchronous refusal
-(docs/references/rules.md#absence-needs-proof); an answer enters the inventory before anybody plans again.
+A PUT is recorded before it is sent, and stays recorded unless it is refused synchronously
+(docs/references/rules.md#absence-needs-proof). An answer is in the inventory before the next plan.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ log = structlog.get_logger("cloud")
 
 
 class CloudActuator:
-    """The writes and reads of a plan, over one provider and the inventory that remembers for it."""
+    """Cloud writes and reads, through one provider and its inventory."""
 
     def __init__(self, provider: CloudProvider, inventory: Inventory) -> None:
         self._provider = provider
@@ -37,7 +37,7 @@ class CloudActuator:
         try:
             instance = await self._provider.create(step.claim, step.name, step.offering)
         except CloudError as error:
-            if _refused_at_once(error):
+            if _is_synchronous_refusal(error):
                 self._inventory.put_rejected(step.name)
             else:
                 self._inventory.put_result_unknown(step.name)
@@ -57,7 +57,7 @@ class CloudActuator:
         return Accepted()
 
     async def look_up(self, step: LookUpPool) -> ReadPool | CloudFailed:
-        """One GET; its answer, a proven absence included, enters the inventory."""
+        """One GET; the inventory records its answer, also a 404."""
         try:
             instance = await self._provider.get(step.name)
         except NotFound:
@@ -69,26 +69,26 @@ class CloudActuator:
         return ReadPool()
 
     async def ask_cause(self, step: AskCause) -> ReadCause:
-        """One question, which is never asked again: no answer is one too."""
+        """Read why an instance failed, once: a failed read counts as no cause."""
         try:
             return ReadCause(failure=await self._provider.cause(step.instance))
         except CloudError as error:
-            log.warning("why the agent pool failed could not be read", pool=step.instance.name, error=str(error))
+            log.warning("failed to read why the agent pool failed", pool=step.instance.name, error=str(error))
             return ReadCause(failure=None)
 
     async def look_up_cluster(self) -> ReadCluster | CloudFailed:
-        """One GET of the managed cluster; its answer enters the inventory."""
-        asked_at = asyncio.get_running_loop().time()
+        """One GET of the managed cluster; the inventory records its answer."""
+        began = asyncio.get_running_loop().time()
         try:
             cluster = await self._provider.cluster()
         except CloudError as error:
             return CloudFailed(error=error)
-        self._inventory.record_cluster(cluster, asked_at)
+        self._inventory.record_cluster(cluster, began)
         return ReadCluster()
 
 
-def _refused_at_once(error: CloudError) -> bool:
-    """Whether this answer proves that nothing was made: a clear no, and not one that speaks of another operation."""
+def _is_synchronous_refusal(error: CloudError) -> bool:
+    """Whether this answer proves that no pool is created: a 4xx that is no timeout and no conflict."""
     if isinstance(error, Rejected) and error.final:
         return True
     return 400 <= error.status < 500 and error.status not in (408, 409, 412)

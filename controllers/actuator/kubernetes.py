@@ -1,7 +1,7 @@
-"""Steps at the API server, as requests.
+"""Performs steps at the API server as requests.
 
-Each write is conditional on the object being the one the plan saw (UID, and the version or the list it
-replaces); only fields of ours are in it. KubeError passes to the door.
+Each write is conditional on the object that the plan saw (its UID, and the version or the list that it replaces), and
+contains only fields that this controller owns. KubeError passes to the caller.
 
 Source: docs/references/rules.md#field-ownership, docs/references/kubernetes.md#writes; tests/cluster/conformance
 confirms the latter on a real API server.
@@ -48,13 +48,13 @@ from provisioner.runtime.resources import CRDS, EVENTS, NODECLAIMS, NODES
 
 from .pods import PodActuator
 
-# Who signs the Events of AKS's node auto-repair, and how their reasons end: NodeRebootStart, NodeReimageEnd, …
+# The source of the Events of AKS node auto-repair, and the ends of their reasons: NodeRebootStart, NodeReimageEnd, …
 AUTO_REPAIR = "aks-auto-repair"
 STAGES: tuple[Stage, ...] = ("Start", "End", "Error")
 
 
 class KubernetesActuator:
-    """The writes and reads of a plan, over one `Kube`."""
+    """Writes and reads at the API server, through one `Kube`."""
 
     def __init__(self, kube: Kube) -> None:
         self._kube = kube
@@ -102,13 +102,13 @@ class KubernetesActuator:
         if step.labels:
             metadata["labels"] = dict(step.labels)
         if step.annotations:
-            # What another writes there first is to stand: the write is bound to the version that lacks it.
+            # A concurrent write of the same annotation wins: this write requires the version that lacks it.
             metadata |= {"annotations": dict(step.annotations), "resourceVersion": claim.metadata.resource_version}
         answer = await self._kube.patch(NODECLAIMS, claim.name, {"metadata": metadata}, patch_type="merge")
         return _wrote("claim", answer.metadata, answer)
 
     async def _status(self, step: PatchStatus) -> Wrote:
-        # The condition list is replaced whole, so the write is bound to the version it was computed from.
+        # The write replaces the whole list of conditions, so it requires the version that it was computed from.
         claim = step.claim
         metadata = {"uid": claim.uid, "resourceVersion": claim.metadata.resource_version}
         body = {"metadata": metadata, "status": {**step.fields, "conditions": list(step.conditions)}}
@@ -116,7 +116,7 @@ class KubernetesActuator:
         return _wrote("claim", answer.metadata, answer)
 
     async def read_claim(self, step: LookUpClaim) -> ReadClaim:
-        """The claim as it is now, None if the API server itself says that there is none of that name."""
+        """The current claim; None if the API server answers 404."""
         try:
             return ReadClaim(claim=await self._kube.get(NODECLAIMS, step.name))
         except KubeError as error:
@@ -125,12 +125,12 @@ class KubernetesActuator:
             raise
 
     async def read_crd(self) -> ReadCrd:
-        """The NodeClaim CRD as it is now, by the verb that its cache needs anyway."""
+        """The current NodeClaim CRD. A LIST, since the role must allow it for the cache anyway."""
         found = await self._kube.list(CRDS, field_selector=f"metadata.name={NODECLAIM_CRD}")
         return ReadCrd(crd=next((crd for crd in found.items if crd.metadata.name == NODECLAIM_CRD), None))
 
     async def current_version(self, kind: Kind, name: str, uid: str) -> str:
-        """The version of the object of this name and UID, "" if there is none."""
+        """The resource version of the object of this name and UID, "" if there is none."""
         try:
             meta = await self._metadata(kind, name)
         except KubeError as error:
@@ -150,7 +150,7 @@ class KubernetesActuator:
         return ReadNodes(nodes=found.items)
 
     async def read_remedies(self, step: ReadRemedies) -> ReadEvents:
-        """What AKS's auto-repair last said of this Node, in order of time. Events about Nodes are in `default`."""
+        """The Events of AKS node auto-repair about this Node, by time. Events about Nodes are in `default`."""
         about = f"involvedObject.kind=Node,involvedObject.name={step.node.name},source={AUTO_REPAIR}"
         try:
             found = await self._kube.list(EVENTS, field_selector=about, namespace="default")
@@ -158,15 +158,17 @@ class KubernetesActuator:
             if error.status == 403:
                 return ReadEvents(remedies=None)
             raise
-        told = [remedy for event in found.items if (remedy := _remedy(event)) is not None]
-        return ReadEvents(remedies=tuple(sorted(told, key=lambda remedy: (remedy.at, remedy.stage != "Start"))))
+        found_remedies = [remedy for event in found.items if (remedy := _remedy(event)) is not None]
+        return ReadEvents(
+            remedies=tuple(sorted(found_remedies, key=lambda remedy: (remedy.at, remedy.stage != "Start")))
+        )
 
     async def read_pods(self, step: ReadDrain) -> ReadPods:
         """All pods bound to this Node."""
         return await self._pods.read_pods(step)
 
     async def read_volumes(self, step: ReadVolumes) -> ReadAttached:
-        """All that is attached to this Node."""
+        """All volumes attached to this Node."""
         return await self._pods.read_volumes(step)
 
 
@@ -177,12 +179,12 @@ def _remedy(event: Event) -> Remedy | None:
 
 
 def _same_object(uid: str) -> dict[str, object]:
-    """A name may stand for another object by now; its UID cannot."""
+    """A JSON patch test: the name can belong to another object by now, the UID cannot."""
     return {"op": "test", "path": "/metadata/uid", "value": uid}
 
 
 def _wrote(kind: Kind, meta: ObjectMeta, claim: NodeClaim | None = None) -> Wrote:
-    # What takes the last finalizer off a deleting object deletes it, and the deletion's version is not in the answer.
+    # Removing the last finalizer of a deleting object deletes it, and the answer lacks the version of the deletion.
     gone = meta.deleting and not meta.finalizers
     version, left = meta.resource_version, None if gone else claim
     return Wrote(kind=kind, name=meta.name, uid=meta.uid, resource_version=version, gone=gone, claim=left)

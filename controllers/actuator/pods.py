@@ -1,8 +1,7 @@
-"""Steps about pods and volumes of a Node that is being emptied, as requests.
+"""Performs the requests of a drain: evictions and deletions of pods, and reads of pods and VolumeAttachments.
 
-Each request names the pod by UID: one that was made anew under the same name is not meant. One pod's refusal
-is told and does not keep the others from being asked; an API server that does not answer is asked no further.
-All who ask for attachments while a list is on its way share the next one.
+Each request has the pod's UID as a precondition, so a new pod of the same name is not affected. A refused pod does not
+stop the requests for the others; any other error does. Concurrent reads of VolumeAttachments share one LIST.
 
 Source: docs/references/karpenter.md#drain, docs/references/kubernetes.md#eviction,
 docs/references/kubernetes.md#volume-attachments.
@@ -26,18 +25,18 @@ log = structlog.get_logger("pods")
 
 
 class PodActuator:
-    """The writes and reads of drains, over one `Kube`."""
+    """Writes and reads of drains, through one `Kube`."""
 
     def __init__(self, kube: Kube) -> None:
         self._kube = kube
         self._attachments = _SharedList(kube)
 
     async def evict(self, step: EvictPods) -> Evicted:
-        """Ask each to leave."""
+        """Evict each pod."""
         return await _each(step.pods, self._kube.evict)
 
     async def delete(self, step: DeletePods) -> Evicted:
-        """Delete each, budgets or not."""
+        """Delete each pod, bypassing PodDisruptionBudgets."""
 
         async def delete(pod: Pod) -> None:
             meta = pod.metadata
@@ -53,7 +52,7 @@ class PodActuator:
         return ReadPods(pods=found.items)
 
     async def read_volumes(self, step: ReadVolumes) -> ReadAttached:
-        """All that is attached to this Node, and the volumes behind these claims. Raises KubeError."""
+        """All volumes attached to this Node, and those bound to the step's claims. Raises KubeError."""
         attachments = await self._attachments.fresh()
         kept = [await self._volume_of(namespace, name) for namespace, name in step.claims]
         return ReadAttached(
@@ -72,11 +71,11 @@ class PodActuator:
 
 
 class _SharedList:
-    """LISTs of all VolumeAttachments, one at a time; an answer serves whoever asked before it was sent for."""
+    """LISTs of all VolumeAttachments, one at a time; an answer serves all callers that came before its request."""
 
     def __init__(self, kube: Kube) -> None:
         self._kube = kube
-        self._one_at_a_time = asyncio.Lock()
+        self._lock = asyncio.Lock()
         self._sent = 0
         self._answered = 0
         self._waiting = 0
@@ -87,7 +86,7 @@ class _SharedList:
         before = self._sent
         self._waiting += 1
         try:
-            async with self._one_at_a_time:
+            async with self._lock:
                 if self._answered <= before:
                     self._sent += 1
                     self._answer = (await self._kube.list(VOLUMEATTACHMENTS)).items
@@ -99,24 +98,24 @@ class _SharedList:
                 self._answer = ()
 
 
-async def _each(pods: tuple[Pod, ...], ask: Callable[[Pod], Awaitable[None]]) -> Evicted:
-    asked, gone = list[str](), list[str]()
+async def _each(pods: tuple[Pod, ...], send: Callable[[Pod], Awaitable[None]]) -> Evicted:
+    accepted, gone = list[str](), list[str]()
     blocked, failed = dict[str, str](), dict[str, str]()
     for pod in pods:
         uid = pod.metadata.uid
         try:
-            await ask(pod)
+            await send(pod)
         except KubeError as error:
             if error.status == 404 or error.conflict:
                 gone.append(uid)
             elif error.status == 429 or (error.status == 500 and SEVERAL_BUDGETS in error.message):
-                # The message is the same for every budget; only the cause names the one that refuses.
+                # The message is the same for every budget; only the causes name the budget.
                 blocked[uid] = "; ".join(error.causes) or error.message
             else:
                 failed[uid] = str(error)
-                log.warning("a pod stays against our asking", pod=pod.name, error=str(error))
+                log.warning("failed to evict or delete a pod", pod=pod.name, error=str(error))
                 if not error.refused:
                     break
         else:
-            asked.append(uid)
-    return Evicted(accepted=frozenset(asked), gone=frozenset(gone), blocked=blocked, failed=failed)
+            accepted.append(uid)
+    return Evicted(accepted=frozenset(accepted), gone=frozenset(gone), blocked=blocked, failed=failed)

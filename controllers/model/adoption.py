@@ -1,9 +1,8 @@
-"""A claim that a person gave a vanished claim's machine to.
+"""Adoption: a claim takes over the machine of a deleted claim, whose UID a user writes in its annotation.
 
-Pure. An annotation `labels.ADOPT` holds if no claim that is there has that UID, and if the machine under this
-claim's key bears it; elsewhere the rules do not see it, so that verdicts, registration and removal all agree.
-A machine is never moved: the pool's name must be this claim's key. Kubernetes deletes a Node whose owner is gone, and
-neither side knows when the other writes: such a deletion is told from a person's by what stands on the Node.
+The annotation `labels.ADOPT` is valid if no claim has that UID and the machine under this claim's key has it. The rules
+do not see an invalid one. The pool's name must be this claim's key. Kubernetes' garbage collector deletes a Node whose
+owner is gone; what is written on the Node distinguishes this from a deletion by a user. Pure.
 
 Source: docs/references/kubernetes.md#garbage-collector.
 """
@@ -21,8 +20,8 @@ from provisioner.api.time import parse_rfc3339, rfc3339
 
 from .ownership import belongs, marks, owned_by_another
 
-# How much later than the hand-over of a Node a deletion that the collector decided on before may be dated: as long as
-# a request may take, and as far as our clock may be behind the API server's.
+# A deletion that Kubernetes' garbage collector decided on before the hand-over of a Node can be dated so much later:
+# the time of a request and the difference of two clocks.
 COLLECTOR_SECONDS = 120.0
 
 
@@ -33,15 +32,15 @@ def refusal(
     nodes: Iterable[Node],
     living: Callable[[str], NodeClaim | None],
 ) -> str:
-    """Why the adoption that is asked for on this claim does not hold, "" if it does or none is asked for."""
+    """Why this claim's adoption annotation is invalid; "" if it is valid or absent."""
     wanted = claim.metadata.annotations.get(labels.ADOPT, "")
     if wanted in ("", claim.uid):
         return ""
     owner = living(wanted)
     if owner is not None:
         return f"claim {owner.name} is there and has UID {wanted}"
-    born_for = {node.metadata.labels.get(labels.CLAIM_UID, "") for node in nodes}
-    found = (marks(instance) if instance is not None else frozenset()) | born_for
+    created_for = {node.metadata.labels.get(labels.CLAIM_UID, "") for node in nodes}
+    found = (marks(instance) if instance is not None else frozenset()) | created_for
     if instance is not None and wanted not in found:
         bears = ", ".join(sorted(uid for uid in found if uid)) or "no UID of ours"
         return f"agent pool {instance.name} bears {bears}, not {wanted}"
@@ -49,30 +48,30 @@ def refusal(
 
 
 def without(claim: NodeClaim) -> NodeClaim:
-    """The claim as the rules see it when its adoption does not hold."""
+    """The claim without its adoption annotation."""
     kept = {key: value for key, value in claim.metadata.annotations.items() if key != labels.ADOPT}
     return msgspec.structs.replace(claim, metadata=msgspec.structs.replace(claim.metadata, annotations=kept))
 
 
 def handed_over(now: datetime) -> dict[str, str]:
-    """What is written on a Node together with its new owner."""
+    """The annotations of a Node for its new owner."""
     return {labels.HANDED_OVER_AT: rfc3339(now)}
 
 
 def collected(node: Node, claim: NodeClaim) -> bool:
-    """Whether this Node of the claim goes because its former owner is gone: Kubernetes asked for that, and nobody else.
+    """Whether Kubernetes' garbage collector deleted this Node of the claim because its former owner is gone.
 
-    True while another claim owns it, and if it was asked to go before it was handed over, or just then.
+    True while another claim owns it, and if it was deleted before the hand-over or shortly after.
     """
-    asked = node.metadata.deletion_timestamp
-    if asked is None:
+    deleted_at = node.metadata.deletion_timestamp
+    if deleted_at is None:
         return False
     at = parse_rfc3339(node.metadata.annotations.get(labels.HANDED_OVER_AT, ""))
-    return owned_by_another(node, claim) or (at is not None and asked <= at + timedelta(seconds=COLLECTOR_SECONDS))
+    return owned_by_another(node, claim) or (at is not None and deleted_at <= at + timedelta(seconds=COLLECTOR_SECONDS))
 
 
 def kept(nodes: Iterable[Node], claim: NodeClaim) -> str:
-    """What is said of a Node that Kubernetes deletes and our finalizer keeps, "" if there is none."""
+    """The message about a Node that Kubernetes deletes and our finalizer keeps, "" if there is none."""
     going = next((node for node in nodes if belongs(node, claim) and collected(node, claim)), None)
     if going is None:
         return ""

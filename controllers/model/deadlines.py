@@ -1,9 +1,8 @@
-"""No state without a deadline; and no deadline that destroys a machine.
+"""Deadlines of states: every state has one, and its end is reported, but no deadline removes a machine.
 
-`watched` turns a judgement into one that knows its deadline: before it, it says when to look again; after it,
-the message says so, and the status write that carries the change also carries an event and counts in a metric.
-The condition itself keeps that it was said (`told`), however its other words change: each deadline of a state speaks
-exactly once, also across restarts.
+Before the deadline a condition has a time to recheck it; after it, the message says `overdue`, and the status write
+that adds this also carries an Event and counts in a metric. The condition keeps the word whatever else changes in its
+message, so each deadline is reported once, also across restarts.
 
 Source: docs/references/agent-pools.md#durations, docs/references/rules.md#every-state-has-a-deadline.
 """
@@ -19,27 +18,27 @@ from .conditions import ConditionUpdate
 MARK = "; overdue: "
 
 
-def told(message: str) -> bool:
-    """Whether a condition with this message has already said that it is overdue."""
+def is_overdue(message: str) -> bool:
+    """Whether a condition with this message was reported as overdue."""
     return MARK in message
 
 
 def watched(
-    updates: ConditionUpdate, *, name: str, since: datetime, now: datetime, limit_seconds: float
+    update: ConditionUpdate, *, name: str, since: datetime, now: datetime, limit_seconds: float
 ) -> ConditionUpdate:
-    """`judged`, aware of the deadline `name` that ends `limit_seconds` after `since`. A True judgement has none."""
-    if updates.status == "True":
-        return updates
+    """The condition with the deadline `name`, `limit_seconds` after `since`. A condition that is True has none."""
+    if update.status == "True":
+        return update
     left = limit_seconds - (now - since).total_seconds()
     if left > 0:
-        recheck = left if updates.recheck is None else min(left, updates.recheck)
-        return msgspec.structs.replace(updates, recheck=recheck)
-    return overdue(updates, name=name, remedy=f"over {round(limit_seconds / 60)} min")
+        recheck = left if update.recheck is None else min(left, update.recheck)
+        return msgspec.structs.replace(update, recheck=recheck)
+    return overdue(update, name=name, remedy=f"over {round(limit_seconds / 60)} min")
 
 
-def overdue(updates: ConditionUpdate, *, name: str, remedy: str) -> ConditionUpdate:
-    """`judged`, past the deadline `name`: it says so, and how to look further."""
+def overdue(update: ConditionUpdate, *, name: str, remedy: str) -> ConditionUpdate:
+    """The condition past the deadline `name`; `remedy` ends its message."""
     end = f"{MARK}{remedy}"
-    # The cause gives way: it was told whole before, and without its end the deadline would never be heard of.
-    text = truncate(updates.message, MESSAGE_BYTES - len(end)) + end
-    return msgspec.structs.replace(updates, message=text, warning=True, overdue=name)
+    # The cause is cut, not the end: it was reported in full before.
+    text = truncate(update.message, MESSAGE_BYTES - len(end)) + end
+    return msgspec.structs.replace(update, message=text, warning=True, overdue=name)

@@ -1,7 +1,7 @@
-"""Which Node is the claim's, among those that bear its pool's name.
+"""The Node of a claim, among those with its pool's label.
 
-One answer for all rules. During a surge (AKS upgrades a pool by adding a machine) two Nodes may stand for
-one claim: the one already named in status stays the claim's as long as it lives.
+During a surge (AKS upgrades a pool by adding a machine) two Nodes can belong to one claim: the one in its status
+remains the claim's while it exists.
 """
 
 from provisioner.api.node import Node
@@ -11,7 +11,7 @@ from .ownership import belongs
 
 
 def live_nodes(f: Facts) -> tuple[Node, ...]:
-    """The claim's Nodes that nobody has asked to go."""
+    """The claim's Nodes without a deletionTimestamp."""
     claim = f.claim
     return tuple(n for n in f.nodes if claim is not None and belongs(n, claim) and not n.deleting)
 
@@ -26,6 +26,6 @@ def node_for_claim(f: Facts) -> Node | None:
 
 
 def unrelated_nodes(f: Facts) -> tuple[Node, ...]:
-    """Nodes under this pool's name that were not born for the claim in charge: leftovers of an earlier machine."""
+    """Nodes with this pool's label that were not created for the claim in charge."""
     claim = f.claim
     return tuple(n for n in f.nodes if claim is None or not belongs(n, claim))

@@ -1,9 +1,8 @@
-"""Whose is this claim, this pool, this Node? Judgements only, from what is written on the objects.
+"""Ownership of claims, agent pools and Nodes, by what is written on the objects and never by name alone.
 
-Ownership is read, never guessed from a name (docs/references/rules.md#ownership-marks). A pool bears its claim's mark
-twice, as Azure tags and as a node label; either suffices. An empty field matches nothing. A claim answers to its own
-UID and to the one that a person wrote on it (`labels.ADOPT`): the rules see that annotation only where it holds
-(`adoption.py`).
+A pool has its claim's UID twice, as an Azure tag and as a node label; either suffices
+(docs/references/rules.md#ownership-marks). An empty field matches nothing. A claim owns what has its own UID, or the
+UID in its annotation `labels.ADOPT`, which the rules see only if it is valid (`adoption.py`).
 
 Source: docs/references/karpenter.md#managed-objects, docs/references/kaito.md#its-agent-pools.
 """
@@ -20,15 +19,15 @@ KIND = (NodeClaim().api_version, NodeClaim().kind)
 
 
 class Verdict(StrEnum):
-    OURS = "ours"  # bears the mark of this claim
-    PREVIOUS = "previous"  # bears our mark, but of a claim that is not (any longer) there
-    LEGACY = "legacy"  # made by Azure/gpu-provisioner for this very claim: adopted
-    ORPHANED_LEGACY = "orphaned-legacy"  # made by Azure/gpu-provisioner, its claim is gone
+    OURS = "ours"  # has the UID of this claim
+    PREVIOUS = "previous"  # has the UID of a claim that does not exist
+    LEGACY = "legacy"  # created by Azure/gpu-provisioner for this claim: adopted
+    ORPHANED_LEGACY = "orphaned-legacy"  # created by Azure/gpu-provisioner, its claim is gone
     FOREIGN = "foreign"  # never written to
 
 
 def managed(claim: NodeClaim) -> bool:
-    """Whether this claim is ours to serve: by its node class, or by either KAITO label."""
+    """Whether this controller reconciles the claim: by its node class, or by either KAITO label."""
     ref = claim.spec.node_class_ref
     by_class = ref.group == labels.KAITO_NODECLASS_GROUP and ref.kind == labels.KAITO_NODECLASS_KIND
     return (
@@ -47,18 +46,18 @@ def marks(instance: Instance) -> frozenset[str]:
 
 
 def uids(claim: NodeClaim) -> frozenset[str]:
-    """The UIDs this claim answers to: its own, and that of the vanished claim it took over from."""
+    """The claim's own UID, and that of the deleted claim whose machine it adopts."""
     return frozenset(uid for uid in (claim.uid, claim.metadata.annotations.get(labels.ADOPT, "")) if uid)
 
 
 def made_by_predecessor(instance: Instance) -> bool:
-    """Whether Azure/gpu-provisioner made this pool: it forces these three labels on each, and never a system pool."""
+    """Whether Azure/gpu-provisioner created this pool: it sets these labels on each, and creates no system pool."""
     forced = (labels.KAITO_CREATION_TIMESTAMP, labels.KAITO_MACHINE_TYPE, labels.NODEPOOL)
     return instance.mode != "System" and all(key in instance.labels for key in forced)
 
 
 def verdict(instance: Instance, claim: NodeClaim | None) -> Verdict:
-    """Whose pool this is, as seen from `claim` (None: no claim has this key)."""
+    """Who owns this pool, as seen from `claim` (None: no claim has this key)."""
     marked_for = marks(instance)
     if marked_for:
         return Verdict.OURS if claim is not None and marked_for & uids(claim) else Verdict.PREVIOUS
@@ -69,14 +68,14 @@ def verdict(instance: Instance, claim: NodeClaim | None) -> Verdict:
 
 
 def held_by(instance: Instance | None, claim: NodeClaim | None) -> bool:
-    """Whether this pool is this claim's own, by mark or by adoption."""
+    """Whether this claim owns this pool."""
     return instance is not None and verdict(instance, claim) in (Verdict.OURS, Verdict.LEGACY)
 
 
 def belongs(node: Node, claim: NodeClaim) -> bool:
-    """Whether this Node was born for this claim, or for the one it took over from; a legacy Node by creation label.
+    """Whether this Node was created for this claim, or for the one it adopts from; a legacy Node by creation label.
 
-    AKS replaces a Node's labels when people change its pool's: then the owner says it that we wrote when it registered.
+    AKS replaces a Node's labels when a user changes those of its pool; then the owner reference decides.
     """
     uid = node.metadata.labels.get(labels.CLAIM_UID, "")
     if uid:
@@ -98,23 +97,23 @@ def _owners(node: Node) -> list[str]:
 
 
 def marked(node: Node) -> bool:
-    """Whether this Node was born from a pool of ours or of our predecessor's."""
-    born = any(node.metadata.labels.get(key) for key in (labels.CLAIM_UID, labels.KAITO_CREATION_TIMESTAMP))
-    return born or bool(_owners(node))
+    """Whether this Node was created from a pool of this controller or of Azure/gpu-provisioner."""
+    created = any(node.metadata.labels.get(key) for key in (labels.CLAIM_UID, labels.KAITO_CREATION_TIMESTAMP))
+    return created or bool(_owners(node))
 
 
 def pool_of(node: Node) -> str:
-    """The agent pool a Node belongs to, "" if it says none. AKS writes both labels; the older one may be missing."""
+    """The agent pool of a Node, "" if it has no label. AKS sets both labels; the older one may be missing."""
     own = node.metadata.labels
     return own.get(labels.AKS_AGENTPOOL, "") or own.get(labels.AGENTPOOL, "")
 
 
 def holds_finalizer(thing: NodeClaim | Node) -> bool:
-    """Whether our finalizer keeps this object."""
+    """Whether this object has our finalizer."""
     return labels.FINALIZER in thing.metadata.finalizers
 
 
 def in_charge(claims: Iterable[NodeClaim], instance: Instance | None) -> tuple[NodeClaim, ...]:
-    """All claims of one key, the one in charge first: whoever the pool is marked for, else the oldest."""
+    """All claims of one key, the one in charge first: the one that the pool was created for, else the oldest."""
     marked_for = marks(instance) if instance is not None else frozenset()
     return tuple(sorted(claims, key=lambda c: (not marked_for & uids(c), c.metadata.creation_timestamp, c.uid)))

@@ -1,8 +1,7 @@
-"""JSON patches that touch only what is ours.
+"""JSON patches that change only fields of this controller.
 
-A list is replaced only under a `test` of that very list, so nobody else's entry is lost to a race; map keys are added
-one by one (docs/references/rules.md#field-ownership). An absent member is tested as null, which the API server's JSON
-patch accepts.
+A list is replaced only under a `test` of its content, so that no entry of another writer is lost; map keys are added
+one by one (docs/references/rules.md#field-ownership). An absent member is tested as null, which the API server accepts.
 
 Source: https://www.rfc-editor.org/rfc/rfc6902, https://github.com/evanphx/json-patch (which the API server uses).
 """

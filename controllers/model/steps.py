@@ -1,7 +1,7 @@
-"""The closed set of steps: everything the program may do to the world, as frozen values.
+"""The closed set of steps, as frozen values: every write of the program, and every fresh read.
 
-A plan returns exactly one of these; the door (`acting/door.py`) performs it and nothing else writes.
-A write names the object as the plan saw it, so that the door can refuse to act on another one.
+A plan returns exactly one step, and only the actuator performs steps. A write has the object as the plan saw it, so
+that the request can be conditional on it.
 """
 
 from collections.abc import Mapping
@@ -17,8 +17,8 @@ from provisioner.api.pod import Pod
 
 JsonPatch = tuple[Mapping[str, object], ...]
 
-# Why something is removed. ASKED is never braked; all others are inferred and pass the circuit breaker
-# (docs/references/rules.md#circuit-breaker).
+# Why an object is removed. "asked": a user deleted it; all others are inferred and pass the circuit breaker
+# (docs/references/rules.md#circuit-breaker). A metric label.
 Cause = Literal[
     "asked",
     "failed-create",
@@ -36,7 +36,7 @@ EventType = Literal["Normal", "Warning"]
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True):
-    """A Kubernetes Event to record once the step it travels with has succeeded."""
+    """A Kubernetes Event, recorded once the step that has it succeeded."""
 
     type: EventType
     reason: str
@@ -48,7 +48,7 @@ class AddFinalizer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CreateInstance(msgspec.Struct, frozen=True, kw_only=True):
-    """`offering` None: the claim allows none that can be expressed, and the answer will say so."""
+    """`offering` None: the claim's requirements cannot be met, which the provider rejects with the reason."""
 
     claim: NodeClaim
     name: str
@@ -63,10 +63,7 @@ class DeleteInstance(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PatchClaim(msgspec.Struct, frozen=True, kw_only=True):
-    """Labels of ours on the claim (kubectl's columns), or annotations: these only if nobody else wrote meanwhile.
-
-    An annotation of None is taken off.
-    """
+    """Sets labels of the claim, or annotations; these only if the claim has not changed. None removes an annotation."""
 
     claim: NodeClaim
     labels: Mapping[str, str] = EMPTY
@@ -74,7 +71,7 @@ class PatchClaim(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PatchNode(msgspec.Struct, frozen=True, kw_only=True):
-    """A JSON patch, whose list replacements each stand under a `test` of that list."""
+    """A JSON patch in which each replacement of a list follows a `test` of that list."""
 
     node: Node
     patch: JsonPatch
@@ -97,14 +94,14 @@ class DeleteNode(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class EvictPods(msgspec.Struct, frozen=True, kw_only=True):
-    """Each pod is asked to leave once, by UID."""
+    """Evicts each of these pods, by UID."""
 
     node: Node
     pods: tuple[Pod, ...]
 
 
 class DeletePods(msgspec.Struct, frozen=True, kw_only=True):
-    """Pods whose time is up: deleted past budgets, by UID, with this much grace from now."""
+    """Deletes pods past the termination grace period, bypassing PodDisruptionBudgets, with `grace_seconds` from now."""
 
     node: Node
     pods: tuple[Pod, ...]
@@ -129,7 +126,7 @@ class LookUpPool(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AskCause(msgspec.Struct, frozen=True, kw_only=True):
-    """One question why this instance failed, which does not say it itself."""
+    """One read of why this instance failed, from the operation of its PUT."""
 
     instance: Instance
 
@@ -151,13 +148,13 @@ class LookUpCluster(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LookUpCrd(msgspec.Struct, frozen=True, kw_only=True):
-    """One fresh read of the NodeClaim CRD, on behalf of a claim that is asked to go."""
+    """One fresh read of the NodeClaim CRD, for a deleting claim."""
 
     claim: NodeClaim
 
 
 class ReadRemedies(msgspec.Struct, frozen=True, kw_only=True):
-    """One fresh LIST of the Events by which AKS's own auto-repair tells what it does to this Node."""
+    """One fresh LIST of the Events of AKS node auto-repair about this Node."""
 
     node: Node
 
@@ -169,7 +166,7 @@ class ReadDrain(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ReadVolumes(msgspec.Struct, frozen=True, kw_only=True):
-    """One fresh LIST of what is attached to this Node, and a GET of each of these volume claims (namespace, name)."""
+    """One fresh LIST of the Node's VolumeAttachments, and a GET of each of these volume claims (namespace, name)."""
 
     node: Node
     claims: tuple[tuple[str, str], ...]
@@ -182,7 +179,7 @@ RemovalBlocker = Literal[
 
 
 class Wait(msgspec.Struct, frozen=True, kw_only=True):
-    """Nothing to do before `after` seconds pass (None: before something observed changes).
+    """No step before `after` seconds have passed (None: before an object changes).
 
     `blocked_by`: a removal by inference is due, and blocked by this.
     """
@@ -193,7 +190,7 @@ class Wait(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Forget(msgspec.Struct, frozen=True, kw_only=True):
-    """Nothing is left of this key; whatever was remembered of it may go."""
+    """No object of this key is left; its memory is dropped."""
 
 
 CloudWrite = CreateInstance | DeleteInstance

@@ -1,9 +1,8 @@
-"""The name of the rule that acts, in Karpenter's words: what stands under `controller` in metrics.
+"""Maps each step to the name of Karpenter's controller that does the same: the metric label `controller`.
 
-Pure; every step of every key has one of five names. There is one reconciler here, because all about one
-machine is decided in one pass; people who know Karpenter look for its controllers, and its dashboards list them.
+One reconciler makes all steps of one machine, but Karpenter's dashboards list its controllers. Pure.
 
-Source: docs/references/karpenter.md, from "Launch" to "Node repair": which controller of Karpenter does the same.
+Source: docs/references/karpenter.md, from "Launch" to "Node repair".
 """
 
 from collections.abc import Mapping
@@ -28,8 +27,8 @@ LIFECYCLE, CLAIM_GARBAGE = "nodeclaim.lifecycle", "nodeclaim.garbagecollection"
 TERMINATION, INSTANCE_GARBAGE = "node.termination", "instance.garbagecollection"
 HEALTH = "node.health"
 
-# Karpenter's node.termination deletes the claim of a Node that somebody deletes; a spot machine that is taken back is
-# a condition of its Node's health; Azure/gpu-provisioner's collector of pools deletes their Nodes too.
+# Karpenter's node.termination deletes the claim of a deleted Node, and its node.health that of an evicted spot machine;
+# Azure/gpu-provisioner's instance.garbagecollection also deletes the Nodes of a pool.
 OF_CAUSE: Mapping[str, str] = {
     "asked": LIFECYCLE,
     "failed-create": LIFECYCLE,
@@ -43,8 +42,8 @@ OF_CAUSE: Mapping[str, str] = {
 }
 
 
-def rule(f: Facts, step: Step) -> str:
-    """Whose step this is: by what it does, else by what this key is going through."""
+def controller_name(f: Facts, step: Step) -> str:
+    """The controller of this step: by the step itself, or by the state of its key."""
     match step:
         case DeleteInstance(cause=cause) | DeleteNode(cause=cause) | DeleteClaim(cause=cause):
             return OF_CAUSE[cause]
@@ -53,10 +52,10 @@ def rule(f: Facts, step: Step) -> str:
         case ReadRemedies():
             return HEALTH
         case _:
-            return _situation(f, step)
+            return _by_state(f, step)
 
 
-def _situation(f: Facts, step: Step) -> str:
+def _by_state(f: Facts, step: Step) -> str:
     claim = f.claim
     if f.candidate is not None:
         return OF_CAUSE[f.candidate.cause]

@@ -1,6 +1,6 @@
-"""What people should hear of a removal or repair while it waits, or of a pool that others changed: Events of no write.
+"""The Events that belong to no write: what a removal or repair waits for, changed agent pools, invalid annotations.
 
-Pure; Karpenter's reasons on Karpenter's objects: Node, claim and Pod. Nothing is said of what goes its way.
+Reasons and objects (Node, claim, Pod) are Karpenter's. Pure.
 
 Source: docs/references/karpenter.md#events, docs/references/karpenter.md#pods.
 """
@@ -23,12 +23,14 @@ from provisioner.api.pod import Pod
 
 
 class Notice(msgspec.Struct, frozen=True, kw_only=True):
+    """An Event and its object."""
+
     about: NodeClaim | Node | Pod
     event: Event
 
 
 def notices(f: Facts) -> tuple[Notice, ...]:
-    """All that could be said now."""
+    """The Events that apply now, repeated ones included."""
     claim, found = f.claim, list[Notice]()
     by = grace_period.deadline(claim) if claim is not None and claim.deleting else None
     draining = [node for node in f.nodes if holds_finalizer(node) and f.drain_of(node).known]
@@ -38,28 +40,28 @@ def notices(f: Facts) -> tuple[Notice, ...]:
             found += [Notice(about=node, event=grace_period.expiring_event(by))]
             found += [Notice(about=claim, event=grace_period.expiring_event(by))] if claim is not None else []
     if draining and claim is not None and grace_period.has_invalid_deadline(claim):
-        words = f"{labels.TERMINATION_TIMESTAMP} is not a timestamp such as 2006-01-02T15:04:05Z; ignored"
-        found.append(_warning(claim, reasons.INVALID_TERMINATION_TIMESTAMP, words))
-    if claim is not None and not claim.deleting and (words := consistency.changes(f, claim)):
-        found.append(_warning(claim, reasons.POOL_CHANGED, words))
-    if claim is not None and (words := repair.blocked(f)):
-        found.append(_warning(claim, reasons.NODE_REPAIR_BLOCKED, f"repair of the Node is delayed: {words}"))
+        message = f"{labels.TERMINATION_TIMESTAMP} is not a timestamp such as 2006-01-02T15:04:05Z; ignored"
+        found.append(_warning(claim, reasons.INVALID_TERMINATION_TIMESTAMP, message))
+    if claim is not None and not claim.deleting and (message := consistency.changes(f, claim)):
+        found.append(_warning(claim, reasons.POOL_CHANGED, message))
+    if claim is not None and (message := repair.blocked(f)):
+        found.append(_warning(claim, reasons.NODE_REPAIR_BLOCKED, f"repair of the Node is delayed: {message}"))
     return tuple(found)
 
 
 def _of_node(f: Facts, node: Node) -> list[Notice]:
     found = list[Notice]()
-    if words := blocking_pods(f, node):
-        found.append(_warning(node, reasons.FAILED_DRAINING, f"Failed to drain node, waiting for pods: {words}"))
-    if not waiting_pods(f, node) and (words := attached_volumes(f, node)):
+    if message := blocking_pods(f, node):
+        found.append(_warning(node, reasons.FAILED_DRAINING, f"Failed to drain node, waiting for pods: {message}"))
+    if not waiting_pods(f, node) and (message := attached_volumes(f, node)):
         found.append(
-            Notice(about=node, event=Event(type="Normal", reason=reasons.AWAITING_VOLUME_DETACHMENT, message=words))
+            Notice(about=node, event=Event(type="Normal", reason=reasons.AWAITING_VOLUME_DETACHMENT, message=message))
         )
     for pod in f.drain_of(node).pods:
         if has_invalid_do_not_disrupt(pod):
             value = pod.metadata.annotations[labels.DO_NOT_DISRUPT]
-            words = f'{labels.DO_NOT_DISRUPT}="{value}" is neither "true" nor a duration such as 1h30m; ignored'
-            found.append(_warning(pod, reasons.INVALID_DO_NOT_DISRUPT, words))
+            message = f'{labels.DO_NOT_DISRUPT}="{value}" is neither "true" nor a duration such as 1h30m; ignored'
+            found.append(_warning(pod, reasons.INVALID_DO_NOT_DISRUPT, message))
     return found
 
 

@@ -1,7 +1,7 @@
-"""Whether a key needs the inventory's full attention: a LIST every few seconds instead of every minute.
+"""Whether a key needs the short interval between LISTs of agent pools.
 
-True exactly while the cloud's next answer may change what we do; a claim that merely waits for capacity or a
-person costs no reads (docs/references/rules.md#arm-request-budget).
+It does while the next answer can change the plan. A claim that waits for capacity or for a user costs no reads
+(docs/references/rules.md#arm-request-budget).
 """
 
 from controllers.model.conditions import launched
@@ -10,7 +10,7 @@ from controllers.model.ownership import belongs
 
 
 def in_flight(f: Facts) -> bool:
-    """Pools being made or removed the inventory sees itself; this is about what only the rules know."""
+    """Whether it does because of its claim or Node; the inventory itself knows of pools in transition."""
     claim = f.claim
     if f.candidate is not None:
         return True

@@ -100,7 +100,7 @@ OWN_WRITE_SECONDS = 10.0
 
 
 def plan(f: Facts) -> Step:
-    """The one step to take now. Whatever it waits for, a refused write is tried again when its time has passed."""
+    """The next step. A Wait ends no later than the delay of a write that the API server refused."""
     step = _next(f)
     if isinstance(step, Wait) and f.refused_for < (math.inf if step.after is None else step.after):
         return Wait(after=f.refused_for, why=step.why, blocked_by=step.blocked_by)
@@ -109,18 +109,18 @@ def plan(f: Facts) -> Step:
 
 def _next(f: Facts) -> Step:
     if f.own_write_pending:
-        return Wait(after=OWN_WRITE_SECONDS, why="our own write is not yet in the cache")
+        return Wait(after=OWN_WRITE_SECONDS, why="waiting for the cache to show our last write")
     if not f.kube_synced:
-        return Wait(after=None, why="claims and Nodes have not been listed yet")
+        return Wait(after=None, why="waiting for the first list of claims and Nodes")
     claim = f.claim
     if claim is None:
-        return removal(f) or _nothing_or_wait(f)
+        return removal(f) or _without_claim(f)
     chosen = _terminate(f, claim) if phase_of(claim) in TERMINATING else _provision(f, claim)
-    return _rivals(f) or chosen if isinstance(chosen, Wait) else chosen
+    return _name_collisions(f) or chosen if isinstance(chosen, Wait) else chosen
 
 
 def removal(f: Facts) -> Step | None:
-    """The next step towards a removal, asked or inferred; a Wait while it has to wait; None: there is nothing to do."""
+    """The next step of a removal, requested or inferred, or a Wait; None if there is nothing to remove."""
     claim = f.claim
     if claim is None or not claim.deleting:
         return garbage.step(f) or repair.step(f)
@@ -132,7 +132,7 @@ def removal(f: Facts) -> Step | None:
 def _provision(f: Facts, claim: NodeClaim) -> Step:
     if not holds_finalizer(claim):
         if "AddFinalizer" in f.refused:
-            return Wait(after=None, why="the API refuses our finalizer; nothing is launched without it")
+            return Wait(after=None, why="the API server refuses our finalizer, without which nothing is launched")
         return AddFinalizer(claim=claim)
     if not f.inventory_synced:
         return _report_unlisted(f, claim)
@@ -152,10 +152,10 @@ def _provision(f: Facts, claim: NodeClaim) -> Step:
 
 
 def _report_unlisted(f: Facts, claim: NodeClaim) -> Step:
-    """Nothing is done before the pools were listed; what can be said without them is said."""
-    updates = status.blind(f, claim)
-    times = [j.recheck for j in updates.values() if j.recheck is not None]
-    waiting = Wait(after=min(times, default=None), why="the agent pools have not been listed yet")
+    """Before the first list of agent pools only conditions are written."""
+    updates = status.unlisted_conditions(f, claim)
+    times = [update.recheck for update in updates.values() if update.recheck is not None]
+    waiting = Wait(after=min(times, default=None), why="waiting for the first list of agent pools")
     return status.report(f, claim, updates) or waiting
 
 
@@ -166,12 +166,12 @@ def _terminate(f: Facts, claim: NodeClaim) -> Step:
     if removing is not None and not isinstance(removing, Wait):
         return removing
     updates = status.termination_conditions(f, claim)
-    told = status.report(f, claim, updates) if removing is not None else None
-    return told or _soonest(updates, removing)
+    report = status.report(f, claim, updates) if removing is not None else None
+    return report or _soonest(updates, removing)
 
 
 def explain(f: Facts) -> PatchStatus | None:
-    """The status write that says why a step at the cloud failed; `f` already carries the failure."""
+    """The status write that reports why a cloud call failed; `f` already has the failure."""
     claim = f.claim
     if claim is None:
         return None
@@ -181,26 +181,26 @@ def explain(f: Facts) -> PatchStatus | None:
 
 
 def _soonest(updates: status.ConditionUpdates, *waits: Wait | None) -> Wait:
-    """Until the first moment at which time alone changes something; a moment that has come changes nothing more."""
+    """A Wait until the first moment at which time alone changes a condition or ends one of these waits."""
     known = [wait for wait in waits if wait is not None]
     times = [wait.after for wait in known if wait.after is not None]
-    times += [j.recheck for j in updates.values() if j.recheck is not None and j.recheck > 0]
-    why = known[0].why if known else ", ".join(f"{n}={j.status}" for n, j in updates.items())
+    times += [u.recheck for u in updates.values() if u.recheck is not None and u.recheck > 0]
+    why = known[0].why if known else ", ".join(f"{name}={update.status}" for name, update in updates.items())
     blocked_by = known[0].blocked_by if known else None
-    return Wait(after=min(times, default=None), why=why or "something to happen", blocked_by=blocked_by)
+    return Wait(after=min(times, default=None), why=why or "waiting for a change", blocked_by=blocked_by)
 
 
-def _nothing_or_wait(f: Facts) -> Step:
+def _without_claim(f: Facts) -> Step:
     if f.instance is not None and verdict(f.instance, None) is not Verdict.FOREIGN:
-        return Wait(after=None, why="a pool without a claim is still there")
-    born_here = any(marked(node) for node in f.nodes)
-    return Wait(after=None, why="Nodes of a pool of ours are still there") if born_here else Forget()
+        return Wait(after=None, why="waiting for an agent pool without a claim to be deleted")
+    left = any(marked(node) for node in f.nodes)
+    return Wait(after=None, why="waiting for Nodes of an agent pool of ours to be deleted") if left else Forget()
 
 
-def _rivals(f: Facts) -> Step | None:
-    """Claims that share this key with the one in charge: told so while they live, let go when they leave.
+def _name_collisions(f: Facts) -> Step | None:
+    """Steps for other claims with the same key: a condition while they live, the finalizer when they are deleted.
 
-    Only two claims whose names AKS does not allow, and whose UIDs hash alike, can meet here.
+    Two claims collide only if AKS does not allow their names, and their UIDs have the same hash.
     """
     for rival in f.claims[1:]:
         if rival.deleting and holds_finalizer(rival):
@@ -208,7 +208,7 @@ def _rivals(f: Facts) -> Step | None:
                 return LookUpPool(name=f.key)
             return ReleaseFinalizer(target=rival, why="the pool of this name belongs to another claim")
         if not rival.deleting:
-            told = status.report(f, rival, {LAUNCHED: launch.name_collides(f)})
-            if told is not None:
-                return told
+            report = status.report(f, rival, {LAUNCHED: launch.name_collides(f)})
+            if report is not None:
+                return report
     return None

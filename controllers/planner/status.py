@@ -1,7 +1,7 @@
-"""Putting judgements on a claim: one status write, only when something differs.
+"""Computes a claim's status: all conditions of its phase, in one write, and only if something differs.
 
-Conditions keep Karpenter's mechanics (transition times, order, Ready's message); a change of status or reason
-speaks as an Event; Ready and nodeName are written together; nothing equal is ever written again.
+Conditions follow Karpenter's mechanics: transition times, order, and Ready's message. A change of status or reason is
+also recorded as an Event. Ready and nodeName are written together.
 
 Source: docs/references/karpenter.md#condition-mechanics, docs/references/kaito.md#what-kaito-reads,
 docs/references/kaito.md#contract (K4).
@@ -27,41 +27,43 @@ ConditionUpdates = Mapping[str, ConditionUpdate]
 
 
 def launch_conditions(f: Facts, claim: NodeClaim) -> ConditionUpdates:
-    """What is said of a live claim."""
+    """The conditions of a live claim."""
     found = {
         conditions.LAUNCHED: launch.condition(f, claim),
         conditions.REGISTERED: registration.condition(f, claim),
         conditions.INITIALIZED: repair.with_blocked_repair(f, initialization.condition(f, claim)),
     }
-    return {name: updates for name, updates in found.items() if updates is not None}
+    return {name: update for name, update in found.items() if update is not None}
 
 
 def termination_conditions(f: Facts, claim: NodeClaim) -> ConditionUpdates:
-    """What is said of a deleting claim."""
+    """The conditions of a deleting claim."""
     found = {
         conditions.DRAINED: drained(f, claim),
         conditions.VOLUMES_DETACHED: volumes_detached(f, claim),
         conditions.INSTANCE_TERMINATING: instance_terminating(f, claim),
     }
-    return {name: updates for name, updates in found.items() if updates is not None}
+    return {name: update for name, update in found.items() if update is not None}
 
 
-def blind(f: Facts, claim: NodeClaim) -> ConditionUpdates:
-    """What is said while the agent pools have not been listed: why nothing happens, and what its Node alone tells.
+def unlisted_conditions(f: Facts, claim: NodeClaim) -> ConditionUpdates:
+    """The conditions before the first list of agent pools: why it fails, and whether the Node is usable.
 
-    A Node that stops being usable is no news of the cloud's; whoever looks at the claim must not wait for a LIST.
+    The second needs no list, so a Node that becomes unusable is reported at once.
     """
     about = conditions.INSTANCE_TERMINATING if claim.deleting else LAUNCHED
     found = {about: _unlisted(f, claim, about)}
     if not claim.deleting and was_usable(claim):
         found[INITIALIZED] = initialization.condition(f, claim)
-    return {name: updates for name, updates in found.items() if updates is not None}
+    return {name: update for name, update in found.items() if update is not None}
 
 
 def _unlisted(f: Facts, claim: NodeClaim, condition: str) -> ConditionUpdate | None:
-    """Why the pools cannot be listed, unless this condition says something already."""
-    told = claim.condition(condition)
-    if f.list_failed is None or (told is not None and (told.status, told.reason) != ("Unknown", f.list_failed.reason)):
+    """Why the list of agent pools fails, unless this condition has another reason already."""
+    current = claim.condition(condition)
+    if f.list_failed is None or (
+        current is not None and (current.status, current.reason) != ("Unknown", f.list_failed.reason)
+    ):
         return None
     held = ConditionUpdate(status="Unknown", reason=f.list_failed.reason, message=f.list_failed.message, warning=True)
     began, limit = claim.metadata.creation_timestamp, f.policy.launch_seconds
@@ -72,7 +74,7 @@ def _unlisted(f: Facts, claim: NodeClaim, condition: str) -> ConditionUpdate | N
 
 
 def report(f: Facts, claim: NodeClaim, updates: ConditionUpdates) -> PatchStatus | None:
-    """The write that makes the claim say this; None if it does already, or if the API refused to take it."""
+    """The write of these conditions; None if nothing differs, or if the API server refuses it."""
     if "PatchStatus" in f.refused or not updates:
         return None
     updated = ConditionSet.of(claim, f.now)
@@ -83,11 +85,11 @@ def report(f: Facts, claim: NodeClaim, updates: ConditionUpdates) -> PatchStatus
         before = updated.get(name)
         updated = updated.set(name, update.status, reason=update.reason, message=text, now=f.now)
         unchanged = before is not None and (before.status, before.reason) == (update.status, update.reason)
-        late = bool(update.overdue) and (before is None or not deadlines.told(before.message))
+        late = bool(update.overdue) and (before is None or not deadlines.is_overdue(before.message))
         if not unchanged or late:
-            said = text or _plain(f, claim, name)
+            words = text or _event_message(f, claim, name)
             kind: EventType = "Warning" if update.warning else "Normal"
-            events.append(Event(type=kind, reason=update.reason, message=said))
+            events.append(Event(type=kind, reason=update.reason, message=words))
         overdue = update.overdue if late else overdue
     fields = _fields(f, claim) if claim is f.claim else {}
     if not updated.changed(claim) and not fields:
@@ -95,12 +97,12 @@ def report(f: Facts, claim: NodeClaim, updates: ConditionUpdates) -> PatchStatus
     return PatchStatus(claim=claim, conditions=updated.items, fields=fields, events=tuple(events), overdue=overdue)
 
 
-def _plain(f: Facts, claim: NodeClaim, name: str) -> str:
-    """A good word has no message on the condition; as an Event it should say what happened."""
+def _event_message(f: Facts, claim: NodeClaim, name: str) -> str:
+    """The message of the Event for a condition that is True, which has no message itself."""
     node = node_for_claim(f)
     match name:
         case conditions.LAUNCHED if f.instance is None or f.instance.state is not InstanceState.RUNNING:
-            # A Node proves its machine before ARM says that the pool is done.
+            # A Node proves its machine before ARM reports the end of the operation.
             named = f" as Node {node.name}" if node is not None else ""
             return f"the machine of agent pool {f.key} is running{named}{_choice(f)}"
         case conditions.LAUNCHED:
@@ -136,7 +138,7 @@ def _initialized_text(f: Facts, claim: NodeClaim) -> str:
 
 
 def _fields(f: Facts, claim: NodeClaim) -> Mapping[str, str]:
-    """Our scalar status fields that differ. The providerID is copied from the Node, never built."""
+    """The scalar status fields that differ. The providerID is copied from the Node, never computed."""
     node = node_for_claim(f)
     if node is None or claim.deleting or labels.REGISTERED not in node.metadata.labels:
         return {}

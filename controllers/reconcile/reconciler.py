@@ -33,7 +33,7 @@ from controllers.model.steps import (
 )
 from controllers.node.termination.pod_predicates import is_drainable, is_evictable
 from controllers.nodeclaim.lifecycle.launch import own_blocking_condition
-from controllers.planner.controller_names import rule
+from controllers.planner.controller_names import controller_name
 from controllers.planner.in_flight import in_flight
 from controllers.planner.judgements import judge, repair_waits_for, with_judgements
 from controllers.planner.plan import explain, plan
@@ -98,8 +98,6 @@ class Reconciler:
         """The keys that were reconciled and still exist."""
         return tuple(self._memories)
 
-    # One pass
-
     async def reconcile(self, key: str) -> float | None:
         """One pass: at most one write. Returns the seconds until the next one; None: when an object changes.
 
@@ -113,14 +111,14 @@ class Reconciler:
             match step:
                 case Wait(after=after, why=why, blocked_by=blocked_by):
                     log.debug("waiting", why=why, after=after)
-                    set_controller(rule(facts, step))
+                    set_controller(controller_name(facts, step))
                     self._observer.waits(key, blocked_by)
                     self._set_polling(key, facts)
                     self._report_restriction(memory, facts)
                     record_events(self._actuator, memory, facts, now=self._now())
                     return None if after is None else max(after, SHORTEST_WAIT_SECONDS)
                 case Forget():
-                    set_controller(rule(facts, step))
+                    set_controller(controller_name(facts, step))
                     self._forget(key)
                     return None
                 case _:
@@ -163,7 +161,7 @@ class Reconciler:
 
     async def _perform(self, memory: Memory, facts: Facts, step: Write | Read) -> tuple[Result, float]:
         began = self._now()
-        set_controller(rule(facts, step))
+        set_controller(controller_name(facts, step))
         if isinstance(step, Write):
             result = await self._write(facts, step, began)
         else:
@@ -255,8 +253,6 @@ class Reconciler:
                 return None
             case _:
                 return None
-
-    # Bookkeeping
 
     def _count(self, facts: Facts, step: Write) -> None:
         if isinstance(step, DeleteClaim) or (isinstance(step, DeleteInstance) and facts.candidate is not None):

@@ -1,6 +1,6 @@
-"""The caches, seen by key: which claims and Nodes map to a pool name, and how far the caches can be trusted.
+"""The caches by key: the claims and Nodes of each agent pool name, and how current the caches are.
 
-A claim maps to its pool's name, a Node to the pool its label names; nothing else decides keys.
+A claim's key is the name of its pool, a Node's key is the pool that its label names.
 """
 
 from collections.abc import Callable, Mapping
@@ -18,7 +18,7 @@ POOL = "pool"
 UID = "uid"
 NODECLAIM_CRD = "nodeclaims.karpenter.sh"
 
-# The newest versions of a key's objects, by kind: what a refusal is bound to.
+# The newest resource versions of a key's objects, by kind: a refusal is valid for them only.
 Versions = Mapping[str, str]
 
 PoolName = Callable[[NodeClaim], str]
@@ -57,13 +57,13 @@ class Indexes:
 
     @property
     def current(self) -> bool:
-        """Whether nothing ails any of the three; what a list that fails leaves is old knowledge."""
+        """Whether all three watches work; a cache whose list fails is stale."""
         caches = (self._claims, self._nodes, self._crds)
         return all(cache.synced and cache.last_error is None for cache in caches)
 
     @property
     def crd(self) -> CustomResourceDefinition | None:
-        """The NodeClaim CRD: who deletes it makes all claims deleting without anybody's asking for one."""
+        """The NodeClaim CRD, whose deletion deletes all claims."""
         return self._crds.get(NODECLAIM_CRD)
 
     def keys(self) -> dict[str, None]:
@@ -104,7 +104,7 @@ class Indexes:
         return all(seen is not None and seen.uid == node.uid for seen, node in zip(cached, nodes, strict=True))
 
     def version_of(self, expectation: Expectation) -> str:
-        """The cached version of the object behind a barrier, "" if the cache has none of that UID."""
+        """The cached version of the object of this expectation, "" if the cache has none of that UID."""
         cache = self._claims if expectation.kind == "claim" else self._nodes
         seen = cache.get(expectation.name)
         return seen.metadata.resource_version if seen is not None and seen.uid == expectation.uid else ""
@@ -114,7 +114,7 @@ class Indexes:
         (self._claims if expectation.kind == "claim" else self._nodes).invalidate()
 
     def shows(self, expectation: Expectation) -> bool:
-        """Whether the cache already contains the write behind a barrier, or no longer that object."""
+        """Whether the cache contains the write of this expectation, or no longer has the object."""
         cache = self._claims if expectation.kind == "claim" else self._nodes
         seen = cache.get(expectation.name)
         if seen is None or seen.uid != expectation.uid:
@@ -123,5 +123,5 @@ class Indexes:
             return False
         if not expectation.resource_version:
             return seen.metadata.deleting
-        # Of the object, not of the cache: a cache that missed our write's event may have seen later ones of others.
+        # The object's version, not the cache's: a cache can miss the event of the write and get later ones.
         return reached(seen.metadata.resource_version, expectation.resource_version)

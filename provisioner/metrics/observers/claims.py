@@ -74,7 +74,7 @@ class ClaimGauges:
             if not managed(claim):
                 continue
             phases[phase_of(claim)] += 1
-            overdue.update(c.type for c in claim.status.conditions if deadlines.told(c.message))
+            overdue.update(c.type for c in claim.status.conditions if deadlines.is_overdue(c.message))
             if not claim.deleting and claim.condition(READY, "True") is None:
                 obstacle = first_obstacle(claim)
                 stuck[obstacle] += 1

@@ -24,7 +24,7 @@ from controllers.model.steps import (
     Step,
     Wait,
 )
-from controllers.planner.controller_names import OF_CAUSE, rule
+from controllers.planner.controller_names import OF_CAUSE, controller_name
 from controllers.state.indexes import Indexes
 from provisioner.api import labels
 from provisioner.metrics.definitions import LABELS, karpenter, own
@@ -144,7 +144,7 @@ STEPS: list[tuple[str, dict[str, Any], Step, str]] = [
 @pytest.mark.parametrize(("known", "step", "name"), [row[1:] for row in STEPS], ids=[row[0] for row in STEPS])
 def test_a_step_is_named_as_karpenter_names_it(known: dict[str, Any], step: Step, name: str) -> None:
     """The name is that of Karpenter's controller with the same task."""
-    assert rule(facts(**known), step) == name
+    assert controller_name(facts(**known), step) == name
 
 
 def test_every_cause_of_a_removal_has_a_rule() -> None:
