@@ -186,7 +186,7 @@ def test_the_node_of_a_failed_attempt_does_not_delete_the_claim() -> None:
 def test_a_deleting_claim_is_removed_as_usual() -> None:
     """Its failed pool is not cleaned up separately."""
     going = claim(down={"Launched": "NodesNotReady"}, deleting=True)
-    known = facts(claims=(going,), instance=POOL, candidate=Candidate(cause="x", since=-0.0))
+    known = facts(claims=(going,), instance=POOL, candidate=Candidate(cause="orphan-pool", since=0.0))
     step = plan(known)
     assert isinstance(step, steps.DeleteInstance)
     assert step.cause == "asked"

@@ -393,7 +393,7 @@ def test_deleting_claims(case: str, known: dict, expected: type) -> None:
 OLD = 1000.0
 
 
-def candidate_seen(cause: str, **fields: Any) -> dict:
+def candidate_seen(cause: steps.Cause, **fields: Any) -> dict:
     return {"candidate": Candidate(cause=cause, since=-OLD), "claim_read_age": 1.0, "pool_read_age": 1.0, **fields}
 
 
