@@ -104,7 +104,9 @@ def test_volumes_that_stay_attached_are_overdue_once() -> None:
 
 def test_a_failed_read_of_attachments_blocks_the_removal() -> None:
     """The failure is reported."""
-    known = emptying(volumes=Volumes(read_failure=RequestFailure(message="403 Forbidden: no", verb="read", seconds=3.0)))
+    known = emptying(
+        volumes=Volumes(read_failure=RequestFailure(message="403 Forbidden: no", verb="read", seconds=3.0))
+    )
     assert not isinstance(plan(known), DeleteInstance)
     assert says(known, "VolumesDetached")[:2] == ("Unknown", "AwaitingVolumeDetachment")
     assert "403 Forbidden" in says(known, "VolumesDetached")[2]
