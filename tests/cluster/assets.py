@@ -1,13 +1,13 @@
-"""The binaries of a real control plane: where they are, and how they are built.
+"""Finds and builds the binaries of a real control plane.
 
-    python -m tests.cluster.assets        build them unless they are there (`make cluster-tools`)
+    python -m tests.cluster.assets        build them unless they exist (`make cluster-tools`)
 
-`KUBEBUILDER_ASSETS` or `ENVTEST_BIN` names a directory with binaries that a user has; otherwise they are built
-from the module file of `KUBE_VERSION` (a minor, 1.34 unless set) in `tools/` into a cache directory, once for each of
-its contents. What is missing is said in one line.
+`KUBEBUILDER_ASSETS` or `ENVTEST_BIN` names a directory with existing binaries; otherwise they are built from the module
+file of `KUBE_VERSION` (a minor version, 1.34 by default) in `tools/` into a cache directory, once for each content of
+that file. Missing prerequisites are reported in one line.
 
-Source: a release build sets the version by linker flags; without them the API server calls itself v0.0.0 and Helm's
-`kubeVersion` and kubectl's skew check refuse it.
+A release build sets the version by linker flags; without them the API server reports v0.0.0, and Helm's `kubeVersion`
+and kubectl's skew check refuse it.
 """
 
 import hashlib
@@ -31,7 +31,7 @@ USAGE = 2
 
 
 class MissingError(Exception):
-    """There are no binaries; the message says in one line what to do."""
+    """There are no binaries; the message has the remedy in one line."""
 
 
 def module_file(env: Mapping[str, str]) -> Path:
@@ -53,14 +53,14 @@ def kubernetes_version(module: Path) -> str:
 
 
 def cache(module: Path, env: Mapping[str, str]) -> Path:
-    """Where what is built from that module file is kept."""
+    """The directory for the binaries of that module file."""
     root = Path(env.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     digest = hashlib.sha256(module.read_bytes()).hexdigest()[:8]
     return root / "gpu-provisioner" / "cluster-tools" / f"{kubernetes_version(module)}-{digest}"
 
 
 def missing(folder: Path) -> list[str]:
-    """Which of the binaries are not in that directory."""
+    """The binaries that are not in that directory."""
     return [name for name in NAMES if not os.access(folder / name, os.X_OK)]
 
 
@@ -79,9 +79,9 @@ def find(env: Mapping[str, str] = os.environ) -> Path:
 
 
 def named(folder: Path) -> str:
-    """Which Kubernetes these binaries are, in their own words."""
-    told = subprocess.run((str(folder / "kube-apiserver"), "--version"), check=True, capture_output=True, text=True)
-    return told.stdout.strip()
+    """The Kubernetes version that these binaries report."""
+    version = subprocess.run((str(folder / "kube-apiserver"), "--version"), check=True, capture_output=True, text=True)
+    return version.stdout.strip()
 
 
 def build(env: Mapping[str, str] = os.environ) -> Path:

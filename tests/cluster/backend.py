@@ -1,7 +1,7 @@
-"""A Kubernetes API to be tried, whichever it is: the simulator on a socket, or the real server.
+"""A Kubernetes API under test: the simulator on a socket, or the real server.
 
-The same few words for both: `url`, `ssl`, `token`, `kubeconfig`, one request, one watch. The simulator is as
-new for every test; the real server has been wiped.
+Both have the same interface: `url`, `ssl`, `token`, `kubeconfig`, one request, one watch. The simulator is new for
+every test; the real server is wiped.
 """
 
 import asyncio
@@ -34,7 +34,9 @@ SHUTDOWN_SECONDS = 1.0
 
 @dataclass(frozen=True, kw_only=True)
 class Backend:
-    """`name` is "simulator" or "real". `store` and `cp` are the two themselves, for what only one of them can do."""
+    """`name` is "simulator" or "real". `store` and `cp` are the simulator's store and the control plane, where only one
+    supports a test.
+    """
 
     name: str
     url: str
@@ -58,7 +60,7 @@ class Backend:
         *,
         headers: Mapping[str, str] | None = None,
     ) -> tuple[int, Any]:
-        """One request; (status, JSON, or text where the answer is none). `path` may have a query."""
+        """One request; returns (status, JSON, or text where the response is not JSON). `path` may have a query."""
         data = body if isinstance(body, bytes | None) else json.dumps(body).encode()
         sent = {"Content-Type": content_type, **(headers or {})}
         async with self.session.request(method, path, data=data, headers=sent) as answer:
@@ -66,7 +68,7 @@ class Backend:
             return answer.status, json.loads(text) if "json" in answer.content_type else text
 
     async def demand(self, method: str, path: str, body: object = None, content_type: str = "application/json") -> Any:
-        """One request that must succeed. Raises AssertionError with the server's words."""
+        """One request that must succeed. Raises AssertionError with the server's message."""
         status, answer = await self.request(method, path, body, content_type)
         assert status < 400, f"{method} {path}: {status} {answer}"
         return answer

@@ -1,6 +1,6 @@
-"""Who else is at the API server while the program runs: people with a client each, and machines that become Nodes.
+"""Other clients of the API server while the program runs: users with one client each, and machines that become Nodes.
 
-They outlive what is done to the server: whoever meets it away asks again.
+They retry while the API server is unavailable.
 """
 
 import asyncio
@@ -29,18 +29,18 @@ LOOK_SECONDS = 0.1
 AGAIN_SECONDS = 0.2
 TRIES = 150
 CLOSING_SECONDS = 10.0
-# An API server that comes, goes, or has not read its own etcd yet.
+# Responses of an API server that starts, stops, or has not read its etcd yet.
 AWAY = frozenset({401, 403, 429, 500, 503, 504})
 
 
 class Hand:
-    """One client of people's: a session of its own that tries again while the API server is away."""
+    """One user's client: a session of its own that retries while the API server is unavailable."""
 
     def __init__(self, session: aiohttp.ClientSession) -> None:
         self.session = session
 
     async def ask(self, method: str, path: str, body: object = None, kind: str = "application/json") -> tuple[int, Any]:
-        """(status, JSON); a write that met no answer may be sent twice."""
+        """(status, JSON); a write without a response may be sent twice."""
         for _ in range(TRIES):
             try:
                 headers = {"Content-Type": kind}
@@ -53,14 +53,14 @@ class Hand:
         raise AssertionError(f"{method} {path}: the API server stays away")
 
     async def demand(self, method: str, path: str, body: object = None, kind: str = "application/json") -> Any:
-        """Raises AssertionError with the server's words if it is refused."""
+        """Raises AssertionError with the server's message if the request is refused."""
         status, answer = await self.ask(method, path, body, kind)
         assert status < 400 or (method, status) in {("POST", 409), ("DELETE", 404)}, f"{method} {path}: {answer}"
         return answer
 
 
 async def at_once(works: list[Callable[[], Awaitable[object]]], most: int = 50) -> None:
-    """All of it, `most` at a time."""
+    """Run all of them, at most `most` at a time."""
     todo = iter(works)
 
     async def worker() -> None:
@@ -73,11 +73,11 @@ async def at_once(works: list[Callable[[], Awaitable[object]]], most: int = 50) 
 
 
 @asynccontextmanager
-async def people(cp: ControlPlane) -> AsyncIterator[Hand]:
-    """Somebody with a client; when all is over, nothing is open that was not open before.
+async def user_client(cp: ControlPlane) -> AsyncIterator[Hand]:
+    """A user's client; at the end no file descriptor is open that was not open before.
 
-    Each one is looked for, not their number: what earlier tests left to be closed (Helm keeps connections in this
-    process) would else make room for as many that outlive this loop, and fail whichever test collects them.
+    Each descriptor is compared, not their number: descriptors that earlier tests left to be closed (Helm keeps
+    connections in this process) would hide as many that outlive this loop, and fail a later test.
     """
     before = open_files()
     async with cp.session() as session:
@@ -85,20 +85,20 @@ async def people(cp: ControlPlane) -> AsyncIterator[Hand]:
     deadline = asyncio.get_running_loop().time() + CLOSING_SECONDS
     while left := open_files() - before:
         assert asyncio.get_running_loop().time() < deadline, f"left open: {sorted(left)}"
-        await asyncio.sleep(0.1)  # TLS says good-bye in its own time
+        await asyncio.sleep(0.1)  # TLS closes its connections asynchronously
 
 
 def open_files() -> frozenset[str]:
-    """What each file descriptor of this process is; a socket has a number that no other ever had."""
+    """The target of each file descriptor of this process; each socket has a unique number."""
     found = []
     for fd in os.listdir("/proc/self/fd"):
-        with suppress(FileNotFoundError):  # the one by which we look
+        with suppress(FileNotFoundError):  # the descriptor of this directory
             found.append(f"{fd} {os.readlink(f'/proc/self/fd/{fd}')}")
     return frozenset(found)
 
 
 def bulky_node(number: int) -> Json:
-    """A Node of the size that they have in real clusters."""
+    """A Node of the size that Nodes have in real clusters."""
     images = [{"names": [f"registry.example.com/team-{n}/image@sha256:{n:064x}"], "sizeBytes": n} for n in range(40)]
     found = {f"example.com/label-{n}": f"value-{n}" for n in range(30)}
     name = f"crowd-{number:05d}"
@@ -107,7 +107,7 @@ def bulky_node(number: int) -> Json:
 
 
 async def machines(hand: Hand, cloud: AzureCloud) -> None:
-    """Each pool that runs gets its Node, Ready, with its GPU; for as long as it is not cancelled."""
+    """Create a Ready Node with its GPU for each running pool, until cancelled."""
     born: dict[int, str] = {}
     while True:
         for pool in list(cloud.pools.values()):
@@ -119,7 +119,7 @@ async def machines(hand: Hand, cloud: AzureCloud) -> None:
 
 
 async def _untaint(hand: Hand, name: str) -> None:
-    """What the node controller does for a Node that is Ready: each is born with this taint, by admission."""
+    """Remove the not-ready taint, which admission adds to each Node, as the node controller does for a Ready Node."""
     path = f"{NODES_PATH}/{name}"
     while True:
         node = await hand.demand("GET", path)

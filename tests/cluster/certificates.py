@@ -1,6 +1,6 @@
-"""A certificate authority of our own for one control plane on loopback, and its keys.
+"""A certificate authority for one control plane on loopback, and its keys.
 
-Written once into a directory, readable by its owner only; valid for a day around now.
+Written once into a directory, readable by its owner only; valid for a day before and after now.
 """
 
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ class Pki:
 
 
 def write_pki(folder: Path) -> Pki:
-    """Make all keys anew and write them as PEM files."""
+    """Generate all keys and write them as PEM files."""
     ca_key, server_key, tokens_key = (ec.generate_private_key(ec.SECP256R1()) for _ in range(3))
     ca_name = _name("gpu-provisioner tests")
     ca = (

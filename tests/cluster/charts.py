@@ -1,7 +1,6 @@
-"""Our charts on a control plane, rendered by the real Helm.
+"""Installs our charts on a control plane, rendered by the real Helm.
 
-What a user of the charts gets is what tests run with: the CRDs of the one, service account and rights of the
-other, and no more.
+Tests run with what a user of the charts gets: the CRDs of one chart, the service account and its roles of the other.
 """
 
 import asyncio
@@ -18,7 +17,7 @@ Json = dict[str, Any]
 
 CHARTS = Path(__file__).parents[2] / "charts"
 RELEASE = "gpu-provisioner"
-# What the chart asks for before it renders anything; the values mean nothing to the rights.
+# Values that the chart requires; they have no effect on the roles.
 VALUES = {"azure": {"subscriptionId": "subscription", "resourceGroup": "rg", "clusterName": "aks"}}
 RIGHTS = ("ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding")
 COLLECTIONS = {
@@ -33,7 +32,7 @@ ESTABLISHED_SECONDS = 20.0
 
 
 def rendered(chart: str, *, namespace: str, values: Json | None = None, release: str = RELEASE) -> list[Json]:
-    """Every object that this chart of ours makes, in Helm's order of files."""
+    """Every object that this chart renders, in Helm's order of files."""
     with helm_python.Chart.load(str(CHARTS / chart)) as loaded:
         files = loaded.render(values or {}, name=release, namespace=namespace)
     manifests = [text for name, text in sorted(files.items()) if not name.endswith("NOTES.txt")]
@@ -41,7 +40,7 @@ def rendered(chart: str, *, namespace: str, values: Json | None = None, release:
 
 
 async def install_rbac(cp: "ControlPlane", namespace: str) -> None:
-    """The namespace, the service account and its rights; those that are there already are replaced."""
+    """Install the namespace, the service account and its roles; existing ones are replaced."""
     status, answer = await cp.request("POST", "/api/v1/namespaces", {"metadata": {"name": namespace}})
     assert status in {201, 409}, answer
     objects = rendered("gpu-provisioner", namespace=namespace, values=VALUES)
@@ -52,7 +51,7 @@ async def install_rbac(cp: "ControlPlane", namespace: str) -> None:
 
 
 async def install_crds(cp: "ControlPlane") -> None:
-    """The CRDs, and wait until their kinds are served."""
+    """Install the CRDs, and wait until their kinds are served."""
     crds = rendered("gpu-provisioner-crd", namespace="default")
     assert crds, "the chart gpu-provisioner-crd renders nothing"
     for crd in crds:

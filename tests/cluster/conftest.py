@@ -1,8 +1,9 @@
-"""What tests of the real control plane share: one control plane a session, and the two back ends of one suite.
+"""Shared fixtures of the control plane tests: one control plane for each session, and the two back ends of the common
+suite.
 
-`control_plane` has our CRDs, our chart's rights and the loops of the controller manager that tests need
-(`controlplane.CONTROLLERS`); without binaries it fails with the line that says what to install. `backend` gives a test
-both servers in turn; only its real half is marked `cluster`, so the other runs in `make test`.
+`control_plane` has our CRDs, our chart's roles and the controllers of the controller manager that tests need
+(`controlplane.CONTROLLERS`); without binaries it fails with the remedy in one line. `backend` provides both servers in
+turn; only the real one is marked `cluster`, so the simulated one runs in `make test`.
 """
 
 import asyncio
@@ -21,16 +22,16 @@ from .controlplane import ControlPlane
 HERE = Path(__file__).parent
 CONFORMANCE = HERE / "conformance"
 
-# Notes on a test's report.
+# Properties of a test's report.
 BACK_END, SIMULATOR, REAL = "back end", "simulator", "real"
 SHARED = "one suite, two back ends"
 
-# What asserts in the name of tests, without being one.
+# Modules whose assertions are rewritten although they are not test modules.
 pytest.register_assert_rewrite("tests.cluster.stories", "tests.cluster.inferred_removals", "tests.cluster.realworld")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Note on each test which back end it runs on, and whether it is a case of the one suite for both."""
+    """Record on each test its back end, and whether it belongs to the suite for both."""
     for item in items:
         if HERE in item.path.parents:
             is_real = item.get_closest_marker("cluster") is not None
@@ -39,7 +40,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """What was run on each back end, and which Kubernetes the real one was."""
+    """Print the number of tests on each back end, and the Kubernetes version of the real one."""
     counts = {
         back_end: {
             outcome: _reports(terminalreporter, outcome, back_end) for outcome in ("passed", "skipped", "failed")
@@ -50,13 +51,13 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         if not any(by_outcome.values()):
             continue
         name = assets.named(assets.find()) if back_end == REAL else "the simulator"
-        told = ", ".join(f"{len(reports)} {outcome}" for outcome, reports in by_outcome.items())
+        summary = ", ".join(f"{len(reports)} {outcome}" for outcome, reports in by_outcome.items())
         shared = sum(report[SHARED] for report in by_outcome["passed"])
-        terminalreporter.write_line(f"on {name}: {told}; {shared} of the passed are cases of the shared API suite")
+        terminalreporter.write_line(f"on {name}: {summary}; {shared} of the passed are cases of the shared API suite")
 
 
 def _reports(terminalreporter: pytest.TerminalReporter, outcome: str, back_end: str) -> list[dict[str, Any]]:
-    """The notes on the tests that ended so on this back end; a failed set-up counts as failed."""
+    """The reports of tests with this outcome on this back end; a failed set-up counts as failed."""
     stats = terminalreporter.stats
     reports = [*stats.get(outcome, []), *(stats.get("error", []) if outcome == "failed" else [])]
     notes = [dict(report.user_properties) for report in reports]
@@ -65,14 +66,14 @@ def _reports(terminalreporter: pytest.TerminalReporter, outcome: str, back_end: 
 
 @pytest.fixture(autouse=True)
 def nothing_left_open() -> Iterator[None]:
-    """What a test leaves open fails that test, and not whichever later one happens to collect it."""
+    """Fail the test that leaves something open, not a later test that collects it."""
     yield
     gc.collect()
 
 
 @pytest.fixture(scope="session")
 def control_plane(tmp_path_factory: pytest.TempPathFactory) -> Generator[ControlPlane, None, None]:
-    """One etcd, API server and controller manager for all tests; `cluster` is the same one wiped."""
+    """One etcd, API server and controller manager for all tests; `cluster` is the same one, wiped."""
     try:
         binaries = assets.find()
     except assets.MissingError as error:
@@ -89,20 +90,20 @@ def control_plane(tmp_path_factory: pytest.TempPathFactory) -> Generator[Control
 
 
 @pytest.fixture(scope="session")
-def all_told(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """What came of the stories of every module of which a test was selected, by the module's name, told at once.
+def all_results(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """The results of the scenarios of every selected module, by the module's name, from one concurrent run.
 
-    They mostly wait, each in a cluster of its own: one after another they would take three times as long. A module
-    tells its own by `tell_all(folder)`; `folder` makes it a new one.
+    The scenarios mostly wait, each in a cluster of its own: one after another they would take three times as long. A
+    module runs its own in `run_all(folder)`; `folder` creates a new directory.
     """
     chosen = [item for item in request.session.items if item.get_closest_marker("cluster")]
     modules = dict.fromkeys(getattr(item, "module", None) for item in chosen)
-    tellers = {module.__name__: module.tell_all for module in modules if hasattr(module, "tell_all")}
+    runners = {module.__name__: module.run_all for module in modules if hasattr(module, "run_all")}
 
     async def at_once() -> dict[str, Any]:
         async with asyncio.TaskGroup() as tasks:
-            telling = {name: tasks.create_task(tell_all(tmp_path_factory.mktemp)) for name, tell_all in tellers.items()}
-        return {name: task.result() for name, task in telling.items()}
+            running = {name: tasks.create_task(run_all(tmp_path_factory.mktemp)) for name, run_all in runners.items()}
+        return {name: task.result() for name, task in running.items()}
 
     return asyncio.run(at_once())
 
@@ -116,7 +117,7 @@ async def cluster(control_plane: ControlPlane) -> ControlPlane:
 
 @pytest.fixture(params=["simulator", pytest.param("real", marks=pytest.mark.cluster)])
 def real_server(request: pytest.FixtureRequest) -> ControlPlane | None:
-    """Which of the two a test gets; apart from `backend`, as the control plane starts on a loop of its own."""
+    """The parameter of `backend`, apart from it because the control plane starts on a loop of its own."""
     return request.getfixturevalue("control_plane") if request.param == "real" else None
 
 

@@ -1,7 +1,7 @@
-"""A real control plane on loopback: etcd and kube-apiserver, and the controller manager where a story needs it.
+"""A real control plane on loopback: etcd and kube-apiserver, and the controller manager where a test needs it.
 
-RBAC is on; the administrator has a static token; our chart's service account gets its tokens from the
-TokenRequest API. It belongs to no event loop: what is started in one can be used in another.
+RBAC is on; the administrator has a static token; our chart's service account gets its tokens from the TokenRequest API.
+It is bound to no event loop: started in one, it can be used in another.
 
 Source: https://github.com/kubernetes-sigs/controller-runtime/tree/main/pkg/internal/testing/controlplane (flags),
 https://kubernetes.io/docs/reference/command-line-tools-reference/kube-apiserver/.
@@ -29,7 +29,7 @@ NAMESPACE = "gpu-provisioner"
 SERVICE_ACCOUNT = "gpu-provisioner"
 TOKEN_SECONDS = 3600
 REQUEST_SECONDS = 60.0
-# Without heartbeats the node controller would call each Node dead after 50 s: stories ask for it by name.
+# Without heartbeats the node lifecycle controller marks each Node unreachable after 50 s: tests select it by name.
 CONTROLLERS = (
     "garbage-collector-controller",
     "namespace-controller",
@@ -41,7 +41,7 @@ AUDIT = {"apiVersion": "audit.k8s.io/v1", "kind": "Policy", "rules": [WHO_ASKED]
 
 
 class ControlPlane:
-    """`url`, `ca_file` and `admin_token` are all a client needs; `audit_log` is None unless it was asked for."""
+    """`url`, `ca_file` and `admin_token` are all that a client needs; `audit_log` is None unless it was requested."""
 
     def __init__(self, assets: Path, workdir: Path, *, audit: bool) -> None:
         self.workdir = workdir
@@ -70,7 +70,7 @@ class ControlPlane:
         controller_manager: bool | tuple[str, ...] = False,
         audit: bool = False,
     ) -> AsyncIterator[Self]:
-        """Run one until the context ends. `controller_manager`: its loops by name, True for `CONTROLLERS`."""
+        """Run one until the context ends. `controller_manager`: names of its controllers, True for `CONTROLLERS`."""
         made = cls(assets, workdir, audit=audit)
         try:
             made.etcd.start()
@@ -89,11 +89,11 @@ class ControlPlane:
 
     @property
     def ssl(self) -> ssl.SSLContext:
-        """Trusts this control plane and nobody else."""
+        """Trusts this control plane only."""
         return ssl.create_default_context(cafile=str(self.ca_file))
 
     def session(self, token: str | None = None) -> aiohttp.ClientSession:
-        """A client of its own with relative URLs; the administrator's unless a token is given."""
+        """A new client session with relative URLs, with the administrator's token unless another is given."""
         return aiohttp.ClientSession(
             self.url,
             connector=aiohttp.TCPConnector(ssl=self.ssl),
@@ -110,7 +110,7 @@ class ControlPlane:
         *,
         token: str | None = None,
     ) -> tuple[int, Any]:
-        """One request; (status, JSON, or text where the answer is none)."""
+        """One request; returns (status, JSON, or text where the response is not JSON)."""
         data = None if body is None else json.dumps(body).encode()
         async with (
             self.session(token) as session,
@@ -120,13 +120,13 @@ class ControlPlane:
             return answer.status, json.loads(text) if answer.content_type == "application/json" else text
 
     async def demand(self, method: str, path: str, body: object = None, content_type: str = "application/json") -> Any:
-        """One request that must succeed. Raises AssertionError with the server's words."""
+        """One request that must succeed. Raises AssertionError with the server's message."""
         status, answer = await self.request(method, path, body, content_type)
         assert status < 400, f"{method} {path}: {status} {answer}"
         return answer
 
     def kubeconfig(self, path: Path, user: str = "admin", *, token: str | None = None) -> Path:
-        """Write a kubeconfig file. "controller" is our service account, once its rights are installed."""
+        """Write a kubeconfig file. "controller" is our service account, once its roles are installed."""
         known = {"admin": self.admin_token, "controller": self.controller_token}
         name, chosen = "loopback", token or known[user]
         assert chosen, f"{user} has no token yet"
@@ -144,19 +144,19 @@ class ControlPlane:
         path.write_text(yaml.safe_dump(config), encoding="utf-8")
         return path
 
-    # What is installed
+    # Installation
 
     async def install_crds(self) -> None:
-        """Our CRDs, established."""
+        """Install our CRDs and wait until they are established."""
         await charts.install_crds(self)
 
     async def install_chart_rbac(self, namespace: str = NAMESPACE) -> None:
-        """What our chart grants, and a token of its service account in `controller_token`."""
+        """Install our chart's roles, and store a token of its service account in `controller_token`."""
         await charts.install_rbac(self, namespace)
         self.controller_token = await self.service_account_token(SERVICE_ACCOUNT, namespace)
 
     async def service_account_token(self, name: str, namespace: str, seconds: int = TOKEN_SECONDS) -> str:
-        """A fresh token of a service account, from the TokenRequest API; 600 s is the shortest the server gives."""
+        """A new token of a service account from the TokenRequest API; 600 s is the minimum."""
         request = {
             "apiVersion": "authentication.k8s.io/v1",
             "kind": "TokenRequest",
@@ -167,21 +167,21 @@ class ControlPlane:
         return str(made["status"]["token"])
 
     async def wipe(self) -> None:
-        """Delete what tests make: claims, Nodes, pods, budgets, Leases, Events, foreign namespaces and kinds."""
+        """Delete what tests create: claims, Nodes, pods, budgets, Leases, Events, other namespaces and kinds."""
         await housekeeping.wipe(self)
 
-    # What happens to it
+    # Restarts
 
     async def restart_apiserver(self, *, kill: bool = False) -> None:
-        """Stop the API server (`kill`: without warning), start it again, and wait until it is ready."""
+        """Stop the API server (`kill`: by SIGKILL), start it again, and wait until it is ready."""
         await asyncio.to_thread(self.apiserver.kill if kill else self.apiserver.stop)
         self.apiserver.start()
         await self.apiserver.ready(self.is_ready)
 
     async def compact_etcd(self) -> int:
-        """Throw away etcd's history up to now; the revision.
+        """Compact etcd at its current revision; returns the revision.
 
-        The API server serves watches from its own window all the same; after a restart it has nothing older than this.
+        The API server still serves watches from its watch cache; after a restart it has nothing older than this.
         """
         async with aiohttp.ClientSession(f"http://127.0.0.1:{self._etcd_port}") as session:
             async with session.post("/v3/kv/range", json={"key": "AA==", "limit": 1}) as answer:
@@ -191,7 +191,7 @@ class ControlPlane:
         return revision
 
     async def start_manager(self, controllers: tuple[str, ...], *flags: str) -> None:
-        """Start the controller manager with these loops."""
+        """Start the controller manager with these controllers."""
         config = self.kubeconfig(self.workdir / "manager.kubeconfig")
         command = [
             str(self._assets / "kube-controller-manager"),
@@ -210,7 +210,7 @@ class ControlPlane:
         await self.manager.ready(self._manager_is_ready)
 
     def is_ready(self) -> bool:
-        """Whether /readyz says so. Blocks for as long as that takes."""
+        """Whether /readyz succeeds. Blocks for the duration of the request."""
         return answers(self._api_port, "/readyz", trust=self.ssl, token=self.admin_token)
 
     def _etcd_is_ready(self) -> bool:
@@ -254,7 +254,7 @@ class ControlPlane:
         return [
             str(self._assets / "kube-apiserver"),
             f"--etcd-servers=http://127.0.0.1:{self._etcd_port}",
-            # History goes when a test says so.
+            # Only tests compact the history.
             "--etcd-compaction-interval=0",
             "--bind-address=127.0.0.1",
             "--advertise-address=127.0.0.1",
@@ -269,10 +269,10 @@ class ControlPlane:
             f"--service-account-key-file={pki.tokens_key}",
             f"--service-account-signing-key-file={pki.tokens_key}",
             "--service-cluster-ip-range=10.0.0.0/24",
-            # Pods of tests have no service account, as nothing runs in them.
+            # Pods of tests have no service account, as they are never run.
             "--disable-admission-plugins=ServiceAccount",
             "--allow-privileged=true",
-            # Without it, watches hold up a graceful end for a minute.
+            # Without it, open watches delay a graceful shutdown by a minute.
             "--shutdown-watch-termination-grace-period=1s",
             "--profiling=false",
             *audit,

@@ -1,6 +1,6 @@
-"""Drains that end by force or wait for volumes, told word for word the same on both stages.
+"""Drains that end by force or wait for volumes, run unchanged in the simulator and on a real API server.
 
-As of `stories.py`. Together with its stories these use every right of the chart that a removal needs.
+As in `stories.py`. Together with its scenarios these use every right of the chart that a removal needs.
 """
 
 import asyncio
@@ -20,7 +20,9 @@ VOLUME_CLAIMS = "persistentvolumeclaims"
 
 
 async def forced(scene: Scene) -> None:
-    """A budget and do-not-disrupt hold two pods until the claim's termination time; then both are deleted for it."""
+    """A PodDisruptionBudget and do-not-disrupt block two pods until the claim's termination deadline; then both are
+    deleted.
+    """
     stage = scene.stage
     await stage.apply(node_claim(scene.name, terminationGracePeriod="40s"))
     uid = await ready(stage, scene.name)
@@ -47,7 +49,7 @@ async def forced(scene: Scene) -> None:
 
 
 async def attached(scene: Scene) -> None:
-    """A volume that stays attached holds the machine and is named; one that a staying pod uses does not."""
+    """A volume that stays attached blocks the removal and is named; one that a remaining pod uses does not."""
     stage = scene.stage
     uid = await scene.up()
     node = scene.node()["metadata"]["name"]

@@ -1,8 +1,8 @@
-"""Days that are bad enough for the rights which a good one leaves unused: each of them told once, on the real server.
+"""Failure scenarios on the real server that use the rights which the main scenarios leave unused.
 
-A watch of Nodes that falls silent, a Node that is not Ready for longer than may be, and claims and Events that
-an earlier process has written already, all met by the program itself under our chart's service account; what it asked
-for meanwhile is what the API server's audit log says.
+A watch of Nodes that delivers no events, a Node that is NotReady for too long, and claims and Events that an earlier
+process has written, all handled by the program under our chart's service account; the API server's audit log shows its
+requests.
 """
 
 import asyncio
@@ -23,18 +23,18 @@ from provisioner.runtime.resources import NODES
 from tests.world.harness import node_claim
 
 from . import assets
-from .bystanders import CLAIMS_PATH, MERGE, NODES_PATH, Hand, people
+from .bystanders import CLAIMS_PATH, MERGE, NODES_PATH, Hand, user_client
 from .controlplane import CONTROLLERS, ControlPlane
 from .inprocess import Pod, proven
 from .rights import Used, used
 
 SOON_SECONDS = 60.0
-# A sick Node need not be watched for minutes to be looked into.
+# An unhealthy Node is handled after seconds, not minutes.
 IMPATIENT = Policy(repair_seconds=1.0, repair_watch_seconds=1.0)
 
 
 class Silence:
-    """Watches of Nodes tell nothing while it lasts."""
+    """Watches of Nodes deliver nothing while it lasts."""
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self._talk = asyncio.Event()
@@ -58,7 +58,7 @@ class Silence:
 
 
 async def bad_days(folder: Path, user: str) -> list[Used]:
-    """What the controller asked for on such days. Raises AssertionError if it did not come through them."""
+    """The controller's requests in these scenarios. Raises AssertionError if one of them fails."""
     async with ControlPlane.start(assets.find(), folder, controller_manager=CONTROLLERS, audit=True) as cp:
         await cp.install_crds()
         await cp.install_chart_rbac()
@@ -66,10 +66,10 @@ async def bad_days(folder: Path, user: str) -> list[Used]:
         mount.mkdir()
         with pytest.MonkeyPatch.context() as patch:
             silence = Silence(patch)
-            async with people(cp) as hand, proven(cp, mount, IMPATIENT) as made:
+            async with user_client(cp) as hand, proven(cp, mount, IMPATIENT) as made:
                 await a_watch_falls_silent(made, hand, silence)
                 await an_event_is_there_already(made, hand)
-                await a_node_is_sick(made, hand)
+                await a_node_is_unhealthy(made, hand)
         assert cp.audit_log is not None
         return used(cp.audit_log, user)
 
@@ -86,7 +86,7 @@ async def gone(made: Pod, name: str) -> None:
 
 
 async def a_watch_falls_silent(made: Pod, hand: Hand, silence: Silence) -> None:
-    """Our own write does not show for ten seconds: the API server itself is asked for the Node."""
+    """The cache does not show our own write for ten seconds: the Node is read from the API server."""
     await up(made, hand, "silent")
     silence.begin()
     await hand.demand("DELETE", f"{CLAIMS_PATH}/silent")
@@ -96,29 +96,29 @@ async def a_watch_falls_silent(made: Pod, hand: Hand, silence: Silence) -> None:
 
 
 async def an_event_is_there_already(made: Pod, hand: Hand) -> None:
-    """Two processes, one after the other, say the same of one claim: one Event that counts two.
+    """Two processes, one after the other, report the same of one claim: one Event with count 2.
 
-    The first had put our finalizer on the claim, too: it is read afresh before its pool is asked for.
+    The first one had added our finalizer: the claim is read afresh before its pool is created.
     """
     await up(made, hand, "twice", labels.FINALIZER)
     assert made.answers["get", "nodeclaims", 200]
     (claim,) = made.app.claims.items()
     for _ in range(2):
-        await EventRecorder(made.kube, SystemClock()).record_now(claim, "Normal", "Told", "as before")
-    about = f"involvedObject.uid={claim.uid},reason=Told"
+        await EventRecorder(made.kube, SystemClock()).record_now(claim, "Normal", "Reported", "as before")
+    about = f"involvedObject.uid={claim.uid},reason=Reported"
     (event,) = (await hand.demand("GET", f"/api/v1/namespaces/default/events?fieldSelector={about}"))["items"]
     assert event["count"] == 2
     await hand.demand("DELETE", f"{CLAIMS_PATH}/twice")
     await gone(made, "twice")
 
 
-async def a_node_is_sick(made: Pod, hand: Hand) -> None:
-    """Whether AKS repairs it is in its Events; nobody does, so its claim goes."""
-    await up(made, hand, "sick")
+async def a_node_is_unhealthy(made: Pod, hand: Hand) -> None:
+    """A Node is unhealthy and its Events show no repair by AKS, so its claim is deleted."""
+    await up(made, hand, "unhealthy")
     (node,) = made.app.nodes.items()
     now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    away = {"type": "Ready", "status": "Unknown", "reason": "NodeStatusUnknown", "message": "no word of its kubelet"}
+    away = {"type": "Ready", "status": "Unknown", "reason": "NodeStatusUnknown", "message": "no heartbeat"}
     status = {"conditions": [{**away, "lastHeartbeatTime": now, "lastTransitionTime": now}]}
     await hand.demand("PATCH", f"{NODES_PATH}/{node.name}/status", {"status": status}, MERGE)
     await made.until(lambda: made.answers["list", "events", 200], SOON_SECONDS, "it reads the Node's Events")
-    await gone(made, "sick")
+    await gone(made, "unhealthy")

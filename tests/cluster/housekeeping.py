@@ -1,7 +1,7 @@
-"""Between two tests: everything that tests make is deleted, whatever holds it.
+"""Deletes everything that tests create between two tests, finalizers or not.
 
-Afterwards the server holds what it held when it began, our CRDs and our chart's rights. Fast where there is
-nothing to do: one LIST of names a kind.
+Afterwards the server has what it had at the start: our CRDs and our chart's roles. With nothing to delete it costs one
+LIST of metadata for each kind.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ Json = dict[str, Any]
 METADATA = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 OWN_CRDS = frozenset({"nodeclaims.karpenter.sh", "kaitonodeclasses.kaito.sh"})
 OWN_NAMESPACES = frozenset({"default", "kube-system", "kube-public", "kube-node-lease", "gpu-provisioner"})
-# Owners before what they own, so that nothing is made anew.
+# Owners before their dependents, so that nothing is created again.
 KINDS = (
     "/apis/karpenter.sh/v1/nodeclaims",
     "/apis/kaito.sh/v1alpha1/kaitonodeclasses",
@@ -42,7 +42,7 @@ AGAIN_SECONDS = 0.5
 
 
 async def wipe(cp: "ControlPlane") -> None:
-    """See above. Raises TimeoutError if something does not go."""
+    """Delete all of it. Raises TimeoutError if an object is not gone in time."""
     async with cp.session() as session, asyncio.timeout(GONE_SECONDS):
         for kind in KINDS:
             while found := [item for item in await _items(session, kind) if not _is_systems(kind, item)]:
@@ -65,7 +65,7 @@ async def _items(session: "aiohttp.ClientSession", kind: str) -> list[Json]:
             await asyncio.sleep(AGAIN_SECONDS)
             return await _items(session, kind)
         assert answer.status == 200, await answer.text()
-        # A list of metadata without any is `null` on the real server.
+        # An empty list of metadata is `null` on the real server.
         items: list[Json] = (await answer.json())["items"] or []
         return items
 

@@ -1,8 +1,8 @@
-"""The doors through which healthy machines could be lost, told on a real API server with its real collector.
+"""Cases in which inferred removals could delete healthy machines, on a real API server with its real garbage collector.
 
-In each story all machines run on, or could; Azure is asked for each pool once and to remove none but those
-that people let go. Each has a cluster of its own, as the circuit breaker counts over all machines. The controller's
-times are the real ones: `LOOKS_ON_SECONDS` is longer than anything that it waits for before it infers.
+In each scenario all machines keep running; each pool is created once, and only those that users remove are deleted.
+Each scenario has a cluster of its own, because the circuit breaker counts over all machines. The controller's times are
+the real ones: `LOOKS_ON_SECONDS` is longer than any wait before an inference.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ RELEASE_FLAG = "--i-know-the-pool-is-gone"
 
 
 async def fleet(world: RealWorld, count: int) -> list[str]:
-    """A controller and so many Ready claims; their names."""
+    """Start a controller and create so many Ready claims; returns their names."""
     await world.start_controller()
     names = [f"door{number}" for number in range(count)]
     for name in names:
@@ -42,7 +42,7 @@ async def fleet(world: RealWorld, count: int) -> list[str]:
 
 
 def uid_of(world: RealWorld, name: str) -> str:
-    """The UID of that claim; "" if it is not there."""
+    """The UID of that claim; "" if it does not exist."""
     claim = world.claim(name)
     return claim["metadata"]["uid"] if claim is not None else ""
 
@@ -52,27 +52,27 @@ def node_of(world: RealWorld, name: str) -> Json:
     return node
 
 
-def asked(world: RealWorld, verb: str) -> list[str]:
-    """The pools that were asked for, or asked to go, and accepted."""
+def accepted(world: RealWorld, verb: str) -> list[str]:
+    """The pools of accepted requests of this verb."""
     return sorted(call.pool for call in world.cloud.requests if call.method == verb and call.status in (201, 202))
 
 
 def restricted(world: RealWorld) -> bool:
-    """Whether somebody was told that a removal waits for people."""
+    """Whether an Event reported that removals are restricted."""
     return any(one["reason"] == "RemovalRestricted" for one in world.store.list("events", "default"))
 
 
 async def all_kept(world: RealWorld, names: list[str]) -> None:
-    """While the controller could have acted on what it infers, no machine and no Node of it goes."""
+    """While the controller could act on what it infers, no machine and no Node of it is deleted."""
     await asyncio.sleep(LOOKS_ON_SECONDS)
     world.check()
-    assert asked(world, "PUT") == names, world.tell()
-    assert asked(world, "DELETE") == [], world.tell()
+    assert accepted(world, "PUT") == names, world.tell()
+    assert accepted(world, "DELETE") == [], world.tell()
     assert all(finalizers(node_of(world, name)) == [labels.FINALIZER] for name in names), world.tell()
 
 
 async def taken_back(world: RealWorld, names: list[str]) -> None:
-    """`adopt --all` gives every restored claim its machine; nothing is left to be removed, and none is bought."""
+    """`adopt --all` gives every restored claim its machine; nothing is removed, and no pool is created."""
     ended = await world.command("adopt", "--all", "--yes")
     assert (ended.code, ended.err) == (0, ""), ended
     for name in names:
@@ -80,19 +80,19 @@ async def taken_back(world: RealWorld, names: list[str]) -> None:
     await asyncio.sleep(15)
     ended = await world.command("gc")
     assert ended.out.startswith(f"nothing to remove: {len(names)} agent pools of ours; "), ended.out
-    assert asked(world, "PUT") == names
-    assert asked(world, "DELETE") == []
+    assert accepted(world, "PUT") == names
+    assert accepted(world, "DELETE") == []
 
 
 async def goes(world: RealWorld, name: str) -> None:
-    """Asked to go, a claim goes as ever."""
+    """A deleted claim is removed as usual."""
     await world.delete_claim(name)
     await world.until(lambda: world.claim(name) is None and not world.nodes_of(name), PATIENCE_SECONDS, f"{name} goes")
-    assert asked(world, "DELETE") == [name]
+    assert accepted(world, "DELETE") == [name]
 
 
 async def restored(world: RealWorld) -> None:
-    """A backup brings four claims back under new UIDs: Kubernetes deletes their Nodes, and no machine is lost."""
+    """A backup restores four claims with new UIDs: Kubernetes deletes their Nodes, and no machine is lost."""
     names = await fleet(world, 4)
     for name in names:
         await world.strip(name)
@@ -108,7 +108,9 @@ async def restored(world: RealWorld) -> None:
 
 
 async def crd_deleted(world: RealWorld) -> None:
-    """`kubectl delete crd`: nobody asked for any claim, so none goes before people confirm it on the leader's Lease."""
+    """`kubectl delete crd`: no claim was deleted by a user, so none is removed before `gc --confirm` annotates the
+    Lease.
+    """
     names = await fleet(world, 4)
     was = {name: uid_of(world, name) for name in names}
     await world.request("DELETE", CRD)
@@ -124,11 +126,13 @@ async def crd_deleted(world: RealWorld) -> None:
     for name in names:
         await world.until(lambda name=name: len(gone(was[name])) == len(WHOLE), PATIENCE_SECONDS, f"{name} goes")  # type: ignore[misc]  # the default binds the value of this round
         assert gone(was[name]) == WHOLE, world.tell()
-    assert asked(world, "DELETE") == names
+    assert accepted(world, "DELETE") == names
 
 
 async def crd_reinstalled(world: RealWorld) -> None:
-    """Claims vanish with their CRD, and a new one has none: however few, their machines wait for whose they are."""
+    """Claims vanish with their CRD, and a new CRD has none: their machines wait for their owners' decision, however
+    few.
+    """
     names = await fleet(world, 2)
     await world.request("DELETE", CRD)
     for name in names:
@@ -145,19 +149,21 @@ async def crd_reinstalled(world: RealWorld) -> None:
 
 
 async def stopped_then_lost(world: RealWorld) -> None:
-    """`az aks stop` takes the Nodes, `start` brings them; then the cluster is deleted, and people let a claim go."""
+    """`az aks stop` removes the Nodes, `start` restores them; then the cluster is deleted, and users release a
+    claim.
+    """
     names = await fleet(world, 4)
     before = [uid_of(world, name) for name in names]
     world.cloud.stop_cluster()
     await world.until(lambda: not any(world.nodes_of(n) for n in names), PATIENCE_SECONDS, "the Nodes are let go")
     for name in names:
-        await world.until(lambda name=name: said(world, "Initialized", name)[1] == "NodeLost", 60, "it is said")  # type: ignore[misc]  # the default binds the value of this round
+        await world.until(lambda name=name: said(world, "Initialized", name)[1] == "NodeLost", 60, "it is reported")  # type: ignore[misc]  # the default binds the value of this round
     world.cloud.start_cluster()
     for name in names:
         await ready(world, name)
     assert [uid_of(world, name) for name in names] == before
-    assert asked(world, "PUT") == names
-    assert asked(world, "DELETE") == []
+    assert accepted(world, "PUT") == names
+    assert accepted(world, "DELETE") == []
     await _released(world, names[0])
 
 
@@ -171,24 +177,24 @@ async def _released(world: RealWorld, name: str) -> None:
     await asyncio.sleep(LOOKS_ON_SECONDS)
     assert labels.FINALIZER in finalizers(world.claim(name)), "an answer of that kind proves nothing to the controller"
     assert deleting(node_of(world, name))
-    assert (await world.command("release", name)).code == 2, "it must be said that the pool is known to be gone"
+    assert (await world.command("release", name)).code == 2, "--i-know-the-pool-is-gone is required"
     ended = await world.command("release", name, RELEASE_FLAG)
     assert (ended.code, ended.err) == (0, ""), ended
     assert "the managed cluster does not exist" in ended.out
     await world.until(lambda: world.claim(name) is None and not world.nodes_of(name), 30, "claim and Node are let go")
-    (told,) = events(world, name, "FinalizerReleasedByHand")
-    assert told["message"].startswith("admin released ")
+    (event,) = events(world, name, "FinalizerReleasedByHand")
+    assert event["message"].startswith("admin released ")
     world.cloud.delete_pool_by_hand(name)
     await world.until(lambda: name not in world.cloud.pools, 60, "its pool went with the cluster")
 
 
 async def repaired(world: RealWorld) -> None:
-    """A Node that has been dead for an hour is replaced after a restart too; the others stay as they are."""
+    """A Node that has been NotReady for an hour is replaced after a restart too; the others stay unchanged."""
     names = await fleet(world, 4)
     name = names[0]
     uid, node = uid_of(world, name), node_of(world, name)["metadata"]["name"]
     world.nodes.set_ready(node, None)
-    await world.until(lambda: said(world, "Initialized", name)[1] == "NodeNotReady", 60, "it is said")
+    await world.until(lambda: said(world, "Initialized", name)[1] == "NodeNotReady", 60, "it is reported")
     world.crash()
     long_ago = (datetime.now(UTC) - timedelta(hours=1)).strftime("%Y-%m-%dT%H:%M:%SZ")
     for resource, which in (("nodes", node), (CLAIMS, name)):
@@ -201,7 +207,7 @@ async def repaired(world: RealWorld) -> None:
     await world.until(lambda: len(gone(uid)) == len(WHOLE), PATIENCE_SECONDS, "it is removed")
     assert gone(uid) == WHOLE, world.tell()
     assert [one["type"] for one in events(world, name, "NodeRepair")] == ["Warning"]
-    assert asked(world, "DELETE") == [name]
+    assert accepted(world, "DELETE") == [name]
     assert all(world.condition(other, "Ready") == "True" for other in names[1:])
 
 

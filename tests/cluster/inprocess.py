@@ -1,8 +1,8 @@
-"""Our program in this process, as a pod of the real control plane: over sockets, under the chart's service account.
+"""Runs our program in this process, as a pod of the real control plane: over sockets, with the chart's service account.
 
 Connections are made as `provisioner.operator.clients` makes them, from a pod's mounted files; a process that loses its
-lease is followed by another, as the kubelet would have it; its caches, its connections and each of its passes can be
-looked at. ARM is the emulator on loopback, and machines appear by themselves, as objects only.
+Lease is followed by another, as with a kubelet. Its caches, its connections and each reconcile can be inspected. ARM is
+the emulator on loopback, and machines exist only as objects.
 """
 
 import asyncio
@@ -52,7 +52,7 @@ WATCHES = 3  # claims, Nodes, CRDs
 
 
 class Passes:
-    """Every pass's facts, held against our own last write of the same object."""
+    """Compares the facts of every reconcile with our own last write of the same object."""
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.count = 0
@@ -77,7 +77,7 @@ class Passes:
 
     @property
     def writes(self) -> int:
-        """Objects that we wrote at least once."""
+        """The number of objects that we wrote at least once."""
         return len(self._written)
 
     def _look(self, facts: Facts) -> None:
@@ -94,14 +94,14 @@ class Passes:
 
 @dataclass
 class Pod:
-    """The program and what it stands on. `app` is the incarnation that runs; `lives` counts them."""
+    """The program and its environment. `app` is the running instance; `lives` counts them."""
 
     cp: ControlPlane
     folder: Path
     cloud: AzureCloud
     policy: Policy
     passes: Passes
-    said: list[Json]
+    log: list[Json]
     arm_url: str = ""
     lives: int = 0
     answers: Counter[tuple[str, str, int]] = field(default_factory=Counter)
@@ -110,19 +110,19 @@ class Pod:
     kube: Kube = field(init=False)
 
     def move_in(self) -> None:
-        """All that a service account's mount has."""
+        """Write all files of a service account's mount."""
         (self.folder / "ca.crt").write_bytes(self.cp.ca_file.read_bytes())
         (self.folder / "namespace").write_text(NAMESPACE)
         self.mount(self.cp.controller_token)
 
     def mount(self, token: str) -> None:
-        """What the kubelet does: the file is replaced at once, never half."""
+        """Replace the token file atomically, as the kubelet does."""
         fresh = self.folder / ".token"
         fresh.write_text(token)
         fresh.rename(self.folder / "token")
 
     async def run(self) -> None:
-        """One incarnation after another."""
+        """Run one instance after another."""
         while True:
             try:
                 await self._live()
@@ -188,12 +188,12 @@ class Pod:
 
     @property
     def in_use(self) -> int:
-        """Connections to the API server that somebody holds, the lease's aside: in quiet, one for each watch."""
+        """The open connections to the API server without those of the Lease: at rest, one for each watch."""
         connector: Any = self.connection.api_client.rest_client.pool_manager.connector
         return len(connector._acquired)
 
     async def equals_a_fresh_list(self, within_seconds: float = 20.0) -> None:
-        """The caches hold what a list says now, to the last version. Raises AssertionError with what differs."""
+        """Compare the caches to a fresh list, up to the resourceVersion. Raises AssertionError with the differences."""
         caches: tuple[tuple[Any, Any], ...] = ((self.app.claims, NODECLAIMS), (self.app.nodes, NODES))
         for cache, resource in caches:
             deadline = asyncio.get_running_loop().time() + within_seconds
@@ -207,7 +207,7 @@ class Pod:
                 await asyncio.sleep(LOOK_SECONDS)
 
     async def until(self, true: Callable[[], T], within_seconds: float, what: str) -> T:
-        """Wait until it is so; its value."""
+        """Wait until the condition is met; returns its value."""
         deadline = asyncio.get_running_loop().time() + within_seconds
         while not (found := true()):
             late = asyncio.get_running_loop().time() >= deadline
@@ -216,19 +216,19 @@ class Pod:
         return found
 
     def tell(self) -> str:
-        """What every claim says of itself, and which pools there are."""
+        """The conditions of every claim, and the pools."""
         lines = [f"life {self.lives}"]
         for claim in self.app.claims.items():
-            says = [
+            conditions = [
                 f"{c.type}={c.status} {c.reason}: {c.message}" for c in claim.status.conditions if c.status != "True"
             ]
-            lines.append(f"claim {claim.name} deleting={claim.deleting} {claim.metadata.finalizers} {says}")
+            lines.append(f"claim {claim.name} deleting={claim.deleting} {claim.metadata.finalizers} {conditions}")
         lines += [f"pool {pool.name} {pool.state}" for pool in self.cloud.pools.values()]
         lines += [f"node {node.name} deleting={node.deleting}" for node in self.app.nodes.items()]
         return "\n".join(lines[:TOLD_LINES])
 
     def ready(self) -> int:
-        """How many claims the cache knows as Ready."""
+        """The number of Ready claims in the cache."""
         return sum(
             any(c.type == "Ready" and c.status == "True" for c in claim.status.conditions)
             for claim in self.app.claims.items()
@@ -237,13 +237,13 @@ class Pod:
 
 @asynccontextmanager
 async def proven(cp: ControlPlane, folder: Path, policy: Policy | None = None) -> AsyncIterator[Pod]:
-    """The program, begun. At the end its caches equal a fresh list, it has left no task and no connection behind, and
-    no pass has run on an object older than our own last write of it.
+    """The started program. At the end its caches equal a fresh list, it has left no task and no connection open, and no
+    reconcile has used an object older than our own last write of it.
     """
     tasks = len(asyncio.all_tasks())
-    with capture_logs() as said, pytest.MonkeyPatch.context() as patch:
+    with capture_logs() as log, pytest.MonkeyPatch.context() as patch:
         passes = Passes(patch)
-        async with _begun(cp, folder, policy or Policy(), passes, said) as made:
+        async with _begun(cp, folder, policy or Policy(), passes, log) as made:
             yield made
             await made.equals_a_fresh_list()
             await made.until(lambda: made.in_use == WATCHES, 20, "a connection for each watch and no other")
@@ -253,9 +253,9 @@ async def proven(cp: ControlPlane, folder: Path, policy: Policy | None = None) -
 
 
 @asynccontextmanager
-async def _begun(cp: ControlPlane, folder: Path, policy: Policy, passes: Passes, said: list[Any]) -> AsyncIterator[Pod]:
+async def _begun(cp: ControlPlane, folder: Path, policy: Policy, passes: Passes, log: list[Any]) -> AsyncIterator[Pod]:
     cloud = AzureCloud(AzureSettings(speed=60.0), SystemClock().now, Random("cloud"))
-    made = Pod(cp, folder, cloud, policy, passes, said)
+    made = Pod(cp, folder, cloud, policy, passes, log)
     made.move_in()
     runner = web.AppRunner(make_arm_app(cloud), access_log=None, shutdown_timeout=1.0)
     await runner.setup()

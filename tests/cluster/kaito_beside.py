@@ -1,7 +1,7 @@
-"""KAITO's watcher (`tests.world.kaito_watcher`) beside a real API server, where news comes by two watches.
+"""KAITO's watcher (`tests.world.kaito_watcher`) beside a real API server, with two watches.
 
-Changes of claims and Nodes are judged in the order of etcd's revisions: each waits until the other watch can
-no longer be behind it. A claim's going is a controller's unless people were heard to take its finalizers off.
+Changes of claims and Nodes are processed in the order of etcd's revisions: each waits until the other watch cannot be
+behind it. A claim's end counts as the controller's unless users were seen to remove its finalizers.
 """
 
 import heapq
@@ -15,14 +15,14 @@ from .realstore import version_of
 
 Json = dict[str, Any]
 
-# How far one watch may be behind the other; in the simulated world nothing is.
+# The maximum lag of one watch behind the other; the simulator has none.
 WATCHES_DIFFER_SECONDS = 3.0
-# Nothing is measured against real clocks: this only tells a claim that is never corrected from one that is.
+# Not a bound on real time: it only separates a claim that is never corrected from one that is.
 NOTICE_SECONDS = 45.0
 
 
 class KaitoBeside:
-    """`time` in seconds; `asked` counts what controllers have asked of the cloud, which only a leader does."""
+    """`time` in seconds; `asked` counts requests of controllers to the cloud, which only a leader sends."""
 
     def __init__(self, time: Callable[[], float], asked: Callable[[], int]) -> None:
         self.violations: list[str] = []
@@ -44,21 +44,21 @@ class KaitoBeside:
         )
 
     def on_object(self, event: str, resource: str, obj: Json, before: Json | None) -> None:
-        """A watch tells of a change."""
+        """Handle a watch event."""
         if resource in (CLAIMS, "nodes"):
             self._told += 1
             heapq.heappush(self._waiting, (version_of(obj), self._told, self._time(), (event, resource, obj, before)))
 
     def taken_off(self, uid: str) -> None:
-        """People take the finalizers off the claim of this UID."""
+        """Record that users remove the finalizers of the claim with this UID."""
         self._by_people[uid] = None
 
     def alone(self) -> None:
-        """No controller is there any more."""
+        """Record that no controller is running."""
         self._serving_since, self._asked_before = math.inf, self._asked()
 
     def look(self) -> None:
-        """Judge all whose turn has come."""
+        """Process all changes whose wait is over."""
         now = self._time()
         if self._serving_since == math.inf and self._asked() > self._asked_before:
             self._serving_since = now

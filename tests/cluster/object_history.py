@@ -1,7 +1,7 @@
-"""What became of pools, Nodes and claims of a real cluster and an emulated cloud, in one order.
+"""The history of pools, Nodes and claims of a real cluster and an emulated cloud, in one order.
 
-Everything is dated by etcd's revision: objects bear it, and when a pool goes the cluster is asked for its own
-at that very moment. So "the pool was gone before the Node" is a fact and not a race between two watches.
+Everything is ordered by etcd's revision: objects have it, and when a pool is gone the cluster's revision is read at
+that moment. So "the pool was gone before the Node" does not depend on a race of two watches.
 """
 
 from collections.abc import Callable
@@ -19,7 +19,7 @@ KINDS = {"nodes": "node", "nodeclaims.karpenter.sh": "claim"}
 
 
 class Gone(NamedTuple):
-    """An object that went; `uid` is that of the claim it belonged to."""
+    """A deleted object; `uid` is that of its claim."""
 
     revision: int
     kind: str
@@ -27,8 +27,8 @@ class Gone(NamedTuple):
     uid: str
 
 
-class Chronicle:
-    """`deletion_order` as the simulated world's ledger has it; `on_change` is called after each change it hears of."""
+class ObjectHistory:
+    """`deletion_order` as in the simulator's audit log; `on_change` is called after each change."""
 
     def __init__(self, store: RealStore, cloud: AzureCloud, on_change: Callable[[], None]) -> None:
         self._store = store
@@ -38,11 +38,11 @@ class Chronicle:
         cloud.subscribe(self._pool_changed)
 
     def deletion_order(self, uid: str) -> list[str]:
-        """In which order the pools, Nodes and the claim of a claim's UID went."""
+        """The order in which the pools, Nodes and the claim of a claim's UID were deleted."""
         return [gone.kind for gone in sorted(self._gone) if gone.uid == uid]
 
     def tail(self) -> str:
-        """All disappearances, one a line."""
+        """All deletions, one in a line."""
         return "\n".join(f"revision {gone.revision}: {gone.kind} {gone.name} gone" for gone in sorted(self._gone))
 
     def _object_changed(self, change: str, resource: str, obj: Json, _: Json | None) -> None:

@@ -1,7 +1,7 @@
-"""The programs of a control plane as child processes: started, waited for, stopped.
+"""Starts, awaits and stops the programs of a control plane as child processes.
 
-Each writes to a log file of its own; one that ends before it is ready, or is not ready in time, fails with its
-last lines. Nothing here needs the loop that started it.
+Each writes to a log file of its own; one that ends before it is ready, or is not ready in time, fails with the last
+lines of its log. Nothing here is bound to the loop that started it.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ TAIL_LINES = 25
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports of loopback that nobody listens on now."""
+    """Unused ports of loopback."""
     sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
     ports = [made.getsockname()[1] for made in sockets]
     for made in sockets:
@@ -31,7 +31,7 @@ def free_ports(count: int) -> list[int]:
 
 
 def answers(port: int, path: str, *, trust: ssl.SSLContext | None = None, token: str = "") -> bool:
-    """Whether that answers 200. Blocks; a server that only comes up resets handshakes, which asyncio's TLS leaks."""
+    """Whether that URL answers 200. Blocks; a server that is starting resets handshakes, which asyncio's TLS leaks."""
     link = (
         http.client.HTTPSConnection("127.0.0.1", port, timeout=ANSWER_SECONDS, context=trust)
         if trust is not None
@@ -47,7 +47,7 @@ def answers(port: int, path: str, *, trust: ssl.SSLContext | None = None, token:
 
 
 class Ended(NamedTuple):
-    """How a program ended, and what it wrote."""
+    """How a program ended, and its output."""
 
     code: int
     out: str
@@ -55,7 +55,7 @@ class Ended(NamedTuple):
 
 
 async def ran(command: Sequence[str], env: Mapping[str, str], cwd: Path | None = None) -> Ended:
-    """A program run to its end, in pipes, with nobody at a terminal; `env` is all of its environment."""
+    """Run a program to its end in pipes, without a terminal; `env` is all of its environment."""
     process = await asyncio.create_subprocess_exec(
         *command,
         cwd=cwd,
@@ -71,9 +71,9 @@ async def ran(command: Sequence[str], env: Mapping[str, str], cwd: Path | None =
 
 
 class Program:
-    """One child process, which may be stopped and started again with the same command line.
+    """One child process, which can be stopped and started again with the same command line.
 
-    `env` is all of its environment; None for ours.
+    `env` is all of its environment; None for this process's.
     """
 
     def __init__(self, name: str, command: Sequence[str], log: Path, env: Mapping[str, str] | None = None) -> None:
@@ -96,7 +96,7 @@ class Program:
 
     @property
     def code(self) -> int | None:
-        """Its exit code, None while it runs; negative for a signal."""
+        """The exit code, None while it runs; negative for a signal."""
         return self._process.poll() if self._process is not None else None
 
     def start(self) -> None:
@@ -105,21 +105,23 @@ class Program:
                 self._command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, env=self._env
             )
 
-    async def ready(self, asked: Callable[[], bool], within_seconds: float = READY_SECONDS) -> None:
-        """Wait until `asked`, which may block, says so. Raises AssertionError with the end of the log if not."""
+    async def ready(self, probe: Callable[[], bool], within_seconds: float = READY_SECONDS) -> None:
+        """Wait until `probe`, which may block, returns True. Raises AssertionError with the end of the log if it does
+        not.
+        """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + within_seconds
-        while not await asyncio.to_thread(asked):
+        while not await asyncio.to_thread(probe):
             assert self.running, f"{self.name} ended with {self.code}:\n{self.tail()}"
             assert loop.time() < deadline, f"{self.name} is not ready after {within_seconds:g} s:\n{self.tail()}"
             await asyncio.sleep(0.1)
 
     def kill(self) -> None:
-        """SIGKILL: no last words."""
+        """Send SIGKILL."""
         self._end(signal.SIGKILL)
 
     def stop(self) -> int | None:
-        """SIGTERM, and SIGKILL if that is not heard; its exit code."""
+        """Send SIGTERM, and SIGKILL if it does not end; returns the exit code."""
         self._end(signal.SIGTERM)
         return self.code
 

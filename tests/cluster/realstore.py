@@ -1,11 +1,11 @@
-"""The store that the simulated machines write through, when the API server behind it is the real one.
+"""The store that simulated machines write to when the API server is the real one.
 
-The part of `simulator.kube.store.Store` that machines and stories use, with the same words, over HTTPS. Calls
-are synchronous, as there: each blocks the loop for some milliseconds, which nobody else shares (the controller is a
-process of its own). Subscribers hear of every change in the order of revisions, a moment after it.
+The part of the interface of `simulator.kube.store.Store` that machines and scenarios use, over HTTPS. Calls are
+synchronous, as there: each blocks the loop for some milliseconds, which only delays the test (the controller is a
+process of its own). Subscribers are called for every change in the order of revisions, shortly after it.
 
-What kubelet and the node controller would do about races is done here: a write to an object that has gone meanwhile is
-none, and a Node's taints are merged as a difference to what was last read, under the version it was read at.
+Races are resolved as kubelet and node controller do: a write to a deleted object has no effect, and a Node's taints are
+merged as a difference to the last read, with its resourceVersion.
 """
 
 import asyncio
@@ -40,19 +40,19 @@ ROOTS = {
 
 
 def path_of(resource: str, name: str = "", namespace: str = "", subresource: str = "") -> str:
-    """Where that lives; `resource` as in `nodes` or `nodeclaims.karpenter.sh`."""
+    """The path of that resource, such as `nodes` or `nodeclaims.karpenter.sh`."""
     plural, _, group = resource.partition(".")
     space = f"/namespaces/{namespace}" if namespace else ""
     return "/".join(part for part in (f"{ROOTS[group]}{space}/{plural}", name, subresource) if part)
 
 
 def version_of(obj: Json) -> int:
-    """When it was written, on the one clock that all objects of a cluster share: etcd's revision."""
+    """The object's resourceVersion: etcd's revision, comparable over all objects of a cluster."""
     return int(obj["metadata"]["resourceVersion"])
 
 
 class RealStore:
-    """`feed` must be running for `subscribe` to hear anything. Methods raise ApiError with the server's words."""
+    """`feed` must be running for `subscribe` to have an effect. Methods raise ApiError with the server's message."""
 
     def __init__(self, url: str, trust: ssl.SSLContext, token: str) -> None:
         self._url, self._trust, self._token = url, trust, token
@@ -78,7 +78,7 @@ class RealStore:
         return found
 
     def list(self, resource: str, namespace: str = "", *, labels: str = "", fields: str = "") -> list[Json]:
-        """None of a kind that is not served."""
+        """Empty for a kind that is not served."""
         try:
             return self._listed(resource, namespace, labels=labels, fields=fields)["items"] or []
         except ApiError as error:
@@ -108,7 +108,7 @@ class RealStore:
         how: Literal["merge", "strategic"] = "merge",
         subresource: str = "",
     ) -> Json:
-        """As the store's; {} if the object has gone meanwhile."""
+        """As the store's; {} if the object is already deleted."""
         path = path_of(resource, name, namespace, subresource)
         if resource == "nodes" and "taints" in (patch.get("spec") or {}):
             return self._patch_taints(path, name, patch)
@@ -118,7 +118,7 @@ class RealStore:
     def delete(
         self, resource: str, name: str, namespace: str = "", *, uid: str | None = None, grace: int | None = None
     ) -> None:
-        """As the store's; nothing happens if the object has gone meanwhile."""
+        """As the store's; no effect if the object is already deleted."""
         options: Json = {"preconditions": {"uid": uid} if uid else None, "gracePeriodSeconds": grace}
         status, answer = self._send("DELETE", path_of(resource, name, namespace), options)
         if status not in {404, 409}:
@@ -164,19 +164,19 @@ class RealStore:
             self._link.request(method, path, data, headers)
             answer = self._link.getresponse()
         except (http.client.RemoteDisconnected, ConnectionResetError, BrokenPipeError):
-            # An idle connection that the server has closed: nothing was done.
+            # The server has closed an idle connection: nothing was done.
             self._link.close()
             self._link.request(method, path, data, headers)
             answer = self._link.getresponse()
-        told = answer.read()
-        if answer.status == 404 and not told.startswith(b"{"):  # a kind that is not served has no Status
-            return 404, {"reason": "NotFound", "message": told.decode()}
-        return answer.status, json.loads(told)
+        text = answer.read()
+        if answer.status == 404 and not text.startswith(b"{"):  # a kind that is not served has no Status
+            return 404, {"reason": "NotFound", "message": text.decode()}
+        return answer.status, json.loads(text)
 
     # Watching
 
     async def feed(self, *resources: str) -> None:
-        """Watch these kinds and tell the subscribers, until cancelled; what is there at first is told as ADDED."""
+        """Watch these kinds and call the subscribers, until cancelled; existing objects are reported as ADDED."""
         headers = {"Authorization": f"Bearer {self._token}"}
         connector = aiohttp.TCPConnector(ssl=self._trust)
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=REQUEST_SECONDS)
@@ -209,7 +209,7 @@ class RealStore:
                         if event["type"] != "BOOKMARK":
                             self._tell(event["type"], resource, event["object"], known)
                 finally:
-                    # Nobody is left to wait for the server's goodbye, which TLS would: the loop ends.
+                    # Closing without the server's TLS close_notify: the loop ends before it would arrive.
                     if link is not None:
                         link.abort()
 

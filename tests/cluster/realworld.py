@@ -1,9 +1,10 @@
-"""A whole world around a real API server: emulated Azure, simulated machines, and the controller as a real process.
+"""A complete environment around a real API server: emulated Azure, simulated machines, and the controller as a real
+process.
 
-A story cannot tell this stage from the simulated one (`tests.world.harness.Sim`): the same words, of which a
-story may use `apply`, `delete_claim`, `delete_node`, `request`, `until`, `claim`, `condition`, `pools_of`, `nodes_of`,
-`store`, `cloud`, `nodes`, `ledger.deletion_order` and the controller's fates; KAITO's watcher stands beside it as well.
-Azure's and the machines' minutes pass as seconds; the controller's own times are real.
+It has the interface of the simulated environment (`tests.world.harness.Sim`), of which a scenario may use `apply`,
+`delete_claim`, `delete_node`, `request`, `until`, `claim`, `condition`, `pools_of`, `nodes_of`, `store`, `cloud`,
+`nodes`, `audit_log.deletion_order` and the methods that start, crash and stop controllers; KAITO's watcher runs beside
+it as well. Azure's and the machines' minutes pass as seconds; the controller's own times are real.
 """
 
 import asyncio
@@ -32,7 +33,7 @@ from tests.world.azure_role import AZURE_ACTIONS
 from .bystanders import MERGE
 from .controlplane import NAMESPACE, ControlPlane
 from .kaito_beside import WATCHES_DIFFER_SECONDS, KaitoBeside
-from .object_history import Chronicle
+from .object_history import ObjectHistory
 from .processes import Ended, Program, ran
 from .realstore import RealStore, path_of
 
@@ -53,7 +54,7 @@ PROGRAM = Path(sys.executable).parent / "gpu-provisioner"
 
 
 class RealWorld:
-    """`patience_seconds` is the longest that `until` waits, in real seconds; `arm_url` is where Azure answers."""
+    """`patience_seconds` is the maximum wait of `until`, in real seconds; `arm_url` is the URL of Azure."""
 
     patience_seconds = 150.0
 
@@ -65,7 +66,7 @@ class RealWorld:
         self.nodes = NodeSimulator(cast("Any", self.store), self.cloud, NodeSettings(), Random("nodes"), now)
         self._changed = asyncio.Event()
         self._changed_at = 0.0
-        self.audit_log = Chronicle(self.store, self.cloud, self._note)
+        self.audit_log = ObjectHistory(self.store, self.cloud, self._note)
         self._kaito = KaitoBeside(asyncio.get_running_loop().time, lambda: len(self.cloud.requests))
         self.store.subscribe(self._kaito.on_object)
         self._cp = cp
@@ -76,7 +77,7 @@ class RealWorld:
     @classmethod
     @asynccontextmanager
     async def open(cls, cp: ControlPlane, workdir: Path) -> AsyncIterator[Self]:
-        """The world, served and alive until the context ends; every controller is killed with it."""
+        """Serve the environment until the context ends; every controller is killed with it."""
         world = cls(cp, workdir)
         runner = web.AppRunner(make_arm_app(world.cloud), access_log=None, shutdown_timeout=1.0)
         await runner.setup()
@@ -100,7 +101,7 @@ class RealWorld:
     # Controllers
 
     async def start_controller(self, name: str = "ctl0") -> Program:
-        """Start `gpu-provisioner run` under our chart's service account."""
+        """Start `gpu-provisioner run` with our chart's service account."""
         assert name not in self.controllers, f"{name} has been used"
         environment = self._environment(name, "controller") | {
             "METRICS_PORT": "0",
@@ -112,9 +113,9 @@ class RealWorld:
         self.controllers[name] = program
         return program
 
-    async def command(self, *words: str) -> Ended:
-        """One of the program's commands, run to its end as the administrator types it into a pipe."""
-        return await ran([str(PROGRAM), *words], self._environment("admin", "admin"))
+    async def command(self, *arguments: str) -> Ended:
+        """Run one of the program's commands to its end, with the administrator's credentials, in a pipe."""
+        return await ran([str(PROGRAM), *arguments], self._environment("admin", "admin"))
 
     def _environment(self, name: str, user: str) -> dict[str, str]:
         azure = self.cloud.settings
@@ -130,26 +131,26 @@ class RealWorld:
         }
 
     def crash(self, name: str = "ctl0") -> None:
-        """SIGKILL."""
+        """Send SIGKILL."""
         self._ended.add(name)
         self.controllers[name].kill()
         self._kaito.alone()
 
     async def stop_controller(self, name: str = "ctl0") -> None:
-        """SIGTERM; it releases its lease and ends with 0."""
+        """Send SIGTERM; the controller releases its Lease and ends with 0."""
         self._ended.add(name)
         code = self.controllers[name].stop()
         self._kaito.alone()
         assert code == 0, f"{name} ended with {code}:\n{self.controllers[name].tail()}"
 
     def check(self) -> None:
-        """Raise AssertionError if a controller has ended by itself, or KAITO was misled."""
+        """Raise AssertionError if a controller has ended unexpectedly, or KAITO's watcher has found an error."""
         self._kaito.look()
         assert not self._kaito.violations, f"KAITO: {self._kaito.violations}\n{self.tell()}"
         for name, program in self.controllers.items():
             assert name in self._ended or program.running, f"{name} ended with {program.code}:\n{program.tail()}"
 
-    # People
+    # Users
 
     async def request(
         self, method: str, path: str, body: object = None, *, content_type: str = "application/json"
@@ -172,13 +173,13 @@ class RealWorld:
         await self.request("DELETE", path_of("nodes", name))
 
     async def strip(self, name: str) -> None:
-        """Take all finalizers off a claim and delete it, so that it is gone before anything of it is."""
+        """Remove all finalizers of a claim and delete it, so that it is gone before its pool and Node."""
         path = path_of(CLAIMS, name)
         while True:
             bare = await self.request("PATCH", path, {"metadata": {"finalizers": None}}, content_type=MERGE)
             if "deletionTimestamp" in bare["metadata"]:
                 return
-            # The controller puts its own on again: it is to be deleted as it is without.
+            # The controller adds its finalizer again: the claim must be deleted without it.
             unchanged = {"preconditions": {"resourceVersion": bare["metadata"]["resourceVersion"]}}
             status, answer = await self._cp.request("DELETE", path, unchanged)
             if status != 409:
@@ -186,7 +187,7 @@ class RealWorld:
                 return
 
     async def unserved(self) -> None:
-        """Wait until claims are a kind that the API server does not know any more."""
+        """Wait until the API server does not serve claims."""
         async with asyncio.timeout(UNSERVED_SECONDS):
             while (await self._cp.request("GET", path_of(CLAIMS)))[0] != 404:  # noqa: ASYNC110 - another process
                 await asyncio.sleep(LOOK_SECONDS)
@@ -195,7 +196,7 @@ class RealWorld:
         """Install our CRDs again."""
         await self._cp.install_crds()
 
-    # What is
+    # State
 
     @property
     def now(self) -> float:
@@ -206,7 +207,7 @@ class RealWorld:
         return self.store.get(CLAIMS, name)
 
     def condition(self, name: str, kind: str) -> str:
-        """A condition's status on a claim; "" if the claim or the condition is not there."""
+        """A condition's status on a claim; "" if the claim or the condition does not exist."""
         status = (self.claim(name) or {}).get("status") or {}
         return next((found["status"] for found in status.get("conditions") or () if found["type"] == kind), "")
 
@@ -217,7 +218,7 @@ class RealWorld:
         return self.store.list("nodes", labels=f"agentpool={pool}")
 
     def tell(self) -> str:
-        """What every claim says of itself, what went, and the controllers' last words."""
+        """The conditions of every claim, the deletions, and the end of the controllers' logs."""
         lines = [self.audit_log.tail()]
         for claim in self.store.list(CLAIMS):
             meta = claim["metadata"]
@@ -231,7 +232,7 @@ class RealWorld:
         return "\n".join(lines)
 
     async def until(self, predicate: Callable[[], T], within_seconds: float, what: str) -> T:
-        """Wait until it is true; its value. Raises AssertionError with all that is known if it does not come."""
+        """Wait until the condition is met; returns its value. Raises AssertionError with the full state otherwise."""
         deadline = self.now + min(within_seconds, self.patience_seconds)
         while True:
             self.check()
@@ -246,9 +247,9 @@ class RealWorld:
                 continue
 
     async def settled(self) -> None:
-        """Wait until nothing has changed for a while; then no pool is left without a claim.
+        """Wait until nothing has changed for a while; then no pool is without a claim.
 
-        Raises AssertionError if it goes on and on.
+        Raises AssertionError if changes do not end.
         """
         deadline = self.now + SETTLED_SECONDS
         while (left := self._changed_at + QUIET_SECONDS - self.now) > 0:
@@ -269,7 +270,9 @@ class RealWorld:
     # Machines
 
     async def _heartbeats(self) -> None:
-        """Kubelets renew their Leases, or the real node controller calls their Nodes dead after 50 s."""
+        """Renew the Leases of kubelets; otherwise the node lifecycle controller marks their Nodes unreachable after 50
+        s.
+        """
         while True:
             renewed = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
             for name in [name for name, machine in self.nodes.machines.items() if machine.answers]:

@@ -1,4 +1,4 @@
-"""What our chart grants, and what of it the controller used: from the chart itself and the API server's audit log.
+"""The rights that our chart grants, and those that the controller used, from the chart and the API server's audit log.
 
 Rights are (group, resource or resource/subresource, verb).
 """
@@ -13,7 +13,7 @@ Json = dict[str, Any]
 
 
 class Right(NamedTuple):
-    """As in a rule of RBAC."""
+    """One right of an RBAC rule."""
 
     group: str
     resource: str
@@ -21,7 +21,7 @@ class Right(NamedTuple):
 
 
 class Used(NamedTuple):
-    """One request: the right that it needed, and the answer."""
+    """One request: the right that it needed, and the response."""
 
     right: Right
     code: int
@@ -44,7 +44,7 @@ def granted(namespace: str) -> set[Right]:
 
 
 def used(audit_log: Path, user: str) -> list[Used]:
-    """What that user asked for."""
+    """The requests of that user."""
     found = []
     for line in audit_log.read_text(encoding="utf-8").splitlines():
         event: Json = json.loads(line)

@@ -1,7 +1,7 @@
-"""The main job's stories, told word for word the same on both stages: a virtual world and a real API server.
+"""Scenarios that run unchanged in the simulator on virtual time and on a real API server.
 
-Each uses only what both stages have (`realworld.RealWorld`), and is about its own claim and pool, so that
-several can be told at once around one controller.
+Each uses only what both environments have (`realworld.RealWorld`) and its own claim and pool, so that several can run
+at once with one controller.
 """
 
 import asyncio
@@ -25,19 +25,19 @@ LONG = 900.0
 
 @dataclass(frozen=True)
 class Scene:
-    """`a_while_seconds`: how long to look on when nothing is to happen."""
+    """`a_while_seconds`: how long to check that nothing happens."""
 
     stage: Stage
     name: str
     a_while_seconds: float
 
     async def up(self) -> str:
-        """A Ready claim; its UID."""
+        """Create a claim and wait until it is Ready; returns its UID."""
         await self.stage.apply(node_claim(self.name))
         return await ready(self.stage, self.name)
 
     async def went(self, uid: str, order: list[str]) -> None:
-        """It goes in this order, and nothing of it is left."""
+        """Check that it is deleted in this order, and that nothing of it is left."""
         await self.stage.until(
             lambda: len(self.stage.audit_log.deletion_order(uid)) == len(order), LONG, f"{self.name} and its machine go"
         )
@@ -52,11 +52,11 @@ class Scene:
         return node
 
     def deleted_once(self) -> None:
-        """One DELETE was accepted; a pool that changed since it was last listed refuses an older ETag first."""
+        """Check that one DELETE was accepted; a pool that changed since the last LIST refuses an older ETag first."""
         assert [status for status in self.calls("DELETE") if status != 412] == [202]
 
     def calls(self, verb: str) -> list[int]:
-        """The answers to this verb about its pool, in order."""
+        """The responses to this verb for its pool, in order."""
         return [call.status for call in self.stage.cloud.requests if (call.method, call.pool) == (verb, self.name)]
 
 
@@ -64,13 +64,13 @@ Story = Callable[[Scene], Awaitable[None]]
 
 
 def health_taints(node: Json) -> list[Json]:
-    """What the node controller says of a Node that is not well."""
+    """The taints that the node controller sets on an unhealthy Node."""
     unwell = (labels.NOT_READY_TAINT, labels.UNREACHABLE_TAINT)
     return [taint for taint in node["spec"].get("taints") or () if taint["key"] in unwell]
 
 
 async def create_and_delete(scene: Scene) -> None:
-    """A claim becomes a Ready GPU Node that bears what Karpenter's users read, and goes in order."""
+    """A claim becomes a Ready GPU Node with the labels that Karpenter defines, and is removed in order."""
     uid = await scene.up()
     claim, node = scene.stage.claim(scene.name), scene.node()
     assert claim is not None
@@ -90,7 +90,7 @@ async def create_and_delete(scene: Scene) -> None:
 
 
 async def node_deleted(scene: Scene) -> None:
-    """Who deletes a Node means the machine: claim and pool follow, and an Event says why."""
+    """Deleting a Node removes its claim and pool, with an Event that states the cause."""
     uid = await scene.up()
     await scene.stage.delete_node(scene.node()["metadata"]["name"])
     await scene.stage.until(lambda: deleting(scene.stage.claim(scene.name)), 30, "the claim is deleted")
@@ -99,7 +99,7 @@ async def node_deleted(scene: Scene) -> None:
 
 
 async def pool_deleted_in_the_portal(scene: Scene) -> None:
-    """Somebody deletes the pool behind our back: its Node and claim follow, and nobody else deletes it."""
+    """When a user deletes the pool in the portal, its Node and claim are removed, and no second DELETE is sent."""
     uid = await scene.up()
     scene.stage.cloud.delete_pool_by_hand(scene.name)
     await scene.went(uid, WHOLE)
@@ -107,7 +107,7 @@ async def pool_deleted_in_the_portal(scene: Scene) -> None:
 
 
 async def foreign_pool(scene: Scene) -> None:
-    """A claim named as somebody's pool says so, the pool is never written to, and the claim can be deleted."""
+    """A claim with the name of a foreign pool reports it, the pool is not written to, and the claim can be deleted."""
     pool = scene.stage.cloud.pools["theirs"]
     scene = Scene(scene.stage, "theirs", scene.a_while_seconds)
     await scene.stage.apply(node_claim(scene.name))
@@ -121,7 +121,7 @@ async def foreign_pool(scene: Scene) -> None:
 
 
 async def orphan_pool(scene: Scene) -> None:
-    """A claim is deleted and its finalizers taken off by force: pool and Node are collected all the same."""
+    """When a claim is deleted without its finalizers, pool and Node are collected."""
     uid = await scene.up()
     await scene.stage.delete_claim(scene.name)
     body, merge = {"metadata": {"finalizers": None}}, "application/merge-patch+json"
@@ -144,7 +144,7 @@ async def unmanaged_claim(scene: Scene) -> None:
 
 
 async def node_not_ready(scene: Scene) -> None:
-    """A Node that is not Ready, or falls silent, takes Initialized and Ready back in one write, and both return."""
+    """A Node that is NotReady or unreachable sets Initialized and Ready to False in one write, and both recover."""
     seen = versions(scene.stage, scene.name)
     uid = await scene.up()
     node = scene.node()["metadata"]["name"]
@@ -154,7 +154,7 @@ async def node_not_ready(scene: Scene) -> None:
         assert scene.stage.condition(scene.name, "Ready") == "False"
         scene.stage.nodes.set_ready(node, True)
         await ready(scene.stage, scene.name, within_seconds=60)
-        # The real node controller may still taint a Node that has come back.
+        # The real node controller may still set a taint after the Node has recovered.
         await scene.stage.until(lambda: not health_taints(scene.node()), 30, "the node controller's taints are off")
     stored = [one.obj for one in seen if one.obj is not None and condition(one.obj, "Ready")]
     assert all((word(obj, "Ready")[0] == "True") == (word(obj, "Initialized")[0] == "True") for obj in stored)
@@ -163,7 +163,9 @@ async def node_not_ready(scene: Scene) -> None:
 
 
 async def drained_node(scene: Scene) -> None:
-    """A disruption budget holds the machine and is named; when it is gone, the pod is evicted and all go."""
+    """A PodDisruptionBudget blocks the removal and is named; without it the pod is evicted and the removal
+    completes.
+    """
     uid = await scene.up()
     run_pod(scene.stage, scene.name, scene.node()["metadata"]["name"])
     spec = {"minAvailable": 1, "selector": {"matchLabels": {"app": scene.name}}}
@@ -171,7 +173,7 @@ async def drained_node(scene: Scene) -> None:
     await scene.stage.delete_claim(scene.name)
     await scene.stage.until(
         lambda: "disruption budget guard needs 1 healthy pods" in said(scene.stage, "Drained", scene.name)[2],
-        LONG,  # how soon the disruption controller counts its pods is its own affair
+        LONG,  # the disruption controller counts its pods with a delay of its own
         "Drained names the budget",
     )
     assert said(scene.stage, "Drained", scene.name)[:2] == ("Unknown", "Draining")
@@ -184,7 +186,9 @@ async def drained_node(scene: Scene) -> None:
 
 
 async def crash_and_restart(scene: Scene) -> None:
-    """Killed while the pool is being created, and again while it is being deleted: one pool, and nothing is left."""
+    """With a controller killed while the pool is created, and again while it is deleted, there is one pool and nothing
+    is left.
+    """
     stage = scene.stage
     await stage.start_controller("ctl0")
     uid = (await stage.apply(node_claim(scene.name)))["metadata"]["uid"]
@@ -192,7 +196,7 @@ async def crash_and_restart(scene: Scene) -> None:
     stage.crash("ctl0")
     await stage.start_controller("ctl1")
     await ready(stage, scene.name)
-    # Longer than it takes until a dead leader's lease lapses.
+    # Longer than the Lease of a dead leader.
     stage.cloud.configure(delete_seconds=(45 * 60.0, 45 * 60.0))
     await stage.delete_claim(scene.name)
     await stage.until(lambda: stage.cloud.pools[scene.name].state == "Deleting", 60, "the pool is being deleted")
@@ -204,7 +208,7 @@ async def crash_and_restart(scene: Scene) -> None:
     scene.deleted_once()
 
 
-# Told at once around one controller; the names are those of their claims and pools.
+# Scenarios that run at once with one controller, with the names of their claims and pools.
 STORIES: dict[str, Story] = {
     "create": create_and_delete,
     "nodedeleted": node_deleted,

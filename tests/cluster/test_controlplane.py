@@ -1,4 +1,4 @@
-"""The control plane itself: it is real, it refuses what our chart does not grant, it survives what tests do to it."""
+"""The control plane of the tests: it is real, it enforces our chart's roles, and it survives restarts."""
 
 import pytest
 
@@ -10,7 +10,7 @@ CLAIMS = "/apis/karpenter.sh/v1/nodeclaims"
 
 @pytest.mark.asyncio
 async def test_both_back_ends_serve_our_kinds(backend: Backend) -> None:
-    """A back end serves NodeClaims to its administrator, and its watch begins with what is there."""
+    """Each back end serves NodeClaims to its administrator, and a watch begins with the existing objects."""
     node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}}
     made = await backend.demand("POST", "/api/v1/nodes", node)
     assert await backend.demand("GET", CLAIMS) is not None
@@ -21,8 +21,8 @@ async def test_both_back_ends_serve_our_kinds(backend: Backend) -> None:
 
 @pytest.mark.cluster
 @pytest.mark.asyncio
-async def test_the_charts_service_account_may_only_what_the_chart_grants(cluster: ControlPlane) -> None:
-    """Our service account lists claims and is forbidden Secrets."""
+async def test_the_service_account_has_the_charts_rights_only(cluster: ControlPlane) -> None:
+    """Our service account may list claims and not Secrets."""
     token = cluster.controller_token
     assert (await cluster.request("GET", CLAIMS, token=token))[0] == 200
     status, answer = await cluster.request("GET", "/api/v1/secrets", token=token)
@@ -31,8 +31,8 @@ async def test_the_charts_service_account_may_only_what_the_chart_grants(cluster
 
 @pytest.mark.cluster
 @pytest.mark.asyncio
-async def test_it_comes_back_with_what_it_knew(cluster: ControlPlane) -> None:
-    """After a compaction and a restart of the API server a Node is as it was; a wipe takes it away."""
+async def test_state_survives_a_restart(cluster: ControlPlane) -> None:
+    """After a compaction and a restart of the API server a Node is unchanged; a wipe deletes it."""
     made = await cluster.demand("POST", "/api/v1/nodes", {"metadata": {"name": "n1", "finalizers": ["a/b"]}})
     await cluster.compact_etcd()
     await cluster.restart_apiserver()

@@ -1,6 +1,6 @@
-"""Many at the real API server: thousands of objects to mirror, and people who write what we write, at the same time.
+"""Load on the real API server: thousands of objects in the caches, and concurrent writers of the same objects.
 
-Counts are asserted, times printed only. Whatever happens, what `inprocess.proven` says holds.
+Counts are asserted, times only printed. The guarantees of `inprocess.proven` hold in every test.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ from controllers.model.policy import Policy
 from provisioner.api import labels
 from tests.world.harness import SIZE, node_claim
 
-from .bystanders import CLAIMS_PATH, MERGE, NODES_PATH, Hand, at_once, bulky_node, people
+from .bystanders import CLAIMS_PATH, MERGE, NODES_PATH, Hand, at_once, bulky_node, user_client
 from .controlplane import ControlPlane
 from .inprocess import Pod, proven
 
@@ -28,7 +28,7 @@ TURN_SECONDS = 0.3
 
 
 def crowd_claim(number: int) -> Json:
-    """A claim of ours, or of another provisioner, which we only look at."""
+    """A claim of ours, or of another provisioner, which is only cached."""
     claim = node_claim(f"crowd{number}")
     if number % OURS_EVERY:
         claim["metadata"]["labels"] = {}
@@ -37,7 +37,7 @@ def crowd_claim(number: int) -> Json:
 
 
 class Stalls:
-    """How late the loop is, sampled: whatever blocks it, blocks the lease's renewal too."""
+    """Samples how late the loop is: a blocked loop also delays the renewal of the Lease."""
 
     EVERY_SECONDS = 0.005
 
@@ -60,9 +60,9 @@ class Stalls:
 async def test_a_thousand_claims_and_two_thousand_nodes(
     cluster: ControlPlane, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """All of them are listed once and watched from there; each of ours is served or told its place in line."""
+    """A thousand claims are listed once and watched; each of ours is provisioned or reports that it waits."""
     stalls = Stalls()
-    async with people(cluster) as hand, asyncio.TaskGroup() as tasks:
+    async with user_client(cluster) as hand, asyncio.TaskGroup() as tasks:
         await at_once([partial(hand.demand, "POST", NODES_PATH, bulky_node(n)) for n in range(CROWD_NODES)])
         await at_once([partial(hand.demand, "POST", CLAIMS_PATH, crowd_claim(n)) for n in range(CROWD_CLAIMS)])
         sampler = tasks.create_task(stalls.sample())
@@ -71,7 +71,7 @@ async def test_a_thousand_claims_and_two_thousand_nodes(
             listed = asyncio.get_running_loop().time() - begun
             assert (len(made.app.claims.items()), len(made.app.nodes.items())) == (CROWD_CLAIMS, CROWD_NODES)
             ours = CROWD_CLAIMS // OURS_EVERY
-            await made.until(lambda: told(made) == ours and made.ready() == 2, 120, "each of ours is told its place")
+            await made.until(lambda: reporting(made) == ours and made.ready() == 2, 120, "all of ours report")
             served = asyncio.get_running_loop().time() - begun
             await at_once(
                 [partial(hand.demand, "DELETE", f"{NODES_PATH}/crowd-{n:05d}") for n in range(0, CROWD_NODES, 10)]
@@ -84,24 +84,26 @@ async def test_a_thousand_claims_and_two_thousand_nodes(
     with capsys.disabled():
         print(
             f"\n{CROWD_CLAIMS} claims, {CROWD_NODES} Nodes: listed in {listed:.1f} s,"
-            f" {ours} of ours served or told in {served:.1f} s, {made.passes.count} passes; {stalls}; pages: {pages}"
+            f" {ours} of ours reporting after {served:.1f} s, {made.passes.count} passes; {stalls}; pages: {pages}"
         )
 
 
-def told(made: Pod) -> int:
-    """Claims that say what they have or what they wait for."""
+def reporting(made: Pod) -> int:
+    """The claims that report their machine or the reason for which they wait."""
     return sum(
         any(c.type == "Launched" and (c.status == "True" or c.message) for c in claim.status.conditions)
         for claim in made.app.claims.items()
     )
 
 
-async def test_fifty_users_and_we_lose_no_label_of_each_other(
+async def test_concurrent_writers_keep_each_others_labels(
     cluster: ControlPlane, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Fifty people label claims and their Nodes, by patch and by replacing, while we take eight claims to Ready."""
+    """Fifty users label claims and their Nodes by patch and replace while eight claims become Ready; no label
+    is lost.
+    """
     users, rounds, names = 50, 12, [f"users{n}" for n in range(8)]
-    async with people(cluster) as hand:
+    async with user_client(cluster) as hand:
         async with proven(cluster, tmp_path) as made:
             for name in names:
                 await hand.demand("POST", CLAIMS_PATH, node_claim(name))
@@ -141,12 +143,12 @@ async def test_fifty_users_and_we_lose_no_label_of_each_other(
 
 
 async def relabel(hand: Hand, path: str, found: Json) -> None:
-    """As `kubectl label` does it."""
+    """Write a label as `kubectl label` does."""
     await hand.demand("PATCH", path, {"metadata": {"labels": found}}, MERGE)
 
 
 async def replace(hand: Hand, path: str, found: Json) -> None:
-    """As `kubectl replace` does it, again and again until nobody was faster."""
+    """Write a label as `kubectl replace` does, and retry on conflicts."""
     while True:
         obj = await hand.demand("GET", path)
         obj["metadata"]["labels"] |= found

@@ -1,4 +1,4 @@
-"""Every door on the real API server, each in a cluster of its own, all at once: they mostly look on and wait."""
+"""Every case of `inferred_removals` on the real API server, each in a cluster of its own, concurrently."""
 
 import asyncio
 from collections.abc import Callable
@@ -15,8 +15,8 @@ from .realworld import RealWorld
 pytestmark = pytest.mark.cluster
 
 
-async def told(name: str, workdir: Path, failures: dict[str, Exception]) -> None:
-    """One story; a failure is kept for its own test, the others go on."""
+async def keep_failure(name: str, workdir: Path, failures: dict[str, Exception]) -> None:
+    """Run one scenario; a failure is kept for its own test, and the others continue."""
     try:
         async with ControlPlane.start(assets.find(), workdir, controller_manager=CONTROLLERS) as cp:
             await cp.install_crds()
@@ -28,23 +28,23 @@ async def told(name: str, workdir: Path, failures: dict[str, Exception]) -> None
         failures[name] = failure
 
 
-async def tell_all(folder: Callable[[str], Path]) -> dict[str, Exception]:
-    """All stories; who failed, and how."""
+async def run_all(folder: Callable[[str], Path]) -> dict[str, Exception]:
+    """Run all scenarios; returns the failures by name."""
     failures: dict[str, Exception] = {}
     async with asyncio.TaskGroup() as tasks:
         for name in DOORS:
-            tasks.create_task(told(name, folder(name), failures))
+            tasks.create_task(keep_failure(name, folder(name), failures))
     return failures
 
 
 @pytest.fixture(scope="module")
-def failed(all_told: dict[str, Any]) -> dict[str, Exception]:
-    """Who failed, and how."""
-    return all_told[__name__]
+def failed(all_results: dict[str, Any]) -> dict[str, Exception]:
+    """The failures by name."""
+    return all_results[__name__]
 
 
 @pytest.mark.parametrize("name", DOORS)
-def test_no_machine_is_lost_through(failed: dict[str, Exception], name: str) -> None:
-    """The story holds on etcd and kube-apiserver, with the real collector and the real process."""
+def test_no_machine_is_lost(failed: dict[str, Exception], name: str) -> None:
+    """The scenario passes on etcd and kube-apiserver, with the real garbage collector and the real process."""
     if name in failed:
         raise failed[name]

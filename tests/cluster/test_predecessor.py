@@ -1,8 +1,9 @@
-"""Coming from Azure/gpu-provisioner, on a real API server: its claims, one from before the CRD asked for a class.
+"""Migration from Azure/gpu-provisioner on a real API server: its claims, one of them older than the required node
+class.
 
-The objects stand as the predecessor's time left them (`tests.world.predecessor`): the old claim was stored
-under a CRD that asked for nothing, and our CRD came afterwards. The controller is a real process under our chart's
-service account.
+The objects are as Azure/gpu-provisioner leaves them (`tests.world.predecessor`): the old claim was stored under a CRD
+without these rules, and our CRD was installed afterwards. The controller is a real process with our chart's service
+account.
 """
 
 import asyncio
@@ -33,7 +34,7 @@ CRD_SECONDS = 60.0
 
 
 async def takes(cp: ControlPlane, status: int) -> None:
-    """Wait until a claim without a class is answered like that: a changed CRD is served a moment later."""
+    """Wait until a claim without a class gets this response: a changed CRD takes effect with a delay."""
     async with asyncio.timeout(CRD_SECONDS):
         while True:
             trial = old.wanted("trial", nodeClassRef=old.NO_CLASS)
@@ -44,24 +45,24 @@ async def takes(cp: ControlPlane, status: int) -> None:
 
 
 async def machine(world: RealWorld, claim: Json) -> None:
-    """The predecessor's pool and registered Node for this claim, and what it says of them."""
+    """Create the pool and the registered Node of Azure/gpu-provisioner for this claim, and its status."""
     old.pool(world, claim)
     old.launched(world, claim, node=await old.register(world, claim))
 
 
 def went(world: RealWorld, name: str) -> list[str]:
-    """In which order what bears this name went."""
+    """The order in which the objects of this name were deleted."""
     gone = [line.split() for line in world.audit_log.tail().splitlines()]
-    return [words[2] for words in gone if words[3] == name or words[3].startswith(f"aks-{name}-")]
+    return [fields[2] for fields in gone if fields[3] == name or fields[3].startswith(f"aks-{name}-")]
 
 
 def gone(world: RealWorld, name: str) -> bool:
-    """Whether all three have gone; news of it comes a moment later than the fact."""
+    """Whether all three are deleted; watches report it with a delay."""
     return world.claim(name) is None and len(went(world, name)) == len(WHOLE)
 
 
-async def test_claims_of_the_predecessor_are_adopted_and_can_be_deleted(tmp_path: Path) -> None:
-    """Both stay as they are without a PUT, and go in order. These servers take a status for the old one, too."""
+async def test_claims_of_azure_gpu_provisioner_are_adopted_and_can_be_deleted(tmp_path: Path) -> None:
+    """Both claims keep their machines without a PUT, and are removed in order; the old one accepts a status."""
     async with ControlPlane.start(assets.find(), tmp_path, controller_manager=CONTROLLERS) as cp:
         await cp.install_crds()
         await cp.install_chart_rbac()

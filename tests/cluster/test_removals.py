@@ -1,8 +1,8 @@
-"""The table of removals on the real API server: every entry while creating, when Ready and while draining.
+"""The removal matrix on the real API server: every trigger while creating, when Ready and while draining.
 
-All cells of one fate of the controller are told at once, each about its own claim: first all are brought to their
-moments, then the controller is killed or not, then every command is sent, and then each cell ends as it should. The
-whole table, with every moment, runs in the simulated world (`tests/world/termination/test_removal_matrix.py`).
+All cells of one controller state run at once, each with its own claim: first all reach their phase, then the controller
+is killed or not, then every command is sent, and then each cell is checked. The complete matrix runs in the simulator
+(`tests/world/termination/test_removal_matrix.py`).
 """
 
 import asyncio
@@ -28,12 +28,12 @@ LOOPS = (*CONTROLLERS, "node-lifecycle-controller")
 FATES = ("alive", "restarted")
 ENTRIES = ("claim", "node", "pool", "all")
 MOMENTS = ("creating", "ready", "draining")
-# Azure's seconds, of which sixty pass in one: a creation that outlasts the preparations of its four cells.
+# Azure's seconds, of which sixty pass in one: the creation lasts longer than the preparation of its four cells.
 LONG_CREATION = (1800.0, 1800.0)
-# The longest waits are real: a lease that lapses, a 404 that settles, a pool that stays lost.
+# The longest waits are real: a Lease that expires, a 404 that settles, a pool that stays missing.
 STAGE_SECONDS = 150.0
 STAYS_SECONDS = 10.0
-# A Node that is born for a claim that goes already is never ours: the node manager takes it away when its machine dies.
+# A Node that registers for a deleting claim is never ours: the node manager deletes it with its machine.
 BORN_LATE = [["pool", "claim"], WHOLE, ["node", "pool", "claim"]]
 
 
@@ -43,12 +43,12 @@ class Cell(NamedTuple):
 
     @property
     def name(self) -> str:
-        """The name of its claim, of its pool, of its pod and of its budget."""
+        """The name of its claim, pool, pod and PodDisruptionBudget."""
         return f"rm{self.moment[:2]}{self.entry}"
 
     @property
     def comes_up(self) -> bool:
-        """Whether there is nothing to delete: no Node is there while its pool is being created."""
+        """Whether there is nothing to delete: no Node exists while its pool is being created."""
         return (self.moment, self.entry) == ("creating", "node")
 
 
@@ -56,7 +56,7 @@ CELLS = [Cell(moment, entry) for moment in MOMENTS for entry in ENTRIES]
 
 
 async def brought(world: RealWorld, cell: Cell) -> str:
-    """A claim at that moment; its UID."""
+    """Bring a claim to that phase; returns its UID."""
     uid: str = (await world.apply(node_claim(cell.name)))["metadata"]["uid"]
     if cell.moment == "creating":
         await says(world, cell.name, "Launched", "Unknown", "Creating", within_seconds=30)
@@ -73,7 +73,7 @@ async def brought(world: RealWorld, cell: Cell) -> str:
 
 
 async def command(world: RealWorld, cell: Cell) -> None:
-    """What people type, whether its object is there or not."""
+    """Send the user's command, whether its object exists or not."""
     if cell.entry in ("claim", "all"):
         await world.delete_claim(cell.name)
     if cell.entry in ("node", "all"):
@@ -88,7 +88,7 @@ async def command(world: RealWorld, cell: Cell) -> None:
 
 
 async def ends(world: RealWorld, cell: Cell, uid: str) -> None:
-    """All three are gone, in order, or the claim came up and stays so."""
+    """Check that all three are gone, in order, or that the claim became Ready and stays so."""
     calls = [call for call in world.cloud.requests if call.pool == cell.name]
     if cell.comes_up:
         await ready(world, cell.name)
@@ -104,7 +104,7 @@ async def ends(world: RealWorld, cell: Cell, uid: str) -> None:
     if cell == Cell("creating", "pool"):
         await says(world, cell.name, "Launched", "Unknown", "PoolDeleted", within_seconds=STAGE_SECONDS)
     await world.until(lambda: going(world, cell), STAGE_SECONDS, f"{cell.name} is on its way out")
-    # The watch that dates it may come after the answer that says so, and that of Nodes after that of claims.
+    # The watch event may follow the response, and that of Nodes that of claims.
     await world.until(lambda: "claim" in world.audit_log.deletion_order(uid), STAGE_SECONDS, f"{cell.name} is gone")
     await asyncio.sleep(WATCHES_DIFFER_SECONDS)
     order = world.audit_log.deletion_order(uid)
@@ -115,7 +115,7 @@ async def ends(world: RealWorld, cell: Cell, uid: str) -> None:
     taken = [
         call for call in world.cloud.requests if (call.method, call.pool, call.status) == ("DELETE", cell.name, 202)
     ]
-    # Of three commands the controller may have answered the first before the last is sent.
+    # With three commands, the controller may have handled the first before the last is sent.
     assert len(taken) in {"pool": (0,), "all": (0, 1)}.get(cell.entry, (1,)), world.tell()
 
 
@@ -124,8 +124,8 @@ def going(world: RealWorld, cell: Cell) -> bool:
     return claim is None or deleting(claim)
 
 
-async def told(cell: Cell, story: Awaitable[None], failures: dict[Cell, Exception]) -> None:
-    """Keep a failure for the cell's own test; the others go on."""
+async def keep_failure(cell: Cell, story: Awaitable[None], failures: dict[Cell, Exception]) -> None:
+    """Run one cell; a failure is kept for its own test, and the others continue."""
     try:
         await story
     except Exception as failure:  # noqa: BLE001
@@ -133,7 +133,7 @@ async def told(cell: Cell, story: Awaitable[None], failures: dict[Cell, Exceptio
 
 
 async def all_cells(workdir: Path, fate: str) -> dict[Cell, Exception]:
-    """Every cell of one fate, in a cluster of its own; who failed, and how."""
+    """Run every cell of one controller state in a cluster of its own; returns the failures."""
     failures: dict[Cell, Exception] = {}
     async with ControlPlane.start(assets.find(), workdir, controller_manager=LOOPS) as cp:
         await cp.install_crds()
@@ -162,27 +162,27 @@ async def all_cells(workdir: Path, fate: str) -> dict[Cell, Exception]:
                 await world.start_controller("ctl1")
             async with asyncio.TaskGroup() as tasks:
                 for cell in CELLS:
-                    tasks.create_task(told(cell, ends(world, cell, uids[cell]), failures))
+                    tasks.create_task(keep_failure(cell, ends(world, cell, uids[cell]), failures))
             await world.settled()
     return failures
 
 
-async def tell_all(folder: Callable[[str], Path]) -> dict[str, dict[Cell, Exception]]:
-    """All cells, a cluster for each fate; who failed, and how."""
+async def run_all(folder: Callable[[str], Path]) -> dict[str, dict[Cell, Exception]]:
+    """Run all cells, with a cluster for each controller state; returns the failures."""
     async with asyncio.TaskGroup() as tasks:
         runs = {fate: tasks.create_task(all_cells(folder(fate), fate)) for fate in FATES}
     return {fate: run.result() for fate, run in runs.items()}
 
 
 @pytest.fixture(scope="module")
-def failed(all_told: dict[str, Any]) -> dict[str, dict[Cell, Exception]]:
-    """Who failed, and how."""
-    return all_told[__name__]
+def failed(all_results: dict[str, Any]) -> dict[str, dict[Cell, Exception]]:
+    """The failures by cell."""
+    return all_results[__name__]
 
 
 @pytest.mark.parametrize("fate", FATES)
 @pytest.mark.parametrize("cell", CELLS, ids=lambda cell: f"{cell.moment}-{cell.entry}")
 def test_removal_on_the_real_server(failed: dict[str, dict[Cell, Exception]], cell: Cell, fate: str) -> None:
-    """One command on any of the three, and the other two go too: also on etcd and kube-apiserver."""
+    """A deletion of any of the three objects deletes the other two, on etcd and kube-apiserver too."""
     if cell in failed[fate]:
         raise failed[fate][cell]

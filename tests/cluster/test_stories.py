@@ -1,7 +1,7 @@
-"""The main job's stories on both stages: in the simulated world under all invariants, and on a real API server.
+"""The scenarios of `stories` in the simulator with all invariants, and on a real API server.
 
-On the real one they are told at once, around one controller under our chart's service account; the story of crashes
-has a cluster of its own beside them. Each story then is a test of its own.
+On the real one they run at once, with one controller and our chart's service account; the crash scenario has a cluster
+of its own. Each scenario is then reported as a test.
 """
 
 import asyncio
@@ -28,13 +28,13 @@ from .stories import STORIES, Scene, Story, crash_and_restart
 CRASH = "crash"
 ALL = {**STORIES, **DRAINS, CRASH: crash_and_restart}
 USER = f"system:serviceaccount:{NAMESPACE}:{SERVICE_ACCOUNT}"
-# The node controller taints and untaints by itself here, as on any cluster.
+# The node controller sets and removes taints here, as on any cluster.
 LOOPS = (*CONTROLLERS, "node-lifecycle-controller")
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_in_the_simulated_world(name: str) -> None:
-    """The story holds on virtual time, under the invariants."""
+def test_in_the_simulator(name: str) -> None:
+    """The scenario passes on virtual time, with the invariants checked."""
 
     async def story(sim: Sim) -> None:
         if name != CRASH:
@@ -49,24 +49,24 @@ def test_in_the_simulated_world(name: str) -> None:
 
 
 @dataclass
-class Told:
-    """What came of the stories: who failed and how, and what the controllers asked of the API servers."""
+class Results:
+    """The results of the scenarios: failures, and the requests of the controllers to the API servers."""
 
     failures: dict[str, Exception] = field(default_factory=dict)
     used: list[Used] = field(default_factory=list)
     azure: set[str] = field(default_factory=set)
 
 
-async def tell(name: str, story: Awaitable[None], told: Told) -> None:
-    """Keep a failure for the story's own test; the others go on."""
+async def keep_failure(name: str, story: Awaitable[None], results: Results) -> None:
+    """Run one scenario; a failure is kept for its own test, and the others continue."""
     try:
         await story
     except Exception as failure:  # noqa: BLE001
-        told.failures[name] = failure
+        results.failures[name] = failure
 
 
-async def in_a_cluster(workdir: Path, told: Told, *names: str) -> None:
-    """These stories at once, in a cluster of their own."""
+async def in_a_cluster(workdir: Path, results: Results, *names: str) -> None:
+    """Run these scenarios at once, in a cluster of their own."""
     async with ControlPlane.start(assets.find(), workdir, controller_manager=LOOPS, audit=True) as cp:
         await cp.install_crds()
         await cp.install_chart_rbac()
@@ -76,18 +76,18 @@ async def in_a_cluster(workdir: Path, told: Told, *names: str) -> None:
             async with asyncio.TaskGroup() as tasks:
                 for name in names:
                     story: Story = ALL[name]
-                    tasks.create_task(tell(name, story(Scene(world, name, a_while_seconds=5.0)), told))
-            if not told.failures:
+                    tasks.create_task(keep_failure(name, story(Scene(world, name, a_while_seconds=5.0)), results))
+            if not results.failures:
                 await world.settled()
                 await world.stop_controller(list(world.controllers)[-1])
         assert cp.audit_log is not None
-        told.used += used(cp.audit_log, USER)
-        told.azure |= used_actions(world.cloud.request_log)
+        results.used += used(cp.audit_log, USER)
+        results.azure |= used_actions(world.cloud.request_log)
 
 
-async def tell_all(folder: Callable[[str], Path]) -> Told:
-    """All stories, in two clusters."""
-    outcome = Told()
+async def run_all(folder: Callable[[str], Path]) -> Results:
+    """Run all scenarios, in two clusters."""
+    outcome = Results()
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(in_a_cluster(folder("stories"), outcome, *STORIES, *DRAINS))
         tasks.create_task(in_a_cluster(folder("crash"), outcome, CRASH))
@@ -95,41 +95,41 @@ async def tell_all(folder: Callable[[str], Path]) -> Told:
 
 
 @pytest.fixture(scope="module")
-def told(all_told: dict[str, Any]) -> Told:
-    """What came of them."""
-    return all_told[__name__]
+def results(all_results: dict[str, Any]) -> Results:
+    """The results of all scenarios."""
+    return all_results[__name__]
 
 
 @pytest.mark.cluster
 @pytest.mark.parametrize("name", ALL)
-def test_on_the_real_server(told: Told, name: str) -> None:
-    """The same story holds on etcd and kube-apiserver, with the real process under the chart's service account."""
-    if name in told.failures:
-        raise told.failures[name]
+def test_on_the_real_server(results: Results, name: str) -> None:
+    """The scenario passes on etcd and kube-apiserver, with the real process and the chart's service account."""
+    if name in results.failures:
+        raise results.failures[name]
 
 
 @pytest.mark.cluster
-def test_the_chart_grants_what_is_used_and_nothing_else(
-    told: Told, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_the_chart_grants_exactly_the_rights_in_use(
+    results: Results, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Every right that the chart grants was used in a story, on bad days too; nothing asked for was forbidden."""
-    assert not told.failures, "a story that fails may leave rights unused"
-    asked = [*told.used, *asyncio.run(bad_days(tmp_path, USER))]
-    times, rights = Counter(use.right for use in asked), granted(NAMESPACE)
+    """Every right that the chart grants is used in a scenario, and no request is forbidden."""
+    assert not results.failures, "a scenario that fails may leave rights unused"
+    requests = [*results.used, *asyncio.run(bad_days(tmp_path, USER))]
+    times, rights = Counter(use.right for use in requests), granted(NAMESPACE)
     with capsys.disabled():
-        print(f"\nthe chart grants {len(rights)} rights, the stories used {len(times)}:")
+        print(f"\nthe chart grants {len(rights)} rights, used: {len(times)}:")
         for right in sorted(rights | times.keys()):
             name = f"{right.verb} {right.resource}{'.' + right.group if right.group else ''}"
             known = "granted" if right in rights else "NOT GRANTED"
             print(f"  {name:56}{known}, used {times[right]} times")
-    assert not sorted({use.right for use in asked if use.code == 403})
+    assert not sorted({use.right for use in requests if use.code == 403})
     assert sorted(times) == sorted(rights)
 
 
 @pytest.mark.cluster
-def test_the_role_in_azure_allows_what_is_used_and_nothing_else(told: Told, capsys: pytest.CaptureFixture[str]) -> None:
-    """All stories together asked ARM for each action of the chart's role and for no other."""
-    assert not told.failures, "a story that fails may leave actions unused"
+def test_the_azure_role_allows_exactly_the_actions_in_use(results: Results, capsys: pytest.CaptureFixture[str]) -> None:
+    """The scenarios together use each action of the chart's Azure role and no other."""
+    assert not results.failures, "a scenario that fails may leave actions unused"
     with capsys.disabled():
-        print(f"\nthe role in Azure grants {sorted(AZURE_ACTIONS)},\n           the stories used {sorted(told.azure)}")
-    assert told.azure == AZURE_ACTIONS
+        print(f"\ngranted in Azure: {sorted(AZURE_ACTIONS)},\n           used: {sorted(results.azure)}")
+    assert results.azure == AZURE_ACTIONS

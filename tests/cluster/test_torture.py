@@ -1,6 +1,6 @@
-"""What a bad day does to the real API server, and to the program that stands on it.
+"""Failures of the real API server, and their effect on the program.
 
-Whatever happens, what `inprocess.proven` says holds afterwards.
+The guarantees of `inprocess.proven` hold after every test.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ from provisioner.runtime.kube import Kube
 from provisioner.runtime.resources import NODES
 from tests.world.harness import node_claim
 
-from .bystanders import CLAIMS_PATH, MERGE, NODES_PATH, Hand, at_once, bulky_node, people
+from .bystanders import CLAIMS_PATH, MERGE, NODES_PATH, Hand, at_once, bulky_node, user_client
 from .controlplane import NAMESPACE, SERVICE_ACCOUNT, ControlPlane
 from .inprocess import proven
 
@@ -26,12 +26,12 @@ pytestmark = [pytest.mark.cluster, pytest.mark.asyncio]
 Json = dict[str, Any]
 
 
-async def test_a_list_in_pages_stays_whole_while_etcd_forgets(
+async def test_a_paged_list_is_complete_under_compaction(
     cluster: ControlPlane, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Compacted again and again between its pages, and written to, a list has each Node once, or begins anew."""
+    """A list in pages under compactions and writes has each Node once, or starts again."""
     count, rounds, compactions = 400, 8, 0
-    async with people(cluster) as hand:
+    async with user_client(cluster) as hand:
         await at_once([partial(hand.demand, "POST", NODES_PATH, bulky_node(n)) for n in range(count)])
         async with proven(cluster, tmp_path) as made, asyncio.TaskGroup() as tasks:
 
@@ -56,8 +56,8 @@ async def test_a_list_in_pages_stays_whole_while_etcd_forgets(
         print(f"\n{rounds} lists in {pages} pages while etcd was compacted {compactions} times")
 
 
-async def test_a_list_whose_next_page_is_forgotten_begins_anew(cluster: ControlPlane, tmp_path: Path) -> None:
-    """Between two pages the server starts anew and etcd loses the list's revision: 410, and all pages once more."""
+async def test_an_expired_page_restarts_the_list(cluster: ControlPlane, tmp_path: Path) -> None:
+    """When the server restarts and etcd is compacted between two pages, the list gets a 410 and starts again."""
     count, seen = 30, list[int]()
 
     async def forget() -> None:
@@ -68,11 +68,11 @@ async def test_a_list_whose_next_page_is_forgotten_begins_anew(cluster: ControlP
     def answered(_verb: str, _kind: str, status: int, _seconds: float) -> None:
         seen.append(status)
         if len(seen) == 3:
-            # The list must not go on meanwhile: our loop stands still, another one does it.
+            # The list must not continue meanwhile: its loop is blocked, another one runs this.
             with ThreadPoolExecutor(1) as other:
                 other.submit(asyncio.run, forget()).result()
 
-    async with people(cluster) as hand:
+    async with user_client(cluster) as hand:
         await at_once([partial(hand.demand, "POST", NODES_PATH, bulky_node(n)) for n in range(count)])
         connection = await build_api_client(str(cluster.kubeconfig(tmp_path / "config")), version="test")
         try:
@@ -85,14 +85,14 @@ async def test_a_list_whose_next_page_is_forgotten_begins_anew(cluster: ControlP
         await hand.demand("DELETE", NODES_PATH)
 
 
-async def test_watches_that_etcd_and_the_server_forgot_are_listed_anew(cluster: ControlPlane, tmp_path: Path) -> None:
-    """History is compacted and the server starts without any: 410, one list a kind, and nothing is missed."""
-    async with people(cluster) as hand:
+async def test_expired_watches_relist(cluster: ControlPlane, tmp_path: Path) -> None:
+    """When etcd is compacted and the server restarts, each watch gets a 410 and lists once, and no change is missed."""
+    async with user_client(cluster) as hand:
         for number in range(20):
             await hand.demand("POST", NODES_PATH, bulky_node(number))
         async with proven(cluster, tmp_path) as made:
             lists = {kind: made.answers["list", kind, 200] for kind in ("nodeclaims", "nodes")}
-            # Other kinds move etcd on, so that what our watches have seen last is behind what is left of it.
+            # Other kinds advance etcd's revision, so that the last one of our watches is compacted.
             for number in range(20):
                 await hand.demand("POST", "/api/v1/namespaces/default/configmaps", {"metadata": {"name": f"c{number}"}})
             cluster.apiserver.kill()
@@ -100,7 +100,7 @@ async def test_watches_that_etcd_and_the_server_forgot_are_listed_anew(cluster: 
             await cluster.compact_etcd()
             await hand.demand("DELETE", f"{NODES_PATH}/crowd-00003")
             await made.until(lambda: made.app.nodes.get("crowd-00003") is None, 60, "the deletion is known")
-            await made.until(lambda: expired(made.said) >= {"nodeclaims", "nodes"}, 60, "both were told 410")
+            await made.until(lambda: expired(made.log) >= {"nodeclaims", "nodes"}, 60, "both got a 410")
             await made.equals_a_fresh_list()
             assert made.lives == 1
             for kind, before in lists.items():
@@ -109,18 +109,20 @@ async def test_watches_that_etcd_and_the_server_forgot_are_listed_anew(cluster: 
         await hand.demand("DELETE", NODES_PATH)
 
 
-def expired(said: list[Json]) -> set[str]:
-    """The kinds whose watch was told that it is too old."""
-    failed = [line for line in said if line["event"] == "failed to list or watch"]
+def expired(log: list[Json]) -> set[str]:
+    """The kinds whose watch expired."""
+    failed = [line for line in log if line["event"] == "failed to list or watch"]
     return {line["resource"] for line in failed if line["reason"] in ("Expired", "Gone")}
 
 
-async def test_a_server_that_dies_under_load_loses_no_claim(
+async def test_no_claim_is_lost_when_the_server_restarts_under_load(
     cluster: ControlPlane, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Claims come and go while the server is stopped once and killed once: each lives or is gone, as its owner said."""
+    """While claims are created and deleted, the server is stopped once and killed once; each claim reaches the wanted
+    state.
+    """
     names = [f"load{n}" for n in range(24)]
-    async with people(cluster) as hand:
+    async with user_client(cluster) as hand:
         async with proven(cluster, tmp_path) as made, asyncio.TaskGroup() as tasks:
 
             async def own(name: str) -> None:
@@ -148,9 +150,11 @@ async def test_a_server_that_dies_under_load_loses_no_claim(
             )
 
 
-async def test_a_token_is_rotated_revoked_and_comes_late(cluster: ControlPlane, tmp_path: Path) -> None:
-    """A token replaced before it is revoked costs nothing but one 401 a request; without a new one all waits for it."""
-    async with people(cluster) as hand:
+async def test_token_rotation_and_revocation(cluster: ControlPlane, tmp_path: Path) -> None:
+    """A token that is replaced before it is revoked costs one 401 for each request; without a new one all requests
+    wait.
+    """
+    async with user_client(cluster) as hand:
         secrets = [f"holder{n}" for n in range(3)]
         first, second, third = [await bound_token(hand, name) for name in secrets]
         async with proven(cluster, tmp_path) as made:
@@ -158,30 +162,30 @@ async def test_a_token_is_rotated_revoked_and_comes_late(cluster: ControlPlane, 
             await made.connection.renew_credentials()
             await hand.demand("POST", CLAIMS_PATH, node_claim("token1"))
             await made.until(lambda: made.ready() == 1, 60, "it is Ready")
-            made.said.clear()
+            made.log.clear()
             made.mount(second)
             await revoke(cluster, hand, secrets[0], first)
             await hand.demand("POST", CLAIMS_PATH, node_claim("token2"))
             await made.until(
                 lambda: made.ready() == 2, 60, "the second is Ready, with the token that was mounted in time"
             )
-            assert "reconcile failed" not in {line["event"] for line in made.said}
+            assert "reconcile failed" not in {line["event"] for line in made.log}
             await revoke(cluster, hand, secrets[1], second)
             await hand.demand("POST", CLAIMS_PATH, node_claim("token3"))
-            await made.until(lambda: unauthorized(made.said), 60, "the third meets 401")
+            await made.until(lambda: unauthorized(made.log), 60, "the third gets a 401")
             made.mount(third)
             await made.until(lambda: made.ready() == 3, 90, "the third is Ready, once there is a token")
-        assert first not in str(made.said)
-        assert second not in str(made.said)
+        assert first not in str(made.log)
+        assert second not in str(made.log)
 
 
-def unauthorized(said: list[Json]) -> bool:
-    """Whether the log names a 401."""
-    return any("401 Unauthorized" in str(line.get("error")) for line in said)
+def unauthorized(log: list[Json]) -> bool:
+    """Whether the log has a 401."""
+    return any("401 Unauthorized" in str(line.get("error")) for line in log)
 
 
 async def bound_token(hand: Hand, holder: str) -> str:
-    """A token of our service account that lives no longer than this Secret."""
+    """A token of our service account that is bound to this Secret."""
     space = f"/api/v1/namespaces/{NAMESPACE}"
     made = await hand.demand("POST", f"{space}/secrets", {"metadata": {"name": holder}})
     bound = {"kind": "Secret", "apiVersion": "v1", "name": holder, "uid": made["metadata"]["uid"]}
@@ -195,7 +199,7 @@ async def bound_token(hand: Hand, holder: str) -> str:
 
 
 async def revoke(cluster: ControlPlane, hand: Hand, holder: str, token: str) -> None:
-    """Delete what the token is bound to, and wait until the API server's memory of it (10 s) has passed."""
+    """Delete the Secret, and wait until the API server's token cache (10 s) has expired."""
     await hand.demand("DELETE", f"/api/v1/namespaces/{NAMESPACE}/secrets/{holder}")
     while (await cluster.request("GET", CLAIMS_PATH, token=token))[0] != 401:  # noqa: ASYNC110 - nobody tells us
         await asyncio.sleep(0.5)

@@ -1,4 +1,4 @@
-"""The stage that stories of real clients play on."""
+"""The environment of tests with real clients."""
 
 import pytest
 
@@ -9,5 +9,5 @@ from .stage import Stage
 
 @pytest.fixture
 def it(backend: Backend) -> Stage:
-    """kubectl and a hand, before each of the two servers in turn."""
+    """kubectl and an HTTP client, for each of the two servers in turn."""
     return Stage(backend)

@@ -1,7 +1,7 @@
-"""What a story of kubectl stands on: kubectl as a person uses it, and a hand that does what controllers do.
+"""The environment of kubectl tests: kubectl as a user runs it, and an HTTP client that writes as controllers do.
 
-A story cannot tell which server it plays on; the claims in it are nobody's, so that nothing but the story and
-the server's own defaults writes to them.
+A test runs the same on both servers; no controller manages its claims, so that only the test and the server's defaults
+write to them.
 """
 
 import re
@@ -41,20 +41,22 @@ def claim(name: str = "ws1", *, spec: Json | None = None, **metadata: Any) -> Js
     }
 
 
-def complaint(said: str) -> str:
-    """What a CRD's rule says; before it, 1.34 names the type of the refused value, 1.36 the value if it is a string."""
-    return re.sub(r'Invalid value: "[^"]*": ', "Invalid value: ", said)
+def error_message(output: str) -> str:
+    """The message of a CRD's rule; before it, 1.34 prints the type of the refused value, 1.36 the value if it is a
+    string.
+    """
+    return re.sub(r'Invalid value: "[^"]*": ', "Invalid value: ", output)
 
 
 def conditions(**statuses: str) -> list[Json]:
     """Conditions by type, as in `conditions(Launched="True", Ready="False")`."""
-    told = {"lastTransitionTime": "2026-03-01T12:00:00Z", "reason": "Because", "message": ""}
-    return [{"type": name, "status": status, **told} for name, status in statuses.items()]
+    common = {"lastTransitionTime": "2026-03-01T12:00:00Z", "reason": "Because", "message": ""}
+    return [{"type": name, "status": status, **common} for name, status in statuses.items()]
 
 
 @dataclass(frozen=True)
 class Stage:
-    """`kubectl` is the administrator's."""
+    """`kubectl` has the administrator's credentials."""
 
     backend: Backend
     kubectl: Kubectl = field(init=False)
@@ -90,11 +92,11 @@ class Stage:
         await self.patch(f"{CLAIMS}/{name}/status", {"status": status})
 
     async def release(self, name: str) -> None:
-        """Take all finalizers of a claim away."""
+        """Remove all finalizers of a claim."""
         await self.patch(f"{CLAIMS}/{name}", {"metadata": {"finalizers": None}})
 
     async def node(self, name: str, **labels: str) -> Json:
-        """A Node that its kubelet says is Ready, with one GPU."""
+        """A Node that its kubelet reports as Ready, with one GPU."""
         await self.create(NODES, {"metadata": {"name": name, "labels": labels}})
         known = ("machineID", "systemUUID", "bootID", "kernelVersion", "containerRuntimeVersion", "kubeProxyVersion")
         info = {"kubeletVersion": "v1.33.1", "osImage": "Ubuntu 22.04", "operatingSystem": "linux"}

@@ -1,6 +1,6 @@
-"""The chart's admission policy on a real API server: kubectl says at once what the controller would say minutes later.
+"""The chart's admission policy on a real API server: kubectl prints what the controller would report minutes later.
 
-Dry runs on the server: nothing is kept of them. What is told is held to the program's own words, as `plan` has them.
+Server-side dry runs: nothing is stored. Messages are compared to those of `plan`.
 """
 
 import asyncio
@@ -50,7 +50,7 @@ def asking(**requests: Any) -> Json:
     return {"resources": {"requests": {name.replace("__", "/"): amount for name, amount in requests.items()}}}
 
 
-# What the controller refuses: the claim, and the words that the program has for it too.
+# What the controller refuses: the claim, and the program's message for it.
 REFUSED: dict[str, tuple[Json, str]] = {
     "no size": (
         claim(spec={"requirements": [one_of("karpenter.sh/nodepool", "kaito")]}),
@@ -71,7 +71,7 @@ REFUSED: dict[str, tuple[Json, str]] = {
     "bare label": (claim(labels={"agentpool": "x"}), "AKS reserves this key"),
     "taint": (claim(spec={"taints": [TAINT]}), "AKS reserves this key"),
 }
-# What works, and may not be what was meant.
+# Valid claims that may not be intended.
 NOTED: dict[str, tuple[Json, str]] = {
     "startup taint": (
         claim(spec={"startupTaints": [{"key": "gkm.io/cache-not-ready", "effect": "NoSchedule"}]}),
@@ -79,7 +79,7 @@ NOTED: dict[str, tuple[Json, str]] = {
     ),
     "name": (claim("a-name-of-nodepools"), "metadata.name: a-name-of-nodepools is not a valid agent pool name"),
 }
-# What is nobody's business, or well at its edge.
+# Claims that get no warning, some of them at a boundary.
 FINE: dict[str, Json] = {
     "plain": claim(),
     "edges": claim(spec=requiring(one_of(ZONE, "westeurope-1", "2"), one_of("kubernetes.io/os", "linux", "windows"))),
@@ -102,19 +102,19 @@ FINE: dict[str, Json] = {
 }
 
 
-async def told(kubectl: Kubectl, one: Json) -> Result:
-    """What kubectl says of this claim, which is not kept."""
+async def dry_run(kubectl: Kubectl, one: Json) -> Result:
+    """kubectl's result for a dry run of this claim."""
     return await kubectl.run("create", "--dry-run=server", "-f", kubectl.file(one))
 
 
-def warnings(said: Result) -> list[tuple[str, str]]:
-    """Policy and words of each."""
-    return [(found[1], found[2]) for found in WARNING.finditer(said.err)]
+def warnings(output: Result) -> list[tuple[str, str]]:
+    """Policy and message of each warning."""
+    return [(found[1], found[2]) for found in WARNING.finditer(output.err)]
 
 
 @contextlib.asynccontextmanager
 async def in_force(cp: ControlPlane, home: Path, action: str) -> AsyncIterator[Kubectl]:
-    """kubectl, while the chart's policies are in force; the server takes a moment to hear of them, and of their end."""
+    """kubectl, while the chart's policies are in force; the server applies and removes them with a delay."""
     values = {**VALUES, "admissionPolicy": {"enabled": True, "action": action}}
     objects = [
         obj for obj in rendered("gpu-provisioner", namespace="default", values=values) if obj["kind"] in COLLECTIONS
@@ -126,46 +126,46 @@ async def in_force(cp: ControlPlane, home: Path, action: str) -> AsyncIterator[K
         for obj in objects:
             await cp.demand("POST", COLLECTIONS[obj["kind"]], obj)
         async with asyncio.timeout(60):
-            while len((await told(kubectl, bad)).err.splitlines()) < 2:  # noqa: ASYNC110 - another process hears of it
+            while len((await dry_run(kubectl, bad)).err.splitlines()) < 2:  # noqa: ASYNC110 - another process applies it
                 await asyncio.sleep(0.2)
         yield kubectl
     finally:
         for obj in objects:
             await cp.request("DELETE", f"{COLLECTIONS[obj['kind']]}/{obj['metadata']['name']}")
         async with asyncio.timeout(60):
-            while (await told(kubectl, bad)).err:  # noqa: ASYNC110 - as above
+            while (await dry_run(kubectl, bad)).err:  # noqa: ASYNC110 - as above
                 await asyncio.sleep(0.2)
 
 
-async def test_kubectl_warns_of_what_the_controller_would_refuse(cluster: ControlPlane, tmp_path: Path) -> None:
-    """Each by one warning, in the words of the program, which refuses the same; the claim is made all the same."""
+async def test_kubectl_warns_of_claims_that_the_controller_refuses(cluster: ControlPlane, tmp_path: Path) -> None:
+    """A claim that the controller refuses gets one warning with the program's message, and is created."""
     async with in_force(cluster, tmp_path, "Warn") as kubectl:
-        for name, (one, words) in REFUSED.items():
-            said = await told(kubectl, one)
-            assert (name, said.code) == (name, 0)
-            assert [(policy, words in text) for policy, text in warnings(said)] == [(CLAIMS, True)], (name, said)
-            assert words.rpartition(": ")[2] in "\n".join(str(error) for error in plan(name, one).errors), name
+        for name, (one, message) in REFUSED.items():
+            output = await dry_run(kubectl, one)
+            assert (name, output.code) == (name, 0)
+            assert [(policy, message in text) for policy, text in warnings(output)] == [(CLAIMS, True)], (name, output)
+            assert message.rpartition(": ")[2] in "\n".join(str(error) for error in plan(name, one).errors), name
 
 
-async def test_what_works_is_noted_or_passes_without_a_word(cluster: ControlPlane, tmp_path: Path) -> None:
-    """A note where something may not be meant; nothing for the rest, and for none of our examples."""
+async def test_notes_and_claims_without_warnings(cluster: ControlPlane, tmp_path: Path) -> None:
+    """A claim that may not be intended gets a note; all other claims and our examples get no warning."""
     async with in_force(cluster, tmp_path, "Warn") as kubectl:
-        for name, (one, words) in NOTED.items():
-            (warning,) = warnings(await told(kubectl, one))
+        for name, (one, message) in NOTED.items():
+            (warning,) = warnings(await dry_run(kubectl, one))
             assert warning[0] == NOTES, name
-            assert warning[1].startswith(words), name
+            assert warning[1].startswith(message), name
             assert plan(name, one).errors == (), name
         documents = [doc for path in sorted(EXAMPLES.glob("*.yaml")) for doc in yaml.safe_load_all(path.read_text())]
         examples = {doc["metadata"]["name"]: doc for doc in documents if doc["kind"] == "NodeClaim"}
         assert len(examples) > 5
         for name, one in {**FINE, **examples}.items():
-            said = await told(kubectl, one)
-            noted = [warning for warning in warnings(said) if warning[0] != NOTES or name in FINE]
-            assert (name, said.code, noted) == (name, 0, []), said
+            output = await dry_run(kubectl, one)
+            noted = [warning for warning in warnings(output) if warning[0] != NOTES or name in FINE]
+            assert (name, output.code, noted) == (name, 0, []), output
 
 
-async def test_deny_refuses_it_and_notes_stay_notes(cluster: ControlPlane, tmp_path: Path) -> None:
-    """Nothing is made; who only deserves a note is not refused."""
+async def test_deny_refuses_claims_and_keeps_notes(cluster: ControlPlane, tmp_path: Path) -> None:
+    """With deny, a claim that the controller refuses is not created; a claim with a note is."""
     async with in_force(cluster, tmp_path, "Deny") as kubectl:
         refused = await kubectl.refused("create", "-f", kubectl.file(REFUSED["no size"][0]))
         assert "ValidatingAdmissionPolicy 'gpu-provisioner-claims'" in refused

@@ -1,6 +1,4 @@
-"""Who has Kubernetes' own roles may read or change claims once the chart is there: asked of a real API server, with the
-loop that adds roles up.
-"""
+"""The chart's aggregated roles on a real API server with the controller that aggregates roles."""
 
 import asyncio
 from pathlib import Path
@@ -22,13 +20,13 @@ ROLES, BINDINGS = COLLECTIONS["ClusterRole"], COLLECTIONS["ClusterRoleBinding"]
 
 
 def aggregated(**values: Any) -> list[Json]:
-    """The chart's roles for people."""
+    """The chart's aggregated roles."""
     objects = rendered("gpu-provisioner", namespace="default", values={**VALUES, **values})
     return [obj for obj in objects if "aggregate-to-" in str(obj["metadata"]["labels"])]
 
 
-async def test_roles_for_people_add_up(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
-    """view reads claims and node classes, edit and admin change claims too; nobody gets at a claim's status."""
+async def test_roles_aggregate_to_view_edit_and_admin(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """view reads claims and node classes, edit and admin change claims too; no role may write a claim's status."""
     async with ControlPlane.start(
         assets.find(), tmp_path_factory.mktemp("roles"), controller_manager=("clusterrole-aggregation-controller",)
     ) as cp:
@@ -38,8 +36,8 @@ async def test_roles_for_people_add_up(tmp_path: Path, tmp_path_factory: pytest.
         kubectl = Kubectl(tmp_path, cp.kubeconfig(tmp_path / "config"))
 
         async def may(who: str, verb: str, *what: str) -> bool:
-            asked = what or ("nodeclaims.karpenter.sh",)
-            return (await kubectl.run("auth", "can-i", verb, *asked, "--as", who)).out.startswith("yes")
+            resources = what or ("nodeclaims.karpenter.sh",)
+            return (await kubectl.run("auth", "can-i", verb, *resources, "--as", who)).out.startswith("yes")
 
         assert not await may("edit", "create")
         for obj in aggregated():
@@ -55,14 +53,14 @@ async def test_roles_for_people_add_up(tmp_path: Path, tmp_path_factory: pytest.
             assert not await may(who, "create", "kaitonodeclasses.kaito.sh"), who
 
 
-async def test_they_can_be_left_out() -> None:
-    """By one key."""
+async def test_aggregated_roles_can_be_disabled() -> None:
+    """One value disables the aggregated roles."""
     assert len(aggregated()) == 2
     assert aggregated(aggregatedRoles={"enabled": False}) == []
 
 
 def binding(role: str) -> Json:
-    """A user of that name has that role in the whole cluster."""
+    """Bind this user to that role in the whole cluster."""
     api = "rbac.authorization.k8s.io"
     return {
         "metadata": {"name": f"test-{role}"},

@@ -1,6 +1,7 @@
-"""The real Helm on the real API server: our charts come, change, go back and go, and no claim ever notices.
+"""The real Helm on the real API server: installing, upgrading, rolling back and uninstalling our charts changes no
+claim.
 
-The control plane is one of its own, without our CRDs: what a user begins with.
+The control plane of these tests starts without our CRDs.
 """
 
 import asyncio
@@ -52,7 +53,7 @@ OBJECTS = [
 
 @pytest.fixture(scope="module")
 def empty(tmp_path_factory: pytest.TempPathFactory) -> Generator[ControlPlane, None, None]:
-    """A control plane that has never heard of us."""
+    """A control plane without our CRDs."""
     with asyncio.Runner() as runner:
         life = ControlPlane.start(assets.find(), tmp_path_factory.mktemp("helm"))
         made = runner.run(life.__aenter__())
@@ -69,7 +70,7 @@ def kubectl(empty: ControlPlane, tmp_path: Path) -> Kubectl:
 
 @pytest.fixture
 def helm(empty: ControlPlane, tmp_path: Path) -> Iterator[helm_python.Config]:
-    """Helm as a user of that cluster; the releases that a story leaves are uninstalled."""
+    """Helm with that cluster's kubeconfig; releases that a test leaves are uninstalled."""
     path = empty.kubeconfig(tmp_path / "helm-config")
     with helm_python.Config(kubeconfig_path=path, namespace=NAMESPACE) as config:
         yield config
@@ -84,7 +85,7 @@ async def serve_claims(helm: helm_python.Config, kubectl: Kubectl) -> None:
 
 
 async def some_claims(cp: ControlPlane) -> list[Json]:
-    """Two claims as the controller leaves them, one of them on its way out; as stored."""
+    """Two claims as the controller leaves them, one of them deleting; as stored."""
     there = {one["metadata"]["name"] for one in await claims(cp)}
     for name in sorted({"ws1", "ws2"} - there):
         await cp.demand("POST", CLAIMS, claim(name, finalizers=[TERMINATION]))
@@ -93,7 +94,7 @@ async def some_claims(cp: ControlPlane) -> list[Json]:
 
 
 async def claims(cp: ControlPlane) -> list[Json]:
-    """All claims, once they are served: the server answers 404, then 429, while it takes in another definition."""
+    """All claims, once they are served: the server answers 404, then 429, while it updates a CRD."""
     async with asyncio.timeout(20):
         while (found := await cp.request("GET", CLAIMS))[0] in {404, 429}:  # noqa: ASYNC110 - it has no event for that
             await asyncio.sleep(0.1)
@@ -104,7 +105,7 @@ async def claims(cp: ControlPlane) -> list[Json]:
 
 
 async def objects_of(kubectl: Kubectl, release: str = RELEASE) -> list[str]:
-    """What of this release is in the cluster."""
+    """The objects of this release in the cluster."""
     selected = ("-l", f"app.kubernetes.io/instance={release}", "-A", "-o", "name")
     return sorted((await kubectl("get", KINDS, *selected)).splitlines())
 
@@ -114,7 +115,7 @@ async def crds(cp: ControlPlane) -> dict[str, Json]:
 
 
 def changed_crd_chart(home: Path) -> Path:
-    """The next version of our CRD chart, in which claims have one more column."""
+    """The next version of our CRD chart, with one more printer column of claims."""
     chart = home / "next-crd"
     shutil.copytree(CRD_CHART, chart)
     about = chart / "Chart.yaml"
@@ -127,10 +128,10 @@ def changed_crd_chart(home: Path) -> Path:
     return chart
 
 
-async def test_crds_come_change_go_back_and_stay(
+async def test_the_life_of_the_crd_chart(
     helm: helm_python.Config, empty: ControlPlane, kubectl: Kubectl, tmp_path: Path
 ) -> None:
-    """Installed, upgraded, rolled back, uninstalled: the definitions follow, the claims are untouched, both remain."""
+    """Install, upgrade, rollback and uninstall change the CRDs and leave claims untouched; CRDs and claims remain."""
     made = helm.install(CRD_CHART, CRDS_RELEASE, create_namespace=True)
     assert (made["status"], made["revision"], made["namespace"]) == ("deployed", 1, NAMESPACE)
     await kubectl("wait", "--for=condition=Established", "crd", *OURS, "--timeout=20s")
@@ -165,10 +166,10 @@ async def test_crds_come_change_go_back_and_stay(
     assert await claims(empty) == before
 
 
-async def test_crds_that_another_chart_brought_are_adopted(
+async def test_crds_of_another_chart_are_adopted(
     helm: helm_python.Config, empty: ControlPlane, kubectl: Kubectl
 ) -> None:
-    """CRDs from a `crds/` folder are nobody's: Helm refuses and says which marks it misses; with them it takes over."""
+    """Helm refuses CRDs from a `crds/` folder and names the missing labels; with them it adopts the CRDs."""
     await serve_claims(helm, kubectl)
     helm.uninstall(CRDS_RELEASE)
     before = await some_claims(empty)
@@ -190,10 +191,12 @@ async def test_crds_that_another_chart_brought_are_adopted(
     assert await claims(empty) == before
 
 
-async def test_the_controller_comes_changes_goes_back_and_goes(
+async def test_the_life_of_the_controller_chart(
     helm: helm_python.Config, empty: ControlPlane, kubectl: Kubectl
 ) -> None:
-    """Each object of the chart is there, follows its values, and leaves with it; claims and CRDs stay as they were."""
+    """Each object of the chart is created, follows its values, and is deleted with it; claims and CRDs are
+    unchanged.
+    """
     await serve_claims(helm, kubectl)
     before = await some_claims(empty)
     definitions = await crds(empty)
@@ -223,10 +226,10 @@ async def test_the_controller_comes_changes_goes_back_and_goes(
     assert (await claims(empty), await crds(empty)) == (before, definitions)
 
 
-async def test_the_notes_miss_no_definitions_that_are_there(
+async def test_the_notes_depend_on_installed_crds(
     helm: helm_python.Config, empty: ControlPlane, kubectl: Kubectl, tmp_path: Path
 ) -> None:
-    """Whether the cluster serves claims is looked up by each Helm anew."""
+    """Helm checks whether the cluster serves claims at each call."""
     await serve_claims(helm, kubectl)
     with helm_python.Config(kubeconfig_path=empty.kubeconfig(tmp_path / "another"), namespace=NAMESPACE) as another:
         notes = another.install(CHART, RELEASE, VALUES)["notes"]
@@ -235,23 +238,23 @@ async def test_the_notes_miss_no_definitions_that_are_there(
 
 
 async def test_a_missing_value_changes_nothing(helm: helm_python.Config, empty: ControlPlane, kubectl: Kubectl) -> None:
-    """Helm says which one; at installation nothing is made, at an upgrade the old release goes on."""
+    """Helm names the missing value; an installation creates nothing, an upgrade leaves the old release."""
     await serve_claims(helm, kubectl)
     azure = {**VALUES["azure"], "clusterName": ""}
-    words = "azure.clusterName is needed: the name of the AKS cluster"
-    with pytest.raises(helm_python.HelmReleaseError, match=words):
+    message = "azure.clusterName is needed: the name of the AKS cluster"
+    with pytest.raises(helm_python.HelmReleaseError, match=message):
         helm.install(CHART, RELEASE, {"azure": azure})
     assert ([one["name"] for one in helm.list(all_states=True)], await objects_of(kubectl)) == ([CRDS_RELEASE], [])
     helm.install(CHART, RELEASE, VALUES)
     before = await empty.demand("GET", f"{DEPLOYMENTS}/{RELEASE}")
-    with pytest.raises(helm_python.HelmReleaseError, match=words):
+    with pytest.raises(helm_python.HelmReleaseError, match=message):
         helm.upgrade(CHART, RELEASE, {"azure": azure})
     assert await empty.demand("GET", f"{DEPLOYMENTS}/{RELEASE}") == before
     assert (helm.status(RELEASE)["revision"], helm.status(RELEASE)["status"]) == (1, "deployed")
 
 
-async def test_two_releases_live_side_by_side(helm: helm_python.Config, kubectl: Kubectl) -> None:
-    """The second is named after its release; when it goes, the first keeps its rights."""
+async def test_two_releases_in_one_cluster(helm: helm_python.Config, kubectl: Kubectl) -> None:
+    """The second release has names of its own; when it is uninstalled, the first keeps its roles."""
     await serve_claims(helm, kubectl)
     helm.install(CHART, RELEASE, VALUES)
     helm.install(CHART, "canary", VALUES)
@@ -265,18 +268,18 @@ async def test_two_releases_live_side_by_side(helm: helm_python.Config, kubectl:
     assert (await kubectl.run(*may, f"{account}:canary-gpu-provisioner")).out == "no\n"
 
 
-async def test_the_pod_is_allowed_where_pods_are_restricted(
+async def test_the_pod_meets_the_restricted_standard(
     helm: helm_python.Config, empty: ControlPlane, kubectl: Kubectl
 ) -> None:
-    """In a namespace that enforces the restricted standard, the API server takes the chart's pod without a warning."""
+    """A namespace that enforces the restricted Pod Security Standard accepts the chart's Pod without a warning."""
     await serve_claims(helm, kubectl)
     helm.install(CHART, RELEASE, VALUES)
     await kubectl("label", "ns", NAMESPACE, "pod-security.kubernetes.io/enforce=restricted", "--overwrite")
     deployment = await empty.demand("GET", f"{DEPLOYMENTS}/{RELEASE}")
     template = deployment["spec"]["template"]
     pod = {"apiVersion": "v1", "kind": "Pod", **template, "metadata": {"name": "controller", "namespace": NAMESPACE}}
-    said = await kubectl.run("create", "--dry-run=server", "-f", kubectl.file(pod))
-    assert said == (0, "pod/controller created (server dry run)\n", "")
+    output = await kubectl.run("create", "--dry-run=server", "-f", kubectl.file(pod))
+    assert output == (0, "pod/controller created (server dry run)\n", "")
     pod["spec"]["containers"][0]["securityContext"]["allowPrivilegeEscalation"] = True
-    said = await kubectl.run("create", "--dry-run=server", "-f", kubectl.file(pod))
-    assert 'violates PodSecurity "restricted:latest"' in said.err
+    output = await kubectl.run("create", "--dry-run=server", "-f", kubectl.file(pod))
+    assert 'violates PodSecurity "restricted:latest"' in output.err

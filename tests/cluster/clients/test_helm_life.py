@@ -1,7 +1,7 @@
-"""A whole installation on the real API server: Helm installs, its test looks, a machine comes, releases pass it by.
+"""A whole installation on the real API server: Helm install and test, a machine, upgrade, rollback and uninstall.
 
-There is no kubelet: the one Pod of `helm test` is run here as what it is, the program with its arguments, its variables
-and the token of its service account; Azure is the emulator, which allows our role and no more.
+There is no kubelet: the Pod of `helm test` is run as the program with its arguments, its variables and the token of its
+service account; Azure is the emulator, which allows our role only.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ PATIENCE_SECONDS = 60
 
 
 async def play_kubelet(cp: ControlPlane, home: Path, arm_url: str) -> str:
-    """Run the Pod of `helm test` once it is there, and report its end; what it said."""
+    """Run the Pod of `helm test` once it exists, and report its end; returns its output."""
     async with asyncio.timeout(PATIENCE_SECONDS):
         while (found := await cp.request("GET", POD))[0] != 200:  # noqa: ASYNC110
             await asyncio.sleep(0.2)
@@ -53,42 +53,44 @@ async def play_kubelet(cp: ControlPlane, home: Path, arm_url: str) -> str:
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,
     )
-    said, _ = await process.communicate()
+    output, _ = await process.communicate()
     phase = "Succeeded" if process.returncode == 0 else "Failed"
     await cp.demand("PATCH", f"{POD}/status", {"status": {"phase": phase}}, MERGE)
-    return f"{process.returncode}\n{said.decode()}"
+    return f"{process.returncode}\n{output.decode()}"
 
 
 async def helm_test(helm: helm_python.Config, cp: ControlPlane, home: Path, arm_url: str) -> tuple[str, str]:
-    """Helm's complaint, if any, and what the Pod said."""
+    """Helm's stderr, and the output of the Pod."""
     async with asyncio.TaskGroup() as tasks:
         kubelet = tasks.create_task(play_kubelet(cp, home, arm_url))
         try:
             await asyncio.to_thread(helm.test, RELEASE, timeout=PATIENCE_SECONDS)
-            complaint = ""
+            error_message = ""
         except helm_python.HelmReleaseError as error:
-            complaint = str(error)
-    return complaint, kubelet.result()
+            error_message = str(error)
+    return error_message, kubelet.result()
 
 
 def standing(world: RealWorld) -> list[Json]:
-    """The claims with their status, and the pools with their tags: what no release may touch."""
+    """The claims with their status, and the pools with their tags: no release may change them."""
     claims = [{key: obj[key] for key in ("spec", "status")} for obj in world.store.list("nodeclaims.karpenter.sh")]
     return [*claims, *({pool.name: dict(pool.tags)} for pool in world.cloud.pools.values())]
 
 
 async def test_an_installation_from_beginning_to_end(tmp_path: Path) -> None:
-    """Defaults, a test that passes, one that fails, a machine; then upgrade, rollback and uninstall leave it alone."""
+    """Install with defaults, a passing and a failing test, a machine; upgrade, rollback and uninstall leave it
+    unchanged.
+    """
     async with ControlPlane.start(assets.find(), tmp_path, controller_manager=CONTROLLERS) as cp:
         await cp.install_crds()
         config = cp.kubeconfig(tmp_path / "helm-config")
         with helm_python.Config(kubeconfig_path=config, namespace=NAMESPACE) as helm:
             async with RealWorld.open(cp, tmp_path) as world:
-                await tell(helm, cp, world, tmp_path)
+                await run_installation(helm, cp, world, tmp_path)
 
 
-async def tell(helm: helm_python.Config, cp: ControlPlane, world: RealWorld, home: Path) -> None:
-    """The story itself."""
+async def run_installation(helm: helm_python.Config, cp: ControlPlane, world: RealWorld, home: Path) -> None:
+    """The test itself."""
     azure = world.cloud.settings
     named = {"resourceGroup": azure.resource_group, "clusterName": azure.cluster, "location": azure.location}
     values: Json = {"azure": {"subscriptionId": azure.subscription, **named}}
@@ -96,13 +98,13 @@ async def tell(helm: helm_python.Config, cp: ControlPlane, world: RealWorld, hom
     assert made["status"] == "deployed"
     cp.controller_token = await cp.service_account_token(SERVICE_ACCOUNT, NAMESPACE)
 
-    complaint, said = await helm_test(helm, cp, home, world.arm_url)
-    assert complaint == "", said
+    error_message, output = await helm_test(helm, cp, home, world.arm_url)
+    assert error_message == "", output
     assert (await cp.request("GET", POD))[0] == 404
     world.cloud.configure(actions=AZURE_ACTIONS - {READ_POOLS})
-    complaint, said = await helm_test(helm, cp, home, world.arm_url)
-    assert said.startswith("3\n"), said
-    assert f"{RELEASE}-check" in complaint
+    error_message, output = await helm_test(helm, cp, home, world.arm_url)
+    assert output.startswith("3\n"), output
+    assert f"{RELEASE}-check" in error_message
     assert (await cp.demand("GET", POD))["status"]["phase"] == "Failed"
     world.cloud.configure(actions=AZURE_ACTIONS)
 

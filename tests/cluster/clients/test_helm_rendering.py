@@ -1,5 +1,5 @@
-"""What the real Helm makes of our charts without a cluster: they lint, they say what is missing, and the program reads
-what they set.
+"""The real Helm renders our charts without a cluster: they lint, missing values are named, and the program reads their
+settings.
 """
 
 from typing import Any
@@ -17,7 +17,7 @@ CHART = CHARTS / "gpu-provisioner"
 CRD_CHART = CHARTS / "gpu-provisioner-crd"
 WARNING = 2
 SUBSCRIPTION = "00000000-0000-0000-0000-00000000000a"
-# What AKS's workload identity webhook adds to a pod with our label.
+# What AKS's workload identity webhook injects into a pod with our label.
 INJECTED = {
     "AZURE_CLIENT_ID": "00000000-0000-0000-0000-000000000001",
     "AZURE_TENANT_ID": "00000000-0000-0000-0000-000000000002",
@@ -27,7 +27,7 @@ INJECTED = {
 
 
 def template(name: str = "gpu-provisioner", namespace: str = "gpu-provisioner", **values: Any) -> dict[str, Json]:
-    """What bears the release's full name, by kind; each kind does so once."""
+    """The objects with the release's full name, by kind; one of each kind."""
     objects = everything(name, namespace, **values)
     full_name = name if "gpu-provisioner" in name else f"{name}-gpu-provisioner"
     named = [obj for obj in objects if obj["metadata"]["name"] == full_name]
@@ -48,13 +48,13 @@ def container(objects: dict[str, Json]) -> Json:
 
 @pytest.mark.parametrize(("chart", "values"), [(CHART, VALUES), (CRD_CHART, {})], ids=["controller", "crds"])
 def test_the_charts_lint(chart: Any, values: Json) -> None:
-    """Strictly: not even a warning."""
+    """Strict linting reports no warning."""
     report = helm_python.lint(chart, values, strict=True, kube_version="v1.34.0")
     assert (report["errors"], [m for m in report["messages"] if m["severity"] >= WARNING]) == ([], [])
 
 
-def test_the_charts_objects() -> None:
-    """By default: the Pods and what they need, what people get, and the Pod of `helm test`; nothing else."""
+def test_the_objects_of_the_chart() -> None:
+    """By default the chart renders the Pods and what they need, aggregated roles, and the Pod of `helm test`."""
     objects = everything()
     assert sorted((obj["kind"], obj["metadata"]["name"]) for obj in objects) == [
         ("ClusterRole", "gpu-provisioner"),
@@ -75,7 +75,7 @@ def test_the_charts_objects() -> None:
 
 
 def test_the_crd_chart_keeps_its_crds() -> None:
-    """Both definitions bear the annotation that makes Helm leave them when the chart goes."""
+    """Both CRDs have the annotation by which Helm keeps them at uninstall."""
     with helm_python.Chart.load(str(CRD_CHART)) as chart:
         crds = [yaml.safe_load(text) for text in chart.render({}).values()]
     assert sorted(crd["metadata"]["name"] for crd in crds) == ["kaitonodeclasses.kaito.sh", "nodeclaims.karpenter.sh"]
@@ -83,22 +83,22 @@ def test_the_crd_chart_keeps_its_crds() -> None:
 
 
 @pytest.mark.parametrize(
-    ("missing", "words"),
+    ("missing", "message"),
     [
         ("subscriptionId", "azure.subscriptionId is needed: the subscription of the AKS cluster"),
         ("resourceGroup", "azure.resourceGroup is needed: the resource group of the AKS cluster"),
         ("clusterName", "azure.clusterName is needed: the name of the AKS cluster"),
     ],
 )
-def test_a_missing_value_is_named(missing: str, words: str) -> None:
-    """Whoever installs without it reads which value it is, and what it means."""
+def test_a_missing_value_is_named(missing: str, message: str) -> None:
+    """Without a required value, Helm fails with the value's name and meaning."""
     with pytest.raises(helm_python.HelmRenderError) as refused:
         template(azure={**VALUES["azure"], missing: ""})
-    assert str(refused.value).endswith(words)
+    assert str(refused.value).endswith(message)
 
 
-def test_a_foreign_service_account_needs_its_name() -> None:
-    """With create: false the rights go to the account that is named, and none is made."""
+def test_an_existing_service_account_needs_its_name() -> None:
+    """With create: false the roles are bound to the named account, and none is created."""
     with pytest.raises(helm_python.HelmRenderError, match=r"serviceAccount.name is needed when serviceAccount.create"):
         template(serviceAccount={"create": False})
     objects = template(serviceAccount={"create": False, "name": "theirs"})
@@ -110,7 +110,9 @@ def test_a_foreign_service_account_needs_its_name() -> None:
 
 
 def test_the_program_reads_what_the_chart_sets() -> None:
-    """The container's environment is a complete configuration; ports, probes and the lease are where we look."""
+    """The container's environment is a complete configuration, with the ports, probes and Lease that the chart
+    declares.
+    """
     azure = {**VALUES["azure"], "subscriptionId": SUBSCRIPTION, "location": "westeurope"}
     objects = template(azure=azure, logLevel="debug")
     found = container(objects)
@@ -132,7 +134,7 @@ def test_the_program_reads_what_the_chart_sets() -> None:
 
 
 def test_values_reach_the_objects() -> None:
-    """Image, replicas and the identity of the service account."""
+    """Image, replicas and the identity of the service account follow the values."""
     objects = template(
         controller={"image": {"repository": "example.com/ours", "tag": "1.2.3"}},
         replicas=3,
@@ -145,7 +147,7 @@ def test_values_reach_the_objects() -> None:
 
 
 def test_two_releases_share_no_name() -> None:
-    """In one namespace and in two: each has names, selectors and subjects of its own."""
+    """In one namespace or in two, each release has names, selectors and subjects of its own."""
     one, two = template("one", "here"), template("two", "here")
     for kind, obj in one.items():
         assert obj["metadata"]["name"] != two[kind]["metadata"]["name"]

@@ -1,6 +1,6 @@
-"""The real API server takes what our chart renders, with each key at each of its values, and its Pods are restricted.
+"""The real API server accepts what our chart renders, for every value of every key, and its Pods are restricted.
 
-Nothing is made: each object is applied by server-side apply as a dry run, with unknown fields refused.
+Nothing is created: each object is a server-side apply as a dry run, with strict field validation.
 """
 
 import asyncio
@@ -15,15 +15,15 @@ from tests.wire.kubectl import Kubectl
 
 pytestmark = [pytest.mark.cluster, pytest.mark.asyncio]
 
-# Kinds that a cluster does not have by itself.
+# Kinds that a cluster does not have by default.
 FOREIGN = {"ServiceMonitor", "PodMonitor", "PrometheusRule"}
-# A Pod on the host's network is not restricted, which is for the user to want.
+# A Pod on the host's network is not restricted; the user has to choose it.
 UNRESTRICTED = "hostNetwork"
 RESTRICTED = {f"pod-security.kubernetes.io/{mode}": "restricted" for mode in ("enforce", "warn")}
 
 
 async def prepare(cp: ControlPlane) -> None:
-    """The namespaces that the renderings name, restricted, and the accounts that their Pods name."""
+    """Create the namespaces of the renderings, restricted, and the service accounts of their Pods."""
     async with asyncio.timeout(30):
         for namespace in (NAMESPACE, "leases"):
             await made(cp, "/api/v1/namespaces", {"name": namespace, "labels": RESTRICTED})
@@ -32,13 +32,13 @@ async def prepare(cp: ControlPlane) -> None:
 
 
 async def made(cp: ControlPlane, path: str, metadata: Json) -> None:
-    """Create an object; one of that name from the test before may still be on its way out."""
+    """Create an object; one of that name from an earlier test may still be deleting."""
     while (await cp.request("POST", path, {"metadata": metadata}))[0] != 201:  # noqa: ASYNC110
         await asyncio.sleep(0.2)
 
 
 async def applied(kubectl: Kubectl, home: Path, objects: list[Json]) -> tuple[int, str, str]:
-    """kubectl's exit code and words for a dry run of them all."""
+    """kubectl's exit code and output for a dry run of all objects."""
     path = home / "objects.yaml"
     path.write_text(yaml.dump_all(objects, Dumper=yaml.CSafeDumper), encoding="utf-8")
     strict = ("--dry-run=server", "--validate=strict", "--force-conflicts")
@@ -46,8 +46,8 @@ async def applied(kubectl: Kubectl, home: Path, objects: list[Json]) -> tuple[in
     return code, out, err
 
 
-async def test_every_rendering_is_taken_and_restricted(cluster: ControlPlane, tmp_path: Path) -> None:
-    """Each distinct object is taken without a word; so are the Pods that the Deployments would make."""
+async def test_every_rendering_is_accepted_and_restricted(cluster: ControlPlane, tmp_path: Path) -> None:
+    """Each distinct object is accepted without a warning; so are the Pods that the Deployments would create."""
     await prepare(cluster)
     kubectl = Kubectl(tmp_path, cluster.kubeconfig(tmp_path / "config"))
     distinct: dict[str, Json] = {}
@@ -65,8 +65,8 @@ async def test_every_rendering_is_taken_and_restricted(cluster: ControlPlane, tm
     assert len(out.splitlines()) == len(distinct)
 
 
-async def test_what_is_not_restricted_is_said(cluster: ControlPlane, tmp_path: Path) -> None:
-    """A Deployment whose container may gain privileges draws the server's warning: the test above can fail."""
+async def test_an_unrestricted_pod_causes_a_warning(cluster: ControlPlane, tmp_path: Path) -> None:
+    """A Deployment whose container allows privilege escalation causes the server's warning."""
     await prepare(cluster)
     kubectl = Kubectl(tmp_path, cluster.kubeconfig(tmp_path / "config"))
     loose = with_value(NEEDED, "controller.securityContext", {"allowPrivilegeEscalation": True})

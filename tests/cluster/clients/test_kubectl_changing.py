@@ -1,4 +1,4 @@
-"""What the real kubectl changes, and what it is told when it may not: the same on both servers."""
+"""Writes of the real kubectl, and their error messages: the same on both servers."""
 
 import json
 import re
@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from .stage import CLAIMS, NODES, TERMINATION, Stage, claim, complaint, conditions
+from .stage import CLAIMS, NODES, TERMINATION, Stage, claim, conditions, error_message
 
 pytestmark = pytest.mark.asyncio
 
@@ -16,8 +16,8 @@ WS1 = "nodeclaim.karpenter.sh/ws1"
 IMMUTABLE = "spec: Invalid value: spec is immutable"
 
 
-async def test_apply_creates_then_leaves_alone_then_configures(it: Stage) -> None:
-    """Client-side apply, its dry run and its diff."""
+async def test_apply_creates_then_is_unchanged_then_configures(it: Stage) -> None:
+    """Client-side apply, its dry run and its diff work."""
     path = it.kubectl.file(claim())
     assert await it.kubectl("apply", "-f", path, "--dry-run=server") == f"{WS1} created (server dry run)\n"
     assert await it.claims() == []
@@ -38,33 +38,33 @@ async def test_apply_creates_then_leaves_alone_then_configures(it: Stage) -> Non
 
 
 async def test_apply_of_every_example(it: Stage) -> None:
-    """What we tell people to apply can be applied, and comes back with all that was written."""
+    """Every example of the documentation can be applied and keeps all its fields."""
     documents = [doc for path in sorted(EXAMPLES.glob("*.yaml")) for doc in yaml.safe_load_all(path.read_text())]
     claims = [document for document in documents if document["kind"] == "NodeClaim"]
-    said = await it.kubectl("apply", "-f", it.kubectl.file(*claims))
-    assert said.splitlines() == [f"nodeclaim.karpenter.sh/{one['metadata']['name']} created" for one in claims]
+    output = await it.kubectl("apply", "-f", it.kubectl.file(*claims))
+    assert output.splitlines() == [f"nodeclaim.karpenter.sh/{one['metadata']['name']} created" for one in claims]
     stored = {one["metadata"]["name"]: one["spec"] for one in await it.claims()}
     for one in claims:
         assert one["spec"].items() <= stored[one["metadata"]["name"]].items()
     assert len(claims) > 3
 
 
-async def test_an_immutable_field_stays(it: Stage) -> None:
-    """The transition rule of the CRD, as apply, patch and replace print it."""
+async def test_an_immutable_field_cannot_change(it: Stage) -> None:
+    """apply, patch and replace print the message of the CRD's transition rule."""
     await it.kubectl("apply", "-f", it.kubectl.file(claim()))
     (made,) = await it.claims()
     refusal = f'The NodeClaim "ws1" is invalid: {IMMUTABLE}\n'
     path = it.kubectl.file(claim(spec={"expireAfter": "1h"}))
-    assert complaint(await it.kubectl.refused("apply", "-f", path)) == refusal
+    assert error_message(await it.kubectl.refused("apply", "-f", path)) == refusal
     patch = ("patch", "nodeclaim", "ws1", "--type=merge", "-p", '{"spec":{"expireAfter":"1h"}}')
-    assert complaint(await it.kubectl.refused(*patch)) == refusal
+    assert error_message(await it.kubectl.refused(*patch)) == refusal
     changed = {**made, "spec": {**made["spec"], "terminationGracePeriod": "1h"}}
-    assert complaint(await it.kubectl.refused("replace", "-f", it.kubectl.file(changed))) == refusal
+    assert error_message(await it.kubectl.refused("replace", "-f", it.kubectl.file(changed))) == refusal
     assert await it.claims() == [made]
 
 
-async def test_an_editor_is_told_what_it_may_not_change(it: Stage) -> None:
-    """`edit` saves labels; of the spec it comes back with the reason above the text, and keeps a copy."""
+async def test_edit_names_what_cannot_change(it: Stage) -> None:
+    """`edit` saves labels; a change of the spec reopens the editor with the reason, and keeps a copy."""
     await it.claim(labels={"team": "a"})
     relabel = {"KUBE_EDITOR": "sed -i s/team:.*/team:\\ b/"}
     assert await it.kubectl("edit", "nodeclaim", "ws1", **relabel) == f"{WS1} edited\n"
@@ -75,21 +75,21 @@ async def test_an_editor_is_told_what_it_may_not_change(it: Stage) -> None:
     script.write_text(f'#!/bin/sh\ncat "$1" >> {seen}\nsed -i "s/expireAfter:.*/expireAfter: 1h/" "$1"\n')
     script.chmod(0o700)
     here = {"KUBE_EDITOR": str(script), "TMPDIR": str(it.kubectl.home)}
-    said = (await it.kubectl.refused("edit", "nodeclaim", "ws1", **here)).splitlines()
-    assert said[0] == 'error: nodeclaims.karpenter.sh "ws1" is invalid'
+    output = (await it.kubectl.refused("edit", "nodeclaim", "ws1", **here)).splitlines()
+    assert output[0] == 'error: nodeclaims.karpenter.sh "ws1" is invalid'
     copies = {
         f'A copy of your changes has been stored to "{path}"': path for path in it.kubectl.home.glob("kubectl-edit-*")
     }
-    kept = copies[said[1]]
+    kept = copies[output[1]]
     assert yaml.safe_load(kept.read_text())["spec"]["expireAfter"] == "1h"
-    assert said[2] == "error: Edit cancelled, no valid changes were saved."
-    assert f'# nodeclaims.karpenter.sh "ws1" was not valid:\n# * {IMMUTABLE}\n' in complaint(seen.read_text())
+    assert output[2] == "error: Edit cancelled, no valid changes were saved."
+    assert f'# nodeclaims.karpenter.sh "ws1" was not valid:\n# * {IMMUTABLE}\n' in error_message(seen.read_text())
     (stored,) = await it.claims()
     assert (stored["metadata"]["labels"], stored["spec"]["expireAfter"]) == ({"team": "b"}, "720h")
 
 
 @pytest.mark.parametrize(
-    ("spec", "words"),
+    ("spec", "message"),
     [
         (
             {"resorces": {}},
@@ -116,17 +116,17 @@ async def test_an_editor_is_told_what_it_may_not_change(it: Stage) -> None:
         ({"resources": {"requests": {"storage": "much"}}}, "spec.resources.requests.storage: Invalid value"),
     ],
 )
-async def test_mistakes_are_told_at_the_prompt(it: Stage, spec: dict[str, object], words: str) -> None:
-    """Typos, restricted labels, missing values: what the CRD knows, the user hears before anything is bought."""
-    assert words in complaint(await it.kubectl.refused("create", "-f", it.kubectl.file(claim(spec=spec))))
+async def test_invalid_manifests_are_refused(it: Stage, spec: dict[str, object], message: str) -> None:
+    """Typos, restricted labels and missing values are refused before anything is created."""
+    assert message in error_message(await it.kubectl.refused("create", "-f", it.kubectl.file(claim(spec=spec))))
     assert await it.claims() == []
 
 
 @pytest.mark.parametrize(
     "condition", ["Launched", "Registered", "Initialized", "Ready", "Drained", "InstanceTerminating"]
 )
-async def test_wait_waits_for_each_condition(it: Stage, condition: str) -> None:
-    """It returns when the condition comes true, and at once when it already is."""
+async def test_wait_for_each_condition(it: Stage, condition: str) -> None:
+    """`wait` returns when the condition becomes True, or immediately if it already is."""
     await it.claim()
     wait = ("wait", f"--for=condition={condition}", "nodeclaim/ws1", "--timeout=20s")
     async with it.kubectl.running(*wait, "-v=6") as kubectl:
@@ -140,8 +140,8 @@ async def test_wait_waits_for_each_condition(it: Stage, condition: str) -> None:
     assert await it.kubectl(*wait) == f"{WS1} condition met\n"
 
 
-async def test_wait_for_a_value_and_in_vain(it: Stage) -> None:
-    """By JSONPath, for an object that is yet to come, and with the end of patience."""
+async def test_wait_for_a_value_and_its_timeout(it: Stage) -> None:
+    """`wait` accepts a JSONPath, waits for an object that does not exist yet, and fails at its timeout."""
     async with it.kubectl.running("wait", "--for=create", "nodeclaim/ws1", "--timeout=20s", "-v=6") as kubectl:
         await kubectl.requested("/nodeclaims")
         await it.claim()
@@ -149,8 +149,8 @@ async def test_wait_for_a_value_and_in_vain(it: Stage) -> None:
     assert (code, out) == (0, f"{WS1} condition met\n")
     at_path = ("wait", "--for=jsonpath={.spec.expireAfter}=720h", "nodeclaim/ws1", "--timeout=5s")
     assert await it.kubectl(*at_path) == f"{WS1} condition met\n"
-    said = await it.kubectl.refused("wait", "--for=condition=Ready", "nodeclaim/ws1", "--timeout=1s")
-    assert said == "error: timed out waiting for the condition on nodeclaims/ws1\n"
+    output = await it.kubectl.refused("wait", "--for=condition=Ready", "nodeclaim/ws1", "--timeout=1s")
+    assert output == "error: timed out waiting for the condition on nodeclaims/ws1\n"
     await it.report("ws1", conditions=conditions(Ready="True"))
     negative = ("wait", "--for=condition=Ready=false", "nodeclaim/ws1", "--timeout=20s")
     async with it.kubectl.running(*negative, "-v=6") as kubectl:
@@ -160,7 +160,7 @@ async def test_wait_for_a_value_and_in_vain(it: Stage) -> None:
 
 
 async def test_delete_waits_for_the_finalizer(it: Stage) -> None:
-    """`delete` hangs on until the object is gone."""
+    """`delete` blocks until the object is gone."""
     await it.claim(finalizers=[TERMINATION])
     async with it.kubectl.running("delete", "nodeclaim", "ws1", "-v=6") as kubectl:
         await kubectl.watches()
@@ -171,13 +171,13 @@ async def test_delete_waits_for_the_finalizer(it: Stage) -> None:
         await it.release("ws1")
         code, out, _ = await kubectl.end()
     assert (code, out) == (0, 'nodeclaim.karpenter.sh "ws1" deleted\n')
-    said = await it.kubectl.refused("delete", "nodeclaim", "ws1")
-    assert said == 'Error from server (NotFound): nodeclaims.karpenter.sh "ws1" not found\n'
+    output = await it.kubectl.refused("delete", "nodeclaim", "ws1")
+    assert output == 'Error from server (NotFound): nodeclaims.karpenter.sh "ws1" not found\n'
     assert await it.kubectl("delete", "nodeclaim", "ws1", "--ignore-not-found") == ""
 
 
 async def test_delete_without_waiting(it: Stage) -> None:
-    """`--wait=false` returns while the object is going; `wait --for=delete` can be asked later."""
+    """`--wait=false` returns while the object is deleting; `wait --for=delete` works afterwards."""
     await it.claim(finalizers=[TERMINATION])
     await it.claim("ws2")
     assert await it.kubectl("delete", "nodeclaims", "--all", "--wait=false") == (
@@ -193,8 +193,8 @@ async def test_delete_without_waiting(it: Stage) -> None:
     assert await it.claims() == []
 
 
-async def test_a_dry_deletion_deletes_nothing(it: Stage) -> None:
-    """`--dry-run=server` says what would go."""
+async def test_a_dry_run_of_delete_deletes_nothing(it: Stage) -> None:
+    """`--dry-run=server` prints what would be deleted."""
     made = await it.claim()
     assert await it.kubectl("delete", "nodeclaim", "ws1", "--dry-run=server") == (
         'nodeclaim.karpenter.sh "ws1" deleted (server dry run)\n'
@@ -203,12 +203,12 @@ async def test_a_dry_deletion_deletes_nothing(it: Stage) -> None:
 
 
 async def test_label_annotate_and_patch(it: Stage) -> None:
-    """Merge patches for custom resources, JSON patches on demand; none of it is a new generation."""
+    """Custom resources accept merge patches and JSON patches; labels and annotations are not a new generation."""
     await it.claim()
     assert await it.kubectl("label", "nodeclaim", "ws1", "team=a") == f"{WS1} labeled\n"
     assert await it.kubectl("label", "nodeclaim", "ws1", "team=a") == f"{WS1} not labeled\n"
-    said = await it.kubectl.refused("label", "nodeclaim", "ws1", "team=b")
-    assert said == "error: 'team' already has a value (a), and --overwrite is false\n"
+    output = await it.kubectl.refused("label", "nodeclaim", "ws1", "team=b")
+    assert output == "error: 'team' already has a value (a), and --overwrite is false\n"
     assert await it.kubectl("label", "nodeclaim", "ws1", "team=b", "--overwrite") == f"{WS1} labeled\n"
     assert await it.kubectl("label", "nodeclaim", "ws1", "--list") == "team=b\n"
     assert await it.kubectl("label", "nodeclaim", "ws1", "team-") == f"{WS1} unlabeled\n"
@@ -219,28 +219,28 @@ async def test_label_annotate_and_patch(it: Stage) -> None:
     added = [{"op": "add", "path": "/metadata/labels", "value": {"x": "y"}}]
     assert await it.kubectl(*patch, json.dumps(added)) == f"{WS1} patched\n"
     failed = [{"op": "test", "path": "/metadata/labels/x", "value": "z"}]
-    said = await it.kubectl.refused(*patch, json.dumps(failed))
-    assert said == "The request is invalid: the server rejected our request due to an error in our request\n"
+    output = await it.kubectl.refused(*patch, json.dumps(failed))
+    assert output == "The request is invalid: the server rejected our request due to an error in our request\n"
     meta = (await it.get(f"{CLAIMS}/ws1"))["metadata"]
     assert (meta["labels"], meta["annotations"]) == ({"x": "y"}, {"karpenter.sh/do-not-disrupt": "true"})
     assert meta["generation"] == 1
-    said = await it.kubectl.refused("label", "nodeclaim", "ws1", "team=has space")
-    assert "a valid label must be an empty string or consist of alphanumeric characters" in said
+    output = await it.kubectl.refused("label", "nodeclaim", "ws1", "team=has space")
+    assert "a valid label must be an empty string or consist of alphanumeric characters" in output
 
 
 async def test_replace_and_a_stale_replace(it: Stage) -> None:
-    """A file that was read before somebody else wrote is refused."""
+    """A replace with an old resourceVersion is refused."""
     old = await it.claim()
     new = await it.patch(f"{CLAIMS}/ws1", {"metadata": {"labels": {"theirs": "1"}}})
-    said = await it.kubectl.refused("replace", "-f", it.kubectl.file(old))
-    assert "the object has been modified; please apply your changes to the latest version and try again" in said
+    output = await it.kubectl.refused("replace", "-f", it.kubectl.file(old))
+    assert "the object has been modified; please apply your changes to the latest version and try again" in output
     new["metadata"]["labels"]["mine"] = "1"
     assert await it.kubectl("replace", "-f", it.kubectl.file(new)) == f"{WS1} replaced\n"
     assert (await it.get(f"{CLAIMS}/ws1"))["metadata"]["labels"] == {"theirs": "1", "mine": "1"}
 
 
 async def test_nodes_can_be_cordoned_labelled_and_tainted(it: Stage) -> None:
-    """Strategic merge patches; taints are replaced whole, which is how kubectl sends them."""
+    """Nodes accept strategic merge patches; taints are replaced as a whole, as kubectl sends them."""
     await it.node("n1")
     for taint in ("sku=gpu:NoSchedule", "a=b:NoExecute"):
         assert await it.kubectl("taint", "node", "n1", taint) == "node/n1 tainted\n"
@@ -260,12 +260,12 @@ async def test_nodes_can_be_cordoned_labelled_and_tainted(it: Stage) -> None:
     assert "a" not in dict(taints)
 
 
-async def test_a_pod_that_is_asked_to_go(it: Stage) -> None:
-    """`delete pod` leaves it Terminating for as long as its kubelet does."""
+async def test_a_deleted_pod_is_terminating(it: Stage) -> None:
+    """`delete pod` leaves the pod Terminating until its kubelet removes it."""
     await it.node("n1")
     await it.pod("web", node="n1", finalizers=["example.com/hold"])
-    said = await it.kubectl("delete", "pod", "web", "--wait=false")
-    assert said == 'pod "web" deleted from default namespace\n'
+    output = await it.kubectl("delete", "pod", "web", "--wait=false")
+    assert output == 'pod "web" deleted from default namespace\n'
     ((_, _, status, *_),) = (await it.kubectl.table("get", "pods"))[1:]
     assert status == "Terminating"
     await it.patch("/api/v1/namespaces/default/pods/web", {"metadata": {"finalizers": None}})

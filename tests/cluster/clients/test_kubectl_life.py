@@ -1,7 +1,7 @@
-"""A claim's whole life with nothing but kubectl, on the real API server, the real controller behind it.
+"""A claim's whole lifecycle with kubectl alone, on the real API server with the real controller.
 
-Azure and its machines are emulated and fast; the controller is a process of its own with our chart's rights. What
-kubectl prints at each point is what the README and our conditions promise a user.
+Azure and its machines are emulated and fast; the controller is a process of its own with our chart's roles. kubectl
+prints at each point what the README and our conditions document.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ from tests.cluster.controlplane import ControlPlane
 from tests.cluster.realworld import RealWorld
 from tests.wire.kubectl import Kubectl
 
-from .stage import Stage, claim, complaint
+from .stage import Stage, claim, error_message
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.cluster]
 
@@ -34,19 +34,19 @@ DRAINED = "{.status.conditions[?(@.type=='Drained')].%s}"
 
 @dataclass
 class Life:
-    """A person's kubectl, what Azure has, and a hand for pods."""
+    """A user's kubectl, the emulated Azure, and an HTTP client for pods."""
 
     kubectl: Kubectl
     world: RealWorld
     stage: Stage
 
     async def reached(self, condition: str, name: str = NAME) -> None:
-        """`kubectl wait` sees that condition."""
-        said = await self.kubectl("wait", f"--for=condition={condition}", f"nodeclaim/{name}", "--timeout=60s")
-        assert said == f"nodeclaim.karpenter.sh/{name} condition met\n"
+        """`kubectl wait` returns for that condition."""
+        output = await self.kubectl("wait", f"--for=condition={condition}", f"nodeclaim/{name}", "--timeout=60s")
+        assert output == f"nodeclaim.karpenter.sh/{name} condition met\n"
 
     async def events(self, name: str = NAME) -> dict[str, str]:
-        """What `kubectl events --for` prints: messages by reason."""
+        """The output of `kubectl events --for`: messages by reason."""
         _, *rows = await self.kubectl.table("events", "--for", f"nodeclaim/{name}")
         assert {row[4] for row in rows} == {f"NodeClaim/{name}"}
         return {row[3]: row[5] for row in rows}
@@ -57,7 +57,7 @@ class Life:
         return [row[header.index(title)] for row in rows]
 
     def pools(self) -> list[str]:
-        """Azure's agent pools, but those that were there before."""
+        """Azure's agent pools that are not there at the start."""
         return sorted(self.world.cloud.pools.keys() - {"system", "theirs"})
 
 
@@ -72,14 +72,14 @@ async def life(cluster: ControlPlane, tmp_path: Path) -> AsyncIterator[Life]:
 
 
 async def rows_of(kubectl: Kubectl, seen: list[list[str]]) -> None:
-    """Everything that `kubectl get nodeclaims -w` prints."""
+    """All output of `kubectl get nodeclaims -w`."""
     async with kubectl.running("get", "nodeclaims", "-w") as running:
         while line := await running.line():
             seen.append(line)
 
 
-async def test_from_apply_to_gone(life: Life) -> None:
-    """Applied, waited for, read, drained by hand, deleted: each step says what it should, and nothing is left."""
+async def test_from_apply_to_deletion(life: Life) -> None:
+    """A claim is applied, waited for, read, drained by hand and deleted; each step prints what is documented."""
     kubectl = life.kubectl
     assert await kubectl("apply", "-f", str(FIRST_GPU)) == f"{IT} created\n"
     seen: list[list[str]] = []
@@ -97,14 +97,14 @@ async def test_from_apply_to_gone(life: Life) -> None:
 
 
 async def comes(life: Life) -> None:
-    """All conditions, in their order."""
+    """All conditions become True, in their order."""
     for condition in ("Launched", "Registered", "Initialized", "Ready"):
         await life.reached(condition)
     assert life.pools() == [NAME]
 
 
 async def is_told(life: Life) -> None:
-    """get, describe and events agree on what has happened."""
+    """get, describe and events show what has happened."""
     header, row = await life.kubectl.table("get", "nodeclaims", "-o", "wide")
     shown = dict(zip(header, row, strict=True))
     age, image, provider_id = (shown.pop(title) for title in ("AGE", "IMAGEID", "ID"))
@@ -137,13 +137,13 @@ async def is_told(life: Life) -> None:
 
 
 async def is_used(life: Life) -> None:
-    """Labels of a user stay, the spec is not theirs to change, and a drain by hand takes pods and no machine."""
+    """A user's labels are kept, the spec is immutable, and a drain by hand evicts pods and keeps the machine."""
     kubectl = life.kubectl
     assert await kubectl("label", "nodeclaim", NAME, "team=a") == f"{IT} labeled\n"
     assert await kubectl("annotate", "nodeclaim", NAME, "note=mine") == f"{IT} annotated\n"
     patch = ("patch", "nodeclaim", NAME, "--type=merge", "-p", '{"spec":{"expireAfter":"1h"}}')
-    said = await kubectl.refused(*patch)
-    assert complaint(said) == f'The NodeClaim "{NAME}" is invalid: spec: Invalid value: spec is immutable\n'
+    output = await kubectl.refused(*patch)
+    assert error_message(output) == f'The NodeClaim "{NAME}" is invalid: spec: Invalid value: spec is immutable\n'
     assert await kubectl("apply", "-f", str(FIRST_GPU)) == f"{IT} unchanged\n"
     await life.stage.pod("web", node=NODE)
     drained = (await kubectl("drain", NODE, "--force", "--timeout=30s")).splitlines()
@@ -156,7 +156,9 @@ async def is_used(life: Life) -> None:
 
 
 async def goes(life: Life) -> None:
-    """`delete` returns when the machine, its Node and the claim are gone; a budget holds it, and is named."""
+    """`delete` returns when the machine, its Node and the claim are gone; a PodDisruptionBudget that blocks it is
+    named.
+    """
     kubectl = life.kubectl
     await life.stage.pod("held", node=NODE, labels={"app": "held"})
     budget = ("create", "pdb", "keep", "--selector=app=held", "--min-available=1")
@@ -187,13 +189,13 @@ async def goes(life: Life) -> None:
     assert events["InstanceTerminating"] == "agent pool firstgpu is being deleted"
 
 
-async def test_what_cannot_be_bought_is_said(life: Life) -> None:
-    """A claim without a size: `describe` and events say what to add, no pool is asked for, and it may be deleted."""
+async def test_an_invalid_claim_reports_the_remedy(life: Life) -> None:
+    """A claim without a size reports the remedy in describe and events, creates no pool, and can be deleted."""
     kubectl, name = life.kubectl, "nosize"
     nothing = claim(name, spec={"requirements": [{"key": "team", "operator": "Exists"}]})
     assert await kubectl("apply", "-f", kubectl.file(nothing)) == f"nodeclaim.karpenter.sh/{name} created\n"
-    said = await kubectl("wait", "--for=condition=Launched=False", f"nodeclaim/{name}", "--timeout=60s")
-    assert said == f"nodeclaim.karpenter.sh/{name} condition met\n"
+    output = await kubectl("wait", "--for=condition=Launched=False", f"nodeclaim/{name}", "--timeout=60s")
+    assert output == f"nodeclaim.karpenter.sh/{name} condition met\n"
     await life.reached("Ready=False", name)
     remedy = (
         "spec.requirements: no instance type is specified; "

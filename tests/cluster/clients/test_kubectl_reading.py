@@ -1,4 +1,4 @@
-"""What the real kubectl shows: the same words whichever server is asked (docs/references/kubernetes.md#kubectl)."""
+"""Output of the real kubectl: the same on both servers (docs/references/kubernetes.md#kubectl)."""
 
 import json
 import re
@@ -15,7 +15,7 @@ READY = conditions(Launched="True", Ready="True")
 
 
 async def test_get_shows_the_columns_of_the_crd(it: Stage) -> None:
-    """Type, Capacity and Zone from labels, Node and Ready from status; more when wide."""
+    """`get` prints type, capacity and zone from labels, Node and Ready from status, and more with -o wide."""
     assert await it.kubectl.run("get", "nodeclaims") == (0, "", "No resources found\n")
     await it.claim(labels=LABELS)
     await it.report("ws1", nodeName="aks-ws1-0", providerID="azure:///x", imageID="img", conditions=READY)
@@ -37,7 +37,7 @@ async def test_get_shows_the_columns_of_the_crd(it: Stage) -> None:
 
 
 async def test_get_shows_whole_objects(it: Stage) -> None:
-    """As YAML, as JSON, and by JSONPath: the object as it is stored, defaults and all."""
+    """YAML, JSON and JSONPath output have the object as it is stored, defaults included."""
     made = await it.claim()
     made["metadata"].pop("managedFields", None)
     assert yaml.safe_load(await it.kubectl("get", "nodeclaim", "ws1", "-o", "yaml")) == made
@@ -48,12 +48,12 @@ async def test_get_shows_whole_objects(it: Stage) -> None:
         "get", "nodeclaims", "-o", "custom-columns=N:.metadata.name,G:.metadata.generation"
     )
     assert columns == [["N", "G"], ["ws1", "1"]]
-    said = await it.kubectl.refused("get", "nodeclaim", "nope")
-    assert said == 'Error from server (NotFound): nodeclaims.karpenter.sh "nope" not found\n'
+    output = await it.kubectl.refused("get", "nodeclaim", "nope")
+    assert output == 'Error from server (NotFound): nodeclaims.karpenter.sh "nope" not found\n'
 
 
-async def test_get_knows_categories_and_short_names(it: Stage) -> None:
-    """`kubectl get karpenter`, `knc`, `no`: every name a user knows."""
+async def test_get_by_category_and_short_name(it: Stage) -> None:
+    """`kubectl get karpenter`, `knc` and `no` work."""
     await it.claim()
     await it.create("/apis/kaito.sh/v1alpha1/kaitonodeclasses", {
         "apiVersion": "kaito.sh/v1alpha1", "kind": "KaitoNodeClass", "metadata": {"name": "default"},
@@ -75,8 +75,8 @@ async def test_get_knows_categories_and_short_names(it: Stage) -> None:
     assert re.search(r"^Server Version: v1\.\d+\.\d+", await it.kubectl("version"), re.MULTILINE)
 
 
-async def test_explain_reads_out_the_crd(it: Stage) -> None:
-    """The descriptions of our CRD, with what is required."""
+async def test_explain_prints_the_crd(it: Stage) -> None:
+    """`explain` prints the descriptions of our CRD and the required fields."""
     explained = await it.kubectl("explain", "nodeclaim.spec.nodeClassRef")
     assert explained.splitlines()[:5] == [
         "GROUP:      karpenter.sh",
@@ -89,12 +89,12 @@ async def test_explain_reads_out_the_crd(it: Stage) -> None:
     assert "  group\t<string> -required-\n    The API group of the node class, without a version.\n" in explained
     condition = await it.kubectl("explain", "nodeclaim.status.conditions")
     assert "  status\t<string> -required-\n  enum: True, False, Unknown\n" in condition
-    said = await it.kubectl.refused("explain", "nodeclaim.spec.colour")
-    assert said == 'error: field "colour" does not exist\n'
+    output = await it.kubectl.refused("explain", "nodeclaim.spec.colour")
+    assert output == 'error: field "colour" does not exist\n'
 
 
 async def test_get_watches(it: Stage) -> None:
-    """`get -w` prints a row for every change, as it happens, until it is gone."""
+    """`get -w` prints a row for every change until the object is gone."""
     await it.claim(finalizers=["example.com/hold"])
     async with it.kubectl.running("get", "nodeclaims", "-w") as kubectl:
         lines = [await kubectl.line() for _ in range(2)]
@@ -114,8 +114,8 @@ async def test_get_watches(it: Stage) -> None:
     assert all(A_FEW_SECONDS.fullmatch(line[-1]) for line in lines[1:])
 
 
-async def test_a_watch_says_what_happened(it: Stage) -> None:
-    """`--output-watch-events` names each change, and `--watch-only` leaves out what was there."""
+async def test_output_watch_events(it: Stage) -> None:
+    """`--output-watch-events` names the type of each change, and `--watch-only` omits existing objects."""
     await it.claim()
     watching = ("get", "nodeclaims", "--watch-only", "--output-watch-events", "-v=6")
     async with it.kubectl.running(*watching) as kubectl:
@@ -127,8 +127,8 @@ async def test_a_watch_says_what_happened(it: Stage) -> None:
     assert [line[:2] for line in lines[1:]] == [["MODIFIED", "ws1"], ["DELETED", "ws1"]]
 
 
-async def test_describe_and_events_tell_the_story(it: Stage) -> None:
-    """Events of a claim are in describe, in `events --for` and in `get events`; those of others are not."""
+async def test_describe_and_events(it: Stage) -> None:
+    """Events of a claim are in describe, in `events --for` and in `get events`; those of other claims are not."""
     await it.event(await it.claim(), "NoCapacity", "none left in westeurope")
     await it.event(await it.claim("ws2"), "Launched", "another claim")
     await it.report("ws1", conditions=conditions(Launched="False"))
@@ -155,7 +155,7 @@ async def test_describe_and_events_tell_the_story(it: Stage) -> None:
 
 
 async def test_wide_nodes_and_pods(it: Stage) -> None:
-    """Nodes with their role and address, pods of all namespaces with their node."""
+    """Nodes are printed with role and address, pods of all namespaces with their Node."""
     await it.node("aks-ws1-0", agentpool="ws1", **{"node-role.kubernetes.io/gpu": ""})
     await it.create("/api/v1/namespaces", {"metadata": {"name": "team"}})
     await it.pod("web", node="aks-ws1-0")

@@ -1,4 +1,4 @@
-"""What kubectl does with the real API server only: server-side apply, drain with budgets, and who may do what."""
+"""kubectl on the real API server only: server-side apply, drain with PodDisruptionBudgets, and authorization."""
 
 import re
 from collections.abc import AsyncIterator
@@ -11,7 +11,7 @@ from tests.cluster.backend import real
 from tests.cluster.controlplane import NAMESPACE, ControlPlane
 from tests.wire.kubectl import Kubectl
 
-from .stage import CLAIMS, NODES, TERMINATION, Json, Stage, claim, complaint
+from .stage import CLAIMS, NODES, TERMINATION, Json, Stage, claim, error_message
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.cluster]
 
@@ -40,12 +40,12 @@ def managers(stored: Json) -> list[tuple[str, str]]:
 
 
 def cells(printed: str) -> list[list[str]]:
-    """The rows of a table whose cells have spaces in them."""
+    """The rows of a table whose cells contain spaces."""
     return [re.split(r"\s{2,}", line.strip()) for line in printed.splitlines()]
 
 
-async def test_server_side_apply_owns_what_it_applied(it: Stage) -> None:
-    """Two owners of a label: the second is told of the first, may insist, and then the first is told of the second."""
+async def test_server_side_apply_conflicts(it: Stage) -> None:
+    """A second owner of a label gets a conflict and may force it; then the first owner gets the conflict."""
     mine, theirs = (claim(labels={"team": team}) for team in "ab")
     apply = ("apply", "--server-side", "-f")
     assert await it.kubectl(*apply, it.kubectl.file(mine)) == f"{WS1} serverside-applied\n"
@@ -54,18 +54,20 @@ async def test_server_side_apply_owns_what_it_applied(it: Stage) -> None:
     assert await it.kubectl(*apply, it.kubectl.file(mine)) == f"{WS1} serverside-applied\n"
     assert await it.claims() == [made]
     other = (*apply, it.kubectl.file(theirs), "--field-manager=gitops")
-    said = await it.kubectl.refused(*other)
-    assert said.startswith('error: Apply failed with 1 conflict: conflict with "kubectl": .metadata.labels.team\n')
+    output = await it.kubectl.refused(*other)
+    assert output.startswith('error: Apply failed with 1 conflict: conflict with "kubectl": .metadata.labels.team\n')
     assert await it.kubectl(*other, "--force-conflicts") == f"{WS1} serverside-applied\n"
     (taken,) = await it.claims()
     assert taken["metadata"]["labels"] == {"team": "b"}
     assert managers(taken) == [("gitops", "Apply"), ("kubectl", "Apply")]
-    said = await it.kubectl.refused("diff", "--server-side", "-f", it.kubectl.file(mine))
-    assert 'Apply failed with 1 conflict: conflict with "gitops": .metadata.labels.team' in said
+    output = await it.kubectl.refused("diff", "--server-side", "-f", it.kubectl.file(mine))
+    assert 'Apply failed with 1 conflict: conflict with "gitops": .metadata.labels.team' in output
 
 
-async def test_server_side_apply_leaves_what_the_controller_wrote(it: Stage) -> None:
-    """Finalizer, columns and status are another manager's: applying the file again neither takes nor conflicts."""
+async def test_server_side_apply_keeps_the_controllers_fields(it: Stage) -> None:
+    """Finalizer, labels and status belong to another manager: applying the file again neither removes them nor
+    conflicts.
+    """
     path = it.kubectl.file(claim())
     await it.kubectl("apply", "--server-side", "-f", path)
     written = {"finalizers": [TERMINATION], "labels": {"topology.kubernetes.io/zone": "westeurope-1"}}
@@ -81,24 +83,24 @@ async def test_server_side_apply_leaves_what_the_controller_wrote(it: Stage) -> 
 
 
 async def test_server_side_diff_and_dry_run(it: Stage) -> None:
-    """The diff of a server-side apply shows the change and changes nothing; so does its dry run."""
+    """The diff of a server-side apply shows the change and stores nothing; neither does its dry run."""
     await it.kubectl("apply", "--server-side", "-f", it.kubectl.file(claim()))
     before = await it.claims()
     path = it.kubectl.file(claim(labels={"team": "a"}))
     code, out, _ = await it.kubectl.run("diff", "--server-side", "-f", path)
     changed = {line for line in out.splitlines() if line.startswith(("+  ", "-  ")) and "f:" not in line}
     assert (code, {"+  labels:", "+    team: a"} <= changed) == (1, True)
-    said = await it.kubectl("apply", "--server-side", "--dry-run=server", "-f", path)
-    assert said == f"{WS1} serverside-applied (server dry run)\n"
-    said = await it.kubectl.refused(
+    output = await it.kubectl("apply", "--server-side", "--dry-run=server", "-f", path)
+    assert output == f"{WS1} serverside-applied (server dry run)\n"
+    output = await it.kubectl.refused(
         "apply", "--server-side", "-f", it.kubectl.file(claim(spec={"terminationGracePeriod": "1h"}))
     )
-    assert complaint(said) == f'The NodeClaim "ws1" is invalid: {IMMUTABLE}\n'
+    assert error_message(output) == f'The NodeClaim "ws1" is invalid: {IMMUTABLE}\n'
     assert await it.claims() == before
 
 
-async def test_explain_knows_the_whole_claim(it: Stage) -> None:
-    """Every field that our CRD has, in one tree, with the words of the CRD."""
+async def test_explain_recursive(it: Stage) -> None:
+    """`explain --recursive` prints every field of our CRD with its description."""
     tree = (await it.kubectl("explain", "nodeclaim", "--recursive")).splitlines()
     for line in (
         "  spec\t<Object> -required-",
@@ -107,21 +109,21 @@ async def test_explain_knows_the_whole_claim(it: Stage) -> None:
         "    nodeName\t<string>",
     ):
         assert line in tree
-    said = await it.kubectl("explain", "nodeclaim.spec.terminationGracePeriod")
-    assert "FIELD: terminationGracePeriod <string>\n" in said
-    assert "disruption budgets say; without it a drain may wait for ever.\n" in said
+    output = await it.kubectl("explain", "nodeclaim.spec.terminationGracePeriod")
+    assert "FIELD: terminationGracePeriod <string>\n" in output
+    assert "disruption budgets say; without it a drain may wait for ever.\n" in output
 
 
-async def test_a_drain_waits_for_a_budget(it: Stage) -> None:
-    """kubectl asks again while the budget says no, cordons first, and ends when the pod may go."""
+async def test_a_drain_waits_for_a_disruption_budget(it: Stage) -> None:
+    """`drain` cordons the Node, retries while the PodDisruptionBudget refuses, and ends when the pod may be evicted."""
     await it.node("n1")
     await it.pod("web", node="n1", labels={"app": "web"})
     selected = {"selector": {"matchLabels": {"app": "web"}}}
     await it.create(BUDGETS, {"metadata": {"name": "keep"}, "spec": {"minAvailable": 1, **selected}})
     counted = ("wait", "--for=jsonpath={.status.currentHealthy}=1", "pdb/keep", "--timeout=30s")
     assert await it.kubectl(*counted) == "poddisruptionbudget.policy/keep condition met\n"
-    said = await it.kubectl.refused("drain", "n1", "--timeout=20s")
-    assert "cannot delete Pods that declare no controller (use --force to override): default/web" in said
+    output = await it.kubectl.refused("drain", "n1", "--timeout=20s")
+    assert "cannot delete Pods that declare no controller (use --force to override): default/web" in output
     async with it.kubectl.running("drain", "n1", "--force", "--timeout=30s", "-v=6") as kubectl:
         await kubectl.requested("/web/eviction", 'status="429')
         assert not kubectl.ended
@@ -133,8 +135,8 @@ async def test_a_drain_waits_for_a_budget(it: Stage) -> None:
     assert await it.kubectl.run("get", "pods") == (0, "", "No resources found in default namespace.\n")
 
 
-async def test_a_drain_leaves_daemons_and_waits_for_the_kubelet(it: Stage) -> None:
-    """Daemon pods stay when told so; a pod that ends slowly holds the drain until its kubelet says that it is gone."""
+async def test_a_drain_ignores_daemonsets_and_waits_for_the_kubelet(it: Stage) -> None:
+    """DaemonSet pods stay with --ignore-daemonsets; the drain waits until the kubelet removes a slow pod."""
     await it.node("n1")
     labels = {"app": "plugin"}
     template = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
@@ -143,8 +145,8 @@ async def test_a_drain_leaves_daemons_and_waits_for_the_kubelet(it: Stage) -> No
     owner = {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "plugin", "uid": daemons["metadata"]["uid"]}
     await it.pod("plugin-1", node="n1", ownerReferences=[{**owner, "controller": True}])
     await it.pod("slow", node="n1", finalizers=["example.com/kubelet"])
-    said = await it.kubectl.refused("drain", "n1", "--force", "--timeout=20s")
-    assert "cannot delete DaemonSet-managed Pods (use --ignore-daemonsets to ignore): default/plugin-1" in said
+    output = await it.kubectl.refused("drain", "n1", "--force", "--timeout=20s")
+    assert "cannot delete DaemonSet-managed Pods (use --ignore-daemonsets to ignore): default/plugin-1" in output
     drain = ("drain", "n1", "--force", "--ignore-daemonsets", "--timeout=30s", "-v=6")
     async with it.kubectl.running(*drain) as kubectl:
         await kubectl.requested("/slow/eviction", 'status="201')
@@ -158,8 +160,8 @@ async def test_a_drain_leaves_daemons_and_waits_for_the_kubelet(it: Stage) -> No
     assert (await it.get(f"{NODES}/n1"))["spec"]["unschedulable"] is True
 
 
-async def test_the_controller_may_do_what_it_needs(controller: Kubectl) -> None:
-    """The whole list of what our chart's service account may do, beyond what everybody may: nothing else."""
+async def test_the_rights_of_the_controller(controller: Kubectl) -> None:
+    """The chart's service account has the listed rights and no others beyond those of every account."""
     assert cells(await controller("auth", "whoami"))[1] == [
         "Username",
         f"system:serviceaccount:{NAMESPACE}:gpu-provisioner",
@@ -183,7 +185,7 @@ async def test_the_controller_may_do_what_it_needs(controller: Kubectl) -> None:
 
 
 @pytest.mark.parametrize(
-    "asked",
+    "operation",
     [
         "watch nodeclaims",
         "patch nodeclaims/status",
@@ -195,14 +197,14 @@ async def test_the_controller_may_do_what_it_needs(controller: Kubectl) -> None:
         f"patch leases/gpu-provisioner-leader-election -n {NAMESPACE}",
     ],
 )
-async def test_can_i_says_yes(controller: Kubectl, asked: str) -> None:
-    """As the controller's service account, for what it does."""
-    verb, *rest = asked.split()
+async def test_can_i_is_yes_for_what_the_controller_does(controller: Kubectl, operation: str) -> None:
+    """`auth can-i` answers yes to the controller's service account for each of its operations."""
+    verb, *rest = operation.split()
     assert await controller("auth", "can-i", verb, *_resource(rest)) == "yes\n"
 
 
 @pytest.mark.parametrize(
-    "asked",
+    "operation",
     [
         f"get secrets -n {NAMESPACE}",
         "list secrets -A",
@@ -225,26 +227,26 @@ async def test_can_i_says_yes(controller: Kubectl, asked: str) -> None:
         "get leases -n kube-node-lease",
     ],
 )
-async def test_can_i_says_no(controller: Kubectl, asked: str) -> None:
-    """As the controller's service account, for what it must not."""
-    verb, *rest = asked.split()
+async def test_can_i_is_no_for_everything_else(controller: Kubectl, operation: str) -> None:
+    """`auth can-i` answers no to the controller's service account for what it must not do."""
+    verb, *rest = operation.split()
     code, out, _ = await controller.run("auth", "can-i", verb, *_resource(rest))
     assert (code, out) == (1, "no\n")
 
 
-def _resource(words: list[str]) -> list[str]:
+def _resource(arguments: list[str]) -> list[str]:
     """kubectl takes subresources by a flag; `kind/name` is a name to it."""
-    what, *rest = words
+    what, *rest = arguments
     kind, _, below = what.partition("/")
-    return [kind, f"--subresource={below}", *rest] if below in {"status", "eviction", "exec", "token"} else words
+    return [kind, f"--subresource={below}", *rest] if below in {"status", "eviction", "exec", "token"} else arguments
 
 
 async def test_the_server_refuses_what_can_i_denies(it: Stage, controller: Kubectl) -> None:
-    """The same token at work: reading claims succeeds, making one and reading Secrets are forbidden by name."""
+    """With that token, reading claims succeeds; creating one and reading Secrets are forbidden."""
     await it.claim()
     assert await controller("get", "nodeclaims", "-o", "name") == f"{WS1}\n"
     who = f'User "system:serviceaccount:{NAMESPACE}:gpu-provisioner" cannot'
-    said = await controller.refused("create", "-f", it.kubectl.file(claim("ws2")))
-    assert f'nodeclaims.karpenter.sh is forbidden: {who} create resource "nodeclaims"' in said
-    said = await controller.refused("get", "secrets")
-    assert f'secrets is forbidden: {who} list resource "secrets" in API group "" in the namespace "default"' in said
+    output = await controller.refused("create", "-f", it.kubectl.file(claim("ws2")))
+    assert f'nodeclaims.karpenter.sh is forbidden: {who} create resource "nodeclaims"' in output
+    output = await controller.refused("get", "secrets")
+    assert f'secrets is forbidden: {who} list resource "secrets" in API group "" in the namespace "default"' in output

@@ -1,4 +1,4 @@
-"""Write the Go module file of a Kubernetes version: `python tests/cluster/tools/pin.py v1.36.3 v3.6.16 go-1.36.mod`.
+"""Writes the Go module file of a Kubernetes version: `python tests/cluster/tools/pin.py v1.36.3 v3.6.16 go-1.36.mod`.
 
 Kubernetes' go.mod replaces modules by staging directories of its source tree. This module file replaces each of them by
 the published module of the same release, and runs `go mod tidy`. The module files and their hashes are committed.
