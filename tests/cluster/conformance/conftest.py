@@ -1,8 +1,8 @@
-"""The two servers that every conformance case runs on.
+"""The two servers that every conformance test runs on.
 
-A case sees only a `server`; it runs on the embedded API server over a real socket in every `make test`, and
-on the real kube-apiserver in `make test-cluster`. The embedded one is new for each case; the real one is shared, so
-each case works on objects of its own and nothing is wiped in between.
+A test uses only a `server`; it runs on the embedded API server over a real socket in every `make test`, and on the real
+kube-apiserver in `make test-cluster`. The embedded one is new for each test; the real one is shared, so each test works
+on objects of its own and nothing is wiped in between.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ LINE_BYTES = 2**21
 
 @pytest_asyncio.fixture
 async def server(real_server: ControlPlane | None) -> AsyncGenerator[Server, None]:
-    """The server of this case."""
+    """The server of this test."""
     async with _simulated() if real_server is None else _real(real_server) as made:
         yield made
         await made.clean()
@@ -42,7 +42,7 @@ async def _session() -> AsyncIterator[aiohttp.ClientSession]:
     timeout = aiohttp.ClientTimeout(total=None, sock_connect=5, sock_read=90)
     async with aiohttp.ClientSession(trust_env=False, timeout=timeout, read_bufsize=LINE_BYTES) as session:
         yield session
-    # Connections are let go of in the loop's next turn.
+    # Connections are closed in the next iteration of the loop.
     await asyncio.sleep(0)
 
 
@@ -69,13 +69,13 @@ async def _simulated() -> AsyncIterator[Server]:
 async def _real(plane: ControlPlane) -> AsyncIterator[Server]:
     async with _session() as session:
         options: dict[str, Any] = {"token": plane.admin_token, "tls": plane.ssl, "session": session}
-        # Not by the server of the case, which would remove it with the rest.
+        # Not by the server of the test, which would delete it with its other objects.
         await _install_widgets(Server("real", url=plane.url, **options, compact=plane.compact_etcd))
         yield Server("real", url=plane.url, **options, compact=plane.compact_etcd)
 
 
 async def _install_widgets(server: Server) -> None:
-    """Serve the suite's own kind, unless an earlier case did."""
+    """Install the suite's own CRD unless an earlier test did."""
     if (await server.request("POST", CRDS, WIDGET_CRD)).status == 409:
         return
     async with server.stream(CRDS, fieldSelector=f"metadata.name={WIDGET_CRD['metadata']['name']}") as watch:
@@ -83,6 +83,6 @@ async def _install_widgets(server: Server) -> None:
 
 
 def is_served(crd: dict[str, Any]) -> bool:
-    """Whether this CRD's kind can be used."""
+    """Whether this CRD's kind is served."""
     conditions = crd.get("status", {}).get("conditions") or []
     return any(c["type"] == "Established" and c["status"] == "True" for c in conditions)

@@ -1,7 +1,7 @@
-"""One API server as the conformance suite sees it: raw HTTP in, status and JSON out.
+"""An API server as the conformance suite uses it: raw HTTP requests, status and JSON responses.
 
-Nothing of ours stands between a case and the server, neither our client nor our types; what a case creates
-is gone when it ends, finalizers or not, so that cases may share a server. Every request is bounded in time.
+Neither our client nor our types are involved; what a test creates is deleted when it ends, finalizers or not, so that
+tests can share a server. Every request has a timeout.
 """
 
 import asyncio
@@ -23,12 +23,12 @@ MERGE = "application/merge-patch+json"
 JSON_PATCH = "application/json-patch+json"
 STRATEGIC = "application/strategic-merge-patch+json"
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
-# The real server's controllers act within seconds; a cache that is told of a new kind may take half a minute.
+# The real server's controllers act within seconds; a cache can take half a minute to start for a new kind.
 _PATIENCE_SECONDS = 60.0
 
 
 class Answer(NamedTuple):
-    """`body` is JSON where the server says so, else text."""
+    """`body` is parsed JSON if the response is JSON, else text."""
 
     status: int
     body: Any
@@ -43,13 +43,13 @@ class Event(NamedTuple):
     object: Json
 
     @property
-    def told(self) -> str:
+    def text(self) -> str:
         """`ADDED n1`."""
         return f"{self.type} {self.object.get('metadata', {}).get('name', '')}".strip()
 
     @property
     def plain(self) -> Json:
-        """The object as other requests answer with it."""
+        """The object as other requests return it."""
         return _plain(self.object)
 
 
@@ -61,13 +61,13 @@ class Watch:
         self.status = response.status
 
     async def next(self) -> Event:
-        """The next event; an AssertionError if the stream ends instead, or nothing comes."""
+        """The next event; AssertionError if the stream ends instead, or none comes in time."""
         event = await self._read()
         assert event is not None, "the watch ended"
         return event
 
     async def until(self, wanted: Callable[[Event], bool]) -> Event:
-        """The first event that is wanted; those before it are dropped."""
+        """The first event that matches; those before it are dropped."""
         while not wanted(event := await self.next()):
             pass
         return event
@@ -84,14 +84,14 @@ class Watch:
             line = await self._response.content.readline()
         if not line:
             return None
-        said = json.loads(line)
-        return Event(said["type"], said["object"])
+        result = json.loads(line)
+        return Event(result["type"], result["object"])
 
 
 class Server:
-    """One server. `url` without a slash at its end; `token` is an administrator's; `ssl` is None for plain HTTP.
+    """One server. `url` without a trailing slash; `token` is an administrator's; `ssl` is None for plain HTTP.
 
-    `compact` makes the server forget the past: continue tokens and versions from before are too old afterwards.
+    `compact` compacts the server's history: continue tokens and versions from before are expired afterwards.
     """
 
     def __init__(
@@ -115,7 +115,7 @@ class Server:
         self._names = 0
 
     def name(self, prefix: str = "x") -> str:
-        """A name that no other case uses; names of one case sort in the order they were asked for."""
+        """A name that no other test uses; names of one test sort in the order of these calls."""
         self._names += 1
         return f"{prefix}-{self.case}-{self._names:02}"
 
@@ -130,7 +130,7 @@ class Server:
         token: str | None = None,
         **query: object,
     ) -> Answer:
-        """One request; `how` is the body's content type, and bytes are sent as they are."""
+        """One request; `how` is the content type of the body, and bytes are sent unchanged."""
         headers = {
             "Authorization": f"Bearer {self.token if token is None else token}",
             "Content-Type": how,
@@ -156,14 +156,21 @@ class Server:
     async def refused(
         self, status: int, reason: str, method: str, path: str, body: object = None, **options: Any
     ) -> Json:
-        """The Status of a request that must be refused so; an empty reason means that there is none."""
+        """The Status of a request that must be refused with this code and reason; an empty reason means that there is
+        none.
+        """
         answer = await self.request(method, path, body, **options)
         assert answer.status == status, answer
-        said = answer.body
-        assert isinstance(said, dict), answer
-        assert (said["kind"], said["apiVersion"], said["status"], said["code"]) == ("Status", "v1", "Failure", status)
-        assert said.get("reason", "") == reason, said
-        return said
+        result = answer.body
+        assert isinstance(result, dict), answer
+        assert (result["kind"], result["apiVersion"], result["status"], result["code"]) == (
+            "Status",
+            "v1",
+            "Failure",
+            status,
+        )
+        assert result.get("reason", "") == reason, result
+        return result
 
     async def get(self, path: str, **options: Any) -> Json:
         return await self.done("GET", path, **options)
@@ -175,12 +182,12 @@ class Server:
         return await self.done("DELETE", path, body, **options)
 
     async def absent(self, path: str) -> bool:
-        """Whether the server says that this object is not there."""
+        """Whether the server reports that this object does not exist."""
         return (await self.request("GET", path)).status == 404
 
     @asynccontextmanager
     async def stream(self, path: str, *, accept: str = "application/json", **query: object) -> AsyncIterator[Watch]:
-        """A watch that must begin well."""
+        """A watch that must start."""
         headers = {"Authorization": f"Bearer {self.token}", "Accept": accept}
         async with self._session.get(
             self.url + path, params=_texts({"watch": True, **query}), headers=headers, ssl=self.ssl or True
@@ -195,7 +202,7 @@ class Server:
         await self._compact()
 
     async def clean(self) -> None:
-        """Remove what the case created, newest first."""
+        """Delete what the test created, newest first."""
         for path in reversed(self._created):
             found = await self.request("GET", path)
             if found.status == 200 and found.body["metadata"].get("finalizers") and "/namespaces/" not in path:
@@ -204,7 +211,7 @@ class Server:
 
 
 def _plain(body: Any) -> Any:
-    """Without the book-keeping of server-side apply, which the simulator does not keep and no case is about."""
+    """Without managedFields, which the simulator does not maintain and no test covers."""
     if isinstance(body, dict):
         body.get("metadata", {}).pop("managedFields", None)
         for item in body.get("items", []):

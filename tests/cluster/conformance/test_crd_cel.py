@@ -1,4 +1,4 @@
-"""The CEL rules of a CRD: their words, their places, when they are tried, and what they forgive."""
+"""CEL rules of a CRD: their messages, their paths, when they are evaluated, and ratcheting."""
 
 import asyncio
 import json
@@ -16,25 +16,25 @@ pytestmark = pytest.mark.asyncio
 
 
 async def causes(server: Server, collection: str, body: Json) -> list[tuple[str, str, str]]:
-    """Field, reason and words of each cause for which a create is refused."""
-    said = await server.refused(422, "Invalid", "POST", collection, body)
-    return [(c["field"], c["reason"], words(c["message"])) for c in said["details"]["causes"]]
+    """Field, reason and message of each cause for which a create is refused."""
+    result = await server.refused(422, "Invalid", "POST", collection, body)
+    return [(c["field"], c["reason"], rule_message(c["message"])) for c in result["details"]["causes"]]
 
 
-def words(message: str) -> str:
-    """A rule's own words: before them 1.34 shows the value's type, and 1.36 the value if it is a plain one."""
+def rule_message(message: str) -> str:
+    """A rule's own message: before it 1.34 prints the value's type, and 1.36 the value if it is a plain one."""
     return re.sub(r'^Invalid value: ("[^"]*": )?', "", message)
 
 
-async def test_a_broken_rule_says_its_message(server: Server) -> None:
-    """At the path of what the rule is about."""
+async def test_a_broken_rule_has_its_message(server: Server) -> None:
+    """The message of a broken rule is a cause at the path of the rule."""
     body = widget_body(server, spec={"size": 1, "parts": [{"key": "a", "values": []}]})
     found = await causes(server, WIDGETS, body)
     assert found == [("spec.parts", "FieldValueInvalid", "each part needs a value")]
 
 
-async def test_a_rule_may_point_to_a_field_and_give_a_reason(server: Server) -> None:
-    """fieldPath, reason and messageExpression."""
+async def test_a_rule_can_set_a_field_and_a_reason(server: Server) -> None:
+    """A rule's fieldPath, reason and messageExpression are in its cause."""
     found = await causes(server, WIDGETS, widget_body(server, spec={"size": 1, "least": 2}))
     assert found == [("spec.least", "FieldValueInvalid", "least may not be above size")]
     body = widget_body(server, spec={"size": 1, "parts": [{"key": "a.test/x", "values": ["x"]}]})
@@ -42,47 +42,47 @@ async def test_a_rule_may_point_to_a_field_and_give_a_reason(server: Server) -> 
     assert found == [("spec.parts[0].key", "FieldValueForbidden", "Forbidden: not in a.test/x")]
 
 
-async def test_all_broken_rules_are_told(server: Server) -> None:
-    """Two rules, two causes, and a message with both in brackets."""
+async def test_all_broken_rules_are_reported(server: Server) -> None:
+    """Two broken rules are two causes, and the message has both in brackets."""
     spec = {"size": 1, "least": 2, "parts": [{"key": "a.test/x", "values": ["x"]}]}
-    said = await server.refused(422, "Invalid", "POST", WIDGETS, widget_body(server, spec=spec))
-    assert {cause["field"] for cause in said["details"]["causes"]} == {"spec.least", "spec.parts[0].key"}
-    assert " is invalid: [spec." in said["message"]
+    result = await server.refused(422, "Invalid", "POST", WIDGETS, widget_body(server, spec=spec))
+    assert {cause["field"] for cause in result["details"]["causes"]} == {"spec.least", "spec.parts[0].key"}
+    assert " is invalid: [spec." in result["message"]
 
 
 async def test_a_rule_that_cannot_be_evaluated_refuses(server: Server) -> None:
-    """An absent field within a rule is an error of the rule, told with its message."""
+    """A rule that reads an absent field is an error with the rule's message."""
     body = widget_body(server, spec={"size": 1, "parts": [{"key": "a"}]})
     found = await causes(server, WIDGETS, body)
-    said = "no such key: values evaluating rule: each part needs a value"
-    assert found == [("spec.parts", "FieldValueInvalid", said)]
+    result = "no such key: values evaluating rule: each part needs a value"
+    assert found == [("spec.parts", "FieldValueInvalid", result)]
 
 
-async def test_rules_are_tried_beside_bounds(server: Server) -> None:
-    """A value out of bounds does not keep the rules from being tried."""
+async def test_rules_are_evaluated_beside_bounds(server: Server) -> None:
+    """A value out of bounds does not prevent the evaluation of rules."""
     found = await causes(server, WIDGETS, widget_body(server, spec={"size": 10, "least": 20}))
     assert [field for field, _, _ in found] == ["spec.size", "spec.least"]
 
 
-async def test_a_transition_rule_holds_between_two_versions(server: Server) -> None:
-    """Not at birth; afterwards the old value counts."""
+async def test_a_transition_rule_compares_two_versions(server: Server) -> None:
+    """A transition rule is not evaluated on create; on update it compares to the old value."""
     made = await widget(server, spec={"size": 3, "fixed": "a"})
-    said = await server.refused(422, "Invalid", "PATCH", at(WIDGETS, made), {"spec": {"fixed": "b"}}, how=MERGE)
-    (cause,) = said["details"]["causes"]
-    assert (cause["field"], words(cause["message"])) == ("spec", "fixed is immutable")
+    result = await server.refused(422, "Invalid", "PATCH", at(WIDGETS, made), {"spec": {"fixed": "b"}}, how=MERGE)
+    (cause,) = result["details"]["causes"]
+    assert (cause["field"], rule_message(cause["message"])) == ("spec", "fixed is immutable")
     patched = await server.patch(at(WIDGETS, made), {"spec": {"size": 4}})
     assert patched["spec"]["fixed"] == "a"
 
 
 async def test_a_claims_spec_is_immutable(server: Server) -> None:
-    """What `kubectl edit` runs into: 422, the field spec, our words."""
+    """A change of a claim's spec is refused with 422, the field spec and our message."""
     made = await claim(server)
     body = {"spec": {"expireAfter": "1h"}}
-    said = await server.refused(422, "Invalid", "PATCH", at(CLAIMS, made), body, how=MERGE)
-    (cause,) = said["details"]["causes"]
-    assert (cause["field"], words(cause["message"])) == ("spec", "spec is immutable")
+    result = await server.refused(422, "Invalid", "PATCH", at(CLAIMS, made), body, how=MERGE)
+    (cause,) = result["details"]["causes"]
+    assert (cause["field"], rule_message(cause["message"])) == ("spec", "spec is immutable")
     name = made["metadata"]["name"]
-    assert said["message"] == f'NodeClaim.karpenter.sh "{name}" is invalid: spec: {cause["message"]}'
+    assert result["message"] == f'NodeClaim.karpenter.sh "{name}" is invalid: spec: {cause["message"]}'
 
 
 HOSTNAME = "kubernetes.io/hostname"
@@ -102,10 +102,10 @@ ENOUGH_VALUES = "requirements with 'minValues' must have at least that many valu
         ({"key": HOSTNAME, "operator": "Exists"}, "[0].key", f'label "{HOSTNAME}" is restricted'),
     ],
 )
-async def test_a_claims_requirements_are_ruled(server: Server, requirement: Json, place: str, message: str) -> None:
-    """The rules that Karpenter's CRD has, in its words."""
-    ((field, _, said),) = await causes(server, CLAIMS, claim_body(server, spec={"requirements": [requirement]}))
-    assert (field, said) == (f"spec.requirements{place}", message)
+async def test_the_rules_of_a_claims_requirements(server: Server, requirement: Json, place: str, message: str) -> None:
+    """Our CRD has the rules of Karpenter's CRD with the same messages."""
+    ((field, _, result),) = await causes(server, CLAIMS, claim_body(server, spec={"requirements": [requirement]}))
+    assert (field, result) == (f"spec.requirements{place}", message)
 
 
 async def test_a_value_that_is_no_number_breaks_its_rule(server: Server) -> None:
@@ -116,15 +116,15 @@ async def test_a_value_that_is_no_number_breaks_its_rule(server: Server) -> None
     assert "type conversion error from 'string' to 'int' evaluating rule: requirements operator 'Gt'" in message
 
 
-async def test_an_empty_group_is_refused_at_birth(server: Server) -> None:
-    """What claims of the time before nodeClassRef.group have, new ones may not."""
+async def test_an_empty_group_is_refused_on_create(server: Server) -> None:
+    """A new claim must have a nodeClassRef.group."""
     reference = {"group": "", "kind": "KaitoNodeClass", "name": "default"}
     found = await causes(server, CLAIMS, claim_body(server, spec={"nodeClassRef": reference}))
     assert found == [("spec.nodeClassRef.group", "FieldValueInvalid", "group may not be empty")]
 
 
 def lax(crd: Json, *, demands_group: bool) -> Json:
-    """The same CRD as an older release had it: without rules on nodeClassRef and requirements, and laxer on times."""
+    """The CRD as in an older release: without rules on nodeClassRef and requirements, and with laxer durations."""
     older: Json = json.loads(json.dumps(crd))
     spec = older["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]
     del spec["nodeClassRef"]["properties"]["group"]["x-kubernetes-validations"]
@@ -136,7 +136,7 @@ def lax(crd: Json, *, demands_group: bool) -> Json:
 
 
 async def legacy_claim(server: Server, reference: Json) -> tuple[str, Json]:
-    """The collection of a copy of our CRD, and a claim in it from before its upgrade that it would refuse by now."""
+    """The collection of a copy of our CRD, and a claim from before its upgrade that the new schema would refuse."""
     crd = json.loads(json.dumps(all_crds()["karpenter.sh_nodeclaims.yaml"]))
     group = f"{server.case}.example.com"
     crd["metadata"] = {"name": f"nodeclaims.{group}"}
@@ -152,7 +152,7 @@ async def legacy_claim(server: Server, reference: Json) -> tuple[str, Json]:
     await server.patch(f"{CRDS}/nodeclaims.{group}", {"spec": crd["spec"]})
     probe = {**body, "metadata": {"name": server.name("probe")}}
     async with asyncio.timeout(30):
-        # The new schema is in force when it refuses what the old one took.
+        # The new schema is in force when it refuses what the old one accepted.
         while (await server.request("POST", collection, probe, dryRun="All")).status != 422:
             pass
     return collection, made
@@ -160,8 +160,9 @@ async def legacy_claim(server: Server, reference: Json) -> tuple[str, Json]:
 
 @pytest.mark.parametrize("group", [{"group": ""}, {}], ids=["empty", "absent"])
 async def test_a_legacy_claim_stays_editable_and_deletable(server: Server, group: Json) -> None:
-    """A claim with an empty group, or with none, that an upgraded CRD would refuse today is labelled, finalized, given
-    a status and let go all the same: what a write does not change is not held against it."""
+    """After an upgrade of the CRD, a claim with an empty or absent group accepts labels, finalizers and a status and
+    can be deleted: unchanged fields are not validated again.
+    """
     collection, made = await legacy_claim(server, {**group, "kind": "KaitoNodeClass", "name": "default"})
     path = at(collection, made)
     both = ["example.com/old", "karpenter.sh/termination"]

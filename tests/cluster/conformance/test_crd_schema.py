@@ -1,4 +1,4 @@
-"""What a CRD's schema does to an object: pruning, defaults, types and bounds, and how strict a client may be."""
+"""Effects of a CRD's schema on an object: pruning, defaults, types, bounds, and strict field validation."""
 
 from typing import Any
 
@@ -9,25 +9,25 @@ from .things import CLAIMS, NODES, WIDGETS, at, claim_body, meta, node, widget, 
 
 pytestmark = pytest.mark.asyncio
 
-# What follows the causes when the object is too wrong for the CEL rules to be tried.
+# Follows the causes when the object is too malformed for the CEL rules.
 UNCHECKED = "some validation rules were not checked because the object was invalid"
 
 
 async def causes(server: Server, spec: Json) -> list[tuple[str, str, str]]:
     """Field, reason and message of each cause for which a Widget with this spec is refused."""
-    said = await server.refused(422, "Invalid", "POST", WIDGETS, widget_body(server, spec=spec))
-    return [(c["field"], c["reason"], c["message"]) for c in said["details"]["causes"]]
+    result = await server.refused(422, "Invalid", "POST", WIDGETS, widget_body(server, spec=spec))
+    return [(c["field"], c["reason"], c["message"]) for c in result["details"]["causes"]]
 
 
-async def test_defaults_are_filled_in(server: Server) -> None:
-    """Where a field is absent or null, and below objects that are there, not below absent ones."""
+async def test_defaults(server: Server) -> None:
+    """A default replaces an absent or null field in an existing object, not below an absent one."""
     made = await widget(server, spec={"size": 1})
     assert made["spec"] == {"size": 1, "colour": "red"}
     made = await widget(server, spec={"size": 1, "colour": None, "deep": {}})
     assert made["spec"] == {"size": 1, "colour": "red", "deep": {"on": True}}
 
 
-async def test_nulls_are_dropped_but_where_they_are_allowed(server: Server) -> None:
+async def test_nulls_are_dropped_unless_nullable(server: Server) -> None:
     """A null for a field that is not nullable counts as absent."""
     made = await widget(server, spec={"size": 1, "name": None, "maybe": None})
     assert made["spec"] == {"size": 1, "colour": "red", "maybe": None}
@@ -36,7 +36,7 @@ async def test_nulls_are_dropped_but_where_they_are_allowed(server: Server) -> N
 
 
 async def test_unknown_fields_are_pruned_with_a_warning(server: Server) -> None:
-    """At every depth; kept where the schema says so. The warnings are headers that kubectl prints."""
+    """Unknown fields are pruned at every depth unless the schema preserves them; kubectl prints the warning headers."""
     part = {"key": "a", "values": ["x"], "nope": 3}
     spec = {"size": 1, "nope": 1, "deep": {"nope": 2}, "parts": [part], "free": {"any": {"thing": [1]}}}
     answer = await server.request("POST", WIDGETS, widget_body(server, spec=spec))
@@ -52,7 +52,7 @@ async def test_unknown_fields_are_pruned_with_a_warning(server: Server) -> None:
 
 
 async def test_unknown_fields_can_be_ignored(server: Server) -> None:
-    """fieldValidation=Ignore: pruned without a word."""
+    """With fieldValidation=Ignore unknown fields are pruned without a warning."""
     body = widget_body(server, spec={"size": 1, "nope": 1})
     answer = await server.request("POST", WIDGETS, body, fieldValidation="Ignore")
     assert (answer.status, answer.warnings) == (201, [])
@@ -70,20 +70,22 @@ async def test_unknown_fields_can_be_ignored(server: Server) -> None:
 async def test_a_strict_create_with_unknown_fields_is_refused(
     server: Server, fields: dict[str, Any], path: str
 ) -> None:
-    """400 with the field's path; what kubectl asks for by default."""
+    """A strict create, as kubectl sends it, is refused with 400 and the field's path."""
     body = {**widget_body(server), **fields}
     body["metadata"] = {**meta(server, "widget"), **fields.get("metadata", {})}
-    said = await server.refused(400, "BadRequest", "POST", WIDGETS, body, fieldValidation="Strict")
-    words = 'Widget in version "v1" cannot be handled as a Widget: strict decoding error: '
-    assert said["message"] == f'{words}unknown field "{path}"'
+    result = await server.refused(400, "BadRequest", "POST", WIDGETS, body, fieldValidation="Strict")
+    message = 'Widget in version "v1" cannot be handled as a Widget: strict decoding error: '
+    assert result["message"] == f'{message}unknown field "{path}"'
 
 
 async def test_a_strict_patch_with_unknown_fields_is_refused(server: Server) -> None:
-    """422 with the cause `patch`; without strictness a warning, and nothing is changed."""
+    """A strict patch is refused with 422 and the cause `patch`; otherwise there is a warning, and nothing is
+    changed.
+    """
     made = await widget(server)
     body = {"spec": {"nope": 1}}
-    said = await server.refused(422, "Invalid", "PATCH", at(WIDGETS, made), body, how=MERGE, fieldValidation="Strict")
-    (cause,) = said["details"]["causes"]
+    result = await server.refused(422, "Invalid", "PATCH", at(WIDGETS, made), body, how=MERGE, fieldValidation="Strict")
+    (cause,) = result["details"]["causes"]
     assert (cause["field"], cause["reason"]) == ("patch", "FieldValueInvalid")
     assert cause["message"].endswith('strict decoding error: unknown field "spec.nope"')
     answer = await server.request("PATCH", at(WIDGETS, made), body, how=MERGE)
@@ -91,19 +93,19 @@ async def test_a_strict_patch_with_unknown_fields_is_refused(server: Server) -> 
     assert answer.body == made
 
 
-async def test_an_unknown_strictness_is_refused(server: Server) -> None:
-    """422: a typing error must not pass for leniency."""
-    said = await server.refused(422, "Invalid", "POST", WIDGETS, widget_body(server), fieldValidation="Odd")
-    (cause,) = said["details"]["causes"]
+async def test_an_unknown_field_validation_is_refused(server: Server) -> None:
+    """An unknown value of fieldValidation is refused with 422."""
+    result = await server.refused(422, "Invalid", "POST", WIDGETS, widget_body(server), fieldValidation="Odd")
+    (cause,) = result["details"]["causes"]
     assert (cause["field"], cause["reason"]) == ("fieldValidation", "FieldValueNotSupported")
-    assert said["details"]["kind"] == "CreateOptions"
+    assert result["details"]["kind"] == "CreateOptions"
 
 
-async def test_unknown_metadata_of_a_built_in_kind_is_told_too(server: Server) -> None:
-    """Strict is 400, else a warning."""
+async def test_unknown_metadata_of_a_built_in_kind_is_reported(server: Server) -> None:
+    """Unknown metadata is 400 with strict validation, otherwise a warning."""
     body = {"metadata": meta(server, "node", nope=1)}
-    said = await server.refused(400, "BadRequest", "POST", NODES, body, fieldValidation="Strict")
-    assert said["message"].endswith('strict decoding error: unknown field "metadata.nope"')
+    result = await server.refused(400, "BadRequest", "POST", NODES, body, fieldValidation="Strict")
+    assert result["message"].endswith('strict decoding error: unknown field "metadata.nope"')
     answer = await server.request("POST", NODES, body)
     assert answer.warnings == ['299 - "unknown field \\"metadata.nope\\""']
     assert "nope" not in answer.body["metadata"]
@@ -120,10 +122,10 @@ async def test_unknown_metadata_of_a_built_in_kind_is_told_too(server: Server) -
     ],
 )
 async def test_types_are_checked(server: Server, spec: Json, field: str, found: str, wanted: str) -> None:
-    """The cause says what was found and what is wanted; CEL rules are not tried then."""
+    """The cause has the found and the required type; CEL rules are not evaluated then."""
     first, *_, unchecked = await causes(server, spec)
-    words = f'Invalid value: "{found}": {field} in body must be of type {wanted}: "{found}"'
-    assert first == (field, "FieldValueTypeInvalid", words)
+    message = f'Invalid value: "{found}": {field} in body must be of type {wanted}: "{found}"'
+    assert first == (field, "FieldValueTypeInvalid", message)
     assert UNCHECKED in unchecked[2]
 
 
@@ -138,7 +140,7 @@ async def test_types_are_checked(server: Server, spec: Json, field: str, found: 
     ],
 )
 async def test_bounds_and_patterns_are_checked(server: Server, spec: Json, field: str, message: str) -> None:
-    """The only cause is that one: the CEL rules were tried, and hold."""
+    """A value out of bounds is the only cause: the CEL rules are evaluated and hold."""
     assert await causes(server, spec) == [(field, "FieldValueInvalid", f"Invalid value: {message}")]
 
 
@@ -157,27 +159,27 @@ LENGTH, ITEMS = "Too long: may not be more than 4 bytes", "Too many: 3: must hav
         ({"size": 1, "parts": [PART] * 3}, "spec.parts", "FieldValueTooMany", ITEMS),
     ],
 )
-async def test_what_is_missing_too_much_or_unknown_has_its_own_reason(
+async def test_missing_excess_and_unsupported_values_have_their_reasons(
     server: Server, spec: Json, field: str, reason: str, message: str
 ) -> None:
-    """Clients decide by the reason; CEL rules are not tried then."""
+    """Each of these causes has a reason of its own; CEL rules are not evaluated then."""
     first, unchecked = await causes(server, spec)
     assert first == (field, reason, message)
     assert UNCHECKED in unchecked[2]
 
 
-async def test_numbers_and_words_may_share_a_field(server: Server) -> None:
-    """x-kubernetes-int-or-string; a whole number may be written with a point."""
+async def test_int_or_string(server: Server) -> None:
+    """A field with x-kubernetes-int-or-string accepts both, and a whole number with a decimal point."""
     for amount in (5, "5Mi"):
         assert (await widget(server, spec={"size": 1, "amount": amount}))["spec"]["amount"] == amount
     assert (await widget(server, spec={"size": 1.0}))["spec"]["size"] == 1
 
 
 async def test_a_required_spec_is_required(server: Server) -> None:
-    """Absent and null alike."""
+    """A required spec can be neither absent nor null."""
     for body in ({**widget_body(server), "spec": None}, {k: v for k, v in widget_body(server).items() if k != "spec"}):
-        said = await server.refused(422, "Invalid", "POST", WIDGETS, body)
-        assert said["details"]["causes"][0] == {
+        result = await server.refused(422, "Invalid", "POST", WIDGETS, body)
+        assert result["details"]["causes"][0] == {
             "field": "spec",
             "reason": "FieldValueRequired",
             "message": "Required value",
@@ -197,16 +199,16 @@ async def test_a_required_spec_is_required(server: Server) -> None:
         ({"resources": {"requests": {"memory": "much"}}}, "spec.resources.requests.memory"),
     ],
 )
-async def test_a_bad_claim_is_refused_by_its_field(server: Server, spec: Json, field: str) -> None:
-    """Our own CRD's schema, as the server reads it."""
-    said = await server.refused(422, "Invalid", "POST", CLAIMS, claim_body(server, spec=spec))
-    assert said["details"]["causes"][0]["field"] == field
-    assert said["details"]["group"] == "karpenter.sh"
-    assert said["details"]["kind"] == "NodeClaim"
+async def test_an_invalid_claim_is_refused_with_its_field(server: Server, spec: Json, field: str) -> None:
+    """The server applies our own CRD's schema."""
+    result = await server.refused(422, "Invalid", "POST", CLAIMS, claim_body(server, spec=spec))
+    assert result["details"]["causes"][0]["field"] == field
+    assert result["details"]["group"] == "karpenter.sh"
+    assert result["details"]["kind"] == "NodeClaim"
 
 
 async def test_unknown_fields_of_a_built_in_kind_are_not_stored(server: Server) -> None:
-    """At the top of a Node, in its spec and its status."""
+    """Unknown fields of a Node are not stored at its top level, in its spec or in its status."""
     made = await node(server, spec={"nope": 1}, status={"nope": 2})
     patched = await server.patch(at(NODES, made), {"nope": 3, "spec": {"nope": 4}})
     for obj in (made, patched):

@@ -1,4 +1,4 @@
-"""What kubectl asks before it asks anything: which kinds there are, and what they are called."""
+"""Discovery: the kinds of the server and their names, as kubectl reads them first."""
 
 import json
 from typing import Any
@@ -14,7 +14,7 @@ VERBS = {"create", "delete", "get", "list", "patch", "update", "watch"}
 
 
 async def read(server: Server, path: str, **options: Any) -> Json:
-    """A document about the server, which need not be declared as plain JSON."""
+    """A document about the server, which need not have plain JSON as content type."""
     answer = await server.request("GET", path, **options)
     assert answer.status == 200, answer
     body: Json = answer.body if isinstance(answer.body, dict) else json.loads(answer.body)
@@ -33,8 +33,8 @@ async def aggregated(server: Server, path: str) -> dict[tuple[str, str], Json]:
     }
 
 
-async def test_all_is_told_at_once(server: Server) -> None:
-    """The aggregated form: names, short names, scope, categories and verbs of built-in kinds and of ours."""
+async def test_aggregated_discovery(server: Server) -> None:
+    """The aggregated form has names, short names, scope, categories and verbs of built-in kinds and of ours."""
     core, groups = await aggregated(server, "/api"), await aggregated(server, "/apis")
     expected: dict[tuple[str, str], dict[str, Any]] = {
         ("", "nodes"): {"scope": "Cluster", "singularResource": "node", "shortNames": ["no"]},
@@ -56,8 +56,8 @@ async def test_all_is_told_at_once(server: Server) -> None:
     }
 
 
-async def test_subresources_are_told(server: Server) -> None:
-    """A claim's status, and a pod's eviction as what is sent there."""
+async def test_subresources(server: Server) -> None:
+    """A claim's status is listed, and a pod's eviction with the kind of its body."""
     core, groups = await aggregated(server, "/api"), await aggregated(server, "/apis")
     (status,) = groups["karpenter.sh", "nodeclaims"]["subresources"]
     assert status["subresource"] == "status"
@@ -66,8 +66,8 @@ async def test_subresources_are_told(server: Server) -> None:
     assert eviction["responseKind"] == {"group": "policy", "version": "v1", "kind": "Eviction"}
 
 
-async def test_the_older_form_says_the_same(server: Server) -> None:
-    """Group by group."""
+async def test_the_older_form_is_equal(server: Server) -> None:
+    """Discovery of each group has the same resources as the aggregated form."""
     found = await server.get("/apis/karpenter.sh/v1")
     assert (found["kind"], found["groupVersion"]) == ("APIResourceList", "karpenter.sh/v1")
     by_name = {resource["name"]: resource for resource in found["resources"]}
@@ -81,15 +81,15 @@ async def test_the_older_form_says_the_same(server: Server) -> None:
     assert groups >= {"karpenter.sh", "kaito.sh", "policy", "coordination.k8s.io", "apiextensions.k8s.io"}
 
 
-async def test_groups_and_versions_that_are_not_there_are_404(server: Server) -> None:
-    """As plain text."""
+async def test_unknown_groups_and_versions_are_404(server: Server) -> None:
+    """An unknown group or version is 404 as plain text."""
     for path in ("/apis/nope.example", "/apis/karpenter.sh/v2", "/nope"):
         answer = await server.request("GET", path)
         assert (answer.status, answer.body) == (404, "404 page not found\n")
 
 
-async def test_the_server_says_its_version_and_health(server: Server) -> None:
-    """/version in numbers; /readyz, /livez and /healthz as `ok`, to anybody."""
+async def test_version_and_health(server: Server) -> None:
+    """/version has numbers; /readyz, /livez and /healthz answer `ok` to unauthenticated clients."""
     version = await server.get("/version")
     assert version["major"] == "1"
     assert int(version["minor"].rstrip("+")) >= 34
@@ -98,8 +98,8 @@ async def test_the_server_says_its_version_and_health(server: Server) -> None:
         assert (answer.status, answer.body) == (200, "ok")
 
 
-async def test_a_claims_schema_can_be_explained(server: Server) -> None:
-    """OpenAPI v3 has our descriptions, and tells kubectl that the server checks fields itself."""
+async def test_openapi_of_a_claim(server: Server) -> None:
+    """OpenAPI v3 has our descriptions, and shows kubectl that the server validates fields."""
     index = await read(server, "/openapi/v3")
     document = await read(server, index["paths"]["apis/karpenter.sh/v1"]["serverRelativeURL"].partition("?")[0])
     schema = document["components"]["schemas"]["sh.karpenter.v1.NodeClaim"]

@@ -9,7 +9,7 @@ pytestmark = pytest.mark.asyncio
 
 
 def event(server: Server, about: Json, **fields: object) -> Json:
-    """An Event on a claim, field by field as `provisioner.runtime.events` sends it."""
+    """An Event about a claim with the fields that `provisioner.runtime.events` sends."""
     return {
         "metadata": {**meta(server, "event"), "namespace": "default"},
         "involvedObject": {
@@ -33,25 +33,25 @@ def event(server: Server, about: Json, **fields: object) -> Json:
     }
 
 
-async def test_an_event_about_a_claim_lives_in_default(server: Server) -> None:
-    """A cluster-scoped object has no namespace, so its events have that one; any other is 422."""
+async def test_an_event_about_a_claim_is_in_default(server: Server) -> None:
+    """The Event of a cluster-scoped object is in the namespace default; any other is 422."""
     about = await claim(server)
     made = await server.done("POST", EVENTS, event(server, about))
     assert made["metadata"]["namespace"] == "default"
     elsewhere = EVENTS.replace("default", "kube-system")
     body = event(server, about, metadata=meta(server, "event"))
-    said = await server.refused(422, "Invalid", "POST", elsewhere, body)
-    (cause,) = said["details"]["causes"]
+    result = await server.refused(422, "Invalid", "POST", elsewhere, body)
+    (cause,) = result["details"]["causes"]
     assert (cause["field"], cause["reason"]) == ("involvedObject.namespace", "FieldValueInvalid")
     assert cause["message"] == 'Invalid value: "": does not match event.namespace'
 
 
 async def test_an_event_is_counted_by_a_patch(server: Server) -> None:
-    """Its name is taken the second time; then count and last time are raised."""
+    """A second create of that name is refused; then count and last time are patched."""
     body = event(server, await claim(server))
     made = await server.done("POST", EVENTS, body)
-    said = await server.refused(409, "AlreadyExists", "POST", EVENTS, body)
-    assert said["details"]["name"] == body["metadata"]["name"]
+    result = await server.refused(409, "AlreadyExists", "POST", EVENTS, body)
+    assert result["details"]["name"] == body["metadata"]["name"]
     patched = await server.patch(at(EVENTS, made), {"count": 2, "lastTimestamp": "2026-03-01T12:05:00Z"})
     assert (patched["count"], patched["firstTimestamp"]) == (2, "2026-03-01T12:00:00Z")
 
@@ -65,8 +65,8 @@ async def test_an_event_is_counted_by_a_patch(server: Server) -> None:
         "involvedObject.uid={uid},reportingComponent=gpu-provisioner",
     ],
 )
-async def test_events_are_found_by_what_they_are_about(server: Server, selector: str) -> None:
-    """The selectors of `kubectl describe` and `kubectl events --for`."""
+async def test_field_selectors_of_events(server: Server, selector: str) -> None:
+    """The selectors of `kubectl describe` and `kubectl events --for` work."""
     about, other = await claim(server), await claim(server)
     made = await server.done("POST", EVENTS, event(server, about))
     await server.done("POST", EVENTS, event(server, other, type="Warning", source={"component": "x"}))
@@ -77,8 +77,8 @@ async def test_events_are_found_by_what_they_are_about(server: Server, selector:
         assert [item["metadata"]["name"] for item in found] == [made["metadata"]["name"]]
 
 
-async def test_an_event_prints_as_kubectl_shows_it(server: Server) -> None:
-    """Type, reason, what it is about, who reports it, and its words."""
+async def test_the_columns_of_an_event(server: Server) -> None:
+    """The table of events has type, reason, object, source and message."""
     about = await claim(server)
     await server.done("POST", EVENTS, event(server, about))
     found = await server.get(EVENTS, accept=TABLE, labelSelector=f"case={server.case}")
@@ -89,8 +89,8 @@ async def test_an_event_prints_as_kubectl_shows_it(server: Server) -> None:
     assert (row["Source"], row["Message"]) == ("gpu-provisioner, pod-1", "the pool is running")
 
 
-async def test_an_event_outlives_what_it_is_about(server: Server) -> None:
-    """It is no dependent: a claim that is gone can still be explained."""
+async def test_an_event_outlives_its_object(server: Server) -> None:
+    """An Event is no dependent: it remains after its claim is deleted."""
     about = await claim(server)
     made = await server.done("POST", EVENTS, event(server, about))
     await server.delete(at(CLAIMS, about))

@@ -1,4 +1,4 @@
-"""Finalizers and graceful deletion: what deleting means, who holds an object, and when it is gone."""
+"""Finalizers and graceful deletion: the effect of a DELETE, and when an object is gone."""
 
 import pytest
 
@@ -10,8 +10,8 @@ pytestmark = pytest.mark.asyncio
 A, B, C = "example.com/a", "example.com/b", "example.com/c"
 
 
-async def test_a_held_object_is_marked_and_stays(server: Server) -> None:
-    """DELETE answers with the object: a time of deletion, no grace, its finalizers, a newer version."""
+async def test_an_object_with_finalizers_is_marked_and_stays(server: Server) -> None:
+    """DELETE returns the object with deletionTimestamp, no grace period, its finalizers and a newer version."""
     made = await claim(server, finalizers=[A])
     deleted = await server.delete(at(CLAIMS, made))
     assert deleted["kind"] == "NodeClaim"
@@ -22,16 +22,17 @@ async def test_a_held_object_is_marked_and_stays(server: Server) -> None:
     assert await server.get(at(CLAIMS, made)) == deleted
 
 
-async def test_a_second_delete_adds_nothing(server: Server) -> None:
-    """The time of deletion and the version stay as they were."""
+async def test_a_second_delete_changes_nothing(server: Server) -> None:
+    """A second DELETE changes neither deletionTimestamp nor version."""
     made = await claim(server, finalizers=[A])
     first = await server.delete(at(CLAIMS, made))
     assert await server.delete(at(CLAIMS, made)) == first
 
 
 async def test_the_object_goes_with_its_last_finalizer(server: Server) -> None:
-    """Each finalizer is taken off by its owner; the patch that takes the last answers with the object, at the version
-    it had before: that of the deletion is told to watches alone."""
+    """The patch that removes the last finalizer returns the object at its previous version: only watches have the
+    version of the deletion.
+    """
     made = await claim(server, finalizers=[A, B])
     await server.delete(at(CLAIMS, made))
     patched = await server.patch(at(CLAIMS, made), {"metadata": {"finalizers": [B]}})
@@ -43,8 +44,8 @@ async def test_the_object_goes_with_its_last_finalizer(server: Server) -> None:
     assert await server.absent(at(CLAIMS, made))
 
 
-async def test_a_finalizer_is_taken_off_under_a_test_of_the_list(server: Server) -> None:
-    """The way our controller does it: somebody else's finalizer that came meanwhile is never lost."""
+async def test_a_finalizer_is_removed_under_a_test_of_the_list(server: Server) -> None:
+    """A JSON patch with a test of the list, as our controller sends it, never removes another finalizer."""
     made = await node(server, finalizers=[A])
     path = at(NODES, made)
     await server.patch(path, {"metadata": {"finalizers": [A, B]}})
@@ -60,19 +61,19 @@ async def test_a_finalizer_is_taken_off_under_a_test_of_the_list(server: Server)
     assert (await server.patch(path, operations, JSON_PATCH))["metadata"]["finalizers"] == [B]
 
 
-async def test_a_deleting_object_takes_no_new_finalizer(server: Server) -> None:
-    """422: it would have to wait for one who came too late."""
+async def test_a_deleting_object_accepts_no_new_finalizer(server: Server) -> None:
+    """A new finalizer on a deleting object is 422."""
     made = await claim(server, finalizers=[A])
     await server.delete(at(CLAIMS, made))
     body = {"metadata": {"finalizers": [A, B]}}
-    said = await server.refused(422, "Invalid", "PATCH", at(CLAIMS, made), body, how=MERGE)
-    cause = said["details"]["causes"][0]
+    result = await server.refused(422, "Invalid", "PATCH", at(CLAIMS, made), body, how=MERGE)
+    cause = result["details"]["causes"][0]
     assert (cause["field"], cause["reason"]) == ("metadata.finalizers", "FieldValueForbidden")
     assert cause["message"].startswith("Forbidden: no new finalizers can be added if the object is being deleted")
 
 
-async def test_a_deleting_object_can_still_be_written(server: Server) -> None:
-    """Labels and status say how its removal goes."""
+async def test_a_deleting_object_can_be_written(server: Server) -> None:
+    """Labels and status of a deleting object can be written."""
     made = await claim(server, finalizers=[A])
     await server.delete(at(CLAIMS, made))
     patched = await server.patch(at(CLAIMS, made), {"metadata": {"labels": {"a": "b"}}})
@@ -82,17 +83,17 @@ async def test_a_deleting_object_can_still_be_written(server: Server) -> None:
     assert not await server.absent(at(CLAIMS, made))
 
 
-async def test_the_name_of_a_deleting_object_is_taken(server: Server) -> None:
-    """409 AlreadyExists, with a word on why."""
+async def test_the_name_of_a_deleting_object_is_in_use(server: Server) -> None:
+    """A create with the name of a deleting object is 409 AlreadyExists with that cause."""
     made = await claim(server, finalizers=[A])
     await server.delete(at(CLAIMS, made))
     body = claim_body(server) | {"metadata": {"name": made["metadata"]["name"]}}
-    said = await server.refused(409, "AlreadyExists", "POST", CLAIMS, body)
-    assert said["message"].startswith("object is being deleted: ")
+    result = await server.refused(409, "AlreadyExists", "POST", CLAIMS, body)
+    assert result["message"].startswith("object is being deleted: ")
 
 
-async def test_a_deletion_cannot_be_taken_back(server: Server) -> None:
-    """A PUT without the time of deletion keeps it, and if it drops the finalizers too, the object goes."""
+async def test_a_deletion_cannot_be_reverted(server: Server) -> None:
+    """A PUT without deletionTimestamp keeps it; if it also removes the finalizers, the object is deleted."""
     made = await node(server, finalizers=[A])
     await server.delete(at(NODES, made))
     put = await server.done("PUT", at(NODES, made), {"metadata": {"name": made["metadata"]["name"]}})
@@ -101,35 +102,35 @@ async def test_a_deletion_cannot_be_taken_back(server: Server) -> None:
 
 
 async def test_a_finalizer_has_a_domain(server: Server) -> None:
-    """Of a Node it must; of a custom resource the server only warns; no finalizer has a space."""
+    """A finalizer without a domain is refused on a Node and a warning on a custom resource; spaces are refused."""
     body = {"metadata": {"name": server.name(), "finalizers": ["plain"]}}
     await server.refused(422, "Invalid", "POST", NODES, body)
     answer = await server.request("POST", CLAIMS, claim_body(server, finalizers=["plain"]))
     assert answer.status == 201
     assert "prefer a domain-qualified finalizer name" in answer.warnings[0]
-    said = await server.refused(422, "Invalid", "POST", CLAIMS, claim_body(server, finalizers=["a b"]))
-    assert said["details"]["causes"][0]["field"] == "metadata.finalizers"
+    result = await server.refused(422, "Invalid", "POST", CLAIMS, claim_body(server, finalizers=["a b"]))
+    assert result["details"]["causes"][0]["field"] == "metadata.finalizers"
 
 
 async def test_a_dry_delete_deletes_nothing(server: Server) -> None:
-    """Whether it is asked for in the body or in the query."""
+    """A dry run in the body or in the query deletes nothing."""
     made = await claim(server)
     await server.delete(at(CLAIMS, made), {"dryRun": ["All"]})
     await server.delete(at(CLAIMS, made), dryRun="All")
     assert await server.get(at(CLAIMS, made)) == made
 
 
-async def test_options_that_are_unknown_are_refused(server: Server) -> None:
-    """An odd propagation policy is 422, and nothing is deleted."""
+async def test_unknown_delete_options_are_refused(server: Server) -> None:
+    """An unknown propagation policy is 422, and nothing is deleted."""
     made = await claim(server)
-    said = await server.refused(422, "Invalid", "DELETE", at(CLAIMS, made), {"propagationPolicy": "Odd"})
-    assert said["details"]["causes"][0]["field"] == "propagationPolicy"
-    assert said["details"]["kind"] == "DeleteOptions"
+    result = await server.refused(422, "Invalid", "DELETE", at(CLAIMS, made), {"propagationPolicy": "Odd"})
+    assert result["details"]["causes"][0]["field"] == "propagationPolicy"
+    assert result["details"]["kind"] == "DeleteOptions"
     assert not await server.absent(at(CLAIMS, made))
 
 
-async def test_a_bound_pod_is_given_its_grace(server: Server) -> None:
-    """It is marked with the time at which it must be gone, and stays until its kubelet lets go of it."""
+async def test_a_bound_pod_gets_its_grace_period(server: Server) -> None:
+    """A bound pod is marked with the end of its grace period, and stays until its kubelet deletes it."""
     made = await pod(server, on=(await node(server))["metadata"]["name"])
     deleted = await server.delete(at(PODS, made))
     assert deleted["kind"] == "Pod"
@@ -146,8 +147,8 @@ async def test_a_bound_pod_is_given_its_grace(server: Server) -> None:
     assert await server.absent(at(PODS, made))
 
 
-async def test_a_pod_that_nobody_runs_goes_at_once(server: Server) -> None:
-    """Unbound, succeeded and failed pods get no grace."""
+async def test_a_pod_that_does_not_run_is_deleted_immediately(server: Server) -> None:
+    """Unbound, succeeded and failed pods get no grace period."""
     place = (await node(server))["metadata"]["name"]
     for made in (
         await pod(server),
@@ -158,8 +159,8 @@ async def test_a_pod_that_nobody_runs_goes_at_once(server: Server) -> None:
         assert await server.absent(at(PODS, made))
 
 
-async def test_a_negative_grace_is_the_shortest(server: Server) -> None:
-    """One second: a careless subtraction of times must not become a forced deletion."""
+async def test_a_negative_grace_period_is_one_second(server: Server) -> None:
+    """A negative grace period is one second, not a forced deletion."""
     made = await pod(server, on=(await node(server))["metadata"]["name"])
     deleted = await server.delete(at(PODS, made), {"gracePeriodSeconds": -5})
     assert deleted["metadata"]["deletionGracePeriodSeconds"] == 1

@@ -1,4 +1,4 @@
-"""Owners and what they own: what the garbage collector deletes, and what it leaves."""
+"""Owner references: what the garbage collector deletes, and what it keeps."""
 
 import pytest
 
@@ -29,25 +29,25 @@ async def gone(server: Server, collection: str, obj: Json) -> None:
         await watch.until(lambda event: event.type == "DELETED")
 
 
-async def test_what_is_owned_goes_after_its_owner(server: Server) -> None:
-    """The owner goes at once; what it owned follows."""
+async def test_a_dependent_is_deleted_after_its_owner(server: Server) -> None:
+    """The owner is deleted at once, its dependent afterwards."""
     owner = await claim(server)
     owned = await node(server, ownerReferences=[owned_by(owner)])
-    said = await server.delete(at(CLAIMS, owner))
-    assert said["status"] == "Success"
+    result = await server.delete(at(CLAIMS, owner))
+    assert result["status"] == "Success"
     await gone(server, NODES, owned)
 
 
-async def test_what_never_had_its_owner_goes_too(server: Server) -> None:
-    """A reference to a uid that does not exist, although the name does."""
+async def test_a_dependent_of_an_unknown_uid_is_deleted(server: Server) -> None:
+    """A reference with a known name and an unknown uid counts as absent."""
     owner = await claim(server)
     owned = await node(server, ownerReferences=[owned_by(owner, uid=OTHER_UID)])
     await gone(server, NODES, owned)
     assert not await server.absent(at(CLAIMS, owner))
 
 
-async def test_one_living_owner_is_enough(server: Server) -> None:
-    """The reference to the dead one is taken away."""
+async def test_a_dependent_with_another_owner_stays(server: Server) -> None:
+    """While one owner exists, only the reference to the deleted one is removed."""
     first, second = await claim(server), await claim(server)
     owned = await node(server, ownerReferences=[owned_by(first), owned_by(second)])
     await server.delete(at(CLAIMS, first))
@@ -58,21 +58,21 @@ async def test_one_living_owner_is_enough(server: Server) -> None:
     assert [ref["uid"] for ref in event.object["metadata"]["ownerReferences"]] == [second["metadata"]["uid"]]
 
 
-async def test_a_deleting_owner_is_an_owner(server: Server) -> None:
-    """While a finalizer holds it, what it owns stays; then it goes."""
+async def test_a_deleting_owner_keeps_its_dependents(server: Server) -> None:
+    """While a finalizer keeps the owner, its dependent stays; then it is deleted."""
     owner = await claim(server, finalizers=["example.com/a"])
     owned = await node(server, ownerReferences=[owned_by(owner)])
     bait = await node(server, ownerReferences=[owned_by(owner, uid=OTHER_UID)])
     await server.delete(at(CLAIMS, owner))
-    # When the collector has dealt with the bait, it has had its chance at the other.
+    # When the collector has deleted the other dependent, it has processed this one.
     await gone(server, NODES, bait)
     assert "deletionTimestamp" not in (await server.get(at(NODES, owned)))["metadata"]
     await server.patch(at(CLAIMS, owner), {"metadata": {"finalizers": None}})
     await gone(server, NODES, owned)
 
 
-async def test_a_foreground_deletion_waits_for_what_is_owned(server: Server) -> None:
-    """The owner is held by a finalizer of its own until the owned object, held by ours, is gone."""
+async def test_foreground_deletion_waits_for_dependents(server: Server) -> None:
+    """The owner has a finalizer until its dependent, which our finalizer keeps, is gone."""
     owner = await claim(server)
     owned = await node(server, ownerReferences=[owned_by(owner)], finalizers=["example.com/a"])
     deleted = await server.delete(at(CLAIMS, owner), {"propagationPolicy": "Foreground"})
@@ -84,8 +84,8 @@ async def test_a_foreground_deletion_waits_for_what_is_owned(server: Server) -> 
     await gone(server, CLAIMS, deleted)
 
 
-async def test_orphans_are_let_go(server: Server) -> None:
-    """propagationPolicy=Orphan: the reference is taken away, and the object stays."""
+async def test_orphaned_dependents_stay(server: Server) -> None:
+    """With propagationPolicy=Orphan the reference is removed, and the object stays."""
     owner = await claim(server)
     owned = await node(server, ownerReferences=[owned_by(owner)])
     deleted = await server.delete(at(CLAIMS, owner), {"propagationPolicy": "Orphan"})
@@ -96,8 +96,8 @@ async def test_orphans_are_let_go(server: Server) -> None:
     assert "deletionTimestamp" not in found["metadata"]
 
 
-async def test_a_finalizer_holds_what_the_collector_deletes(server: Server) -> None:
-    """It is marked like any other, and goes when its finalizer does: the order we rely on for Nodes."""
+async def test_a_finalizer_keeps_a_collected_dependent(server: Server) -> None:
+    """A collected dependent is marked, and is gone when its finalizer is removed, which we rely on for Nodes."""
     owner = await claim(server)
     owned = await node(server, ownerReferences=[owned_by(owner)], finalizers=["example.com/a"])
     await server.delete(at(CLAIMS, owner))
@@ -108,8 +108,8 @@ async def test_a_finalizer_holds_what_the_collector_deletes(server: Server) -> N
     assert await server.absent(at(NODES, owned))
 
 
-async def test_a_namespaced_object_may_be_owned_from_above(server: Server) -> None:
-    """A Lease whose owner is a Node goes with the Node, as each kubelet's does."""
+async def test_a_namespaced_object_with_a_cluster_scoped_owner(server: Server) -> None:
+    """A Lease whose owner is a Node is deleted with the Node, as each kubelet's is."""
     owner = await node(server)
     owned = await lease(server, ownerReferences=[owned_by(owner)])
     await server.delete(at(NODES, owner))

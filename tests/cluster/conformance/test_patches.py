@@ -14,14 +14,14 @@ TAINT, OTHER = {"key": "k", "effect": "NoSchedule"}, {"key": "o", "effect": "NoE
 
 
 async def failed(server: Server, path: str, *operations: Json) -> None:
-    """Expect of a JSON patch that its document does not fit: 422, without a name, a cause or a word on which part."""
-    said = await server.refused(422, "Invalid", "PATCH", path, list(operations), how=JSON_PATCH)
-    assert said["message"] == REFUSED
-    assert said["details"] == {}
+    """Expect that a JSON patch does not apply: 422 without a name, a cause or the failed part."""
+    result = await server.refused(422, "Invalid", "PATCH", path, list(operations), how=JSON_PATCH)
+    assert result["message"] == REFUSED
+    assert result["details"] == {}
 
 
 async def tainted(server: Server, **fields: Any) -> Json:
-    """A Node with exactly one taint of ours; new Nodes are given one by the server."""
+    """A Node with exactly one taint; the server sets one on new Nodes."""
     made = await node(server, **fields)
     return await server.patch(at(NODES, made), {"spec": {"taints": [TAINT]}})
 
@@ -29,8 +29,8 @@ async def tainted(server: Server, **fields: Any) -> Json:
 # Merge patches
 
 
-async def test_a_merge_patch_sets_merges_and_removes(server: Server) -> None:
-    """Objects merge, null removes, everything else replaces."""
+async def test_merge_patch(server: Server) -> None:
+    """In a merge patch objects merge, null removes, everything else replaces."""
     made = await node(server, labels={"a": "1", "b": "2"}, annotations={"x/y": "z"})
     body = {"metadata": {"labels": {"a": None, "c": "3"}, "annotations": None}, "spec": {"unschedulable": True}}
     patched = await server.patch(at(NODES, made), body)
@@ -40,7 +40,7 @@ async def test_a_merge_patch_sets_merges_and_removes(server: Server) -> None:
 
 
 async def test_a_merge_patch_replaces_lists(server: Server) -> None:
-    """Whole: what somebody else had put into it is lost, which is why we do not do it."""
+    """A merge patch replaces whole lists and loses entries of other writers."""
     made = await tainted(server)
     patched = await server.patch(at(NODES, made), {"spec": {"taints": [OTHER]}})
     assert patched["spec"]["taints"] == [OTHER]
@@ -48,20 +48,20 @@ async def test_a_merge_patch_replaces_lists(server: Server) -> None:
     assert "taints" not in patched["spec"]
 
 
-async def test_a_patch_that_is_no_patch_is_refused(server: Server) -> None:
-    """Half a document, a list for an object and an object for a list are 400."""
+async def test_a_malformed_patch_is_refused(server: Server) -> None:
+    """Truncated JSON, a list instead of an object and an object instead of a list are 400."""
     made = await node(server)
     for how, body in ((MERGE, b"{"), (MERGE, []), (JSON_PATCH, b"["), (JSON_PATCH, {"op": "test"})):
-        said = await server.refused(400, "BadRequest", "PATCH", at(NODES, made), body, how=how)
-        assert said["message"].startswith("error decoding patch: ")
+        result = await server.refused(400, "BadRequest", "PATCH", at(NODES, made), body, how=how)
+        assert result["message"].startswith("error decoding patch: ")
 
 
-async def test_formats_that_a_kind_does_not_know_are_415(server: Server) -> None:
-    """Plain JSON is no patch; custom resources have no strategic merge."""
+async def test_unsupported_patch_formats_are_415(server: Server) -> None:
+    """Plain JSON is no patch format; custom resources have no strategic merge patch."""
     made, other = await node(server), await claim(server)
     await server.refused(415, "UnsupportedMediaType", "PATCH", at(NODES, made), {}, how="application/json")
-    said = await server.refused(415, "UnsupportedMediaType", "PATCH", at(CLAIMS, other), {}, how=STRATEGIC)
-    assert said["message"].startswith(
+    result = await server.refused(415, "UnsupportedMediaType", "PATCH", at(CLAIMS, other), {}, how=STRATEGIC)
+    assert result["message"].startswith(
         "the body of the request was in an unknown format - accepted media types include: "
         "application/json-patch+json, application/merge-patch+json"
     )
@@ -70,8 +70,8 @@ async def test_formats_that_a_kind_does_not_know_are_415(server: Server) -> None
 # JSON patches
 
 
-async def test_a_list_is_replaced_under_a_test_of_it(server: Server) -> None:
-    """While it is as we saw it; else nothing of the patch is done."""
+async def test_a_list_is_replaced_under_a_test(server: Server) -> None:
+    """A JSON patch replaces a list if it is unchanged; otherwise nothing of the patch is applied."""
     made = await tainted(server)
     path = at(NODES, made)
     replace = [
@@ -85,8 +85,8 @@ async def test_a_list_is_replaced_under_a_test_of_it(server: Server) -> None:
     assert "late" not in found["metadata"]["labels"]
 
 
-async def test_the_order_of_a_list_counts_and_that_of_fields_does_not(server: Server) -> None:
-    """A test compares values as JSON does."""
+async def test_equality_of_lists_and_objects(server: Server) -> None:
+    """A test compares the order of a list, and not the order of fields."""
     made = await tainted(server)
     path = at(NODES, made)
     await server.patch(path, {"spec": {"taints": [TAINT, OTHER]}})
@@ -96,7 +96,7 @@ async def test_the_order_of_a_list_counts_and_that_of_fields_does_not(server: Se
 
 
 async def test_an_absent_member_tests_equal_to_null(server: Server) -> None:
-    """The way our controller says "if there are none yet"; then the member may be added."""
+    """A test for null passes for an absent member, which can then be added."""
     made = await claim(server)
     path = at(CLAIMS, made)
     operations: list[dict[str, Any]] = [
@@ -109,7 +109,7 @@ async def test_an_absent_member_tests_equal_to_null(server: Server) -> None:
 
 
 async def test_an_absent_member_tests_equal_to_nothing_else(server: Server) -> None:
-    """Not to an empty list, not to a value; and below an absent parent there is nothing to test."""
+    """A test of an absent member fails for an empty list and for any value, and below an absent parent."""
     made = await node(server)
     values: tuple[Any, ...] = ([], ["example.com/a"], {}, "")
     for value in values:
@@ -117,8 +117,8 @@ async def test_an_absent_member_tests_equal_to_nothing_else(server: Server) -> N
     await failed(server, at(NODES, made), {"op": "test", "path": "/metadata/none/deeper", "value": None})
 
 
-async def test_places_that_are_not_there_cannot_be_removed_or_reached(server: Server) -> None:
-    """A missing member, a missing parent, an index beyond the end."""
+async def test_absent_paths_cannot_be_removed_or_reached(server: Server) -> None:
+    """A missing member, a missing parent and an index beyond the end fail."""
     made = await tainted(server)
     path = at(NODES, made)
     await failed(server, path, {"op": "remove", "path": "/metadata/finalizers"})
@@ -128,15 +128,15 @@ async def test_places_that_are_not_there_cannot_be_removed_or_reached(server: Se
 
 
 async def test_replacing_an_absent_member_adds_it(server: Server) -> None:
-    """Against the RFC, but so it is."""
+    """Replacing an absent member adds it, unlike in RFC 6902."""
     made = await node(server)
     operation = {"op": "replace", "path": "/metadata/labels/new", "value": "x"}
     patched = await server.patch(at(NODES, made), [operation], JSON_PATCH)
     assert patched["metadata"]["labels"]["new"] == "x"
 
 
-async def test_operations_that_are_none_fail_like_those_that_do_not_fit(server: Server) -> None:
-    """An unknown or missing op, a missing path, a path without a slash."""
+async def test_malformed_operations_do_not_apply(server: Server) -> None:
+    """An unknown or missing op, a missing path and a path without a slash fail."""
     made = await node(server)
     for operation in (
         {"op": "nope", "path": "/metadata/labels/a", "value": "x"},
@@ -148,7 +148,7 @@ async def test_operations_that_are_none_fail_like_those_that_do_not_fit(server: 
 
 
 async def test_keys_with_slashes_and_tildes_are_escaped(server: Server) -> None:
-    """~1 is a slash, and one operation may copy or move what another made."""
+    """~1 is a slash, and an operation can copy or move what an earlier one added."""
     made = await node(server)
     operations = [
         {"op": "add", "path": "/metadata/labels/example.com~1a", "value": "x"},
@@ -159,8 +159,8 @@ async def test_keys_with_slashes_and_tildes_are_escaped(server: Server) -> None:
     assert patched["metadata"]["labels"] == {"case": server.case, "example.com/a": "x", "c": "x"}
 
 
-async def test_entries_of_a_list_are_reached_by_number(server: Server) -> None:
-    """A minus is behind the last; removing moves the others up."""
+async def test_list_entries_by_index(server: Server) -> None:
+    """A minus is the end of the list; removing an entry moves the following ones."""
     made = await tainted(server)
     operations = [
         {"op": "add", "path": "/spec/taints/-", "value": OTHER},
@@ -174,7 +174,7 @@ async def test_entries_of_a_list_are_reached_by_number(server: Server) -> None:
 
 
 async def test_conditions_are_merged_by_type(server: Server) -> None:
-    """As a kubelet writes its own and leaves others' alone; an entry is deleted by $patch."""
+    """A kubelet's conditions merge by type with those of other writers; $patch deletes an entry."""
     made = await node(server)
     path = at(NODES, made, "status")
     for conditions, expected in (
@@ -189,12 +189,12 @@ async def test_conditions_are_merged_by_type(server: Server) -> None:
         patched = await server.patch(path, {"status": {"conditions": conditions}}, STRATEGIC)
         assert {c["type"]: c["status"] for c in patched["status"]["conditions"]} == expected
     body = {"status": {"conditions": [{"status": "True"}]}}
-    said = await server.refused(500, "", "PATCH", path, body, how=STRATEGIC)
-    assert said["message"].endswith("does not contain declared merge key: type")
+    result = await server.refused(500, "", "PATCH", path, body, how=STRATEGIC)
+    assert result["message"].endswith("does not contain declared merge key: type")
 
 
 async def test_finalizers_are_merged_as_a_set(server: Server) -> None:
-    """Each writer adds and removes its own."""
+    """Each writer adds and removes its own finalizers."""
     made = await node(server)
     path = at(NODES, made)
     for name in ("example.com/a", "example.com/b"):
@@ -205,14 +205,14 @@ async def test_finalizers_are_merged_as_a_set(server: Server) -> None:
 
 
 async def test_taints_are_not_merged(server: Server) -> None:
-    """The list is atomic: the last writer's taints are all there are."""
+    """The list of taints is atomic: the last writer's taints replace all."""
     made = await tainted(server)
     patched = await server.patch(at(NODES, made), {"spec": {"taints": [OTHER]}}, STRATEGIC)
     assert patched["spec"]["taints"] == [OTHER]
 
 
 async def test_a_map_can_be_replaced(server: Server) -> None:
-    """$patch: replace makes a strategic patch of labels a whole one; an unknown directive is refused."""
+    """$patch: replace replaces a map of labels; an unknown directive is refused."""
     made = await node(server, labels={"a": "b"})
     body = {"metadata": {"labels": {"$patch": "replace", "case": server.case}}}
     assert (await server.patch(at(NODES, made), body, STRATEGIC))["metadata"]["labels"] == {"case": server.case}
@@ -220,27 +220,27 @@ async def test_a_map_can_be_replaced(server: Server) -> None:
     await server.refused(500, "", "PATCH", at(NODES, made), body, how=STRATEGIC)
 
 
-# What is checked afterwards
+# Validation
 
 
-async def test_what_a_patch_makes_is_checked_like_any_write(server: Server) -> None:
-    """Values of the wrong type are 422 with the cause `patch`: it is the patch that is wrong, not the document."""
+async def test_the_result_of_a_patch_is_validated(server: Server) -> None:
+    """Values of the wrong type are 422 with the cause `patch`."""
     made, other = await node(server), await claim(server)
     for path, body in (
         (at(NODES, made), {"metadata": {"labels": {"a": 1}}}),
         (at(CLAIMS, other), {"metadata": {"labels": {"a": 1}}}),
         (at(NODES, made), {"spec": {"taints": "x"}}),
     ):
-        said = await server.refused(422, "Invalid", "PATCH", path, body, how=MERGE)
-        assert [(c["field"], c["reason"]) for c in said["details"]["causes"]] == [("patch", "FieldValueInvalid")]
+        result = await server.refused(422, "Invalid", "PATCH", path, body, how=MERGE)
+        assert [(c["field"], c["reason"]) for c in result["details"]["causes"]] == [("patch", "FieldValueInvalid")]
 
 
-async def test_taints_are_well_formed_and_unique(server: Server) -> None:
-    """A bad key, value or effect, none at all, and two of one key and effect are 422, each told by its place."""
+async def test_taints_are_validated(server: Server) -> None:
+    """An invalid key, value or effect, none at all, and two of one key and effect are 422 with their paths."""
     made = await node(server)
     bad = [{"key": "a b", "value": "x y", "effect": "Odd"}, {"key": "c"}, OTHER, {**OTHER, "value": "x"}]
-    said = await server.refused(422, "Invalid", "PATCH", at(NODES, made), {"spec": {"taints": bad}}, how=MERGE)
-    causes = {(cause["field"], cause["reason"]) for cause in said["details"]["causes"]}
+    result = await server.refused(422, "Invalid", "PATCH", at(NODES, made), {"spec": {"taints": bad}}, how=MERGE)
+    causes = {(cause["field"], cause["reason"]) for cause in result["details"]["causes"]}
     assert causes == {
         ("metadata.taints[0].key", "FieldValueInvalid"),
         ("metadata.taints[0].value", "FieldValueInvalid"),
@@ -250,28 +250,28 @@ async def test_taints_are_well_formed_and_unique(server: Server) -> None:
     }
 
 
-async def test_a_provider_id_once_set_stays(server: Server) -> None:
-    """It may be set, and set again to the same; another one is 422."""
+async def test_a_provider_id_is_immutable(server: Server) -> None:
+    """A providerID can be set, and set again to the same value; another one is 422."""
     made = await node(server)
     for _ in range(2):
         await server.patch(at(NODES, made), {"spec": {"providerID": "azure:///a"}})
     body = {"spec": {"providerID": "azure:///b"}}
-    said = await server.refused(422, "Invalid", "PATCH", at(NODES, made), body, how=MERGE)
-    (cause,) = {cause["message"] for cause in said["details"]["causes"]}
+    result = await server.refused(422, "Invalid", "PATCH", at(NODES, made), body, how=MERGE)
+    (cause,) = {cause["message"] for cause in result["details"]["causes"]}
     assert cause == 'Forbidden: node updates may not change providerID except from "" to valid'
 
 
 async def test_an_object_has_one_controller(server: Server) -> None:
-    """Two owners that both say so, and owners without name or uid, are 422."""
+    """Two owners with controller: true, and owners without name or uid, are 422."""
     made = await claim(server)
     owner = {"apiVersion": "v1", "kind": "Node", "controller": True}
     body = {"metadata": {"ownerReferences": [{**owner, "name": "a", "uid": "a"}, {**owner, "name": "b", "uid": "b"}]}}
-    said = await server.refused(422, "Invalid", "PATCH", at(CLAIMS, made), body, how=MERGE)
-    assert {cause["field"] for cause in said["details"]["causes"]} == {"metadata.ownerReferences"}
-    assert "Only one reference can have Controller set to true" in said["message"]
+    result = await server.refused(422, "Invalid", "PATCH", at(CLAIMS, made), body, how=MERGE)
+    assert {cause["field"] for cause in result["details"]["causes"]} == {"metadata.ownerReferences"}
+    assert "Only one reference can have Controller set to true" in result["message"]
     body = {"metadata": {"ownerReferences": [{**owner, "name": "", "uid": ""}]}}
-    said = await server.refused(422, "Invalid", "PATCH", at(CLAIMS, made), body, how=MERGE)
-    assert {cause["field"] for cause in said["details"]["causes"]} == {
+    result = await server.refused(422, "Invalid", "PATCH", at(CLAIMS, made), body, how=MERGE)
+    assert {cause["field"] for cause in result["details"]["causes"]} == {
         "metadata.ownerReferences.name",
         "metadata.ownerReferences.uid",
     }

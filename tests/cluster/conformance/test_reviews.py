@@ -1,4 +1,4 @@
-"""Reviews: questions in the shape of objects, about the caller; answered and never stored."""
+"""SelfSubjectReview and SelfSubjectAccessReview: answered and never stored."""
 
 import pytest
 
@@ -18,8 +18,8 @@ def may(**spec: object) -> Json:
     return {"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview", "spec": spec}
 
 
-async def test_who_one_is(server: Server) -> None:
-    """201, a name and groups; no name and no uid, for nothing is stored."""
+async def test_self_subject_review(server: Server) -> None:
+    """The response is 201 with a user name and groups, without name and uid."""
     answer = await server.request("POST", WHO, who())
     assert answer.status == 201
     assert answer.body["kind"] == "SelfSubjectReview"
@@ -29,7 +29,7 @@ async def test_who_one_is(server: Server) -> None:
     assert not {"name", "uid", "resourceVersion"} & set(answer.body["metadata"])
 
 
-ASKED = [
+ATTRIBUTES = [
     {"group": "karpenter.sh", "resource": "nodeclaims", "verb": "watch"},
     {"group": "karpenter.sh", "resource": "nodeclaims", "subresource": "status", "verb": "patch"},
     {"resource": "nodes", "verb": "delete", "name": "some-node"},
@@ -38,20 +38,22 @@ ASKED = [
 ]
 
 
-@pytest.mark.parametrize("asked", ASKED, ids=lambda asked: f"{asked['verb']} {asked['resource']}")
-async def test_what_an_administrator_may_do(server: Server, asked: Json) -> None:
-    """Everything, existing or not; the answer repeats the question."""
-    answer = await server.request("POST", MAY, may(resourceAttributes=asked))
+@pytest.mark.parametrize(
+    "attributes", ATTRIBUTES, ids=lambda attributes: f"{attributes['verb']} {attributes['resource']}"
+)
+async def test_an_administrator_may_do_everything(server: Server, attributes: Json) -> None:
+    """An administrator is allowed every request, existing resource or not; the response has the request's spec."""
+    answer = await server.request("POST", MAY, may(resourceAttributes=attributes))
     assert answer.status == 201
     assert answer.body["kind"] == "SelfSubjectAccessReview"
-    assert answer.body["spec"] == {"resourceAttributes": asked}
+    assert answer.body["spec"] == {"resourceAttributes": attributes}
     assert answer.body["status"]["allowed"] is True
 
 
-async def test_paths_can_be_asked_for_too(server: Server) -> None:
-    """`/version` is no resource."""
-    said = await server.done("POST", MAY, may(nonResourceAttributes={"path": "/version", "verb": "get"}))
-    assert said["status"]["allowed"] is True
+async def test_non_resource_paths(server: Server) -> None:
+    """A review of the path `/version` is answered."""
+    result = await server.done("POST", MAY, may(nonResourceAttributes={"path": "/version", "verb": "get"}))
+    assert result["status"]["allowed"] is True
 
 
 WRONG = [
@@ -68,14 +70,14 @@ WRONG = [
 ]
 
 
-@pytest.mark.parametrize(("spec", "field", "words"), WRONG, ids=["none", "both"])
-async def test_a_question_about_nothing_or_two_things(server: Server, spec: Json, field: str, words: str) -> None:
-    """422, with the rule in words, about a field of no kind."""
-    said = await server.refused(422, "Invalid", "POST", MAY, may(**spec))
-    assert said["message"] == f'.authorization.k8s.io "" is invalid: {field}: {words}'
-    (cause,) = said["details"]["causes"]
-    assert (cause["field"], cause["message"]) == (field, words)
-    assert {key: said["details"].get(key) for key in ("group", "kind", "name")} == {
+@pytest.mark.parametrize(("spec", "field", "message"), WRONG, ids=["none", "both"])
+async def test_a_review_needs_exactly_one_subject(server: Server, spec: Json, field: str, message: str) -> None:
+    """A review of nothing, or of a resource and a path, is 422 with the rule."""
+    result = await server.refused(422, "Invalid", "POST", MAY, may(**spec))
+    assert result["message"] == f'.authorization.k8s.io "" is invalid: {field}: {message}'
+    (cause,) = result["details"]["causes"]
+    assert (cause["field"], cause["message"]) == (field, message)
+    assert {key: result["details"].get(key) for key in ("group", "kind", "name")} == {
         "group": "authorization.k8s.io",
         "kind": None,
         "name": None,
@@ -83,17 +85,17 @@ async def test_a_question_about_nothing_or_two_things(server: Server, spec: Json
 
 
 @pytest.mark.parametrize("path", [WHO, MAY])
-async def test_reviews_cannot_be_read(server: Server, path: str) -> None:
-    """There is nothing to list."""
+async def test_reviews_cannot_be_listed(server: Server, path: str) -> None:
+    """A GET of reviews is refused."""
     await server.refused(405, "MethodNotAllowed", "GET", path)
 
 
 @pytest.mark.parametrize("path", [WHO, MAY])
-async def test_nobody_is_told_without_a_token(server: Server, path: str) -> None:
-    """A wrong token is refused before any question is answered."""
+async def test_reviews_need_a_valid_token(server: Server, path: str) -> None:
+    """A wrong token is refused with 401."""
     await server.refused(401, "Unauthorized", "POST", path, may(), token="wrong")
 
 
 async def test_a_body_of_another_kind_is_refused(server: Server) -> None:
-    """What is no JSON object is a 400."""
+    """A body that is no JSON object is 400."""
     assert (await server.request("POST", MAY, b"[]")).status == 400

@@ -1,4 +1,4 @@
-"""Selectors: which labels and fields choose, and which selectors are refused."""
+"""Label and field selectors, and their errors."""
 
 import pytest
 
@@ -28,21 +28,21 @@ ALL = ["a", "b", "c"]
         ("i=", []),
     ],
 )
-async def test_labels_choose(server: Server, selector: str, chosen: list[str]) -> None:
-    """Equality, sets, presence and order; what lacks a label differs from every value."""
+async def test_label_selectors(server: Server, selector: str, chosen: list[str]) -> None:
+    """Equality, sets, presence and ordering select; an object without the label is unequal to every value."""
     labels = {"a": {"i": "0"}, "b": {"i": "1"}, "c": {"example.com/x": "y"}}
     names = {(await node(server, labels=labels[key]))["metadata"]["name"]: key for key in ALL}
     assert [names[name] for name in await listed(server, NODES, labelSelector=selector)] == chosen
 
 
 @pytest.mark.parametrize("selector", ["a in b", "a=b=c", "a>b", "!a=b", "a b", "/x=y", "a=b c"])
-async def test_a_label_selector_that_cannot_be_read_is_refused(server: Server, selector: str) -> None:
-    """It is 400: to take it for something it does not say would choose the wrong objects."""
+async def test_an_invalid_label_selector_is_refused(server: Server, selector: str) -> None:
+    """A selector that cannot be parsed is 400."""
     await server.refused(400, "BadRequest", "GET", NODES, labelSelector=selector)
 
 
-async def test_objects_are_chosen_by_name(server: Server) -> None:
-    """metadata.name works for every kind, and != turns it round."""
+async def test_field_selector_of_names(server: Server) -> None:
+    """metadata.name works for every kind, with = and !=."""
     first, second = await claim(server), await claim(server)
     names = [first["metadata"]["name"], second["metadata"]["name"]]
     assert await listed(server, CLAIMS, fieldSelector=f"metadata.name={names[0]}") == names[:1]
@@ -51,8 +51,8 @@ async def test_objects_are_chosen_by_name(server: Server) -> None:
     assert [item["metadata"]["name"] for item in found["items"]] == names[1:]
 
 
-async def test_pods_are_chosen_by_their_node_and_phase(server: Server) -> None:
-    """The drain's own question: all pods bound to this Node."""
+async def test_field_selectors_of_pods(server: Server) -> None:
+    """Pods can be selected by their Node and phase, as a drain does."""
     here = (await node(server))["metadata"]["name"]
     bound, elsewhere = await pod(server, on=here, ready=True), await pod(server)
     assert await listed(server, PODS, fieldSelector=f"spec.nodeName={here}") == [bound["metadata"]["name"]]
@@ -63,26 +63,26 @@ async def test_pods_are_chosen_by_their_node_and_phase(server: Server) -> None:
     assert await listed(server, everywhere, fieldSelector=f"spec.nodeName={here}") == [bound["metadata"]["name"]]
 
 
-async def test_nodes_are_chosen_by_being_cordoned(server: Server) -> None:
-    """A boolean compares as text, absent as false."""
+async def test_field_selector_of_cordoned_nodes(server: Server) -> None:
+    """A boolean compares as text, an absent one as false."""
     cordoned, free = await node(server, spec={"unschedulable": True}), await node(server)
     assert await listed(server, NODES, fieldSelector="spec.unschedulable=true") == [cordoned["metadata"]["name"]]
     assert await listed(server, NODES, fieldSelector="spec.unschedulable=false") == [free["metadata"]["name"]]
 
 
-async def test_custom_resources_are_chosen_by_the_fields_their_crd_names(server: Server) -> None:
-    """selectableFields, and no other."""
+async def test_selectable_fields_of_custom_resources(server: Server) -> None:
+    """Custom resources have the selectableFields of their CRD, and no other."""
     blue, _ = await widget(server, spec={"size": 1, "colour": "blue"}), await widget(server)
     assert await listed(server, WIDGETS, fieldSelector="spec.colour=blue") == [blue["metadata"]["name"]]
-    said = await server.refused(400, "BadRequest", "GET", WIDGETS, fieldSelector="spec.size=1")
-    assert said["message"] == "field label not supported: spec.size"
+    result = await server.refused(400, "BadRequest", "GET", WIDGETS, fieldSelector="spec.size=1")
+    assert result["message"] == "field label not supported: spec.size"
 
 
-async def test_a_field_that_cannot_choose_is_refused(server: Server) -> None:
-    """Built-in kinds know a few fields each; a cluster-scoped kind has no namespace."""
+async def test_an_unsupported_field_is_refused(server: Server) -> None:
+    """Built-in kinds support a few fields each; a cluster-scoped kind has no namespace."""
     for collection, field in ((NODES, "spec.providerID"), (PODS, "spec.x"), (CLAIMS, "metadata.namespace")):
-        said = await server.refused(400, "BadRequest", "GET", collection, fieldSelector=f"{field}=1")
-        assert said["message"] == f"field label not supported: {field}"
+        result = await server.refused(400, "BadRequest", "GET", collection, fieldSelector=f"{field}=1")
+        assert result["message"] == f"field label not supported: {field}"
     await server.refused(400, "BadRequest", "GET", LEASES, fieldSelector="spec.holderIdentity=x")
-    said = await server.refused(400, "BadRequest", "GET", NODES, fieldSelector="metadata.name")
-    assert said["message"] == "invalid selector: 'metadata.name'; can't understand 'metadata.name'"
+    result = await server.refused(400, "BadRequest", "GET", NODES, fieldSelector="metadata.name")
+    assert result["message"] == "invalid selector: 'metadata.name'; can't understand 'metadata.name'"

@@ -27,7 +27,7 @@ pytestmark = pytest.mark.asyncio
 
 
 async def table(server: Server, collection: str, **query: Any) -> Json:
-    """The Table of this case's objects."""
+    """The Table of this test's objects."""
     return await server.get(collection, accept=TABLE, labelSelector=f"case={server.case}", **query)
 
 
@@ -52,15 +52,15 @@ def cells(found: Json, row: int = 0) -> dict[str, Any]:
     ],
 )
 async def test_each_kind_has_its_columns(server: Server, collection: str, columns: str) -> None:
-    """In this order; an empty list has them too."""
+    """Each kind has its columns in this order, in an empty list too."""
     found = await table(server, collection)
     assert (found["kind"], found["apiVersion"]) == ("Table", "meta.k8s.io/v1")
     assert [c["name"].replace(" ", "_") for c in found["columnDefinitions"]] == columns.split()
     assert not found["rows"]
 
 
-async def test_a_row_shows_an_object(server: Server) -> None:
-    """A new Node is Unknown, of no role, without addresses, some seconds old."""
+async def test_the_row_of_a_new_node(server: Server) -> None:
+    """A new Node is Unknown, without role and addresses, some seconds old."""
     made = await node(server)
     row = cells(await table(server, NODES))
     assert row.pop("Age").endswith("s")
@@ -77,8 +77,8 @@ async def test_a_row_shows_an_object(server: Server) -> None:
     }
 
 
-async def test_a_nodes_row_tells_its_state(server: Server) -> None:
-    """Ready and cordoned, its role and its kubelet."""
+async def test_the_row_of_a_node(server: Server) -> None:
+    """A Node's row has Ready, SchedulingDisabled, its role and its kubelet's version."""
     made = await node(server, labels={"node-role.kubernetes.io/gpu": ""}, spec={"unschedulable": True})
     status = {
         "conditions": [{"type": "Ready", "status": "True"}],
@@ -92,8 +92,8 @@ async def test_a_nodes_row_tells_its_state(server: Server) -> None:
     assert (row["Version"], row["Internal-IP"]) == ("v1.34.0", "10.0.0.4")
 
 
-async def test_a_pods_row_tells_its_state(server: Server) -> None:
-    """Its phase, its node, and Terminating once it is deleted."""
+async def test_the_row_of_a_pod(server: Server) -> None:
+    """A pod's row has its phase and its Node, and Terminating once it is deleted."""
     place = (await node(server))["metadata"]["name"]
     made = await pod(server, on=place, phase="Running")
     row = cells(await table(server, PODS))
@@ -102,8 +102,8 @@ async def test_a_pods_row_tells_its_state(server: Server) -> None:
     assert cells(await table(server, PODS))["Status"] == "Terminating"
 
 
-async def test_a_claims_row_is_made_of_its_labels_and_status(server: Server) -> None:
-    """What the CRD's JSONPaths find; null where they find nothing."""
+async def test_the_row_of_a_claim(server: Server) -> None:
+    """A claim's row has the values of the CRD's JSONPaths; null where there is none."""
     labels = {"node.kubernetes.io/instance-type": "Standard_NC24ads_A100_v4", "karpenter.sh/nodepool": "kaito"}
     made = await claim(server, labels=labels)
     row = cells(await table(server, CLAIMS))
@@ -120,7 +120,7 @@ async def test_a_claims_row_is_made_of_its_labels_and_status(server: Server) -> 
 
 
 async def test_columns_have_types_and_priorities(server: Server) -> None:
-    """Priority 0 is printed always, the others with -o wide; what has no description is described by its path."""
+    """Priority 0 is always printed, the others with -o wide; a column without description is described by its path."""
     found = (await table(server, WIDGETS))["columnDefinitions"]
     assert [(c["name"], c["type"], c["priority"]) for c in found] == [
         ("Name", "string", 0),
@@ -133,14 +133,14 @@ async def test_columns_have_types_and_priorities(server: Server) -> None:
     assert found[4]["description"] == "Custom resource definition column (in JSONPath format): .spec.size"
 
 
-async def test_a_lease_shows_its_holder(server: Server) -> None:
-    """As `kubectl get lease` prints it."""
+async def test_the_row_of_a_lease(server: Server) -> None:
+    """A Lease's row has its holder, as `kubectl get lease` prints it."""
     await lease(server, holder="pod-1")
     assert cells(await table(server, LEASES))["Holder"] == "pod-1"
 
 
-async def test_a_single_object_can_be_a_table(server: Server) -> None:
-    """One row, whose object is metadata only."""
+async def test_the_table_of_a_single_object(server: Server) -> None:
+    """The table of one object has one row, whose object is metadata only."""
     made = await widget(server, spec={"size": 3})
     found = await server.get(at(WIDGETS, made), accept=TABLE)
     assert cells(found)["Size"] == 3
@@ -150,8 +150,8 @@ async def test_a_single_object_can_be_a_table(server: Server) -> None:
     assert "spec" not in included
 
 
-async def test_rows_carry_as_much_of_the_object_as_is_asked_for(server: Server) -> None:
-    """Nothing, or all of it."""
+async def test_include_object(server: Server) -> None:
+    """A row has the object's metadata, nothing, or the whole object."""
     await widget(server, spec={"size": 3})
     none = await table(server, WIDGETS, includeObject="None")
     assert none["rows"][0]["object"] is None
@@ -160,8 +160,8 @@ async def test_rows_carry_as_much_of_the_object_as_is_asked_for(server: Server) 
     await server.refused(400, "BadRequest", "GET", WIDGETS, accept=TABLE, includeObject="Odd")
 
 
-async def test_a_table_has_pages_too(server: Server) -> None:
-    """With the same tokens."""
+async def test_pages_of_a_table(server: Server) -> None:
+    """A table has the same continue tokens as a list."""
     made = [(await widget(server))["metadata"]["name"] for _ in range(2)]
     first = await table(server, WIDGETS, limit=1)
     rest = await table(server, WIDGETS, limit=1, **{"continue": first["metadata"]["continue"]})

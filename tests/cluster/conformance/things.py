@@ -1,6 +1,6 @@
-"""What the cases create: small objects under names of their own, labelled with the case.
+"""Creates small objects under names of their own, labelled with the test.
 
-Each function makes one request, asserts that it was accepted, and returns what the server answered.
+Each function sends one request, asserts that it was accepted, and returns the response.
 """
 
 from typing import Any
@@ -25,7 +25,7 @@ def at(collection: str, obj: Json, subresource: str = "") -> str:
 
 
 def meta(server: Server, prefix: str, **fields: Any) -> Json:
-    """Metadata with a name and the case's label."""
+    """Metadata with a name and the test's label."""
     labels = {"case": server.case, **fields.pop("labels", {})}
     return {"name": server.name(prefix), "labels": labels, **fields}
 
@@ -36,7 +36,7 @@ async def node(server: Server, *, spec: Json | None = None, status: Json | None 
 
 
 def claim_body(server: Server, *, spec: Json | None = None, **metadata: Any) -> Json:
-    """A NodeClaim that the server accepts, changed by `spec`."""
+    """A valid NodeClaim, changed by `spec`."""
     requirement = {"key": "node.kubernetes.io/instance-type", "operator": "In", "values": ["Standard_NC24ads_A100_v4"]}
     least = {
         "nodeClassRef": {"group": "kaito.sh", "kind": "KaitoNodeClass", "name": "default"},
@@ -61,7 +61,7 @@ async def widget(server: Server, *, spec: Json | None = None, **metadata: Any) -
 
 
 async def pod(server: Server, *, on: str = "", ready: bool = False, phase: str = "", **metadata: Any) -> Json:
-    """A pod, bound to the node `on` if that is given; a phase or readiness is written as its kubelet would."""
+    """A pod, bound to the node `on` if that is given; phase or readiness is written as its kubelet would."""
     spec: Json = {"containers": [{"name": "main", "image": "none"}]}
     if on:
         spec["nodeName"] = on
@@ -99,7 +99,7 @@ async def namespace(server: Server) -> str:
 
 
 async def listed(server: Server, collection: str, **query: Any) -> list[str]:
-    """The names of this case's objects, in the server's order."""
+    """The names of this test's objects, in the server's order."""
     selector = ",".join(filter(None, [f"case={server.case}", query.pop("labelSelector", "")]))
     found = await server.get(collection, labelSelector=selector, **query)
     return [item["metadata"]["name"] for item in found["items"]]

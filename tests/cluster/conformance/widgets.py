@@ -1,4 +1,4 @@
-"""The suite's own CRD: one field for each thing a schema can say, so that NodeClaim's CRD need not say it all."""
+"""The suite's own CRD: one field for each feature of a schema that NodeClaim's CRD does not use."""
 
 from .server import Json
 
