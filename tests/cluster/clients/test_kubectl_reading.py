@@ -85,7 +85,7 @@ async def test_explain_prints_the_crd(it: Stage) -> None:
         "",
         "FIELD: nodeClassRef <Object>",
     ]
-    assert "    The kind of nodes wanted.\n" in explained
+    assert "    A reference to the node class.\n" in explained
     assert "  group\t<string> -required-\n    The API group of the node class, without a version.\n" in explained
     condition = await it.kubectl("explain", "nodeclaim.status.conditions")
     assert "  status\t<string> -required-\n  enum: True, False, Unknown\n" in condition
