@@ -70,14 +70,14 @@ class InstrumentedProvider:
         labels = (current_controller() or DEFAULT_CONTROLLER, operation.capitalize(), PROVIDER)
         began, page = _now(), page or _Page()
         try:
-            answer = await call
+            result = await call
         except CloudError as error:
             self._errors.labels(*labels, ERRORS.get(type(error), "")).inc()
             self._failed(operation, error, page)
             raise
         else:
             self._observe_request(operation, "2xx", page)
-            return answer
+            return result
         finally:
             self._seconds.labels(*labels).observe(_now() - began)
 

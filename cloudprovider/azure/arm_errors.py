@@ -30,7 +30,7 @@ class ErrorDetail(msgspec.Struct, frozen=True):
 
 
 class ArmError(msgspec.Struct, frozen=True, kw_only=True):
-    """One error. `flat`: AKS itself spoke, not the gateway in front of it; `details` are errors within this one."""
+    """An error. `flat`: the body is of AKS, not of ARM in front of it; `details` are nested errors."""
 
     code: str = ""
     message: str = ""
@@ -43,7 +43,7 @@ NOTHING = ArmError()
 
 
 def read_body(text: str | bytes) -> ArmError:
-    """The error in a response body; `NOTHING` if there is none to be found."""
+    """The error in a response body; `NOTHING` if there is none."""
     try:
         body = msgspec.json.decode(text)
     except (msgspec.DecodeError, UnicodeError, RecursionError):
@@ -59,7 +59,7 @@ def read_body(text: str | bytes) -> ArmError:
 
 
 def read_error(raw: Any, depth: int = DEPTH) -> ArmError:
-    """An error as ARM nests them; members of the wrong type count as absent, deeper ones than `depth` are dropped."""
+    """A nested error of ARM; members of another type count as absent, errors deeper than `depth` are dropped."""
     if not isinstance(raw, Mapping):
         return NOTHING
     details = raw.get("details")
@@ -74,7 +74,7 @@ def read_error(raw: Any, depth: int = DEPTH) -> ArmError:
 
 
 def error_details(error: ArmError) -> Iterator[ErrorDetail]:
-    """All codes of the error, the most outward first; the same order always."""
+    """All codes of the error with their messages, the outermost first."""
     yield from _stated(error)
     yield from _quoted(error)
 
