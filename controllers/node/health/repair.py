@@ -173,12 +173,12 @@ def blocked(f: Facts) -> str:
     )
 
 
-def with_blocked_repair(f: Facts, updates: ConditionUpdate | None) -> ConditionUpdate | None:
+def with_blocked_repair(f: Facts, update: ConditionUpdate | None) -> ConditionUpdate | None:
     """The Initialized condition, with the cause appended if a repair is due and delayed."""
-    if updates is None or updates.reason != reasons.NODE_NOT_READY:
-        return updates
+    if update is None or update.reason != reasons.NODE_NOT_READY:
+        return update
     why = blocked(f)
-    return msgspec.structs.replace(updates, message=f"{updates.message}; repair delayed: {why}") if why else updates
+    return msgspec.structs.replace(update, message=f"{update.message}; repair delayed: {why}") if why else update
 
 
 # The removal

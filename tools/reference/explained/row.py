@@ -4,7 +4,8 @@ from typing import Literal
 
 import msgspec
 
-Status = Literal["True", "False", "Unknown"]
+from provisioner.api.conditions import Status
+
 About = Literal["NodeClaim", "Node", "Pod"]
 
 
