@@ -164,7 +164,7 @@ def test_commands_without_one_of_the_apis(tmp_path: Path) -> None:
         kubeconfig.write_text(kubeconfig.read_text().replace(f":{port}\n", f":{free_port()}\n"))
         ended = await ran("adopt", "--all", env=site.env())
         assert (ended.code, ended.out) == (1, "")
-        assert ended.err.startswith("gpu-provisioner adopt: the API server: NoAnswer: ")
+        assert ended.err.startswith("gpu-provisioner adopt: the API server: NoResponse: ")
         assert "KUBECONFIG" in ended.err
 
     run_story(story, tmp_path, token="t0ken")
