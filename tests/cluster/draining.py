@@ -9,7 +9,7 @@ from typing import Any
 from provisioner.api import labels
 from tests.world.claims import events, ready
 from tests.world.harness import node_claim
-from tests.world.transcript import BUDGETS, run_pod, said
+from tests.world.transcript import BUDGETS, claim_condition, run_pod
 
 from .stories import LONG, WHOLE, Scene, Story
 
@@ -34,9 +34,9 @@ async def forced(scene: Scene) -> None:
     stage.store.create(BUDGETS, {"metadata": {"name": guarded}, "spec": spec}, "default")
     await stage.delete_claim(scene.name)
     await stage.until(
-        lambda: "do-not-disrupt" in said(stage, "Drained", scene.name)[2], LONG, "Drained names what holds"
+        lambda: "do-not-disrupt" in claim_condition(stage, "Drained", scene.name)[2], LONG, "Drained names what holds"
     )
-    assert guarded in said(stage, "Drained", scene.name)[2]
+    assert guarded in claim_condition(stage, "Drained", scene.name)[2]
     assert not scene.calls("DELETE")
     claim = stage.claim(scene.name)
     assert claim is not None
@@ -69,10 +69,12 @@ async def attached(scene: Scene) -> None:
         stage.store.create(ATTACHMENTS, {"metadata": {"name": volume}, "spec": attachment})
     await stage.delete_claim(scene.name)
     await stage.until(
-        lambda: is_waiting_eviction in said(stage, "VolumesDetached", scene.name)[2], LONG, "the volume is named"
+        lambda: is_waiting_eviction in claim_condition(stage, "VolumesDetached", scene.name)[2],
+        LONG,
+        "the volume is named",
     )
-    assert said(stage, "VolumesDetached", scene.name)[:2] == ("Unknown", "AwaitingVolumeDetachment")
-    assert kept not in said(stage, "VolumesDetached", scene.name)[2]
+    assert claim_condition(stage, "VolumesDetached", scene.name)[:2] == ("Unknown", "AwaitingVolumeDetachment")
+    assert kept not in claim_condition(stage, "VolumesDetached", scene.name)[2]
     await asyncio.sleep(scene.a_while_seconds)
     assert not scene.calls("DELETE")
     stage.store.delete(ATTACHMENTS, is_waiting_eviction)

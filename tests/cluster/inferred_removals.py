@@ -15,7 +15,7 @@ from provisioner.simulator.azure import errors
 from provisioner.simulator.azure.faults import ALWAYS, Fault
 from tests.world.claims import events, ready
 from tests.world.harness import node_claim
-from tests.world.transcript import deleting, finalizers, said
+from tests.world.transcript import claim_condition, deleting, finalizers
 
 from .charts import CRDS
 from .realworld import CLAIMS, RealWorld
@@ -66,9 +66,9 @@ async def all_kept(world: RealWorld, names: list[str]) -> None:
     """While the controller could act on what it infers, no machine and no Node of it is deleted."""
     await asyncio.sleep(LOOKS_ON_SECONDS)
     world.check()
-    assert accepted(world, "PUT") == names, world.tell()
-    assert accepted(world, "DELETE") == [], world.tell()
-    assert all(finalizers(node_of(world, name)) == [labels.FINALIZER] for name in names), world.tell()
+    assert accepted(world, "PUT") == names, world.describe()
+    assert accepted(world, "DELETE") == [], world.describe()
+    assert all(finalizers(node_of(world, name)) == [labels.FINALIZER] for name in names), world.describe()
 
 
 async def taken_back(world: RealWorld, names: list[str]) -> None:
@@ -76,7 +76,12 @@ async def taken_back(world: RealWorld, names: list[str]) -> None:
     ended = await world.command("adopt", "--all", "--yes")
     assert (ended.code, ended.err) == (0, ""), ended
     for name in names:
-        await world.until(lambda name=name: said(world, "Launched", name)[0] == "True", 60, f"{name} has its machine")  # type: ignore[misc]  # the default binds the value of this round
+        await world.until(
+            # the default binds the name of this round
+            lambda name=name: claim_condition(world, "Launched", name)[0] == "True",  # type: ignore[misc]
+            60,
+            f"{name} has its machine",
+        )
     await asyncio.sleep(15)
     ended = await world.command("gc")
     assert ended.out.startswith(f"nothing to remove: {len(names)} agent pools of ours; "), ended.out
@@ -99,11 +104,11 @@ async def restored(world: RealWorld) -> None:
         await world.apply(node_claim(name))
     await world.until(lambda: all(deleting(node_of(world, n)) for n in names), PATIENCE_SECONDS, "Nodes are collected")
     await all_kept(world, names)
-    assert restricted(world), world.tell()
+    assert restricted(world), world.describe()
     table = await world.command("gc")
     assert "gpu-provisioner adopt --all" in table.out, table.out
     await taken_back(world, names)
-    assert {said(world, "Registered", name)[1] for name in names} == {"NodeDeleting"}
+    assert {claim_condition(world, "Registered", name)[1] for name in names} == {"NodeDeleting"}
     await goes(world, names[0])
 
 
@@ -116,7 +121,7 @@ async def crd_deleted(world: RealWorld) -> None:
     await world.request("DELETE", CRD)
     await world.until(lambda: all(deleting(world.claim(name)) for name in names), 60, "the claims are deleting")
     await all_kept(world, names)
-    assert restricted(world), world.tell()
+    assert restricted(world), world.describe()
     ended = await world.command("gc", "--confirm", "--yes")
     assert (ended.code, ended.err) == (0, ""), ended
     assert ended.out.splitlines()[-1].startswith(
@@ -125,7 +130,7 @@ async def crd_deleted(world: RealWorld) -> None:
     gone = world.audit_log.deletion_order
     for name in names:
         await world.until(lambda name=name: len(gone(was[name])) == len(WHOLE), PATIENCE_SECONDS, f"{name} goes")  # type: ignore[misc]  # the default binds the value of this round
-        assert gone(was[name]) == WHOLE, world.tell()
+        assert gone(was[name]) == WHOLE, world.describe()
     assert accepted(world, "DELETE") == names
 
 
@@ -141,7 +146,7 @@ async def crd_reinstalled(world: RealWorld) -> None:
     await asyncio.sleep(10)
     await world.install_crds()
     await all_kept(world, names)
-    assert restricted(world), world.tell()
+    assert restricted(world), world.describe()
     for name in names:
         await world.apply(node_claim(name))
     await taken_back(world, names)
@@ -157,7 +162,12 @@ async def stopped_then_lost(world: RealWorld) -> None:
     world.cloud.stop_cluster()
     await world.until(lambda: not any(world.nodes_of(n) for n in names), PATIENCE_SECONDS, "the Nodes are let go")
     for name in names:
-        await world.until(lambda name=name: said(world, "Initialized", name)[1] == "NodeLost", 60, "it is reported")  # type: ignore[misc]  # the default binds the value of this round
+        await world.until(
+            # the default binds the name of this round
+            lambda name=name: claim_condition(world, "Initialized", name)[1] == "NodeLost",  # type: ignore[misc]
+            60,
+            "it is reported",
+        )
     world.cloud.start_cluster()
     for name in names:
         await ready(world, name)
@@ -194,7 +204,7 @@ async def repaired(world: RealWorld) -> None:
     name = names[0]
     uid, node = uid_of(world, name), node_of(world, name)["metadata"]["name"]
     world.nodes.set_ready(node, None)
-    await world.until(lambda: said(world, "Initialized", name)[1] == "NodeNotReady", 60, "it is reported")
+    await world.until(lambda: claim_condition(world, "Initialized", name)[1] == "NodeNotReady", 60, "it is reported")
     world.crash()
     long_ago = (datetime.now(UTC) - timedelta(hours=1)).strftime("%Y-%m-%dT%H:%M:%SZ")
     for resource, which in (("nodes", node), (CLAIMS, name)):
@@ -205,7 +215,7 @@ async def repaired(world: RealWorld) -> None:
     await world.start_controller("ctl1")
     gone = world.audit_log.deletion_order
     await world.until(lambda: len(gone(uid)) == len(WHOLE), PATIENCE_SECONDS, "it is removed")
-    assert gone(uid) == WHOLE, world.tell()
+    assert gone(uid) == WHOLE, world.describe()
     assert [one["type"] for one in events(world, name, "NodeRepair")] == ["Warning"]
     assert accepted(world, "DELETE") == [name]
     assert all(world.condition(other, "Ready") == "True" for other in names[1:])

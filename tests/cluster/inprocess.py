@@ -211,11 +211,11 @@ class Pod:
         deadline = asyncio.get_running_loop().time() + within_seconds
         while not (found := true()):
             late = asyncio.get_running_loop().time() >= deadline
-            assert not late, f"not within {within_seconds:g} s: {what}\n{self.tell()}"
+            assert not late, f"not within {within_seconds:g} s: {what}\n{self.describe()}"
             await asyncio.sleep(LOOK_SECONDS)
         return found
 
-    def tell(self) -> str:
+    def describe(self) -> str:
         """The conditions of every claim, and the pools."""
         lines = [f"life {self.lives}"]
         for claim in self.app.claims.items():

@@ -146,7 +146,7 @@ class RealWorld:
     def check(self) -> None:
         """Raise AssertionError if a controller has ended unexpectedly, or KAITO's watcher has found an error."""
         self._kaito.look()
-        assert not self._kaito.violations, f"KAITO: {self._kaito.violations}\n{self.tell()}"
+        assert not self._kaito.violations, f"KAITO: {self._kaito.violations}\n{self.describe()}"
         for name, program in self.controllers.items():
             assert name in self._ended or program.running, f"{name} ended with {program.code}:\n{program.tail()}"
 
@@ -217,7 +217,7 @@ class RealWorld:
     def nodes_of(self, pool: str) -> list[Json]:
         return self.store.list("nodes", labels=f"agentpool={pool}")
 
-    def tell(self) -> str:
+    def describe(self) -> str:
         """The conditions of every claim, the deletions, and the end of the controllers' logs."""
         lines = [self.audit_log.tail()]
         for claim in self.store.list(CLAIMS):
@@ -239,7 +239,7 @@ class RealWorld:
             self._changed.clear()
             if found := predicate():
                 return found
-            assert self.now < deadline, f"not within {within_seconds:g} s: {what}\n{self.tell()}"
+            assert self.now < deadline, f"not within {within_seconds:g} s: {what}\n{self.describe()}"
             try:
                 async with asyncio.timeout(LOOK_SECONDS):
                     await self._changed.wait()
@@ -253,7 +253,7 @@ class RealWorld:
         """
         deadline = self.now + SETTLED_SECONDS
         while (left := self._changed_at + QUIET_SECONDS - self.now) > 0:
-            assert self.now < deadline, f"it does not settle\n{self.tell()}"
+            assert self.now < deadline, f"it does not settle\n{self.describe()}"
             await asyncio.sleep(left)
         await asyncio.sleep(WATCHES_DIFFER_SECONDS)
         self.check()
@@ -261,7 +261,7 @@ class RealWorld:
         adopted = [(meta.get("annotations") or {}).get(labels.ADOPT) for meta in claims]
         alive = {*(meta["uid"] for meta in claims), *adopted}
         leaked = [pool.name for pool in self.cloud.pools.values() if pool_mark(pool) and pool_mark(pool) not in alive]
-        assert not leaked, f"left of claims that are gone: {leaked}\n{self.tell()}"
+        assert not leaked, f"left of claims that are gone: {leaked}\n{self.describe()}"
 
     def _note(self) -> None:
         self._changed.set()

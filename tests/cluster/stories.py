@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from provisioner.api import labels
-from tests.world.claims import condition, events, ready, removed, says, versions, word
+from tests.world.claims import condition, events, ready, removed, versions, wait_for_condition, word
 from tests.world.harness import SIZE, Sim, node_claim
-from tests.world.transcript import BUDGETS, deleting, finalizers, run_pod, said
+from tests.world.transcript import BUDGETS, claim_condition, deleting, finalizers, run_pod
 
 from .realworld import RealWorld
 
@@ -41,7 +41,7 @@ class Scene:
         await self.stage.until(
             lambda: len(self.stage.audit_log.deletion_order(uid)) == len(order), LONG, f"{self.name} and its machine go"
         )
-        assert self.stage.audit_log.deletion_order(uid) == order, self.stage.tell()
+        assert self.stage.audit_log.deletion_order(uid) == order, self.stage.describe()
         assert self.stage.claim(self.name) is None
         assert not self.stage.nodes_of(self.name)
         assert not self.stage.pools_of(uid)
@@ -111,7 +111,7 @@ async def foreign_pool(scene: Scene) -> None:
     pool = scene.stage.cloud.pools["theirs"]
     scene = Scene(scene.stage, "theirs", scene.a_while_seconds)
     await scene.stage.apply(node_claim(scene.name))
-    await says(scene.stage, scene.name, "Launched", "False", "PoolNameTaken", within_seconds=30)
+    await wait_for_condition(scene.stage, scene.name, "Launched", "False", "PoolNameTaken", within_seconds=30)
     await asyncio.sleep(scene.a_while_seconds)
     assert [event["count"] for event in events(scene.stage, scene.name, "PoolNameTaken")] == [1]
     await removed(scene.stage, scene.name, within_seconds=90)
@@ -150,7 +150,7 @@ async def node_not_ready(scene: Scene) -> None:
     node = scene.node()["metadata"]["name"]
     for state in (False, None):
         scene.stage.nodes.set_ready(node, state)
-        await says(scene.stage, scene.name, "Initialized", "False", "NodeNotReady", within_seconds=30)
+        await wait_for_condition(scene.stage, scene.name, "Initialized", "False", "NodeNotReady", within_seconds=30)
         assert scene.stage.condition(scene.name, "Ready") == "False"
         scene.stage.nodes.set_ready(node, True)
         await ready(scene.stage, scene.name, within_seconds=60)
@@ -172,11 +172,13 @@ async def drained_node(scene: Scene) -> None:
     scene.stage.store.create(BUDGETS, {"metadata": {"name": "guard"}, "spec": spec}, "default")
     await scene.stage.delete_claim(scene.name)
     await scene.stage.until(
-        lambda: "disruption budget guard needs 1 healthy pods" in said(scene.stage, "Drained", scene.name)[2],
+        lambda: (
+            "disruption budget guard needs 1 healthy pods" in claim_condition(scene.stage, "Drained", scene.name)[2]
+        ),
         LONG,  # the disruption controller counts its pods with a delay of its own
         "Drained names the budget",
     )
-    assert said(scene.stage, "Drained", scene.name)[:2] == ("Unknown", "Draining")
+    assert claim_condition(scene.stage, "Drained", scene.name)[:2] == ("Unknown", "Draining")
     await asyncio.sleep(scene.a_while_seconds)
     assert not scene.calls("DELETE")
     assert scene.stage.store.get("pods", scene.name, "default") is not None

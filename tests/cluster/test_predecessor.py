@@ -82,7 +82,7 @@ async def test_claims_of_azure_gpu_provisioner_are_adopted_and_can_be_deleted(tm
                 await world.delete_claim(name)
             for name in (NEW, OLD):
                 await world.until(partial(gone, world, name), LONG, f"{name} is gone")
-                assert went(world, name) == WHOLE, world.tell()
+                assert went(world, name) == WHOLE, world.describe()
                 calls = [(call.method, call.status) for call in world.cloud.requests if call.pool == name]
                 assert "PUT" not in [verb for verb, _ in calls]
                 assert calls.count(("DELETE", 202)) == 1

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from tests.world.claims import ready, says
+from tests.world.claims import ready, wait_for_condition
 from tests.world.harness import node_claim
 from tests.world.transcript import BUDGETS, deleting, run_pod
 
@@ -59,7 +59,7 @@ async def brought(world: RealWorld, cell: Cell) -> str:
     """Bring a claim to that phase; returns its UID."""
     uid: str = (await world.apply(node_claim(cell.name)))["metadata"]["uid"]
     if cell.moment == "creating":
-        await says(world, cell.name, "Launched", "Unknown", "Creating", within_seconds=30)
+        await wait_for_condition(world, cell.name, "Launched", "Unknown", "Creating", within_seconds=30)
         return uid
     await ready(world, cell.name)
     if cell.moment == "draining":
@@ -68,7 +68,7 @@ async def brought(world: RealWorld, cell: Cell) -> str:
         spec = {"minAvailable": 1, "selector": {"matchLabels": {"app": cell.name}}}
         world.store.create(BUDGETS, {"metadata": {"name": cell.name}, "spec": spec}, "default")
         await world.delete_claim(cell.name)
-        await says(world, cell.name, "Drained", "Unknown", "Draining", within_seconds=30)
+        await wait_for_condition(world, cell.name, "Drained", "Unknown", "Draining", within_seconds=30)
     return uid
 
 
@@ -102,13 +102,13 @@ async def ends(world: RealWorld, cell: Cell, uid: str) -> None:
         assert not [call for call in calls if call.method == "DELETE"], "the budget holds the machine"
         world.store.delete(BUDGETS, cell.name, "default")
     if cell == Cell("creating", "pool"):
-        await says(world, cell.name, "Launched", "Unknown", "PoolDeleted", within_seconds=STAGE_SECONDS)
+        await wait_for_condition(world, cell.name, "Launched", "Unknown", "PoolDeleted", within_seconds=STAGE_SECONDS)
     await world.until(lambda: going(world, cell), STAGE_SECONDS, f"{cell.name} is on its way out")
     # The watch event may follow the response, and that of Nodes that of claims.
     await world.until(lambda: "claim" in world.audit_log.deletion_order(uid), STAGE_SECONDS, f"{cell.name} is gone")
     await asyncio.sleep(WATCHES_DIFFER_SECONDS)
     order = world.audit_log.deletion_order(uid)
-    assert order in (BORN_LATE if cell.moment == "creating" else [WHOLE]), world.tell()
+    assert order in (BORN_LATE if cell.moment == "creating" else [WHOLE]), world.describe()
     assert world.claim(cell.name) is None
     assert not world.nodes_of(cell.name)
     assert not world.pools_of(uid)
@@ -116,7 +116,7 @@ async def ends(world: RealWorld, cell: Cell, uid: str) -> None:
         call for call in world.cloud.requests if (call.method, call.pool, call.status) == ("DELETE", cell.name, 202)
     ]
     # With three commands, the controller may have handled the first before the last is sent.
-    assert len(taken) in {"pool": (0,), "all": (0, 1)}.get(cell.entry, (1,)), world.tell()
+    assert len(taken) in {"pool": (0,), "all": (0, 1)}.get(cell.entry, (1,)), world.describe()
 
 
 def going(world: RealWorld, cell: Cell) -> bool:

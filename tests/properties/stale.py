@@ -64,7 +64,7 @@ async def ends_well(sim: Sim, uid: str) -> None:
     assert sim.audit_log.deletion_order(uid) == ["pool", "node", "claim"], changes
     states = [change.what for change in sim.audit_log.changes(kind="pool", uid=uid)]
     assert states.count("Creating") == 1, states
-    assert len(sim.audit_log.writes()) <= WRITES_AT_MOST, sim.tell()
+    assert len(sim.audit_log.writes()) <= WRITES_AT_MOST, sim.describe()
     await sim.settled(QUIET_SECONDS)
 
 

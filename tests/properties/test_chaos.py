@@ -22,7 +22,7 @@ from provisioner.simulator.azure.agentpool import Pool
 from provisioner.simulator.snapshot import pool_mark
 from tests.world.harness import Json, Sim, node_claim, simulate
 from tests.world.transcript import CLAIMS, strip
-from tests.world.transcript import said as condition_of
+from tests.world.transcript import claim_condition as condition_of
 
 from .chaos import NO_QUOTA, FaultInjector, azure_of, cause_of
 
@@ -186,7 +186,7 @@ class Chaos:
             if now - since < SILENCE_SECONDS or self.sim.condition(meta["name"], "Ready") == "True":
                 continue
             wrong = self._reporting_error(claim, pool)
-            assert not wrong, f"{meta['name']} {wrong}\n{self.sim.tell()}"
+            assert not wrong, f"{meta['name']} {wrong}\n{self.sim.describe()}"
 
     def _reporting_error(self, claim: Json, pool: Pool | None) -> str:
         """The error in what this claim reports; "" if there is none."""

@@ -175,7 +175,7 @@ def undisturbed(story: Callable[..., Any]) -> Callable[[], object]:
 
 
 MUTANTS: list[tuple[Callable[[Patch], None], Callable[[], object], str]] = [
-    (put_before_the_finalizer, test_termination.test_deleted_the_moment_its_pool_is_asked_for, "'claim'"),
+    (put_before_the_finalizer, test_termination.test_deleted_during_its_put, "'claim'"),
     (released_without_proof, lambda: test_termination.test_deleted_while_its_put_is_in_flight(20.0), "'claim'"),
     (no_delete_without_a_provider_id, undisturbed(test_crash.delete_while_creating), "I2"),
     (node_before_the_pool, undisturbed(test_crash.create_and_delete), "I2"),

@@ -237,7 +237,7 @@ MUTANTS: list[tuple[Callable[[Patch], None], Callable[[], object], str]] = [
         "the drain is overdue",
     ),
     (eviction_by_name, test_draining.test_a_pod_made_anew_under_the_same_name_is_not_evicted_by_mistake, "409"),
-    (late_bound_pods_ignored, test_draining.test_a_pod_bound_just_after_the_taint_is_asked_to_leave_too, ">= 4"),
+    (late_bound_pods_ignored, test_draining.test_a_pod_bound_just_after_the_taint_is_evicted_too, ">= 4"),
     (no_termination_time, test_draining.test_a_pods_grace_longer_than_the_claims_is_cut_short, "it is deleted"),
     (
         volumes_left_attached,

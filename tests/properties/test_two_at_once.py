@@ -62,7 +62,7 @@ def test_two_replicas_without_a_lease(seed: int, remove: Callable[[Sim, str], Aw
         )
         for name in GOING:
             order = ["claim", "pool", "node"] if remove is stripped else ["pool", "node", "claim"]
-            assert sim.audit_log.deletion_order(uids[name]) == order, sim.tell()
+            assert sim.audit_log.deletion_order(uids[name]) == order, sim.describe()
         for uid in uids.values():
             states = [change.what for change in sim.audit_log.changes(kind="pool", uid=uid)]
             assert states.count("Creating") == 1, states

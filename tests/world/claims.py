@@ -62,7 +62,7 @@ def message(sim: Stage, name: str, kind: str) -> str:
     return condition(sim.claim(name), kind).get("message", "")
 
 
-async def says(
+async def wait_for_condition(
     sim: Stage, name: str, kind: str, status: str, reason: str, *, within_seconds: float = USUAL_SECONDS
 ) -> Json:
     """Wait until the claim's condition has this status and reason; the condition."""

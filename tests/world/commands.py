@@ -52,7 +52,7 @@ class Ended:
     code: int
     out: str
     err: str
-    asked: tuple[str, ...]
+    questions: tuple[str, ...]
 
     def row(self, first: str) -> str:
         """The line of the table that begins with this word."""
@@ -62,17 +62,17 @@ class Ended:
 
 async def command(sim: Sim, name: str, *words: str, answer: str | None = None, policy: Policy | None = None) -> Ended:
     """Run a command to its end. `answer` is what somebody types when asked; None: nobody is at a terminal."""
-    out, err, asked = io.StringIO(), io.StringIO(), list[str]()
+    out, err, questions = io.StringIO(), io.StringIO(), list[str]()
 
     async def ask(question: str) -> str:
-        asked.append(question)
+        questions.append(question)
         return answer or ""
 
     wanted = parse([name, *words]).arguments
     async with AsyncExitStack() as sessions:
         tools = await _tools(sim, sessions, policy or Policy())
         code = await act(name, tools, wanted, Console(out, err, None if answer is None else ask))
-    return Ended(code, out.getvalue(), err.getvalue(), tuple(asked))
+    return Ended(code, out.getvalue(), err.getvalue(), tuple(questions))
 
 
 async def check(

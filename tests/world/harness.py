@@ -112,7 +112,7 @@ class Sim:
         self.network, self.audit_log, self.invariants = world.network, world.audit_log, world.invariants
         self.controllers: dict[str, Process] = {}
         self.writes = 0
-        self._asked_since: dict[str, float] = {}
+        self._serving_from: dict[str, float] = {}
         self.person = world.session(PERSON)
         self._launch = launch
         self._crash = crash
@@ -176,7 +176,7 @@ class Sim:
         """Raise what a controller ended with, and what was violated so far."""
         for process in self.controllers.values():
             if process.failure is not None:
-                raise AssertionError(f"{process.name} ended\n{self.tell()}") from process.failure
+                raise AssertionError(f"{process.name} ended\n{self.describe()}") from process.failure
         self._kaito.look()
         self.world.check()
 
@@ -241,7 +241,7 @@ class Sim:
         """The Nodes of a pool."""
         return self.store.list("nodes", labels=f"agentpool={pool}")
 
-    def tell(self) -> str:
+    def describe(self) -> str:
         """The last entries of the audit log, and the conditions of each claim."""
         lines = [self.audit_log.tail(), f"at {self.now:.3f} s:"]
         for claim in self.store.list("nodeclaims.karpenter.sh"):
@@ -273,7 +273,7 @@ class Sim:
             except TimeoutError:
                 if found := predicate():
                     return found
-                raise AssertionError(f"not within {within_seconds:g} s: {what}\n{self.tell()}") from None
+                raise AssertionError(f"not within {within_seconds:g} s: {what}\n{self.describe()}") from None
 
     async def settled(self, quiet_seconds: float = 180.0, within_seconds: float = 900.0) -> None:
         """Wait for quiet: no controller writes any more (I5), and nothing is left behind (I1)."""
@@ -283,7 +283,7 @@ class Sim:
 
     def _serving_since(self) -> float:
         """Since when there is a living controller that has asked the cloud, as only a leader does; inf if none."""
-        living = (at for name, at in self._asked_since.items() if not self.controllers[name].dead)
+        living = (at for name, at in self._serving_from.items() if not self.controllers[name].dead)
         return min(living, default=math.inf)
 
     # crashes
@@ -291,7 +291,7 @@ class Sim:
     async def _before(self, call: Call, request: web.Request) -> web.StreamResponse | None:
         self._kaito.look()
         if call.system == "arm" and call.who in self.controllers:
-            self._asked_since.setdefault(call.who, self.now)
+            self._serving_from.setdefault(call.who, self.now)
         if not call.is_write or call.is_bookkeeping or call.who not in self.controllers:
             return None
         self.writes += 1

@@ -116,8 +116,8 @@ def is_ready(claim: Json) -> bool:
 def error_of(claims: Iterable[Json]) -> str:
     """What KAITO shows its user of these claims, word for word: `reason: message` of the first stage that has words."""
     living = [claim for claim in claims if not is_deleting(claim)]
-    told = [found for stage in STAGES for claim in living if (found := condition(claim, stage))]
-    spoken = [found for found in told if found["status"] != "True" and found.get("message")]
+    conditions = [found for stage in STAGES for claim in living if (found := condition(claim, stage))]
+    spoken = [found for found in conditions if found["status"] != "True" and found.get("message")]
     chosen = next((found for found in spoken if found.get("reason") != BENIGN), next(iter(spoken), None))
     if chosen is None:
         return ""

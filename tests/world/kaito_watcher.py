@@ -107,7 +107,7 @@ class KaitoWatcher:
                 self._stage.violated(f"Node {name} is counted for {_names(other, claim)}")
             if name in self._nodes:
                 self._check_brought(self._nodes[name])
-        self._judge(uid)
+        self._update(uid)
 
     def _let_go(self, claim: Json) -> None:
         meta, node = claim["metadata"], self._nodes.get(kaito_predicates.node_name(claim))
@@ -126,7 +126,7 @@ class KaitoWatcher:
             self._nodes[name] = node
             self._check_brought(node)
         if uid := self._named.get(name):
-            self._judge(uid)
+            self._update(uid)
 
     def _check_brought(self, node: Json) -> None:
         claim = self._claims.get(self._named.get(node["metadata"]["name"], ""))
@@ -139,7 +139,7 @@ class KaitoWatcher:
         if kaito_predicates.NODEPOOL not in kaito_predicates.labels_of(node):
             self._stage.violated(f"{claim['metadata']['name']} and its Node, which has no node pool, count as two")
 
-    def _judge(self, uid: str) -> None:
+    def _update(self, uid: str) -> None:
         """Whether the RAGEngine would take this claim for one whose machine is lost."""
         claim = self._claims[uid]
         node = self._nodes.get(kaito_predicates.node_name(claim))

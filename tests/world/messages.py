@@ -20,8 +20,8 @@ Json = dict[str, Any]
 NAME = "WORDS"
 STORY_LINES = 40
 CLAIMS = "nodeclaims.karpenter.sh"
-SAID = {(reason.on, status, reason.name) for reason in REASONS for status in reason.statuses}
-TOLD = {(event.name, about) for event in EVENTS for about in event.about}
+CONDITION_REASONS = {(reason.on, status, reason.name) for reason in REASONS for status in reason.statuses}
+EVENT_REASONS = {(event.name, about) for event in EVENTS for about in event.about}
 # Where a code of Azure's may stand, and with which status.
 AZURES = {("Launched", "False"), ("Launched", "Unknown"), ("InstanceTerminating", "Unknown")}
 _CODE = re.compile(r"[A-Za-z0-9_]+(?=:)")
@@ -52,20 +52,22 @@ def listen(world: World, time: Callable[[], float]) -> None:
 def unexplained(claim: Json, before: Json | None) -> list[str]:
     """The conditions that say something new which is in no table. What others have written is not said anew by us."""
     old = [_words(one) for one in _conditions(before)]
-    said = (_words(one) for one in _conditions(claim))
-    return [f"{w[0]}={w[1]} {w[2]}: {w[3]}" for w in said if w not in old and not explained(*w)]
+    conditions = (_words(one) for one in _conditions(claim))
+    return [f"{w[0]}={w[1]} {w[2]}: {w[3]}" for w in conditions if w not in old and not explained(*w)]
 
 
 def explained(on: str, status: str, reason: str, message: str) -> bool:
     """Whether a page tells what this condition means."""
-    return (on, status, reason) in SAID or ((on, status) in AZURES and azures(reason, message))
+    return (on, status, reason) in CONDITION_REASONS or ((on, status) in AZURES and azures(reason, message))
 
 
 def explained_event(kind: str, reason: str, message: str) -> bool:
     """Whether a page tells what this Event means."""
-    if (reason, kind) in TOLD:
+    if (reason, kind) in EVENT_REASONS:
         return True
-    return kind == "NodeClaim" and (any(reason == said for _, _, said in SAID) or azures(reason, message))
+    return kind == "NodeClaim" and (
+        any(reason == known for _, _, known in CONDITION_REASONS) or azures(reason, message)
+    )
 
 
 def azures(reason: str, message: str) -> bool:

@@ -18,7 +18,7 @@ from provisioner.simulator.azure.settings import AzureSettings
 
 from .harness import Json, Sim
 from .nodeclaim.test_main_job import NAME
-from .transcript import BUDGETS, deleting, finalizers, node_name, node_of, pool_calls, run_pod, said
+from .transcript import BUDGETS, claim_condition, deleting, finalizers, node_name, node_of, pool_calls, run_pod
 
 # The Node comes before its pool's end, as it mostly does.
 AZURE = AzureSettings(create_seconds=(60.0, 90.0), delete_seconds=(30.0, 60.0), node_share=(0.6, 0.8))
@@ -93,7 +93,7 @@ def _state(sim: Sim) -> str:
     return sim.cloud.pools[NAME].state if NAME in sim.cloud.pools else ""
 
 
-def _asked_to_go(sim: Sim) -> bool:
+def _is_deleting(sim: Sim) -> bool:
     return deleting(_claim(sim)) or any(deleting(node) for node in sim.nodes_of(NAME))
 
 
@@ -111,7 +111,7 @@ async def _put_in_flight(sim: Sim) -> GoOn:
 
 
 async def _creating(sim: Sim) -> GoOn:
-    await sim.until(lambda: said(sim, "Launched")[1] == "Creating", 30, "the pool is being created")
+    await sim.until(lambda: claim_condition(sim, "Launched")[1] == "Creating", 30, "the pool is being created")
     return _nothing_is_held
 
 
@@ -133,7 +133,7 @@ async def _ready(sim: Sim) -> GoOn:
 async def _not_ready(sim: Sim) -> GoOn:
     await _ready(sim)
     sim.nodes.set_ready(node_name(sim), None)
-    await sim.until(lambda: said(sim, "Initialized")[1] == "NodeNotReady", 10, "the claim says so")
+    await sim.until(lambda: claim_condition(sim, "Initialized")[1] == "NodeNotReady", 10, "the claim says so")
     return _nothing_is_held
 
 
@@ -144,7 +144,7 @@ async def _draining(sim: Sim) -> GoOn:
     spec = {"minAvailable": 1, "selector": {"matchLabels": {"app": POD}}}
     sim.store.create(BUDGETS, {"metadata": {"name": BUDGET}, "spec": spec}, "default")
     await sim.delete_claim(NAME)
-    await sim.until(lambda: BUDGET in said(sim, "Drained")[2], 30, "the claim names the budget")
+    await sim.until(lambda: BUDGET in claim_condition(sim, "Drained")[2], 30, "the claim names the budget")
     return _nothing_is_held
 
 
@@ -160,10 +160,10 @@ async def _failed(sim: Sim) -> GoOn:
     """The creation has failed, and the claim has just said why; the controller does not know that it was written."""
     sim.cloud.faults.append(faults.capacity(times=1))
 
-    def told(call: Call) -> bool:
+    def reported(call: Call) -> bool:
         return call.target.subresource == "status" and sim.condition(NAME, "Launched") == "False"
 
-    return await _gated(sim, told, "is done", 90)
+    return await _gated(sim, reported, "is done", 90)
 
 
 # What each is
@@ -181,12 +181,14 @@ PUT_IN_FLIGHT = Moment(
 CREATING = Moment(
     "Creating",
     _creating,
-    lambda sim: _state(sim) == "Creating" and said(sim, "Launched")[1] == "Creating" and not sim.nodes_of(NAME),
+    lambda sim: (
+        _state(sim) == "Creating" and claim_condition(sim, "Launched")[1] == "Creating" and not sim.nodes_of(NAME)
+    ),
 )
 SUCCEEDED = Moment(
     "Succeeded without Node",
     _succeeded_without_node,
-    lambda sim: _state(sim) == "Succeeded" and not sim.nodes_of(NAME) and not _asked_to_go(sim),
+    lambda sim: _state(sim) == "Succeeded" and not sim.nodes_of(NAME) and not _is_deleting(sim),
     NODE_LATE,
 )
 REGISTERED = Moment(
@@ -197,18 +199,20 @@ REGISTERED = Moment(
 READY = Moment(
     "Ready",
     _ready,
-    lambda sim: sim.condition(NAME, "Ready") == "True" and not _asked_to_go(sim),
+    lambda sim: sim.condition(NAME, "Ready") == "True" and not _is_deleting(sim),
 )
 NOT_READY = Moment(
     "NotReady",
     _not_ready,
-    lambda sim: said(sim, "Initialized")[:2] == ("False", "NodeNotReady") and not _asked_to_go(sim),
+    lambda sim: claim_condition(sim, "Initialized")[:2] == ("False", "NodeNotReady") and not _is_deleting(sim),
 )
 DRAINING = Moment(
     "draining",
     _draining,
     lambda sim: (
-        said(sim, "Drained")[:2] == ("Unknown", "Draining") and deleting(node_of(sim)) and not pool_calls(sim, "DELETE")
+        claim_condition(sim, "Drained")[:2] == ("Unknown", "Draining")
+        and deleting(node_of(sim))
+        and not pool_calls(sim, "DELETE")
     ),
 )
 DELETING = Moment(

@@ -124,7 +124,7 @@ def launched(sim: Stage, of: Json, *, node: str = "", initialized: bool = True) 
     ready = all(steps.values())
     waits = ", ".join(f"{kind}=Unknown" for kind, done in steps.items() if not done)
     states["Ready"] = ("True", "Ready", "") if ready else ("Unknown", "ReconcilingDependents", waits)
-    says(sim, of, **states)
+    set_conditions(sim, of, **states)
     columns = {**pool_labels(of), labels.INSTANCE_TYPE: SIZE}
     sim.store.patch(CLAIMS, name, {"metadata": {"labels": columns}})
     if found is not None:
@@ -132,7 +132,7 @@ def launched(sim: Stage, of: Json, *, node: str = "", initialized: bool = True) 
         sim.store.patch(CLAIMS, name, {"status": status}, subresource="status")
 
 
-def says(sim: Stage, of: Json, **states: tuple[str, str, str]) -> None:
+def set_conditions(sim: Stage, of: Json, **states: tuple[str, str, str]) -> None:
     """Conditions of a claim, by type: status, reason, message. Its list is a plain one, Ready last."""
     conditions = [
         {
@@ -152,7 +152,7 @@ def unlaunched(sim: Stage, of: Json, *, refused: bool = False) -> None:
     """What a claim says whose PUT is running, or whose last one failed."""
     rest = dict.fromkeys(("Registered", "Initialized"), WAITING)
     waits = ("Unknown", "ReconcilingDependents", "Launched=Unknown, Registered=Unknown, Initialized=Unknown")
-    says(sim, of, Launched=REFUSED if refused else WAITING, **rest, Ready=waits)
+    set_conditions(sim, of, Launched=REFUSED if refused else WAITING, **rest, Ready=waits)
 
 
 async def machine(sim: Stage, name: str, **of: Any) -> Json:

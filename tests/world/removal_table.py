@@ -27,23 +27,23 @@ def outcomes(reports: Iterable[Any]) -> dict[Cell, str]:
     """What became of each cell that these test reports speak of."""
     found: dict[Cell, str] = {}
     for report in reports:
-        said = dict(getattr(report, "user_properties", ()))  # a module that cannot be collected has none
-        if CELL not in said or (report.when != "call" and not report.failed):
+        properties = dict(getattr(report, "user_properties", ()))  # a module that cannot be collected has none
+        if CELL not in properties or (report.when != "call" and not report.failed):
             continue
-        cell = Cell(*said[CELL])
+        cell = Cell(*properties[CELL])
         if report.failed or cell in found:
             found[cell] = "✗"
         elif report.passed:
-            found[cell] = f"✓ {said[OUTCOME]}"
+            found[cell] = f"✓ {properties[OUTCOME]}"
     return found
 
 
 def lines(found: Mapping[Cell, str]) -> list[str]:
     """The rows of which any cell ran, and how many cells passed."""
-    told = [" " * (ENTRY_WIDTH + MOMENT_WIDTH) + "".join(head.ljust(WIDTH) for head in HEADS).rstrip()]
+    table = [" " * (ENTRY_WIDTH + MOMENT_WIDTH) + "".join(head.ljust(WIDTH) for head in HEADS).rstrip()]
     for row, entry, moment in sorted({cell[:3] for cell in found}):
         columns = [found.get(Cell(row, entry, moment, fate), "-").ljust(WIDTH) for fate in CONTROLLERS]
-        told.append(f"{entry:{ENTRY_WIDTH}}{moment:{MOMENT_WIDTH}}{''.join(columns)}".rstrip())
+        table.append(f"{entry:{ENTRY_WIDTH}}{moment:{MOMENT_WIDTH}}{''.join(columns)}".rstrip())
     passed = sum(text.startswith("✓") for text in found.values())
-    told.append(f"{passed} of {len(found)} cells passed")
-    return told
+    table.append(f"{passed} of {len(found)} cells passed")
+    return table

@@ -23,10 +23,10 @@ BUDGETS = "poddisruptionbudgets.policy"
 MINUTE = 60.0
 CRITICAL = "system-node-critical"
 
-Said = tuple[str, str, str]
+ConditionText = tuple[str, str, str]
 
 
-def said(sim: Stage, kind: str, name: str = NAME) -> Said:
+def claim_condition(sim: Stage, kind: str, name: str = NAME) -> ConditionText:
     """A condition's status, reason and message; empty words if it is not there."""
     status = (sim.claim(name) or {}).get("status") or {}
     for found in status.get("conditions") or ():

@@ -77,7 +77,7 @@ def test_all_restored_claims_at_once() -> None:
         assert (ended.code, written(sim)) == (1, [])
         assert all(old in ended.row(name) for name, old in olds.items())
         assert names[3] not in ended.out
-        assert ended.asked == ("Let 3 NodeClaims take over these agent pools?",)
+        assert ended.questions == ("Let 3 NodeClaims take over these agent pools?",)
         ended = await command(sim, "adopt", "--all", "--yes")
         assert (ended.code, ended.err) == (0, "")
         assert {name: asked(sim, name) for name in names} == {**olds, names[3]: ""}

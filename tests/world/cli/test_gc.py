@@ -212,7 +212,7 @@ def test_a_confirmation_names_exactly_the_removals_shown() -> None:
         names = await braked_fleet(sim)
         ended = await command(sim, "gc", "--confirm", answer="yes")
         assert (ended.code, ended.err) == (0, "")
-        assert ended.asked == ("Let the leader make the 5 removals above?",)
+        assert ended.questions == ("Let the leader make the 5 removals above?",)
         assert all(ended.row(name) for name in names)
         assert written(sim) == ["PATCH leases/gpu-provisioner"]
         confirmed = annotation(sim)
@@ -271,7 +271,7 @@ def test_nobody_is_asked_who_cannot_answer() -> None:
         assert "Add --yes" in ended.err
         assert written(sim) == []
         ended = await command(sim, "gc", "--confirm", "--yes", "-o", "json")
-        assert (ended.code, ended.asked) == (0, ())
+        assert (ended.code, ended.questions) == (0, ())
         assert len(json.loads(ended.out)["removals"]) == 5
         assert "confirmed until" in ended.err
 
@@ -331,7 +331,7 @@ def test_without_a_leader_nothing_is_confirmed(end: Any, cause: str) -> None:
         await braked_fleet(sim)
         await end(sim)
         ended = await command(sim, "gc", "--confirm", answer="yes")
-        assert (ended.code, ended.asked) == (1, ())
+        assert (ended.code, ended.questions) == (1, ())
         assert cause in ended.err
         assert "Start the controller, and name its lease" in ended.err
         assert written(sim) == []

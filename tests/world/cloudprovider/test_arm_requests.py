@@ -8,7 +8,7 @@ import pytest
 from provisioner.simulator.azure import errors
 from provisioner.simulator.azure.faults import Fault, throttled
 from provisioner.simulator.azure.settings import AzureSettings
-from tests.world.claims import arm_calls, created, events, puts, ready, removed, says, versions, word
+from tests.world.claims import arm_calls, created, events, puts, ready, removed, versions, wait_for_condition, word
 from tests.world.harness import node_claim, simulate
 
 MERGE = "application/merge-patch+json"
@@ -34,8 +34,8 @@ def test_a_foreign_pool_is_never_written() -> None:
         await sim.start_controller()
         pool = sim.cloud.pools["theirs"]
         await sim.apply(node_claim("theirs"))
-        told = await says(sim, "theirs", "Launched", "False", "PoolNameTaken", within_seconds=5)
-        assert told["message"] == (
+        reported = await wait_for_condition(sim, "theirs", "Launched", "False", "PoolNameTaken", within_seconds=5)
+        assert reported["message"] == (
             "agent pool theirs exists and is not managed by this controller: use another name for this claim"
         )
         await asyncio.sleep(3600)
@@ -54,7 +54,7 @@ def test_a_name_is_used_once_the_foreign_pool_is_deleted() -> None:
     async def story(sim) -> None:
         await sim.start_controller()
         await sim.apply(node_claim("theirs"))
-        await says(sim, "theirs", "Launched", "False", "PoolNameTaken")
+        await wait_for_condition(sim, "theirs", "Launched", "False", "PoolNameTaken")
         sim.cloud.delete_pool_by_hand("theirs")
         await ready(sim, "theirs")
 
@@ -78,8 +78,8 @@ def test_a_claim_waits_for_the_pool_of_its_predecessor(watched) -> None:
         new = (await sim.apply(node_claim("gpu1")))["metadata"]["uid"]
         if not watched:
             await sim.start_controller("ctl1")
-        told = await says(sim, "gpu1", "Launched", "Unknown", "PreviousPoolLeft", within_seconds=60)
-        assert told["message"] == "waiting for agent pool gpu1 of a previous claim of this name to be deleted"
+        reported = await wait_for_condition(sim, "gpu1", "Launched", "Unknown", "PreviousPoolLeft", within_seconds=60)
+        assert reported["message"] == "waiting for agent pool gpu1 of a previous claim of this name to be deleted"
         assert await ready(sim, "gpu1", within_seconds=1800) == new
         assert (len(sim.pools_of(old)), len(sim.pools_of(new)), created(sim, "gpu1")) == (0, 1, 2)
         await removed(sim, "gpu1")
@@ -147,8 +147,8 @@ def test_a_put_is_retried_after_another_operation(times) -> None:
         sim.cloud.faults.append(Fault(verb="PUT", answer=errors.cluster_busy("Updating"), times=times))
         await sim.start_controller()
         await sim.apply(node_claim("gpu1"))
-        told = await says(sim, "gpu1", "Launched", "Unknown", "OperationInProgress", within_seconds=5)
-        assert "Another operation (Updating) is in progress" in told["message"]
+        reported = await wait_for_condition(sim, "gpu1", "Launched", "Unknown", "OperationInProgress", within_seconds=5)
+        assert "Another operation (Updating) is in progress" in reported["message"]
         await ready(sim, "gpu1")
         assert len(puts(sim, "gpu1")) == times + 1
         assert all(
@@ -166,8 +166,8 @@ def test_retry_after_is_obeyed_exactly(seconds) -> None:
         sim.cloud.faults.append(throttled(seconds=seconds, times=3))
         await sim.start_controller()
         await sim.apply(node_claim("gpu1"))
-        told = await says(sim, "gpu1", "Launched", "Unknown", "Throttled", within_seconds=5)
-        assert told["message"].startswith("Throttled: ")
+        reported = await wait_for_condition(sim, "gpu1", "Launched", "Unknown", "Throttled", within_seconds=5)
+        assert reported["message"].startswith("Throttled: ")
         await ready(sim, "gpu1", within_seconds=4000)
         assert gaps(puts(sim, "gpu1")) == [pytest.approx(seconds + 0.25, abs=0.25)] * 3
 
@@ -207,7 +207,7 @@ def test_a_service_that_ignores_preconditions(lag) -> None:
         await asyncio.sleep(lag * 2)
         await sim.apply(node_claim("theirs"))
         await sim.apply(node_claim("gpu1"))
-        await says(sim, "theirs", "Launched", "False", "PoolNameTaken", within_seconds=5)
+        await wait_for_condition(sim, "theirs", "Launched", "False", "PoolNameTaken", within_seconds=5)
         await ready(sim, "gpu1")
         await removed(sim, "gpu1")
         await removed(sim, "theirs")

@@ -17,9 +17,9 @@ from provisioner.simulator.audit_log import Call
 from provisioner.simulator.azure import errors
 from provisioner.simulator.azure.faults import Fault
 from provisioner.simulator.azure.settings import AzureSettings
-from tests.world.claims import ready, says
+from tests.world.claims import ready, wait_for_condition
 from tests.world.harness import Sim, node_claim, simulate
-from tests.world.transcript import gaps, pool_calls, said
+from tests.world.transcript import claim_condition, gaps, pool_calls
 
 MANY = 100
 NAMES = [f"many{number:03d}" for number in range(MANY)]
@@ -65,7 +65,7 @@ def test_a_429_of_one_pool_does_not_delay_others() -> None:
         await sim.start_controller()
         for name in ("gpu1", "gpu2"):
             await sim.apply(node_claim(name))
-        await says(sim, "gpu1", "Launched", "Unknown", "Throttled", within_seconds=5)
+        await wait_for_condition(sim, "gpu1", "Launched", "Unknown", "Throttled", within_seconds=5)
         await sim.until(lambda: "gpu2" in sim.cloud.pools, 5, "the other pool is being made")
         since = sim.now
         await ready(sim, "gpu2", within_seconds=400)
@@ -85,11 +85,13 @@ def test_a_429_of_arm_for_writes_delays_all_writes() -> None:
         await ready(sim, "old")
         sim.cloud.faults.append(Fault(verb="PUT", pool="gpu1", answer=errors.arm_throttled("writes", 90)))
         await sim.apply(node_claim("gpu1"))
-        told = await says(sim, "gpu1", "Launched", "Unknown", "SubscriptionThrottled", within_seconds=5)
-        assert told["message"].startswith("SubscriptionRequestsThrottled: ")
+        reported = await wait_for_condition(
+            sim, "gpu1", "Launched", "Unknown", "SubscriptionThrottled", within_seconds=5
+        )
+        assert reported["message"].startswith("SubscriptionRequestsThrottled: ")
         since = sim.now
         await sim.apply(node_claim("gpu2"))
-        await says(sim, "gpu2", "Launched", "Unknown", "ThrottledByBudget", within_seconds=5)
+        await wait_for_condition(sim, "gpu2", "Launched", "Unknown", "ThrottledByBudget", within_seconds=5)
         await sim.delete_claim("old")
         await sim.until(lambda: sim.cloud.pools["old"].state == "Deleting", 20, "the old pool goes meanwhile")
         await sim.until(lambda: "gpu1" in sim.cloud.pools and "gpu2" in sim.cloud.pools, 120, "both are made")
@@ -137,14 +139,14 @@ def test_a_429_of_aks_for_a_read_delays_its_bucket() -> None:
         await asyncio.sleep(120)
         sim.cloud.faults.append(Fault(verb="LIST", answer=errors.throttled("AgentPoolHandler", 45)))
         await sim.until(lambda: refused(sim), 70, "a LIST is refused")
-        (heard,) = refused(sim)
+        (received,) = refused(sim)
         await sim.delete_claim("old")
-        await says(sim, "old", "InstanceTerminating", "Unknown", "ThrottledByBudget", within_seconds=30)
+        await wait_for_condition(sim, "old", "InstanceTerminating", "Unknown", "ThrottledByBudget", within_seconds=30)
         await sim.apply(node_claim("gpu1"))
         await sim.until(lambda: "gpu1" in sim.cloud.pools, 5, "a pool has a bucket of its own")
         await sim.until(lambda: not sim.claim("old"), 600, "the old claim is gone")
         shared = [c for verb in ("LIST", "GET", "DELETE") for c in pool_calls(sim, verb, name=None)]
-        after = sorted(call.at - heard.at for call in shared if call.at > heard.at)
+        after = sorted(call.at - received.at for call in shared if call.at > received.at)
         assert 45.0 <= after[0] <= 46.0
         assert len(refused(sim)) == 1
 
@@ -161,10 +163,10 @@ def test_repeated_429s_write_the_status_once(answer: Callable[[str, int], errors
         await sim.apply(node_claim("gpu1"))
         await sim.until(lambda: refused(sim), 10, "it is refused")
         await asyncio.sleep(5)
-        writes, told = len(sim.audit_log.writes()), said(sim, "Launched", "gpu1")
+        writes, reported = len(sim.audit_log.writes()), claim_condition(sim, "Launched", "gpu1")
         await sim.until(lambda: len(refused(sim)) == 5, 600, "it is refused four times more")
         puts = len(pool_calls(sim, "PUT", "gpu1"))
-        assert (said(sim, "Launched", "gpu1"), puts) == (told, 5)
+        assert (claim_condition(sim, "Launched", "gpu1"), puts) == (reported, 5)
         assert len(sim.audit_log.writes()) == writes + 4, "only the PUTs themselves"
         await ready(sim, "gpu1", within_seconds=800)
 
@@ -239,15 +241,15 @@ def test_a_claim_states_that_pools_cannot_be_listed() -> None:
         sim.cloud.faults.append(fault)
         await sim.start_controller()
         await sim.apply(node_claim("gpu1"))
-        told = await says(sim, "gpu1", "Launched", "Unknown", "Throttled", within_seconds=40)
-        assert told["message"].startswith("Throttled: ")
+        reported = await wait_for_condition(sim, "gpu1", "Launched", "Unknown", "Throttled", within_seconds=40)
+        assert reported["message"].startswith("Throttled: ")
         writes = len(sim.audit_log.writes())
         await asyncio.sleep(30)
         assert len(sim.audit_log.writes()) == writes
         await sim.apply(node_claim("gpu2"))
-        await says(sim, "gpu2", "Launched", "Unknown", "Throttled", within_seconds=5)
+        await wait_for_condition(sim, "gpu2", "Launched", "Unknown", "Throttled", within_seconds=5)
         await sim.delete_claim("gpu2")
-        await says(sim, "gpu2", "InstanceTerminating", "Unknown", "Throttled", within_seconds=5)
+        await wait_for_condition(sim, "gpu2", "InstanceTerminating", "Unknown", "Throttled", within_seconds=5)
         assert fault.seen < 4
         await ready(sim, "gpu1")
         await sim.until(lambda: sim.claim("gpu2") is None, 200, "the other is gone")
@@ -272,17 +274,17 @@ def test_rate_limit_metrics() -> None:
             assert value("budget_tokens", bucket=bucket) == tokens
             assert value("budget_wait_seconds", bucket=bucket) == 0.0
         await sim.apply(node_claim("gpu1"))
-        await says(sim, "gpu1", "Launched", "Unknown", "Throttled", within_seconds=5)
+        await wait_for_condition(sim, "gpu1", "Launched", "Unknown", "Throttled", within_seconds=5)
         assert value("budget_tokens", bucket="aks-put") == 0.0
         assert value("budget_wait_seconds", bucket="aks-put") == pytest.approx(100.0, abs=5.0)
         assert value("throttled_total", bucket="aks-put", by="cloud") == 1.0
         assert value("throttled_total", bucket="arm-writes", by="cloud") == 0.0
         sim.cloud.faults.append(Fault(verb="PUT", pool="gpu2", answer=errors.arm_throttled("writes", 100)))
         await sim.apply(node_claim("gpu2"))
-        await says(sim, "gpu2", "Launched", "Unknown", "SubscriptionThrottled", within_seconds=5)
+        await wait_for_condition(sim, "gpu2", "Launched", "Unknown", "SubscriptionThrottled", within_seconds=5)
         assert value("throttled_total", bucket="arm-writes", by="cloud") == 1.0
         await sim.apply(node_claim("gpu3"))
-        await says(sim, "gpu3", "Launched", "Unknown", "ThrottledByBudget", within_seconds=5)
+        await wait_for_condition(sim, "gpu3", "Launched", "Unknown", "ThrottledByBudget", within_seconds=5)
         assert value("throttled_total", bucket="arm-writes", by="budget") >= 1.0
 
     simulate(story)
@@ -292,18 +294,18 @@ def test_responses_of_arm_state_the_remaining_calls() -> None:
     """Each response of the simulated ARM has the remaining count of its kind, as those of the real one."""
 
     async def story(sim: Sim) -> None:
-        heard: list[tuple[str, str]] = []
+        received: list[tuple[str, str]] = []
 
         async def note(call: Call, response: web.StreamResponse) -> None:
             left = [(k, v) for k, v in response.headers.items() if k.startswith("x-ms-ratelimit-remaining-")]
-            heard.extend(left if call.system == "arm" else [])
+            received.extend(left if call.system == "arm" else [])
 
         sim.world.after.append(note)
         await sim.start_controller()
         await sim.apply(node_claim("gpu1"))
         await sim.until(lambda: "gpu1" in sim.cloud.pools, 10, "the pool is being made")
-        kinds = {name.rpartition("-")[2] for name, _ in heard}
+        kinds = {name.rpartition("-")[2] for name, _ in received}
         assert kinds == {"reads", "writes"}
-        assert all(200 >= int(left) >= 190 for name, left in heard if name.endswith("writes"))
+        assert all(200 >= int(left) >= 190 for name, left in received if name.endswith("writes"))
 
     simulate(story)

@@ -25,6 +25,7 @@ from tests.world.transcript import (
     CLAIMS,
     FAST,
     MINUTE,
+    claim_condition,
     deleting,
     events,
     finalizers,
@@ -32,7 +33,6 @@ from tests.world.transcript import (
     node_of,
     pool_calls,
     run_pod,
-    said,
     strip,
 )
 
@@ -80,9 +80,9 @@ def test_a_pool_whose_claim_was_stripped_is_collected_with_its_node() -> None:
         uid = await one(sim)
         strip(sim, NAME)
         await collected(sim, uid)
-        (told,) = events(sim, "LeakedPoolDeleted")
-        assert told["involvedObject"]["name"] == NAME
-        assert told["involvedObject"]["uid"] == uid
+        (reported,) = events(sim, "LeakedPoolDeleted")
+        assert reported["involvedObject"]["name"] == NAME
+        assert reported["involvedObject"]["uid"] == uid
 
     simulate(story, azure=FAST)
 
@@ -108,7 +108,9 @@ def test_a_claim_made_anew_under_the_name_of_an_orphan() -> None:
         uid = await one(sim)
         strip(sim, NAME)
         await sim.apply(node_claim(NAME))
-        await sim.until(lambda: said(sim, "Launched")[1] == "PreviousPoolLeft", 30, "it says what it waits for")
+        await sim.until(
+            lambda: claim_condition(sim, "Launched")[1] == "PreviousPoolLeft", 30, "it says what it waits for"
+        )
         await sim.until(lambda: sim.condition(NAME, "Ready") == "True", 15 * MINUTE, "it gets its own machine")
         claim = sim.claim(NAME)
         assert claim is not None
@@ -152,8 +154,8 @@ STRANGERS = [
 ]
 
 
-@pytest.mark.parametrize(("told", "wire"), STRANGERS, ids=[row[0] for row in STRANGERS])
-def test_foreign_pools_are_never_touched(told: str, wire: dict[str, Any]) -> None:
+@pytest.mark.parametrize(("case", "wire"), STRANGERS, ids=[row[0] for row in STRANGERS])
+def test_foreign_pools_are_never_touched(case: str, wire: dict[str, Any]) -> None:
     """Pools that bear no mark of ours are no garbage, whatever else they bear, and neither are their Nodes."""
 
     async def story(sim: Sim) -> None:
@@ -161,7 +163,7 @@ def test_foreign_pools_are_never_touched(told: str, wire: dict[str, Any]) -> Non
         await one(sim)
         begun = len(sim.audit_log.writes(who="ctl0"))
         await asyncio.sleep(10 * MINUTE)
-        assert len(sim.audit_log.writes(who="ctl0")) == begun, told
+        assert len(sim.audit_log.writes(who="ctl0")) == begun, case
         assert sorted(sim.cloud.pools) == sorted(["strange", NAME, *FOREIGN])
 
     simulate(story, azure=FAST)
@@ -175,7 +177,7 @@ def test_a_foreign_pool_is_never_put(heedless: bool) -> None:
         sim.cloud.seed_pool(NAME, vmSize=SIZE)
         await sim.start_controller()
         await sim.apply(node_claim(NAME))
-        await sim.until(lambda: said(sim, "Launched")[:2] == ("False", "PoolNameTaken"), 30, "it says so")
+        await sim.until(lambda: claim_condition(sim, "Launched")[:2] == ("False", "PoolNameTaken"), 30, "it says so")
         await asyncio.sleep(20 * MINUTE)
         await sim.delete_claim(NAME)
         await sim.until(lambda: sim.claim(NAME) is None, 2 * MINUTE, "the claim is gone")
@@ -200,7 +202,7 @@ def test_a_foreign_pool_that_came_unseen_is_never_put() -> None:
 
         sim.world.before.append(overtake)
         await sim.apply(node_claim(NAME))
-        await sim.until(lambda: said(sim, "Launched")[:2] == ("False", "PoolNameTaken"), 30, "it says so")
+        await sim.until(lambda: claim_condition(sim, "Launched")[:2] == ("False", "PoolNameTaken"), 30, "it says so")
         assert [call.status for call in pool_calls(sim, "PUT")] == [412]
         await asyncio.sleep(10 * MINUTE)
         assert len(pool_calls(sim, "PUT")) == 1
@@ -230,8 +232,8 @@ def test_the_brake_keeps_everything_when_too_much_would_go() -> None:
         assert len(sim.nodes.machines) == 10 + len(FOREIGN)
         assert restricted(metrics) == 1
         assert metrics.registry.get_sample_value("gpu_provisioner_removal_candidates") == 10
-        told = events(sim, "RemovalRestricted")
-        assert sorted({event["involvedObject"]["name"] for event in told}) == names
+        reported = events(sim, "RemovalRestricted")
+        assert sorted({event["involvedObject"]["name"] for event in reported}) == names
 
     simulate(story, azure=FAST, **NO_BOUND)
 
@@ -266,7 +268,7 @@ def test_the_brake_does_not_trickle() -> None:
     simulate(story, azure=FAST, **NO_BOUND)
 
 
-def test_asked_removals_are_never_braked() -> None:
+def test_requested_removals_are_never_restricted() -> None:
     """Who deletes all claims means it: everything goes, while the circuit breaker is on for others."""
 
     async def story(sim: Sim) -> None:
@@ -316,8 +318,8 @@ HELD_BACK = [
 ]
 
 
-@pytest.mark.parametrize(("told", "begin", "end"), HELD_BACK, ids=[row[0] for row in HELD_BACK])
-def test_an_orphan_waits(told: str, begin: Any, end: Any) -> None:
+@pytest.mark.parametrize(("case", "begin", "end"), HELD_BACK, ids=[row[0] for row in HELD_BACK])
+def test_an_orphan_waits(case: str, begin: Any, end: Any) -> None:
     """What looks like garbage in bad times is kept, and collected once they are over."""
 
     async def story(sim: Sim) -> None:
@@ -326,7 +328,7 @@ def test_an_orphan_waits(told: str, begin: Any, end: Any) -> None:
         await asyncio.sleep(MINUTE)
         strip(sim, NAME)
         await asyncio.sleep(20 * MINUTE)
-        assert not deletes(sim), told
+        assert not deletes(sim), case
         assert sim.pools_of(uid)
         end(sim)
         await sim.until(lambda: not sim.pools_of(uid), 20 * MINUTE, "the orphan is collected")
@@ -343,16 +345,16 @@ MISLED = [
 ]
 
 
-@pytest.mark.parametrize(("told", "answer"), MISLED, ids=[row[0] for row in MISLED])
+@pytest.mark.parametrize(("case", "answer"), MISLED, ids=[row[0] for row in MISLED])
 @pytest.mark.parametrize("count", [1, 5])
-def test_lists_of_pools_that_do_not_show_ours(told: str, answer: errors.Answer, count: int) -> None:
+def test_lists_of_pools_that_do_not_show_ours(case: str, answer: errors.Answer, count: int) -> None:
     """A list without our pools proves nothing: no claim, Node or pool goes, and nobody even loses Ready."""
 
     async def story(sim: Sim) -> None:
         names = await fleet(sim, count)
         sim.cloud.faults.append(Fault(verb="LIST", times=ALWAYS, answer=answer))
         await asyncio.sleep(20 * MINUTE)
-        assert not deletes(sim), told
+        assert not deletes(sim), case
         assert not any(deleting(claim) for claim in sim.store.list(CLAIMS))
         assert all(sim.condition(name, "Ready") == "True" for name in names)
         assert len(pool_calls(sim, "PUT", None)) == count
@@ -433,7 +435,7 @@ def test_claims_restored_under_new_uids_lose_no_machine() -> None:
         assert len(pool_calls(sim, "PUT", None)) == puts
         assert all(finalizers(node_of(sim, name)) == [labels.FINALIZER] for name in names)
         assert len(sim.nodes.machines) == len(names) + len(FOREIGN)
-        assert {said(sim, "Launched", name)[1] for name in names} == {"PreviousPoolLeft"}
+        assert {claim_condition(sim, "Launched", name)[1] for name in names} == {"PreviousPoolLeft"}
         assert events(sim, "RemovalRestricted")
 
     simulate(story, azure=FAST, **NO_BOUND)
@@ -449,7 +451,9 @@ def test_nodes_deleted_in_bulk_while_the_cluster_is_stopped(count: int) -> None:
         sim.cloud.stop_cluster()
         await sim.until(lambda: not any(sim.nodes_of(name) for name in names), 10 * MINUTE, "the Nodes are let go")
         lost = ("False", "NodeLost")
-        await sim.until(lambda: all(said(sim, "Initialized", n)[:2] == lost for n in names), 60, "the claims say so")
+        await sim.until(
+            lambda: all(claim_condition(sim, "Initialized", n)[:2] == lost for n in names), 60, "the claims say so"
+        )
         assert {sim.condition(name, "Ready") for name in names} == {"False"}
         await asyncio.sleep(20 * MINUTE)
         assert not deletes(sim)
@@ -476,7 +480,7 @@ def test_all_nodes_deleted_by_hand_trip_the_brake() -> None:
         assert not deletes(sim)
         assert not any(deleting(claim) for claim in sim.store.list(CLAIMS))
         assert all(finalizers(node_of(sim, name)) == [labels.FINALIZER] for name in names)
-        assert {said(sim, "Initialized", name)[:2] for name in names} == {("False", "NodeLost")}
+        assert {claim_condition(sim, "Initialized", name)[:2] for name in names} == {("False", "NodeLost")}
 
     simulate(story, azure=FAST)
 

@@ -26,6 +26,7 @@ from tests.world.transcript import (
     CLAIMS,
     FAST,
     MINUTE,
+    claim_condition,
     deleting,
     events,
     finalizers,
@@ -33,7 +34,6 @@ from tests.world.transcript import (
     node_of,
     pool_calls,
     run_pod,
-    said,
     strip,
 )
 
@@ -174,14 +174,16 @@ def test_a_restored_backup_is_adopted(restarted: bool) -> None:
             sim.crash()
             await sim.start_controller("ctl1")
         await sim.until(
-            lambda: all(said(sim, "Launched", name)[0] == "True" for name in names), 2 * MINUTE, "all are launched"
+            lambda: all(claim_condition(sim, "Launched", name)[0] == "True" for name in names),
+            2 * MINUTE,
+            "all are launched",
         )
         await asyncio.sleep(20 * MINUTE)
         assert not deletes(sim)
         assert len(pool_calls(sim, "PUT", None)) == len(names)
         assert all(finalizers(node_of(sim, name)) == [labels.FINALIZER] for name in names), "their pods work on"
         assert len(sim.store.list("pods", "default")) == len(names)
-        assert {said(sim, "Registered", name)[1] for name in names} == {"NodeDeleting"}
+        assert {claim_condition(sim, "Registered", name)[1] for name in names} == {"NodeDeleting"}
         await sim.delete_claim(names[0])
         await sim.until(lambda: sim.claim(names[0]) is None, 10 * MINUTE, "one is deleted, and goes")
         assert deletes(sim) == names[:1]
@@ -228,8 +230,8 @@ def test_a_living_claims_uid_is_not_adopted() -> None:
         made = node_claim("thief")
         made["metadata"]["annotations"] = {labels.ADOPT: living}
         await sim.apply(made)
-        await sim.until(lambda: said(sim, "Launched", "thief")[1] == "AdoptionRefused", 30, "it is told")
-        assert said(sim, "Launched", "thief")[2] == (
+        await sim.until(lambda: claim_condition(sim, "Launched", "thief")[1] == "AdoptionRefused", 30, "it is told")
+        assert claim_condition(sim, "Launched", "thief")[2] == (
             f"cannot adopt: claim {NAME} is there and has UID {living}; correct or remove the annotation {labels.ADOPT}"
         )
         await asyncio.sleep(10 * MINUTE)
@@ -278,7 +280,7 @@ def test_kubectl_delete_crd(restarted: bool) -> None:
     simulate(story, azure=FAST, **NO_BOUND)
 
 
-def test_a_crd_whose_watch_lags_asks_for_nothing() -> None:
+def test_a_crd_with_a_lagging_watch_causes_no_removal() -> None:
     """The claims are seen to go before the CRD is: it is read afresh before the first step."""
 
     async def story(sim: Sim) -> None:
@@ -329,7 +331,9 @@ def test_the_crd_is_reinstalled_empty(count: int) -> None:
             made = node_claim(name)
             made["metadata"]["annotations"] = {labels.ADOPT: uid}
             await sim.apply(made)
-        await sim.until(lambda: all(said(sim, "Launched", n)[0] == "True" for n in names), 2 * MINUTE, "all taken back")
+        await sim.until(
+            lambda: all(claim_condition(sim, "Launched", n)[0] == "True" for n in names), 2 * MINUTE, "all taken back"
+        )
         await asyncio.sleep(5 * MINUTE)
         assert not deletes(sim)
         assert len(pool_calls(sim, "PUT", None)) == count
@@ -359,19 +363,19 @@ def mislead(sim: Sim, kind: str, status: int, body: Json | None, who: str) -> Ca
             return web.Response(text="404 page not found\n", status=status)
         kinds = {"nodeclaims": ("karpenter.sh/v1", "NodeClaimList"), "nodes": ("v1", "NodeList")}
         version, name = kinds[kind]
-        told = body
+        reported = body
         if status == 200:
             meta = {"resourceVersion": str(sim.store.revision)}
-            told = {**body, "apiVersion": version, "kind": name, "metadata": meta}
-        return web.json_response(told, status=status)
+            reported = {**body, "apiVersion": version, "kind": name, "metadata": meta}
+        return web.json_response(reported, status=status)
 
     sim.world.before.append(answer)
     return lambda: sim.world.before.remove(answer)
 
 
 @pytest.mark.parametrize("kind", ["nodeclaims", "nodes"])
-@pytest.mark.parametrize(("told", "status", "body"), KUBE_LISTS, ids=[row[0] for row in KUBE_LISTS])
-def test_lists_of_the_api_server(kind: str, told: str, status: int, body: Json | None) -> None:
+@pytest.mark.parametrize(("case", "status", "body"), KUBE_LISTS, ids=[row[0] for row in KUBE_LISTS])
+def test_lists_of_the_api_server(kind: str, case: str, status: int, body: Json | None) -> None:
     """A process whose first lists fail or show nothing removes nothing, be the fleet small or large."""
 
     async def story(sim: Sim) -> None:
@@ -381,7 +385,7 @@ def test_lists_of_the_api_server(kind: str, told: str, status: int, body: Json |
         stop = mislead(sim, kind, status, body, "ctl1")
         await sim.start_controller("ctl1")
         await asyncio.sleep(20 * MINUTE)
-        assert not deletes(sim), told
+        assert not deletes(sim), case
         assert not any(deleting(claim) for claim in sim.store.list(CLAIMS))
         stop()
         sim.crash("ctl1")
@@ -420,8 +424,8 @@ ARM_LIES: list[tuple[str, Fault]] = [
 ]
 
 
-@pytest.mark.parametrize(("told", "fault"), ARM_LIES, ids=[row[0] for row in ARM_LIES])
-def test_what_arm_says_proves_no_absence(told: str, fault: Fault) -> None:
+@pytest.mark.parametrize(("case", "fault"), ARM_LIES, ids=[row[0] for row in ARM_LIES])
+def test_arm_errors_prove_no_absence(case: str, fault: Fault) -> None:
     """No such answer takes a claim, even where its Node is NotReady at that time."""
 
     async def story(sim: Sim) -> None:
@@ -430,7 +434,7 @@ def test_what_arm_says_proves_no_absence(told: str, fault: Fault) -> None:
         sim.cloud.faults.append(replace(fault, seen=0))
         sim.nodes.set_ready(node_name(sim, names[0]), ready=False)
         await asyncio.sleep(8 * MINUTE)
-        assert not deletes(sim), told
+        assert not deletes(sim), case
         assert uids(sim, names) == before
         assert not any(deleting(claim) for claim in sim.store.list(CLAIMS))
         heal(sim)
@@ -578,7 +582,7 @@ def test_the_brake_is_lifted_by_the_claims_return() -> None:
     simulate(story, azure=FAST, **NO_BOUND)
 
 
-def test_a_restart_knows_the_whole_fleet_before_it_acts() -> None:
+def test_a_restart_lists_all_pools_and_claims_before_it_deletes() -> None:
     """Six Nodes are deleted while nobody looks: the process that starts holds all of them, whichever it sees first."""
 
     async def story(sim: Sim) -> None:

@@ -20,9 +20,9 @@ from tests.world.kaito_actor import at_work
 from tests.world.kaito_predicates import Owner
 from tests.world.kaito_stage import Most, actor_of, claims_of, serves
 from tests.world.nodeclaim.test_main_job import NAME
-from tests.world.transcript import CLAIMS, FAST, MINUTE, events, node_name, pool_calls, refuse, run_pod, said
+from tests.world.transcript import CLAIMS, FAST, MINUTE, claim_condition, events, node_name, pool_calls, refuse, run_pod
 
-SICK = ("False", "NodeNotReady")
+NOT_READY = ("False", "NodeNotReady")
 
 
 def deleted(sim: Sim, name: str = NAME) -> bool:
@@ -41,12 +41,12 @@ def repairs(metrics: Metrics) -> float:
     return sum(s.value for family in metrics.registry.collect() for s in family.samples if s.name == name)
 
 
-def value(metrics: Metrics, name: str, **told: str) -> float:
+def value(metrics: Metrics, name: str, **reported: str) -> float:
     """What an alert would look at."""
-    return metrics.registry.get_sample_value(f"gpu_provisioner_{name}", told) or 0.0
+    return metrics.registry.get_sample_value(f"gpu_provisioner_{name}", reported) or 0.0
 
 
-def aks_says(sim: Sim, node: str, reason: str) -> None:
+def report_to_node(sim: Sim, node: str, reason: str) -> None:
     """AKS's auto-repair tells what it does to a Node, as it does: an Event in `default`."""
     moment = (EPOCH + timedelta(seconds=sim.now)).strftime("%Y-%m-%dT%H:%M:%SZ")
     body = {
@@ -67,7 +67,11 @@ async def silent(sim: Sim, *names: str) -> None:
     """The Nodes of these claims fall silent; the claims say so."""
     for name in names:
         sim.nodes.set_ready(node_name(sim, name), None)
-    await sim.until(lambda: all(said(sim, "Initialized", name)[:2] == SICK for name in names), 10, "the claims say so")
+    await sim.until(
+        lambda: all(claim_condition(sim, "Initialized", name)[:2] == NOT_READY for name in names),
+        10,
+        "the claims say so",
+    )
 
 
 async def replaced(sim: Sim, uid: str, name: str = NAME, within_seconds: float = 3 * MINUTE) -> None:
@@ -119,10 +123,10 @@ def test_h1_a_node_that_stays_away_is_replaced(word: bool | None) -> None:
         bound = annotations(sim)
         assert bound[labels.TERMINATION_TIMESTAMP] == bound[labels.REPAIR_DRAIN_UNTIL]
         await replaced(sim, uid)
-        (told,) = events(sim, "NodeRepair")
-        assert (told["involvedObject"]["uid"], told["type"]) == (uid, "Warning")
-        assert f"Node {node} has not been Ready" in told["message"]
-        assert "for 10 min" in told["message"]
+        (reported,) = events(sim, "NodeRepair")
+        assert (reported["involvedObject"]["uid"], reported["type"]) == (uid, "Warning")
+        assert f"Node {node} has not been Ready" in reported["message"]
+        assert "for 10 min" in reported["message"]
         assert repairs(metrics) == 1
         await sim.settled(quiet_seconds=70)
 
@@ -140,7 +144,7 @@ def test_a_node_that_never_came_up_is_not_repaired() -> None:
         sim.nodes.set_ready(node_name(sim), False)
         await asyncio.sleep(60 * MINUTE)
         assert not deleted(sim)
-        assert "overdue" in said(sim, "Initialized")[2]
+        assert "overdue" in claim_condition(sim, "Initialized")[2]
 
     simulate(story, azure=FAST)
 
@@ -265,10 +269,12 @@ def test_h3_two_of_five_go_one_after_the_other() -> None:
         uids = uid_of(sim, first), uid_of(sim, second)
         await sim.until(lambda: deleted(sim, first), 11 * MINUTE, "the first is deleted")
         waits = "2 of 5 Nodes are unhealthy, repaired 1 at a time"
-        await sim.until(lambda: waits in said(sim, "Initialized", second)[2], MINUTE, "the second says what for")
+        await sim.until(
+            lambda: waits in claim_condition(sim, "Initialized", second)[2], MINUTE, "the second says what for"
+        )
         assert value(metrics, "repairs_blocked") == 1
-        (told,) = events(sim, "NodeRepairBlocked")
-        assert (told["involvedObject"]["uid"], told["type"]) == (uids[1], "Warning")
+        (reported,) = events(sim, "NodeRepairBlocked")
+        assert (reported["involvedObject"]["uid"], reported["type"]) == (uids[1], "Warning")
         await sim.until(lambda: deleted(sim, second) or sim.claim(first) is None, 5 * MINUTE, "one of the two goes on")
         assert sim.claim(first) is None
         assert not deleted(sim, second)
@@ -295,7 +301,7 @@ def test_h3_four_of_five_within_ten_minutes_are_left_alone_until_most_are_back()
         await asyncio.sleep(40 * MINUTE)
         assert not any(deleted(sim, name) for name in names)
         for name in names[:4]:
-            assert said(sim, "Initialized", name)[2].endswith(
+            assert claim_condition(sim, "Initialized", name)[2].endswith(
                 "; repair delayed: 4 of 5 Nodes became unhealthy within 10 min; look for a common cause"
             )
         assert len(events(sim, "NodeRepairBlocked")) == 4
@@ -344,9 +350,9 @@ def test_h5_aks_repairs_the_node_itself() -> None:
         node = node_name(sim)
         await silent(sim, NAME)
         await asyncio.sleep(5 * MINUTE)
-        aks_says(sim, node, "NodeRebootStart")
+        report_to_node(sim, node, "NodeRebootStart")
         await asyncio.sleep(7 * MINUTE)
-        aks_says(sim, node, "NodeRebootEnd")
+        report_to_node(sim, node, "NodeRebootEnd")
         await asyncio.sleep(MINUTE)
         assert not deleted(sim)
         sim.nodes.set_ready(node, True)
@@ -364,7 +370,7 @@ def test_h5_a_reboot_without_an_end_keeps_us_off_until_25() -> None:
         uid = await one(sim)
         await silent(sim, NAME)
         await asyncio.sleep(5 * MINUTE - 5)
-        aks_says(sim, node_name(sim), "NodeRebootStart")
+        report_to_node(sim, node_name(sim), "NodeRebootStart")
         await asyncio.sleep(19 * MINUTE)
         assert not deleted(sim)
         await replaced(sim, uid, within_seconds=4 * MINUTE)
@@ -380,10 +386,10 @@ def test_h5_an_error_lets_us_in() -> None:
         node = node_name(sim)
         await silent(sim, NAME)
         await asyncio.sleep(5 * MINUTE)
-        aks_says(sim, node, "NodeRebootStart")
+        report_to_node(sim, node, "NodeRebootStart")
         await asyncio.sleep(9 * MINUTE)
         assert not deleted(sim)
-        aks_says(sim, node, "NodeRebootError")
+        report_to_node(sim, node, "NodeRebootError")
         await replaced(sim, uid)
 
     simulate(story, azure=FAST)
@@ -399,7 +405,7 @@ def test_h5_an_hour_of_remedies_is_enough() -> None:
         for minutes, remedy in ((5, "Reboot"), (19, "Reimage"), (19, "Redeploy")):
             await asyncio.sleep(minutes * MINUTE)
             assert not deleted(sim)
-            aks_says(sim, node, f"Node{remedy}Start")
+            report_to_node(sim, node, f"Node{remedy}Start")
         await asyncio.sleep(16 * MINUTE)
         assert not deleted(sim)
         await replaced(sim, uid, within_seconds=4 * MINUTE)
@@ -518,7 +524,7 @@ def test_repair_disabled_by_its_gate() -> None:
         await silent(sim, NAME)
         await asyncio.sleep(60 * MINUTE)
         assert not deleted(sim)
-        assert said(sim, "Initialized")[:2] == SICK
+        assert claim_condition(sim, "Initialized")[:2] == NOT_READY
 
     simulate(story, azure=FAST)
 
@@ -583,7 +589,7 @@ def test_a_node_that_comes_back_at_the_last_moment_stays() -> None:
         await silent(sim, NAME)
         sim.world.before.append(come_back)
         await asyncio.sleep(9 * MINUTE)
-        assert said(sim, "Initialized")[:2] == SICK
+        assert claim_condition(sim, "Initialized")[:2] == NOT_READY
         await sim.until(lambda: sim.condition(NAME, "Ready") == "True", 2 * MINUTE, "it is Ready again")
         await asyncio.sleep(20 * MINUTE)
         assert come_back not in sim.world.before

@@ -20,8 +20,8 @@ from tests.world.claims import (
     puts,
     ready,
     removed,
-    says,
     versions,
+    wait_for_condition,
     word,
 )
 from tests.world.harness import SIZE, crash_points, node_claim, simulate
@@ -61,7 +61,7 @@ def test_k1_what_kaito_writes_is_served_without_its_node_class(stem, owner, _dis
 
 
 @pytest.mark.parametrize(("stem", "owner", "disk"), EXAMPLES)
-def test_k2_one_put_carries_all_that_kaito_asks_for(stem, owner, disk) -> None:
+def test_k2_one_put_carries_all_that_kaito_requests(stem, owner, disk) -> None:
     """KAITO's claim is one PUT, never over an existing pool, with its size, disk, taint and all labels."""
     conditional = []
 
@@ -184,7 +184,7 @@ def test_k5_late_gpus_keep_the_gate_closed_and_open_it_by_themselves() -> None:
         seen = versions(sim, "gpu1")
         nodes = versions(sim, "aks-gpu1-47249735-vmss000000", "nodes")
         await sim.apply(node_claim("gpu1"))
-        shut = await says(sim, "gpu1", "Initialized", "Unknown", "ResourceNotRegistered")
+        shut = await wait_for_condition(sim, "gpu1", "Initialized", "Unknown", "ResourceNotRegistered")
         assert shut["message"] == (
             "nvidia.com/gpu: 0 of 1 allocatable; is the device plugin running and tolerating the claim's taints? "
             "To skip this check: annotate the claim gpu-provisioner.sh/gpu-readiness=report"
@@ -278,14 +278,16 @@ def test_k10_what_is_no_shortage_never_ends_a_ragengine(fault) -> None:
         sim.cloud.faults.append(fault)
         await sim.start_controller(elect=False)
         engine = RagEngine(api_of(sim), RAGENGINE)
-        told = []
-        sim.store.subscribe(lambda _, kind, obj, __: told.append(obj) if kind.startswith("nodeclaims") else None)
+        reported = []
+        sim.store.subscribe(lambda _, kind, obj, __: reported.append(obj) if kind.startswith("nodeclaims") else None)
         async with at_work(engine):
             await asyncio.sleep(1800)
             assert len(claims_of(sim, RAGENGINE)) == 1
             assert kaito_predicates.error_of(claims_of(sim, RAGENGINE))
-        assert told
-        assert not any(kaito_predicates.is_hopeless(claim) or kaito_predicates.TERMINAL in str(claim) for claim in told)
+        assert reported
+        assert not any(
+            kaito_predicates.is_hopeless(claim) or kaito_predicates.TERMINAL in str(claim) for claim in reported
+        )
         assert engine.failures >= 1800 // 250
         assert engine.ended == 0
 

@@ -15,7 +15,7 @@ from provisioner.simulator.audit_log import CURRENT_CALL
 from provisioner.simulator.azure import faults
 from provisioner.simulator.azure.faults import Fault
 from tests.world import kaito_predicates
-from tests.world.claims import arm_calls, condition, node_of, puts, ready, says, versions, word
+from tests.world.claims import arm_calls, condition, node_of, puts, ready, versions, wait_for_condition, word
 from tests.world.harness import SIZE, node_claim, simulate
 from tests.world.kaito_actor import NODES, at_work
 from tests.world.kaito_predicates import Owner
@@ -125,7 +125,7 @@ def test_k9_a_claim_on_its_way_out_is_not_replaced_and_is_soon_gone(pods) -> Non
 
 async def before_the_put(sim, name) -> None:
     """The controller knows of the claim and has asked for nothing: the cluster is stopped."""
-    await says(sim, name, "Launched", "Unknown", "ClusterNotRunning", within_seconds=10)
+    await wait_for_condition(sim, name, "Launched", "Unknown", "ClusterNotRunning", within_seconds=10)
 
 
 async def during_the_put(sim, name) -> None:
@@ -147,7 +147,7 @@ async def registered(sim, name) -> None:
 async def not_ready(sim, name) -> None:
     await ready(sim, name)
     sim.nodes.set_ready(await node_of(sim, name), False)
-    await says(sim, name, "Initialized", "False", "NodeNotReady", within_seconds=5)
+    await wait_for_condition(sim, name, "Initialized", "False", "NodeNotReady", within_seconds=5)
 
 
 async def repairing(sim, name) -> None:
@@ -229,8 +229,8 @@ def test_k13_a_node_that_stops_being_usable_takes_readiness_back_in_one_write(st
         assert word(down.obj, "Initialized") == ("False", "NodeNotReady")
         assert word(down.obj, "Ready") == ("False", "UnhealthyDependents")
         cause = "KubeletNotReady" if state is False else "NodeStatusUnknown"
-        told = condition(down.obj, "Initialized")["message"]
-        assert told.startswith(f"Node status is NotReady ({cause}) since 12:")
+        reported = condition(down.obj, "Initialized")["message"]
+        assert reported.startswith(f"Node status is NotReady ({cause}) since 12:")
         back = sim.now
         sim.nodes.set_ready(node["metadata"]["name"], True)
         await asyncio.sleep(300)
@@ -302,7 +302,7 @@ LOSSES = [
 @OWNERS
 def test_one_machine_is_replaced_by_one(owner, loss, restarted) -> None:
     """However its machine is lost, KAITO ends with exactly one, and never has a second beside one that is not going."""
-    told, lose, made, at_once = loss
+    case, lose, made, at_once = loss
     most_at_once = at_once if owner.kind == "ragengine" else 1
 
     async def story(sim) -> None:
@@ -322,7 +322,7 @@ def test_one_machine_is_replaced_by_one(owner, loss, restarted) -> None:
             assert len(claims_of(sim, owner)) == 1
             assert len([pool for pool in sim.cloud.pools.values() if pool.tags]) == 1
             assert len(sim.cloud.put_log) == made
-            assert (most.staying, most.claims, most.pools) == (1, most_at_once, most_at_once), told
+            assert (most.staying, most.claims, most.pools) == (1, most_at_once, most_at_once), case
 
     simulate(story, azure=FAST)
 
@@ -331,7 +331,7 @@ def test_one_machine_is_replaced_by_one(owner, loss, restarted) -> None:
 
 
 @OWNERS
-def test_k17_a_claim_over_quota_is_kept_and_asked_for_less_and_less_often(owner) -> None:
+def test_k17_a_claim_over_quota_is_kept_and_retried_with_backoff(owner) -> None:
     """An hour without quota costs a PUT a step of the back-off; KAITO shows why and makes no other claim."""
 
     async def story(sim) -> None:
@@ -341,10 +341,12 @@ def test_k17_a_claim_over_quota_is_kept_and_asked_for_less_and_less_often(owner)
         async with at_work(actor):
             [claim] = await sim.until(lambda: claims_of(sim, owner), 5, "KAITO has made its claim")
             name = claim["metadata"]["name"]
-            told = await says(sim, name, "Launched", "False", "QuotaExceeded", within_seconds=5)
-            assert told["message"].startswith("ErrCode_InsufficientVCPUQuota: standardNCADSA100v4Family cores quota")
-            assert "az vm list-usage -l westeurope" in told["message"]
-            assert kaito_predicates.error_of(claims_of(sim, owner)) == f"QuotaExceeded: {told['message']}"
+            reported = await wait_for_condition(sim, name, "Launched", "False", "QuotaExceeded", within_seconds=5)
+            assert reported["message"].startswith(
+                "ErrCode_InsufficientVCPUQuota: standardNCADSA100v4Family cores quota"
+            )
+            assert "az vm list-usage -l westeurope" in reported["message"]
+            assert kaito_predicates.error_of(claims_of(sim, owner)) == f"QuotaExceeded: {reported['message']}"
             await asyncio.sleep(HOUR_SECONDS)
             assert gaps(puts(sim, name)) == pytest.approx(STEPS, abs=1.0)
             assert set(arm_calls(sim, name)) == {"PUT"}

@@ -70,8 +70,8 @@ def test_two_claims_of_one_node_are_seen() -> None:
         ]
         for name in ("gpu1", "gpu2"):
             sim.store.create(CLAIMS, node_claim(name))
-            told = {"status": {"nodeName": "n", "conditions": conditions}}
-            sim.store.patch(CLAIMS, name, told, subresource="status")
+            status = {"status": {"nodeName": "n", "conditions": conditions}}
+            sim.store.patch(CLAIMS, name, status, subresource="status")
 
     assert "Node n is counted for gpu1 and gpu2" in caught(story)
 

@@ -16,7 +16,7 @@ from tests.world import predecessor as old
 from tests.world.claims import created, versions
 from tests.world.harness import Json, Sim, node_claim, simulate
 from tests.world.nodeclaim.test_main_job import NAME, gone
-from tests.world.transcript import CLAIMS, FAST, MINUTE, deleting, node_name, pool_calls, refuse, said
+from tests.world.transcript import CLAIMS, FAST, MINUTE, claim_condition, deleting, node_name, pool_calls, refuse
 
 WHOLE = ["pool", "node", "claim"]
 FOREIGN = ["system", "theirs"]
@@ -37,7 +37,7 @@ async def is_gone(sim: Sim, name: str = NAME, order: list[str] = WHOLE) -> None:
     await sim.until(
         lambda: not (sim.claim(name) or sim.nodes_of(name) or name in sim.cloud.pools), 20 * MINUTE, f"{name} is gone"
     )
-    assert went(sim, name) == order, sim.tell()
+    assert went(sim, name) == order, sim.describe()
     await sim.settled(quiet_seconds=70)
 
 
@@ -70,7 +70,7 @@ def test_what_it_made_is_adopted_and_goes_like_our_own(remove: Callable[[Sim], A
             key: status[key] for key in ("providerID", "nodeName")
         }
         assert claim["status"]["imageID"]
-        assert all(one.obj is not None and said_of(one.obj, "Ready") == "True" for one in seen)
+        assert all(one.obj is not None and status_of(one.obj, "Ready") == "True" for one in seen)
         assert not pool_calls(sim, "PUT", None)
         assert not pool_calls(sim, "DELETE", None)
         assert len(sim.audit_log.writes(who="ctl0")) == 2, "columns, and an image"
@@ -80,7 +80,7 @@ def test_what_it_made_is_adopted_and_goes_like_our_own(remove: Callable[[Sim], A
     simulate(story, azure=FAST)
 
 
-def said_of(claim: Json, kind: str) -> str:
+def status_of(claim: Json, kind: str) -> str:
     conditions = (claim.get("status") or {}).get("conditions") or ()
     return next((one["status"] for one in conditions if one["type"] == kind), "")
 
@@ -130,14 +130,14 @@ async def registered_without_a_word(sim: Sim) -> None:
     await old.register(sim, made, initialized=False)
 
 
-async def registered_and_told(sim: Sim) -> None:
+async def registered_and_reported(sim: Sim) -> None:
     """Registered, and waiting for the Node to be usable."""
     made = old.claim(sim, NAME)
     old.pool(sim, made)
     old.launched(sim, made, node=await old.register(sim, made, initialized=False), initialized=False)
 
 
-HALF_MADE = [creating_without_a_node, running_without_a_word, registered_without_a_word, registered_and_told]
+HALF_MADE = [creating_without_a_node, running_without_a_word, registered_without_a_word, registered_and_reported]
 
 
 @pytest.mark.parametrize("state", HALF_MADE, ids=lambda state: state.__name__)
@@ -199,14 +199,14 @@ def test_a_failed_pool_that_it_would_put_for_ever() -> None:
         old.pool(sim, made, state="Failed", error=cause)
         await sim.start_controller()
         await is_ready(sim)
-        told = [c for one in seen for c in (one.obj or {})["status"]["conditions"] if c["type"] == "Launched"]
-        assert any(c["status"] == "False" and "AllocationFailed" in c["message"] for c in told)
+        reported = [c for one in seen for c in (one.obj or {})["status"]["conditions"] if c["type"] == "Launched"]
+        assert any(c["status"] == "False" and "AllocationFailed" in c["message"] for c in reported)
         assert [len(sim.pools_of(made["metadata"]["uid"])), created(sim, NAME)] == [1, 1]
 
     simulate(story, azure=FAST)
 
 
-async def drained_and_not_asked_for(sim: Sim) -> None:
+async def drained_and_not_deleted(sim: Sim) -> None:
     """Claim and Node are deleting, the Node is empty, and the pool's DELETE was not sent."""
     await old.machine(sim, NAME)
     sim.store.delete(CLAIMS, NAME)
@@ -215,7 +215,7 @@ async def drained_and_not_asked_for(sim: Sim) -> None:
 
 async def pool_deleting(sim: Sim) -> None:
     """The pool's DELETE was accepted."""
-    await drained_and_not_asked_for(sim)
+    await drained_and_not_deleted(sim)
     sim.cloud.lifecycle.delete(NAME)
 
 
@@ -250,7 +250,7 @@ async def only_the_claim_deleting(sim: Sim) -> None:
 
 
 HALF_GONE = [
-    drained_and_not_asked_for,
+    drained_and_not_deleted,
     pool_deleting,
     pool_gone,
     node_gone,
@@ -266,10 +266,10 @@ def test_a_removal_is_brought_to_its_end(state: Callable[[Sim], Awaitable[None]]
 
     async def story(sim: Sim) -> None:
         await state(sim)
-        asked = state in (pool_deleting, pool_gone, node_gone, only_the_pool_deleting)
+        requested = state in (pool_deleting, pool_gone, node_gone, only_the_pool_deleting)
         await sim.start_controller()
         await is_gone(sim)
-        assert len([call for call in pool_calls(sim, "DELETE") if call.status == 202]) == (not asked)
+        assert len([call for call in pool_calls(sim, "DELETE") if call.status == 202]) == (not requested)
         assert not pool_calls(sim, "PUT", None)
 
     simulate(story, azure=FAST)
@@ -328,7 +328,9 @@ def test_a_claim_made_anew_under_the_name_of_what_it_left() -> None:
         await sim.delete_claim(NAME)
         uid = (await sim.apply(node_claim(NAME)))["metadata"]["uid"]
         await sim.start_controller()
-        await sim.until(lambda: said(sim, "Launched")[1] == "LegacyPoolLeft", MINUTE, "it says what it waits for")
+        await sim.until(
+            lambda: claim_condition(sim, "Launched")[1] == "LegacyPoolLeft", MINUTE, "it says what it waits for"
+        )
         await is_ready(sim)
         assert [pool.name for pool in sim.pools_of(uid)] == [NAME]
         assert created(sim, NAME) == 1

@@ -16,7 +16,7 @@ from tests.world.commands import command
 from tests.world.garbagecollection.test_garbage import NO_BOUND, deletes, fleet
 from tests.world.garbagecollection.test_inferred_removals import adopt, restore, uids
 from tests.world.harness import Sim, simulate
-from tests.world.transcript import FAST, MINUTE, deleting, finalizers, node_name, node_of, pool_calls, said
+from tests.world.transcript import FAST, MINUTE, claim_condition, deleting, finalizers, node_name, node_of, pool_calls
 
 from .test_main_job import NAME, ready
 
@@ -111,7 +111,7 @@ def test_the_deletion_meets_the_hand_over(phase: str, restarted: bool) -> None:
         assert not deleting(sim.claim(NAME))
         (owner,) = node_of(sim)["metadata"]["ownerReferences"]
         assert owner["uid"] == uids(sim, [NAME])[0] != old
-        spoken = [said(sim, kind) for kind in ("Registered", "Initialized")]
+        spoken = [claim_condition(sim, kind) for kind in ("Registered", "Initialized")]
         assert any("as Kubernetes does when a Node's claim is gone" in words for _, _, words in spoken), spoken
         await sim.delete_claim(NAME)
         await sim.until(lambda: sim.claim(NAME) is None, 10 * MINUTE, "deleted, it goes")

@@ -162,7 +162,7 @@ def sample(metrics: Metrics, name: str, **labels: str) -> float:
     return metrics.registry.get_sample_value(name, labels) or 0.0
 
 
-def test_retry_after_is_obeyed_by_everything_that_asks() -> None:
+def test_retry_after_delays_every_request() -> None:
     """An overloaded API server that says 20 s is asked by each watch after 20 s, and by passes only sooner for news."""
 
     async def story(sim: Sim) -> None:
@@ -172,9 +172,9 @@ def test_retry_after_is_obeyed_by_everything_that_asks() -> None:
         await sim.apply(node_claim(NAME))
         await sim.until(lambda: puts(sim, NAME), 5, "the pool is asked for")
         met = await weather.lasts(5 * MINUTE)
-        asked = Counter((call.verb, call.target) for call in met)
-        assert {verb for verb, _ in asked} >= {"WATCH", "PATCH"}
-        for verb, target in asked:
+        requested = Counter((call.verb, call.target) for call in met)
+        assert {verb for verb, _ in requested} >= {"WATCH", "PATCH"}
+        for verb, target in requested:
             times = [call.at for call in met if (call.verb, call.target) == (verb, target)]
             if verb == "WATCH":
                 assert min(later - sooner for sooner, later in itertools.pairwise(times)) >= 20.0
@@ -191,8 +191,8 @@ def test_a_lease_that_cannot_be_renewed_ends_the_process_with_its_name_in_the_lo
     """Even the lease meets it: the leader says so and ends, its successor waits, and the claim goes on afterwards."""
 
     async def story(sim: Sim) -> None:
-        said = raw(PAGE) if status_code == 200 else status(status_code, "Refused", "not today")
-        weather = Weather(sim, lambda _: True, said)
+        response = raw(PAGE) if status_code == 200 else status(status_code, "Refused", "not today")
+        weather = Weather(sim, lambda _: True, response)
         await sim.start_controller(restart_on=(LeadershipLost,))
         await sim.apply(node_claim(NAME))
         await sim.until(lambda: puts(sim, NAME), 5, "the pool is asked for")
@@ -344,12 +344,14 @@ def test_a_forbidden_change_to_the_node_stands_on_the_claim() -> None:
         await sim.start_controller()
         await sim.apply(node_claim(NAME))
         await sim.until(
-            lambda: condition(sim.claim(NAME), "Registered").get("reason") == "NodeUpdateRefused", 20 * MINUTE, "told"
+            lambda: condition(sim.claim(NAME), "Registered").get("reason") == "NodeUpdateRefused",
+            20 * MINUTE,
+            "the refusal is reported",
         )
-        said = condition(sim.claim(NAME), "Registered")
-        assert said["status"] == "Unknown"
-        assert said["message"].startswith("Forbidden: ")
-        assert said["message"].endswith("; see kubectl auth can-i patch nodes")
+        reported = condition(sim.claim(NAME), "Registered")
+        assert reported["status"] == "Unknown"
+        assert reported["message"].startswith("Forbidden: ")
+        assert reported["message"].endswith("; see kubectl auth can-i patch nodes")
         await asyncio.sleep(20 * MINUTE)
         assert condition(sim.claim(NAME), "Registered")["message"].endswith("; overdue: over 15 min")
         weather.ends()
@@ -413,7 +415,7 @@ class Mount:
         return await status(401, "Unauthorized", "Unauthorized")(request)
 
 
-def test_a_revoked_token_is_asked_with_seldom_until_its_file_changes(tmp_path: Path) -> None:
+def test_a_revoked_token_is_sent_rarely_until_its_file_changes(tmp_path: Path) -> None:
     """Nothing is accepted for ten minutes, the lease included; the new file is taken within half a minute."""
 
     async def story(sim: Sim) -> None:
@@ -424,8 +426,8 @@ def test_a_revoked_token_is_asked_with_seldom_until_its_file_changes(tmp_path: P
         await sim.until(lambda: puts(sim, NAME), 5, "the pool is asked for")
         mount.accepted = ["second"]
         await asyncio.sleep(10 * MINUTE)
-        asked = Counter((call.who, call.verb, call.target.kind) for call in mount.refused)
-        assert max(asked.values()) <= 2 * 10 * 60 / 5 + 40, asked  # each try is two: the file may have changed
+        requested = Counter((call.who, call.verb, call.target.kind) for call in mount.refused)
+        assert max(requested.values()) <= 2 * 10 * 60 / 5 + 40, requested  # each try is two: the file may have changed
         mount.write("second")
         await ready(sim, NAME, within_seconds=45)
         await removed(sim, NAME)
@@ -476,9 +478,9 @@ def test_a_token_file_that_is_away_for_a_while_stops_nobody(tmp_path: Path) -> N
 
     with logs() as lines:
         simulate(story, azure=FAST)
-    said = {str(line.get("error")) for line in lines if line["log_level"] == "warning"}
-    assert any("token: FileNotFoundError" in error for error in said), said
-    assert any("token is empty" in error for error in said), said
+    reported = {str(line.get("error")) for line in lines if line["log_level"] == "warning"}
+    assert any("token: FileNotFoundError" in error for error in reported), reported
+    assert any("token is empty" in error for error in reported), reported
 
 
 # Large objects

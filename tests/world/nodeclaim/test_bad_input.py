@@ -21,8 +21,8 @@ from tests.world.claims import (
     puts,
     ready,
     removed,
-    says,
     versions,
+    wait_for_condition,
     word,
 )
 from tests.world.harness import SIZE, node_claim, simulate
@@ -42,7 +42,7 @@ def also(key, *values, operator="In"):
     return of_type(SIZE, more=[{"key": key, "operator": operator, "values": list(values)}])
 
 
-def asks(resource, quantity):
+def requests(resource, quantity):
     return {"resources": {"requests": {resource: quantity}}}
 
 
@@ -54,7 +54,7 @@ class Bad(NamedTuple):
     """A claim's mistake, the reason that it is given, and what must be said: the field, the value, the remedy."""
 
     reason: str
-    says: tuple[str, ...]
+    fragments: tuple[str, ...]
     spec: dict[str, Any] = {}
     labels: dict[str, str] = {}
     annotations: dict[str, str] = {}
@@ -99,14 +99,14 @@ BAD = {
         (f"spec.requirements[{CAPACITY}]: neither on-demand nor spot is allowed; allow one of them",),
         also(CAPACITY, "reserved"),
     ),
-    "a huge disk": Bad("DiskSizeInvalid", (STORAGE + "10Ti", BOUNDS), asks("storage", "10Ti")),
-    "a tiny disk": Bad("DiskSizeInvalid", (STORAGE + "2Gi", BOUNDS), asks("storage", "2Gi")),
-    "a disk of nothing": Bad("DiskSizeInvalid", (STORAGE + "0", "request 30Gi or more"), asks("storage", "0")),
-    "a disk of less": Bad("DiskSizeInvalid", (STORAGE + "-5Gi", "request 30Gi or more"), asks("storage", "-5Gi")),
+    "a huge disk": Bad("DiskSizeInvalid", (STORAGE + "10Ti", BOUNDS), requests("storage", "10Ti")),
+    "a tiny disk": Bad("DiskSizeInvalid", (STORAGE + "2Gi", BOUNDS), requests("storage", "2Gi")),
+    "a disk of nothing": Bad("DiskSizeInvalid", (STORAGE + "0", "request 30Gi or more"), requests("storage", "0")),
+    "a disk of less": Bad("DiskSizeInvalid", (STORAGE + "-5Gi", "request 30Gi or more"), requests("storage", "-5Gi")),
     "half a GPU": Bad(
         "ResourceQuantityInvalid",
         ("spec.resources.requests[nvidia.com/gpu]: 1500m: extended resources must be integers",),
-        asks("nvidia.com/gpu", "1500m"),
+        requests("nvidia.com/gpu", "1500m"),
     ),
     "a label of AKS": Bad(
         "LabelRefused",
@@ -136,7 +136,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("kind", BAD)
-def test_what_cannot_be_served_is_told_once(kind) -> None:
+def test_a_claim_that_cannot_be_served_is_reported_once(kind) -> None:
     """A bad claim says which field, which value and what to do, by one event; it rests, and can be deleted."""
     bad = BAD[kind]
 
@@ -145,9 +145,9 @@ def test_what_cannot_be_served_is_told_once(kind) -> None:
         claim = node_claim("gpu1", labels=bad.labels, **bad.spec)
         claim["metadata"]["annotations"] = bad.annotations
         await sim.apply(claim)
-        told = await says(sim, "gpu1", "Launched", "False", bad.reason, within_seconds=5)
-        for fragment in bad.says:
-            assert fragment in told["message"]
+        reported = await wait_for_condition(sim, "gpu1", "Launched", "False", bad.reason, within_seconds=5)
+        for fragment in bad.fragments:
+            assert fragment in reported["message"]
         assert word(sim.claim("gpu1"), "Ready") == ("False", "UnhealthyDependents")
         with passes_over("gpu1") as passes:
             await asyncio.sleep(HOUR_SECONDS)
@@ -170,7 +170,7 @@ def test_bad_claims_can_be_deleted_at_once() -> None:
     async def story(sim) -> None:
         await sim.start_controller()
         await sim.apply(node_claim("gpu1", size="m5.large"))
-        await says(sim, "gpu1", "Launched", "False", "InstanceTypeInvalid", within_seconds=5)
+        await wait_for_condition(sim, "gpu1", "Launched", "False", "InstanceTypeInvalid", within_seconds=5)
         await removed(sim, "gpu1", within_seconds=70)
         await sim.settled()
 
@@ -199,7 +199,7 @@ def test_a_label_that_is_corrected_is_tried_again() -> None:
     async def story(sim) -> None:
         await sim.start_controller()
         await sim.apply(node_claim("gpu1", labels={"agentpool": "mine"}))
-        await says(sim, "gpu1", "Launched", "False", "LabelRefused", within_seconds=5)
+        await wait_for_condition(sim, "gpu1", "Launched", "False", "LabelRefused", within_seconds=5)
         await asyncio.sleep(600)
         assert puts(sim, "gpu1") == []
         await sim.apply({**node_claim("gpu1"), "metadata": {"name": "gpu1", "labels": {"agentpool": None}}})
@@ -209,15 +209,15 @@ def test_a_label_that_is_corrected_is_tried_again() -> None:
     simulate(story)
 
 
-def test_a_size_that_only_azure_can_refuse_is_asked_for_once_an_hour() -> None:
+def test_a_size_that_azure_refuses_is_requested_once_an_hour() -> None:
     """A size that looks right and is not sold is refused by AKS; the claim says so, and costs a PUT an hour."""
 
     async def story(sim) -> None:
         await sim.start_controller(elect=False)
         await sim.apply(node_claim("gpu1", size="Standard_NC999ads_Z1_v9"))
-        told = await says(sim, "gpu1", "Launched", "False", "VMSizeNotSupported", within_seconds=5)
-        assert "The VM size of Standard_NC999ads_Z1_v9 is not allowed in your subscription" in told["message"]
-        assert "az vm list-skus" in told["message"]
+        reported = await wait_for_condition(sim, "gpu1", "Launched", "False", "VMSizeNotSupported", within_seconds=5)
+        assert "The VM size of Standard_NC999ads_Z1_v9 is not allowed in your subscription" in reported["message"]
+        assert "az vm list-skus" in reported["message"]
         await asyncio.sleep(1.5 * HOUR_SECONDS)
         assert len(puts(sim, "gpu1")) == 2
         await removed(sim, "gpu1", within_seconds=70)
@@ -228,7 +228,7 @@ def test_a_size_that_only_azure_can_refuse_is_asked_for_once_an_hour() -> None:
 @pytest.mark.parametrize(
     ("spec", "field"),
     [
-        (asks("storage", "lots"), "spec.resources.requests.storage"),
+        (requests("storage", "lots"), "spec.resources.requests.storage"),
         (tainted("-no-key-"), "spec.taints[1].key"),
         ({"nodeClassRef": {"group": "", "kind": "KaitoNodeClass", "name": "default"}}, "spec.nodeClassRef"),
         (of_type(operator="In"), "spec.requirements"),
@@ -259,8 +259,10 @@ def refusing(sim, status, reason):
         if call.verb != "PATCH" or call.target.kind != "nodeclaims" or call.target.subresource != "status":
             return None
         refused.append(call)
-        said = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": reason, "code": status}
-        return web.Response(status=status, content_type="application/json", text=json.dumps({**said, "message": "no"}))
+        status_body = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": reason, "code": status}
+        return web.Response(
+            status=status, content_type="application/json", text=json.dumps({**status_body, "message": "no"})
+        )
 
     sim.world.before.append(refuse)
     return refused
@@ -366,17 +368,19 @@ def test_events_are_where_kubectl_looks_and_do_not_pile_up() -> None:
         await sim.start_controller(elect=False)
         uid = (await sim.apply(node_claim("gpu1")))["metadata"]["uid"]
         await asyncio.sleep(HOUR_SECONDS)
-        told = events(sim, "gpu1")
+        reported = events(sim, "gpu1")
         assert {one["metadata"]["namespace"] for one in sim.store.list("events")} == {"default"}
-        assert {(one["involvedObject"]["kind"], one["involvedObject"]["uid"]) for one in told} == {("NodeClaim", uid)}
-        assert len({(one["type"], one["reason"], one["message"]) for one in told}) == len(told)
+        assert {(one["involvedObject"]["kind"], one["involvedObject"]["uid"]) for one in reported} == {
+            ("NodeClaim", uid)
+        }
+        assert len({(one["type"], one["reason"], one["message"]) for one in reported}) == len(reported)
         [quota] = [one for one in events(sim, "gpu1", "QuotaExceeded") if "overdue" not in one["message"]]
         assert (quota["type"], quota["count"]) == ("Warning", created(sim, "gpu1"))
 
     simulate(story, azure=AzureSettings(create_seconds=(60.0, 90.0)))
 
 
-def test_a_restart_says_nothing_anew() -> None:
+def test_a_restart_repeats_no_report() -> None:
     """A program that starts anew repeats no word: neither a status write nor an Event."""
 
     async def story(sim) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from provisioner.api import labels
 from provisioner.simulator.azure import faults
-from tests.world.claims import condition, created, events, message, node_of, ready, says, versions, word
+from tests.world.claims import condition, created, events, message, node_of, ready, versions, wait_for_condition, word
 from tests.world.harness import SIZE, Sim, node_claim, simulate
 from tests.world.kaito_actor import Workspace, at_work
 from tests.world.kaito_predicates import Owner
@@ -40,9 +40,9 @@ def test_a_spot_machine_has_akss_own_marks_and_our_column() -> None:
         await sim.start_controller()
         await sim.apply(spot_claim("gpu1"))
         await ready(sim, "gpu1")
-        asked = sim.cloud.pools["gpu1"].properties
+        requested = sim.cloud.pools["gpu1"].properties
         terms = ("scaleSetPriority", "scaleSetEvictionPolicy", "spotMaxPrice")
-        assert [asked[key] for key in terms] == ["Spot", "Delete", -1.0]
+        assert [requested[key] for key in terms] == ["Spot", "Delete", -1.0]
         [node] = sim.nodes_of("gpu1")
         assert node["metadata"]["labels"][labels.AKS_SPOT] == "spot"
         assert [taint for taint in node["spec"]["taints"] if taint["key"] == labels.AKS_SPOT] == [TAINT]
@@ -73,9 +73,9 @@ def test_an_evicted_machine_takes_its_claim_and_pool_along(fate: str) -> None:
         words = [word(one.obj, "Initialized") for one in seen if one.obj is not None]
         assert ("False", "SpotEvicted") in words
         last = next(one.obj for one in reversed(seen) if one.obj is not None)
-        told = condition(last, "Initialized")["message"]
-        assert told.startswith("spot VM of agent pool gpu1 was evicted, observed at 12:")
-        assert len(told.encode()) <= 256
+        reported = condition(last, "Initialized")["message"]
+        assert reported.startswith("spot VM of agent pool gpu1 was evicted, observed at 12:")
+        assert len(reported.encode()) <= 256
         assert [event["type"] for event in events(sim, "gpu1", "SpotEvicted")] == ["Warning"] * 2
         assert sim.audit_log.deletion_order(uid) == ["pool", "node", "claim"]
         assert created(sim, "gpu1") == 1
@@ -107,15 +107,15 @@ def test_all_spot_machines_taken_at_once_are_let_go() -> None:
     simulate(story)
 
 
-@pytest.mark.parametrize("told", ["announced", "unannounced"])
-def test_a_machine_that_azure_replaces_by_itself_is_not_the_claims(told: str) -> None:
+@pytest.mark.parametrize("case", ["announced", "unannounced"])
+def test_a_machine_that_azure_replaces_by_itself_is_not_the_claims(case: str) -> None:
     """Where the pool is filled up again the old Node vanishes: with a sign the claim says why, else that it is lost."""
 
     async def story(sim: Sim) -> None:
         await sim.start_controller(elect=False)
         await sim.apply(spot_claim("gpu1"))
         await ready(sim, "gpu1")
-        if told == "announced":
+        if case == "announced":
             node = await node_of(sim, "gpu1")
             sim.nodes.set_condition(node, "VMEventScheduled", "True", "PreemptScheduled", "Preempt at 12:30")
             await asyncio.sleep(20)
@@ -124,8 +124,8 @@ def test_a_machine_that_azure_replaces_by_itself_is_not_the_claims(told: str) ->
         sim.cloud.evict("gpu1", refill_after_seconds=2 * HOUR_SECONDS)
         await gone(sim, "gpu1")
         reasons = {word(one.obj, "Initialized")[1] for one in seen if one.obj is not None}
-        assert ("SpotEvicted" in reasons) == (told == "announced")
-        assert ("NodeLost" in reasons) == (told == "unannounced")
+        assert ("SpotEvicted" in reasons) == (case == "announced")
+        assert ("NodeLost" in reasons) == (case == "unannounced")
         await sim.settled()
 
     simulate(story)
@@ -174,7 +174,7 @@ def test_kaito_replaces_an_evicted_machine_once() -> None:
     simulate(story, **QUICK)
 
 
-def test_spot_that_is_gone_everywhere_is_told_after_an_eviction_too() -> None:
+def test_exhausted_spot_capacity_is_reported_after_an_eviction_too() -> None:
     """The new claim finds no spot machine: it says so, and waits its turn."""
 
     async def story(sim: Sim) -> None:
@@ -185,7 +185,7 @@ def test_spot_that_is_gone_everywhere_is_told_after_an_eviction_too() -> None:
         sim.cloud.evict("gpu1")
         await gone(sim, "gpu1")
         await sim.apply(spot_claim("gpu2"))
-        await says(sim, "gpu2", "Launched", "False", "AllocationFailed")
+        await wait_for_condition(sim, "gpu2", "Launched", "False", "AllocationFailed")
         assert message(sim, "gpu2", "Launched").startswith("AllocationFailed: ")
         sim.cloud.faults.clear()
         await ready(sim, "gpu2", within_seconds=1200)

@@ -18,8 +18,8 @@ from tests.world.claims import (
     puts,
     ready,
     removed,
-    says,
     versions,
+    wait_for_condition,
     word,
 )
 from tests.world.harness import SIZE, node_claim, simulate
@@ -43,7 +43,7 @@ def test_a_label_given_while_the_machine_comes_up_reaches_the_node() -> None:
     async def story(sim) -> None:
         await sim.start_controller()
         await sim.apply(node_claim("gpu1"))
-        await says(sim, "gpu1", "Launched", "Unknown", "Creating", within_seconds=5)
+        await wait_for_condition(sim, "gpu1", "Launched", "Unknown", "Creating", within_seconds=5)
         late = {"name": "gpu1", "labels": {"example.com/late": "yes"}, "annotations": {"example.com/why": "asked"}}
         await sim.apply({**node_claim("gpu1"), "metadata": late})
         await ready(sim, "gpu1")
@@ -54,11 +54,11 @@ def test_a_label_given_while_the_machine_comes_up_reaches_the_node() -> None:
     simulate(story)
 
 
-def test_a_new_claim_costs_two_requests_before_its_pool_is_asked_for() -> None:
+def test_a_new_claim_costs_two_requests_before_its_put() -> None:
     """The finalizer's PATCH shows the claim as it is; only who did not just write to it reads it before the PUT."""
 
     async def story(sim) -> None:
-        def asked(who):
+        def requested(who):
             calls = sim.audit_log.calls(who=who, name="gpu1")
             ours = [call for call in calls if call.target.kind in ("nodeclaims", "pools")]
             return [call.verb for call in ours if call.at <= (puts(sim, "gpu1") or [sim.now])[0]]
@@ -66,7 +66,7 @@ def test_a_new_claim_costs_two_requests_before_its_pool_is_asked_for() -> None:
         await sim.start_controller()
         await sim.apply(node_claim("gpu1"))
         await sim.until(lambda: puts(sim, "gpu1"), 5, "the pool is asked for")
-        assert asked("ctl0") == ["PATCH", "PUT"]
+        assert requested("ctl0") == ["PATCH", "PUT"]
         await removed(sim, "gpu1")
         await sim.apply({**node_claim("gpu2"), "metadata": {"name": "gpu2", "finalizers": [labels.FINALIZER]}})
         await sim.until(lambda: puts(sim, "gpu2"), 5, "the other is asked for")
@@ -193,7 +193,7 @@ def test_a_pool_may_run_before_its_node_is_there() -> None:
     async def story(sim) -> None:
         await sim.start_controller()
         await sim.apply(node_claim("gpu1"))
-        waiting = await says(sim, "gpu1", "Registered", "Unknown", "NodeNotFound")
+        waiting = await wait_for_condition(sim, "gpu1", "Registered", "Unknown", "NodeNotFound")
         assert sim.cloud.pools["gpu1"].state == "Succeeded"
         assert word(sim.claim("gpu1"), "Launched") == ("True", "Launched")
         running = "Node not registered with cluster; agent pool gpu1 has been running since 12:0"
@@ -219,8 +219,8 @@ def test_some_of_the_gpus_are_not_enough(broken) -> None:
         sim.nodes.set_gpus(node, 4 if broken else 3)
         if broken:
             sim.nodes.set_unhealthy_gpus(node, 1)
-        told = "nvidia.com/gpu: 3 of 4 allocatable; "
-        await sim.until(lambda: message(sim, "gpu1", "Initialized").startswith(told), 5, "it says 3 of 4")
+        reported = "nvidia.com/gpu: 3 of 4 allocatable; "
+        await sim.until(lambda: message(sim, "gpu1", "Initialized").startswith(reported), 5, "it says 3 of 4")
         await asyncio.sleep(600)
         assert sim.condition("gpu1", "Ready") == "Unknown"
         sim.nodes.set_gpus(node, 4)
@@ -274,7 +274,7 @@ def test_the_annotation_opens_a_gate_that_has_been_closed() -> None:
         sim.nodes.plugin_delay_seconds = 100_000.0
         await sim.start_controller()
         await sim.apply(node_claim("gpu1"))
-        await says(sim, "gpu1", "Initialized", "Unknown", "ResourceNotRegistered")
+        await wait_for_condition(sim, "gpu1", "Initialized", "Unknown", "ResourceNotRegistered")
         claim = node_claim("gpu1")
         claim["metadata"]["annotations"] = {"gpu-provisioner.sh/gpu-readiness": "report"}
         await sim.apply(claim)
@@ -293,8 +293,8 @@ def test_startup_taints_are_waited_for_and_never_put_back() -> None:
     async def story(sim) -> None:
         await sim.start_controller()
         await sim.apply(node_claim("gpu1", taints=[SKU_TAINT], startupTaints=[taint]))
-        told = await says(sim, "gpu1", "Initialized", "Unknown", "StartupTaintsExist")
-        assert "gkm.io/cache-not-ready" in told["message"]
+        reported = await wait_for_condition(sim, "gpu1", "Initialized", "Unknown", "StartupTaintsExist")
+        assert "gkm.io/cache-not-ready" in reported["message"]
         assert sim.cloud.pools["gpu1"].taints == ("sku=gpu:NoSchedule",)
         await asyncio.sleep(600)
         [node] = sim.nodes_of("gpu1")
@@ -316,8 +316,8 @@ def test_a_taint_of_booting_is_waited_for() -> None:
     async def story(sim) -> None:
         await sim.start_controller()
         await sim.apply(node_claim("gpu1"))
-        told = await says(sim, "gpu1", "Initialized", "Unknown", "KnownEphemeralTaintsExist")
-        assert "node.cloudprovider.kubernetes.io/uninitialized" in told["message"]
+        reported = await wait_for_condition(sim, "gpu1", "Initialized", "Unknown", "KnownEphemeralTaintsExist")
+        assert "node.cloudprovider.kubernetes.io/uninitialized" in reported["message"]
         await ready(sim, "gpu1")
         claim = sim.claim("gpu1")
         assert claim["status"]["providerID"] == sim.nodes_of("gpu1")[0]["spec"]["providerID"]
@@ -337,7 +337,7 @@ def test_a_readiness_taint_is_waited_for() -> None:
         await node_is_ready(sim, "gpu1")
         taint = {"key": "readiness.k8s.io/network", "effect": "NoSchedule"}
         await sim.request("PATCH", path, {"spec": {"taints": [SKU_TAINT, taint]}}, content_type=merge)
-        await says(sim, "gpu1", "Initialized", "Unknown", "KnownEphemeralTaintsExist", within_seconds=1)
+        await wait_for_condition(sim, "gpu1", "Initialized", "Unknown", "KnownEphemeralTaintsExist", within_seconds=1)
         await asyncio.sleep(600)
         assert sim.condition("gpu1", "Ready") == "Unknown"
         await sim.request("PATCH", path, {"spec": {"taints": [SKU_TAINT]}}, content_type=merge)
@@ -359,7 +359,7 @@ def test_a_stopped_cluster_loses_its_nodes_and_no_pool() -> None:
         pool = sim.cloud.pools["gpu1"]
         await asyncio.sleep(300)
         sim.cloud.stop_cluster()
-        await says(sim, "gpu1", "Initialized", "False", "NodeLost", within_seconds=300)
+        await wait_for_condition(sim, "gpu1", "Initialized", "False", "NodeLost", within_seconds=300)
         await sim.until(lambda: not sim.nodes_of("gpu1"), 60, "the Node is let go")
         await asyncio.sleep(1800)
         assert sim.condition("gpu1", "Ready") == "False"

@@ -19,8 +19,8 @@ from tests.world.claims import (
     puts,
     ready,
     removed,
-    says,
     versions,
+    wait_for_condition,
     word,
 )
 from tests.world.harness import node_claim, simulate
@@ -57,8 +57,10 @@ def test_quota_refused_later_removes_the_failed_pool_first() -> None:
         seen = versions(sim, "gpu1")
         most = most_pools(sim)
         claim = await sim.apply(node_claim("gpu1"))
-        told = await says(sim, "gpu1", "Launched", "False", "QuotaExceeded", within_seconds=60)
-        assert told["message"].startswith("OperationNotAllowed: standardNCADSA100v4Family cores quota in westeurope: ")
+        reported = await wait_for_condition(sim, "gpu1", "Launched", "False", "QuotaExceeded", within_seconds=60)
+        assert reported["message"].startswith(
+            "OperationNotAllowed: standardNCADSA100v4Family cores quota in westeurope: "
+        )
         assert arm_calls(sim, "gpu1").count("DELETE") == 0
         await asyncio.sleep(HOUR_SECONDS)
         assert 3 <= created(sim, "gpu1") <= len(STEPS)
@@ -78,7 +80,7 @@ def test_quota_refused_later_removes_the_failed_pool_first() -> None:
 
 
 @pytest.mark.parametrize("how", ["at once", "later"])
-def test_no_quota_at_all_is_asked_for_once_an_hour(how) -> None:
+def test_a_size_without_any_quota_is_retried_once_an_hour(how) -> None:
     """Where the limit is 0, waiting changes little: one PUT an hour."""
     none = faults.quota_exceeded("standardNCADSA100v4Family Cores", limit=0)
 
@@ -90,7 +92,7 @@ def test_no_quota_at_all_is_asked_for_once_an_hour(how) -> None:
             sim.cloud.faults.append(Fault(verb="PUT", times=ALWAYS, failure=Failure(error=faults.wrapped(none))))
         await sim.start_controller(elect=False)
         await sim.apply(node_claim("gpu1"))
-        await says(sim, "gpu1", "Launched", "False", "QuotaExceeded", within_seconds=90)
+        await wait_for_condition(sim, "gpu1", "Launched", "False", "QuotaExceeded", within_seconds=90)
         await asyncio.sleep(1.5 * HOUR_SECONDS)
         assert len(puts(sim, "gpu1")) == 2
         assert min(gaps(puts(sim, "gpu1"))) >= HOUR_SECONDS
@@ -106,8 +108,8 @@ def test_capacity_that_comes_back_is_taken(code) -> None:
         sim.cloud.faults.append(faults.capacity(code, times=2))
         await sim.start_controller(elect=False)
         await sim.apply(node_claim("gpu1"))
-        told = await says(sim, "gpu1", "Launched", "False", code)
-        assert told["message"].startswith(f"{code}: ")
+        reported = await wait_for_condition(sim, "gpu1", "Launched", "False", code)
+        assert reported["message"].startswith(f"{code}: ")
         await ready(sim, "gpu1", within_seconds=1800)
         assert created(sim, "gpu1") == 3
         await removed(sim, "gpu1")
@@ -123,7 +125,7 @@ def test_a_failed_pool_can_be_left_by_its_claim() -> None:
         sim.cloud.faults.append(faults.quota())
         await sim.start_controller(elect=False)
         await sim.apply(node_claim("gpu1"))
-        await says(sim, "gpu1", "Launched", "False", "QuotaExceeded", within_seconds=60)
+        await wait_for_condition(sim, "gpu1", "Launched", "False", "QuotaExceeded", within_seconds=60)
         await removed(sim, "gpu1", within_seconds=400)
         await sim.settled()
         assert "gpu1" not in sim.cloud.pools
@@ -192,14 +194,14 @@ def test_who_cannot_use_the_room_holds_nobody_up() -> None:
         await sim.apply(node_claim("bad1", size="m5.large"))
         await sim.apply(node_claim("bad2", labels={"agentpool": "x"}))
         await sim.apply(node_claim("short", size="Standard_NC4as_T4_v3"))
-        await says(sim, "short", "Launched", "False", "QuotaExceeded", within_seconds=5)
+        await wait_for_condition(sim, "short", "Launched", "False", "QuotaExceeded", within_seconds=5)
         await asyncio.sleep(5)
         await sim.apply(node_claim("good"))
         await ready(sim, "good")
         assert puts(sim, "good")[0] < 11
         sim.cloud.faults.clear()
-        told = await says(sim, "short", "Launched", "Unknown", "PoolLimitReached")
-        assert told["message"].startswith("1 of 1 agent pools are in use; position 1 of 1 in the queue")
+        reported = await wait_for_condition(sim, "short", "Launched", "Unknown", "PoolLimitReached")
+        assert reported["message"].startswith("1 of 1 agent pools are in use; position 1 of 1 in the queue")
         await removed(sim, "good")
         await ready(sim, "short")
 
@@ -241,15 +243,15 @@ def test_the_clusters_own_limit_leaves_room_for_others() -> None:
     simulate(story, azure=AzureSettings(max_agent_pools=13))
 
 
-def test_a_cluster_that_is_full_all_the_same_is_told_of() -> None:
+def test_an_unexpectedly_full_cluster_is_reported() -> None:
     """AKS's own refusal for too many pools, whatever the cluster said before, names the remedy and is met later."""
 
     async def story(sim) -> None:
         sim.cloud.faults.append(Fault(verb="PUT", answer=validation.too_many_pools(2, AzureSettings().pool_limit_code)))
         await sim.start_controller(elect=False, policy=Policy(max_agent_pools=90))
         await sim.apply(node_claim("gpu1"))
-        told = await says(sim, "gpu1", "Launched", "False", "PoolLimitReached", within_seconds=5)
-        assert "Delete unused agent pools" in told["message"]
+        reported = await wait_for_condition(sim, "gpu1", "Launched", "False", "PoolLimitReached", within_seconds=5)
+        assert "Delete unused agent pools" in reported["message"]
         await ready(sim, "gpu1", within_seconds=1800)
         assert len(puts(sim, "gpu1")) == 2
 
@@ -262,8 +264,8 @@ def test_no_setting_lets_us_ask_for_more_pools_than_the_cluster_takes() -> None:
     async def story(sim) -> None:
         await sim.start_controller(elect=False, policy=Policy(max_agent_pools=90))
         await sim.apply(node_claim("gpu1"))
-        told = await says(sim, "gpu1", "Launched", "Unknown", "PoolLimitReached", within_seconds=5)
-        assert told["message"] == (
+        reported = await wait_for_condition(sim, "gpu1", "Launched", "Unknown", "PoolLimitReached", within_seconds=5)
+        assert reported["message"] == (
             "0 of 0 agent pools are in use; position 1 of 1 in the queue;"
             " AKS allows 2 per cluster, 2 are reserved for other pools: delete claims"
         )
@@ -306,10 +308,10 @@ def test_a_hundred_and_ten_claims_share_what_a_cluster_of_a_hundred_pools_leaves
         await sim.start_controller("ctl1", elect=False)
         await asyncio.sleep(120)
         for place, name in enumerate(names[90:], start=1):
-            said = message(sim, name, "Launched")
-            assert said.startswith(
+            reported = message(sim, name, "Launched")
+            assert reported.startswith(
                 f"90 of 90 agent pools are in use; position {place} of 20 in the queue; AKS allows 100"
-            ), said
+            ), reported
         for gone, let_in in zip(names[:3], names[90:93], strict=True):
             await removed(sim, gone)
             await sim.until(lambda name=let_in: puts(sim, name), 30, f"{let_in} has its turn")
@@ -326,8 +328,8 @@ def test_a_kubenet_cluster_takes_400_nodes() -> None:
         sim.cloud.seed_pool("big", count=399)
         await sim.start_controller(elect=False)
         await sim.apply(node_claim("gpu1"))
-        told = await says(sim, "gpu1", "Launched", "Unknown", "NodeLimitReached", within_seconds=5)
-        assert told["message"].startswith("401 of 400 Nodes, the limit of the cluster's network plugin, are in use")
+        reported = await wait_for_condition(sim, "gpu1", "Launched", "Unknown", "NodeLimitReached", within_seconds=5)
+        assert reported["message"].startswith("401 of 400 Nodes, the limit of the cluster's network plugin, are in use")
         assert puts(sim, "gpu1") == []
 
     simulate(story, azure=AzureSettings(network_plugin="kubenet"))
@@ -341,16 +343,16 @@ def test_creates_are_spread_over_minutes() -> None:
         for name in names:
             await sim.apply(node_claim(name))
         await sim.start_controller(elect=False, policy=Policy(max_creates_per_minute=2))
-        await says(sim, "gpu5", "Launched", "Unknown", "CreateRateLimited", within_seconds=5)
-        told = message(sim, "gpu5", "Launched")
-        assert told.startswith("at most 2 agent pools are created per minute (--max-creates-per-minute); position ")
+        await wait_for_condition(sim, "gpu5", "Launched", "Unknown", "CreateRateLimited", within_seconds=5)
+        reported = message(sim, "gpu5", "Launched")
+        assert reported.startswith("at most 2 agent pools are created per minute (--max-creates-per-minute); position ")
         for name in names:
             await ready(sim, name)
         sent = [put.time.timestamp() for put in sim.cloud.put_log]
         assert all(third - first >= 59.9 for first, third in zip(sent, sent[2:], strict=False))
         assert sent[-1] - sent[0] <= 123
-        asked = [put.pool for put in sim.cloud.put_log]
-        assert [set(asked[n : n + 2]) for n in (0, 2, 4)] == [set(names[n : n + 2]) for n in (0, 2, 4)]
+        requested = [put.pool for put in sim.cloud.put_log]
+        assert [set(requested[n : n + 2]) for n in (0, 2, 4)] == [set(names[n : n + 2]) for n in (0, 2, 4)]
 
     simulate(story)
 
@@ -367,7 +369,7 @@ def deadline_words(sim, reason):
     ]
 
 
-def test_a_creation_that_takes_too_long_is_told_once() -> None:
+def test_an_overdue_creation_is_reported_once() -> None:
     """After 45 min the claim says that its pool is overdue, by one event; the pool stays and is Ready in the end."""
 
     async def story(sim) -> None:
@@ -387,14 +389,14 @@ def test_a_creation_that_takes_too_long_is_told_once() -> None:
     simulate(story, azure=AzureSettings(node_share=(1.0, 1.0)))
 
 
-def test_a_node_that_never_registers_is_told_of_once() -> None:
+def test_a_node_that_never_registers_is_reported_once() -> None:
     """15 min after the pool runs the claim says that its Node is overdue, by one event; the machine is left alone."""
 
     async def story(sim) -> None:
         sim.nodes.never_register("gpu1")
         await sim.start_controller(elect=False)
         await sim.apply(node_claim("gpu1"))
-        await says(sim, "gpu1", "Registered", "Unknown", "NodeNotFound")
+        await wait_for_condition(sim, "gpu1", "Registered", "Unknown", "NodeNotFound")
         await asyncio.sleep(880)
         assert "overdue" not in message(sim, "gpu1", "Registered")
         await asyncio.sleep(30)
@@ -410,14 +412,14 @@ def test_a_node_that_never_registers_is_told_of_once() -> None:
     simulate(story)
 
 
-def test_gpus_that_never_come_are_told_of_once() -> None:
+def test_gpus_that_never_appear_are_reported_once() -> None:
     """20 min after registration the closed gate is overdue, by one event; it opens all the same when the GPUs come."""
 
     async def story(sim) -> None:
         sim.nodes.plugin_delay_seconds = HOUR_SECONDS
         await sim.start_controller(elect=False)
         await sim.apply(node_claim("gpu1"))
-        await says(sim, "gpu1", "Initialized", "Unknown", "ResourceNotRegistered")
+        await wait_for_condition(sim, "gpu1", "Initialized", "Unknown", "ResourceNotRegistered")
         await asyncio.sleep(1300)
         assert message(sim, "gpu1", "Initialized").endswith("; overdue: over 20 min")
         await asyncio.sleep(600)
@@ -429,15 +431,15 @@ def test_gpus_that_never_come_are_told_of_once() -> None:
     simulate(story)
 
 
-def test_a_claim_that_cannot_be_launched_is_told_of_once() -> None:
+def test_a_claim_that_cannot_be_launched_is_reported_once() -> None:
     """A claim that waits for a stopped cluster is overdue after 5 min, by one event, and goes on when it starts."""
 
     async def story(sim) -> None:
         sim.cloud.stop_cluster()
         await sim.start_controller(elect=False)
         await sim.apply(node_claim("gpu1"))
-        told = await says(sim, "gpu1", "Launched", "Unknown", "ClusterNotRunning", within_seconds=5)
-        assert told["message"] == "the managed cluster is Stopped/Succeeded; start it with az aks start"
+        reported = await wait_for_condition(sim, "gpu1", "Launched", "Unknown", "ClusterNotRunning", within_seconds=5)
+        assert reported["message"] == "the managed cluster is Stopped/Succeeded; start it with az aks start"
         await asyncio.sleep(HOUR_SECONDS)
         [(_, count)] = deadline_words(sim, "ClusterNotRunning")
         assert count == 1

@@ -11,7 +11,7 @@ import pytest
 from provisioner.simulator.azure import errors, faults
 from provisioner.simulator.azure.faults import Failure, Fault
 from provisioner.simulator.azure.settings import AzureSettings
-from tests.world.claims import arm_calls, created, message, puts, ready, removed, says, word
+from tests.world.claims import arm_calls, created, message, puts, ready, removed, wait_for_condition, word
 from tests.world.harness import PERSON, Sim, node_claim, simulate
 
 NAME = "gpu1"
@@ -67,7 +67,7 @@ def test_a_put_that_took_effect_unheard_is_found_by_one_look(how: str, known_aft
 
 @pytest.mark.parametrize("status", [500, 502, 503, 504, 408])
 @pytest.mark.parametrize("applied_too", [True, False], ids=["applied", "not applied"])
-def test_an_error_says_nothing_of_what_was_done(status: int, applied_too: bool) -> None:
+def test_an_error_response_leaves_the_result_of_the_write_open(status: int, applied_too: bool) -> None:
     """A 5xx after the write, or instead of it: a look decides, and the PUT is repeated only if nothing is there."""
 
     async def answer_with_an_error(call: Any, response: Any) -> None:
@@ -162,7 +162,7 @@ def test_a_pool_of_somebody_else_under_the_name_is_left_alone(how: str) -> None:
             await asyncio.sleep(70)
             await applied(sim)
         theirs = sim.cloud.pools[NAME]
-        await says(sim, NAME, "Launched", "False", "PoolNameTaken", within_seconds=10)
+        await wait_for_condition(sim, NAME, "Launched", "False", "PoolNameTaken", within_seconds=10)
         assert "is not managed by this controller" in message(sim, NAME, "Launched")
         await asyncio.sleep(600)
         assert sim.cloud.pools[NAME] == theirs
@@ -187,7 +187,7 @@ def test_no_operation_is_ever_needed(ttl: float) -> None:
     simulate(story, azure=AzureSettings(operation_ttl_seconds=ttl))
 
 
-def test_a_failure_whose_put_was_never_heard_is_told_and_made_anew() -> None:
+def test_a_failed_creation_with_a_lost_put_response_is_reported_and_repeated() -> None:
     """Neither the pool nor anybody else says why it failed, for the answer with the operation's URL was lost."""
 
     async def story(sim: Sim) -> None:
@@ -195,7 +195,7 @@ def test_a_failure_whose_put_was_never_heard_is_told_and_made_anew() -> None:
         sim.cloud.faults.append(Fault(verb="PUT", drop="after", failure=failure))
         await sim.start_controller()
         uid = await applied(sim)
-        await says(sim, NAME, "Launched", "False", "CreateFailed", within_seconds=120)
+        await wait_for_condition(sim, NAME, "Launched", "False", "CreateFailed", within_seconds=120)
         assert await ready(sim, NAME, within_seconds=1200) == uid
         assert created(sim, NAME) == 2
         assert sim.cloud.counts["OPERATION"] == 0

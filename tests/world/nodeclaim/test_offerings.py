@@ -10,7 +10,7 @@ from provisioner.api import labels
 from provisioner.runtime.metrics import Metrics
 from provisioner.simulator.azure import faults
 from provisioner.simulator.azure.faults import ALWAYS, Failure, Fault
-from tests.world.claims import CLAIMS, condition, events, message, puts, ready, removed, says
+from tests.world.claims import CLAIMS, condition, events, message, puts, ready, removed, wait_for_condition
 from tests.world.harness import SIZE, Sim, node_claim, simulate
 
 HOUR_SECONDS = 3600.0
@@ -87,12 +87,12 @@ def test_spot_first_then_on_demand() -> None:
         await sim.apply(choosing("gpu2", SIZE, terms=["spot"]))
         await ready(sim, "gpu1", within_seconds=1200)
         assert sim.claim("gpu1")["metadata"]["labels"][labels.CAPACITY_TYPE] == "on-demand"
-        await says(sim, "gpu2", "Launched", "False", "AllocationFailed")
+        await wait_for_condition(sim, "gpu2", "Launched", "False", "AllocationFailed")
 
     simulate(story)
 
 
-def test_when_all_is_exhausted_the_claim_says_so_and_goes_on_trying() -> None:
+def test_exhausted_offerings_are_reported_and_retried() -> None:
     """The words that KAITO's RAG engine ends at, behind the last cause; later the machine comes all the same."""
 
     async def story(sim: Sim) -> None:
@@ -100,10 +100,10 @@ def test_when_all_is_exhausted_the_claim_says_so_and_goes_on_trying() -> None:
         await sim.start_controller(elect=False)
         claim = await sim.apply(choosing("gpu1", SIZE, OTHER))
         await sim.until(lambda: EXHAUSTED in message(sim, "gpu1", "Launched"), 300, "all is exhausted")
-        told = condition(sim.claim("gpu1"), "Launched")
-        assert (told["status"], told["reason"]) == ("False", "AllocationFailed")
-        assert told["message"].startswith("AllocationFailed: ")
-        assert len(told["message"].encode()) <= 256
+        reported = condition(sim.claim("gpu1"), "Launched")
+        assert (reported["status"], reported["reason"]) == ("False", "AllocationFailed")
+        assert reported["message"].startswith("AllocationFailed: ")
+        assert len(reported["message"].encode()) <= 256
         sim.cloud.faults.clear()
         assert await ready(sim, "gpu1", within_seconds=1200) == claim["metadata"]["uid"]
 
@@ -120,7 +120,7 @@ def test_many_claims_cost_one_put_a_step(refused: str) -> None:
         sim.cloud.faults.append(fault)
         await sim.start_controller(elect=False)
         await sim.apply(node_claim(names[0]))
-        await says(sim, names[0], "Launched", "False", "QuotaExceeded", within_seconds=120)
+        await wait_for_condition(sim, names[0], "Launched", "False", "QuotaExceeded", within_seconds=120)
         for name in names[1:]:
             await sim.apply(node_claim(name))
         began = sim.now
@@ -174,7 +174,7 @@ def test_a_restart_forgets_no_shortage() -> None:
         sim.cloud.faults.append(faults.quota_preflight())
         await sim.start_controller(elect=False)
         await sim.apply(node_claim(names[0]))
-        await says(sim, names[0], "Launched", "False", "QuotaExceeded", within_seconds=20)
+        await wait_for_condition(sim, names[0], "Launched", "False", "QuotaExceeded", within_seconds=20)
         for name in names[1:]:
             await sim.apply(node_claim(name))
         await sim.until(lambda: len(all_puts(sim, names)) == 3, 300, "tried three times: now it rests for 2 min")
@@ -205,7 +205,7 @@ def test_a_restart_does_not_shorten_the_hour_of_a_limit_of_nothing(refused: str)
         for name in names:
             await sim.apply(node_claim(name))
         for name in names:
-            await says(sim, name, "Launched", "False", "QuotaExceeded", within_seconds=400)
+            await wait_for_condition(sim, name, "Launched", "False", "QuotaExceeded", within_seconds=400)
         await asyncio.sleep(300)
         before, last = len(all_puts(sim, names)), all_puts(sim, names)[-1]
         for number in range(1, 6):
@@ -233,16 +233,16 @@ def test_a_person_who_raised_the_quota_need_not_wait_for_the_hour() -> None:
             await sim.apply(node_claim(name))
             await asyncio.sleep(2)
         for name in names:
-            await says(sim, name, "Launched", "False", "QuotaExceeded", within_seconds=400)
+            await wait_for_condition(sim, name, "Launched", "False", "QuotaExceeded", within_seconds=400)
         await asyncio.sleep(120)
-        before, asked_at = len(all_puts(sim, names)), sim.now
+        before, requested_at = len(all_puts(sim, names)), sim.now
         sim.cloud.faults.clear()
         await asyncio.sleep(120)
         assert len(all_puts(sim, names)) == before
         sim.store.patch(CLAIMS, names[2], {"metadata": {"annotations": {labels.RETRY: "quota raised"}}})
         for name in names:
             await ready(sim, name, within_seconds=600)
-        assert sim.now - asked_at < HOUR_SECONDS / 2
+        assert sim.now - requested_at < HOUR_SECONDS / 2
         assert puts(sim, names[0])[-1] < min(puts(sim, names[1])[-1], puts(sim, names[2])[-1])
         assert len(all_puts(sim, names)) == before + len(names)
 
@@ -258,7 +258,7 @@ def test_a_full_subnet_is_tried_by_one_claim_for_all() -> None:
         sim.cloud.faults.append(Fault(verb="PUT", times=ALWAYS, failure=Failure(error=full)))
         await sim.start_controller(elect=False)
         await sim.apply(choosing(names[0], SIZE, OTHER))
-        await says(sim, names[0], "Launched", "False", "SubnetIsFull", within_seconds=120)
+        await wait_for_condition(sim, names[0], "Launched", "False", "SubnetIsFull", within_seconds=120)
         for name in names[1:]:
             await sim.apply(choosing(name, OTHER, SIZE))
         began = sim.now
@@ -267,7 +267,7 @@ def test_a_full_subnet_is_tried_by_one_claim_for_all() -> None:
         sim.crash()
         await sim.start_controller("ctl1", elect=False)
         for name in names:
-            await says(sim, name, "Launched", "False", "SubnetIsFull", within_seconds=120)
+            await wait_for_condition(sim, name, "Launched", "False", "SubnetIsFull", within_seconds=120)
             assert EXHAUSTED not in message(sim, name, "Launched")
             assert "use a larger one" in message(sim, name, "Launched")
         before = len(all_puts(sim, names))

@@ -22,8 +22,8 @@ from tests.world.claims import (
     puts,
     ready,
     removed,
-    says,
     versions,
+    wait_for_condition,
 )
 from tests.world.harness import Sim, node_claim, simulate
 from tests.world.transcript import run_pod
@@ -45,15 +45,17 @@ def operations(sim: Sim) -> int:
 # Failed without a cause
 
 
-def test_a_pool_that_fails_without_a_cause_is_asked_for_it_once() -> None:
+def test_the_cause_of_a_failed_pool_is_requested_once() -> None:
     """The cause comes from the operation of our PUT, in one GET, and stands on the claim before the pool goes."""
 
     async def story(sim: Sim) -> None:
         sim.cloud.faults.append(silent())
         await sim.start_controller(elect=False)
         uid = (await sim.apply(node_claim(NAME)))["metadata"]["uid"]
-        told = await says(sim, NAME, "Launched", "False", "VMExtensionProvisioningError", within_seconds=60)
-        assert told["message"].startswith("VMExtensionProvisioningError: VM has reported a failure")
+        reported = await wait_for_condition(
+            sim, NAME, "Launched", "False", "VMExtensionProvisioningError", within_seconds=60
+        )
+        assert reported["message"].startswith("VMExtensionProvisioningError: VM has reported a failure")
         assert "DELETE" not in arm_calls(sim, NAME)
         assert operations(sim) == 1
         assert await ready(sim, NAME) == uid
@@ -66,7 +68,7 @@ def test_a_pool_that_fails_without_a_cause_is_asked_for_it_once() -> None:
     simulate(story)
 
 
-def test_a_restart_loses_the_cause_and_says_so() -> None:
+def test_a_restart_loses_the_cause_and_reports_it() -> None:
     """The operation's URL goes with the process: the claim says that nobody tells, and its pool is made anew."""
 
     async def story(sim: Sim) -> None:
@@ -76,13 +78,13 @@ def test_a_restart_loses_the_cause_and_says_so() -> None:
         await sim.until(lambda: created(sim, NAME), 5, "the PUT is accepted")
         sim.crash()
         await sim.start_controller("ctl1", elect=False)
-        told = await says(sim, NAME, "Launched", "False", "CreateFailed", within_seconds=60)
-        assert told["message"] == (
+        reported = await wait_for_condition(sim, NAME, "Launched", "False", "CreateFailed", within_seconds=60)
+        assert reported["message"] == (
             "agent pool gpu1 ended in Failed; AKS names no cause on it, and its operation has none (any longer): "
             "see az aks nodepool show --name gpu1 and the activity log"
         )
         assert operations(sim) == 0
-        await says(sim, NAME, "Launched", "False", "VMExtensionProvisioningError", within_seconds=600)
+        await wait_for_condition(sim, NAME, "Launched", "False", "VMExtensionProvisioningError", within_seconds=600)
         assert (created(sim, NAME), operations(sim)) == (2, 1)
 
     simulate(story)
@@ -95,9 +97,9 @@ def test_an_operation_that_has_expired_is_no_word_about_the_pool() -> None:
         sim.cloud.faults.append(silent(times=2))
         await sim.start_controller(elect=False)
         uid = (await sim.apply(node_claim(NAME)))["metadata"]["uid"]
-        await says(sim, NAME, "Launched", "False", "CreateFailed", within_seconds=60)
+        await wait_for_condition(sim, NAME, "Launched", "False", "CreateFailed", within_seconds=60)
         assert operations(sim) == 1
-        await says(sim, NAME, "Launched", "Unknown", "Creating")
+        await wait_for_condition(sim, NAME, "Launched", "Unknown", "Creating")
         assert await ready(sim, NAME, within_seconds=1800) == uid
         first, second, third = puts(sim, NAME)
         assert (second - first >= 45 + 60, third - second >= 45 + 120) == (True, True)
@@ -109,7 +111,7 @@ def test_an_operation_that_has_expired_is_no_word_about_the_pool() -> None:
 
 
 @pytest.mark.parametrize("answer", ["a page", "throttled", "nothing"])
-def test_an_operation_that_cannot_be_read_is_not_asked_again(answer: str) -> None:
+def test_an_operation_that_cannot_be_read_is_read_once(answer: str) -> None:
     """Whatever happens to the one question, the claim goes its way: told, removed, made anew."""
     faulty = {
         "a page": Fault(verb="OPERATION", answer=errors.html(502)),
@@ -121,7 +123,7 @@ def test_an_operation_that_cannot_be_read_is_not_asked_again(answer: str) -> Non
         sim.cloud.faults += [silent(), faulty]
         await sim.start_controller(elect=False)
         await sim.apply(node_claim(NAME))
-        await says(sim, NAME, "Launched", "False", "CreateFailed", within_seconds=90)
+        await wait_for_condition(sim, NAME, "Launched", "False", "CreateFailed", within_seconds=90)
         await ready(sim, NAME)
         assert operations(sim) == 1
         assert created(sim, NAME) == 2
@@ -129,7 +131,7 @@ def test_an_operation_that_cannot_be_read_is_not_asked_again(answer: str) -> Non
     simulate(story)
 
 
-def test_a_creation_that_somebody_aborts_is_told_and_made_anew() -> None:
+def test_an_aborted_creation_is_reported_and_repeated() -> None:
     """`az aks nodepool operation-abort`: the pool ends in Canceled, which is an attempt that failed and no machine."""
 
     async def story(sim: Sim) -> None:
@@ -138,8 +140,8 @@ def test_a_creation_that_somebody_aborts_is_told_and_made_anew() -> None:
         await sim.until(lambda: created(sim, NAME), 5, "the PUT is accepted")
         await asyncio.sleep(20)
         sim.cloud.lifecycle.abort(NAME)
-        told = await says(sim, NAME, "Launched", "False", "OperationCanceled", within_seconds=90)
-        assert told["message"].startswith("OperationCanceled: ")
+        reported = await wait_for_condition(sim, NAME, "Launched", "False", "OperationCanceled", within_seconds=90)
+        assert reported["message"].startswith("OperationCanceled: ")
         assert await ready(sim, NAME, within_seconds=1200) == uid
         assert created(sim, NAME) == 2
         assert [one["reason"] for one in events(sim, NAME)].count("RemovingFailedPool") == 1
@@ -196,9 +198,9 @@ def test_a_pool_that_fails_with_a_node_is_made_anew_after_both_are_gone(*, resta
         uid = await failed_with_a_node(sim)
         (old,) = node_names(sim)
         first = sim.nodes_of(NAME)[0]["metadata"]["uid"]
-        await says(sim, NAME, "Registered", "True", "Registered", within_seconds=90)
-        told = await says(sim, NAME, "Launched", "False", "NodesNotReady", within_seconds=120)
-        assert told["message"].startswith("NodesNotReady: Not all nodes reached Ready state")
+        await wait_for_condition(sim, NAME, "Registered", "True", "Registered", within_seconds=90)
+        reported = await wait_for_condition(sim, NAME, "Launched", "False", "NodesNotReady", within_seconds=120)
+        assert reported["message"].startswith("NodesNotReady: Not all nodes reached Ready state")
         for kind in ("Registered", "Initialized"):
             assert condition(sim.claim(NAME), kind)["reason"] == "PoolFailed"
         if restart:
@@ -226,7 +228,7 @@ def test_a_node_that_lingers_holds_the_next_attempt() -> None:
         await failed_with_a_node(sim)
         (old,) = node_names(sim)
         sim.store.patch("nodes", old, {"metadata": {"finalizers": ["example.com/keep"]}})
-        await says(sim, NAME, "Launched", "False", "NodesNotReady", within_seconds=240)
+        await wait_for_condition(sim, NAME, "Launched", "False", "NodesNotReady", within_seconds=240)
         await asyncio.sleep(HOUR_SECONDS)
         assert NAME not in sim.cloud.pools
         assert created(sim, NAME) == 1
@@ -260,7 +262,7 @@ def test_a_failed_pool_whose_node_is_ready_without_gpus_is_made_anew(*, restart:
     async def story(sim: Sim) -> None:
         sim.nodes.plugin_delay_seconds = 10 * HOUR_SECONDS
         uid = await failed_with_a_node(sim)
-        await says(sim, NAME, "Initialized", "Unknown", "ResourceNotRegistered", within_seconds=600)
+        await wait_for_condition(sim, NAME, "Initialized", "Unknown", "ResourceNotRegistered", within_seconds=600)
         await sim.until(lambda: "NodesNotReady" in message(sim, NAME, "Initialized"), 200, "the claim names the cause")
         assert condition(sim.claim(NAME), "Launched")["status"] == "True"
         (old,) = node_names(sim)
@@ -271,8 +273,8 @@ def test_a_failed_pool_whose_node_is_ready_without_gpus_is_made_anew(*, restart:
         await asyncio.sleep(900)
         assert (created(sim, NAME), condition(sim.claim(NAME), "Launched")["status"]) == (1, "True")
         sim.nodes.plugin_delay_seconds = 0.0
-        told = await says(sim, NAME, "Launched", "False", "NodesNotReady", within_seconds=600)
-        assert told["message"].startswith("NodesNotReady: ")
+        reported = await wait_for_condition(sim, NAME, "Launched", "False", "NodesNotReady", within_seconds=600)
+        assert reported["message"].startswith("NodesNotReady: ")
         assert await ready(sim, NAME, within_seconds=2 * HOUR_SECONDS) == uid
         assert created(sim, NAME) == 2
         evicted = [c.at for c in sim.audit_log.calls(verb="POST", kind="pods") if c.target.name == "cpu-only"]
@@ -292,7 +294,7 @@ def test_a_claim_with_a_failed_pool_and_its_node_can_be_deleted() -> None:
 
         async def story(sim: Sim, seconds: float = seconds) -> None:
             uid = await failed_with_a_node(sim, times=ALWAYS)
-            await says(sim, NAME, "Launched", "False", "NodesNotReady", within_seconds=240)
+            await wait_for_condition(sim, NAME, "Launched", "False", "NodesNotReady", within_seconds=240)
             await asyncio.sleep(seconds)
             await removed(sim, NAME)
             assert sim.audit_log.deletion_order(uid)[:2] == ["pool", "node"]
@@ -336,12 +338,12 @@ def test_a_pool_scaled_to_nothing_waits_to_be_scaled_back() -> None:
     async def story(sim: Sim) -> None:
         uid = await up(sim)
         scale(sim, 0)
-        told = await says(sim, NAME, "Initialized", "False", "NodeLost", within_seconds=600)
+        reported = await wait_for_condition(sim, NAME, "Initialized", "False", "NodeLost", within_seconds=600)
         await sim.until(lambda: not sim.nodes_of(NAME), 600, "the Node is let go")
         await asyncio.sleep(HOUR_SECONDS)
-        told = condition(sim.claim(NAME), "Initialized")
-        assert told["reason"] == "NodeLost"
-        assert told["message"].endswith(
+        reported = condition(sim.claim(NAME), "Initialized")
+        assert reported["reason"] == "NodeLost"
+        assert reported["message"].endswith(
             "is deleted: agent pool gpu1 was scaled to 0: az aks nodepool scale --name gpu1 --node-count 1"
         )
         assert sim.condition(NAME, "Ready") == "False"
@@ -358,7 +360,7 @@ def test_a_pool_scaled_to_nothing_waits_to_be_scaled_back() -> None:
 
 
 @pytest.mark.parametrize("count", [2, 3])
-def test_more_machines_than_asked_for_are_told_and_go_with_the_claim(count: int) -> None:
+def test_surplus_machines_are_reported_and_deleted_with_the_claim(count: int) -> None:
     """Nobody is scaled down behind his back: the claim stays Ready, an Event names count and command."""
 
     async def story(sim: Sim) -> None:
@@ -481,17 +483,17 @@ def test_an_upgrade_with_a_surge_machine_loses_nothing() -> None:
 # Made, and not as asked for
 
 
-def test_a_pool_without_a_node_is_told_and_can_be_left() -> None:
+def test_a_pool_without_a_node_is_reported_and_can_be_deleted() -> None:
     """Succeeded, and no Node for an hour: overdue by one Event, nothing destroyed; the pool goes with its claim."""
 
     async def story(sim: Sim) -> None:
         sim.nodes.never_register(NAME)
         await sim.start_controller(elect=False)
         uid = (await sim.apply(node_claim(NAME)))["metadata"]["uid"]
-        await says(sim, NAME, "Registered", "Unknown", "NodeNotFound")
+        await wait_for_condition(sim, NAME, "Registered", "Unknown", "NodeNotFound")
         await asyncio.sleep(HOUR_SECONDS)
-        told = condition(sim.claim(NAME), "Registered")["message"]
-        assert told.endswith("; overdue: over 15 min")
+        reported = condition(sim.claim(NAME), "Registered")["message"]
+        assert reported.endswith("; overdue: over 15 min")
         assert sim.condition(NAME, "Launched") == "True"
         assert [one["type"] for one in events(sim, NAME, "NodeNotFound")].count("Warning") == 1
         assert created(sim, NAME) == 1
@@ -513,9 +515,9 @@ def test_a_pool_that_comes_with_two_nodes_takes_neither(end: str) -> None:
         await sim.until(lambda: len(sim.nodes_of(NAME)) == 2, 600, "there are two Nodes")
         both = ", ".join(sorted(node_names(sim)))
         await asyncio.sleep(10 * MINUTE)
-        told = condition(sim.claim(NAME), "Registered")
-        assert (told["status"], told["reason"]) == ("False", "MultipleNodesFound")
-        assert told["message"] == (
+        reported = condition(sim.claim(NAME), "Registered")
+        assert (reported["status"], reported["reason"]) == ("False", "MultipleNodesFound")
+        assert reported["message"] == (
             f"Invariant violated, matched multiple nodes: {both}; az aks nodepool scale --name gpu1 --node-count 1,"
             " or delete this claim"
         )

@@ -8,7 +8,7 @@ from tests.world.azure_role import AZURE_ACTIONS, used_actions
 from tests.world.claims import ready
 from tests.world.harness import Sim, node_claim, simulate
 from tests.world.nodeclaim.test_main_job import NAME
-from tests.world.transcript import FAST, said
+from tests.world.transcript import FAST, claim_condition
 
 LIFE_SECONDS = 900.0
 WORDS = "does not have authorization to perform action"
@@ -31,7 +31,7 @@ def test_a_life_uses_all_of_the_role_and_nothing_else() -> None:
 
 
 @pytest.mark.parametrize(("missing", "condition"), [("write", "Launched"), ("delete", "InstanceTerminating")])
-def test_a_role_with_a_hole_is_told_on_the_claim(missing: str, condition: str) -> None:
+def test_a_missing_azure_permission_is_reported_on_the_claim(missing: str, condition: str) -> None:
     """ARM's refusal is on the claim, which waits; once the role is whole it goes on by itself."""
     action = f"Microsoft.ContainerService/managedClusters/agentPools/{missing}"
 
@@ -41,7 +41,9 @@ def test_a_role_with_a_hole_is_told_on_the_claim(missing: str, condition: str) -
         if missing == "delete":
             await ready(sim, NAME)
             await sim.delete_claim(NAME)
-        await sim.until(lambda: "AuthorizationFailed" in said(sim, condition)[2], LIFE_SECONDS, "the claim says so")
+        await sim.until(
+            lambda: "AuthorizationFailed" in claim_condition(sim, condition)[2], LIFE_SECONDS, "the claim says so"
+        )
         sim.cloud.configure(actions=AZURE_ACTIONS)
         if missing == "write":
             await ready(sim, NAME)

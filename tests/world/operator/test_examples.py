@@ -15,7 +15,7 @@ from provisioner.api.time import rfc3339
 from provisioner.simulator.azure import faults
 from provisioner.simulator.azure.settings import AzureSettings
 from tests.world import predecessor as old
-from tests.world.claims import EXAMPLES, example, message, node_is_ready, puts, ready, removed, says
+from tests.world.claims import EXAMPLES, example, message, node_is_ready, puts, ready, removed, wait_for_condition
 from tests.world.harness import EPOCH, Sim, simulate
 from tests.world.transcript import CLAIMS, run_pod
 
@@ -85,11 +85,11 @@ async def helped(sim: Sim, stem: str, name: str) -> None:
     match stem:
         case "mig":
             await node_is_ready(sim, name)
-            await says(sim, name, "Initialized", "Unknown", "ResourceNotRegistered")
+            await wait_for_condition(sim, name, "Initialized", "Unknown", "ResourceNotRegistered")
             assert SLICE in message(sim, name, "Initialized")
             cut_in_slices(sim, name)
         case "startup-taint":
-            await says(sim, name, "Initialized", "Unknown", "StartupTaintsExist")
+            await wait_for_condition(sim, name, "Initialized", "Unknown", "StartupTaintsExist")
             take_off(sim, name, "example.com/model-not-loaded")
 
 
@@ -107,16 +107,16 @@ def test_each_example_lives_and_leaves(stem: str) -> None:
         uid = await ready(sim, name)
         assert sim.store.list("kaitonodeclasses.kaito.sh") == []
         assert puts(sim, name) == [pytest.approx(0.4, abs=0.4)]
-        asked = sim.cloud.pools[name].properties
-        assert (asked["vmSize"], asked["osDiskSizeGB"], asked["osSKU"], asked["count"]) == (
+        requested = sim.cloud.pools[name].properties
+        assert (requested["vmSize"], requested["osDiskSizeGB"], requested["osSKU"], requested["count"]) == (
             expected.size,
             expected.disk,
             expected.image,
             1,
         )
-        assert asked.get("availabilityZones") == expected.zones
-        assert asked.get("scaleSetPriority", "Regular") == ("Spot" if expected.terms == "spot" else "Regular")
-        assert {key: asked.get(key) for key, _ in expected.more} == dict(expected.more)
+        assert requested.get("availabilityZones") == expected.zones
+        assert requested.get("scaleSetPriority", "Regular") == ("Spot" if expected.terms == "spot" else "Regular")
+        assert {key: requested.get(key) for key, _ in expected.more} == dict(expected.more)
         [node] = sim.nodes_of(name)
         assert [*node["spec"].get("taints", ())] == list(expected.taints)
         assert node["status"]["allocatable"].get(expected.resource, "") == expected.gpus
@@ -167,7 +167,7 @@ def test_the_example_that_repair_leaves_alone_keeps_its_node() -> None:
         uid = await ready(sim, "keepbroken")
         [node] = sim.nodes_of("keepbroken")
         sim.nodes.set_ready(node["metadata"]["name"], False, "KubeletNotReady")
-        await says(sim, "keepbroken", "Initialized", "False", "NodeNotReady")
+        await wait_for_condition(sim, "keepbroken", "Initialized", "False", "NodeNotReady")
         await asyncio.sleep(3600)
         assert (sim.claim("keepbroken") or {})["metadata"]["uid"] == uid
         assert "keepbroken" in sim.cloud.pools
@@ -187,10 +187,10 @@ def test_the_example_for_long_jobs_keeps_a_protected_pod_until_its_time_is_up() 
         await ready(sim, "longjobs")
         [node] = sim.nodes_of("longjobs")
         run_pod(sim, "training", node["metadata"]["name"], annotations={labels.DO_NOT_DISRUPT: "true"})
-        asked = in_seconds(sim, 6 * 3600)
+        requested = in_seconds(sim, 6 * 3600)
         await sim.delete_claim("longjobs")
         await asyncio.sleep(600)
-        assert (sim.claim("longjobs") or {})["metadata"]["annotations"][labels.TERMINATION_TIMESTAMP] == asked
+        assert (sim.claim("longjobs") or {})["metadata"]["annotations"][labels.TERMINATION_TIMESTAMP] == requested
         assert sim.store.get("pods", "training", "default") is not None
         assert "longjobs" in sim.cloud.pools
         sooner = {labels.TERMINATION_TIMESTAMP: in_seconds(sim, 120)}

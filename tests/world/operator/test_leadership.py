@@ -18,12 +18,12 @@ from provisioner.simulator.azure.settings import AzureSettings
 from provisioner.simulator.world import ARM_HOST, KUBE_HOST
 from tests.world.harness import Sim, node_claim, simulate
 from tests.world.nodeclaim.test_main_job import NAME, create_and_delete, gone, ready
-from tests.world.transcript import CLAIMS, FAST, MINUTE, pool_calls, said
+from tests.world.transcript import CLAIMS, FAST, MINUTE, claim_condition, pool_calls
 
 LEASE_SECONDS = 30.0
 # A follower asks every 5 s, give or take a fifth; others' leases run from when it saw them renewed.
-ASKS_SECONDS = 6.5
-TAKEOVER_SECONDS = LEASE_SECONDS + 2 * ASKS_SECONDS
+RETRY_SECONDS = 6.5
+TAKEOVER_SECONDS = LEASE_SECONDS + 2 * RETRY_SECONDS
 ARM_WRITE_SECONDS = 15.0
 
 
@@ -78,25 +78,25 @@ def test_of_two_replicas_one_acts() -> None:
 
 MOMENTS = [
     ("when the PUT was sent", lambda sim: bool(pool_calls(sim, "PUT"))),
-    ("while the pool is created", lambda sim: said(sim, "Launched")[1] == "Creating"),
+    ("while the pool is created", lambda sim: claim_condition(sim, "Launched")[1] == "Creating"),
     ("when the Node is registered", lambda sim: sim.condition(NAME, "Registered") == "True"),
     ("when the claim is Ready", lambda sim: sim.condition(NAME, "Ready") == "True"),
 ]
 
 
-@pytest.mark.parametrize(("told", "moment"), MOMENTS, ids=[row[0] for row in MOMENTS])
+@pytest.mark.parametrize(("case", "moment"), MOMENTS, ids=[row[0] for row in MOMENTS])
 @pytest.mark.parametrize("reset", [False, True], ids=["FIN", "RST"])
-def test_the_leader_dies(told: str, moment: Callable[[Sim], bool], reset: bool) -> None:
+def test_the_leader_dies(case: str, moment: Callable[[Sim], bool], reset: bool) -> None:
     """The other one leads as soon as the lease has lapsed, goes on where the dead one was, and doubles nothing."""
 
     async def story(sim: Sim) -> None:
         await two(sim)
         uid = (await sim.apply(node_claim(NAME)))["metadata"]["uid"]
-        await sim.until(lambda: moment(sim), 300, told)
+        await sim.until(lambda: moment(sim), 300, case)
         sim.crash("ctl0", reset=reset)
         died_at = sim.now
         await sim.until(lambda: holder(sim) == "ctl1", TAKEOVER_SECONDS, "ctl1 leads")
-        assert sim.now - died_at >= LEASE_SECONDS - ASKS_SECONDS
+        assert sim.now - died_at >= LEASE_SECONDS - RETRY_SECONDS
         await sim.until(lambda: sim.condition(NAME, "Ready") == "True", 400, "the claim is Ready")
         await away(sim, uid)
         accepted = [call.status for call in pool_calls(sim, "PUT")]
@@ -113,7 +113,7 @@ def test_the_leader_dies_in_a_removal() -> None:
         await two(sim)
         uid = await ready(sim)
         await sim.delete_claim(NAME)
-        await sim.until(lambda: said(sim, "InstanceTerminating")[0] == "True", 20, "the pool is going")
+        await sim.until(lambda: claim_condition(sim, "InstanceTerminating")[0] == "True", 20, "the pool is going")
         sim.crash("ctl0")
         await gone(sim, within_seconds=4 * MINUTE)
         assert sim.audit_log.deletion_order(uid) == ["pool", "node", "claim"]
@@ -132,7 +132,7 @@ def test_a_leader_cut_off_from_the_api_server_stops_writing_to_azure_in_time() -
     async def story(sim: Sim) -> None:
         await two(sim, restart_on=(LeadershipLost,))
         await sim.apply(node_claim(NAME))
-        await sim.until(lambda: said(sim, "Launched")[1] == "Creating", 30, "the pool is being created")
+        await sim.until(lambda: claim_condition(sim, "Launched")[1] == "Creating", 30, "the pool is being created")
         await sim.delete_claim(NAME)
         # After the third refusal the next try is due in 20 s: when the lease is still held, but not for long enough.
         await sim.until(lambda: len(pool_calls(sim, "DELETE")) == 3, 60, "AKS refuses to delete it, again and again")
@@ -151,7 +151,7 @@ def test_a_leader_cut_off_from_the_api_server_stops_writing_to_azure_in_time() -
     simulate(story, azure=SLOW)
 
 
-def test_a_leader_cut_off_from_the_api_server_asks_for_no_pool() -> None:
+def test_a_leader_cut_off_from_the_api_server_creates_no_pool() -> None:
     """Claims it knows of and has not served yet are its successor's: two leaders never PUT for one claim."""
 
     async def story(sim: Sim) -> None:
@@ -195,7 +195,7 @@ def test_nobody_reaches_the_api_server_for_a_while() -> None:
     async def story(sim: Sim) -> None:
         await two(sim, restart_on=(LeadershipLost,))
         uid = (await sim.apply(node_claim(NAME)))["metadata"]["uid"]
-        await sim.until(lambda: said(sim, "Launched")[1] == "Creating", 30, "the pool is being created")
+        await sim.until(lambda: claim_condition(sim, "Launched")[1] == "Creating", 30, "the pool is being created")
         for who in list(sim.controllers):
             sim.network.partition(KUBE_HOST, who)
         began = sim.now
@@ -211,17 +211,17 @@ def test_nobody_reaches_the_api_server_for_a_while() -> None:
     simulate(story, azure=FAST)
 
 
-def test_a_leader_that_is_asked_to_stop_hands_over_at_once() -> None:
+def test_a_leader_that_is_stopped_releases_the_lease_at_once() -> None:
     """SIGTERM releases the lease: the follower leads within one of its rounds, and goes on."""
 
     async def story(sim: Sim) -> None:
         await two(sim)
         uid = (await sim.apply(node_claim(NAME)))["metadata"]["uid"]
-        await sim.until(lambda: said(sim, "Launched")[1] == "Creating", 30, "the pool is being created")
+        await sim.until(lambda: claim_condition(sim, "Launched")[1] == "Creating", 30, "the pool is being created")
         await asyncio.sleep(5)
         await sim.stop_controller("ctl0")
         assert holder(sim) == ""
-        await sim.until(lambda: holder(sim) == "ctl1", ASKS_SECONDS, "ctl1 leads")
+        await sim.until(lambda: holder(sim) == "ctl1", RETRY_SECONDS, "ctl1 leads")
         await sim.until(lambda: sim.condition(NAME, "Ready") == "True", 300, "the claim is Ready")
         assert len(pool_calls(sim, "PUT")) == 1
         await away(sim, uid)

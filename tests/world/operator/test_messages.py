@@ -20,10 +20,10 @@ async def one_life(sim) -> None:
 @pytest.mark.parametrize("status", ["Unknown", "False"])
 def test_a_reason_that_no_page_explains_is_seen(monkeypatch, status) -> None:
     """A judgement with a reason of its own making fails whatever story shows it."""
-    judge = launch.condition
+    condition = launch.condition
 
     def mutant(f, claim):
-        updates = judge(f, claim)
+        updates = condition(f, claim)
         if updates is None or updates.reason != "Creating":
             return updates
         return ConditionUpdate(status=status, reason="Cooking", message="the machine is in the oven")
@@ -31,8 +31,8 @@ def test_a_reason_that_no_page_explains_is_seen(monkeypatch, status) -> None:
     monkeypatch.setattr(launch, "condition", mutant)
     with pytest.raises((InvariantError, BaseExceptionGroup)) as failure:
         simulate(one_life)
-    told = "\n".join([str(failure.value), *getattr(failure.value, "__notes__", [])])
-    assert f"gpu1 says what no page explains: Launched={status} Cooking" in told
+    text = "\n".join([str(failure.value), *getattr(failure.value, "__notes__", [])])
+    assert f"gpu1 says what no page explains: Launched={status} Cooking" in text
 
 
 def test_a_status_that_no_page_has_for_a_reason_is_seen() -> None:
@@ -50,7 +50,7 @@ def test_azures_own_code_is_explained_where_it_begins_the_message() -> None:
     assert not explained("Initialized", "False", "SubnetIsFull", words)
 
 
-def test_an_event_is_explained_for_the_kinds_that_it_is_told_of() -> None:
+def test_an_event_is_explained_for_the_kinds_it_is_recorded_on() -> None:
     """A drain's Event is a Node's, a repair's is a claim's."""
     assert explained_event("Node", "FailedDraining", "")
     assert not explained_event("NodeClaim", "FailedDraining", "")

@@ -174,7 +174,7 @@ async def toy(process: Process) -> None:
     await Toy(process, **process.options).run()
 
 
-def tell(story, **options):
+def run_story(story, **options):
     return simulate(story, launch=toy, azure=FAST, **options)
 
 
@@ -214,7 +214,7 @@ def test_a_sound_controller_passes() -> None:
         assert len(sim.audit_log.calls(who="ctl0", verb="PUT", kind="pools")) == 1
         assert len(sim.audit_log.calls(who="ctl0", verb="DELETE", kind="pools")) == 1
 
-    assert tell(story).writes == 7  # three finalizers put on or taken off twice over, PUT, and two DELETEs
+    assert run_story(story).writes == 7  # three finalizers put on or taken off twice over, PUT, and two DELETEs
 
 
 def test_the_real_program_fits_the_harness() -> None:
@@ -255,7 +255,7 @@ def test_each_planted_mistake_is_found(fault) -> None:
             await sim.settled()
 
     with pytest.raises(InvariantError, match=FAULTS[fault]):
-        tell(story)
+        run_story(story)
 
 
 def test_a_violation_comes_with_its_story() -> None:
@@ -265,14 +265,14 @@ def test_a_violation_comes_with_its_story() -> None:
         await up(sim, fault="foreign")
 
     with pytest.raises(InvariantError, match=r"#\d+ ctl0 arm DELETE pools/theirs -> \.\.\."):
-        tell(story)
+        run_story(story)
 
 
 def test_the_same_seed_repeats_the_same_course() -> None:
     """Two runs of one seed agree in every event; another seed takes another course."""
-    first = tell(life, seed=4)
-    assert tell(life, seed=4).digest == first.digest
-    assert tell(life, seed=5).digest != first.digest
+    first = run_story(life, seed=4)
+    assert run_story(life, seed=4).digest == first.digest
+    assert run_story(life, seed=5).digest != first.digest
 
 
 def test_every_crash_point_of_a_life_is_survived() -> None:
@@ -287,7 +287,7 @@ def test_every_crash_point_of_a_life_is_survived() -> None:
             crashed.extend(sim.controllers)
             assert sim.controllers["ctl0"].dead
 
-        tell(story, crash=point)
+        run_story(story, crash=point)
         assert crashed == ["ctl0", "ctl0'"], point
 
 
@@ -304,7 +304,7 @@ def test_a_write_before_whose_effect_it_dies_has_none() -> None:
                 await sim.until(lambda: sim.controllers["ctl0"].dead, 60, "the crash")
                 pools.append(len(sim.cloud.pools) - 2)
 
-            tell(story, crash=CrashPoint(2, phase, reset))
+            run_story(story, crash=CrashPoint(2, phase, reset))
             assert pools == [expected], (phase, reset)
 
 
@@ -384,7 +384,7 @@ def test_a_controller_may_be_restarted() -> None:
         simulate(story, launch=flaky)
 
 
-def test_until_tells_what_was_missing() -> None:
+def test_until_reports_what_was_missing() -> None:
     """A wait in vain ends at its virtual second, with what was waited for, the ledger and the claims' conditions."""
 
     async def story(sim) -> None:
@@ -395,11 +395,11 @@ def test_until_tells_what_was_missing() -> None:
         await sim.until(lambda: sim.condition("gpu1", "Ready") == "True", 300, "gpu1 is Ready")
 
     with pytest.raises(AssertionError) as caught:
-        tell(story)
-    told = str(caught.value)
-    assert told.startswith("not within 300 s: gpu1 is Ready")
-    assert "person kube POST nodeclaims -> 201" in told
-    assert "Launched=Unknown Creating: since noon" in told
+        run_story(story)
+    text = str(caught.value)
+    assert text.startswith("not within 300 s: gpu1 is Ready")
+    assert "person kube POST nodeclaims -> 201" in text
+    assert "Launched=Unknown Creating: since noon" in text
 
 
 def condition(kind, status, reason, message):
@@ -419,7 +419,7 @@ def test_the_simulator_itself_may_not_fail() -> None:
             await sim.request("GET", CLAIMS)
 
     with pytest.raises(ExceptionGroup, match="the simulator failed") as caught:
-        tell(story)
+        run_story(story)
     assert caught.group_contains(ZeroDivisionError)
 
 
@@ -431,7 +431,7 @@ def test_a_story_that_fails_fails_as_itself() -> None:
         raise KeyError("mine")
 
     with pytest.raises(KeyError, match="mine"):
-        tell(story)
+        run_story(story)
 
 
 def test_a_silent_task_of_a_controller_is_found() -> None:

@@ -14,10 +14,10 @@ from provisioner.api import labels
 from provisioner.simulator.azure import errors
 from provisioner.simulator.azure.faults import ALWAYS, Fault
 from provisioner.simulator.azure.settings import AzureSettings
-from tests.world.claims import Seen, condition, says, versions
+from tests.world.claims import Seen, condition, versions, wait_for_condition
 from tests.world.harness import Sim, node_claim, simulate
 from tests.world.nodeclaim.test_main_job import NAME, gone
-from tests.world.transcript import FAST, MINUTE, finalizers, gaps, pool_calls, said
+from tests.world.transcript import FAST, MINUTE, claim_condition, finalizers, gaps, pool_calls
 
 from .test_termination import NO_NODE, WHOLE, applied, being_created, failed, up, went
 
@@ -34,8 +34,8 @@ async def creating(sim: Sim) -> str:
 
 def words(seen: Iterable[Seen], reason: str) -> list[str]:
     """What InstanceTerminating said with that reason, each wording once, in order."""
-    told = [condition(one.obj, "InstanceTerminating") for one in seen]
-    return list(dict.fromkeys(one["message"] for one in told if one.get("reason") == reason))
+    reported = [condition(one.obj, "InstanceTerminating") for one in seen]
+    return list(dict.fromkeys(one["message"] for one in reported if one.get("reason") == reason))
 
 
 def accepted(sim: Sim, name: str = NAME) -> int:
@@ -54,17 +54,19 @@ def test_a_creation_of_twenty_minutes_is_waited_for() -> None:
     async def story(sim: Sim) -> None:
         uid = await creating(sim)
         seen = versions(sim, NAME)
-        asked_at = sim.now
+        requested_at = sim.now
         await sim.delete_claim(NAME)
         await sim.until(lambda: pool_calls(sim, "DELETE"), 1, "DELETE is sent at once")
-        await says(sim, NAME, "InstanceTerminating", "Unknown", "OperationInProgress", within_seconds=5)
+        await wait_for_condition(sim, NAME, "InstanceTerminating", "Unknown", "OperationInProgress", within_seconds=5)
         await asyncio.sleep(15 * MINUTE)
         assert finalizers(sim.claim(NAME)) == [labels.FINALIZER]
-        (told,) = words(seen, "OperationInProgress")
-        assert told.startswith("OperationNotAllowed: ")
-        assert f"({NAME} - Creating) is in progress" in told
-        assert told.endswith("; deletion due since 12:00:00Z, next try within 30 s")
-        quiet = [call for call in sim.audit_log.writes(who="ctl0") if call.system == "kube" and call.at > asked_at + 5]
+        (reported,) = words(seen, "OperationInProgress")
+        assert reported.startswith("OperationNotAllowed: ")
+        assert f"({NAME} - Creating) is in progress" in reported
+        assert reported.endswith("; deletion due since 12:00:00Z, next try within 30 s")
+        quiet = [
+            call for call in sim.audit_log.writes(who="ctl0") if call.system == "kube" and call.at > requested_at + 5
+        ]
         assert not quiet, "an unchanged state is never written again"
         await went(sim, uid, WHOLE)
         # The Node's birth changes the pool's ETag: that try is repeated at once, and counts as one with the next.
@@ -90,8 +92,8 @@ def test_azures_own_wait_is_obeyed() -> None:
         await sim.delete_claim(NAME)
         await went(sim, uid, WHOLE)
         assert gaps(pool_calls(sim, "DELETE")) == [180, 180, 180]
-        (told,) = words(seen, "OperationInProgress")
-        assert told.endswith("next try within 3 min")
+        (reported,) = words(seen, "OperationInProgress")
+        assert reported.endswith("next try within 3 min")
         assert never_aborted(sim)
 
     simulate(story, azure=FAST)
@@ -154,13 +156,13 @@ def test_two_claims_wait_each_for_its_own_pool() -> None:
         sim.cloud.faults.append(Fault(verb="PUT", pool=OTHER, operation_seconds=1200.0))
         uid = await creating(sim)
         other = (await sim.apply(node_claim(OTHER)))["metadata"]["uid"]
-        await says(sim, OTHER, "Launched", "Unknown", "Creating", within_seconds=10)
+        await wait_for_condition(sim, OTHER, "Launched", "Unknown", "Creating", within_seconds=10)
         for name in (NAME, OTHER):
             await sim.delete_claim(name)
         await gone(sim, within_seconds=200)
         assert sim.audit_log.deletion_order(uid) == WHOLE
-        assert said(sim, "InstanceTerminating", OTHER)[1] == "OperationInProgress"
-        assert f"({OTHER} - Creating)" in said(sim, "InstanceTerminating", OTHER)[2]
+        assert claim_condition(sim, "InstanceTerminating", OTHER)[1] == "OperationInProgress"
+        assert f"({OTHER} - Creating)" in claim_condition(sim, "InstanceTerminating", OTHER)[2]
         await gone(sim, OTHER, within_seconds=25 * MINUTE)
         assert sim.audit_log.deletion_order(other) == WHOLE
         assert accepted(sim) == accepted(sim, OTHER) == 1
@@ -170,14 +172,16 @@ def test_two_claims_wait_each_for_its_own_pool() -> None:
     simulate(story, azure=FAST)
 
 
-def test_an_overdue_removal_still_says_since_when() -> None:
+def test_an_overdue_removal_still_reports_its_start() -> None:
     """After half an hour of refusals the claim says that it is overdue, and still why, since when and when next."""
 
     async def story(sim: Sim) -> None:
         await creating(sim)
         await sim.delete_claim(NAME)
-        await sim.until(lambda: "overdue" in said(sim, "InstanceTerminating")[2], 31 * MINUTE, "it is overdue")
-        message = said(sim, "InstanceTerminating")[2]
+        await sim.until(
+            lambda: "overdue" in claim_condition(sim, "InstanceTerminating")[2], 31 * MINUTE, "it is overdue"
+        )
+        message = claim_condition(sim, "InstanceTerminating")[2]
         assert message.startswith("OperationNotAllowed: ")
         assert message.endswith("; deletion due since 12:00:00Z, next try within 30 s; overdue: over 30 min")
         await gone(sim, within_seconds=20 * MINUTE)
@@ -211,8 +215,10 @@ def test_azure_refuses_for_good_and_then_does_not() -> None:
         denied = Fault(verb="DELETE", times=ALWAYS, answer=errors.forbidden(action, "/subscriptions/s"))
         sim.cloud.faults.append(denied)
         await sim.delete_claim(NAME)
-        await sim.until(lambda: "AuthorizationFailed" in said(sim, "InstanceTerminating")[2], 10, "it says so")
-        message = said(sim, "InstanceTerminating")[2]
+        await sim.until(
+            lambda: "AuthorizationFailed" in claim_condition(sim, "InstanceTerminating")[2], 10, "it says so"
+        )
+        message = claim_condition(sim, "InstanceTerminating")[2]
         assert message.startswith("AuthorizationFailed: missing permission agentPools/delete. Apply charts/")
         assert "it can take an hour to take effect; deletion due since 12:00:00Z, next try within 5 min" in message
         await asyncio.sleep(10 * MINUTE)

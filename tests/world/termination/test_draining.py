@@ -23,6 +23,7 @@ from tests.world.transcript import (
     CLAIMS,
     FAST,
     MINUTE,
+    claim_condition,
     deleting,
     events,
     finalizers,
@@ -32,7 +33,6 @@ from tests.world.transcript import (
     pool_calls,
     refuse,
     run_pod,
-    said,
 )
 
 from .test_termination import WHOLE, up, went
@@ -84,7 +84,7 @@ def deletes(sim: Sim, name: str) -> list[Call]:
     return sim.audit_log.calls(who="ctl0", verb="DELETE", kind="pods", name=name)
 
 
-def told_on(sim: Sim, reason: str) -> list[tuple[str, str]]:
+def events_on(sim: Sim, reason: str) -> list[tuple[str, str]]:
     """Kind and name of what Events of that reason are about."""
     about = (event["involvedObject"] for event in events(sim, reason))
     return [(subject["kind"], subject["name"]) for subject in about]
@@ -102,8 +102,10 @@ def test_two_budgets_on_one_pod_are_named_and_waited_for() -> None:
         budget(sim, "one", "app")
         budget(sim, "two", "app")
         await sim.delete_claim(NAME)
-        await sim.until(lambda: "more than one PodDisruptionBudget" in said(sim, "Drained")[2], 10, "Drained says so")
-        assert "default/app" in said(sim, "Drained")[2]
+        await sim.until(
+            lambda: "more than one PodDisruptionBudget" in claim_condition(sim, "Drained")[2], 10, "Drained says so"
+        )
+        assert "default/app" in claim_condition(sim, "Drained")[2]
         await asyncio.sleep(5 * MINUTE)
         assert [call.status for call in evictions(sim, "app")] == [500] * len(evictions(sim, "app"))
         assert len(evictions(sim, "app")) <= 5 * MINUTE / 5 + 2
@@ -111,12 +113,12 @@ def test_two_budgets_on_one_pod_are_named_and_waited_for() -> None:
         sim.store.delete(BUDGETS, "one", "default")
         sim.store.delete(BUDGETS, "two", "default")
         await went(sim, uid, WHOLE)
-        assert told_on(sim, "FailedDraining")[0][0] == "Node"
+        assert events_on(sim, "FailedDraining")[0][0] == "Node"
 
     simulate(story, azure=FAST)
 
 
-def test_an_eviction_that_fails_is_told_and_asked_less_and_less_often() -> None:
+def test_a_failing_eviction_is_reported_and_repeated_with_backoff() -> None:
     """Another 500 is no budget: it stands on the claim, is tried at growing intervals, and keeps no other pod."""
 
     async def story(sim: Sim) -> None:
@@ -129,7 +131,7 @@ def test_an_eviction_that_fails_is_told_and_asked_less_and_less_often() -> None:
 
         mend = refuse(sim, of_app, 500, "InternalError", "Internal error occurred: no webhook")
         await sim.delete_claim(NAME)
-        await sim.until(lambda: "no webhook" in said(sim, "Drained")[2], 10, "Drained says why")
+        await sim.until(lambda: "no webhook" in claim_condition(sim, "Drained")[2], 10, "Drained says why")
         await sim.until(lambda: sim.store.get("pods", "other", "default") is None, 10, "the other pod has left")
         await asyncio.sleep(5 * MINUTE)
         waits = gaps(evictions(sim, "app"))
@@ -151,7 +153,9 @@ def test_a_pod_that_must_not_be_disrupted_for_a_while() -> None:
         started(sim, "training")
         since = sim.now
         await sim.delete_claim(NAME)
-        await sim.until(lambda: "do-not-disrupt until" in said(sim, "Drained")[2], 10, "Drained says until when")
+        await sim.until(
+            lambda: "do-not-disrupt until" in claim_condition(sim, "Drained")[2], 10, "Drained says until when"
+        )
         await sim.until(lambda: evictions(sim, "training"), 11 * MINUTE, "its time is over")
         assert 10 * MINUTE - 1 <= sim.now - since <= 10 * MINUTE + 7
         await went(sim, uid, WHOLE)
@@ -159,7 +163,7 @@ def test_a_pod_that_must_not_be_disrupted_for_a_while() -> None:
     simulate(story, azure=FAST)
 
 
-def test_a_wrong_do_not_disrupt_is_ignored_and_told_on_the_pod() -> None:
+def test_an_invalid_do_not_disrupt_is_ignored_and_reported_on_the_pod() -> None:
     """A value that is neither yes nor a duration protects nothing, and its owner hears of it."""
 
     async def story(sim: Sim) -> None:
@@ -167,8 +171,8 @@ def test_a_wrong_do_not_disrupt_is_ignored_and_told_on_the_pod() -> None:
         run_pod(sim, "app", node_name(sim), annotations={labels.DO_NOT_DISRUPT: "1day"})
         await sim.delete_claim(NAME)
         await went(sim, uid, WHOLE)
-        assert told_on(sim, "InvalidDoNotDisruptAnnotation") == [("Pod", "app")]
-        assert told_on(sim, "Evicted") == [("Pod", "app")]
+        assert events_on(sim, "InvalidDoNotDisruptAnnotation") == [("Pod", "app")]
+        assert events_on(sim, "Evicted") == [("Pod", "app")]
 
     simulate(story, azure=FAST)
 
@@ -196,7 +200,7 @@ def test_a_pod_made_anew_under_the_same_name_is_not_evicted_by_mistake() -> None
     simulate(story, azure=FAST)
 
 
-def test_a_pod_bound_just_after_the_taint_is_asked_to_leave_too() -> None:
+def test_a_pod_bound_just_after_the_taint_is_evicted_too() -> None:
     """A scheduler that had not seen the taint binds one more pod: it leaves by eviction, before the machine goes."""
 
     async def story(sim: Sim) -> None:
@@ -227,19 +231,19 @@ def test_a_pods_grace_longer_than_the_claims_is_cut_short() -> None:
         uid = await up_with(sim, "2m")
         slow(sim, "app", node_name(sim), 600)
         await sim.delete_claim(NAME)
-        asked_at = sim.now
+        requested_at = sim.now
         await sim.until(lambda: deletes(sim, "app"), 5, "it is deleted")
         pod = sim.store.get("pods", "app", "default")
         assert pod is not None
         assert pod["metadata"]["deletionGracePeriodSeconds"] == pytest.approx(120, abs=2)
         annotation = sim.claim(NAME)["metadata"]["annotations"][labels.TERMINATION_TIMESTAMP]
-        assert annotation == moment(sim, 120 - (sim.now - asked_at))
+        assert annotation == moment(sim, 120 - (sim.now - requested_at))
         await sim.until(lambda: pool_calls(sim, "DELETE"), 130, "the machine goes")
-        assert sim.now - asked_at == pytest.approx(120, abs=8)
+        assert sim.now - requested_at == pytest.approx(120, abs=8)
         assert len(deletes(sim, "app")) == 1
         await went(sim, uid, WHOLE)
-        assert told_on(sim, "Disrupted") == [("Pod", "app")]
-        assert {kind for kind, _ in told_on(sim, "TerminationGracePeriodExpiring")} == {"Node", "NodeClaim"}
+        assert events_on(sim, "Disrupted") == [("Pod", "app")]
+        assert {kind for kind, _ in events_on(sim, "TerminationGracePeriodExpiring")} == {"Node", "NodeClaim"}
 
     simulate(story, azure=FAST, nodes=NodeSettings(pod_stop_seconds=600.0))
 
@@ -255,9 +259,9 @@ def test_a_pod_that_may_stay_stays_until_the_claims_time_is_nearly_over(kind: st
         if kind == "budget":
             budget(sim, "guard", "app")
         await sim.delete_claim(NAME)
-        asked_at = sim.now
+        requested_at = sim.now
         await sim.until(lambda: deletes(sim, "app"), 6 * MINUTE, "it is deleted")
-        assert sim.now - asked_at == pytest.approx(5 * MINUTE - 10, abs=2)
+        assert sim.now - requested_at == pytest.approx(5 * MINUTE - 10, abs=2)
         await went(sim, uid, WHOLE)
         assert [call.status for call in deletes(sim, "app")] == [200]
 
@@ -284,7 +288,7 @@ def test_a_termination_time_that_is_over_leaves_a_second() -> None:
     simulate(story, azure=FAST, nodes=NodeSettings(pod_stop_seconds=600.0))
 
 
-def test_a_termination_time_that_is_no_time_is_told_and_ignored() -> None:
+def test_an_invalid_termination_timestamp_is_reported_and_ignored() -> None:
     """Words that are no time hold nothing and force nothing; the claim's period stands in for them."""
 
     async def story(sim: Sim) -> None:
@@ -292,10 +296,10 @@ def test_a_termination_time_that_is_no_time_is_told_and_ignored() -> None:
         run_pod(sim, "app", node_name(sim), annotations={labels.DO_NOT_DISRUPT: "true"})
         sim.store.patch(CLAIMS, NAME, {"metadata": {"annotations": {labels.TERMINATION_TIMESTAMP: "soon"}}})
         await sim.delete_claim(NAME)
-        asked_at = sim.now
-        await sim.until(lambda: told_on(sim, "InvalidTerminationTimestamp"), 10, "it is told")
+        requested_at = sim.now
+        await sim.until(lambda: events_on(sim, "InvalidTerminationTimestamp"), 10, "it is told")
         await sim.until(lambda: deletes(sim, "app"), 4 * MINUTE, "it is deleted")
-        assert sim.now - asked_at == pytest.approx(3 * MINUTE - 10, abs=2)
+        assert sim.now - requested_at == pytest.approx(3 * MINUTE - 10, abs=2)
         assert sim.claim(NAME)["metadata"]["annotations"][labels.TERMINATION_TIMESTAMP] == "soon"
         await went(sim, uid, WHOLE)
 
@@ -309,12 +313,12 @@ def test_a_restart_forgets_no_termination_time() -> None:
         uid = await up_with(sim, "5m")
         run_pod(sim, "app", node_name(sim), annotations={labels.DO_NOT_DISRUPT: "true"})
         await sim.delete_claim(NAME)
-        asked_at = sim.now
+        requested_at = sim.now
         await asyncio.sleep(MINUTE)
         await sim.stop_controller()
         await sim.start_controller("ctl1")
         await sim.until(lambda: deleting(sim.store.get("pods", "app", "default")), 6 * MINUTE, "it is deleted")
-        assert sim.now - asked_at == pytest.approx(5 * MINUTE - 10, abs=2)
+        assert sim.now - requested_at == pytest.approx(5 * MINUTE - 10, abs=2)
         await went(sim, uid, WHOLE)
 
     simulate(story, azure=FAST)
@@ -324,7 +328,7 @@ def test_a_restart_forgets_no_termination_time() -> None:
 
 
 @pytest.mark.parametrize("entry", ["claim", "node"])
-def test_a_removal_says_how_far_it_is(entry: str) -> None:
+def test_a_removal_reports_its_progress(entry: str) -> None:
     """Drained turns Unknown and True, VolumesDetached and InstanceTerminating True, wherever the removal began."""
 
     async def story(sim: Sim) -> None:
@@ -379,10 +383,10 @@ def test_a_late_drain_names_the_pods_that_merely_leave() -> None:
         uid = sim.claim(NAME)["metadata"]["uid"]
         slow(sim, "app", node_name(sim), 20 * 60)
         await sim.delete_claim(NAME)
-        asked_at = sim.now
-        await sim.until(lambda: "overdue" in said(sim, "Drained")[2], 16 * MINUTE, "the drain is overdue")
-        assert sim.now - asked_at == pytest.approx(15 * MINUTE, abs=7)
-        assert "default/app: terminates by" in said(sim, "Drained")[2]
+        requested_at = sim.now
+        await sim.until(lambda: "overdue" in claim_condition(sim, "Drained")[2], 16 * MINUTE, "the drain is overdue")
+        assert sim.now - requested_at == pytest.approx(15 * MINUTE, abs=7)
+        assert "default/app: terminates by" in claim_condition(sim, "Drained")[2]
         await went(sim, uid, WHOLE, within_seconds=20 * MINUTE)
         assert counted(metrics, "draining") == 1
 
@@ -394,7 +398,7 @@ def counted(metrics: Metrics, deadline: str) -> float | None:
     return metrics.registry.get_sample_value("gpu_provisioner_deadlines_exceeded_total", {"deadline": deadline})
 
 
-def test_a_node_that_others_keep_is_told_of() -> None:
+def test_a_node_kept_by_another_finalizer_is_reported() -> None:
     """Its machine is gone and somebody's finalizer keeps the Node: the claim names it, and is overdue later."""
 
     async def story(sim: Sim) -> None:
@@ -406,13 +410,17 @@ def test_a_node_that_others_keep_is_told_of() -> None:
         node = node_name(sim)
         sim.store.patch("nodes", node, {"metadata": {"finalizers": [*finalizers(node_of(sim)), "example.com/hold"]}})
         await sim.delete_claim(NAME)
-        await sim.until(lambda: said(sim, "InstanceTerminating")[1] == "InstanceTerminated", 200, "the claim says it")
-        told_at, (status, _, message) = sim.now, said(sim, "InstanceTerminating")
+        await sim.until(
+            lambda: claim_condition(sim, "InstanceTerminating")[1] == "InstanceTerminated", 200, "the claim says it"
+        )
+        reported_at, (status, _, message) = sim.now, claim_condition(sim, "InstanceTerminating")
         assert status == "False"
         assert "example.com/hold" in message
         assert node in message
-        await sim.until(lambda: "overdue" in said(sim, "InstanceTerminating")[2], 11 * MINUTE, "it is overdue")
-        assert sim.now - told_at == pytest.approx(10 * MINUTE, abs=2)
+        await sim.until(
+            lambda: "overdue" in claim_condition(sim, "InstanceTerminating")[2], 11 * MINUTE, "it is overdue"
+        )
+        assert sim.now - reported_at == pytest.approx(10 * MINUTE, abs=2)
         sim.store.patch("nodes", node, {"metadata": {"finalizers": None}})
         await went(sim, uid, WHOLE)
         assert counted(metrics, "releasing") == 1
@@ -420,7 +428,7 @@ def test_a_node_that_others_keep_is_told_of() -> None:
     simulate(story, azure=FAST)
 
 
-def test_a_finalizer_that_may_not_be_taken_off_is_told_of() -> None:
+def test_a_finalizer_that_cannot_be_removed_is_reported() -> None:
     """The API server refuses to let the Node go: the claim has its words, it is asked ever more seldom, and it ends."""
 
     async def story(sim: Sim) -> None:
@@ -437,7 +445,9 @@ def test_a_finalizer_that_may_not_be_taken_off_is_told_of() -> None:
             return None
 
         sim.world.before.append(forbid)
-        await sim.until(lambda: "says a policy" in said(sim, "InstanceTerminating")[2], 200, "the claim says why")
+        await sim.until(
+            lambda: "says a policy" in claim_condition(sim, "InstanceTerminating")[2], 200, "the claim says why"
+        )
         await asyncio.sleep(10 * MINUTE)
         assert len(tries) <= 16
         sim.world.before.remove(forbid)
@@ -446,7 +456,7 @@ def test_a_finalizer_that_may_not_be_taken_off_is_told_of() -> None:
     simulate(story, azure=FAST)
 
 
-def test_pods_that_cannot_be_read_hold_the_machine_and_are_told_of() -> None:
+def test_unreadable_pods_hold_the_machine_and_are_reported() -> None:
     """Without the right to list pods nothing is taken for empty: the claim says what is missing; then it goes on."""
 
     async def story(sim: Sim) -> None:
@@ -458,7 +468,7 @@ def test_pods_that_cannot_be_read_hold_the_machine_and_are_told_of() -> None:
 
         allow = refuse(sim, of_pods, 403, "Forbidden", "pods is forbidden: no rule")
         await sim.delete_claim(NAME)
-        await sim.until(lambda: "no rule" in said(sim, "Drained")[2], 10, "the claim says what is missing")
+        await sim.until(lambda: "no rule" in claim_condition(sim, "Drained")[2], 10, "the claim says what is missing")
         await asyncio.sleep(5 * MINUTE)
         assert not pool_calls(sim, "DELETE")
         allow()

@@ -86,7 +86,7 @@ async def delete_node(sim: Sim) -> bool:
     """kubectl delete node: NotFound where there is none."""
     expected = 200 if sim.nodes_of(NAME) else 404
     async with sim.person.delete(f"/api/v1/nodes/{bodies.node_name(sim.cloud.settings, NAME, 0)}") as response:
-        assert response.status == expected, sim.tell()
+        assert response.status == expected, sim.describe()
     return False
 
 
@@ -98,7 +98,7 @@ async def delete_pool(sim: Sim) -> bool:
         return True
     url = f"https://{ARM_HOST}{sim.cloud.settings.cluster_id}/agentPools/{NAME}?api-version={API_VERSION}"
     async with sim.person.delete(url, headers={"Authorization": "Bearer person"}) as response:
-        assert response.status == (204 if pool is None else 409), sim.tell()
+        assert response.status == (204 if pool is None else 409), sim.describe()
     return False
 
 
@@ -140,7 +140,7 @@ async def commanded(sim: Sim, moment: Moment, entry: str, controller: str) -> tu
     await sim.start_controller()
     uid = (await sim.apply(node_claim(NAME)))["metadata"]["uid"]
     go_on = await moment.reach(sim)
-    assert moment.proof(sim), sim.tell()
+    assert moment.proof(sim), sim.describe()
     if controller != "alive":
         sim.crash("ctl0")
     began = sim.now
@@ -157,15 +157,15 @@ async def drained(sim: Sim, entry: str) -> None:
     """A pool that is gone needs no drain; else it goes on until the budget is lifted."""
     if entry in ("claim", "Node"):
         await asyncio.sleep(DRAINED_AFTER_SECONDS)
-        assert not pool_calls(sim, "DELETE"), sim.tell()
+        assert not pool_calls(sim, "DELETE"), sim.describe()
         sim.store.delete(BUDGETS, BUDGET, "default")
 
 
 async def went(sim: Sim, uid: str, within_seconds: float) -> None:
     """Nothing of it is left: no claim, no Node, no pool."""
     await sim.until(lambda: sim.claim(NAME) is None, within_seconds, "all is gone")
-    assert not sim.nodes_of(NAME), sim.tell()
-    assert not sim.pools_of(uid), sim.tell()
+    assert not sim.nodes_of(NAME), sim.describe()
+    assert not sim.pools_of(uid), sim.describe()
     assert sorted(sim.cloud.pools) == ["system", "theirs"]
 
 
@@ -197,9 +197,9 @@ def test_removal(entry: str, moment: Moment, controller: str, request: pytest.Fi
             await went(sim, uid, left_seconds)
         notes.append((OUTCOME, f"{'up' if up else 'gone'} {sim.now - began:.0f}"))
         await sim.settled(quiet_seconds=10 * MINUTE if up else 70.0)
-        assert not up or is_well(sim, uid), sim.tell()
+        assert not up or is_well(sim, uid), sim.describe()
 
-        assert sim.audit_log.deletion_order(uid) == [KINDS[letter] for letter in goes], sim.tell()
+        assert sim.audit_log.deletion_order(uid) == [KINDS[letter] for letter in goes], sim.describe()
         assert created(sim, NAME) == goes.count("P") + up
         accepted = [call for call in pool_calls(sim, "DELETE") if call.status == 202]
         assert len(accepted) + by_hand == goes.count("P"), "one DELETE for a pool, and none for one that goes already"

@@ -22,6 +22,7 @@ from tests.world.transcript import (
     FAST,
     MINUTE,
     Phase,
+    claim_condition,
     deleting,
     events,
     finalizers,
@@ -31,7 +32,6 @@ from tests.world.transcript import (
     pool_calls,
     refuse,
     run_pod,
-    said,
 )
 
 WHOLE = ["pool", "node", "claim"]
@@ -53,7 +53,7 @@ async def up(sim: Sim) -> str:
 async def went(sim: Sim, uid: str, order: list[str], within_seconds: float = 900.0) -> None:
     """The claim goes in this order, nothing is left, and nothing more is written."""
     await gone(sim, within_seconds=within_seconds)
-    assert sim.audit_log.deletion_order(uid) == order, sim.tell()
+    assert sim.audit_log.deletion_order(uid) == order, sim.describe()
     assert not sim.nodes_of(NAME)
     assert sorted(sim.cloud.pools) == ["system", "theirs"]
     await sim.settled(quiet_seconds=70.0)
@@ -63,7 +63,7 @@ async def went(sim: Sim, uid: str, order: list[str], within_seconds: float = 900
 
 
 async def being_created(sim: Sim) -> None:
-    await sim.until(lambda: said(sim, "Launched")[1] == "Creating", 30, "the pool is being created")
+    await sim.until(lambda: claim_condition(sim, "Launched")[1] == "Creating", 30, "the pool is being created")
 
 
 async def without_a_node(sim: Sim) -> None:
@@ -79,7 +79,7 @@ async def registered(sim: Sim) -> None:
 async def not_ready(sim: Sim) -> None:
     await sim.until(lambda: sim.condition(NAME, "Ready") == "True", 400, "the claim is Ready")
     sim.nodes.set_ready(node_name(sim), None)
-    await sim.until(lambda: said(sim, "Initialized")[:2] == ("False", "NodeNotReady"), 10, "it says so")
+    await sim.until(lambda: claim_condition(sim, "Initialized")[:2] == ("False", "NodeNotReady"), 10, "it says so")
 
 
 async def failed(sim: Sim) -> None:
@@ -102,8 +102,8 @@ PHASES = [
 ]
 
 
-@pytest.mark.parametrize(("told", "phase", "order"), PHASES, ids=[row[0] for row in PHASES])
-def test_deleted(told: str, phase: Phase, order: list[str]) -> None:
+@pytest.mark.parametrize(("case", "phase", "order"), PHASES, ids=[row[0] for row in PHASES])
+def test_deleted(case: str, phase: Phase, order: list[str]) -> None:
     """A claim deleted in any phase takes everything along, in order."""
 
     async def story(sim: Sim) -> None:
@@ -111,18 +111,20 @@ def test_deleted(told: str, phase: Phase, order: list[str]) -> None:
         await phase(sim)
         await sim.delete_claim(NAME)
         await went(sim, uid, order)
-        assert [call.status for call in pool_calls(sim, "PUT")] == [201], told
+        assert [call.status for call in pool_calls(sim, "PUT")] == [201], case
 
     simulate(story, azure=FAST)
 
 
-def test_deleted_before_its_pool_was_asked_for() -> None:
+def test_deleted_before_its_put() -> None:
     """A claim that waits for a stopped cluster goes without any PUT, once its pool's absence is certain."""
 
     async def story(sim: Sim) -> None:
         sim.cloud.cluster_power = "Stopped"
         uid = await applied(sim)
-        await sim.until(lambda: said(sim, "Launched")[1] == "ClusterNotRunning", 30, "it waits for the cluster")
+        await sim.until(
+            lambda: claim_condition(sim, "Launched")[1] == "ClusterNotRunning", 30, "it waits for the cluster"
+        )
         await sim.delete_claim(NAME)
         await went(sim, uid, ["claim"], within_seconds=75)
         assert not pool_calls(sim, "PUT")
@@ -166,7 +168,7 @@ def test_deleted_while_its_put_is_in_flight(seconds: float) -> None:
     simulate(story, azure=FAST)
 
 
-def test_deleted_the_moment_its_pool_is_asked_for() -> None:
+def test_deleted_during_its_put() -> None:
     """A claim deleted while its PUT arrives is held by our finalizer, which was there first: nothing outlives it."""
 
     async def story(sim: Sim) -> None:
@@ -184,15 +186,17 @@ def test_deleted_the_moment_its_pool_is_asked_for() -> None:
     simulate(story, azure=FAST)
 
 
-def test_a_pool_being_created_refuses_and_is_asked_again() -> None:
+def test_a_refused_delete_of_a_pool_being_created_is_sent_again() -> None:
     """While AKS creates the pool, DELETE is refused: tried after 5 s, doubling to 30, and the claim says so."""
 
     async def story(sim: Sim) -> None:
         uid = await applied(sim)
         await being_created(sim)
         await sim.delete_claim(NAME)
-        await sim.until(lambda: said(sim, "InstanceTerminating")[1] == "OperationInProgress", 10, "the claim says why")
-        status, _, message = said(sim, "InstanceTerminating")
+        await sim.until(
+            lambda: claim_condition(sim, "InstanceTerminating")[1] == "OperationInProgress", 10, "the claim says why"
+        )
+        status, _, message = claim_condition(sim, "InstanceTerminating")
         assert status == "Unknown"
         assert "in progress" in message
         await went(sim, uid, WHOLE)
@@ -248,15 +252,15 @@ def test_a_disruption_budget_holds_the_machine_and_is_named() -> None:
         run_pod(sim, "app", node_name(sim))
         budget(sim, "app")
         await sim.delete_claim(NAME)
-        await sim.until(lambda: "default/app" in said(sim, "Drained")[2], 10, "Drained names the pod")
-        status, reason, message = said(sim, "Drained")
+        await sim.until(lambda: "default/app" in claim_condition(sim, "Drained")[2], 10, "Drained names the pod")
+        status, reason, message = claim_condition(sim, "Drained")
         assert (status, reason) == ("Unknown", "Draining")
         assert "disruption budget guard" in message
         await asyncio.sleep(10 * MINUTE)
         assert not pool_calls(sim, "DELETE")
         assert deleting(node_of(sim))
-        asked = len(sim.audit_log.calls(verb="POST", kind="pods", name="app"))
-        assert asked <= 10 * MINUTE / 5 + 2
+        evicted = len(sim.audit_log.calls(verb="POST", kind="pods", name="app"))
+        assert evicted <= 10 * MINUTE / 5 + 2
         sim.store.delete(BUDGETS, "guard", "default")
         await went(sim, uid, WHOLE)
 
@@ -277,9 +281,9 @@ def test_pods_leave_in_tiers() -> None:
         await sim.delete_claim(NAME)
         await sim.until(lambda: pool_calls(sim, "DELETE"), 60, "the Node is empty")
         assert not sim.store.list("pods", "default")
-        asked = [call.target.name for call in sim.audit_log.calls(verb="POST", kind="pods")]
-        assert sorted(asked[:2]) == ["first", "second"]
-        assert asked[2:] == ["daemon", "critical", "critical-daemon"]
+        evicted = [call.target.name for call in sim.audit_log.calls(verb="POST", kind="pods")]
+        assert sorted(evicted[:2]) == ["first", "second"]
+        assert evicted[2:] == ["daemon", "critical", "critical-daemon"]
         await went(sim, uid, WHOLE)
 
     simulate(story, azure=FAST)
@@ -292,8 +296,8 @@ def test_a_pod_that_must_not_be_disrupted_holds_the_machine() -> None:
         uid = await up(sim)
         run_pod(sim, "training", node_name(sim), annotations={labels.DO_NOT_DISRUPT: "true"})
         await sim.delete_claim(NAME)
-        await sim.until(lambda: "overdue" in said(sim, "Drained")[2], 16 * MINUTE, "the drain is overdue")
-        assert "default/training" in said(sim, "Drained")[2]
+        await sim.until(lambda: "overdue" in claim_condition(sim, "Drained")[2], 16 * MINUTE, "the drain is overdue")
+        assert "default/training" in claim_condition(sim, "Drained")[2]
         assert not pool_calls(sim, "DELETE")
         assert not sim.audit_log.calls(verb="POST", kind="pods")
         sim.store.delete("pods", "training", "default")
@@ -356,13 +360,13 @@ def test_a_node_deleted_by_hand_takes_pool_and_claim_along_at_once() -> None:
     async def story(sim: Sim) -> None:
         uid = await up(sim)
         await sim.delete_node(node_name(sim))
-        asked_at = sim.now
+        requested_at = sim.now
         await sim.until(lambda: deleting(sim.claim(NAME)), 10, "the claim is deleted")
         await sim.until(lambda: pool_calls(sim, "DELETE"), 5, "its pool is deleted")
-        assert sim.now - asked_at < 10
+        assert sim.now - requested_at < 10
         await went(sim, uid, WHOLE)
-        (told,) = events(sim, "NodeDeleted")
-        assert told["type"] == "Warning"
+        (reported,) = events(sim, "NodeDeleted")
+        assert reported["type"] == "Warning"
 
     simulate(story, azure=FAST)
 
@@ -422,16 +426,18 @@ def test_a_pool_being_deleted_is_not_deleted_again(azure: AzureSettings) -> None
     simulate(story, azure=azure)
 
 
-def test_a_deletion_that_takes_too_long_is_told_of() -> None:
+def test_an_overdue_deletion_is_reported() -> None:
     """A pool that stays Deleting for over half an hour is overdue: the claim says so once, and nothing is let go."""
 
     async def story(sim: Sim) -> None:
         uid = await up(sim)
         sim.cloud.faults.append(Fault(verb="DELETE", operation_seconds=50 * MINUTE))
         await sim.delete_claim(NAME)
-        asked_at = sim.now
-        await sim.until(lambda: "overdue" in said(sim, "InstanceTerminating")[2], 31 * MINUTE, "it is overdue")
-        assert sim.now - asked_at == pytest.approx(30 * MINUTE, abs=2)
+        requested_at = sim.now
+        await sim.until(
+            lambda: "overdue" in claim_condition(sim, "InstanceTerminating")[2], 31 * MINUTE, "it is overdue"
+        )
+        assert sim.now - requested_at == pytest.approx(30 * MINUTE, abs=2)
         await went(sim, uid, WHOLE, within_seconds=30 * MINUTE)
         assert len(pool_calls(sim, "DELETE")) == 1
         assert sum("overdue" in event["message"] for event in events(sim, "InstanceTerminating")) == 1
@@ -513,9 +519,9 @@ OUTAGES = [
 
 
 @pytest.mark.matrix(quick=1)
-@pytest.mark.parametrize(("told", "outage"), OUTAGES, ids=[row[0] for row in OUTAGES])
+@pytest.mark.parametrize(("case", "outage"), OUTAGES, ids=[row[0] for row in OUTAGES])
 @pytest.mark.parametrize("begun", [False, True], ids=["before the DELETE", "while the pool is being deleted"])
-def test_azure_is_away_for_half_an_hour(told: str, outage: Fault, begun: bool) -> None:
+def test_azure_is_away_for_half_an_hour(case: str, outage: Fault, begun: bool) -> None:
     """While ARM does not answer no finalizer is dropped, and the claim says why; then it goes by itself."""
 
     async def story(sim: Sim) -> None:
@@ -528,9 +534,9 @@ def test_azure_is_away_for_half_an_hour(told: str, outage: Fault, begun: bool) -
         if not begun:
             await sim.delete_claim(NAME)
         await asyncio.sleep(31 * MINUTE)
-        assert finalizers(sim.claim(NAME)) == [labels.FINALIZER], told
+        assert finalizers(sim.claim(NAME)) == [labels.FINALIZER], case
         assert [finalizers(node) for node in sim.nodes_of(NAME)] == [[labels.FINALIZER]]
-        status, reason, message = said(sim, "InstanceTerminating")
+        status, reason, message = claim_condition(sim, "InstanceTerminating")
         if begun:
             assert (status, reason) == ("True", "InstanceTerminating")
         else:
@@ -563,7 +569,7 @@ def test_a_404_of_something_else_never_means_gone(what: str, answer: errors.Answ
         await asyncio.sleep(45 * MINUTE)
         assert finalizers(sim.claim(NAME)) == [labels.FINALIZER], what
         assert labels.FINALIZER in finalizers(node_of(sim))
-        assert said(sim, "InstanceTerminating")[0] == "Unknown"
+        assert claim_condition(sim, "InstanceTerminating")[0] == "Unknown"
         assert sim.pools_of(uid)
         sim.cloud.faults.remove(lost)
         await went(sim, uid, WHOLE, within_seconds=10 * MINUTE)

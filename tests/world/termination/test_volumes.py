@@ -12,9 +12,9 @@ from provisioner.runtime.metrics import Metrics
 from provisioner.simulator.audit_log import Call
 from tests.world.harness import Json, Sim, simulate
 from tests.world.nodeclaim.test_main_job import NAME, ready
-from tests.world.transcript import FAST, MINUTE, events, node_name, pool_calls, refuse, run_pod, said
+from tests.world.transcript import FAST, MINUTE, claim_condition, events, node_name, pool_calls, refuse, run_pod
 
-from .test_draining import counted, told_on, up_with
+from .test_draining import counted, events_on, up_with
 from .test_termination import WHOLE, up, went
 
 ATTACHMENTS = "volumeattachments.storage.k8s.io"
@@ -49,9 +49,11 @@ def lists(sim: Sim) -> list[Call]:
 
 
 async def waits_for(sim: Sim, volume: str) -> None:
-    await sim.until(lambda: volume in said(sim, "VolumesDetached")[2], 20, "VolumesDetached names the volume")
-    assert said(sim, "VolumesDetached")[:2] == ("Unknown", "AwaitingVolumeDetachment")
-    assert said(sim, "Drained")[0] == "True"
+    await sim.until(
+        lambda: volume in claim_condition(sim, "VolumesDetached")[2], 20, "VolumesDetached names the volume"
+    )
+    assert claim_condition(sim, "VolumesDetached")[:2] == ("Unknown", "AwaitingVolumeDetachment")
+    assert claim_condition(sim, "Drained")[0] == "True"
 
 
 def test_the_machine_waits_until_its_volumes_are_detached() -> None:
@@ -65,14 +67,14 @@ def test_the_machine_waits_until_its_volumes_are_detached() -> None:
         attach(sim, "csi-2", "another-node", volume="pv-2")
         await sim.delete_claim(NAME)
         await waits_for(sim, "pv-1")
-        assert "pv-2" not in said(sim, "VolumesDetached")[2]
+        assert "pv-2" not in claim_condition(sim, "VolumesDetached")[2]
         await asyncio.sleep(2 * MINUTE)
         assert not pool_calls(sim, "DELETE")
         assert len(lists(sim)) <= 90
         sim.store.delete(ATTACHMENTS, "csi-1")
         await sim.until(lambda: pool_calls(sim, "DELETE"), 10, "the machine goes")
         await went(sim, uid, WHOLE)
-        assert sorted(told_on(sim, "AwaitingVolumeDetachment")) == [("Node", node), ("NodeClaim", NAME)]
+        assert sorted(events_on(sim, "AwaitingVolumeDetachment")) == [("Node", node), ("NodeClaim", NAME)]
 
     simulate(story, azure=FAST)
 
@@ -88,8 +90,8 @@ HOLD_NOTHING = [
 ]
 
 
-@pytest.mark.parametrize(("told", "volume", "used"), HOLD_NOTHING, ids=[row[0] for row in HOLD_NOTHING])
-def test_volumes_that_hold_nothing_up(told: str, volume: str | None, used: list[Json]) -> None:
+@pytest.mark.parametrize(("case", "volume", "used"), HOLD_NOTHING, ids=[row[0] for row in HOLD_NOTHING])
+def test_volumes_that_hold_nothing_up(case: str, volume: str | None, used: list[Json]) -> None:
     """What cannot be detached before the machine goes is detached with it."""
 
     async def story(sim: Sim) -> None:
@@ -101,7 +103,7 @@ def test_volumes_that_hold_nothing_up(told: str, volume: str | None, used: list[
             agent(sim, "agent", node, used)
         attach(sim, "csi-1", node, volume=volume)
         await sim.delete_claim(NAME)
-        await sim.until(lambda: pool_calls(sim, "DELETE"), 5, told)
+        await sim.until(lambda: pool_calls(sim, "DELETE"), 5, case)
         await went(sim, uid, WHOLE)
 
     simulate(story, azure=FAST)
@@ -148,12 +150,12 @@ def test_the_termination_time_ends_the_wait_for_volumes() -> None:
         uid = await up_with(sim, "4m")
         attach(sim, "csi-1", node_name(sim), volume="pv-1")
         await sim.delete_claim(NAME)
-        asked_at = sim.now
+        requested_at = sim.now
         await waits_for(sim, "pv-1")
         await sim.until(lambda: pool_calls(sim, "DELETE"), 5 * MINUTE, "the machine goes")
-        assert sim.now - asked_at == pytest.approx(4 * MINUTE, abs=2)
-        await sim.until(lambda: said(sim, "VolumesDetached")[0] == "False", 10, "the claim says so")
-        _, reason, message = said(sim, "VolumesDetached")
+        assert sim.now - requested_at == pytest.approx(4 * MINUTE, abs=2)
+        await sim.until(lambda: claim_condition(sim, "VolumesDetached")[0] == "False", 10, "the claim says so")
+        _, reason, message = claim_condition(sim, "VolumesDetached")
         assert reason == "TerminationGracePeriodElapsed"
         assert "pv-1" in message
         await went(sim, uid, WHOLE)
@@ -171,9 +173,9 @@ def test_volumes_that_stay_attached_are_overdue() -> None:
         attach(sim, "csi-1", node_name(sim), volume="pv-1")
         await sim.delete_claim(NAME)
         await waits_for(sim, "pv-1")
-        told_at = sim.now
-        await sim.until(lambda: "overdue" in said(sim, "VolumesDetached")[2], 7 * MINUTE, "it is overdue")
-        assert sim.now - told_at == pytest.approx(6 * MINUTE, abs=2)
+        reported_at = sim.now
+        await sim.until(lambda: "overdue" in claim_condition(sim, "VolumesDetached")[2], 7 * MINUTE, "it is overdue")
+        assert sim.now - reported_at == pytest.approx(6 * MINUTE, abs=2)
         await asyncio.sleep(30 * MINUTE)
         assert not pool_calls(sim, "DELETE")
         sim.store.delete(ATTACHMENTS, "csi-1")
@@ -185,7 +187,7 @@ def test_volumes_that_stay_attached_are_overdue() -> None:
     simulate(story, azure=FAST)
 
 
-def test_attachments_that_cannot_be_read_hold_the_machine_and_are_told_of() -> None:
+def test_unreadable_volume_attachments_hold_the_machine_and_are_reported() -> None:
     """A chart of yesterday lacks the right to list attachments: the claim says which, and it goes on once it has it."""
 
     async def story(sim: Sim) -> None:
@@ -193,7 +195,9 @@ def test_attachments_that_cannot_be_read_hold_the_machine_and_are_told_of() -> N
         message = "volumeattachments is forbidden: no rule"
         allow = refuse(sim, lambda call: call.target.kind == "volumeattachments", 403, "Forbidden", message)
         await sim.delete_claim(NAME)
-        await sim.until(lambda: "no rule" in said(sim, "VolumesDetached")[2], 10, "the claim says what is missing")
+        await sim.until(
+            lambda: "no rule" in claim_condition(sim, "VolumesDetached")[2], 10, "the claim says what is missing"
+        )
         await asyncio.sleep(5 * MINUTE)
         assert not pool_calls(sim, "DELETE")
         assert len(lists(sim)) <= 12
