@@ -60,7 +60,8 @@ def _reports(terminalreporter: pytest.TerminalReporter, outcome: str, back_end: 
     """The reports of tests with this outcome on this back end; a failed set-up counts as failed."""
     stats = terminalreporter.stats
     reports = [*stats.get(outcome, []), *(stats.get("error", []) if outcome == "failed" else [])]
-    notes = [dict(report.user_properties) for report in reports]
+    # The report of a module that failed to import has no properties.
+    notes = [dict(getattr(report, "user_properties", ())) for report in reports]
     return [note for note in notes if note.get(BACK_END) == back_end]
 
 
