@@ -22,7 +22,6 @@ from controllers.model.steps import (
     CreateInstance,
     DeleteClaim,
     DeleteInstance,
-    Event,
     Forget,
     LookUpPool,
     Read,
@@ -44,12 +43,11 @@ from controllers.state.memory_updates import first_conflict, refresh, refuse, re
 from controllers.state.observe import observe
 from controllers.state.offering_tracker import OfferingTracker
 from controllers.state.unhealthy_nodes import UnhealthyNodes
-from provisioner.api import reasons
 from provisioner.runtime.clock import Clock
 from provisioner.runtime.controller_name import set_controller
 
 from . import expectations
-from .event_dedup import record_events
+from .event_dedup import record_events, report_restriction
 from .step_observer import StepObserver
 
 READS_PER_PASS = 6
@@ -114,7 +112,7 @@ class Reconciler:
                     set_controller(controller_name(facts, step))
                     self._observer.waits(key, blocked_by)
                     self._set_polling(key, facts)
-                    self._report_restriction(memory, facts)
+                    report_restriction(self._actuator, memory, facts, self.cluster_state.candidates)
                     record_events(self._actuator, memory, facts, now=self._now())
                     return None if after is None else max(after, SHORTEST_WAIT_SECONDS)
                 case Forget():
@@ -266,20 +264,6 @@ class Reconciler:
             self._inventory.set_in_flight(key)
         else:
             self._inventory.clear_in_flight(key)
-
-    def _report_restriction(self, memory: Memory, facts: Facts) -> None:
-        """Log and record once that a removal by inference needs a confirmation."""
-        why = garbage.needs_confirmation(facts)
-        if not why:
-            memory.restriction_reported = False
-        elif not memory.restriction_reported:
-            memory.restriction_reported = True
-            candidates = {name: one.cause for name, one in self.cluster_state.candidates().items()}
-            log.error("a removal by inference waits for confirmation", why=why, candidates=candidates)
-            about = facts.claim or facts.instance
-            if about is not None:
-                event = Event(type="Warning", reason=reasons.REMOVAL_RESTRICTED, message=why)
-                self._actuator.record_event(about, event)
 
     def _forget(self, key: str) -> None:
         self._memories.pop(key, None)
