@@ -194,7 +194,7 @@ def eviction_by_name(patch: Patch) -> None:
 
 def late_bound_pods_ignored(patch: Patch) -> None:
     """A Node without pods counts as empty, however new its taint is."""
-    patch.setattr(drain, "_late_binding_left", lambda drain: 0.0)
+    patch.setattr(drain, "_late_binding_left", lambda f, drain: 0.0)
 
 
 def back_to_the_finalizer() -> None:
