@@ -1,7 +1,6 @@
-"""What stories about claims ask of a world: every version that a claim had, its words, its events, its pool's PUTs.
+"""Helpers of the tests of claims: all versions of an object, conditions, Events and the PUTs of a pool.
 
-Only looks; what was seen is kept in order, with the virtual second, so that a state which lasts no time at all
-is seen too.
+They only observe. Versions are recorded in order with their virtual time, so that short-lived states are seen.
 """
 
 from collections.abc import Callable, Iterator
@@ -41,7 +40,7 @@ def versions(sim: Stage, name: str, resource: str = CLAIMS) -> list[Seen]:
 
 
 def example(stem: str) -> Json:
-    """One of the shipped examples, as a person would apply it."""
+    """One of the shipped examples, as a user applies it."""
     return yaml.safe_load((EXAMPLES / f"{stem}.yaml").read_text(encoding="utf-8"))
 
 
@@ -58,7 +57,7 @@ def word(obj: Json | None, kind: str) -> tuple[str, str]:
 
 
 def message(sim: Stage, name: str, kind: str) -> str:
-    """What a condition of a claim says now."""
+    """The message of a condition of a claim."""
     return condition(sim.claim(name), kind).get("message", "")
 
 
@@ -66,7 +65,7 @@ async def wait_for_condition(
     sim: Stage, name: str, kind: str, status: str, reason: str, *, within_seconds: float = USUAL_SECONDS
 ) -> Json:
     """Wait until the claim's condition has this status and reason; the condition."""
-    what = f"{name} says {kind}={status} {reason}"
+    what = f"{name} has {kind}={status} {reason}"
     await sim.until(lambda: word(sim.claim(name), kind) == (status, reason), within_seconds, what)
     return condition(sim.claim(name), kind)
 
@@ -80,7 +79,7 @@ async def ready(sim: Stage, name: str, *, within_seconds: float = USUAL_SECONDS)
 
 
 async def removed(sim: Stage, name: str, *, within_seconds: float = 1200.0) -> None:
-    """A person deletes the claim; wait until it is gone."""
+    """Delete the claim as a user and wait until it is gone."""
     await sim.delete_claim(name)
     await sim.until(lambda: sim.claim(name) is None, within_seconds, f"{name} is gone")
 
@@ -113,7 +112,7 @@ def arm_calls(sim: Stage, pool: str) -> list[str]:
 
 
 def created(sim: Stage, pool: str) -> int:
-    """How often a pool of this name came to be."""
+    """How often a pool of this name was created."""
     return sum(put.created for put in sim.cloud.put_log if put.pool == pool)
 
 

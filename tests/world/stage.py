@@ -1,4 +1,4 @@
-"""What a story needs of its world, whether that is simulated (`harness.Sim`) or on a real API server."""
+"""The interface of a cluster for tests, simulated (`harness.Sim`) or with a real API server."""
 
 from collections.abc import Callable
 from typing import Any, Protocol, TypeVar

@@ -1,7 +1,4 @@
-"""Words that the stories of removal share: what a claim says, what is on a Node, who wrote what.
-
-Nothing here judges: invariants do (`provisioner.simulator.invariants`), and the stories themselves.
-"""
+"""Helpers of the termination tests: conditions, finalizers, pods on a Node, calls about a pool."""
 
 from collections.abc import Awaitable, Callable
 from itertools import pairwise
@@ -27,7 +24,7 @@ ConditionText = tuple[str, str, str]
 
 
 def claim_condition(sim: Stage, kind: str, name: str = NAME) -> ConditionText:
-    """A condition's status, reason and message; empty words if it is not there."""
+    """A condition's status, reason and message; empty strings if it is not there."""
     status = (sim.claim(name) or {}).get("status") or {}
     for found in status.get("conditions") or ():
         if found["type"] == kind:
@@ -41,7 +38,7 @@ def finalizers(obj: Json | None) -> list[str]:
 
 
 def deleting(obj: Json | None) -> bool:
-    """Whether the object is there and on its way out."""
+    """Whether the object exists and has a deletionTimestamp."""
     return obj is not None and "deletionTimestamp" in obj["metadata"]
 
 
@@ -62,7 +59,7 @@ def pool_calls(sim: Stage, verb: str, name: str | None = NAME) -> list[Call]:
 
 
 def strip(sim: Stage, name: str) -> None:
-    """Somebody deletes a claim and takes its finalizers off, so that it is gone before anything of it is."""
+    """Delete a claim without its finalizers, so that it is gone before its pool and Node."""
     sim.store.patch(CLAIMS, name, {"metadata": {"finalizers": None}})
     sim.store.delete(CLAIMS, name)
 

@@ -1,7 +1,7 @@
-"""A claim that is deleted while its pool is being created: DELETE is sent at once, and again until AKS takes it.
+"""Deletion of a claim during the creation of its pool: DELETE is sent at once and repeated until AKS accepts it.
 
-AKS refuses it with 409 for as long as the creation lasts; nothing is aborted, nothing is let go before it is gone, and
-the claim says all the while what it waits for.
+AKS refuses it with 409 for as long as the creation lasts. The operation is not aborted, no finalizer is removed before
+the pool is gone, and the claim states what it waits for.
 """
 
 import asyncio
@@ -26,20 +26,20 @@ OTHER = "ws00000other"
 
 
 async def creating(sim: Sim) -> str:
-    """A controller is there, and the pool of a claim is being created; its UID."""
+    """Start a controller and wait until the pool of a claim is being created; its UID."""
     uid = await applied(sim)
     await being_created(sim)
     return uid
 
 
 def words(seen: Iterable[Seen], reason: str) -> list[str]:
-    """What InstanceTerminating said with that reason, each wording once, in order."""
+    """The distinct messages of InstanceTerminating with that reason, in order."""
     reported = [condition(one.obj, "InstanceTerminating") for one in seen]
     return list(dict.fromkeys(one["message"] for one in reported if one.get("reason") == reason))
 
 
 def accepted(sim: Sim, name: str = NAME) -> int:
-    """How many DELETEs of a pool were accepted."""
+    """The number of accepted DELETEs of a pool."""
     return sum(call.status == 202 for call in pool_calls(sim, "DELETE", name))
 
 
@@ -49,7 +49,7 @@ def never_aborted(sim: Sim) -> bool:
 
 
 def test_a_creation_of_twenty_minutes_is_waited_for() -> None:
-    """DELETE at once, after 5, 10, 20 and then every 30 s; one write says why, since when and when next."""
+    """DELETE at once, after 5, 10, 20 and then every 30 s; one write states cause, start and retry interval."""
 
     async def story(sim: Sim) -> None:
         uid = await creating(sim)
@@ -69,7 +69,7 @@ def test_a_creation_of_twenty_minutes_is_waited_for() -> None:
         ]
         assert not quiet, "an unchanged state is never written again"
         await went(sim, uid, WHOLE)
-        # The Node's birth changes the pool's ETag: that try is repeated at once, and counts as one with the next.
+        # A new Node changes the pool's ETag: that try is repeated at once, and counts as one with the next.
         tries = [call for call in pool_calls(sim, "DELETE") if call.status != 412]
         assert gaps(tries)[:5] == [5, 10, 20, 30, 30]
         assert set(gaps(tries)[5:]) == {30}
@@ -82,7 +82,7 @@ def test_a_creation_of_twenty_minutes_is_waited_for() -> None:
 
 
 def test_azures_own_wait_is_obeyed() -> None:
-    """A 409 with Retry-After is tried again after exactly that, and the claim says how long that may be."""
+    """A 409 with Retry-After is retried after exactly that time, and the claim states the maximum."""
 
     async def story(sim: Sim) -> None:
         uid = await creating(sim)
@@ -102,7 +102,7 @@ def test_azures_own_wait_is_obeyed() -> None:
 @pytest.mark.parametrize("drop", ["before", "after"])
 @pytest.mark.parametrize("preempts", [True, False], ids=["while creating", "when created"])
 def test_a_lost_answer_is_looked_up(drop: str, *, preempts: bool) -> None:
-    """Whoever did not hear what became of a DELETE looks: a pool that goes already is not deleted a second time."""
+    """After a lost response to DELETE the pool is read: no second DELETE is sent for a pool that is Deleting."""
 
     async def story(sim: Sim) -> None:
         uid = await creating(sim) if preempts else await up(sim)
@@ -123,7 +123,7 @@ def test_a_lost_answer_is_looked_up(drop: str, *, preempts: bool) -> None:
 
 
 def test_a_restart_between_two_tries() -> None:
-    """A successor tries at once when it leads, in the same words as its predecessor; one DELETE is accepted in all."""
+    """A new leader retries at once and reports the same message; one DELETE is accepted in all."""
 
     async def story(sim: Sim) -> None:
         uid = await creating(sim)
@@ -150,7 +150,7 @@ def test_a_restart_between_two_tries() -> None:
 
 
 def test_two_claims_wait_each_for_its_own_pool() -> None:
-    """A pool that takes long to create holds up nobody else's removal."""
+    """A pool with a slow creation does not delay the removal of others."""
 
     async def story(sim: Sim) -> None:
         sim.cloud.faults.append(Fault(verb="PUT", pool=OTHER, operation_seconds=1200.0))
@@ -173,7 +173,7 @@ def test_two_claims_wait_each_for_its_own_pool() -> None:
 
 
 def test_an_overdue_removal_still_reports_its_start() -> None:
-    """After half an hour of refusals the claim says that it is overdue, and still why, since when and when next."""
+    """After 30 min of refusals the claim is overdue, and still states cause, start and retry interval."""
 
     async def story(sim: Sim) -> None:
         await creating(sim)
@@ -190,7 +190,7 @@ def test_an_overdue_removal_still_reports_its_start() -> None:
 
 
 def test_a_failed_pool_that_is_not_let_go_at_once() -> None:
-    """A failed pool whose removal is refused is asked to go again, and a new attempt follows."""
+    """A refused removal of a failed pool is retried, and a new attempt follows."""
 
     async def story(sim: Sim) -> None:
         uid = await applied(sim)
@@ -207,7 +207,7 @@ def test_a_failed_pool_that_is_not_let_go_at_once() -> None:
 
 
 def test_azure_refuses_for_good_and_then_does_not() -> None:
-    """While the identity may not delete, the claim says so by ARM's code and keeps what is there; then it goes."""
+    """While permission to delete is missing, the claim states ARM's code and nothing is removed; then it completes."""
 
     async def story(sim: Sim) -> None:
         uid = await creating(sim)
@@ -216,7 +216,7 @@ def test_azure_refuses_for_good_and_then_does_not() -> None:
         sim.cloud.faults.append(denied)
         await sim.delete_claim(NAME)
         await sim.until(
-            lambda: "AuthorizationFailed" in claim_condition(sim, "InstanceTerminating")[2], 10, "it says so"
+            lambda: "AuthorizationFailed" in claim_condition(sim, "InstanceTerminating")[2], 10, "the condition is set"
         )
         message = claim_condition(sim, "InstanceTerminating")[2]
         assert message.startswith("AuthorizationFailed: missing permission agentPools/delete. Apply charts/")

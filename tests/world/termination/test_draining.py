@@ -1,4 +1,4 @@
-"""Drains: who is asked to leave, who is made to, who holds the machine, and what is said meanwhile.
+"""Draining: which pods are evicted, which are deleted, which block the removal, and what is reported.
 
 Each case of docs/references/karpenter.md#drain; tiers, one budget, pods that stay and dead machines are in
 `tests/unit/controllers/planner/test_plan.py`.
@@ -39,7 +39,7 @@ from .test_termination import WHOLE, up, went
 
 
 async def up_with(sim: Sim, period: str, **options: Any) -> str:
-    """A controller is there, and a claim with that terminationGracePeriod is Ready; its UID."""
+    """Start a controller and wait until a claim with that terminationGracePeriod is Ready; its UID."""
     await sim.start_controller(**options)
     uid = (await sim.apply(node_claim(NAME, terminationGracePeriod=period)))["metadata"]["uid"]
     await sim.until(lambda: sim.condition(NAME, "Ready") == "True", 400, "the claim is Ready")
@@ -47,17 +47,17 @@ async def up_with(sim: Sim, period: str, **options: Any) -> str:
 
 
 def moment(sim: Sim, seconds: float = 0.0) -> str:
-    """So many seconds from now, as Kubernetes writes times."""
+    """The time that many seconds from now, in the format of Kubernetes."""
     return (EPOCH + timedelta(seconds=sim.now + seconds)).astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def started(sim: Sim, name: str) -> None:
-    """The kubelet says that the pod runs since now."""
+    """Set the pod's start time to now, as the kubelet does."""
     sim.store.patch("pods", name, {"status": {"startTime": moment(sim)}}, "default", subresource="status")
 
 
 def slow(sim: Sim, name: str, node: str, seconds: int, **meta: Any) -> None:
-    """A pod that takes all its grace to end."""
+    """Create a pod that takes its whole grace period to terminate."""
     run_pod(sim, name, node, **meta)
     pod = sim.store.get("pods", name, "default")
     assert pod is not None
@@ -75,17 +75,17 @@ def budget(sim: Sim, name: str, app: str) -> None:
 
 
 def evictions(sim: Sim, name: str | None = None) -> list[Call]:
-    """The controller's requests that a pod should leave."""
+    """The eviction requests of the controller for that pod."""
     return sim.audit_log.calls(who="ctl0", verb="POST", kind="pods", name=name)
 
 
 def deletes(sim: Sim, name: str) -> list[Call]:
-    """The controller's deletions of a pod."""
+    """The DELETE requests of the controller for that pod."""
     return sim.audit_log.calls(who="ctl0", verb="DELETE", kind="pods", name=name)
 
 
 def events_on(sim: Sim, reason: str) -> list[tuple[str, str]]:
-    """Kind and name of what Events of that reason are about."""
+    """The kind and name of the objects of the Events with that reason."""
     about = (event["involvedObject"] for event in events(sim, reason))
     return [(subject["kind"], subject["name"]) for subject in about]
 
@@ -94,7 +94,7 @@ def events_on(sim: Sim, reason: str) -> list[tuple[str, str]]:
 
 
 def test_two_budgets_on_one_pod_are_named_and_waited_for() -> None:
-    """The API server cannot evict a pod of two budgets and answers 500: told by its words, and waited for."""
+    """The API server answers 500 if two budgets select a pod: recognized by the message, and retried."""
 
     async def story(sim: Sim) -> None:
         uid = await up(sim)
@@ -103,7 +103,7 @@ def test_two_budgets_on_one_pod_are_named_and_waited_for() -> None:
         budget(sim, "two", "app")
         await sim.delete_claim(NAME)
         await sim.until(
-            lambda: "more than one PodDisruptionBudget" in claim_condition(sim, "Drained")[2], 10, "Drained says so"
+            lambda: "more than one PodDisruptionBudget" in claim_condition(sim, "Drained")[2], 10, "Drained is set"
         )
         assert "default/app" in claim_condition(sim, "Drained")[2]
         await asyncio.sleep(5 * MINUTE)
@@ -119,7 +119,7 @@ def test_two_budgets_on_one_pod_are_named_and_waited_for() -> None:
 
 
 def test_a_failing_eviction_is_reported_and_repeated_with_backoff() -> None:
-    """Another 500 is no budget: it stands on the claim, is tried at growing intervals, and keeps no other pod."""
+    """Any other 500 is reported on the claim and retried with backoff, and does not block other pods."""
 
     async def story(sim: Sim) -> None:
         uid = await up(sim)
@@ -131,7 +131,7 @@ def test_a_failing_eviction_is_reported_and_repeated_with_backoff() -> None:
 
         mend = refuse(sim, of_app, 500, "InternalError", "Internal error occurred: no webhook")
         await sim.delete_claim(NAME)
-        await sim.until(lambda: "no webhook" in claim_condition(sim, "Drained")[2], 10, "Drained says why")
+        await sim.until(lambda: "no webhook" in claim_condition(sim, "Drained")[2], 10, "Drained states the cause")
         await sim.until(lambda: sim.store.get("pods", "other", "default") is None, 10, "the other pod has left")
         await asyncio.sleep(5 * MINUTE)
         waits = gaps(evictions(sim, "app"))
@@ -145,7 +145,7 @@ def test_a_failing_eviction_is_reported_and_repeated_with_backoff() -> None:
 
 
 def test_a_pod_that_must_not_be_disrupted_for_a_while() -> None:
-    """do-not-disrupt as a duration holds the pod until it has run so long; the claim says until when."""
+    """do-not-disrupt as a duration blocks eviction until the pod has run that long; the claim states the end."""
 
     async def story(sim: Sim) -> None:
         uid = await up(sim)
@@ -154,7 +154,7 @@ def test_a_pod_that_must_not_be_disrupted_for_a_while() -> None:
         since = sim.now
         await sim.delete_claim(NAME)
         await sim.until(
-            lambda: "do-not-disrupt until" in claim_condition(sim, "Drained")[2], 10, "Drained says until when"
+            lambda: "do-not-disrupt until" in claim_condition(sim, "Drained")[2], 10, "Drained states the end"
         )
         await sim.until(lambda: evictions(sim, "training"), 11 * MINUTE, "its time is over")
         assert 10 * MINUTE - 1 <= sim.now - since <= 10 * MINUTE + 7
@@ -164,7 +164,7 @@ def test_a_pod_that_must_not_be_disrupted_for_a_while() -> None:
 
 
 def test_an_invalid_do_not_disrupt_is_ignored_and_reported_on_the_pod() -> None:
-    """A value that is neither yes nor a duration protects nothing, and its owner hears of it."""
+    """A value that is neither true nor a duration is ignored, and an Event on the pod reports it."""
 
     async def story(sim: Sim) -> None:
         uid = await up(sim)
@@ -178,7 +178,7 @@ def test_an_invalid_do_not_disrupt_is_ignored_and_reported_on_the_pod() -> None:
 
 
 def test_a_pod_made_anew_under_the_same_name_is_not_evicted_by_mistake() -> None:
-    """An eviction names a UID: the pod's successor is spared by the request for the other, and asked by its own."""
+    """An eviction states the pod's UID: a new pod of the same name is evicted only by its own request."""
 
     async def story(sim: Sim) -> None:
         uid = await up(sim)
@@ -201,7 +201,7 @@ def test_a_pod_made_anew_under_the_same_name_is_not_evicted_by_mistake() -> None
 
 
 def test_a_pod_bound_just_after_the_taint_is_evicted_too() -> None:
-    """A scheduler that had not seen the taint binds one more pod: it leaves by eviction, before the machine goes."""
+    """A pod that is bound by a scheduler with a stale cache is evicted before the machine is deleted."""
 
     async def story(sim: Sim) -> None:
         uid = await up(sim)
@@ -225,7 +225,7 @@ def test_a_pod_bound_just_after_the_taint_is_evicted_too() -> None:
 
 
 def test_a_pods_grace_longer_than_the_claims_is_cut_short() -> None:
-    """A pod that may take ten minutes has two: it is deleted at once, with the grace that is left."""
+    """A pod with a grace period of ten minutes and a claim of two: the pod is deleted at once with the time left."""
 
     async def story(sim: Sim) -> None:
         uid = await up_with(sim, "2m")
@@ -250,7 +250,7 @@ def test_a_pods_grace_longer_than_the_claims_is_cut_short() -> None:
 
 @pytest.mark.parametrize("kind", ["do-not-disrupt", "budget"])
 def test_a_pod_that_may_stay_stays_until_the_claims_time_is_nearly_over(kind: str) -> None:
-    """Budgets and do-not-disrupt hold until a pod's own grace before the termination time; then it is deleted."""
+    """Budgets and do-not-disrupt apply until the pod's grace period before the termination time; then it is deleted."""
 
     async def story(sim: Sim) -> None:
         uid = await up_with(sim, "5m")
@@ -269,7 +269,7 @@ def test_a_pod_that_may_stay_stays_until_the_claims_time_is_nearly_over(kind: st
 
 
 def test_a_termination_time_that_is_over_leaves_a_second() -> None:
-    """A time that somebody wrote is obeyed and kept, also when it is past: pods are deleted, with a second's grace."""
+    """A termination timestamp set by a user is kept, even in the past: pods are deleted with a grace of one second."""
 
     async def story(sim: Sim) -> None:
         uid = await up_with(sim, "1h")
@@ -289,7 +289,7 @@ def test_a_termination_time_that_is_over_leaves_a_second() -> None:
 
 
 def test_an_invalid_termination_timestamp_is_reported_and_ignored() -> None:
-    """Words that are no time hold nothing and force nothing; the claim's period stands in for them."""
+    """An invalid timestamp is ignored; the claim's terminationGracePeriod applies."""
 
     async def story(sim: Sim) -> None:
         uid = await up_with(sim, "3m")
@@ -297,7 +297,7 @@ def test_an_invalid_termination_timestamp_is_reported_and_ignored() -> None:
         sim.store.patch(CLAIMS, NAME, {"metadata": {"annotations": {labels.TERMINATION_TIMESTAMP: "soon"}}})
         await sim.delete_claim(NAME)
         requested_at = sim.now
-        await sim.until(lambda: events_on(sim, "InvalidTerminationTimestamp"), 10, "it is told")
+        await sim.until(lambda: events_on(sim, "InvalidTerminationTimestamp"), 10, "it is reported")
         await sim.until(lambda: deletes(sim, "app"), 4 * MINUTE, "it is deleted")
         assert sim.now - requested_at == pytest.approx(3 * MINUTE - 10, abs=2)
         assert sim.claim(NAME)["metadata"]["annotations"][labels.TERMINATION_TIMESTAMP] == "soon"
@@ -307,7 +307,7 @@ def test_an_invalid_termination_timestamp_is_reported_and_ignored() -> None:
 
 
 def test_a_restart_forgets_no_termination_time() -> None:
-    """The time stands on the claim: a successor deletes the pod when the one before it would have."""
+    """The termination time is an annotation of the claim: a new leader deletes the pod at the same time."""
 
     async def story(sim: Sim) -> None:
         uid = await up_with(sim, "5m")
@@ -329,7 +329,7 @@ def test_a_restart_forgets_no_termination_time() -> None:
 
 @pytest.mark.parametrize("entry", ["claim", "node"])
 def test_a_removal_reports_its_progress(entry: str) -> None:
-    """Drained turns Unknown and True, VolumesDetached and InstanceTerminating True, wherever the removal began."""
+    """Drained becomes Unknown and True, VolumesDetached and InstanceTerminating True, wherever the removal began."""
 
     async def story(sim: Sim) -> None:
         seen = versions(sim, NAME)
@@ -355,7 +355,7 @@ def test_a_removal_reports_its_progress(entry: str) -> None:
 
 
 def test_pods_that_merely_leave_cost_no_status_writes() -> None:
-    """Thirty pods that leave one after the other are said to leave, once."""
+    """Thirty pods that terminate one after the other cause one status write."""
 
     async def story(sim: Sim) -> None:
         uid = await up(sim)
@@ -373,7 +373,7 @@ def test_pods_that_merely_leave_cost_no_status_writes() -> None:
 
 
 def test_a_late_drain_names_the_pods_that_merely_leave() -> None:
-    """Past the deadline of a drain also pods that are on their way out are named, with when they end."""
+    """After the drain deadline, terminating pods are named too, with the time by which they terminate."""
 
     async def story(sim: Sim) -> None:
         metrics = Metrics()
@@ -394,12 +394,12 @@ def test_a_late_drain_names_the_pods_that_merely_leave() -> None:
 
 
 def counted(metrics: Metrics, deadline: str) -> float | None:
-    """How often that deadline has passed."""
+    """How often that deadline has passed, from the metrics."""
     return metrics.registry.get_sample_value("gpu_provisioner_deadlines_exceeded_total", {"deadline": deadline})
 
 
 def test_a_node_kept_by_another_finalizer_is_reported() -> None:
-    """Its machine is gone and somebody's finalizer keeps the Node: the claim names it, and is overdue later."""
+    """If another finalizer keeps the Node after its machine is gone, the claim names it and is overdue later."""
 
     async def story(sim: Sim) -> None:
         metrics = Metrics()
@@ -411,7 +411,7 @@ def test_a_node_kept_by_another_finalizer_is_reported() -> None:
         sim.store.patch("nodes", node, {"metadata": {"finalizers": [*finalizers(node_of(sim)), "example.com/hold"]}})
         await sim.delete_claim(NAME)
         await sim.until(
-            lambda: claim_condition(sim, "InstanceTerminating")[1] == "InstanceTerminated", 200, "the claim says it"
+            lambda: claim_condition(sim, "InstanceTerminating")[1] == "InstanceTerminated", 200, "the condition is set"
         )
         reported_at, (status, _, message) = sim.now, claim_condition(sim, "InstanceTerminating")
         assert status == "False"
@@ -429,7 +429,7 @@ def test_a_node_kept_by_another_finalizer_is_reported() -> None:
 
 
 def test_a_finalizer_that_cannot_be_removed_is_reported() -> None:
-    """The API server refuses to let the Node go: the claim has its words, it is asked ever more seldom, and it ends."""
+    """The API server refuses the write: the claim states its message, retries back off, and the removal completes."""
 
     async def story(sim: Sim) -> None:
         uid = await up(sim)
@@ -446,7 +446,7 @@ def test_a_finalizer_that_cannot_be_removed_is_reported() -> None:
 
         sim.world.before.append(forbid)
         await sim.until(
-            lambda: "says a policy" in claim_condition(sim, "InstanceTerminating")[2], 200, "the claim says why"
+            lambda: "says a policy" in claim_condition(sim, "InstanceTerminating")[2], 200, "the claim states the cause"
         )
         await asyncio.sleep(10 * MINUTE)
         assert len(tries) <= 16
@@ -457,7 +457,7 @@ def test_a_finalizer_that_cannot_be_removed_is_reported() -> None:
 
 
 def test_unreadable_pods_hold_the_machine_and_are_reported() -> None:
-    """Without the right to list pods nothing is taken for empty: the claim says what is missing; then it goes on."""
+    """Without permission to list pods the Node does not count as drained; the claim names the permission."""
 
     async def story(sim: Sim) -> None:
         uid = await up(sim)
@@ -468,7 +468,9 @@ def test_unreadable_pods_hold_the_machine_and_are_reported() -> None:
 
         allow = refuse(sim, of_pods, 403, "Forbidden", "pods is forbidden: no rule")
         await sim.delete_claim(NAME)
-        await sim.until(lambda: "no rule" in claim_condition(sim, "Drained")[2], 10, "the claim says what is missing")
+        await sim.until(
+            lambda: "no rule" in claim_condition(sim, "Drained")[2], 10, "the claim names the missing permission"
+        )
         await asyncio.sleep(5 * MINUTE)
         assert not pool_calls(sim, "DELETE")
         allow()
@@ -479,7 +481,7 @@ def test_unreadable_pods_hold_the_machine_and_are_reported() -> None:
 
 
 def test_the_clock_of_these_stories_is_the_worlds() -> None:
-    """`moment` says what the controller's clock says."""
+    """`moment` uses the controller's clock."""
 
     async def story(sim: Sim) -> None:
         await asyncio.sleep(90)

@@ -1,9 +1,9 @@
-"""Every entry at every moment: one command on any of the three objects, and the other two go too, whatever dies.
+"""Every kind of deletion at every moment of a claim's life, with a running, a restarted and an absent controller.
 
-A cell brings a world exactly to one moment of a claim's life (`moments.py`), lets the controller live on, or crash at
-that moment and be restarted, or crash and stay away for an hour, and has a person send a command. Where its object does
-not exist the command is sent all the same, and answered so. What must come of it stands in `TABLE`, cell by cell; how
-soon, in `limit_seconds`. The run ends with the table of the cells that ran (`removal_table.py`).
+A case brings a simulated cluster to one moment (`moments.py`); the controller continues, restarts, or stays away for
+an hour; then a user sends a command. Where its object does not exist the command is sent as well, and refused.
+`TABLE` has the expected result of each case, and `limit_seconds` its time limit. The run ends with the table of the
+cases that ran (`removal_table.py`).
 """
 
 import asyncio
@@ -66,7 +66,7 @@ COMES_UP_WITHIN_SECONDS = 250.0
 
 
 def limit_seconds(moment: Moment, entry: str, controller: str, *, up: bool) -> float:
-    """How long it may take, from the command on, or from the controller's return if that was an hour away."""
+    """The time limit, from the command on, or from the controller's return after an hour."""
     usual = COMES_UP_WITHIN_SECONDS if up else GOES_WITHIN_SECONDS[moment.name]
     if controller != "alive":
         usual = TAKEOVER_SECONDS + max(usual, SETTLE_SECONDS)
@@ -91,7 +91,7 @@ async def delete_node(sim: Sim) -> bool:
 
 
 async def delete_pool(sim: Sim) -> bool:
-    """The portal's button, which preempts what runs; ARM says 204 of an absent pool, 409 of one that goes already."""
+    """Delete in the portal, which preempts operations; ARM answers 204 without a pool, 409 if it is Deleting."""
     pool = sim.cloud.pools.get(NAME)
     if pool is not None and pool.state != "Deleting":
         sim.cloud.delete_pool_by_hand(NAME)
@@ -103,7 +103,7 @@ async def delete_pool(sim: Sim) -> bool:
 
 
 async def delete_all_three(sim: Sim) -> bool:
-    """Three people at once."""
+    """All three deletions at once."""
     async with asyncio.TaskGroup() as people:
         tasks = [people.create_task(one(sim)) for one in (delete_claim, delete_node, delete_pool)]
     return any(task.result() for task in tasks)
@@ -136,7 +136,7 @@ CELLS = [(entry, moment, fate) for entry in ENTRIES for moment in MOMENTS for fa
 
 
 async def commanded(sim: Sim, moment: Moment, entry: str, controller: str) -> tuple[str, int, float]:
-    """The command is sent at that very moment; the claim's UID, pools ended by hand, and since when seconds count."""
+    """Send the command at that moment; the claim's UID, the pools deleted by hand, and the start of the time limit."""
     await sim.start_controller()
     uid = (await sim.apply(node_claim(NAME)))["metadata"]["uid"]
     go_on = await moment.reach(sim)
@@ -154,7 +154,7 @@ async def commanded(sim: Sim, moment: Moment, entry: str, controller: str) -> tu
 
 
 async def drained(sim: Sim, entry: str) -> None:
-    """A pool that is gone needs no drain; else it goes on until the budget is lifted."""
+    """A drain ends with the pool; otherwise it goes on until the budget is removed."""
     if entry in ("claim", "Node"):
         await asyncio.sleep(DRAINED_AFTER_SECONDS)
         assert not pool_calls(sim, "DELETE"), sim.describe()
@@ -162,7 +162,7 @@ async def drained(sim: Sim, entry: str) -> None:
 
 
 async def went(sim: Sim, uid: str, within_seconds: float) -> None:
-    """Nothing of it is left: no claim, no Node, no pool."""
+    """Whether claim, Node and pool are gone."""
     await sim.until(lambda: sim.claim(NAME) is None, within_seconds, "all is gone")
     assert not sim.nodes_of(NAME), sim.describe()
     assert not sim.pools_of(uid), sim.describe()
@@ -170,7 +170,7 @@ async def went(sim: Sim, uid: str, within_seconds: float) -> None:
 
 
 def is_well(sim: Sim, uid: str) -> bool:
-    """Ready, on one machine, and nobody wants any of it gone."""
+    """Whether the claim is Ready on one machine and no object is deleting."""
     (pool,), (node,), claim = sim.pools_of(uid), sim.nodes_of(NAME), sim.claim(NAME)
     calm = pool.state != "Deleting" and not deleting(node) and not deleting(claim)
     return calm and sim.condition(NAME, "Ready") == "True"
@@ -179,7 +179,7 @@ def is_well(sim: Sim, uid: str) -> bool:
 @pytest.mark.matrix(quick=12)
 @pytest.mark.parametrize(("entry", "moment", "controller"), CELLS, ids=[f"{e}-{m.name}-{c}" for e, m, c in CELLS])
 def test_removal(entry: str, moment: Moment, controller: str, request: pytest.FixtureRequest) -> None:
-    """Whatever a person deletes, whenever, and whatever dies then: the rest goes too, in order, or nothing goes."""
+    """The deletion of one object removes the others in order, or none, as `TABLE` states."""
     row = list(ENTRIES).index(entry) * len(MOMENTS) + MOMENTS.index(moment)
     notes = request.node.user_properties
     notes.append((CELL, tuple(Cell(row, entry, moment.name, controller))))  # plain, for other processes
@@ -209,7 +209,7 @@ def test_removal(entry: str, moment: Moment, controller: str, request: pytest.Fi
 
 
 def test_no_cell_is_left_out() -> None:
-    """Four entries at ten moments under three fates of the controller: the table states them all."""
+    """The table has every combination of four entries, ten moments and three controllers."""
     assert list(EXPECTED) == [
         (moment.name, entry, fate) for moment in MOMENTS for entry in ENTRIES for fate in CONTROLLERS
     ]

@@ -1,6 +1,6 @@
-"""The way down: in whatever phase a claim is deleted, its instance goes first, then its Node, then the claim.
+"""Termination: the instance is deleted first, then the Node, then the claim, in every phase of a claim's life.
 
-Every story is told under all invariants; most end in `went`, which asks the ledger for the order of disappearances.
+All invariants are checked throughout; most tests end in `went`, which checks the order of deletion in the audit log.
 """
 
 import asyncio
@@ -39,19 +39,19 @@ NO_NODE = ["pool", "claim"]
 
 
 async def applied(sim: Sim) -> str:
-    """A controller is there and a claim has been applied; its UID."""
+    """Start a controller and apply a claim; its UID."""
     await sim.start_controller()
     return (await sim.apply(node_claim(NAME)))["metadata"]["uid"]
 
 
 async def up(sim: Sim) -> str:
-    """A controller is there and a claim is Ready; its UID."""
+    """Start a controller and wait until a claim is Ready; its UID."""
     await sim.start_controller()
     return await ready(sim)
 
 
 async def went(sim: Sim, uid: str, order: list[str], within_seconds: float = 900.0) -> None:
-    """The claim goes in this order, nothing is left, and nothing more is written."""
+    """Wait until the claim is deleted in this order; nothing is left and no further write is sent."""
     await gone(sim, within_seconds=within_seconds)
     assert sim.audit_log.deletion_order(uid) == order, sim.describe()
     assert not sim.nodes_of(NAME)
@@ -79,7 +79,9 @@ async def registered(sim: Sim) -> None:
 async def not_ready(sim: Sim) -> None:
     await sim.until(lambda: sim.condition(NAME, "Ready") == "True", 400, "the claim is Ready")
     sim.nodes.set_ready(node_name(sim), None)
-    await sim.until(lambda: claim_condition(sim, "Initialized")[:2] == ("False", "NodeNotReady"), 10, "it says so")
+    await sim.until(
+        lambda: claim_condition(sim, "Initialized")[:2] == ("False", "NodeNotReady"), 10, "the condition is set"
+    )
 
 
 async def failed(sim: Sim) -> None:
@@ -104,7 +106,7 @@ PHASES = [
 
 @pytest.mark.parametrize(("case", "phase", "order"), PHASES, ids=[row[0] for row in PHASES])
 def test_deleted(case: str, phase: Phase, order: list[str]) -> None:
-    """A claim deleted in any phase takes everything along, in order."""
+    """A claim that is deleted in any phase is removed with its pool and Node, in order."""
 
     async def story(sim: Sim) -> None:
         uid = await applied(sim)
@@ -117,7 +119,7 @@ def test_deleted(case: str, phase: Phase, order: list[str]) -> None:
 
 
 def test_deleted_before_its_put() -> None:
-    """A claim that waits for a stopped cluster goes without any PUT, once its pool's absence is certain."""
+    """A claim that waits for a stopped cluster is removed without a PUT, once the pool's absence is confirmed."""
 
     async def story(sim: Sim) -> None:
         sim.cloud.cluster_power = "Stopped"
@@ -134,7 +136,7 @@ def test_deleted_before_its_put() -> None:
 
 
 def test_deleted_while_the_pools_cannot_be_listed() -> None:
-    """Before the pools were ever listed a deleted claim stays; afterwards it goes, never having had a pool."""
+    """Before the first successful list of pools a deleted claim keeps its finalizer; afterwards it is removed."""
 
     async def story(sim: Sim) -> None:
         outage = Fault(verb="LIST", times=ALWAYS, answer=errors.html(503))
@@ -153,7 +155,7 @@ def test_deleted_while_the_pools_cannot_be_listed() -> None:
 
 @pytest.mark.parametrize("seconds", [6.0, 20.0], ids=["answered late", "answered never, and applied after all"])
 def test_deleted_while_its_put_is_in_flight(seconds: float) -> None:
-    """A PUT that is still on its way when the claim is deleted leaves nothing behind, answered or not."""
+    """A PUT that is in flight when the claim is deleted leaves no pool behind, answered or not."""
 
     async def story(sim: Sim) -> None:
         sim.cloud.faults.append(Fault(verb="PUT", slow_seconds=seconds))
@@ -169,7 +171,7 @@ def test_deleted_while_its_put_is_in_flight(seconds: float) -> None:
 
 
 def test_deleted_during_its_put() -> None:
-    """A claim deleted while its PUT arrives is held by our finalizer, which was there first: nothing outlives it."""
+    """The finalizer is set before the PUT: a claim deleted while its PUT arrives is removed after its pool."""
 
     async def story(sim: Sim) -> None:
         async def overtake(call: Call, _: web.Request) -> web.StreamResponse | None:
@@ -187,14 +189,16 @@ def test_deleted_during_its_put() -> None:
 
 
 def test_a_refused_delete_of_a_pool_being_created_is_sent_again() -> None:
-    """While AKS creates the pool, DELETE is refused: tried after 5 s, doubling to 30, and the claim says so."""
+    """AKS refuses the DELETE during creation: retries after 5 s, doubling to 30 s, and the claim states the cause."""
 
     async def story(sim: Sim) -> None:
         uid = await applied(sim)
         await being_created(sim)
         await sim.delete_claim(NAME)
         await sim.until(
-            lambda: claim_condition(sim, "InstanceTerminating")[1] == "OperationInProgress", 10, "the claim says why"
+            lambda: claim_condition(sim, "InstanceTerminating")[1] == "OperationInProgress",
+            10,
+            "the claim states the cause",
         )
         status, _, message = claim_condition(sim, "InstanceTerminating")
         assert status == "Unknown"
@@ -209,7 +213,7 @@ def test_a_refused_delete_of_a_pool_being_created_is_sent_again() -> None:
 
 @pytest.mark.parametrize(("get", "listing"), [(30.0, 0.0), (0.0, 30.0), (10.0, 25.0), (30.0, 30.0)])
 def test_a_404_that_lags_behind_the_put_is_no_proof(get: float, listing: float) -> None:
-    """GETs and LISTs lag behind a PUT, each by its own measure: until one has caught up nothing is let go."""
+    """GET and LIST lag behind a PUT independently: no finalizer is removed until one of them has caught up."""
 
     async def story(sim: Sim) -> None:
         uid = await applied(sim)
@@ -224,7 +228,7 @@ def test_a_404_that_lags_behind_the_put_is_no_proof(get: float, listing: float) 
 
 
 def test_a_pool_being_created_can_be_preempted() -> None:
-    """Where AKS lets a DELETE preempt the creation, one DELETE is enough."""
+    """If AKS lets a DELETE preempt the creation, one DELETE is sent."""
 
     async def story(sim: Sim) -> None:
         uid = await applied(sim)
@@ -245,7 +249,7 @@ def budget(sim: Sim, app: str) -> None:
 
 
 def test_a_disruption_budget_holds_the_machine_and_is_named() -> None:
-    """A budget's 429 is waited for: Drained names pod and budget, the pool stays; both go when the budget allows."""
+    """A 429 of a budget is retried: Drained names pod and budget, and the pool is kept until the budget allows."""
 
     async def story(sim: Sim) -> None:
         uid = await up(sim)
@@ -268,7 +272,7 @@ def test_a_disruption_budget_holds_the_machine_and_is_named() -> None:
 
 
 def test_pods_leave_in_tiers() -> None:
-    """Ordinary pods leave before daemons, those before critical pods, critical daemons last; each is asked once."""
+    """Pods are evicted in order: ordinary pods, DaemonSet pods, critical pods, critical DaemonSet pods; each once."""
 
     async def story(sim: Sim) -> None:
         uid = await up(sim)
@@ -290,7 +294,7 @@ def test_pods_leave_in_tiers() -> None:
 
 
 def test_a_pod_that_must_not_be_disrupted_holds_the_machine() -> None:
-    """A do-not-disrupt pod is never asked to leave; the machine waits for it, and the deadline says so once."""
+    """A do-not-disrupt pod is not evicted; the machine is kept, and the passed deadline is reported once."""
 
     async def story(sim: Sim) -> None:
         uid = await up(sim)
@@ -307,7 +311,7 @@ def test_a_pod_that_must_not_be_disrupted_holds_the_machine() -> None:
 
 
 def test_pods_that_stay_by_nature_hold_nothing_up() -> None:
-    """Pods that tolerate every taint and kubelet's own mirror pods are neither asked to leave nor waited for."""
+    """Pods that tolerate every taint and mirror pods are neither evicted nor waited for."""
 
     async def story(sim: Sim) -> None:
         uid = await up(sim)
@@ -324,7 +328,7 @@ def test_pods_that_stay_by_nature_hold_nothing_up() -> None:
 
 
 def test_pods_of_a_dead_machine_do_not_hold_it_for_ever() -> None:
-    """On a machine that died nobody stops the pods: past their grace and a minute they hold nothing any more."""
+    """On a dead machine, pods that are past their grace period by a minute no longer block the removal."""
 
     async def story(sim: Sim) -> None:
         uid = await up(sim)
@@ -338,11 +342,11 @@ def test_pods_of_a_dead_machine_do_not_hold_it_for_ever() -> None:
     simulate(story, azure=FAST)
 
 
-# What people do
+# Deletions by users
 
 
 def test_a_pool_deleted_in_the_portal_takes_node_and_claim_along() -> None:
-    """Somebody deletes the pool behind our back: its Node and claim follow, in order."""
+    """A pool deleted outside the cluster: its Node and claim are deleted, in order."""
 
     async def story(sim: Sim) -> None:
         uid = await up(sim)
@@ -355,7 +359,7 @@ def test_a_pool_deleted_in_the_portal_takes_node_and_claim_along() -> None:
 
 
 def test_a_node_deleted_by_hand_takes_pool_and_claim_along_at_once() -> None:
-    """Who deletes a Node means the machine: the claim is deleted within seconds, and the pool with it."""
+    """Deletion of a Node deletes its claim within seconds, and the pool with it."""
 
     async def story(sim: Sim) -> None:
         uid = await up(sim)
@@ -372,7 +376,7 @@ def test_a_node_deleted_by_hand_takes_pool_and_claim_along_at_once() -> None:
 
 
 def test_a_foreign_finalizer_on_the_node_is_respected() -> None:
-    """Ours comes off once the pool is gone; the claim waits until its Node's other keeper has let go too."""
+    """The controller removes its finalizer once the pool is gone; the claim stays until the Node is gone."""
 
     async def story(sim: Sim) -> None:
         uid = await up(sim)
@@ -391,7 +395,7 @@ def test_a_foreign_finalizer_on_the_node_is_respected() -> None:
 
 
 def test_a_foreign_finalizer_on_the_claim_is_respected() -> None:
-    """The claim stays for its other keeper after ours is off, and nothing is written meanwhile."""
+    """The claim stays while another finalizer is set, and the controller writes nothing meanwhile."""
 
     async def story(sim: Sim) -> None:
         uid = await up(sim)
@@ -405,7 +409,7 @@ def test_a_foreign_finalizer_on_the_claim_is_respected() -> None:
     simulate(story, azure=FAST)
 
 
-# What Azure does
+# Responses of Azure
 
 
 LAGGING = AzureSettings(
@@ -415,7 +419,7 @@ LAGGING = AzureSettings(
 
 @pytest.mark.parametrize("azure", [FAST, LAGGING], ids=["reads that are current", "reads that lag by 30 s"])
 def test_a_pool_being_deleted_is_not_deleted_again(azure: AzureSettings) -> None:
-    """One DELETE is enough, also when lists go on showing the pool as it was."""
+    """One DELETE is sent, even if lists still show the pool in its previous state."""
 
     async def story(sim: Sim) -> None:
         uid = await up(sim)
@@ -427,7 +431,7 @@ def test_a_pool_being_deleted_is_not_deleted_again(azure: AzureSettings) -> None
 
 
 def test_an_overdue_deletion_is_reported() -> None:
-    """A pool that stays Deleting for over half an hour is overdue: the claim says so once, and nothing is let go."""
+    """A pool that is Deleting for more than 30 min is reported as overdue once; no finalizer is removed."""
 
     async def story(sim: Sim) -> None:
         uid = await up(sim)
@@ -447,7 +451,7 @@ def test_an_overdue_deletion_is_reported() -> None:
 
 @pytest.mark.parametrize("back_to", ["Failed", "Succeeded"])
 def test_an_accepted_delete_that_fails_is_repeated(back_to: str) -> None:
-    """A pool that AKS promised to delete and did not is deleted again; nothing is let go meanwhile."""
+    """After an accepted DELETE that fails, the DELETE is repeated; no finalizer is removed meanwhile."""
 
     async def story(sim: Sim) -> None:
         uid = await up(sim)
@@ -470,7 +474,7 @@ def test_an_accepted_delete_that_fails_is_repeated(back_to: str) -> None:
 
 @pytest.mark.parametrize("drop", ["before", "after"])
 def test_lost_answers_to_delete(drop: str) -> None:
-    """Whether or not a DELETE took effect before its answer was lost: the pool goes, and the claim after it."""
+    """The pool and then the claim are removed, whether or not a DELETE took effect before its response was lost."""
 
     async def story(sim: Sim) -> None:
         uid = await up(sim)
@@ -482,7 +486,7 @@ def test_lost_answers_to_delete(drop: str) -> None:
 
 
 def test_a_pool_that_changed_is_read_again_and_then_deleted() -> None:
-    """A 412 means that somebody wrote the pool: one fresh GET, and DELETE with the new ETag."""
+    """After a 412 the pool is read once and the DELETE is repeated with the new ETag."""
 
     async def story(sim: Sim) -> None:
         uid = await up(sim)
@@ -497,7 +501,7 @@ def test_a_pool_that_changed_is_read_again_and_then_deleted() -> None:
 
 
 def test_a_pool_that_changed_but_reads_as_it_was() -> None:
-    """While reads lag behind the change there is no new ETag to be had: DELETE waits its time instead of hammering."""
+    """While reads lag behind the change, the DELETE is retried with backoff."""
 
     async def story(sim: Sim) -> None:
         uid = await up(sim)
@@ -522,7 +526,7 @@ OUTAGES = [
 @pytest.mark.parametrize(("case", "outage"), OUTAGES, ids=[row[0] for row in OUTAGES])
 @pytest.mark.parametrize("begun", [False, True], ids=["before the DELETE", "while the pool is being deleted"])
 def test_azure_is_away_for_half_an_hour(case: str, outage: Fault, begun: bool) -> None:
-    """While ARM does not answer no finalizer is dropped, and the claim says why; then it goes by itself."""
+    """While ARM does not respond no finalizer is removed and the claim states the cause; then removal completes."""
 
     async def story(sim: Sim) -> None:
         uid = await up(sim)
@@ -550,7 +554,7 @@ def test_azure_is_away_for_half_an_hour(case: str, outage: Fault, begun: bool) -
 
 ELSEWHERE = [
     ("cluster", errors.cluster_not_found("rg", "aks")),
-    ("cluster, asked for a pool", errors.parent_not_found("read", AzureSettings().cluster_id)),
+    ("cluster, on a read of a pool", errors.parent_not_found("read", AzureSettings().cluster_id)),
     ("group", errors.group_not_found("rg")),
     ("subscription", errors.subscription_not_found("s")),
 ]
@@ -559,7 +563,7 @@ ELSEWHERE = [
 @pytest.mark.matrix(quick=2)
 @pytest.mark.parametrize(("what", "answer"), ELSEWHERE, ids=[row[0] for row in ELSEWHERE])
 def test_a_404_of_something_else_never_means_gone(what: str, answer: errors.Answer) -> None:
-    """That cluster, group or subscription are not found says nothing of the pool: everything is kept."""
+    """A 404 of the cluster, resource group or subscription does not prove that the pool is absent: all is kept."""
 
     async def story(sim: Sim) -> None:
         uid = await up(sim)
@@ -577,14 +581,14 @@ def test_a_404_of_something_else_never_means_gone(what: str, answer: errors.Answ
     simulate(story, azure=FAST)
 
 
-# What the API server does, and what a restart forgets
+# Responses of the API server, and restarts
 
 
 @pytest.mark.parametrize(
     ("status", "reason"), [(403, "Forbidden"), (413, "RequestEntityTooLarge"), (422, "Invalid"), (500, "InternalError")]
 )
 def test_refused_status_writes_do_not_hold_a_removal(status: int, reason: str) -> None:
-    """A claim whose status cannot be written is removed all the same, and the refused write is not hammered."""
+    """A claim whose status cannot be written is removed, and the refused write is retried with backoff."""
 
     async def story(sim: Sim) -> None:
         uid = await up(sim)
@@ -600,7 +604,7 @@ def test_refused_status_writes_do_not_hold_a_removal(status: int, reason: str) -
 
 
 def test_a_restart_with_an_empty_memory_waits_a_minute_before_it_believes_a_404() -> None:
-    """Whoever led before may have sent a PUT just now: a successor believes an absence 60 s after taking over."""
+    """A PUT of the previous leader may be in flight: a new leader accepts an absence 60 s after it starts leading."""
 
     async def story(sim: Sim) -> None:
         uid = await up(sim)
@@ -619,7 +623,7 @@ def test_a_restart_with_an_empty_memory_waits_a_minute_before_it_believes_a_404(
 
 
 def test_a_restart_in_the_middle_of_a_removal_goes_on_where_it_was() -> None:
-    """A successor finds the pool Deleting: it sends no second DELETE, and ends the removal in order."""
+    """A new leader that finds the pool Deleting sends no second DELETE and completes the removal in order."""
 
     async def story(sim: Sim) -> None:
         uid = await up(sim)
@@ -640,7 +644,7 @@ def test_a_restart_in_the_middle_of_a_removal_goes_on_where_it_was() -> None:
 @pytest.mark.parametrize("seed", [1, 2, 3])
 @pytest.mark.parametrize("node_share", [(0.9, 0.95), (1.05, 1.1)], ids=["Node first", "pool first"])
 def test_a_life_costs_three_calls_and_fourteen_writes(seed: int, node_share: tuple[float, float]) -> None:
-    """PUT, DELETE and one GET that proves absence, beside the shared LIST; at most fourteen writes to Kubernetes."""
+    """PUT, DELETE and one GET besides the shared LIST; at most fourteen writes to Kubernetes."""
     ledger = simulate(create_and_delete, seed=seed, azure=AzureSettings(node_share=node_share)).world.audit_log
     about_pools = [call.verb for call in ledger.calls(who="ctl0", system="arm", kind="pools") if call.verb != "LIST"]
     assert about_pools == ["PUT", "DELETE", "GET"]

@@ -1,7 +1,7 @@
-"""Volumes: a Node without pods keeps its machine until its volumes are detached, and the claim says which.
+"""Volumes: a drained Node keeps its machine until its volumes are detached, and the claim names them.
 
-Each case of docs/references/karpenter.md#volume-detachment. Kubernetes' attach-detach controller is played by the
-stories.
+Each case of docs/references/karpenter.md#volume-detachment. The tests take the place of Kubernetes' attach-detach
+controller.
 """
 
 import asyncio
@@ -22,19 +22,19 @@ CLAIMS_OF_VOLUMES = "persistentvolumeclaims"
 
 
 def attach(sim: Sim, name: str, node: str, *, volume: str | None) -> None:
-    """A volume is attached to that Node; `volume` None: one that a pod describes itself."""
+    """Attach a volume to that Node; `volume` None: an inline volume of a pod."""
     source: Json = {"persistentVolumeName": volume} if volume else {"inlineVolumeSpec": {"accessModes": ["RWO"]}}
     spec = {"attacher": "disk.csi.azure.com", "nodeName": node, "source": source}
     sim.store.create(ATTACHMENTS, {"metadata": {"name": name}, "spec": spec})
 
 
 def claimed(sim: Sim, name: str, volume: str) -> None:
-    """A volume claim bound to that volume."""
+    """Create a PersistentVolumeClaim that is bound to that volume."""
     sim.store.create(CLAIMS_OF_VOLUMES, {"metadata": {"name": name}, "spec": {"volumeName": volume}}, "default")
 
 
 def agent(sim: Sim, name: str, node: str, volumes: list[Json]) -> None:
-    """A pod that will not leave, with these volumes."""
+    """Create a pod that is not evicted, with these volumes."""
     run_pod(sim, "template", node, tolerations=[{"operator": "Exists"}])
     pod = sim.store.get("pods", "template", "default")
     assert pod is not None
@@ -44,7 +44,7 @@ def agent(sim: Sim, name: str, node: str, volumes: list[Json]) -> None:
 
 
 def lists(sim: Sim) -> list[Call]:
-    """How often all attachments were read."""
+    """How often all VolumeAttachments were listed."""
     return sim.audit_log.calls(who="ctl0", verb="LIST", kind="volumeattachments")
 
 
@@ -57,7 +57,7 @@ async def waits_for(sim: Sim, volume: str) -> None:
 
 
 def test_the_machine_waits_until_its_volumes_are_detached() -> None:
-    """The pod is gone and its disk is not: named on the claim, waited for, and then all goes in order."""
+    """A volume that is still attached after the drain is named on the claim and blocks the removal until detached."""
 
     async def story(sim: Sim) -> None:
         uid = await up(sim)
@@ -92,7 +92,7 @@ HOLD_NOTHING = [
 
 @pytest.mark.parametrize(("case", "volume", "used"), HOLD_NOTHING, ids=[row[0] for row in HOLD_NOTHING])
 def test_volumes_that_hold_nothing_up(case: str, volume: str | None, used: list[Json]) -> None:
-    """What cannot be detached before the machine goes is detached with it."""
+    """Volumes that cannot be detached before the machine is deleted do not block the removal."""
 
     async def story(sim: Sim) -> None:
         uid = await up(sim)
@@ -110,7 +110,7 @@ def test_volumes_that_hold_nothing_up(case: str, volume: str | None, used: list[
 
 
 def test_a_volume_that_two_pods_share_is_not_waited_for_if_one_of_them_stays() -> None:
-    """One user leaves, the other stays: the volume stays with it, and the machine goes."""
+    """A volume that a remaining pod uses does not block the removal."""
 
     async def story(sim: Sim) -> None:
         uid = await up(sim)
@@ -128,7 +128,7 @@ def test_a_volume_that_two_pods_share_is_not_waited_for_if_one_of_them_stays() -
 
 
 def test_a_volume_claim_that_is_gone_explains_nothing() -> None:
-    """A staying pod names a claim that nobody has: the attachment holds the machine like any other."""
+    """A remaining pod with a missing PersistentVolumeClaim: the attachment blocks the removal."""
 
     async def story(sim: Sim) -> None:
         uid = await up(sim)
@@ -144,7 +144,7 @@ def test_a_volume_claim_that_is_gone_explains_nothing() -> None:
 
 
 def test_the_termination_time_ends_the_wait_for_volumes() -> None:
-    """A volume that stays attached holds the machine until the claim's time is over, and the claim says so."""
+    """An attached volume blocks the removal until the termination time, and the claim reports it."""
 
     async def story(sim: Sim) -> None:
         uid = await up_with(sim, "4m")
@@ -154,7 +154,7 @@ def test_the_termination_time_ends_the_wait_for_volumes() -> None:
         await waits_for(sim, "pv-1")
         await sim.until(lambda: pool_calls(sim, "DELETE"), 5 * MINUTE, "the machine goes")
         assert sim.now - requested_at == pytest.approx(4 * MINUTE, abs=2)
-        await sim.until(lambda: claim_condition(sim, "VolumesDetached")[0] == "False", 10, "the claim says so")
+        await sim.until(lambda: claim_condition(sim, "VolumesDetached")[0] == "False", 10, "the condition is set")
         _, reason, message = claim_condition(sim, "VolumesDetached")
         assert reason == "TerminationGracePeriodElapsed"
         assert "pv-1" in message
@@ -164,7 +164,7 @@ def test_the_termination_time_ends_the_wait_for_volumes() -> None:
 
 
 def test_volumes_that_stay_attached_are_overdue() -> None:
-    """After six minutes the claim says once that it is late; nothing is destroyed, and it goes on waiting."""
+    """After six minutes the claim reports the delay once; nothing is deleted, and the wait goes on."""
 
     async def story(sim: Sim) -> None:
         metrics = Metrics()
@@ -188,7 +188,7 @@ def test_volumes_that_stay_attached_are_overdue() -> None:
 
 
 def test_unreadable_volume_attachments_hold_the_machine_and_are_reported() -> None:
-    """A chart of yesterday lacks the right to list attachments: the claim says which, and it goes on once it has it."""
+    """Without permission to list VolumeAttachments the claim names it, and the removal continues once granted."""
 
     async def story(sim: Sim) -> None:
         uid = await up(sim)
@@ -196,7 +196,9 @@ def test_unreadable_volume_attachments_hold_the_machine_and_are_reported() -> No
         allow = refuse(sim, lambda call: call.target.kind == "volumeattachments", 403, "Forbidden", message)
         await sim.delete_claim(NAME)
         await sim.until(
-            lambda: "no rule" in claim_condition(sim, "VolumesDetached")[2], 10, "the claim says what is missing"
+            lambda: "no rule" in claim_condition(sim, "VolumesDetached")[2],
+            10,
+            "the claim names the missing permission",
         )
         await asyncio.sleep(5 * MINUTE)
         assert not pool_calls(sim, "DELETE")
