@@ -1,8 +1,7 @@
-"""Where our own packages come from.
+"""Detects packages that shadow this program's own.
 
-`strangers` names every one of our three top-level packages that Python would import from elsewhere than
-beside this one, without importing it. `controllers`, `cloudprovider` and `provisioner` exist on package indexes as
-other people's projects, and a folder of such a name on the path shadows ours.
+Other projects with the names `controllers` and `cloudprovider` exist on package indexes, and a directory of such a name
+earlier on the path shadows this program's package. Nothing is imported to detect this.
 
 Source: docs/references/packaging.md#distribution.
 """
@@ -14,8 +13,8 @@ PACKAGES = ("cloudprovider", "controllers")
 HOME = Path(__file__).resolve().parents[2]
 
 
-def strangers() -> list[str]:
-    """`name (place)` for each package that is missing or not ours; empty if all is well."""
+def shadowing_packages() -> list[str]:
+    """`name (path)` for each package that is missing or is not the one next to this package."""
     found = {name: _place(name) for name in PACKAGES}
     return [f"{name} ({place or 'not found'})" for name, place in found.items() if place != HOME / name]
 
@@ -24,7 +23,7 @@ def _place(name: str) -> Path | None:
     spec = PathFinder.find_spec(name)
     if spec is None:
         return None
-    # A folder without `__init__.py` has no origin: it is a namespace, and not ours.
+    # A directory without `__init__.py` is a namespace package, which has no origin.
     return (
         Path(spec.origin).resolve().parent if spec.origin else Path(next(iter(spec.submodule_search_locations or ())))
     )

@@ -23,7 +23,7 @@ from provisioner.runtime.signals import Signalled, until_signalled
 from provisioner.settings import Settings, SettingsError, describe, load, read_file
 from provisioner.version import own_commit, own_version
 
-from .installation import strangers
+from .installation import shadowing_packages
 from .parser import CommandLine, UsageError, build_parser, parse
 
 OK, FAILED, USAGE, INTERRUPTED = 0, 1, 2, 130
@@ -31,7 +31,7 @@ OK, FAILED, USAGE, INTERRUPTED = 0, 1, 2, 130
 
 def main() -> None:
     """The console script."""
-    if foreign := strangers():
+    if foreign := shadowing_packages():
         sys.stderr.write(
             f"gpu-provisioner: packages of the same names shadow this program's packages: {', '.join(foreign)}\n"
             "    Install aks-gpu-provisioner into its own virtual environment, and unset PYTHONPATH.\n"
@@ -64,7 +64,7 @@ def run_command(words: Sequence[str], env: Mapping[str, str], out: TextIO, err: 
             return _try(line, out, err)
         case "run" | "config":
             return _run_or_describe(line, env, out, err)
-    from .commands import command  # imports packages that only `strangers` has checked
+    from .commands import command  # imports packages that only `shadowing_packages` has checked
 
     return command.run(line.command, line.arguments, line.flags, env, typed=sys.stdin, out=out, err=err)
 

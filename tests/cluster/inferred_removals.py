@@ -84,7 +84,7 @@ async def taken_back(world: RealWorld, names: list[str]) -> None:
         )
     await asyncio.sleep(15)
     ended = await world.command("gc")
-    assert ended.out.startswith(f"nothing to remove: {len(names)} agent pools of ours; "), ended.out
+    assert ended.out.startswith(f"nothing to remove: {len(names)} managed agent pools; "), ended.out
     assert accepted(world, "PUT") == names
     assert accepted(world, "DELETE") == []
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import yaml
 
-from provisioner.cli.commands.check import FOUND
+from provisioner.cli.commands.check import FAILED_CHECK
 from tests.world.harness import SIZE, node_claim
 
 from .test_commands import led, ran
@@ -22,7 +22,7 @@ def marks(out: str) -> dict[str, str]:
 
 
 def findings(out: str) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = json.loads(out)["findings"]
+    found: list[dict[str, Any]] = json.loads(out)["results"]
     return found
 
 
@@ -40,8 +40,8 @@ def test_check_in_a_pipe(tmp_path: Path) -> None:
         )
         assert f"size {SIZE}" in marks(ended.out)
         # A plain-http ARM endpoint, and a variable without effect: neither is an error, neither is usual.
-        assert ended.out.splitlines()[-1] == "nothing is wrong; 2 lines marked -"
-        assert ended.out.count("probably not meant") == 2
+        assert ended.out.splitlines()[-1] == "no check failed; 2 unknown or unusual"
+        assert ended.out.count("probably unintended") == 2
         assert TOKEN not in ended.out
         result = json.loads((await ran("check", "-o", "json", env=site.env())).out)
         assert result["ok"] is True
@@ -56,8 +56,8 @@ def test_check_reports_all_settings_at_once(tmp_path: Path) -> None:
     async def story(site: Site) -> None:
         env = site.env(METRICS_PORT="8081", HEALTH_PROBE_PORT="8081", ARM_RESOURCE_GROUP="", AZURE_CLUSTER_NAME="")
         ended = await ran("check", "-o", "json", env=env)
-        assert (ended.code, ended.err) == (FOUND, "")
-        bad = [one for one in findings(ended.out) if one["state"] == "bad"]
+        assert (ended.code, ended.err) == (FAILED_CHECK, "")
+        bad = [one for one in findings(ended.out) if one["state"] == "failed"]
         assert {one["message"].partition(":")[0].partition("=")[0] for one in bad} == {
             "ARM_RESOURCE_GROUP",
             "AZURE_CLUSTER_NAME",
@@ -67,9 +67,9 @@ def test_check_reports_all_settings_at_once(tmp_path: Path) -> None:
         assert not site.world.audit_log.calls()
 
         ended = await ran("check", "-o", "json", env=site.env(KUBECONFIG=str(tmp_path / "nowhere")))
-        assert ended.code == FOUND
+        assert ended.code == FAILED_CHECK
         by_section = {one["section"]: one["state"] for one in findings(ended.out)}
-        assert by_section == {"configuration": "bad", "kubernetes": "unknown", "azure": "unknown"}
+        assert by_section == {"configuration": "failed", "kubernetes": "unknown", "azure": "unknown"}
 
     run_story(story, tmp_path, token=TOKEN)
 
@@ -80,20 +80,20 @@ def test_check_without_one_of_the_apis(tmp_path: Path) -> None:
     async def story(site: Site) -> None:
         led(site.world)
         ended = await ran("check", "--size", SIZE, env=site.env(ARM_ENDPOINT=f"http://127.0.0.1:{free_port()}"))
-        assert (ended.code, ended.err) == (FOUND, "")
+        assert (ended.code, ended.err) == (FAILED_CHECK, "")
         seen = marks(ended.out)
-        assert (seen["API server"], seen["cluster"], seen["the rest"]) == ("✓", "✗", "-")
+        assert (seen["API server"], seen["cluster"], seen["other checks"]) == ("✓", "✗", "-")
 
         kubeconfig = site.home / "kubeconfig"
         port = site.addresses.kube.rpartition(":")[2]
         kubeconfig.write_text(kubeconfig.read_text().replace(f":{port}\n", f":{free_port()}\n"))
         ended = await ran("check", "--size", SIZE, env=site.env())
         seen = marks(ended.out)
-        assert (ended.code, seen["API server"], seen["cluster"]) == (FOUND, "✗", "✓")
+        assert (ended.code, seen["API server"], seen["cluster"]) == (FAILED_CHECK, "✗", "✓")
         kubeconfig.write_text("not: [a kubeconfig")
         ended = await ran("check", "--size", SIZE, env=site.env())
         seen = marks(ended.out)
-        assert (ended.code, seen["kubeconfig"], seen["cluster"]) == (FOUND, "✗", "✓")
+        assert (ended.code, seen["kubeconfig"], seen["cluster"]) == (FAILED_CHECK, "✗", "✓")
         assert "Traceback" not in ended.out + ended.err
 
     run_story(story, tmp_path, token=TOKEN)
@@ -106,7 +106,7 @@ def test_check_does_not_show_a_rejected_token(tmp_path: Path) -> None:
         kubeconfig = site.home / "kubeconfig"
         kubeconfig.write_text(kubeconfig.read_text().replace(TOKEN, "s3cret-of-another"))
         ended = await ran("check", env=site.env())
-        assert (ended.code, marks(ended.out)["API server"]) == (FOUND, "✗")
+        assert (ended.code, marks(ended.out)["API server"]) == (FAILED_CHECK, "✗")
         assert "Renew the credentials in the kubeconfig" in ended.out
         assert "s3cret" not in ended.out + ended.err
 
@@ -125,8 +125,6 @@ def test_plan_needs_no_settings(tmp_path: Path) -> None:
         assert plan["agentPool"]["properties"]["vmSize"] == SIZE
         ended = await ran("plan", "-f", "-", env={"PATH": "/usr/bin:/bin"})
         assert ended.code == 2
-        assert ended.err == (
-            "gpu-provisioner plan: -: there is no NodeClaim in it\n    Name manifests of kind NodeClaim.\n"
-        )
+        assert ended.err == ("gpu-provisioner plan: -: no NodeClaim found\n    Name manifests of kind NodeClaim.\n")
 
     asyncio.run(story())

@@ -60,7 +60,7 @@ def test_gc_in_a_pipe(tmp_path: Path) -> None:
         head, row, _, verdict, _ = ended.out.splitlines()
         assert head.split() == ["POOL", "CLAIM", "NODE", "CAUSE", "ACTION", "WAITS", "FOR", "SINCE"]
         assert row.split()[:4] == [NAME, "-", "-", "orphan-pool"]
-        assert verdict == "1 removal by inference, allowance 3 of 1 pool: the circuit breaker lets them pass"
+        assert verdict == "1 removal inferred, 3 of 1 agent pool allowed: not restricted"
         found = json.loads((await ran("gc", "-o", "json", env=site.env())).out)
         assert [removal["pool"] for removal in found["removals"]] == [NAME]
         assert "\x1b" not in ended.out
@@ -110,7 +110,7 @@ def test_gc_prompts_at_a_terminal(
         assert process.stderr is not None
         async with asyncio.timeout(SECONDS):
             question = (await process.stderr.readuntil(b"[yes/no]")).decode()
-            assert question == "Let the leader make the 1 removal above? [yes/no]"
+            assert question == "Confirm the 1 removal above? [yes/no]"
             if isinstance(answer, str):
                 os.write(mine, answer.encode())
             else:

@@ -52,7 +52,7 @@ def test_each_failure_has_a_cause_and_a_remedy(tmp_path: Path) -> None:
         assert cause.startswith("gpu-provisioner values: cluster nope of resource group rg: ClusterNotFound: ")
         assert (
             remedy
-            == f"    These are there: az aks list --subscription {site.world.settings.azure.subscription} -o table"
+            == f"    az aks list --subscription {site.world.settings.azure.subscription} -o table lists the clusters."
         )
 
         unset = await ran("values", env=site.env(AZURE_CLUSTER_NAME="", ARM_SUBSCRIPTION_ID=""))
@@ -65,15 +65,13 @@ def test_each_failure_has_a_cause_and_a_remedy(tmp_path: Path) -> None:
 
         uncertified = await ran("values", env=site.env(SSL_CERT_FILE="/nowhere"))
         assert (uncertified.code, uncertified.out) == (1, "")
-        assert "no connection to Azure can be made" in uncertified.err
+        assert "failed to connect to Azure" in uncertified.err
 
         site.world.cloud.faults.append(Fault(verb="CLUSTER", times=ALWAYS, answer=FORBIDDEN))
         forbidden = await ran("values", env=site.env())
         assert (forbidden.code, forbidden.out) == (1, "")
         assert "AuthorizationFailed" in forbidden.err
-        assert forbidden.err.splitlines()[-1] == (
-            "    Ask for Reader on the cluster, or log in as somebody who has it."
-        )
+        assert forbidden.err.splitlines()[-1] == ("    Request the role Reader on the cluster, or use another login.")
 
     run_story(story, tmp_path)
 
@@ -85,8 +83,8 @@ async def _nobody(home: Path) -> None:
     ended = await ran("values", env=of_a_user(home, path=str(home), **cluster))
     assert (ended.code, ended.out) == (1, "")
     assert ended.err.splitlines() == [
-        "gpu-provisioner values: nobody is logged in to Azure here",
-        "    Log in with az login; az login --tenant if you have several tenants.",
+        "gpu-provisioner values: not logged in to Azure",
+        "    Run az login, with --tenant if you have several tenants.",
     ]
 
 

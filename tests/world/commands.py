@@ -20,13 +20,13 @@ from cloudprovider.azure.client import AzureConfig, StaticToken, build_client, d
 from cloudprovider.azure.provider import AzureProvider
 from cloudprovider.azure.subscription import SubscriptionClient
 from controllers.model.policy import Policy
-from provisioner.cli.commands.check import tell
+from provisioner.cli.commands.check import print_results
 from provisioner.cli.commands.check_azure import azure
 from provisioner.cli.commands.check_kubernetes import kubernetes
 from provisioner.cli.commands.clients import Tools
 from provisioner.cli.commands.command import act
 from provisioner.cli.commands.console import Console
-from provisioner.cli.commands.values import told
+from provisioner.cli.commands.values import print_values
 from provisioner.cli.parser import parse
 from provisioner.operator import clients
 from provisioner.operator.config import Clients, Config
@@ -99,7 +99,7 @@ async def check(
             claims=claims,
             sizes=wanted.size,
         )
-        code = tell([*section.items, *azure_side.items], wanted, Console(out, err))
+        code = print_results([*section.items, *azure_side.items], wanted, Console(out, err))
     return Ended(code, out.getvalue(), err.getvalue(), ())
 
 
@@ -118,7 +118,7 @@ async def values(sim: Sim, *words: str, **env: Any) -> Ended:
         sessions.enter_context(_allowed(sim, READER_ACTIONS))
         named = dataclasses.replace(azure, subscription=settings.subscription_id, cluster=settings.cluster_name)
         arm = clients.Azure(*await _azure(sim, sessions, named))
-        code = await told(arm, settings, wanted, Console(out, err))
+        code = await print_values(arm, settings, wanted, Console(out, err))
     return Ended(code, out.getvalue(), err.getvalue(), ())
 
 

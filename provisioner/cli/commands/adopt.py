@@ -1,7 +1,7 @@
-"""`adopt`: a claim that came back from a backup, under a new UID, takes back the agent pool of its former self.
+"""`adopt`: gives an agent pool to a NodeClaim that was restored from a backup under a new UID.
 
-It only asks: an annotation on the claim names the UID that the pool bears; the controller decides again. It is
-asked only where no claim with that UID is left. Every refusal says which field has which value, and what to do.
+The command annotates the NodeClaim with the UID of the agent pool; the controller verifies the adoption again. The
+annotation is written only if no NodeClaim with that UID exists. A refusal names the field, its value and the remedy.
 """
 
 import argparse
@@ -29,7 +29,7 @@ TRIES = 5
 
 
 class Adoption(msgspec.Struct, frozen=True, kw_only=True):
-    """A claim, the pool that it may take over, and the UID that the pool bears."""
+    """A NodeClaim, the agent pool that it may adopt, and the UID on the agent pool."""
 
     claim: NodeClaim
     instance: Instance
@@ -37,9 +37,9 @@ class Adoption(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def run(tools: Tools, wanted: argparse.Namespace, console: Console) -> int:
-    """Annotate the claim, or all. Raises Refused."""
+    """Annotate one NodeClaim, or all that can adopt an agent pool. Raises Refused."""
     if bool(wanted.name) == wanted.all:
-        raise Refused("name one NodeClaim, or say --all", "See gpu-provisioner adopt --help.", USAGE)
+        raise Refused("name one NodeClaim, or use --all", "See gpu-provisioner adopt --help.", USAGE)
     pools, claims = await _read(tools)
     if wanted.all:
         return await _all(tools, claims, pools, wanted, console)
@@ -49,22 +49,22 @@ async def run(tools: Tools, wanted: argparse.Namespace, console: Console) -> int
     adoption = judge(claim, claims, pools)
     await _annotate(tools, adoption)
     instance = adoption.instance
-    console.say(
+    console.print(
         f"nodeclaim/{claim.name} annotated: {labels.ADOPT}={adoption.old_uid}",
-        f"agent pool {instance.name} ({instance.raw_state}, {instance.size}) is kept; the controller hands it to the"
-        " claim within seconds",
-        f"watch it: kubectl get nodeclaim {claim.name} -w",
+        f"agent pool {instance.name} ({instance.raw_state}, {instance.size}) is kept; the controller gives it to the"
+        " NodeClaim within seconds",
+        f"watch: kubectl get nodeclaim {claim.name} -w",
     )
     return OK
 
 
 def no_such_claim(name: str) -> Refused:
-    """There is none of that name."""
-    return Refused(f"there is no NodeClaim {name}", "See kubectl get nodeclaims for those that there are.")
+    """The error for a name without a NodeClaim."""
+    return Refused(f"NodeClaim {name} not found", "kubectl get nodeclaims lists the NodeClaims.")
 
 
 async def _read(tools: Tools) -> tuple[list[Instance], tuple[NodeClaim, ...]]:
-    """All pools, then all claims: a claim that takes a pool meanwhile is seen with it. Raises Refused."""
+    """All agent pools, then all NodeClaims: a NodeClaim that adopts meanwhile is read afterwards. Raises Refused."""
     try:
         pools = await tools.clients.provider.list()
         return pools, (await tools.clients.kube.list(NODECLAIMS)).items
@@ -85,13 +85,13 @@ async def _all(
             if _elsewhere(claim, claims, pools) is not None:
                 console.err.write(f"{refused.cause}\n    {refused.remedy}\n")
     if not found:
-        console.say(f"nothing to adopt: no pool of {counted(len(claims), 'NodeClaim')} bears a dead UID")
+        console.print(f"nothing to adopt: no agent pool of {counted(len(claims), 'NodeClaim')} has a dead UID")
         return OK
     rows = [
         (a.claim.name, a.instance.name, a.old_uid, a.claim.uid, a.instance.raw_state, a.instance.size) for a in found
     ]
-    console.say(*table(HEAD, rows), "")
-    await console.agree(f"Let {counted(len(found), 'NodeClaim')} take over these agent pools?", yes=wanted.yes)
+    console.print(*table(HEAD, rows), "")
+    await console.confirm(f"Give these agent pools to {counted(len(found), 'NodeClaim')}?", yes=wanted.yes)
     failed = 0
     for adoption in found:
         try:
@@ -100,12 +100,12 @@ async def _all(
             failed += 1
             console.err.write(f"nodeclaim/{adoption.claim.name}: {refused.cause}\n    {refused.remedy}\n")
         else:
-            console.say(f"nodeclaim/{adoption.claim.name} annotated: {labels.ADOPT}={adoption.old_uid}")
+            console.print(f"nodeclaim/{adoption.claim.name} annotated: {labels.ADOPT}={adoption.old_uid}")
     return FAILED if failed else OK
 
 
 def judge(claim: NodeClaim, claims: Sequence[NodeClaim], pools: Sequence[Instance]) -> Adoption:
-    """The pool that this claim may take over. Raises Refused."""
+    """The agent pool that this NodeClaim may adopt. Raises Refused."""
     _may_ask(claim)
     key = pool_name(claim)
     instance = next((pool for pool in pools if pool.name == key), None)
@@ -113,17 +113,17 @@ def judge(claim: NodeClaim, claims: Sequence[NodeClaim], pools: Sequence[Instanc
         raise _nothing_there(claim, claims, pools)
     by_uid = {other.uid: other for other in claims}
     if refusal(claim, instance=instance, nodes=(), living=by_uid.get):
-        claim = without(claim)  # what it asks for does not hold, and the rules do not see it either
+        claim = without(claim)  # an invalid annotation has no effect
     living = next((by_uid[uid] for uid in sorted(_dead_mark(claim, instance)) if uid in by_uid), None)
     if living is not None:
         raise Refused(
-            f"agent pool {key}: its mark, {living.uid}, is the UID of nodeclaim/{living.name}, which is still there",
-            f"Delete that one first if it is obsolete: kubectl delete nodeclaim {living.name} (that removes its pool).",
+            f"agent pool {key}: its UID {living.uid} is that of nodeclaim/{living.name}, which exists",
+            f"Delete that NodeClaim if it is obsolete: kubectl delete nodeclaim {living.name} (and its agent pool).",
         )
     if instance.state is InstanceState.DELETING:
         raise Refused(
-            f"agent pool {key}: its provisioningState is {instance.raw_state}, so it is going already",
-            f"Wait: nodeclaim/{claim.name} gets a new machine once it is gone.",
+            f"agent pool {key} is being deleted: its provisioningState is {instance.raw_state}",
+            f"Wait: nodeclaim/{claim.name} gets a new machine after the deletion.",
         )
     return Adoption(claim=claim, instance=instance, old_uid=instance.claim_uid or instance.label_uid)
 
@@ -132,36 +132,36 @@ def _may_ask(claim: NodeClaim) -> None:
     if not managed(claim):
         ref = claim.spec.node_class_ref
         raise Refused(
-            f"nodeclaim/{claim.name}: its spec.nodeClassRef is {ref.group}/{ref.kind}, so it is not ours to serve",
-            f"Ours is {labels.KAITO_NODECLASS_GROUP}/{labels.KAITO_NODECLASS_KIND}; ask the controller of that class.",
+            f"nodeclaim/{claim.name}: its spec.nodeClassRef is {ref.group}/{ref.kind}, not that of this controller",
+            f"This controller serves {labels.KAITO_NODECLASS_GROUP}/{labels.KAITO_NODECLASS_KIND}.",
         )
     if claim.deleting:
         raise Refused(
-            f"nodeclaim/{claim.name}: its metadata.deletionTimestamp is set, so it is going and takes nothing over",
-            "Wait until it is gone, restore it again, then adopt.",
+            f"nodeclaim/{claim.name}: its metadata.deletionTimestamp is set: it is being deleted",
+            "Wait until it is deleted, restore it again, then run adopt.",
         )
 
 
 def _dead_mark(claim: NodeClaim, instance: Instance) -> frozenset[str]:
-    """The UIDs on a pool that is some former claim's. Raises Refused for any other pool."""
+    """The UIDs on an agent pool of a former NodeClaim. Raises Refused for any other agent pool."""
     match verdict(instance, claim):
         case Verdict.PREVIOUS:
             return marks(instance)
         case Verdict.OURS | Verdict.LEGACY:
             raise Refused(
-                f"agent pool {instance.name} is already that of nodeclaim/{claim.name} (UID {claim.uid})",
-                f"There is nothing to do: kubectl describe nodeclaim {claim.name} says how it is.",
+                f"agent pool {instance.name} belongs to nodeclaim/{claim.name} already (UID {claim.uid})",
+                f"Nothing to do; kubectl describe nodeclaim {claim.name} shows its status.",
             )
         case Verdict.ORPHANED_LEGACY:
             raise Refused(
                 f"agent pool {instance.name}: its label {labels.KAITO_CREATION_TIMESTAMP} is {instance.created_label},"
-                f" of another claim of Azure/gpu-provisioner's time, and it bears no UID",
-                "Set --legacy-pools=report to keep it, move its pods, then delete it: the claim gets a new machine.",
+                f" that of another NodeClaim of Azure/gpu-provisioner, and it has no UID",
+                "Set --legacy-pools=report to keep it, move its Pods, then delete it: the NodeClaim gets a new one.",
             )
         case _:
             raise Refused(
-                f"agent pool {instance.name}: it has no tag {labels.TAG_CLAIM_UID}, so it is foreign and never touched",
-                f"Delete nodeclaim/{claim.name} and make one of another name, or remove that pool yourself.",
+                f"agent pool {instance.name}: it has no tag {labels.TAG_CLAIM_UID}, so it is foreign",
+                f"Create a NodeClaim of another name instead of nodeclaim/{claim.name}, or delete that agent pool.",
             )
 
 
@@ -169,18 +169,18 @@ def _nothing_there(claim: NodeClaim, claims: Sequence[NodeClaim], pools: Sequenc
     former = _elsewhere(claim, claims, pools)
     if former is None:
         return Refused(
-            f"there is no agent pool {pool_name(claim)}, nor any that was made for nodeclaim/{claim.name}",
-            "There is nothing to adopt: the controller makes a new machine for the claim.",
+            f"agent pool {pool_name(claim)} not found, nor another agent pool of nodeclaim/{claim.name}",
+            "There is nothing to adopt: the controller creates a new machine for the NodeClaim.",
         )
     return Refused(
-        f"agent pool {former.name} was made for nodeclaim/{claim.name}, but is named after its old UID;"
-        f" under its new UID {claim.uid} its pool is {pool_name(claim)}",
-        "It cannot be renamed: move its pods; it goes once the controller collects it, or by gpu-provisioner gc.",
+        f"agent pool {former.name} of nodeclaim/{claim.name} is named after its old UID;"
+        f" with its new UID {claim.uid} the name is {pool_name(claim)}",
+        "Agent pools cannot be renamed: move its Pods; garbage collection removes it (gpu-provisioner gc).",
     )
 
 
 def _elsewhere(claim: NodeClaim, claims: Sequence[NodeClaim], pools: Sequence[Instance]) -> Instance | None:
-    """A pool that a dead claim of this name left under another name: those names come from UIDs."""
+    """An agent pool of a former NodeClaim of this name, with another name: such names are derived from UIDs."""
     living = {other.uid for other in claims}
     return next(
         (p for p in pools if p.claim_name == claim.name and p.name != pool_name(claim) and not marks(p) & living), None
@@ -188,7 +188,7 @@ def _elsewhere(claim: NodeClaim, claims: Sequence[NodeClaim], pools: Sequence[In
 
 
 async def _annotate(tools: Tools, adoption: Adoption) -> None:
-    """Write the annotation on that very claim; who writes it meanwhile is no reason to give up. Raises Refused."""
+    """Annotate this NodeClaim, identified by its UID; retry on conflicts. Raises Refused."""
     kube, claim = tools.clients.kube, adoption.claim
     for _ in range(TRIES):
         metadata = {
@@ -204,16 +204,16 @@ async def _annotate(tools: Tools, adoption: Adoption) -> None:
         else:
             return
         claim = await _again(tools, claim)
-    raise Refused(f"nodeclaim/{claim.name} changed under each of {TRIES} writes", "Run this again.")
+    raise Refused(f"nodeclaim/{claim.name} changed during each of {TRIES} writes", "Run the command again.")
 
 
 async def _again(tools: Tools, claim: NodeClaim) -> NodeClaim:
-    """That very claim as it is now. Raises Refused."""
+    """The current version of this NodeClaim. Raises Refused."""
     try:
         newest = await tools.clients.kube.get(NODECLAIMS, claim.name)
     except KubeError as error:
         raise no_such_claim(claim.name) if error.not_found else by_api_server(error) from None
     if newest.uid != claim.uid:
-        raise Refused(f"nodeclaim/{claim.name} was made anew meanwhile (UID {newest.uid})", "Run this again.")
+        raise Refused(f"nodeclaim/{claim.name} was recreated meanwhile (UID {newest.uid})", "Run the command again.")
     _may_ask(newest)
     return newest

@@ -1,8 +1,7 @@
-"""What the chart is told about an existing cluster, and what is left to do for it: pure, words only.
+"""Helm values for an existing cluster, missing features, and the commands to run next, as text.
 
-The YAML holds what was read or given and nothing that was guessed; what is not known stands there empty, with
-how to find it. Every text is quoted, so that none can be taken for something else. Each command can be copied as it is,
-but for words in capitals.
+The values contain only what was read or given. An unknown value is empty, with the command that finds it in a comment.
+All strings are quoted. Commands can be copied unchanged, except for words in capitals.
 
 Source: docs/references/agent-pools.md#identity-and-clouds, docs/references/monitoring.md#tools,
 charts/gpu-provisioner/azure-role.json.
@@ -24,9 +23,9 @@ FOLDED = " \\\n      "
 
 
 class Subject(NamedTuple):
-    """For which cluster, and what people call things: the release, its namespace, the identity and its group.
+    """The cluster, and the names of the release, its namespace, the identity and its resource group.
 
-    `unread`: why the identity's client id could not be read.
+    `unread`: why the client ID of the identity could not be read.
     """
 
     settings: Settings
@@ -43,7 +42,7 @@ class Subject(NamedTuple):
 
     @property
     def service_account(self) -> str:
-        """As the chart names it."""
+        """The name that the chart gives it."""
         return self.release if CHART in self.release else f"{self.release}-{CHART}"
 
     @property
@@ -55,18 +54,18 @@ class Subject(NamedTuple):
 
 
 class Gap(NamedTuple):
-    """Something that is missing or not known, and the command that helps."""
+    """A missing feature or an unknown value, and the command that resolves it."""
 
     what: str
     command: str
 
 
 def values_of(subject: Subject) -> Iterator[str]:
-    """The lines of a values file."""
+    """The lines of the values file."""
     settings, profile = subject.settings, subject.profile
-    version = f"Kubernetes {profile.kubernetes_version}" if profile.kubernetes_version else "its version is not known"
+    version = f"Kubernetes {profile.kubernetes_version}" if profile.kubernetes_version else "of an unknown version"
     yield f"# Values of the chart {CHART} for the AKS cluster {settings.cluster_name} ({version}), written by"
-    yield "# gpu-provisioner values. What is not here has the chart's default."
+    yield "# gpu-provisioner values. Other values have the defaults of the chart."
     yield "azure:"
     yield f"  subscriptionId: {_quoted(settings.subscription_id)}"
     yield f"  resourceGroup: {_quoted(settings.resource_group)}"
@@ -80,7 +79,7 @@ def values_of(subject: Subject) -> Iterator[str]:
     yield from _workload_identity(subject) if subject.self_hosted else _managed(settings)
     if profile.managed_prometheus:
         yield ""
-        yield "# Azure managed Prometheus is on in this cluster, and reads monitors of its own group."
+        yield "# Azure managed Prometheus is enabled in this cluster; it reads monitors of its own API group."
         yield "podMonitor:"
         yield "  enabled: true"
         yield "metrics:"
@@ -89,11 +88,11 @@ def values_of(subject: Subject) -> Iterator[str]:
 
 
 def gaps(subject: Subject) -> Iterator[Gap]:
-    """What stands in the way, and what could not be known."""
+    """Missing features of the cluster, and unknown values."""
     settings, profile = subject.settings, subject.profile
     where = f"--resource-group {shlex.quote(settings.resource_group)} --name {shlex.quote(settings.cluster_name)}"
     if profile.power_state == "Stopped":
-        yield Gap("the cluster is stopped: no Pod runs in it", f"az aks start {where}")
+        yield Gap("the cluster is stopped", f"az aks start {where}")
     if subject.self_hosted:
         off = [
             (name, flag)
@@ -106,24 +105,24 @@ def gaps(subject: Subject) -> Iterator[Gap]:
         if off:
             names, flags = (" ".join(words) for words in ([" and ".join(n for n, _ in off)], [f for _, f in off]))
             yield Gap(
-                f"the cluster has no {names}, without which its Pods get no token", f"az aks update {where} {flags}"
+                f"the cluster has no {names}, which its Pods need to get a token", f"az aks update {where} {flags}"
             )
         if not settings.client_id:
             yield Gap(
-                f"the client id of the identity is not known: {subject.unread}",
-                f"{_identity(subject)}    # and run this again, or give it as --client-id",
+                f"the client ID of the identity is unknown: {subject.unread}",
+                f"{_identity(subject)}    # then run this command again, or set --client-id",
             )
     if not profile.location:
-        yield Gap("the cluster's region is not known", "az account list-locations --output table")
+        yield Gap("the region of the cluster is unknown", "az account list-locations --output table")
 
 
 def next_steps(subject: Subject) -> Iterator[str]:
-    """What to type next, in order, with a comment on each."""
+    """The commands to run next, in order, each with a comment."""
     settings, profile = subject.settings, subject.profile
     group, release, namespace = map(shlex.quote, (subject.identity_group, subject.release, subject.namespace))
     if subject.self_hosted:
         issuer = shlex.quote(profile.oidc_issuer) if profile.oidc_issuer else "OIDC_ISSUER"
-        yield "  # the service account's token stands for the identity"
+        yield "  # let the service account use the identity"
         yield FOLDED.join(
             (
                 f"  az identity federated-credential create --resource-group {group} --name {release}",
@@ -131,7 +130,7 @@ def next_steps(subject: Subject) -> Iterator[str]:
                 f"--subject system:serviceaccount:{namespace}:{shlex.quote(subject.service_account)}",
             )
         )
-    yield "  # the identity may do what the controller does, in this cluster alone"
+    yield "  # grant the identity the permissions of the controller, in this cluster only"
     yield f"  sed s/SUBSCRIPTION_ID/{shlex.quote(settings.subscription_id)}/ charts/{CHART}/azure-role.json > role.json"
     yield "  az role definition create --role-definition role.json"
     yield FOLDED.join(
@@ -140,7 +139,7 @@ def next_steps(subject: Subject) -> Iterator[str]:
             f"--scope {shlex.quote(subject.cluster_id)}",
         )
     )
-    yield "  # definitions and controller, and whether all is well"
+    yield "  # install the CRDs and the controller, and verify them"
     yield f"  helm upgrade --install {CHART}-crd charts/{CHART}-crd --namespace {namespace} --create-namespace"
     yield f"  helm upgrade --install {release} charts/{CHART} --namespace {namespace} --values values.yaml"
     yield f"  helm test {release} --namespace {namespace}"
@@ -150,14 +149,14 @@ def _workload_identity(subject: Subject) -> Iterator[str]:
     settings = subject.settings
     yield "workloadIdentity:"
     if not settings.client_id:
-        yield f"  # Not known: {_identity(subject)}"
+        yield f"  # Unknown: {_identity(subject)}"
     yield f"  clientId: {_quoted(settings.client_id)}"
     if tenant := settings.tenant_id or subject.profile.tenant_id:
         yield f"  tenantId: {_quoted(tenant)}"
 
 
 def _managed(settings: Settings) -> Iterator[str]:
-    yield "# Whatever azure-identity's default chain finds: the identity of the node, say."
+    yield "# The default credential chain of azure-identity, for example the identity of the node."
     yield 'deploymentMode: "managed"'
     yield "workloadIdentity:"
     yield "  enabled: false"
@@ -168,11 +167,11 @@ def _managed(settings: Settings) -> Iterator[str]:
 
 
 def _identity(subject: Subject) -> str:
-    """Makes the identity, or finds the one of that name."""
+    """The command that creates the identity or finds the existing one."""
     group, name = shlex.quote(subject.identity_group), shlex.quote(subject.identity)
     return f"az identity create --resource-group {group} --name {name} --query clientId --output tsv"
 
 
 def _quoted(text: str) -> str:
-    """JSON's strings are YAML's."""
+    """A JSON string, which is a YAML string too."""
     return json.dumps(text, ensure_ascii=False)

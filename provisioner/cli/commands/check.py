@@ -1,7 +1,7 @@
-"""`check`: whether everything that the controller needs is there; a line each, ✓, ✗ or -, with a remedy.
+"""`check`: verifies everything that the controller needs, one line each, with a remedy for each failure.
 
-Nothing is written. Each section goes on without the others: a cluster that does not answer keeps nobody from
-hearing of Azure. Exit codes: 0 nothing is ✗, 3 something is, 2 usage.
+The command writes nothing. The sections do not depend on each other: Azure is checked even if the API server does not
+respond. Exit codes: 0 no check failed, 2 invalid usage, 3 a check failed.
 """
 
 import argparse
@@ -19,24 +19,24 @@ from provisioner.settings import Settings, SettingsError, assignment
 
 from .check_azure import azure
 from .check_kubernetes import kubernetes
-from .check_results import MARKS, CheckResult, CheckResults, well
+from .check_results import MARKS, CheckResult, CheckResults, passed
 from .console import Console
 from .refusal import OK
 from .tables import counted
 
-FOUND = 3
+FAILED_CHECK = 3
 KUBECONFIG = "KUBECONFIG"
 
 
 async def run(
     settings: Settings | SettingsError, env: Mapping[str, str], wanted: argparse.Namespace, console: Console
 ) -> int:
-    """Look at everything, and tell it; returns the exit code. Settings that are wrong are findings too."""
+    """Run all checks and print the results; returns the exit code. Invalid settings are a result too."""
     configured, broken = configuration(settings, env)
     found = list(configured.items)
     if isinstance(settings, SettingsError):
         found += (*_skipped("kubernetes"), *_skipped("azure"))
-        return tell(found, wanted, console)
+        return print_results(found, wanted, console)
     config, claims = config_from(settings), None
     if KUBECONFIG in broken:
         found += _skipped("kubernetes")
@@ -44,30 +44,30 @@ async def run(
         section, claims = await _kubernetes(settings, config)
         found += section.items
     found += _skipped("azure") if broken - {KUBECONFIG} else await _azure(settings, config, claims, wanted.size)
-    return tell(found, wanted, console)
+    return print_results(found, wanted, console)
 
 
 def configuration(settings: Settings | SettingsError, env: Mapping[str, str]) -> tuple[CheckResults, frozenset[str]]:
-    """The section, and the names of what is wrong."""
+    """The results of the section, and the names of the invalid settings."""
     found = CheckResults("configuration")
     errors = list(settings.errors) if isinstance(settings, SettingsError) else []
     if isinstance(settings, Settings):
         for warning in settings.warnings:
-            found.unknown("settings", f"probably not meant: {warning}")
+            found.unknown("settings", f"probably unintended: {warning}")
         try:
             check_files(settings, env)
         except SettingsError as invalid:
             errors += invalid.errors
     for error in errors:
-        found.bad("settings", f"{assignment(error)}: {error.message}", error.remedy)
+        found.failed("settings", f"{assignment(error)}: {error.message}", error.remedy)
     if not errors:
-        found.ok("settings", "all can be used; gpu-provisioner config shows them")
+        found.ok("settings", "valid; gpu-provisioner config prints them")
     return found, frozenset(error.field for error in errors)
 
 
 def _skipped(section: str) -> list[CheckResult]:
     found = CheckResults(section)
-    found.unknown("all of it", "not asked, as the settings for it are wrong")
+    found.unknown("all checks", "skipped: the settings for them are invalid")
     return found.items
 
 
@@ -77,7 +77,7 @@ async def _kubernetes(settings: Settings, config: Config) -> tuple[CheckResults,
             return await kubernetes(kube, config, SystemClock())
     except ConfigException as error:
         found = CheckResults("kubernetes")
-        found.bad("kubeconfig", str(error), "Correct the kubeconfig, or name another one with KUBECONFIG.")
+        found.failed("kubeconfig", str(error), "Correct the kubeconfig, or name another one with KUBECONFIG.")
         return found, None
 
 
@@ -89,21 +89,21 @@ async def _azure(
             arm = await open_until_then.enter_async_context(open_arm(settings))
         except (OSError, ValueError) as error:
             found, why = CheckResults("azure"), getattr(error, "strerror", None) or type(error).__name__
-            remedy = "Check SSL_CERT_FILE and the identity's settings."
-            found.bad("credential", f"no connection can be made: {why}", remedy)
+            remedy = "Check SSL_CERT_FILE and the settings of the identity."
+            found.failed("credential", f"connection failed: {why}", remedy)
             return found.items
         found = await azure(arm, config.policy, config=azure_config(settings), claims=claims, sizes=sizes)
     return found.items
 
 
-def tell(found: Sequence[CheckResult], wanted: argparse.Namespace, console: Console) -> int:
-    """Print it; returns the exit code."""
-    fine = well(found)
+def print_results(found: Sequence[CheckResult], wanted: argparse.Namespace, console: Console) -> int:
+    """Print the results; returns the exit code."""
+    ok = passed(found)
     if wanted.output == "json":
-        console.say(msgspec.json.format(msgspec.json.encode({"ok": fine, "findings": found}), indent=2).decode())
+        console.print(msgspec.json.format(msgspec.json.encode({"ok": ok, "results": found}), indent=2).decode())
     else:
-        console.say(*_lines(found))
-    return OK if fine else FOUND
+        console.print(*_lines(found))
+    return OK if ok else FAILED_CHECK
 
 
 def _lines(found: Sequence[CheckResult]) -> Iterator[str]:
@@ -115,7 +115,7 @@ def _lines(found: Sequence[CheckResult]) -> Iterator[str]:
         yield f"  {MARKS[one.state]} {one.check:<{width}}  {one.message}"
         if one.remedy:
             yield f"    {'':<{width}}  {one.remedy}"
-    bad, unknown = (sum(one.state == state for one in found) for state in ("bad", "unknown"))
-    told = f"; {counted(unknown, 'line')} marked -" if unknown else ""
+    failed, unknown = (sum(one.state == state for one in found) for state in ("failed", "unknown"))
+    rest = f"; {unknown} unknown or unusual" if unknown else ""
     yield ""
-    yield f"{counted(bad, 'problem') if bad else 'nothing is wrong'}{told}"
+    yield f"{counted(failed, 'check')} failed{rest}" if failed else f"no check failed{rest}"

@@ -1,7 +1,7 @@
-"""`check`, Azure's side: is there a token, is the cluster well, may we work on its pools, is there room for more.
+"""`check`, section Azure: credential, managed cluster, agent pools, permissions, VM sizes and quota.
 
-Reads only. Without a token or a cluster the rest is not asked; what may not be read "could not be told", which
-is no fault: the controller itself needs neither quota nor roles to be readable.
+The section only reads. Without a token or a cluster the other checks are skipped. Data that the identity must not read
+is reported as unknown, not as a failure: the controller itself does not need to read quota or roles.
 
 Source: docs/references/agent-pools.md#quota-and-capacity-errors, docs/references/agent-pools.md#limits,
 docs/references/agent-pools.md#identity-and-clouds.
@@ -29,17 +29,17 @@ ACTIONS = tuple(
     for action in ("read", "agentPools/read", "agentPools/write", "agentPools/delete")
 )
 ROLE = (
-    "Put the subscription's id into charts/gpu-provisioner/azure-role.json, az role definition create --role-definition"
+    "Set the subscription ID in charts/gpu-provisioner/azure-role.json, az role definition create --role-definition"
     " @azure-role.json, then az role assignment create --role 'GPU provisioner' --assignee {identity} --scope {scope};"
-    " that can take an hour to spread."
+    " this can take an hour to take effect."
 )
 NAMES = "Check ARM_SUBSCRIPTION_ID, ARM_RESOURCE_GROUP and AZURE_CLUSTER_NAME."
-AS_TOLD = "The message says what to do; then look again."
+SEE_MESSAGE = "Follow the message, then run check again."
 READER = "Give the identity Reader on the subscription, or run check with your own login (DEPLOYMENT_MODE=managed)."
 
 
 class Wish(NamedTuple):
-    """Machines that are wanted and not there yet; none: the size is in use, and no more of it is wanted now."""
+    """The number of machines of an offering that are still to be created; 0 for a VM size in use."""
 
     offering: Offering
     machines: int
@@ -53,10 +53,10 @@ async def azure(
     claims: Sequence[NodeClaim] | None,
     sizes: Sequence[str],
 ) -> CheckResults:
-    """The section. `sizes` are asked for besides those of the claims."""
+    """Check `sizes` and the VM sizes of the NodeClaims."""
     found, location = CheckResults("azure"), config.location
     cluster = f"{config.cluster_name} in {config.resource_group}"
-    role = ROLE.format(identity=config.client_id or "<its client id>", scope=config.cluster_path)
+    role = ROLE.format(identity=config.client_id or "<its client ID>", scope=config.cluster_path)
     if not await _credential(arm, found):
         return found
     state = await _cluster(arm, found, cluster, location, role)
@@ -67,9 +67,9 @@ async def azure(
     where = (state.location or location).replace(" ", "").lower()
     wishes = tuple(wanted(claims or (), sizes))
     if not wishes:
-        found.unknown("sizes", "no NodeClaim asks for any", "Name one: --size Standard_NC24ads_A100_v4.")
+        found.unknown("sizes", "no NodeClaim requests a VM size", "Name one: --size Standard_NC24ads_A100_v4.")
     elif not where:
-        found.unknown("sizes", "the cluster's location is not known", "Set LOCATION.")
+        found.unknown("sizes", "the location of the cluster is unknown", "Set LOCATION.")
     else:
         await _room(arm, where, wishes, found)
     return found
@@ -79,12 +79,12 @@ async def _credential(arm: Azure, found: CheckResults) -> bool:
     try:
         identity = await arm.inspector.identity()
     except CloudError as error:
-        found.bad("credential", str(error), "The message says what to set; see gpu-provisioner config.")
-        found.unknown("the rest", "not asked, as there is no token")
+        found.failed("credential", str(error), "Follow the message; gpu-provisioner config prints the settings.")
+        found.unknown("other checks", "skipped: there is no token")
         return False
     named = f" for {identity.name} of tenant {identity.tenant or 'unknown'}"
-    whose = named if identity.name else ", which does not say for whom"
-    found.ok("credential", f"there is a token{whose}")
+    whose = named if identity.name else ", without the name of an identity"
+    found.ok("credential", f"token received{whose}")
     return True
 
 
@@ -92,16 +92,18 @@ async def _cluster(arm: Azure, found: CheckResults, name: str, location: str, ro
     try:
         cluster = await arm.provider.cluster()
     except CloudError as error:
-        found.bad("cluster", f"{name}: {error}", role if error.status == 403 else NAMES)
-        found.unknown("the rest", "not asked, as the cluster could not be read")
+        found.failed("cluster", f"{name}: {error}", role if error.status == 403 else NAMES)
+        found.unknown("other checks", "skipped: the cluster could not be read")
         return None
     told = f"{name}: {cluster.state}, {cluster.power_state}, in {cluster.location or 'an unknown location'}"
     if not cluster.running:
-        found.bad("cluster", told, "Start it (az aks start), or wait until it has started.")
+        found.failed("cluster", told, "Start it (az aks start), or wait until it has started.")
     elif cluster.state == "Failed":
-        found.bad("cluster", told, "az aks show tells why; az aks update reconciles it.")
+        found.failed("cluster", told, "az aks show prints the cause; az aks update reconciles it.")
     elif location and cluster.location and location.lower() != cluster.location.replace(" ", "").lower():
-        found.bad("cluster", f"{told}, but LOCATION is {location}", f"Set LOCATION to {cluster.location}, or unset it.")
+        found.failed(
+            "cluster", f"{told}, but LOCATION is {location}", f"Set LOCATION to {cluster.location}, or unset it."
+        )
     else:
         found.ok("cluster", told)
     return cluster
@@ -111,7 +113,7 @@ async def _pools(arm: Azure, policy: Policy, cluster: Cluster, role: str, found:
     try:
         used = len(await arm.provider.list())
     except CloudError as error:
-        found.bad("agent pools", str(error), role if error.status == 403 else AS_TOLD)
+        found.failed("agent pools", str(error), role if error.status == 403 else SEE_MESSAGE)
         return
     most = policy.max_agent_pools
     limit = cluster.max_pools if most is None else min(most, cluster.max_pools)
@@ -119,26 +121,28 @@ async def _pools(arm: Azure, policy: Policy, cluster: Cluster, role: str, found:
     if used < limit:
         found.ok("agent pools", f"{told} are used")
     else:
-        found.bad("agent pools", f"{told} are used, and no more than {limit} are made", "Delete agent pools or claims.")
+        found.failed(
+            "agent pools", f"{told} are used, and at most {limit} are allowed", "Delete agent pools or NodeClaims."
+        )
 
 
 async def _permissions(arm: Azure, role: str, found: CheckResults) -> None:
     try:
         permissions = await arm.inspector.permissions()
     except CloudError as error:
-        found.unknown("permissions", f"they may not be read: {error}", READER)
+        found.unknown("permissions", f"failed to read them: {error}", READER)
         return
     missing = [action for action in ACTIONS if not permissions.allow(action)]
     for action in missing:
-        found.bad("permissions", f"we may not {action}", role)
+        found.failed("permissions", f"missing: {action}", role)
     if not missing:
         found.ok("permissions", "read the cluster; read, write and delete agent pools")
 
 
 def wanted(claims: Sequence[NodeClaim], sizes: Sequence[str]) -> Iterator[Wish]:
-    """What claims may be given, in the order of claims and tries, and one machine more of each of `sizes`.
+    """The offerings of the NodeClaims in the order of preference, and one more machine of each of `sizes`.
 
-    A claim that is not launched counts as one machine of the offering that it prefers.
+    A NodeClaim that is not launched counts as one machine of its preferred offering.
     """
     machines: Counter[Offering] = Counter()
     for claim in claims:
@@ -156,14 +160,14 @@ async def _room(arm: Azure, location: str, wishes: Sequence[Wish], found: CheckR
     try:
         skus = await arm.inspector.skus(location, names)
     except CloudError as error:
-        found.unknown("sizes", f"Compute's sizes may not be read: {error}", READER)
+        found.unknown("sizes", f"failed to read the VM sizes: {error}", READER)
         return
     for size in names:
         _restrictions(size, skus.get(size.casefold()), location, wishes, found)
     try:
         usages = await arm.inspector.usages(location)
     except CloudError as error:
-        found.unknown("quota", f"Compute's usage may not be read: {error}", READER)
+        found.unknown("quota", f"failed to read the usage: {error}", READER)
         return
     _quotas(wishes, skus, usages, location, found)
 
@@ -173,17 +177,17 @@ def _restrictions(
 ) -> None:
     check, list_them = f"size {size}", f"Choose another size: az vm list-skus --location {location} -o table"
     if sku is None:
-        found.bad(check, f"it is not offered in {location}", list_them)
+        found.failed(check, f"not offered in {location}", list_them)
         return
     if sku.restricted:
-        found.bad(check, f"this subscription does not get it in {location}: {sku.restricted}", list_them)
+        found.failed(check, f"not available to this subscription in {location}: {sku.restricted}", list_them)
         return
     asked = {wish.offering.zone for wish in wishes if wish.offering.size == size and wish.offering.zone}
     closed = sorted(asked & set(sku.zones_restricted)) + sorted(asked - set(sku.zones) - set(sku.zones_restricted))
     limits = f"; not in zone {', '.join(sku.zones_restricted)}" if sku.zones_restricted else ""
     if closed:
-        message = f"not to be had in zone {', '.join(closed)} of {location}, which claims name{limits}"
-        found.bad(check, message, "Let the claim name another zone, or none.")
+        message = f"not available in zone {', '.join(closed)} of {location}, which NodeClaims require{limits}"
+        found.failed(check, message, "Require another zone in the NodeClaim, or none.")
     else:
         found.ok(check, f"offered in {location}: {sku.vcpus} vCPUs{limits}")
 
@@ -195,7 +199,7 @@ def _quotas(
     location: str,
     found: CheckResults,
 ) -> None:
-    """A line for each quota that the wishes draw on: families, then the totals."""
+    """A line for each quota that applies: VM families, then the totals."""
     needs: dict[str, int] = {}
     labels: dict[str, str] = {}
     totals: dict[str, int] = {}
@@ -219,12 +223,12 @@ def _quotas(
 def _quota(name: str, need: int, usage: Usage | None, location: str, found: CheckResults) -> None:
     check = f"quota {name}"
     if usage is None:
-        found.unknown(check, f"Compute's usage in {location} does not name it")
+        found.unknown(check, f"the usage of {location} does not contain it")
         return
-    told = f"{usage.used} of {usage.limit} vCPUs used in {location}, {counted(need, 'more vCPU')} wanted"
+    told = f"{usage.used} of {usage.limit} vCPUs used in {location}, {counted(need, 'more vCPU')} required"
     if usage.used + need > usage.limit:
         missing = usage.used + need - usage.limit
-        remedy = f"Raise it by {missing} or change size: az vm list-usage -l {location} -o table"
-        found.bad(check, told, remedy)
+        remedy = f"Raise it by {missing} or use another VM size: az vm list-usage -l {location} -o table"
+        found.failed(check, told, remedy)
     else:
         found.ok(check, told)

@@ -1,7 +1,7 @@
-"""`check`, the cluster's side: is the API server there, is the CRD ours, what may we do, who leads, what do claims say.
+"""`check`, section Kubernetes: API server, CRD, permissions, Lease and NodeClaims.
 
-Reads and questions only. A permission is asked for as the program needs it, by the list that the chart grants. What
-does not answer is told once, and what depends on it is not asked.
+The section only reads. Permissions are those that the chart grants. If the API server does not respond, the other
+checks are skipped.
 """
 
 from collections.abc import Iterator, Mapping
@@ -25,11 +25,11 @@ from .check_results import CheckResults
 from .refusal import by_api_server
 from .tables import counted, moment
 
-# Far beyond any lease, so that two clocks that differ by a minute call nobody dead.
-SILENT_SECONDS = 600.0
+# Far longer than a Lease, so that a clock skew of a minute has no effect.
+EXPIRED_SECONDS = 600.0
 SHOWN_DIFFERENCES = 3
-INSTALL = "Install our definition: helm upgrade --install gpu-provisioner-crd charts/gpu-provisioner-crd"
-GRANT = "Grant it: helm upgrade with our chart does; kubectl auth can-i --list shows what is granted."
+INSTALL = "Install the CRD of the chart: helm upgrade --install gpu-provisioner-crd charts/gpu-provisioner-crd"
+GRANT = "Grant it with helm upgrade of the chart; kubectl auth can-i --list shows the granted permissions."
 
 
 class Served(Struct, frozen=True, kw_only=True):
@@ -49,7 +49,7 @@ class DefinitionStatus(Struct, frozen=True, kw_only=True):
 
 
 class Definition(Struct, frozen=True, kw_only=True):
-    """A CustomResourceDefinition with what is in it."""
+    """A CustomResourceDefinition with its versions and conditions."""
 
     api_version: str = CRDS.api_version
     kind: str = CRDS.kind
@@ -63,7 +63,7 @@ OURS = nodeclaim_crd()
 
 
 async def kubernetes(kube: Kube, config: Config, clock: Clock) -> tuple[CheckResults, tuple[NodeClaim, ...] | None]:
-    """The section, and the cluster's claims; None if they could not be read."""
+    """The results, and the NodeClaims of the cluster; None if they could not be read."""
     found = CheckResults("kubernetes")
     if not await _answers(kube, found):
         return found, None
@@ -77,38 +77,38 @@ async def _answers(kube: Kube, found: CheckResults) -> bool:
     try:
         version = await kube.version()
     except KubeError as error:
-        found.bad("API server", str(error), by_api_server(error).remedy)
-        found.unknown("the rest", "not asked, as the API server did not answer")
+        found.failed("API server", str(error), by_api_server(error).remedy)
+        found.unknown("other checks", "skipped: the API server did not respond")
         return False
     try:
-        found.ok("API server", f"{version}, takes us for {await kube.username()}")
+        found.ok("API server", f"{version}, user {await kube.username()}")
     except KubeError as error:
-        found.ok("API server", f"{version}, does not say who we are ({error.status or error.reason})")
+        found.ok("API server", f"{version}, unknown user ({error.status or error.reason})")
     return True
 
 
 async def _definition(kube: Kube, found: CheckResults) -> None:
     check, name = "CRD", OURS["metadata"]["name"]
     try:
-        # Not a GET: the controller may list definitions, and nothing else.
+        # A LIST, because the controller has no permission to get CRDs.
         listed = (await kube.list(DEFINITIONS, field_selector=f"metadata.name={name}")).items
     except KubeError as error:
         found.unknown(check, f"{name}: {error}", by_api_server(error).remedy)
         return
     if not listed:
-        found.bad(check, f"{name} is not installed", INSTALL)
+        found.failed(check, f"{name} is not installed", INSTALL)
         return
     crd = listed[0]
     version = next((one for one in crd.spec.versions if one.name == NODECLAIMS.version and one.served), None)
     established = any(c.get("type") == "Established" and c.get("status") == "True" for c in crd.status.conditions)
     if crd.metadata.deleting:
-        remedy = "Find out who did that; install it anew once it is gone."
-        found.bad(check, f"{name} is being deleted, and every NodeClaim with it", remedy)
+        remedy = "Find the cause; install it again after the deletion."
+        found.failed(check, f"{name} is being deleted, with all NodeClaims", remedy)
     elif version is None:
         served = ", ".join(one.name for one in crd.spec.versions if one.served) or "none"
-        found.bad(check, f"{name} serves {served}, not {NODECLAIMS.version}", INSTALL)
+        found.failed(check, f"{name} serves {served}, not {NODECLAIMS.version}", INSTALL)
     elif not established:
-        found.bad(check, f"{name} is not established", f"kubectl describe crd {name} says why.")
+        found.failed(check, f"{name} is not established", f"kubectl describe crd {name} shows the cause.")
     else:
         _compare(version, name, found)
 
@@ -119,19 +119,23 @@ def _compare(version: Served, name: str, found: CheckResults) -> None:
     wanted = ours["schema"]["openAPIV3Schema"]
     missing = [path for path in _fields(wanted) if path not in set(_fields(theirs))]
     if "status" not in version.subresources:
-        found.bad("CRD", f"{name} {version.name} has no status subresource, so nothing can be said on claims", INSTALL)
+        found.failed(
+            "CRD", f"{name} {version.name} has no status subresource, so conditions cannot be written", INSTALL
+        )
     elif missing:
-        told = ", ".join(missing[:SHOWN_DIFFERENCES])
-        found.bad("CRD", f"{name} {version.name} lacks fields of ours, which are dropped: {told}", INSTALL)
+        listed = ", ".join(missing[:SHOWN_DIFFERENCES])
+        found.failed("CRD", f"{name} {version.name} lacks fields, which are dropped: {listed}", INSTALL)
     else:
         drift = [path or "." for path in _differences(wanted, theirs)]
         more = f" and {len(drift) - SHOWN_DIFFERENCES} more" if len(drift) > SHOWN_DIFFERENCES else ""
-        told = f"differs from ours in {', '.join(drift[:SHOWN_DIFFERENCES])}{more}" if drift else "is the same as ours"
-        found.ok("CRD", f"{name} {version.name} is established; its schema {told}")
+        listed = f"differs from that of the chart in {', '.join(drift[:SHOWN_DIFFERENCES])}{more}"
+        found.ok(
+            "CRD", f"{name} {version.name} is established; its schema {listed if drift else 'is that of the chart'}"
+        )
 
 
 def _fields(schema: Mapping[str, Any], path: str = "") -> Iterator[str]:
-    """The path of every field that a schema knows."""
+    """The path of every field of a schema."""
     for name, below in (schema.get("properties") or {}).items():
         where = f"{path}.{name}".lstrip(".")
         yield where
@@ -141,7 +145,7 @@ def _fields(schema: Mapping[str, Any], path: str = "") -> Iterator[str]:
 
 
 def _differences(ours: Any, theirs: Any, path: str = "") -> Iterator[str]:
-    """Where two schemas differ, their descriptions aside."""
+    """The paths where two schemas differ, except for descriptions."""
     if not isinstance(ours, Mapping) or not isinstance(theirs, Mapping):
         if ours != theirs:
             yield path
@@ -160,7 +164,7 @@ async def _permissions(kube: Kube, config: Config, found: CheckResults) -> None:
     missing = 0
     for permission in asked:
         namespace = config.lease_namespace if permission.on_lease else ""
-        # A create cannot be limited to a name.
+        # A permission to create cannot be restricted to a name.
         name = config.lease_name if permission.on_lease and permission.verb != "create" else ""
         try:
             allowed = await kube.can_i(permission, namespace=namespace, name=name)
@@ -169,37 +173,37 @@ async def _permissions(kube: Kube, config: Config, found: CheckResults) -> None:
             return
         if not allowed:
             missing += 1
-            found.bad("permissions", f"we may not {_told(permission, namespace)}", GRANT)
+            found.failed("permissions", f"missing: {_in_namespace(permission, namespace)}", GRANT)
     if not missing:
         found.ok("permissions", f"all {len(asked)} that the controller needs")
 
 
-def _told(permission: Permission, namespace: str) -> str:
+def _in_namespace(permission: Permission, namespace: str) -> str:
     return f"{permission} in namespace {namespace}" if namespace else str(permission)
 
 
 async def _lease(kube: Kube, config: Config, clock: Clock, found: CheckResults) -> None:
     where = f"{config.lease_namespace}/{config.lease_name}"
-    start = "Start the controller, or name its lease: --leader-election-namespace, --leader-election-name."
+    start = "Start the controller, or name its Lease: --leader-election-namespace, --leader-election-name."
     if not config.elect:
-        found.unknown("lease", "leader election is off (DISABLE_LEADER_ELECTION)")
+        found.unknown("lease", "leader election is disabled (DISABLE_LEADER_ELECTION)")
         return
     try:
         spec = (await kube.get(LEASES, config.lease_name, namespace=config.lease_namespace)).spec
     except KubeError as error:
         if error.not_found:
-            found.unknown("lease", f"there is no Lease {where}: no controller has led here yet", start)
+            found.unknown("lease", f"Lease {where} not found: no controller has been leader yet", start)
         else:
             found.unknown("lease", f"{where}: {error}", by_api_server(error).remedy)
         return
     renewed, since = _time(spec.renew_time), _time(spec.acquire_time)
     if not spec.holder_identity:
-        found.bad("lease", f"nobody holds the Lease {where}, so no controller leads", start)
-    elif renewed is not None and (clock.now() - renewed).total_seconds() > SILENT_SECONDS:
-        message = f"{spec.holder_identity} held the Lease {where} and renewed it last at {moment(renewed)}"
-        found.bad("lease", message, start)
+        found.failed("lease", f"Lease {where} has no holder: no controller is leader", start)
+    elif renewed is not None and (clock.now() - renewed).total_seconds() > EXPIRED_SECONDS:
+        message = f"Lease {where} was last renewed at {moment(renewed)} by {spec.holder_identity}"
+        found.failed("lease", message, start)
     else:
-        found.ok("lease", f"{spec.holder_identity} leads since {moment(since) or 'a time that is not known'} ({where})")
+        found.ok("lease", f"{spec.holder_identity} is leader since {moment(since) or 'an unknown time'} ({where})")
 
 
 def _time(text: str | None) -> datetime | None:
@@ -215,17 +219,17 @@ async def _claims(kube: Kube, found: CheckResults) -> tuple[NodeClaim, ...] | No
     except KubeError as error:
         found.unknown("claims", str(error), by_api_server(error).remedy)
         return None
-    resting = 0
+    failed = 0
     for claim in claims:
-        told = claim.condition(LAUNCHED, "False")
-        if told is None or claim.deleting:
+        launched = claim.condition(LAUNCHED, "False")
+        if launched is None or claim.deleting:
             continue
-        resting += 1
+        failed += 1
         tried = dict.fromkeys(str(offering) for offering in allowed_offerings(claim))
-        rest = f"none of {', '.join(tried)} can be had now" if EXHAUSTED in told.message else "it is not launched"
-        since = moment(told.last_transition_time)
-        remedy = f"kubectl describe nodeclaim {claim.name} says when it is tried again."
-        found.bad("claims", f"{claim.name}: {rest}, since {since}: {told.reason}: {told.message}", remedy)
-    if not resting:
-        found.ok("claims", f"{counted(len(claims), 'NodeClaim')} of ours; none says that its machine cannot be had")
+        cause = f"none of {', '.join(tried)} is available" if EXHAUSTED in launched.message else "not launched"
+        since = moment(launched.last_transition_time)
+        remedy = f"kubectl describe nodeclaim {claim.name} shows the time of the next attempt."
+        found.failed("claims", f"{claim.name}: {cause} since {since}: {launched.reason}: {launched.message}", remedy)
+    if not failed:
+        found.ok("claims", f"{counted(len(claims), 'NodeClaim')}, none without available capacity")
     return claims

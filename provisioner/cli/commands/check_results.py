@@ -1,7 +1,7 @@
-"""One line of `check`: what was looked at, how it is, and what to do.
+"""Results of `check`, one per line.
 
-`bad` is ✗ and has a remedy; `unknown` is what could not be told, and says why. No secret is in it: errors come
-in the words that logs show too.
+A failed check has a remedy; an unknown result has a cause. Results contain no secrets: errors have the text that is
+logged.
 """
 
 from collections.abc import Iterable
@@ -9,12 +9,12 @@ from typing import Literal
 
 import msgspec
 
-State = Literal["ok", "bad", "unknown"]
-MARKS: dict[State, str] = {"ok": "✓", "bad": "✗", "unknown": "-"}
+State = Literal["ok", "failed", "unknown"]
+MARKS: dict[State, str] = {"ok": "✓", "failed": "✗", "unknown": "-"}
 
 
 class CheckResult(msgspec.Struct, frozen=True, kw_only=True):
-    """`section` is configuration, kubernetes or azure; `check` names what was looked at within it."""
+    """`section`: configuration, kubernetes or azure; `check`: the subject of the check."""
 
     section: str
     check: str
@@ -24,7 +24,7 @@ class CheckResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CheckResults:
-    """Collects one section's findings, in the order in which they are told."""
+    """The results of one section, in the order of the output."""
 
     def __init__(self, section: str) -> None:
         self.section = section
@@ -33,8 +33,8 @@ class CheckResults:
     def ok(self, check: str, message: str) -> None:
         self._add(check, "ok", message, "")
 
-    def bad(self, check: str, message: str, remedy: str) -> None:
-        self._add(check, "bad", message, remedy)
+    def failed(self, check: str, message: str, remedy: str) -> None:
+        self._add(check, "failed", message, remedy)
 
     def unknown(self, check: str, message: str, remedy: str = "") -> None:
         self._add(check, "unknown", message, remedy)
@@ -43,6 +43,6 @@ class CheckResults:
         self.items.append(CheckResult(section=self.section, check=check, state=state, message=message, remedy=remedy))
 
 
-def well(findings: Iterable[CheckResult]) -> bool:
-    """Whether nothing is wrong."""
-    return not any(finding.state == "bad" for finding in findings)
+def passed(findings: Iterable[CheckResult]) -> bool:
+    """Whether no check failed."""
+    return not any(finding.state == "failed" for finding in findings)

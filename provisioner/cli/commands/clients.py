@@ -1,8 +1,8 @@
-"""What the commands stand on: the controller's own connections and settings, and one look at everything.
+"""Connections for the commands, and one consistent read of the cluster and of Azure.
 
-`look` reads each collection once, whole or not at all: a list that fails is a Refused, never an empty list.
-Pools are read before claims: a claim made in between then has no pool yet, which is no suspicion, whereas a pool made
-in between would look like an orphan.
+`read_state` reads each collection once and completely: a failed list is an error, never an empty list. Agent pools are
+read before NodeClaims: a NodeClaim created meanwhile has no agent pool yet, which is no garbage, whereas an agent pool
+created meanwhile would look like one without a NodeClaim.
 """
 
 from collections.abc import AsyncIterator
@@ -29,7 +29,7 @@ from .refusal import by_api_server, by_arm
 
 @dataclass(frozen=True, slots=True)
 class Tools:
-    """`cluster` names the managed cluster for people."""
+    """`cluster` is the name of the managed cluster in messages."""
 
     clients: Clients
     config: Config
@@ -37,40 +37,40 @@ class Tools:
 
 
 @asynccontextmanager
-async def opened(settings: Settings) -> AsyncIterator[Tools]:
-    """The tools, for as long as the context lasts. Raises what `connect` raises."""
+async def open_tools(settings: Settings) -> AsyncIterator[Tools]:
+    """Open connections and close them at the end. Raises what `open_clients` raises."""
     async with open_clients(settings) as clients:
         cluster = f"cluster {settings.cluster_name} of resource group {settings.resource_group}"
         yield Tools(clients, config_from(settings), cluster)
 
 
 @dataclass(frozen=True, slots=True)
-class Sight:
-    """Claims, Nodes, the CRD, pools and the managed cluster, as caches that were filled once."""
+class State:
+    """NodeClaims, Nodes, the CRD, agent pools and the managed cluster, in caches that were filled once."""
 
     indexes: Indexes
     nodes: tuple[Node, ...]
     inventory: Inventory
 
     def pool_names(self) -> tuple[str, ...]:
-        """Every pool name that anything maps to, in alphabetical order."""
+        """The names of the agent pools of all NodeClaims, Nodes and agent pools, sorted."""
         claims = (self.indexes.key_of(claim) for claim in self.indexes.claims())
         return tuple(
             sorted({*claims, *(pool for node in self.nodes if (pool := pool_of(node))), *self.inventory.names()})
         )
 
     def claim(self, name: str) -> NodeClaim | None:
-        """The claim of that name."""
+        """The NodeClaim with this name."""
         return next((claim for claim in self.indexes.claims() if claim.name == name), None)
 
 
-async def look(tools: Tools) -> Sight:
-    """One look at all. Raises Refused."""
+async def read_state(tools: Tools) -> State:
+    """Read everything once. Raises Refused."""
     kube, rng = tools.clients.kube, tools.clients.rng
     claims: Reflector[NodeClaim] = Reflector(kube, NODECLAIMS, rng=rng, indexes=claim_indexes(pool_name))
     nodes: Reflector[Node] = Reflector(kube, NODES, rng=rng, indexes=node_indexes())
     crds: Reflector[CustomResourceDefinition] = Reflector(kube, CRDS, rng=rng, indexes={})
-    inventory = Inventory(tools.clients.provider, rng=rng, on_change=_unheard, on_resync=_unheard)
+    inventory = Inventory(tools.clients.provider, rng=rng, on_change=_ignore, on_resync=_ignore)
     try:
         await inventory.list_once()
         for cache in (nodes, claims, crds):
@@ -80,8 +80,8 @@ async def look(tools: Tools) -> Sight:
     except KubeError as error:
         raise by_api_server(error) from None
     indexes = Indexes(claims=claims, nodes=nodes, crds=crds, pool_name=pool_name)
-    return Sight(indexes, nodes.items(), inventory)
+    return State(indexes, nodes.items(), inventory)
 
 
-def _unheard(*_: object) -> None:
-    """Nobody waits for changes."""
+def _ignore(*_: object) -> None:
+    """The caches are read once."""

@@ -15,7 +15,7 @@ from provisioner.runtime.clock import SystemClock
 from provisioner.runtime.signals import Signalled, until_signalled
 from provisioner.settings import Settings, SettingsError, load, read_file
 
-from .console import Console, asking
+from .console import Console, terminal_prompt
 from .refusal import USAGE, Refused
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def run(
     err: TextIO,
 ) -> int:
     """Run the command of that name with its arguments and the flags of settings; returns the exit code."""
-    console = Console(out, err, asking(typed, err))
+    console = Console(out, err, terminal_prompt(typed, err))
     try:
         match name:
             case "plan":
@@ -101,9 +101,9 @@ def _run(name: str, settings: Settings, env: Mapping[str, str], wanted: argparse
 
 
 async def _connected(name: str, settings: Settings, wanted: argparse.Namespace, console: Console) -> int:
-    from .clients import opened
+    from .clients import open_tools
 
-    async with opened(settings) as tools:
+    async with open_tools(settings) as tools:
         return await act(name, tools, wanted, console)
 
 

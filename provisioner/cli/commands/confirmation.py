@@ -1,8 +1,7 @@
-"""A person's confirmation, written where the leader reads it: an annotation of its Lease.
+"""The confirmation of inferred removals, an annotation on the leader's Lease.
 
-Bound to the version of the Lease that was read, and tried again when a renewal came between; nothing else of
-the Lease is touched, and the lease itself is never taken. Without a living leader nothing is written, because nobody
-would obey it.
+The write is bound to the version of the Lease that was read, and retried when a renewal came first. Nothing else of the
+Lease is changed. Without a current leader the confirmation is refused, because no controller would read it.
 """
 
 from datetime import datetime, timedelta
@@ -17,34 +16,34 @@ from .clients import Tools
 from .refusal import Refused, by_api_server
 from .tables import moment
 
-# A leader renews every few seconds: each write of ours races one.
+# The leader renews the Lease every few seconds, and each renewal can cause a conflict.
 TRIES = 5
-# Far beyond any lease, so that two clocks that differ by a minute call nobody dead.
-SILENT_SECONDS = 600.0
+# Far longer than a Lease, so that a clock skew of a minute has no effect.
+EXPIRED_SECONDS = 600.0
 
-START = "Start the controller, and name its lease with --leader-election-namespace and --leader-election-name."
+START = "Start the controller, and name its Lease with --leader-election-namespace and --leader-election-name."
 
 
 async def leader(tools: Tools) -> Lease:
-    """The Lease of a controller that leads. Raises Refused."""
+    """The Lease of the current leader. Raises Refused."""
     name, namespace = tools.config.lease_name, tools.config.lease_namespace
     try:
         lease = await tools.clients.kube.get(LEASES, name, namespace=namespace)
     except KubeError as error:
         if not error.not_found:
             raise by_api_server(error) from None
-        raise Refused(f"there is no Lease {namespace}/{name}, so no controller would see it", START) from None
+        raise Refused(f"Lease {namespace}/{name} not found: no controller would read the confirmation", START) from None
     if not lease.spec.holder_identity:
-        raise Refused(f"nobody holds the Lease {namespace}/{name}, so no controller would see it", START)
+        raise Refused(f"Lease {namespace}/{name} has no holder: no controller would read the confirmation", START)
     renewed = _renewed(lease)
-    if renewed is not None and (tools.clients.clock.now() - renewed).total_seconds() > SILENT_SECONDS:
+    if renewed is not None and (tools.clients.clock.now() - renewed).total_seconds() > EXPIRED_SECONDS:
         since = moment(renewed)
-        raise Refused(f"the Lease {namespace}/{name} was last renewed at {since}: no controller runs", START)
+        raise Refused(f"Lease {namespace}/{name} was last renewed at {since}: no controller is running", START)
     return lease
 
 
-async def standing(tools: Tools) -> Confirmation | None:
-    """What is confirmed at this moment, None if nothing is. Raises Refused."""
+async def current(tools: Tools) -> Confirmation | None:
+    """The confirmation in effect; None if there is none. Raises Refused."""
     try:
         lease = await tools.clients.kube.get(LEASES, tools.config.lease_name, namespace=tools.config.lease_namespace)
     except KubeError as error:
@@ -56,7 +55,7 @@ async def standing(tools: Tools) -> Confirmation | None:
 
 
 async def confirm(tools: Tools, pools: tuple[str, ...]) -> Confirmation:
-    """Confirm the removals of exactly these pools; whatever was confirmed before is replaced. Raises Refused."""
+    """Confirm the removals of these agent pools, in place of any earlier confirmation. Raises Refused."""
     until = tools.clients.clock.now().replace(microsecond=0) + timedelta(seconds=CONFIRMED_SECONDS)
     confirmation = Confirmation(until=until, removals=pools)
     for _ in range(TRIES):
@@ -76,7 +75,7 @@ async def confirm(tools: Tools, pools: tuple[str, ...]) -> Confirmation:
                 continue
             raise by_api_server(error) from None
         return confirmation
-    raise Refused(f"the Lease changed under each of {TRIES} writes", "Run this again.")
+    raise Refused(f"the Lease changed during each of {TRIES} writes", "Run the command again.")
 
 
 def _renewed(lease: Lease) -> datetime | None:

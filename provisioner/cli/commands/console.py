@@ -1,7 +1,6 @@
-"""The person at the other end: where words go, and how a question is answered.
+"""Output of the commands, and questions to the user.
 
-Results go to `out`, everything else to `err`; nobody is asked who cannot answer; a question can be interrupted
-like any other wait.
+Results go to `out`, everything else to `err`. A question is asked only on a terminal; a signal interrupts it.
 """
 
 import asyncio
@@ -11,37 +10,37 @@ from typing import TextIO
 
 from .refusal import USAGE, Refused
 
-Ask = Callable[[str], Awaitable[str]]
+Prompt = Callable[[str], Awaitable[str]]
 
 
 @dataclass(frozen=True, slots=True)
 class Console:
-    """`ask` takes a question and returns the line that was typed; None: nobody is there to be asked."""
+    """`prompt` takes a question and returns the typed line; None without a terminal."""
 
     out: TextIO
     err: TextIO
-    ask: Ask | None = None
+    prompt: Prompt | None = None
 
-    def say(self, *lines: str) -> None:
-        """Lines of the result."""
+    def print(self, *lines: str) -> None:
+        """Print lines of the result."""
         self.out.writelines(f"{line}\n" for line in lines)
 
-    async def agree(self, question: str, *, yes: bool) -> None:
-        """Go on only if it was answered with `yes`, beforehand (`--yes`) or now. Raises Refused."""
+    async def confirm(self, question: str, *, yes: bool) -> None:
+        """Return if `--yes` was given or the answer is yes. Raises Refused."""
         if yes:
             return
-        if self.ask is None:
-            raise Refused("standard input is no terminal, so nobody can be asked", "Add --yes if you mean it.", USAGE)
-        if (await self.ask(question)).strip().lower() != "yes":
-            raise Refused("not confirmed: nothing was written", "Answer with the word yes, or add --yes.")
+        if self.prompt is None:
+            raise Refused("confirmation is required, and standard input is not a terminal", "Add --yes.", USAGE)
+        if (await self.prompt(question)).strip().lower() != "yes":
+            raise Refused("not confirmed: nothing was written", "Answer yes, or add --yes.")
 
 
-def asking(typed: TextIO, shown: TextIO) -> Ask | None:
-    """Questions for whoever sits at the terminal `typed`; None if it is none."""
+def terminal_prompt(typed: TextIO, shown: TextIO) -> Prompt | None:
+    """A prompt that reads answers from `typed`; None if it is not a terminal."""
     if not typed.isatty():
         return None
 
-    async def ask(question: str) -> str:
+    async def prompt(question: str) -> str:
         shown.write(f"{question} [yes/no] ")
         shown.flush()
         loop = asyncio.get_running_loop()
@@ -53,4 +52,4 @@ def asking(typed: TextIO, shown: TextIO) -> Ask | None:
             loop.remove_reader(typed)
         return typed.readline()
 
-    return ask
+    return prompt

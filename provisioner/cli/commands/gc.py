@@ -1,16 +1,15 @@
-"""`gc`: what would be removed without anybody's having asked, why, and what it waits for; `--confirm` lifts the
-circuit breaker.
+"""`gc`: lists inferred removals, their causes, and what they wait for; confirms them with `--confirm`.
 
-`--dry-run`, the default, writes nothing. `--confirm` writes one annotation on the leader's Lease, for exactly
-the removals in the table it printed; they remain the controller's to make, each after its own fresh reads.
+`--dry-run`, the default, writes nothing. `--confirm` writes one annotation on the leader's Lease, for exactly the
+listed removals, which then pass the circuit breaker. The controller performs them, each after fresh reads.
 """
 
 import argparse
 
 import msgspec
 
-from .clients import Tools, look
-from .confirmation import confirm, leader, standing
+from .clients import Tools, read_state
+from .confirmation import confirm, current, leader
 from .console import Console
 from .refusal import OK
 from .removals import Survey, survey
@@ -20,20 +19,20 @@ HEAD = ("POOL", "CLAIM", "NODE", "CAUSE", "ACTION", "WAITS FOR", "SINCE")
 
 
 async def run(tools: Tools, wanted: argparse.Namespace, console: Console) -> int:
-    """Print the table, and confirm it if asked to. Raises Refused."""
-    found = survey(await look(tools), tools, await standing(tools))
+    """Print the removals, and confirm them with `--confirm`. Raises Refused."""
+    found = survey(await read_state(tools), tools, await current(tools))
     as_json = wanted.output == "json"
-    console.say(*([_json(found)] if as_json else _lines(found)))
+    console.print(*([_json(found)] if as_json else _lines(found)))
     if not wanted.confirm or not found.removals:
         return OK
     lease = (await leader(tools)).metadata
-    await console.agree(f"Let the leader make {_these(found)}?", yes=wanted.yes)
+    await console.confirm(f"Confirm {_these(found)}?", yes=wanted.yes)
     confirmed = await confirm(tools, tuple(removal.pool for removal in found.removals))
-    told = f"lease {lease.namespace}/{lease.name}: {_these(found)} confirmed until {moment(confirmed.until)}"
+    done = f"lease {lease.namespace}/{lease.name}: {_these(found)} confirmed until {moment(confirmed.until)}"
     if as_json:
-        console.err.write(f"{told}\n")
+        console.err.write(f"{done}\n")
     else:
-        console.say(told)
+        console.print(done)
     return OK
 
 
@@ -55,30 +54,29 @@ def _lines(found: Survey) -> list[str]:
     verdict = _verdict(found)
     going = counted(len(found.removals), "removal")
     renamed = sum(one.cause == "orphan-pool" and bool(one.claim) for one in found.removals)
-    hint = f"{counted(renamed, 'pool')} of another UID than the claim's: from a backup? gpu-provisioner adopt --all"
+    restored = f"{counted(renamed, 'agent pool')} with another UID than the NodeClaim"
+    hint = f"{restored}; after a restore: gpu-provisioner adopt --all"
     return [
         *table(HEAD, rows),
         "",
-        f"{going} by inference, allowance {found.allowance} of {counted(found.pools, 'pool')}: {verdict}",
-        f"not among them: {_others(found)}",
+        f"{going} inferred, {found.allowance} of {counted(found.pools, 'agent pool')} allowed: {verdict}",
+        f"not removed: {_others(found)}",
         *([hint] if renamed else []),
     ]
 
 
 def _verdict(found: Survey) -> str:
     if not found.confirmed:
-        return "the circuit breaker holds them all" if found.restricted else "the circuit breaker lets them pass"
-    rest = (
-        "; the circuit breaker holds the others" if found.restricted and found.confirmed < len(found.removals) else ""
-    )
+        return "restricted by the circuit breaker" if found.restricted else "not restricted"
+    rest = "; the others are restricted" if found.restricted and found.confirmed < len(found.removals) else ""
     return f"{found.confirmed} confirmed until {moment(found.confirmed_until)}{rest}"
 
 
 def _others(found: Survey) -> str:
-    told = [
-        f"{counted(found.well, 'agent pool')} of ours",
-        f"{counted(found.foreign, 'foreign agent pool')}, never touched",
+    others = [
+        counted(found.kept, "managed agent pool"),
+        counted(found.foreign, "foreign agent pool"),
     ]
-    if found.asked:
-        told.append(f"{counted(found.asked, 'NodeClaim')} being deleted as asked")
-    return "; ".join(told)
+    if found.requested:
+        others.append(f"{counted(found.requested, 'NodeClaim')} with a deletion request")
+    return "; ".join(others)

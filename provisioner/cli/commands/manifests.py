@@ -1,7 +1,7 @@
-"""Manifests as people keep them: files, directories, standard input; YAML or JSON, several documents, Lists.
+"""Reads manifests from files, directories and standard input: YAML or JSON, several documents, Lists.
 
-Every document is tried, whatever is wrong with those before it; what cannot be read is told with its place.
-Values are what the API server would see: times that YAML recognises become text again.
+A document that cannot be read does not affect the documents before it; its error names its place. Timestamps that YAML
+parses become text again, as the API server receives them.
 """
 
 from collections.abc import Iterator, Sequence
@@ -19,15 +19,15 @@ STDIN = "-"
 
 
 class Document(msgspec.Struct, frozen=True):
-    """`source` names the file, and the document in it if it has several. `flaw`: why there is no `body`."""
+    """`source`: the file, and the document if it has several. `error`: why `body` could not be read."""
 
     source: str
     body: Any = None
-    flaw: str = ""
+    error: str = ""
 
 
 def documents(names: Sequence[str], typed: TextIO) -> tuple[Document, ...]:
-    """Every document of these files and directories (not below them). Raises Refused for what cannot be opened."""
+    """The documents of files and directories, without subdirectories. Raises Refused if one cannot be opened."""
     return tuple(document for name in names for source, text in _texts(name, typed) for document in _read(source, text))
 
 
@@ -42,11 +42,11 @@ def _texts(name: str, typed: TextIO) -> Iterator[tuple[str, str]]:
             return
         found = sorted(file for file in path.iterdir() if file.suffix in SUFFIXES and file.is_file())
         if not found:
-            raise Refused(f"{name}: no file in it ends in {', '.join(SUFFIXES)}", "Name the files themselves.", USAGE)
+            raise Refused(f"{name}: no file with the suffix {', '.join(SUFFIXES)}", "Name the files.", USAGE)
         for file in found:
             yield str(file), file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        why = getattr(error, "strerror", None) or "it is no text in UTF-8"
+        why = getattr(error, "strerror", None) or "it is not text in UTF-8"
         raise Refused(
             f"{name}: {why}", "Name a file of NodeClaims in YAML or JSON, or - for standard input.", USAGE
         ) from None
@@ -54,23 +54,23 @@ def _texts(name: str, typed: TextIO) -> Iterator[tuple[str, str]]:
 
 def _read(source: str, text: str) -> Iterator[Document]:
     found: list[Any] = []
-    flaw = ""
+    error_text = ""
     try:
-        # JSON is YAML, and is read as such; one by one, so that what comes before a mistake is kept.
+        # JSON is valid YAML. Documents are read one by one, so that those before an error are kept.
         for body in yaml.safe_load_all(text):
-            found.append(body)  # noqa: PERF402 - a list() would lose what was read before a mistake
+            found.append(body)  # noqa: PERF402 - list() would lose the documents before an error
     except (yaml.YAMLError, ValueError, RecursionError) as error:
-        flaw = _mistake(error)
-    several = len(found) + bool(flaw) > 1
+        error_text = _describe(error)
+    several = len(found) + bool(error_text) > 1
     for number, body in enumerate(found, start=1):
         place = f"{source}, document {number}" if several else source
         yield from _items(place, _plain(body))
-    if flaw:
-        yield Document(f"{source}, document {len(found) + 1}" if several else source, flaw=flaw)
+    if error_text:
+        yield Document(f"{source}, document {len(found) + 1}" if several else source, error=error_text)
 
 
 def _items(source: str, body: Any) -> Iterator[Document]:
-    """The document, or what is in it if it is a List; an empty one is none."""
+    """The document, or the items of a List; nothing for an empty document."""
     if isinstance(body, dict) and str(body.get("kind", "")).endswith("List") and isinstance(body.get("items"), list):
         for number, item in enumerate(body["items"], start=1):
             yield Document(f"{source}, item {number}", item)
@@ -78,14 +78,14 @@ def _items(source: str, body: Any) -> Iterator[Document]:
         yield Document(source, body)
 
 
-def _mistake(error: Exception) -> str:
+def _describe(error: Exception) -> str:
     mark, problem = getattr(error, "problem_mark", None), getattr(error, "problem", None)
     where = f"line {mark.line + 1}, column {mark.column + 1}: " if mark is not None else ""
-    return f"{where}{problem or 'it is nested too deeply, or holds what is no value'}"
+    return f"{where}{problem or 'it is nested too deeply or has an invalid value'}"
 
 
 def _plain(value: Any) -> Any:
-    """The value as JSON has it; what only YAML has (times, binary, sets) as text."""
+    """The value as JSON; types that only YAML has (timestamps, binary, sets) as text."""
     match value:
         case dict():
             return {key if isinstance(key, str) else str(key): _plain(below) for key, below in value.items()}

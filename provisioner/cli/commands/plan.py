@@ -1,7 +1,7 @@
-"""`plan`: what each NodeClaim in some manifests would become, and what is wrong with it; offline.
+"""`plan`: validates NodeClaim manifests offline and prints the agent pool and the Node of each NodeClaim.
 
-Neither a cluster nor a credential nor a setting is needed. Exit codes: 0 all of it can be made, 1 something is
-wrong, 2 the manifests cannot be opened or name no NodeClaim. Results go to standard output, in all formats.
+Exit codes: 0 no errors, 1 a NodeClaim has errors, 2 the manifests cannot be opened or contain no NodeClaim. Results go
+to standard output in all formats.
 """
 
 import argparse
@@ -24,52 +24,52 @@ GAP = 13
 
 
 def run(wanted: argparse.Namespace, typed: TextIO, console: Console) -> int:
-    """Plan all of it. Raises Refused."""
-    plans = _unlike([_plan(document) for document in documents(wanted.file, typed)])
+    """Plan all NodeClaims and print the results; returns the exit code. Raises Refused."""
+    plans = _with_duplicates([_plan(document) for document in documents(wanted.file, typed)])
     if not any(one.claim or one.managed or one.errors for one in plans):
         read = ", ".join(wanted.file)
-        raise Refused(f"{read}: there is no NodeClaim in it", "Name manifests of kind NodeClaim.", USAGE)
+        raise Refused(f"{read}: no NodeClaim found", "Name manifests of kind NodeClaim.", USAGE)
     match wanted.output:
         case "json":
-            console.say(msgspec.json.format(msgspec.json.encode(plans), indent=2).decode())
+            console.print(msgspec.json.format(msgspec.json.encode(plans), indent=2).decode())
         case "yaml":
             console.out.write(yaml.safe_dump(msgspec.to_builtins(plans), sort_keys=False, allow_unicode=True))
         case _:
             for one in plans:
-                console.say(*_told(one), "")
-            console.say(_summary(plans))
+                console.print(*_lines(one), "")
+            console.print(_summary(plans))
     return FAILED if any(one.errors for one in plans) else OK
 
 
 def _plan(document: Document) -> Plan:
-    if not document.flaw:
+    if not document.error:
         return plan(document.source, document.body)
-    message, remedy = f"it cannot be read: {document.flaw}", "write it as YAML or JSON"
+    message, remedy = f"invalid document: {document.error}", "write it as YAML or JSON"
     return Plan(source=document.source, claim="", errors=(FieldError("", "FieldValueInvalid", message, remedy=remedy),))
 
 
-def _unlike(plans: list[Plan]) -> list[Plan]:
-    """The plans, with a name that stands twice told at its second place."""
+def _with_duplicates(plans: list[Plan]) -> list[Plan]:
+    """The plans, with an error for each name that an earlier document has."""
     seen: dict[str, str] = {}
-    told = []
+    checked = []
     for one in plans:
         first = seen.setdefault(one.claim, one.source) if one.claim else one.source
         if first != one.source:
-            message = f"{one.claim!r} is the name of the NodeClaim in {first} as well"
-            remedy = "give it a name of its own: a claim's spec cannot be changed"
+            message = f"{one.claim!r} is also the name of the NodeClaim in {first}"
+            remedy = "use another name: the spec of a NodeClaim is immutable"
             duplicate = FieldError("metadata.name", "FieldValueDuplicate", message, one.claim, remedy)
-            told.append(msgspec.structs.replace(one, errors=(*one.errors, duplicate)))
+            checked.append(msgspec.structs.replace(one, errors=(*one.errors, duplicate)))
         else:
-            told.append(one)
-    return told
+            checked.append(one)
+    return checked
 
 
-def _told(one: Plan) -> Iterator[str]:
+def _lines(one: Plan) -> Iterator[str]:
     yield f"{one.source}: nodeclaim/{one.claim}" if one.claim else f"{one.source}:"
     if one.offerings:
         yield _line("pool", one.pool_name)
         for number, offering in enumerate(one.offerings, start=1):
-            yield _line("tries" if number == 1 else "", f"{number}. {offering}")
+            yield _line("offerings" if number == 1 else "", f"{number}. {offering}")
     if one.agent_pool is not None:
         yield _line("PUT", f".../agentPools/{one.pool_name}?api-version={API_VERSION}   If-None-Match: *")
         body = msgspec.json.format(msgspec.json.encode(one.agent_pool), indent=2).decode()
@@ -89,15 +89,15 @@ def _node(node: ExpectedNode) -> Iterator[str]:
     if node.startup_taints:
         yield _line("startup", ", ".join(node.startup_taints))
     yield _line("GPUs", _gpus(node))
-    disk = f"{node.os_disk_gib} GiB" if node.os_disk_gib else "as large as AKS chooses for the size"
+    disk = f"{node.os_disk_gib} GiB" if node.os_disk_gib else "the default size of AKS"
     yield _line("OS disk", f"{disk}, {node.image_family}")
 
 
 def _gpus(node: ExpectedNode) -> str:
     if node.gpus is None:
-        return "none that is known"
-    memory = f", {node.gpus.memory_gb} GB in all" if node.gpus.memory_gb else ""
-    waits = "Initialized waits for them" if node.gpus.awaited else "reported only"
+        return "none known"
+    memory = f", {node.gpus.memory_gb} GB in total" if node.gpus.memory_gb else ""
+    waits = "Initialized waits for them" if node.gpus.awaited else "only reported"
     return f"{node.gpus.resource}: {node.gpus.count} ({node.gpus.model}{memory}); {waits}"
 
 
@@ -108,5 +108,5 @@ def _line(head: str, text: str) -> str:
 def _summary(plans: list[Plan]) -> str:
     ours = sum(one.managed for one in plans)
     wrong = sum(len(one.errors) for one in plans)
-    left = f", {len(plans) - ours} left alone" if len(plans) > ours else ""
-    return f"{counted(ours, 'NodeClaim')}{left}; {counted(wrong, 'problem') if wrong else 'nothing is wrong'}"
+    left = f", {len(plans) - ours} ignored" if len(plans) > ours else ""
+    return f"{counted(ours, 'NodeClaim')}{left}; {counted(wrong, 'error') if wrong else 'no errors'}"

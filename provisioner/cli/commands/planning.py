@@ -1,7 +1,7 @@
-"""What a claim would become: the PUT, the order of tries, the Node; and everything that is wrong with it.
+"""The agent pool, the offerings and the Node of a NodeClaim, and all errors of its manifest.
 
-Pure, and no rule of its own: the pool is what `cloudprovider.azure` would send, errors are its own, and those
-of the CRD that we ship. What only the cluster will know (the claim's UID, times) is a placeholder, and said.
+The module has no rules of its own: the agent pool is the one that `cloudprovider.azure` sends, and the errors are those
+of `cloudprovider.azure` and of the CRD. Values that only the cluster knows (the UID, times) are placeholders.
 """
 
 from collections.abc import Iterator, Mapping
@@ -27,16 +27,16 @@ from .validation import claim_errors
 
 PUT_TIME, UID, CREATED = "<time of the PUT>", "<UID of the claim>", "<creation time of the claim>"
 MADE = "<5 characters>"
-DERIVED = "<c and 11 characters, from the claim's UID>"
+DERIVED = "<c and 11 characters, from the UID of the claim>"
 SPOT_TAINT = Taint(key=labels.AKS_SPOT, value="spot", effect="NoSchedule")
-# What decides about the machine, and what KAITO and Karpenter say besides.
-LOOKED_AT = frozenset(
+# Labels that select the machine, and labels of KAITO and Karpenter without an effect on it.
+KNOWN_REQUIREMENTS = frozenset(
     {labels.INSTANCE_TYPE, labels.ZONE, labels.CAPACITY_TYPE, labels.OS, labels.NODEPOOL, offerings.SKU_NAME}
 )
 
 
 class Gpus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """`memory_gb` is that of all together, 0 where it is not known; `awaited`: whether Initialized waits for them."""
+    """`memory_gb`: the total of all GPUs, 0 if unknown; `awaited`: whether Initialized waits for them."""
 
     resource: str
     count: int
@@ -46,7 +46,7 @@ class Gpus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class ExpectedNode(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """The Node, as far as it follows from the claim. `os_disk_gib` 0: AKS chooses by size."""
+    """The Node, as far as the NodeClaim determines it. `os_disk_gib`: 0 for the default of AKS."""
 
     labels: Mapping[str, str]
     taints: tuple[str, ...]
@@ -57,7 +57,7 @@ class ExpectedNode(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """One document's outcome. Without `managed` the rest is empty: somebody else's claim, or no claim at all."""
+    """The result for one document, empty unless it is a NodeClaim that this controller serves (`managed`)."""
 
     source: str
     claim: str
@@ -71,13 +71,13 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 def plan(source: str, body: Any) -> Plan:
-    """What becomes of one document."""
+    """Plan one document."""
     if not isinstance(body, dict) or body.get("kind") != "NodeClaim":
-        kind = str(body.get("kind") or "no kind") if isinstance(body, dict) else "no object"
-        return Plan(source=source, claim="", notes=(f"left alone: this is no NodeClaim, but {kind}",))
+        kind = str(body.get("kind") or "no kind") if isinstance(body, dict) else "not an object"
+        return Plan(source=source, claim="", notes=(f"ignored: the document is {kind}, not a NodeClaim",))
     wrong = claim_errors(body)
     if body.get("apiVersion") != NodeClaim().api_version:
-        message, remedy = "it is not the version that is served", f"write {NodeClaim().api_version}"
+        message, remedy = "it is not the served version", f"write {NodeClaim().api_version}"
         version = str(body.get("apiVersion"))
         wrong.insert(0, FieldError("apiVersion", "FieldValueNotSupported", message, version, remedy))
     metadata = body.get("metadata")
@@ -87,13 +87,13 @@ def plan(source: str, body: Any) -> Plan:
         named = f"{given['generateName']}{MADE}"
         body = {**body, "metadata": {**given, "name": named}}
     if not named:
-        remedy = "add it; a-z and 0-9, at most 12, becomes the pool's name"
-        wrong.append(FieldError("metadata.name", "FieldValueRequired", "it is missing", remedy=remedy))
+        remedy = "add it; a name of at most 12 characters a-z and 0-9 is also the name of the agent pool"
+        wrong.append(FieldError("metadata.name", "FieldValueRequired", "Required value", remedy=remedy))
     try:
         claim = msgspec.convert(body, NodeClaim)
     except msgspec.ValidationError as error:
         if not wrong:
-            remedy = "correct it as the API server's schema has it: kubectl explain nodeclaim"
+            remedy = "correct it, see: kubectl explain nodeclaim"
             wrong.append(FieldError("", "FieldValueTypeInvalid", str(error), remedy=remedy))
         return Plan(source=source, claim=named, managed=True, errors=tuple(wrong))
     if not managed(claim):
@@ -127,7 +127,7 @@ def _planned(source: str, claim: NodeClaim, wrong: list[FieldError]) -> Plan:
 def _foreign(claim: NodeClaim) -> str:
     ref = claim.spec.node_class_ref
     return (
-        f"left alone: its spec.nodeClassRef is {ref.group}/{ref.kind}, not {labels.KAITO_NODECLASS_GROUP}/"
+        f"ignored: its spec.nodeClassRef is {ref.group}/{ref.kind}, not {labels.KAITO_NODECLASS_GROUP}/"
         f"{labels.KAITO_NODECLASS_KIND}, and it has neither label {labels.KAITO_WORKSPACE} nor {labels.KAITO_RAGENGINE}"
     )
 
@@ -140,7 +140,7 @@ def _pool_name(claim: NodeClaim) -> str:
 
 
 def _with_placeholders(body: dict[str, Any], claim: NodeClaim) -> dict[str, Any]:
-    """The body with words in place of what is not known before the claim is there."""
+    """The body with placeholders for values that are unknown before the NodeClaim is created."""
     tags, known = body["properties"]["tags"], body["properties"]["nodeLabels"]
     tags[labels.TAG_PUT_TIME] = PUT_TIME
     if not claim.uid:
@@ -180,13 +180,13 @@ def _node_labels(claim: NodeClaim, offering: Offering, sent: Mapping[str, str]) 
 
 
 def _notes(claim: NodeClaim, tried: tuple[Offering, ...]) -> Iterator[str]:
-    """What is right, and may surprise."""
+    """Notes on valid but unexpected values."""
     if not claim.uid:
-        yield "the claim's UID, its creation time and the time of the PUT are not known before it is created"
+        yield "the UID and the creation time of the NodeClaim and the time of the PUT are unknown before its creation"
     if _pool_name(claim) == DERIVED:
         yield (
-            f"{claim.name!r} is no name for an agent pool (a-z and 0-9, a letter first, at most 12): the pool's name is"
-            " made from the claim's UID"
+            f"{claim.name!r} is not a valid name of an agent pool (a letter, then at most 11 characters a-z and 0-9):"
+            " the name is derived from the UID of the NodeClaim"
         )
     for size in dict.fromkeys(offering.size for offering in tried):
         yield from _size_notes(claim, size)
@@ -194,25 +194,25 @@ def _notes(claim: NodeClaim, tried: tuple[Offering, ...]) -> Iterator[str]:
     if family.lower() not in agentpool.OS_SKUS:
         known = " or ".join(agentpool.OS_SKUS)
         where = f"metadata.annotations[{labels.KAITO_IMAGE_FAMILY}]"
-        yield f"{where}: {family[:40]!r} is not known, it may be {known}; the Node runs Ubuntu"
+        yield f"{where}: {family[:40]!r} is not one of {known}; the Node runs Ubuntu"
     for key in claim.metadata.labels:
         if not copyable(key):
-            yield f"metadata.labels[{key}]: it never reaches the Node, whom it would give privileges or speak for"
+            yield f"metadata.labels[{key}]: not copied to the Node: it is privileged or reserved"
         elif is_excluded(key):
-            yield f"metadata.labels[{key}]: AKS sets it itself, so it is not sent; the Node gets it at registration"
+            yield f"metadata.labels[{key}]: not sent to AKS, which sets it; copied to the Node at registration"
     for key in dict.fromkeys(normalise_key(one.key) for one in claim.spec.requirements):
-        if key not in LOOKED_AT:
-            yield f"spec.requirements[{key}]: nothing looks at it; the Node need not meet it"
+        if key not in KNOWN_REQUIREMENTS:
+            yield f"spec.requirements[{key}]: no effect: the Node need not meet it"
     if claim.spec.startup_taints:
-        yield "startup taints are no part of the pool: they are put on the Node when it is registered"
+        yield "startup taints are not part of the agent pool: they are added to the Node at registration"
 
 
 def _size_notes(claim: NodeClaim, size: str) -> Iterator[str]:
     sku = lookup(size)
     if sku is None and is_gpu_size(size):
         yield (
-            f"{size}: how many GPUs it has is not known here: Initialized does not wait for them, only for what"
-            " spec.resources.requests names; request nvidia.com/gpu there"
+            f"{size}: unknown number of GPUs: Initialized waits only for those in spec.resources.requests;"
+            " request nvidia.com/gpu there"
         )
     for resource, written in claim.spec.resources.requests.items():
         if sku is None or resource in NOT_ON_NODES or resource != sku.resource:
@@ -222,4 +222,4 @@ def _size_notes(claim: NodeClaim, size: str) -> Iterator[str]:
         except ValueError:
             continue
         if wanted > sku.gpus:
-            yield f"spec.resources.requests[{resource}]: {written} are asked for, {size} has {sku.gpus}"
+            yield f"spec.resources.requests[{resource}]: {written} requested, {size} has {sku.gpus}"

@@ -1,6 +1,6 @@
-"""Why a command did not do what it was asked: the cause, what to do, and the exit code.
+"""The error of a command: the cause, the remedy and the exit code.
 
-Every failure of the API server or of ARM becomes one of these, with a remedy that fits its kind.
+Errors of the API server and of ARM become a `Refused` with a remedy for their kind.
 """
 
 from cloudprovider.errors import CloudError
@@ -20,23 +20,23 @@ class Refused(Exception):
 
 
 def by_api_server(error: KubeError) -> Refused:
-    """The API server did not do it, or could not be asked."""
+    """The error for a request that the API server refused or did not receive."""
     return Refused(f"the API server: {error}", _remedy(error))
 
 
 def _remedy(error: KubeError) -> str:
     match error.status:
         case 401:
-            return "Renew the credentials in the kubeconfig: kubectl get nodeclaims must answer with them."
+            return "Renew the credentials in the kubeconfig until kubectl get nodeclaims succeeds."
         case 403:
-            return "Ask for that permission; kubectl auth can-i --list shows the ones you have."
+            return "Request this permission; kubectl auth can-i --list shows your permissions."
         case 404 if not error.not_found:
-            return "Is this the right cluster (KUBECONFIG)? Its CRDs come with the chart gpu-provisioner-crd."
+            return "Verify the cluster (KUBECONFIG); the chart gpu-provisioner-crd installs the CRDs."
         case 0:
-            return "Check KUBECONFIG and the network: kubectl version must answer. Then run this again."
-    return "Run this again; it starts from what is there by then."
+            return "Check KUBECONFIG and the network until kubectl version succeeds, then run the command again."
+    return "Run the command again."
 
 
 def by_arm(error: CloudError) -> Refused:
-    """ARM did not answer as it should; its message says what to do about it, and a command does not go on trying."""
-    return Refused(f"ARM: {error}", "Nothing was changed. Run this again once ARM answers.")
+    """The error for a failed request to ARM; commands do not retry it."""
+    return Refused(f"ARM: {error}", "Nothing was changed. Run the command again when ARM responds.")

@@ -1,8 +1,8 @@
-"""`release`: our finalizers come off a deleting claim and its Nodes, by a person's word that the pool is gone.
+"""`release`: removes the finalizers of a deleting NodeClaim and its Nodes whose agent pool is gone, as a user verified.
 
-ARM is asked once more; a pool of this claim's that is there refuses it, whatever the person says, and so does
-every failure but one: that the managed cluster or its resource group no longer exists. An Event names who did it, and
-is written first. Only our finalizer goes, under a test of the list it stands in; Nodes before the claim.
+The command reads the agent pool from ARM first. It refuses if the agent pool exists, and after any error except that
+the managed cluster or its resource group does not exist. An Event that names the user is written before the finalizers
+are removed, first from the Nodes, then from the NodeClaim, each under a test of the current list.
 
 Source: docs/references/rules.md#ownership-marks, docs/references/rules.md#absence-needs-proof,
 docs/references/rules.md#field-ownership.
@@ -29,7 +29,7 @@ from .clients import Tools
 from .console import Console
 from .refusal import OK, USAGE, Refused, by_api_server, by_arm
 
-# Answers of ARM that are not about the pool, and yet say that it cannot be there (error_table.py).
+# Errors of ARM that imply that the agent pool does not exist (cloudprovider/azure/error_table.py).
 ALL_GONE = {
     "ClusterNotFound": "the managed cluster does not exist",
     "ResourceGroupNotFound": "the resource group does not exist",
@@ -38,7 +38,7 @@ TRIES = 5
 
 
 async def run(tools: Tools, wanted: argparse.Namespace, console: Console) -> int:
-    """Release, or say what would be. Raises Refused."""
+    """Remove the finalizers, or print what would be done. Raises Refused."""
     claim = await _claim(tools, wanted.name)
     _must_be_stuck(tools, claim)
     proof = await _ask_arm(tools, claim)
@@ -46,20 +46,20 @@ async def run(tools: Tools, wanted: argparse.Namespace, console: Console) -> int
     if not nodes and not holds_finalizer(claim):
         others = ", ".join(claim.metadata.finalizers) or "none"
         raise Refused(
-            f"nodeclaim/{claim.name}: its metadata.finalizers are {others}, and ours, {labels.FINALIZER}, is not there",
-            "There is nothing to release; ask the owner of those finalizers.",
+            f"nodeclaim/{claim.name}: its metadata.finalizers are {others}, without {labels.FINALIZER}",
+            "There is nothing to release; the owners of these finalizers must remove them.",
         )
     things: list[NodeClaim | Node] = [*nodes, *([claim] if holds_finalizer(claim) else [])]
-    console.say(f"{proof}")
+    console.print(f"{proof}")
     if not wanted.known:
-        console.say(*(f"{_named(thing)} would lose the finalizer {labels.FINALIZER}" for thing in things))
+        console.print(*(f"{_named(thing)} would lose the finalizer {labels.FINALIZER}" for thing in things))
         raise Refused(
-            "nothing was released", f"If you have made sure that the pool is gone, say so: add {RELEASE_FLAG}.", USAGE
+            "nothing was released", f"Verify in Azure that the agent pool is gone, then add {RELEASE_FLAG}.", USAGE
         )
     await _tell(tools, claim, proof, things)
     for thing in things:
         released = await _release(tools, thing)
-        console.say(f"{_named(thing)} {'released' if released else 'was gone already'}")
+        console.print(f"{_named(thing)} {'released' if released else 'not found'}")
     return OK
 
 
@@ -73,50 +73,50 @@ async def _claim(tools: Tools, name: str) -> NodeClaim:
 
 
 def _must_be_stuck(tools: Tools, claim: NodeClaim) -> None:
-    """Ours, and deleting for so long that an absence can be believed. Raises Refused."""
+    """Verify that the NodeClaim is managed, and deleting for long enough. Raises Refused."""
     if not managed(claim):
         ref = claim.spec.node_class_ref
         raise Refused(
-            f"nodeclaim/{claim.name}: its spec.nodeClassRef is {ref.group}/{ref.kind}, so its finalizer is not ours",
-            "Ask the controller of that class.",
+            f"nodeclaim/{claim.name}: its spec.nodeClassRef is {ref.group}/{ref.kind}, not that of this controller",
+            "Use the controller of that node class.",
         )
     asked = claim.metadata.deletion_timestamp
     if asked is None:
         raise Refused(
-            f"nodeclaim/{claim.name}: its metadata.deletionTimestamp is not set: nobody asked for its removal",
-            f"Delete it first: kubectl delete nodeclaim {claim.name}; usually that is all.",
+            f"nodeclaim/{claim.name}: its metadata.deletionTimestamp is not set",
+            f"Delete it first: kubectl delete nodeclaim {claim.name}; usually, nothing else is needed.",
         )
     settle = tools.config.settle_seconds
     if (tools.clients.clock.now() - asked).total_seconds() < settle:
         raise Refused(
-            f"nodeclaim/{claim.name} is being deleted only since {clock_text(asked)}: a pool that Azure was just asked"
-            " for may not be visible yet",
-            f"Wait: the controller usually needs no help. After {settle:g} s run this again.",
+            f"nodeclaim/{claim.name} is being deleted only since {clock_text(asked)}: an agent pool that was just"
+            " requested may not be visible yet",
+            f"Wait for the controller; run the command again after {settle:g} s if the NodeClaim still exists.",
         )
 
 
 async def _ask_arm(tools: Tools, claim: NodeClaim) -> str:
-    """What ARM says of the pool's absence, in a sentence. Raises Refused if it is there, or may be."""
+    """Why the agent pool cannot exist, according to ARM. Raises Refused if it exists or may exist."""
     key = pool_name(claim)
     try:
         instance = await tools.clients.provider.get(key)
     except NotFound:
-        return f"ARM: there is no agent pool {key} in {tools.cluster}"
+        return f"ARM: agent pool {key} not found in {tools.cluster}"
     except CloudError as error:
         if error.status == 404 and error.reason in ALL_GONE:
-            return f"ARM: {ALL_GONE[error.reason]} ({tools.cluster}), so agent pool {key} cannot be there"
+            return f"ARM: {ALL_GONE[error.reason]} ({tools.cluster}), so agent pool {key} does not exist"
         raise by_arm(error) from None
     if not held_by(instance, claim):
-        return f"ARM: agent pool {key} is there, but it is not that of nodeclaim/{claim.name}"
+        return f"ARM: agent pool {key} exists, but belongs to another NodeClaim than nodeclaim/{claim.name}"
     raise Refused(
-        f"agent pool {key} is there and belongs to nodeclaim/{claim.name}: its provisioningState is"
-        f" {instance.raw_state or 'not known'}",
-        f"The controller removes it; kubectl describe nodeclaim {claim.name} says what it waits for.",
+        f"agent pool {key} of nodeclaim/{claim.name} exists: its provisioningState is"
+        f" {instance.raw_state or 'unknown'}",
+        f"The controller deletes it; kubectl describe nodeclaim {claim.name} shows what it waits for.",
     )
 
 
 async def _nodes(tools: Tools, claim: NodeClaim) -> list[Node]:
-    """The claim's Nodes that our finalizer keeps."""
+    """The Nodes of the NodeClaim that have the finalizer."""
     try:
         found = await tools.clients.kube.list(NODES, label_selector=f"{labels.AKS_AGENTPOOL}={pool_name(claim)}")
     except KubeError as error:
@@ -125,24 +125,24 @@ async def _nodes(tools: Tools, claim: NodeClaim) -> list[Node]:
 
 
 async def _tell(tools: Tools, claim: NodeClaim, proof: str, things: list[NodeClaim | Node]) -> None:
-    """The audit Event, before anything is done. Raises Refused if it cannot be written."""
+    """Write the Event that names the user. Raises Refused if this fails."""
     kube = tools.clients.kube
     try:
         who = await kube.username()
     except KubeError:
         who = "unknown user"
-    message = f"{who} released {', '.join(_named(thing) for thing in things)} from {labels.FINALIZER} by hand. {proof}"
+    message = f"{who} removed {labels.FINALIZER} from {', '.join(_named(thing) for thing in things)} by hand. {proof}"
     try:
         await EventRecorder(kube, tools.clients.clock).record_now(
             claim, "Warning", reasons.FINALIZER_RELEASED_BY_HAND, message
         )
     except KubeError as error:
         refused = by_api_server(error)
-        raise Refused(f"the Event that must name who does this cannot be written: {error}", refused.remedy) from None
+        raise Refused(f"failed to write the Event that names the user: {error}", refused.remedy) from None
 
 
 async def _release(tools: Tools, thing: NodeClaim | Node) -> bool:
-    """Take our finalizer off that very object; False if it was gone before. Raises Refused."""
+    """Remove the finalizer from this object; False if the object does not exist any more. Raises Refused."""
     acts = KubernetesActuator(tools.clients.kube)
     for _ in range(TRIES):
         try:
@@ -150,7 +150,7 @@ async def _release(tools: Tools, thing: NodeClaim | Node) -> bool:
         except KubeError as error:
             if error.not_found:
                 return False
-            # A JSON patch whose test fails is a 422: somebody changed the list.
+            # A failed test of a JSON patch is a 422: the list of finalizers changed.
             if not (error.conflict or error.status == 422):
                 raise by_api_server(error) from None
         else:
@@ -159,11 +159,11 @@ async def _release(tools: Tools, thing: NodeClaim | Node) -> bool:
         if newest is None or not holds_finalizer(newest):
             return False
         thing = newest
-    raise Refused(f"{_named(thing)} changed under each of {TRIES} writes", "Run this again.")
+    raise Refused(f"{_named(thing)} changed during each of {TRIES} writes", "Run the command again.")
 
 
 async def _again(tools: Tools, thing: NodeClaim | Node) -> NodeClaim | Node | None:
-    """The object as it is now, None if it is gone. Raises Refused."""
+    """The current version of the object; None if it does not exist any more. Raises Refused."""
     kube = tools.clients.kube
     try:
         newest: NodeClaim | Node = await (

@@ -1,8 +1,7 @@
-"""What would go by inference, and what it waits for: the controller's own rules, asked about one look.
+"""Inferred removals and what they wait for, by the controller's own rules, from one read of the cluster and of ARM.
 
-The controller's own rules compute everything shown here, from one LIST of the cluster and one of ARM. What the
-controller would read afresh before a removal is answered from that LIST, which is as fresh. Only the leader knows when
-it first saw a candidate and what it removed in the last ten minutes; the output says where that decides.
+Reads that the controller makes before a removal are answered from the same data. Only the leader knows when it first
+observed a candidate and what it removed in the last ten minutes; the output states where this matters.
 """
 
 import asyncio
@@ -40,14 +39,14 @@ from controllers.state.observe import observe
 from provisioner.api.node import Node
 from provisioner.operator.controllers import CLUSTER_RULES
 
-from .clients import Sight, Tools
+from .clients import State, Tools
 
-# A plan reads the claim, the pool and the Nodes, each once at most.
+# A plan reads the NodeClaim, the agent pool, the cluster, the CRD and the Nodes at most once each.
 READS_MAX = 6
 
 
 class Removal(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """One key that is suspected of being garbage. `since` is known only where an object states it."""
+    """One candidate for garbage collection. `since`: a time that one of its objects states, if any."""
 
     pool: str
     claim: str
@@ -59,31 +58,31 @@ class Removal(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class Survey(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """`pools` are ours, `well` of them unsuspected; `allowance` of them may go by inference within ten minutes.
+    """`pools`: managed agent pools, `kept` of them are not candidates; `allowance`: removals allowed in ten minutes.
 
-    `foreign` pools are nobody's business here; `asked` claims are deleting because somebody asked. `confirmed` of the
-    removals pass the circuit breaker by a person's word, until `confirmed_until`.
+    `foreign`: other agent pools; `requested`: NodeClaims with a deletion request; `confirmed`: removals that pass the
+    circuit breaker by confirmation, until `confirmed_until`; `restricted`: whether the circuit breaker is open.
     """
 
     removals: tuple[Removal, ...]
     pools: int
-    well: int
+    kept: int
     foreign: int
-    asked: int
+    requested: int
     allowance: int
     restricted: bool
     confirmed: int
     confirmed_until: datetime | None
 
 
-def survey(sight: Sight, tools: Tools, confirmation: Confirmation | None) -> Survey:
-    """All removals by inference, by pool name, and the numbers that decide about them."""
-    policy, inventory = tools.config.policy, sight.inventory
+def survey(state: State, tools: Tools, confirmation: Confirmation | None) -> Survey:
+    """All inferred removals by agent pool name, and the state of the circuit breaker."""
+    policy, inventory = tools.config.policy, state.inventory
     now, wall = asyncio.get_running_loop().time(), tools.clients.clock.now()
     observed = {
         key: observe(
             key,
-            indexes=sight.indexes,
+            indexes=state.indexes,
             inventory=inventory,
             memory=Memory(),
             policy=policy,
@@ -91,10 +90,10 @@ def survey(sight: Sight, tools: Tools, confirmation: Confirmation | None) -> Sur
             wall=wall,
             now=now,
         )
-        for key in sight.pool_names()
+        for key in state.pool_names()
     }
     cluster_state = ClusterState(
-        indexes=sight.indexes,
+        indexes=state.indexes,
         inventory=inventory,
         policy=policy,
         candidates=GCCandidates(lambda key: candidate(observed[key]), lambda: observed),
@@ -108,11 +107,11 @@ def survey(sight: Sight, tools: Tools, confirmation: Confirmation | None) -> Sur
         whole.append(with_judgements(facts, seen, counts=counts))
     ours = {pool.name for pool in inventory.items() if verdict(pool, None) is not Verdict.FOREIGN}
     return Survey(
-        removals=tuple(_removal(f, f.candidate, sight) for f in whole if f.candidate is not None),
+        removals=tuple(_removal(f, f.candidate, state) for f in whole if f.candidate is not None),
         pools=len(ours),
-        well=sum(f.candidate is None and f.key in ours for f in whole),
+        kept=sum(f.candidate is None and f.key in ours for f in whole),
         foreign=len(inventory.items()) - len(ours),
-        asked=sum(f.candidate is None and f.claim is not None and f.claim.deleting for f in whole),
+        requested=sum(f.candidate is None and f.claim is not None and f.claim.deleting for f in whole),
         allowance=allowance(policy, len(ours)),
         restricted=cluster_state.restricted(wall, now),
         confirmed=sum(f.counts.confirmed for f in whole),
@@ -120,13 +119,13 @@ def survey(sight: Sight, tools: Tools, confirmation: Confirmation | None) -> Sur
     )
 
 
-def _removal(f: Facts, candidate: Candidate, sight: Sight) -> Removal:
+def _removal(f: Facts, candidate: Candidate, state: State) -> Removal:
     since = _since(f, candidate)
     known = (f.now - since).total_seconds() if since is not None else 0.0
-    step, unhealthy_node = _decided(_aged(f, known), sight), _decided(_aged(f, math.inf), sight)
-    # What time alone will not change is the better answer.
+    step, unhealthy_node = _decided(_aged(f, known), state), _decided(_aged(f, math.inf), state)
+    # A reason that does not pass with time is reported first.
     held = unhealthy_node if isinstance(unhealthy_node, Wait) else step
-    done = _decided(_at_rest(_aged(f, math.inf)), sight) if isinstance(unhealthy_node, Wait) else unhealthy_node
+    done = _decided(_at_rest(_aged(f, math.inf)), state) if isinstance(unhealthy_node, Wait) else unhealthy_node
     return Removal(
         pool=f.key,
         claim=f.claim.name if f.claim is not None else "",
@@ -141,7 +140,7 @@ def _removal(f: Facts, candidate: Candidate, sight: Sight) -> Removal:
 def _since(f: Facts, candidate: Candidate) -> datetime | None:
     if candidate.cause == "crd-deleted" and f.claim is not None:
         return f.claim.metadata.deletion_timestamp
-    if candidate.cause == "orphan-pool":  # a Node of an orphan may be deleting for reasons of its own
+    if candidate.cause == "orphan-pool":  # a Node of such a pool may be deleting for another reason
         return None
     return min((at for node in f.nodes if (at := node.metadata.deletion_timestamp) is not None), default=None)
 
@@ -153,7 +152,7 @@ def _aged(f: Facts, seconds: float) -> Facts:
 
 
 def _at_rest(f: Facts) -> Facts:
-    """The same key once nothing holds inferences back any more: confirmed, the cluster running, the pool at rest."""
+    """The same key without restrictions: removal confirmed, cluster running, agent pool idle."""
     instance = f.instance
     if instance is not None:
         instance = msgspec.structs.replace(instance, raw_state="Succeeded", power_state="Running")
@@ -161,14 +160,14 @@ def _at_rest(f: Facts) -> Facts:
     return msgspec.structs.replace(f, counts=counts, cluster=Cluster(running=True), instance=instance)
 
 
-def _decided(f: Facts, sight: Sight) -> Step:
-    """The first step that is no read; what the plan wants to read is answered from what was just read."""
+def _decided(f: Facts, state: State) -> Step:
+    """The first step that is not a read; reads of the plan are answered from the state that was read."""
     for _ in range(READS_MAX):
         step = removal(f)
         known: dict[str, Any] = {}
         match step:
             case LookUpClaim(name=name):
-                known = {"claim_read_age": 0.0, "claim_read": sight.claim(name)}
+                known = {"claim_read_age": 0.0, "claim_read": state.claim(name)}
             case LookUpPool():
                 known = {"pool_read_age": 0.0}
                 if f.instance is None:
@@ -180,15 +179,15 @@ def _decided(f: Facts, sight: Sight) -> Step:
             case LookUpNodes():
                 known = {"nodes_known_age": 0.0}
             case None:
-                return Wait(after=None, why="nothing is to be removed any longer")
+                return Wait(after=None, why="nothing to remove")
             case _:
                 return step
         f = msgspec.structs.replace(f, **known)
-    return Wait(after=None, why="the plan goes on reading")
+    return Wait(after=None, why="the plan needs further reads")
 
 
 def _action(step: Step, f: Facts) -> str:
-    """What the step comes to, in words: steps that prepare a removal are told as that removal."""
+    """The removal to which the step belongs, as text."""
     match step:
         case Wait():
             return "none yet"
@@ -197,9 +196,9 @@ def _action(step: Step, f: Facts) -> str:
         case DeleteClaim():
             return "delete the NodeClaim and its agent pool" if f.instance is not None else "delete the NodeClaim"
         case ReleaseFinalizer(target=Node()):
-            return "let the Node go, keep the agent pool" if f.instance is not None else "let the Node go"
+            return "release the Node, keep the agent pool" if f.instance is not None else "release the Node"
         case ReleaseFinalizer():
-            return "let the NodeClaim go"
+            return "release the NodeClaim"
         case DeleteNode() if f.claim is None or not f.claim.deleting:
             return "delete the Node"
         case _ if f.claim is not None and f.claim.deleting:

@@ -1,4 +1,4 @@
-"""Rows as kubectl prints them: a head in capitals, columns three spaces apart, no trailing blanks, no colour."""
+"""Tables as kubectl prints them: a heading in capitals, columns separated by three spaces, no trailing blanks."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -10,14 +10,14 @@ NOTHING = "-"
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    """Lines of equal columns; an empty cell shows as a dash."""
+    """The lines of a table; an empty cell is a dash."""
     shown = [tuple(head), *(tuple(cell or NOTHING for cell in row) for row in rows)]
     widths = [max(len(row[column]) for row in shown) for column in range(len(head))]
     return [GAP.join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in shown]
 
 
 def moment(time: datetime | None) -> str:
-    """A moment in UTC, "" if it is not known."""
+    """A time in UTC, "" if unknown."""
     return "" if time is None else whole_second(time)
 
 

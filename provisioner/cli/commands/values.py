@@ -1,9 +1,8 @@
-"""`values`: the chart's values for an existing cluster, from what Azure says of it.
+"""`values`: prints Helm values for an existing cluster, read from Azure.
 
-Reads only: one token, the managed cluster, and the identity if its client id is not given. Values go to stdout
-and nothing else does, so that it can be redirected; what is missing and what to do next goes to stderr. The token is
-that of whoever runs it (azure-identity's default chain, as after `az login`); the identity that the settings name is
-the controller's, and is not used.
+The command reads a token, the managed cluster and, if its client ID is not given, the managed identity. Values go to
+stdout; missing features and the commands to run next go to stderr. The token is that of the caller (azure-identity's
+default chain, as after `az login`); the identity in the settings is that of the controller and is not used.
 """
 
 import argparse
@@ -18,31 +17,31 @@ from .chart_values import Subject, gaps, next_steps, values_of
 from .console import Console
 from .refusal import OK, Refused
 
-NOBODY = "nobody is logged in to Azure here"
-LOG_IN = "Log in with az login; az login --tenant if you have several tenants."
+NOT_LOGGED_IN = "not logged in to Azure"
+LOG_IN = "Run az login, with --tenant if you have several tenants."
 
 
 async def run(settings: Settings, wanted: argparse.Namespace, console: Console) -> int:
     """Read the cluster and print its values; returns the exit code. Raises Refused."""
     try:
-        async with open_arm(as_whoever_runs_it(settings)) as arm:
-            return await told(arm, settings, wanted, console)
+        async with open_arm(as_caller(settings)) as arm:
+            return await print_values(arm, settings, wanted, console)
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or str(error) or type(error).__name__
-        raise Refused(f"no connection to Azure can be made: {why}", "Check SSL_CERT_FILE and the proxy.") from None
+        raise Refused(f"failed to connect to Azure: {why}", "Check SSL_CERT_FILE and the proxy.") from None
 
 
-def as_whoever_runs_it(settings: Settings) -> Settings:
-    """The same, with nobody in particular named: the default chain finds who is logged in."""
+def as_caller(settings: Settings) -> Settings:
+    """The settings without an identity, so that the default chain uses the caller's login."""
     return msgspec.structs.replace(settings, deployment_mode="managed", client_id="", tenant_id="")
 
 
-async def told(arm: Azure, settings: Settings, wanted: argparse.Namespace, console: Console) -> int:
-    """Print what was read. Raises Refused."""
+async def print_values(arm: Azure, settings: Settings, wanted: argparse.Namespace, console: Console) -> int:
+    """Read from Azure and print the values. Raises Refused."""
     try:
         await arm.inspector.identity()
     except CloudError as error:
-        raise Refused(NOBODY if error.reason == "NoToken" and not error.code else str(error), LOG_IN) from None
+        raise Refused(NOT_LOGGED_IN if error.reason == "NoToken" and not error.code else str(error), LOG_IN) from None
     try:
         profile = await arm.inspector.profile()
     except CloudError as error:
@@ -50,21 +49,21 @@ async def told(arm: Azure, settings: Settings, wanted: argparse.Namespace, conso
     group = wanted.identity_resource_group or settings.resource_group
     settings, unread = await _identified(arm, settings, group, wanted.identity_name)
     subject = Subject(settings, profile, wanted.release, wanted.namespace, wanted.identity_name, group, unread)
-    console.say(*values_of(subject))
+    console.print(*values_of(subject))
     for gap in gaps(subject):
         console.err.write(f"gpu-provisioner values: {gap.what}\n    {gap.command}\n")
-    console.err.write("\n".join(("", "What to do next, with the values in values.yaml:", *next_steps(subject), "")))
+    console.err.write("\n".join(("", "Next steps, with the values in values.yaml:", *next_steps(subject), "")))
     return OK
 
 
 async def _identified(arm: Azure, settings: Settings, group: str, name: str) -> tuple[Settings, str]:
-    """The settings with the identity's ids, unless they are given; and why they could not be read, "" if they were."""
+    """The settings with the IDs of the identity, read unless given; and why they could not be read, else ""."""
     if settings.client_id or settings.deployment_mode != "self-hosted":
         return settings, ""
     try:
         found = await arm.inspector.managed_identity(group, name)
     except CloudError as error:
-        absent = f"there is no identity {name} in resource group {group}"
+        absent = f"identity {name} not found in resource group {group}"
         return settings, absent if error.status == 404 else f"identity {name} of resource group {group}: {error}"
     tenant = settings.tenant_id or found.tenant_id
     return msgspec.structs.replace(settings, client_id=found.client_id, tenant_id=tenant), ""
@@ -74,9 +73,9 @@ def _unread(error: CloudError, settings: Settings) -> Refused:
     cause = f"cluster {settings.cluster_name} of resource group {settings.resource_group}: {error}"
     match error.status:
         case 404 if error.reason == "SubscriptionNotFound":
-            return Refused(cause, "These are there for you: az account list -o table")
+            return Refused(cause, "az account list -o table lists your subscriptions.")
         case 404:
-            return Refused(cause, f"These are there: az aks list --subscription {settings.subscription_id} -o table")
+            return Refused(cause, f"az aks list --subscription {settings.subscription_id} -o table lists the clusters.")
         case 401 | 403:
-            return Refused(cause, "Ask for Reader on the cluster, or log in as somebody who has it.")
-    return Refused(cause, "Run this again once Azure answers; gpu-provisioner check tells more.")
+            return Refused(cause, "Request the role Reader on the cluster, or use another login.")
+    return Refused(cause, "Run the command again when Azure responds; gpu-provisioner check reports more.")

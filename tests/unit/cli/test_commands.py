@@ -10,7 +10,7 @@ from typing import TextIO
 
 import pytest
 
-from provisioner.cli.commands.console import Console, asking
+from provisioner.cli.commands.console import Console, terminal_prompt
 from provisioner.cli.commands.refusal import Refused
 from provisioner.cli.commands.tables import counted, table
 from provisioner.cli.descriptions import COMMANDS
@@ -121,10 +121,10 @@ def test_only_yes_confirms(answer: str, agreed: bool) -> None:
 
     console = Console(io.StringIO(), io.StringIO(), ask)
     if agreed:
-        asyncio.run(console.agree("Really?", yes=False))
+        asyncio.run(console.confirm("Really?", yes=False))
     else:
         with pytest.raises(Refused) as refused:
-            asyncio.run(console.agree("Really?", yes=False))
+            asyncio.run(console.confirm("Really?", yes=False))
         assert refused.value.code == 1
 
 
@@ -134,7 +134,7 @@ def test_a_prompt_does_not_block_the_event_loop() -> None:
     shown = io.StringIO()
 
     async def story(typed: TextIO) -> str:
-        ask = asking(typed, shown)
+        ask = terminal_prompt(typed, shown)
         assert ask is not None
 
         async def line() -> str:
@@ -151,4 +151,4 @@ def test_a_prompt_does_not_block_the_event_loop() -> None:
         assert asyncio.run(story(typed)) == "yes\n"
     assert shown.getvalue() == "Really? [yes/no] "
     os.close(mine)
-    assert asking(io.StringIO("yes\n"), shown) is None
+    assert terminal_prompt(io.StringIO("yes\n"), shown) is None

@@ -63,7 +63,7 @@ def test_each_example_is_planned(path: Path) -> None:
     out, err = io.StringIO(), io.StringIO()
     assert run_command(["plan", "-f", str(path)], {}, out, err) == 0
     assert err.getvalue() == ""
-    assert out.getvalue().splitlines()[-1] == "1 NodeClaim; nothing is wrong"
+    assert out.getvalue().splitlines()[-1] == "1 NodeClaim; no errors"
     as_json = json.loads(ran("-f", str(path), "-o", "json")[1])
     assert as_json == yaml.safe_load(ran("-f", str(path), "-o", "yaml")[1])
     (plan,) = as_json
@@ -83,7 +83,7 @@ def test_unknown_values_are_placeholders() -> None:
     }
     assert pool["nodeLabels"]["gpu-provisioner.sh/nodeclaim-uid"] == UID
     assert pool["nodeLabels"]["kaito.sh/creation-timestamp"] == CREATED
-    assert any("not known before it is created" in note for note in plan["notes"])
+    assert any("unknown before its creation" in note for note in plan["notes"])
 
     there = claim()
     there["metadata"] |= {"uid": "0a0a", "creationTimestamp": "2026-03-01T12:00:00Z", "generation": 1}
@@ -111,7 +111,7 @@ def test_the_pool_name(given: Json, name: str) -> None:
     (plan,) = planned(made)
     assert plan["errors"] == []
     assert plan["poolName"] == name
-    noted = any("is no name for an agent pool" in note for note in plan["notes"])
+    noted = any("is not a valid name of an agent pool" in note for note in plan["notes"])
     assert noted == (name == DERIVED)
     made["metadata"] = {"name": "a-long-name", "uid": "0a0a", "creationTimestamp": "2026-03-01T12:00:00Z"}
     (plan,) = planned(made)
@@ -160,16 +160,16 @@ def test_the_planned_node() -> None:
 
 
 NOTES = [
-    (claim(sizes=("Standard_NC999_v9",)), "Standard_NC999_v9: how many GPUs it has is not known here"),
+    (claim(sizes=("Standard_NC999_v9",)), "Standard_NC999_v9: unknown number of GPUs"),
     (
         claim(labels={"node-role.kubernetes.io/gpu": ""}),
-        "metadata.labels[node-role.kubernetes.io/gpu]: it never reaches",
+        "metadata.labels[node-role.kubernetes.io/gpu]: not copied to the Node",
     ),
-    (claim(labels={ZONE: "westeurope-1"}), f"metadata.labels[{ZONE}]: AKS sets it itself"),
-    (claim(annotations={"kaito.sh/node-image-family": "windows"}), "'windows' is not known, it may be ubuntu or"),
+    (claim(labels={ZONE: "westeurope-1"}), f"metadata.labels[{ZONE}]: not sent to AKS, which sets it"),
+    (claim(annotations={"kaito.sh/node-image-family": "windows"}), "'windows' is not one of ubuntu or"),
     (
         claim(resources={"requests": {"nvidia.com/gpu": 8}}),
-        "spec.resources.requests[nvidia.com/gpu]: 8 are asked for, Standard_NC24ads_A100_v4 has 1",
+        "spec.resources.requests[nvidia.com/gpu]: 8 requested, Standard_NC24ads_A100_v4 has 1",
     ),
     (
         claim(
@@ -178,7 +178,7 @@ NOTES = [
                 {"key": "beta.kubernetes.io/arch", "operator": "In", "values": ["arm64"]},
             ]
         ),
-        "spec.requirements[kubernetes.io/arch]: nothing looks at it",
+        "spec.requirements[kubernetes.io/arch]: no effect",
     ),
 ]
 
@@ -227,9 +227,9 @@ def test_objects_that_are_not_managed_are_noted() -> None:
     foreign, kaito = claim(nodeClassRef=theirs), claim("gpu2", nodeClassRef=theirs, labels={"kaito.sh/workspace": "w"})
     plans = planned(foreign, kaito, {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "x"}}, 7)
     assert [plan["managed"] for plan in plans] == [False, True, False, False]
-    assert "left alone: its spec.nodeClassRef is karpenter.azure.com/AKSNodeClass" in plans[0]["notes"][0]
+    assert "ignored: its spec.nodeClassRef is karpenter.azure.com/AKSNodeClass" in plans[0]["notes"][0]
     assert plans[0]["agentPool"] is None
-    assert plans[2]["notes"] == ["left alone: this is no NodeClaim, but Deployment"]
+    assert plans[2]["notes"] == ["ignored: the document is Deployment, not a NodeClaim"]
     assert not any(plan["errors"] for plan in plans)
 
 
@@ -250,7 +250,7 @@ def test_manifests_are_read_from_files_directories_and_stdin(tmp_path: Path) -> 
     ]
     assert code == 1
     assert [fields(plan) for plan in plans] == [[], [], [], [("metadata.name", "a1")], []]
-    assert "a.yaml, document 1 as well" in plans[3]["errors"][0]["message"]
+    assert plans[3]["errors"][0]["message"].endswith("a.yaml, document 1")
 
 
 UNREADABLE = ["{ broken", "a: [1\n", "\t", "a: !!python/object:os.system x", "[" * 5000, "a: *nothing"]
@@ -264,7 +264,7 @@ def test_a_malformed_document_is_an_error(text: str) -> None:
     assert (code, err) == (1, "")
     assert first["errors"] == []
     assert second["source"] == "standard input, document 2"
-    assert second["errors"][0]["message"].startswith("it cannot be read: ")
+    assert second["errors"][0]["message"].startswith("invalid document: ")
 
 
 NO_CLAIMS: list[Any] = [None, "", 7, [], {"kind": "Deployment"}]
@@ -281,8 +281,8 @@ def test_input_without_a_nodeclaim_is_rejected(body: Any) -> None:
 BAD_USAGE = [
     ((), "the following arguments are required: -f/--file"),
     (("-f", "/nowhere/claim.yaml"), "/nowhere/claim.yaml: No such file or directory"),
-    (("-f", "{tmp}"), "no file in it ends in .yaml, .yml, .json"),
-    (("-f", "{tmp}/bytes.bin"), "it is no text in UTF-8"),
+    (("-f", "{tmp}"), "no file with the suffix .yaml, .yml, .json"),
+    (("-f", "{tmp}/bytes.bin"), "it is not text in UTF-8"),
     (("-f", "x", "-o", "xml"), "invalid choice: 'xml'"),
     (("-f", "x", "--subscription-id", "y"), "unrecognized arguments: --subscription-id y"),
 ]

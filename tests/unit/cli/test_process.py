@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from controllers.state.indexes import NODECLAIM_CRD
-from provisioner.cli.commands.check import FOUND
+from provisioner.cli.commands.check import FAILED_CHECK
 from provisioner.cli.main import FAILED, INTERRUPTED, OK, USAGE
 from provisioner.operator import controllers, health
 from provisioner.runtime import log_sampling, logs, server, signals
@@ -70,5 +70,5 @@ def test_the_page_lists_the_keys_of_log_lines() -> None:
 
 
 def test_the_page_lists_the_exit_codes() -> None:
-    codes = [OK, FAILED, USAGE, FOUND, INTERRUPTED, signals.Signalled(15).exit_code]
+    codes = [OK, FAILED, USAGE, FAILED_CHECK, INTERRUPTED, signals.Signalled(15).exit_code]
     assert [int(code) for code in re.findall(r"`(\d{1,3})`(?=[^|]*\|)", PAGE)] == codes

@@ -94,7 +94,7 @@ def test_managed_prometheus_gets_a_monitor_of_its_api_group() -> None:
 def test_unknown_values_are_empty() -> None:
     """With a comment on how to find them; the tenant is omitted."""
     text = "\n".join(values_of(subject(ClusterProfile())))
-    assert "# Not known: az identity create --resource-group rg --name gpu-identity --query clientId" in text
+    assert "# Unknown: az identity create --resource-group rg --name gpu-identity --query clientId" in text
     values = yaml.safe_load(text)
     assert values["workloadIdentity"] == {"clientId": ""}
     assert "location" not in values["azure"]
@@ -121,8 +121,8 @@ def test_unknown_values_are_empty() -> None:
             "--enable-oidc-issuer --enable-workload-identity",
         ),
         ({"power_state": "Stopped"}, {}, "is stopped", "az aks start --resource-group rg --name aks"),
-        ({"location": ""}, {}, "region is not known", "az account list-locations"),
-        ({}, {"AZURE_CLIENT_ID": ""}, "is not known: it is not there", "or give it as --client-id"),
+        ({"location": ""}, {}, "region of the cluster is unknown", "az account list-locations"),
+        ({}, {"AZURE_CLIENT_ID": ""}, "is unknown: it is not there", "or set --client-id"),
     ],
 )
 def test_each_gap_has_a_command(profile: Json, env: dict[str, str], what: str, command: str) -> None:

@@ -117,9 +117,9 @@ def test_the_unpacked_wheel_uses_its_own_modules_and_examples(wheel: zipfile.Zip
     wheel.extractall(tmp_path)
     script = (
         "import sys; sys.path[:] = [p for p in sys.path if p != sys.argv[1]]; sys.path.insert(0, sys.argv[2])\n"
-        "from provisioner.cli.installation import HOME, strangers\n"
+        "from provisioner.cli.installation import HOME, shadowing_packages\n"
         "from provisioner.trial.manifests import examples, read_claims\n"
-        "assert str(HOME) == sys.argv[2] and not strangers(), strangers()\n"
+        "assert str(HOME) == sys.argv[2] and not shadowing_packages(), shadowing_packages()\n"
         "assert all(path.is_relative_to(HOME) for path in examples())\n"
         "print(*(claim['metadata']['name'] for claim in read_claims(examples())))\n"
     )

@@ -51,14 +51,14 @@ def test_a_restored_claim_asks_for_its_pool() -> None:
         assert (ended.code, ended.err) == (0, "")
         assert ended.out.splitlines() == [
             f"nodeclaim/{NAME} annotated: gpu-provisioner.sh/adopt={old}",
-            f"agent pool {NAME} (Succeeded, {SIZE}) is kept; the controller hands it to the claim within seconds",
-            f"watch it: kubectl get nodeclaim {NAME} -w",
+            f"agent pool {NAME} (Succeeded, {SIZE}) is kept; the controller gives it to the NodeClaim within seconds",
+            f"watch: kubectl get nodeclaim {NAME} -w",
         ]
         assert asked(sim) == old
         assert written(sim) == [f"PATCH nodeclaims/{NAME}"]
         again = await command(sim, "adopt", NAME)
         assert (again.code, again.out) == (1, "")
-        assert f"agent pool {NAME} is already that of nodeclaim/{NAME}" in again.err
+        assert f"agent pool {NAME} belongs to nodeclaim/{NAME} already" in again.err
         assert written(sim) == [f"PATCH nodeclaims/{NAME}"], "who asks twice writes once"
 
     simulate(story, azure=FAST, **NO_BOUND)
@@ -77,7 +77,7 @@ def test_all_restored_claims_at_once() -> None:
         assert (ended.code, written(sim)) == (1, [])
         assert all(old in ended.row(name) for name, old in olds.items())
         assert names[3] not in ended.out
-        assert ended.questions == ("Let 3 NodeClaims take over these agent pools?",)
+        assert ended.questions == ("Give these agent pools to 3 NodeClaims?",)
         ended = await command(sim, "adopt", "--all", "--yes")
         assert (ended.code, ended.err) == (0, "")
         assert {name: asked(sim, name) for name in names} == {**olds, names[3]: ""}
@@ -104,8 +104,8 @@ def test_the_controller_hands_the_machines_over() -> None:
         assert len(pool_calls(sim, "PUT", None)) == puts
         assert not pool_calls(sim, "DELETE", None)
         ended = await command(sim, "adopt", "--all", "--yes")
-        assert ended.out == "nothing to adopt: no pool of 4 NodeClaims bears a dead UID\n"
-        assert (await command(sim, "gc")).out.startswith("nothing to remove: 4 agent pools of ours; ")
+        assert ended.out == "nothing to adopt: no agent pool of 4 NodeClaims has a dead UID\n"
+        assert (await command(sim, "gc")).out.startswith("nothing to remove: 4 managed agent pools; ")
 
     simulate(story, azure=FAST, **NO_BOUND)
 
@@ -117,7 +117,7 @@ def test_nothing_to_adopt_is_said_in_a_line() -> None:
         await one(sim)
         ended = await command(sim, "adopt", "--all", "--yes")
         assert (ended.code, ended.err) == (0, "")
-        assert ended.out == "nothing to adopt: no pool of 1 NodeClaim bears a dead UID\n"
+        assert ended.out == "nothing to adopt: no agent pool of 1 NodeClaim has a dead UID\n"
         assert written(sim) == []
 
     simulate(story, azure=FAST)
@@ -140,7 +140,7 @@ def test_one_that_vanishes_does_not_keep_the_others() -> None:
         sim.world.before.append(vanish)
         ended = await command(sim, "adopt", "--all", "--yes")
         assert ended.code == 1
-        assert f"nodeclaim/{names[0]}: there is no NodeClaim {names[0]}" in ended.err
+        assert f"nodeclaim/{names[0]}: NodeClaim {names[0]} not found" in ended.err
         assert asked(sim, names[1])
 
     simulate(story, azure=FAST, **NO_BOUND)
@@ -238,18 +238,18 @@ async def living_owner_by_hand(sim: Sim) -> None:
 
 
 REFUSALS: list[tuple[Any, str, str]] = [
-    (no_claim, f"there is no NodeClaim {NAME}", "kubectl get nodeclaims"),
-    (no_pool, f"there is no agent pool {NAME}", "nothing to adopt"),
-    (foreign_pool, f"it has no tag {labels.TAG_CLAIM_UID}, so it is foreign", "make one of another name"),
+    (no_claim, f"NodeClaim {NAME} not found", "kubectl get nodeclaims"),
+    (no_pool, f"agent pool {NAME} not found", "nothing to adopt"),
+    (foreign_pool, f"it has no tag {labels.TAG_CLAIM_UID}, so it is foreign", "NodeClaim of another name"),
     (legacy_pool, f"its label {labels.KAITO_CREATION_TIMESTAMP} is 2026-02-01T08-00-00Z", "--legacy-pools=report"),
-    (own_pool, f"agent pool {NAME} is already that of nodeclaim/{NAME}", "nothing to do"),
-    (living_owner, "is the UID of nodeclaim/alive, which is still there", "kubectl delete nodeclaim alive"),
-    (living_owner_by_hand, "is the UID of nodeclaim/alive, which is still there", "kubectl delete nodeclaim alive"),
+    (own_pool, f"agent pool {NAME} belongs to nodeclaim/{NAME} already", "Nothing to do"),
+    (living_owner, "is that of nodeclaim/alive, which exists", "kubectl delete nodeclaim alive"),
+    (living_owner_by_hand, "is that of nodeclaim/alive, which exists", "kubectl delete nodeclaim alive"),
     (going_pool, "its provisioningState is Deleting", "gets a new machine"),
     (going_claim, "its metadata.deletionTimestamp is set", "restore it again"),
     (other_class, "its spec.nodeClassRef is karpenter.azure.com/AKSNodeClass", "kaito.sh/KaitoNodeClass"),
-    (unanswering, "ARM: ", "once ARM answers"),
-    (forbidden, f"403 Forbidden: patch NodeClaim {NAME}", "Ask for that permission"),
+    (unanswering, "ARM: ", "when ARM responds"),
+    (forbidden, f"403 Forbidden: patch NodeClaim {NAME}", "Request this permission"),
 ]
 
 
@@ -278,7 +278,7 @@ def test_one_name_or_all(words: tuple[str, ...]) -> None:
     async def story(sim: Sim) -> None:
         ended = await command(sim, "adopt", *words)
         assert (ended.code, ended.out) == (2, "")
-        assert ended.err.splitlines()[0] == "gpu-provisioner adopt: name one NodeClaim, or say --all"
+        assert ended.err.splitlines()[0] == "gpu-provisioner adopt: name one NodeClaim, or use --all"
         assert not sim.audit_log.calls(who=WHO)
 
     simulate(story)
@@ -298,7 +298,7 @@ def test_a_pool_that_is_named_after_the_old_uid() -> None:
         await asyncio.sleep(5)
         for words in ([name], ["--all"]):
             ended = await command(sim, "adopt", *words)
-            assert f"agent pool {pool.name} was made for nodeclaim/{name}, but is named after its old UID" in ended.err
+            assert f"agent pool {pool.name} of nodeclaim/{name} is named after its old UID" in ended.err
         assert written(sim) == []
 
     simulate(story, azure=FAST, **NO_BOUND)

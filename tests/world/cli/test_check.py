@@ -38,8 +38,8 @@ async def looked(sim: Sim, *words: str, **options: Any) -> tuple[int, list[dict[
     ended = await check(sim, "-o", "json", *words, **options)
     said = json.loads(ended.out)
     assert said["ok"] == (ended.code == 0)
-    findings: list[dict[str, str]] = said["findings"]
-    assert all(one["remedy"] for one in findings if one["state"] == "bad")
+    findings: list[dict[str, str]] = said["results"]
+    assert all(one["remedy"] for one in findings if one["state"] == "failed")
     assert (ended.err, written(sim)) == ("", before)
     return ended.code, findings
 
@@ -106,12 +106,12 @@ def test_all_is_well() -> None:
         assert code == 0
         assert {one["state"] for one in findings} == {"ok"}
         by_check = {one["check"]: one["message"] for one in findings}
-        assert by_check["lease"].startswith("ctl0 leads since 2026-03-01T12:00:0")
+        assert by_check["lease"].startswith("ctl0 is leader since 2026-03-01T12:00:0")
         assert by_check["quota StandardNCADSA100v4Family"] == (
-            "24 of 1000 vCPUs used in westeurope, 0 more vCPUs wanted"
+            "24 of 1000 vCPUs used in westeurope, 0 more vCPUs required"
         )
         assert by_check["agent pools"] == "3 of the cluster's 100 are used"
-        assert "the same as ours" in by_check["CRD"]
+        assert "its schema is that of the chart" in by_check["CRD"]
         assert [
             call.verb for call in sim.audit_log.calls(who=WHO) if call.target.kind == "customresourcedefinitions"
         ] == ["LIST"]
@@ -128,7 +128,7 @@ def test_with_the_controllers_own_role_what_may_not_be_read_is_left_open() -> No
         await ready(sim, "gpu1", within_seconds=1200)
         code, findings = await looked(sim, besides=frozenset[str]())
         assert code == 0
-        assert told(findings, "bad") == []
+        assert told(findings, "failed") == []
         assert told(findings, "unknown") == [("azure", "permissions"), ("azure", "sizes")]
 
     simulate(story)
@@ -167,7 +167,7 @@ WRONG: dict[str, tuple[Callable[[Sim], object], list[tuple[str, str]], str]] = {
     "a CRD that lacks a field": (
         lambda sim: change_crd(sim, taken("imageID", "status")),
         [("kubernetes", "CRD")],
-        "lacks fields of ours, which are dropped: status.imageID",
+        "lacks fields, which are dropped: status.imageID",
     ),
     "a CRD without status": (
         lambda sim: change_crd(sim, lambda served: served.pop("subresources")),
@@ -177,7 +177,7 @@ WRONG: dict[str, tuple[Callable[[Sim], object], list[tuple[str, str]], str]] = {
     "rights that are missing": (
         denied(("create", "pods/eviction"), ("patch", "leases.coordination.k8s.io")),
         [("kubernetes", "permissions")] * 2,
-        "we may not create pods/eviction",
+        "missing: create pods/eviction",
     ),
     "a stopped cluster": (setting("cluster_power", "Stopped"), [("azure", "cluster")], "Succeeded, Stopped"),
     "a failed cluster": (setting("cluster_state", "Failed"), [("azure", "cluster")], "Failed, Running"),
@@ -194,27 +194,27 @@ WRONG: dict[str, tuple[Callable[[Sim], object], list[tuple[str, str]], str]] = {
     "a reader": (
         setting("compute.roles", READ_ONLY),
         [("azure", "permissions")] * 2,
-        "we may not Microsoft.ContainerService/managedClusters/agentPools/write",
+        "missing: Microsoft.ContainerService/managedClusters/agentPools/write",
     ),
     "a role without delete": (
         setting("compute.roles", NO_DELETE),
         [("azure", "permissions")],
-        "we may not Microsoft.ContainerService/managedClusters/agentPools/delete",
+        "missing: Microsoft.ContainerService/managedClusters/agentPools/delete",
     ),
     "a size that the subscription does not get": (
         setting("compute.restrictions", [Restriction(size=OTHER)]),
         [("azure", f"size {OTHER}")],
-        "does not get it in westeurope: NotAvailableForSubscription",
+        "not available to this subscription in westeurope: NotAvailableForSubscription",
     ),
     "a family without quota": (
         limited(family_cores={OTHER_FAMILY: 0}),
         [("azure", "quota StandardNCAST4v3Family")],
-        "0 of 0 vCPUs used in westeurope, 4 more vCPUs wanted",
+        "0 of 0 vCPUs used in westeurope, 4 more vCPUs required",
     ),
     "a region that is full": (
         limited(regional_cores=3),
         [("azure", "quota all vCPUs of the region")],
-        "4 more vCPUs wanted",
+        "4 more vCPUs required",
     ),
 }
 
@@ -234,8 +234,8 @@ def test_what_is_wrong_is_told_alone(
         await asyncio.sleep(30)
         code, findings = await looked(sim, "--size", OTHER)
         assert code == 3
-        assert told(findings, "bad") == expected
-        assert any(words in one["message"] for one in findings if one["state"] == "bad")
+        assert told(findings, "failed") == expected
+        assert any(words in one["message"] for one in findings if one["state"] == "failed")
         assert {one["section"] for one in findings if one["state"] == "ok"} == {"kubernetes", "azure"}
 
     simulate(story)
@@ -253,12 +253,12 @@ def test_a_missing_role_is_named_with_the_commands_that_give_it(change: Callable
         change(sim)
         code, findings = await looked(sim)
         assert code == 3
-        remedies = {one["remedy"] for one in findings if one["state"] == "bad" and one["section"] == "azure"}
+        remedies = {one["remedy"] for one in findings if one["state"] == "failed" and one["section"] == "azure"}
         (remedy,) = remedies
         assert "charts/gpu-provisioner/azure-role.json" in remedy
         assert "az role definition create --role-definition @azure-role.json" in remedy
         give, _, scope = remedy.partition(" --scope ")
-        assert give.endswith("az role assignment create --role 'GPU provisioner' --assignee <its client id>")
+        assert give.endswith("az role assignment create --role 'GPU provisioner' --assignee <its client ID>")
         assert scope.partition(";")[0].casefold() == sim.cloud.settings.cluster_id.casefold()
 
     simulate(story)
@@ -316,8 +316,8 @@ def test_a_side_that_says_nothing_holds_up_nobody(system: str, silent: str, othe
         began = sim.now
         code, findings = await looked(sim, "--size", OTHER)
         assert code == 3
-        assert [name for _, name in told(findings, "bad")] == [silent]
-        assert "the rest" in [name for _, name in told(findings, "unknown")]
+        assert [name for _, name in told(findings, "failed")] == [silent]
+        assert "other checks" in [name for _, name in told(findings, "unknown")]
         assert {one["state"] for one in findings if one["section"] == other} == {"ok"}
         assert sim.now - began < 60
 
@@ -333,20 +333,20 @@ def test_who_leads() -> None:
             return next(one for one in findings if one["check"] == "lease")
 
         first = await lease()
-        assert (first["state"], "no controller has led here yet" in first["message"]) == ("unknown", True)
+        assert (first["state"], "no controller has been leader yet" in first["message"]) == ("unknown", True)
         await sim.start_controller()
         await asyncio.sleep(60)
         assert (await lease())["state"] == "ok"
         await sim.stop_controller()
         gone = await lease()
-        assert (gone["state"], "nobody holds the Lease" in gone["message"]) == ("bad", True)
+        assert (gone["state"], "has no holder" in gone["message"]) == ("failed", True)
         await sim.start_controller("ctl1")
         await asyncio.sleep(60)
         sim.controllers["ctl1"].crash(reset=True)
         await asyncio.sleep(1200)
         silent = await lease()
-        assert silent["state"] == "bad"
-        assert silent["message"].startswith("ctl1 held the Lease kube-system/gpu-provisioner and renewed it last at 20")
+        assert silent["state"] == "failed"
+        assert silent["message"].startswith("Lease kube-system/gpu-provisioner was last renewed at 20")
         assert (await lease(elect=False))["state"] == "unknown"
 
     simulate(story)
@@ -360,7 +360,7 @@ def test_a_crd_of_somebody_else_is_told_and_no_fault() -> None:
         _, findings = await looked(sim)
         (crd,) = [one for one in findings if one["check"] == "CRD"]
         assert crd["state"] == "ok"
-        assert crd["message"].endswith("its schema differs from ours in spec.requirements.operator.enum")
+        assert crd["message"].endswith("its schema differs from that of the chart in spec.requirements.operator.enum")
 
     simulate(story)
 
@@ -375,12 +375,12 @@ def test_offerings_that_rest_are_told() -> None:
         await asyncio.sleep(600)
         code, findings = await looked(sim)
         assert code == 3
-        assert told(findings, "bad") == [("kubernetes", "claims"), ("azure", "quota StandardNCADSA100v4Family")]
-        claim, quota = [one for one in findings if one["state"] == "bad"]
-        assert claim["message"].startswith(f"gpu1: none of {SIZE} can be had now, since 2026-03-01T12:0")
+        assert told(findings, "failed") == [("kubernetes", "claims"), ("azure", "quota StandardNCADSA100v4Family")]
+        claim, quota = [one for one in findings if one["state"] == "failed"]
+        assert claim["message"].startswith(f"gpu1: none of {SIZE} is available since 2026-03-01T12:0")
         assert "QuotaExceeded" in claim["message"]
-        assert quota["message"] == "0 of 23 vCPUs used in westeurope, 24 more vCPUs wanted"
-        assert quota["remedy"] == "Raise it by 1 or change size: az vm list-usage -l westeurope -o table"
+        assert quota["message"] == "0 of 23 vCPUs used in westeurope, 24 more vCPUs required"
+        assert quota["remedy"] == "Raise it by 1 or use another VM size: az vm list-usage -l westeurope -o table"
 
     simulate(story)
 
@@ -402,9 +402,9 @@ def test_zones_and_spot() -> None:
         await sim.apply(claim)
         code, findings = await looked(sim)
         assert code == 3
-        assert told(findings, "bad") == [("azure", f"size {SIZE}"), ("azure", "quota all spot vCPUs of the region")]
+        assert told(findings, "failed") == [("azure", f"size {SIZE}"), ("azure", "quota all spot vCPUs of the region")]
         (size,) = [one for one in findings if one["check"] == f"size {SIZE}"]
-        assert size["message"].startswith("not to be had in zone 1 of westeurope")
+        assert size["message"].startswith("not available in zone 1 of westeurope")
 
     simulate(story)
 
@@ -414,10 +414,10 @@ def test_limits_of_the_cluster_and_a_wrong_location() -> None:
 
     async def story(sim: Sim) -> None:
         _, findings = await looked(sim, policy=Policy(max_agent_pools=2), location="northeurope")
-        assert told(findings, "bad") == [("azure", "cluster"), ("azure", "agent pools")]
+        assert told(findings, "failed") == [("azure", "cluster"), ("azure", "agent pools")]
         assert ("azure", "sizes") in told(findings, "unknown")
         _, findings = await looked(sim, "--size", "Standard_NC999_v9", "--size", "; drop", location="westeurope")
-        assert told(findings, "bad") == [("azure", "size Standard_NC999_v9"), ("azure", "size ; drop")]
+        assert told(findings, "failed") == [("azure", "size Standard_NC999_v9"), ("azure", "size ; drop")]
 
     simulate(story)
 
@@ -434,7 +434,7 @@ def test_for_people() -> None:
         cluster = " ".join(lines[place].split())
         assert cluster == "✗ cluster aks in rg: Succeeded, Stopped, in westeurope"
         assert lines[place + 1].strip().startswith("Start it (az aks start)")
-        assert lines[-1] == "1 problem; 2 lines marked -"
+        assert lines[-1] == "1 check failed; 2 unknown or unusual"
         assert "\x1b" not in ended.out
         assert KUBE_HOST not in ended.out
 

@@ -49,7 +49,7 @@ def test_a_healthy_cluster_has_nothing_to_remove() -> None:
         for words in ([], ["--dry-run"], ["--confirm", "--yes"]):
             ended = await command(sim, "gc", *words)
             assert (ended.code, ended.err) == (0, "")
-            assert ended.out == "nothing to remove: 1 agent pool of ours; 2 foreign agent pools, never touched\n"
+            assert ended.out == "nothing to remove: 1 managed agent pool; 2 foreign agent pools\n"
         assert written(sim) == []
         assert [c.target.kind for c in sim.audit_log.calls(who=WHO, system="arm")] == ["cluster", "pools"] * 3
 
@@ -65,7 +65,7 @@ def test_removals_that_were_asked_for_are_no_garbage() -> None:
         await asyncio.sleep(5)
         ended = await command(sim, "gc")
         assert ended.out.startswith("nothing to remove: ")
-        assert ended.out.endswith("; 1 NodeClaim being deleted as asked\n")
+        assert ended.out.endswith("; 1 NodeClaim with a deletion request\n")
 
     simulate(story, azure=FAST)
 
@@ -87,8 +87,8 @@ def test_an_orphan_is_shown_before_it_goes() -> None:
             NAME, "-", node, "orphan-pool", "delete the agent pool", "observed too recently", "-",
         ]  # fmt: skip
         assert blank == ""
-        assert verdict == "1 removal by inference, allowance 3 of 1 pool: the circuit breaker lets them pass"
-        assert rest == "not among them: 0 agent pools of ours; 2 foreign agent pools, never touched"
+        assert verdict == "1 removal inferred, 3 of 1 agent pool allowed: not restricted"
+        assert rest == "not removed: 0 managed agent pools; 2 foreign agent pools"
         assert written(sim) == []
         await sim.until(lambda: deletes(sim) == [NAME], 5 * MINUTE, "the controller deletes it")
 
@@ -105,7 +105,7 @@ def test_what_the_brake_holds_is_shown_and_stays() -> None:
         for name in names:
             assert "too many inferred removals at once" in ended.row(name)
             assert "delete the agent pool" in ended.row(name)
-        assert "5 removals by inference, allowance 3 of 5 pools: the circuit breaker holds them all\n" in ended.out
+        assert "5 removals inferred, 3 of 5 agent pools allowed: restricted by the circuit breaker\n" in ended.out
         assert written(sim) == []
 
     simulate(story, azure=FAST, **NO_BOUND)
@@ -124,7 +124,7 @@ def test_a_restored_backup_is_recognized() -> None:
         ended = await command(sim, "gc")
         assert [ended.row(name).split()[1] for name in names] == names
         assert ended.out.splitlines()[-1] == (
-            "4 pools of another UID than the claim's: from a backup? gpu-provisioner adopt --all"
+            "4 agent pools with another UID than the NodeClaim; after a restore: gpu-provisioner adopt --all"
         )
 
     simulate(story, azure=FAST, **NO_BOUND)
@@ -212,7 +212,7 @@ def test_a_confirmation_names_exactly_the_removals_shown() -> None:
         names = await braked_fleet(sim)
         ended = await command(sim, "gc", "--confirm", answer="yes")
         assert (ended.code, ended.err) == (0, "")
-        assert ended.questions == ("Let the leader make the 5 removals above?",)
+        assert ended.questions == ("Confirm the 5 removals above?",)
         assert all(ended.row(name) for name in names)
         assert written(sim) == ["PATCH leases/gpu-provisioner"]
         confirmed = annotation(sim)
@@ -317,9 +317,9 @@ async def silent_leader(sim: Sim) -> None:
 
 
 NO_LEADER = [
-    (no_lease, "there is no Lease kube-system/gpu-provisioner"),
-    (released_lease, "nobody holds the Lease kube-system/gpu-provisioner"),
-    (silent_leader, "the Lease kube-system/gpu-provisioner was last renewed at 2026-"),
+    (no_lease, "Lease kube-system/gpu-provisioner not found"),
+    (released_lease, "Lease kube-system/gpu-provisioner has no holder"),
+    (silent_leader, "Lease kube-system/gpu-provisioner was last renewed at 2026-"),
 ]
 
 
@@ -333,7 +333,7 @@ def test_without_a_leader_nothing_is_confirmed(end: Any, cause: str) -> None:
         ended = await command(sim, "gc", "--confirm", answer="yes")
         assert (ended.code, ended.questions) == (1, ())
         assert cause in ended.err
-        assert "Start the controller, and name its lease" in ended.err
+        assert "Start the controller, and name its Lease" in ended.err
         assert written(sim) == []
 
     simulate(story, azure=FAST, **NO_BOUND)
@@ -386,7 +386,7 @@ def test_an_arm_that_does_not_answer_is_given_up() -> None:
     simulate(story, azure=FAST)
 
 
-KUBE_SAYS = [(401, "Unauthorized", "Renew the credentials"), (403, "Forbidden", "Ask for that permission")]
+KUBE_SAYS = [(401, "Unauthorized", "Renew the credentials"), (403, "Forbidden", "Request this permission")]
 
 
 @pytest.mark.parametrize(("status", "reason", "remedy"), KUBE_SAYS, ids=[row[1] for row in KUBE_SAYS])
@@ -429,7 +429,7 @@ def test_foreign_pools_are_counted_and_never_listed() -> None:
         other["spec"]["nodeClassRef"] = {"group": "karpenter.azure.com", "kind": "AKSNodeClass", "name": "default"}
         await sim.apply(other)
         ended = await command(sim, "gc")
-        assert ended.out == "nothing to remove: 0 agent pools of ours; 3 foreign agent pools, never touched\n"
+        assert ended.out == "nothing to remove: 0 managed agent pools; 3 foreign agent pools\n"
         assert len(FOREIGN) == 2
         assert sim.store.get(CLAIMS, "theirs") is not None
 

@@ -40,7 +40,7 @@ async def stuck(sim: Sim, answer: errors.Answer = CLUSTER_GONE, theirs: tuple[st
 GONE_FOR_GOOD = [
     (CLUSTER_GONE, "the managed cluster does not exist"),
     (errors.group_not_found("rg"), "the resource group does not exist"),
-    (errors.pool_not_found(NAME), f"there is no agent pool {NAME} in cluster"),
+    (errors.pool_not_found(NAME), f"agent pool {NAME} not found in cluster"),
 ]
 
 
@@ -65,7 +65,9 @@ def test_a_claim_whose_cluster_is_gone_is_let_go(answer: errors.Answer, proof: s
         (told,) = events(sim, "FinalizerReleasedByHand")
         assert told["type"] == "Warning"
         assert told["involvedObject"]["name"] == NAME
-        assert told["message"].startswith(f"ada@example.com released node/{node}, nodeclaim/{NAME}")
+        assert told["message"].startswith(
+            f"ada@example.com removed karpenter.sh/termination from node/{node}, nodeclaim/{NAME}"
+        )
         assert proof in told["message"]
 
     simulate(story, azure=FAST, **NO_BOUND)
@@ -99,7 +101,7 @@ def test_an_api_server_that_does_not_tell_who_one_is() -> None:
         await sim.stop_controller()
         assert (await command(sim, "release", NAME, FLAG)).code == 0
         (told,) = events(sim, "FinalizerReleasedByHand")
-        assert told["message"].startswith("unknown user released ")
+        assert told["message"].startswith("unknown user removed karpenter.sh/termination from ")
 
     simulate(story, azure=FAST, **NO_BOUND)
 
@@ -144,7 +146,7 @@ def test_a_claim_that_goes_in_between_is_no_failure() -> None:
         sim.world.before.append(vanish)
         ended = await command(sim, "release", NAME, FLAG)
         assert (ended.code, ended.err) == (0, "")
-        assert ended.out.splitlines()[-1] == f"nodeclaim/{NAME} was gone already"
+        assert ended.out.splitlines()[-1] == f"nodeclaim/{NAME} not found"
 
     simulate(story, azure=FAST, **NO_BOUND)
 
@@ -160,7 +162,9 @@ def test_a_pool_of_somebody_elses_under_that_name() -> None:
         sim.cloud.seed_pool(NAME)
         ended = await command(sim, "release", NAME, FLAG)
         assert ended.code == 0
-        assert ended.out.startswith(f"ARM: agent pool {NAME} is there, but it is not that of nodeclaim/{NAME}\n")
+        assert ended.out.startswith(
+            f"ARM: agent pool {NAME} exists, but belongs to another NodeClaim than nodeclaim/{NAME}\n"
+        )
         assert sim.cloud.pools[NAME].state == "Succeeded"
 
     simulate(story, azure=FAST, **NO_BOUND)
@@ -223,19 +227,19 @@ async def no_patches(sim: Sim) -> None:
 
 TOKEN = errors.unauthenticated("InvalidAuthenticationToken", "The access token is invalid.")
 REFUSALS: list[tuple[Any, str, str]] = [
-    (no_claim, f"there is no NodeClaim {NAME}", "kubectl get nodeclaims"),
+    (no_claim, f"NodeClaim {NAME} not found", "kubectl get nodeclaims"),
     (living, "its metadata.deletionTimestamp is not set", f"kubectl delete nodeclaim {NAME}"),
     (pool_is_there, "its provisioningState is Succeeded", f"kubectl describe nodeclaim {NAME}"),
-    (just_asked, "may not be visible yet", "After 60 s run this again"),
-    (other_class, "its spec.nodeClassRef is karpenter.azure.com/AKSNodeClass", "Ask the controller of that class"),
+    (just_asked, "may not be visible yet", "run the command again after 60 s"),
+    (other_class, "its spec.nodeClassRef is karpenter.azure.com/AKSNodeClass", "Use the controller of that node class"),
     (answering(TOKEN, "arm_401"), "Check the workload identity", "Nothing was changed"),
     (answering(errors.forbidden("read", FAST.cluster_id), "arm_403"), "AuthorizationFailed", "Nothing was changed"),
     (answering(errors.subscription_not_found("s"), "arm_404_subscription"), "SubscriptionNotFound", "Nothing was"),
     (answering(errors.html(404), "arm_404_of_a_proxy"), "NotFoundWithoutProof", "Nothing was changed"),
     (answering(errors.html(503), "arm_503"), "ARM: ", "Nothing was changed"),
     (slow, "ARM: Timeout", "Nothing was changed"),
-    (no_events, "the Event that must name who does this cannot be written: 403", "Ask for that permission"),
-    (no_patches, "403 Forbidden: patch Node ", "Ask for that permission"),
+    (no_events, "failed to write the Event that names the user: 403", "Request this permission"),
+    (no_patches, "403 Forbidden: patch Node ", "Request this permission"),
 ]
 
 

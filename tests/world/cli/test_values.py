@@ -53,13 +53,11 @@ def test_a_cluster_that_issues_no_tokens_is_told() -> None:
         assert ended.code == 0
         assert yaml.safe_load(ended.out)["workloadIdentity"]["clientId"] == ""
         assert (
-            "gpu-provisioner values: the cluster has no OIDC issuer and workload identity, without which its Pods get"
-            " no token\n    az aks update --resource-group rg --name aks --enable-oidc-issuer"
+            "gpu-provisioner values: the cluster has no OIDC issuer and workload identity, which its Pods need to get"
+            " a token\n    az aks update --resource-group rg --name aks --enable-oidc-issuer"
             " --enable-workload-identity\n"
         ) in ended.err
-        assert (
-            "not known: there is no identity gpu-provisioner in resource group rg\n    az identity create" in ended.err
-        )
+        assert "unknown: identity gpu-provisioner not found in resource group rg\n    az identity create" in ended.err
         assert "--issuer OIDC_ISSUER" in ended.err
 
     simulate(story)
@@ -80,7 +78,7 @@ def test_the_identitys_client_id_is_read_by_its_name() -> None:
         managed = await values(sim, "--identity-name", "gpu-identity", DEPLOYMENT_MODE="managed")
         assert CLIENT not in managed.out
         elsewhere = await values(sim, "--identity-name", "gpu-identity", "--identity-resource-group", "other")
-        assert "there is no identity gpu-identity in resource group other" in elsewhere.err
+        assert "identity gpu-identity not found in resource group other" in elsewhere.err
         sim.cloud.faults.append(Fault(verb="IDENTITY", times=ALWAYS, answer=FORBIDDEN))
         unread = await values(sim, "--identity-name", "gpu-identity")
         assert (unread.code, yaml.safe_load(unread.out)["workloadIdentity"]["clientId"]) == (0, "")
@@ -97,8 +95,8 @@ FORBIDDEN = errors.gateway(403, "AuthorizationFailed", "The client does not have
     [
         ({"AZURE_CLUSTER_NAME": "nope"}, None, "cluster nope of resource group rg: ClusterNotFound", "az aks list"),
         ({"ARM_SUBSCRIPTION_ID": "nope"}, None, "SubscriptionNotFound", "az account list -o table"),
-        ({}, {"answer": FORBIDDEN}, "AuthorizationFailed", "Ask for Reader on the cluster"),
-        ({}, {"answer": errors.gateway(503, "ServerTimeout", "Try again.")}, "ServerTimeout", "Run this again"),
+        ({}, {"answer": FORBIDDEN}, "AuthorizationFailed", "Request the role Reader on the cluster"),
+        ({}, {"answer": errors.gateway(503, "ServerTimeout", "Try again.")}, "ServerTimeout", "Run the command again"),
     ],
     ids=["cluster", "subscription", "forbidden", "passing"],
 )

@@ -56,7 +56,7 @@ def test_restored_claims_adopt_at_every_moment_around_the_deletion(when: list[fl
         assert not deletes(sim)
         assert len(pool_calls(sim, "PUT", None)) == len(names)
         assert all(finalizers(node_of(sim, name)) == [labels.FINALIZER] for name in names), "their pods work on"
-        assert (await command(sim, "gc")).out.startswith(f"nothing to remove: {len(names)} agent pools of ours; ")
+        assert (await command(sim, "gc")).out.startswith(f"nothing to remove: {len(names)} managed agent pools; ")
 
     simulate(story, azure=FAST, **NO_BOUND)
 
