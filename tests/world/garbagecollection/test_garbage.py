@@ -1,7 +1,7 @@
-"""Removals that nobody asked for: what must go goes within minutes, and what only looks lost stays.
+"""Garbage collection: orphaned pools and Nodes are removed within minutes; what only appears orphaned is kept.
 
-Every story is told under all invariants, I7 (nothing of a healthy claim is deleted) above all. Where a story keeps a
-pool without a claim for longer than the bound of I1 on purpose, it says so with `NO_BOUND`.
+All invariants are checked throughout, in particular I7 (nothing of a healthy claim is deleted). A test that keeps a
+pool without a claim for longer than the bound of I1 sets `NO_BOUND`.
 """
 
 import asyncio
@@ -41,7 +41,7 @@ FOREIGN = ["system", "theirs"]
 
 
 async def fleet(sim: Sim, count: int, **options: Any) -> list[str]:
-    """A controller, and so many Ready claims; their names."""
+    """Start a controller and wait until that many claims are Ready; their names."""
     await sim.start_controller(**options)
     names = [f"gpu{number}" for number in range(count)]
     for name in names:
@@ -52,18 +52,18 @@ async def fleet(sim: Sim, count: int, **options: Any) -> list[str]:
 
 
 async def one(sim: Sim, **options: Any) -> str:
-    """A controller, and one Ready claim; its UID."""
+    """Start a controller and wait until one claim is Ready; its UID."""
     await sim.start_controller(**options)
     return await ready(sim)
 
 
 def deletes(sim: Sim) -> list[str]:
-    """The pools whose removal controllers have asked for."""
+    """The pools for which controllers have sent a DELETE."""
     return [call.target.name for call in pool_calls(sim, "DELETE", None)]
 
 
 async def collected(sim: Sim, uid: str, within_seconds: float = 5 * MINUTE) -> None:
-    """The pool of a claim that is gone goes, then its Node; nothing is left."""
+    """Wait until the pool of a removed claim, and then its Node, are gone."""
     await sim.until(lambda: not sim.pools_of(uid) and not sim.nodes_of(NAME), within_seconds, "the orphan is collected")
     assert sim.audit_log.deletion_order(uid) == ["claim", "pool", "node"]
     assert sorted(sim.cloud.pools) == FOREIGN
@@ -74,7 +74,7 @@ async def collected(sim: Sim, uid: str, within_seconds: float = 5 * MINUTE) -> N
 
 
 def test_a_pool_whose_claim_was_stripped_is_collected_with_its_node() -> None:
-    """Somebody takes our finalizer off a deleted claim: pool and Node are collected within minutes, with an Event."""
+    """After the finalizer is removed by hand, pool and Node are collected within minutes, with an Event."""
 
     async def story(sim: Sim) -> None:
         uid = await one(sim)
@@ -88,7 +88,7 @@ def test_a_pool_whose_claim_was_stripped_is_collected_with_its_node() -> None:
 
 
 def test_a_pool_whose_claim_vanished_while_nobody_looked() -> None:
-    """A controller that finds a pool of ours without its claim at its start collects it as well."""
+    """A controller that finds an owned pool without a claim at its start collects it."""
 
     async def story(sim: Sim) -> None:
         uid = await one(sim)
@@ -102,14 +102,14 @@ def test_a_pool_whose_claim_vanished_while_nobody_looked() -> None:
 
 
 def test_a_claim_made_anew_under_the_name_of_an_orphan() -> None:
-    """It waits, and says so, until the earlier claim's pool is collected; then it gets a machine of its own."""
+    """The claim waits, with a message, until the pool of the earlier claim is collected; then it gets its own."""
 
     async def story(sim: Sim) -> None:
         uid = await one(sim)
         strip(sim, NAME)
         await sim.apply(node_claim(NAME))
         await sim.until(
-            lambda: claim_condition(sim, "Launched")[1] == "PreviousPoolLeft", 30, "it says what it waits for"
+            lambda: claim_condition(sim, "Launched")[1] == "PreviousPoolLeft", 30, "the claim states what it waits for"
         )
         await sim.until(lambda: sim.condition(NAME, "Ready") == "True", 15 * MINUTE, "it gets its own machine")
         claim = sim.claim(NAME)
@@ -131,7 +131,7 @@ LEGACY = {
 
 @pytest.mark.parametrize("what", ["collect", "report"])
 def test_a_pool_left_by_the_predecessor(what: Literal["collect", "report"]) -> None:
-    """A pool of Azure/gpu-provisioner without its claim is collected, or left for people, as configured."""
+    """A pool of Azure/gpu-provisioner without a claim is collected or kept, as configured."""
 
     async def story(sim: Sim) -> None:
         sim.cloud.seed_pool("old", vmSize=SIZE, nodeLabels=LEGACY)
@@ -156,7 +156,7 @@ STRANGERS = [
 
 @pytest.mark.parametrize(("case", "wire"), STRANGERS, ids=[row[0] for row in STRANGERS])
 def test_foreign_pools_are_never_touched(case: str, wire: dict[str, Any]) -> None:
-    """Pools that bear no mark of ours are no garbage, whatever else they bear, and neither are their Nodes."""
+    """Pools without the controller's ownership tags are not collected, whatever else they have, nor are their Nodes."""
 
     async def story(sim: Sim) -> None:
         sim.cloud.seed_pool("strange", **{"vmSize": SIZE, **wire})
@@ -171,13 +171,15 @@ def test_foreign_pools_are_never_touched(case: str, wire: dict[str, Any]) -> Non
 
 @pytest.mark.parametrize("heedless", [False, True], ids=["AKS heeds preconditions", "AKS ignores preconditions"])
 def test_a_foreign_pool_is_never_put(heedless: bool) -> None:
-    """A claim that bears the name of somebody's pool gets none, and says why; deleted, it leaves that pool alone."""
+    """A claim with the name of a foreign pool gets no pool and states why; its deletion does not affect the pool."""
 
     async def story(sim: Sim) -> None:
         sim.cloud.seed_pool(NAME, vmSize=SIZE)
         await sim.start_controller()
         await sim.apply(node_claim(NAME))
-        await sim.until(lambda: claim_condition(sim, "Launched")[:2] == ("False", "PoolNameTaken"), 30, "it says so")
+        await sim.until(
+            lambda: claim_condition(sim, "Launched")[:2] == ("False", "PoolNameTaken"), 30, "the condition is set"
+        )
         await asyncio.sleep(20 * MINUTE)
         await sim.delete_claim(NAME)
         await sim.until(lambda: sim.claim(NAME) is None, 2 * MINUTE, "the claim is gone")
@@ -189,7 +191,7 @@ def test_a_foreign_pool_is_never_put(heedless: bool) -> None:
 
 
 def test_a_foreign_pool_that_came_unseen_is_never_put() -> None:
-    """Somebody makes a pool of that name just before our PUT: the precondition refuses it, and the claim says why."""
+    """A foreign pool created just before the PUT: the precondition fails, and the claim states why."""
 
     async def story(sim: Sim) -> None:
         await sim.start_controller()
@@ -202,7 +204,9 @@ def test_a_foreign_pool_that_came_unseen_is_never_put() -> None:
 
         sim.world.before.append(overtake)
         await sim.apply(node_claim(NAME))
-        await sim.until(lambda: claim_condition(sim, "Launched")[:2] == ("False", "PoolNameTaken"), 30, "it says so")
+        await sim.until(
+            lambda: claim_condition(sim, "Launched")[:2] == ("False", "PoolNameTaken"), 30, "the condition is set"
+        )
         assert [call.status for call in pool_calls(sim, "PUT")] == [412]
         await asyncio.sleep(10 * MINUTE)
         assert len(pool_calls(sim, "PUT")) == 1
@@ -214,12 +218,12 @@ def test_a_foreign_pool_that_came_unseen_is_never_put() -> None:
 
 
 def restricted(metrics: Metrics) -> float:
-    """What an alert would look at."""
+    """The metric that an alert on restricted removals uses."""
     return metrics.registry.get_sample_value("gpu_provisioner_removals_restricted") or 0.0
 
 
 def test_the_brake_keeps_everything_when_too_much_would_go() -> None:
-    """Ten claims lose their finalizers at once: the circuit breaker trips and nothing is removed."""
+    """Ten claims lose their finalizers at once: the circuit breaker opens and nothing is removed."""
     metrics = Metrics()
 
     async def story(sim: Sim) -> None:
@@ -254,7 +258,7 @@ def test_a_few_of_many_go() -> None:
 
 
 def test_the_brake_does_not_trickle() -> None:
-    """What goes by inference within ten minutes is counted together: claims stripped one by one trip it as well."""
+    """Inferred removals within ten minutes are counted together: claims stripped one by one open it as well."""
 
     async def story(sim: Sim) -> None:
         names = await fleet(sim, 8)
@@ -269,7 +273,7 @@ def test_the_brake_does_not_trickle() -> None:
 
 
 def test_requested_removals_are_never_restricted() -> None:
-    """Who deletes all claims means it: everything goes, while the circuit breaker is on for others."""
+    """Claims that are deleted by users are removed while the circuit breaker restricts inferred removals."""
 
     async def story(sim: Sim) -> None:
         names = await fleet(sim, 9)
@@ -285,7 +289,7 @@ def test_requested_removals_are_never_restricted() -> None:
     simulate(story, azure=FAST, **NO_BOUND)
 
 
-# When inferring has to wait
+# Inferred removals that have to wait
 
 
 def upgrade(sim: Sim) -> None:
@@ -320,7 +324,7 @@ HELD_BACK = [
 
 @pytest.mark.parametrize(("case", "begin", "end"), HELD_BACK, ids=[row[0] for row in HELD_BACK])
 def test_an_orphan_waits(case: str, begin: Any, end: Any) -> None:
-    """What looks like garbage in bad times is kept, and collected once they are over."""
+    """An orphan is kept while its absence cannot be confirmed, and collected afterwards."""
 
     async def story(sim: Sim) -> None:
         uid = await one(sim)
@@ -348,7 +352,7 @@ MISLED = [
 @pytest.mark.parametrize(("case", "answer"), MISLED, ids=[row[0] for row in MISLED])
 @pytest.mark.parametrize("count", [1, 5])
 def test_lists_of_pools_that_do_not_show_ours(case: str, answer: errors.Answer, count: int) -> None:
-    """A list without our pools proves nothing: no claim, Node or pool goes, and nobody even loses Ready."""
+    """A list without the owned pools proves nothing: no claim, Node or pool is deleted, and all claims stay Ready."""
 
     async def story(sim: Sim) -> None:
         names = await fleet(sim, count)
@@ -365,11 +369,11 @@ def test_lists_of_pools_that_do_not_show_ours(case: str, answer: errors.Answer, 
     simulate(story, azure=FAST)
 
 
-# Stale words of the API server
+# Stale responses of the API server
 
 
 def hide_claims(sim: Sim, who: str) -> None:
-    """Lists of claims are answered with none, as by a server whose cache is behind."""
+    """Answer lists of claims with an empty list, like a server with a stale cache."""
 
     async def answer(call: Call, _: web.Request) -> web.StreamResponse | None:
         if (call.who, call.verb, call.target.kind) != (who, "LIST", "nodeclaims"):
@@ -384,7 +388,7 @@ def hide_claims(sim: Sim, who: str) -> None:
 
 @pytest.mark.parametrize("readable", [True, False], ids=["a GET shows it", "nothing can be read"])
 def test_a_stale_list_of_claims_deletes_nothing(readable: bool) -> None:
-    """A pool whose claim is missing from a stale list is kept: a fresh GET of the claim shows it, or is failing too."""
+    """A pool whose claim is missing from a stale list is kept: a GET of the claim finds it, or fails."""
 
     async def story(sim: Sim) -> None:
         await one(sim)
@@ -401,7 +405,7 @@ def test_a_stale_list_of_claims_deletes_nothing(readable: bool) -> None:
 
 
 def break_reads(sim: Sim) -> None:
-    """No single claim can be read."""
+    """Fail every GET of a claim."""
 
     async def answer(call: Call, _: web.Request) -> web.StreamResponse | None:
         if (call.verb, call.target.kind) != ("GET", "nodeclaims") or not call.who.startswith("ctl"):
@@ -411,13 +415,13 @@ def break_reads(sim: Sim) -> None:
     sim.world.before.append(answer)
 
 
-# Nodes that vanish in numbers
+# Many Nodes that disappear at once
 
 
 def test_claims_restored_under_new_uids_lose_no_machine() -> None:
-    """A restored backup gives every claim a new UID, and Kubernetes deletes every Node by its owner: all machines stay.
+    """A restored backup gives every claim a new UID, and Kubernetes deletes the owned Nodes: all machines are kept.
 
-    The circuit breaker is on: people have to say which pools are whose.
+    The circuit breaker is open: a user has to adopt the pools.
     """
 
     async def story(sim: Sim) -> None:
@@ -443,7 +447,7 @@ def test_claims_restored_under_new_uids_lose_no_machine() -> None:
 
 @pytest.mark.parametrize("count", [1, 2, 6])
 def test_nodes_deleted_in_bulk_while_the_cluster_is_stopped(count: int) -> None:
-    """The node manager deletes the Nodes of a stopped cluster: pools and claims are kept, and all come back."""
+    """The node manager deletes the Nodes of a stopped cluster: pools and claims are kept and recover."""
 
     async def story(sim: Sim) -> None:
         names = await fleet(sim, count)
@@ -452,7 +456,7 @@ def test_nodes_deleted_in_bulk_while_the_cluster_is_stopped(count: int) -> None:
         await sim.until(lambda: not any(sim.nodes_of(name) for name in names), 10 * MINUTE, "the Nodes are let go")
         lost = ("False", "NodeLost")
         await sim.until(
-            lambda: all(claim_condition(sim, "Initialized", n)[:2] == lost for n in names), 60, "the claims say so"
+            lambda: all(claim_condition(sim, "Initialized", n)[:2] == lost for n in names), 60, "the conditions are set"
         )
         assert {sim.condition(name, "Ready") for name in names} == {"False"}
         await asyncio.sleep(20 * MINUTE)
@@ -470,7 +474,7 @@ def test_nodes_deleted_in_bulk_while_the_cluster_is_stopped(count: int) -> None:
 
 
 def test_all_nodes_deleted_by_hand_trip_the_brake() -> None:
-    """`kubectl delete nodes --all` in a running cluster: more than a few at once mean a mistake, so none goes."""
+    """`kubectl delete nodes --all` in a running cluster opens the circuit breaker, and no machine is removed."""
 
     async def story(sim: Sim) -> None:
         names = await fleet(sim, 6)
@@ -486,7 +490,7 @@ def test_all_nodes_deleted_by_hand_trip_the_brake() -> None:
 
 
 def test_pools_deleted_in_the_portal_by_the_dozen_keep_their_claims() -> None:
-    """All pools vanish at once: the claims stay, not Ready, until people say what they meant."""
+    """All pools disappear at once: the claims are kept, not Ready, until a user confirms the removals."""
 
     async def story(sim: Sim) -> None:
         names = await fleet(sim, 6)
@@ -506,7 +510,7 @@ def test_pools_deleted_in_the_portal_by_the_dozen_keep_their_claims() -> None:
 
 
 def test_an_orphan_is_not_held_by_its_pods_for_good() -> None:
-    """Nobody speaks for the pods of a claim that is gone: after a drain's time even protected ones are deleted."""
+    """After the drain timeout even protected pods of an orphaned Node are deleted."""
 
     async def story(sim: Sim) -> None:
         await one(sim)

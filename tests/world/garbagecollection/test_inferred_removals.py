@@ -1,8 +1,8 @@
-"""The doors through which healthy machines could be lost, each by its name: none is.
+"""Disturbances that could cause the removal of healthy machines; none does.
 
-In each story the machines run on; only what the controller can see of them is disturbed. Asserted from the wire: no
-DELETE of a pool was sent, the claims are the same, and once the disturbance is over everything is well again, or people
-have said what they meant. Every story is told under all invariants; `NO_BOUND` where pools are kept on purpose.
+The machines keep running; only the controller's view of them is disturbed. Each test asserts that no DELETE of a pool
+was sent and that the claims are the same, and that all is healthy after the disturbance or after a user's confirmation.
+All invariants are checked throughout; `NO_BOUND` where pools are kept on purpose.
 """
 
 import asyncio
@@ -44,7 +44,7 @@ LEASES = "leases.coordination.k8s.io"
 
 
 def uids(sim: Sim, names: list[str]) -> list[str]:
-    """The UIDs of these claims; "" for one that is not there."""
+    """The UIDs of these claims; "" for a missing one."""
     return [(sim.claim(name) or {"metadata": {"uid": ""}})["metadata"]["uid"] for name in names]
 
 
@@ -54,7 +54,7 @@ def well(sim: Sim, names: list[str]) -> bool:
 
 
 async def unharmed(sim: Sim, names: list[str], before: list[str], within_seconds: float = 15 * MINUTE) -> None:
-    """All claims are the same and get Ready; no pool was asked to go, and none was asked for again."""
+    """All claims are the same and become Ready; no DELETE and no second PUT of a pool was sent."""
     await sim.until(lambda: well(sim, names), within_seconds, "all are Ready again")
     assert uids(sim, names) == before
     assert not deletes(sim)
@@ -69,7 +69,7 @@ def drop_nodes(sim: Sim, names: list[str]) -> None:
 
 
 def confirm(sim: Sim, names: list[str], seconds: float = 3600.0) -> None:
-    """Somebody lets these removals pass the circuit breaker."""
+    """Confirm these removals, as a user, so that the circuit breaker permits them."""
     until = EPOCH + timedelta(seconds=sim.now + seconds)
     value = encode(Confirmation(until=until, removals=tuple(names)))
     annotate_lease(sim, value)
@@ -86,7 +86,7 @@ def annotate_lease(sim: Sim, value: str) -> None:
 @pytest.mark.parametrize("fate", ["alive", "restarted in between", "cut off from ARM"])
 @pytest.mark.parametrize("count", [1, 5])
 def test_az_aks_stop_and_start(count: int, fate: str) -> None:
-    """Machines go, their Nodes turn NotReady and are deleted, the cluster starts: the same claims are Ready again."""
+    """The cluster stops, its Nodes become NotReady and are deleted, the cluster starts: the same claims are Ready."""
 
     async def story(sim: Sim) -> None:
         names = await fleet(sim, count)
@@ -109,13 +109,13 @@ def test_az_aks_stop_and_start(count: int, fate: str) -> None:
     simulate(story, azure=FAST)
 
 
-# b) the Nodes of a stopped cluster go before we have heard of the stop
+# b) the Nodes of a stopped cluster are deleted before the stop is observed
 
 
 @pytest.mark.parametrize("count", [1, 2])
 @pytest.mark.parametrize("pools_lag", [False, True], ids=["pools read as stopped", "pools still read as running"])
 def test_nodes_go_before_the_stop_is_known(count: int, pools_lag: bool) -> None:
-    """The cluster's state is read afresh before a deleted Node takes its claim along, however few they are."""
+    """The cluster's state is read before a deleted Node causes a removal, however few Nodes are deleted."""
 
     async def story(sim: Sim) -> None:
         names = await fleet(sim, count)
@@ -142,7 +142,7 @@ def test_nodes_go_before_the_stop_is_known(count: int, pools_lag: bool) -> None:
 
 
 def restore(sim: Sim, name: str, adopt: str = "") -> str:
-    """The claim of that name goes with all that it was, and comes back under a new UID; the old one."""
+    """Delete the claim of that name with its Node and re-create it under a new UID; the old UID."""
     old = sim.claim(name)
     assert old is not None
     strip(sim, name)
@@ -159,7 +159,7 @@ def adopt(sim: Sim, name: str, uid: str) -> None:
 
 @pytest.mark.parametrize("restarted", [False, True])
 def test_a_restored_backup_is_adopted(restarted: bool) -> None:
-    """Each restored claim takes its machine back: nothing is lost or bought, and each can then be deleted as usual."""
+    """Each restored claim adopts its machine: none is lost or created, and each claim can then be deleted."""
 
     async def story(sim: Sim) -> None:
         names = await fleet(sim, 5)
@@ -194,7 +194,7 @@ def test_a_restored_backup_is_adopted(restarted: bool) -> None:
 
 
 def test_a_claim_restored_with_its_annotation_never_loses_its_node() -> None:
-    """Where the Node's owner is replaced before Kubernetes looks for it, the claim is Ready again as it was."""
+    """If the Node's owner is replaced before Kubernetes checks it, the claim is Ready again."""
 
     async def story(sim: Sim) -> None:
         await sim.start_controller()
@@ -222,7 +222,7 @@ def test_a_claim_restored_with_its_annotation_never_loses_its_node() -> None:
 
 
 def test_a_living_claims_uid_is_not_adopted() -> None:
-    """An adoption that names a claim which is there is refused, told on the claim, and buys no machine."""
+    """An adoption of an existing claim's UID is refused, reported on the claim, and creates no machine."""
 
     async def story(sim: Sim) -> None:
         await sim.start_controller()
@@ -230,7 +230,7 @@ def test_a_living_claims_uid_is_not_adopted() -> None:
         made = node_claim("thief")
         made["metadata"]["annotations"] = {labels.ADOPT: living}
         await sim.apply(made)
-        await sim.until(lambda: claim_condition(sim, "Launched", "thief")[1] == "AdoptionRefused", 30, "it is told")
+        await sim.until(lambda: claim_condition(sim, "Launched", "thief")[1] == "AdoptionRefused", 30, "it is reported")
         assert claim_condition(sim, "Launched", "thief")[2] == (
             f"cannot adopt: claim {NAME} is there and has UID {living}; correct or remove the annotation {labels.ADOPT}"
         )
@@ -257,7 +257,7 @@ def install_crd(sim: Sim) -> None:
 
 @pytest.mark.parametrize("restarted", [False, True])
 def test_kubectl_delete_crd(restarted: bool) -> None:
-    """All claims are deleting because their CRD is: nobody asked for one, and none goes until people confirm it."""
+    """All claims are deleted with their CRD: no machine is removed until users confirm it."""
 
     async def story(sim: Sim) -> None:
         names = await fleet(sim, 5)
@@ -281,7 +281,7 @@ def test_kubectl_delete_crd(restarted: bool) -> None:
 
 
 def test_a_crd_with_a_lagging_watch_causes_no_removal() -> None:
-    """The claims are seen to go before the CRD is: it is read afresh before the first step."""
+    """The deletion of the claims is observed before that of the CRD: the CRD is read before the first removal."""
 
     async def story(sim: Sim) -> None:
         names = await fleet(sim, 5)
@@ -298,7 +298,7 @@ def test_a_crd_with_a_lagging_watch_causes_no_removal() -> None:
 
 
 def lag_crds(sim: Sim) -> None:
-    """CRDs can be neither listed nor watched, as at a server that is short of resources; only one can be read."""
+    """Fail lists and watches of CRDs, like a server short of resources; GETs succeed."""
 
     async def answer(call: Call, request: web.Request) -> web.StreamResponse | None:
         if call.target.kind != "customresourcedefinitions" or "fieldSelector" in request.query:
@@ -310,7 +310,7 @@ def lag_crds(sim: Sim) -> None:
 
 @pytest.mark.parametrize("count", [1, 5])
 def test_the_crd_is_reinstalled_empty(count: int) -> None:
-    """Claims vanish with their CRD, a new CRD has none: every pool stays, however few, until people say whose it is."""
+    """Claims disappear with their CRD, and the new CRD has none: every pool is kept until users adopt or release it."""
 
     async def story(sim: Sim) -> None:
         names = await fleet(sim, count)
@@ -341,7 +341,7 @@ def test_the_crd_is_reinstalled_empty(count: int) -> None:
     simulate(story, azure=FAST, **NO_BOUND)
 
 
-# f) lists of claims and Nodes that fail or lie
+# f) lists of claims and Nodes that fail or are incomplete
 
 EMPTY: Json = {"items": []}
 KUBE_LISTS: list[tuple[str, int, Json | None]] = [
@@ -352,7 +352,7 @@ KUBE_LISTS: list[tuple[str, int, Json | None]] = [
 
 
 def mislead(sim: Sim, kind: str, status: int, body: Json | None, who: str) -> Callable[[], None]:
-    """This process's lists of that kind are answered so, and watches with an error, until the returned call."""
+    """Answer this process's lists of that kind so, and its watches with an error, until the returned call."""
 
     async def answer(call: Call, _: web.Request) -> web.StreamResponse | None:
         if (call.who, call.target.kind) != (who, kind) or call.verb not in ("LIST", "WATCH"):
@@ -376,7 +376,7 @@ def mislead(sim: Sim, kind: str, status: int, body: Json | None, who: str) -> Ca
 @pytest.mark.parametrize("kind", ["nodeclaims", "nodes"])
 @pytest.mark.parametrize(("case", "status", "body"), KUBE_LISTS, ids=[row[0] for row in KUBE_LISTS])
 def test_lists_of_the_api_server(kind: str, case: str, status: int, body: Json | None) -> None:
-    """A process whose first lists fail or show nothing removes nothing, be the fleet small or large."""
+    """A process whose first lists fail or are empty removes nothing, with few machines or many."""
 
     async def story(sim: Sim) -> None:
         names = await fleet(sim, 2)
@@ -396,7 +396,7 @@ def test_lists_of_the_api_server(kind: str, case: str, status: int, body: Json |
 
 
 def test_a_kind_that_is_not_served_any_more_is_no_empty_list() -> None:
-    """Claims were seen, then every list and watch of them is a 404: an orphan of that time is not collected."""
+    """After claims were observed, every list and watch answers 404: no orphan is collected meanwhile."""
 
     async def story(sim: Sim) -> None:
         names = await fleet(sim, 2)
@@ -413,7 +413,7 @@ def test_a_kind_that_is_not_served_any_more_is_no_empty_list() -> None:
     simulate(story, azure=FAST, **NO_BOUND)
 
 
-# g) what ARM says of pools, group and cluster
+# g) responses of ARM about pools, group and cluster
 
 ARM_LIES: list[tuple[str, Fault]] = [
     ("LIST fails", Fault(verb="LIST", times=ALWAYS, answer=errors.html(503))),
@@ -426,7 +426,7 @@ ARM_LIES: list[tuple[str, Fault]] = [
 
 @pytest.mark.parametrize(("case", "fault"), ARM_LIES, ids=[row[0] for row in ARM_LIES])
 def test_arm_errors_prove_no_absence(case: str, fault: Fault) -> None:
-    """No such answer takes a claim, even where its Node is NotReady at that time."""
+    """No such response removes a claim, even if its Node is NotReady at that time."""
 
     async def story(sim: Sim) -> None:
         names = await fleet(sim, 2)
@@ -445,7 +445,7 @@ def test_arm_errors_prove_no_absence(case: str, fault: Fault) -> None:
 
 
 def test_a_list_that_ends_after_its_first_page() -> None:
-    """A nextLink that is missing hides pools from the list: a GET shows them, and nothing goes."""
+    """A missing nextLink hides pools from the list: a GET finds them, and nothing is removed."""
 
     async def story(sim: Sim) -> None:
         names = await fleet(sim, 2)
@@ -465,7 +465,7 @@ def test_a_list_that_ends_after_its_first_page() -> None:
 
 
 def forget_next_link(sim: Sim) -> None:
-    """Pages of pools do not say that there are more."""
+    """Remove nextLink from pages of pools."""
 
     async def cut(call: Call, response: web.StreamResponse) -> None:
         if call.system == "arm" and call.verb == "LIST" and isinstance(response, web.Response):
@@ -474,11 +474,11 @@ def forget_next_link(sim: Sim) -> None:
     sim.world.after.append(cut)
 
 
-# h) by contrast: what is really gone goes
+# h) genuine orphans are removed
 
 
 def test_one_stripped_finalizer_is_collected_within_minutes() -> None:
-    """Its pool goes, then its Node, and the others stay as they are."""
+    """The pool, then the Node of the stripped claim are removed, and no others."""
 
     async def story(sim: Sim) -> None:
         names = await fleet(sim, 4)
@@ -493,7 +493,7 @@ def test_one_stripped_finalizer_is_collected_within_minutes() -> None:
 
 
 def test_three_stripped_finalizers_are_collected_whole() -> None:
-    """One machine counts once: its Node, left over when the pool has gone, does not hold the others up."""
+    """A machine counts once: its Node, which outlives the pool, does not count as a second removal."""
 
     async def story(sim: Sim) -> None:
         names = await fleet(sim, 5)
@@ -508,7 +508,7 @@ def test_three_stripped_finalizers_are_collected_whole() -> None:
 
 
 def test_one_node_deleted_by_hand_passes_at_once() -> None:
-    """Claim and pool follow it within a minute, through the drain."""
+    """Claim and pool are removed within a minute, after the drain."""
 
     async def story(sim: Sim) -> None:
         names = await fleet(sim, 4)
@@ -520,11 +520,11 @@ def test_one_node_deleted_by_hand_passes_at_once() -> None:
     simulate(story, azure=FAST)
 
 
-# i) the circuit breaker, and how it is lifted
+# i) how the circuit breaker closes
 
 
 def test_four_of_ten_pools_deleted_on_the_portal_at_once() -> None:
-    """The circuit breaker holds all four claims; confirmed by name, these four go, and no other."""
+    """The circuit breaker keeps all four claims; confirmed by name, these four are removed, and no other."""
 
     async def story(sim: Sim) -> None:
         names = await fleet(sim, 10)
@@ -544,7 +544,7 @@ def test_four_of_ten_pools_deleted_on_the_portal_at_once() -> None:
 
 
 def test_a_confirmation_passes_what_it_names_until_it_ends() -> None:
-    """Two of five orphans are confirmed: they go, the others stay; one that came too late or malformed does nothing."""
+    """Of five orphans the two confirmed are removed; a confirmation that is expired or malformed has no effect."""
 
     async def story(sim: Sim) -> None:
         names = await fleet(sim, 8)
@@ -565,7 +565,7 @@ def test_a_confirmation_passes_what_it_names_until_it_ends() -> None:
 
 
 def test_the_brake_is_lifted_by_the_claims_return() -> None:
-    """Four of five claims are restored and adopted: what is left of the suspicion is small enough, and goes."""
+    """Four of five claims are restored and adopted: the remaining candidate is below the limit and is removed."""
 
     async def story(sim: Sim) -> None:
         names = await fleet(sim, 5)
@@ -583,7 +583,7 @@ def test_the_brake_is_lifted_by_the_claims_return() -> None:
 
 
 def test_a_restart_lists_all_pools_and_claims_before_it_deletes() -> None:
-    """Six Nodes are deleted while nobody looks: the process that starts holds all of them, whichever it sees first."""
+    """Six Nodes are deleted while no controller runs: the next process keeps all of them, in any order."""
 
     async def story(sim: Sim) -> None:
         names = await fleet(sim, 6)

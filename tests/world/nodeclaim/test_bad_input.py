@@ -1,4 +1,4 @@
-"""Claims that cannot be served, and an API that refuses our words: told once; nothing spins, all can be deleted."""
+"""Invalid claims and refused status writes: each is reported once, backs off, and can be deleted."""
 
 import asyncio
 import json
@@ -51,7 +51,7 @@ def tainted(key):
 
 
 class Bad(NamedTuple):
-    """A claim's mistake, the reason that it is given, and what must be said: the field, the value, the remedy."""
+    """An invalid claim, its reason, and what the message contains: the field, the value, the remedy."""
 
     reason: str
     fragments: tuple[str, ...]
@@ -137,7 +137,7 @@ BAD = {
 
 @pytest.mark.parametrize("kind", BAD)
 def test_a_claim_that_cannot_be_served_is_reported_once(kind) -> None:
-    """A bad claim says which field, which value and what to do, by one event; it rests, and can be deleted."""
+    """One Event states field, value and remedy; the claim causes no further writes and can be deleted."""
     bad = BAD[kind]
 
     async def story(sim) -> None:
@@ -165,7 +165,7 @@ def test_a_claim_that_cannot_be_served_is_reported_once(kind) -> None:
 
 
 def test_bad_claims_can_be_deleted_at_once() -> None:
-    """A bad claim deleted as soon as it was made goes within the minute that a 404 needs to be believed."""
+    """An invalid claim that is deleted at once is removed within the minute for which a 404 is not accepted."""
 
     async def story(sim) -> None:
         await sim.start_controller()
@@ -178,7 +178,7 @@ def test_bad_claims_can_be_deleted_at_once() -> None:
 
 
 def test_many_bad_claims_do_not_hold_up_a_good_one() -> None:
-    """Among fifty bad claims a good one is asked for within a second."""
+    """Among fifty invalid claims the PUT of a valid one is sent within a second."""
 
     async def story(sim) -> None:
         for number in range(50):
@@ -194,7 +194,7 @@ def test_many_bad_claims_do_not_hold_up_a_good_one() -> None:
 
 
 def test_a_label_that_is_corrected_is_tried_again() -> None:
-    """Labels can be changed; a claim refused for one goes on as soon as it has been removed."""
+    """A claim that is refused for a label continues once the label is removed."""
 
     async def story(sim) -> None:
         await sim.start_controller()
@@ -210,7 +210,7 @@ def test_a_label_that_is_corrected_is_tried_again() -> None:
 
 
 def test_a_size_that_azure_refuses_is_requested_once_an_hour() -> None:
-    """A size that looks right and is not sold is refused by AKS; the claim says so, and costs a PUT an hour."""
+    """A well-formed size that AKS refuses is reported on the claim, and costs one PUT an hour."""
 
     async def story(sim) -> None:
         await sim.start_controller(elect=False)
@@ -235,7 +235,7 @@ def test_a_size_that_azure_refuses_is_requested_once_an_hour() -> None:
     ],
 )
 def test_what_the_crd_can_refuse_never_reaches_us(spec, field) -> None:
-    """Some mistakes are refused when they are applied, by the field's name."""
+    """The CRD's validation refuses some mistakes on apply, by the field's name."""
 
     async def story(sim) -> None:
         await sim.start_controller()
@@ -248,11 +248,11 @@ def test_what_the_crd_can_refuse_never_reaches_us(spec, field) -> None:
     simulate(story)
 
 
-# An API server that refuses our words
+# An API server that refuses status writes
 
 
 def refusing(sim, status, reason):
-    """Let the API server refuse every status write of claims; the refused writes, as a list that grows."""
+    """Make the API server refuse every status write of claims; the refused writes, as a list that grows."""
     refused = []
 
     async def refuse(call, _request):
@@ -270,7 +270,7 @@ def refusing(sim, status, reason):
 
 @pytest.mark.parametrize(("status", "reason"), [(403, "Forbidden"), (422, "Invalid"), (413, "RequestEntityTooLarge")])
 def test_refused_words_hold_nothing_up(status, reason) -> None:
-    """Without one status write a claim gets its machine, registered and initialized, and goes in the right order."""
+    """Without any status write a claim is launched, registered, initialized and removed in order."""
 
     async def story(sim) -> None:
         refused = refusing(sim, status, reason)
@@ -292,7 +292,7 @@ def test_refused_words_hold_nothing_up(status, reason) -> None:
 
 
 def test_a_failed_attempt_is_cleared_away_without_words() -> None:
-    """Where the cause of a failed pool cannot be written, the pool is removed all the same and asked for again."""
+    """If the cause of a failed pool cannot be written, the pool is still removed and created again."""
 
     async def story(sim) -> None:
         sim.cloud.faults.append(faults.capacity(times=1))
@@ -307,7 +307,7 @@ def test_a_failed_attempt_is_cleared_away_without_words() -> None:
 
 
 def test_permission_that_is_given_later_is_used() -> None:
-    """Ten minutes after a refusal the words are tried again, and then the claim says what is."""
+    """Ten minutes after a refusal the status is written again."""
 
     async def story(sim) -> None:
         refusing(sim, 403, "Forbidden")
@@ -323,7 +323,7 @@ def test_permission_that_is_given_later_is_used() -> None:
 
 @pytest.mark.parametrize("pool", [False, True])
 def test_a_legacy_claim_without_a_class_group_can_be_deleted(pool) -> None:
-    """A claim from before the CRD asked for nodeClassRef.group, whose status nobody can write, goes with all it has."""
+    """A claim without nodeClassRef.group, whose status cannot be written, is removed with its pool and Node."""
     meta = {"name": "gpu1", "labels": {"kaito.sh/workspace": "w"}, "finalizers": ["karpenter.sh/termination"]}
     spec = {
         "nodeClassRef": {"group": "", "kind": "", "name": ""},
@@ -361,7 +361,7 @@ def test_a_legacy_claim_without_a_class_group_can_be_deleted(pool) -> None:
 
 
 def test_events_are_where_kubectl_looks_and_do_not_pile_up() -> None:
-    """What is said of a claim again and again is one Event in namespace default, with a count and the claim's UID."""
+    """Repeated reports on a claim are one Event in namespace default, with a count and the claim's UID."""
 
     async def story(sim) -> None:
         sim.cloud.faults.append(faults.quota())
@@ -381,7 +381,7 @@ def test_events_are_where_kubectl_looks_and_do_not_pile_up() -> None:
 
 
 def test_a_restart_repeats_no_report() -> None:
-    """A program that starts anew repeats no word: neither a status write nor an Event."""
+    """A restarted process repeats neither a status write nor an Event."""
 
     async def story(sim) -> None:
         await sim.start_controller()

@@ -1,4 +1,4 @@
-"""The way up: from a claim to a Ready GPU node, and what may happen on the way."""
+"""Launch, registration and initialization: from a claim to a Ready GPU node."""
 
 import asyncio
 from typing import Any
@@ -38,7 +38,7 @@ def shows_gpus(node):
 
 
 def test_a_label_given_while_the_machine_comes_up_reaches_the_node() -> None:
-    """Labels and annotations that a claim is given after the PUT are on its Node once it is registered."""
+    """Labels and annotations added to the claim after the PUT are on its Node once it is registered."""
 
     async def story(sim) -> None:
         await sim.start_controller()
@@ -77,7 +77,7 @@ def test_a_new_claim_costs_two_requests_before_its_put() -> None:
 
 
 def test_a_claim_cannot_give_its_node_privileges() -> None:
-    """Labels of a claim that would give a Node rights, or speak in our name, reach neither pool nor Node."""
+    """Labels of a claim that would grant a Node permissions, or are reserved, reach neither pool nor Node."""
     greedy = {
         "node-role.kubernetes.io/control-plane": "",
         "team.node-restriction.kubernetes.io/trusted": "yes",
@@ -100,7 +100,7 @@ def test_a_claim_cannot_give_its_node_privileges() -> None:
 
 
 def test_kubectl_shows_what_the_machine_is() -> None:
-    """With its Node a claim bears type, zone and capacity type, and the Node's own providerID and image."""
+    """Once registered, a claim has type, zone and capacity type, and the Node's providerID and image."""
 
     async def story(sim) -> None:
         await sim.start_controller()
@@ -124,7 +124,7 @@ def test_kubectl_shows_what_the_machine_is() -> None:
 
 
 def test_names_that_aks_does_not_allow() -> None:
-    """Claims with long names, alike in their first twelve letters, get pools of their own under short names."""
+    """Claims with long names that share their first twelve letters get separate pools with short names."""
     names = ["workspace-phi-4-mini.instruct", "workspace-phi-4-mini.instruct-2"]
 
     async def story(sim) -> None:
@@ -188,7 +188,7 @@ def test_ready_as_soon_as_the_node_proves_it() -> None:
 
 
 def test_a_pool_may_run_before_its_node_is_there() -> None:
-    """A pool that ARM calls Succeeded before its Node is Launched, and says that it waits for the Node."""
+    """A pool that is Succeeded before its Node exists is Launched, and Registered states that the Node is missing."""
 
     async def story(sim) -> None:
         await sim.start_controller()
@@ -209,7 +209,7 @@ def test_a_pool_may_run_before_its_node_is_there() -> None:
 
 @pytest.mark.parametrize("broken", [False, True])
 def test_some_of_the_gpus_are_not_enough(broken) -> None:
-    """Three of four GPUs, the fourth missing or unhealthy, keep the gate closed; capacity is no proof."""
+    """With three of four GPUs, the fourth missing or unhealthy, the claim is not initialized."""
 
     async def story(sim) -> None:
         sim.nodes.plugin_delay_seconds = 100_000.0
@@ -231,7 +231,7 @@ def test_some_of_the_gpus_are_not_enough(broken) -> None:
 
 
 def test_a_size_without_data_has_no_gate() -> None:
-    """For a size whose GPUs nobody has counted the Ready Node is enough, and an event says so."""
+    """For a size with an unknown number of GPUs a Ready Node is sufficient, and an Event reports it."""
 
     async def story(sim) -> None:
         sim.nodes.plugin_delay_seconds = 600.0
@@ -249,7 +249,7 @@ def test_a_size_without_data_has_no_gate() -> None:
 
 @pytest.mark.parametrize("by", ["policy", "annotation"])
 def test_gpus_may_be_reported_only(by) -> None:
-    """With gpu-readiness=report, for all or for one, GPUs are not waited for; an event tells how many there are."""
+    """With gpu-readiness=report, globally or for one claim, GPUs are not waited for; an Event states their number."""
 
     async def story(sim) -> None:
         sim.nodes.plugin_delay_seconds = 600.0
@@ -268,7 +268,7 @@ def test_gpus_may_be_reported_only(by) -> None:
 
 
 def test_the_annotation_opens_a_gate_that_has_been_closed() -> None:
-    """What the message of a closed gate advises works: the annotated claim is Ready at once."""
+    """The remedy in the condition's message works: the annotated claim is Ready at once."""
 
     async def story(sim) -> None:
         sim.nodes.plugin_delay_seconds = 100_000.0
@@ -287,7 +287,7 @@ def test_the_annotation_opens_a_gate_that_has_been_closed() -> None:
 
 
 def test_startup_taints_are_waited_for_and_never_put_back() -> None:
-    """A startup taint comes with registration, keeps the gate closed until its owner removes it, and stays away."""
+    """A startup taint is set at registration, delays initialization until its owner removes it, and is not restored."""
     taint = {"key": "gkm.io/cache-not-ready", "effect": "NoSchedule"}
 
     async def story(sim) -> None:
@@ -311,7 +311,7 @@ def test_startup_taints_are_waited_for_and_never_put_back() -> None:
 
 
 def test_a_taint_of_booting_is_waited_for() -> None:
-    """A Ready Node that the cloud's node manager has not initialized is not usable, and the claim names the taint."""
+    """A Ready Node that the cloud node manager has not initialized is not usable, and the claim names the taint."""
 
     async def story(sim) -> None:
         await sim.start_controller()
@@ -326,7 +326,7 @@ def test_a_taint_of_booting_is_waited_for() -> None:
 
 
 def test_a_readiness_taint_is_waited_for() -> None:
-    """A taint under readiness.k8s.io, whoever sets it, keeps the gate closed as long as it is there."""
+    """A taint under readiness.k8s.io delays initialization as long as it is present."""
     path = "/api/v1/nodes/aks-gpu1-47249735-vmss000000"
     merge = "application/merge-patch+json"
 
@@ -350,7 +350,7 @@ def test_a_readiness_taint_is_waited_for() -> None:
 
 
 def test_a_stopped_cluster_loses_its_nodes_and_no_pool() -> None:
-    """Nodes of a stopped cluster are let go, their pools kept; once it is started again, claims are Ready again."""
+    """Nodes of a stopped cluster are released and their pools kept; after a start the claims are Ready again."""
 
     async def story(sim) -> None:
         await sim.start_controller()

@@ -1,4 +1,4 @@
-"""Limits on the way up: quota and capacity, our own caps, and deadlines that speak and destroy nothing."""
+"""Limits of a launch: quota, capacity, configured maximums, and deadlines that report without deleting."""
 
 import asyncio
 from itertools import pairwise
@@ -49,7 +49,7 @@ def most_pools(sim):
 
 
 def test_quota_refused_later_removes_the_failed_pool_first() -> None:
-    """A pool that fails for quota is removed once its cause is told, and the next attempt waits its turn."""
+    """A pool that fails for quota is removed after its cause is reported, and the next attempt backs off."""
 
     async def story(sim) -> None:
         sim.cloud.faults.append(faults.quota())
@@ -81,7 +81,7 @@ def test_quota_refused_later_removes_the_failed_pool_first() -> None:
 
 @pytest.mark.parametrize("how", ["at once", "later"])
 def test_a_size_without_any_quota_is_retried_once_an_hour(how) -> None:
-    """Where the limit is 0, waiting changes little: one PUT an hour."""
+    """With a quota of 0, one PUT an hour is sent."""
     none = faults.quota_exceeded("standardNCADSA100v4Family Cores", limit=0)
 
     async def story(sim) -> None:
@@ -102,7 +102,7 @@ def test_a_size_without_any_quota_is_retried_once_an_hour(how) -> None:
 
 @pytest.mark.parametrize("code", ["AllocationFailed", "ZonalAllocationFailed", "SkuNotAvailable"])
 def test_capacity_that_comes_back_is_taken(code) -> None:
-    """A claim that found no machine says so by Azure's code, and gets one when there is one again."""
+    """A claim without capacity states Azure's code, and gets a machine once there is capacity."""
 
     async def story(sim) -> None:
         sim.cloud.faults.append(faults.capacity(code, times=2))
@@ -119,7 +119,7 @@ def test_capacity_that_comes_back_is_taken(code) -> None:
 
 
 def test_a_failed_pool_can_be_left_by_its_claim() -> None:
-    """A claim that is deleted while its attempts fail goes at once, and takes the failed pool along."""
+    """A claim that is deleted while its attempts fail is removed at once, with the failed pool."""
 
     async def story(sim) -> None:
         sim.cloud.faults.append(faults.quota())
@@ -137,7 +137,7 @@ def test_a_failed_pool_can_be_left_by_its_claim() -> None:
 
 
 def test_claims_beyond_the_limit_wait_in_line() -> None:
-    """With --max-agent-pools=2 the third claim says its place, nobody overtakes, and room is used at once."""
+    """With --max-agent-pools=2 the third claim states its position, the order is kept, and free room is used."""
 
     async def story(sim) -> None:
         names = [f"gpu{n}" for n in range(1, 6)]
@@ -168,7 +168,7 @@ def test_claims_beyond_the_limit_wait_in_line() -> None:
 
 @pytest.mark.parametrize("policy", [Policy(max_agent_pools=2), Policy(max_creates_per_minute=2)], ids=["limit", "rate"])
 def test_the_oldest_claims_are_served_first(policy) -> None:
-    """A program that finds many claims when it starts serves them by age, whatever their names."""
+    """A process that finds many claims at its start serves them by age, whatever their names."""
 
     async def story(sim) -> None:
         names = [f"gpu{n}" for n in range(9, 4, -1)]
@@ -186,7 +186,7 @@ def test_the_oldest_claims_are_served_first(policy) -> None:
 
 
 def test_who_cannot_use_the_room_holds_nobody_up() -> None:
-    """Older claims that cannot be served, or whose offering is short, take no place in line from one that can."""
+    """Older claims that cannot be served, or whose offering is unavailable, do not block others in the queue."""
 
     async def story(sim) -> None:
         sim.cloud.faults.append(faults.quota_preflight(size="Standard_NC4as_T4_v3"))
@@ -209,7 +209,7 @@ def test_who_cannot_use_the_room_holds_nobody_up() -> None:
 
 
 def test_a_burst_never_exceeds_the_limit() -> None:
-    """Thirty claims at one moment, and a program that dies among them, make three pools and no more."""
+    """Thirty claims at once, and a restart among them, create three pools and no more."""
 
     async def story(sim) -> None:
         most = most_pools(sim)
@@ -227,7 +227,7 @@ def test_a_burst_never_exceeds_the_limit() -> None:
 
 
 def test_the_clusters_own_limit_leaves_room_for_others() -> None:
-    """Without --max-agent-pools ten of the cluster's pools are left to others."""
+    """Without --max-agent-pools ten of the cluster's pools are reserved for others."""
 
     async def story(sim) -> None:
         most = most_pools(sim)
@@ -244,7 +244,7 @@ def test_the_clusters_own_limit_leaves_room_for_others() -> None:
 
 
 def test_an_unexpectedly_full_cluster_is_reported() -> None:
-    """AKS's own refusal for too many pools, whatever the cluster said before, names the remedy and is met later."""
+    """AKS's refusal for too many pools is reported with the remedy, and retried."""
 
     async def story(sim) -> None:
         sim.cloud.faults.append(Fault(verb="PUT", answer=validation.too_many_pools(2, AzureSettings().pool_limit_code)))
@@ -336,7 +336,7 @@ def test_a_kubenet_cluster_takes_400_nodes() -> None:
 
 
 def test_creates_are_spread_over_minutes() -> None:
-    """With --max-creates-per-minute=2 no minute sees three PUTs, and claims are served in the order of their age."""
+    """With --max-creates-per-minute=2 no minute has three PUTs, and claims are served by age."""
 
     async def story(sim) -> None:
         names = [f"gpu{n}" for n in range(6)]
@@ -361,7 +361,7 @@ def test_creates_are_spread_over_minutes() -> None:
 
 
 def deadline_words(sim, reason):
-    """The Warnings about gpu1 that speak of a deadline, and how often each was said."""
+    """The Warnings about gpu1 that report a deadline, with their counts."""
     return [
         (one["message"][-25:], one["count"])
         for one in events(sim, "gpu1", reason)
@@ -370,7 +370,7 @@ def deadline_words(sim, reason):
 
 
 def test_an_overdue_creation_is_reported_once() -> None:
-    """After 45 min the claim says that its pool is overdue, by one event; the pool stays and is Ready in the end."""
+    """After 45 min one Event reports the pool as overdue; the pool is kept and becomes Ready."""
 
     async def story(sim) -> None:
         sim.cloud.faults.append(Fault(verb="PUT", operation_seconds=HOUR_SECONDS))
@@ -390,7 +390,7 @@ def test_an_overdue_creation_is_reported_once() -> None:
 
 
 def test_a_node_that_never_registers_is_reported_once() -> None:
-    """15 min after the pool runs the claim says that its Node is overdue, by one event; the machine is left alone."""
+    """15 min after the pool runs one Event reports the Node as overdue; the machine is kept."""
 
     async def story(sim) -> None:
         sim.nodes.never_register("gpu1")
@@ -413,7 +413,7 @@ def test_a_node_that_never_registers_is_reported_once() -> None:
 
 
 def test_gpus_that_never_appear_are_reported_once() -> None:
-    """20 min after registration the closed gate is overdue, by one event; it opens all the same when the GPUs come."""
+    """20 min after registration one Event reports the GPUs as overdue; the claim is Ready once they appear."""
 
     async def story(sim) -> None:
         sim.nodes.plugin_delay_seconds = HOUR_SECONDS
@@ -432,7 +432,7 @@ def test_gpus_that_never_appear_are_reported_once() -> None:
 
 
 def test_a_claim_that_cannot_be_launched_is_reported_once() -> None:
-    """A claim that waits for a stopped cluster is overdue after 5 min, by one event, and goes on when it starts."""
+    """A claim that waits for a stopped cluster is overdue after 5 min, by one Event, and continues after its start."""
 
     async def story(sim) -> None:
         sim.cloud.stop_cluster()
@@ -451,7 +451,7 @@ def test_a_claim_that_cannot_be_launched_is_reported_once() -> None:
 
 
 def test_a_long_cause_leaves_room_for_the_deadline() -> None:
-    """However long Azure's words are, the deadline of a claim that waits for capacity is told, and told once."""
+    """However long Azure's message is, the passed deadline is reported once."""
 
     async def story(sim) -> None:
         words = "The requested size is not available in this location for this subscription. " * 8
@@ -467,7 +467,7 @@ def test_a_long_cause_leaves_room_for_the_deadline() -> None:
 
 
 def test_a_place_in_line_is_overdue_once() -> None:
-    """A claim whose place in line changes after its deadline is not overdue anew each time."""
+    """A claim whose position in the queue changes after its deadline is not reported again."""
 
     async def story(sim) -> None:
         names = [f"gpu{n}" for n in range(5, 0, -1)]
