@@ -38,7 +38,7 @@ SEE_MESSAGE = "Follow the message, then run check again."
 READER = "Give the identity Reader on the subscription, or run check with your own login (DEPLOYMENT_MODE=managed)."
 
 
-class Wish(NamedTuple):
+class Demand(NamedTuple):
     """The number of machines of an offering that are still to be created; 0 for a VM size in use."""
 
     offering: Offering
@@ -65,13 +65,13 @@ async def azure(
     await _pools(arm, policy, state, role, found)
     await _permissions(arm, role, found)
     where = (state.location or location).replace(" ", "").lower()
-    wishes = tuple(wanted(claims or (), sizes))
-    if not wishes:
+    demands = tuple(wanted(claims or (), sizes))
+    if not demands:
         found.unknown("sizes", "no NodeClaim requests a VM size", "Name one: --size Standard_NC24ads_A100_v4.")
     elif not where:
         found.unknown("sizes", "the location of the cluster is unknown", "Set LOCATION.")
     else:
-        await _room(arm, where, wishes, found)
+        await _capacity(arm, where, demands, found)
     return found
 
 
@@ -95,17 +95,17 @@ async def _cluster(arm: Azure, found: CheckResults, name: str, location: str, ro
         found.failed("cluster", f"{name}: {error}", role if error.status == 403 else NAMES)
         found.unknown("other checks", "skipped: the cluster could not be read")
         return None
-    told = f"{name}: {cluster.state}, {cluster.power_state}, in {cluster.location or 'an unknown location'}"
+    text = f"{name}: {cluster.state}, {cluster.power_state}, in {cluster.location or 'an unknown location'}"
     if not cluster.running:
-        found.failed("cluster", told, "Start it (az aks start), or wait until it has started.")
+        found.failed("cluster", text, "Start it (az aks start), or wait until it has started.")
     elif cluster.state == "Failed":
-        found.failed("cluster", told, "az aks show prints the cause; az aks update reconciles it.")
+        found.failed("cluster", text, "az aks show prints the cause; az aks update reconciles it.")
     elif location and cluster.location and location.lower() != cluster.location.replace(" ", "").lower():
         found.failed(
-            "cluster", f"{told}, but LOCATION is {location}", f"Set LOCATION to {cluster.location}, or unset it."
+            "cluster", f"{text}, but LOCATION is {location}", f"Set LOCATION to {cluster.location}, or unset it."
         )
     else:
-        found.ok("cluster", told)
+        found.ok("cluster", text)
     return cluster
 
 
@@ -117,12 +117,12 @@ async def _pools(arm: Azure, policy: Policy, cluster: Cluster, role: str, found:
         return
     most = policy.max_agent_pools
     limit = cluster.max_pools if most is None else min(most, cluster.max_pools)
-    told = f"{used} of the cluster's {cluster.max_pools}"
+    text = f"{used} of the cluster's {cluster.max_pools}"
     if used < limit:
-        found.ok("agent pools", f"{told} are used")
+        found.ok("agent pools", f"{text} are used")
     else:
         found.failed(
-            "agent pools", f"{told} are used, and at most {limit} are allowed", "Delete agent pools or NodeClaims."
+            "agent pools", f"{text} are used, and at most {limit} are allowed", "Delete agent pools or NodeClaims."
         )
 
 
@@ -139,7 +139,7 @@ async def _permissions(arm: Azure, role: str, found: CheckResults) -> None:
         found.ok("permissions", "read the cluster; read, write and delete agent pools")
 
 
-def wanted(claims: Sequence[NodeClaim], sizes: Sequence[str]) -> Iterator[Wish]:
+def wanted(claims: Sequence[NodeClaim], sizes: Sequence[str]) -> Iterator[Demand]:
     """The offerings of the NodeClaims in the order of preference, and one more machine of each of `sizes`.
 
     A NodeClaim that is not launched counts as one machine of its preferred offering.
@@ -152,28 +152,28 @@ def wanted(claims: Sequence[NodeClaim], sizes: Sequence[str]) -> Iterator[Wish]:
             machines[offering] += int(place == 0 and not launched and not claim.deleting)
     for size in dict.fromkeys(sizes):
         machines[Offering(size=size)] += 1
-    yield from (Wish(offering, count) for offering, count in machines.items())
+    yield from (Demand(offering, count) for offering, count in machines.items())
 
 
-async def _room(arm: Azure, location: str, wishes: Sequence[Wish], found: CheckResults) -> None:
-    names = dict.fromkeys(wish.offering.size for wish in wishes)
+async def _capacity(arm: Azure, location: str, demands: Sequence[Demand], found: CheckResults) -> None:
+    names = dict.fromkeys(demand.offering.size for demand in demands)
     try:
         skus = await arm.inspector.skus(location, names)
     except CloudError as error:
         found.unknown("sizes", f"failed to read the VM sizes: {error}", READER)
         return
     for size in names:
-        _restrictions(size, skus.get(size.casefold()), location, wishes, found)
+        _restrictions(size, skus.get(size.casefold()), location, demands, found)
     try:
         usages = await arm.inspector.usages(location)
     except CloudError as error:
         found.unknown("quota", f"failed to read the usage: {error}", READER)
         return
-    _quotas(wishes, skus, usages, location, found)
+    _quotas(demands, skus, usages, location, found)
 
 
 def _restrictions(
-    size: str, sku: ResourceSku | None, location: str, wishes: Sequence[Wish], found: CheckResults
+    size: str, sku: ResourceSku | None, location: str, demands: Sequence[Demand], found: CheckResults
 ) -> None:
     check, list_them = f"size {size}", f"Choose another size: az vm list-skus --location {location} -o table"
     if sku is None:
@@ -182,8 +182,10 @@ def _restrictions(
     if sku.restricted:
         found.failed(check, f"not available to this subscription in {location}: {sku.restricted}", list_them)
         return
-    asked = {wish.offering.zone for wish in wishes if wish.offering.size == size and wish.offering.zone}
-    closed = sorted(asked & set(sku.zones_restricted)) + sorted(asked - set(sku.zones) - set(sku.zones_restricted))
+    required = {demand.offering.zone for demand in demands if demand.offering.size == size and demand.offering.zone}
+    closed = sorted(required & set(sku.zones_restricted)) + sorted(
+        required - set(sku.zones) - set(sku.zones_restricted)
+    )
     limits = f"; not in zone {', '.join(sku.zones_restricted)}" if sku.zones_restricted else ""
     if closed:
         message = f"not available in zone {', '.join(closed)} of {location}, which NodeClaims require{limits}"
@@ -193,7 +195,7 @@ def _restrictions(
 
 
 def _quotas(
-    wishes: Sequence[Wish],
+    demands: Sequence[Demand],
     skus: Mapping[str, ResourceSku],
     usages: Mapping[str, Usage],
     location: str,
@@ -203,12 +205,12 @@ def _quotas(
     needs: dict[str, int] = {}
     labels: dict[str, str] = {}
     totals: dict[str, int] = {}
-    for wish in wishes:
-        sku = skus.get(wish.offering.size.casefold())
+    for demand in demands:
+        sku = skus.get(demand.offering.size.casefold())
         if sku is None:
             continue
-        cores = sku.vcpus * wish.machines
-        if wish.offering.capacity_type == SPOT:
+        cores = sku.vcpus * demand.machines
+        if demand.offering.capacity_type == SPOT:
             totals[LOW_PRIORITY] = totals.get(LOW_PRIORITY, 0) + cores
             continue
         family = sku.family.casefold()
@@ -225,10 +227,10 @@ def _quota(name: str, need: int, usage: Usage | None, location: str, found: Chec
     if usage is None:
         found.unknown(check, f"the usage of {location} does not contain it")
         return
-    told = f"{usage.used} of {usage.limit} vCPUs used in {location}, {counted(need, 'more vCPU')} required"
+    text = f"{usage.used} of {usage.limit} vCPUs used in {location}, {counted(need, 'more vCPU')} required"
     if usage.used + need > usage.limit:
         missing = usage.used + need - usage.limit
         remedy = f"Raise it by {missing} or use another VM size: az vm list-usage -l {location} -o table"
-        found.failed(check, told, remedy)
+        found.failed(check, text, remedy)
     else:
-        found.ok(check, told)
+        found.ok(check, text)

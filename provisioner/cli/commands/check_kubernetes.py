@@ -160,9 +160,9 @@ def _differences(ours: Any, theirs: Any, path: str = "") -> Iterator[str]:
 
 
 async def _permissions(kube: Kube, config: Config, found: CheckResults) -> None:
-    asked = [permission for permission in PERMISSIONS if config.elect or not permission.on_lease]
+    needed = [permission for permission in PERMISSIONS if config.elect or not permission.on_lease]
     missing = 0
-    for permission in asked:
+    for permission in needed:
         namespace = config.lease_namespace if permission.on_lease else ""
         # A permission to create cannot be restricted to a name.
         name = config.lease_name if permission.on_lease and permission.verb != "create" else ""
@@ -175,7 +175,7 @@ async def _permissions(kube: Kube, config: Config, found: CheckResults) -> None:
             missing += 1
             found.failed("permissions", f"missing: {_in_namespace(permission, namespace)}", GRANT)
     if not missing:
-        found.ok("permissions", f"all {len(asked)} that the controller needs")
+        found.ok("permissions", f"all {len(needed)} that the controller needs")
 
 
 def _in_namespace(permission: Permission, namespace: str) -> str:

@@ -1,4 +1,4 @@
-"""`release`: removes the finalizers of a deleting NodeClaim and its Nodes whose agent pool is gone, as a user verified.
+"""`release`: removes the finalizers of a deleting NodeClaim and its Nodes whose agent pool is gone, as a user states.
 
 The command reads the agent pool from ARM first. It refuses if the agent pool exists, and after any error except that
 the managed cluster or its resource group does not exist. An Event that names the user is written before the finalizers
@@ -80,16 +80,16 @@ def _must_be_stuck(tools: Tools, claim: NodeClaim) -> None:
             f"nodeclaim/{claim.name}: its spec.nodeClassRef is {ref.group}/{ref.kind}, not that of this controller",
             "Use the controller of that node class.",
         )
-    asked = claim.metadata.deletion_timestamp
-    if asked is None:
+    deleted = claim.metadata.deletion_timestamp
+    if deleted is None:
         raise Refused(
             f"nodeclaim/{claim.name}: its metadata.deletionTimestamp is not set",
             f"Delete it first: kubectl delete nodeclaim {claim.name}; usually, nothing else is needed.",
         )
     settle = tools.config.settle_seconds
-    if (tools.clients.clock.now() - asked).total_seconds() < settle:
+    if (tools.clients.clock.now() - deleted).total_seconds() < settle:
         raise Refused(
-            f"nodeclaim/{claim.name} is being deleted only since {clock_text(asked)}: an agent pool that was just"
+            f"nodeclaim/{claim.name} is being deleted only since {clock_text(deleted)}: an agent pool that was just"
             " requested may not be visible yet",
             f"Wait for the controller; run the command again after {settle:g} s if the NodeClaim still exists.",
         )
