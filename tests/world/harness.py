@@ -1,9 +1,9 @@
-"""The base of world stories: a program under test in a simulated world, on virtual time, that can be killed at will.
+"""The harness of the world tests: the program in a simulated cluster, on virtual time, with crashes at any write.
 
-A story is `async def story(sim: Sim)`. `simulate(story)` builds a world from one seed, tells the story in it, stops the
-controllers, checks the invariants, and returns a `Report`. Everything in a story passes through the real wire formats:
-controllers and people talk HTTP to both servers. With `crash=CrashPoint(...)` one of the controllers dies at exactly
-one of its own writes and a successor starts; `crash_points(story)` gives all such points of a story.
+A test passes `async def story(sim: Sim)` to `simulate`, which builds a simulated cluster from one seed, runs the story,
+stops the controllers, checks the invariants and returns a `Report`. Controllers and users send HTTP requests to both
+servers. With `crash=CrashPoint(...)` a controller is killed at one of its own writes and a successor starts;
+`crash_points(story)` returns all such points of a story.
 """
 
 import asyncio
@@ -54,12 +54,12 @@ OWNED = {
 
 @functools.cache
 def crds() -> tuple[Json, ...]:
-    """The CRDs that we ship."""
+    """The shipped CRDs."""
     return tuple(yaml.safe_load(path.read_text()) for path in sorted(CHARTS.glob("*.yaml")))
 
 
 def node_claim(name: str, *, size: str = SIZE, labels: Json | None = None, **spec: Any) -> Json:
-    """A claim as KAITO's owners write it; `spec` overrides fields of its spec, in wire names."""
+    """A claim as KAITO's controllers create it; `spec` overrides fields of its spec, in wire names."""
     return {
         "apiVersion": "karpenter.sh/v1",
         "kind": "NodeClaim",
@@ -78,10 +78,10 @@ Story = Callable[["Sim"], Coroutine[Any, Any, object]]
 
 @dataclass(frozen=True)
 class CrashPoint:
-    """The `number`-th write of all controllers together (Leases and Events aside), from 1.
+    """The `number`-th write of all controllers together (Leases and Events excluded), from 1.
 
-    `before`: it arrives, has no effect and is not answered. `after`: it has taken effect and is not answered. `reset`:
-    the process's connections end by RST, else by FIN.
+    `before`: the request arrives, has no effect and gets no response. `after`: it took effect and gets no response.
+    `reset`: the process's connections are closed by RST, otherwise by FIN.
     """
 
     number: int
@@ -91,7 +91,7 @@ class CrashPoint:
 
 @dataclass(frozen=True)
 class Report:
-    """What a run came to. `writes` counts what a CrashPoint counts; equal digests mean equal courses of events."""
+    """The result of a run. `writes` counts what a CrashPoint counts; equal digests mean equal audit logs."""
 
     world: World
     writes: int
@@ -100,10 +100,10 @@ class Report:
 
 
 class Sim:
-    """A story's hands: what people can do and see, and the fates of controllers.
+    """The interface of a story: actions and observations of users, and control of the controllers.
 
-    `store`, `cloud`, `nodes`, `api`, `wire`, `ledger` are the world's; what is done through them directly is done by
-    nobody. `apply`, `delete_claim` and `request` go through HTTP as a person.
+    Changes through `store`, `cloud`, `nodes` and `api` have no caller in the audit log. `apply`, `delete_claim` and
+    `request` send HTTP requests as a user.
     """
 
     def __init__(self, world: World, launch: Launch, crash: CrashPoint | None) -> None:
@@ -147,7 +147,7 @@ class Sim:
         return process
 
     def crash(self, name: str = "ctl0", *, reset: bool = False) -> None:
-        """Kill it, as SIGKILL would."""
+        """Kill it with SIGKILL."""
         self.controllers[name].crash(reset=reset)
 
     def replace_controller(self, name: str = "ctl0", *, reset: bool = False) -> None:
@@ -157,7 +157,7 @@ class Sim:
         self._let_succeed(process)
 
     async def stop_controller(self, name: str = "ctl0") -> None:
-        """Ask it to end, as SIGTERM does, and wait until it has: its last words still reach the servers."""
+        """Stop it with SIGTERM and wait until it has ended; its last writes still reach the servers."""
         process = self.controllers[name]
         if process.main is not None:
             process.main.cancel()
@@ -166,14 +166,14 @@ class Sim:
         await process.reap()
 
     def ended(self, name: str) -> Exception | None:
-        """Why it ended by itself, which is then no failure of the run; None if it runs or was killed."""
+        """The error by which it ended by itself, which then does not fail the run; None if it runs or was killed."""
         process = self.controllers[name]
         failure, process.failure = process.failure, None
         process.dead = process.dead or failure is not None
         return failure
 
     def check(self) -> None:
-        """Raise what a controller ended with, and what was violated so far."""
+        """Raise the error by which a controller ended, and all violations so far."""
         for process in self.controllers.values():
             if process.failure is not None:
                 raise AssertionError(f"{process.name} ended\n{self.describe()}") from process.failure
@@ -181,7 +181,7 @@ class Sim:
         self.world.check()
 
     async def end(self) -> None:
-        """Stop every controller; no successor starts any more."""
+        """Stop every controller; no successor starts."""
         self._ending = True
         for name, process in self.controllers.items():
             if process.dead:
@@ -194,7 +194,7 @@ class Sim:
     async def request(
         self, method: str, path: str, body: object = None, *, content_type: str = "application/json"
     ) -> Json:
-        """One request as a person. Raises AssertionError with the server's words if it is refused."""
+        """Send one request as a user. Raises AssertionError with the server's message if it is refused."""
         data = None if body is None else json.dumps(body).encode()
         async with self.person.request(method, path, data=data, headers={"Content-Type": content_type}) as response:
             text = await response.text()
@@ -202,7 +202,7 @@ class Sim:
             return json.loads(text)
 
     async def apply(self, obj: Json) -> Json:
-        """Create it, or lay it over what is there."""
+        """Create the object, or merge it into the existing one."""
         kind = next(kind for kind in self.store.resources if kind.kind == obj["kind"])
         meta = obj["metadata"]
         namespace = meta.get("namespace", "default") if kind.namespaced else ""
@@ -234,7 +234,7 @@ class Sim:
         return next((found["status"] for found in status.get("conditions") or () if found["type"] == kind), "")
 
     def pools_of(self, uid: str) -> list[Pool]:
-        """The pools that bear this claim's mark."""
+        """The pools with this claim's ownership tag."""
         return [pool for pool in self.cloud.pools.values() if pool_mark(pool) == uid]
 
     def nodes_of(self, pool: str) -> list[Json]:
@@ -257,9 +257,9 @@ class Sim:
         return "\n".join(lines)
 
     async def until(self, predicate: Callable[[], T], within_seconds: float, what: str) -> T:
-        """Wait until it is true, looking after each change and each call; its value.
+        """Wait until the predicate is true, checked after each change and each call; its value.
 
-        Raises AssertionError with the whole story after `within_seconds`, or as soon as an invariant is violated.
+        Raises AssertionError with `describe()` after `within_seconds`, or as soon as an invariant is violated.
         """
         deadline = self.now + within_seconds
         while True:
@@ -276,13 +276,13 @@ class Sim:
                 raise AssertionError(f"not within {within_seconds:g} s: {what}\n{self.describe()}") from None
 
     async def settled(self, quiet_seconds: float = 180.0, within_seconds: float = 900.0) -> None:
-        """Wait for quiet: no controller writes any more (I5), and nothing is left behind (I1)."""
+        """Wait until no controller writes any more (I5) and nothing is left behind (I1)."""
         await self.world.settled(quiet_seconds, within_seconds)
         self.check()
         self.invariants.check_quiescent()
 
     def _serving_since(self) -> float:
-        """Since when there is a living controller that has asked the cloud, as only a leader does; inf if none."""
+        """Since when a living controller has sent requests to ARM, as only a leader does; inf if none."""
         living = (at for name, at in self._serving_from.items() if not self.controllers[name].dead)
         return min(living, default=math.inf)
 
@@ -317,7 +317,7 @@ class Sim:
             self._let_succeed(process)
 
     def _let_succeed(self, process: Process) -> None:
-        # Not in the dying call's context: the successor is nobody's request.
+        # Not in the context of the interrupted call: the successor does not belong to a request.
         self.world.tasks.create_task(self._succeed(process), context=contextvars.Context())
 
     async def _succeed(self, process: Process) -> None:
@@ -335,9 +335,9 @@ def simulate(
     horizon_seconds: float = HORIZON_SECONDS,
     **settings: Any,
 ) -> Report:
-    """Tell a story in a world of its own; `settings` are WorldSettings' fields (seed=, azure=, nodes=, …).
+    """Run a story in a new simulated cluster; `settings` are WorldSettings' fields (seed=, azure=, nodes=, …).
 
-    In Azure the controller may do what the chart's role allows, unless `azure` says otherwise.
+    In Azure the controller has the permissions of the chart's role, unless `azure` overrides them.
 
     Raises what the story raises, InvariantError, SilentFailures (I8), DeadlockError, LivelockError, HorizonError (I9).
     """
@@ -365,7 +365,7 @@ def simulate(
 
 
 def crash_points(story: Story, **options: Any) -> Iterator[CrashPoint]:
-    """Every write of a story's undisturbed run, before and after, by FIN and by RST; `options` as for `simulate`."""
+    """Every write of a run without crashes, before and after, by FIN and by RST; `options` as for `simulate`."""
     writes = simulate(story, **options).writes
     assert writes, "the story's controller never wrote"
     for number in range(1, writes + 1):

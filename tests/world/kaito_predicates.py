@@ -48,7 +48,7 @@ class Owner:
 
 
 def claim_of(owner: Owner, nanoseconds: int) -> Json:
-    """The claim that KAITO creates for this owner at that moment, under a name that is never used again."""
+    """The claim that KAITO creates for this owner at that time, under a unique name."""
     digest = hashlib.sha256(f"{owner.namespace}{owner.name}{nanoseconds}".encode()).hexdigest()
     wanted = [
         (NODEPOOL, "kaito"),
@@ -104,7 +104,7 @@ def node_name(claim: Json) -> str:
 
 
 def is_trapped(claim: Json) -> bool:
-    """Whether KAITO takes this claim for ready for want of a Ready condition: any nodeName is then enough."""
+    """Whether KAITO treats this claim as ready without a Ready condition: any nodeName is then sufficient."""
     return condition(claim, "Ready") is None and bool(node_name(claim))
 
 
@@ -114,7 +114,7 @@ def is_ready(claim: Json) -> bool:
 
 
 def error_of(claims: Iterable[Json]) -> str:
-    """What KAITO shows its user of these claims, word for word: `reason: message` of the first stage that has words."""
+    """The error that KAITO shows for these claims: `reason: message` of the first stage with a message."""
     living = [claim for claim in claims if not is_deleting(claim)]
     conditions = [found for stage in STAGES for claim in living if (found := condition(claim, stage))]
     spoken = [found for found in conditions if found["status"] != "True" and found.get("message")]
@@ -136,7 +136,7 @@ def is_hopeless(claim: Json) -> bool:
 
 
 def is_up(node: Json) -> bool:
-    """Whether a Node is Ready and stays."""
+    """Whether a Node is Ready and has no deletionTimestamp."""
     return not is_deleting(node) and is_true(node, "Ready")
 
 
@@ -165,5 +165,5 @@ def is_labelled(node: Json) -> bool:
 
 
 def has_gpus(node: Json) -> bool:
-    """KAITO looks at the capacity, not at what is allocatable."""
+    """Whether the Node's capacity has GPUs; KAITO does not read allocatable."""
     return str(((node.get("status") or {}).get("capacity") or {}).get(GPU, "0")) != "0"

@@ -1,8 +1,8 @@
-"""A bystander of every story that knows the documentation: no controller says what no page explains.
+"""A check in every simulation: controllers write only conditions and Events that the documentation explains.
 
-Each condition that a controller writes, and each Event, has its reason and status in the tables that the pages
-are written from; a story that shows another is violated, under the name WORDS. ARM's and AKS's own codes are an open
-set: they may stand where the pages say so, if they are what the message begins with.
+The reason and status of each condition, and the reason of each Event, must be in the tables from which the pages are
+generated; any other is a violation, under the name WORDS. Codes of ARM and AKS are an open set: they are permitted
+where the pages allow them, if the message begins with the code.
 """
 
 import re
@@ -22,13 +22,13 @@ STORY_LINES = 40
 CLAIMS = "nodeclaims.karpenter.sh"
 CONDITION_REASONS = {(reason.on, status, reason.name) for reason in REASONS for status in reason.statuses}
 EVENT_REASONS = {(event.name, about) for event in EVENTS for about in event.about}
-# Where a code of Azure's may stand, and with which status.
+# The conditions and statuses that may have a code of Azure as reason.
 AZURES = {("Launched", "False"), ("Launched", "Unknown"), ("InstanceTerminating", "Unknown")}
 _CODE = re.compile(r"[A-Za-z0-9_]+(?=:)")
 
 
 def listen(world: World, time: Callable[[], float]) -> None:
-    """Judge every write of a controller from now on."""
+    """Check every write of a controller from now on."""
 
     def violated(what: str) -> None:
         world.invariants.violations.append(Violation(NAME, time(), what, world.audit_log.tail(STORY_LINES)))
@@ -50,19 +50,19 @@ def listen(world: World, time: Callable[[], float]) -> None:
 
 
 def unexplained(claim: Json, before: Json | None) -> list[str]:
-    """The conditions that say something new which is in no table. What others have written is not said anew by us."""
+    """New conditions of a claim that are in no table; conditions that were there before do not count."""
     old = [_words(one) for one in _conditions(before)]
     conditions = (_words(one) for one in _conditions(claim))
     return [f"{w[0]}={w[1]} {w[2]}: {w[3]}" for w in conditions if w not in old and not explained(*w)]
 
 
 def explained(on: str, status: str, reason: str, message: str) -> bool:
-    """Whether a page tells what this condition means."""
+    """Whether a page explains this condition."""
     return (on, status, reason) in CONDITION_REASONS or ((on, status) in AZURES and azures(reason, message))
 
 
 def explained_event(kind: str, reason: str, message: str) -> bool:
-    """Whether a page tells what this Event means."""
+    """Whether a page explains this Event."""
     if (reason, kind) in EVENT_REASONS:
         return True
     return kind == "NodeClaim" and (
@@ -71,7 +71,7 @@ def explained_event(kind: str, reason: str, message: str) -> bool:
 
 
 def azures(reason: str, message: str) -> bool:
-    """Whether the reason is one that the error table gives, or the code that the message begins with."""
+    """Whether the error table has the reason, or the message begins with it as a code."""
     if reason in OWN_REASONS or re.fullmatch(r"HTTP[1-5]\d\d", reason):
         return True
     code = _CODE.match(message)

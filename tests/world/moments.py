@@ -1,8 +1,7 @@
-"""The moments of a claim's life, one by one: how to bring a world exactly there, and the proof that it is there.
+"""The moments of a claim's life: how to bring a simulation to each, and a predicate that proves it.
 
-When `reach` has returned, its moment is now and stays so for as long as a person needs to send a command; a
-moment that lasts no time by itself is held by a `Gate` until `go_on` is called. `proof` says in one predicate over
-cluster, cloud and ledger what the moment is, so that no story can be told at another one.
+When `reach` has returned, the moment lasts long enough for a user to send a command; a moment without a duration of its
+own is held by a `Gate` until `go_on` is called. `proof` checks cluster, cloud and audit log.
 """
 
 import asyncio
@@ -30,7 +29,7 @@ GoOn = Callable[[], None]
 
 
 class Gate:
-    """Holds the first call that fits until it is opened: when it arrives, or when it has taken effect unanswered."""
+    """Holds the first matching call, on its arrival or after its effect and before its response, until opened."""
 
     def __init__(self, sim: Sim, fits: Callable[[Call], bool], when: Literal["arrives", "is done"]) -> None:
         self._fits = fits
@@ -42,7 +41,7 @@ class Gate:
             sim.world.after.append(self._on_effect)
 
     def open(self) -> None:
-        """Let the call go on; every other passes anyway."""
+        """Let the held call continue; other calls are not held."""
         self._opened.set()
 
     async def _on_arrival(self, call: Call, request: web.Request) -> web.StreamResponse | None:
@@ -73,7 +72,7 @@ class Moment:
 
 
 def _nothing_is_held() -> None:
-    """This moment lasts by itself."""
+    """This moment lasts without a gate."""
 
 
 async def _gated(sim: Sim, fits: Callable[[Call], bool], when: Literal["arrives", "is done"], within: float) -> GoOn:
@@ -89,7 +88,7 @@ def _claim(sim: Sim) -> Json:
 
 
 def _state(sim: Sim) -> str:
-    """The pool's state as ARM has it; "" without a pool."""
+    """The pool's state in ARM; "" without a pool."""
     return sim.cloud.pools[NAME].state if NAME in sim.cloud.pools else ""
 
 
@@ -101,12 +100,12 @@ def _is_deleting(sim: Sim) -> bool:
 
 
 async def _before_the_put(sim: Sim) -> GoOn:
-    """The claim has just got our finalizer; the controller does not know it yet."""
+    """The claim has just got the finalizer, and the controller has not got the response."""
     return await _gated(sim, lambda call: call.verb == "PATCH" and call.target.name == NAME, "is done", 30)
 
 
 async def _put_in_flight(sim: Sim) -> GoOn:
-    """The PUT has left the controller, and ARM has not taken it in."""
+    """The PUT was sent, and ARM has not processed it."""
     return await _gated(sim, lambda call: (call.verb, call.target.kind) == ("PUT", "pools"), "arrives", 30)
 
 
@@ -133,12 +132,12 @@ async def _ready(sim: Sim) -> GoOn:
 async def _not_ready(sim: Sim) -> GoOn:
     await _ready(sim)
     sim.nodes.set_ready(node_name(sim), None)
-    await sim.until(lambda: claim_condition(sim, "Initialized")[1] == "NodeNotReady", 10, "the claim says so")
+    await sim.until(lambda: claim_condition(sim, "Initialized")[1] == "NodeNotReady", 10, "the condition is set")
     return _nothing_is_held
 
 
 async def _draining(sim: Sim) -> GoOn:
-    """Somebody has deleted the claim, and a disruption budget holds its pod."""
+    """The claim was deleted, and a disruption budget blocks the eviction of its pod."""
     await _ready(sim)
     run_pod(sim, POD, node_name(sim))
     spec = {"minAvailable": 1, "selector": {"matchLabels": {"app": POD}}}
@@ -149,7 +148,7 @@ async def _draining(sim: Sim) -> GoOn:
 
 
 async def _deleting(sim: Sim) -> GoOn:
-    """Somebody has deleted the claim, and ARM has taken our DELETE."""
+    """The claim was deleted, and ARM has accepted the DELETE."""
     await _ready(sim)
     await sim.delete_claim(NAME)
     await sim.until(lambda: _state(sim) == "Deleting", 60, "the pool is being deleted")
@@ -157,7 +156,7 @@ async def _deleting(sim: Sim) -> GoOn:
 
 
 async def _failed(sim: Sim) -> GoOn:
-    """The creation has failed, and the claim has just said why; the controller does not know that it was written."""
+    """The creation has failed and the claim states the cause; the controller has not got the response."""
     sim.cloud.faults.append(faults.capacity(times=1))
 
     def reported(call: Call) -> bool:

@@ -2,8 +2,8 @@
 
 What stands on them is what that program and Karpenter inside it write, and nothing of ours: pools without
 tags, known by the labels it forces on each (`kaito.sh/creation-timestamp` is the *claim's* creation time, with dashes);
-Karpenter's finalizer, owner reference and labels on Nodes; conditions with its reasons. Nobody's call makes them: they
-are there when the new controller starts.
+Karpenter's finalizer, owner reference and labels on Nodes; conditions with its reasons. They have
+no caller and exist when the new controller starts.
 
 Source: docs/references/karpenter.md#managed-objects, docs/references/karpenter.md#condition-mechanics,
 docs/references/karpenter.md#labels-annotations-and-taints, docs/references/kaito.md#what-azuregpu-provisioner-writes,
@@ -35,7 +35,7 @@ REFUSED = (
 
 
 def wanted(name: str, *, finalizer: bool = True, own: Json | None = None, **spec: Any) -> Json:
-    """A claim of its time; `own` are its labels instead of KAITO's workspace, `spec` as for `node_claim`."""
+    """A claim of that version; `own` are its labels instead of KAITO's workspace, `spec` as for `node_claim`."""
     made = node_claim(name, **spec)
     if own is not None:
         made["metadata"]["labels"] = own
@@ -46,7 +46,7 @@ def wanted(name: str, *, finalizer: bool = True, own: Json | None = None, **spec
 
 
 def lax(crd: Json) -> Json:
-    """A patch for the CRD as it was before it asked for anything."""
+    """A patch for the CRD that removes its validation, as in earlier versions."""
     anything = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
     return {"spec": {"versions": [{**version, "schema": anything} for version in crd["spec"]["versions"]]}}
 
@@ -89,12 +89,12 @@ def body(of: Json) -> Json:
 
 
 def pool(sim: Stage, of: Json, **seed: Any) -> Pool:
-    """A pool that it made for this claim, as long ago as the claim; `seed` as for `seed_pool` (state=, error=)."""
+    """A pool created for this claim, as old as the claim; `seed` as for `seed_pool` (state=, error=)."""
     return sim.cloud.seed_pool(of["metadata"]["name"], **seed, **body(of))
 
 
 def creating(sim: Stage, of: Json) -> Pool:
-    """A pool whose PUT was just accepted; it comes up by itself."""
+    """A pool whose PUT was just accepted; its creation completes by itself."""
     return sim.cloud.lifecycle.create(of["metadata"]["name"], body(of)).pool
 
 
@@ -116,7 +116,7 @@ async def register(sim: Stage, of: Json, *, initialized: bool = True) -> str:
 
 
 def launched(sim: Stage, of: Json, *, node: str = "", initialized: bool = True) -> None:
-    """What a claim says whose machine is here: providerID from the Node, and no image, capacity or capacity type."""
+    """The status of a claim with a machine: providerID from the Node, and no image, capacity or capacity type."""
     name = of["metadata"]["name"]
     found = sim.store.get("nodes", node) if node else None
     steps = {"Launched": True, "Registered": found is not None, "Initialized": found is not None and initialized}
@@ -149,14 +149,14 @@ def set_conditions(sim: Stage, of: Json, **states: tuple[str, str, str]) -> None
 
 
 def unlaunched(sim: Stage, of: Json, *, refused: bool = False) -> None:
-    """What a claim says whose PUT is running, or whose last one failed."""
+    """The status of a claim whose PUT is in flight, or whose last PUT failed."""
     rest = dict.fromkeys(("Registered", "Initialized"), WAITING)
     waits = ("Unknown", "ReconcilingDependents", "Launched=Unknown, Registered=Unknown, Initialized=Unknown")
     set_conditions(sim, of, Launched=REFUSED if refused else WAITING, **rest, Ready=waits)
 
 
 async def machine(sim: Stage, name: str, **of: Any) -> Json:
-    """A whole life so far: a Ready claim with its pool and its registered Node. `of` as for `claim`."""
+    """A Ready claim with its pool and its registered Node. `of` as for `claim`."""
     made = claim(sim, name, **of)
     pool(sim, made)
     launched(sim, made, node=await register(sim, made))
@@ -164,7 +164,7 @@ async def machine(sim: Stage, name: str, **of: Any) -> Json:
 
 
 def drained(sim: Stage, node: str) -> None:
-    """Somebody deleted the Node, and it has been emptied as Karpenter empties it."""
+    """A deleted Node that has been drained as Karpenter drains it."""
     sim.store.delete("nodes", node)
     found = sim.store.get("nodes", node)
     assert found is not None
@@ -177,7 +177,7 @@ def drained(sim: Stage, node: str) -> None:
 
 
 def leases(sim: Stage) -> None:
-    """Leases of its replicas, renewed until just now."""
+    """Leases of the predecessor's replicas, just renewed."""
     now = sim.store.now().strftime("%Y-%m-%dT%H:%M:%S.%fZ")
     for name in LEASES:
         spec = {"holderIdentity": "gpu-provisioner-7c9f_1b2c", "leaseDurationSeconds": 15, "leaseTransitions": 0}

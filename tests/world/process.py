@@ -1,8 +1,7 @@
-"""A controller process: its own network, its own tasks, and a death that looks like one.
+"""A controller process of a simulation: its own network, its own tasks, and a realistic end.
 
-It dies as the kernel would have it: first its connections end (FIN: what it has written still arrives; RST: it is
-lost), then its tasks are cancelled, so that what they do in `finally` reaches no server. Cancellation is not SIGKILL:
-code in `finally` still runs, in memory.
+On a crash its connections are closed first (FIN: data already written arrives; RST: it is lost), then its tasks are
+cancelled, so that `finally` blocks reach no server. Unlike with SIGKILL, they still run in memory.
 """
 
 import asyncio
@@ -56,7 +55,7 @@ class Process:
         )
 
     def crash(self, *, reset: bool) -> None:
-        """Die now. The wire ends first."""
+        """Kill the process; its connections are closed first."""
         if not self.dead:
             self.dead = True
             for connector in self.connectors:
@@ -64,7 +63,7 @@ class Process:
             self.cancel()
 
     def cancel(self) -> None:
-        """Cancel all tasks, in the order of their birth."""
+        """Cancel all tasks, in the order of their creation."""
         for task in self.living():
             task.cancel()
 
@@ -72,7 +71,7 @@ class Process:
         return sorted((task for task in self.tasks if not task.done()), key=hash)
 
     async def run(self) -> None:
-        """The program's life; runs in the process's own context."""
+        """Run the program, in the process's own context."""
         try:
             await self.launch(self)
         except asyncio.CancelledError:
@@ -83,13 +82,13 @@ class Process:
             self.failure = None if self.dead else RuntimeError(f"{self.name} ended by itself")
 
     def may_restart(self) -> bool:
-        """Whether it ended by an error that a ReplicaSet would mend."""
+        """Whether it ended by an error after which the kubelet restarts it."""
         if isinstance(self.failure, ExceptionGroup):
             return self.failure.split(self.restart_on)[1] is None
         return isinstance(self.failure, self.restart_on)
 
     async def reap(self) -> None:
-        """Wait until nothing of it is left."""
+        """Wait until all tasks and connections are closed."""
         while living := self.living():
             await asyncio.wait(living)
         for connector in self.connectors:
@@ -100,7 +99,7 @@ Launch = Callable[[Process], Awaitable[None]]
 
 
 def track_tasks(loop: asyncio.AbstractEventLoop, coro: Any, **kwargs: Any) -> asyncio.Task[Any]:
-    """A task factory that gives each task to the process in whose context it was made."""
+    """A task factory that assigns each task to the process in whose context it was created."""
     task = sim_loop.new_task(loop, coro, **kwargs)
     context = kwargs.get("context")
     process = PROCESS.get() if context is None else context.get(PROCESS)

@@ -1,4 +1,4 @@
-"""The real program as a process of a simulated world: what the harness assumes of the operator."""
+"""The program as a process of a simulation."""
 
 from contextlib import AsyncExitStack
 

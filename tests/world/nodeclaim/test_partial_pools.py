@@ -1,4 +1,4 @@
-"""Pools that are neither made nor gone: failed, cancelled, without a Node or with two, changed by hand or worked on."""
+"""Incomplete pools: failed, canceled, without a Node or with two, modified or in an operation."""
 
 import asyncio
 from dataclasses import replace
@@ -34,7 +34,7 @@ BROKEN = faults.error("VMExtensionProvisioningError", "VM has reported a failure
 
 
 def silent(times: int = 1) -> Fault:
-    """Pools fail, and only their operation says why."""
+    """Pools fail, and only their operation has the cause."""
     return Fault(verb="PUT", times=times, failure=Failure(error=BROKEN, silent=True))
 
 
@@ -46,7 +46,7 @@ def operations(sim: Sim) -> int:
 
 
 def test_the_cause_of_a_failed_pool_is_requested_once() -> None:
-    """The cause comes from the operation of our PUT, in one GET, and stands on the claim before the pool goes."""
+    """The cause is read from the operation of the PUT in one GET, and is on the claim before the pool is deleted."""
 
     async def story(sim: Sim) -> None:
         sim.cloud.faults.append(silent())
@@ -69,7 +69,7 @@ def test_the_cause_of_a_failed_pool_is_requested_once() -> None:
 
 
 def test_a_restart_loses_the_cause_and_reports_it() -> None:
-    """The operation's URL goes with the process: the claim says that nobody tells, and its pool is made anew."""
+    """A restart loses the operation's URL: the claim states an unknown cause, and the pool is created again."""
 
     async def story(sim: Sim) -> None:
         sim.cloud.faults.append(silent(times=ALWAYS))
@@ -91,7 +91,7 @@ def test_a_restart_loses_the_cause_and_reports_it() -> None:
 
 
 def test_an_operation_that_has_expired_is_no_word_about_the_pool() -> None:
-    """Its 404 makes nothing vanish: the pool is told as failed without a cause, removed, and made anew."""
+    """A 404 of the operation does not prove absence: the pool is reported as failed, removed and created again."""
 
     async def story(sim: Sim) -> None:
         sim.cloud.faults.append(silent(times=2))
@@ -112,7 +112,7 @@ def test_an_operation_that_has_expired_is_no_word_about_the_pool() -> None:
 
 @pytest.mark.parametrize("answer", ["a page", "throttled", "nothing"])
 def test_an_operation_that_cannot_be_read_is_read_once(answer: str) -> None:
-    """Whatever happens to the one question, the claim goes its way: told, removed, made anew."""
+    """Whatever the result of reading the operation, the pool is reported, removed and created again."""
     faulty = {
         "a page": Fault(verb="OPERATION", answer=errors.html(502)),
         "throttled": faults.throttled(verb="OPERATION", times=1),
@@ -132,7 +132,7 @@ def test_an_operation_that_cannot_be_read_is_read_once(answer: str) -> None:
 
 
 def test_an_aborted_creation_is_reported_and_repeated() -> None:
-    """`az aks nodepool operation-abort`: the pool ends in Canceled, which is an attempt that failed and no machine."""
+    """After `az aks nodepool operation-abort` the pool is Canceled, which counts as a failed attempt."""
 
     async def story(sim: Sim) -> None:
         await sim.start_controller(elect=False)
@@ -152,7 +152,7 @@ def test_an_aborted_creation_is_reported_and_repeated() -> None:
 
 
 def test_attempts_that_fail_get_rarer_and_never_stop() -> None:
-    """Two hours of machines that do not come up: 5 min, 10, 20, 40 between attempts, one pool at a time, one claim."""
+    """Two hours of failed attempts: 5, 10, 20, 40 min between them, one pool at a time, one claim."""
 
     async def story(sim: Sim) -> None:
         sim.cloud.faults.append(Fault(verb="PUT", times=ALWAYS, failure=Failure(error=BROKEN)))
@@ -178,7 +178,7 @@ NEVER = NodeSettings(ready_seconds=(10 * HOUR_SECONDS, 10 * HOUR_SECONDS))
 
 
 async def failed_with_a_node(sim: Sim, **fault: Any) -> str:
-    """A claim whose pool fails although its machine has a Node, which is not Ready; the claim's UID."""
+    """A claim whose pool fails although its machine has a Node that is not Ready; the claim's UID."""
     sim.cloud.faults.append(Fault(**{"verb": "PUT", "failure": UNREADY, **fault}))
     await sim.start_controller(elect=False)
     uid = (await sim.apply(node_claim(NAME)))["metadata"]["uid"]
@@ -192,7 +192,7 @@ def node_names(sim: Sim) -> list[str]:
 
 @pytest.mark.parametrize("restart", [False, True])
 def test_a_pool_that_fails_with_a_node_is_made_anew_after_both_are_gone(*, restart: bool) -> None:
-    """Pool, then Node, then the next PUT: the new machine bears the old one's name, and the claim is the same one."""
+    """Pool and Node are deleted before the next PUT: the new machine has the same name, and the claim is kept."""
 
     async def story(sim: Sim) -> None:
         uid = await failed_with_a_node(sim)
@@ -222,7 +222,7 @@ def test_a_pool_that_fails_with_a_node_is_made_anew_after_both_are_gone(*, resta
 
 
 def test_a_node_that_lingers_holds_the_next_attempt() -> None:
-    """The Node of a failed pool that somebody's finalizer keeps stands in the way, and the claim goes on saying why."""
+    """A Node of a failed pool that another finalizer keeps delays the next attempt, and the claim states it."""
 
     async def story(sim: Sim) -> None:
         await failed_with_a_node(sim)
@@ -240,7 +240,7 @@ def test_a_node_that_lingers_holds_the_next_attempt() -> None:
 
 
 def test_a_failed_pool_whose_node_is_ready_is_kept() -> None:
-    """AKS gave up, the machine did not: whoever can be used is used, and leaves in order when asked to."""
+    """A Ready Node of a failed pool is used, and is removed in order with its claim."""
 
     async def story(sim: Sim) -> None:
         uid = await failed_with_a_node(sim)
@@ -257,7 +257,7 @@ def test_a_failed_pool_whose_node_is_ready_is_kept() -> None:
 
 @pytest.mark.parametrize("restart", [False, True])
 def test_a_failed_pool_whose_node_is_ready_without_gpus_is_made_anew(*, restart: bool) -> None:
-    """The claim names the cause all the while; after the 20 min that GPUs have, pods leave, then pool and Node go."""
+    """The claim states the cause; 20 min after registration without GPUs Node and pool are removed."""
 
     async def story(sim: Sim) -> None:
         sim.nodes.plugin_delay_seconds = 10 * HOUR_SECONDS
@@ -288,7 +288,7 @@ def test_a_failed_pool_whose_node_is_ready_without_gpus_is_made_anew(*, restart:
 
 
 def test_a_claim_with_a_failed_pool_and_its_node_can_be_deleted() -> None:
-    """At whatever stage of clearing the attempt away: everything goes, in order, once."""
+    """At every stage of the cleanup a deleted claim is removed with everything, in order, once."""
 
     for seconds in (0.0, 5.0, 60.0, 150.0, 300.0):
 
@@ -322,7 +322,7 @@ def relabel(sim: Sim, *, tags: Json | None = None, labels: Json | None = None) -
 
 
 async def up(sim: Sim) -> str:
-    """A controller, and a Ready claim; its UID."""
+    """Start a controller and wait until a claim is Ready; its UID."""
     await sim.start_controller(elect=False)
     await sim.apply(node_claim(NAME))
     return await ready(sim, NAME)
@@ -333,7 +333,7 @@ def pool_writes(sim: Sim) -> list[str]:
 
 
 def test_a_pool_scaled_to_nothing_waits_to_be_scaled_back() -> None:
-    """Somebody saves the machine's price: claim and pool stay, the claim names the command, and is Ready after it."""
+    """A pool scaled to 0: claim and pool are kept, the claim names the command, and is Ready after it."""
 
     async def story(sim: Sim) -> None:
         uid = await up(sim)
@@ -361,7 +361,7 @@ def test_a_pool_scaled_to_nothing_waits_to_be_scaled_back() -> None:
 
 @pytest.mark.parametrize("count", [2, 3])
 def test_surplus_machines_are_reported_and_deleted_with_the_claim(count: int) -> None:
-    """Nobody is scaled down behind his back: the claim stays Ready, an Event names count and command."""
+    """A pool that was scaled up is not scaled down: the claim stays Ready, an Event names count and command."""
 
     async def story(sim: Sim) -> None:
         uid = await up(sim)
@@ -383,7 +383,7 @@ def test_surplus_machines_are_reported_and_deleted_with_the_claim(count: int) ->
 
 
 def test_a_count_put_back_leaves_the_claim_as_it_was() -> None:
-    """Two machines for a while: the second one's Node goes again without a word about the first."""
+    """The Node of a temporary second machine is removed without a change to the claim."""
 
     async def story(sim: Sim) -> None:
         await up(sim)
@@ -403,7 +403,7 @@ def test_a_count_put_back_leaves_the_claim_as_it_was() -> None:
 
 @pytest.mark.parametrize("what", ["tags stripped", "tags of another", "labels stripped", "labels of another"])
 def test_one_mark_is_enough(what: str) -> None:
-    """With its tags or its labels changed the pool is still ours: told once, kept while wanted, gone with its claim."""
+    """A pool with changed tags or labels is still owned: reported once, kept, and deleted with its claim."""
     key, other = ("karpenter.azure.com", "x")
     changes: dict[str, dict[str, Any]] = {
         "tags stripped": {"tags": {}},
@@ -432,7 +432,7 @@ def test_one_mark_is_enough(what: str) -> None:
 
 
 def test_a_node_whose_labels_went_with_its_pools_is_still_the_claims() -> None:
-    """AKS replaces a Node's labels with its pool's: the claim that owns the Node stays Ready, and takes it along."""
+    """AKS replaces a Node's labels with its pool's: the claim stays Ready, and its deletion removes the Node."""
 
     async def story(sim: Sim) -> None:
         uid = await up(sim)
@@ -455,7 +455,7 @@ def test_a_node_whose_labels_went_with_its_pools_is_still_the_claims() -> None:
 
 
 def test_an_upgrade_with_a_surge_machine_loses_nothing() -> None:
-    """A second Node comes, the first one goes: the claim stays, is Ready with the new one, and asks nothing of ARM."""
+    """A surge Node replaces the first one: the claim is kept, is Ready with the new Node, and sends nothing to ARM."""
 
     async def story(sim: Sim) -> None:
         uid = await up(sim)
@@ -480,11 +480,11 @@ def test_an_upgrade_with_a_surge_machine_loses_nothing() -> None:
     simulate(story)
 
 
-# Made, and not as asked for
+# Pools that differ from the request
 
 
 def test_a_pool_without_a_node_is_reported_and_can_be_deleted() -> None:
-    """Succeeded, and no Node for an hour: overdue by one Event, nothing destroyed; the pool goes with its claim."""
+    """Succeeded without a Node for an hour: overdue by one Event, nothing is deleted; the pool goes with its claim."""
 
     async def story(sim: Sim) -> None:
         sim.nodes.never_register(NAME)
@@ -506,7 +506,7 @@ def test_a_pool_without_a_node_is_reported_and_can_be_deleted() -> None:
 
 @pytest.mark.parametrize("end", ["scaled back", "deleted"])
 def test_a_pool_that_comes_with_two_nodes_takes_neither(end: str) -> None:
-    """Two machines at once: the claim names both and the command, and takes the one that is left."""
+    """With two Nodes the claim names both and the command, and registers the one that remains."""
 
     async def story(sim: Sim) -> None:
         sim.nodes.two_nodes(NAME)
