@@ -19,11 +19,10 @@ from .process import Process
 
 
 async def launch_controller(process: Process) -> None:
-    """The real program over this process's network, its lease over a connection of its own.
+    """Run the program over this process's network, with its lease over a separate connection.
 
-    Options: `policy` (a Policy), `elect` (False: without a lease), `lease_name`, `metrics` (a Metrics, to look at),
-    `prices` (a price table),
-    `service_account` (a folder with its files, as a pod has them).
+    Options: `policy` (a Policy), `elect` (False: without a lease), `lease_name`, `metrics` (a Metrics, to read),
+    `prices` (a price table), `service_account` (a folder with its files, as in a pod).
     """
     settings, options = process.world.settings, process.options
     config = AzureConfig(
@@ -64,7 +63,7 @@ async def launch_controller(process: Process) -> None:
 
 
 async def connect(process: Process, sessions: AsyncExitStack) -> Connection:
-    """A way to the API server: with a service account's files if the process has them, else with the world's token."""
+    """A connection to the API server: with a service account's files if the process has them, else with the token."""
     session = await sessions.enter_async_context(process.session())
     if folder := process.options.get("service_account"):
         environ = {"KUBERNETES_SERVICE_HOST": KUBE_HOST, "KUBERNETES_SERVICE_PORT": "443"}

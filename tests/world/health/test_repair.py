@@ -1,6 +1,6 @@
-"""Nodes that stop working: replaced when they are dead, left alone when they may come back or others fail with them.
+"""Node repair: dead Nodes are replaced; Nodes that may recover, or that fail together with others, are kept.
 
-H1 to H8 are the rows of docs/references/karpenter.md#node-repair. Every story is told under all invariants.
+H1 to H8 are the rows of docs/references/karpenter.md#node-repair. All invariants are checked throughout.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ NOT_READY = ("False", "NodeNotReady")
 
 
 def deleted(sim: Sim, name: str = NAME) -> bool:
-    """Whether a controller has asked for this claim's removal."""
+    """Whether a controller has deleted this claim."""
     return bool([call for call in sim.audit_log.calls(verb="DELETE", kind="nodeclaims", name=name) if call.status])
 
 
@@ -36,18 +36,18 @@ def annotations(sim: Sim, name: str = NAME) -> Json:
 
 
 def repairs(metrics: Metrics) -> float:
-    """How many claims were removed to replace their Nodes."""
+    """How many claims were deleted to replace their Nodes."""
     name = "karpenter_nodeclaims_unhealthy_disrupted_total"
     return sum(s.value for family in metrics.registry.collect() for s in family.samples if s.name == name)
 
 
 def value(metrics: Metrics, name: str, **reported: str) -> float:
-    """What an alert would look at."""
+    """The value of a metric, as an alert reads it."""
     return metrics.registry.get_sample_value(f"gpu_provisioner_{name}", reported) or 0.0
 
 
 def report_to_node(sim: Sim, node: str, reason: str) -> None:
-    """AKS's auto-repair tells what it does to a Node, as it does: an Event in `default`."""
+    """Record an Event of AKS's auto-repair about a Node, in namespace `default`."""
     moment = (EPOCH + timedelta(seconds=sim.now)).strftime("%Y-%m-%dT%H:%M:%SZ")
     body = {
         "metadata": {"name": f"{node}.{reason.lower()}"},
@@ -64,18 +64,18 @@ def report_to_node(sim: Sim, node: str, reason: str) -> None:
 
 
 async def silent(sim: Sim, *names: str) -> None:
-    """The Nodes of these claims fall silent; the claims say so."""
+    """Make the Nodes of these claims NotReady and wait until the claims report it."""
     for name in names:
         sim.nodes.set_ready(node_name(sim, name), None)
     await sim.until(
         lambda: all(claim_condition(sim, "Initialized", name)[:2] == NOT_READY for name in names),
         10,
-        "the claims say so",
+        "the conditions are set",
     )
 
 
 async def replaced(sim: Sim, uid: str, name: str = NAME, within_seconds: float = 3 * MINUTE) -> None:
-    """The claim of that UID, its Node and its pool go, in the order of every removal."""
+    """Wait until the claim of that UID, its pool and its Node are removed, in order."""
     await sim.until(lambda: not sim.pools_of(uid), within_seconds, f"the pool of {name} is gone")
     await sim.until(lambda: sim.claim(name) is None, 30, f"claim {name} is gone")
     assert sim.audit_log.deletion_order(uid) == ["pool", "node", "claim"]
@@ -89,7 +89,7 @@ def uid_of(sim: Sim, name: str) -> str:
 
 
 def test_h1_a_node_that_comes_back_in_time_stays() -> None:
-    """Not Ready for 9 min 50 s, then back: nothing is removed, nothing stays behind, and the claim is Ready again."""
+    """Not Ready for 9 min 50 s, then Ready: nothing is removed, and the claim is Ready again."""
     metrics = Metrics()
 
     async def story(sim: Sim) -> None:
@@ -110,7 +110,7 @@ def test_h1_a_node_that_comes_back_in_time_stays() -> None:
 
 @pytest.mark.parametrize("word", [False, None], ids=["False", "Unknown"])
 def test_h1_a_node_that_stays_away_is_replaced(word: bool | None) -> None:
-    """After ten minutes the claim goes, with an Event and a count, and with it Node and pool in their order."""
+    """After ten minutes the claim is deleted, with an Event and a metric; pool and Node are removed in order."""
     metrics = Metrics()
 
     async def story(sim: Sim) -> None:
@@ -134,7 +134,7 @@ def test_h1_a_node_that_stays_away_is_replaced(word: bool | None) -> None:
 
 
 def test_a_node_that_never_came_up_is_not_repaired() -> None:
-    """A Node that was never usable keeps its claim and its machine: its own deadline tells of it."""
+    """A Node that was never initialized keeps its claim and machine; the initialization deadline reports it."""
 
     async def story(sim: Sim) -> None:
         sim.nodes.plugin_delay_seconds = 5 * 3600.0
@@ -153,7 +153,7 @@ def test_a_node_that_never_came_up_is_not_repaired() -> None:
 
 
 def test_h2_false_and_unknown_that_take_turns_are_one_sickness() -> None:
-    """Every 30 s another word than True: the ten minutes run on, and the Node is replaced in time."""
+    """Ready alternates between False and Unknown every 30 s: the ten minutes are not restarted."""
 
     async def story(sim: Sim) -> None:
         uid = await one(sim)
@@ -172,7 +172,7 @@ def test_h2_false_and_unknown_that_take_turns_are_one_sickness() -> None:
 
 
 def test_h2_a_word_of_true_begins_anew() -> None:
-    """A Node that is Ready for a moment every nine minutes is not dead."""
+    """A Node that is Ready for a moment every nine minutes is not replaced."""
 
     async def story(sim: Sim) -> None:
         await one(sim)
@@ -192,7 +192,7 @@ def test_h2_a_word_of_true_begins_anew() -> None:
 
 @pytest.mark.parametrize("minute", [1, 9])
 def test_a_restart_on_the_way_costs_little(minute: int) -> None:
-    """The successor goes on from what the claim says: the Node is replaced soon after its ten minutes."""
+    """A new leader continues from the claim's condition: the Node is replaced soon after its ten minutes."""
 
     async def story(sim: Sim) -> None:
         uid = await one(sim)
@@ -210,7 +210,7 @@ def test_a_restart_on_the_way_costs_little(minute: int) -> None:
 
 
 def test_a_restart_after_long_absence_looks_for_itself() -> None:
-    """Nobody looked while the Node fell silent: the ten minutes begin with our own first sight."""
+    """If the Node failed while no controller ran, the ten minutes begin with the first observation."""
 
     async def story(sim: Sim) -> None:
         uid = await one(sim)
@@ -227,7 +227,7 @@ def test_a_restart_after_long_absence_looks_for_itself() -> None:
 
 @pytest.mark.parametrize("back", [False, True], ids=["still away", "back by then"])
 def test_a_crash_between_bound_and_deletion(back: bool) -> None:
-    """The successor goes on; or, if the Node came back, takes the bound off, which would cut a later drain short."""
+    """A new leader continues or, if the Node is Ready, removes the termination timestamp: it shortens drains."""
 
     async def story(sim: Sim) -> None:
         uid = await one(sim)
@@ -258,7 +258,7 @@ def test_a_crash_between_bound_and_deletion(back: bool) -> None:
 
 
 def test_h3_two_of_five_go_one_after_the_other() -> None:
-    """The second Node's claim is deleted only when the first one's is gone; until then it says what it waits for."""
+    """The second claim is deleted when the first one is gone; until then it states what it waits for."""
     metrics = Metrics()
 
     async def story(sim: Sim) -> None:
@@ -270,7 +270,7 @@ def test_h3_two_of_five_go_one_after_the_other() -> None:
         await sim.until(lambda: deleted(sim, first), 11 * MINUTE, "the first is deleted")
         waits = "2 of 5 Nodes are unhealthy, repaired 1 at a time"
         await sim.until(
-            lambda: waits in claim_condition(sim, "Initialized", second)[2], MINUTE, "the second says what for"
+            lambda: waits in claim_condition(sim, "Initialized", second)[2], MINUTE, "the second claim states the cause"
         )
         assert value(metrics, "repairs_blocked") == 1
         (reported,) = events(sim, "NodeRepairBlocked")
@@ -288,7 +288,7 @@ def test_h3_two_of_five_go_one_after_the_other() -> None:
 
 
 def test_h3_four_of_five_within_ten_minutes_are_left_alone_until_most_are_back() -> None:
-    """That is no machine's fault: none goes, and each says so; when the others are back, who stays away is replaced."""
+    """Most Nodes fail together: none is replaced, each claim states why; if most recover, the rest is replaced."""
     metrics = Metrics()
 
     async def story(sim: Sim) -> None:
@@ -319,7 +319,7 @@ def test_h3_four_of_five_within_ten_minutes_are_left_alone_until_most_are_back()
 @pytest.mark.matrix(quick=1)
 @pytest.mark.parametrize("restarts", [False, True], ids=["one process", "restarted meanwhile"])
 def test_h7_all_nodes_at_once_are_a_false_alarm(restarts: bool) -> None:
-    """Something says of every Node at once that it is not Ready: no claim is deleted, and all recover by themselves."""
+    """All Nodes are NotReady at once: no claim is deleted, and all recover."""
 
     async def story(sim: Sim) -> None:
         names = await fleet(sim, 6)
@@ -343,7 +343,7 @@ def test_h7_all_nodes_at_once_are_a_false_alarm(restarts: bool) -> None:
 
 
 def test_h5_aks_repairs_the_node_itself() -> None:
-    """A reboot that AKS begins after five minutes and ends after twelve: we keep off, and the Node comes back."""
+    """AKS reboots the Node from minute five to twelve: the controller does not replace it, and it recovers."""
 
     async def story(sim: Sim) -> None:
         await one(sim)
@@ -364,7 +364,7 @@ def test_h5_aks_repairs_the_node_itself() -> None:
 
 
 def test_h5_a_reboot_without_an_end_keeps_us_off_until_25() -> None:
-    """AKS begins and is not heard of again: after 25 minutes it is our turn."""
+    """AKS reports the start of a reboot only: the Node is replaced after 25 minutes."""
 
     async def story(sim: Sim) -> None:
         uid = await one(sim)
@@ -379,7 +379,7 @@ def test_h5_a_reboot_without_an_end_keeps_us_off_until_25() -> None:
 
 
 def test_h5_an_error_lets_us_in() -> None:
-    """AKS says that it failed: our ten minutes count again."""
+    """AKS reports a failed repair: the ten minutes apply again."""
 
     async def story(sim: Sim) -> None:
         uid = await one(sim)
@@ -396,7 +396,7 @@ def test_h5_an_error_lets_us_in() -> None:
 
 
 def test_h5_an_hour_of_remedies_is_enough() -> None:
-    """One remedy after the other, each with a beginning: after sixty minutes it is our turn all the same."""
+    """AKS starts one remedy after the other: the Node is replaced after sixty minutes."""
 
     async def story(sim: Sim) -> None:
         uid = await one(sim)
@@ -414,7 +414,7 @@ def test_h5_an_hour_of_remedies_is_enough() -> None:
 
 
 def test_events_that_may_not_be_read_cost_a_quarter_of_an_hour() -> None:
-    """An older chart does not grant it: AKS is taken to be at work, and the Node is replaced after 25 minutes."""
+    """Without permission to read Events a repair by AKS is assumed: the Node is replaced after 25 minutes."""
 
     async def story(sim: Sim) -> None:
         uid = await one(sim)
@@ -433,7 +433,7 @@ def test_events_that_may_not_be_read_cost_a_quarter_of_an_hour() -> None:
 @pytest.mark.parametrize("restarted", [False, True], ids=["undisturbed", "the controller restarts"])
 @OWNERS
 def test_h6_kaito_replaces_a_dead_machine_once(owner: Owner, restarted: bool) -> None:
-    """The dead machine's claim goes, KAITO makes one other, and never has two machines at a time."""
+    """The claim of the dead machine is deleted, and KAITO creates one other; two machines never exist at a time."""
 
     async def story(sim: Sim) -> None:
         await sim.start_controller(elect=False)
@@ -459,11 +459,11 @@ def test_h6_kaito_replaces_a_dead_machine_once(owner: Owner, restarted: bool) ->
     simulate(story, azure=FAST)
 
 
-# H8: pods; and what people have said
+# H8: pods; and annotations by users
 
 
 def test_h8_do_not_disrupt_does_not_keep_a_dead_node() -> None:
-    """KAITO says it of every claim: the Node is repaired like any other."""
+    """KAITO sets do-not-disrupt on every claim: the Node is repaired nevertheless."""
 
     async def story(sim: Sim) -> None:
         uid = await one(sim)
@@ -483,7 +483,7 @@ def test_h8_do_not_disrupt_does_not_keep_a_dead_node() -> None:
 
 @pytest.mark.parametrize("word", [False, None], ids=["its kubelet answers", "its kubelet is silent"])
 def test_h8_a_protected_pod_holds_a_dead_node_until_the_bound(word: bool | None) -> None:
-    """A pod with do-not-disrupt on the Node: the drain waits for it, five minutes and no longer."""
+    """A pod with do-not-disrupt delays the drain by five minutes at most."""
 
     async def story(sim: Sim) -> None:
         uid = await one(sim)
@@ -500,7 +500,7 @@ def test_h8_a_protected_pod_holds_a_dead_node_until_the_bound(word: bool | None)
 
 
 def test_repair_disabled_by_annotation() -> None:
-    """Who wants to look at a dead machine keeps it; once the annotation is gone, it is replaced."""
+    """A dead Node with the annotation is kept; once the annotation is removed, it is replaced."""
 
     async def story(sim: Sim) -> None:
         uid = await one(sim)
@@ -517,7 +517,7 @@ def test_repair_disabled_by_annotation() -> None:
 
 
 def test_repair_disabled_by_its_gate() -> None:
-    """FEATURE_GATES without NodeRepair: a dead Node keeps its claim and its machine, and the claim says what it is."""
+    """FEATURE_GATES without NodeRepair: a dead Node keeps its claim and machine, and the claim reports the Node."""
 
     async def story(sim: Sim) -> None:
         await one(sim, policy=Policy(node_repair=False))
@@ -533,7 +533,7 @@ def test_repair_disabled_by_its_gate() -> None:
 
 
 def test_a_cluster_that_is_stopped_meanwhile() -> None:
-    """A Node falls silent, then the cluster is stopped for an hour: the machine stays, and gets time to come back."""
+    """A Node fails, then the cluster is stopped for an hour: the machine is kept and has time to recover."""
 
     async def story(sim: Sim) -> None:
         await one(sim)
@@ -551,7 +551,7 @@ def test_a_cluster_that_is_stopped_meanwhile() -> None:
 
 @pytest.mark.parametrize("back", [False, True], ids=["stays away", "comes back"])
 def test_a_pool_that_aks_works_on_meanwhile(back: bool) -> None:
-    """An upgrade of an hour proves nothing of its Node: it gets its ten minutes once the pool is at rest."""
+    """During an upgrade of an hour the Node is not replaced; its ten minutes begin when the operation ends."""
 
     async def story(sim: Sim) -> None:
         uid = await one(sim)
@@ -575,7 +575,7 @@ def test_a_pool_that_aks_works_on_meanwhile(back: bool) -> None:
 
 
 def test_a_node_that_comes_back_at_the_last_moment_stays() -> None:
-    """It is Ready when the fresh read before the removal is answered: nothing is removed."""
+    """The read before the removal finds the Node Ready: nothing is removed."""
 
     async def story(sim: Sim) -> None:
         await one(sim)

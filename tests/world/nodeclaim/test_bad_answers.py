@@ -1,7 +1,7 @@
-"""What proxies, overload, old tokens and missing permissions do to the whole program: it names them, waits, goes on.
+"""Proxies, overload, expired tokens and missing permissions: each is reported, requests back off, and work continues.
 
-tests/unit/runtime/test_kube.py and test_reflector.py test how each answer is read; here the same answers stand between
-a controller and its API server for minutes, at every point of a claim's life.
+tests/unit/runtime/test_kube.py and test_reflector.py test how each response is read; here the same responses replace
+those of the API server for minutes, at every point of a claim's life.
 """
 
 import asyncio
@@ -36,7 +36,7 @@ Line = MutableMapping[str, Any]
 
 @dataclass
 class Weather:
-    """Something between the controllers and the API server that answers in its place. `calls` met it."""
+    """Responses in place of the API server's. `calls` are the requests that got one."""
 
     sim: Sim
     fits: Fits
@@ -50,7 +50,7 @@ class Weather:
         return await self.answer(request)
 
     def begins(self) -> None:
-        """From now on; connections that are open break."""
+        """Start now; open connections are closed."""
         self.sim.world.before.append(self)
         for link in self.sim.network.links(host=KUBE_HOST):
             if link.who.startswith("ctl"):
@@ -60,7 +60,7 @@ class Weather:
         self.sim.world.before.remove(self)
 
     async def lasts(self, seconds: float) -> list[Call]:
-        """A spell of it; the calls that met it."""
+        """Apply it for that time; the requests that got such a response."""
         begun = len(self.calls)
         self.begins()
         await asyncio.sleep(seconds)
@@ -70,13 +70,13 @@ class Weather:
 
 @contextmanager
 def logs() -> Iterator[list[Line]]:
-    """What the program says, as it would stand in its log."""
+    """The log lines of the program."""
     with capture_logs() as lines:
         yield lines
 
 
 def everything(call: Call) -> bool:
-    """All but the lease, whose loss is told below."""
+    """All requests except those of the Lease, whose loss has its own test below."""
     return call.target.kind != "leases"
 
 
@@ -99,7 +99,7 @@ HUGE = json.dumps({"type": "MODIFIED", "object": {**NODE, "x": "x" * 3 * 2**20}}
 PAGE = b"<html><title>Sign in</title></html>"
 UNEXPECTED = "UnexpectedResponse"
 
-# What comes, in the place of which answers, as which reason, and in which words it must be named.
+# The response, the requests it replaces, the reason in the metrics, and the text in the log.
 ANSWERS: list[tuple[str, Fits, Answer, str, str]] = [
     ("a sign-in page", everything, raw(PAGE), UNEXPECTED, "Sign in"),
     ("a gateway's page", everything, raw(b"<h1>502 Bad Gateway</h1>", 502), UNEXPECTED, "502 Bad Gateway"),
@@ -123,7 +123,7 @@ ANSWERS: list[tuple[str, Fits, Answer, str, str]] = [
 
 @pytest.mark.parametrize(("calls", "sent", "reason", "words"), [c[1:] for c in ANSWERS], ids=[c[0] for c in ANSWERS])
 def test_a_claim_lives_through_answers_that_make_no_sense(calls: Fits, sent: Answer, reason: str, words: str) -> None:
-    """Two minutes of it in each stretch of a life: named in the log, counted, asked ever less often, and then over."""
+    """Two minutes in each phase of a life: logged, counted, retried with backoff, then the claim continues."""
     metrics = Metrics()
 
     async def story(sim: Sim) -> None:
@@ -163,7 +163,7 @@ def sample(metrics: Metrics, name: str, **labels: str) -> float:
 
 
 def test_retry_after_delays_every_request() -> None:
-    """An overloaded API server that says 20 s is asked by each watch after 20 s, and by passes only sooner for news."""
+    """Retry-After of 20 s: each watch is retried after 20 s, and reconciles sooner only for new events."""
 
     async def story(sim: Sim) -> None:
         weather = Weather(sim, everything, status(429, "TooManyRequests", "slow down", **{"Retry-After": "20"}))
@@ -188,7 +188,7 @@ def test_retry_after_delays_every_request() -> None:
 
 @pytest.mark.parametrize("status_code", [200, 401, 403, 429, 500])
 def test_a_lease_that_cannot_be_renewed_ends_the_process_with_its_name_in_the_log(status_code: int) -> None:
-    """Even the lease meets it: the leader says so and ends, its successor waits, and the claim goes on afterwards."""
+    """With the Lease affected too the leader logs it and exits, a successor waits, and the claim continues."""
 
     async def story(sim: Sim) -> None:
         response = raw(PAGE) if status_code == 200 else status(status_code, "Refused", "not today")
@@ -213,7 +213,7 @@ def test_a_lease_that_cannot_be_renewed_ends_the_process_with_its_name_in_the_lo
 
 
 def test_writes_whose_answers_are_garbled_are_not_sent_again() -> None:
-    """Every write takes effect and is answered by a sign-in page, all life long: each is sent once, and found out."""
+    """Every write takes effect and is answered by a sign-in page: each is sent once, and its effect is observed."""
 
     async def garble(call: Call, response: web.StreamResponse) -> None:
         if not person(call) and call.system == "kube" and call.is_write and everything(call):
@@ -239,7 +239,7 @@ def test_writes_whose_answers_are_garbled_are_not_sent_again() -> None:
 
 
 class Denied(NamedTuple):
-    """A verb on a kind that the controller may not use; `word` is what Kubernetes calls the verb."""
+    """A verb on a kind that the controller may not use; `word` is Kubernetes' name of the verb."""
 
     verb: str
     kind: str
@@ -288,7 +288,7 @@ DOWN = [
 
 @pytest.mark.parametrize("denied", UP, ids=str)
 def test_a_missing_permission_is_named_and_its_coming_is_noticed(denied: Denied) -> None:
-    """A verb that the chart's role lacks for half an hour: said in log and metrics, little asked, and then it works."""
+    """A permission is missing for half an hour: logged, in the metrics, retried with backoff, and used once granted."""
     metrics = Metrics()
 
     async def story(sim: Sim) -> None:
@@ -313,7 +313,7 @@ def test_a_missing_permission_is_named_and_its_coming_is_noticed(denied: Denied)
 
 @pytest.mark.parametrize("denied", DOWN, ids=str)
 def test_a_permission_lost_before_a_removal_delays_it_and_breaks_no_order(denied: Denied) -> None:
-    """What is needed for the way down is taken away for half an hour: named, little asked, and all goes in order."""
+    """A permission for removal is missing for half an hour: logged, retried with backoff, and the order is kept."""
 
     async def story(sim: Sim) -> None:
         weather = denied.during(sim)
@@ -336,7 +336,7 @@ def test_a_permission_lost_before_a_removal_delays_it_and_breaks_no_order(denied
 
 
 def test_a_forbidden_change_to_the_node_stands_on_the_claim() -> None:
-    """Who may not patch Nodes reads so on the claim, with the remedy, and in time that it is overdue."""
+    """Without permission to patch Nodes the claim states it with the remedy, and is overdue later."""
 
     async def story(sim: Sim) -> None:
         weather = Denied("PATCH", "nodes").during(sim)
@@ -362,7 +362,7 @@ def test_a_forbidden_change_to_the_node_stands_on_the_claim() -> None:
 
 
 def test_a_server_that_has_not_read_its_roles_delays_a_claim_by_seconds() -> None:
-    """A real API server that has just started forbids everything at first: that is no reason to wait ten minutes."""
+    """An API server that has just started forbids everything: the claim is delayed by seconds, not ten minutes."""
 
     async def story(sim: Sim) -> None:
         await sim.start_controller()
@@ -382,7 +382,7 @@ def test_a_server_that_has_not_read_its_roles_delays_a_claim_by_seconds() -> Non
 
 
 def names(lines: list[Line], denied: Denied) -> bool:
-    """Whether somebody who reads only warnings learns which permission is missing."""
+    """Whether a warning in the log names the missing permission."""
     spoken = (str(line.get("error")) for line in lines if line["log_level"] in ("warning", "error"))
     return any(denied.sentence in error for error in spoken)
 
@@ -416,7 +416,7 @@ class Mount:
 
 
 def test_a_revoked_token_is_sent_rarely_until_its_file_changes(tmp_path: Path) -> None:
-    """Nothing is accepted for ten minutes, the lease included; the new file is taken within half a minute."""
+    """No token is accepted for ten minutes; the new file is used within half a minute."""
 
     async def story(sim: Sim) -> None:
         mount = Mount(tmp_path)
@@ -440,7 +440,7 @@ def test_a_revoked_token_is_sent_rarely_until_its_file_changes(tmp_path: Path) -
 
 
 def test_a_token_that_is_replaced_in_time_is_never_refused(tmp_path: Path) -> None:
-    """The kubelet writes a new token each 48 min and the old one ends 12 min later: nobody hears of it."""
+    """The kubelet writes a new token each 48 min and the old one expires 12 min later: no request is refused."""
 
     async def story(sim: Sim) -> None:
         mount = Mount(tmp_path)
@@ -461,7 +461,7 @@ def test_a_token_that_is_replaced_in_time_is_never_refused(tmp_path: Path) -> No
 
 
 def test_a_token_file_that_is_away_for_a_while_stops_nobody(tmp_path: Path) -> None:
-    """A mount without its token, and one with an empty one, are named; what was read before is used meanwhile."""
+    """A missing or empty token file is logged; the token read before is used meanwhile."""
 
     async def story(sim: Sim) -> None:
         mount = Mount(tmp_path)
@@ -487,7 +487,7 @@ def test_a_token_file_that_is_away_for_a_while_stops_nobody(tmp_path: Path) -> N
 
 
 def test_nodes_too_large_for_a_watch_line_cost_lists_and_no_life() -> None:
-    """Somebody's Node of 3 MiB changes all the time: each change costs a list, and a claim lives beside it."""
+    """A Node of 3 MiB changes constantly: each change costs a list, and claims are served."""
     metrics = Metrics()
 
     async def story(sim: Sim) -> None:
@@ -514,7 +514,7 @@ def test_nodes_too_large_for_a_watch_line_cost_lists_and_no_life() -> None:
 
 
 def test_a_claim_as_large_as_etcd_allows_is_like_any_other() -> None:
-    """A claim of more than a mebibyte gets its machine and goes."""
+    """A claim of more than a mebibyte is launched and removed."""
 
     async def story(sim: Sim) -> None:
         await sim.start_controller()

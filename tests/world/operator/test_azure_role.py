@@ -1,4 +1,4 @@
-"""Least privilege in Azure: the role that we ship is what a life needs, and ARM refuses everything else."""
+"""Least privilege in Azure: the shipped role has the actions that a claim's life uses; ARM refuses all others."""
 
 import dataclasses
 
@@ -15,7 +15,7 @@ WORDS = "does not have authorization to perform action"
 
 
 async def a_life(sim: Sim) -> None:
-    """A claim becomes Ready, is deleted and goes."""
+    """A claim becomes Ready, is deleted and removed."""
     await sim.start_controller()
     await sim.apply(node_claim(NAME))
     await ready(sim, NAME)
@@ -24,7 +24,7 @@ async def a_life(sim: Sim) -> None:
 
 
 def test_a_life_uses_all_of_the_role_and_nothing_else() -> None:
-    """What the emulator was asked for in a life is exactly what the role allows."""
+    """The actions used in a life are exactly those of the role."""
     report = simulate(a_life, azure=FAST)
     used = used_actions(report.world.cloud.request_log)
     assert used == AZURE_ACTIONS, f"used {sorted(used)}, granted {sorted(AZURE_ACTIONS)}"
@@ -32,7 +32,7 @@ def test_a_life_uses_all_of_the_role_and_nothing_else() -> None:
 
 @pytest.mark.parametrize(("missing", "condition"), [("write", "Launched"), ("delete", "InstanceTerminating")])
 def test_a_missing_azure_permission_is_reported_on_the_claim(missing: str, condition: str) -> None:
-    """ARM's refusal is on the claim, which waits; once the role is whole it goes on by itself."""
+    """The claim states ARM's refusal and waits; it continues once the action is granted."""
     action = f"Microsoft.ContainerService/managedClusters/agentPools/{missing}"
 
     async def story(sim: Sim) -> None:
@@ -42,7 +42,7 @@ def test_a_missing_azure_permission_is_reported_on_the_claim(missing: str, condi
             await ready(sim, NAME)
             await sim.delete_claim(NAME)
         await sim.until(
-            lambda: "AuthorizationFailed" in claim_condition(sim, condition)[2], LIFE_SECONDS, "the claim says so"
+            lambda: "AuthorizationFailed" in claim_condition(sim, condition)[2], LIFE_SECONDS, "the condition is set"
         )
         sim.cloud.configure(actions=AZURE_ACTIONS)
         if missing == "write":

@@ -1,7 +1,7 @@
-"""One leader: who does not hold the lease writes nothing, and a change of leaders doubles and loses nothing.
+"""Leader election: a replica without the lease writes nothing; a change of leaders repeats and loses nothing.
 
-I6 (no external write by a non-leader) is checked by the world at every write. Even without any election, names and
-preconditions keep two controllers from making two pools (I3) or leaking one (I1).
+I6 (no external write by a non-leader) is checked at every write. Without election, names and preconditions prevent two
+controllers from creating two pools (I3) or leaking one (I1).
 """
 
 import asyncio
@@ -21,19 +21,19 @@ from tests.world.nodeclaim.test_main_job import NAME, create_and_delete, gone, r
 from tests.world.transcript import CLAIMS, FAST, MINUTE, claim_condition, pool_calls
 
 LEASE_SECONDS = 30.0
-# A follower asks every 5 s, give or take a fifth; others' leases run from when it saw them renewed.
+# A follower reads the lease every 5 s ± 20 %; leases of others run from the observed renewal.
 RETRY_SECONDS = 6.5
 TAKEOVER_SECONDS = LEASE_SECONDS + 2 * RETRY_SECONDS
 ARM_WRITE_SECONDS = 15.0
 
 
 def writers(sim: Sim) -> list[str]:
-    """Who wrote to either system, Leases and Events aside, in order of the first write."""
+    """The writers to either system, Leases and Events excluded, in order of the first write."""
     return list(dict.fromkeys(call.who for call in sim.audit_log.writes() if call.who.startswith("ctl")))
 
 
 def holder(sim: Sim) -> str:
-    """Who holds the lease; "" if nobody."""
+    """The holder of the lease; "" without one."""
     lease = sim.store.get("leases.coordination.k8s.io", "gpu-provisioner", "kube-system")
     return "" if lease is None else lease["spec"].get("holderIdentity") or ""
 
@@ -53,7 +53,7 @@ async def two(sim: Sim, **options: Any) -> None:
 
 
 async def away(sim: Sim, uid: str) -> None:
-    """The claim is deleted and goes in order; nothing is left and nothing more written."""
+    """Delete the claim and wait until it is removed in order, with nothing left and no further writes."""
     await sim.delete_claim(NAME)
     await gone(sim)
     order = sim.audit_log.deletion_order(uid)
@@ -63,7 +63,7 @@ async def away(sim: Sim, uid: str) -> None:
 
 
 def test_of_two_replicas_one_acts() -> None:
-    """The follower keeps its caches warm, and neither writes anything nor asks Azure anything."""
+    """The follower keeps its caches warm, and sends neither writes nor requests to Azure."""
 
     async def story(sim: Sim) -> None:
         await two(sim)
@@ -87,7 +87,7 @@ MOMENTS = [
 @pytest.mark.parametrize(("case", "moment"), MOMENTS, ids=[row[0] for row in MOMENTS])
 @pytest.mark.parametrize("reset", [False, True], ids=["FIN", "RST"])
 def test_the_leader_dies(case: str, moment: Callable[[Sim], bool], reset: bool) -> None:
-    """The other one leads as soon as the lease has lapsed, goes on where the dead one was, and doubles nothing."""
+    """The other replica leads once the lease has expired, continues, and repeats nothing."""
 
     async def story(sim: Sim) -> None:
         await two(sim)
@@ -107,7 +107,7 @@ def test_the_leader_dies(case: str, moment: Callable[[Sim], bool], reset: bool) 
 
 
 def test_the_leader_dies_in_a_removal() -> None:
-    """The successor ends the removal in order, with no second DELETE."""
+    """The new leader completes the removal in order, without a second DELETE."""
 
     async def story(sim: Sim) -> None:
         await two(sim)
@@ -127,7 +127,7 @@ SLOW = AzureSettings(create_seconds=(300.0, 300.0), delete_seconds=(30.0, 60.0))
 
 
 def test_a_leader_cut_off_from_the_api_server_stops_writing_to_azure_in_time() -> None:
-    """It goes on repeating a DELETE only while the lease outlives the call; its successor begins after the lapse."""
+    """It retries a DELETE only while the lease outlives the call; its successor starts after the expiry."""
 
     async def story(sim: Sim) -> None:
         await two(sim, restart_on=(LeadershipLost,))
@@ -152,7 +152,7 @@ def test_a_leader_cut_off_from_the_api_server_stops_writing_to_azure_in_time() -
 
 
 def test_a_leader_cut_off_from_the_api_server_creates_no_pool() -> None:
-    """Claims it knows of and has not served yet are its successor's: two leaders never PUT for one claim."""
+    """Claims not served yet are served by the new leader: two leaders never send a PUT for one claim."""
 
     async def story(sim: Sim) -> None:
         await two(sim, restart_on=(LeadershipLost,))
@@ -172,7 +172,7 @@ def test_a_leader_cut_off_from_the_api_server_creates_no_pool() -> None:
 
 
 def test_a_put_in_flight_when_the_lease_is_lost() -> None:
-    """It was sent in time and lands in time; the successor finds the pool and asks for no second one."""
+    """A PUT sent before the loss completes; the new leader finds the pool and sends no second one."""
 
     async def story(sim: Sim) -> None:
         await two(sim, restart_on=(LeadershipLost,))
@@ -190,7 +190,7 @@ def test_a_put_in_flight_when_the_lease_is_lost() -> None:
 
 
 def test_nobody_reaches_the_api_server_for_a_while() -> None:
-    """Without an API server nobody leads and nobody writes; afterwards the claim gets its one machine."""
+    """Without an API server no replica leads or writes; afterwards the claim gets one machine."""
 
     async def story(sim: Sim) -> None:
         await two(sim, restart_on=(LeadershipLost,))
@@ -212,7 +212,7 @@ def test_nobody_reaches_the_api_server_for_a_while() -> None:
 
 
 def test_a_leader_that_is_stopped_releases_the_lease_at_once() -> None:
-    """SIGTERM releases the lease: the follower leads within one of its rounds, and goes on."""
+    """SIGTERM releases the lease: the follower leads within one retry period."""
 
     async def story(sim: Sim) -> None:
         await two(sim)
@@ -230,7 +230,7 @@ def test_a_leader_that_is_stopped_releases_the_lease_at_once() -> None:
 
 
 def test_a_leader_stopped_in_the_middle_of_a_write_leaves_its_lease_to_lapse() -> None:
-    """A write that was cut off may still arrive: until the lease has lapsed nobody follows."""
+    """An interrupted write may still arrive: no replica leads until the lease has expired."""
 
     async def story(sim: Sim) -> None:
         await two(sim)
@@ -250,7 +250,7 @@ def test_a_leader_stopped_in_the_middle_of_a_write_leaves_its_lease_to_lapse() -
 
 
 def test_a_wrong_clock_takes_no_lease() -> None:
-    """Leases run on each replica's own sense of duration: a clock that is a day ahead changes nothing."""
+    """Leases are measured by each replica's own durations: a clock that is a day ahead changes nothing."""
 
     async def story(sim: Sim) -> None:
         await two(sim)
@@ -267,7 +267,7 @@ def test_a_wrong_clock_takes_no_lease() -> None:
 @pytest.mark.parametrize("heedless", [False, True], ids=["AKS heeds preconditions", "AKS ignores preconditions"])
 @pytest.mark.parametrize("seed", [1, 2])
 def test_two_replicas_without_an_election(seed: int, heedless: bool) -> None:
-    """Both act at once on everything: still one pool a claim, everything goes in order, and they come to rest."""
+    """Both replicas act: still one pool per claim, removal in order, and writes end."""
 
     async def story(sim: Sim) -> None:
         for who in ("ctl0", "ctl1"):
@@ -293,7 +293,7 @@ def test_two_replicas_without_an_election(seed: int, heedless: bool) -> None:
 
 
 def test_the_main_job_without_an_election() -> None:
-    """A single replica may go without a lease."""
+    """A single replica can run without a lease."""
 
     async def story(sim: Sim) -> None:
         await sim.start_controller("ctl0", elect=False)

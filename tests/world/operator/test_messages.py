@@ -1,4 +1,4 @@
-"""The bystander that knows the pages can fail: a word that none of them explains is planted once, and it speaks."""
+"""The check of messages can fail: a reason that no page explains is planted and must be a violation."""
 
 import pytest
 
@@ -19,7 +19,7 @@ async def one_life(sim) -> None:
 
 @pytest.mark.parametrize("status", ["Unknown", "False"])
 def test_a_reason_that_no_page_explains_is_seen(monkeypatch, status) -> None:
-    """A judgement with a reason of its own making fails whatever story shows it."""
+    """A condition with an undocumented reason fails the simulation."""
     condition = launch.condition
 
     def mutant(f, claim):
@@ -36,14 +36,14 @@ def test_a_reason_that_no_page_explains_is_seen(monkeypatch, status) -> None:
 
 
 def test_a_status_that_no_page_has_for_a_reason_is_seen() -> None:
-    """The same reason under another status, or on another condition, is another word."""
+    """The same reason with another status, or on another condition, is undocumented too."""
     assert explained("Initialized", "False", "NodeLost", "")
     assert not explained("Initialized", "Unknown", "NodeLost", "")
     assert not explained("Registered", "False", "NodeLost", "")
 
 
 def test_azures_own_code_is_explained_where_it_begins_the_message() -> None:
-    """ARM's codes are an open set: one may stand on Launched if the message says it first."""
+    """ARM's codes are an open set: one is permitted on Launched if the message begins with it."""
     words = "ErrCode_SubnetIsFull: no addresses are left; Free addresses in the subnet or use a larger one"
     assert explained("Launched", "False", "SubnetIsFull", words)
     assert not explained("Launched", "False", "SubnetIsFull", "no addresses are left")
@@ -51,7 +51,7 @@ def test_azures_own_code_is_explained_where_it_begins_the_message() -> None:
 
 
 def test_an_event_is_explained_for_the_kinds_it_is_recorded_on() -> None:
-    """A drain's Event is a Node's, a repair's is a claim's."""
+    """Events of draining are about Nodes, Events of repair about claims."""
     assert explained_event("Node", "FailedDraining", "")
     assert not explained_event("NodeClaim", "FailedDraining", "")
     assert explained_event("NodeClaim", "NodeRepair", "")
