@@ -176,7 +176,7 @@ def test_k4_whatever_write_the_controller_dies_at() -> None:
 
 
 def test_k5_late_gpus_keep_the_gate_closed_and_open_it_by_themselves() -> None:
-    """While the device plugin is late the claim says once what is missing and what to do; then it is Ready."""
+    """While the device plugin is late the claim states once what is missing and the remedy; then it is Ready."""
 
     async def story(sim) -> None:
         sim.nodes.plugin_delay_seconds = 600.0
@@ -304,7 +304,7 @@ def sizes_in(claim, *sizes):
 @pytest.mark.parametrize("fault", [faults.capacity, faults.quota, faults.quota_preflight])
 @pytest.mark.parametrize("sizes", [[A10], [SIZE, A10]], ids=["one size", "two sizes"])
 def test_k10_the_phrase_comes_when_every_allowed_size_is_exhausted_and_not_before(sizes, fault) -> None:
-    """It ends the RAGEngine, which makes no second claim; the same claim, Ready later, brings the RAGEngine back."""
+    """It ends the RAGEngine, which creates no second claim; once the claim is Ready the RAGEngine recovers."""
 
     async def story(sim) -> None:
         short = [fault(size=size) for size in sizes]
@@ -334,7 +334,7 @@ def test_k10_the_phrase_comes_when_every_allowed_size_is_exhausted_and_not_befor
 
 
 def test_k10_a_shortage_of_one_size_is_not_the_end_while_another_may_be_had() -> None:
-    """The claim gets its second size, and at no time says the phrase."""
+    """The claim gets its second size, and no condition has the phrase at any time."""
 
     async def story(sim) -> None:
         sim.cloud.faults.append(faults.capacity(size=SIZE))
@@ -357,7 +357,7 @@ def test_k10_a_shortage_of_one_size_is_not_the_end_while_another_may_be_had() ->
     ("given", "stored"), [({"expireAfter": "Never"}, "Never"), ({}, "720h"), ({"expireAfter": "1h"}, "1h")]
 )
 def test_k11_no_machine_expires(given, stored) -> None:
-    """KAITO's Never, the 720h that the CRD fills in and an hour that somebody asked for are never acted on."""
+    """KAITO's Never, the CRD's default of 720h and an hour set by a user never expire a machine."""
 
     async def story(sim) -> None:
         await sim.start_controller()
@@ -377,7 +377,7 @@ def test_k11_no_machine_expires(given, stored) -> None:
 
 
 def test_k12_storage_is_the_disks_and_not_the_nodes() -> None:
-    """A request for storage, which no Node ever shows as allocatable, does not hold a claim back."""
+    """A request for storage, which no Node has as allocatable, does not delay a claim."""
 
     async def story(sim) -> None:
         await sim.start_controller()

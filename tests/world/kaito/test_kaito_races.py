@@ -1,7 +1,7 @@
-"""Beside KAITO, races and ways down: whoever writes at the same time, whatever is lost, one machine is replaced by one.
+"""KAITO, races and removal: with concurrent writes and any loss, one machine is replaced by exactly one.
 
-K8, K9, K13, K14, K17 and K18 of docs/references/kaito.md#contract, and what becomes of a Workspace and of a RAGEngine
-whose machine is taken away. The others are in `test_kaito.py`.
+K8, K9, K13, K14, K17 and K18 of docs/references/kaito.md#contract, and the replacement of a machine of a Workspace and
+of a RAGEngine. The others are in `test_kaito.py`.
 """
 
 import asyncio
@@ -30,16 +30,16 @@ RAGENGINE = Owner(kind="ragengine", name="docs", size=SIZE, storage="128Gi", lab
 OWNERS = pytest.mark.parametrize("owner", [WORKSPACE, RAGENGINE], ids=["Workspace", "RAGEngine"])
 
 
-# Writing at the same time
+# Concurrent writes
 
 ROUNDS = 1000
 
 
 def test_k8_a_thousand_races_for_a_node_lose_no_key() -> None:
-    """A thousand times KAITO puts a whole Node with its label while we patch ours back: no key is ever lost.
+    """A thousand times KAITO updates a Node with its label while the controller patches its own: no key is lost.
 
-    In each round a stranger takes both off, so that both sides write; KAITO reads before we have written, and puts as
-    late as chance has it. That it is refused (409) hundreds of times shows that the two do meet.
+    In each round another client removes both labels, so that both sides write; KAITO reads before that write
+    and sends its PUT after a random delay. Hundreds of 409s show that the writes overlap.
     """
     key, value = kaito_predicates.ACCELERATOR
     refused, lost = [0], list[Any]()
@@ -95,7 +95,7 @@ def test_k8_a_thousand_races_for_a_node_lose_no_key() -> None:
 
 @pytest.mark.parametrize("pods", [0, 3])
 def test_k9_a_claim_on_its_way_out_is_not_replaced_and_is_soon_gone(pods) -> None:
-    """While its claim is going KAITO creates none; it is gone within its drain, ARM's DELETE and a few seconds.
+    """A deleting claim is not replaced by KAITO; it is gone after its drain, ARM's DELETE and a few seconds.
 
     Then KAITO creates exactly one.
     """
@@ -124,7 +124,7 @@ def test_k9_a_claim_on_its_way_out_is_not_replaced_and_is_soon_gone(pods) -> Non
 
 
 async def before_the_put(sim, name) -> None:
-    """The controller knows of the claim and has asked for nothing: the cluster is stopped."""
+    """The controller has the claim and has sent no PUT: the cluster is stopped."""
     await wait_for_condition(sim, name, "Launched", "Unknown", "ClusterNotRunning", within_seconds=10)
 
 
@@ -151,7 +151,7 @@ async def not_ready(sim, name) -> None:
 
 
 async def repairing(sim, name) -> None:
-    """Its Node has been dead for so long that the controller removes it; a pod that may not be evicted holds it."""
+    """The Node is dead for long enough to be replaced; a protected pod blocks its drain."""
     await ready(sim, name)
     node = await node_of(sim, name)
     run_pod(sim, "training", node, annotations={labels.DO_NOT_DISRUPT: "true"})
@@ -175,7 +175,7 @@ PHASES: dict[str, Callable[[Any, str], Awaitable[object]]] = {
 @pytest.mark.parametrize("phase", PHASES)
 @OWNERS
 def test_k14_whoever_deletes_the_owner_finds_nothing_left(owner, phase) -> None:
-    """KAITO deletes its claims and looks away, in whatever phase: no pool, Node, claim or lease of a Node is left."""
+    """KAITO deletes its claims in any phase: no pool, Node, claim or lease of a Node is left."""
 
     async def story(sim) -> None:
         if phase == "before the PUT":
@@ -213,7 +213,7 @@ def test_k14_whoever_deletes_the_owner_finds_nothing_left(owner, phase) -> None:
 
 @pytest.mark.parametrize("state", [False, None])
 def test_k13_a_node_that_stops_being_usable_takes_readiness_back_in_one_write(state) -> None:
-    """Initialized and Ready turn False in one write within 5 s, return in one, and nothing is written between."""
+    """Initialized and Ready become False in one write within 5 s, and True in one, with no write between."""
 
     async def story(sim) -> None:
         await sim.start_controller()
@@ -242,7 +242,7 @@ def test_k13_a_node_that_stops_being_usable_takes_readiness_back_in_one_write(st
 
 
 def test_k13_a_slow_node_controller_causes_no_further_word() -> None:
-    """A Node that is Ready again while its not-ready taints still stand says nothing new until they are gone."""
+    """A Node that is Ready while its not-ready taints remain causes no write until they are removed."""
 
     async def story(sim) -> None:
         await sim.start_controller()
@@ -264,11 +264,11 @@ def test_k13_a_slow_node_controller_causes_no_further_word() -> None:
     simulate(story)
 
 
-# Its replacement appears once
+# One replacement
 
 
 async def node_not_ready(sim, name) -> None:
-    """For five minutes."""
+    """The Node is NotReady for five minutes."""
     node = await node_of(sim, name)
     sim.nodes.set_ready(node, False)
     await asyncio.sleep(300)
@@ -301,7 +301,7 @@ LOSSES = [
 @pytest.mark.parametrize("loss", LOSSES, ids=[row[0] for row in LOSSES])
 @OWNERS
 def test_one_machine_is_replaced_by_one(owner, loss, restarted) -> None:
-    """However its machine is lost, KAITO ends with exactly one, and never has a second beside one that is not going."""
+    """However its machine is lost, KAITO ends with exactly one, and never has a second that is not deleting."""
     case, lose, made, at_once = loss
     most_at_once = at_once if owner.kind == "ragengine" else 1
 
@@ -327,12 +327,12 @@ def test_one_machine_is_replaced_by_one(owner, loss, restarted) -> None:
     simulate(story, azure=FAST)
 
 
-# Failing, and buying too much
+# Failures and surplus claims
 
 
 @OWNERS
 def test_k17_a_claim_over_quota_is_kept_and_retried_with_backoff(owner) -> None:
-    """An hour without quota costs a PUT a step of the back-off; KAITO shows why and makes no other claim."""
+    """An hour without quota costs one PUT per backoff step; KAITO shows the cause and creates no other claim."""
 
     async def story(sim) -> None:
         sim.cloud.faults.append(faults.quota_preflight())
@@ -360,12 +360,12 @@ def test_k17_a_claim_over_quota_is_kept_and_retried_with_backoff(owner) -> None:
 
 
 async def expectation_expires(sim, workspace) -> None:
-    """Its cache shows the first claim more than five minutes late."""
+    """KAITO's cache shows the first claim more than five minutes late."""
     workspace.lag_seconds = 400.0
 
 
 async def restarts(sim, workspace) -> None:
-    """It starts anew on a cache that is a minute behind."""
+    """KAITO restarts with a cache that is a minute behind."""
     await serves(sim, workspace)
     workspace.lag_seconds = 60.0
     workspace.restart()
@@ -373,9 +373,9 @@ async def restarts(sim, workspace) -> None:
 
 @pytest.mark.parametrize("cause", [expectation_expires, restarts])
 def test_k18_a_surplus_claim_is_a_claim_of_its_own(cause) -> None:
-    """Where KAITO forgets a claim that it made and makes another, both get machines under names of their own.
+    """If KAITO creates a second claim, both get machines with separate names.
 
-    One of them can be deleted without the other noticing.
+    One of them can be deleted without an effect on the other.
     """
 
     async def story(sim) -> None:

@@ -1,4 +1,4 @@
-"""The bystander that every story has can fail: whatever would mislead KAITO is planted once, and it speaks."""
+"""The KAITO check can fail: each state that would mislead KAITO is planted once and must be a violation."""
 
 import asyncio
 
@@ -22,7 +22,7 @@ def caught(story):
 
 
 async def one_life(sim) -> None:
-    """A claim becomes Ready and goes again."""
+    """A claim becomes Ready and is removed."""
     await sim.start_controller()
     await sim.apply(node_claim("gpu1"))
     await ready(sim, "gpu1")
@@ -31,7 +31,7 @@ async def one_life(sim) -> None:
 
 
 def test_a_node_name_before_readiness_is_seen(monkeypatch) -> None:
-    """A program that writes nodeName before any Ready condition fails every story, for KAITO would use the Node."""
+    """A nodeName before any Ready condition is a violation: KAITO would use the Node."""
     report = status.report
 
     def mutant(f, claim, updates):
@@ -45,7 +45,7 @@ def test_a_node_name_before_readiness_is_seen(monkeypatch) -> None:
 
 
 def test_a_node_without_its_pool_is_seen(monkeypatch) -> None:
-    """A Node that lacks the node pool's label is one more to KAITO than the claim it belongs to."""
+    """A Node without the node pool's label is a violation: KAITO would count it besides its claim."""
     monkeypatch.setattr(registration, "copyable", lambda key: key != "karpenter.sh/nodepool")
 
     async def story(sim) -> None:
@@ -62,7 +62,7 @@ def test_a_node_without_its_pool_is_seen(monkeypatch) -> None:
 
 
 def test_two_claims_of_one_node_are_seen() -> None:
-    """Two claims that name one Node are two machines to KAITO, of which it has one."""
+    """Two claims that name one Node are a violation: KAITO would count two machines."""
 
     async def story(sim) -> None:
         conditions = [
@@ -77,7 +77,7 @@ def test_two_claims_of_one_node_are_seen() -> None:
 
 
 def test_a_claim_that_stays_initialized_without_its_node_is_seen(monkeypatch) -> None:
-    """Where Initialized is not taken back, KAITO's RAG engine would buy a second machine five seconds later."""
+    """Initialized without a Ready Node is a violation: five seconds later the RAGEngine would create another."""
     kept = ConditionUpdate(status="True", reason="Initialized")
     monkeypatch.setattr(initialization, "_usable", lambda *_: kept)
 
@@ -92,13 +92,13 @@ def test_a_claim_that_stays_initialized_without_its_node_is_seen(monkeypatch) ->
 
 
 def test_a_claim_that_goes_before_its_machine_is_seen(monkeypatch) -> None:
-    """A claim that is let go while its Node serves is replaced at once: one machine too many."""
+    """A claim removed while its Node serves is a violation: KAITO would replace it at once."""
     monkeypatch.setattr(termination, "step", lambda f, claim: ReleaseFinalizer(target=claim, why="mutant"))
     assert "gpu1 is gone and its Node aks-gpu1-47249735-vmss000000 serves: one more" in caught(one_life)
 
 
 def test_what_no_controller_could_say_is_not_held_against_it() -> None:
-    """What a claim says while no controller is there is nobody's fault; a successor has five seconds."""
+    """Conditions are not checked while no controller runs; a new leader has five seconds."""
 
     async def story(sim) -> None:
         await sim.start_controller(elect=False)

@@ -1,7 +1,7 @@
-"""Coming from Azure/gpu-provisioner: the new controller starts in the cluster that the old one has left.
+"""Migration from Azure/gpu-provisioner: the controller starts in a cluster that the predecessor has managed.
 
-What it made is taken over as it stands: no second PUT, no machine lost, no word of a claim that was Ready taken back.
-What it left behind is collected. What it had half done, a creation or a removal, is brought to its end.
+Its machines are adopted as they are: without a second PUT, a lost machine or a Ready claim that becomes not Ready.
+Orphans are collected, and interrupted creations and removals are completed.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ FOREIGN = ["system", "theirs"]
 
 
 def went(sim: Sim, name: str = NAME) -> list[str]:
-    """In which order a claim and its machine went: their pools bear no mark by which the ledger could tell."""
+    """The order in which claim and machine were removed: the pools have no ownership tag for the audit log."""
     mine = (name, f"aks-{name}-")
     return [one.kind for one in sim.audit_log.changes() if one.what == "gone" and one.name.startswith(mine)]
 
@@ -33,7 +33,7 @@ async def is_ready(sim: Sim, name: str = NAME) -> None:
 
 
 async def is_gone(sim: Sim, name: str = NAME, order: list[str] = WHOLE) -> None:
-    """Claim and machine go in that order, and the world comes to rest."""
+    """Wait until claim and machine are removed in that order, and no more writes are sent."""
     await sim.until(
         lambda: not (sim.claim(name) or sim.nodes_of(name) or name in sim.cloud.pools), 20 * MINUTE, f"{name} is gone"
     )
@@ -55,7 +55,7 @@ async def in_the_portal(sim: Sim) -> None:
 
 @pytest.mark.parametrize("remove", [by_claim, by_node, in_the_portal], ids=lambda remove: remove.__name__)
 def test_what_it_made_is_adopted_and_goes_like_our_own(remove: Callable[[Sim], Awaitable[None]]) -> None:
-    """A Ready claim stays Ready through the change, without any PUT or DELETE; any removal then takes all three."""
+    """A Ready claim stays Ready without any PUT or DELETE; any removal then removes all three objects."""
 
     async def story(sim: Sim) -> None:
         made = await old.machine(sim, NAME)
@@ -91,7 +91,7 @@ def status_of(claim: Json, kind: str) -> str:
     ids=["by its class alone", "a RAGEngine's", "with the pool's label"],
 )
 def test_whatever_it_managed_is_adopted(own: dict[str, str]) -> None:
-    """A claim that only its class makes ours, too: its pool is one that the old garbage collection never saw."""
+    """A claim that is managed only for its class is adopted too."""
 
     async def story(sim: Sim) -> None:
         await old.machine(sim, NAME, own=own)
@@ -109,14 +109,14 @@ def test_whatever_it_managed_is_adopted(own: dict[str, str]) -> None:
 
 
 async def creating_without_a_node(sim: Sim) -> None:
-    """Its PUT was accepted, and then it died."""
+    """The PUT was accepted, and no status was written."""
     made = old.claim(sim, NAME)
     old.unlaunched(sim, made)
     old.creating(sim, made)
 
 
 async def running_without_a_word(sim: Sim) -> None:
-    """The Node has come, and nobody has registered it; the claim has no providerID."""
+    """The Node exists and is not registered; the claim has no providerID."""
     made = old.claim(sim, NAME)
     old.unlaunched(sim, made, refused=True)
     old.pool(sim, made)
@@ -142,7 +142,7 @@ HALF_MADE = [creating_without_a_node, running_without_a_word, registered_without
 
 @pytest.mark.parametrize("state", HALF_MADE, ids=lambda state: state.__name__)
 def test_a_creation_is_brought_to_its_end(state: Callable[[Sim], Awaitable[None]]) -> None:
-    """Wherever it stopped, the claim gets Ready with the machine that is there or coming, and no PUT is sent."""
+    """Wherever it stopped, the claim becomes Ready with the existing machine, and no PUT is sent."""
 
     async def story(sim: Sim) -> None:
         await state(sim)
@@ -157,7 +157,7 @@ def test_a_creation_is_brought_to_its_end(state: Callable[[Sim], Awaitable[None]
 
 @pytest.mark.parametrize("state", HALF_MADE, ids=lambda state: state.__name__)
 def test_a_creation_whose_claim_was_deleted_meanwhile(state: Callable[[Sim], Awaitable[None]]) -> None:
-    """The old one would drop the finalizer of a claim without a providerID, and leak its pool: here everything goes."""
+    """A deleted claim without a providerID, whose pool the predecessor would leak, is removed with its pool."""
 
     async def story(sim: Sim) -> None:
         await state(sim)
@@ -172,7 +172,7 @@ def test_a_creation_whose_claim_was_deleted_meanwhile(state: Callable[[Sim], Awa
 
 
 def test_a_claim_whose_put_it_never_sent() -> None:
-    """It is served like a new one, and the pool bears our mark."""
+    """The claim is served like a new one, and the pool has the ownership tags."""
 
     async def story(sim: Sim) -> None:
         made = old.claim(sim, NAME)
@@ -189,7 +189,7 @@ def test_a_claim_whose_put_it_never_sent() -> None:
 
 
 def test_a_failed_pool_that_it_would_put_for_ever() -> None:
-    """Its cause comes to stand on the claim, the pool goes, and the next attempt is our own."""
+    """The claim states the cause, the pool is removed, and the controller starts its own attempt."""
 
     async def story(sim: Sim) -> None:
         made = old.claim(sim, NAME)
@@ -220,7 +220,7 @@ async def pool_deleting(sim: Sim) -> None:
 
 
 async def pool_gone(sim: Sim) -> None:
-    """The pool is gone, the Node's finalizer is not."""
+    """The pool is gone, and the Node has its finalizer."""
     await pool_deleting(sim)
     await sim.until(lambda: NAME not in sim.cloud.pools, 5 * MINUTE, "the pool is gone")
 
@@ -232,19 +232,19 @@ async def node_gone(sim: Sim) -> None:
 
 
 async def only_the_node_deleting(sim: Sim) -> None:
-    """Somebody deleted the Node at the moment of the change; nobody has told the claim."""
+    """The Node was deleted during the migration, and the claim was not."""
     await old.machine(sim, NAME)
     await sim.delete_node(node_name(sim))
 
 
 async def only_the_pool_deleting(sim: Sim) -> None:
-    """Somebody deletes the pool on the portal at the moment of the change."""
+    """The pool was deleted in the portal during the migration."""
     await old.machine(sim, NAME)
     sim.cloud.delete_pool_by_hand(NAME)
 
 
 async def only_the_claim_deleting(sim: Sim) -> None:
-    """The claim was deleted while nobody looked."""
+    """The claim was deleted while no controller ran."""
     await old.machine(sim, NAME)
     sim.store.delete(CLAIMS, NAME)
 
@@ -262,7 +262,7 @@ HALF_GONE = [
 
 @pytest.mark.parametrize("state", HALF_GONE, ids=lambda state: state.__name__)
 def test_a_removal_is_brought_to_its_end(state: Callable[[Sim], Awaitable[None]]) -> None:
-    """Wherever it stopped, pool, Node and claim go in that order; a pool that is going is not asked to go again."""
+    """Wherever it stopped, pool, Node and claim are removed in order, without a second DELETE."""
 
     async def story(sim: Sim) -> None:
         await state(sim)
@@ -279,19 +279,19 @@ def test_a_removal_is_brought_to_its_end(state: Callable[[Sim], Awaitable[None]]
 
 
 async def node_deleting(sim: Sim) -> None:
-    """The claim is gone, the Node is going (the old one then left the machine running)."""
+    """The claim is gone, and the Node is deleting."""
     await sim.delete_node(node_name(sim))
 
 
 async def node_let_go(sim: Sim) -> None:
-    """The old one let the Node go, and left its machine running."""
+    """The Node is gone, and its machine runs."""
     name = node_name(sim)
     sim.store.patch("nodes", name, {"metadata": {"finalizers": None}})
     await sim.delete_node(name)
 
 
 async def nothing_done(_: Sim) -> None:
-    """The Node is well."""
+    """The Node is healthy."""
 
 
 LegacyPools = Literal["collect", "report"]
@@ -300,7 +300,7 @@ LegacyPools = Literal["collect", "report"]
 @pytest.mark.parametrize("state", [nothing_done, node_deleting, node_let_go], ids=lambda state: state.__name__)
 @pytest.mark.parametrize("what", get_args(LegacyPools))
 def test_a_pool_of_a_vanished_claim(what: LegacyPools, state: Callable[[Sim], Awaitable[None]]) -> None:
-    """It is collected with its Node, or left for people with everything on it, as configured."""
+    """The pool is collected with its Node or kept unchanged, as configured."""
 
     async def story(sim: Sim) -> None:
         await old.machine(sim, NAME)
@@ -320,7 +320,7 @@ def test_a_pool_of_a_vanished_claim(what: LegacyPools, state: Callable[[Sim], Aw
 
 
 def test_a_claim_made_anew_under_the_name_of_what_it_left() -> None:
-    """The creation time tells the claims apart: the new one waits, says so, and gets a machine of its own."""
+    """The creation time identifies the claim: the new one waits, states why, and gets its own machine."""
 
     async def story(sim: Sim) -> None:
         await old.machine(sim, NAME)
@@ -329,7 +329,9 @@ def test_a_claim_made_anew_under_the_name_of_what_it_left() -> None:
         uid = (await sim.apply(node_claim(NAME)))["metadata"]["uid"]
         await sim.start_controller()
         await sim.until(
-            lambda: claim_condition(sim, "Launched")[1] == "LegacyPoolLeft", MINUTE, "it says what it waits for"
+            lambda: claim_condition(sim, "Launched")[1] == "LegacyPoolLeft",
+            MINUTE,
+            "the claim states what it waits for",
         )
         await is_ready(sim)
         assert [pool.name for pool in sim.pools_of(uid)] == [NAME]
@@ -345,7 +347,7 @@ def test_a_claim_made_anew_under_the_name_of_what_it_left() -> None:
 @pytest.mark.parametrize("refused", [False, True], ids=["tolerated", "every status write is refused"])
 @pytest.mark.parametrize("going", [False, True], ids=["deleted afterwards", "deleting at the change"])
 def test_a_claim_with_an_empty_class_can_be_deleted(refused: bool, going: bool) -> None:
-    """Older API servers refuse every status write to such a claim: it is adopted and goes all the same, in order."""
+    """Older API servers refuse status writes to such a claim: it is adopted and removed in order."""
 
     async def story(sim: Sim) -> None:
         await old.machine(sim, NAME, nodeClassRef=old.NO_CLASS)
@@ -365,7 +367,7 @@ def test_a_claim_with_an_empty_class_can_be_deleted(refused: bool, going: bool) 
 
 
 def test_a_claim_of_which_only_the_finalizer_may_be_written() -> None:
-    """Before Kubernetes 1.30 such a claim refuses labels and annotations too: its machine goes nevertheless."""
+    """Before Kubernetes 1.30 such a claim refuses labels and annotations too: its machine is removed."""
 
     async def story(sim: Sim) -> None:
         await old.machine(sim, NAME, nodeClassRef=old.NO_CLASS)
@@ -386,7 +388,7 @@ def test_a_claim_of_which_only_the_finalizer_may_be_written() -> None:
 
 
 def test_leases_of_its_replicas() -> None:
-    """They are nobody's business of ours, unless it is the one we use: that one is waited for until it lapses."""
+    """Its leases are not touched, unless the controller uses the same one: then it waits for the expiry."""
 
     async def story(sim: Sim) -> None:
         await old.machine(sim, NAME)
@@ -403,7 +405,7 @@ def test_leases_of_its_replicas() -> None:
 
 
 def test_a_whole_cluster_changes_hands() -> None:
-    """Everything at once, one machine in each state: what lives is Ready in the end, what goes is gone, nobody else."""
+    """One machine in each state at once: living claims become Ready, deleted ones are removed, others are kept."""
 
     async def story(sim: Sim) -> None:
         lives = [await old.machine(sim, f"live{number}") for number in range(4)]
