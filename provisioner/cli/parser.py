@@ -56,7 +56,7 @@ class Parser(argparse.ArgumentParser):
         near = get_close_matches(name, self._option_string_actions, n=1)
         remedy = f"Did you mean {near[0]}?" if near else f"Remove it; {self.prog} --help lists the flags."
         message = "unknown flag" if word.startswith("-") else "unexpected argument"
-        return FieldError(name, "FieldValueInvalid", message, masked(value), remedy)
+        return FieldError(masked(name), "FieldValueInvalid", message, masked(value), remedy)
 
 
 def parse(words: Sequence[str]) -> CommandLine:

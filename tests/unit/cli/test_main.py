@@ -147,6 +147,7 @@ def test_the_value_of_an_unknown_flag_is_masked() -> None:
     assert "--htps-proxy=" in err
     assert "hunter2" not in err
     assert "hunter2" not in command("gc", "--htps-proxy=http://user:hunter2@proxy.example.com")[2]
+    assert "hunter2" not in command("config", "--htps-proxy", "http://user:hunter2@proxy.example.com")[2]
 
 
 @pytest.mark.parametrize(
