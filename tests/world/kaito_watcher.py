@@ -49,7 +49,7 @@ class Stage:
 
 
 def beside(world: World, time: Callable[[], float], serving_since: Callable[[], float]) -> "KaitoWatcher":
-    """The watcher of a simulated world: what it calls a violation is one of the world's."""
+    """The watcher of a simulation: its violations are violations of the simulation."""
 
     def by_controller(claim: Json) -> bool:
         call = current_write("claim", claim["metadata"]["name"])
@@ -75,7 +75,7 @@ class KaitoWatcher:
         self._misleading_since: dict[str, float] = {}
 
     def look(self) -> None:
-        """Time has passed: judge what may not last."""
+        """Check states with a time limit."""
         if not self._misleading_since:
             return
         now = self._stage.time()

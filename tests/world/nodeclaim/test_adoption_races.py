@@ -1,7 +1,7 @@
-"""A Node that Kubernetes deletes for its vanished owner while a restored claim takes it over: nobody's machine goes.
+"""Races between Kubernetes' garbage collector and adoption: a Node of a restored claim keeps its machine.
 
-The collector and the controller cannot know of each other's writes. Whichever of them comes first, at whatever moment,
-the Node is either owned again or kept while it is deleting; it never counts as one that somebody deleted.
+The collector and the controller do not coordinate their writes. In any order the Node is either owned again, or kept
+while it is deleting; it never counts as deleted by a user.
 """
 
 import asyncio
@@ -41,7 +41,7 @@ WORLDS = [ALL[start :: -(-len(ALL) // COUNT)] for start in range(-(-len(ALL) // 
 
 @pytest.mark.parametrize("when", WORLDS, ids=[" ".join(f"{moment:+.2f}" for moment in world) for world in WORLDS])
 def test_restored_claims_adopt_at_every_moment_around_the_deletion(when: list[float]) -> None:
-    """Before it, with it and after it: the claims stay, no pool is asked to go, and `gc` has nothing to remove."""
+    """Before, during and after it: the claims stay, no DELETE of a pool is sent, and `gc` has nothing to remove."""
 
     async def story(sim: Sim) -> None:
         names = await fleet(sim, len(when))
@@ -62,12 +62,12 @@ def test_restored_claims_adopt_at_every_moment_around_the_deletion(when: list[fl
 
 
 def by_nobody(sim: Sim, node: str) -> None:
-    """It is deleted, and not in the name of whoever is being served just now."""
+    """Delete the Node outside the context of the current request."""
     contextvars.Context().run(sim.store.delete, "nodes", node)
 
 
 def collect_around_the_hand_over(sim: Sim, phase: str) -> list[Call]:
-    """The collector, which has read the Node's owners, deletes it just before or after the patch that changes them."""
+    """The collector, which has read the old owners, deletes the Node just before or after they are patched."""
     taken: list[Call] = []
 
     def hits(call: Call) -> bool:
@@ -93,7 +93,7 @@ def collect_around_the_hand_over(sim: Sim, phase: str) -> list[Call]:
 @pytest.mark.parametrize("restarted", [False, True])
 @pytest.mark.parametrize("phase", ["before", "after"])
 def test_the_deletion_meets_the_hand_over(phase: str, restarted: bool) -> None:
-    """Deleted within the write that hands the Node over, it is kept, told of, and goes with its claim."""
+    """A Node deleted during the change of its owner is kept, reported, and removed with its claim."""
 
     async def story(sim: Sim) -> None:
         await sim.start_controller()
@@ -122,7 +122,7 @@ def test_the_deletion_meets_the_hand_over(phase: str, restarted: bool) -> None:
 
 
 def test_a_person_deletes_the_node_of_an_adopted_claim() -> None:
-    """Minutes after the hand-over no collector is on its way any more: claim and pool follow the Node as ever."""
+    """Minutes after the adoption, deletion of the Node removes claim and pool as usual."""
 
     async def story(sim: Sim) -> None:
         await sim.start_controller()

@@ -1,4 +1,4 @@
-"""Spot machines: asked for as such, taken back by Azure, and what becomes of their claims."""
+"""Spot machines: their creation, their eviction by Azure, and the effect on their claims."""
 
 import asyncio
 from typing import Any
@@ -25,7 +25,7 @@ def spot_claim(name: str) -> dict[str, Any]:
 
 
 async def gone(sim: Sim, name: str, within_seconds: float = 900.0) -> None:
-    """Wait until claim, pool and Node are."""
+    """Wait until claim, pool and Node are gone."""
     await sim.until(
         lambda: sim.claim(name) is None and name not in sim.cloud.pools and not sim.nodes_of(name),
         within_seconds,
@@ -55,7 +55,7 @@ def test_a_spot_machine_has_akss_own_marks_and_our_column() -> None:
 
 @pytest.mark.parametrize("fate", ["alive", "restarted"])
 def test_an_evicted_machine_takes_its_claim_and_pool_along(fate: str) -> None:
-    """The pool counts no machine: the claim says that Azure took it, goes, and nothing of it is left to be billed."""
+    """The pool's count is 0: the claim states the eviction and is removed with everything that is billed."""
 
     async def story(sim: Sim) -> None:
         await sim.start_controller(elect=False)
@@ -86,7 +86,7 @@ def test_an_evicted_machine_takes_its_claim_and_pool_along(fate: str) -> None:
 
 
 def test_all_spot_machines_taken_at_once_are_let_go() -> None:
-    """Azure takes whole sizes back: these machines are removed past the circuit breaker; the others stay."""
+    """Azure evicts whole sizes: these machines are removed past the circuit breaker; the others stay."""
     spots = [f"spot{n}" for n in range(8)]
 
     async def story(sim: Sim) -> None:
@@ -109,7 +109,7 @@ def test_all_spot_machines_taken_at_once_are_let_go() -> None:
 
 @pytest.mark.parametrize("case", ["announced", "unannounced"])
 def test_a_machine_that_azure_replaces_by_itself_is_not_the_claims(case: str) -> None:
-    """Where the pool is filled up again the old Node vanishes: with a sign the claim says why, else that it is lost."""
+    """The pool is refilled and the old Node is deleted: the claim states the eviction if announced, else NodeLost."""
 
     async def story(sim: Sim) -> None:
         await sim.start_controller(elect=False)
@@ -132,7 +132,7 @@ def test_a_machine_that_azure_replaces_by_itself_is_not_the_claims(case: str) ->
 
 
 def test_a_pool_on_demand_that_somebody_scaled_to_nothing_is_no_eviction() -> None:
-    """Only Azure's own terms make a missing machine Azure's deed."""
+    """A missing machine is an eviction only for spot pools."""
 
     async def story(sim: Sim) -> None:
         await sim.start_controller(elect=False)
@@ -149,7 +149,7 @@ def test_a_pool_on_demand_that_somebody_scaled_to_nothing_is_no_eviction() -> No
 
 
 def test_kaito_replaces_an_evicted_machine_once() -> None:
-    """Its owner makes one new claim when the old one goes, and serves again; never two machines that are wanted."""
+    """KAITO creates one new claim when the old one is gone; never two machines that are not deleting."""
     owner = Owner(kind="workspace", name="workspace-spot", size=SIZE, terms="spot", labels={"apps": "spot"})
 
     async def story(sim: Sim) -> None:
@@ -175,7 +175,7 @@ def test_kaito_replaces_an_evicted_machine_once() -> None:
 
 
 def test_exhausted_spot_capacity_is_reported_after_an_eviction_too() -> None:
-    """The new claim finds no spot machine: it says so, and waits its turn."""
+    """The new claim finds no spot capacity: it reports it and backs off."""
 
     async def story(sim: Sim) -> None:
         await sim.start_controller(elect=False)

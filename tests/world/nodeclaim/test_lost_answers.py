@@ -1,6 +1,6 @@
-"""Answers of ARM that never arrive, or arrive late, or contradict: one pool for each claim, and no standstill.
+"""Lost, late and contradictory responses of ARM: one pool per claim, and no claim that stops.
 
-Times are virtual: after whatever tells what became of a PUT, the claim goes on within one interval of the inventory.
+Times are virtual: after the result of a PUT is observed, the claim continues within one interval of the inventory.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ SETTLE_SECONDS = 60.0
 
 
 def lost(how: str) -> Fault:
-    """The PUT takes effect, and its answer does not come."""
+    """The PUT takes effect, and its response is lost."""
     return {
         "reset": Fault(verb="PUT", drop="after"),
         "timeout": Fault(verb="PUT", slow_seconds=40.0, slow="after"),
@@ -48,7 +48,7 @@ async def ends_well(sim: Sim, uid: str) -> None:
 
 @pytest.mark.parametrize(("how", "known_after"), [("reset", 0.5), ("timeout", CALL_SECONDS)])
 def test_a_put_that_took_effect_unheard_is_found_by_one_look(how: str, known_after: float) -> None:
-    """The answer is lost: one GET finds the pool, and within an interval the claim says Creating."""
+    """The response is lost: one GET finds the pool, and within an interval Launched is Creating."""
 
     async def story(sim: Sim) -> None:
         sim.cloud.faults.append(lost(how))
@@ -56,7 +56,7 @@ def test_a_put_that_took_effect_unheard_is_found_by_one_look(how: str, known_aft
         uid = await applied(sim)
         await sim.until(lambda: created(sim, NAME), 5, "the pool is being made")
         began = sim.now
-        await sim.until(lambda: stretch_of(sim, "Unknown", "Creating"), 60, "the claim says so")
+        await sim.until(lambda: stretch_of(sim, "Unknown", "Creating"), 60, "the condition is set")
         assert sim.now - began <= known_after + INTERVAL_SECONDS
         assert arm_calls(sim, NAME) == ["PUT", "GET"]
         await ends_well(sim, uid)
@@ -68,7 +68,7 @@ def test_a_put_that_took_effect_unheard_is_found_by_one_look(how: str, known_aft
 @pytest.mark.parametrize("status", [500, 502, 503, 504, 408])
 @pytest.mark.parametrize("applied_too", [True, False], ids=["applied", "not applied"])
 def test_an_error_response_leaves_the_result_of_the_write_open(status: int, applied_too: bool) -> None:
-    """A 5xx after the write, or instead of it: a look decides, and the PUT is repeated only if nothing is there."""
+    """A 5xx after the write, or instead of it: the pool is read, and the PUT is repeated only if it is absent."""
 
     async def answer_with_an_error(call: Any, response: Any) -> None:
         if call.verb == "PUT" and call.target.kind == "pools" and applied_too:
@@ -86,7 +86,7 @@ def test_an_error_response_leaves_the_result_of_the_write_open(status: int, appl
         uid = await applied(sim)
         await sim.until(lambda: created(sim, NAME), 30, "the pool is being made")
         began = sim.now
-        await sim.until(lambda: stretch_of(sim, "Unknown", "Creating"), 60, "the claim says so")
+        await sim.until(lambda: stretch_of(sim, "Unknown", "Creating"), 60, "the condition is set")
         assert sim.now - began <= INTERVAL_SECONDS
         await ends_well(sim, uid)
         assert len(puts(sim, NAME)) == (1 if applied_too else 2)
@@ -112,7 +112,7 @@ def test_reads_that_lag_after_a_put_make_no_second_pool(how: str, where: str, la
         uid = await applied(sim)
         await sim.until(lambda: created(sim, NAME), 5, "the pool is being made")
         began = sim.now
-        await sim.until(lambda: stretch_of(sim, "Unknown", "Creating"), 300, "the claim says so")
+        await sim.until(lambda: stretch_of(sim, "Unknown", "Creating"), 300, "the condition is set")
         known_after = 0.0 if how == "heard" else min(lags.values()) and lag
         assert sim.now - began <= known_after + INTERVAL_SECONDS
         await ends_well(sim, uid)
@@ -126,7 +126,7 @@ def test_reads_that_lag_after_a_put_make_no_second_pool(how: str, where: str, la
 @pytest.mark.parametrize("kill", [0.0, 1.0, 20.0])
 @pytest.mark.parametrize("lag", [0.0, 45.0])
 def test_a_successor_meets_the_pool_of_a_lost_answer(lag: float, kill: float) -> None:
-    """The process dies with the answer unheard: 412 or a look shows the pool to the next one, which adopts it."""
+    """The process is killed before the response: the next one gets 412 or reads the pool, and adopts it."""
 
     async def story(sim: Sim) -> None:
         sim.cloud.faults.append(Fault(verb="PUT", slow_seconds=40.0, slow="after"))
@@ -137,7 +137,7 @@ def test_a_successor_meets_the_pool_of_a_lost_answer(lag: float, kill: float) ->
         sim.crash()
         await sim.start_controller("ctl1", elect=False)
         began = sim.now
-        await sim.until(lambda: stretch_of(sim, "Unknown", "Creating"), 300, "the claim says so")
+        await sim.until(lambda: stretch_of(sim, "Unknown", "Creating"), 300, "the condition is set")
         assert sim.now - began <= lag + INTERVAL_SECONDS
         await ends_well(sim, uid)
         assert len(puts(sim, NAME)) <= (5 if lag else 1)
@@ -147,7 +147,7 @@ def test_a_successor_meets_the_pool_of_a_lost_answer(lag: float, kill: float) ->
 
 @pytest.mark.parametrize("how", ["seen", "unseen"])
 def test_a_pool_of_somebody_else_under_the_name_is_left_alone(how: str) -> None:
-    """412, and a look shows no mark of ours: the claim says that the name is taken, and nothing is written."""
+    """After a 412 a pool without ownership tags is found: the claim states the conflict, and nothing is written."""
 
     async def story(sim: Sim) -> None:
         await sim.start_controller()
@@ -176,7 +176,7 @@ def test_a_pool_of_somebody_else_under_the_name_is_left_alone(how: str) -> None:
 
 @pytest.mark.parametrize("ttl", [0.0, 10.0, 3600.0])
 def test_no_operation_is_ever_needed(ttl: float) -> None:
-    """Operation URLs that expire at once, soon or late: a whole life asks none of them."""
+    """Operation URLs expire at once, soon or late: a life without failures reads none of them."""
 
     async def story(sim: Sim) -> None:
         await sim.start_controller()
@@ -188,7 +188,7 @@ def test_no_operation_is_ever_needed(ttl: float) -> None:
 
 
 def test_a_failed_creation_with_a_lost_put_response_is_reported_and_repeated() -> None:
-    """Neither the pool nor anybody else says why it failed, for the answer with the operation's URL was lost."""
+    """The response with the operation's URL is lost: the failure is reported without a cause and the PUT repeated."""
 
     async def story(sim: Sim) -> None:
         failure = Failure(error=faults.no_capacity(), silent=True)

@@ -1,4 +1,4 @@
-"""The main job: apply a NodeClaim, get a GPU node; delete it, and nothing is left."""
+"""The main use: apply a NodeClaim, get a GPU node; delete it, and nothing is left."""
 
 from tests.world.harness import Sim, node_claim, simulate
 
@@ -15,12 +15,12 @@ async def ready(sim: Sim, name: str = NAME, within_seconds: float = 900.0) -> st
 
 
 async def gone(sim: Sim, name: str = NAME, within_seconds: float = 1200.0) -> None:
-    """No claim of that name any more."""
+    """Wait until no claim of that name exists."""
     await sim.until(lambda: sim.claim(name) is None, within_seconds, f"{name} is gone")
 
 
 async def create_and_delete(sim: Sim) -> None:
-    """The story that everything else is measured against."""
+    """The reference story of other tests."""
     await sim.start_controller()
     uid = await ready(sim)
     await sim.delete_claim(NAME)
@@ -32,5 +32,5 @@ async def create_and_delete(sim: Sim) -> None:
 
 
 def test_claim_becomes_a_ready_gpu_node_and_goes_again() -> None:
-    """A claim gets Ready with its GPU and goes in the order instance, Node, NodeClaim."""
+    """A claim becomes Ready with its GPU and is removed in the order instance, Node, NodeClaim."""
     simulate(create_and_delete)

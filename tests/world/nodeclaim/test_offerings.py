@@ -1,4 +1,4 @@
-"""Several offerings for one claim, one offering short for several claims: what is tried, when, and by whom."""
+"""Several offerings for one claim, and one unavailable offering for several claims: what is tried, and when."""
 
 import asyncio
 from itertools import pairwise
@@ -39,7 +39,7 @@ def all_puts(sim: Sim, names: list[str]) -> list[float]:
 
 @pytest.mark.parametrize("refused", ["at once", "later"])
 def test_the_next_size_is_tried_after_a_shortage(refused: str) -> None:
-    """The preferred sizes first; each try and each cause is an event, and the claim never says that all is over."""
+    """Sizes in order of preference; an Event for each attempt and cause, and no terminal condition."""
 
     async def story(sim: Sim) -> None:
         fault = faults.quota_preflight if refused == "at once" else faults.quota
@@ -64,7 +64,7 @@ def test_the_next_size_is_tried_after_a_shortage(refused: str) -> None:
 
 
 def test_zones_are_tried_one_after_the_other() -> None:
-    """A zone without room costs one try; the machine comes in the next one."""
+    """A zone without capacity costs one attempt; the machine is created in the next one."""
 
     async def story(sim: Sim) -> None:
         sim.cloud.faults.append(faults.capacity("ZonalAllocationFailed", zone="2"))
@@ -78,7 +78,7 @@ def test_zones_are_tried_one_after_the_other() -> None:
 
 
 def test_spot_first_then_on_demand() -> None:
-    """A claim that lists spot before on-demand takes what is not evicted when there is no spot."""
+    """A claim that lists spot before on-demand gets on-demand if there is no spot capacity."""
 
     async def story(sim: Sim) -> None:
         sim.cloud.faults.append(faults.capacity(priority="Spot"))
@@ -112,7 +112,7 @@ def test_exhausted_offerings_are_reported_and_retried() -> None:
 
 @pytest.mark.parametrize("refused", ["at once", "later"])
 def test_many_claims_cost_one_put_a_step(refused: str) -> None:
-    """Quota 0 cores for an hour and twelve claims: after the first finding one of them tries for all."""
+    """No quota for an hour and twelve claims: after the first failure one claim retries for all."""
     names = [f"gpu{n}" for n in range(12)]
 
     async def story(sim: Sim) -> None:
@@ -139,7 +139,7 @@ def test_many_claims_cost_one_put_a_step(refused: str) -> None:
 
 
 def test_the_longest_waiting_claim_tries_for_all_and_its_deletion_passes_the_turn() -> None:
-    """Its creation decides, not its name; when it goes, the next one has its turn at the next step."""
+    """The oldest claim retries for all; after its deletion the next oldest does."""
 
     async def story(sim: Sim) -> None:
         sim.cloud.faults.append(faults.quota_preflight())
@@ -167,7 +167,7 @@ def test_the_longest_waiting_claim_tries_for_all_and_its_deletion_passes_the_tur
 
 
 def test_a_restart_forgets_no_shortage() -> None:
-    """A new process finds claims that say what is short: it lets them rest, and then one tries for all."""
+    """A new process reads unavailable offerings from the claims' conditions, and one claim retries for all."""
     names = [f"gpu{n}" for n in range(5)]
 
     async def story(sim: Sim) -> None:
@@ -194,7 +194,7 @@ def test_a_restart_forgets_no_shortage() -> None:
 
 @pytest.mark.parametrize("refused", ["at once", "later"])
 def test_a_restart_does_not_shorten_the_hour_of_a_limit_of_nothing(refused: str) -> None:
-    """The claims' words tell that there is no quota at all: a new process asks once an hour, as the old one did."""
+    """The claims' conditions state a quota of 0: a new process retries once an hour too."""
     names = [f"gpu{n}" for n in range(3)]
     none = faults.quota_exceeded("standardNCADSA100v4Family Cores", limit=0)
 
@@ -221,7 +221,7 @@ def test_a_restart_does_not_shorten_the_hour_of_a_limit_of_nothing(refused: str)
 
 
 def test_a_person_who_raised_the_quota_need_not_wait_for_the_hour() -> None:
-    """An annotation on any of the claims: one PUT at once, by the claim that has waited longest, then all others."""
+    """An annotation on any of the claims: one PUT at once, for the oldest claim, then all others."""
     names = [f"gpu{n}" for n in range(3)]
     none = faults.quota_exceeded("standardNCADSA100v4Family Cores", limit=0)
 
@@ -250,7 +250,7 @@ def test_a_person_who_raised_the_quota_need_not_wait_for_the_hour() -> None:
 
 
 def test_a_full_subnet_is_tried_by_one_claim_for_all() -> None:
-    """No size helps where no address is left: one PUT a step, every claim says so, and room serves all of them."""
+    """A full subnet affects every size: one PUT per step, every claim states it, and free addresses serve all."""
     names = [f"gpu{n}" for n in range(8)]
     full = faults.error("SubnetIsFull", "Subnet aks-subnet does not have enough capacity for 1 IP addresses.")
 

@@ -1,4 +1,4 @@
-"""Somebody else writes between our look and our patch: nothing of theirs is lost, and ours follows within seconds."""
+"""Concurrent writes between a read and a patch: nothing is overwritten, and the patch succeeds within seconds."""
 
 import pytest
 
@@ -38,7 +38,7 @@ def test_a_node_that_others_write_to_at_the_same_time_is_registered_within_secon
 
 
 def test_an_event_of_our_own_write_that_never_comes_is_found_out() -> None:
-    """The watch looks well and says nothing of a write of ours: within minutes the cache is listed anew."""
+    """A watch that drops the event of the controller's write: within minutes the cache is listed again."""
 
     async def story(sim: Sim) -> None:
         await sim.start_controller(elect=False)

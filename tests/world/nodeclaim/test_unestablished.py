@@ -1,4 +1,4 @@
-"""What nobody has established of AKS: whichever way it is, claims get their machines and go again.
+"""Unverified behavior of AKS: with each variant claims get their machines and are removed.
 
 Source: docs/references/agent-pools.md#unverified-behavior.
 """
@@ -25,11 +25,11 @@ ANSWERS: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("settings", ANSWERS.values(), ids=ANSWERS)
 def test_claims_come_and_go(settings: dict[str, Any]) -> None:
-    """Each gets Ready when there is room, the others say why they wait, and in the end nothing is left."""
+    """Each becomes Ready when there is capacity, the others state why they wait, and nothing is left."""
     azure = AzureSettings(create_seconds=(60.0, 90.0), delete_seconds=(30.0, 60.0), **settings)
 
     async def story(sim: Sim) -> None:
-        # Beyond the cluster's own limit, so that AKS is heard on it.
+        # Beyond the cluster's own limit, so that AKS itself refuses.
         await sim.start_controller(policy=Policy(max_agent_pools=10))
         for name in NAMES:
             await sim.apply(node_claim(name))
