@@ -47,7 +47,7 @@ WHO = "admin"
 
 @dataclass(frozen=True)
 class Ended:
-    """How a command ended, and what it wrote; `asked` are the questions that were put."""
+    """How a command ended, and what it wrote; `questions` are its prompts."""
 
     code: int
     out: str

@@ -76,7 +76,7 @@ class Process:
             await self.launch(self)
         except asyncio.CancelledError:
             raise
-        except Exception as error:  # noqa: BLE001 - however the program ends, the story is told of it
+        except Exception as error:  # noqa: BLE001 - however the program ends, the harness records it
             self.failure = None if self.dead else error
         else:
             self.failure = None if self.dead else RuntimeError(f"{self.name} ended by itself")

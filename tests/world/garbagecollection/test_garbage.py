@@ -503,7 +503,7 @@ def test_pools_deleted_in_the_portal_by_the_dozen_keep_their_claims() -> None:
         assert len(pool_calls(sim, "PUT", None)) == len(names)
         for name in names:
             await sim.delete_claim(name)
-        await sim.until(lambda: not sim.store.list(CLAIMS), 5 * MINUTE, "asked for, they go")
+        await sim.until(lambda: not sim.store.list(CLAIMS), 5 * MINUTE, "all claims are removed")
         await sim.settled(quiet_seconds=70)
 
     simulate(story, azure=FAST)

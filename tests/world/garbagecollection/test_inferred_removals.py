@@ -513,7 +513,7 @@ def test_one_node_deleted_by_hand_passes_at_once() -> None:
     async def story(sim: Sim) -> None:
         names = await fleet(sim, 4)
         await sim.delete_node(node_name(sim, names[0]))
-        await sim.until(lambda: deletes(sim) == names[:1], MINUTE, "the pool is asked to go")
+        await sim.until(lambda: deletes(sim) == names[:1], MINUTE, "the DELETE is sent")
         await sim.until(lambda: sim.claim(names[0]) is None, 5 * MINUTE, "its claim is gone")
         assert well(sim, names[1:])
 

@@ -108,6 +108,6 @@ def test_what_no_controller_could_say_is_not_held_against_it() -> None:
         sim.nodes.set_ready("aks-gpu1-47249735-vmss000000", None)
         await asyncio.sleep(600)
         await sim.start_controller("ctl1", elect=False)
-        await sim.until(lambda: sim.condition("gpu1", "Initialized") == "False", 5, "it is said")
+        await sim.until(lambda: sim.condition("gpu1", "Initialized") == "False", 5, "NotReady is reported")
 
     simulate(story)

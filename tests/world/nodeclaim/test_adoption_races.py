@@ -107,7 +107,7 @@ def test_the_deletion_meets_the_hand_over(phase: str, restarted: bool) -> None:
             await sim.start_controller("ctl1")
         await asyncio.sleep(10 * MINUTE)
         assert [call.verb for call in taken] == ["PATCH"]
-        assert not deletes(sim), "nobody asked for that"
+        assert not deletes(sim), "no DELETE was sent"
         assert not deleting(sim.claim(NAME))
         (owner,) = node_of(sim)["metadata"]["ownerReferences"]
         assert owner["uid"] == uids(sim, [NAME])[0] != old

@@ -143,7 +143,7 @@ def test_a_claim_lives_through_answers_that_make_no_sense(calls: Fits, sent: Ans
         for met in spells:
             often = Counter((call.verb, call.target.kind) for call in met)
             assert often
-            # A 401 is asked twice: the credentials may have changed meanwhile.
+            # A 401 is retried once: the credentials may have changed meanwhile.
             assert max(often.values()) <= (40 if reason == "Unauthorized" else 20), often
         for resource in READS:
             assert sample(metrics, "gpu_provisioner_cache_errors_total", resource=resource) >= 8
@@ -170,7 +170,7 @@ def test_retry_after_delays_every_request() -> None:
         await sim.start_controller()
         await asyncio.sleep(5)
         await sim.apply(node_claim(NAME))
-        await sim.until(lambda: puts(sim, NAME), 5, "the pool is asked for")
+        await sim.until(lambda: puts(sim, NAME), 5, "the PUT is sent")
         met = await weather.lasts(5 * MINUTE)
         requested = Counter((call.verb, call.target) for call in met)
         assert {verb for verb, _ in requested} >= {"WATCH", "PATCH"}
@@ -195,7 +195,7 @@ def test_a_lease_that_cannot_be_renewed_ends_the_process_with_its_name_in_the_lo
         weather = Weather(sim, lambda _: True, response)
         await sim.start_controller(restart_on=(LeadershipLost,))
         await sim.apply(node_claim(NAME))
-        await sim.until(lambda: puts(sim, NAME), 5, "the pool is asked for")
+        await sim.until(lambda: puts(sim, NAME), 5, "the PUT is sent")
         met = await weather.lasts(3 * MINUTE)
         assert len(sim.controllers) == 2
         assert max(Counter((call.who, call.verb, call.target.kind) for call in met).values()) <= 60
@@ -373,7 +373,7 @@ def test_a_server_that_has_not_read_its_roles_delays_a_claim_by_seconds() -> Non
         await asyncio.sleep(3)
         assert {call.verb for call in weather.calls} == {"PATCH"}
         weather.ends()
-        await sim.until(lambda: puts(sim, NAME), 10, "the pool is asked for")
+        await sim.until(lambda: puts(sim, NAME), 10, "the PUT is sent")
         await ready(sim, NAME)
         await removed(sim, NAME)
         await sim.settled()
@@ -423,7 +423,7 @@ def test_a_revoked_token_is_sent_rarely_until_its_file_changes(tmp_path: Path) -
         sim.world.before.append(mount)
         await sim.start_controller(service_account=tmp_path, restart_on=(LeadershipLost,))
         await sim.apply(node_claim(NAME))
-        await sim.until(lambda: puts(sim, NAME), 5, "the pool is asked for")
+        await sim.until(lambda: puts(sim, NAME), 5, "the PUT is sent")
         mount.accepted = ["second"]
         await asyncio.sleep(10 * MINUTE)
         requested = Counter((call.who, call.verb, call.target.kind) for call in mount.refused)
@@ -468,7 +468,7 @@ def test_a_token_file_that_is_away_for_a_while_stops_nobody(tmp_path: Path) -> N
         sim.world.before.append(mount)
         await sim.start_controller(service_account=tmp_path)
         await sim.apply(node_claim(NAME))
-        await sim.until(lambda: puts(sim, NAME), 5, "the pool is asked for")
+        await sim.until(lambda: puts(sim, NAME), 5, "the PUT is sent")
         (tmp_path / "token").unlink()
         await ready(sim, NAME)
         mount.write("")

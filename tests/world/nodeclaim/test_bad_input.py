@@ -203,7 +203,7 @@ def test_a_label_that_is_corrected_is_tried_again() -> None:
         await asyncio.sleep(600)
         assert puts(sim, "gpu1") == []
         await sim.apply({**node_claim("gpu1"), "metadata": {"name": "gpu1", "labels": {"agentpool": None}}})
-        await sim.until(lambda: puts(sim, "gpu1"), 2, "the pool is asked for")
+        await sim.until(lambda: puts(sim, "gpu1"), 2, "the PUT is sent")
         await ready(sim, "gpu1")
 
     simulate(story)

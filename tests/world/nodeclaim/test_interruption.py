@@ -34,7 +34,7 @@ async def gone(sim: Sim, name: str, within_seconds: float = 900.0) -> None:
 
 
 def test_a_spot_machine_has_akss_own_marks_and_our_column() -> None:
-    """The pool is asked for as spot, to be deleted on eviction; AKS's label and taint stay on the Node."""
+    """The pool is created as spot, with deletion on eviction; AKS's label and taint stay on the Node."""
 
     async def story(sim: Sim) -> None:
         await sim.start_controller()

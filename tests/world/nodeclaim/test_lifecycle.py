@@ -65,11 +65,11 @@ def test_a_new_claim_costs_two_requests_before_its_put() -> None:
 
         await sim.start_controller()
         await sim.apply(node_claim("gpu1"))
-        await sim.until(lambda: puts(sim, "gpu1"), 5, "the pool is asked for")
+        await sim.until(lambda: puts(sim, "gpu1"), 5, "the PUT is sent")
         assert requested("ctl0") == ["PATCH", "PUT"]
         await removed(sim, "gpu1")
         await sim.apply({**node_claim("gpu2"), "metadata": {"name": "gpu2", "finalizers": [labels.FINALIZER]}})
-        await sim.until(lambda: puts(sim, "gpu2"), 5, "the other is asked for")
+        await sim.until(lambda: puts(sim, "gpu2"), 5, "the other PUT is sent")
         theirs = sim.audit_log.calls(who="ctl0", name="gpu2")
         assert [call.verb for call in theirs if call.at <= puts(sim, "gpu2")[0]] == ["GET", "PUT"]
 

@@ -206,7 +206,7 @@ def test_a_pool_that_fails_with_a_node_is_made_anew_after_both_are_gone(*, resta
         if restart:
             sim.crash()
             await sim.start_controller("ctl1", elect=False)
-        await sim.until(lambda: created(sim, NAME) == 2, 1200, "the pool is asked for again")
+        await sim.until(lambda: created(sim, NAME) == 2, 1200, "a second PUT is sent")
         assert sim.audit_log.deletion_order(uid) == ["pool", "node"]
         assert node_names(sim) == []
         await sim.until(lambda: sim.nodes_of(NAME), 600, "the next machine has a Node")
@@ -234,7 +234,7 @@ def test_a_node_that_lingers_holds_the_next_attempt() -> None:
         assert created(sim, NAME) == 1
         assert condition(sim.claim(NAME), "Launched")["reason"] == "NodesNotReady"
         sim.store.patch("nodes", old, {"metadata": {"finalizers": None}})
-        await sim.until(lambda: created(sim, NAME) == 2, 60, "the pool is asked for again")
+        await sim.until(lambda: created(sim, NAME) == 2, 60, "a second PUT is sent")
 
     simulate(story, nodes=NEVER)
 

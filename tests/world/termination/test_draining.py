@@ -208,7 +208,7 @@ def test_a_pod_bound_just_after_the_taint_is_evicted_too() -> None:
         node = node_name(sim)
         run_pod(sim, "app", node)
         await sim.delete_claim(NAME)
-        await sim.until(lambda: evictions(sim, "app"), 5, "the first pod is asked to leave")
+        await sim.until(lambda: evictions(sim, "app"), 5, "the first pod is evicted")
         began = sim.now
         await sim.until(lambda: sim.store.get("pods", "app", "default") is None, 5, "it has left")
         assert not pool_calls(sim, "DELETE")
@@ -324,7 +324,7 @@ def test_a_restart_forgets_no_termination_time() -> None:
     simulate(story, azure=FAST)
 
 
-# What is said
+# What is reported
 
 
 @pytest.mark.parametrize("entry", ["claim", "node"])
