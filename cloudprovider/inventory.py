@@ -160,9 +160,9 @@ class Inventory:
         self._record(instance.name, instance)
         self._poll.wake()
 
-    def record_cluster(self, cluster: Cluster, asked_at: float) -> None:
+    def record_cluster(self, cluster: Cluster, requested_at: float) -> None:
         """Record the result of a GET of the managed cluster; `asked_at` is when it was sent."""
-        before, self.cluster, self._cluster_at = self.cluster, cluster, asked_at
+        before, self.cluster, self._cluster_at = self.cluster, cluster, requested_at
         if before != cluster:
             self._on_resync()
 

@@ -72,4 +72,4 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     fresh_seconds: float = 10.0
     # The pods of a drain are read each second at first, then less often.
     drain_poll_seconds: float = 1.0
-    drain_patient_seconds: float = 5.0
+    drain_slow_poll_seconds: float = 5.0

@@ -17,10 +17,10 @@ from provisioner.api.pod import Pod
 
 JsonPatch = tuple[Mapping[str, object], ...]
 
-# Why an object is removed. "asked": a user deleted it; all others are inferred and pass the circuit breaker
+# Why an object is removed. "requested": a user deleted it; all others are inferred and pass the circuit breaker
 # (docs/references/rules.md#circuit-breaker). A metric label.
 Cause = Literal[
-    "asked",
+    "requested",
     "failed-create",
     "orphan-pool",
     "missing-pool",

@@ -30,7 +30,7 @@ HEALTH = "node.health"
 # Karpenter's node.termination deletes the claim of a deleted Node, and its node.health that of an evicted spot machine;
 # Azure/gpu-provisioner's instance.garbagecollection also deletes the Nodes of a pool.
 OF_CAUSE: Mapping[str, str] = {
-    "asked": LIFECYCLE,
+    "requested": LIFECYCLE,
     "failed-create": LIFECYCLE,
     "crd-deleted": LIFECYCLE,
     "orphan-pool": INSTANCE_GARBAGE,

@@ -33,8 +33,8 @@ from controllers.model.steps import (
 from controllers.node.termination.pod_predicates import is_drainable, is_evictable
 from controllers.nodeclaim.lifecycle.launch import own_blocking_condition
 from controllers.planner.controller_names import controller_name
+from controllers.planner.evaluation import evaluate, repair_waits_for, with_judgements
 from controllers.planner.in_flight import in_flight
-from controllers.planner.judgements import judge, repair_waits_for, with_judgements
 from controllers.planner.plan import explain, plan
 from controllers.state.cluster import ClusterState
 from controllers.state.indexes import Indexes
@@ -148,9 +148,9 @@ class Reconciler:
             wall=wall,
             now=now,
         )
-        seen = memory.first_sights = judge(facts)
+        seen = memory.first_sights = evaluate(facts)
         unhealthy_counts = self._unhealthy_nodes.update(key, seen.unhealthy, repair_waits_for(facts, seen), now)
-        self.cluster_state.judged(key, seen.candidate)
+        self.cluster_state.evaluated(key, seen.candidate)
         counts = self.cluster_state.counts(facts, seen, unhealthy_counts, now)
         offers = self.offering_tracker.offers(facts, blocked=own_blocking_condition(facts) is not None)
         if memory.expectation is not None and not facts.own_write_pending:

@@ -76,9 +76,9 @@ class ClusterState:
         if (old is not None and self._is_queued(old)) != (new is not None and self._is_queued(new)):
             self._queue = None
 
-    def judged(self, key: str, candidate: Candidate | None) -> None:
+    def evaluated(self, key: str, candidate: Candidate | None) -> None:
         """A pass judged whether this key is a candidate for removal by inference."""
-        self._candidates.judged(key, candidate)
+        self._candidates.evaluated(key, candidate)
 
     def create_started(self, key: str, now: float) -> None:
         """A PUT for this key is about to be sent."""

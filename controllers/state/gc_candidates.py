@@ -15,8 +15,8 @@ CHANGED_AT_MOST = 10_000
 class GCCandidates:
     """`judge` computes whether a key is a candidate now; `keys` are all keys in the caches."""
 
-    def __init__(self, judge: Callable[[str], Candidate | None], keys: Callable[[], Iterable[str]]) -> None:
-        self._judge = judge
+    def __init__(self, evaluate: Callable[[str], Candidate | None], keys: Callable[[], Iterable[str]]) -> None:
+        self._evaluate = evaluate
         self._keys = keys
         self._found: dict[str, Candidate] = {}
         self._changed: dict[str, None] = {}
@@ -33,7 +33,7 @@ class GCCandidates:
         self._all = True
         self._changed.clear()
 
-    def judged(self, key: str, candidate: Candidate | None) -> None:
+    def evaluated(self, key: str, candidate: Candidate | None) -> None:
         """This key was judged by a pass."""
         self._changed.pop(key, None)
         if candidate is None:
@@ -48,5 +48,5 @@ class GCCandidates:
             self._found.clear()
             self._changed = dict.fromkeys(self._keys())
         for key in tuple(self._changed):
-            self.judged(key, self._judge(key))
+            self.evaluated(key, self._evaluate(key))
         return self._found

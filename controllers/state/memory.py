@@ -103,7 +103,7 @@ def _bounds(kind: str) -> tuple[float, float]:
 def backoff(kind: str, times: int, *, after: float | None, final: bool = False) -> float | None:
     """Seconds until the next attempt after `times` failures in a row; None: no further attempt.
 
-    `after`, the delay that the cloud asks for, replaces the first delay. It is taken as it is for a retryable error.
+    `after`, the delay that the cloud requests, replaces the first delay. It is taken as it is for a retryable error.
     """
     if final:
         return None

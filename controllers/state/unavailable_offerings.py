@@ -1,6 +1,6 @@
 """Unavailable offerings of the whole cluster: which, for how long, and which claim may try them next.
 
-A failure makes the offerings in its scope unavailable for 30 s, doubling to 10 min (longer if the cloud says so);
+A failure makes the offerings in its scope unavailable for 30 s, doubling to 10 min (longer if the cloud reports it);
 requests that were in flight at that time do not extend it. Then one claim, the one that has waited longest and waits
 for nothing else, requests the offering. An instance that was requested since then makes it available to all. An entry
 that nobody used for an hour after its delay is dropped.

@@ -19,7 +19,7 @@ from controllers.garbagecollection.circuit_breaker import counts_toward_limit, t
 from controllers.model.facts import Candidate
 from controllers.node.health.repair import blocked_by_limits, deleted_by_repair
 from controllers.nodeclaim.lifecycle.launch import is_queued
-from controllers.planner.judgements import candidate
+from controllers.planner.evaluation import candidate
 from controllers.reconcile.event_handlers import EventHandlers
 from controllers.reconcile.reconciler import Reconciler
 from controllers.state.cluster import ClusterState, Rules
@@ -151,7 +151,7 @@ def build_cluster_state(
 ) -> ClusterState:
     """Counts over all keys, and the candidates for garbage collection."""
 
-    def judge(key: str) -> Candidate | None:
+    def evaluate(key: str) -> Candidate | None:
         facts = observe(
             key,
             indexes=caches.indexes,
@@ -171,7 +171,7 @@ def build_cluster_state(
         indexes=caches.indexes,
         inventory=inventory,
         policy=config.policy,
-        candidates=GCCandidates(judge, keys),
+        candidates=GCCandidates(evaluate, keys),
         rules=CLUSTER_RULES,
     )
 

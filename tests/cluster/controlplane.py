@@ -36,8 +36,8 @@ CONTROLLERS = (
     "serviceaccount-controller",
     "disruption-controller",
 )
-WHO_ASKED = {"level": "Metadata", "omitStages": ["RequestReceived"]}
-AUDIT = {"apiVersion": "audit.k8s.io/v1", "kind": "Policy", "rules": [WHO_ASKED]}
+REQUEST_METADATA = {"level": "Metadata", "omitStages": ["RequestReceived"]}
+AUDIT = {"apiVersion": "audit.k8s.io/v1", "kind": "Policy", "rules": [REQUEST_METADATA]}
 
 
 class ControlPlane:

@@ -210,8 +210,8 @@ async def repaired(world: RealWorld) -> None:
     for resource, which in (("nodes", node), (CLAIMS, name)):
         found = world.store.get(resource, which)
         assert found is not None
-        said_of_it = [{**one, "lastTransitionTime": long_ago} for one in found["status"]["conditions"]]
-        world.store.patch(resource, which, {"status": {"conditions": said_of_it}}, subresource="status")
+        stated_of_it = [{**one, "lastTransitionTime": long_ago} for one in found["status"]["conditions"]]
+        world.store.patch(resource, which, {"status": {"conditions": stated_of_it}}, subresource="status")
     await world.start_controller("ctl1")
     gone = world.audit_log.deletion_order
     await world.until(lambda: len(gone(uid)) == len(WHOLE), PATIENCE_SECONDS, "it is removed")

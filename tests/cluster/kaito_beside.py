@@ -22,16 +22,16 @@ NOTICE_SECONDS = 45.0
 
 
 class KaitoBeside:
-    """`time` in seconds; `asked` counts requests of controllers to the cloud, which only a leader sends."""
+    """`time` in seconds; `requested` counts requests of controllers to the cloud, which only a leader sends."""
 
-    def __init__(self, time: Callable[[], float], asked: Callable[[], int]) -> None:
+    def __init__(self, time: Callable[[], float], requested: Callable[[], int]) -> None:
         self.violations: list[str] = []
         self._time = time
-        self._asked = asked
+        self._requested = requested
         self._waiting: list[tuple[int, int, float, tuple[str, str, Json, Json | None]]] = []
-        self._told = 0
+        self._reported = 0
         self._by_people: dict[str, None] = {}
-        self._asked_before = 0
+        self._requested_before = 0
         self._serving_since = math.inf
         self._watcher = KaitoWatcher(
             Stage(
@@ -46,8 +46,10 @@ class KaitoBeside:
     def on_object(self, event: str, resource: str, obj: Json, before: Json | None) -> None:
         """Handle a watch event."""
         if resource in (CLAIMS, "nodes"):
-            self._told += 1
-            heapq.heappush(self._waiting, (version_of(obj), self._told, self._time(), (event, resource, obj, before)))
+            self._reported += 1
+            heapq.heappush(
+                self._waiting, (version_of(obj), self._reported, self._time(), (event, resource, obj, before))
+            )
 
     def taken_off(self, uid: str) -> None:
         """Record that users remove the finalizers of the claim with this UID."""
@@ -55,12 +57,12 @@ class KaitoBeside:
 
     def alone(self) -> None:
         """Record that no controller is running."""
-        self._serving_since, self._asked_before = math.inf, self._asked()
+        self._serving_since, self._requested_before = math.inf, self._requested()
 
     def look(self) -> None:
         """Process all changes whose wait is over."""
         now = self._time()
-        if self._serving_since == math.inf and self._asked() > self._asked_before:
+        if self._serving_since == math.inf and self._requested() > self._requested_before:
             self._serving_since = now
         while self._waiting and now - self._waiting[0][2] >= WATCHES_DIFFER_SECONDS:
             self._watcher.on_object(*heapq.heappop(self._waiting)[3])

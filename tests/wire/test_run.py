@@ -23,7 +23,7 @@ from provisioner.simulator.azure.settings import AzureSettings
 from provisioner.simulator.world import Addresses, World, WorldSettings
 from tests.world.harness import node_claim
 
-from .program import PROGRAM, ROOT, Running, ended, environment, started
+from .program import PROGRAM, ROOT, RunningProgram, ended, environment, started
 
 pytestmark = pytest.mark.usefixtures("abandoned")
 
@@ -483,7 +483,7 @@ def test_a_port_in_use_is_named(tmp_path: Path) -> None:
 
 def refused(home: Path, **env: str) -> str:
     """The stderr of a start with only these variables: exit code 2, nothing on stdout, no traceback."""
-    running: Running = ended(home, "run", env=environment(home, **env))
+    running: RunningProgram = ended(home, "run", env=environment(home, **env))
     assert (running.process.returncode, running.out) == (2, ""), running.err
     assert "Traceback" not in running.err
     return running.err
@@ -540,7 +540,7 @@ def test_a_missing_cluster_is_reported(tmp_path: Path) -> None:
 # --- what takes long: begun first, read last -------------------------------------------------------------------------
 
 
-def test_a_leader_without_the_api_server_ends(abandoned: Running) -> None:
+def test_a_leader_without_the_api_server_ends(abandoned: RunningProgram) -> None:
     """A leader that loses the API server exits with 1 before its lease expires; the last line has the cause."""
     assert abandoned.end(within_seconds=45.0) == 1
     log = [json.loads(line) for line in abandoned.err.splitlines()]

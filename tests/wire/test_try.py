@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from .conftest import FAILING
-from .program import BIN, ROOT, Running, ended, environment, kubectl, started
+from .program import BIN, ROOT, RunningProgram, ended, environment, kubectl, started
 
 pytestmark = pytest.mark.usefixtures("failing", "demo")
 
@@ -25,7 +25,7 @@ SPEED = "100"
 
 
 @pytest.fixture
-def served(tmp_path: Path) -> Iterator[tuple[Running, Path]]:
+def served(tmp_path: Path) -> Iterator[tuple[RunningProgram, Path]]:
     """A running trial and its kubeconfig; SIGTERM stops it, with nothing on stderr."""
     kubeconfig = tmp_path / "kubeconfig"
     with started(tmp_path, "try", "--speed", SPEED, "--kubeconfig", str(kubeconfig)) as running:
@@ -44,7 +44,7 @@ def rows(table: str) -> list[dict[str, str]]:
     return [{word: line[start:end].strip() for (word, start), end in zip(starts, ends, strict=True)} for line in lines]
 
 
-def events(running: Running) -> list[str]:
+def events(running: RunningProgram) -> list[str]:
     """The events without their times: `claim source text`."""
     found = re.findall(r"^ *\d+\.\d\d s  (.*)$", running.out, re.MULTILINE)
     return [" ".join(line.split()) for line in found]
@@ -101,8 +101,8 @@ def describe_shows_conditions_and_events_in_order(kubeconfig: Path) -> None:
     """The four conditions are True, in the order of a launch; the events go from Creating to Initialized, as far as
     kubectl sorts them, which is by the second; `events --for` shows the same.
     """
-    told = kubectl(kubeconfig, "describe", "nodeclaim", NAME)
-    described, events = told.split("\nEvents:\n")
+    reported = kubectl(kubeconfig, "describe", "nodeclaim", NAME)
+    described, events = reported.split("\nEvents:\n")
     assert re.findall(r"^    Type: +(\w+)$", described, re.MULTILINE) == [
         "Launched",
         "Registered",
@@ -124,7 +124,7 @@ def describe_shows_conditions_and_events_in_order(kubeconfig: Path) -> None:
     assert last == "the Node is Ready with 1 of 1 nvidia.com/gpu allocatable"
 
 
-def delete_waits_for_the_termination(running: Running, kubeconfig: Path) -> None:
+def delete_waits_for_the_termination(running: RunningProgram, kubeconfig: Path) -> None:
     """kubectl returns when the claim is deleted; nothing remains; the events were printed in order."""
     assert kubectl(kubeconfig, "delete", "nodeclaim", NAME) == f'nodeclaim.karpenter.sh "{NAME}" deleted\n'
     assert kubectl(kubeconfig, "get", "nodeclaims", "-o", "name") == ""
@@ -156,7 +156,7 @@ def delete_waits_for_the_termination(running: Running, kubeconfig: Path) -> None
     assert "LIST" not in running.out
 
 
-def test_the_life_of_a_claim_in_kubectl(served: tuple[Running, Path]) -> None:
+def test_the_life_of_a_claim_in_kubectl(served: tuple[RunningProgram, Path]) -> None:
     """`get -w` shows each change, `describe` the conditions and the events, `get nodes` the Node."""
     running, kubeconfig = served
     env = environment(kubeconfig.parent, KUBECONFIG=str(kubeconfig))
@@ -297,7 +297,7 @@ def test_a_scenario_without_effect_is_a_failure(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("fail", FAILING)
-def test_each_scenario_ends_as_expected(fail: str, failing: dict[str, Running]) -> None:
+def test_each_scenario_ends_as_expected(fail: str, failing: dict[str, RunningProgram]) -> None:
     """`--once --fail …`: the reason is on the claim, the run ends as the scenario states, exit 0."""
     running = failing[fail]
     assert running.end(within_seconds=60.0) == 0, running.out
@@ -343,7 +343,7 @@ def test_each_scenario_ends_as_expected(fail: str, failing: dict[str, Running]) 
     assert ("NodeClaim Ready = True" in lines) is (fail != "quota")
 
 
-def test_the_demo_succeeds(demo: Running) -> None:
+def test_the_demo_succeeds(demo: RunningProgram) -> None:
     """What `make demo` shows, with the log: three claims with three ARM requests each, exit 0, plain text."""
     assert demo.end(within_seconds=60.0) == 0, demo.out
     assert re.search(

@@ -1,7 +1,7 @@
 """What our role in Azure allows, and what of it was used: from the chart's file and the emulator's ledger.
 
 Actions are written as ARM writes them. Every simulation uses this role (`harness.py`, `realworld.py`), and
-the emulator refuses everything else; a person's commands may read besides what the controller never asks for.
+the emulator refuses everything else; a person's commands may read besides what the controller never requests.
 """
 
 import json

@@ -61,7 +61,7 @@ class Ended:
 
 
 async def command(sim: Sim, name: str, *words: str, answer: str | None = None, policy: Policy | None = None) -> Ended:
-    """Run a command to its end. `answer` is what somebody types when asked; None: nobody is at a terminal."""
+    """Run a command to its end. `answer` is what somebody types when requested; None: nobody is at a terminal."""
     out, err, questions = io.StringIO(), io.StringIO(), list[str]()
 
     async def ask(question: str) -> str:
@@ -137,7 +137,7 @@ def _allowed(sim: Sim, besides: frozenset[str]) -> Iterator[None]:
 async def _azure(
     sim: Sim, sessions: AsyncExitStack, named: AzureSettings | None = None
 ) -> tuple[AzureProvider, SubscriptionClient]:
-    """`named`: the cluster that is asked for, if it is another than the one that is there."""
+    """`named`: the cluster that is requested, if it is another than the one that is there."""
     config, credential = _config(named or sim.world.settings.azure), StaticToken("simulator")
     session = await sessions.enter_async_context(_session(sim))
     client = build_client(config, disable_retries(session), credential, version="test")
@@ -189,7 +189,7 @@ def known_as(sim: Sim, username: str) -> None:
 
 
 def unknown(sim: Sim) -> None:
-    """From now on the API server tells nobody who they are, as before Kubernetes 1.28."""
+    """From now on the API server states nobody who they are, as before Kubernetes 1.28."""
 
     async def answer(call: Call, _: web.Request) -> web.StreamResponse | None:
         return web.Response(text="404 page not found", status=404) if call.target.kind == "selfsubjectreviews" else None

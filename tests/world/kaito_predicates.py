@@ -28,7 +28,7 @@ OWNER_KEYS = ("kaito.sh/workspace", "kaito.sh/ragengine")
 class Owner:
     """A Workspace or a RAGEngine, as far as machines go: `count` of them, of one size, `storage` of disk each.
 
-    `terms`: a capacity type, for the day on which KAITO asks for one.
+    `terms`: a capacity type, for the day on which KAITO requests one.
     """
 
     kind: Literal["workspace", "ragengine"]
@@ -154,7 +154,7 @@ def number_to_create(owner: Owner, nodes: Iterable[Json], claims: Sequence[Json]
 
 
 def known_gpus(owner: Owner) -> bool:
-    """Whether KAITO knows that this size has GPUs; of others it asks for none."""
+    """Whether KAITO knows that this size has GPUs; of others it requests none."""
     return any(family in f"{owner.size}_" for family in GPU_FAMILIES)
 
 

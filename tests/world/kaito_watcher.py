@@ -6,7 +6,7 @@ seen too. Three things are violations, under the name KAITO, of whatever story s
     * a machine is counted twice: two claims name one Node, or a claim's Ready Node lacks the node pool's label, which
       makes it one that the user brought;
     * a surplus machine would be bought: a controller lets a claim go whose Node still serves (a Workspace counts claims
-      only), or a claim stays Initialized without a Ready Node for longer than a controller needs to say so (the
+      only), or a claim stays Initialized without a Ready Node for longer than a controller needs to report it (the
       RAGEngine creates another then).
 It costs a look at one object a write.
 
@@ -34,11 +34,11 @@ CLAIMS = "nodeclaims.karpenter.sh"
 
 @dataclass(frozen=True, kw_only=True)
 class Stage:
-    """What the watcher asks of where it stands, and tells it.
+    """What the watcher asks of where it stands, and states it.
 
-    `serving_since` tells since when a controller is there to say what is, inf: none is; in seconds, as `time`.
-    `by_controller`: whether one is the cause of the claim's going that is just told. `notice_seconds`: how long a claim
-    may mislead.
+    `serving_since` states since when a controller is there to say what is, inf: none is; in seconds, as `time`.
+    `by_controller`: whether one is the cause of the claim's going that is just reported. `notice_seconds`: how long a
+    claim may mislead.
     """
 
     time: Callable[[], float]

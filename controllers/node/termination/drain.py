@@ -63,7 +63,7 @@ def poll_seconds(f: Facts, drain: Drain) -> float:
     return (
         f.policy.drain_poll_seconds
         if drain.lasts(f.loop_now) < SLOW_POLL_AFTER_SECONDS
-        else f.policy.drain_patient_seconds
+        else f.policy.drain_slow_poll_seconds
     )
 
 

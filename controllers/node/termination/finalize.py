@@ -38,7 +38,7 @@ def finalize_nodes(f: Facts, nodes: tuple[Node, ...]) -> Step | None:
                 return Wait(after=None, why=f"the API server rejects removing the finalizer of Node {node.name}")
             return ReleaseFinalizer(target=node, why="its agent pool is deleted")
         if not node.deleting:
-            return DeleteNode(node=node, cause="asked")
+            return DeleteNode(node=node, cause="requested")
     return None
 
 

@@ -42,11 +42,11 @@ def _delete_instance(f: Facts, claim: NodeClaim, instance: Instance, nodes: tupl
         if recording is not None:
             return recording
         if not node.deleting and "DeleteNode" not in f.refused:
-            return DeleteNode(node=node, cause="asked")
+            return DeleteNode(node=node, cause="requested")
         draining = drain_node(f, node, grace_period.deadline(claim))
         if draining is not None:
             return draining
-    return wait_to_delete(f) or DeleteInstance(instance=instance, cause="asked")
+    return wait_to_delete(f) or DeleteInstance(instance=instance, cause="requested")
 
 
 def drain_node(f: Facts, node: Node, by: datetime | None) -> Step | None:

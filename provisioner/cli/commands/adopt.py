@@ -46,7 +46,7 @@ async def run(tools: Tools, wanted: argparse.Namespace, console: Console) -> int
     claim = next((claim for claim in claims if claim.name == wanted.name), None)
     if claim is None:
         raise no_such_claim(wanted.name)
-    adoption = judge(claim, claims, pools)
+    adoption = evaluate(claim, claims, pools)
     await _annotate(tools, adoption)
     instance = adoption.instance
     console.print(
@@ -80,7 +80,7 @@ async def _all(
     found: list[Adoption] = []
     for claim in sorted(claims, key=lambda claim: claim.name):
         try:
-            found.append(judge(claim, claims, pools))
+            found.append(evaluate(claim, claims, pools))
         except Refused as refused:
             if _elsewhere(claim, claims, pools) is not None:
                 console.err.write(f"{refused.cause}\n    {refused.remedy}\n")
@@ -104,7 +104,7 @@ async def _all(
     return FAILED if failed else OK
 
 
-def judge(claim: NodeClaim, claims: Sequence[NodeClaim], pools: Sequence[Instance]) -> Adoption:
+def evaluate(claim: NodeClaim, claims: Sequence[NodeClaim], pools: Sequence[Instance]) -> Adoption:
     """The agent pool that this NodeClaim may adopt. Raises Refused."""
     _may_ask(claim)
     key = pool_name(claim)

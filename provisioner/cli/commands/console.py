@@ -1,6 +1,6 @@
 """Output of the commands, and questions to the user.
 
-Results go to `out`, everything else to `err`. A question is asked only on a terminal; a signal interrupts it.
+Results go to `out`, everything else to `err`. A question is called only on a terminal; a signal interrupts it.
 """
 
 import asyncio

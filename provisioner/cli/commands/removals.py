@@ -30,7 +30,7 @@ from controllers.model.steps import (
     Step,
     Wait,
 )
-from controllers.planner.judgements import candidate, judge, with_judgements
+from controllers.planner.evaluation import candidate, evaluate, with_judgements
 from controllers.planner.plan import removal
 from controllers.state.cluster import ClusterState
 from controllers.state.gc_candidates import GCCandidates
@@ -102,7 +102,7 @@ def survey(state: State, tools: Tools, confirmation: Confirmation | None) -> Sur
     cluster_state.confirmation = confirmation
     whole = []
     for facts in observed.values():
-        seen = judge(facts)
+        seen = evaluate(facts)
         counts = cluster_state.counts(facts, seen, UnhealthyCounts(), now)
         whole.append(with_judgements(facts, seen, counts=counts))
     ours = {pool.name for pool in inventory.items() if verdict(pool, None) is not Verdict.FOREIGN}

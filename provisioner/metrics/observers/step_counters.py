@@ -38,7 +38,7 @@ DISRUPTION = {
     "unhealthy-node": "unhealthy",
     "spot-evicted": "spot_interrupted",
 }
-ASKED = ("asked", "failed-create")
+REQUESTED = ("requested", "failed-create")
 FORCEFUL = "Forceful Termination"
 
 
@@ -72,9 +72,9 @@ class StepCounters:
                 self.failed(offering, _reason(error))
             case AskCause(instance=instance), ReadCause(failure=failure):
                 self._operations.explained(instance, failure.reason if failure is not None else OTHER)
-            case DeleteInstance(instance=instance, cause=cause), Accepted() if cause not in ASKED:
+            case DeleteInstance(instance=instance, cause=cause), Accepted() if cause not in REQUESTED:
                 self._collect(facts.key, instance.claim_uid or instance.etag, cause)
-            case DeleteNode(cause=cause), Wrote() if cause not in ASKED:
+            case DeleteNode(cause=cause), Wrote() if cause not in REQUESTED:
                 self._deleted.labels("node", cause).inc()
             case DeleteClaim(claim=claim, cause=cause), Wrote():
                 self._deleted.labels("nodeclaim", cause).inc()

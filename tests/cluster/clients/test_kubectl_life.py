@@ -86,7 +86,7 @@ async def test_from_apply_to_deletion(life: Life) -> None:
     async with asyncio.TaskGroup() as tasks:
         watching = tasks.create_task(rows_of(kubectl, seen))
         await comes(life)
-        await is_told(life)
+        await is_reported(life)
         await is_used(life)
         await goes(life)
         watching.cancel()
@@ -103,7 +103,7 @@ async def comes(life: Life) -> None:
     assert life.pools() == [NAME]
 
 
-async def is_told(life: Life) -> None:
+async def is_reported(life: Life) -> None:
     """get, describe and events show what has happened."""
     header, row = await life.kubectl.table("get", "nodeclaims", "-o", "wide")
     shown = dict(zip(header, row, strict=True))

@@ -49,14 +49,14 @@ MERGES = [
 ]
 
 
-@pytest.mark.parametrize(("told", "before", "listed", "lately", "expected"), MERGES, ids=[row[0] for row in MERGES])
-def test_merge(told: str, before: dict, listed: list, lately: dict, expected: Instance | None) -> None:
+@pytest.mark.parametrize(("reported", "before", "listed", "lately", "expected"), MERGES, ids=[row[0] for row in MERGES])
+def test_merge(reported: str, before: dict, listed: list, lately: dict, expected: Instance | None) -> None:
     """A LIST sent at t=5 is merged into the cache."""
     merged = merge(before, listed, started_at=5.0, **lately)
     after = merged.observations.get("a")
-    assert (after.instance if after else None) == expected, told
+    assert (after.instance if after else None) == expected, reported
     was = before["a"].instance if before else None
-    assert merged.changed == (("a",) if was != expected else ()), told
+    assert merged.changed == (("a",) if was != expected else ()), reported
 
 
 SETTLING = [
@@ -68,10 +68,10 @@ SETTLING = [
 ]
 
 
-@pytest.mark.parametrize(("told", "known", "expected"), SETTLING, ids=[row[0] for row in SETTLING])
-def test_settles_in(told: str, known: dict, expected: float) -> None:
+@pytest.mark.parametrize(("reported", "known", "expected"), SETTLING, ids=[row[0] for row in SETTLING])
+def test_settles_in(reported: str, known: dict, expected: float) -> None:
     """At t=100, leading since t=90."""
-    assert settles_in(**{"now": 100.0, "leading_since": 90.0, "settle_seconds": 60.0, **known}) == expected, told
+    assert settles_in(**{"now": 100.0, "leading_since": 90.0, "settle_seconds": 60.0, **known}) == expected, reported
 
 
 class Cloud:

@@ -149,7 +149,7 @@ def test_a_step_is_named_as_karpenter_names_it(known: dict[str, Any], step: Step
 
 def test_every_cause_of_a_removal_has_a_rule() -> None:
     """And every controller name is declared."""
-    assert set(OF_CAUSE) == set(get_args(Cause)) == set(LABELS["cause"].values) | {"asked"}
+    assert set(OF_CAUSE) == set(get_args(Cause)) == set(LABELS["cause"].values) | {"requested"}
     assert set(OF_CAUSE.values()) <= set(CONTROLLERS)
 
 
@@ -172,9 +172,9 @@ def test_a_scrape_survives_what_cannot_be_read() -> None:
         generate_latest(metrics.registry)
         return generate_latest(metrics.registry).decode()
 
-    told = at_once(main)
-    assert 'gpu_provisioner_nodeclaims_overdue{condition="Launched"} 2.0' in told
-    assert "gpu_provisioner_observation_errors_total 1.0" in told
+    reported = at_once(main)
+    assert 'gpu_provisioner_nodeclaims_overdue{condition="Launched"} 2.0' in reported
+    assert "gpu_provisioner_observation_errors_total 1.0" in reported
 
 
 def test_an_observer_that_fails_reaches_nobody() -> None:
@@ -217,16 +217,16 @@ def test_quantiles_are_of_the_last_hour() -> None:
     async def main() -> tuple[dict[str, float], dict[str, float]]:
         summary = Summary(karpenter.NODES_TERMINATION)
 
-        def told() -> dict[str, float]:
+        def reported() -> dict[str, float]:
             (family,) = summary.collect()
             assert family.type == "summary"
             return {s.labels.get("quantile", s.name.rpartition("_")[2]): s.value for s in family.samples}
 
         for seconds in (10.0, 20.0, 30.0, 40.0):
             summary.observe(("kaito",), seconds)
-        now = told()
+        now = reported()
         await asyncio.sleep(timedelta(hours=1.5).total_seconds())
-        return now, told()
+        return now, reported()
 
     now, later = at_once(main)
     assert now == {"0": 10.0, "0.5": 20.0, "0.9": 40.0, "0.99": 40.0, "1": 40.0, "count": 4, "sum": 100.0}

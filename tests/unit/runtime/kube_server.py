@@ -1,6 +1,6 @@
 """A scripted API server on loopback: real HTTP, the real kubernetes_asyncio client, and any response a test needs.
 
-Each request takes the next answer of the script, or `otherwise`; what was asked is kept in `seen`.
+Each request takes the next answer of the script, or `otherwise`; what was called is kept in `seen`.
 """
 
 import asyncio

@@ -134,7 +134,7 @@ def test_a_pods_event_lives_in_its_namespace() -> None:
     run(story)
 
 
-def test_the_same_said_again_is_counted_on_the_same_event() -> None:
+def test_the_same_stated_again_is_counted_on_the_same_event() -> None:
     """Queued repetitions are merged, later ones are patched, and another message is another Event."""
 
     async def story(it: Story, recorder: EventRecorder) -> None:

@@ -271,9 +271,9 @@ async def test_the_user_name_comes_from_the_api_server() -> None:
     async with kube_server() as server, kube_client(server) as kube:
         server.then(answer(review, 201), status(404, "NotFound"), answer({"kind": "SelfSubjectReview"}, 201))
         assert await kube.username() == "ada@example.com"
-        (asked,) = server.seen
-        assert (asked.method, asked.path) == ("POST", "/apis/authentication.k8s.io/v1/selfsubjectreviews")
-        assert asked.body == {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
+        (requested,) = server.seen
+        assert (requested.method, requested.path) == ("POST", "/apis/authentication.k8s.io/v1/selfsubjectreviews")
+        assert requested.body == {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
         assert (await refused(kube.username())).status == 404
         assert (await refused(kube.username())).unexpected
 

@@ -21,7 +21,7 @@ def test_the_program_loads_no_model_and_no_api_group() -> None:
     assert found == "[]"
 
 
-def test_what_is_left_out_can_be_asked_for() -> None:
+def test_what_is_left_out_can_be_requested_for() -> None:
     """Other code in the process gets the whole SDK, with the same classes."""
     found = run(
         "from provisioner.runtime.kubernetes_sdk import ApiClient\n"

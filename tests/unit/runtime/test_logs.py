@@ -95,17 +95,17 @@ def test_a_hot_loop_is_sampled(out) -> None:
     logs.configure(clock, stream=out)
     log = logs.get_logger("x")
 
-    def said(message: str, times: int) -> int:
+    def stated(message: str, times: int) -> int:
         before = len(lines(out))
         for number in range(times):
             log.warning(message, number=number)
         return len(lines(out)) - before
 
-    assert said("again", 350) == 100 + 2
-    assert said("something else", 100) == 100
-    assert said("again", 50) == 1
+    assert stated("again", 350) == 100 + 2
+    assert stated("something else", 100) == 100
+    assert stated("again", 50) == 1
     clock.second = 1
-    assert said("again", 50) == 50
+    assert stated("again", 50) == 50
 
 
 def test_the_audit_is_never_sampled(out) -> None:

@@ -1,4 +1,4 @@
-"""The permissions that the program asks for are those that the chart grants."""
+"""The permissions that the program requests are those that the chart grants."""
 
 from provisioner.runtime.permissions import PERMISSIONS, Permission
 from tests.cluster import rights

@@ -37,7 +37,7 @@ class Mirror:
     """A reflector of Nodes that records every change as +name, ~name and -name (with the version)."""
 
     def __init__(self, kube: Kube, **options: Any) -> None:
-        self.told: list[str] = []
+        self.reported: list[str] = []
         self.syncs = 0
         options = {"base_seconds": 0.01, "cap_seconds": 0.02, "idle_timeout_seconds": 5.0} | options
         self.reflector = Reflector(
@@ -45,7 +45,7 @@ class Mirror:
             NODES,
             rng=seeded(),
             indexes={"pool": lambda n: filter(None, [n.metadata.labels.get("agentpool")])},
-            on_change=self.tell,
+            on_change=self.record_change,
             on_synced=self.sync,
             **options,
         )
@@ -54,11 +54,11 @@ class Mirror:
         assert self.reflector.synced
         self.syncs += 1
 
-    def tell(self, old: Node | None, new: Node | None) -> None:
+    def record_change(self, old: Node | None, new: Node | None) -> None:
         item = new or old
         assert item is not None
         sign = "~" if old and new else "+" if new else "-"
-        self.told.append(f"{sign}{item.name}@{item.metadata.resource_version}")
+        self.reported.append(f"{sign}{item.name}@{item.metadata.resource_version}")
 
 
 async def until(true: Callable[[], bool]) -> None:
@@ -98,7 +98,7 @@ async def test_a_list_and_its_events_become_a_cache() -> None:
             cache = mirror.reflector
             assert (cache.state, cache.synced, cache.resource_version) == (State.EMPTY, False, "")
             await until(lambda: cache.resource_version == "20")
-            assert mirror.told == ["+a@1", "+b@2", "~a@6", "+c@7", "-b@2"]
+            assert mirror.reported == ["+a@1", "+b@2", "~a@6", "+c@7", "-b@2"]
             assert [n.name for n in cache.by_index("pool", "p2")] == ["a", "c"]
             assert cache.by_index("pool", "p1") == ()
             assert cache.get("b") is None
@@ -117,7 +117,7 @@ async def test_a_relist_reports_missed_deletions() -> None:
         server.then(listing("Node", [node("b", "2", pool="p"), node("c", "9", pool="p")], "9"), stream(end="silence"))
         async with running(server) as mirror:
             await until(lambda: mirror.reflector.resource_version == "9")
-            assert mirror.told == ["+a@1", "+b@2", "-a@1", "+c@9"]
+            assert mirror.reported == ["+a@1", "+b@2", "-a@1", "+c@9"]
             assert [n.name for n in mirror.reflector.by_index("pool", "p")] == ["b", "c"]
 
 
@@ -138,7 +138,7 @@ async def test_an_invalid_watch_is_followed_by_a_list(answer) -> None:
         server.then(listing("Node", [], "9"), stream(end="silence"))
         async with running(server) as mirror:
             await until(lambda: mirror.reflector.resource_version == "9")
-            assert mirror.told == ["+a@1", "-a@1"]
+            assert mirror.reported == ["+a@1", "-a@1"]
 
 
 async def test_on_synced_is_called_after_an_empty_list() -> None:
@@ -148,7 +148,7 @@ async def test_on_synced_is_called_after_an_empty_list() -> None:
         server.then(listing("Node", [], "9"), stream(end="silence"))
         async with running(server) as mirror:
             await until(lambda: mirror.reflector.resource_version == "9")
-            assert (mirror.told, mirror.syncs) == ([], 1)
+            assert (mirror.reported, mirror.syncs) == ([], 1)
 
 
 async def test_410_as_a_status_lists_again() -> None:
@@ -168,7 +168,7 @@ async def test_the_same_name_with_another_uid_is_another_object() -> None:
         )
         async with running(server) as mirror:
             await until(lambda: mirror.reflector.resource_version == "9")
-            assert mirror.told == ["+a@1", "-a@1", "+a@7", "-a@7", "+a@9"]
+            assert mirror.reported == ["+a@1", "-a@1", "+a@7", "-a@7", "+a@9"]
 
 
 async def test_a_repeated_event_from_the_past_changes_nothing() -> None:
@@ -178,7 +178,7 @@ async def test_a_repeated_event_from_the_past_changes_nothing() -> None:
         server.then(listing("Node", [node("a", "7")], "7"), stream(*late, bookmark("8"), end="silence"))
         async with running(server) as mirror:
             await until(lambda: mirror.reflector.resource_version == "8")
-            assert mirror.told == ["+a@7"]
+            assert mirror.reported == ["+a@7"]
 
 
 async def test_an_event_from_the_past_never_revives_an_object() -> None:
@@ -188,7 +188,7 @@ async def test_an_event_from_the_past_never_revives_an_object() -> None:
         server.then(listing("Node", [], "9"), stream(end="silence"))
         async with running(server) as mirror:
             await until(lambda: mirror.reflector.resource_version == "9")
-            assert mirror.told == []
+            assert mirror.reported == []
 
 
 async def test_a_connection_that_breaks_is_resumed_without_a_list() -> None:
@@ -199,8 +199,8 @@ async def test_a_connection_that_breaks_is_resumed_without_a_list() -> None:
         server.then(hang_up(), status(503, "ServiceUnavailable"), stream(bookmark("8"), end="silence"))
         async with running(server) as mirror:
             await until(lambda: mirror.reflector.resource_version == "8")
-            asked = [s.query["resourceVersion"] for s in server.seen if "watch" in s.query]
-            assert asked == ["5", "6", "7", "7", "7"]
+            requested = [s.query["resourceVersion"] for s in server.seen if "watch" in s.query]
+            assert requested == ["5", "6", "7", "7", "7"]
             assert mirror.reflector.last_error is None
 
 
@@ -211,7 +211,7 @@ async def test_an_idle_watch_is_followed_by_a_list() -> None:
         server.then(listing("Node", [], "9"), stream(end="silence"))
         async with running(server, idle_timeout_seconds=0.1) as mirror:
             await until(lambda: mirror.reflector.resource_version == "9")
-            assert mirror.told == ["+a@1", "-a@1"]
+            assert mirror.reported == ["+a@1", "-a@1"]
 
 
 async def test_watches_that_end_at_once_do_not_become_a_hot_loop() -> None:
@@ -271,7 +271,7 @@ async def test_a_failed_list_is_not_an_empty_list(answer, state) -> None:
             assert cache.get("a") is not None
             assert cache.synced
             assert cache.last_error is not None
-            assert mirror.told == ["+a@1"]
+            assert mirror.reported == ["+a@1"]
 
 
 async def test_a_partial_list_is_discarded() -> None:
@@ -281,7 +281,7 @@ async def test_a_partial_list_is_discarded() -> None:
         server.then(listing("Node", [node("a", "1"), node("b", "2")], "6"), stream(end="silence"))
         async with running(server) as mirror:
             await until(lambda: mirror.reflector.synced)
-            assert mirror.told == ["+a@1", "+b@2"]
+            assert mirror.reported == ["+a@1", "+b@2"]
 
 
 async def test_an_older_list_is_accepted_after_three_rejections() -> None:
@@ -296,7 +296,7 @@ async def test_an_older_list_is_accepted_after_three_rejections() -> None:
             assert cache.resource_version == "100"
             await until(lambda: cache.resource_version == "40")
             assert server.count(limit="500") >= 5
-            assert mirror.told == ["+a@50", "-a@50"]
+            assert mirror.reported == ["+a@50", "-a@50"]
             assert "resourceVersion" not in server.seen[2].query
 
 
@@ -307,7 +307,7 @@ async def test_a_stale_server_that_recovers_loses_nothing() -> None:
         server.then(listing("Node", [], "40"), listing("Node", [node("a", "50")], "101"), stream(end="silence"))
         async with running(server) as mirror:
             await until(lambda: mirror.reflector.resource_version == "101")
-            assert mirror.told == ["+a@50"]
+            assert mirror.reported == ["+a@50"]
 
 
 async def test_opaque_versions_are_compared_for_equality_only() -> None:
@@ -319,7 +319,7 @@ async def test_opaque_versions_are_compared_for_equality_only() -> None:
             cache = mirror.reflector
             await until(lambda: reached(cache.resource_version, "x-1"))
             assert not reached(cache.resource_version, "x-9")
-            assert mirror.told == ["+a@x-9", "~a@x-1"]
+            assert mirror.reported == ["+a@x-9", "~a@x-1"]
 
 
 async def test_freshness_is_the_start_of_the_list_or_the_last_event() -> None:

@@ -16,7 +16,7 @@ from provisioner.runtime.server import health_app, metrics_app, serve
 pytestmark = pytest.mark.asyncio
 
 
-async def asked(app: web.Application, *paths: str) -> list[tuple[int, str]]:
+async def requested(app: web.Application, *paths: str) -> list[tuple[int, str]]:
     async with serve("127.0.0.1", 0, app) as port, aiohttp.ClientSession(trust_env=False) as session:
         answers = []
         for path in paths:
@@ -31,7 +31,7 @@ async def test_probes_say_what_is_wrong() -> None:
         live={"ping": lambda: None},
         ready={"caches": lambda: "nodeclaims not synced", "crd": lambda: None},
     )
-    answers = await asked(
+    answers = await requested(
         app, "/healthz", "/readyz", "/readyz?verbose", "/readyz/crd", "/readyz/caches", "/readyz/x", "/healthz?verbose"
     )
     assert answers == [
@@ -76,11 +76,11 @@ async def test_a_loop_that_is_held_up_answers_no_probe() -> None:
         await asyncio.to_thread(thread.join, 10)
 
 
-async def test_a_check_is_asked_each_time() -> None:
+async def test_a_check_is_requested_each_time() -> None:
     """Results are not cached."""
-    said = iter([None, "broken", None])
-    app = health_app(live={"it": lambda: next(said)}, ready={})
-    assert [status for status, _ in await asked(app, "/healthz", "/healthz", "/healthz")] == [200, 503, 200]
+    stated = iter([None, "broken", None])
+    app = health_app(live={"it": lambda: next(stated)}, ready={})
+    assert [status for status, _ in await requested(app, "/healthz", "/healthz", "/healthz")] == [200, 503, 200]
 
 
 async def test_metrics_of_two_processes_do_not_mix() -> None:
@@ -91,14 +91,14 @@ async def test_metrics_of_two_processes_do_not_mix() -> None:
     one.kube_request("get", "nodes", 200, 0.01)
     one.kube_request("get", "nodes", 0, 0.01)
     one.gauge(own.REMOVAL_CANDIDATES).set_function(lambda: asyncio.get_running_loop().time() - 0)
-    ((status, text),) = await asked(metrics_app(one.registry), "/metrics")
+    ((status, text),) = await requested(metrics_app(one.registry), "/metrics")
     assert status == 200
     assert 'gpu_provisioner_deadlines_exceeded_total{deadline="draining"} 1.0' in text
     assert 'leader_election_master_status{name="lock"} 1.0' in text
     assert 'client_go_request_total{code="200",method="GET"} 1.0' in text
     assert 'client_go_request_total{code="<error>",method="GET"} 1.0' in text
     assert "_created" not in text
-    ((_, other),) = await asked(metrics_app(two.registry), "/metrics")
+    ((_, other),) = await requested(metrics_app(two.registry), "/metrics")
     assert "gpu_provisioner_deadlines" not in other
     assert "python_gc_objects_collected_total" in other
 

@@ -200,7 +200,7 @@ def test_i2_a_node_of_a_live_claim_is_let_go_while_others_work_on_the_pool() -> 
 
 
 def test_the_right_order_is_no_violation() -> None:
-    """Pool, Node, claim: the ledger tells it, and nobody complains."""
+    """Pool, Node, claim: the ledger states it, and nobody complains."""
 
     async def story(world, controller, person) -> None:
         uid, node = await machine(world, controller)

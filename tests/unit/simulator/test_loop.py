@@ -77,7 +77,7 @@ async def wait_for_nobody() -> None:
 
 
 def test_a_deadlock_is_named() -> None:
-    """A program that can never go on is told so, with the line at which each task waits."""
+    """A program that can never go on is informed, with the line at which each task waits."""
 
     async def main() -> None:
         async with asyncio.TaskGroup() as group:
@@ -90,7 +90,7 @@ def test_a_deadlock_is_named() -> None:
 
 
 def test_a_livelock_is_named(monkeypatch) -> None:
-    """A program that is always busy and lets no time pass is told so."""
+    """A program that is always busy and lets no time pass is informed."""
     monkeypatch.setattr(sim, "SPINS", 1_000)
 
     async def main() -> None:
@@ -103,7 +103,7 @@ def test_a_livelock_is_named(monkeypatch) -> None:
 
 
 def test_the_horizon_is_an_end() -> None:
-    """A program whose next timer lies beyond the horizon is told so."""
+    """A program whose next timer lies beyond the horizon is informed."""
 
     async def main() -> None:
         await asyncio.sleep(3_630)

@@ -75,7 +75,7 @@ def test_the_ledger_names_callers_verbs_objects_and_answers() -> None:
     assert (what, number) == ("gone", 3)
 
 
-def test_an_answer_that_never_left_is_told_as_none() -> None:
+def test_an_answer_that_never_left_is_reported_as_none() -> None:
     """A connection that the server drops is noted with status 0."""
 
     async def story(world):
@@ -122,7 +122,7 @@ def test_an_after_hook_hears_of_what_has_taken_effect() -> None:
     assert play(story) == [("POST", 201, True)]
 
 
-def test_a_token_is_asked_for_when_there_is_one() -> None:
+def test_a_token_is_requested_for_when_there_is_one() -> None:
     """People's sessions carry the world's token; others are refused."""
 
     async def story(world):
@@ -169,7 +169,7 @@ def test_paths_are_read_as_what_they_name(system, method, path, target) -> None:
 
 
 def test_a_watch_is_no_list() -> None:
-    """GET of a collection is a LIST, or a WATCH if it asks for one."""
+    """GET of a collection is a LIST, or a WATCH if it requests one."""
     audit_log = AuditLog()
     verbs = [audit_log.arrive(0, "a", "kube", "GET", NODES, watch=watch).verb for watch in (False, True)]
     assert [*verbs, audit_log.arrive(0, "a", "arm", "GET", SCOPE).verb] == ["LIST", "WATCH", "GET"]

@@ -72,9 +72,9 @@ def test_a_phase_begins_at_the_first_update_with_it() -> None:
 
 def test_the_size_is_that_of_the_machine() -> None:
     """Without a machine, the first one that the claim requests; it determines the expected GPUs."""
-    (asked,) = update((), claim())
+    (requested,) = update((), claim())
     (given,) = update((), claim(), pools=[pool(size="Standard_NC96ads_A100_v4")])
-    assert (asked.size, asked.gpus_expected) == (SIZE, 1)
+    assert (requested.size, requested.gpus_expected) == (SIZE, 1)
     assert (given.size, given.gpus_expected) == ("Standard_NC96ads_A100_v4", 4)
 
 

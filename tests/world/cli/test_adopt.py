@@ -1,4 +1,4 @@
-"""`gpu-provisioner adopt`: what it asks for, and everything it refuses."""
+"""`gpu-provisioner adopt`: what it requests, and everything it refuses."""
 
 import asyncio
 from typing import Any
@@ -33,8 +33,8 @@ def restore(sim: Sim, name: str) -> None:
     sim.store.create(CLAIMS, {**node_claim(name), "metadata": {"name": name, "labels": old["metadata"]["labels"]}})
 
 
-def asked(sim: Sim, name: str = NAME) -> str:
-    """The UID that the claim asks for."""
+def requested(sim: Sim, name: str = NAME) -> str:
+    """The UID that the claim requests."""
     found: Json = sim.claim(name) or {"metadata": {}}
     return (found["metadata"].get("annotations") or {}).get(labels.ADOPT, "")
 
@@ -54,7 +54,7 @@ def test_a_restored_claim_asks_for_its_pool() -> None:
             f"agent pool {NAME} (Succeeded, {SIZE}) is kept; the controller gives it to the NodeClaim within seconds",
             f"watch: kubectl get nodeclaim {NAME} -w",
         ]
-        assert asked(sim) == old
+        assert requested(sim) == old
         assert written(sim) == [f"PATCH nodeclaims/{NAME}"]
         again = await command(sim, "adopt", NAME)
         assert (again.code, again.out) == (1, "")
@@ -80,7 +80,7 @@ def test_all_restored_claims_at_once() -> None:
         assert ended.questions == ("Give these agent pools to 3 NodeClaims?",)
         ended = await command(sim, "adopt", "--all", "--yes")
         assert (ended.code, ended.err) == (0, "")
-        assert {name: asked(sim, name) for name in names} == {**olds, names[3]: ""}
+        assert {name: requested(sim, name) for name in names} == {**olds, names[3]: ""}
 
     simulate(story, azure=FAST, **NO_BOUND)
 
@@ -88,7 +88,7 @@ def test_all_restored_claims_at_once() -> None:
 def test_the_controller_hands_the_machines_over() -> None:
     """After `--all` every restored claim has the pool that was its: no PUT, no DELETE, and nothing is left to adopt.
 
-    Kubernetes has asked all Nodes to go by then, because their owners are gone; no machine goes with them.
+    Kubernetes has requested all Nodes to go by then, because their owners are gone; no machine goes with them.
     """
 
     async def story(sim: Sim) -> None:
@@ -110,7 +110,7 @@ def test_the_controller_hands_the_machines_over() -> None:
     simulate(story, azure=FAST, **NO_BOUND)
 
 
-def test_nothing_to_adopt_is_said_in_a_line() -> None:
+def test_nothing_to_adopt_is_stated_in_a_line() -> None:
     """A healthy cluster: `--all` ends with 0 and writes nothing."""
 
     async def story(sim: Sim) -> None:
@@ -124,7 +124,7 @@ def test_nothing_to_adopt_is_said_in_a_line() -> None:
 
 
 def test_one_that_vanishes_does_not_keep_the_others() -> None:
-    """A claim that goes between the table and its write is told, exit code 1; the others are annotated."""
+    """A claim that goes between the table and its write is reported, exit code 1; the others are annotated."""
 
     async def story(sim: Sim) -> None:
         names = await fleet(sim, 2)
@@ -141,7 +141,7 @@ def test_one_that_vanishes_does_not_keep_the_others() -> None:
         ended = await command(sim, "adopt", "--all", "--yes")
         assert ended.code == 1
         assert f"nodeclaim/{names[0]}: NodeClaim {names[0]} not found" in ended.err
-        assert asked(sim, names[1])
+        assert requested(sim, names[1])
 
     simulate(story, azure=FAST, **NO_BOUND)
 
@@ -259,21 +259,21 @@ def test_a_refusal_names_the_value_and_the_remedy(prepare: Any, cause: str, reme
 
     async def story(sim: Sim) -> None:
         await prepare(sim)
-        before = asked(sim)
+        before = requested(sim)
         ended = await command(sim, "adopt", NAME)
         assert (ended.code, ended.out) == (1, "")
-        told_cause, told_remedy = ended.err.splitlines()
-        assert told_cause.startswith("gpu-provisioner adopt: ")
-        assert cause in told_cause
-        assert remedy in told_remedy
-        assert asked(sim) == before
+        reported_cause, reported_remedy = ended.err.splitlines()
+        assert reported_cause.startswith("gpu-provisioner adopt: ")
+        assert cause in reported_cause
+        assert remedy in reported_remedy
+        assert requested(sim) == before
 
     simulate(story, azure=FAST, **NO_BOUND)
 
 
 @pytest.mark.parametrize("words", [(), (NAME, "--all")], ids=["neither", "both"])
 def test_one_name_or_all(words: tuple[str, ...]) -> None:
-    """Anything else is bad usage, and nothing is asked of anybody."""
+    """Anything else is bad usage, and nothing is called of anybody."""
 
     async def story(sim: Sim) -> None:
         ended = await command(sim, "adopt", *words)
@@ -285,7 +285,7 @@ def test_one_name_or_all(words: tuple[str, ...]) -> None:
 
 
 def test_a_pool_that_is_named_after_the_old_uid() -> None:
-    """A name that AKS does not allow makes the pool's name follow the UID: the pool is found, and why not is said."""
+    """A pool whose name is derived from the UID is found, and the reason why it cannot be adopted is reported."""
     name = "workspace-with-a-long-name"
 
     async def story(sim: Sim) -> None:

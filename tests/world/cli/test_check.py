@@ -1,4 +1,4 @@
-"""`gpu-provisioner check` against a world with one thing wrong at a time: it is told, with its remedy, and alone."""
+"""`gpu-provisioner check` with one fault at a time: only that fault is reported, with its remedy."""
 
 import asyncio
 import json
@@ -27,7 +27,7 @@ READ_ONLY = [{"actions": ["*/read"], "notActions": []}]
 NO_DELETE = [{"actions": ["Microsoft.ContainerService/*"], "notActions": ["*/agentpools/DELETE"]}]
 
 
-def told(findings: list[dict[str, str]], state: str) -> list[tuple[str, str]]:
+def reported(findings: list[dict[str, str]], state: str) -> list[tuple[str, str]]:
     """Section and check of every finding of that state."""
     return [(one["section"], one["check"]) for one in findings if one["state"] == state]
 
@@ -36,9 +36,9 @@ async def looked(sim: Sim, *words: str, **options: Any) -> tuple[int, list[dict[
     """The exit code and the findings; what is wrong has a remedy, and nothing was written."""
     before = written(sim)
     ended = await check(sim, "-o", "json", *words, **options)
-    said = json.loads(ended.out)
-    assert said["ok"] == (ended.code == 0)
-    findings: list[dict[str, str]] = said["results"]
+    stated = json.loads(ended.out)
+    assert stated["ok"] == (ended.code == 0)
+    findings: list[dict[str, str]] = stated["results"]
     assert all(one["remedy"] for one in findings if one["state"] == "failed")
     assert (ended.err, written(sim)) == ("", before)
     return ended.code, findings
@@ -120,7 +120,7 @@ def test_all_is_well() -> None:
 
 
 def test_with_the_controllers_own_role_what_may_not_be_read_is_left_open() -> None:
-    """As `helm test` runs it: everything that the controller needs is told, and nothing is called wrong."""
+    """As `helm test` runs it: everything that the controller needs is reported, and nothing is called wrong."""
 
     async def story(sim: Sim) -> None:
         await sim.start_controller()
@@ -128,8 +128,8 @@ def test_with_the_controllers_own_role_what_may_not_be_read_is_left_open() -> No
         await ready(sim, "gpu1", within_seconds=1200)
         code, findings = await looked(sim, besides=frozenset[str]())
         assert code == 0
-        assert told(findings, "failed") == []
-        assert told(findings, "unknown") == [("azure", "permissions"), ("azure", "sizes")]
+        assert reported(findings, "failed") == []
+        assert reported(findings, "unknown") == [("azure", "permissions"), ("azure", "sizes")]
 
     simulate(story)
 
@@ -220,7 +220,7 @@ WRONG: dict[str, tuple[Callable[[Sim], object], list[tuple[str, str]], str]] = {
 
 
 @pytest.mark.parametrize(("change", "expected", "words"), WRONG.values(), ids=WRONG)
-def test_what_is_wrong_is_told_alone(
+def test_what_is_wrong_is_reported_alone(
     change: Callable[[Sim], None], expected: list[tuple[str, str]], words: str
 ) -> None:
     """Exit code 3; exactly this is ✗, and the sections go on without it."""
@@ -234,7 +234,7 @@ def test_what_is_wrong_is_told_alone(
         await asyncio.sleep(30)
         code, findings = await looked(sim, "--size", OTHER)
         assert code == 3
-        assert told(findings, "failed") == expected
+        assert reported(findings, "failed") == expected
         assert any(words in one["message"] for one in findings if one["state"] == "failed")
         assert {one["section"] for one in findings if one["state"] == "ok"} == {"kubernetes", "azure"}
 
@@ -290,7 +290,7 @@ UNKNOWN: dict[str, tuple[Callable[[Sim], None], tuple[str, str]]] = {
 
 
 @pytest.mark.parametrize(("change", "expected"), UNKNOWN.values(), ids=UNKNOWN)
-def test_what_may_not_be_read_could_not_be_told(change: Callable[[Sim], None], expected: tuple[str, str]) -> None:
+def test_what_may_not_be_read_could_not_be_reported(change: Callable[[Sim], None], expected: tuple[str, str]) -> None:
     """It is no fault: exit code 0, and the reason stands in its place."""
 
     async def story(sim: Sim) -> None:
@@ -298,7 +298,7 @@ def test_what_may_not_be_read_could_not_be_told(change: Callable[[Sim], None], e
         await asyncio.sleep(60)
         change(sim)
         code, findings = await looked(sim, "--size", OTHER)
-        assert (code, told(findings, "unknown")) == (0, [expected])
+        assert (code, reported(findings, "unknown")) == (0, [expected])
 
     simulate(story)
 
@@ -316,8 +316,8 @@ def test_a_side_that_says_nothing_holds_up_nobody(system: str, silent: str, othe
         began = sim.now
         code, findings = await looked(sim, "--size", OTHER)
         assert code == 3
-        assert [name for _, name in told(findings, "failed")] == [silent]
-        assert "other checks" in [name for _, name in told(findings, "unknown")]
+        assert [name for _, name in reported(findings, "failed")] == [silent]
+        assert "other checks" in [name for _, name in reported(findings, "unknown")]
         assert {one["state"] for one in findings if one["section"] == other} == {"ok"}
         assert sim.now - began < 60
 
@@ -325,7 +325,7 @@ def test_a_side_that_says_nothing_holds_up_nobody(system: str, silent: str, othe
 
 
 def test_who_leads() -> None:
-    """Nobody yet is no fault; a lease let go, or not renewed for long, is one; without election none is asked for."""
+    """Nobody yet is no fault; a lease let go, or not renewed for long, is one; without election none is requested."""
 
     async def story(sim: Sim) -> None:
         async def lease(**options: Any) -> dict[str, str]:
@@ -352,7 +352,7 @@ def test_who_leads() -> None:
     simulate(story)
 
 
-def test_a_crd_of_somebody_else_is_told_and_no_fault() -> None:
+def test_a_crd_of_somebody_else_is_reported_and_no_fault() -> None:
     """Karpenter's own, say, with fewer operators: everything we write fits into it."""
 
     async def story(sim: Sim) -> None:
@@ -365,7 +365,7 @@ def test_a_crd_of_somebody_else_is_told_and_no_fault() -> None:
     simulate(story)
 
 
-def test_offerings_that_rest_are_told() -> None:
+def test_offerings_that_rest_are_reported() -> None:
     """A claim without quota: what cannot be had, since when, in the words of its condition; and its quota is short."""
 
     async def story(sim: Sim) -> None:
@@ -375,7 +375,7 @@ def test_offerings_that_rest_are_told() -> None:
         await asyncio.sleep(600)
         code, findings = await looked(sim)
         assert code == 3
-        assert told(findings, "failed") == [("kubernetes", "claims"), ("azure", "quota StandardNCADSA100v4Family")]
+        assert reported(findings, "failed") == [("kubernetes", "claims"), ("azure", "quota StandardNCADSA100v4Family")]
         claim, quota = [one for one in findings if one["state"] == "failed"]
         assert claim["message"].startswith(f"gpu1: none of {SIZE} is available since 2026-03-01T12:0")
         assert "QuotaExceeded" in claim["message"]
@@ -402,7 +402,10 @@ def test_zones_and_spot() -> None:
         await sim.apply(claim)
         code, findings = await looked(sim)
         assert code == 3
-        assert told(findings, "failed") == [("azure", f"size {SIZE}"), ("azure", "quota all spot vCPUs of the region")]
+        assert reported(findings, "failed") == [
+            ("azure", f"size {SIZE}"),
+            ("azure", "quota all spot vCPUs of the region"),
+        ]
         (size,) = [one for one in findings if one["check"] == f"size {SIZE}"]
         assert size["message"].startswith("not available in zone 1 of westeurope")
 
@@ -414,10 +417,10 @@ def test_limits_of_the_cluster_and_a_wrong_location() -> None:
 
     async def story(sim: Sim) -> None:
         _, findings = await looked(sim, policy=Policy(max_agent_pools=2), location="northeurope")
-        assert told(findings, "failed") == [("azure", "cluster"), ("azure", "agent pools")]
-        assert ("azure", "sizes") in told(findings, "unknown")
+        assert reported(findings, "failed") == [("azure", "cluster"), ("azure", "agent pools")]
+        assert ("azure", "sizes") in reported(findings, "unknown")
         _, findings = await looked(sim, "--size", "Standard_NC999_v9", "--size", "; drop", location="westeurope")
-        assert told(findings, "failed") == [("azure", "size Standard_NC999_v9"), ("azure", "size ; drop")]
+        assert reported(findings, "failed") == [("azure", "size Standard_NC999_v9"), ("azure", "size ; drop")]
 
     simulate(story)
 

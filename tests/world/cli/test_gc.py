@@ -28,7 +28,7 @@ def annotation(sim: Sim) -> Confirmation | None:
     return decode((lease["metadata"].get("annotations") or {}).get(labels.CONFIRMED_REMOVALS, ""))
 
 
-async def braked_fleet(sim: Sim, count: int = 5) -> list[str]:
+async def restricted_fleet(sim: Sim, count: int = 5) -> list[str]:
     """A controller whose circuit breaker holds these orphans."""
     names = await fleet(sim, count)
     for name in names:
@@ -42,7 +42,7 @@ async def braked_fleet(sim: Sim, count: int = 5) -> list[str]:
 
 
 def test_a_healthy_cluster_has_nothing_to_remove() -> None:
-    """One line, whatever else is in the cluster; nothing is written, and ARM is asked twice."""
+    """One line, whatever else is in the cluster; nothing is written, and ARM is called twice."""
 
     async def story(sim: Sim) -> None:
         await one(sim)
@@ -56,7 +56,7 @@ def test_a_healthy_cluster_has_nothing_to_remove() -> None:
     simulate(story, azure=FAST)
 
 
-def test_removals_that_were_asked_for_are_no_garbage() -> None:
+def test_removals_that_were_requested_for_are_no_garbage() -> None:
     """A claim that is being deleted is counted, never listed, while its pool goes."""
 
     async def story(sim: Sim) -> None:
@@ -95,11 +95,11 @@ def test_an_orphan_is_shown_before_it_goes() -> None:
     simulate(story, azure=FAST)
 
 
-def test_what_the_brake_holds_is_shown_and_stays() -> None:
+def test_what_the_circuit_breaker_holds_is_shown_and_stays() -> None:
     """Five orphans of five: the table lists all, the summary says that the circuit breaker holds them, and why."""
 
     async def story(sim: Sim) -> None:
-        names = await braked_fleet(sim)
+        names = await restricted_fleet(sim)
         ended = await command(sim, "gc")
         assert (ended.code, ended.err) == (0, "")
         for name in names:
@@ -146,7 +146,7 @@ def test_a_stopped_cluster_is_what_removals_wait_for() -> None:
 
 
 def test_a_pool_that_is_gone_and_nodes_that_go() -> None:
-    """Each cause is told with its own action, and the moment where an object states it."""
+    """Each cause is reported with its own action, and the moment where an object states it."""
 
     async def story(sim: Sim) -> None:
         names = await fleet(sim, 3)
@@ -209,7 +209,7 @@ def test_a_confirmation_names_exactly_the_removals_shown() -> None:
     """`--confirm` shows the table, asks, and writes one annotation on the leader's Lease, for one hour."""
 
     async def story(sim: Sim) -> None:
-        names = await braked_fleet(sim)
+        names = await restricted_fleet(sim)
         ended = await command(sim, "gc", "--confirm", answer="yes")
         assert (ended.code, ended.err) == (0, "")
         assert ended.questions == ("Confirm the 5 removals above?",)
@@ -252,7 +252,7 @@ def test_any_other_answer_confirms_nothing(answer: str) -> None:
     """Only the word itself counts."""
 
     async def story(sim: Sim) -> None:
-        await braked_fleet(sim)
+        await restricted_fleet(sim)
         ended = await command(sim, "gc", "--confirm", answer=answer)
         assert ended.code == 1
         assert ended.err.startswith("gpu-provisioner gc: not confirmed: nothing was written\n")
@@ -261,11 +261,11 @@ def test_any_other_answer_confirms_nothing(answer: str) -> None:
     simulate(story, azure=FAST, **NO_BOUND)
 
 
-def test_nobody_is_asked_who_cannot_answer() -> None:
+def test_nobody_is_requested_who_cannot_answer() -> None:
     """In a pipe, `--confirm` needs `--yes`; JSON stays JSON."""
 
     async def story(sim: Sim) -> None:
-        await braked_fleet(sim)
+        await restricted_fleet(sim)
         ended = await command(sim, "gc", "--confirm")
         assert ended.code == 2
         assert "Add --yes" in ended.err
@@ -282,7 +282,7 @@ def test_renewals_that_come_between_do_not_lose_a_confirmation() -> None:
     """The Lease changes between reading and writing it: the write is tried again on the new version."""
 
     async def story(sim: Sim) -> None:
-        await braked_fleet(sim)
+        await restricted_fleet(sim)
         races = 2
 
         async def renew(call: Call, _: web.Request) -> web.StreamResponse | None:
@@ -325,10 +325,10 @@ NO_LEADER = [
 
 @pytest.mark.parametrize(("end", "cause"), NO_LEADER, ids=[row[1] for row in NO_LEADER])
 def test_without_a_leader_nothing_is_confirmed(end: Any, cause: str) -> None:
-    """Nobody would obey it: exit code 1, before anybody is asked, and what to do."""
+    """Nobody would obey it: exit code 1, before anybody is called, and what to do."""
 
     async def story(sim: Sim) -> None:
-        await braked_fleet(sim)
+        await restricted_fleet(sim)
         await end(sim)
         ended = await command(sim, "gc", "--confirm", answer="yes")
         assert (ended.code, ended.questions) == (1, ())
@@ -355,15 +355,15 @@ ARM_SAYS = [
 ]
 
 
-@pytest.mark.parametrize(("verb", "answer", "said"), ARM_SAYS, ids=[f"{v} {a.status}" for v, a, _ in ARM_SAYS])
-def test_what_arm_does_not_tell_is_not_guessed(verb: str, answer: errors.Answer, said: str) -> None:
-    """A LIST that fails is told with its cause and remedy, exit code 1, and nothing is shown as garbage."""
+@pytest.mark.parametrize(("verb", "answer", "stated"), ARM_SAYS, ids=[f"{v} {a.status}" for v, a, _ in ARM_SAYS])
+def test_what_arm_does_not_tell_is_not_guessed(verb: str, answer: errors.Answer, stated: str) -> None:
+    """A LIST that fails is reported with its cause and remedy, exit code 1, and nothing is shown as garbage."""
 
     async def story(sim: Sim) -> None:
         await one(sim)
         sim.cloud.faults.append(Fault(verb=verb, times=ALWAYS, answer=answer))
         ended = await command(sim, "gc", "--confirm", "--yes")
-        assert said in ended.out + ended.err
+        assert stated in ended.out + ended.err
         assert ended.code == (0 if verb == "CLUSTER" else 1)
         if verb == "LIST":
             assert ended.out == ""
@@ -374,7 +374,7 @@ def test_what_arm_does_not_tell_is_not_guessed(verb: str, answer: errors.Answer,
 
 
 def test_an_arm_that_does_not_answer_is_given_up() -> None:
-    """After fifteen seconds the command ends, and says so."""
+    """After fifteen seconds the command ends, and reports it."""
 
     async def story(sim: Sim) -> None:
         await one(sim)
@@ -391,7 +391,7 @@ KUBE_SAYS = [(401, "Unauthorized", "Renew the credentials"), (403, "Forbidden", 
 
 @pytest.mark.parametrize(("status", "reason", "remedy"), KUBE_SAYS, ids=[row[1] for row in KUBE_SAYS])
 @pytest.mark.parametrize("kind", ["nodeclaims", "nodes", "customresourcedefinitions"])
-def test_what_the_api_server_refuses_is_told(kind: str, status: int, reason: str, remedy: str) -> None:
+def test_what_the_api_server_refuses_is_reported(kind: str, status: int, reason: str, remedy: str) -> None:
     """A list that is refused is no empty list: the command ends, exit code 1, with the remedy of that refusal."""
 
     async def story(sim: Sim) -> None:

@@ -46,7 +46,7 @@ GONE_FOR_GOOD = [
 
 @pytest.mark.parametrize(("answer", "proof"), GONE_FOR_GOOD, ids=["cluster", "group", "pool"])
 def test_a_claim_whose_cluster_is_gone_is_let_go(answer: errors.Answer, proof: str) -> None:
-    """ARM is asked once; then an Event tells who does it, the Node loses our finalizer, and last the claim."""
+    """ARM is called once; then an Event states who does it, the Node loses our finalizer, and last the claim."""
 
     async def story(sim: Sim) -> None:
         known_as(sim, "ada@example.com")
@@ -62,13 +62,13 @@ def test_a_claim_whose_cluster_is_gone_is_let_go(answer: errors.Answer, proof: s
         assert not sim.nodes_of(NAME)
         assert written(sim) == ["POST events", f"PATCH nodes/{node}", f"PATCH nodeclaims/{NAME}"]
         assert len(sim.audit_log.calls(who=WHO, system="arm")) == 1
-        (told,) = events(sim, "FinalizerReleasedByHand")
-        assert told["type"] == "Warning"
-        assert told["involvedObject"]["name"] == NAME
-        assert told["message"].startswith(
+        (reported,) = events(sim, "FinalizerReleasedByHand")
+        assert reported["type"] == "Warning"
+        assert reported["involvedObject"]["name"] == NAME
+        assert reported["message"].startswith(
             f"ada@example.com removed karpenter.sh/termination from node/{node}, nodeclaim/{NAME}"
         )
-        assert proof in told["message"]
+        assert proof in reported["message"]
 
     simulate(story, azure=FAST, **NO_BOUND)
 
@@ -93,15 +93,15 @@ def test_without_the_flag_it_only_says_what_it_would_do() -> None:
 
 
 def test_an_api_server_that_does_not_tell_who_one_is() -> None:
-    """Before Kubernetes 1.28 nobody knows: the Event says so, and the release is not held up."""
+    """Before Kubernetes 1.28 nobody knows: the Event reports it, and the release is not held up."""
 
     async def story(sim: Sim) -> None:
         unknown(sim)
         await stuck(sim)
         await sim.stop_controller()
         assert (await command(sim, "release", NAME, FLAG)).code == 0
-        (told,) = events(sim, "FinalizerReleasedByHand")
-        assert told["message"].startswith("unknown user removed karpenter.sh/termination from ")
+        (reported,) = events(sim, "FinalizerReleasedByHand")
+        assert reported["message"].startswith("unknown user removed karpenter.sh/termination from ")
 
     simulate(story, azure=FAST, **NO_BOUND)
 
@@ -132,7 +132,7 @@ def test_other_peoples_finalizers_stay() -> None:
 
 
 def test_a_claim_that_goes_in_between_is_no_failure() -> None:
-    """The controller found its proof after all: what was to be released is gone, and that is said."""
+    """The controller found its proof after all: what was to be released is gone, and that is reported."""
 
     async def story(sim: Sim) -> None:
         await stuck(sim)
@@ -187,7 +187,7 @@ async def pool_is_there(sim: Sim) -> None:
     await sim.stop_controller()
 
 
-async def just_asked(sim: Sim) -> None:
+async def just_requested(sim: Sim) -> None:
     await one(sim)
     await sim.stop_controller()
     await sim.delete_claim(NAME)
@@ -230,7 +230,7 @@ REFUSALS: list[tuple[Any, str, str]] = [
     (no_claim, f"NodeClaim {NAME} not found", "kubectl get nodeclaims"),
     (living, "its metadata.deletionTimestamp is not set", f"kubectl delete nodeclaim {NAME}"),
     (pool_is_there, "its provisioningState is Succeeded", f"kubectl describe nodeclaim {NAME}"),
-    (just_asked, "may not be visible yet", "run the command again after 60 s"),
+    (just_requested, "may not be visible yet", "run the command again after 60 s"),
     (other_class, "its spec.nodeClassRef is karpenter.azure.com/AKSNodeClass", "Use the controller of that node class"),
     (answering(TOKEN, "arm_401"), "Check the workload identity", "Nothing was changed"),
     (answering(errors.forbidden("read", FAST.cluster_id), "arm_403"), "AuthorizationFailed", "Nothing was changed"),
@@ -252,10 +252,10 @@ def test_a_refusal_names_the_value_and_the_remedy(prepare: Any, cause: str, reme
         before = finalizers(sim.claim(NAME))
         ended = await command(sim, "release", NAME, FLAG)
         assert ended.code == 1
-        told_cause, told_remedy = ended.err.splitlines()
-        assert told_cause.startswith("gpu-provisioner release: ")
-        assert cause in told_cause
-        assert remedy in told_remedy
+        reported_cause, reported_remedy = ended.err.splitlines()
+        assert reported_cause.startswith("gpu-provisioner release: ")
+        assert cause in reported_cause
+        assert remedy in reported_remedy
         assert finalizers(sim.claim(NAME)) == before
         assert not [call for call in written(sim) if call.startswith("PATCH") and prepare is not no_patches]
 
@@ -264,7 +264,7 @@ def test_a_refusal_names_the_value_and_the_remedy(prepare: Any, cause: str, reme
 
 @pytest.mark.parametrize("name", ["", "..", "a/b"])
 def test_a_name_that_would_point_elsewhere(name: str) -> None:
-    """What is no name of an object is bad usage, and nothing is asked of anybody."""
+    """What is no name of an object is bad usage, and nothing is called of anybody."""
 
     async def story(sim: Sim) -> None:
         ended = await command(sim, "release", name, FLAG)

@@ -44,7 +44,7 @@ def test_the_values_are_what_azure_says() -> None:
     simulate(story)
 
 
-def test_a_cluster_that_issues_no_tokens_is_told() -> None:
+def test_a_cluster_that_issues_no_tokens_is_reported() -> None:
     """What is missing, and the one command for it; the values are written all the same."""
 
     async def story(sim: Sim) -> None:
@@ -64,7 +64,7 @@ def test_a_cluster_that_issues_no_tokens_is_told() -> None:
 
 
 def test_the_identitys_client_id_is_read_by_its_name() -> None:
-    """As the predecessor's script did; where it may not be read the rest is written, and the cause is told."""
+    """As the predecessor's script did; where it may not be read the rest is written, and the cause is reported."""
 
     async def story(sim: Sim) -> None:
         changed(sim, identities={"gpu-identity": CLIENT})
@@ -100,7 +100,7 @@ FORBIDDEN = errors.gateway(403, "AuthorizationFailed", "The client does not have
     ],
     ids=["cluster", "subscription", "forbidden", "passing"],
 )
-def test_a_cluster_that_cannot_be_read_is_told(
+def test_a_cluster_that_cannot_be_read_is_reported(
     env: dict[str, str], fault: dict[str, Any] | None, cause: str, remedy: str
 ) -> None:
     """The cause in Azure's words, a remedy that fits it, exit code 1, and no values."""

@@ -222,7 +222,7 @@ def restricted(metrics: Metrics) -> float:
     return metrics.registry.get_sample_value("gpu_provisioner_removals_restricted") or 0.0
 
 
-def test_the_brake_keeps_everything_when_too_much_would_go() -> None:
+def test_the_circuit_breaker_keeps_everything_when_too_much_would_go() -> None:
     """Ten claims lose their finalizers at once: the circuit breaker opens and nothing is removed."""
     metrics = Metrics()
 
@@ -257,7 +257,7 @@ def test_a_few_of_many_go() -> None:
     simulate(story, azure=FAST)
 
 
-def test_the_brake_does_not_trickle() -> None:
+def test_the_circuit_breaker_does_not_trickle() -> None:
     """Inferred removals within ten minutes are counted together: claims stripped one by one open it as well."""
 
     async def story(sim: Sim) -> None:
@@ -473,7 +473,7 @@ def test_nodes_deleted_in_bulk_while_the_cluster_is_stopped(count: int) -> None:
     simulate(story, azure=FAST)
 
 
-def test_all_nodes_deleted_by_hand_trip_the_brake() -> None:
+def test_all_nodes_deleted_by_hand_trip_the_circuit_breaker() -> None:
     """`kubectl delete nodes --all` in a running cluster opens the circuit breaker, and no machine is removed."""
 
     async def story(sim: Sim) -> None:

@@ -564,7 +564,7 @@ def test_a_confirmation_passes_what_it_names_until_it_ends() -> None:
     simulate(story, azure=FAST, **NO_BOUND)
 
 
-def test_the_brake_is_lifted_by_the_claims_return() -> None:
+def test_the_circuit_breaker_is_lifted_by_the_claims_return() -> None:
     """Four of five claims are restored and adopted: the remaining candidate is below the limit and is removed."""
 
     async def story(sim: Sim) -> None:

@@ -49,18 +49,18 @@ def test_the_metrics_of_one_claim() -> None:
         for state in ("expected", "allocatable"):
             assert numbers.one("gpu_provisioner_gpus", state=state).value == 1
         assert numbers.one("karpenter_nodes_allocatable", node_name=node, resource_type="nvidia.com/gpu").value == 1
-        said = numbers.one("operator_nodeclaim_status_condition_current_status_seconds", name=NAME, type="Ready")
-        assert said.labels["status"] == "True"
-        assert said.value == pytest.approx(30, abs=2)
+        stated = numbers.one("operator_nodeclaim_status_condition_current_status_seconds", name=NAME, type="Ready")
+        assert stated.labels["status"] == "True"
+        assert stated.value == pytest.approx(30, abs=2)
 
-        asked_at = sim.now
+        requested_at = sim.now
         await sim.delete_claim(NAME)
         await asyncio.sleep(40)
         lasts = numbers.one("operator_nodeclaim_termination_current_time_seconds", name=NAME)
         assert lasts.value == pytest.approx(40, abs=2)
         assert numbers.total("gpu_provisioner_nodeclaims", phase="InstanceTerminating") == 1
         await gone(sim)
-        took_seconds = sim.now - asked_at
+        took_seconds = sim.now - requested_at
         await asyncio.sleep(10)
         for ended in ("karpenter_nodeclaims_terminated_total", "karpenter_nodes_terminated_total"):
             assert numbers.total(ended, nodepool="kaito", zone="regional") == 1
@@ -99,8 +99,8 @@ def test_credential_failures_have_reasons() -> None:
             sim.cloud.faults.append(Fault(verb="LIST", answer=refusal, times=2))
             await sim.until(lambda r=reason: numbers.total(failed, system="azure", reason=r) >= 1, 1200, reason)  # type: ignore[misc]  # the default binds the value of this round
         assert numbers.total(failed, system="kubernetes") == 0
-        asked = "gpu_provisioner_arm_request_duration_seconds_count"
-        assert numbers.total(asked, operation="list", code="401") >= 1
+        requested = "gpu_provisioner_arm_request_duration_seconds_count"
+        assert numbers.total(requested, operation="list", code="401") >= 1
         age = numbers.one("gpu_provisioner_cache_age_seconds", resource="agentpools")
         assert age.value > 0
 
@@ -145,8 +145,8 @@ def test_the_info_metric_shows_the_first_choice_before_a_machine() -> None:
         await asyncio.sleep(10)
         assert numbers.one(info).labels == {"name": NAME, "agent_pool": NAME, "node_name": "", **TERMS}
         await sim.until(lambda: sim.condition(NAME, "Ready") == "True", 15 * MINUTE, "it got its machine")
-        told = {"name": NAME, "agent_pool": NAME, "node_name": node_name(sim), **TERMS}
-        assert numbers.one(info).labels == told
+        reported = {"name": NAME, "agent_pool": NAME, "node_name": node_name(sim), **TERMS}
+        assert numbers.one(info).labels == reported
         assert numbers.one(info).value == 1
         await sim.delete_claim(NAME)
         await gone(sim)
@@ -212,15 +212,15 @@ def test_evictions_are_counted_by_response() -> None:
         made = {"metadata": {"name": "guard"}, "spec": budget}
         sim.store.create("poddisruptionbudgets.policy", made, "default")
         await sim.delete_claim(NAME)
-        asked = "karpenter_nodes_eviction_requests_total"
-        await sim.until(lambda: numbers.total(asked, code="429") >= 2, 120, "the budget holds it")
-        assert numbers.total(asked, code="200") == 1
+        requested = "karpenter_nodes_eviction_requests_total"
+        await sim.until(lambda: numbers.total(requested, code="429") >= 2, 120, "the budget holds it")
+        assert numbers.total(requested, code="200") == 1
         assert numbers.total("karpenter_pods_drained_total", reason="") == 1
         calls = "controller_runtime_reconcile_total"
         assert numbers.total(calls, controller="node.termination") > 0
         sim.store.delete("poddisruptionbudgets.policy", "guard", "default")
         await gone(sim)
-        assert numbers.total(asked, code="200") == 2
+        assert numbers.total(requested, code="200") == 2
 
     simulate(story, azure=FAST)
 
@@ -267,9 +267,9 @@ def test_prices_of_existing_zones_and_pools() -> None:
         await sim.until(lambda: sim.condition("zoned", "Ready") == "True", 900, "the zoned claim is Ready")
         await asyncio.sleep(5)
         assert numbers.one(cost).value == pytest.approx(2 * 3.67)
-        told = {(s.labels["capacity_type"], s.labels["zone"]): s.value for s in numbers.samples(estimate)}
+        reported = {(s.labels["capacity_type"], s.labels["zone"]): s.value for s in numbers.samples(estimate)}
         zones = ("regional", "westeurope-2")
-        assert told == {**{("on-demand", z): 3.67 for z in zones}, **{("spot", z): 1.5 for z in zones}}
+        assert reported == {**{("on-demand", z): 3.67 for z in zones}, **{("spot", z): 1.5 for z in zones}}
         node = numbers.one("karpenter_nodes_allocatable", zone="westeurope-2", resource_type="nvidia.com/gpu")
         assert node.value == 1
         await sim.delete_claim(NAME)

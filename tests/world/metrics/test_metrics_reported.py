@@ -87,8 +87,8 @@ def test_two_hundred_strange_claims_leave_no_series_behind() -> None:
                 await sim.delete_claim(name)
             await asyncio.sleep(600)
         assert not [name for name in (f"c{n}" for n in range(CLAIMS)) if numbers.about(name)]
-        told = Counter(family.name for family in numbers.families() for _ in family.samples)
-        assert sum(told.values()) <= SERIES_OF_THE_PROCESS, told.most_common(8)
+        reported = Counter(family.name for family in numbers.families() for _ in family.samples)
+        assert sum(reported.values()) <= SERIES_OF_THE_PROCESS, reported.most_common(8)
         assert most <= SERIES_OF_THE_PROCESS + WAVE * SERIES_OF_A_CLAIM
         assert numbers.total("karpenter_nodeclaims_created_total") == CLAIMS
         assert numbers.total("karpenter_nodeclaims_created_total", nodepool="other") == CLAIMS - NAMES_MAX

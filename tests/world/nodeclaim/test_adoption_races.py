@@ -32,7 +32,7 @@ def moments(before: float, after: float, step: float) -> list[float]:
 
 
 # Every 20 ms where writes can meet; from there to a second on either side, now and then. The claim is there for half
-# a second before the deletion; what is asked for earlier stands on it from its creation.
+# a second before the deletion; what is requested earlier stands on it from its creation.
 NEAR = moments(0.2, 0.2, STEP_SECONDS)
 FAR = [moment for moment in moments(0.5, 1.0, 0.1) if abs(moment) > 0.2]
 ALL = sorted([*NEAR, *FAR])

@@ -44,12 +44,12 @@ def test_a_label_given_while_the_machine_comes_up_reaches_the_node() -> None:
         await sim.start_controller()
         await sim.apply(node_claim("gpu1"))
         await wait_for_condition(sim, "gpu1", "Launched", "Unknown", "Creating", within_seconds=5)
-        late = {"name": "gpu1", "labels": {"example.com/late": "yes"}, "annotations": {"example.com/why": "asked"}}
+        late = {"name": "gpu1", "labels": {"example.com/late": "yes"}, "annotations": {"example.com/why": "requested"}}
         await sim.apply({**node_claim("gpu1"), "metadata": late})
         await ready(sim, "gpu1")
         [node] = sim.nodes_of("gpu1")
         assert node["metadata"]["labels"]["example.com/late"] == "yes"
-        assert node["metadata"]["annotations"]["example.com/why"] == "asked"
+        assert node["metadata"]["annotations"]["example.com/why"] == "requested"
 
     simulate(story)
 

@@ -99,7 +99,7 @@ def test_an_error_response_leaves_the_result_of_the_write_open(status: int, appl
 @pytest.mark.parametrize("where", ["get", "list", "both"])
 @pytest.mark.parametrize("how", ["heard", "reset"])
 def test_reads_that_lag_after_a_put_make_no_second_pool(how: str, where: str, lag: float) -> None:
-    """GET 404 and LIST without the pool for up to a minute: it is not asked for anew but where 412 answers."""
+    """GET 404 and LIST without the pool for up to a minute: it is not requested anew but where 412 answers."""
     lags: dict[str, Any] = {
         "get_lag_seconds": lag if where in ("get", "both") else 0.0,
         "list_lag_seconds": lag if where in ("list", "both") else 0.0,

@@ -25,7 +25,7 @@ NVIDIA, AMD, SLICE = "nvidia.com/gpu", "amd.com/gpu", "nvidia.com/mig-1g.10gb"
 
 
 class Expected(NamedTuple):
-    """What the agent pool is asked for with, and how many GPUs the Node must show; taints besides those of booting."""
+    """What the agent pool is requested with, and how many GPUs the Node must show; taints besides those of booting."""
 
     size: str
     disk: int
@@ -146,7 +146,7 @@ def test_the_next_size_of_the_example_is_taken_when_there_is_none_of_the_first()
 
 
 def test_the_example_that_prefers_spot_gets_on_demand_when_there_is_none() -> None:
-    """No cores are left for spot: the second capacity type of the file is asked for."""
+    """No cores are left for spot: the second capacity type of the file is requested."""
 
     async def story(sim: Sim) -> None:
         await sim.start_controller()

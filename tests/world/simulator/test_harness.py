@@ -331,7 +331,7 @@ def test_the_dead_do_not_call() -> None:
 
 
 def test_a_controller_that_ends_by_itself_fails_the_story() -> None:
-    """A program must not end before it is asked to, with or without an error (I8)."""
+    """A program must not end before it is called to, with or without an error (I8)."""
 
     async def brief(process) -> None:
         await asyncio.sleep(1)

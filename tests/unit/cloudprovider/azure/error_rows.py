@@ -183,8 +183,10 @@ BRING_UPS = (
 
 ADDRESSES = (
     *(
-        Case(ABSENT, "NotFound", said, (404,), "not_found", "NotFound", f"agent pool {POOL} does not exist", verb=verb)
-        for said in ("Agent Pool not found.", f"Agent Pool not found. Agent pool '{POOL}' does not exist.")
+        Case(
+            ABSENT, "NotFound", stated, (404,), "not_found", "NotFound", f"agent pool {POOL} does not exist", verb=verb
+        )
+        for stated in ("Agent Pool not found.", f"Agent Pool not found. Agent pool '{POOL}' does not exist.")
         for verb in ("get", "delete")
     ),
     Case(

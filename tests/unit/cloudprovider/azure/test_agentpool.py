@@ -19,13 +19,13 @@ from tests.unit.builders import BORN, SIZE, UID, claim
 NOW = datetime(2026, 3, 1, 12, 5, 0, tzinfo=UTC)
 
 
-def asked_for(claim: NodeClaim) -> dict:
+def requested_for(claim: NodeClaim) -> dict:
     """The properties of the pool for the first offering of the claim."""
     return to_agent_pool(claim, offerings(claim)[0], now=NOW)["properties"]
 
 
 def sent(**fields: Any) -> dict:
-    return asked_for(claim(**fields))
+    return requested_for(claim(**fields))
 
 
 def with_spec(**spec: Any) -> NodeClaim:
@@ -156,14 +156,14 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize(("told", "asked", "reason", "names"), REFUSED, ids=[row[0] for row in REFUSED])
-def test_invalid_claims_are_rejected(told: str, asked: NodeClaim, reason: str, names: str) -> None:
+@pytest.mark.parametrize(("reported", "requested", "reason", "names"), REFUSED, ids=[row[0] for row in REFUSED])
+def test_invalid_claims_are_rejected(reported: str, requested: NodeClaim, reason: str, names: str) -> None:
     """Each rejection is final, names field and value, and fits into a condition."""
     with pytest.raises(Rejected) as refused:
-        asked_for(asked)
+        requested_for(requested)
     assert refused.value.final
     assert refused.value.reason == reason
-    assert names in refused.value.message, told
+    assert names in refused.value.message, reported
     assert len(refused.value.message.encode()) <= 256
 
 
@@ -197,9 +197,9 @@ def test_no_storage_request_lets_aks_choose() -> None:
 
 def test_spot_and_a_zone() -> None:
     """The capacity type and the zone of the offering; without a zone Azure chooses."""
-    asked = to_agent_pool(claim(), Offering(size=SIZE, zone="2", capacity_type=SPOT), now=NOW)["properties"]
-    assert (asked["scaleSetPriority"], asked["spotMaxPrice"]) == ("Spot", -1.0)
-    assert asked["availabilityZones"] == ["2"]
+    requested = to_agent_pool(claim(), Offering(size=SIZE, zone="2", capacity_type=SPOT), now=NOW)["properties"]
+    assert (requested["scaleSetPriority"], requested["spotMaxPrice"]) == ("Spot", -1.0)
+    assert requested["availabilityZones"] == ["2"]
     plain = to_agent_pool(claim(), Offering(size=SIZE), now=NOW)["properties"]
     assert not {"scaleSetPriority", "spotMaxPrice", "availabilityZones"} & set(plain)
 

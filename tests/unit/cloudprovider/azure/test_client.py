@@ -113,9 +113,9 @@ async def test_the_configured_proxy_is_used() -> None:
         client = build_client(through, session, StaticToken(TOKEN), version="1")
         with pytest.raises(AzureError):
             await client.send_request(HttpRequest("GET", "/x"))
-        (asked,) = proxy.seen
-        assert (asked.method, asked.raw_path) == ("CONNECT", "arm.invalid:443")
-        assert "Authorization" not in asked.headers
+        (requested,) = proxy.seen
+        assert (requested.method, requested.raw_path) == ("CONNECT", "arm.invalid:443")
+        assert "Authorization" not in requested.headers
         around = config(arm_endpoint="https://arm.invalid", https_proxy=proxy.origin, no_proxy=".invalid")
         client = build_client(around, session, StaticToken(TOKEN), version="1")
         with pytest.raises(AzureError):
@@ -278,8 +278,8 @@ async def test_a_static_token_is_for_simulators() -> None:
 
 def test_a_configuration_shows_no_secret() -> None:
     """The repr has neither the token nor the password of a proxy."""
-    said = repr(config(static_token=TOKEN, https_proxy="http://me:hunter2@proxy:3128"))
-    assert said == "AzureConfig(sub/rg/aks at https://management.azure.com)"
+    stated = repr(config(static_token=TOKEN, https_proxy="http://me:hunter2@proxy:3128"))
+    assert stated == "AzureConfig(sub/rg/aks at https://management.azure.com)"
 
 
 @pytest.mark.asyncio

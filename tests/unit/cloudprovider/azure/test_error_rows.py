@@ -81,8 +81,8 @@ def test_a_code_means_the_same_in_every_shape(case: Case) -> None:
 
 
 def updates(case: Case, shape: str, error: CloudError | Failure) -> None:
-    told = (error.kind, error.reason, error.after)
-    assert told == (case.kind, case.reason, case.after), (shape, error)
+    reported = (error.kind, error.reason, error.after)
+    assert reported == (case.kind, case.reason, case.after), (shape, error)
     assert len(error.message.encode()) <= MOST_BYTES
     assert error.message.rstrip(".").endswith(case.ends), shape
     assert case.holds in error.message
@@ -105,14 +105,14 @@ def test_a_condition_message_restores_the_failure(case: Case) -> None:
     """After a restart the message of a NoCapacity condition restores scope and delay; other errors restore nothing."""
     if not case.code:
         return
-    told = answered(case, case.statuses[0], flat(case.code, case.says))
-    again = failure_from_condition(told.reason, told.message)
-    if not isinstance(told, NoCapacity):
+    reported = answered(case, case.statuses[0], flat(case.code, case.says))
+    again = failure_from_condition(reported.reason, reported.message)
+    if not isinstance(reported, NoCapacity):
         assert again is None
         return
     assert again is not None
-    assert (again.kind, again.reason, again.message) == (told.kind, told.reason, told.message)
-    assert (again.scope, again.after) == (told.scope, told.after)
+    assert (again.kind, again.reason, again.message) == (reported.kind, reported.reason, reported.message)
+    assert (again.scope, again.after) == (reported.scope, reported.after)
 
 
 @pytest.mark.parametrize("message", ["", ": ", "QuotaExceeded", "no cores", "x: y: z", f"A{'b' * 300}: {'c' * 300}"])
@@ -170,9 +170,9 @@ def test_every_code_of_the_table_is_in_a_case() -> None:
 )
 def test_a_failed_operation_has_a_failure(body: dict[str, Any], reason: str) -> None:
     """Its error is classified like any other; without an error, a canceled operation has a failure too."""
-    told = classify_operation(body)
-    assert told is not None
-    assert told.reason == reason
+    reported = classify_operation(body)
+    assert reported is not None
+    assert reported.reason == reason
 
 
 @pytest.mark.parametrize(
@@ -228,8 +228,8 @@ def test_messages_have_no_secrets_or_addresses(code: str, says: str) -> None:
 @given(body=BODIES)
 def test_any_operation_body_is_classified(body: Any) -> None:
     """Any body of an operation is a failure of a known kind, or None."""
-    told = classify_operation(body if isinstance(body, dict) else {"status": "Failed", "error": body})
-    assert told is None or told.kind in ("retryable", "no_capacity", "rejected")
+    reported = classify_operation(body if isinstance(body, dict) else {"status": "Failed", "error": body})
+    assert reported is None or reported.kind in ("retryable", "no_capacity", "rejected")
 
 
 def test_an_unknown_error_is_retryable() -> None:

@@ -404,8 +404,8 @@ def test_messages_have_no_link_guid_path_or_secret() -> None:
         "00000000c1e7/resourceGroups/rg/providers/Microsoft.ContainerService/managedClusters/aks?c=x&s=sig&t=1'. "
         "Bearer abcdefghijklmnop is wrong. See https://aka.ms/x?s=secret for more details. Read aka.ms/y."
     )
-    said = summarize(message)
-    assert said == "The client '…' may not write over 'aks'. Bearer *** is wrong."
+    stated = summarize(message)
+    assert stated == "The client '…' may not write over 'aks'. Bearer *** is wrong."
 
 
 PASSING_WORDS = (
@@ -423,10 +423,10 @@ def test_messages_have_no_times(answer: errors.Answer) -> None:
     body = json.dumps(answer.body)
     later = body.replace("37", "5").replace("10:11:5", "10:11:42")
     assert later != body
-    said = [classify_response(429, read_body(text), headers={}, pool="gpu1", verb="create") for text in (body, later)]
-    assert said[0].message == said[1].message
-    assert "37" not in said[0].message
-    assert said[0].message.split(": ")[1], "its words are there"
+    stated = [classify_response(429, read_body(text), headers={}, pool="gpu1", verb="create") for text in (body, later)]
+    assert stated[0].message == stated[1].message
+    assert "37" not in stated[0].message
+    assert stated[0].message.split(": ")[1], "its words are there"
 
 
 def test_a_missing_permission_names_the_action_and_the_role() -> None:
@@ -442,10 +442,10 @@ def test_a_missing_permission_names_the_action_and_the_role() -> None:
 
 def test_a_long_text_is_truncated() -> None:
     """The code and the remedy are complete."""
-    said = format_message("SomeCode", "ü" * 1000, "Do this")
-    assert said.startswith("SomeCode: üü")
-    assert said.endswith("ü... Do this")
-    assert len(said.encode()) <= 256
+    stated = format_message("SomeCode", "ü" * 1000, "Do this")
+    assert stated.startswith("SomeCode: üü")
+    assert stated.endswith("ü... Do this")
+    assert len(stated.encode()) <= 256
 
 
 def test_locations_are_parsed_from_messages() -> None:
@@ -462,7 +462,7 @@ def test_locations_are_parsed_from_messages() -> None:
 TEXT = st.text(st.characters(codec="utf-8"), max_size=60)
 CODES = sorted({code.replace("*", "") for row in TABLE for code in row.codes} | {"NotFound", "notfound", ""})
 PHRASES = [
-    *sorted({said for row in TABLE for said in row.phrases}),
+    *sorted({stated for row in TABLE for stated in row.phrases}),
     "Agent Pool not found",
     "agent pool 'gpu2' does not exist",
     f"'/managedClusters/aks/agentPools/{POOL}' was not found",
@@ -502,9 +502,11 @@ def test_any_body_is_classified(status: int, body: Any, raw: str, as_text: bool,
     if isinstance(error, NotFound):
         assert status == 404
         assert verb in ("get", "delete")
-        said = json.dumps(body)
-        is_flat = "error" not in body and body["code"].lower() == "notfound" and "agent pool not found" in said.lower()
-        assert is_flat or f"/agentpools/{POOL}" in said.lower()
+        stated = json.dumps(body)
+        is_flat = (
+            "error" not in body and body["code"].lower() == "notfound" and "agent pool not found" in stated.lower()
+        )
+        assert is_flat or f"/agentpools/{POOL}" in stated.lower()
 
 
 @given(code=TEXT | st.sampled_from(CODES), message=MESSAGES, details=JSON | st.lists(ERRORS, max_size=3))

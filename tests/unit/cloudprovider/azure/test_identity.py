@@ -36,7 +36,7 @@ class Entra:
     def __init__(self) -> None:
         self.token = "letmein"
         self.status, self.body = 200, ""
-        self.asked: list[tuple[str, dict[str, str]]] = []
+        self.requested: list[tuple[str, dict[str, str]]] = []
 
     def app(self) -> web.Application:
         app = web.Application()
@@ -44,7 +44,7 @@ class Entra:
         return app
 
     async def _answer(self, request: web.Request) -> web.Response:
-        self.asked.append((request.path, {key: str(value) for key, value in (await request.post()).items()}))
+        self.requested.append((request.path, {key: str(value) for key, value in (await request.post()).items()}))
         if self.status != 200:
             return web.Response(status=self.status, text=self.body, content_type="application/json")
         return web.json_response({"access_token": self.token, "expires_in": 3600, "token_type": "Bearer"})
@@ -104,13 +104,13 @@ def test_the_pods_token_is_exchanged_once_for_many_calls(tmp_path: Path) -> None
         await provider.create(claim(), "ws3f2a91c0d")
         for _ in range(5):
             await provider.list()
-        ((path, form),) = entra.asked
+        ((path, form),) = entra.requested
         assert path == f"/{TENANT}/oauth2/v2.0/token"
         assert (form["client_id"], form["client_assertion"]) == (CLIENT, ASSERTION)
         assert form["scope"] == f"https://{ARM}/.default"
         await asyncio.sleep(3590.0)
         await provider.list()
-        assert len(entra.asked) == 2
+        assert len(entra.requested) == 2
 
     on_azure(tmp_path, story)
 

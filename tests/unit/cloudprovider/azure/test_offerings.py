@@ -16,8 +16,8 @@ def of_type(*more: Requirement, sizes: tuple[str, ...] = (SIZE,)) -> NodeClaim:
     return msgspec.structs.replace(made, spec=msgspec.structs.replace(made.spec, requirements=requirements))
 
 
-def told(asked: NodeClaim) -> list[str]:
-    return [str(offering) for offering in offerings(asked)]
+def reported(requested: NodeClaim) -> list[str]:
+    return [str(offering) for offering in offerings(requested)]
 
 
 def capacity(operator: str, *values: str) -> Requirement:
@@ -26,17 +26,17 @@ def capacity(operator: str, *values: str) -> Requirement:
 
 def test_a_plain_claim_has_one_offering() -> None:
     """One size, no zone, on-demand."""
-    assert told(of_type()) == [SIZE]
+    assert reported(of_type()) == [SIZE]
 
 
 def test_the_order_is_size_capacity_type_zone() -> None:
     """In the order of the claim; a zone may have the location as a prefix."""
-    asked = of_type(
+    requested = of_type(
         capacity("In", "spot", "on-demand"),
         Requirement(key=labels.ZONE, values=("westeurope-2", "1", "westeurope-2")),
         sizes=("Standard_B", "Standard_A"),
     )
-    assert told(asked) == [
+    assert reported(requested) == [
         "Standard_B in zone 2 (spot)",
         "Standard_B in zone 1 (spot)",
         "Standard_B in zone 2",
@@ -68,14 +68,14 @@ def test_spot_is_used_if_listed_or_the_only_choice(requirement: Requirement, kin
 
 def test_only_sizes_that_both_keys_allow() -> None:
     """KAITO sets the size under two keys; the order is that of the instance types."""
-    asked = of_type(
+    requested = of_type(
         Requirement(key=SKU_NAME, values=(SIZE, "Standard_D8s_v5")), sizes=("Standard_D4s_v5", "Standard_D8s_v5", SIZE)
     )
-    assert told(asked) == ["Standard_D8s_v5", SIZE]
+    assert reported(requested) == ["Standard_D8s_v5", SIZE]
 
 
 @pytest.mark.parametrize(
-    ("asked", "reason", "words"),
+    ("requested", "reason", "words"),
     [
         (of_type(sizes=(SIZE, "A100")), "InstanceTypeInvalid", "'A100' is not an Azure VM size"),
         (
@@ -94,10 +94,10 @@ def test_only_sizes_that_both_keys_allow() -> None:
     ],
     ids=["one of several sizes", "two keys", "zone", "terms", "system", "contradiction"],
 )
-def test_invalid_requirements_are_rejected(asked: NodeClaim, reason: str, words: str) -> None:
+def test_invalid_requirements_are_rejected(requested: NodeClaim, reason: str, words: str) -> None:
     """Field, value and remedy; one invalid value among valid ones is an error too."""
     with pytest.raises(Rejected) as refused:
-        offerings(asked)
+        offerings(requested)
     assert refused.value.final
     assert refused.value.reason == reason
     assert words in refused.value.message

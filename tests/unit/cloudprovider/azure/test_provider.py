@@ -280,9 +280,9 @@ def test_the_operation_of_a_failed_pool_is_read_once() -> None:
         assert (pool.state, pool.failure) == (InstanceState.FAILED, None)
         assert await azure.provider_for().cause(pool) is None
         assert azure.cloud.counts["OPERATION"] == 0
-        told = await azure.provider.cause(pool)
-        assert told is not None
-        assert (told.kind, told.reason) == ("no_capacity", "AllocationFailed")
+        reported = await azure.provider.cause(pool)
+        assert reported is not None
+        assert (reported.kind, reported.reason) == ("no_capacity", "AllocationFailed")
         assert await azure.provider.cause(pool) is None
         assert azure.cloud.counts["OPERATION"] == 1
 

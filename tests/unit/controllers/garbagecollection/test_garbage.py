@@ -15,7 +15,7 @@ from controllers.model.failures import CloudFailure
 from controllers.model.ownership import Verdict, belongs, held_by, verdict
 from controllers.model.policy import Policy
 from controllers.nodeclaim.lifecycle.registration import step as register
-from controllers.planner.judgements import candidate
+from controllers.planner.evaluation import candidate
 from controllers.planner.plan import plan
 from controllers.state.gc_candidates import GCCandidates
 from provisioner.api import labels
@@ -141,30 +141,30 @@ def test_the_allowance(pools: int, most: int) -> None:
 def test_all_keys_are_evaluated_before_the_first_answer() -> None:
     """The first call evaluates every key; later ones those that changed."""
     seen: dict[str, Instance | None] = {"a": instance(), "b": instance(), "c": None}
-    asked: list[str] = []
+    requested: list[str] = []
 
-    def judge(key: str) -> Candidate | None:
-        asked.append(key)
+    def evaluate(key: str) -> Candidate | None:
+        requested.append(key)
         return candidate(facts(key=key, instance=seen[key]))
 
-    candidates = GCCandidates(judge, lambda: tuple(seen))
+    candidates = GCCandidates(evaluate, lambda: tuple(seen))
     assert {key: (one.cause, one.claim_uid) for key, one in candidates.found().items()} == {
         "a": ("orphan-pool", UID),
         "b": ("orphan-pool", UID),
     }
-    assert asked == ["a", "b", "c"]
+    assert requested == ["a", "b", "c"]
     seen["b"] = instance(InstanceState.DELETING)
-    assert sorted(candidates.found()) == ["a", "b"], "nobody said that it changed"
+    assert sorted(candidates.found()) == ["a", "b"], "no change was reported"
     candidates.key_changed("b")
     assert sorted(candidates.found()) == ["a"]
-    assert asked[3:] == ["b"]
+    assert requested[3:] == ["b"]
     candidates.all_changed()
     assert sorted(candidates.found()) == ["a"]
-    assert asked[4:] == ["a", "b", "c"]
+    assert requested[4:] == ["a", "b", "c"]
     candidates.key_changed("c")
-    candidates.judged("c", Candidate(cause="orphan-pool", since=0.0))
+    candidates.evaluated("c", Candidate(cause="orphan-pool", since=0.0))
     assert sorted(candidates.found()) == ["a", "c"]
-    assert asked[7:] == [], "a pass has judged it"
+    assert requested[7:] == [], "a pass has judged it"
 
 
 # Adoption
@@ -177,7 +177,7 @@ def living(uid: str) -> NodeClaim | None:
 
 MINE, THEIRS = instance(uid=OLD_UID), instance(uid="uid-9")
 ADOPTIONS = [
-    ("none is asked for", "", THEIRS, ""),
+    ("none is requested", "", THEIRS, ""),
     ("its own UID", UID, THEIRS, ""),
     ("the pool bears that UID", OLD_UID, MINE, ""),
     ("there is no pool to take over", OLD_UID, None, ""),
@@ -217,7 +217,7 @@ def test_an_adopted_machine_is_no_candidate() -> None:
     assert garbage.candidate_cause(heir) is None
     assert not isinstance(plan(heir), steps.CreateInstance | steps.DeleteInstance | steps.DeleteClaim)
     gone = facts(claims=(claim(annotations=annotations, deleting=True),), instance=MINE)
-    assert plan(gone) == steps.DeleteInstance(instance=MINE, cause="asked")
+    assert plan(gone) == steps.DeleteInstance(instance=MINE, cause="requested")
 
 
 def test_an_adopted_nodes_owner_is_replaced() -> None:

@@ -180,10 +180,10 @@ def test_two_nodes_of_one_pool_are_drained_separately() -> None:
 # The termination time
 
 
-def going(*, period: str | None = None, by: str | None = None, asked_ago: float = 30.0):
+def going(*, period: str | None = None, by: str | None = None, requested_ago: float = 30.0):
     """A deleting claim with a grace period, or with the annotation."""
     made = claim(up=UP, node_name=NODE, deleting=True, annotations={labels.TERMINATION_TIMESTAMP: by} if by else {})
-    meta = msgspec.structs.replace(made.metadata, deletion_timestamp=NOW - timedelta(seconds=asked_ago))
+    meta = msgspec.structs.replace(made.metadata, deletion_timestamp=NOW - timedelta(seconds=requested_ago))
     spec = msgspec.structs.replace(made.spec, termination_grace_period=period)
     return msgspec.structs.replace(made, metadata=meta, spec=spec)
 
@@ -209,7 +209,7 @@ def test_a_rejected_annotation_does_not_block_the_drain() -> None:
 
 
 DUE = [
-    ("a pod whose grace would just end in time is asked nicely", pod(grace=30), 31.0, None),
+    ("a pod whose grace period ends in time is evicted", pod(grace=30), 31.0, None),
     ("one whose grace would not is deleted with what is left", pod(grace=60), 40.5, 40),
     ("so is one that should not be disrupted", pod(annotations={labels.DO_NOT_DISRUPT: "true"}), 20.0, 20),
     ("so is a critical daemon, before its turn", pod(critical=True, daemon=True), 20.0, 20),
@@ -245,9 +245,9 @@ def test_the_wait_ends_at_the_next_forced_deletion() -> None:
     """A poll interval of five seconds does not delay a forced deletion."""
     held = {"p": RequestFailure(message=BUDGET, seconds=9.0)}
     known = emptying(pod(grace=30), going=going(by=in_seconds(32)), failures=held, began_at=-100.0)
-    told = plan(known)
-    assert isinstance(told, steps.PatchStatus)
-    status = msgspec.structs.replace(known.claims[0].status, conditions=told.conditions)
+    reported = plan(known)
+    assert isinstance(reported, steps.PatchStatus)
+    status = msgspec.structs.replace(known.claims[0].status, conditions=reported.conditions)
     waiting = plan(msgspec.structs.replace(known, claims=(msgspec.structs.replace(known.claims[0], status=status),)))
     assert isinstance(waiting, Wait)
     assert waiting.after == pytest.approx(2.0)

@@ -258,9 +258,9 @@ def test_a_delayed_repair_is_reported(unhealthy_counts: UnhealthyCounts, why: st
         assert isinstance(step, steps.PatchClaim)
         return
     assert isinstance(step, steps.PatchStatus)
-    (said,) = (c.message for c in step.conditions if c.type == "Initialized")
-    assert said.startswith("Node status is NotReady (KubeletNotReady) since 12:10:00Z")
-    assert said.endswith(f"; repair delayed: {why}")
+    (stated,) = (c.message for c in step.conditions if c.type == "Initialized")
+    assert stated.startswith("Node status is NotReady (KubeletNotReady) since 12:10:00Z")
+    assert stated.endswith(f"; repair delayed: {why}")
 
 
 FIRST_SIGHTS = [

@@ -63,9 +63,9 @@ def test_waiting_is_reported_with_names() -> None:
         "AwaitingVolumeDetachment",
         f"volumes are attached to Node {NODE}: pv-1; pv-2",
     )
-    told = plan(known)
-    assert isinstance(told, steps.PatchStatus)
-    assert {"Drained", "VolumesDetached"} <= {c.type for c in told.conditions}
+    reported = plan(known)
+    assert isinstance(reported, steps.PatchStatus)
+    assert {"Drained", "VolumesDetached"} <= {c.type for c in reported.conditions}
 
 
 def test_the_deadline_ends_the_wait() -> None:
@@ -90,9 +90,9 @@ def test_the_wait_ends_at_the_deadline() -> None:
 def test_volumes_that_stay_attached_are_overdue_once() -> None:
     """After six minutes the volumes are reported as overdue; nothing is deleted."""
     known = emptying(volumes=on("pv-1"))
-    told = plan(known)
-    assert isinstance(told, steps.PatchStatus)
-    status = msgspec.structs.replace(known.claims[0].status, conditions=told.conditions)
+    reported = plan(known)
+    assert isinstance(reported, steps.PatchStatus)
+    status = msgspec.structs.replace(known.claims[0].status, conditions=reported.conditions)
     standing = msgspec.structs.replace(known.claims[0], status=status)
     later = msgspec.structs.replace(known, claims=(standing,), now=NOW + timedelta(seconds=361))
     late = plan(later)

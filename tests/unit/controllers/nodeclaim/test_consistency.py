@@ -28,13 +28,13 @@ CHANGED = [
 ]
 
 
-@pytest.mark.parametrize(("case", "fields", "said"), CHANGED, ids=[row[0] for row in CHANGED])
-def test_changes_are_reported_and_not_reverted(case: str, fields: dict, said: str) -> None:
+@pytest.mark.parametrize(("case", "fields", "stated"), CHANGED, ids=[row[0] for row in CHANGED])
+def test_changes_are_reported_and_not_reverted(case: str, fields: dict, stated: str) -> None:
     """A Warning about the claim has the change and the command."""
     pool = instance(**{"state": InstanceState.RUNNING, **fields})
     known = facts(claims=(ready_claim(),), instance=pool, nodes=(node(),))
-    assert said in changes(known, ready_claim()), case
-    assert [one.event.reason for one in notices(known)] == (["PoolChanged"] if said else [])
+    assert stated in changes(known, ready_claim()), case
+    assert [one.event.reason for one in notices(known)] == (["PoolChanged"] if stated else [])
     assert isinstance(plan(known), steps.Wait)
 
 

@@ -40,12 +40,12 @@ def signed(**how: Any) -> Node:
     made = node(ready=str(how.pop("ready", "Unknown")))
     if "taint" in how:
         return node(ready="Unknown", taints=(Taint(key=str(how["taint"]), effect="NoSchedule"),))
-    told = NodeCondition(**how)
-    status = msgspec.structs.replace(made.status, conditions=(*made.status.conditions, told))
+    reported = NodeCondition(**how)
+    status = msgspec.structs.replace(made.status, conditions=(*made.status.conditions, reported))
     return msgspec.structs.replace(made, status=status)
 
 
-def said(f: Facts) -> tuple[str, str]:
+def stated(f: Facts) -> tuple[str, str]:
     """The Initialized condition of the next write."""
     step = plan(f)
     assert isinstance(step, steps.PatchStatus), step
@@ -111,9 +111,9 @@ def test_what_an_eviction_waits_for(fields: dict[str, Any], step: type[steps.Ste
 def test_signals_on_the_node_only_set_the_reason(unhealthy: Node, reason: str) -> None:
     """Only the state of the pool, or a deletion of the Node, causes a removal."""
     known = evicted(nodes=(unhealthy,), instance=instance(**SPOT), candidate=None)
-    assert said(known) == ("False", reason)
+    assert stated(known) == ("False", reason)
     assert garbage.candidate_cause(known) is None
-    assert said(evicted(nodes=(unhealthy,), instance=instance(), candidate=None)) == ("False", "NodeNotReady")
+    assert stated(evicted(nodes=(unhealthy,), instance=instance(), candidate=None)) == ("False", "NodeNotReady")
 
 
 def test_a_signal_on_a_ready_node_is_ignored() -> None:

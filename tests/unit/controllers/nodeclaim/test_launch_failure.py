@@ -36,7 +36,7 @@ NOBODY = Drain(began_at=-60.0, read_at=0.0, volumes=Volumes(read_at=0.0))
 OVER, LONGER = Policy(initialization_seconds=300.0), Policy(initialization_seconds=301.0)
 
 TABLE = [
-    ("a pool that does not say why is asked", {"claims": (claim(),), "instance": instance(FAILED)}, steps.AskCause),
+    ("the cause of a failed pool is read", {"claims": (claim(),), "instance": instance(FAILED)}, steps.AskCause),
     (
         "also when its Node is here",
         {"claims": (LAUNCHED,), "instance": instance(FAILED), "nodes": (SICK,)},
@@ -82,12 +82,12 @@ TABLE = [
         steps.Wait,
     ),
     (
-        "one without its GPUs is asked for its cause",
+        "the cause of one without its GPUs is read",
         {"claims": (LAUNCHED,), "instance": instance(FAILED), "nodes": (BARE,), "gpus": ONE},
         steps.AskCause,
     ),
     (
-        "its pods are asked to leave first",
+        "its pods are evicted first",
         {"claims": (TOLD,), "instance": POOL, "nodes": (BARE,), "gpus": ONE},
         steps.PatchNode,
     ),
@@ -136,7 +136,7 @@ def test_order_of_the_cleanup(case: str, known: dict, expected: type) -> None:
     assert isinstance(plan(facts(**known)), expected), case
 
 
-def said(known: dict) -> dict[str, tuple[str, str, str]]:
+def stated(known: dict) -> dict[str, tuple[str, str, str]]:
     """The conditions of the next step, a status write."""
     step = plan(facts(**known))
     assert isinstance(step, steps.PatchStatus), step
@@ -146,7 +146,7 @@ def said(known: dict) -> dict[str, tuple[str, str, str]]:
 def test_a_ready_node_without_gpus_is_reported_and_then_failed() -> None:
     """The cause of the pool is reported at once; after the deadline it is a failed attempt."""
     known = {"claims": (LAUNCHED,), "instance": POOL, "nodes": (BARE,), "gpus": ONE}
-    waiting = said({**known, "policy": LONGER})
+    waiting = stated({**known, "policy": LONGER})
     assert waiting["Launched"][0] == "True"
     assert waiting["Initialized"] == (
         "Unknown",
@@ -154,7 +154,7 @@ def test_a_ready_node_without_gpus_is_reported_and_then_failed() -> None:
         "nvidia.com/gpu: 0 of 1 allocatable, the pool failed and is replaced 5 min after Registered: NodesNotReady: no"
         " Node",
     )
-    over = said({**known, "policy": OVER})
+    over = stated({**known, "policy": OVER})
     assert over["Launched"] == ("False", "NodesNotReady", "NodesNotReady: no Node")
     assert over["Registered"][:2] == over["Initialized"][:2] == ("Unknown", "PoolFailed")
 
@@ -189,4 +189,4 @@ def test_a_deleting_claim_is_removed_as_usual() -> None:
     known = facts(claims=(going,), instance=POOL, candidate=Candidate(cause="orphan-pool", since=0.0))
     step = plan(known)
     assert isinstance(step, steps.DeleteInstance)
-    assert step.cause == "asked"
+    assert step.cause == "requested"

@@ -593,25 +593,25 @@ def test_failed_read_of_a_missing_pool_is_reported() -> None:
     unread = failed("retryable", delay=90.0)
     step = plan(facts(claims=(launching(),), read_failed=unread))
     assert isinstance(step, steps.PatchStatus)
-    (told,) = [c for c in step.conditions if c.type == "Launched"]
-    assert (told.status, told.reason) == ("Unknown", "Creating")
-    assert told.message == f"agent pool {KEY} is no longer listed, and reading it failed: {unread.message}"
+    (reported,) = [c for c in step.conditions if c.type == "Launched"]
+    assert (reported.status, reported.reason) == ("Unknown", "Creating")
+    assert reported.message == f"agent pool {KEY} is no longer listed, and reading it failed: {unread.message}"
     status = msgspec.structs.replace(step.claim.status, conditions=step.conditions)
-    told_claim = msgspec.structs.replace(step.claim, status=status)
-    assert isinstance(plan(facts(claims=(told_claim,), read_failed=unread)), steps.Wait)
-    assert isinstance(plan(facts(claims=(told_claim,))), steps.LookUpPool)
+    reported_claim = msgspec.structs.replace(step.claim, status=status)
+    assert isinstance(plan(facts(claims=(reported_claim,), read_failed=unread)), steps.Wait)
+    assert isinstance(plan(facts(claims=(reported_claim,))), steps.LookUpPool)
 
 
 def test_message_of_a_deleted_pool_is_stable() -> None:
     """From the first observation to the claim's deletion the message keeps its time."""
     step = plan(facts(claims=(launching(),), instance=instance(DELETING)))
     assert isinstance(step, steps.PatchStatus)
-    (told,) = [c for c in step.conditions if c.type == "Launched"]
-    assert (told.status, told.reason) == ("Unknown", "PoolDeleted")
-    assert "observed at 12:10:00Z" in told.message
+    (reported,) = [c for c in step.conditions if c.type == "Launched"]
+    assert (reported.status, reported.reason) == ("Unknown", "PoolDeleted")
+    assert "observed at 12:10:00Z" in reported.message
     status = msgspec.structs.replace(step.claim.status, conditions=step.conditions)
-    told_claim = msgspec.structs.replace(step.claim, status=status)
-    later = facts(claims=(told_claim,), now=NOW + timedelta(minutes=1), **GONE)
+    reported_claim = msgspec.structs.replace(step.claim, status=status)
+    later = facts(claims=(reported_claim,), now=NOW + timedelta(minutes=1), **GONE)
     assert isinstance(plan(later), steps.Wait)
 
 
@@ -633,15 +633,15 @@ def test_rejected_deletion_of_a_failed_pool_is_retried() -> None:
 )
 def test_message_of_a_rejected_deletion(within: float | None, says: str) -> None:
     """The code, the remedy and the time of the deletion, equal at every retry, with room for a deadline's suffix."""
-    told = set()
+    reported = set()
     for times, delay in enumerate((5.0, 10.0, 20.0, 30.0), start=1):
         refusal = failed("retryable", delay=delay, within=within)
         refusal = msgspec.structs.replace(
             refusal, times=times, message="OperationNotAllowed: " + "busy " * 60 + ". Do this"
         )
         known = facts(claims=(GOING,), instance=instance(CREATING), delete_failed=refusal)
-        told.add(conditions(known)["InstanceTerminating"][2])
-    (message,) = told
+        reported.add(conditions(known)["InstanceTerminating"][2])
+    (message,) = reported
     assert message.startswith("OperationNotAllowed: busy")
     assert " Do this; deletion due since 12:09:30Z" in message
     assert says in message
@@ -656,9 +656,9 @@ def conditions(known: Facts) -> dict[str, tuple[str, str, str]]:
 
 def test_launched_and_registered_are_written_together() -> None:
     """If a pool is running without a Node, one write sets Launched to True and Registered to NodeNotFound."""
-    told = plan(facts(claims=(claim(),), instance=instance()))
-    assert isinstance(told, steps.PatchStatus)
-    assert [(c.type, c.reason) for c in told.conditions if c.type in ("Launched", "Registered")] == [
+    reported = plan(facts(claims=(claim(),), instance=instance()))
+    assert isinstance(reported, steps.PatchStatus)
+    assert [(c.type, c.reason) for c in reported.conditions if c.type in ("Launched", "Registered")] == [
         ("Registered", "NodeNotFound"),
         ("Launched", "Launched"),
     ]
@@ -671,15 +671,15 @@ def test_launched_and_registered_are_written_together() -> None:
 )
 def test_rejected_patch_of_the_node_is_reported(registered: bool, condition: str) -> None:
     """The condition has the message of the API server and the remedy."""
-    said = "Forbidden: nodes is forbidden: User cannot patch resource"
+    stated = "Forbidden: nodes is forbidden: User cannot patch resource"
     born = node(registered=registered, initialized=False)
     claims = (claim(up=("Launched", "Registered") if registered else (), more_labels=COLUMNS),)
-    told = conditions(facts(claims=claims, instance=instance(), nodes=(born,), refused={"PatchNode": said}))
-    status, reason, message = told[condition]
+    reported = conditions(facts(claims=claims, instance=instance(), nodes=(born,), refused={"PatchNode": stated}))
+    status, reason, message = reported[condition]
     assert (status, reason) == ("Unknown", "NodeUpdateRefused")
-    assert message.startswith(f"{said}: failed to patch Node {NODE}, created ")
+    assert message.startswith(f"{stated}: failed to patch Node {NODE}, created ")
     assert message.endswith("see kubectl auth can-i patch nodes")
-    assert told["Ready"][0] != "True"
+    assert reported["Ready"][0] != "True"
 
 
 def test_the_wait_for_the_provider_id_is_bounded() -> None:
@@ -741,10 +741,10 @@ def test_size_without_data_does_not_wait_for_gpus() -> None:
 def test_initialized_and_ready_become_false_together() -> None:
     """One write sets both when the Node becomes NotReady."""
     known = facts(claims=(ready_claim(),), instance=instance(), nodes=(node(ready="Unknown"),))
-    said = conditions(known)
-    assert said["Initialized"][:2] == ("False", "NodeNotReady")
-    assert said["Ready"][:2] == ("False", "UnhealthyDependents")
-    assert said["Launched"][0] == said["Registered"][0] == "True"
+    stated = conditions(known)
+    assert stated["Initialized"][:2] == ("False", "NodeNotReady")
+    assert stated["Ready"][:2] == ("False", "UnhealthyDependents")
+    assert stated["Launched"][0] == stated["Registered"][0] == "True"
 
 
 def test_nothing_is_written_before_the_taints_of_a_recovered_node_are_removed() -> None:
@@ -787,12 +787,12 @@ def test_startup_taint_holds_initialization() -> None:
 
 def test_final_rejection_is_not_retried() -> None:
     """A validation error in an immutable spec is never retried."""
-    told = claim(down={"Launched": "QuotaExceeded"})
-    known = facts(claims=(told,), create_failed=failed("rejected", delay=None))
+    reported = claim(down={"Launched": "QuotaExceeded"})
+    known = facts(claims=(reported,), create_failed=failed("rejected", delay=None))
     step = plan(known)
     assert isinstance(step, steps.PatchStatus)
     again = plan(
-        facts(claims=(told,), create_failed=failed("rejected", delay=None), refused={"PatchStatus": "Invalid: no"})
+        facts(claims=(reported,), create_failed=failed("rejected", delay=None), refused={"PatchStatus": "Invalid: no"})
     )
     assert isinstance(again, steps.Wait)
 
@@ -825,9 +825,12 @@ def test_rejected_claim_is_retried_after_a_change_of_its_labels() -> None:
     """The spec is immutable, labels and annotations are not."""
     refused = claim(more_labels={"agentpool": "x"}, down={"Launched": "LabelRefused"})
     memory = remember_failure(None, Rejected("LabelRefused", "no", final=True), now=0.0, claim=refused)
-    for asked, expected in ((refused, steps.Wait), (claim(down={"Launched": "LabelRefused"}), steps.CreateInstance)):
+    for requested, expected in (
+        (refused, steps.Wait),
+        (claim(down={"Launched": "LabelRefused"}), steps.CreateInstance),
+    ):
         known = facts(
-            claims=(asked,), create_failed=memory, loop_now=1.0, refused={"PatchStatus": "Invalid: no"}, **READ
+            claims=(requested,), create_failed=memory, loop_now=1.0, refused={"PatchStatus": "Invalid: no"}, **READ
         )
         assert isinstance(plan(known), expected)
 
@@ -839,8 +842,10 @@ def test_deadline_is_reported_once_and_deletes_nothing() -> None:
     assert isinstance(step, steps.PatchStatus)
     assert step.overdue == "creating"
     assert any(event.type == "Warning" for event in step.events)
-    told = msgspec.structs.replace(claim(), status=msgspec.structs.replace(claim().status, conditions=step.conditions))
-    assert isinstance(plan(msgspec.structs.replace(late, claims=(told,))), steps.Wait)
+    reported = msgspec.structs.replace(
+        claim(), status=msgspec.structs.replace(claim().status, conditions=step.conditions)
+    )
+    assert isinstance(plan(msgspec.structs.replace(late, claims=(reported,))), steps.Wait)
 
 
 def test_deadline_is_reported_once_although_the_message_changes() -> None:
@@ -849,8 +854,10 @@ def test_deadline_is_reported_once_although_the_message_changes() -> None:
     late = plan(facts(**waiting, counts=ClusterCounts(pools=90, place=2, waiting=3)))
     assert isinstance(late, steps.PatchStatus)
     assert (late.overdue, len(late.events)) == ("launch", 1)
-    told = msgspec.structs.replace(claim(), status=msgspec.structs.replace(claim().status, conditions=late.conditions))
-    again = plan(facts(**{**waiting, "claims": (told,)}, counts=ClusterCounts(pools=90, place=1, waiting=2)))
+    reported = msgspec.structs.replace(
+        claim(), status=msgspec.structs.replace(claim().status, conditions=late.conditions)
+    )
+    again = plan(facts(**{**waiting, "claims": (reported,)}, counts=ClusterCounts(pools=90, place=1, waiting=2)))
     assert isinstance(again, steps.PatchStatus)
     assert (again.overdue, again.events) == ("", ())
     assert "position 1 of 2 in the queue" in {c.type: c.message for c in again.conditions}["Launched"]
@@ -859,9 +866,9 @@ def test_deadline_is_reported_once_although_the_message_changes() -> None:
 def test_exhaustion_has_the_phrase_of_kaito() -> None:
     """The cause, then the phrase of K10, which is absent while another offering is available."""
     rests = (offer(30.0, failed_age=0.5), offer(90.0, size="Standard_B"))
-    told = conditions(facts(claims=(claim(),), offers=rests))["Launched"]
+    reported = conditions(facts(claims=(claim(),), offers=rests))["Launched"]
     phrase = "all requested instance types were unavailable during launch"
-    assert told == ("False", "QuotaExceeded", f"no cores for {SIZE}; {phrase}; overdue: over 5 min")
+    assert reported == ("False", "QuotaExceeded", f"no cores for {SIZE}; {phrase}; overdue: over 5 min")
     untold = claim(down={"Launched": "Creating"})
     step = plan(facts(claims=(untold,), offers=(rests[0], offer(size="Standard_B")), **READ))
     assert isinstance(step, steps.CreateInstance)
@@ -873,19 +880,21 @@ def test_exhaustion_has_the_phrase_of_kaito() -> None:
 def test_each_failed_attempt_is_reported() -> None:
     """The cause is written to the claim before the next offering is tried."""
     known = facts(claims=(claim(),), offers=(offer(30.0), offer(size="Standard_B")), create_failed=failed())
-    told = explain(known)
-    assert told is not None
-    assert ("Launched", "False", "no cores") in [(c.type, c.status, c.message) for c in told.conditions]
-    assert [event.type for event in told.events] == ["Warning"]
+    reported = explain(known)
+    assert reported is not None
+    assert ("Launched", "False", "no cores") in [(c.type, c.status, c.message) for c in reported.conditions]
+    assert [event.type for event in reported.events] == ["Warning"]
 
 
 def test_message_of_an_unavailable_offering_is_stable() -> None:
     """Attempts of other claims change the cause, but not the message of a claim that has one."""
     first = plan(facts(claims=(claim(),), offers=(offer(30.0),)))
     assert isinstance(first, steps.PatchStatus)
-    told = msgspec.structs.replace(claim(), status=msgspec.structs.replace(claim().status, conditions=first.conditions))
+    reported = msgspec.structs.replace(
+        claim(), status=msgspec.structs.replace(claim().status, conditions=first.conditions)
+    )
     anew = msgspec.structs.replace(offer(60.0), message="other numbers")
-    waiting = plan(facts(claims=(told,), offers=(anew,)))
+    waiting = plan(facts(claims=(reported,), offers=(anew,)))
     assert isinstance(waiting, steps.Wait)
     assert waiting.after == 60.0
 
@@ -912,8 +921,10 @@ def test_an_unchanged_claim_is_not_written_again() -> None:
     known = facts(claims=(claim(),), instance=instance(CREATING))
     step = plan(known)
     assert isinstance(step, steps.PatchStatus)
-    told = msgspec.structs.replace(claim(), status=msgspec.structs.replace(claim().status, conditions=step.conditions))
-    waiting = plan(msgspec.structs.replace(known, claims=(told,), now=NOW + timedelta(seconds=7)))
+    reported = msgspec.structs.replace(
+        claim(), status=msgspec.structs.replace(claim().status, conditions=step.conditions)
+    )
+    waiting = plan(msgspec.structs.replace(known, claims=(reported,), now=NOW + timedelta(seconds=7)))
     assert isinstance(waiting, steps.Wait)
     assert waiting.after is not None
 
@@ -930,8 +941,8 @@ def test_overdue_deletion_is_reported() -> None:
     known = facts(claims=(GOING,), instance=instance(DELETING))
     step = plan(known)
     assert isinstance(step, steps.PatchStatus)
-    told = msgspec.structs.replace(GOING, status=msgspec.structs.replace(GOING.status, conditions=step.conditions))
-    known = msgspec.structs.replace(known, claims=(told,))
+    reported = msgspec.structs.replace(GOING, status=msgspec.structs.replace(GOING.status, conditions=step.conditions))
+    known = msgspec.structs.replace(known, claims=(reported,))
     waiting = plan(known)
     assert isinstance(waiting, steps.Wait)
     assert waiting.after == pytest.approx(1800 - 30)
@@ -945,9 +956,11 @@ def test_due_deletion_waits_for_a_failed_read() -> None:
     unread = failed("retryable", delay=30.0, age=10.0)
     lost = failed("retryable", delay=5.0, age=6.0, unanswered=True)
     known = facts(claims=(GOING,), instance=instance(), delete_failed=lost, read_failed=unread)
-    told = plan(known)
-    assert isinstance(told, steps.PatchStatus)
-    said = msgspec.structs.replace(GOING, status=msgspec.structs.replace(GOING.status, conditions=told.conditions))
-    waiting = plan(msgspec.structs.replace(known, claims=(said,)))
+    reported = plan(known)
+    assert isinstance(reported, steps.PatchStatus)
+    stated = msgspec.structs.replace(
+        GOING, status=msgspec.structs.replace(GOING.status, conditions=reported.conditions)
+    )
+    waiting = plan(msgspec.structs.replace(known, claims=(stated,)))
     assert isinstance(waiting, steps.Wait)
     assert waiting.after == 20.0

@@ -48,7 +48,7 @@ def pick(offering_tracker: OfferingTracker, at: float, **more: Any) -> Offering 
     return next_offering(msgspec.structs.replace(known, offers=offers_of(offering_tracker, known, at)))
 
 
-def told(status: Literal["True", "False", "Unknown"], reason: str, message: str) -> NodeClaim:
+def reported(status: Literal["True", "False", "Unknown"], reason: str, message: str) -> NodeClaim:
     made = claim()
     conditions = ConditionSet.of(made, BORN).set("Launched", status, reason=reason, message=message, now=BORN)
     return msgspec.structs.replace(made, status=msgspec.structs.replace(made.status, conditions=conditions.items))
@@ -88,10 +88,10 @@ def test_an_answer_that_is_lost_gives_the_turn_to_the_next() -> None:
 
 
 def test_a_claim_that_was_served_is_not_believed_to_be_short() -> None:
-    """What it said before our time counts at our first sight of it only, not after its pool has come and gone."""
+    """What it stated before our time counts at our first sight of it only, not after its pool has come and gone."""
     asking, unavailable_offerings = offering_tracker(A)
     offers_of(asking, facts(claims=(claim(),), instance=pool(A, InstanceState.CREATING)), 0.0)
-    known = facts(claims=(told("False", "QuotaExceeded", f"no cores; {EXHAUSTED}"),))
+    known = facts(claims=(reported("False", "QuotaExceeded", f"no cores; {EXHAUSTED}"),))
     offers_of(asking, known, 10.0)
     assert unavailable_offerings.unavailable(10.0) == ()
     fresh, remembered = offering_tracker(A)
@@ -126,7 +126,7 @@ FULL = "SubnetIsFull: Subnet gpu is full. Free addresses in the subnet or use a 
         # The words do not say of which of two sizes they speak: both rest, for as long as any shortage does.
         ((A, B), "QuotaExceeded", f"{NO_CORES}; {EXHAUSTED}", {A: 30.0, B: 30.0, C: None}),
         ((A,), "QuotaExceeded", f"something else; {EXHAUSTED}", {A: 30.0}),
-        # Others are left to try: the claim says so by not saying that all is exhausted.
+        # Others are left to try: the claim reports it by not saying that all is exhausted.
         ((A,), "QuotaExceeded", NO_CORES, {A: None}),
         # What the cluster lacks is no offering's fault, and is everybody's.
         ((A, B), "SubnetIsFull", FULL, {A: 300.0, B: 300.0, C: 300.0}),
@@ -139,7 +139,7 @@ def test_a_claims_words_bring_back_what_rests(
 ) -> None:
     """After a restart: its scope and its time, as far as the words tell them."""
     asking, unavailable_offerings = offering_tracker(*offerings)
-    words = told("False", reason, message)
+    words = reported("False", reason, message)
     (launched,) = [c for c in words.status.conditions if c.type == "Launched"]
     offers_of(asking, facts(claims=(words,), now=launched.last_transition_time), 0.0)
     rests = dict(unavailable_offerings.unavailable(0.0))
@@ -148,7 +148,7 @@ def test_a_claims_words_bring_back_what_rests(
         assert found == ([] if seconds is None else [seconds]), offering
 
 
-def test_what_the_cluster_lacks_is_told_without_the_words_that_end_a_ragengine() -> None:
+def test_what_the_cluster_lacks_is_reported_without_the_words_that_end_a_ragengine() -> None:
     """One claim's full subnet keeps all others from asking, and none of them says that its sizes are exhausted."""
     asking, unavailable_offerings = offering_tracker(A, B)
     full = NoCapacity("SubnetIsFull", FULL, scope="cluster", after=300.0)
@@ -170,7 +170,7 @@ def pool(offering: Offering, state: InstanceState, **more: Any) -> Instance:
 
 
 def test_a_second_choice_says_what_it_is_and_why() -> None:
-    """The cause stays as it was told, when somebody's success has long made it void; the first choice says nothing."""
+    """The cause remains as reported after another claim succeeded; the first choice adds no text."""
     asking, _ = offering_tracker(A, B)
     refused(asking, A, 0.0)
     creating = pool(B, InstanceState.CREATING)
@@ -181,7 +181,9 @@ def test_a_second_choice_says_what_it_is_and_why() -> None:
     asking.update_from_instance(
         "other", pool(A, InstanceState.RUNNING, put_time=NOW.replace(hour=13)), wall=NOW, now=2.0
     )
-    later = facts(claims=(told("Unknown", "Creating", f"Creating since 12:00:00Z; {words}; usual"),), instance=creating)
+    later = facts(
+        claims=(reported("Unknown", "Creating", f"Creating since 12:00:00Z; {words}; usual"),), instance=creating
+    )
     later = msgspec.structs.replace(later, offers=offers_of(asking, later, 3.0))
     assert later.offers[0].reason == ""
     assert fallback_message(later, creating) == words

@@ -32,18 +32,18 @@ class Book:
         at: float,
         *,
         key: str = "k",
-        asked: float | None = None,
+        requested: float | None = None,
         after: float | None = None,
         scope: Scope = "size",
         offering: Offering = A,
     ) -> None:
-        sent = START + timedelta(seconds=at if asked is None else asked)
+        sent = START + timedelta(seconds=at if requested is None else requested)
         failure = Failure(kind="no_capacity", reason="QuotaExceeded", message=f"at {at}", scope=scope, after=after)
         wall = START + timedelta(seconds=at)
         self.unavailable_offerings.mark_unavailable(key, offering, failure, requested=sent, wall=wall, now=at)
 
-    def came(self, asked: float, key: str = "k") -> None:
-        self.unavailable_offerings.mark_available(key, A, requested=START + timedelta(seconds=asked))
+    def came(self, requested: float, key: str = "k") -> None:
+        self.unavailable_offerings.mark_available(key, A, requested=START + timedelta(seconds=requested))
 
     def holds(
         self, at: float, key: str = "k", *, created: datetime = OLD, waits: bool = True, offering: Offering = A
@@ -74,11 +74,11 @@ def test_a_longer_rest_is_the_clouds_word() -> None:
 
 
 def test_tries_on_their_way_count_once() -> None:
-    """Ninety pools asked for before anybody knew fail in turn: that is one failure."""
+    """Ninety pools requested before anybody knew fail in turn: that is one failure."""
     book = Book()
-    book.failed(45.0, key="a", asked=0.0)
+    book.failed(45.0, key="a", requested=0.0)
     for n in range(90):
-        book.failed(46.0 + n, key=f"b{n}", asked=1.0)
+        book.failed(46.0 + n, key=f"b{n}", requested=1.0)
     assert book.holds(75.0) == 0.0
 
 
@@ -93,13 +93,13 @@ def test_the_claim_that_has_waited_longest_tries_for_all() -> None:
     book.unavailable_offerings.create_started("old", A, 31.0)
     assert book.holds(32.0, "young", created=YOUNG) == TURN_SECONDS
     book.woken.clear()
-    book.failed(33.0, key="old", asked=31.0)
+    book.failed(33.0, key="old", requested=31.0)
     assert book.woken == ["young"]
     assert book.holds(33.0, "young", created=YOUNG) == 60.0
 
 
 def test_a_machine_ends_the_rest_for_all() -> None:
-    """Only one that was asked for since: a machine from before proves nothing."""
+    """Only one that was requested since: a machine from before proves nothing."""
     book = Book()
     book.failed(10.0)
     book.holds(11.0, "waiting")
@@ -147,7 +147,7 @@ SPOT_ELSEWHERE = Offering(size="Standard_B", zone="2", capacity_type=SPOT)
     ],
 )
 def test_what_a_failure_speaks_of(scope: Scope, rests: Offering, free: Offering | None) -> None:
-    """A size in all its zones, a zone on all terms, all on these terms, everything, or only what was asked for."""
+    """A size in all its zones, a zone on all terms, all on these terms, everything, or only what was requested."""
     book = Book()
     book.failed(0.0, scope=scope)
     assert book.holds(1.0, offering=rests) == 29.0
@@ -183,12 +183,12 @@ def test_a_claim_from_before_our_time_is_believed() -> None:
         (3600.0, 600.0, 3000.0),
         (3600.0, 86_400.0 + 60.0, 3540.0),
         (300.0, 301.0, 599.0),
-        # Clocks may differ: what was said later than now was said now.
+        # Clocks may differ: what was reported later than now was reported now.
         (None, -50.0, 30.0),
     ],
 )
 def test_a_rest_goes_on_after_a_restart_where_it_was(after: float | None, age: float, left: float) -> None:
-    """A claim tells since when it could not be served: as many rests as fit into that time are over."""
+    """A claim states since when it could not be served: as many rests as fit into that time are over."""
     book = Book()
     failure = Failure(kind="no_capacity", reason="QuotaExceeded", message="before", scope="size", after=after)
     book.unavailable_offerings.restore(
@@ -209,7 +209,7 @@ def test_a_rest_goes_on_after_a_restart_where_it_was(after: float | None, age: f
         (None, 20.0, 10.0, 10.0),
         (3600.0, 3650.0, 60.0, -50.0),
         (3600.0, 600.0, 60.0, 3000.0),
-        # Clocks may differ: nobody rests for longer than since the claim says so.
+        # Clocks may differ: nobody rests for longer than since the claim reports it.
         (None, 20.0, 500.0, 10.0),
     ],
 )
@@ -223,7 +223,7 @@ def test_time_in_which_nobody_led_is_rest_alone(after: float | None, age: float,
 
 
 def test_of_several_claims_the_one_that_waits_longest_is_believed() -> None:
-    """Whoever tried last says so since a moment; the others since the first failure. A try that we see counts more."""
+    """The last claim to try reports a recent failure, the others the first one; an observed attempt counts more."""
     book = Book()
     failure = Failure(kind="no_capacity", reason="QuotaExceeded", message="before", scope="size")
     for age in (10.0, 100.0, 15.0):
@@ -245,12 +245,12 @@ def test_a_try_of_two_shortages_ends_both_though_it_failed_of_one() -> None:
     """The zone is still full; whether the size is short elsewhere is the next claim's to try, and it is woken."""
     book = Book()
     book.failed(0.0, scope="zone")
-    book.failed(0.0, key="other", asked=1.0)
+    book.failed(0.0, key="other", requested=1.0)
     book.holds(31.0, "old")
     book.unavailable_offerings.create_started("old", A, 31.0)
     assert book.holds(32.0, "young", created=YOUNG, offering=ELSEWHERE) == TURN_SECONDS
     book.woken.clear()
-    book.failed(33.0, key="old", asked=31.0, scope="zone")
+    book.failed(33.0, key="old", requested=31.0, scope="zone")
     assert "young" in book.woken
     assert book.holds(33.0, "young", created=YOUNG, offering=ELSEWHERE) == 0.0
     assert book.holds(33.0, "old") == 60.0
@@ -262,10 +262,10 @@ def test_a_late_verdict_gives_the_turn_back() -> None:
     book.failed(0.0)
     book.holds(31.0, "old")
     book.unavailable_offerings.create_started("old", A, 31.0)
-    book.failed(40.0, key="other", asked=35.0, scope="zone")
+    book.failed(40.0, key="other", requested=35.0, scope="zone")
     book.woken.clear()
     assert book.holds(60.0, "young", created=YOUNG, offering=ELSEWHERE) == TURN_SECONDS
-    book.failed(61.0, key="old", asked=31.0, scope="zone")
+    book.failed(61.0, key="old", requested=31.0, scope="zone")
     assert book.woken == ["young"]
     assert book.holds(61.0, "young", created=YOUNG, offering=ELSEWHERE) == 0.0
     assert book.holds(70.0, "old") == 0.0
@@ -283,7 +283,7 @@ def test_who_waits_for_more_than_the_turn_does_not_hold_it() -> None:
 
 
 def test_claims_with_different_lists_share_the_turns_of_the_size_they_share() -> None:
-    """The older one may ask for the size too: it goes first there, and the younger one at what only it allows."""
+    """The older one may request the size too: it goes first there, and the younger one at what only it allows."""
     book = Book()
     b, c = Offering(size="Standard_B"), Offering(size="Standard_C")
     for offering in (A, b, c):
@@ -310,7 +310,7 @@ def test_a_try_that_never_ends_holds_nobody_for_ever() -> None:
 
 
 def test_a_time_of_put_has_whole_seconds_and_clears_nothing_by_that() -> None:
-    """Asked for in the second in which another attempt failed, perhaps before it: only a try of its own tells."""
+    """Asked for in the second in which another attempt failed, perhaps before it: only a try of its own states."""
     book = Book()
     book.failed(10.5)
     book.came(10.0)

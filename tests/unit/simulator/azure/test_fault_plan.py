@@ -60,7 +60,7 @@ def test_a_plan_in_json() -> None:
 
 
 @pytest.mark.parametrize(
-    ("plan", "told"),
+    ("plan", "reported"),
     [
         ("- {verb: POST, drop: after}", "rule 1: Invalid enum value 'POST' - at `$.verb`"),
         ("- {verb: PUT, dorp: after}", "rule 1: Object contains unknown field `dorp`"),
@@ -74,14 +74,14 @@ def test_a_plan_in_json() -> None:
         ("- [", "invalid YAML or JSON: "),
     ],
 )
-def test_mistakes_are_told(plan: str, told: str) -> None:
+def test_mistakes_are_reported(plan: str, reported: str) -> None:
     """Which rule, which field, what is wrong."""
     with pytest.raises(InvalidFaultPlan) as caught:
         read(plan)
-    assert str(caught.value).startswith(told)
+    assert str(caught.value).startswith(reported)
 
 
-def test_all_mistakes_are_told_at_once() -> None:
+def test_all_mistakes_are_reported_at_once() -> None:
     """Whoever corrects a plan corrects it once."""
     with pytest.raises(InvalidFaultPlan) as caught:
         read("- {verb: POST}\n- {verb: PUT, drop: after}\n- {verb: PUT}")

@@ -44,7 +44,7 @@ class Arm:
         **headers: Any,
     ) -> Answer:
         path = self.cloud.settings.cluster_id + "/agentPools" + path
-        asked = routing.Call(
+        requested = routing.Call(
             **routing.route(method, path),
             origin="https://management.azure.com",
             url=path,
@@ -52,7 +52,7 @@ class Arm:
             headers={"Authorization": "Bearer t", **{k.replace("_", "-"): v for k, v in headers.items()}},
             body=body,
         )
-        answer = await service.serve(self.cloud, asked)
+        answer = await service.serve(self.cloud, requested)
         assert answer is not None
         return answer
 
@@ -70,7 +70,7 @@ def json_of(answer: Answer) -> dict[str, Any]:
     return found
 
 
-def story(tell: Callable[[Arm], Awaitable[None]], *, seed: int = 3, **settings: Any) -> Arm:
+def story(scenario: Callable[[Arm], Awaitable[None]], *, seed: int = 3, **settings: Any) -> Arm:
     """Run one story and give back what it was about."""
 
     async def main() -> Arm:
@@ -85,16 +85,16 @@ def story(tell: Callable[[Arm], Awaitable[None]], *, seed: int = 3, **settings: 
     return loop.run(main, seed=seed, epoch=EPOCH, horizon_seconds=86_400)
 
 
-def test_a_pools_life_is_told_in_order() -> None:
-    """creating, machine up, running; deleting, machine gone, gone: each told once, with the pool as it is then."""
+def test_a_pools_life_is_reported_in_order() -> None:
+    """creating, machine up, running; deleting, machine gone, gone: each reported once, with the pool as it is then."""
 
-    async def tell(azure: Arm) -> None:
+    async def scenario(azure: Arm) -> None:
         assert (await azure.put("gpu1")).status == 201
         await asyncio.sleep(400)
         assert (await azure.ask("DELETE", "/gpu1")).status == 202
         await asyncio.sleep(300)
 
-    assert story(tell, node_share=(0.6, 0.9)).events == [
+    assert story(scenario, node_share=(0.6, 0.9)).events == [
         ("creating", "gpu1", "Creating", 0),
         ("updated", "gpu1", "Creating", 1),
         ("running", "gpu1", "Succeeded", 1),
@@ -107,13 +107,13 @@ def test_a_pools_life_is_told_in_order() -> None:
 def test_the_same_seed_gives_the_same_life() -> None:
     """Everything random comes from the generator that was handed in."""
 
-    async def tell(azure: Arm) -> None:
+    async def scenario(azure: Arm) -> None:
         for name in ("a", "b"):
             await azure.put(name)
             await asyncio.sleep(500)
             await azure.ask("DELETE", "/" + name)
 
-    one, two, other = (story(tell, seed=seed) for seed in (1, 1, 2))
+    one, two, other = (story(scenario, seed=seed) for seed in (1, 1, 2))
     assert one.cloud.pools == two.cloud.pools
     assert one.cloud.requests == two.cloud.requests
     assert one.cloud.pools["b"].etag != other.cloud.pools["b"].etag
@@ -122,7 +122,7 @@ def test_the_same_seed_gives_the_same_life() -> None:
 def test_reads_may_lag_behind_writes_each_in_its_own_way() -> None:
     """With a GET lag of 20 s a fresh pool is 404 for 20 s, while LIST shows it; and the other way round."""
 
-    async def tell(azure: Arm) -> None:
+    async def scenario(azure: Arm) -> None:
         await azure.put("gpu1")
         await asyncio.sleep(19)
         assert (await azure.ask("GET", "/gpu1")).status == 404
@@ -140,27 +140,27 @@ def test_reads_may_lag_behind_writes_each_in_its_own_way() -> None:
         await asyncio.sleep(31)
         assert await azure.names() == []
 
-    story(tell, get_lag_seconds=20.0)
+    story(scenario, get_lag_seconds=20.0)
 
 
 @pytest.mark.parametrize(("order", "shown"), [("before", []), ("after", ["gpu1"])])
 def test_a_list_that_races_a_put_shows_it_or_not(order: str, shown: list[str]) -> None:
     """The LIST began first and ends last: `list_order` says which of the two views it serves."""
 
-    async def tell(azure: Arm) -> None:
+    async def scenario(azure: Arm) -> None:
         async with asyncio.TaskGroup() as group:
             listing = group.create_task(azure.names())
             await asyncio.sleep(0.1)
             await azure.put("gpu1")
         assert listing.result() == shown
 
-    story(tell, list_order=order, list_seconds=0.3)
+    story(scenario, list_order=order, list_seconds=0.3)
 
 
 def test_pages_stay_whole_while_pools_come_and_go() -> None:
     """A page goes on after the last name of the one before; what vanishes meanwhile hides nobody else."""
 
-    async def tell(azure: Arm) -> None:
+    async def scenario(azure: Arm) -> None:
         for name in "abcde":
             azure.cloud.seed_pool(name, vmSize=SIZE)
         first = json_of(await azure.ask("GET"))
@@ -171,13 +171,13 @@ def test_pages_stay_whole_while_pools_come_and_go() -> None:
         assert [pool["name"] for pool in second["value"]] == ["c", "d"]
         assert link.endswith("=b")
 
-    story(tell, page_size=2)
+    story(scenario, page_size=2)
 
 
 def test_every_write_changes_the_etag() -> None:
     """Accepting, booting, finishing and updating: never the same eTag twice; words follow what changed."""
 
-    async def tell(azure: Arm) -> None:
+    async def scenario(azure: Arm) -> None:
         seen = []
         azure.cloud.subscribe(lambda kind, pool: seen.append(pool.etag))
         await azure.put("gpu1")
@@ -194,13 +194,13 @@ def test_every_write_changes_the_etag() -> None:
         assert azure.cloud.pools["gpu1"].machines == (0, 1)
         assert len(set(seen)) == len(seen)
 
-    story(tell)
+    story(scenario)
 
 
 def test_a_failed_pool_keeps_its_name_and_its_place() -> None:
     """It counts against the cap, a create over it is 412, and it goes like any other pool."""
 
-    async def tell(azure: Arm) -> None:
+    async def scenario(azure: Arm) -> None:
         azure.cloud.fail_next_create("AllocationFailed", "No machine.", after_seconds=30, details=[{"code": "X"}])
         await azure.put("gpu1")
         await asyncio.sleep(31)
@@ -215,13 +215,13 @@ def test_a_failed_pool_keeps_its_name_and_its_place() -> None:
         await asyncio.sleep(300)
         assert (await azure.put("gpu2")).status == 201
 
-    story(tell, max_agent_pools=1)
+    story(scenario, max_agent_pools=1)
 
 
 def test_a_put_may_mend_a_failed_pool() -> None:
-    """An update of a Failed pool brings the machine, and the error is no longer told."""
+    """An update of a Failed pool brings the machine, and the error is no longer reported."""
 
-    async def tell(azure: Arm) -> None:
+    async def scenario(azure: Arm) -> None:
         azure.cloud.seed_pool(
             "gpu1", state="Failed", error=faults.error("AllocationFailed", "No machine."), vmSize=SIZE
         )
@@ -232,13 +232,13 @@ def test_a_put_may_mend_a_failed_pool() -> None:
         assert "status" not in body
         assert azure.cloud.pools["gpu1"].machines == (0,)
 
-    story(tell)
+    story(scenario)
 
 
 def test_a_stopped_cluster_ends_what_was_going_on() -> None:
     """A pool that was being created is Stopped, its operation Canceled, and writes are refused until the start."""
 
-    async def tell(azure: Arm) -> None:
+    async def scenario(azure: Arm) -> None:
         await azure.put("gpu1")
         operation = azure.cloud.pools["gpu1"].operation
         azure.cloud.stop_cluster()
@@ -254,13 +254,13 @@ def test_a_stopped_cluster_ends_what_was_going_on() -> None:
         assert (azure.cloud.pools["gpu1"].power, azure.cloud.pools["gpu1"].machines) == ("Running", (0,))
         assert (await azure.ask("DELETE", "/gpu1")).status == 202
 
-    story(tell)
+    story(scenario)
 
 
 def test_timers_never_touch_a_later_pool_of_the_same_name() -> None:
     """A pool deleted while it was being created leaves nothing behind that could finish its successor early."""
 
-    async def tell(azure: Arm) -> None:
+    async def scenario(azure: Arm) -> None:
         await azure.put("gpu1")
         await azure.ask("DELETE", "/gpu1")
         await asyncio.sleep(11)
@@ -272,13 +272,13 @@ def test_timers_never_touch_a_later_pool_of_the_same_name() -> None:
         assert azure.cloud.pools["gpu1"].state == "Succeeded"
 
     # The first pool's timers are due at 100 s, the second's at 111 s.
-    story(tell, delete_preempts=True, create_seconds=(100, 100), delete_seconds=(10, 10), node_share=(0.99, 0.99))
+    story(scenario, delete_preempts=True, create_seconds=(100, 100), delete_seconds=(10, 10), node_share=(0.99, 0.99))
 
 
 def test_a_failing_delete_leaves_a_failed_pool_with_its_machine() -> None:
     """DELETE is accepted, the operation fails, and the machine still costs money."""
 
-    async def tell(azure: Arm) -> None:
+    async def scenario(azure: Arm) -> None:
         azure.cloud.seed_pool("gpu1", vmSize=SIZE)
         failure = Failure(error=faults.error("InternalOperationError", "We are unable to serve this request."))
         azure.cloud.faults.append(Fault(verb="DELETE", failure=failure))
@@ -287,13 +287,13 @@ def test_a_failing_delete_leaves_a_failed_pool_with_its_machine() -> None:
         pool = azure.cloud.pools["gpu1"]
         assert (pool.state, pool.machines) == ("Failed", (0,))
 
-    story(tell)
+    story(scenario)
 
 
 def test_faults_hit_what_they_match_in_their_turn() -> None:
     """Size, zone and priority match a PUT's body; `skip` and `times` count matches; others pass."""
 
-    async def tell(azure: Arm) -> None:
+    async def scenario(azure: Arm) -> None:
         refusal = errors.rp(400, "Nope", "no")
         azure.cloud.faults.append(Fault(verb="PUT", zone="2", priority="Spot", skip=1, times=2, answer=refusal))
         spot2: dict[str, Any] = {"availabilityZones": ["2"], "scaleSetPriority": "Spot"}
@@ -304,13 +304,13 @@ def test_faults_hit_what_they_match_in_their_turn() -> None:
         assert (await azure.ask("GET", "/s0")).status == 503
         assert (await azure.put("s9", vmSize="Standard_NC4as_T4_v3")).status == 201
 
-    story(tell)
+    story(scenario)
 
 
 def test_spot_pools_are_marked_and_can_be_evicted() -> None:
     """AKS adds label and taint; an eviction leaves count 0, or is refilled with a new instance."""
 
-    async def tell(azure: Arm) -> None:
+    async def scenario(azure: Arm) -> None:
         body = json_of(await azure.put("gpu1", scaleSetPriority="Spot"))["properties"]
         assert body["nodeLabels"] == {"kubernetes.azure.com/scalesetpriority": "spot"}
         assert body["nodeTaints"] == ["kubernetes.azure.com/scalesetpriority=spot:NoSchedule"]
@@ -324,26 +324,26 @@ def test_spot_pools_are_marked_and_can_be_evicted() -> None:
         await asyncio.sleep(600)
         assert (azure.cloud.pools["gpu1"].count, azure.cloud.pools["gpu1"].machines) == (0, ())
 
-    story(tell)
+    story(scenario)
 
 
 def test_the_last_system_pool_stays() -> None:
     """AKS keeps one system pool; a second one may go."""
 
-    async def tell(azure: Arm) -> None:
+    async def scenario(azure: Arm) -> None:
         for name in ("sys1", "sys2"):
             azure.cloud.seed_pool(name, mode="System")
         assert (await azure.ask("DELETE", "/sys1")).status == 202
         await asyncio.sleep(300)
         assert (await azure.ask("DELETE", "/sys2")).status == 400
 
-    story(tell)
+    story(scenario)
 
 
 def test_reads_and_deletes_share_a_bucket_of_sixty_and_one_a_second() -> None:
     """The 61st read at once is 429 with Retry-After 1; a refused call costs nothing; a second later one passes."""
 
-    async def tell(azure: Arm) -> None:
+    async def scenario(azure: Arm) -> None:
         statuses = [(await azure.ask("GET", "/gpu1")).status for _ in range(60)]
         assert statuses == [404] * 60
         refused = await azure.ask("DELETE", "/gpu1")
@@ -354,13 +354,13 @@ def test_reads_and_deletes_share_a_bucket_of_sixty_and_one_a_second() -> None:
         assert (await azure.ask("GET", "/gpu1")).status == 429
         assert azure.cloud.counts == {"GET": 61, "DELETE": 2, "LIST": 1}
 
-    story(tell)
+    story(scenario)
 
 
 def test_arm_counts_in_front_of_aks_and_tells_what_is_left() -> None:
-    """ARM's 429 is wrapped and names its kind; each answer tells what is left of the kind that it drew on."""
+    """ARM's 429 is wrapped and names its kind; each answer states what is left of the kind that it drew on."""
 
-    async def tell(azure: Arm) -> None:
+    async def scenario(azure: Arm) -> None:
         answers = [await azure.ask("GET", "/gpu1") for _ in range(250)]
         assert [int(a.headers["x-ms-ratelimit-remaining-subscription-reads"]) for a in answers] == [*range(249, -1, -1)]
         refused = await azure.ask("GET", "/gpu1")
@@ -373,7 +373,7 @@ def test_arm_counts_in_front_of_aks_and_tells_what_is_left() -> None:
         await asyncio.sleep(1)
         assert (await azure.ask("GET", "/gpu1")).headers["x-ms-ratelimit-remaining-subscription-reads"] == "24"
 
-    story(tell)
+    story(scenario)
 
 
 BAD: dict[str, tuple[str, dict[str, Any]]] = {
@@ -411,27 +411,27 @@ def test_bad_requests_are_refused_at_once(what: str) -> None:
     """400, and nothing has been created."""
     name, properties = BAD[what]
 
-    async def tell(azure: Arm) -> None:
+    async def scenario(azure: Arm) -> None:
         answer = await azure.put(name, **properties)
         assert answer.status == 400, answer
         assert json_of(answer)["code"] in ("BadRequest", "InvalidParameter")
         assert azure.cloud.pools == {}
 
-    story(tell)
+    story(scenario)
 
 
 @pytest.mark.parametrize("what", GOOD)
 def test_good_requests_pass(what: str) -> None:
     """201, and what was sent is echoed as it was."""
 
-    async def tell(azure: Arm) -> None:
+    async def scenario(azure: Arm) -> None:
         answer = await azure.put("gpu1", **GOOD[what])
         assert answer.status == 201, answer
         echoed = json_of(answer)["properties"]
         assert echoed["vmSize"] == GOOD[what].get("vmSize", SIZE)
         assert echoed["osDiskSizeGB"] == 128
 
-    story(tell)
+    story(scenario)
 
 
 def test_paths_match_in_any_case_but_names_do_not() -> None:
@@ -452,7 +452,7 @@ def test_the_real_client_works_in_memory_on_virtual_time() -> None:
 
         async def close(self) -> None: ...
 
-    async def tell(azure: Arm) -> None:
+    async def scenario(azure: Arm) -> None:
         wire = Network(asyncio.get_running_loop())
         runner = web.AppRunner(arm.make_arm_app(azure.cloud, scheme="https"), access_log=None, shutdown_timeout=1)
         await runner.setup()
@@ -472,7 +472,7 @@ def test_the_real_client_works_in_memory_on_virtual_time() -> None:
             assert [pool.name async for pool in client.agent_pools.list("rg", "aks")] == ["gpu1", "gpu2"]
         await runner.cleanup()
 
-    story(tell, create_seconds=(1560, 1560), page_size=1)
+    story(scenario, create_seconds=(1560, 1560), page_size=1)
 
 
 # Quota and what a PUT may not change
@@ -481,7 +481,7 @@ A100, T4 = "StandardNCADSA100v4Family", "Standard_NC4as_T4_v3"
 
 
 @pytest.mark.parametrize(
-    ("limits", "asked", "words"),
+    ("limits", "requested", "words"),
     [
         ({"family_cores": {A100: 24}}, {}, "exceeding approved StandardNCADSA100v4Family Cores quota"),
         ({"regional_cores": 30}, {"vmSize": T4, "count": 2}, "exceeding approved Total Regional Cores quota"),
@@ -489,13 +489,13 @@ A100, T4 = "StandardNCADSA100v4Family", "Standard_NC4as_T4_v3"
     ],
 )
 def test_cores_are_counted_by_family_region_and_priority(
-    limits: dict[str, Any], asked: dict[str, Any], words: str
+    limits: dict[str, Any], requested: dict[str, Any], words: str
 ) -> None:
     """One machine of 24 cores fits; the next pool is accepted and fails in Compute's words, with the true numbers."""
 
-    async def tell(azure: Arm) -> None:
+    async def scenario(azure: Arm) -> None:
         azure.cloud.seed_pool("first", vmSize=SIZE)
-        assert (await azure.put("gpu1", **asked)).status == 201
+        assert (await azure.put("gpu1", **requested)).status == 201
         await asyncio.sleep(60)
         inner = azure.cloud.pools["gpu1"].error["details"][0]
         assert inner["code"] == "OperationNotAllowed"
@@ -506,17 +506,17 @@ def test_cores_are_counted_by_family_region_and_priority(
         azure.cloud.delete_pool_by_hand("gpu1")
         await asyncio.sleep(300)
         expected = "Failed" if "low_priority_cores" in limits else "Succeeded"
-        assert (await azure.put("gpu2", **asked)).status == 201
+        assert (await azure.put("gpu2", **requested)).status == 201
         await asyncio.sleep(400)
         assert azure.cloud.pools["gpu2"].state == expected
 
-    story(tell, **limits)
+    story(scenario, **limits)
 
 
 def test_no_machine_boots_beyond_a_quota() -> None:
     """A create whose machine was to boot before it fails, fails of the quota instead; any other failure stays."""
 
-    async def tell(azure: Arm) -> None:
+    async def scenario(azure: Arm) -> None:
         booted = Failure(error=faults.nodes_not_ready(), after_seconds=60.0, machine=True)
         unlucky = Failure(error=faults.wrapped(faults.no_capacity()), after_seconds=60.0)
         azure.cloud.faults[:] = [Fault(verb="PUT", failure=booted), Fault(verb="PUT", failure=unlucky)]
@@ -530,20 +530,20 @@ def test_no_machine_boots_beyond_a_quota() -> None:
         failed = [pool.error["details"][0]["code"] for pool in azure.cloud.pools.values() if pool.error]
         assert failed == ["OperationNotAllowed", "AllocationFailed"]
 
-    story(tell, family_cores={A100: 0})
+    story(scenario, family_cores={A100: 0})
 
 
 def test_quota_may_be_checked_before_a_put_is_accepted() -> None:
     """400 with AKS's own code; nothing is made."""
 
-    async def tell(azure: Arm) -> None:
+    async def scenario(azure: Arm) -> None:
         refused = await azure.put("gpu1")
         assert (refused.status, json_of(refused)["code"]) == (400, "ErrCode_InsufficientVCPUQuota")
         assert "requested 24, remaining 23 for family StandardNCADSA100v4Family" in json_of(refused)["message"]
         assert (await azure.put("gpu2", vmSize=T4)).status == 201
         assert list(azure.cloud.pools) == ["gpu2"]
 
-    story(tell, family_cores={A100.lower(): 23}, quota_check="preflight")
+    story(scenario, family_cores={A100.lower(): 23}, quota_check="preflight")
 
 
 @pytest.mark.parametrize(
@@ -560,7 +560,7 @@ def test_quota_may_be_checked_before_a_put_is_accepted() -> None:
 def test_what_is_create_only_is_never_changed(key: str, value: object) -> None:
     """400; the same value again, in whatever casing, is no change."""
 
-    async def tell(azure: Arm) -> None:
+    async def scenario(azure: Arm) -> None:
         azure.cloud.seed_pool("gpu1", vmSize=SIZE)
         before = azure.cloud.pools["gpu1"]
         changed: dict[str, Any] = {key: value}
@@ -570,7 +570,7 @@ def test_what_is_create_only_is_never_changed(key: str, value: object) -> None:
         assert azure.cloud.pools["gpu1"] == before
         assert (await azure.put("gpu1", vmSize=SIZE.upper())).status == 200
 
-    story(tell)
+    story(scenario)
 
 
 # What nobody has established is a switch
@@ -579,17 +579,17 @@ def test_what_is_create_only_is_never_changed(key: str, value: object) -> None:
 def test_the_code_of_the_pool_past_the_cap_is_a_switch() -> None:
     """BadRequest, or whatever is set."""
 
-    async def tell(azure: Arm) -> None:
+    async def scenario(azure: Arm) -> None:
         azure.cloud.seed_pool("one")
         assert json_of(await azure.put("two"))["code"] == "TooManyAgentPools"
 
-    story(tell, max_agent_pools=1, pool_limit_code="TooManyAgentPools")
+    story(scenario, max_agent_pools=1, pool_limit_code="TooManyAgentPools")
 
 
 def test_how_many_pools_are_worked_on_at_once_is_a_switch() -> None:
     """With one, the second PUT is 409 in the words of a pending operation, until the first has ended."""
 
-    async def tell(azure: Arm) -> None:
+    async def scenario(azure: Arm) -> None:
         assert (await azure.put("gpu1")).status == 201
         refused = await azure.put("gpu2")
         assert (refused.status, json_of(refused)["code"]) == (409, "OperationNotAllowed")
@@ -598,25 +598,25 @@ def test_how_many_pools_are_worked_on_at_once_is_a_switch() -> None:
         assert (await azure.put("gpu2")).status == 201
         assert (await azure.ask("DELETE", "/gpu1")).status == 409
 
-    story(tell, parallel_operations=1)
+    story(scenario, parallel_operations=1)
 
 
 @pytest.mark.parametrize(("minds", "status"), [("ignore", 201), ("reject", 400)])
 def test_whether_unknown_members_matter_is_a_switch(minds: str, status: int) -> None:
     """Ignored as by most API versions, or refused by name; what we PUT is known in either case."""
 
-    async def tell(azure: Arm) -> None:
+    async def scenario(azure: Arm) -> None:
         assert (await azure.put("gpu1", soonToCome=True)).status == status
         assert (await azure.put("gpu2", nodeLabels={"a": "b"}, tags={"a": "b"})).status == 201
 
-    story(tell, unknown_members=minds)
+    story(scenario, unknown_members=minds)
 
 
 @pytest.mark.parametrize("may", [True, False])
 def test_whether_a_pool_may_lose_its_last_machine_is_a_switch(may: bool) -> None:
     """deleteMachines leaves count 0, or is refused."""
 
-    async def tell(azure: Arm) -> None:
+    async def scenario(azure: Arm) -> None:
         azure.cloud.seed_pool("gpu1", vmSize=SIZE)
         (machine,) = json_of(await azure.ask("GET", "/gpu1/machines"))["value"]
         answer = await azure.ask("POST", "/gpu1/deleteMachines", {"machineNames": [machine["name"]]})
@@ -624,39 +624,39 @@ def test_whether_a_pool_may_lose_its_last_machine_is_a_switch(may: bool) -> None
         await asyncio.sleep(60)
         assert azure.cloud.pools["gpu1"].count == (0 if may else 1)
 
-    story(tell, machines_may_empty=may)
+    story(scenario, machines_may_empty=may)
 
 
 @pytest.mark.parametrize("seconds", [None, 15])
 def test_retry_after_on_accepted_writes_is_a_switch(seconds: int | None) -> None:
     """On 201 and 202 alike, or on neither."""
 
-    async def tell(azure: Arm) -> None:
+    async def scenario(azure: Arm) -> None:
         azure.cloud.seed_pool("old")
         answers = [await azure.put("gpu1"), await azure.ask("DELETE", "/old")]
-        told = [answer.headers.get("Retry-After") for answer in answers]
-        assert told == [None if seconds is None else "15"] * 2
+        reported = [answer.headers.get("Retry-After") for answer in answers]
+        assert reported == [None if seconds is None else "15"] * 2
 
-    story(tell, accepted_retry_after_seconds=seconds)
+    story(scenario, accepted_retry_after_seconds=seconds)
 
 
 @pytest.mark.parametrize("gpus", [0, 1])
 def test_what_a_part_of_a_gpu_shows_is_a_switch(gpus: int) -> None:
     """The smaller RTX PRO sizes: one device, or none."""
 
-    async def tell(azure: Arm) -> None:
+    async def scenario(azure: Arm) -> None:
         pool = azure.cloud.seed_pool("gpu1", vmSize="Standard_NC24lds_xl_RTXPRO6000BSE_v6")
         found = devices_of(pool, azure.cloud.settings.rtx_pro_fraction_gpus)
         assert (found.count, found.resource) == (gpus, "nvidia.com/gpu" if gpus else "")
 
-    story(tell, rtx_pro_fraction_gpus=gpus)
+    story(scenario, rtx_pro_fraction_gpus=gpus)
 
 
 def test_what_the_role_does_not_allow_is_refused_and_changes_nothing() -> None:
     """The gateway names the action that is missing; with no role given everything is allowed."""
     read = "Microsoft.ContainerService/managedClusters/agentPools/read"
 
-    async def tell(azure: Arm) -> None:
+    async def scenario(azure: Arm) -> None:
         assert (await azure.ask("GET")).status == 200
         for method, path, action in (
             ("PUT", "/p", "write"),
@@ -670,4 +670,4 @@ def test_what_the_role_does_not_allow_is_refused_and_changes_nothing() -> None:
             assert (refused.status, wanted in json_of(refused)["error"]["message"]) == (403, True)
         assert azure.cloud.pools == {}
 
-    story(tell, actions=frozenset({read}))
+    story(scenario, actions=frozenset({read}))

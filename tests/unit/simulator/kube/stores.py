@@ -112,15 +112,15 @@ WIDGET_CRD: Json = {
 
 
 class Cluster:
-    """A store, its clock, and everything that was said to a subscriber."""
+    """A store, its clock, and everything that was reported to a subscriber."""
 
     def __init__(self, *, window: int = 1000, widgets: bool = True) -> None:
         self.now = BEGIN
         self.store = Store(lambda: self.now, seed_uid=Random(7), window=window)
         if widgets:
             self.store.create(CRD_KEY, WIDGET_CRD)
-        self.told: list[tuple[str, str, str]] = []
-        self.store.subscribe(lambda kind, key, obj, _: self.told.append((kind, key, obj["metadata"]["name"])))
+        self.reported: list[tuple[str, str, str]] = []
+        self.store.subscribe(lambda kind, key, obj, _: self.reported.append((kind, key, obj["metadata"]["name"])))
 
     def after(self, seconds: float) -> None:
         self.now += timedelta(seconds=seconds)

@@ -40,7 +40,7 @@ class Scene:
         self.runner: web.AppRunner
 
     async def call(self, method: str, path: str, body: Any = None, **options: Any) -> tuple[int, Any]:
-        """Status and body; the body is read as JSON if it says so."""
+        """Status and body; the body is read as JSON if it reports it."""
         headers = {"Content-Type": "application/json"} | options.pop("headers", {})
         data = body if isinstance(body, bytes | io.BytesIO) or body is None else json.dumps(body)
         async with self.session.request(method, HOST + path, data=data, headers=headers, **options) as response:
@@ -87,7 +87,7 @@ async def scene(*, token: str | None = None, window: int = 1000):
         await runner.cleanup()
 
 
-def told(story: Callable[[Scene], Awaitable[None]], **options: Any) -> None:
+def reported(story: Callable[[Scene], Awaitable[None]], **options: Any) -> None:
     async def main() -> None:
         async with scene(**options) as it:
             await story(it)
@@ -109,7 +109,7 @@ def kinds(seen: list[tuple[float, Json]]) -> list[str]:
 
 
 def test_a_watch_resumes_where_a_list_ended() -> None:
-    """Nothing is lost between the two, nothing is told twice."""
+    """Nothing is lost between the two, nothing is reported twice."""
 
     async def story(it: Scene) -> None:
         it.node("n1")
@@ -123,7 +123,7 @@ def test_a_watch_resumes_where_a_list_ended() -> None:
         await asyncio.sleep(30)
         assert kinds(seen)[-1] == "end"
 
-    told(story)
+    reported(story)
 
 
 def test_a_watch_without_a_version_begins_with_what_there_is() -> None:
@@ -138,7 +138,7 @@ def test_a_watch_without_a_version_begins_with_what_there_is() -> None:
         await asyncio.sleep(1)
         assert kinds(seen) == ["ADDED n1", "ADDED n2", "ADDED n0"]
 
-    told(story)
+    reported(story)
 
 
 def test_a_streaming_list_says_when_it_is_complete() -> None:
@@ -156,7 +156,7 @@ def test_a_streaming_list_says_when_it_is_complete() -> None:
         status, refusal = await it.call("GET", f"{NODES}?watch=1&sendInitialEvents=true")
         assert (status, refusal["reason"]) == (422, "Invalid")
 
-    told(story)
+    reported(story)
 
 
 def test_bookmarks_come_each_minute_to_those_who_want_them() -> None:
@@ -179,7 +179,7 @@ def test_bookmarks_come_each_minute_to_those_who_want_them() -> None:
         assert kinds(unwanted) == ["end"]
         assert wanted[2][1]["object"]["metadata"]["resourceVersion"] == str(it.store.revision)
 
-    told(story)
+    reported(story)
 
 
 def test_a_quiet_watch_outlives_compaction() -> None:
@@ -195,11 +195,11 @@ def test_a_quiet_watch_outlives_compaction() -> None:
         await asyncio.sleep(1)
         assert kinds(seen) == ["ADDED n1"]
 
-    told(story)
+    reported(story)
 
 
 @pytest.mark.parametrize("as_status", [False, True])
-def test_a_watch_from_too_long_ago_is_told_so(as_status) -> None:
+def test_a_watch_from_too_long_ago_is_reported_so(as_status) -> None:
     """As an ERROR event by default, as HTTP 410 on demand: real servers do either."""
 
     async def story(it: Scene) -> None:
@@ -215,7 +215,7 @@ def test_a_watch_from_too_long_ago_is_told_so(as_status) -> None:
         await asyncio.sleep(1)
         assert kinds(seen) == ["ERROR 410", "end"]
 
-    told(story, window=2)
+    reported(story, window=2)
 
 
 def test_a_watcher_that_does_not_read_falls_out_of_the_window() -> None:
@@ -235,7 +235,7 @@ def test_a_watcher_that_does_not_read_falls_out_of_the_window() -> None:
         assert events[-1]["object"]["reason"] == "Expired"
         assert kinds(quick) == [f"ADDED n{i}" for i in range(12)]
 
-    told(story, window=3)
+    reported(story, window=3)
 
 
 def test_watches_end_with_the_server() -> None:
@@ -248,7 +248,7 @@ def test_watches_end_with_the_server() -> None:
         await asyncio.sleep(0.1)
         assert kinds(seen) == ["end"]
 
-    told(story)
+    reported(story)
 
 
 def test_watches_end_with_their_kind() -> None:
@@ -263,7 +263,7 @@ def test_watches_end_with_their_kind() -> None:
         assert kinds(seen) == ["ADDED w", "DELETED w", "end"]
         assert await it.call("GET", WIDGET_PATH) == (404, "404 page not found\n")
 
-    told(story)
+    reported(story)
 
 
 def test_a_watch_of_tables_carries_rows() -> None:
@@ -278,7 +278,7 @@ def test_a_watch_of_tables_carries_rows() -> None:
         assert (event["type"], event["object"]["kind"]) == ("ADDED", "Table")
         assert event["object"]["rows"][0]["cells"][:2] == ["n1", "Unknown"]
 
-    told(story)
+    reported(story)
 
 
 def test_selectors_hold_for_watches() -> None:
@@ -293,7 +293,7 @@ def test_selectors_hold_for_watches() -> None:
         await asyncio.sleep(1)
         assert kinds(seen) == ["ADDED n1", "DELETED n1"]
 
-    told(story)
+    reported(story)
 
 
 def test_a_lagging_server_is_silent_and_then_tells_all() -> None:
@@ -314,7 +314,7 @@ def test_a_lagging_server_is_silent_and_then_tells_all() -> None:
         await asyncio.sleep(0.1)
         assert kinds(seen) == ["ADDED n1"]
 
-    told(story)
+    reported(story)
 
 
 def test_faults_answer_in_its_place_and_hooks_hear_of_every_answer() -> None:
@@ -340,7 +340,7 @@ def test_faults_answer_in_its_place_and_hooks_hear_of_every_answer() -> None:
         await it.call("GET", "/nowhere")
         assert heard == [("GET", 429), ("GET", 404), ("DELETE", 503), ("GET", 404)]
 
-    told(story)
+    reported(story)
 
 
 def test_a_bug_of_the_simulator_does_not_pass_for_a_fault_of_the_server() -> None:
@@ -354,10 +354,10 @@ def test_a_bug_of_the_simulator_does_not_pass_for_a_fault_of_the_server() -> Non
         assert (await it.call("GET", NODES))[0] == 500
 
     with pytest.raises(sim.SilentFailures):
-        told(story)
+        reported(story)
 
 
-def test_the_token_is_asked_for() -> None:
+def test_the_token_is_requested_for() -> None:
     """401 as a Status; health checks need none."""
 
     async def story(it: Scene) -> None:
@@ -367,7 +367,7 @@ def test_the_token_is_asked_for() -> None:
         assert (await it.call("GET", NODES, headers={"Authorization": "Bearer s3cret"}))[0] == 200
         assert await it.call("GET", "/readyz") == (200, "ok")
 
-    told(story, token="s3cret")
+    reported(story, token="s3cret")
 
 
 def test_answers_have_the_status_of_the_real_server() -> None:
@@ -388,7 +388,7 @@ def test_answers_have_the_status_of_the_real_server() -> None:
         assert (await it.call("GET", "/apis/karpenter.sh/v1/nodeclaims"))[0] == 404
 
     merge = {"Content-Type": "application/merge-patch+json"}
-    told(story)
+    reported(story)
 
 
 def test_a_delete_may_carry_preconditions_and_grace() -> None:
@@ -406,7 +406,7 @@ def test_a_delete_may_carry_preconditions_and_grace() -> None:
         assert (await it.call("DELETE", f"{pods}/a?gracePeriodSeconds=soon"))[0] == 400
         assert (await it.call("DELETE", f"{pods}/a?propagationPolicy=Sideways"))[0] == 422
 
-    told(story)
+    reported(story)
 
 
 def test_an_eviction_answers_with_a_status() -> None:
@@ -425,10 +425,10 @@ def test_an_eviction_answers_with_a_status() -> None:
         it.store.delete("poddisruptionbudgets.policy", "guard", "default")
         assert (await it.call("POST", f"{pods}/p/eviction", eviction))[0] == 201
 
-    told(story)
+    reported(story)
 
 
-def test_unknown_fields_are_warned_of_unless_told_otherwise() -> None:
+def test_unknown_fields_are_warned_of_unless_reported_otherwise() -> None:
     """The server's default is a Warning header; Strict refuses; Ignore is silent."""
 
     async def story(it: Scene) -> None:
@@ -445,7 +445,7 @@ def test_unknown_fields_are_warned_of_unless_told_otherwise() -> None:
         status, body = await it.call("POST", WIDGET_PATH, widget)
         assert (status, "Object 'Kind' is missing" in body["message"]) == (400, True)
 
-    told(story)
+    reported(story)
 
 
 @pytest.mark.parametrize(
@@ -466,7 +466,7 @@ def test_formats_that_are_not_read_are_a_415(method, path, content_type, words) 
         status, body = await it.call(method, path, b"x", headers={"Content-Type": content_type})
         assert (status, body["reason"], words in body["message"]) == (415, "UnsupportedMediaType", True)
 
-    told(story)
+    reported(story)
 
 
 def test_bodies_are_bounded_and_must_be_json() -> None:
@@ -479,7 +479,7 @@ def test_bodies_are_bounded_and_must_be_json() -> None:
         for bad in (b"{", b"[]", b'"x"', b"\xff"):
             assert (await it.call("POST", NODES, bad))[0] == 400
 
-    told(story)
+    reported(story)
 
 
 def test_accept_headers_are_negotiated() -> None:
@@ -493,7 +493,7 @@ def test_accept_headers_are_negotiated() -> None:
         assert (await it.call("GET", f"{NODES}/n1", headers=TABLE))[1]["rows"][0]["cells"][0] == "n1"
         assert (await it.call("GET", NODES, headers={"Accept": "application/vnd.kubernetes.protobuf"}))[0] == 406
 
-    told(story)
+    reported(story)
 
 
 def test_lists_are_those_of_the_real_server() -> None:
@@ -514,7 +514,7 @@ def test_lists_are_those_of_the_real_server() -> None:
         assert (await it.call("GET", f"{NODES}?limit=many"))[0] == 400
         assert (await it.call("GET", f"{NODES}?fieldSelector=spec.colour%3Dred"))[0] == 400
 
-    told(story)
+    reported(story)
 
 
 def test_dry_runs_come_by_query() -> None:
@@ -526,7 +526,7 @@ def test_dry_runs_come_by_query() -> None:
         assert (await it.call("POST", f"{NODES}?dryRun=Some", {"metadata": {"name": "n"}}))[0] == 422
         assert it.store.revision == before
 
-    told(story)
+    reported(story)
 
 
 def test_booleans_are_read_as_go_reads_them() -> None:
@@ -537,7 +537,7 @@ def test_booleans_are_read_as_go_reads_them() -> None:
             async with it.session.get(f"{HOST}{NODES}?watch={text}&timeoutSeconds=1") as response:
                 assert (b'"NodeList"' not in await response.read()) is streams
 
-    told(story)
+    reported(story)
 
 
 def test_discovery_speaks_both_forms() -> None:
@@ -567,7 +567,7 @@ def test_discovery_speaks_both_forms() -> None:
         for path in ("/apis/nobody.org", "/apis/example.com/v9", "/apis/example.com/v9/widgets", "/else"):
             assert (await it.call("GET", path))[0] == 404
 
-    told(story)
+    reported(story)
 
 
 def test_openapi_describes_what_is_served() -> None:
@@ -582,7 +582,7 @@ def test_openapi_describes_what_is_served() -> None:
         (widget,) = [s for s in document["components"]["schemas"].values() if "x-kubernetes-group-version-kind" in s]
         assert widget["properties"]["spec"]["properties"]["colour"]["enum"] == ["red", "blue"]
 
-    told(story)
+    reported(story)
 
 
 def test_a_thousand_nodes_are_one_join_of_bytes() -> None:
@@ -594,7 +594,7 @@ def test_a_thousand_nodes_are_one_join_of_bytes() -> None:
         _, listed = await it.call("GET", NODES)
         assert [n["metadata"]["name"] for n in listed["items"]] == [f"n{i:04}" for i in range(1000)]
 
-    told(story)
+    reported(story)
 
 
 def test_crds_that_the_store_has_are_left_alone() -> None:
@@ -606,4 +606,4 @@ def test_crds_that_the_store_has_are_left_alone() -> None:
         assert it.store.revision == before
         assert len(it.store.list(CRD_KEY)) == 1
 
-    told(story)
+    reported(story)

@@ -74,8 +74,8 @@ def test_two_budgets_on_one_pod_are_an_error_of_the_server() -> None:
     c = cluster(budget={"minAvailable": 0})
     guard(c, "second", {"minAvailable": 0})
     error = refused(lambda: evict(c.store, "p0", "default", {}))
-    said = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."
-    assert (error.status, error.message) == (500, said)
+    stated = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."
+    assert (error.status, error.message) == (500, stated)
 
 
 @pytest.mark.parametrize("phase", ["Pending", "Succeeded", "Failed"])
@@ -87,7 +87,7 @@ def test_pods_that_do_no_work_pass_every_budget(phase) -> None:
 
 
 def test_a_pod_that_is_not_ready_may_go_when_the_others_suffice() -> None:
-    """IfHealthyBudget, the default; AlwaysAllow does not ask for that."""
+    """IfHealthyBudget, the default; AlwaysAllow does not request that."""
     c = cluster(1, budget={"minAvailable": 1})
     c.pod("sick", labels={"app": "a"}, ready=False)
     evict(c.store, "sick", "default", {})

@@ -20,7 +20,7 @@ def cluster(count=5, **options):
 
 
 def test_pages_are_of_one_moment() -> None:
-    """What happens between two pages is in neither; the last page says so by bearing no token."""
+    """What happens between two pages is in neither; the last page reports it by bearing no token."""
     c, view, nodes = cluster()
     first = view.page(nodes, ListOptions(limit=2))
     c.store.delete("nodes", "n3")

@@ -61,7 +61,7 @@ def test_strict_names_every_unknown_field() -> None:
 
 
 @pytest.mark.parametrize(
-    ("spec", "said"),
+    ("spec", "stated"),
     [
         ({"colour": "red"}, ["spec.size: Required value", UNCHECKED]),
         (
@@ -97,9 +97,9 @@ def test_strict_names_every_unknown_field() -> None:
         ),
     ],
 )
-def test_what_is_wrong_is_said_as_kubernetes_says_it(spec, said) -> None:
+def test_what_is_wrong_is_stated_as_kubernetes_says_it(spec, stated) -> None:
     """Field, kind of error and words; after some errors the rules are not tried."""
-    assert causes(spec) == said
+    assert causes(spec) == stated
 
 
 def test_int_or_string_takes_both() -> None:
@@ -126,9 +126,9 @@ def test_rules_inside_lists_name_the_element() -> None:
 
 def test_a_rule_that_cannot_be_evaluated_refuses() -> None:
     """An absent list is not an empty one: the rule errs, and the object is invalid."""
-    (said,) = causes({"size": 1, "parts": [{"key": "k"}]})
-    assert said.startswith('spec.parts: Invalid value: "array": ')
-    assert said.endswith("evaluating rule: each part needs a value")
+    (stated,) = causes({"size": 1, "parts": [{"key": "k"}]})
+    assert stated.startswith('spec.parts: Invalid value: "array": ')
+    assert stated.endswith("evaluating rule: each part needs a value")
 
 
 def test_a_broken_rule_says_its_message() -> None:
@@ -139,7 +139,7 @@ def test_a_broken_rule_says_its_message() -> None:
 
 
 def test_several_causes_are_listed_together() -> None:
-    """One answer tells all of them, so that a user corrects a file once."""
+    """One answer states all of them, so that a user corrects a file once."""
     assert len(causes({"size": 0, "colour": "red", "name": "x"})) == 2
 
 

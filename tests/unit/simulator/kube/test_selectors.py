@@ -82,5 +82,5 @@ def test_field_selectors(text, chosen) -> None:
 
 @pytest.mark.parametrize("text", ["spec.image=x", "spec.nodeName"])
 def test_fields_that_cannot_be_selected(text) -> None:
-    """The server says so instead of selecting nothing."""
+    """The server reports it instead of selecting nothing."""
     assert refused(lambda: fields(text, ("spec.nodeName",))).status == 400

@@ -30,7 +30,7 @@ def test_a_new_object_gets_what_only_the_server_may_give() -> None:
 
 
 def test_equal_seeds_give_equal_uids_and_names() -> None:
-    """Two clusters with one seed cannot be told apart."""
+    """Two clusters with one seed cannot be distinguished."""
     first, second = Cluster(), Cluster()
     sent = {"metadata": {"generateName": "w-"}, "spec": {"size": 1}}
     assert first.store.create(WIDGETS, sent) == second.store.create(WIDGETS, sent)
@@ -65,13 +65,13 @@ def test_what_is_handed_out_is_not_what_is_stored() -> None:
 
 
 def test_a_write_that_changes_nothing_is_none() -> None:
-    """No new version, and nobody is told."""
+    """No new version, and nobody is reported."""
     c = Cluster()
     before = c.widget(labels={"a": "b"})
-    c.told.clear()
+    c.reported.clear()
     assert c.store.patch(WIDGETS, "w1", {"metadata": {"labels": {"a": "b"}}, "spec": {"size": 1}}) == before
     assert c.store.replace(WIDGETS, "w1", before) == before
-    assert c.told == []
+    assert c.reported == []
 
 
 def test_generation_counts_changes_of_the_spec_only() -> None:
@@ -183,7 +183,7 @@ def test_finalizers_hold_an_object_and_the_last_one_lets_it_go() -> None:
     """Deleting is a change; only the last finalizer's removal is a deletion."""
     c = Cluster()
     c.widget(finalizers=["example.com/a", "example.com/b"])
-    c.told.clear()
+    c.reported.clear()
     obj, gone = c.store.delete(WIDGETS, "w1")
     assert (gone, obj["metadata"]["deletionTimestamp"]) == (False, "2026-03-01T12:00:00Z")
     c.after(60)
@@ -191,7 +191,7 @@ def test_finalizers_hold_an_object_and_the_last_one_lets_it_go() -> None:
     c.store.patch(WIDGETS, "w1", {"metadata": {"finalizers": ["example.com/b"]}})
     c.store.patch(WIDGETS, "w1", {"metadata": {"finalizers": None}})
     assert c.store.get(WIDGETS, "w1") is None
-    assert [kind for kind, _, _ in c.told] == ["MODIFIED", "MODIFIED", "DELETED"]
+    assert [kind for kind, _, _ in c.reported] == ["MODIFIED", "MODIFIED", "DELETED"]
 
 
 def test_the_last_version_of_a_deleted_object_is_newer_than_all_before() -> None:
@@ -288,7 +288,7 @@ def test_a_dry_run_answers_and_does_nothing() -> None:
 
 
 def test_subscribers_hear_in_order_even_when_they_write() -> None:
-    """Who writes while being told does not make the others hear it first."""
+    """Who writes while being reported does not make the others hear it first."""
     c = Cluster(widgets=False)
     heard: list[str] = []
 
@@ -373,8 +373,8 @@ def test_metadata_of_the_wrong_type_is_not_understood(metadata) -> None:
     assert refused(lambda: Cluster().store.create("nodes", {"metadata": metadata})).status == 400
 
 
-def test_unknown_metadata_is_told_or_dropped() -> None:
-    """Strict refuses, Warn tells, Ignore drops."""
+def test_unknown_metadata_is_reported_or_dropped() -> None:
+    """Strict refuses, Warn states, Ignore drops."""
     c = Cluster()
     sent = {"metadata": {"name": "n1", "lables": {}}}
     assert 'unknown field "metadata.lables"' in refused(lambda: c.store.create("nodes", sent)).message
@@ -427,7 +427,7 @@ def test_a_lease_must_last() -> None:
 
 
 def test_a_crd_makes_its_kind_known() -> None:
-    """Before it the kind is not served; with it, and its status says so, it is; a changed one counts at once."""
+    """Before it the kind is not served; with it, and its status reports it, it is; a changed one counts at once."""
     c = Cluster(widgets=False)
     assert refused(lambda: c.store.list(WIDGETS)).status == 404
     c = Cluster()
@@ -444,7 +444,7 @@ def test_a_crd_makes_its_kind_known() -> None:
 
 
 def test_a_crd_that_does_not_compile_is_refused() -> None:
-    """What cannot be understood is told when it is created, not when it is used."""
+    """What cannot be understood is reported when it is created, not when it is used."""
     store = Cluster(widgets=False).store
     broken = {
         "metadata": {"name": "x.y"},
@@ -471,7 +471,7 @@ def test_time_is_the_callers() -> None:
     assert c.node()["metadata"]["creationTimestamp"] == "2027-04-05T12:00:00Z"
 
 
-def test_unknown_kinds_and_objects_are_told_apart() -> None:
+def test_unknown_kinds_and_objects_are_reported_apart() -> None:
     """404 for both, but only a missing object has its name in the details."""
     store: Store = Cluster().store
     unknown, missing = refused(lambda: store.get("gizmos", "a")), refused(lambda: store.patch("nodes", "a", {}))

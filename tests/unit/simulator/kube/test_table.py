@@ -22,7 +22,7 @@ def rows(c, resource, **options):
 
 
 @pytest.mark.parametrize(
-    ("seconds", "said"),
+    ("seconds", "stated"),
     [
         (-5, "<invalid>"),
         (-1, "0s"),
@@ -45,10 +45,10 @@ def rows(c, resource, **options):
         (9 * 365 * DAY + 4 * DAY, "9y"),
     ],
 )
-def test_ages_are_as_kubectl_prints_them(seconds, said) -> None:
+def test_ages_are_as_kubectl_prints_them(seconds, stated) -> None:
     """Two units at most, fewer as it gets longer."""
-    assert human_duration(seconds) == said
-    assert age(rfc3339(BEGIN), BEGIN + timedelta(seconds=seconds)) == said
+    assert human_duration(seconds) == stated
+    assert age(rfc3339(BEGIN), BEGIN + timedelta(seconds=seconds)) == stated
 
 
 CLAIM = {
@@ -103,7 +103,7 @@ def test_custom_columns_come_from_the_crd() -> None:
     assert [(x["name"], x["priority"]) for x in columns if x["priority"]] == [("Size", 1)]
 
 
-def test_rows_carry_as_much_of_the_object_as_was_asked_for() -> None:
+def test_rows_carry_as_much_of_the_object_as_was_requested_for() -> None:
     """Metadata by default, everything or nothing on demand."""
     c = Cluster()
     made = c.widget()

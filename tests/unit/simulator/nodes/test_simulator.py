@@ -19,7 +19,7 @@ GPU = "nvidia.com/gpu"
 
 
 class Sim:
-    """A cluster with one GPU pool called `gpu1`, up for ten minutes unless told otherwise."""
+    """A cluster with one GPU pool called `gpu1`, up for ten minutes unless reported otherwise."""
 
     def __init__(self, seed: int, settings: NodeSettings, **azure: Any) -> None:
         clock = loop.VirtualClock(asyncio.get_running_loop(), EPOCH)
@@ -58,7 +58,7 @@ async def until(condition: Callable[[], bool]) -> None:
         await asyncio.sleep(0.1)
 
 
-def story(tell: Callable[[Sim], Awaitable[None]], settings: NodeSettings | None = None, **azure: Any) -> None:
+def story(scenario: Callable[[Sim], Awaitable[None]], settings: NodeSettings | None = None, **azure: Any) -> None:
     """Run one story; whatever timers are left then are dropped."""
 
     async def main() -> None:
@@ -75,7 +75,7 @@ def story(tell: Callable[[Sim], Awaitable[None]], settings: NodeSettings | None 
 def test_a_pool_becomes_a_ready_node_with_gpus() -> None:
     """The Node is born with AKS's labels and taints, is initialized, turns Ready, and shows its GPU last."""
 
-    async def tell(sim: Sim) -> None:
+    async def scenario(sim: Sim) -> None:
         sim.create(nodeLabels={"kaito.sh/workspace": "w"}, nodeTaints=["sku=gpu:NoSchedule"], availabilityZones=["3"])
         await until(lambda: sim.store.get("nodes", sim.name) is not None)
         born = 180 * 0.6
@@ -107,7 +107,7 @@ def test_a_pool_becomes_a_ready_node_with_gpus() -> None:
         await asyncio.sleep(60)
         assert sim.gpus() == ("1", "1")
 
-    story(tell)
+    story(scenario)
 
 
 def test_the_pool_may_succeed_before_or_after_its_node() -> None:
@@ -134,7 +134,7 @@ def test_the_pool_may_succeed_before_or_after_its_node() -> None:
 def test_a_deleted_pools_node_turns_unknown_and_goes() -> None:
     """The machine dies, 40 s later the Node is Unknown and unreachable, then the node manager deletes it."""
 
-    async def tell(sim: Sim) -> None:
+    async def scenario(sim: Sim) -> None:
         sim.cloud.seed_pool("gpu1", vmSize=SIZE)
         await asyncio.sleep(120)
         sim.cloud.delete_pool_by_hand("gpu1")
@@ -146,13 +146,13 @@ def test_a_deleted_pools_node_turns_unknown_and_goes() -> None:
         await asyncio.sleep(5)
         assert sim.store.get("nodes", sim.name) is None
 
-    story(tell)
+    story(scenario)
 
 
 def test_a_finalizer_makes_the_node_of_a_dead_machine_linger() -> None:
     """The Node of a gone pool stays deleting until released; meanwhile a new machine of that name adopts it."""
 
-    async def tell(sim: Sim) -> None:
+    async def scenario(sim: Sim) -> None:
         sim.cloud.seed_pool("gpu1", vmSize=SIZE, nodeLabels={"mark": "old"})
         await asyncio.sleep(120)
         uid = sim.node["metadata"]["uid"]
@@ -177,13 +177,13 @@ def test_a_finalizer_makes_the_node_of_a_dead_machine_linger() -> None:
         await asyncio.sleep(600)
         assert sim.store.get("nodes", sim.name) is None
 
-    story(tell)
+    story(scenario)
 
 
 def test_a_recreated_pool_has_the_same_node_name_and_provider_id() -> None:
     """Name digits belong to the cluster and instance ids start at 0 again, so the next pool looks like the last."""
 
-    async def tell(sim: Sim) -> None:
+    async def scenario(sim: Sim) -> None:
         sim.cloud.seed_pool("gpu1", vmSize=SIZE)
         await asyncio.sleep(60)
         first = sim.node
@@ -195,10 +195,10 @@ def test_a_recreated_pool_has_the_same_node_name_and_provider_id() -> None:
         assert sim.node["metadata"]["uid"] != first["metadata"]["uid"]
         assert sim.node["status"]["nodeInfo"]["bootID"] != first["status"]["nodeInfo"]["bootID"]
 
-    story(tell)
+    story(scenario)
 
 
-def test_kubelet_creates_its_node_again_only_if_told_so() -> None:
+def test_kubelet_creates_its_node_again_only_if_reported_so() -> None:
     """Somebody deletes the Node of a living machine: by default it is gone, with `reregister` it is back."""
 
     async def gone(sim: Sim) -> None:
@@ -223,7 +223,7 @@ def test_kubelet_creates_its_node_again_only_if_told_so() -> None:
 def test_a_dying_plugin_follows_the_device_managers_table() -> None:
     """N/N, then N/0 for five minutes, then 0/0, then N/N; an unhealthy device lowers allocatable only."""
 
-    async def tell(sim: Sim) -> None:
+    async def scenario(sim: Sim) -> None:
         sim.cloud.seed_pool("gpu1", vmSize="Standard_NC96ads_A100_v4")
         await asyncio.sleep(120)
         assert sim.gpus() == ("4", "4")
@@ -242,13 +242,13 @@ def test_a_dying_plugin_follows_the_device_managers_table() -> None:
         sim.nodes.start_plugin(sim.name)
         assert sim.gpus() == ("4", "4")
 
-    story(tell)
+    story(scenario)
 
 
 def test_a_restarted_kubelet_shows_stale_gpus_then_none_then_all() -> None:
     """Until kubelet's first status the API still says N; then 0/0 until the plugin has registered again."""
 
-    async def tell(sim: Sim) -> None:
+    async def scenario(sim: Sim) -> None:
         sim.cloud.seed_pool("gpu1", vmSize=SIZE)
         await asyncio.sleep(120)
         sim.nodes.restart_kubelet(sim.name)
@@ -260,13 +260,13 @@ def test_a_restarted_kubelet_shows_stale_gpus_then_none_then_all() -> None:
         await asyncio.sleep(31)
         assert sim.gpus() == ("1", "1")
 
-    story(tell, NodeSettings(status_seconds=(5, 5), gpu_seconds=(30, 30)))
+    story(scenario, NodeSettings(status_seconds=(5, 5), gpu_seconds=(30, 30)))
 
 
 def test_a_reboot_changes_the_boot_id_and_takes_the_gpus_away_for_a_while() -> None:
     """The Node turns Unknown after 40 s, comes back with another bootID and 0 GPUs, and is whole again in the end."""
 
-    async def tell(sim: Sim) -> None:
+    async def scenario(sim: Sim) -> None:
         sim.cloud.seed_pool("gpu1", vmSize=SIZE)
         await asyncio.sleep(120)
         before = sim.node["status"]["nodeInfo"]["bootID"]
@@ -280,13 +280,13 @@ def test_a_reboot_changes_the_boot_id_and_takes_the_gpus_away_for_a_while() -> N
         assert (sim.ready(), sim.gpus()) == ("True", ("1", "1"))
         assert sim.keys() == set()
 
-    story(tell, NodeSettings(reboot_seconds=(90, 90)))
+    story(scenario, NodeSettings(reboot_seconds=(90, 90)))
 
 
 def test_a_machine_that_comes_back_in_time_keeps_its_node() -> None:
     """A pool is deleted and created anew within 40 s: nobody notices, and the Node stays what it was."""
 
-    async def tell(sim: Sim) -> None:
+    async def scenario(sim: Sim) -> None:
         sim.cloud.seed_pool("gpu1", vmSize=SIZE)
         await asyncio.sleep(120)
         uid = sim.node["metadata"]["uid"]
@@ -298,13 +298,13 @@ def test_a_machine_that_comes_back_in_time_keeps_its_node() -> None:
         await asyncio.sleep(600)
         assert (sim.node["metadata"]["uid"], sim.ready()) == (uid, "True")
 
-    story(tell, NodeSettings(ready_seconds=(5, 5)), delete_seconds=(10, 10), create_seconds=(10, 10))
+    story(scenario, NodeSettings(ready_seconds=(5, 5)), delete_seconds=(10, 10), create_seconds=(10, 10))
 
 
 def test_a_reboot_stops_the_plugin_that_was_about_to_serve() -> None:
     """What a machine had begun before its reboot never shows up on its Node."""
 
-    async def tell(sim: Sim) -> None:
+    async def scenario(sim: Sim) -> None:
         sim.cloud.seed_pool("gpu1", vmSize=SIZE)
         await asyncio.sleep(15)
         assert sim.ready() == "True"
@@ -314,13 +314,13 @@ def test_a_reboot_stops_the_plugin_that_was_about_to_serve() -> None:
         await asyncio.sleep(200)
         assert sim.gpus() == ("1", "1")
 
-    story(tell, NodeSettings(ready_seconds=(10, 10), gpu_seconds=(60, 60), reboot_seconds=(90, 90)))
+    story(scenario, NodeSettings(ready_seconds=(10, 10), gpu_seconds=(60, 60), reboot_seconds=(90, 90)))
 
 
 def test_a_silent_kubelet_finishes_its_pods_when_it_is_back() -> None:
     """Between the DELETE and the end of the pod kubelet falls silent: the pod waits for it."""
 
-    async def tell(sim: Sim) -> None:
+    async def scenario(sim: Sim) -> None:
         sim.cloud.seed_pool("gpu1", vmSize=SIZE)
         await asyncio.sleep(120)
         sim.store.create("pods", pod("a", sim.name))
@@ -333,13 +333,13 @@ def test_a_silent_kubelet_finishes_its_pods_when_it_is_back() -> None:
         await asyncio.sleep(6)
         assert sim.store.list("pods") == []
 
-    story(tell, NodeSettings(pod_stop_seconds=5))
+    story(scenario, NodeSettings(pod_stop_seconds=5))
 
 
 def test_knobs_for_machines_that_misbehave_at_birth() -> None:
     """A machine may never register, come twice, or wait long for its plugin; AMD machines have AMD's resource."""
 
-    async def tell(sim: Sim) -> None:
+    async def scenario(sim: Sim) -> None:
         sim.nodes.never_register("mute")
         sim.nodes.two_nodes("twins")
         sim.nodes.plugin_delay_seconds = 900
@@ -356,7 +356,7 @@ def test_knobs_for_machines_that_misbehave_at_birth() -> None:
         (amd,) = sim.store.list("nodes", labels="agentpool=amd")
         assert amd["status"]["allocatable"]["amd.com/gpu"] == "8"
 
-    story(tell)
+    story(scenario)
 
 
 def pod(name: str, node: str) -> dict[str, Any]:
@@ -367,7 +367,7 @@ def pod(name: str, node: str) -> dict[str, Any]:
 def test_kubelet_finishes_deleted_pods() -> None:
     """A deleting pod is gone a second later; on a dead machine it stays until its Node is collected."""
 
-    async def tell(sim: Sim) -> None:
+    async def scenario(sim: Sim) -> None:
         sim.cloud.seed_pool("gpu1", vmSize=SIZE)
         await asyncio.sleep(120)
         for name in ("a", "b"):
@@ -388,13 +388,13 @@ def test_kubelet_finishes_deleted_pods() -> None:
         assert sim.store.list("nodes") == []
         assert sim.store.list("pods") == []
 
-    story(tell)
+    story(scenario)
 
 
 def test_readiness_can_be_set_and_its_transition_time_moves_only_with_its_status() -> None:
     """set_ready writes condition and taints; saying the same again leaves lastTransitionTime alone."""
 
-    async def tell(sim: Sim) -> None:
+    async def scenario(sim: Sim) -> None:
         sim.cloud.seed_pool("gpu1", vmSize=SIZE)
         await asyncio.sleep(120)
         sim.nodes.set_ready(sim.name, False, "KubeletNotReady")
@@ -409,26 +409,26 @@ def test_readiness_can_be_set_and_its_transition_time_moves_only_with_its_status
         sim.nodes.set_ready(sim.name, True)
         assert (sim.ready(), sim.keys()) == ("True", set())
 
-    story(tell)
+    story(scenario)
 
 
 def test_an_idle_node_is_never_written() -> None:
     """A whole day of an idle Node costs no write."""
 
-    async def tell(sim: Sim) -> None:
+    async def scenario(sim: Sim) -> None:
         sim.cloud.seed_pool("gpu1", vmSize=SIZE)
         await asyncio.sleep(300)
         written = len(sim.writes)
         await asyncio.sleep(80_000)
         assert len(sim.writes) == written
 
-    story(tell)
+    story(scenario)
 
 
 def test_a_stopped_cluster_loses_its_nodes_and_gets_new_ones() -> None:
     """After stop and start the pool has a new instance, and with it another Node name."""
 
-    async def tell(sim: Sim) -> None:
+    async def scenario(sim: Sim) -> None:
         sim.cloud.seed_pool("gpu1", vmSize=SIZE)
         await asyncio.sleep(120)
         sim.cloud.stop_cluster()
@@ -439,4 +439,4 @@ def test_a_stopped_cluster_loses_its_nodes_and_gets_new_ones() -> None:
         assert [node["metadata"]["name"][-6:] for node in sim.store.list("nodes")] == ["000001"]
         assert sim.cloud.cluster_state == "Succeeded"
 
-    story(tell)
+    story(scenario)

@@ -13,7 +13,7 @@ from controllers.node.health import repair
 from controllers.nodeclaim.lifecycle import initialization
 
 
-def judge(f: Facts) -> FirstSights:
+def evaluate(f: Facts) -> FirstSights:
     """The judgements of this pass, each with its first sight."""
     return FirstSights(candidate=candidate(f), unhealthy=_unhealthy(f), gpu_short_since=_gpu_short_since(f))
 
