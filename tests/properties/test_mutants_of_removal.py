@@ -244,11 +244,11 @@ MUTANTS: list[tuple[Callable[[Patch], None], Callable[[], object], str]] = [
         test_volumes.test_the_machine_waits_until_its_volumes_are_detached,
         "VolumesDetached names the volume",
     ),
-    (adopted_from_a_live_claim, test_inferred_removals.test_a_living_claims_uid_is_not_adopted, "it is told"),
+    (adopted_from_a_live_claim, test_inferred_removals.test_a_living_claims_uid_is_not_adopted, "it is reported"),
     (
         current_owner_decides_on_deleted_nodes,
         lambda: test_adoption_races.test_the_deletion_meets_the_hand_over("before", False),
-        "nobody asked for that",
+        "no DELETE was sent",
     ),
     (crd_deletion_is_a_user_request, lambda: test_inferred_removals.test_kubectl_delete_crd(False), "could not find"),
     (

@@ -78,7 +78,7 @@ def story(scenario: Callable[[Arm], Awaitable[None]], *, seed: int = 3, **settin
         arm_ = Arm(AzureCloud(AzureSettings(**settings), clock.now, Random(seed)))
         async with asyncio.TaskGroup() as group:
             time_passes = group.create_task(arm_.cloud.run())
-            await tell(arm_)
+            await scenario(arm_)
             time_passes.cancel()
         return arm_
 

@@ -65,7 +65,7 @@ def story(scenario: Callable[[Sim], Awaitable[None]], settings: NodeSettings | N
         sim = Sim(3, settings or NodeSettings(), **azure)
         async with asyncio.TaskGroup() as group:
             background = [group.create_task(sim.cloud.run()), group.create_task(sim.nodes.run())]
-            await tell(sim)
+            await scenario(sim)
             for task in background:
                 task.cancel()
 
