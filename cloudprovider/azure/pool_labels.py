@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from provisioner.api import labels, reasons
 from provisioner.api.field_error import FieldError
 from provisioner.api.nodeclaim import NodeClaim
+from provisioner.api.time import label_time
 
 from .instance_types import is_gpu_size
 
@@ -43,7 +44,7 @@ def pool_labels(claim: NodeClaim, size: str) -> dict[str, str]:
     wanted = {labels.NODEPOOL: labels.DEFAULT_NODEPOOL}
     wanted |= {key: value for key, value in claim.metadata.labels.items() if not is_excluded(key)}
     wanted[labels.KAITO_MACHINE_TYPE] = "gpu" if is_gpu_size(size) else "cpu"
-    wanted[labels.KAITO_CREATION_TIMESTAMP] = claim.metadata.creation_timestamp.strftime(labels.CREATION_LAYOUT)
+    wanted[labels.KAITO_CREATION_TIMESTAMP] = label_time(claim.metadata.creation_timestamp)
     wanted[labels.CLAIM_UID] = claim.uid
     return wanted
 

@@ -9,7 +9,7 @@ Source: docs/references/rules.md#absence-needs-proof, docs/references/rules.md#e
 docs/references/karpenter.md#garbage-collection.
 """
 
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from cloudprovider.interface import Instance, InstanceState
 from controllers.model.adoption import collected
@@ -39,6 +39,7 @@ from controllers.nodeclaim.lifecycle.launch_failure import failed_launch_remains
 from provisioner.api import labels, reasons
 from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
+from provisioner.api.time import shifted
 
 from .circuit_breaker import counts_toward_limit
 
@@ -221,7 +222,7 @@ def _remove_orphan(f: Facts, age: float) -> Step | None:
 def _drain_deadline(f: Facts, node: Node) -> datetime | None:
     """The deadline to drain an orphan's Node: no claim sets a termination grace period, and the machine costs money."""
     deleted = node.metadata.deletion_timestamp
-    return None if deleted is None else deleted + timedelta(seconds=f.policy.draining_seconds)
+    return None if deleted is None else shifted(deleted, f.policy.draining_seconds)
 
 
 def _older_than_crd(f: Facts, instance: Instance) -> bool:

@@ -8,7 +8,7 @@ Source: docs/references/kubernetes.md#garbage-collector.
 """
 
 from collections.abc import Callable, Iterable
-from datetime import datetime, timedelta
+from datetime import datetime
 
 import msgspec
 
@@ -16,7 +16,7 @@ from cloudprovider.interface import Instance
 from provisioner.api import labels
 from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
-from provisioner.api.time import parse_rfc3339, rfc3339
+from provisioner.api.time import parse_rfc3339, rfc3339, shifted
 
 from .ownership import belongs, marks, owned_by_another
 
@@ -67,7 +67,7 @@ def collected(node: Node, claim: NodeClaim) -> bool:
     if deleted_at is None:
         return False
     at = parse_rfc3339(node.metadata.annotations.get(labels.HANDED_OVER_AT, ""))
-    return owned_by_another(node, claim) or (at is not None and deleted_at <= at + timedelta(seconds=COLLECTOR_SECONDS))
+    return owned_by_another(node, claim) or (at is not None and deleted_at <= shifted(at, COLLECTOR_SECONDS))
 
 
 def kept(nodes: Iterable[Node], claim: NodeClaim) -> str:

@@ -10,6 +10,7 @@ import msgspec
 
 from provisioner.api.conditions import INITIALIZED, LAUNCHED, Status
 from provisioner.api.nodeclaim import NodeClaim
+from provisioner.api.time import utc
 
 
 class ConditionUpdate(msgspec.Struct, frozen=True, kw_only=True):
@@ -25,7 +26,7 @@ class ConditionUpdate(msgspec.Struct, frozen=True, kw_only=True):
 
 def clock_text(moment: datetime) -> str:
     """A time of day for messages: UTC, whole seconds."""
-    return moment.strftime("%H:%M:%SZ") if moment.year > 1 else "an unknown time"
+    return utc(moment).strftime("%H:%M:%SZ") if moment.year > 1 else "an unknown time"
 
 
 def launched(claim: NodeClaim) -> bool:

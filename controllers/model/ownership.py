@@ -14,6 +14,7 @@ from cloudprovider.interface import Instance
 from provisioner.api import labels
 from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
+from provisioner.api.time import label_time
 
 KIND = (NodeClaim().api_version, NodeClaim().kind)
 
@@ -37,7 +38,7 @@ def managed(claim: NodeClaim) -> bool:
 
 def creation_stamp(claim: NodeClaim) -> str:
     """The claim's creation time as Azure/gpu-provisioner writes it in a label (no colons allowed there)."""
-    return claim.metadata.creation_timestamp.strftime(labels.CREATION_LAYOUT)
+    return label_time(claim.metadata.creation_timestamp)
 
 
 def marks(instance: Instance) -> frozenset[str]:

@@ -13,7 +13,7 @@ Source: docs/references/rules.md#unavailable-offerings.
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 
 import msgspec
 
@@ -21,6 +21,7 @@ from cloudprovider.errors import NoCapacity
 from cloudprovider.interface import Failure, Offering
 from controllers.model.facts import Offer
 from controllers.model.offering_scope import OfferingScope, offering_scope
+from provisioner.api.time import shifted
 
 from .memory import backoff
 
@@ -123,10 +124,10 @@ class UnavailableOfferings:
         idle = min(age, idle_seconds)
         times, gone = _resumed(failure, age - idle)
         gone += idle
-        seconds, ago = backoff(NoCapacity.kind, times, after=failure.after) or 0.0, timedelta(seconds=gone)
+        seconds = backoff(NoCapacity.kind, times, after=failure.after) or 0.0
         for offering in offerings:
             about, known = offering_scope(offering, failure.scope), list(self._covering(offering))
-            entry = UnavailableOffering(about, failure, times, now - gone, wall - ago, seconds, restored=True)
+            entry = UnavailableOffering(about, failure, times, now - gone, shifted(wall, -gone), seconds, restored=True)
             if all(one.restored and not one.probe and one.remaining(now) < entry.remaining(now) for one in known):
                 self._entries[about] = entry
         self._drop_expired(now)

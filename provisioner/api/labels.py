@@ -80,5 +80,3 @@ BETA_KEYS = {
 
 # Labels of a claim in these domains are never copied to a Node: they would grant privileges or fake our marks.
 PRIVILEGED_DOMAINS = ("node-restriction.kubernetes.io", "node-role.kubernetes.io", OWN_DOMAIN)
-# The format of a creation time in a label, where colons are not allowed.
-CREATION_LAYOUT = "%Y-%m-%dT%H-%M-%SZ"

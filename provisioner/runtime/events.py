@@ -14,11 +14,13 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Literal, Never
 
+from provisioner.api.time import rfc3339
+
 from .clock import Clock
 from .kube import Kube, KubeError
 from .logs import get_logger
 from .metrics import EventMetrics, Metrics
-from .objects import ObjectReference, Recordable, whole_second
+from .objects import ObjectReference, Recordable
 from .redaction import redact
 from .resources import EVENTS
 
@@ -159,7 +161,7 @@ class EventRecorder:
 
     async def _count(self, name: str, pending: _Pending, before: int) -> None:
         count = before + pending.times
-        body = {"count": count, "lastTimestamp": whole_second(pending.last)}
+        body = {"count": count, "lastTimestamp": rfc3339(pending.last)}
         await self._kube.patch(EVENTS, name, body, patch_type="merge", namespace=_namespace(pending.subject))
         self._note_written(name, count)
 
@@ -181,8 +183,8 @@ class EventRecorder:
             "source": {"component": self._component},
             "reportingComponent": self._component,
             "reportingInstance": self._instance,
-            "firstTimestamp": whole_second(pending.first),
-            "lastTimestamp": whole_second(pending.last),
+            "firstTimestamp": rfc3339(pending.first),
+            "lastTimestamp": rfc3339(pending.last),
             "count": pending.times,
         }
 

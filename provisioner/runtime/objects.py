@@ -110,11 +110,6 @@ def micro_time(moment: datetime) -> str:
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
-def whole_second(moment: datetime) -> str:
-    """A metav1.Time, which has whole seconds."""
-    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
 def key_of(item: KubeObject) -> str:
     """`name` or `namespace/name`."""
     metadata = item.metadata

@@ -8,8 +8,6 @@ restarts. AKS's node auto-repair takes precedence. Nodes that were never initial
 Source: docs/references/karpenter.md#node-repair, docs/references/agent-pools.md#machine-interruptions-and-auto-repair.
 """
 
-from datetime import timedelta
-
 import msgspec
 
 from controllers.garbagecollection.garbage import block_removal
@@ -33,7 +31,7 @@ from provisioner.api import labels, reasons
 from provisioner.api.conditions import INITIALIZED
 from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
-from provisioner.api.time import parse_duration, rfc3339
+from provisioner.api.time import parse_duration, rfc3339, shifted
 
 # Taints of AKS's remediator on a Node under repair; the name differs by version.
 REMEDIATOR_TAINTS = ("remediator.kubernetes.azure.com/unschedulable", "remediator.aks.microsoft.com/unschedulable")
@@ -204,7 +202,7 @@ def _fresh_reads(f: Facts, claim: NodeClaim, node: Node, unhealthy: Unhealthy) -
 
 
 def _remove(f: Facts, claim: NodeClaim, node: Node, unhealthy: Unhealthy) -> Step:
-    notes, latest = claim.metadata.annotations, f.now + timedelta(seconds=_drain_seconds(f.policy, claim))
+    notes, latest = claim.metadata.annotations, shifted(f.now, _drain_seconds(f.policy, claim))
     bound = grace_period.annotated_deadline(claim)
     # An earlier deadline that another client has set is kept.
     early = bound is not None and bound <= latest

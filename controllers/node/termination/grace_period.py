@@ -8,14 +8,14 @@ Source: docs/references/karpenter.md#finalization, docs/references/karpenter.md#
 """
 
 from collections.abc import Iterable
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from controllers.model.facts import Facts
 from controllers.model.steps import Event, PatchClaim
 from provisioner.api import labels, reasons
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.pod import Pod
-from provisioner.api.time import parse_duration, parse_rfc3339, rfc3339
+from provisioner.api.time import parse_duration, parse_rfc3339, rfc3339, shifted
 
 from .pod_predicates import grace_seconds
 
@@ -49,7 +49,7 @@ def expiring_pods(waiting: Iterable[Pod], by: datetime, now: datetime) -> tuple[
 
 def deletion_time(pod: Pod, by: datetime) -> datetime:
     """The latest time to delete this pod so that it keeps its whole grace period."""
-    return by - timedelta(seconds=grace_seconds(pod))
+    return shifted(by, -grace_seconds(pod))
 
 
 def remaining_seconds(by: datetime, now: datetime) -> int:
@@ -69,12 +69,12 @@ def expiring_event(by: datetime) -> Event:
 def _outlasts(pod: Pod, by: datetime, now: datetime) -> bool:
     """Whether the pod is not terminating, or will end after the deadline; up to a second after it is accepted."""
     ends_by = pod.metadata.deletion_timestamp
-    return ends_by is None or ends_by > max(by, now + timedelta(seconds=SHORTEST_GRACE_SECONDS))
+    return ends_by is None or ends_by > max(by, shifted(now, SHORTEST_GRACE_SECONDS))
 
 
 def _spec_deadline(claim: NodeClaim) -> datetime | None:
     deleted, period = claim.metadata.deletion_timestamp, parse_duration(claim.spec.termination_grace_period or "")
-    return None if deleted is None or period is None else deleted + timedelta(seconds=period)
+    return None if deleted is None or period is None else shifted(deleted, period)
 
 
 def annotated_deadline(claim: NodeClaim) -> datetime | None:

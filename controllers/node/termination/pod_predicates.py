@@ -6,11 +6,11 @@ terminating.
 Source: docs/references/karpenter.md#pods.
 """
 
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from provisioner.api import labels
 from provisioner.api.pod import Pod, Toleration
-from provisioner.api.time import parse_duration
+from provisioner.api.time import parse_duration, shifted
 
 STUCK_SECONDS = 60.0
 DEFAULT_GRACE_SECONDS = 30
@@ -45,14 +45,14 @@ def is_do_not_disrupt_active(pod: Pod, now: datetime) -> bool:
     if seconds is None or seconds <= 0:
         return False
     started = pod.status.start_time
-    return started is None or now < started + timedelta(seconds=seconds)
+    return started is None or now < shifted(started, seconds)
 
 
 def do_not_disrupt_until(pod: Pod) -> datetime | None:
     """When a `do-not-disrupt` duration ends; None without a duration, or before the pod has started."""
     seconds = parse_duration(pod.metadata.annotations.get(labels.DO_NOT_DISRUPT, ""))
     started = pod.status.start_time
-    return None if seconds is None or started is None else started + timedelta(seconds=seconds)
+    return None if seconds is None or started is None else shifted(started, seconds)
 
 
 def has_invalid_do_not_disrupt(pod: Pod) -> bool:

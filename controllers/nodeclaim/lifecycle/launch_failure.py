@@ -10,8 +10,6 @@ docs/references/rules.md#deterministic-names, docs/references/rules.md#absence-n
 docs/references/rules.md#every-state-has-a-deadline.
 """
 
-from datetime import timedelta
-
 from cloudprovider.interface import InstanceState
 from controllers.model.conditions import launched, was_usable
 from controllers.model.facts import Facts
@@ -33,6 +31,7 @@ from provisioner.api import reasons
 from provisioner.api.conditions import LAUNCHED, REGISTERED
 from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
+from provisioner.api.time import shifted
 
 from .gpu_resources import lacks_gpus
 
@@ -111,7 +110,7 @@ def step(f: Facts, claim: NodeClaim) -> Step | None:
 def _drain(f: Facts, claim: NodeClaim) -> Step | None:
     """Drain a Node that is Ready without its GPUs, because pods may run on it."""
     since = claim.condition(LAUNCHED, "False")
-    by = since.last_transition_time + timedelta(seconds=f.policy.draining_seconds) if since is not None else f.now
+    by = shifted(since.last_transition_time, f.policy.draining_seconds) if since is not None else f.now
     return next(
         (step for node in _nodes_of(f, claim) if node.ready and (step := drain_node(f, node, by)) is not None), None
     )

@@ -12,6 +12,8 @@ from typing import Any, TextIO
 import msgspec
 import yaml
 
+from provisioner.api.time import rfc3339
+
 from .refusal import USAGE, Refused
 
 SUFFIXES = (".yaml", ".yml", ".json")
@@ -92,8 +94,7 @@ def _plain(value: Any) -> Any:
         case list():
             return [_plain(below) for below in value]
         case datetime():
-            moment = value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
-            return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
+            return rfc3339(value.replace(tzinfo=UTC) if value.tzinfo is None else value)
         case date():
             return value.isoformat()
         case None | bool() | int() | float() | str():

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from datetime import datetime
 
-from provisioner.runtime.objects import whole_second
+from provisioner.api.time import rfc3339
 
 GAP = "   "
 NOTHING = "-"
@@ -18,7 +18,7 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
 
 def moment(time: datetime | None) -> str:
     """A time in UTC, "" if unknown."""
-    return "" if time is None else whole_second(time)
+    return "" if time is None else rfc3339(time)
 
 
 def counted(number: int, noun: str) -> str:

@@ -6,7 +6,7 @@ from typing import TextIO
 
 import msgspec
 
-from provisioner.runtime.objects import whole_second
+from provisioner.api.time import rfc3339
 from provisioner.trial.rows import Row
 
 from .records import ClaimRecord, EventRecord, FinishedRecord, Record, StartedRecord
@@ -56,7 +56,7 @@ def _claim(row: Row, at_seconds: float) -> ClaimRecord:
         claim=row.name,
         size=row.size,
         phase=row.phase,
-        since=whole_second(row.entered.time),
+        since=rfc3339(row.entered.time),
         gpus_allocatable=row.gpus_allocatable,
         gpus_expected=row.gpus_expected,
     )

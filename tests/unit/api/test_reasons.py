@@ -110,7 +110,7 @@ def test_every_label_and_annotation_has_a_row() -> None:
         for name, value in vars(labels).items()
         if name.isupper() and isinstance(value, str) and ("/" in value or name.startswith("TAG_"))
     }
-    passed_on = {labels.REGION, labels.ARCH, labels.OS, labels.HOSTNAME, labels.KAITO_NODECLASS, labels.CREATION_LAYOUT}
+    passed_on = {labels.REGION, labels.ARCH, labels.OS, labels.HOSTNAME, labels.KAITO_NODECLASS}
     shown = {mark.key for marks in label_page.SECTIONS.values() for mark in marks}
     assert keys - passed_on <= shown
     assert shown - keys == {labels.AGENTPOOL}
