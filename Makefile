@@ -10,7 +10,7 @@ LOCK_RUN := $(VENV)/.installed-run
 LOCK_DEV := $(VENV)/.installed-dev
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all test-every-case coverage check test-cluster cluster-tools test-monitoring test-image format bench generate docs dist sbom lock clean
+.PHONY: help demo test test-all test-every-case coverage check test-cluster cluster-tools test-monitoring test-image format bench bench-simulator generate docs dist sbom lock clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 24
@@ -65,8 +65,11 @@ format: $(LOCK_DEV)  ## format the code
 	@$(BIN)/ruff format .
 	@$(BIN)/ruff check --fix .
 
-bench: $(LOCK_DEV)  ## run the benchmarks: counts are asserted, times are printed
+bench: cluster-tools  ## whole lives on a real API server: counts are asserted, times are printed (needs Go or KUBEBUILDER_ASSETS)
 	@$(BIN)/python -m tests.bench
+
+bench-simulator: $(LOCK_DEV)  ## more measurements, on the simulated API server (needs Python only)
+	@$(BIN)/python -m tests.bench simulator
 
 generate: $(LOCK_DEV)  ## write the generated files: CRDs, reference pages, dashboards, alerts
 	@$(BIN)/python -m provisioner.api.crd charts/gpu-provisioner-crd/templates

@@ -1,4 +1,8 @@
-"""Runs all measurements, prints the table, and fails if a count exceeds its target."""
+"""Runs the measurements of one server, prints the table, and fails if a count exceeds its target.
+
+python -m tests.bench               whole lives on a real API server (`make bench`)
+python -m tests.bench simulator     more measurements, on the simulated API server (`make bench-simulator`)
+"""
 
 import asyncio
 import os
@@ -7,12 +11,14 @@ import sys
 
 from rich.console import Console
 
-from . import bursts, drains, figures, footprint, lives, throttled
+from tests.cluster import assets
+
+from . import apiserver, bursts, drains, figures, footprint, lives, throttled, wholelives
 
 WIDTH = 190
 
 
-async def _measured() -> list[figures.Figure]:
+async def _simulated() -> list[figures.Figure]:
     return [
         *await lives.measure(),
         *await bursts.measure(),
@@ -21,18 +27,31 @@ async def _measured() -> list[figures.Figure]:
     ]
 
 
-def main() -> int:
+def _figures(simulator: bool, console: Console) -> list[figures.Figure]:
+    if simulator:
+        console.print("on the simulated API server, for about four and a half minutes ...")
+        return [*asyncio.run(_simulated()), *throttled.measure()]
+    console.print(
+        f"{apiserver.program()[0]} on {assets.named(assets.find())}, for about three minutes ...", soft_wrap=True
+    )
+    return asyncio.run(wholelives.measure())
+
+
+def main(arguments: list[str]) -> int:
     """Returns the exit code: 1 if a count exceeds its target."""
     console = Console(width=None if sys.stdout.isatty() else WIDTH)
     before = os.getloadavg()[0]
-    console.print("the real program over loopback, for about four and a half minutes ...")
-    found = [*asyncio.run(_measured()), *throttled.measure()]
+    try:
+        found = _figures("simulator" in arguments, console)
+    except assets.MissingError as error:
+        console.print(str(error), style="red")
+        return assets.USAGE
     figures.show(found, console)
-    # Controller and simulator use one core each during a burst: other processes on the machine lengthen every time.
+    # Controller and servers share the cores: other processes on the machine lengthen every time.
     load = f"load average {before:.1f} before, {os.getloadavg()[0]:.1f} after, on {os.cpu_count()} cores"
     console.print(f"Python {platform.python_version()}; {load}")
     return 1 if any(figure.broken for figure in found) else 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,230 @@
+"""The environment of the benchmarks on a real API server, over TLS; Azure and machines are emulated.
+
+The controller is a process of its own with the service account of the chart. `BENCH_PROGRAM` names the console script
+of another checkout, so that two versions can be measured in turn. What the API server received, and when, is read from
+its audit log.
+"""
+
+import asyncio
+import json
+import os
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from contextlib import asynccontextmanager
+from datetime import datetime
+from functools import partial
+from pathlib import Path
+from random import Random
+from tempfile import TemporaryDirectory
+from typing import Any, NamedTuple, cast
+
+from aiohttp import web
+
+from provisioner.runtime.clock import SystemClock
+from provisioner.simulator.azure.agentpool import Pool
+from provisioner.simulator.azure.arm import BEFORE, make_arm_app
+from provisioner.simulator.azure.cloud import AzureCloud
+from provisioner.simulator.nodes.machine import NodeSettings
+from provisioner.simulator.nodes.simulator import NodeSimulator
+from tests.cluster import assets
+from tests.cluster.bystanders import Hand, at_once
+from tests.cluster.controlplane import NAMESPACE, SERVICE_ACCOUNT, ControlPlane
+from tests.cluster.realstore import RealStore, path_of
+from tests.world.harness import node_claim
+
+from .process import RUN, Controller, run_controller
+from .stage import AZURE, CLAIMS, LOOK_SECONDS, MOST_POOLS, QUIET_SECONDS
+
+Json = dict[str, Any]
+PROGRAM = "BENCH_PROGRAM"
+CONTROLLER = f"system:serviceaccount:{NAMESPACE}:{SERVICE_ACCOUNT}"
+USERS_AT_ONCE = 10
+# Ready and the GPUs follow each other with a distance that no two writes of a life bridge, as on real machines.
+NODES = NodeSettings(
+    initialize_seconds=(0.2, 0.5),
+    ready_seconds=(1.5, 3.0),
+    gpu_seconds=(1.5, 3.0),
+    unresponsive_seconds=4.0,
+    node_manager_seconds=0.5,
+)
+# Requests that do not depend on the number of claims.
+FIXED_KINDS = frozenset({"leases"})
+
+
+class Call(NamedTuple):
+    """One answered request to the API server; `at`: the moment of the answer; `kind` has the subresource."""
+
+    at: datetime
+    user: str
+    verb: str
+    kind: str
+    name: str
+    status: int
+
+
+class Environment:
+    """The state of pools and claims as it changes, and the requests to both servers. Times are the wall clock's."""
+
+    def __init__(self, cp: ControlPlane, folder: Path, hand: Hand) -> None:
+        self._now = SystemClock().now
+        self._cp = cp
+        self._hand = hand
+        self.folder = folder
+        self.store = RealStore(cp.url, cp.ssl, cp.admin_token)
+        self.cloud = AzureCloud(AZURE, self._now, Random("cloud"))
+        self.nodes = NodeSimulator(cast("Any", self.store), self.cloud, NODES, Random("nodes"), self._now)
+        self.ready: set[str] = set()
+        self.gone: set[str] = set()
+        self.pool_gone: dict[str, datetime] = {}
+        self.requested: dict[tuple[str, str], datetime] = {}
+        self.arm_calls: list[str] = []
+        self.arm_url = ""
+        self._controller: Controller | None = None
+        self._begun = self._now()
+        self.store.subscribe(self._on_object)
+        self.cloud.subscribe(self._on_pool)
+
+    @asynccontextmanager
+    async def controller(self) -> AsyncIterator[Controller]:
+        """Run a controller process until the context ends; it leads when the context begins."""
+        azure = self.cloud.settings
+        environment = {
+            "ARM_SUBSCRIPTION_ID": azure.subscription,
+            "ARM_RESOURCE_GROUP": azure.resource_group,
+            "AZURE_CLUSTER_NAME": azure.cluster,
+            "LOCATION": azure.location,
+            "ARM_ENDPOINT": self.arm_url,
+            "KUBECONFIG": str(self._cp.kubeconfig(self.folder / "kubeconfig", "controller")),
+            "LEADER_ELECTION_NAMESPACE": NAMESPACE,
+            "METRICS_PORT": "0",
+            "HEALTH_PROBE_PORT": "0",
+            "MAX_AGENT_POOLS": str(MOST_POOLS - 10),
+            "MAX_CREATES_PER_MINUTE": "1000",
+        }
+        async with run_controller(environment, self.folder / "controller.log", program()) as running:
+            self._controller = running
+            await self.until(lambda: "LIST" in self.arm_calls, 30.0, "the controller leads")
+            await asyncio.sleep(2 * QUIET_SECONDS)
+            self.begin()
+            try:
+                yield running
+            finally:
+                self._controller = None
+
+    def begin(self) -> None:
+        """Count requests from now on."""
+        self._begun = self._now()
+        self.arm_calls.clear()
+
+    async def create(self, names: Iterable[str]) -> None:
+        """Create claims, several at a time."""
+        post = partial(self._hand.demand, "POST", path_of(CLAIMS))
+        await at_once([partial(post, node_claim(name)) for name in names], USERS_AT_ONCE)
+
+    async def delete(self, names: Iterable[str]) -> None:
+        """Delete claims, several at a time."""
+        await at_once([partial(self._hand.demand, "DELETE", path_of(CLAIMS, name)) for name in names], USERS_AT_ONCE)
+
+    async def settled(self, names: Sequence[str]) -> None:
+        """Wait until these are Ready, their operations have ended, and a LIST has shown their pools as they are now."""
+        await self.until(lambda: self.ready >= {*names}, 120.0, "all are Ready")
+        pools = self.cloud.pools
+        await self.until(lambda: all(pools[name].state == "Succeeded" for name in names), 60.0, "operations have ended")
+        lists = self.arm_calls.count("LIST")
+        await self.until(lambda: self.arm_calls.count("LIST") > lists, 120.0, "a LIST has shown that")
+        await asyncio.sleep(QUIET_SECONDS)
+
+    async def until(self, done: Callable[[], bool], within_seconds: float, what: str) -> None:
+        """Raises TimeoutError if the condition is not met in time; RuntimeError if the controller ended."""
+        try:
+            async with asyncio.timeout(within_seconds):
+                while not done():
+                    if self._controller is not None:
+                        self._controller.check()
+                    await asyncio.sleep(LOOK_SECONDS)
+        except TimeoutError:
+            raise TimeoutError(f"not within {within_seconds:g} s: {what}") from None
+
+    def calls(self) -> list[Call]:
+        """The answered requests to the API server since `begin`, watches aside."""
+        log = self._cp.audit_log
+        assert log is not None
+        found = (_call(json.loads(line)) for line in log.read_text(encoding="utf-8").splitlines())
+        return [call for call in found if call is not None and call.at >= self._begun]
+
+    async def run(self) -> None:
+        """The operations of Azure and the machines, until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            for work in (self.store.feed("nodes", CLAIMS), self.cloud.run(), self.nodes.run()):
+                tasks.create_task(work)
+
+    async def note(self, request: web.Request) -> None:
+        """Record a request to ARM at its arrival."""
+        parts = request.path.split("/")
+        pool = parts[parts.index("agentPools") + 1] if "agentPools" in parts[:-1] else ""
+        self.arm_calls.append("LIST" if request.path.endswith("/agentPools") else request.method)
+        self.requested.setdefault((request.method, pool), self._now())
+
+    def _on_object(self, event: str, resource: str, obj: Json, _: Json | None) -> None:
+        if resource != CLAIMS:
+            return
+        name, conditions = obj["metadata"]["name"], (obj.get("status") or {}).get("conditions") or ()
+        if event == "DELETED":
+            self.gone.add(name)
+        elif any(condition["type"] == "Ready" and condition["status"] == "True" for condition in conditions):
+            self.ready.add(name)
+
+    def _on_pool(self, kind: str, pool: Pool) -> None:
+        if kind == "gone":
+            self.pool_gone[pool.name] = self._now()
+
+
+def program() -> tuple[str, str]:
+    """The command of the controller under measure."""
+    return os.environ.get(PROGRAM) or RUN[0], RUN[1]
+
+
+def _call(event: Json) -> Call | None:
+    where = event.get("objectRef")
+    if where is None or event["verb"] == "watch" or event["stage"] != "ResponseComplete":
+        return None
+    return Call(
+        at=datetime.fromisoformat(event["stageTimestamp"]),
+        user=event["user"].get("username", ""),
+        verb=event["verb"],
+        kind="/".join(part for part in (where.get("resource", ""), where.get("subresource", "")) if part),
+        name=where.get("name", ""),
+        status=event.get("responseStatus", {}).get("code", 0),
+    )
+
+
+@asynccontextmanager
+async def control_plane() -> AsyncIterator[ControlPlane]:
+    """etcd and kube-apiserver with our CRDs and our chart's roles. Raises assets.MissingError without binaries."""
+    with TemporaryDirectory(prefix="bench-") as folder:
+        async with ControlPlane.start(assets.find(), Path(folder), audit=True) as cp:
+            await cp.install_crds()
+            await cp.install_chart_rbac()
+            yield cp
+
+
+@asynccontextmanager
+async def environment(cp: ControlPlane) -> AsyncIterator[Environment]:
+    """A new subscription of Azure and new machines beside that API server, until the context ends."""
+    with TemporaryDirectory(prefix="bench-") as folder:
+        async with cp.session() as session:
+            made = Environment(cp, Path(folder), Hand(session))
+            app = make_arm_app(made.cloud)
+            app[BEFORE].append(made.note)
+            runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
+            await runner.setup()
+            try:
+                await web.TCPSite(runner, "127.0.0.1", 0).start()
+                made.arm_url = f"http://127.0.0.1:{runner.addresses[0][1]}"
+                async with asyncio.TaskGroup() as tasks:
+                    made.cloud.seed_pool("system", mode="System")
+                    running = tasks.create_task(made.run())
+                    yield made
+                    running.cancel()
+            finally:
+                await runner.cleanup()
+                made.store.close()
