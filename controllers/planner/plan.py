@@ -49,15 +49,16 @@ class Phase(StrEnum):
 
 _UP = (Phase.REGISTERING, Phase.INITIALIZING, Phase.READY)
 
-# One status write may turn several conditions, so phases are skipped on the way up; a claim may go at any time.
+# Transitions between consecutive versions of a claim. One status write may turn several conditions, so phases are
+# skipped on the way up. Only a Pending claim may lack our finalizer, and so disappear at once when it is deleted.
 TRANSITIONS: Mapping[Phase, tuple[Phase, ...]] = {
     Phase.PENDING: (Phase.LAUNCHING, *_UP, Phase.FAILED, Phase.INSTANCE_TERMINATING, Phase.TERMINATED),
-    Phase.LAUNCHING: (Phase.PENDING, *_UP, Phase.FAILED, Phase.INSTANCE_TERMINATING, Phase.TERMINATED),
+    Phase.LAUNCHING: (Phase.PENDING, *_UP, Phase.FAILED, Phase.INSTANCE_TERMINATING),
     Phase.REGISTERING: (Phase.INITIALIZING, Phase.READY, Phase.FAILED, Phase.DRAINING),
     Phase.INITIALIZING: (Phase.READY, Phase.FAILED, Phase.DRAINING),
     Phase.READY: (Phase.NOT_READY, Phase.DRAINING),
     Phase.NOT_READY: (Phase.READY, Phase.DRAINING),
-    Phase.FAILED: (Phase.PENDING, Phase.LAUNCHING, *_UP, Phase.INSTANCE_TERMINATING, Phase.TERMINATED),
+    Phase.FAILED: (Phase.PENDING, Phase.LAUNCHING, *_UP, Phase.INSTANCE_TERMINATING),
     Phase.DRAINING: (Phase.DETACHING, Phase.INSTANCE_TERMINATING, Phase.TERMINATED),
     Phase.DETACHING: (Phase.DRAINING, Phase.INSTANCE_TERMINATING, Phase.TERMINATED),
     Phase.INSTANCE_TERMINATING: (Phase.DRAINING, Phase.DETACHING, Phase.TERMINATED),

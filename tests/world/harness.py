@@ -32,6 +32,7 @@ from provisioner.simulator.world import World, WorldSettings
 from .azure_role import AZURE_ACTIONS
 from .kaito_watcher import beside
 from .messages import listen
+from .phases import check_phases
 from .process import PROCESS, Launch, Process, track_tasks
 from .program import launch_controller
 
@@ -122,6 +123,7 @@ class Sim:
         self._loop = asyncio.get_running_loop()
         self._kaito = beside(world, self._loop.time, self._serving_since)
         listen(world, self._loop.time)
+        self.transitions = check_phases(world, self._loop.time)
         self.store.subscribe(lambda *_: self._changed.set())
         self.cloud.subscribe(lambda *_: self._changed.set())
         world.before.append(self._before)
