@@ -15,7 +15,6 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import quote
 
-import structlog
 from azure.core import MatchConditions
 
 from cloudprovider.errors import CloudError, NotFound, Retryable
@@ -26,9 +25,10 @@ from provisioner.runtime.clock import Clock
 from .agentpool import from_agent_pool, to_agent_pool
 from .arm_reads import CALL_SECONDS, decode_object, get_object, is_arm_url, list_items, translate_errors
 from .client import API_VERSION, AzureConfig
-from .error_table import RETRIED, Verb
+from .error_table import RETRIED
 from .errors import classify_operation
 from .offerings import offerings
+from .write_log import Write, WriteLog
 
 if TYPE_CHECKING:
     from azure.mgmt.containerservice.aio import ContainerServiceClient
@@ -39,8 +39,6 @@ MAX_OPERATIONS = 200
 DEFAULT_MAX_POOLS = 100
 KUBENET_NODES = 400
 NOT_RUNNING_STATES = frozenset({"Creating", "Starting", "Stopping", "Stopped", "Deleting"})
-
-log = structlog.get_logger("azure")
 
 
 class Closable(Protocol):
@@ -92,9 +90,9 @@ class AzureProvider:
 
     async def create(self, claim: NodeClaim, name: str, offering: Offering | None = None) -> Instance:
         """PUT with `If-None-Match: *`."""
-        chosen = offering or offerings(claim)[0]
-        body: Any = to_agent_pool(claim, chosen, now=self._clock.now())
-        async with self._write("create", name, claim.uid, etag="") as exchange:
+        async with self._write("create", name, claim.name, claim.uid, etag="") as exchange:
+            chosen = offering or offerings(claim)[0]
+            body: Any = to_agent_pool(claim, chosen, now=self._clock.now())
             await self._client.agent_pools.begin_create_or_update(
                 *self._cluster_ids,
                 name,
@@ -125,7 +123,8 @@ class AzureProvider:
             raise Retryable(
                 "ETagUnknown", f"agent pool {instance.name} was read without an ETag. {RETRIED}", conflict=True
             )
-        async with self._write("delete", instance.name, instance.claim_uid, etag=instance.etag) as exchange:
+        named = (instance.name, instance.claim_name, instance.claim_uid)
+        async with self._write("delete", *named, etag=instance.etag) as exchange:
             await self._client.agent_pools.begin_delete(
                 *self._cluster_ids,
                 instance.name,
@@ -184,27 +183,20 @@ class AzureProvider:
         return f"{quote(path)}?api-version={API_VERSION}"
 
     @asynccontextmanager
-    async def _write(self, verb: Verb, pool: str, claim_uid: str, *, etag: str) -> AsyncIterator[Exchange]:
-        exchange, outcome = Exchange(), "cancelled"
+    async def _write(self, verb: Write, pool: str, claim: str, claim_uid: str, *, etag: str) -> AsyncIterator[Exchange]:
+        exchange = Exchange()
+        line = WriteLog(verb, pool=pool, NodeClaim={"name": claim}, claim_uid=claim_uid, etag=etag)
         try:
             with translate_errors(verb, pool):
                 async with asyncio.timeout(CALL_SECONDS):
                     yield exchange
-            outcome = "accepted"
         except CloudError as error:
-            outcome = error.reason
+            line.failed(error, exchange.request_id, exchange.status)
             raise
-        finally:
-            log.info(
-                "arm write",
-                verb=verb,
-                pool=pool,
-                claim_uid=claim_uid,
-                etag=etag,
-                request_id=exchange.request_id,
-                status=exchange.status,
-                outcome=outcome,
-            )
+        except asyncio.CancelledError:
+            line.cancelled(exchange.request_id, exchange.status)
+            raise
+        line.accepted(exchange.request_id, exchange.status)
 
 
 def _with_name(row: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -1,7 +1,8 @@
 """Performs steps: all writes of the program, its own Lease and Events aside, and the fresh reads of plans.
 
 A write is sent only if the Lease outlives the request (docs/references/rules.md#leader-election). Each write has one
-audit line, and the Events of its step. A failed request is a result, not an exception, so that the plan can handle it.
+line at level DEBUG, and the Events of its step. A failed request is a result, not an exception, so that the plan can
+handle it.
 """
 
 import asyncio
@@ -37,7 +38,6 @@ from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.pod import Pod
 from provisioner.runtime.events import EventRecorder
 from provisioner.runtime.kube import KubeError
-from provisioner.runtime.log_sampling import AUDIT
 from provisioner.runtime.objects import ObjectReference
 
 from .cloud import CloudActuator
@@ -82,13 +82,13 @@ class Actuator:
         try:
             result = await self._send(step)
         except KubeError as error:
-            record = log.warning if error.refused else log.info  # conflicts are normal
+            record = log.warning if error.refused else log.debug  # conflicts are normal
             record("the API server refused a write", step=type(step).__name__, error=str(error))
             return KubeFailed(error=error)
         except asyncio.CancelledError:
             self._on_cancelled(ARM_WRITE_SECONDS)
             raise
-        log.info(AUDIT, step=type(step).__name__, outcome=type(result).__name__, **_subject(step))
+        log.debug("wrote", step=type(step).__name__, outcome=type(result).__name__, **_subject(step))
         if not isinstance(result, CloudFailed):
             self._record(step, claim)
         if isinstance(result, Evicted) and isinstance(step, EvictPods | DeletePods):

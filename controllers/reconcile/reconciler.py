@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 import msgspec
 import structlog
+from structlog.contextvars import bound_contextvars
 
 from cloudprovider.errors import Retryable
 from cloudprovider.interface import Gpus
@@ -46,7 +47,7 @@ from controllers.state.unhealthy_nodes import UnhealthyNodes
 from provisioner.runtime.clock import Clock
 from provisioner.runtime.controller_name import set_controller
 
-from . import expectations
+from . import expectations, lifecycle_log
 from .event_dedup import record_events, report_restriction
 from .step_observer import StepObserver
 
@@ -173,16 +174,22 @@ class Reconciler:
             began=began,
             now=self._now(),
         )
+        if isinstance(step, Write):
+            lifecycle_log.write(facts, step, result)
         self._observer.performed(facts, step, result)
         return result, began
 
     async def _write(self, facts: Facts, step: Write, began: float) -> Result:
+        if isinstance(step, DeleteInstance):
+            with bound_contextvars(**lifecycle_log.fields_of_cloud_write(facts, step)):
+                return await self._actuator.write(step, facts.claim)
         if not isinstance(step, CreateInstance):
             return await self._actuator.write(step, facts.claim)
         self.cluster_state.create_started(step.name, began)
         self.offering_tracker.create_started(step, began)
         try:
-            result = await self._actuator.write(step, facts.claim)
+            with bound_contextvars(**lifecycle_log.fields_of_cloud_write(facts, step)):
+                result = await self._actuator.write(step, facts.claim)
             if isinstance(result, CloudFailed):
                 error, wall = result.error, self._clock.now()
                 self.offering_tracker.create_failed(step, error, requested=facts.now, wall=wall, now=self._now())
@@ -256,7 +263,6 @@ class Reconciler:
         if isinstance(step, DeleteClaim) or (isinstance(step, DeleteInstance) and facts.candidate is not None):
             cause = facts.candidate.cause if facts.candidate is not None else step.cause
             self.cluster_state.removal_accepted(facts.key, cause, garbage.claim_uid(facts), self._now())
-        log.debug("step accepted", step=type(step).__name__, key=facts.key)
 
     def _set_polling(self, key: str, facts: Facts) -> None:
         """The inventory lists the pools more often while the key is in flight."""

@@ -33,7 +33,9 @@ SHUTDOWN_TAINT = "node.cloudprovider.kubernetes.io/shutdown"
 
 # KAITO and Azure/gpu-provisioner
 KAITO_WORKSPACE = "kaito.sh/workspace"
+KAITO_WORKSPACE_NAMESPACE = "kaito.sh/workspacenamespace"
 KAITO_RAGENGINE = "kaito.sh/ragengine"
+KAITO_RAGENGINE_NAMESPACE = "kaito.sh/ragenginenamespace"
 KAITO_MACHINE_TYPE = "kaito.sh/machine-type"
 KAITO_CREATION_TIMESTAMP = "kaito.sh/creation-timestamp"
 KAITO_IMAGE_FAMILY = "kaito.sh/node-image-family"

@@ -9,6 +9,7 @@ Source: https://pkg.go.dev/time#ParseDuration; a duration is an int64 of nanosec
 import re
 from datetime import UTC, datetime, timedelta
 
+import durationpy
 import msgspec
 
 EARLIEST, LATEST = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
@@ -71,3 +72,8 @@ def parse_duration(text: str) -> float | None:
     if total > _MOST_SECONDS:
         return None
     return -total if found[1] == "-" else total
+
+
+def format_duration(seconds: float) -> str:
+    """The duration as Go prints it, in whole seconds and at least 0: 4s, 3m12s, 45m."""
+    return durationpy.to_str(timedelta(seconds=max(int(seconds), 0)))

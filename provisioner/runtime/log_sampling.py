@@ -1,7 +1,7 @@
 """Sampling of log lines, as zap's sampler does it for Karpenter.
 
-Of lines with the same level, logger and message the first hundred of a second pass, then every hundredth. Writes to the
-cluster and to Azure are an audit log and always pass. Counters live for one second.
+Of lines with the same level, logger and message the first hundred of a second pass, then every hundredth. Lines about
+writes to the cluster and to Azure are an audit log and always pass. Counters live for one second.
 
 Source: docs/references/karpenter.md#process, docs/references/reliability.md#threats (audit).
 """
@@ -15,7 +15,8 @@ from structlog.typing import EventDict
 from .clock import Clock
 
 FIRST, THEREAFTER = 100, 100
-AUDIT = "wrote"
+# The loggers of writes and of what they mean.
+AUDIT = frozenset({"actuator", "cloudprovider", "lifecycle"})
 
 
 class Sampling:
@@ -28,14 +29,13 @@ class Sampling:
 
     def __call__(self, _logger: Any, _method: str, event: EventDict) -> EventDict:
         """The event unchanged. Raises DropEvent for a line that is sampled out."""
-        message = event.get("event")
-        if message == AUDIT:
+        if event.get("logger") in AUDIT:
             return event
         second = int(self._clock.now().timestamp())
         if second != self._second:
             self._second = second
             self._counts.clear()
-        line = (event.get("level"), event.get("logger"), message)
+        line = (event.get("level"), event.get("logger"), event.get("event"))
         self._counts[line] += 1
         excess = self._counts[line] - FIRST
         if excess > 0 and excess % THEREAFTER:

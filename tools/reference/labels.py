@@ -141,6 +141,18 @@ LABELS = (
         "KAITO",
         "The controller manages the NodeClaim whatever its node class is.",
     ),
+    Mark(
+        k.KAITO_WORKSPACE_NAMESPACE,
+        ("NodeClaim", "agent pool", "Node"),
+        "KAITO",
+        "Copied like any label, and logged with the name as the owner of the NodeClaim.",
+    ),
+    Mark(
+        k.KAITO_RAGENGINE_NAMESPACE,
+        ("NodeClaim", "agent pool", "Node"),
+        "KAITO",
+        "Copied like any label, and logged with the name as the owner of the NodeClaim.",
+    ),
     Mark(k.KAITO_MACHINE_TYPE, ("agent pool", "Node"), CONTROLLER, "`gpu` or `cpu`, as in Azure/gpu-provisioner."),
     Mark(
         k.KAITO_CREATION_TIMESTAMP,

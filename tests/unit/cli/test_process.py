@@ -65,7 +65,7 @@ def test_the_page_lists_the_keys_of_log_lines() -> None:
     assert rows[: len(logs.FIRST_KEYS)] == list(logs.FIRST_KEYS)
     assert {"controller", "controllerGroup", "controllerKind", "NodeClaim", "namespace", "name", "key"} <= set(rows)
     assert f"the first {log_sampling.FIRST} of a second" in PAGE
-    assert f"`{log_sampling.AUDIT}`" in PAGE
+    assert all(f"`{logger}`" in PAGE for logger in log_sampling.AUDIT)
     assert f" {COMMIT}=${{REVISION}}" in (ROOT / "Dockerfile").read_text(encoding="utf-8")
 
 

@@ -3,7 +3,9 @@
 import io
 import json
 import logging
+import re
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
 import structlog
@@ -13,6 +15,7 @@ from hypothesis import strategies as st
 from provisioner.runtime import logs
 from provisioner.runtime.redaction import redact
 
+ROOT = Path(__file__).parents[3]
 AT = datetime(2026, 3, 1, 12, 0, 0, 123456, tzinfo=UTC)
 
 
@@ -111,7 +114,7 @@ def test_a_hot_loop_is_sampled(out) -> None:
 def test_the_audit_is_never_sampled(out) -> None:
     """Three hundred writes in a second are three hundred lines."""
     for number in range(300):
-        logs.get_logger("door").info("wrote", step="CreateInstance", pool=str(number))
+        logs.get_logger("cloudprovider").info("created agent pool", pool=str(number))
     assert [line["pool"] for line in lines(out)] == [str(number) for number in range(300)]
 
 
@@ -141,6 +144,18 @@ def test_libraries_speak_from_warning_on_and_in_the_same_form(out) -> None:
     logging.getLogger("aiohttp.client").warning("retrying %s", "x")
     (line,) = lines(out)
     assert (line["level"], line["logger"], line["message"]) == ("WARNING", "aiohttp.client", "retrying x")
+
+
+def test_no_logger_of_the_program_is_muted_with_a_library() -> None:
+    """A logger named as a library, or below one, would log from WARNING on only."""
+    names = {
+        name
+        for package in ("provisioner", "controllers", "cloudprovider")
+        for file in (ROOT / package).rglob("*.py")
+        for name in re.findall(r'get_logger\("([^"]+)"\)', file.read_text(encoding="utf-8"))
+    }
+    assert {"cloudprovider", "lifecycle", "actuator"} <= names
+    assert not [name for name in names if name.partition(".")[0] in logs.QUIET_LIBRARIES]
 
 
 SECRETS = [

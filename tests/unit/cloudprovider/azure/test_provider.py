@@ -29,17 +29,8 @@ T = TypeVar("T")
 EPOCH = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
 TOKEN = "a-token-nobody-may-see"
 HOST = "management.azure.com"
-AUDITED = {
-    "event",
-    "log_level",
-    "verb",
-    "pool",
-    "claim_uid",
-    "etag",
-    "request_id",
-    "status",
-    "outcome",
-}
+AUDITED = {"event", "log_level", "pool", "NodeClaim", "claim_uid", "etag", "request_id", "status"}
+REFUSED = {"code", "reason", "error"}
 
 
 class Azure:
@@ -525,7 +516,8 @@ def test_a_cancelled_write_is_logged() -> None:
             async with asyncio.timeout(3):
                 await azure.provider.create(claim(), KEY)
         (line,) = lines
-        assert (line["outcome"], line["status"]) == ("cancelled", 0)
+        assert (line["event"], line["log_level"]) == ("cancelled the create of an agent pool", "warning")
+        assert line["status"] == 0
         assert line["request_id"]
         assert KEY in azure.cloud.pools
 
@@ -533,7 +525,7 @@ def test_a_cancelled_write_is_logged() -> None:
 
 
 def test_each_write_is_logged_without_secrets() -> None:
-    """Verb, pool, claim, ETag, request id and status; reads are not logged."""
+    """Pool, claim, ETag, request ID and status, and why a write was refused; reads are not logged."""
 
     async def story(azure: Azure) -> None:
         with structlog.testing.capture_logs() as lines:
@@ -543,13 +535,13 @@ def test_each_write_is_logged_without_secrets() -> None:
             await azure.provider.delete(running)
             await failing(azure.provider.delete(running))
             await azure.provider.cluster()
-        assert [(line["verb"], line["status"], line["outcome"]) for line in lines] == [
-            ("create", 201, "accepted"),
-            ("delete", 202, "accepted"),
-            ("delete", 412, "PoolChanged"),
+        assert [(line["event"], line["status"], line.get("reason")) for line in lines] == [
+            ("created agent pool", 201, None),
+            ("deleting agent pool", 202, None),
+            ("failed to delete agent pool", 412, "PoolChanged"),
         ]
         for line in lines:
-            assert set(line) == AUDITED
+            assert set(line) - REFUSED == AUDITED
             assert (line["pool"], line["claim_uid"]) == (KEY, UID)
             assert line["request_id"]
         assert lines[1]["etag"] == running.etag

@@ -1,0 +1,24 @@
+"""The owner of a NodeClaim for people: the KAITO resource or the NodePool that it was created for.
+
+Source: docs/references/kaito.md#the-nodeclaim-that-kaito-creates.
+"""
+
+from . import labels
+from .nodeclaim import NodeClaim
+
+_KAITO = (
+    ("Workspace", labels.KAITO_WORKSPACE, labels.KAITO_WORKSPACE_NAMESPACE),
+    ("RAGEngine", labels.KAITO_RAGENGINE, labels.KAITO_RAGENGINE_NAMESPACE),
+)
+
+
+def owner_of(claim: NodeClaim) -> str:
+    """`Workspace namespace/name`, `RAGEngine namespace/name`, the controlling owner or the NodePool; "" if none."""
+    known = claim.metadata.labels
+    for kind, name, namespace in _KAITO:
+        if name in known:
+            return f"{kind} {known.get(namespace, '')}/{known[name]}"
+    controller = next((one for one in claim.metadata.owner_references if one.controller), None)
+    if controller is not None:
+        return f"{controller.kind} {controller.name}"
+    return f"NodePool {known[labels.NODEPOOL]}" if labels.NODEPOOL in known else ""
