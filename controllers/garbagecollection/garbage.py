@@ -56,6 +56,8 @@ def candidate_cause(f: Facts) -> Cause | None:
         return "orphan-pool" if instance.state is not InstanceState.DELETING else None
     if claim is not None and claim.deleting and f.crd_deleting:
         return "crd-deleted"
+    if claim is not None and claim.metadata.unreadable:
+        return None
     if claim is not None and not claim.deleting:
         if interruption.is_evicted(f, claim):
             return "spot-evicted"

@@ -33,6 +33,8 @@ def notices(f: Facts) -> tuple[Notice, ...]:
     """The Events that apply now, repeated ones included."""
     claim, found = f.claim, list[Notice]()
     by = grace_period.deadline(claim) if claim is not None and claim.deleting else None
+    found += [_unreadable(about) for about in f.claims if about.metadata.unreadable]
+    found += [_unreadable(about) for about in f.nodes if about.metadata.unreadable]
     draining = [node for node in f.nodes if holds_finalizer(node) and f.drain_of(node).known]
     for node in draining:
         found += _of_node(f, node)
@@ -57,12 +59,18 @@ def _of_node(f: Facts, node: Node) -> list[Notice]:
         found.append(
             Notice(about=node, event=Event(type="Normal", reason=reasons.AWAITING_VOLUME_DETACHMENT, message=message))
         )
+    found += [_unreadable(pod) for pod in f.drain_of(node).pods if pod.metadata.unreadable]
     for pod in f.drain_of(node).pods:
         if has_invalid_do_not_disrupt(pod):
             value = pod.metadata.annotations[labels.DO_NOT_DISRUPT]
             message = f'{labels.DO_NOT_DISRUPT}="{value}" is neither "true" nor a duration such as 1h30m; ignored'
             found.append(_warning(pod, reasons.INVALID_DO_NOT_DISRUPT, message))
     return found
+
+
+def _unreadable(about: NodeClaim | Node | Pod) -> Notice:
+    fields = "; ".join(about.metadata.unreadable)
+    return _warning(about, reasons.FIELD_UNREADABLE, f"fields that cannot be decoded are ignored: {fields}")
 
 
 def _warning(about: NodeClaim | Node | Pod, reason: str, message: str) -> Notice:

@@ -131,6 +131,8 @@ def removal(f: Facts) -> Step | None:
 
 
 def _provision(f: Facts, claim: NodeClaim) -> Step:
+    if claim.metadata.unreadable:
+        return _report_unreadable(f, claim)
     if not holds_finalizer(claim):
         if "AddFinalizer" in f.refused:
             return Wait(after=None, why="the API server refuses our finalizer, without which nothing is launched")
@@ -150,6 +152,12 @@ def _provision(f: Facts, claim: NodeClaim) -> Step:
         or (status.report(f, claim, updates) if soon is None else None)
         or _soonest(updates, removing, soon)
     )
+
+
+def _report_unreadable(f: Facts, claim: NodeClaim) -> Step:
+    """A claim that is known in part is neither launched nor taken for gone; its removal needs none of these fields."""
+    waiting = Wait(after=None, why="waiting for a claim that can be decoded")
+    return (None if launched(claim) else status.report(f, claim, {LAUNCHED: launch.unreadable(claim)})) or waiting
 
 
 def _report_unlisted(f: Facts, claim: NodeClaim) -> Step:

@@ -75,7 +75,9 @@ def _unlisted(f: Facts, claim: NodeClaim, condition: str) -> ConditionUpdate | N
 
 def report(f: Facts, claim: NodeClaim, updates: ConditionUpdates) -> PatchStatus | None:
     """The write of these conditions; None if nothing differs, or if the API server refuses it."""
-    if "PatchStatus" in f.refused or not updates:
+    # A write replaces the whole list of conditions: those that cannot be decoded would be lost.
+    unreadable = any(field.startswith("status") for field in claim.metadata.unreadable)
+    if "PatchStatus" in f.refused or unreadable or not updates:
         return None
     updated = ConditionSet.of(claim, f.now)
     events: list[Event] = []

@@ -10,11 +10,13 @@ with whole seconds.
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from types import MappingProxyType
+from typing import Annotated
 
 import msgspec
 
 EMPTY: Mapping[str, str] = MappingProxyType({})
 ZERO_TIME = datetime(1, 1, 1, tzinfo=UTC)
+Time = Annotated[datetime, msgspec.Meta(tz=True)]
 
 
 class Struct(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
@@ -31,17 +33,21 @@ class OwnerReference(Struct, frozen=True, kw_only=True):
 
 
 class ObjectMeta(Struct, frozen=True, kw_only=True):
+    """`unreadable` is no field of the API: the fields that the decoder left out of the object, each with the cause."""
+
     name: str = ""
     namespace: str = ""
     uid: str = ""
     resource_version: str = ""
     generation: int = 0
-    creation_timestamp: datetime = ZERO_TIME
-    deletion_timestamp: datetime | None = None
+    creation_timestamp: Time = ZERO_TIME
+    deletion_timestamp: Time | None = None
+    deletion_grace_period_seconds: int | None = None
     labels: Mapping[str, str] = EMPTY
     annotations: Mapping[str, str] = EMPTY
     finalizers: tuple[str, ...] = ()
     owner_references: tuple[OwnerReference, ...] = ()
+    unreadable: tuple[str, ...] = ()
 
     @property
     def deleting(self) -> bool:
@@ -54,19 +60,22 @@ class Condition(Struct, frozen=True, kw_only=True, omit_defaults=False):
 
     type: str
     status: str
-    last_transition_time: datetime
+    last_transition_time: Time
     reason: str = ""
     message: str = ""
     observed_generation: int = 0
 
 
 class Taint(Struct, frozen=True, kw_only=True):
-    """A taint of a Node. Has every field of the API, because lists of taints are replaced whole."""
+    """A taint of a Node. Has every field of the API, because lists of taints are replaced whole.
+
+    `time_added` is only written back: it is the text as it was read.
+    """
 
     key: str
     effect: str
     value: str = ""
-    time_added: datetime | None = None
+    time_added: str | None = None
 
     def __str__(self) -> str:
         """`key[=value]:effect`, as Karpenter prints it (docs/references/karpenter.md#conditions)."""

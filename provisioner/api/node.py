@@ -6,12 +6,11 @@ Source: https://kubernetes.io/docs/reference/kubernetes-api/cluster-resources/no
 """
 
 from collections.abc import Mapping
-from datetime import datetime
 
 import msgspec
 
 from . import labels
-from .meta import EMPTY, ObjectMeta, Struct, Taint
+from .meta import EMPTY, ObjectMeta, Struct, Taint, Time
 
 
 class NodeCondition(Struct, frozen=True, kw_only=True):
@@ -19,7 +18,7 @@ class NodeCondition(Struct, frozen=True, kw_only=True):
     status: str
     reason: str = ""
     message: str = ""
-    last_transition_time: datetime | None = None
+    last_transition_time: Time | None = None
 
 
 class NodeSpec(Struct, frozen=True, kw_only=True):

@@ -4,9 +4,7 @@ Source: https://kubernetes.io/docs/reference/kubernetes-api/workload-resources/p
 docs/references/karpenter.md#pods.
 """
 
-from datetime import datetime
-
-from .meta import ObjectMeta, Struct
+from .meta import ObjectMeta, Struct, Time
 
 
 class Toleration(Struct, frozen=True, kw_only=True):
@@ -44,7 +42,7 @@ class PodSpec(Struct, frozen=True, kw_only=True):
 
 class PodStatus(Struct, frozen=True, kw_only=True):
     phase: str = ""
-    start_time: datetime | None = None
+    start_time: Time | None = None
 
 
 class Pod(Struct, frozen=True, kw_only=True):

@@ -28,6 +28,9 @@ POOL_LIMIT_REACHED = "PoolLimitReached"
 NODE_LIMIT_REACHED = "NodeLimitReached"
 CREATE_RATE_LIMITED = "CreateRateLimited"
 
+# Launched, and an Event of any object that cannot be decoded
+FIELD_UNREADABLE = "FieldUnreadable"
+
 # Launched: validation of the claim before a request
 REQUIREMENTS_INVALID = "RequirementsInvalid"
 INSTANCE_TYPE_MISSING = "InstanceTypeMissing"

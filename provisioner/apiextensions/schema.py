@@ -19,6 +19,7 @@ import jsonschema_rs
 from provisioner.api.field_error import FieldError
 
 from .cel import compile_rules
+from .formats import is_date_time
 from .paths import Json, dotted
 
 METADATA_FIELDS = frozenset(
@@ -64,7 +65,9 @@ class Schema:
 
     def __init__(self, openapi: Json) -> None:
         self.openapi = openapi
-        self._validator = jsonschema_rs.Draft4Validator(_json_schema(openapi), validate_formats=True)
+        self._validator = jsonschema_rs.Draft4Validator(
+            _json_schema(openapi), validate_formats=True, formats={"date-time": is_date_time}
+        )
         self._rules = compile_rules(openapi)
         self._keyed = list(_keyed_lists(openapi, ()))
 

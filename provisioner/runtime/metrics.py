@@ -60,6 +60,7 @@ class ReflectorMetrics:
     watches: Counter
     errors: Counter
     objects: Gauge
+    unreadable: Gauge
     age_seconds: Gauge
 
 
@@ -112,18 +113,19 @@ class Metrics:
 
     def reflector(self, resource: str) -> ReflectorMetrics:
         """The metrics of a `Reflector`."""
-        lists, watches, errors, objects, age = self._reflector
+        lists, watches, errors, objects, unreadable, age = self._reflector
         return ReflectorMetrics(
             lists.labels(resource),
             watches.labels(resource),
             errors.labels(resource),
             objects.labels(resource),
+            unreadable.labels(resource),
             age.labels(resource),
         )
 
     def cache(self, resource: str) -> tuple[Gauge, Gauge]:
         """Number of objects and age in seconds of a cache that is not a `Reflector`."""
-        _, _, _, objects, age = self._reflector
+        *_, objects, _, age = self._reflector
         return objects.labels(resource), age.labels(resource)
 
     def leader(self, name: str) -> Gauge:
@@ -180,12 +182,13 @@ class Metrics:
         )
 
     @cached_property
-    def _reflector(self) -> tuple[Counter, Counter, Counter, Gauge, Gauge]:
+    def _reflector(self) -> tuple[Counter, Counter, Counter, Gauge, Gauge, Gauge]:
         return (
             self.counter(own.CACHE_LISTS),
             self.counter(own.CACHE_WATCHES),
             self.counter(own.CACHE_ERRORS),
             self.gauge(own.CACHE_OBJECTS),
+            self.gauge(own.CACHE_UNREADABLE),
             self.gauge(own.CACHE_AGE),
         )
 

@@ -13,7 +13,7 @@ from typing import Protocol
 
 import msgspec
 
-from provisioner.api.meta import ObjectMeta, Struct
+from provisioner.api.meta import ObjectMeta, Struct, Time
 
 
 class KubeObject(Protocol):
@@ -69,8 +69,8 @@ class Event(Struct, frozen=True, kw_only=True):
     reason: str = ""
     message: str = ""
     count: int = 1
-    last_timestamp: datetime | None = None
-    event_time: datetime | None = None
+    last_timestamp: Time | None = None
+    event_time: Time | None = None
 
 
 class CustomResourceDefinition(Struct, frozen=True, kw_only=True):

@@ -216,8 +216,21 @@ class Reflector(Generic[T]):
     def _notify(self, changes: list[Change[T]]) -> None:
         self._metrics.objects.set(len(self._store))
         for change in changes:
+            self._note_unreadable(change)
             for on_change in self._on_change:
                 on_change(change.old, change.new)
+
+    def _note_unreadable(self, change: Change[T]) -> None:
+        before = change.old.metadata.unreadable if change.old is not None else ()
+        after = change.new.metadata.unreadable if change.new is not None else ()
+        self._metrics.unreadable.inc(bool(after) - bool(before))
+        if change.new is not None and after not in ((), before):
+            log.error(
+                "an object has fields that cannot be decoded",
+                resource=self._resource.plural,
+                object=key_of(change.new),
+                fields=list(after),
+            )
 
     async def _back_off(self, error: KubeError) -> None:
         self.last_error = error

@@ -22,11 +22,11 @@ from provisioner.api.conditions import DRAINED, INSTANCE_TERMINATING, VOLUMES_DE
 from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.pod import Pod
-from provisioner.api.time import rfc3339
+from provisioner.api.time import LATEST, rfc3339
 
 from . import drain, grace_period, volumes
 from .instance_delete import refused_condition
-from .pod_predicates import do_not_disrupt_until, is_do_not_disrupt_active
+from .pod_predicates import do_not_disrupt_until, is_do_not_disrupt_active, terminates_by
 
 MAX_NAMES = 3
 
@@ -133,8 +133,8 @@ def _blocking_reason(f: Facts, known: Drain, pod: Pod) -> str:
 
 
 def _terminating(pod: Pod) -> str:
-    ends_by = pod.metadata.deletion_timestamp
-    return pod.name if ends_by is None else f"{pod.name}: terminates by {clock_text(ends_by)}"
+    ends_by = terminates_by(pod)
+    return pod.name if ends_by in (None, LATEST) else f"{pod.name}: terminates by {clock_text(ends_by)}"
 
 
 def _volumes_message(f: Facts, node: Node) -> str:

@@ -17,7 +17,7 @@ from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.pod import Pod
 from provisioner.api.time import parse_duration, parse_rfc3339, rfc3339, shifted
 
-from .pod_predicates import grace_seconds
+from .pod_predicates import grace_seconds, terminates_by
 
 SHORTEST_GRACE_SECONDS = 1
 
@@ -68,7 +68,7 @@ def expiring_event(by: datetime) -> Event:
 
 def _outlasts(pod: Pod, by: datetime, now: datetime) -> bool:
     """Whether the pod is not terminating, or will end after the deadline; up to a second after it is accepted."""
-    ends_by = pod.metadata.deletion_timestamp
+    ends_by = terminates_by(pod)
     return ends_by is None or ends_by > max(by, shifted(now, SHORTEST_GRACE_SECONDS))
 
 

@@ -10,9 +10,12 @@ from datetime import datetime
 
 from provisioner.api import labels
 from provisioner.api.pod import Pod, Toleration
-from provisioner.api.time import parse_duration, shifted
+from provisioner.api.time import LATEST, parse_duration, shifted
 
 STUCK_SECONDS = 60.0
+# A longer period overflows in the API server, so that the deletionTimestamp can be in the past
+# (https://pkg.go.dev/time#Duration).
+LONGEST_GRACE_SECONDS = 9_223_372_036
 DEFAULT_GRACE_SECONDS = 30
 CRITICAL = ("system-cluster-critical", "system-node-critical")
 
@@ -78,6 +81,14 @@ def grace_seconds(pod: Pod) -> int:
     return DEFAULT_GRACE_SECONDS if seconds is None else seconds
 
 
+def terminates_by(pod: Pod) -> datetime | None:
+    """When a terminating pod has used up its grace period; None if it is not terminating."""
+    meta = pod.metadata
+    if meta.deletion_timestamp is not None and (meta.deletion_grace_period_seconds or 0) > LONGEST_GRACE_SECONDS:
+        return LATEST
+    return meta.deletion_timestamp
+
+
 def volume_claims(pod: Pod) -> tuple[tuple[str, str], ...]:
     """(namespace, name) of the PersistentVolumeClaims of the pod."""
     meta, found = pod.metadata, list[tuple[str, str]]()
@@ -95,7 +106,7 @@ def _is_mirror_pod(pod: Pod) -> bool:
 
 def _is_stuck_terminating(pod: Pod, now: datetime) -> bool:
     """More than a minute past its deletionTimestamp, which includes the grace period."""
-    ends_by = pod.metadata.deletion_timestamp
+    ends_by = terminates_by(pod)
     return ends_by is not None and (now - ends_by).total_seconds() > STUCK_SECONDS
 
 

@@ -52,6 +52,8 @@ def is_queued(claim: NodeClaim) -> bool:
 
     A claim whose pool may have been created stays in the queue: a stale list must not give its capacity to others.
     """
+    if claim.metadata.unreadable:
+        return False
     current = claim.condition(LAUNCHED)
     return current is None or (current.status == "Unknown" and current.reason not in NOT_QUEUED)
 
@@ -228,6 +230,13 @@ def _leftover_node(nodes: tuple[Node, ...]) -> ConditionUpdate:
             f"Node {names} of this pool name is not managed by this controller; delete it or use another claim name"
         )
     return ConditionUpdate(status="Unknown", reason=reasons.LEFTOVER_NODE, message=message)
+
+
+def unreadable(claim: NodeClaim) -> ConditionUpdate:
+    """The Launched condition of a claim with fields that cannot be decoded."""
+    fields = "; ".join(claim.metadata.unreadable)
+    message = f"cannot decode {fields}; correct the field, or recreate the claim without it"
+    return ConditionUpdate(status="Unknown", reason=reasons.FIELD_UNREADABLE, message=message, warning=True)
 
 
 def name_collides(f: Facts) -> ConditionUpdate:

@@ -9,6 +9,8 @@ docs/references/rules.md#limits-on-cost-and-privilege.
 
 from collections.abc import Mapping
 
+import msgspec
+
 from controllers.model.adoption import handed_over, kept
 from controllers.model.conditions import ConditionUpdate, clock_text
 from controllers.model.deadlines import watched
@@ -99,7 +101,8 @@ def _taints(claim: NodeClaim, node: Node) -> tuple[Taint, ...]:
     if node.metadata.labels.get(labels.DO_NOT_SYNC_TAINTS) != "true":
         for taint in (*claim.spec.taints, *claim.spec.startup_taints):
             if not any(taint.matches(other) for other in merged):
-                merged.append(taint)
+                # Of a Node's taint the API server accepts fewer times than of a claim's, and sets it where it matters.
+                merged.append(msgspec.structs.replace(taint, time_added=None))
     return tuple(merged)
 
 

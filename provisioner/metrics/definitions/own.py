@@ -218,6 +218,13 @@ CACHE_LISTS = counter("gpu_provisioner_cache_lists_total", "BETA", "Completed li
 CACHE_WATCHES = counter("gpu_provisioner_cache_watches_total", "BETA", "Started watches", ("resource",))
 CACHE_ERRORS = counter("gpu_provisioner_cache_errors_total", "BETA", "Failed lists and watches", ("resource",))
 CACHE_OBJECTS = gauge("gpu_provisioner_cache_objects", "BETA", "Objects in the cache", ("resource",))
+CACHE_UNREADABLE = gauge(
+    "gpu_provisioner_cache_unreadable_objects",
+    "ALPHA",
+    "Objects in the cache with a field that could not be decoded",
+    ("resource",),
+    use="An Event of the object names the field.",
+)
 CACHE_AGE = gauge(
     "gpu_provisioner_cache_age_seconds",
     "BETA",

@@ -12,6 +12,7 @@ from typing import Any
 
 from .errors import bad_request
 from .objects import Json, dig
+from .times import normalized
 
 _FIELDS: dict[str, dict[str, str]] = {
     "nodes": {
@@ -59,6 +60,17 @@ _MICRO_TIMES: dict[str, tuple[tuple[str, ...], ...]] = {
     "leases.coordination.k8s.io": (("spec", "renewTime"), ("spec", "acquireTime")),
     "events": (("eventTime",),),
 }
+# Of lists, the field of each item.
+_TIMES: dict[str, tuple[tuple[str, ...], ...]] = {
+    "nodes": (
+        ("spec", "taints", "timeAdded"),
+        ("status", "conditions", "lastHeartbeatTime"),
+        ("status", "conditions", "lastTransitionTime"),
+    ),
+    "pods": (("status", "startTime"), ("status", "conditions", "lastTransitionTime")),
+    "events": (("firstTimestamp",), ("lastTimestamp",)),
+}
+_INT64 = range(-(2**63), 2**63)
 _MICRO_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}(Z|[+-]\d\d:\d\d)")
 
 
@@ -74,6 +86,8 @@ def shape(key: str, obj: Json, unknown: list[str]) -> Json:
             shaped[name] = value
         elif value is not None:
             shaped[name] = _known(value, name, fields.get(name), unknown)
+    for path in _TIMES.get(key, ()):
+        _normalize_time(shaped, path)
     for name in _OMITS_EMPTY.get(key, ()):
         if name in shaped:
             shaped[name] = _without_empty(shaped[name])
@@ -81,6 +95,20 @@ def shape(key: str, obj: Json, unknown: list[str]) -> Json:
         shaped.setdefault("spec", {})
         shaped.setdefault("status", {})
     return shaped
+
+
+def _normalize_time(value: Any, path: tuple[str, ...]) -> None:
+    """Write the time at that path as Go does; a zero time is left out."""
+    if isinstance(value, list):
+        for item in value:
+            _normalize_time(item, path)
+    elif isinstance(value, dict) and path[0] in value:
+        if len(path) > 1:
+            _normalize_time(value[path[0]], path[1:])
+        elif (time := normalized(value[path[0]])) is None:
+            del value[path[0]]
+        else:
+            value[path[0]] = time
 
 
 def _known(value: Any, path: str, names: str | None, unknown: list[str]) -> Any:
@@ -112,6 +140,9 @@ def _check_types(key: str, obj: Json) -> None:
         value = dig(obj, *place)
         if not isinstance(value, list | None) or not all(isinstance(item, dict) for item in value or ()):
             raise _undecodable(value, ".".join(place), "list")
+    seconds = dig(obj, "spec", "terminationGracePeriodSeconds") if key == "pods" else None
+    if seconds is not None and not (type(seconds) is int and seconds in _INT64):
+        raise _undecodable(seconds, "PodSpec.spec.terminationGracePeriodSeconds", "int64")
     for path in _MICRO_TIMES.get(key, ()):
         value = dig(obj, *path)
         if value is not None and not (isinstance(value, str) and _MICRO_TIME.fullmatch(value)):

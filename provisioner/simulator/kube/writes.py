@@ -10,7 +10,7 @@ https://github.com/kubernetes/kubernetes/tree/master/pkg/registry (strategies).
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any, Literal, NamedTuple
 
 from provisioner.api.field_error import FieldError
@@ -21,6 +21,7 @@ from .errors import ApiError, bad_request, conflict, invalid, invalid_patch, sta
 from .objects import Json, dig, parse_time, rfc3339
 from .patches import PatchKind, json_patch, merge, strategic
 from .resources import Resource
+from .times import go_duration
 
 FieldValidation = Literal["Ignore", "Warn", "Strict"]
 Propagation = Literal["Background", "Foreground", "Orphan"]
@@ -127,6 +128,8 @@ def created(resource: Resource, sent: Json, *, name: str, namespace: str, uid: s
         body["spec"] = _not_ready(body.get("spec") or {})
     if resource.key == "pods":
         body["spec"] = {"terminationGracePeriodSeconds": 30, **(body.get("spec") or {})}
+        if body["spec"]["terminationGracePeriodSeconds"] < 0:
+            body["spec"]["terminationGracePeriodSeconds"] = 1
     return {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": meta, **body}
 
 
@@ -268,13 +271,13 @@ def marked_for_deletion(
         meta["finalizers"] = [*finalizers, added]
     seconds = grace_of(resource, old, grace)
     if "deletionTimestamp" not in meta:
-        meta["deletionTimestamp"] = rfc3339(now + timedelta(seconds=seconds))
+        meta["deletionTimestamp"] = rfc3339(now + go_duration(seconds))
         meta["deletionGracePeriodSeconds"] = seconds
         if resource.counts_generation:
             meta["generation"] = meta.get("generation", 0) + 1
     elif (grace is not None or seconds == 0) and seconds < meta.get("deletionGracePeriodSeconds", 0):
-        started = parse_time(meta["deletionTimestamp"]) - timedelta(seconds=meta["deletionGracePeriodSeconds"])
-        meta["deletionTimestamp"] = rfc3339(started + timedelta(seconds=seconds))
+        started = parse_time(meta["deletionTimestamp"]) - go_duration(meta["deletionGracePeriodSeconds"])
+        meta["deletionTimestamp"] = rfc3339(started + go_duration(seconds))
         meta["deletionGracePeriodSeconds"] = seconds
     deleted = {**old, "metadata": meta}
     if resource.key == "namespaces":

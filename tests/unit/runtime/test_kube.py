@@ -229,10 +229,10 @@ async def test_an_expired_page_restarts_the_whole_list_at_most_three_times() -> 
         assert (await refused(kube.list(NODES))).status == 500
 
 
-async def test_an_item_that_does_not_fit_fails_the_list_by_name() -> None:
-    """A list without that object would mean that it was deleted."""
+async def test_an_item_whose_metadata_does_not_fit_fails_the_list_by_name() -> None:
+    """A list without that object would mean that it was deleted; other fields are left out of the object."""
     async with kube_server() as server, kube_client(server) as kube:
-        server.then(listing("Node", [obj("Node", "a"), obj("Node", "bad", spec={"taints": 3})], "40"))
+        server.then(listing("Node", [obj("Node", "a"), obj("Node", "bad", metadata={"labels": 3})], "40"))
         assert "list nodes: bad: " in (await refused(kube.list(NODES))).message
 
 

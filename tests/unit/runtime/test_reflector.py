@@ -9,6 +9,7 @@ import pytest
 
 from provisioner.api.node import Node
 from provisioner.runtime.kube import Kube
+from provisioner.runtime.metrics import Metrics
 from provisioner.runtime.reflector import Reflector, State
 from provisioner.runtime.resource_version import reached
 from provisioner.runtime.resources import NODES, PODS
@@ -128,7 +129,7 @@ async def test_a_relist_reports_missed_deletions() -> None:
         raw(b"404 page not found", 404, "text/plain"),
         stream(b"<html>\n</html>\n"),
         stream(b'{"type":"EXPLODED","object":{}}\n'),
-        stream(event("ADDED", obj("Node", "n", "6", spec={"taints": 3}))),
+        stream(event("ADDED", obj("Node", "n", "6", metadata={"labels": 3}))),
     ],
 )
 async def test_an_invalid_watch_is_followed_by_a_list(answer) -> None:
@@ -139,6 +140,31 @@ async def test_an_invalid_watch_is_followed_by_a_list(answer) -> None:
         async with running(server) as mirror:
             await until(lambda: mirror.reflector.resource_version == "9")
             assert mirror.reported == ["+a@1", "-a@1"]
+
+
+async def test_objects_that_cannot_be_decoded_are_counted() -> None:
+    """By list and by watch: the rest of the object is cached, the gauge counts it until it is corrected or deleted."""
+    odd = {"spec": {"taints": 3}}
+    async with kube_server() as server:
+        server.then(listing("Node", [node("a", "1"), {**node("b", "2"), **odd}, {**node("c", "3"), **odd}], "5"))
+        server.then(
+            stream(
+                event("MODIFIED", {**node("a", "6"), **odd}),
+                event("MODIFIED", node("b", "7")),
+                event("DELETED", {**node("c", "8"), **odd}),
+                bookmark("9"),
+                end="silence",
+            )
+        )
+        metrics = Metrics()
+        async with running(server, metrics=metrics.reflector("nodes")) as mirror:
+            await until(lambda: mirror.reflector.resource_version == "9")
+            assert mirror.reported == ["+a@1", "+b@2", "+c@3", "~a@6", "~b@7", "-c@3"]
+            labels = {"resource": "nodes"}
+            assert metrics.registry.get_sample_value("gpu_provisioner_cache_unreadable_objects", labels) == 1
+            seen = mirror.reflector.get("a")
+            assert seen is not None
+            assert seen.metadata.unreadable == ("spec.taints: Expected `array`, got `int`",)
 
 
 async def test_on_synced_is_called_after_an_empty_list() -> None:

@@ -79,6 +79,14 @@ EVENTS = (
         remedy="Use a timestamp such as `2026-01-02T15:04:05Z`.",
     ),
     Event(
+        name=r.FIELD_UNREADABLE,
+        kind="Warning",
+        about=("NodeClaim", "Node", "Pod"),
+        meaning="A field of the object that the API server accepts cannot be decoded, such as a time in the year 0. It"
+        " is ignored. A NodeClaim is not reconciled meanwhile; it can be deleted.",
+        remedy="Correct the field that the message names, or recreate the object without it.",
+    ),
+    Event(
         name=r.INVALID_DO_NOT_DISRUPT,
         kind="Warning",
         about=("Pod",),

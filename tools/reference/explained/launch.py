@@ -34,6 +34,13 @@ LAUNCH = (
         )
         for on in (READY, LAUNCHED, "Registered", "Initialized")
     ),
+    is_unknown(
+        LAUNCHED,
+        r.FIELD_UNREADABLE,
+        "A field of the NodeClaim that the API server accepts cannot be decoded. No agent pool is created.",
+        "The field in the message.",
+        "Recreate the NodeClaim without the field.",
+    ),
     is_true(LAUNCHED, r.LAUNCHED, "The agent pool is running, or its Node exists, which can be visible earlier."),
     is_unknown(
         LAUNCHED,

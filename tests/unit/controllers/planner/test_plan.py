@@ -19,6 +19,7 @@ from controllers.state.memory import remember_failure
 from provisioner.api import labels
 from provisioner.api.conditions import ConditionSet
 from provisioner.api.meta import Taint
+from provisioner.api.nodeclaim import NodeClaim
 from tests.unit.builders import BORN, COLUMNS, KEY, NODE, NOW, SIZE, UID, UP, claim, facts, instance, node, offer
 from tests.unit.controllers.node.drains import GOING, cordoned, drained, pod
 
@@ -52,6 +53,11 @@ def failed(
         for_uid=UID,
         **more,
     )
+
+
+def unreadable(made: NodeClaim, *fields: str) -> NodeClaim:
+    """The claim with fields that could not be decoded."""
+    return msgspec.structs.replace(made, metadata=msgspec.structs.replace(made.metadata, unreadable=fields))
 
 
 # A fresh read of the claim that equals the cache.
@@ -89,6 +95,24 @@ LIVE_TABLE = [
         "nor a claim whose previous Node is still deleting",
         {"claims": (claim(),), "nodes": (node(deleting=True, finalizers=()),), **READ},
         steps.PatchStatus,
+    ),
+    (
+        "nor a claim with a field that cannot be decoded, which is reported",
+        {"claims": (unreadable(claim(), "spec.x: no"),), **READ},
+        steps.PatchStatus,
+    ),
+    (
+        "its status is not written if a part of that cannot be decoded",
+        {"claims": (unreadable(claim(), "status.conditions[0]: no"),), **READ},
+        steps.Wait,
+    ),
+    (
+        "nor is its machine removed",
+        {
+            "claims": (unreadable(READY_CLAIM, "status.x: no"),),
+            "candidate": Candidate(cause="missing-pool", since=-1e6),
+        },
+        steps.Wait,
     ),
     ("an accepted pool is reported", {"claims": (claim(),), "instance": instance(CREATING)}, steps.PatchStatus),
     (
