@@ -2,11 +2,12 @@
 
 Total: flat bodies of AKS, wrapped bodies of ARM, HTML, truncated JSON and empty bodies are accepted; nothing raises.
 `error_details` lists the codes and messages of an error: the outer one, its details, then those quoted inside a message
-as `Code="…" Message="…"`.
+as `Code="…" Message="…"` or as JSON.
 
 Source: docs/references/agent-pools.md#error-bodies, docs/references/agent-pools.md#quota-and-capacity-errors.
 """
 
+import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -17,9 +18,12 @@ DEPTH = 8
 WIDTH = 20
 TEXT_CHARACTERS = 8192
 
+# Also members of JSON that is cut or escaped.
 _QUOTED = re.compile(
-    r"""Code\s*[=:]\s*\\?["']([\w.]+)\\?["'],?\s*Message\s*[=:]\s*\\?["']?(.*)""", re.DOTALL | re.IGNORECASE
+    r"""\bCode\\*["']?\s*[=:]\s*\\*["']([\w.]+)\\*["'],?\s*\\*["']?Message\\*["']?\s*[=:]\s*\\*["']?(.*)""",
+    re.DOTALL | re.IGNORECASE,
 )
+_JSON = json.JSONDecoder(strict=False)
 
 
 class ErrorDetail(msgspec.Struct, frozen=True):
@@ -77,6 +81,7 @@ def error_details(error: ArmError) -> Iterator[ErrorDetail]:
     """All codes of the error with their messages, the outermost first."""
     yield from _stated(error)
     yield from _quoted(error)
+    yield from _embedded(error, DEPTH)
 
 
 def _stated(error: ArmError) -> Iterator[ErrorDetail]:
@@ -98,6 +103,32 @@ def _quoted(error: ArmError) -> Iterator[ErrorDetail]:
         yield ErrorDetail(match[1], rest.strip("\"'\\ "))
     for inner in error.details:
         yield from _quoted(inner)
+
+
+def _embedded(error: ArmError, depth: int) -> Iterator[ErrorDetail]:
+    """The errors that a message contains as JSON."""
+    for found in _objects(error.message) if depth > 0 else ():
+        yield from _stated(found)
+        yield from _quoted(found)
+        yield from _embedded(found, depth - 1)
+    for inner in error.details:
+        yield from _embedded(inner, depth - 1)
+
+
+def _objects(message: str) -> Iterator[ArmError]:
+    start = message.find("{")
+    for _ in range(WIDTH):
+        if start < 0:
+            return
+        try:
+            body, end = _JSON.raw_decode(message, start)
+        except (ValueError, RecursionError):
+            end = start + 1
+        else:
+            error = read_error(body.get("error") if isinstance(body.get("error"), Mapping) else body)
+            if error != NOTHING:
+                yield error
+        start = message.find("{", end)
 
 
 def _text(raw: Mapping[Any, Any], key: str) -> str:

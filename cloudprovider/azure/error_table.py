@@ -17,7 +17,6 @@ from provisioner.api import reasons
 Kind = Literal["no_capacity", "rejected", "retryable"]
 Verb = Literal["create", "get", "list", "delete", "cluster"]
 
-HOUR_SECONDS = 3600.0
 SLOW_SECONDS = 300.0
 MINUTE_SECONDS = 60.0
 
@@ -112,7 +111,8 @@ SIZE_CODES = "BadRequest InvalidParameter OperationNotAllowed NotAvailableForSub
 ARM_THROTTLED_CODES = "SubscriptionRequestsThrottled TooManyRequests"
 THROTTLED_CODES = "Throttled SubscriptionRequestsThrottled TooManyRequests TooManyRequestsReceived"
 NETWORK_CODES = "*OutboundConnFail* *K8SAPIServerConnFail* *K8SAPIServerDNSLookupFail* *CNIDownloadTimeout*"
-EXTENSION_CODES = "VMExtensionProvisioningError VMExtensionProvisioningTimeout VMExtensionError* vmssCSE*"
+EXTENSION_CODES = "VMExtension* vmssCSE*"
+SHORTAGE_CODES = "SkuNotAvailable InvalidTemplateDeployment BadRequest"
 
 THROTTLING = (
     # A limit of ARM for the whole subscription; the code of AKS is `Throttled`.
@@ -135,16 +135,17 @@ QUOTA = (
 CAPACITY = (
     _no_capacity("ZonalAllocationFailed OverconstrainedZonalAllocationRequest", scope="zone"),
     _no_capacity("OverconstrainedAllocationRequest", "ephemeral|proximity", scope="configuration"),
+    _no_capacity(SHORTAGE_CODES, "' zones '", scope="zone", reason="SkuNotAvailable"),
+    _no_capacity(SHORTAGE_CODES, "not available in location|not available in this location", reason="SkuNotAvailable"),
     _no_capacity("AllocationFailed OverconstrainedAllocationRequest SkuNotAvailable"),
-    _no_capacity("VMSizeNotSupported", remedy=OTHER_SIZE, after=HOUR_SECONDS),
+    _no_capacity("VMSizeNotSupported", remedy=OTHER_SIZE),
     _no_capacity(
         SIZE_CODES,
         "is not supported for subscription|not allowed in your subscription|not available in the current region",
         OTHER_SIZE,
         reason="VMSizeNotSupported",
-        after=HOUR_SECONDS,
     ),
-    _no_capacity("AvailabilityZoneNotSupported", remedy=OTHER_ZONE, scope="zone", after=HOUR_SECONDS),
+    _no_capacity("AvailabilityZoneNotSupported", remedy=OTHER_ZONE, scope="zone"),
     _no_capacity("KubenetNodeCountTotalExceedsLimit", remedy=FEWER_POOLS, scope="cluster", after=SLOW_SECONDS),
     _no_capacity(
         "",
@@ -169,7 +170,7 @@ BRING_UP_FAILURES = (
 )
 
 # An aborted operation may have no error (docs/references/agent-pools.md#calls-and-accepted-statuses).
-CANCELLATIONS = (_rejected("OperationCanceled", remedy=CANCELED, after=MINUTE_SECONDS),)
+CANCELLATIONS = (_rejected("OperationCanceled", remedy=CANCELED),)
 
 # The same codes mean a quota (above), a conflict or an immutable property, depending on the message
 # (docs/references/agent-pools.md#conflicts).

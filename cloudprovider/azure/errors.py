@@ -29,8 +29,8 @@ from cloudprovider.interface import Failure
 from provisioner.api.conditions import EXHAUSTED, MESSAGE_BYTES
 
 from .arm_errors import NOTHING, ArmError, ErrorDetail, error_details, read_body, read_error
-from .error_table import ASSIGN_ROLE, FIX_IDENTITY, HOUR_SECONDS, RETRIED, TABLE, UNKNOWN, Row, Verb
-from .messages import Quota, denied_action, format_message, parse_location, parse_quota, parse_quota_limit, summarize
+from .error_table import ASSIGN_ROLE, FIX_IDENTITY, RETRIED, TABLE, UNKNOWN, Row, Verb
+from .messages import denied_action, format_message, parse_location, parse_quota, parse_shortage, summarize
 
 _REASON = re.compile(r"[A-Z][A-Za-z0-9]{2,62}")
 _POOL_NAMED = re.compile(r"agent ?pools? '([^']*)'", re.IGNORECASE)
@@ -90,16 +90,24 @@ def failure_from_condition(reason: str, message: str) -> Failure | None:
     row, detail = match_row(0, ArmError(code=code, message=text), "create")
     if row.kind != "no_capacity" or (row.reason or _reason(detail.code, 0)) != reason:
         return None
-    after = HOUR_SECONDS if parse_quota_limit(text) == 0 else row.after
-    return Failure(reason=reason, message=message, code=code, kind=NoCapacity.kind, scope=row.scope, after=after)
+    return Failure(reason=reason, message=message, code=code, kind=NoCapacity.kind, scope=row.scope, after=row.after)
 
 
 def _to_failure(error: ArmError) -> Failure:
+    """A machine may have been created and billed: whatever the code, the retry waits as after a rejection at least.
+
+    Only a shortage is known to have cost nothing.
+    """
     row, detail = match_row(0, error, "create")
     cause = _to_error(row, detail, error, status=0, after=row.after)
-    scope = cause.scope if isinstance(cause, NoCapacity) else "configuration"
+    free = isinstance(cause, NoCapacity)
     return Failure(
-        reason=cause.reason, message=cause.message, code=cause.code, kind=cause.kind, scope=scope, after=cause.after
+        reason=cause.reason,
+        message=cause.message,
+        code=cause.code,
+        kind=cause.kind if free else Rejected.kind,
+        scope=cause.scope if isinstance(cause, NoCapacity) else "configuration",
+        after=cause.after if free else None,
     )
 
 
@@ -153,22 +161,28 @@ def _matches(row: Row, detail: ErrorDetail) -> bool:
 
 def _to_error(row: Row, detail: ErrorDetail, error: ArmError, *, status: int, after: float | None) -> CloudError:
     code = detail.code or error.code
-    limits = parse_quota(detail.message) if row.reason == "QuotaExceeded" else Quota()
-    named = denied_action(detail.message) if row.remedy == ASSIGN_ROLE else limits.text
-    text = named or summarize(detail.message) or (f"HTTP {status} without an error message" if status else "")
+    text = _facts(row, detail.message) or summarize(detail.message)
+    if not text and status:
+        text = f"HTTP {status} without an error message"
     remedy = row.remedy.format(location=parse_location(detail.message) or "<location>")
     limit = NO_CAPACITY_BYTES if row.kind == "no_capacity" else MESSAGE_BYTES
     message = format_message(code, text, remedy, limit=limit)
     reason = row.reason or _reason(code, status)
     match row.kind:
         case "no_capacity":
-            if limits.limit == 0:
-                after = HOUR_SECONDS
             return NoCapacity(reason, message, scope=row.scope, after=after, code=code, status=status)
         case "rejected":
             return Rejected(reason, message, after=after, code=code, status=status)
         case "retryable":
             return Retryable(reason, message, after=after, code=code, status=status, conflict=row.conflict)
+
+
+def _facts(row: Row, message: str) -> str:
+    """What a long message of this kind states, in few words; "" if it is not in the known form."""
+    if row.remedy == ASSIGN_ROLE:
+        return denied_action(message)
+    known = {"QuotaExceeded": parse_quota, "SkuNotAvailable": parse_shortage}.get(row.reason)
+    return known(message) if known is not None else ""
 
 
 def _reason(code: str, status: int) -> str:

@@ -10,8 +10,6 @@ docs/references/agent-pools.md#quota-and-capacity-errors.
 
 import re
 
-import msgspec
-
 from provisioner.api.conditions import MESSAGE_BYTES, truncate
 from provisioner.runtime.redaction import redact
 
@@ -29,6 +27,7 @@ _WAIT = re.compile(
     r"(?:\s+after additional tokens are available)?"
 )
 _TIME = re.compile(r"(?:,?\s*\bat\s+)?\b\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?Z?")
+_ELSEWHERE = re.compile(r"not available in (?:this )?location(?: '[^']{1,40}')?(?: zones '[^']{1,20}')?", re.IGNORECASE)
 _ACTION = re.compile(r"perform action '([\w./*-]{1,120})'", re.IGNORECASE)
 
 _FAMILY = re.compile(r"approved (.{1,80}?) quota|for family (\S{1,60})", re.IGNORECASE)
@@ -39,15 +38,7 @@ _NUMBERS = {
     "more": re.compile(r"Additional Required: (\d{1,9})|quota,? requested (\d{1,9})", re.IGNORECASE),
     "left": re.compile(r"remaining (\d{1,9})", re.IGNORECASE),
 }
-_QUOTA_LIMIT = re.compile(r"quota\b[^.]*: limit (\d{1,9})\b")
 _NOT_LOCATIONS = frozenset({"for", "and", "the", "does", "has", "please", "is", "was", "with", "not"})
-
-
-class Quota(msgspec.Struct, frozen=True):
-    """A quota error: a summary and the limit; "" and None if the message does not state them."""
-
-    text: str = ""
-    limit: int | None = None
 
 
 def format_message(code: str, text: str, remedy: str, *, limit: int = MESSAGE_BYTES) -> str:
@@ -75,6 +66,12 @@ def denied_action(message: str) -> str:
     return f"missing permission {'/'.join(action[1].split('/')[-2:])}" if action is not None else ""
 
 
+def parse_shortage(message: str) -> str:
+    """Where Compute does not offer a size, without the texts of the deployments around it; "" if it does not say."""
+    match = _ELSEWHERE.search(message)
+    return f"the size is {_plain(match[0])}" if match is not None else ""
+
+
 def _plain(text: str) -> str:
     text = _PATH.sub(_last_segment, _QUERY.sub("", _LINK.sub("", text)))
     text = _GUID.sub("…", text)
@@ -85,11 +82,11 @@ def _last_segment(path: re.Match[str]) -> str:
     return path[0].rstrip("./").rpartition("/")[2]
 
 
-def parse_quota(message: str) -> Quota:
-    """The numbers of a quota error of Compute or AKS."""
+def parse_quota(message: str) -> str:
+    """The numbers of a quota error of Compute or AKS, summarized; "" if the message does not state them."""
     named = _FAMILY.search(message)
     if named is None:
-        return Quota()
+        return ""
     found = {key: _number(pattern, message) for key, pattern in _NUMBERS.items()}
     numbers = (("limit", "limit"), ("used", "used"), ("left", "left"), ("more", "needed"))
     parts = [f"{label} {found[key]}" for key, label in numbers if found[key] is not None]
@@ -97,13 +94,7 @@ def parse_quota(message: str) -> Quota:
     text = f"{_plain(named[1] or named[2]).removesuffix(' Cores').removesuffix('Cores')} cores quota" + (
         f" in {where}" if where else ""
     )
-    return Quota(f"{text}: {', '.join(parts)}" if parts else f"{text} is exhausted", found["limit"])
-
-
-def parse_quota_limit(text: str) -> int | None:
-    """The limit in a text of `parse_quota`; None if it has none."""
-    match = _QUOTA_LIMIT.search(text)
-    return int(match[1]) if match else None
+    return f"{text}: {', '.join(parts)}" if parts else f"{text} is exhausted"
 
 
 def _number(pattern: re.Pattern[str], message: str) -> int | None:

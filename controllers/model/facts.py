@@ -26,8 +26,9 @@ from .steps import Cause
 class Offer(msgspec.Struct, frozen=True, kw_only=True):
     """An offering that the claim allows. `available_in`: seconds until this claim may request it, or looks again.
 
-    `reason` and `message` are those of the last failure that covers it, `failed_age` seconds ago; `of_cluster`: the
-    cluster lacks something that every offering needs. `tried`: this claim requested it, and has others left to try.
+    `reason` and `message` are those of the last failure that covers it, `failed_age` seconds ago; `failed`: a request
+    for this very offering failed, not only one for another in the scope of that failure. `of_cluster`: the cluster
+    lacks something that every offering needs. `tried`: this claim requested it, and has others left to try.
     """
 
     offering: Offering
@@ -35,6 +36,7 @@ class Offer(msgspec.Struct, frozen=True, kw_only=True):
     reason: str = ""
     message: str = ""
     failed_age: float = math.inf
+    failed: bool = False
     of_cluster: bool = False
     tried: bool = False
 

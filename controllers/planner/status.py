@@ -17,7 +17,7 @@ from controllers.model.node_for_claim import node_for_claim
 from controllers.model.steps import Event, EventType, PatchStatus
 from controllers.node.health import repair
 from controllers.node.termination.conditions import drained, instance_terminating, volumes_detached
-from controllers.nodeclaim.lifecycle import initialization, launch, offerings, registration
+from controllers.nodeclaim.lifecycle import initialization, launch, launch_failure, offerings, registration
 from controllers.nodeclaim.lifecycle.gpu_resources import expected_gpus
 from provisioner.api import conditions, labels
 from provisioner.api.conditions import INITIALIZED, LAUNCHED, ConditionSet, truncate
@@ -143,6 +143,8 @@ def _fields(f: Facts, claim: NodeClaim) -> Mapping[str, str]:
     """The scalar status fields that differ. The providerID is copied from the Node, never computed."""
     node = node_for_claim(f)
     if node is None or claim.deleting or labels.REGISTERED not in node.metadata.labels:
+        return {}
+    if launch_failure.failed_launch_remains(f, claim):
         return {}
     image = (f.instance.image_version if f.instance is not None else "") or node.metadata.labels.get(
         labels.AKS_IMAGE_VERSION, ""

@@ -19,7 +19,7 @@ from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
 
 RETRY_FIRST_SECONDS, RETRY_MOST_SECONDS = 5.0, 30.0
-CAPACITY_FIRST_SECONDS, CAPACITY_MOST_SECONDS = 30.0, 600.0
+CAPACITY_FIRST_SECONDS, CAPACITY_MOST_SECONDS = 30.0, 300.0
 REJECTED_FIRST_SECONDS, REJECTED_MOST_SECONDS = 300.0, 3600.0
 # An API server answers 403 to everything for a second or two after its start, until it has read its RBAC roles.
 FORBIDDEN_FIRST_SECONDS = 5.0
@@ -103,15 +103,22 @@ def _bounds(kind: str) -> tuple[float, float]:
 def backoff(kind: str, times: int, *, after: float | None, final: bool = False) -> float | None:
     """Seconds until the next attempt after `times` failures in a row; None: no further attempt.
 
-    `after`, the delay that the cloud requests, replaces the first delay. It is taken as it is for a retryable error.
+    `after`, the delay that the cloud requests, replaces the first delay. It is taken as it is for a retryable error. An
+    unavailable offering never waits longer than `CAPACITY_MOST_SECONDS`: quota is raised within minutes.
     """
     if final:
         return None
-    first, most = _bounds(kind)
+    first, _ = _bounds(kind)
     if after is not None and kind == Retryable.kind:
         return after
     grown = (after if after is not None else first) * 2.0 ** min(times - 1, 16)
-    return min(grown, max(most, after or 0.0))
+    return min(grown, _longest(kind, after))
+
+
+def _longest(kind: str, after: float | None) -> float:
+    """The longest delay after a failure of that kind, however often it recurs, in seconds."""
+    most = _bounds(kind)[1]
+    return most if kind == NoCapacity.kind else max(most, after or 0.0)
 
 
 def remember_failure(
@@ -136,7 +143,7 @@ def remember_failure(
         delay=backoff(error.kind, times, after=error.after, final=final),
         uncertain=(unanswered or conflict) and not final,
         unanswered=unanswered and not final,
-        within=None if final else max(_bounds(error.kind)[1], error.after or 0.0),
+        within=None if final else _longest(error.kind, error.after),
         for_uid=for_uid,
         for_metadata=metadata_text(claim) if claim is not None and isinstance(error, Rejected) else "",
     )

@@ -55,7 +55,6 @@ from .drain_memory import with_evictions, with_pods, with_read_failure, with_vol
 from .indexes import Indexes
 from .memory import FORBIDDEN_FIRST_SECONDS, CrdRead, Expectation, Memory, Refusal, remember_failure
 
-UNKNOWN_CAUSE_FIRST_SECONDS = 60.0
 # No other step can take the place of the removal of a finalizer, so it is retried at least this often.
 RELEASE_MOST_SECONDS = 60.0
 
@@ -223,18 +222,12 @@ def with_cause(memory: Memory, instance: Instance | None) -> Instance | None:
 
 
 def _unknown_cause(instance: Instance) -> Failure:
-    """The failure of a pool whose cause is not available; the delays start short."""
+    """The failure of a pool whose cause is not available: a machine may have been created and billed."""
     message = (
         f"agent pool {instance.name} ended in {instance.raw_state}; AKS names no cause on it, and its operation has"
         f" none (any longer): see az aks nodepool show --name {instance.name} and the activity log"
     )
-    return Failure(
-        reason=reasons.CREATE_FAILED,
-        message=message,
-        kind=Rejected.kind,
-        scope="configuration",
-        after=UNKNOWN_CAUSE_FIRST_SECONDS,
-    )
+    return Failure(reason=reasons.CREATE_FAILED, message=message, kind=Rejected.kind, scope="configuration")
 
 
 def _as_error(failure: Failure) -> CloudError:

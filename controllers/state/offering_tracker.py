@@ -15,7 +15,7 @@ from cloudprovider.errors import CloudError, NoCapacity
 from cloudprovider.interface import Failure, Instance, InstanceState, Offering
 from controllers.model.conditions import launched
 from controllers.model.facts import Facts, Offer
-from controllers.model.offering_scope import OfferingScope, offering_scope
+from controllers.model.offering_scope import offering_scope
 from controllers.model.steps import CreateInstance
 from provisioner.api import labels
 from provisioner.api.conditions import EXHAUSTED, LAUNCHED
@@ -56,7 +56,7 @@ class OfferingTracker:
         self._failed_etags: dict[str, str] = {}
         self._restored: set[str] = set()
         self._retry_seen: dict[str, str] = {}
-        self._tried: dict[str, list[OfferingScope]] = {}
+        self._tried: dict[str, set[Offering]] = {}
 
     def update_from_instance(self, key: str, instance: Instance | None, *, wall: datetime, now: float) -> None:
         """Record what the state of this key's pool says about its offering."""
@@ -119,18 +119,16 @@ class OfferingTracker:
     def _failed(
         self, key: str, offering: Offering, failure: Failure, *, requested: datetime | None, wall: datetime, now: float
     ) -> None:
-        self._tried.setdefault(key, []).append(offering_scope(offering, failure.scope))
+        self._tried.setdefault(key, set()).add(offering)
         self._unavailable_offerings.mark_unavailable(key, offering, failure, requested=requested, wall=wall, now=now)
 
     def _with_tried(self, key: str, offers: tuple[Offer, ...]) -> tuple[Offer, ...]:
         """Mark the offerings that this claim has tried; once it has tried all, it starts again with the first."""
-        tried = self._tried.get(key, [])
-        again = [any(one.covers(offer.offering) for one in tried) for offer in offers]
-        if all(again):
+        tried = self._tried.get(key, set())
+        if all(offer.offering in tried for offer in offers):
             self._tried.pop(key, None)
             return offers
-        pairs = zip(offers, again, strict=True)
-        return tuple(msgspec.structs.replace(offer, tried=seen) for offer, seen in pairs)
+        return tuple(msgspec.structs.replace(offer, tried=offer.offering in tried) for offer in offers)
 
     def _retry_annotated(self, key: str, claim: NodeClaim, offerings: tuple[Offering, ...], now: float) -> None:
         """A new value of the retry annotation ends the delays once. The value at first sight may be an old one."""

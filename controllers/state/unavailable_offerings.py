@@ -1,9 +1,9 @@
 """Unavailable offerings of the whole cluster: which, for how long, and which claim may try them next.
 
-A failure makes the offerings in its scope unavailable for 30 s, doubling to 10 min (longer if the cloud reports it);
-requests that were in flight at that time do not extend it. Then one claim, the one that has waited longest and waits
-for nothing else, requests the offering. An instance that was requested since then makes it available to all. An entry
-that nobody used for an hour after its delay is dropped.
+A failure makes the offerings in its scope unavailable for 30 s, doubling to 5 min; requests that were in flight at that
+time do not extend it. Then one claim that waits for nothing else requests one of them: the claim whose offering failed
+least recently or not at all, and of several such claims the one that has waited longest. An instance that was requested
+since then makes the offerings available to all. An entry that nobody used for an hour after its delay is dropped.
 Nothing here matters after a restart: failed pools and the conditions of claims restore it (`restore`,
 `mark_unavailable`).
 
@@ -11,8 +11,9 @@ Loop times in seconds; wall times where the time of a PUT (a pool's tag) is comp
 Source: docs/references/rules.md#unavailable-offerings.
 """
 
+import math
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 
 import msgspec
@@ -38,7 +39,8 @@ ENTRIES_MAX = 1000
 class UnavailableOffering:
     """One scope that is unavailable for `seconds` from `failed_at`.
 
-    `probe`: the key that requests it, since `probed_at`; `restored`: known from conditions of claims only.
+    `failed`: when each offering in the scope that was requested failed last (loop times). `probe`: the key that
+    requests one, since `probed_at`; `restored`: known from conditions of claims only.
     """
 
     offering_scope: OfferingScope
@@ -47,6 +49,7 @@ class UnavailableOffering:
     failed_at: float
     failed_wall: datetime
     seconds: float
+    failed: dict[Offering, float] = field(default_factory=dict)
     probe: str = ""
     probed_at: float = 0.0
     restored: bool = False
@@ -95,10 +98,13 @@ class UnavailableOfferings:
         before = self._entries.get(about)
         late = before is not None and before.probe != key and requested is not None and requested <= before.failed_wall
         freed = [unavailable.offering_scope for unavailable in self._release(key)]
-        if not late:
+        failed = {**(before.failed if before is not None else {}), offering: now}
+        if before is not None and late:
+            before.failed = failed
+        else:
             times = before.times + 1 if before is not None else 1
             seconds = backoff(NoCapacity.kind, times, after=failure.after) or 0.0
-            self._entries[about] = UnavailableOffering(about, failure, times, now, wall, seconds)
+            self._entries[about] = UnavailableOffering(about, failure, times, now, wall, seconds, failed)
             self._drop_expired(now)
             freed.append(about)
         # One request probes all entries that cover its offering: the others are the next claim's to probe.
@@ -124,10 +130,14 @@ class UnavailableOfferings:
         idle = min(age, idle_seconds)
         times, gone = _resumed(failure, age - idle)
         gone += idle
-        seconds = backoff(NoCapacity.kind, times, after=failure.after) or 0.0
+        seconds, failed_wall = backoff(NoCapacity.kind, times, after=failure.after) or 0.0, shifted(wall, -gone)
+        offerings = tuple(offerings)
         for offering in offerings:
             about, known = offering_scope(offering, failure.scope), list(self._covering(offering))
-            entry = UnavailableOffering(about, failure, times, now - gone, shifted(wall, -gone), seconds, restored=True)
+            failed = {one: now - gone for one in offerings if about.covers(one)}
+            if about in self._entries:
+                self._entries[about].failed = {**failed, **self._entries[about].failed}
+            entry = UnavailableOffering(about, failure, times, now - gone, failed_wall, seconds, failed, restored=True)
             if all(one.restored and not one.probe and one.remaining(now) < entry.remaining(now) for one in known):
                 self._entries[about] = entry
         self._drop_expired(now)
@@ -187,7 +197,8 @@ class UnavailableOfferings:
         for unavailable in self._covering(offering):
             seconds = max(worst.available_in, self._available_in(key, unavailable, now))
             age = now - unavailable.failed_at
-            worst = msgspec.structs.replace(worst, available_in=seconds)
+            failed = worst.failed or offering in unavailable.failed
+            worst = msgspec.structs.replace(worst, available_in=seconds, failed=failed)
             if age < worst.failed_age:
                 failure = unavailable.failure
                 worst = msgspec.structs.replace(
@@ -207,13 +218,17 @@ class UnavailableOfferings:
         return TURN_SECONDS if others_turn and unavailable.probe != key else 0.0
 
     def _first(self, unavailable: UnavailableOffering, now: float) -> str:
-        """The claim that has waited longest for an offering in this scope, and waits for nothing but its turn."""
-        waiting = (
-            (waiter.created, key)
-            for key, waiter in self._waiting.items()
-            if any(unavailable.offering_scope.covers(o) and self._delay_over(key, o, now) for o in waiter.offerings)
-        )
-        return min(waiting, default=(None, ""))[1]
+        """The next claim that requests an offering in this scope, among those that wait for their turn; "" for none.
+
+        A failure of one offering must not keep a claim that allows another one in its scope from its turn.
+        """
+        turns: list[tuple[float, datetime, str]] = []
+        for key, waiter in self._waiting.items():
+            covered = [o for o in waiter.offerings if unavailable.offering_scope.covers(o)]
+            failed = [unavailable.failed.get(o, -math.inf) for o in covered if self._delay_over(key, o, now)]
+            if failed:
+                turns.append((min(failed), waiter.created, key))
+        return min(turns)[2] if turns else ""
 
     def _delay_over(self, key: str, offering: Offering, now: float) -> bool:
         return not any(one.remaining(now) > 0 or one.probed_by_another(key, now) for one in self._covering(offering))

@@ -157,7 +157,7 @@ def offer(available_in: float = 0.0, *, size: str = SIZE, failed_age: float = ma
     rests = available_in > 0 or failed_age < math.inf
     stated: dict[str, Any] = {"reason": "QuotaExceeded", "message": f"no cores for {size}"} if rests else {}
     age = min(failed_age, 1.0) if rests else math.inf
-    return Offer(offering=offering, available_in=available_in, failed_age=age, **stated)
+    return Offer(offering=offering, available_in=available_in, failed_age=age, failed=rests, **stated)
 
 
 def facts(**fields: Any) -> Facts:

@@ -29,16 +29,18 @@ Event. Where the table contains *ARM's code*, the reason is that code in CamelCa
 is no code. The message begins with the code and ends with the remedy."""
 
 DELAYS = """\
-Without a delay in the table, an offering is unavailable for 30 seconds, doubling to 10 minutes, or for an hour if
-the limit of the quota is 0. A new value of the annotation `gpu-provisioner.sh/retry` on a NodeClaim ends the delay
-for its offerings."""
+Without a delay in the table, an offering is unavailable for 30 seconds, doubling to 5 minutes; no offering is
+unavailable for longer. A new value of the annotation `gpu-provisioner.sh/retry` on a NodeClaim ends the delay for its
+offerings."""
 
 KINDS = {
     "no capacity": "`Launched` is False. The offering (size, zone and capacity type) is unavailable for the *delay*,"
     " and the next offering that the NodeClaim allows is tried. *Scope* shows which offerings become unavailable with"
     " it.",
     "rejected": "`Launched` is False. The request is retried after the *delay*, or after 5 minutes doubling to an hour,"
-    " and immediately when the labels or annotations of the NodeClaim change.",
+    " and immediately when the labels or annotations of the NodeClaim change. An agent pool that fails after its"
+    " PUT was accepted is handled so whatever its code, unless Azure has no capacity: a machine may have been created"
+    " and billed.",
     "retryable": "`Launched` is Unknown. The request is retried after the *delay*, or with an exponential backoff that"
     " starts at a few seconds. `Retry-After` of Azure takes precedence.",
 }

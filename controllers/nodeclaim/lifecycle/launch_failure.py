@@ -3,7 +3,8 @@
 A pool that failed before its Node was initialized is deleted once the claim's condition has the cause, and its Node
 once the pool is proven absent. The next attempt waits for both, because its machine has the same name and providerID.
 A Ready Node is kept although its pool failed, unless its GPUs did not appear before the deadline: then it is drained
-and deleted.
+and deleted. Once the failed pool is being deleted, its Node is part of what remains, even if it turns Ready: the claim
+is kept, and its next attempt gets another machine.
 
 Source: docs/references/agent-pools.md#quota-and-capacity-errors, docs/references/agent-pools.md#node-bring-up-errors,
 docs/references/rules.md#deterministic-names, docs/references/rules.md#absence-needs-proof,
@@ -45,13 +46,14 @@ def failed_launch_remains(f: Facts, claim: NodeClaim) -> bool:
     """Whether the claim's last attempt failed, so that its pool and Nodes, if any, are to be deleted."""
     if claim.deleting or was_usable(claim):
         return False
-    if any(node.ready and not _unusable(f, claim, node) for node in _nodes_of(f, claim)):
-        return False
     if f.instance is None:
         return failure_reported(claim)
-    failed = f.instance.state is InstanceState.FAILED
-    deleting = f.instance.state is InstanceState.DELETING and failure_reported(claim)
-    return (failed or deleting) and held_by(f.instance, claim)
+    if not held_by(f.instance, claim):
+        return False
+    if f.instance.state is InstanceState.DELETING:
+        return failure_reported(claim)
+    usable = any(node.ready and not _unusable(f, claim, node) for node in _nodes_of(f, claim))
+    return f.instance.state is InstanceState.FAILED and not usable
 
 
 def failed_without_gpus(f: Facts, claim: NodeClaim) -> bool:
@@ -63,14 +65,14 @@ def failed_without_gpus(f: Facts, claim: NodeClaim) -> bool:
 
 
 def _unusable(f: Facts, claim: NodeClaim, node: Node) -> bool:
-    """Whether a Ready Node belongs to a failed attempt: its pool failed, and its GPUs did not appear.
+    """Whether a Ready Node of a failed pool does not end the failed attempt: its GPUs did not appear.
 
-    Once reported, this holds until the GPUs appear, also after the pool's deletion.
+    Once reported, this holds until the GPUs appear.
     """
     if not lacks_gpus(f, claim, node):
         return False
     if failure_reported(claim):
-        return f.instance is None or f.instance.state in (InstanceState.FAILED, InstanceState.DELETING)
+        return True
     registered = claim.condition(REGISTERED, "True")
     if registered is None or not failed_without_gpus(f, claim):
         return False

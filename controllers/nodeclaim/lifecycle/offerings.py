@@ -27,7 +27,7 @@ def next_offering(f: Facts) -> Offering | None:
 
 def exhausted(f: Facts) -> bool:
     """Whether all offerings of the claim have failed and none has succeeded since."""
-    return bool(f.offers) and all(offer.reason and not offer.of_cluster for offer in f.offers)
+    return bool(f.offers) and all(offer.failed and not offer.of_cluster for offer in f.offers)
 
 
 def blocking_condition(f: Facts) -> ConditionUpdate | None:
@@ -65,7 +65,7 @@ def last_failure(f: Facts) -> ConditionUpdate | None:
 
 def attempt_message(f: Facts, offering: Offering) -> str:
     """The Event about an attempt; "" for the first attempt with the only offering."""
-    failed = next((o for o in f.offers if o.reason), None)
+    failed = next((o for o in f.offers if o.failed), None)
     if len(f.offers) < 2 and failed is None:
         return ""
     cause = f"; {failed.offering}: {failed.reason}" if failed is not None else ""
@@ -79,7 +79,7 @@ def fallback_message(f: Facts, instance: Instance) -> str:
         return ""
     choice, first = f"{instance.offering} is choice {place} of {len(f.offers)}", f.offers[0]
     current = f.claim.condition(LAUNCHED, "Unknown")
-    cause = f", {first.offering} failed with {first.reason}" if first.reason else ""
+    cause = f", {first.offering} failed with {first.reason}" if first.failed else ""
     parts = current.message.split("; ") if current is not None else []
     return next((part for part in parts if part.startswith(choice)), choice + cause)
 

@@ -8,6 +8,7 @@ docs/references/agent-pools.md#throttling, docs/references/simulator.md#simulate
 """
 
 import fnmatch
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -146,6 +147,22 @@ def quota_preflight(*, size: str = "", times: int = ALWAYS) -> Fault:
         "requested 24, remaining 0 for family standardNCADSA100v4Family for region westeurope."
     )
     return Fault(verb="PUT", size=size, times=times, answer=errors.rp(400, "ErrCode_InsufficientVCPUQuota", message))
+
+
+def size_not_available(pool: str, *, size: str, zones: str = "1,2,3", times: int = ALWAYS) -> Fault:
+    """The PUT is rejected by a validation of Compute, which AKS quotes as JSON.
+
+    Source: https://github.com/Azure/AKS/issues/1444.
+    """
+    text = (
+        "The template deployment failed with error: 'The resource with id: '/subscriptions/x/y' failed validation with "
+        "message: 'The requested size for resource '/subscriptions/x/y' is currently not available in location "
+        f"'westeurope' zones '{zones}' for subscription 'x'. Please try another size or deploy to a different location "
+        "or zones. See https://aka.ms/azureskunotavailable for details.'.'."
+    )
+    inner = json.dumps({"code": "InvalidTemplateDeployment", "message": text}, indent=2)
+    message = f"Provisioning of resource(s) for Agent Pool {pool} failed. Error: {inner}"
+    return Fault(verb="PUT", size=size, times=times, answer=errors.rp(400, "BadRequest", message))
 
 
 def capacity(

@@ -151,11 +151,22 @@ def test_an_aborted_creation_is_reported_and_repeated() -> None:
     simulate(story)
 
 
-def test_attempts_that_fail_get_rarer_and_never_stop() -> None:
-    """Two hours of failed attempts: 5, 10, 20, 40 min between them, one pool at a time, one claim."""
+@pytest.mark.parametrize(
+    "code",
+    [
+        "VMExtensionProvisioningError",
+        "VMExtensionHandlerNonTransientError",
+        "SomethingUnheardOf",
+        "InternalOperationError",
+        "OperationCanceled",
+    ],
+)
+def test_attempts_that_fail_get_rarer_and_never_stop(code: str) -> None:
+    """Whatever the code, two hours of failed attempts: 5, 10, 20, 40 min between them, one pool at a time."""
 
     async def story(sim: Sim) -> None:
-        sim.cloud.faults.append(Fault(verb="PUT", times=ALWAYS, failure=Failure(error=BROKEN)))
+        failure = Failure(error=faults.error(code, "VM has reported a failure"))
+        sim.cloud.faults.append(Fault(verb="PUT", times=ALWAYS, failure=failure))
         await sim.start_controller(elect=False)
         uid = (await sim.apply(node_claim(NAME)))["metadata"]["uid"]
         await asyncio.sleep(2 * HOUR_SECONDS)
@@ -163,7 +174,7 @@ def test_attempts_that_fail_get_rarer_and_never_stop() -> None:
         assert len(waits) == 4
         for waited, least in zip(waits, (300.0, 600.0, 1200.0, 2400.0), strict=True):
             assert least <= waited < least + 120.0
-        assert condition(sim.claim(NAME), "Launched")["reason"] == "VMExtensionProvisioningError"
+        assert condition(sim.claim(NAME), "Launched")["reason"] == code
         sim.cloud.faults.clear()
         assert await ready(sim, NAME, within_seconds=2 * HOUR_SECONDS) == uid
 
@@ -237,6 +248,60 @@ def test_a_node_that_lingers_holds_the_next_attempt() -> None:
         await sim.until(lambda: created(sim, NAME) == 2, 60, "a second PUT is sent")
 
     simulate(story, nodes=NEVER)
+
+
+def ready_without_a_machine(sim: Sim) -> list[tuple[float, str]]:
+    """When the claim has Ready=True although its pool is being deleted or gone; the list grows by itself."""
+    found: list[tuple[float, str]] = []
+
+    def look(_event: str, _kind: str, _obj: object, _before: object) -> None:
+        pool = sim.cloud.pools.get(NAME)
+        if sim.condition(NAME, "Ready") == "True" and (pool is None or pool.state == "Deleting"):
+            found.append((round(sim.now, 1), pool.state if pool else "gone"))
+
+    sim.store.subscribe(look)
+    return found
+
+
+@pytest.mark.parametrize("restart", [False, True])
+def test_a_node_that_turns_ready_while_its_failed_pool_is_deleted_is_no_machine(*, restart: bool) -> None:
+    """The DELETE was sent: Launched stays False, the claim is kept, and the next attempt follows."""
+
+    async def story(sim: Sim) -> None:
+        uid = await failed_with_a_node(sim)
+        await wait_for_condition(sim, NAME, "Registered", "True", "Registered", within_seconds=300)
+        await sim.until(lambda: sim.cloud.pools[NAME].state == "Deleting", 600, "the DELETE is accepted")
+        found = ready_without_a_machine(sim)
+        (node,) = node_names(sim)
+        await asyncio.sleep(5)
+        if restart:
+            sim.crash()
+        sim.nodes.set_ready(node, True)
+        sim.nodes.set_gpus(node, 1)
+        if restart:
+            await sim.start_controller("ctl1", elect=False)
+        await asyncio.sleep(20)
+        assert condition(sim.claim(NAME), "Launched")["status"] == "False"
+        await sim.until(lambda: created(sim, NAME) == 2, HOUR_SECONDS / 2, "the next attempt")
+        assert sim.claim(NAME)["metadata"]["uid"] == uid
+        assert found == []
+
+    simulate(story, nodes=NEVER)
+
+
+def test_a_machine_that_boots_slower_than_aks_waits_leads_to_a_second_one() -> None:
+    """The Node turns Ready shortly after AKS gave up: the claim is Ready with the second machine."""
+
+    async def story(sim: Sim) -> None:
+        uid = await failed_with_a_node(sim)
+        found = ready_without_a_machine(sim)
+        await asyncio.sleep(HOUR_SECONDS / 2)
+        assert await ready(sim, NAME) == uid
+        assert created(sim, NAME) == 2
+        assert found == []
+
+    slow = NodeSettings(ready_seconds=(110.0, 110.0), gpu_seconds=(5.0, 5.0))
+    simulate(story, seed=3, nodes=slow, azure=AzureSettings(delete_seconds=(240.0, 300.0)))
 
 
 def test_a_failed_pool_whose_node_is_ready_is_kept() -> None:

@@ -14,7 +14,7 @@ from cloudprovider.errors import Scope
 CALLS, SHORTAGE, BOOT = "calls-and-accepted-statuses", "quota-and-capacity-errors", "node-bring-up-errors"
 ABSENT, CONFLICT, INVALID = "not-found", "conflicts", "validation-errors"
 ACCESS, RATE, SERVER = "authentication-and-authorization-errors", "throttling", "service-errors"
-HOUR, SLOW, MINUTE = 3600.0, 300.0, 60.0
+SLOW, MINUTE = 300.0, 60.0
 POOL = "gpu1"
 
 
@@ -66,15 +66,21 @@ def quota_words(what: str, limit: int = 24) -> str:
 def quota(code: str, what: str, scope: Scope, limit: int = 24) -> Case:
     named = what.removesuffix("Cores").strip()
     holds = f"{named} cores quota in westeurope: limit {limit}, used {limit}, needed 24"
-    after = HOUR if limit == 0 else None
     says = quota_words(what, limit)
-    return Case(SHORTAGE, code, says, BOTH, "no_capacity", "QuotaExceeded", LIST_USAGE, scope, after, holds=holds)
+    return Case(SHORTAGE, code, says, BOTH, "no_capacity", "QuotaExceeded", LIST_USAGE, scope, holds=holds)
 
 
 CONSTRAINTS: tuple[tuple[str, Scope], ...] = (
     ("Ephemeral Disk", "configuration"),
     ("Proximity Group", "configuration"),
     ("Size", "size"),
+)
+
+
+ELSEWHERE: tuple[tuple[str, Scope], ...] = (
+    ("not available in location 'eastus' zones '1,2'", "zone"),
+    ("not available in location 'eastus'", "size"),
+    ("not available in this location", "size"),
 )
 
 
@@ -126,9 +132,14 @@ CAPACITY = (
     ),
     short("Unheard", PREFLIGHT, "size", LIST_USAGE, reason="QuotaExceeded", holds=LEFT),
     short("SkuNotAvailable", "Following SKUs have failed for Capacity Restrictions", "size"),
-    short("VMSizeNotSupported", "The VM size is not there.", "size", LIST_SKUS, after=HOUR),
     *(
-        short(code, says, "size", LIST_SKUS, reason="VMSizeNotSupported", after=HOUR, statuses=SYNC)
+        short(code, f"The requested size is currently {where}.", scope, reason="SkuNotAvailable")
+        for code in ("SkuNotAvailable", "InvalidTemplateDeployment", "BadRequest")
+        for where, scope in ELSEWHERE
+    ),
+    short("VMSizeNotSupported", "The VM size is not there.", "size", LIST_SKUS),
+    *(
+        short(code, says, "size", LIST_SKUS, reason="VMSizeNotSupported", statuses=SYNC)
         for code, says in (
             ("BadRequest", "Standard_X is not supported for subscription"),
             ("BadRequest", "The VM size of Standard_X is not allowed in your subscription"),
@@ -222,7 +233,6 @@ CONFLICTS = (
         "canceled",
         "delete the claim if it is not needed",
         statuses=LATER,
-        after=MINUTE,
     ),
     passing(
         CONFLICT,
@@ -277,9 +287,7 @@ VALIDATION = (
     ),
     refused(INVALID, "NodePoolMcVersionIncompatible", "old", "Upgrade the cluster's control plane"),
     refused(INVALID, "AgentPoolK8sVersionNotSupported", "old", "Upgrade the cluster's control plane"),
-    short(
-        "AvailabilityZoneNotSupported", "zone 3", "zone", "Allow another zone in the claim", section=INVALID, after=HOUR
-    ),
+    short("AvailabilityZoneNotSupported", "zone 3", "zone", "Allow another zone in the claim", section=INVALID),
     refused(
         INVALID,
         "RequestDisallowedByPolicy",

@@ -84,14 +84,6 @@ def test_quota_errors_in_every_shape(what: str, scope: str, how: str) -> None:
     assert (failure.kind, failure.reason, failure.message) == ("no_capacity", "QuotaExceeded", error.message)
 
 
-def test_a_quota_limit_of_zero_delays_for_an_hour() -> None:
-    """A quota of 0 does not become available within minutes."""
-    inner = faults.quota_exceeded("standardNDSH100v5Family Cores", limit=0)
-    error = updates(400, wrapped(str(inner["code"]), str(inner["message"])))
-    assert isinstance(error, NoCapacity)
-    assert error.after == 3600.0
-
-
 def test_the_quota_error_of_aks() -> None:
     """Its message states family, region, requested and remaining vCPUs."""
     message = (
@@ -105,16 +97,16 @@ def test_the_quota_error_of_aks() -> None:
 
 NO_CAPACITY = [
     ("SkuNotAvailable", "Following SKUs have failed for Capacity Restrictions", "size", None),
-    ("VMSizeNotSupported", "The VM size is not there.", "size", 3600.0),
-    ("BadRequest", "Standard_X is not supported for subscription", "size", 3600.0),
-    ("BadRequest", "The VM size of Standard_X is not allowed in your subscription in location 'x'.", "size", 3600.0),
-    ("InvalidParameter", "vmSize Standard_X is not available in the current region", "size", 3600.0),
+    ("VMSizeNotSupported", "The VM size is not there.", "size", None),
+    ("BadRequest", "Standard_X is not supported for subscription", "size", None),
+    ("BadRequest", "The VM size of Standard_X is not allowed in your subscription in location 'x'.", "size", None),
+    ("InvalidParameter", "vmSize Standard_X is not available in the current region", "size", None),
     ("ZonalAllocationFailed", "no capacity", "zone", None),
     ("AllocationFailed", "no capacity", "size", None),
     ("OverconstrainedZonalAllocationRequest", "no capacity", "zone", None),
     ("OverconstrainedAllocationRequest", "Constraints applied are: Ephemeral Disk", "configuration", None),
     ("OverconstrainedAllocationRequest", "Constraints applied are: VM Size", "size", None),
-    ("AvailabilityZoneNotSupported", "zone 3 is not there", "zone", 3600.0),
+    ("AvailabilityZoneNotSupported", "zone 3 is not there", "zone", None),
     ("KubenetNodeCountTotalExceedsLimit", "400 nodes", "cluster", 300.0),
     ("BadRequest", "The maximum number of agent pools (100) allowed has been reached.", "cluster", 300.0),
     ("SubnetIsFull", "full", "cluster", 300.0),
@@ -183,6 +175,16 @@ def test_rejected_errors(status: int, code: str, message: str, reason: str) -> N
 def test_a_machine_that_fails_to_boot_is_rejected(code: str, message: str) -> None:
     """It was created and billed; the retry is delayed as for a rejected request."""
     assert classify_failure(code, message, []).kind == "rejected"
+
+
+@pytest.mark.parametrize(
+    "code",
+    ["VMExtensionHandlerNonTransientError", "Unheard", "InternalServerError", "AKSOperationPreempted", "Throttled"],
+)
+def test_whatever_made_a_pool_fail_delays_the_retry_as_a_rejection_does(code: str) -> None:
+    """The pool failed after its PUT was accepted, so that a machine may have been created and billed."""
+    failure = classify_failure(code, "something went wrong", None)
+    assert (failure.kind, failure.reason, failure.after) == ("rejected", code, None)
 
 
 # Not found
@@ -274,12 +276,6 @@ def test_a_stopped_cluster() -> None:
     assert isinstance(error, Retryable)
     assert error.reason == "ClusterNotRunning"
     assert error.message.endswith("az aks start")
-
-
-@pytest.mark.parametrize("code", ["AKSOperationPreempted", "AKSOperationPreemptedByDelete", "OperationPreempted"])
-def test_a_preempted_operation_is_retryable(code: str) -> None:
-    """A later operation replaced it."""
-    assert classify_failure(code, "preempted by another operation with ID 1", None).kind == "retryable"
 
 
 # Authentication, throttling, 5xx

@@ -102,6 +102,17 @@ TABLE = [
         steps.DeleteNode,
     ),
     (
+        "a Node that turns Ready while its failed pool is being deleted changes nothing",
+        {"claims": (TOLD,), "instance": instance(DELETING, raw_state="Deleting"), "nodes": (node(),)},
+        steps.Wait,
+    ),
+    (
+        "nor does it when that pool is no longer listed",
+        {"claims": (TOLD,), "nodes": (node(),), "absence": "unknown"},
+        steps.LookUpPool,
+    ),
+    ("it goes after the proof", {"claims": (TOLD,), "nodes": (node(),), **GONE}, steps.DeleteNode),
+    (
         "whose GPUs have come after all is used",
         {"claims": (TOLD,), "instance": POOL, "nodes": (node(initialized=False),), "gpus": ONE},
         steps.PatchNode,

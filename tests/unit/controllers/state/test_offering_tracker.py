@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from cloudprovider.azure.errors import failure_from_condition
-from cloudprovider.errors import NoCapacity
+from cloudprovider.errors import NoCapacity, Scope
 from cloudprovider.interface import Failure, Instance, InstanceState, Offering
 from controllers.model.facts import Facts, Offer
 from controllers.model.steps import CreateInstance
@@ -32,10 +32,10 @@ def offering_tracker(*offerings: Offering) -> tuple[OfferingTracker, Unavailable
     ), unavailable_offerings
 
 
-def refused(offering_tracker: OfferingTracker, offering: Offering, at: float) -> None:
+def refused(offering_tracker: OfferingTracker, offering: Offering, at: float, error: NoCapacity = SHORT) -> None:
     step = CreateInstance(claim=claim(), name=KEY, offering=offering)
     offering_tracker.create_started(step, at)
-    offering_tracker.create_failed(step, SHORT, requested=NOW, wall=NOW, now=at)
+    offering_tracker.create_failed(step, error, requested=NOW, wall=NOW, now=at)
 
 
 def offers_of(offering_tracker: OfferingTracker, known: Facts, at: float) -> tuple[Offer, ...]:
@@ -61,6 +61,23 @@ def test_all_that_a_claim_allows_is_tried_before_anything_again() -> None:
         assert pick(asking, at) == offering
         refused(asking, offering, at)
     assert pick(asking, 120.0) == A
+
+
+@pytest.mark.parametrize("scope", ["region", "priority", "size", "zone", "cluster"])
+def test_a_failure_of_wider_scope_marks_no_other_offering_as_tried(scope: Scope) -> None:
+    """The others wait with it, and come first afterwards; until they failed too, nothing is exhausted."""
+    first, second = Offering(size="Standard_A", zone="1"), Offering(size="Standard_A", zone="2")
+    asking, _ = offering_tracker(first, second)
+    refused(asking, first, 0.0, NoCapacity("QuotaExceeded", "no cores", scope=scope))
+    known = facts(claims=(claim(),))
+    known = msgspec.structs.replace(known, offers=offers_of(asking, known, 1.0))
+    assert [offer.tried for offer in known.offers] == [True, False]
+    assert not exhausted(known)
+    assert pick(asking, 301.0) == second
+    refused(asking, second, 301.0, NoCapacity("QuotaExceeded", "no cores", scope=scope))
+    known = msgspec.structs.replace(known, offers=offers_of(asking, known, 302.0))
+    assert exhausted(known) == (scope != "cluster")
+    assert pick(asking, 602.0) == first
 
 
 def test_a_new_claim_tries_what_it_prefers_though_others_found_it_wanting_once() -> None:
@@ -122,7 +139,7 @@ FULL = "SubnetIsFull: Subnet gpu is full. Free addresses in the subnet or use a 
 @pytest.mark.parametrize(
     ("offerings", "reason", "message", "left"),
     [
-        ((A,), "QuotaExceeded", f"{NO_CORES}; {EXHAUSTED}", {A: 3600.0, B: None}),
+        ((A,), "QuotaExceeded", f"{NO_CORES}; {EXHAUSTED}", {A: 30.0, B: None}),
         # The words do not say of which of two sizes they speak: both rest, for as long as any shortage does.
         ((A, B), "QuotaExceeded", f"{NO_CORES}; {EXHAUSTED}", {A: 30.0, B: 30.0, C: None}),
         ((A,), "QuotaExceeded", f"something else; {EXHAUSTED}", {A: 30.0}),

@@ -52,8 +52,8 @@ class Book:
         return offer.available_in
 
 
-def test_each_failed_try_doubles_the_rest_up_to_ten_minutes() -> None:
-    """30 s, 60 s, ... 600 s; every try is one PUT of the whole fleet."""
+def test_each_failed_try_doubles_the_delay_up_to_five_minutes() -> None:
+    """30 s, 60 s, ... 300 s; each try is one PUT for all claims."""
     book, at, rests = Book(), 0.0, []
     for _ in range(7):
         book.failed(at)
@@ -61,16 +61,30 @@ def test_each_failed_try_doubles_the_rest_up_to_ten_minutes() -> None:
         at += rests[-1]
         assert book.holds(at) == 0.0
         book.unavailable_offerings.create_started("k", A, at)
-    assert rests == [30.0, 60.0, 120.0, 240.0, 480.0, 600.0, 600.0]
+    assert rests == [30.0, 60.0, 120.0, 240.0, 300.0, 300.0, 300.0]
 
 
-def test_a_longer_rest_is_the_clouds_word() -> None:
-    """A limit of 0 says an hour, and no doubling goes beyond it."""
+@pytest.mark.parametrize(("after", "delay"), [(90.0, 90.0), (3600.0, 300.0)])
+def test_the_cloud_sets_the_first_delay_within_five_minutes(after: float, delay: float) -> None:
+    """Quota is raised within minutes, so no offering is unavailable for longer."""
     book = Book()
-    book.failed(0.0, after=3600.0)
-    assert book.holds(0.0) == 3600.0
-    book.failed(3600.0, after=3600.0)
-    assert book.holds(3600.0) == 3600.0
+    book.failed(0.0, after=after)
+    assert book.holds(0.0) == delay
+    book.failed(300.0, after=after)
+    assert book.holds(300.0) == min(2 * delay, 300.0)
+
+
+def test_a_claim_for_an_offering_that_did_not_fail_has_the_next_turn() -> None:
+    """A failure within a region covers all sizes: the size that did not fail is requested before the one that did."""
+    book, smaller = Book(), Offering(size="Standard_B")
+    book.failed(0.0, key="old", scope="region")
+    assert book.holds(1.0, "old") > 0
+    assert book.holds(31.0, "young", created=YOUNG, offering=smaller) == 0.0
+    assert book.holds(31.0, "old") == TURN_SECONDS
+    book.unavailable_offerings.create_started("young", smaller, 31.0)
+    book.failed(32.0, key="young", scope="region", offering=smaller)
+    assert book.holds(32.0, "young", created=YOUNG, offering=smaller) > 0
+    assert book.holds(92.0, "old") == 0.0, "its failure is the older one"
 
 
 def test_tries_on_their_way_count_once() -> None:
@@ -176,13 +190,13 @@ def test_a_claim_from_before_our_time_is_believed() -> None:
         (None, 29.0, 1.0),
         (None, 30.0, 60.0),
         (None, 100.0, 110.0),
-        (None, 929.0, 1.0),
-        (None, 930.0, 600.0),
-        (None, 930.0 + 10 * 600.0 + 50.0, 550.0),
-        (3600.0, 0.0, 3600.0),
-        (3600.0, 600.0, 3000.0),
-        (3600.0, 86_400.0 + 60.0, 3540.0),
-        (300.0, 301.0, 599.0),
+        (None, 449.0, 1.0),
+        (None, 450.0, 300.0),
+        (None, 450.0 + 10 * 300.0 + 50.0, 250.0),
+        (200.0, 0.0, 200.0),
+        (200.0, 201.0, 299.0),
+        (3600.0, 60.0, 240.0),
+        (300.0, 301.0, 299.0),
         # Clocks may differ: what was reported later than now was reported now.
         (None, -50.0, 30.0),
     ],
@@ -207,8 +221,8 @@ def test_a_rest_goes_on_after_a_restart_where_it_was(after: float | None, age: f
         (None, 40.0, 12.0, -10.0),
         (None, 3600.0, 3570.0, -3480.0),
         (None, 20.0, 10.0, 10.0),
-        (3600.0, 3650.0, 60.0, -50.0),
-        (3600.0, 600.0, 60.0, 3000.0),
+        (300.0, 350.0, 60.0, -50.0),
+        (300.0, 250.0, 60.0, 50.0),
         # Clocks may differ: nobody rests for longer than since the claim reports it.
         (None, 20.0, 500.0, 10.0),
     ],
@@ -268,18 +282,21 @@ def test_a_late_verdict_gives_the_turn_back() -> None:
     book.failed(61.0, key="old", requested=31.0, scope="zone")
     assert book.woken == ["young"]
     assert book.holds(61.0, "young", created=YOUNG, offering=ELSEWHERE) == 0.0
-    assert book.holds(70.0, "old") == 0.0
+    assert book.holds(70.0, "old") == TURN_SECONDS, "zone 2 did not fail, so its claim has the turn"
+    book.unavailable_offerings.release("young")
+    assert book.holds(71.0, "old") == 0.0
 
 
 def test_who_waits_for_more_than_the_turn_does_not_hold_it() -> None:
     """The oldest wants a zone that still rests: another claim tries the size elsewhere meanwhile."""
     book = Book()
     book.failed(0.0)
-    book.failed(0.0, scope="zone", after=600.0)
-    assert book.holds(31.0, "old") == 569.0
+    book.failed(0.0, scope="zone", after=300.0)
+    assert book.holds(31.0, "old") == 269.0
     assert book.holds(31.0, "young", created=YOUNG, offering=ELSEWHERE) == 0.0
-    assert book.holds(600.0, "old") == 0.0
-    assert book.holds(600.0, "young", created=YOUNG, offering=ELSEWHERE) == TURN_SECONDS
+    book.failed(32.0, key="young", offering=ELSEWHERE)
+    assert book.holds(300.0, "old") == 0.0
+    assert book.holds(300.0, "young", created=YOUNG, offering=ELSEWHERE) == TURN_SECONDS
 
 
 def test_claims_with_different_lists_share_the_turns_of_the_size_they_share() -> None:
