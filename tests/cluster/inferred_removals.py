@@ -192,7 +192,7 @@ async def _released(world: RealWorld, name: str) -> None:
     assert (ended.code, ended.err) == (0, ""), ended
     assert "the managed cluster does not exist" in ended.out
     await world.until(lambda: world.claim(name) is None and not world.nodes_of(name), 30, "claim and Node are let go")
-    (event,) = events(world, name, "FinalizerReleasedByHand")
+    (event,) = events(world, name, "FinalizerRemovedManually")
     assert event["message"].startswith("admin removed karpenter.sh/termination from ")
     world.cloud.delete_pool_by_hand(name)
     await world.until(lambda: name not in world.cloud.pools, 60, "its pool went with the cluster")

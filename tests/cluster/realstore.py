@@ -207,13 +207,13 @@ class RealStore:
                         assert event["type"] != "ERROR", event
                         version = event["object"]["metadata"]["resourceVersion"]
                         if event["type"] != "BOOKMARK":
-                            self._tell(event["type"], resource, event["object"], known)
+                            self._notify(event["type"], resource, event["object"], known)
                 finally:
                     # Closing without the server's TLS close_notify: the loop ends before it would arrive.
                     if link is not None:
                         link.abort()
 
-    def _tell(self, kind: Change, resource: str, obj: Json, known: dict[str, Json]) -> None:
+    def _notify(self, kind: Change, resource: str, obj: Json, known: dict[str, Json]) -> None:
         uid = obj["metadata"]["uid"]
         before = known.pop(uid, None)
         if kind != "DELETED":

@@ -160,7 +160,7 @@ OTHERS = Row(
             unit="s",
             queries=(
                 Query(
-                    S.most("gpu_provisioner_offering_cooldown_seconds", "instance_type, zone, capacity_type")
+                    S.most("gpu_provisioner_offering_unavailable_seconds", "instance_type, zone, capacity_type")
                     + f" {ITS_SIZE}",
                     "{{zone}} {{capacity_type}}",
                 ),

@@ -41,7 +41,7 @@ async def run(tools: Tools, wanted: argparse.Namespace, console: Console) -> int
     """Remove the finalizers, or print what would be done. Raises Refused."""
     claim = await _claim(tools, wanted.name)
     _must_be_stuck(tools, claim)
-    proof = await _ask_arm(tools, claim)
+    proof = await _absence_proof(tools, claim)
     nodes = await _nodes(tools, claim)
     if not nodes and not holds_finalizer(claim):
         others = ", ".join(claim.metadata.finalizers) or "none"
@@ -56,7 +56,7 @@ async def run(tools: Tools, wanted: argparse.Namespace, console: Console) -> int
         raise Refused(
             "nothing was released", f"Verify in Azure that the agent pool is gone, then add {RELEASE_FLAG}.", USAGE
         )
-    await _tell(tools, claim, proof, things)
+    await _record_event(tools, claim, proof, things)
     for thing in things:
         released = await _release(tools, thing)
         console.print(f"{_named(thing)} {'released' if released else 'not found'}")
@@ -95,7 +95,7 @@ def _must_be_stuck(tools: Tools, claim: NodeClaim) -> None:
         )
 
 
-async def _ask_arm(tools: Tools, claim: NodeClaim) -> str:
+async def _absence_proof(tools: Tools, claim: NodeClaim) -> str:
     """Why the agent pool cannot exist, according to ARM. Raises Refused if it exists or may exist."""
     key = pool_name(claim)
     try:
@@ -124,7 +124,7 @@ async def _nodes(tools: Tools, claim: NodeClaim) -> list[Node]:
     return [node for node in found.items if belongs(node, claim) and holds_finalizer(node)]
 
 
-async def _tell(tools: Tools, claim: NodeClaim, proof: str, things: list[NodeClaim | Node]) -> None:
+async def _record_event(tools: Tools, claim: NodeClaim, proof: str, things: list[NodeClaim | Node]) -> None:
     """Write the Event that names the user. Raises Refused if this fails."""
     kube = tools.clients.kube
     try:
@@ -134,7 +134,7 @@ async def _tell(tools: Tools, claim: NodeClaim, proof: str, things: list[NodeCla
     message = f"{who} removed {labels.FINALIZER} from {', '.join(_named(thing) for thing in things)} by hand. {proof}"
     try:
         await EventRecorder(kube, tools.clients.clock).record_now(
-            claim, "Warning", reasons.FINALIZER_RELEASED_BY_HAND, message
+            claim, "Warning", reasons.FINALIZER_REMOVED_MANUALLY, message
         )
     except KubeError as error:
         refused = by_api_server(error)

@@ -115,8 +115,8 @@ OFFERING_TRIES = counter(
     "Attempts to create an agent pool",
     ("instance_type", "capacity_type"),
 )
-OFFERING_COOLDOWN = gauge(
-    "gpu_provisioner_offering_cooldown_seconds",
+OFFERING_UNAVAILABLE = gauge(
+    "gpu_provisioner_offering_unavailable_seconds",
     "BETA",
     "Remaining time for which an offering is unavailable; 0: the next attempt is allowed",
     ("instance_type", "zone", "capacity_type"),
@@ -195,10 +195,10 @@ ARM_RETRY_AFTER = histogram(
     buckets=RETRY_AFTER_BUCKETS,
 )
 ARM_TOKENS = gauge(
-    "gpu_provisioner_arm_budget_tokens", "ALPHA", "Calls that the client-side rate limit allows now", ("bucket",)
+    "gpu_provisioner_arm_rate_limit_tokens", "ALPHA", "Calls that the client-side rate limit allows now", ("bucket",)
 )
 ARM_WAIT = gauge(
-    "gpu_provisioner_arm_budget_wait_seconds",
+    "gpu_provisioner_arm_rate_limit_wait_seconds",
     "ALPHA",
     "Time until the client-side rate limit allows the next call",
     ("bucket",),

@@ -42,7 +42,7 @@ def register_offering_metrics(
             zone = ANY if scope.zone is None else scope.zone or REGIONAL
             labels = (size, zone, scope.capacity_type or ANY)
             remaining[labels] = max(remaining.get(labels, 0.0), seconds)
-        yield from ((own.OFFERING_COOLDOWN, labels, seconds) for labels, seconds in remaining.items())
+        yield from ((own.OFFERING_UNAVAILABLE, labels, seconds) for labels, seconds in remaining.items())
 
-    metrics.registry.register(GaugeCollector((own.OFFERING_COOLDOWN,), unavailable, errors))
+    metrics.registry.register(GaugeCollector((own.OFFERING_UNAVAILABLE,), unavailable, errors))
     return OfferingMetrics(metrics)

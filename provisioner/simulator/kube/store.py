@@ -61,7 +61,7 @@ class Store:
         self._collections = {key: Collection(resource, window, self.revision) for key, resource in built_in().items()}
         self._subscribers: list[Subscriber] = []
         self._pending: deque[tuple[str, Event]] = deque()
-        self._telling = False
+        self._notifying = False
         for namespace in NAMESPACES:
             self.create("namespaces", {"metadata": {"name": namespace}})
 
@@ -235,7 +235,7 @@ class Store:
         collection.history.append(event)
         if collection.resource.key == CRD_KEY:
             self._serve(event)
-        self._tell(collection.resource.key, event)
+        self._notify(collection.resource.key, event)
         return new
 
     def _serve(self, event: Event) -> None:
@@ -249,12 +249,12 @@ class Store:
         elif event.before is None or event.before.obj["spec"] != crd["spec"]:
             self._collections[key].resource = from_crd(crd)
 
-    def _tell(self, resource: str, event: Event) -> None:
+    def _notify(self, resource: str, event: Event) -> None:
         """Call the subscribers in order of revision, also when a subscriber writes."""
         self._pending.append((resource, event))
-        if self._telling:
+        if self._notifying:
             return
-        self._telling = True
+        self._notifying = True
         try:
             while self._pending:
                 where, event = self._pending.popleft()
@@ -262,7 +262,7 @@ class Store:
                 for subscriber in self._subscribers:
                     subscriber(event.type, where, event.record.obj, before)
         finally:
-            self._telling = False
+            self._notifying = False
 
     def _found(self, collection: Collection, name: str, namespace: str) -> Json:
         record = collection.objects.get((namespace, name))

@@ -156,7 +156,7 @@ def test_the_longest_waiting_claim_tries_for_all_and_its_deletion_passes_the_tur
         terms = {"instance_type": SIZE, "capacity_type": "on-demand"}
         counted = metrics.registry.get_sample_value
         assert counted("gpu_provisioner_offering_tries_total", terms) == tries["zebra"]
-        left = counted("gpu_provisioner_offering_cooldown_seconds", {**terms, "zone": "any"})
+        left = counted("gpu_provisioner_offering_unavailable_seconds", {**terms, "zone": "any"})
         assert left is not None
         assert 0 < left <= 300
         await removed(sim, "zebra")

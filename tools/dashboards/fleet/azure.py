@@ -45,7 +45,7 @@ ROW = Row(
                 Query(
                     S.mean("gpu_provisioner_arm_retry_after_seconds", WINDOW, "operation"), "Retry-After {{operation}}"
                 ),
-                Query(S.most("gpu_provisioner_arm_budget_wait_seconds", "bucket"), "budget {{bucket}}"),
+                Query(S.most("gpu_provisioner_arm_rate_limit_wait_seconds", "bucket"), "rate limit {{bucket}}"),
             ),
             runbooks=THROTTLED,
         ),

@@ -103,7 +103,7 @@ ROW = Row(
             unit="s",
             queries=(
                 Query(
-                    S.most("gpu_provisioner_offering_cooldown_seconds", "instance_type, zone, capacity_type"),
+                    S.most("gpu_provisioner_offering_unavailable_seconds", "instance_type, zone, capacity_type"),
                     "{{instance_type}} {{zone}} {{capacity_type}}",
                 ),
             ),

@@ -128,7 +128,7 @@ EVENTS = (
         remedy="`gpu-provisioner gc` lists the removals; `gpu-provisioner gc --confirm` allows exactly these.",
     ),
     Event(
-        name=r.FINALIZER_RELEASED_BY_HAND,
+        name=r.FINALIZER_REMOVED_MANUALLY,
         kind="Warning",
         about=("NodeClaim",),
         meaning="The user who removed the finalizer with `gpu-provisioner release`, and the last known state of the"
