@@ -252,8 +252,8 @@ def check_metrics(exposed: str) -> None:
         "leader_election_master_status": "gauge",
         "client_go_request_total": "counter",
         "process_resident_memory_bytes": "gauge",
-        "gpu_provisioner_arm_budget_tokens": "gauge",
-        "gpu_provisioner_arm_budget_wait_seconds": "gauge",
+        "gpu_provisioner_arm_rate_limit_tokens": "gauge",
+        "gpu_provisioner_arm_rate_limit_wait_seconds": "gauge",
         "gpu_provisioner_arm_throttled_total": "counter",
         "gpu_provisioner_cache_objects": "gauge",
         "gpu_provisioner_events_sent_total": "counter",
@@ -267,9 +267,9 @@ def check_metrics(exposed: str) -> None:
         r'^controller_runtime_reconcile_total\{controller="([^"]+)",result="(\w+)"\}', exposed, re.MULTILINE
     )
     assert ("nodeclaim.lifecycle", "requeue_after") in passes, passes
-    assert 0.0 < sample(exposed, 'gpu_provisioner_arm_budget_tokens{bucket="aks"}') <= 58.0
-    assert 0.0 < sample(exposed, 'gpu_provisioner_arm_budget_tokens{bucket="aks-put"}') < 19.0
-    assert sample(exposed, 'gpu_provisioner_arm_budget_wait_seconds{bucket="arm-reads"}') == 0.0
+    assert 0.0 < sample(exposed, 'gpu_provisioner_arm_rate_limit_tokens{bucket="aks"}') <= 58.0
+    assert 0.0 < sample(exposed, 'gpu_provisioner_arm_rate_limit_tokens{bucket="aks-put"}') < 19.0
+    assert sample(exposed, 'gpu_provisioner_arm_rate_limit_wait_seconds{bucket="arm-reads"}') == 0.0
     assert sample(exposed, 'gpu_provisioner_cache_objects{resource="nodeclaims"}') == 1.0
     created = re.findall(r"^karpenter_cloudprovider_duration_seconds_count\{.*Create.*\} (\S+)$", exposed, re.MULTILINE)
     assert [float(count) for count in created] == [1.0]

@@ -296,6 +296,7 @@ def test_a_scenario_without_effect_is_a_failure(tmp_path: Path) -> None:
 # --- slow processes: started first, read last -------------------------------------------------------------------------
 
 
+@pytest.mark.matrix(quick=2)
 @pytest.mark.parametrize("fail", FAILING)
 def test_each_scenario_ends_as_expected(fail: str, failing: dict[str, RunningProgram]) -> None:
     """`--once --fail …`: the reason is on the claim, the run ends as the scenario states, exit 0."""

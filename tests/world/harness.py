@@ -1,9 +1,9 @@
 """The harness of the world tests: the program in a simulated cluster, on virtual time, with crashes at any write.
 
-A test passes `async def story(sim: Sim)` to `simulate`, which builds a simulated cluster from one seed, runs the story,
-stops the controllers, checks the invariants and returns a `Report`. Controllers and users send HTTP requests to both
-servers. With `crash=CrashPoint(...)` a controller is killed at one of its own writes and a successor starts;
-`crash_points(story)` returns all such points of a story.
+A test is an `async def` with the parameter `sim`, decorated with `simulated`, or passes such a story to `simulate`.
+That builds a simulated cluster from one seed, runs the story, stops the controllers, checks the invariants and returns
+a `Report`. Controllers and users send HTTP requests to both servers. With `crash=CrashPoint(...)` a controller is
+killed at one of its own writes and a successor starts; `crash_points(story)` returns all such points of a story.
 """
 
 import asyncio
@@ -28,6 +28,7 @@ from provisioner.simulator.audit_log import Call
 from provisioner.simulator.azure.agentpool import Pool
 from provisioner.simulator.snapshot import pool_mark
 from provisioner.simulator.world import World, WorldSettings
+from tests.stories import run_by
 
 from .azure_role import AZURE_ACTIONS
 from .kaito_watcher import beside
@@ -364,6 +365,11 @@ def simulate(
             return Report(world, sim.writes, loop.time(), course.hexdigest())
 
     return sim_loop.run(main, seed=world_settings.seed, epoch=EPOCH, horizon_seconds=horizon_seconds)
+
+
+def simulated(**options: Any) -> Callable[[Callable[..., Coroutine[Any, Any, object]]], Callable[..., None]]:
+    """Make a story a test that simulates it; `options` as for `simulate`. Parameters after `sim` are the test's."""
+    return run_by(simulate, **options)
 
 
 def crash_points(story: Story, **options: Any) -> Iterator[CrashPoint]:

@@ -20,11 +20,12 @@ from provisioner.runtime.clock import SystemClock
 from provisioner.simulator.kube.apiserver import ApiServer
 from provisioner.simulator.kube.store import Store
 from tests.cluster.controlplane import ControlPlane
+from tests.widgets import widget_crd
 
 from .server import Server
 from .things import CRDS
-from .widgets import WIDGET_CRD
 
+WIDGET_CRD = widget_crd("conformance.example.com")
 TOKEN = "conformance"
 LINE_BYTES = 2**21
 

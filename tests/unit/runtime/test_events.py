@@ -23,6 +23,7 @@ from provisioner.runtime.kube import Kube, KubeError
 from provisioner.runtime.metrics import Metrics
 from provisioner.simulator.loop import VirtualClock
 from provisioner.simulator.network import MemoryConnector, Network
+from tests.stories import run_by
 
 from .test_workqueue import virtually
 
@@ -99,167 +100,138 @@ def run(story: Callable[[Story, EventRecorder], Any]) -> None:
     virtually(main)
 
 
-def test_an_event_is_what_kubectl_describe_expects() -> None:
+@run_by(run, given=2)
+async def test_an_event_is_what_kubectl_describe_expects(it: Story, recorder: EventRecorder) -> None:
     """A claim has no namespace, so its Event is in default; times, count and source are set."""
-
-    async def story(it: Story, recorder: EventRecorder) -> None:
-        recorder.record(CLAIM, "Warning", "NoCapacity", "none left in westeurope")
-        await asyncio.sleep(1)
-        (event,) = it.api.events.values()
-        assert event["involvedObject"] == {
-            "apiVersion": "karpenter.sh/v1",
-            "kind": "NodeClaim",
-            "name": "ws1",
-            "namespace": "",
-            "uid": "u1",
-            "resourceVersion": "7",
-        }
-        assert event["metadata"]["namespace"] == "default"
-        assert event["metadata"]["name"].startswith("ws1.")
-        assert (event["type"], event["reason"], event["count"]) == ("Warning", "NoCapacity", 1)
-        assert event["firstTimestamp"] == event["lastTimestamp"] == "2026-03-01T00:00:00Z"
-        assert event["source"] == {"component": "gpu-provisioner"}
-
-    run(story)
+    recorder.record(CLAIM, "Warning", "NoCapacity", "none left in westeurope")
+    await asyncio.sleep(1)
+    (event,) = it.api.events.values()
+    assert event["involvedObject"] == {
+        "apiVersion": "karpenter.sh/v1",
+        "kind": "NodeClaim",
+        "name": "ws1",
+        "namespace": "",
+        "uid": "u1",
+        "resourceVersion": "7",
+    }
+    assert event["metadata"]["namespace"] == "default"
+    assert event["metadata"]["name"].startswith("ws1.")
+    assert (event["type"], event["reason"], event["count"]) == ("Warning", "NoCapacity", 1)
+    assert event["firstTimestamp"] == event["lastTimestamp"] == "2026-03-01T00:00:00Z"
+    assert event["source"] == {"component": "gpu-provisioner"}
 
 
-def test_a_pods_event_lives_in_its_namespace() -> None:
+@run_by(run, given=2)
+async def test_a_pods_event_lives_in_its_namespace(it: Story, recorder: EventRecorder) -> None:
     """The API server rejects any other namespace."""
-
-    async def story(it: Story, recorder: EventRecorder) -> None:
-        recorder.record(Pod(metadata=ObjectMeta(name="p", namespace="ml", uid="u")), "Normal", "Evicted", "moved")
-        await asyncio.sleep(1)
-        assert next(iter(it.api.events)).startswith("ml/p.")
-
-    run(story)
+    recorder.record(Pod(metadata=ObjectMeta(name="p", namespace="ml", uid="u")), "Normal", "Evicted", "moved")
+    await asyncio.sleep(1)
+    assert next(iter(it.api.events)).startswith("ml/p.")
 
 
-def test_the_same_stated_again_is_counted_on_the_same_event() -> None:
+@run_by(run, given=2)
+async def test_the_same_stated_again_is_counted_on_the_same_event(it: Story, recorder: EventRecorder) -> None:
     """Queued repetitions are merged, later ones are patched, and another message is another Event."""
-
-    async def story(it: Story, recorder: EventRecorder) -> None:
-        for _ in range(5):
-            recorder.record(CLAIM, "Normal", "Waiting", "for quota")
-        await asyncio.sleep(60)
+    for _ in range(5):
         recorder.record(CLAIM, "Normal", "Waiting", "for quota")
-        recorder.record(CLAIM, "Normal", "Waiting", "for a zone")
-        await asyncio.sleep(1)
-        assert [e["count"] for e in it.api.events.values()] == [6, 1]
-        first = next(iter(it.api.events.values()))
-        assert (first["firstTimestamp"][-9:], first["lastTimestamp"][-9:]) == ("00:00:00Z", "00:01:00Z")
-        assert it.api.calls == ["POST", "PATCH", "POST"]
+    await asyncio.sleep(60)
+    recorder.record(CLAIM, "Normal", "Waiting", "for quota")
+    recorder.record(CLAIM, "Normal", "Waiting", "for a zone")
+    await asyncio.sleep(1)
+    assert [e["count"] for e in it.api.events.values()] == [6, 1]
+    first = next(iter(it.api.events.values()))
+    assert (first["firstTimestamp"][-9:], first["lastTimestamp"][-9:]) == ("00:00:00Z", "00:01:00Z")
+    assert it.api.calls == ["POST", "PATCH", "POST"]
 
-    run(story)
 
-
-def test_a_predecessors_event_is_continued() -> None:
+@run_by(run, given=2)
+async def test_a_predecessors_event_is_continued(it: Story, recorder: EventRecorder) -> None:
     """The name is a hash of the content: after a restart, or hours later, the count continues."""
-
-    async def story(it: Story, recorder: EventRecorder) -> None:
-        recorder.record(CLAIM, "Normal", "Waiting", "for quota")
+    recorder.record(CLAIM, "Normal", "Waiting", "for quota")
+    await asyncio.sleep(1)
+    async with asyncio.TaskGroup() as group:
+        successor = it.recorder()
+        task = group.create_task(successor.run())
+        successor.record(CLAIM, "Normal", "Waiting", "for quota")
+        await asyncio.sleep(300)
+        successor.record(CLAIM, "Normal", "Waiting", "for quota")
         await asyncio.sleep(1)
-        async with asyncio.TaskGroup() as group:
-            successor = it.recorder()
-            task = group.create_task(successor.run())
-            successor.record(CLAIM, "Normal", "Waiting", "for quota")
-            await asyncio.sleep(300)
-            successor.record(CLAIM, "Normal", "Waiting", "for quota")
-            await asyncio.sleep(1)
-            task.cancel()
-        assert [e["count"] for e in it.api.events.values()] == [3]
-
-    run(story)
+        task.cancel()
+    assert [e["count"] for e in it.api.events.values()] == [3]
 
 
-def test_an_event_that_expired_is_made_anew() -> None:
+@run_by(run, given=2)
+async def test_an_event_that_expired_is_made_anew(it: Story, recorder: EventRecorder) -> None:
     """Events expire after an hour; a patch of an expired one creates a new one."""
-
-    async def story(it: Story, recorder: EventRecorder) -> None:
-        recorder.record(CLAIM, "Normal", "Waiting", "for quota")
-        await asyncio.sleep(1)
-        it.api.events.clear()
-        recorder.record(CLAIM, "Normal", "Waiting", "for quota")
-        await asyncio.sleep(1)
-        assert [e["count"] for e in it.api.events.values()] == [1]
-
-    run(story)
+    recorder.record(CLAIM, "Normal", "Waiting", "for quota")
+    await asyncio.sleep(1)
+    it.api.events.clear()
+    recorder.record(CLAIM, "Normal", "Waiting", "for quota")
+    await asyncio.sleep(1)
+    assert [e["count"] for e in it.api.events.values()] == [1]
 
 
-def test_a_flood_is_dropped_and_counted_not_queued() -> None:
+@run_by(run, given=2)
+async def test_a_flood_is_dropped_and_counted_not_queued(it: Story, recorder: EventRecorder) -> None:
     """A burst of a hundred, then ten a second: the caller never waits."""
-
-    async def story(it: Story, recorder: EventRecorder) -> None:
-        for n in range(1000):
-            recorder.record(CLAIM, "Normal", "Flood", str(n))
-        await asyncio.sleep(2)
-        assert len(it.api.events) == 100
-        for n in range(1000, 2000):
-            recorder.record(CLAIM, "Normal", "Flood", str(n))
-        await asyncio.sleep(2)
-        assert len(it.api.events) == 120
-        assert it.counted("dropped") == 1880
-        assert it.counted("sent") == 120
-
-    run(story)
+    for n in range(1000):
+        recorder.record(CLAIM, "Normal", "Flood", str(n))
+    await asyncio.sleep(2)
+    assert len(it.api.events) == 100
+    for n in range(1000, 2000):
+        recorder.record(CLAIM, "Normal", "Flood", str(n))
+    await asyncio.sleep(2)
+    assert len(it.api.events) == 120
+    assert it.counted("dropped") == 1880
+    assert it.counted("sent") == 120
 
 
-def test_a_refused_event_is_given_up_and_a_throttled_one_waits() -> None:
+@run_by(run, given=2)
+async def test_a_refused_event_is_given_up_and_a_throttled_one_waits(it: Story, recorder: EventRecorder) -> None:
     """403 is final; Retry-After of 429 is honoured; after three attempts the recorder continues."""
-
-    async def story(it: Story, recorder: EventRecorder) -> None:
-        it.api.refuse_with = [(403, {})]
-        recorder.record(CLAIM, "Normal", "A", "refused")
-        await asyncio.sleep(1)
-        assert (it.counted("dropped"), it.api.events) == (1, {})
-        it.api.refuse_with = [(429, {"Retry-After": "9"})]
-        recorder.record(CLAIM, "Normal", "B", "throttled")
-        await asyncio.sleep(8)
-        assert it.api.events == {}
-        await asyncio.sleep(2)
-        assert len(it.api.events) == 1
-        it.api.refuse_with = [(500, {})] * 3
-        recorder.record(CLAIM, "Normal", "C", "unlucky")
-        await asyncio.sleep(60)
-        assert it.counted("dropped") == 2
-        recorder.record(CLAIM, "Normal", "D", "lucky")
-        await asyncio.sleep(1)
-        assert len(it.api.events) == 2
-
-    run(story)
+    it.api.refuse_with = [(403, {})]
+    recorder.record(CLAIM, "Normal", "A", "refused")
+    await asyncio.sleep(1)
+    assert (it.counted("dropped"), it.api.events) == (1, {})
+    it.api.refuse_with = [(429, {"Retry-After": "9"})]
+    recorder.record(CLAIM, "Normal", "B", "throttled")
+    await asyncio.sleep(8)
+    assert it.api.events == {}
+    await asyncio.sleep(2)
+    assert len(it.api.events) == 1
+    it.api.refuse_with = [(500, {})] * 3
+    recorder.record(CLAIM, "Normal", "C", "unlucky")
+    await asyncio.sleep(60)
+    assert it.counted("dropped") == 2
+    recorder.record(CLAIM, "Normal", "D", "lucky")
+    await asyncio.sleep(1)
+    assert len(it.api.events) == 2
 
 
-def test_what_must_not_be_done_untold_is_written_before_it_is_done() -> None:
+@run_by(run, given=2)
+async def test_what_must_not_be_done_untold_is_written_before_it_is_done(it: Story, recorder: EventRecorder) -> None:
     """The Event exists when the call returns, redacted like any other; an error is raised to the caller."""
-
-    async def story(it: Story, recorder: EventRecorder) -> None:
-        await recorder.record_now(CLAIM, "Warning", "FinalizerReleasedByHand", "ada did it with Bearer c4nary-0123456")
-        (event,) = it.api.events.values()
-        assert (event["reason"], event["count"]) == ("FinalizerReleasedByHand", 1)
-        assert event["message"].startswith("ada did it with ")
-        assert "c4nary" not in event["message"]
-        it.api.refuse_with = [(403, {})]
-        with pytest.raises(KubeError) as refused:
-            await recorder.record_now(CLAIM, "Warning", "FinalizerReleasedByHand", "again")
-        assert refused.value.status == 403
-        assert len(it.api.events) == 1
-
-    run(story)
+    await recorder.record_now(CLAIM, "Warning", "FinalizerRemovedManually", "ada did it with Bearer c4nary-0123456")
+    (event,) = it.api.events.values()
+    assert (event["reason"], event["count"]) == ("FinalizerRemovedManually", 1)
+    assert event["message"].startswith("ada did it with ")
+    assert "c4nary" not in event["message"]
+    it.api.refuse_with = [(403, {})]
+    with pytest.raises(KubeError) as refused:
+        await recorder.record_now(CLAIM, "Warning", "FinalizerRemovedManually", "again")
+    assert refused.value.status == 403
+    assert len(it.api.events) == 1
 
 
-def test_no_secret_and_no_novel_is_written() -> None:
+@run_by(run, given=2)
+async def test_no_secret_and_no_novel_is_written(it: Story, recorder: EventRecorder) -> None:
     """Messages are redacted first, then truncated to 1024 bytes between two characters."""
-
-    async def story(it: Story, recorder: EventRecorder) -> None:
-        recorder.record(
-            Node(metadata=ObjectMeta(name="n", uid="u")), "Warning", "R", "Bearer c4nary-0123456 " + "ü" * 900
-        )
-        await asyncio.sleep(1)
-        (event,) = it.api.events.values()
-        assert "c4nary" not in event["message"]
-        assert len(event["message"].encode()) <= 1024
-        assert event["message"].endswith("ü…")
-
-    run(story)
+    recorder.record(Node(metadata=ObjectMeta(name="n", uid="u")), "Warning", "R", "Bearer c4nary-0123456 " + "ü" * 900)
+    await asyncio.sleep(1)
+    (event,) = it.api.events.values()
+    assert "c4nary" not in event["message"]
+    assert len(event["message"].encode()) <= 1024
+    assert event["message"].endswith("ü…")
 
 
 @given(st.text(), st.integers(3, 50))

@@ -15,6 +15,7 @@ from provisioner.simulator import loop as sim
 from provisioner.simulator.azure.settings import AzureSettings
 from provisioner.simulator.invariants import InvariantError
 from provisioner.simulator.world import ARM_HOST, KUBE_HOST, World, WorldSettings
+from tests.stories import run_by
 
 EPOCH = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 CRDS = Path(__file__).parents[3] / "charts" / "gpu-provisioner-crd" / "templates"
@@ -30,7 +31,7 @@ RELEASED = {"metadata": {"finalizers": None}}
 
 
 class Caller:
-    """Somebody with a hand on both APIs; no rules are built in."""
+    """A client of both APIs, without any rules."""
 
     def __init__(self, session) -> None:
         self.session = session
@@ -89,7 +90,7 @@ async def a_world(**settings):
 
 
 def play(story, **settings) -> None:
-    """Tell a story of a controller (held to the invariants) and a person (who is not)."""
+    """Run a story with the clients of a controller, which is checked, and of a person, who is not."""
 
     async def main() -> None:
         async with (
@@ -112,7 +113,7 @@ def node_of(world, pool):
 
 
 async def machine(world, controller, name="gpu1"):
-    """A claim, its pool, and its Node with our finalizer and label; the names of claim's uid and Node."""
+    """A claim, its pool, and its Node with our finalizer and label; returns the claim's UID and the Node's name."""
     meta = await controller.claim(name)
     await controller.pool(meta["uid"], name)
     await asyncio.sleep(130)
@@ -123,7 +124,7 @@ async def machine(world, controller, name="gpu1"):
 
 
 def test_i1_a_pool_without_a_claim_may_not_stay() -> None:
-    """A marked pool whose claim is gone is a leak once the bound has passed, and not before."""
+    """A marked pool without a claim is a leak once the bound has passed, and not before."""
 
     async def story(world, controller, person) -> None:
         await machine(world, controller)
@@ -137,27 +138,24 @@ def test_i1_a_pool_without_a_claim_may_not_stay() -> None:
     breaks(r"I1 violated at 7.*pool gpu1 has had no claim for 6", story, gc_bound_seconds=600)
 
 
-def test_i1_the_bound_counts_from_the_end_of_the_clusters_work() -> None:
-    """While people work on the cluster nothing is removed by inference, and the bound does not run."""
+@run_by(play, given=3, gc_bound_seconds=600)
+async def test_i1_the_bound_counts_from_the_end_of_the_clusters_operation(world, controller, person) -> None:
+    """During an operation on the cluster nothing is removed by inference, and the bound does not elapse."""
+    await machine(world, controller)
+    await person.kube("PATCH", f"{CLAIMS}/gpu1", RELEASED)
+    await person.kube("DELETE", f"{CLAIMS}/gpu1")
+    world.cloud.cluster_operation("Upgrading")
+    for _ in range(20):
+        await asyncio.sleep(60)
+        world.check()
+    world.cloud.cluster_operation("Succeeded")
+    await asyncio.sleep(300)
+
+
+def test_i1_a_quiescent_world_has_no_orphan() -> None:
+    """Even a recent orphan is a violation then."""
 
     async def story(world, controller, person) -> None:
-        await machine(world, controller)
-        await person.kube("PATCH", f"{CLAIMS}/gpu1", RELEASED)
-        await person.kube("DELETE", f"{CLAIMS}/gpu1")
-        world.cloud.cluster_operation("Upgrading")
-        for _ in range(20):
-            await asyncio.sleep(60)
-            world.check()
-        world.cloud.cluster_operation("Succeeded")
-        await asyncio.sleep(300)
-
-    play(story, gc_bound_seconds=600)
-
-
-def test_i1_at_rest_nothing_is_left() -> None:
-    """At rest even a young orphan is one too many."""
-
-    async def story(world, controller, _person) -> None:
         await controller.pool("00000000-0000-0000-0000-00000000dead")
         world.invariants.check_quiescent()
 
@@ -165,9 +163,9 @@ def test_i1_at_rest_nothing_is_left() -> None:
 
 
 def test_i2_the_node_waits_for_the_pool() -> None:
-    """Taking our finalizer off a Node while its pool exists is out of order."""
+    """Removing our finalizer from a Node while its pool exists violates the order."""
 
-    async def story(world, controller, _person) -> None:
+    async def story(world, controller, person) -> None:
         _, node = await machine(world, controller)
         await controller.kube("PATCH", f"/api/v1/nodes/{node}", RELEASED)
 
@@ -175,7 +173,7 @@ def test_i2_the_node_waits_for_the_pool() -> None:
 
 
 def test_i2_the_claim_waits_for_the_node() -> None:
-    """Taking our finalizer off a claim while its Node exists is out of order, though the pool is gone."""
+    """Removing our finalizer from a claim while its Node exists violates the order, although the pool is gone."""
 
     async def story(world, controller, person) -> None:
         await machine(world, controller)
@@ -187,39 +185,33 @@ def test_i2_the_claim_waits_for_the_node() -> None:
     breaks("I2 violated.*claim gpu1 was released while its Node", story)
 
 
-def test_i2_a_node_of_a_live_claim_is_let_go_while_others_work_on_the_pool() -> None:
-    """During an upgrade of its pool a Node that others delete may go, and the pool stays."""
-
-    async def story(world, controller, person) -> None:
-        _, node = await machine(world, controller)
-        world.cloud.cluster_operation("Upgrading")
-        await person.kube("DELETE", f"/api/v1/nodes/{node}")
-        await controller.kube("PATCH", f"/api/v1/nodes/{node}", RELEASED)
-
-    play(story)
+@run_by(play, given=3)
+async def test_i2_a_node_of_a_live_claim_is_released_during_an_operation_on_its_pool(world, controller, person) -> None:
+    """During an upgrade of its pool a Node that others delete may be released, and the pool is kept."""
+    _, node = await machine(world, controller)
+    world.cloud.cluster_operation("Upgrading")
+    await person.kube("DELETE", f"/api/v1/nodes/{node}")
+    await controller.kube("PATCH", f"/api/v1/nodes/{node}", RELEASED)
 
 
-def test_the_right_order_is_no_violation() -> None:
-    """Pool, Node, claim: the ledger states it, and nobody complains."""
-
-    async def story(world, controller, person) -> None:
-        uid, node = await machine(world, controller)
-        await person.kube("DELETE", f"{CLAIMS}/gpu1")
-        await controller.kube("DELETE", f"/api/v1/nodes/{node}")
-        await controller.arm("DELETE", "gpu1")
-        await asyncio.sleep(200)
-        await controller.kube("PATCH", f"/api/v1/nodes/{node}", RELEASED)
-        await controller.kube("PATCH", f"{CLAIMS}/gpu1", RELEASED)
-        assert world.audit_log.deletion_order(uid) == ["pool", "node", "claim"]
-        world.invariants.check_quiescent()
-
-    play(story)
+@run_by(play, given=3)
+async def test_the_correct_order_is_no_violation(world, controller, person) -> None:
+    """Pool, Node, claim: the audit log shows it."""
+    uid, node = await machine(world, controller)
+    await person.kube("DELETE", f"{CLAIMS}/gpu1")
+    await controller.kube("DELETE", f"/api/v1/nodes/{node}")
+    await controller.arm("DELETE", "gpu1")
+    await asyncio.sleep(200)
+    await controller.kube("PATCH", f"/api/v1/nodes/{node}", RELEASED)
+    await controller.kube("PATCH", f"{CLAIMS}/gpu1", RELEASED)
+    assert world.audit_log.deletion_order(uid) == ["pool", "node", "claim"]
+    world.invariants.check_quiescent()
 
 
 def test_i3_one_claim_one_pool() -> None:
-    """Two pools for one claim's UID are one too many, under whatever names."""
+    """Two pools for one claim's UID are a violation, whatever their names."""
 
-    async def story(_world, controller, _person) -> None:
+    async def story(_world, controller, person) -> None:
         meta = await controller.claim()
         await controller.pool(meta["uid"], "gpu1")
         await controller.pool(meta["uid"], "other")
@@ -228,9 +220,9 @@ def test_i3_one_claim_one_pool() -> None:
 
 
 def test_i4_foreign_pools_are_not_touched() -> None:
-    """A DELETE of somebody's pool that is accepted is a violation; one that is refused changes nothing."""
+    """An accepted DELETE of a foreign pool is a violation; a rejected one is not."""
 
-    async def story(world, controller, _person) -> None:
+    async def story(world, controller, person) -> None:
         with pytest.raises(AssertionError, match="at least one system"):
             await controller.arm("DELETE", "system")
         world.check()
@@ -242,7 +234,7 @@ def test_i4_foreign_pools_are_not_touched() -> None:
 def test_i4_a_pool_of_another_claim_is_not_taken_over() -> None:
     """A PUT that puts one claim's mark over another's is a violation."""
 
-    async def story(_world, controller, _person) -> None:
+    async def story(_world, controller, person) -> None:
         meta = await controller.claim()
         await controller.pool(meta["uid"])
         await asyncio.sleep(70)
@@ -254,7 +246,7 @@ def test_i4_a_pool_of_another_claim_is_not_taken_over() -> None:
 def test_i4_foreign_nodes_are_not_touched() -> None:
     """Neither a label on a foreign Node, nor the eviction of a Pod that runs there."""
 
-    async def label(world, controller, _person) -> None:
+    async def label(world, controller, person) -> None:
         await asyncio.sleep(60)
         await controller.kube(
             "PATCH", f"/api/v1/nodes/{node_of(world, 'theirs')}", {"metadata": {"labels": {"a": "b"}}}
@@ -273,10 +265,10 @@ def test_i4_foreign_nodes_are_not_touched() -> None:
     breaks("I4 violated.*evicted Pod web from Node aks-theirs", evict)
 
 
-def test_i5_it_must_settle() -> None:
-    """A controller that writes for ever does not settle; once it is quiet, it has."""
+def test_i5_writes_must_end() -> None:
+    """A controller that keeps writing does not settle; once it stops, it has."""
 
-    async def story(world, controller, _person) -> None:
+    async def story(world, controller, person) -> None:
         await controller.claim()
 
         async def chatter(times) -> None:
@@ -298,20 +290,20 @@ def test_i5_it_must_settle() -> None:
 
 
 def test_i6_only_the_leader_writes() -> None:
-    """Once there is a lease, writing without it is a violation: while another holds it, or after it has lapsed."""
+    """Once a lease exists, a write without it is a violation: while another process holds it, or after it expired."""
 
-    async def other(world, controller, _person) -> None:
+    async def other(world, controller, person) -> None:
         async with aiohttp.ClientSession(connector=world.connector("ctl2", controller=True)) as session:
             await Caller(session).lease("two")
             await controller.claim()
 
-    async def lapsed(_world, controller, _person) -> None:
+    async def lapsed(_world, controller, person) -> None:
         await controller.lease("one", seconds=15)
         await controller.claim("first")
         await asyncio.sleep(16)
         await controller.claim("second")
 
-    async def released(_world, controller, _person) -> None:
+    async def released(_world, controller, person) -> None:
         await controller.lease("one")
         await controller.lease("")
         await controller.claim()
@@ -321,17 +313,14 @@ def test_i6_only_the_leader_writes() -> None:
     breaks("I6 violated.*ctl wrote while no process held the lease", released)
 
 
-def test_i6_reading_and_bookkeeping_need_no_lease() -> None:
-    """Who follows may read, and try for the lease."""
-
-    async def story(world, controller, _person) -> None:
-        async with aiohttp.ClientSession(connector=world.connector("ctl2", controller=True)) as session:
-            await Caller(session).lease("two")
-        await controller.kube("GET", CLAIMS)
-        await controller.lease("one")
-        await controller.claim()
-
-    play(story)
+@run_by(play, given=3)
+async def test_i6_reading_and_bookkeeping_need_no_lease(world, controller, person) -> None:
+    """A follower may read, and try to acquire the lease."""
+    async with aiohttp.ClientSession(connector=world.connector("ctl2", controller=True)) as session:
+        await Caller(session).lease("two")
+    await controller.kube("GET", CLAIMS)
+    await controller.lease("one")
+    await controller.claim()
 
 
 DEEDS = {
@@ -346,7 +335,7 @@ def test_i7_what_is_healthy_is_not_deleted(what) -> None:
     """Neither the pool, nor the Node, nor the claim of a healthy machine is deleted by the controller."""
     deed, words = DEEDS[what]
 
-    async def story(world, controller, _person) -> None:
+    async def story(world, controller, person) -> None:
         _, node = await machine(world, controller)
         await deed(controller, node)
 
@@ -354,34 +343,28 @@ def test_i7_what_is_healthy_is_not_deleted(what) -> None:
 
 
 @pytest.mark.parametrize("what", DEEDS)
-def test_i7_people_may(what) -> None:
+@run_by(play, given=3)
+async def test_i7_a_person_may_delete_what_is_healthy(world, controller, person, what) -> None:
     """A person may delete all of them."""
     deed, _ = DEEDS[what]
-
-    async def story(world, controller, person) -> None:
-        _, node = await machine(world, controller)
-        await deed(person, node)
-
-    play(story)
+    _, node = await machine(world, controller)
+    await deed(person, node)
 
 
 @pytest.mark.parametrize("what", DEEDS)
-def test_i7_what_has_stopped_working_may_be_deleted(what) -> None:
-    """A machine that was up and is not Ready any more is no longer healthy."""
+@run_by(play, given=3)
+async def test_i7_a_machine_that_is_no_longer_ready_may_be_deleted(world, controller, person, what) -> None:
+    """A machine that was up and is no longer Ready is not healthy."""
     deed, _ = DEEDS[what]
-
-    async def story(world, controller, _person) -> None:
-        _, node = await machine(world, controller)
-        world.nodes.set_ready(node, None)
-        await deed(controller, node)
-
-    play(story)
+    _, node = await machine(world, controller)
+    world.nodes.set_ready(node, None)
+    await deed(controller, node)
 
 
-def test_i7_a_machine_that_is_still_coming_up_is_healthy() -> None:
-    """No deadline destroys a machine: a pool that is being created is as protected as one that runs."""
+def test_i7_a_machine_that_is_being_created_is_healthy() -> None:
+    """A pool that is being created is protected like one that runs."""
 
-    async def story(world, controller, _person) -> None:
+    async def story(world, controller, person) -> None:
         meta = await controller.claim()
         await controller.pool(meta["uid"])
         world.cloud.configure(delete_preempts=True)
@@ -390,30 +373,27 @@ def test_i7_a_machine_that_is_still_coming_up_is_healthy() -> None:
     breaks("I7 violated.*deleted pool gpu1 of a healthy claim", story)
 
 
-def test_i7_a_failed_pool_may_be_deleted() -> None:
-    """What AKS failed to create is cleaned up, though its claim lives."""
-
-    async def story(world, controller, _person) -> None:
-        world.cloud.fail_next_create("AllocationFailed", "no capacity", after_seconds=20)
-        meta = await controller.claim()
-        await controller.pool(meta["uid"])
-        await asyncio.sleep(30)
-        await controller.arm("DELETE", "gpu1")
-
-    play(story)
+@run_by(play, given=3)
+async def test_i7_a_failed_pool_may_be_deleted(world, controller, person) -> None:
+    """A pool that AKS failed to create is removed, although its claim lives."""
+    world.cloud.fail_next_create("AllocationFailed", "no capacity", after_seconds=20)
+    meta = await controller.claim()
+    await controller.pool(meta["uid"])
+    await asyncio.sleep(30)
+    await controller.arm("DELETE", "gpu1")
 
 
 def test_legacy_pools_are_ours_by_their_creation_label() -> None:
-    """A pool of the predecessor belongs to the claim whose creation time its label states, and is as protected."""
+    """A pool of the predecessor belongs to the claim whose creation time its label has, and is protected."""
 
-    async def story(world, controller, _person) -> None:
+    async def story(world, controller, person) -> None:
         meta = await controller.claim()
         created = datetime.fromisoformat(meta["creationTimestamp"])
         stamp = {labels.KAITO_CREATION_TIMESTAMP: created.strftime("%Y-%m-%dT%H-%M-%SZ")}
         world.cloud.seed_pool("gpu1", nodeLabels=stamp)
         await controller.arm("DELETE", "gpu1")
 
-    async def other_claim(world, controller, _person) -> None:
+    async def other_claim(world, controller, person) -> None:
         meta = await controller.claim()
         created = datetime.fromisoformat(meta["creationTimestamp"]) - timedelta(days=1)
         stamp = {labels.KAITO_CREATION_TIMESTAMP: created.strftime("%Y-%m-%dT%H-%M-%SZ")}
@@ -424,18 +404,15 @@ def test_legacy_pools_are_ours_by_their_creation_label() -> None:
     play(other_claim)
 
 
-def test_what_follows_from_a_deed_is_nobodys() -> None:
-    """When a claim goes, the garbage collector deletes its Node; that is not the controller's doing."""
-
-    async def story(world, controller, person) -> None:
-        uid, node = await machine(world, controller)
-        owner = {"apiVersion": "karpenter.sh/v1", "kind": "NodeClaim", "name": "gpu1", "uid": uid}
-        await controller.kube("PATCH", f"/api/v1/nodes/{node}", {"metadata": {"ownerReferences": [owner]}})
-        world.nodes.set_ready(node, None)
-        await person.kube("DELETE", f"{CLAIMS}/gpu1")
-        await person.kube("PATCH", f"{CLAIMS}/gpu1", RELEASED)
-        await asyncio.sleep(5)
-        deleting = [change for change in world.audit_log.changes(kind="node", uid=uid) if change.what == "deleting"]
-        assert [change.call for change in deleting] == [None]
-
-    play(story)
+@run_by(play, given=3)
+async def test_deletions_by_the_garbage_collector_are_not_the_controllers(world, controller, person) -> None:
+    """The garbage collector deletes the Node of a deleted claim."""
+    uid, node = await machine(world, controller)
+    owner = {"apiVersion": "karpenter.sh/v1", "kind": "NodeClaim", "name": "gpu1", "uid": uid}
+    await controller.kube("PATCH", f"/api/v1/nodes/{node}", {"metadata": {"ownerReferences": [owner]}})
+    world.nodes.set_ready(node, None)
+    await person.kube("DELETE", f"{CLAIMS}/gpu1")
+    await person.kube("PATCH", f"{CLAIMS}/gpu1", RELEASED)
+    await asyncio.sleep(5)
+    deleting = [change for change in world.audit_log.changes(kind="node", uid=uid) if change.what == "deleting"]
+    assert [change.call for change in deleting] == [None]

@@ -37,7 +37,7 @@ def test_hours_pass_without_waiting() -> None:
 
 
 def test_timers_beyond_a_day_are_exact() -> None:
-    """asyncio caps a wait at a day; a virtual wait of three days needs one wake-up."""
+    """asyncio limits a wait to a day; a virtual wait of three days needs one wake-up."""
 
     async def main():
         loop = asyncio.get_running_loop()
@@ -50,7 +50,7 @@ def test_timers_beyond_a_day_are_exact() -> None:
 
 
 def test_timeouts_follow_virtual_time() -> None:
-    """asyncio.timeout ends a wait at its virtual second."""
+    """asyncio.timeout ends a wait at its virtual time."""
 
     async def main():
         with pytest.raises(TimeoutError):
@@ -76,8 +76,8 @@ async def wait_for_nobody() -> None:
     await asyncio.get_running_loop().create_future()
 
 
-def test_a_deadlock_is_named() -> None:
-    """A program that can never go on is informed, with the line at which each task waits."""
+def test_a_deadlock_is_reported() -> None:
+    """The error names the line at which each task waits."""
 
     async def main() -> None:
         async with asyncio.TaskGroup() as group:
@@ -89,8 +89,8 @@ def test_a_deadlock_is_named() -> None:
         run(main)
 
 
-def test_a_livelock_is_named(monkeypatch) -> None:
-    """A program that is always busy and lets no time pass is informed."""
+def test_a_livelock_is_reported(monkeypatch) -> None:
+    """A program that runs without end at one virtual time gets an error."""
     monkeypatch.setattr(sim, "SPINS", 1_000)
 
     async def main() -> None:
@@ -102,8 +102,8 @@ def test_a_livelock_is_named(monkeypatch) -> None:
         run(main)
 
 
-def test_the_horizon_is_an_end() -> None:
-    """A program whose next timer lies beyond the horizon is informed."""
+def test_the_horizon_ends_a_run() -> None:
+    """A program whose next timer is beyond the horizon gets an error."""
 
     async def main() -> None:
         await asyncio.sleep(3_630)
@@ -113,7 +113,7 @@ def test_the_horizon_is_an_end() -> None:
 
 
 def test_the_end_of_the_run_closes_everything_after_a_deadlock() -> None:
-    """The tasks of a stuck program are cancelled, and may clean up, before the error is raised."""
+    """The tasks of a blocked program are cancelled and can clean up before the error is raised."""
     ended = []
 
     async def main() -> None:
@@ -127,8 +127,8 @@ def test_the_end_of_the_run_closes_everything_after_a_deadlock() -> None:
     assert ended == ["main"]
 
 
-def test_a_task_nobody_awaits_cannot_fail_silently() -> None:
-    """The exception of a forgotten task ends the run, even while somebody still holds the task (I8)."""
+def test_a_task_that_is_not_awaited_cannot_fail_silently() -> None:
+    """The exception of such a task ends the run, even while a reference to the task exists (I8)."""
     held = []
 
     async def fail() -> Never:
@@ -157,7 +157,7 @@ def test_a_failing_callback_cannot_fail_silently() -> None:
 
 
 def test_unseen_failures_are_noted_on_the_error_of_the_run() -> None:
-    """If the program itself fails, what failed unseen stands in its notes and hides nothing."""
+    """If the program itself fails, unseen failures are in the notes of its error."""
 
     async def main() -> Never:
         asyncio.get_running_loop().call_soon(lambda: 1 / 0)
@@ -169,8 +169,8 @@ def test_unseen_failures_are_noted_on_the_error_of_the_run() -> None:
     assert any("ZeroDivisionError" in note for note in caught.value.__notes__)
 
 
-def test_an_exception_that_was_looked_at_is_no_failure() -> None:
-    """A task whose exception somebody took does not end the run."""
+def test_an_exception_that_was_retrieved_is_no_failure() -> None:
+    """A task whose exception was retrieved does not end the run."""
 
     async def fail() -> Never:
         raise ValueError("found")
@@ -184,7 +184,7 @@ def test_an_exception_that_was_looked_at_is_no_failure() -> None:
 
 
 def test_threads_are_refused() -> None:
-    """Work for a thread pool fails loudly: its order could not be repeated."""
+    """Work for a thread pool raises: its order could not be reproduced."""
 
     async def main() -> None:
         await asyncio.get_running_loop().run_in_executor(None, print)
@@ -194,7 +194,7 @@ def test_threads_are_refused() -> None:
 
 
 def test_sets_of_tasks_have_one_order() -> None:
-    """Tasks are hashed by birth, so a set of them is walked in the order of birth, however it was filled."""
+    """Tasks are hashed in the order of their creation, and sets are iterated in that order."""
 
     async def main():
         tasks = [asyncio.get_running_loop().create_task(asyncio.sleep(1), name=str(n)) for n in range(8)]
@@ -212,7 +212,7 @@ def connector_clock() -> Any:
 
 
 def test_everything_is_restored() -> None:
-    """After a run the modules' clocks, ids and chance are what they were before it."""
+    """After a run the modules' clocks, IDs and random generators are as before."""
     before = (time.time, uuid.uuid1, connector_clock(), random.getstate())
 
     async def main():
@@ -240,8 +240,8 @@ def chances(seed):
     return run(main, seed=seed)
 
 
-def test_a_seed_decides_all_chance() -> None:
-    """The same seed gives the same draws and ids, another seed others."""
+def test_a_seed_decides_all_random_values() -> None:
+    """The same seed gives the same draws and IDs, another seed others."""
     assert chances(7) == chances(7)
     assert chances(7) != chances(8)
 
@@ -266,8 +266,8 @@ print(sim.run(main, seed=3, epoch=datetime(2026, 3, 1, tzinfo=UTC)))
 """
 
 
-def test_processes_agree() -> None:
-    """Three processes with different hash seeds live through the same events."""
+def test_processes_with_different_hash_seeds_agree() -> None:
+    """Three processes have the same sequence of events."""
     digests = set()
     for hash_seed in ("0", "1", "4242"):
         environ = {**os.environ, "PYTHONHASHSEED": hash_seed}
@@ -278,7 +278,7 @@ def test_processes_agree() -> None:
 
 
 def test_loops_leave_nothing_behind() -> None:
-    """A finished run leaves no pending task and no open loop to the collector's warnings."""
+    """After a run no task is pending and no loop is open."""
 
     async def main() -> None:
         asyncio.get_running_loop().create_task(wait_for_nobody())

@@ -256,8 +256,8 @@ async def outcome(connect, story):
 
 
 @pytest.mark.parametrize("name", OUTCOMES)
-def test_memory_ends_as_tcp_does(name) -> None:
-    """A call ends in memory exactly as it ends over loopback TCP, in what it raises and in what arrives."""
+def test_calls_in_memory_end_as_over_tcp(name) -> None:
+    """The exceptions and the arrived requests are the same as over loopback TCP."""
     over_sockets = asyncio.run(outcome(over_tcp, OUTCOMES[name]))
     assert sim.run(lambda: outcome(in_memory, OUTCOMES[name]), seed=1, epoch=EPOCH) == over_sockets
 
@@ -298,8 +298,8 @@ def now():
     return asyncio.get_running_loop().time()
 
 
-def test_the_server_knows_who_calls() -> None:
-    """A connector's name is the caller's address."""
+def test_the_server_sees_the_callers_name() -> None:
+    """A connector's name is the peer address."""
 
     async def story(net):
         session, _ = net.client("other")
@@ -335,8 +335,8 @@ def test_a_seed_decides_the_latencies() -> None:
     assert on_the_wire(story, latency=(0.001, 0.05), seed=6) != first
 
 
-def test_a_refused_host_comes_back() -> None:
-    """A server that is down refuses; once it is up again the next call succeeds."""
+def test_a_host_that_refuses_connections_recovers() -> None:
+    """A stopped server refuses connections; once it runs again the next call succeeds."""
 
     async def story(net):
         session, _ = net.client("client")
@@ -350,8 +350,8 @@ def test_a_refused_host_comes_back() -> None:
     assert on_the_wire(story) == 200
 
 
-def test_silence_is_found_by_a_read_timeout_only() -> None:
-    """On a half-open connection nothing comes and nothing fails until the client's own timeout."""
+def test_a_half_open_connection_is_found_by_a_read_timeout_only() -> None:
+    """Nothing arrives and nothing fails until the client's own timeout."""
 
     async def story(net):
         session, _ = net.client("client")
@@ -365,8 +365,8 @@ def test_silence_is_found_by_a_read_timeout_only() -> None:
     assert on_the_wire(story) == (70.0, ["GET /ok"])
 
 
-def test_silence_meets_new_connections_too() -> None:
-    """During a partition a connection attempt hangs until its timeout: nobody says no."""
+def test_a_partition_blocks_new_connections() -> None:
+    """During a partition a connection attempt waits until its timeout."""
 
     async def story(net):
         session, _ = net.client("client")
@@ -378,8 +378,8 @@ def test_silence_meets_new_connections_too() -> None:
     assert on_the_wire(story) == 4.0
 
 
-def test_what_was_sent_into_silence_arrives_when_it_ends() -> None:
-    """A partition that heals before the timeout only delays: TCP sends again."""
+def test_data_sent_during_a_partition_arrives_after_it() -> None:
+    """A partition that ends before the timeout only delays, because TCP retransmits."""
 
     async def story(net):
         session, _ = net.client("client")
@@ -393,8 +393,8 @@ def test_what_was_sent_into_silence_arrives_when_it_ends() -> None:
     assert on_the_wire(story) == (200, 25.0, ["GET /ok", "GET /ok"])
 
 
-def test_silence_can_be_between_two() -> None:
-    """A partition cuts one process from one server, and nobody else."""
+def test_a_partition_can_be_between_two_hosts() -> None:
+    """It separates one process from one server, and no other."""
 
     async def story(net):
         cut, _ = net.client("cut")
@@ -434,20 +434,20 @@ async def writes(net, *, reset, held=False):
     return net.server.hits[1:], ended, net.network.links()
 
 
-def test_a_dying_process_may_still_be_heard() -> None:
-    """When the kernel closes a dead process's sockets with FIN, what it had written still takes effect."""
+def test_a_request_of_a_killed_process_arrives_after_fin() -> None:
+    """If the kernel closes the sockets with FIN, the data that was written takes effect."""
     hits, ended, links = on_the_wire(lambda net: writes(net, reset=False), latency=(1.0, 1.0))
     assert (hits, len(ended), links) == (["PUT /echo"], 1, [])
 
 
-def test_a_dying_process_may_be_lost() -> None:
-    """When its sockets are reset, what was on the way is lost."""
+def test_a_request_of_a_killed_process_is_lost_after_rst() -> None:
+    """If the sockets are reset, data in transit is lost."""
     hits, ended, links = on_the_wire(lambda net: writes(net, reset=True), latency=(1.0, 1.0))
     assert (hits, len(ended), links) == ([], 1, [])
 
 
-def test_a_dead_process_cannot_call() -> None:
-    """After its death not even the clean-up of a process reaches a server."""
+def test_a_killed_process_cannot_call() -> None:
+    """Not even the clean-up of a killed process reaches a server."""
 
     async def story(net):
         session, connector = net.client("client")
@@ -460,7 +460,7 @@ def test_a_dead_process_cannot_call() -> None:
 
 
 def test_a_slow_reader_stops_the_writer() -> None:
-    """A reader that does not read holds the sender at its high-water mark instead of in memory."""
+    """The sender stops at its high-water mark, so data does not accumulate in memory."""
 
     async def story(net):
         session, _ = net.client("client")
@@ -474,7 +474,7 @@ def test_a_slow_reader_stops_the_writer() -> None:
 
 
 def test_large_timeouts_are_rounded_up() -> None:
-    """A fact to plan with: aiohttp rounds timeouts of more than 5 s up to the next whole second of the loop."""
+    """aiohttp rounds timeouts of more than 5 s up to the next whole second of the loop."""
 
     async def story(net):
         session, _ = net.client("client")
@@ -486,8 +486,8 @@ def test_large_timeouts_are_rounded_up() -> None:
     assert on_the_wire(story) == 11.0
 
 
-def test_connections_age_on_virtual_time() -> None:
-    """An idle connection is used again within 15 s and replaced after them."""
+def test_connections_expire_in_virtual_time() -> None:
+    """An idle connection is reused within 15 s and replaced after that."""
 
     async def story(net):
         session, _ = net.client("client")
@@ -503,7 +503,7 @@ def test_connections_age_on_virtual_time() -> None:
 
 
 def test_idle_connections_do_not_hide_a_deadlock() -> None:
-    """Once the client has dropped its idle connections (after 15 to 30 s), a stuck program has no timer left."""
+    """Once the client has closed its idle connections (after 15 to 30 s), a blocked program has no timer left."""
 
     async def story(net) -> None:
         session, _ = net.client("client")
@@ -515,8 +515,8 @@ def test_idle_connections_do_not_hide_a_deadlock() -> None:
         on_the_wire(story)
 
 
-def test_a_low_horizon_finds_what_a_keep_alive_timer_hides() -> None:
-    """A call without a timeout, on a connection gone silent: only the server's idle timer of 3,630 s is still set."""
+def test_a_low_horizon_finds_a_call_without_a_timeout() -> None:
+    """On a half-open connection only the server's idle timer of 3,630 s is set."""
 
     async def story(net) -> None:
         session, _ = net.client("client")

@@ -40,8 +40,8 @@ def play(story, **settings):
     return sim.run(main, seed=1, epoch=EPOCH, horizon_seconds=86_400)
 
 
-def test_a_world_has_strangers() -> None:
-    """Foreign pools and their Nodes are there before anybody asks."""
+def test_a_world_has_foreign_pools() -> None:
+    """Foreign pools and their Nodes exist from the start."""
 
     async def story(world):
         await asyncio.sleep(120)
@@ -50,8 +50,8 @@ def test_a_world_has_strangers() -> None:
     assert play(story) == (["system", "theirs"], ["system", "theirs"])
 
 
-def test_the_ledger_names_callers_verbs_objects_and_answers() -> None:
-    """Each call is noted with who, what, and what came of it; a change names the call that made it."""
+def test_the_audit_log_has_callers_verbs_objects_and_statuses() -> None:
+    """A change refers to the call that made it."""
 
     async def story(world):
         person = world.session("anna")
@@ -75,8 +75,8 @@ def test_the_ledger_names_callers_verbs_objects_and_answers() -> None:
     assert (what, number) == ("gone", 3)
 
 
-def test_an_answer_that_never_left_is_reported_as_none() -> None:
-    """A connection that the server drops is noted with status 0."""
+def test_a_dropped_response_has_status_0() -> None:
+    """The server closed the connection."""
 
     async def story(world):
         async def drop(_call, request) -> None:
@@ -91,7 +91,7 @@ def test_an_answer_that_never_left_is_reported_as_none() -> None:
 
 
 def test_a_before_hook_may_answer_instead() -> None:
-    """A hook's answer takes the place of the server's, and the call has no effect."""
+    """The hook's response replaces the server's, and the call has no effect."""
 
     async def story(world):
         async def refuse(_call, _request):
@@ -105,7 +105,7 @@ def test_a_before_hook_may_answer_instead() -> None:
     assert play(story) == (503, None)
 
 
-def test_an_after_hook_hears_of_what_has_taken_effect() -> None:
+def test_an_after_hook_runs_between_effect_and_response() -> None:
     """After hooks run between the effect and the answer."""
 
     async def story(world):
@@ -122,8 +122,8 @@ def test_an_after_hook_hears_of_what_has_taken_effect() -> None:
     assert play(story) == [("POST", 201, True)]
 
 
-def test_a_token_is_requested_for_when_there_is_one() -> None:
-    """People's sessions carry the world's token; others are refused."""
+def test_a_world_with_a_token_requires_it() -> None:
+    """Sessions of users have the world's token; other requests are rejected."""
 
     async def story(world):
         async with world.session("anna").get(NODES) as let_in:
@@ -137,8 +137,8 @@ def test_a_token_is_requested_for_when_there_is_one() -> None:
     assert play(story, token="sesame") == (200, 401)
 
 
-def test_a_dying_cloud_ends_the_world() -> None:
-    """If the simulated cloud's own time breaks, the story ends at once, with that error."""
+def test_a_failure_of_the_simulated_cloud_ends_the_world() -> None:
+    """The story ends at once, with that error."""
 
     async def story(world) -> None:
         world.cloud.scheduler.after(5, lambda: 1 / 0)
@@ -163,21 +163,21 @@ PATHS = [
 
 
 @pytest.mark.parametrize(("system", "method", "path", "target"), PATHS)
-def test_paths_are_read_as_what_they_name(system, method, path, target) -> None:
+def test_paths_are_parsed_to_targets(system, method, path, target) -> None:
     """A path of either system becomes a kind, a name and a subresource."""
     assert target_of(system, method, path) == target
 
 
 def test_a_watch_is_no_list() -> None:
-    """GET of a collection is a LIST, or a WATCH if it requests one."""
+    """GET of a collection is a LIST, or a WATCH if the query requests one."""
     audit_log = AuditLog()
     verbs = [audit_log.arrive(0, "a", "kube", "GET", NODES, watch=watch).verb for watch in (False, True)]
     assert [*verbs, audit_log.arrive(0, "a", "arm", "GET", SCOPE).verb] == ["LIST", "WATCH", "GET"]
 
 
 @pytest.mark.asyncio
-async def test_people_find_it_on_loopback(tmp_path) -> None:
-    """Both systems listen on free ports; the kubeconfig is its owner's only, and the real kubectl works with it."""
+async def test_a_world_listens_on_loopback(tmp_path) -> None:
+    """Both systems listen on free ports; only its owner can read the kubeconfig, and the real kubectl works with it."""
     async with a_world() as world:
         addresses = await world.listen()
         config = tmp_path / "kubeconfig"
@@ -193,8 +193,8 @@ async def test_people_find_it_on_loopback(tmp_path) -> None:
 
 
 @pytest.mark.asyncio
-async def test_a_socket_serves_plain_http_links() -> None:
-    """On a socket, ARM's URLs are those of the socket; on the wire, which stands for TLS, they are https."""
+async def test_urls_on_a_socket_are_plain_http() -> None:
+    """On a socket, ARM's URLs are those of the socket; in memory, which stands for TLS, they are https."""
     async with a_world() as world, aiohttp.ClientSession() as session:
         addresses = await world.listen()
         account = world.cloud.settings.cluster_id

@@ -1,4 +1,4 @@
-"""`gpu-provisioner adopt`: what it requests, and everything it refuses."""
+"""`gpu-provisioner adopt`: the annotation that it writes, and its refusals."""
 
 import asyncio
 from typing import Any
@@ -12,7 +12,7 @@ from provisioner.simulator.azure import errors
 from provisioner.simulator.azure.faults import ALWAYS, Fault
 from tests.world.commands import WHO, command, written
 from tests.world.garbagecollection.test_garbage import LEGACY, NO_BOUND, fleet, one
-from tests.world.harness import SIZE, Json, Sim, node_claim, simulate
+from tests.world.harness import SIZE, Json, Sim, node_claim, simulate, simulated
 from tests.world.nodeclaim.test_main_job import NAME
 from tests.world.transcript import CLAIMS, FAST, MINUTE, deleting, node_of, pool_calls, refuse, strip
 
@@ -26,7 +26,7 @@ async def restored(sim: Sim, name: str = NAME, uid: str = "") -> str:
 
 
 def restore(sim: Sim, name: str) -> None:
-    """The claim of that name goes with all that it was, and comes back under a new UID."""
+    """Delete the claim and create it again under a new UID."""
     old = sim.claim(name)
     assert old is not None
     strip(sim, name)
@@ -34,120 +34,104 @@ def restore(sim: Sim, name: str) -> None:
 
 
 def requested(sim: Sim, name: str = NAME) -> str:
-    """The UID that the claim requests."""
+    """The UID in the claim's annotation."""
     found: Json = sim.claim(name) or {"metadata": {}}
     return (found["metadata"].get("annotations") or {}).get(labels.ADOPT, "")
 
 
-# What it does
+# Results
 
 
-def test_a_restored_claim_asks_for_its_pool() -> None:
-    """The claim is annotated with the UID that the pool bears; the pool is not written to."""
-
-    async def story(sim: Sim) -> None:
-        old = await restored(sim)
-        ended = await command(sim, "adopt", NAME)
-        assert (ended.code, ended.err) == (0, "")
-        assert ended.out.splitlines() == [
-            f"nodeclaim/{NAME} annotated: gpu-provisioner.sh/adopt={old}",
-            f"agent pool {NAME} (Succeeded, {SIZE}) is kept; the controller gives it to the NodeClaim within seconds",
-            f"watch: kubectl get nodeclaim {NAME} -w",
-        ]
-        assert requested(sim) == old
-        assert written(sim) == [f"PATCH nodeclaims/{NAME}"]
-        again = await command(sim, "adopt", NAME)
-        assert (again.code, again.out) == (1, "")
-        assert f"agent pool {NAME} belongs to nodeclaim/{NAME} already" in again.err
-        assert written(sim) == [f"PATCH nodeclaims/{NAME}"], "who asks twice writes once"
-
-    simulate(story, azure=FAST, **NO_BOUND)
+@simulated(azure=FAST, **NO_BOUND)
+async def test_a_restored_claim_is_annotated(sim: Sim) -> None:
+    """The claim is annotated with the UID of the pool's mark; the pool is not written."""
+    old = await restored(sim)
+    ended = await command(sim, "adopt", NAME)
+    assert (ended.code, ended.err) == (0, "")
+    assert ended.out.splitlines() == [
+        f"nodeclaim/{NAME} annotated: gpu-provisioner.sh/adopt={old}",
+        f"agent pool {NAME} (Succeeded, {SIZE}) is kept; the controller gives it to the NodeClaim within seconds",
+        f"watch: kubectl get nodeclaim {NAME} -w",
+    ]
+    assert requested(sim) == old
+    assert written(sim) == [f"PATCH nodeclaims/{NAME}"]
+    again = await command(sim, "adopt", NAME)
+    assert (again.code, again.out) == (1, "")
+    assert f"agent pool {NAME} belongs to nodeclaim/{NAME} already" in again.err
+    assert written(sim) == [f"PATCH nodeclaims/{NAME}"], "who asks twice writes once"
 
 
-def test_all_restored_claims_at_once() -> None:
-    """`--all` shows every claim whose pool bears a dead UID, asks, and annotates those; nobody else."""
-
-    async def story(sim: Sim) -> None:
-        names = await fleet(sim, 4)
-        olds = {name: sim.claim(name)["metadata"]["uid"] for name in names[:3]}
-        await sim.stop_controller()
-        for name in olds:
-            restore(sim, name)
-        ended = await command(sim, "adopt", "--all", answer="no")
-        assert (ended.code, written(sim)) == (1, [])
-        assert all(old in ended.row(name) for name, old in olds.items())
-        assert names[3] not in ended.out
-        assert ended.questions == ("Give these agent pools to 3 NodeClaims?",)
-        ended = await command(sim, "adopt", "--all", "--yes")
-        assert (ended.code, ended.err) == (0, "")
-        assert {name: requested(sim, name) for name in names} == {**olds, names[3]: ""}
-
-    simulate(story, azure=FAST, **NO_BOUND)
+@simulated(azure=FAST, **NO_BOUND)
+async def test_all_restored_claims_at_once(sim: Sim) -> None:
+    """`--all` lists every claim whose pool has the mark of a deleted claim, prompts, and annotates only those."""
+    names = await fleet(sim, 4)
+    olds = {name: sim.claim(name)["metadata"]["uid"] for name in names[:3]}
+    await sim.stop_controller()
+    for name in olds:
+        restore(sim, name)
+    ended = await command(sim, "adopt", "--all", answer="no")
+    assert (ended.code, written(sim)) == (1, [])
+    assert all(old in ended.row(name) for name, old in olds.items())
+    assert names[3] not in ended.out
+    assert ended.questions == ("Give these agent pools to 3 NodeClaims?",)
+    ended = await command(sim, "adopt", "--all", "--yes")
+    assert (ended.code, ended.err) == (0, "")
+    assert {name: requested(sim, name) for name in names} == {**olds, names[3]: ""}
 
 
-def test_the_controller_hands_the_machines_over() -> None:
-    """After `--all` every restored claim has the pool that was its: no PUT, no DELETE, and nothing is left to adopt.
-
-    Kubernetes has requested all Nodes to go by then, because their owners are gone; no machine goes with them.
+@simulated(azure=FAST, **NO_BOUND)
+async def test_the_controller_adopts_the_machines(sim: Sim) -> None:
+    """After `--all` every restored claim has its former pool: no PUT, no DELETE, and nothing is left to adopt. The
+    garbage collector of Kubernetes has deleted all Nodes by then, because their owners are gone; no machine is deleted.
     """
-
-    async def story(sim: Sim) -> None:
-        names = await fleet(sim, 4)
-        for name in names:
-            restore(sim, name)
-        await sim.until(lambda: all(deleting(node_of(sim, name)) for name in names), 60, "Kubernetes deletes all Nodes")
-        puts = len(pool_calls(sim, "PUT", None))
-        assert (await command(sim, "adopt", "--all", "--yes")).code == 0
-        for name in names:
-            await sim.until(lambda name=name: sim.condition(name, "Launched") == "True", 5 * MINUTE, f"{name} has it")  # type: ignore[misc]  # the default binds the value of this round
-        await asyncio.sleep(20 * MINUTE)
-        assert len(pool_calls(sim, "PUT", None)) == puts
-        assert not pool_calls(sim, "DELETE", None)
-        ended = await command(sim, "adopt", "--all", "--yes")
-        assert ended.out == "nothing to adopt: no agent pool of 4 NodeClaims has a dead UID\n"
-        assert (await command(sim, "gc")).out.startswith("nothing to remove: 4 managed agent pools; ")
-
-    simulate(story, azure=FAST, **NO_BOUND)
+    names = await fleet(sim, 4)
+    for name in names:
+        restore(sim, name)
+    await sim.until(lambda: all(deleting(node_of(sim, name)) for name in names), 60, "Kubernetes deletes all Nodes")
+    puts = len(pool_calls(sim, "PUT", None))
+    assert (await command(sim, "adopt", "--all", "--yes")).code == 0
+    for name in names:
+        await sim.until(lambda name=name: sim.condition(name, "Launched") == "True", 5 * MINUTE, f"{name} has it")  # type: ignore[misc]  # the default binds the value of this round
+    await asyncio.sleep(20 * MINUTE)
+    assert len(pool_calls(sim, "PUT", None)) == puts
+    assert not pool_calls(sim, "DELETE", None)
+    ended = await command(sim, "adopt", "--all", "--yes")
+    assert ended.out == "nothing to adopt: no agent pool of 4 NodeClaims has a dead UID\n"
+    assert (await command(sim, "gc")).out.startswith("nothing to remove: 4 managed agent pools; ")
 
 
-def test_nothing_to_adopt_is_stated_in_a_line() -> None:
-    """A healthy cluster: `--all` ends with 0 and writes nothing."""
-
-    async def story(sim: Sim) -> None:
-        await one(sim)
-        ended = await command(sim, "adopt", "--all", "--yes")
-        assert (ended.code, ended.err) == (0, "")
-        assert ended.out == "nothing to adopt: no agent pool of 1 NodeClaim has a dead UID\n"
-        assert written(sim) == []
-
-    simulate(story, azure=FAST)
+@simulated(azure=FAST)
+async def test_nothing_to_adopt_is_reported_in_one_line(sim: Sim) -> None:
+    """In a healthy cluster `--all` exits with 0 and writes nothing."""
+    await one(sim)
+    ended = await command(sim, "adopt", "--all", "--yes")
+    assert (ended.code, ended.err) == (0, "")
+    assert ended.out == "nothing to adopt: no agent pool of 1 NodeClaim has a dead UID\n"
+    assert written(sim) == []
 
 
-def test_one_that_vanishes_does_not_keep_the_others() -> None:
-    """A claim that goes between the table and its write is reported, exit code 1; the others are annotated."""
+@simulated(azure=FAST, **NO_BOUND)
+async def test_a_claim_deleted_meanwhile_does_not_block_the_others(sim: Sim) -> None:
+    """A claim that is deleted between the table and the write is reported, exit code 1; the others are annotated."""
+    names = await fleet(sim, 2)
+    await sim.stop_controller()
+    for name in names:
+        restore(sim, name)
 
-    async def story(sim: Sim) -> None:
-        names = await fleet(sim, 2)
-        await sim.stop_controller()
-        for name in names:
-            restore(sim, name)
+    async def vanish(call: Call, _: web.Request) -> web.StreamResponse | None:
+        if call.who == WHO and call.verb == "PATCH" and call.target.name == names[0]:
+            sim.store.delete(CLAIMS, names[0])
+        return None
 
-        async def vanish(call: Call, _: web.Request) -> web.StreamResponse | None:
-            if call.who == WHO and call.verb == "PATCH" and call.target.name == names[0]:
-                sim.store.delete(CLAIMS, names[0])
-            return None
-
-        sim.world.before.append(vanish)
-        ended = await command(sim, "adopt", "--all", "--yes")
-        assert ended.code == 1
-        assert f"nodeclaim/{names[0]}: NodeClaim {names[0]} not found" in ended.err
-        assert requested(sim, names[1])
-
-    simulate(story, azure=FAST, **NO_BOUND)
+    sim.world.before.append(vanish)
+    ended = await command(sim, "adopt", "--all", "--yes")
+    assert ended.code == 1
+    assert f"nodeclaim/{names[0]}: NodeClaim {names[0]} not found" in ended.err
+    assert requested(sim, names[1])
 
 
-def test_a_claim_that_others_write_to_is_annotated_all_the_same() -> None:
-    """Conflicts are tried again on the new version; nobody's annotation is lost."""
+def test_a_conflict_is_retried() -> None:
+    """Annotations of others are kept."""
 
     async def story(sim: Sim) -> None:
         old = await restored(sim)
@@ -171,7 +155,7 @@ def test_a_claim_that_others_write_to_is_annotated_all_the_same() -> None:
     simulate(story, azure=FAST, **NO_BOUND)
 
 
-# What it refuses
+# Refusals
 
 
 async def no_claim(sim: Sim) -> None:
@@ -254,51 +238,42 @@ REFUSALS: list[tuple[Any, str, str]] = [
 
 
 @pytest.mark.parametrize(("prepare", "cause", "remedy"), REFUSALS, ids=[row[0].__name__ for row in REFUSALS])
-def test_a_refusal_names_the_value_and_the_remedy(prepare: Any, cause: str, remedy: str) -> None:
-    """Exit code 1, two lines on stderr, and nothing has changed."""
-
-    async def story(sim: Sim) -> None:
-        await prepare(sim)
-        before = requested(sim)
-        ended = await command(sim, "adopt", NAME)
-        assert (ended.code, ended.out) == (1, "")
-        reported_cause, reported_remedy = ended.err.splitlines()
-        assert reported_cause.startswith("gpu-provisioner adopt: ")
-        assert cause in reported_cause
-        assert remedy in reported_remedy
-        assert requested(sim) == before
-
-    simulate(story, azure=FAST, **NO_BOUND)
+@simulated(azure=FAST, **NO_BOUND)
+async def test_a_refusal_names_the_value_and_the_remedy(sim: Sim, prepare: Any, cause: str, remedy: str) -> None:
+    """Exit code 1, two lines on stderr, and no change."""
+    await prepare(sim)
+    before = requested(sim)
+    ended = await command(sim, "adopt", NAME)
+    assert (ended.code, ended.out) == (1, "")
+    reported_cause, reported_remedy = ended.err.splitlines()
+    assert reported_cause.startswith("gpu-provisioner adopt: ")
+    assert cause in reported_cause
+    assert remedy in reported_remedy
+    assert requested(sim) == before
 
 
 @pytest.mark.parametrize("words", [(), (NAME, "--all")], ids=["neither", "both"])
-def test_one_name_or_all(words: tuple[str, ...]) -> None:
-    """Anything else is bad usage, and nothing is called of anybody."""
-
-    async def story(sim: Sim) -> None:
-        ended = await command(sim, "adopt", *words)
-        assert (ended.code, ended.out) == (2, "")
-        assert ended.err.splitlines()[0] == "gpu-provisioner adopt: name one NodeClaim, or use --all"
-        assert not sim.audit_log.calls(who=WHO)
-
-    simulate(story)
+@simulated()
+async def test_one_name_or_all(sim: Sim, words: tuple[str, ...]) -> None:
+    """Anything else is a usage error, and no request is sent."""
+    ended = await command(sim, "adopt", *words)
+    assert (ended.code, ended.out) == (2, "")
+    assert ended.err.splitlines()[0] == "gpu-provisioner adopt: name one NodeClaim, or use --all"
+    assert not sim.audit_log.calls(who=WHO)
 
 
-def test_a_pool_that_is_named_after_the_old_uid() -> None:
-    """A pool whose name is derived from the UID is found, and the reason why it cannot be adopted is reported."""
+@simulated(azure=FAST, **NO_BOUND)
+async def test_a_pool_that_is_named_after_the_old_uid(sim: Sim) -> None:
+    """A pool whose name is derived from the UID is found, and the output states why it cannot be adopted."""
     name = "workspace-with-a-long-name"
-
-    async def story(sim: Sim) -> None:
-        await sim.start_controller()
-        await sim.apply(node_claim(name))
-        await sim.until(lambda: sim.condition(name, "Ready") == "True", 900, "it is Ready")
-        (pool,) = sim.pools_of(sim.claim(name)["metadata"]["uid"])
-        await sim.stop_controller()
-        restore(sim, name)
-        await asyncio.sleep(5)
-        for words in ([name], ["--all"]):
-            ended = await command(sim, "adopt", *words)
-            assert f"agent pool {pool.name} of nodeclaim/{name} is named after its old UID" in ended.err
-        assert written(sim) == []
-
-    simulate(story, azure=FAST, **NO_BOUND)
+    await sim.start_controller()
+    await sim.apply(node_claim(name))
+    await sim.until(lambda: sim.condition(name, "Ready") == "True", 900, "it is Ready")
+    (pool,) = sim.pools_of(sim.claim(name)["metadata"]["uid"])
+    await sim.stop_controller()
+    restore(sim, name)
+    await asyncio.sleep(5)
+    for words in ([name], ["--all"]):
+        ended = await command(sim, "adopt", *words)
+        assert f"agent pool {pool.name} of nodeclaim/{name} is named after its old UID" in ended.err
+    assert written(sim) == []

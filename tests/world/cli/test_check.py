@@ -17,7 +17,7 @@ from provisioner.simulator.azure.faults import ALWAYS, Fault
 from provisioner.simulator.world import KUBE_HOST
 from tests.world.claims import ready
 from tests.world.commands import WHO, check, written
-from tests.world.harness import SIZE, Sim, node_claim, simulate
+from tests.world.harness import SIZE, Sim, node_claim, simulated
 
 OTHER = "Standard_NC4as_T4_v3"
 FAMILY, OTHER_FAMILY = "StandardNCADSA100v4Family", "StandardNCAST4v3Family"
@@ -28,12 +28,12 @@ NO_DELETE = [{"actions": ["Microsoft.ContainerService/*"], "notActions": ["*/age
 
 
 def reported(findings: list[dict[str, str]], state: str) -> list[tuple[str, str]]:
-    """Section and check of every finding of that state."""
+    """Section and check of every finding with that state."""
     return [(one["section"], one["check"]) for one in findings if one["state"] == state]
 
 
-async def looked(sim: Sim, *words: str, **options: Any) -> tuple[int, list[dict[str, str]]]:
-    """The exit code and the findings; what is wrong has a remedy, and nothing was written."""
+async def run_check(sim: Sim, *words: str, **options: Any) -> tuple[int, list[dict[str, str]]]:
+    """The exit code and the findings; each failure has a remedy, and nothing was written."""
     before = written(sim)
     ended = await check(sim, "-o", "json", *words, **options)
     stated = json.loads(ended.out)
@@ -45,7 +45,7 @@ async def looked(sim: Sim, *words: str, **options: Any) -> tuple[int, list[dict[
 
 
 def change_crd(sim: Sim, change: Callable[[dict[str, Any]], None]) -> None:
-    """Somebody replaces the definition."""
+    """Replace the definition, as another installation does."""
     crd = sim.store.get(CRD_KEY, CRD)
     assert crd is not None
     served = crd["spec"]["versions"][0]
@@ -54,7 +54,7 @@ def change_crd(sim: Sim, change: Callable[[dict[str, Any]], None]) -> None:
 
 
 def answer(sim: Sim, fits: Callable[[Call], bool], status: int, reason: str) -> None:
-    """The API server refuses these of our calls."""
+    """The API server rejects these requests of the command."""
 
     async def refuse(call: Call, _: web.Request) -> web.StreamResponse | None:
         if call.who != WHO or call.system != "kube" or not fits(call):
@@ -73,7 +73,7 @@ def answer(sim: Sim, fits: Callable[[Call], bool], status: int, reason: str) -> 
 
 
 def hang(sim: Sim, system: str) -> None:
-    """One side takes our calls and says nothing."""
+    """One API accepts requests and never responds."""
 
     async def silence(call: Call, _: web.Request) -> web.StreamResponse | None:
         if call.who == WHO and call.system == system:
@@ -95,43 +95,35 @@ def other_enum(served: dict[str, Any]) -> None:
     items["properties"]["operator"]["enum"] = ["In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"]
 
 
-def test_all_is_well() -> None:
+@simulated()
+async def test_a_healthy_installation(sim: Sim) -> None:
     """With a leader and a Ready claim: exit code 0, no ✗, no -; sizes and quotas are those of the claim."""
-
-    async def story(sim: Sim) -> None:
-        await sim.start_controller()
-        await sim.apply(node_claim("gpu1"))
-        await ready(sim, "gpu1", within_seconds=1200)
-        code, findings = await looked(sim)
-        assert code == 0
-        assert {one["state"] for one in findings} == {"ok"}
-        by_check = {one["check"]: one["message"] for one in findings}
-        assert by_check["lease"].startswith("ctl0 is leader since 2026-03-01T12:00:0")
-        assert by_check["quota StandardNCADSA100v4Family"] == (
-            "24 of 1000 vCPUs used in westeurope, 0 more vCPUs required"
-        )
-        assert by_check["agent pools"] == "3 of the cluster's 100 are used"
-        assert "its schema is that of the chart" in by_check["CRD"]
-        assert [
-            call.verb for call in sim.audit_log.calls(who=WHO) if call.target.kind == "customresourcedefinitions"
-        ] == ["LIST"]
-
-    simulate(story)
+    await sim.start_controller()
+    await sim.apply(node_claim("gpu1"))
+    await ready(sim, "gpu1", within_seconds=1200)
+    code, findings = await run_check(sim)
+    assert code == 0
+    assert {one["state"] for one in findings} == {"ok"}
+    by_check = {one["check"]: one["message"] for one in findings}
+    assert by_check["lease"].startswith("ctl0 is leader since 2026-03-01T12:00:0")
+    assert by_check["quota StandardNCADSA100v4Family"] == ("24 of 1000 vCPUs used in westeurope, 0 more vCPUs required")
+    assert by_check["agent pools"] == "3 of the cluster's 100 are used"
+    assert "its schema is that of the chart" in by_check["CRD"]
+    assert [call.verb for call in sim.audit_log.calls(who=WHO) if call.target.kind == "customresourcedefinitions"] == [
+        "LIST"
+    ]
 
 
-def test_with_the_controllers_own_role_what_may_not_be_read_is_left_open() -> None:
-    """As `helm test` runs it: everything that the controller needs is reported, and nothing is called wrong."""
-
-    async def story(sim: Sim) -> None:
-        await sim.start_controller()
-        await sim.apply(node_claim("gpu1"))
-        await ready(sim, "gpu1", within_seconds=1200)
-        code, findings = await looked(sim, besides=frozenset[str]())
-        assert code == 0
-        assert reported(findings, "failed") == []
-        assert reported(findings, "unknown") == [("azure", "permissions"), ("azure", "sizes")]
-
-    simulate(story)
+@simulated()
+async def test_with_the_controllers_own_role_unreadable_checks_are_unknown(sim: Sim) -> None:
+    """As with `helm test`: everything that the controller needs is checked, and nothing is a failure."""
+    await sim.start_controller()
+    await sim.apply(node_claim("gpu1"))
+    await ready(sim, "gpu1", within_seconds=1200)
+    code, findings = await run_check(sim, besides=frozenset[str]())
+    assert code == 0
+    assert reported(findings, "failed") == []
+    assert reported(findings, "unknown") == [("azure", "permissions"), ("azure", "sizes")]
 
 
 def denied(*rights: tuple[str, str]) -> Callable[[Sim], None]:
@@ -220,25 +212,22 @@ WRONG: dict[str, tuple[Callable[[Sim], object], list[tuple[str, str]], str]] = {
 
 
 @pytest.mark.parametrize(("change", "expected", "words"), WRONG.values(), ids=WRONG)
-def test_what_is_wrong_is_reported_alone(
-    change: Callable[[Sim], None], expected: list[tuple[str, str]], words: str
+@simulated()
+async def test_only_the_failed_check_is_reported(
+    sim: Sim, change: Callable[[Sim], None], expected: list[tuple[str, str]], words: str
 ) -> None:
-    """Exit code 3; exactly this is ✗, and the sections go on without it."""
-
-    async def story(sim: Sim) -> None:
-        await sim.start_controller()
-        await asyncio.sleep(60)
-        await sim.stop_controller()
-        sim.store.patch(LEASES, "gpu-provisioner", {"spec": {"holderIdentity": "ctl0"}}, "kube-system")
-        change(sim)
-        await asyncio.sleep(30)
-        code, findings = await looked(sim, "--size", OTHER)
-        assert code == 3
-        assert reported(findings, "failed") == expected
-        assert any(words in one["message"] for one in findings if one["state"] == "failed")
-        assert {one["section"] for one in findings if one["state"] == "ok"} == {"kubernetes", "azure"}
-
-    simulate(story)
+    """Exit code 3; exactly this check is ✗, and all sections are complete."""
+    await sim.start_controller()
+    await asyncio.sleep(60)
+    await sim.stop_controller()
+    sim.store.patch(LEASES, "gpu-provisioner", {"spec": {"holderIdentity": "ctl0"}}, "kube-system")
+    change(sim)
+    await asyncio.sleep(30)
+    code, findings = await run_check(sim, "--size", OTHER)
+    assert code == 3
+    assert reported(findings, "failed") == expected
+    assert any(words in one["message"] for one in findings if one["state"] == "failed")
+    assert {one["section"] for one in findings if one["state"] == "ok"} == {"kubernetes", "azure"}
 
 
 NO_POOLS = arm_fault("LIST", answer=errors.forbidden("Microsoft.ContainerService/x/agentPools/read", "/x"))
@@ -246,22 +235,21 @@ FIRST_CALL = arm_fault("CLUSTER", answer=errors.forbidden("Microsoft.ContainerSe
 
 
 @pytest.mark.parametrize("change", [FIRST_CALL, NO_POOLS, setting("compute.roles", READ_ONLY)])
-def test_a_missing_role_is_named_with_the_commands_that_give_it(change: Callable[[Sim], None]) -> None:
-    """An identity without the role is sent to the file that we ship, with this very cluster as the scope."""
-
-    async def story(sim: Sim) -> None:
-        change(sim)
-        code, findings = await looked(sim)
-        assert code == 3
-        remedies = {one["remedy"] for one in findings if one["state"] == "failed" and one["section"] == "azure"}
-        (remedy,) = remedies
-        assert "charts/gpu-provisioner/azure-role.json" in remedy
-        assert "az role definition create --role-definition @azure-role.json" in remedy
-        give, _, scope = remedy.partition(" --scope ")
-        assert give.endswith("az role assignment create --role 'GPU provisioner' --assignee <its client ID>")
-        assert scope.partition(";")[0].casefold() == sim.cloud.settings.cluster_id.casefold()
-
-    simulate(story)
+@simulated()
+async def test_a_missing_role_is_reported_with_the_commands_to_assign_it(
+    sim: Sim, change: Callable[[Sim], None]
+) -> None:
+    """The remedy is the shipped role file, with this cluster as the scope."""
+    change(sim)
+    code, findings = await run_check(sim)
+    assert code == 3
+    remedies = {one["remedy"] for one in findings if one["state"] == "failed" and one["section"] == "azure"}
+    (remedy,) = remedies
+    assert "charts/gpu-provisioner/azure-role.json" in remedy
+    assert "az role definition create --role-definition @azure-role.json" in remedy
+    give, _, scope = remedy.partition(" --scope ")
+    assert give.endswith("az role assignment create --role 'GPU provisioner' --assignee <its client ID>")
+    assert scope.partition(";")[0].casefold() == sim.cloud.settings.cluster_id.casefold()
 
 
 UNKNOWN: dict[str, tuple[Callable[[Sim], None], tuple[str, str]]] = {
@@ -290,155 +278,136 @@ UNKNOWN: dict[str, tuple[Callable[[Sim], None], tuple[str, str]]] = {
 
 
 @pytest.mark.parametrize(("change", "expected"), UNKNOWN.values(), ids=UNKNOWN)
-def test_what_may_not_be_read_could_not_be_reported(change: Callable[[Sim], None], expected: tuple[str, str]) -> None:
-    """It is no fault: exit code 0, and the reason stands in its place."""
-
-    async def story(sim: Sim) -> None:
-        await sim.start_controller()
-        await asyncio.sleep(60)
-        change(sim)
-        code, findings = await looked(sim, "--size", OTHER)
-        assert (code, reported(findings, "unknown")) == (0, [expected])
-
-    simulate(story)
+@simulated()
+async def test_what_cannot_be_read_is_unknown(
+    sim: Sim, change: Callable[[Sim], None], expected: tuple[str, str]
+) -> None:
+    """It is no failure: exit code 0, with the reason."""
+    await sim.start_controller()
+    await asyncio.sleep(60)
+    change(sim)
+    code, findings = await run_check(sim, "--size", OTHER)
+    assert (code, reported(findings, "unknown")) == (0, [expected])
 
 
 @pytest.mark.parametrize(
     ("system", "silent", "other"), [("kube", "API server", "azure"), ("arm", "cluster", "kubernetes")]
 )
-def test_a_side_that_says_nothing_holds_up_nobody(system: str, silent: str, other: str) -> None:
-    """Each call has its time; what does not answer is a ✗, and the other section is whole."""
-
-    async def story(sim: Sim) -> None:
-        await sim.start_controller()
-        await asyncio.sleep(60)
-        hang(sim, system)
-        began = sim.now
-        code, findings = await looked(sim, "--size", OTHER)
-        assert code == 3
-        assert [name for _, name in reported(findings, "failed")] == [silent]
-        assert "other checks" in [name for _, name in reported(findings, "unknown")]
-        assert {one["state"] for one in findings if one["section"] == other} == {"ok"}
-        assert sim.now - began < 60
-
-    simulate(story)
-
-
-def test_who_leads() -> None:
-    """Nobody yet is no fault; a lease let go, or not renewed for long, is one; without election none is requested."""
-
-    async def story(sim: Sim) -> None:
-        async def lease(**options: Any) -> dict[str, str]:
-            _, findings = await looked(sim, **options)
-            return next(one for one in findings if one["check"] == "lease")
-
-        first = await lease()
-        assert (first["state"], "no controller has been leader yet" in first["message"]) == ("unknown", True)
-        await sim.start_controller()
-        await asyncio.sleep(60)
-        assert (await lease())["state"] == "ok"
-        await sim.stop_controller()
-        gone = await lease()
-        assert (gone["state"], "has no holder" in gone["message"]) == ("failed", True)
-        await sim.start_controller("ctl1")
-        await asyncio.sleep(60)
-        sim.controllers["ctl1"].crash(reset=True)
-        await asyncio.sleep(1200)
-        silent = await lease()
-        assert silent["state"] == "failed"
-        assert silent["message"].startswith("Lease kube-system/gpu-provisioner was last renewed at 20")
-        assert (await lease(elect=False))["state"] == "unknown"
-
-    simulate(story)
+@simulated()
+async def test_an_api_that_does_not_respond_does_not_block_the_other(
+    sim: Sim, system: str, silent: str, other: str
+) -> None:
+    """Each request has a timeout; an API without a response is a ✗, and the other section is complete."""
+    await sim.start_controller()
+    await asyncio.sleep(60)
+    hang(sim, system)
+    began = sim.now
+    code, findings = await run_check(sim, "--size", OTHER)
+    assert code == 3
+    assert [name for _, name in reported(findings, "failed")] == [silent]
+    assert "other checks" in [name for _, name in reported(findings, "unknown")]
+    assert {one["state"] for one in findings if one["section"] == other} == {"ok"}
+    assert sim.now - began < 60
 
 
-def test_a_crd_of_somebody_else_is_reported_and_no_fault() -> None:
-    """Karpenter's own, say, with fewer operators: everything we write fits into it."""
+@simulated()
+async def test_the_state_of_the_lease(sim: Sim) -> None:
+    """No Lease yet is no failure; a released or expired one is; without election no Lease is read."""
 
-    async def story(sim: Sim) -> None:
-        change_crd(sim, other_enum)
-        _, findings = await looked(sim)
-        (crd,) = [one for one in findings if one["check"] == "CRD"]
-        assert crd["state"] == "ok"
-        assert crd["message"].endswith("its schema differs from that of the chart in spec.requirements.operator.enum")
+    async def lease(**options: Any) -> dict[str, str]:
+        _, findings = await run_check(sim, **options)
+        return next(one for one in findings if one["check"] == "lease")
 
-    simulate(story)
-
-
-def test_offerings_that_rest_are_reported() -> None:
-    """A claim without quota: what cannot be had, since when, in the words of its condition; and its quota is short."""
-
-    async def story(sim: Sim) -> None:
-        sim.cloud.configure(family_cores={FAMILY: 23}, quota_check="preflight")
-        await sim.start_controller()
-        await sim.apply(node_claim("gpu1"))
-        await asyncio.sleep(600)
-        code, findings = await looked(sim)
-        assert code == 3
-        assert reported(findings, "failed") == [("kubernetes", "claims"), ("azure", "quota StandardNCADSA100v4Family")]
-        claim, quota = [one for one in findings if one["state"] == "failed"]
-        assert claim["message"].startswith(f"gpu1: none of {SIZE} is available since 2026-03-01T12:0")
-        assert "QuotaExceeded" in claim["message"]
-        assert quota["message"] == "0 of 23 vCPUs used in westeurope, 24 more vCPUs required"
-        assert quota["remedy"] == "Raise it by 1 or use another VM size: az vm list-usage -l westeurope -o table"
-
-    simulate(story)
+    first = await lease()
+    assert (first["state"], "no controller has been leader yet" in first["message"]) == ("unknown", True)
+    await sim.start_controller()
+    await asyncio.sleep(60)
+    assert (await lease())["state"] == "ok"
+    await sim.stop_controller()
+    gone = await lease()
+    assert (gone["state"], "has no holder" in gone["message"]) == ("failed", True)
+    await sim.start_controller("ctl1")
+    await asyncio.sleep(60)
+    sim.controllers["ctl1"].crash(reset=True)
+    await asyncio.sleep(1200)
+    silent = await lease()
+    assert silent["state"] == "failed"
+    assert silent["message"].startswith("Lease kube-system/gpu-provisioner was last renewed at 20")
+    assert (await lease(elect=False))["state"] == "unknown"
 
 
-def test_zones_and_spot() -> None:
-    """A zone that is closed is a fault only for who names it; spot draws on its own quota and on no family's."""
-
-    async def story(sim: Sim) -> None:
-        sim.cloud.compute.restrictions = [Restriction(size=SIZE, zones=("1",))]
-        sim.cloud.configure(low_priority_cores=4, family_cores={FAMILY: 0})
-        code, findings = await looked(sim, "--size", SIZE)
-        (size,) = [one for one in findings if one["check"] == f"size {SIZE}"]
-        assert (size["state"], size["message"].endswith("24 vCPUs; not in zone 1")) == ("ok", True)
-        claim = node_claim("gpu1")
-        claim["spec"]["requirements"] += [
-            {"key": labels.ZONE, "operator": "In", "values": ["westeurope-1", "westeurope-2"]},
-            {"key": labels.CAPACITY_TYPE, "operator": "In", "values": ["spot"]},
-        ]
-        await sim.apply(claim)
-        code, findings = await looked(sim)
-        assert code == 3
-        assert reported(findings, "failed") == [
-            ("azure", f"size {SIZE}"),
-            ("azure", "quota all spot vCPUs of the region"),
-        ]
-        (size,) = [one for one in findings if one["check"] == f"size {SIZE}"]
-        assert size["message"].startswith("not available in zone 1 of westeurope")
-
-    simulate(story)
+@simulated()
+async def test_a_compatible_foreign_crd_is_reported_and_no_failure(sim: Sim) -> None:
+    """For example Karpenter's own, with fewer operators: it accepts everything that the controller writes."""
+    change_crd(sim, other_enum)
+    _, findings = await run_check(sim)
+    (crd,) = [one for one in findings if one["check"] == "CRD"]
+    assert crd["state"] == "ok"
+    assert crd["message"].endswith("its schema differs from that of the chart in spec.requirements.operator.enum")
 
 
-def test_limits_of_the_cluster_and_a_wrong_location() -> None:
-    """Pools up to our own cap; LOCATION against what the cluster says; a size of nowhere; no size at all."""
+@simulated()
+async def test_unavailable_offerings_are_reported(sim: Sim) -> None:
+    """A claim without quota: the offering, since when, the message of its condition, and the lack of quota."""
+    sim.cloud.configure(family_cores={FAMILY: 23}, quota_check="preflight")
+    await sim.start_controller()
+    await sim.apply(node_claim("gpu1"))
+    await asyncio.sleep(600)
+    code, findings = await run_check(sim)
+    assert code == 3
+    assert reported(findings, "failed") == [("kubernetes", "claims"), ("azure", "quota StandardNCADSA100v4Family")]
+    claim, quota = [one for one in findings if one["state"] == "failed"]
+    assert claim["message"].startswith(f"gpu1: none of {SIZE} is available since 2026-03-01T12:0")
+    assert "QuotaExceeded" in claim["message"]
+    assert quota["message"] == "0 of 23 vCPUs used in westeurope, 24 more vCPUs required"
+    assert quota["remedy"] == "Raise it by 1 or use another VM size: az vm list-usage -l westeurope -o table"
 
-    async def story(sim: Sim) -> None:
-        _, findings = await looked(sim, policy=Policy(max_agent_pools=2), location="northeurope")
-        assert reported(findings, "failed") == [("azure", "cluster"), ("azure", "agent pools")]
-        assert ("azure", "sizes") in reported(findings, "unknown")
-        _, findings = await looked(sim, "--size", "Standard_NC999_v9", "--size", "; drop", location="westeurope")
-        assert reported(findings, "failed") == [("azure", "size Standard_NC999_v9"), ("azure", "size ; drop")]
 
-    simulate(story)
+@simulated()
+async def test_zones_and_spot(sim: Sim) -> None:
+    """A closed zone is a failure only for a claim that names it; spot uses its own quota and no family's."""
+    sim.cloud.compute.restrictions = [Restriction(size=SIZE, zones=("1",))]
+    sim.cloud.configure(low_priority_cores=4, family_cores={FAMILY: 0})
+    code, findings = await run_check(sim, "--size", SIZE)
+    (size,) = [one for one in findings if one["check"] == f"size {SIZE}"]
+    assert (size["state"], size["message"].endswith("24 vCPUs; not in zone 1")) == ("ok", True)
+    claim = node_claim("gpu1")
+    claim["spec"]["requirements"] += [
+        {"key": labels.ZONE, "operator": "In", "values": ["westeurope-1", "westeurope-2"]},
+        {"key": labels.CAPACITY_TYPE, "operator": "In", "values": ["spot"]},
+    ]
+    await sim.apply(claim)
+    code, findings = await run_check(sim)
+    assert code == 3
+    assert reported(findings, "failed") == [
+        ("azure", f"size {SIZE}"),
+        ("azure", "quota all spot vCPUs of the region"),
+    ]
+    (size,) = [one for one in findings if one["check"] == f"size {SIZE}"]
+    assert size["message"].startswith("not available in zone 1 of westeurope")
 
 
-def test_for_people() -> None:
-    """Sections, marks, a remedy under what is wrong, a verdict; no colour, no token."""
+@simulated()
+async def test_limits_of_the_cluster_and_a_wrong_location(sim: Sim) -> None:
+    """Pools up to the limit; LOCATION that differs from the cluster's; an unknown size; no size at all."""
+    _, findings = await run_check(sim, policy=Policy(max_agent_pools=2), location="northeurope")
+    assert reported(findings, "failed") == [("azure", "cluster"), ("azure", "agent pools")]
+    assert ("azure", "sizes") in reported(findings, "unknown")
+    _, findings = await run_check(sim, "--size", "Standard_NC999_v9", "--size", "; drop", location="westeurope")
+    assert reported(findings, "failed") == [("azure", "size Standard_NC999_v9"), ("azure", "size ; drop")]
 
-    async def story(sim: Sim) -> None:
-        sim.cloud.cluster_power = "Stopped"
-        ended = await check(sim)
-        lines = ended.out.splitlines()
-        assert (lines[0], ended.code) == ("kubernetes", 3)
-        place = next(number for number, line in enumerate(lines) if "✗" in line)
-        cluster = " ".join(lines[place].split())
-        assert cluster == "✗ cluster aks in rg: Succeeded, Stopped, in westeurope"
-        assert lines[place + 1].strip().startswith("Start it (az aks start)")
-        assert lines[-1] == "1 check failed; 2 unknown or unusual"
-        assert "\x1b" not in ended.out
-        assert KUBE_HOST not in ended.out
 
-    simulate(story)
+@simulated()
+async def test_text_output(sim: Sim) -> None:
+    """Sections, marks, a remedy below each failure, a verdict; no colour, no token."""
+    sim.cloud.cluster_power = "Stopped"
+    ended = await check(sim)
+    lines = ended.out.splitlines()
+    assert (lines[0], ended.code) == ("kubernetes", 3)
+    place = next(number for number, line in enumerate(lines) if "✗" in line)
+    cluster = " ".join(lines[place].split())
+    assert cluster == "✗ cluster aks in rg: Succeeded, Stopped, in westeurope"
+    assert lines[place + 1].strip().startswith("Start it (az aks start)")
+    assert lines[-1] == "1 check failed; 2 unknown or unusual"
+    assert "\x1b" not in ended.out
+    assert KUBE_HOST not in ended.out

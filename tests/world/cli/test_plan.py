@@ -1,4 +1,4 @@
-"""`gpu-provisioner plan` beside the controller: what it foretells is what is sent, and what becomes of it."""
+"""`gpu-provisioner plan` beside the controller: the plan equals the request that is sent, and its result."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ import pytest
 from provisioner.api import labels
 from provisioner.cli.commands.planning import CREATED, DERIVED, PUT_TIME, UID, Plan, plan
 from tests.world.claims import ready
-from tests.world.harness import Json, Sim, node_claim, simulate
+from tests.world.harness import Json, Sim, node_claim, simulated
 
 SPOT = {"key": labels.CAPACITY_TYPE, "operator": "In", "values": ["spot", "on-demand"]}
 ZONES = {"key": labels.ZONE, "operator": "In", "values": ["westeurope-2", "westeurope-1"]}
@@ -35,33 +35,30 @@ def filled(value: Any, known: dict[str, str]) -> Any:
 
 
 @pytest.mark.parametrize("claim", CLAIMS.values(), ids=CLAIMS)
-def test_what_is_planned_is_what_is_sent(claim: Json) -> None:
-    """The body of the PUT is the planned one, member by member; the Node bears the planned labels, taints and GPUs."""
+@simulated()
+async def test_what_is_planned_is_what_is_sent(sim: Sim, claim: Json) -> None:
+    """The body of the PUT is the planned one, member by member; the Node has the planned labels, taints and GPUs."""
     planned = plan("claim.yaml", claim)
     assert planned.errors == ()
-
-    async def story(sim: Sim) -> None:
-        await sim.start_controller(elect=False)
-        await sim.apply(claim)
-        name = claim["metadata"]["name"]
-        uid = await ready(sim, name, within_seconds=1200)
-        (put,) = sim.cloud.put_log
-        there = sim.claim(name)
-        assert there is not None
-        known = {
-            UID: uid,
-            CREATED: there["metadata"]["creationTimestamp"].replace(":", "-"),
-            PUT_TIME: put.properties["tags"][labels.TAG_PUT_TIME],
-            DERIVED: put.pool,
-            "<location>-2": "westeurope-2",
-        }
-        assert planned.agent_pool is not None
-        assert filled(planned.agent_pool["properties"], known) == dict(put.properties)
-        assert filled(planned.pool_name, known) == put.pool
-        (node,) = sim.nodes_of(put.pool)
-        _same_node(planned, node, known)
-
-    simulate(story)
+    await sim.start_controller(elect=False)
+    await sim.apply(claim)
+    name = claim["metadata"]["name"]
+    uid = await ready(sim, name, within_seconds=1200)
+    (put,) = sim.cloud.put_log
+    there = sim.claim(name)
+    assert there is not None
+    known = {
+        UID: uid,
+        CREATED: there["metadata"]["creationTimestamp"].replace(":", "-"),
+        PUT_TIME: put.properties["tags"][labels.TAG_PUT_TIME],
+        DERIVED: put.pool,
+        "<location>-2": "westeurope-2",
+    }
+    assert planned.agent_pool is not None
+    assert filled(planned.agent_pool["properties"], known) == dict(put.properties)
+    assert filled(planned.pool_name, known) == put.pool
+    (node,) = sim.nodes_of(put.pool)
+    _same_node(planned, node, known)
 
 
 def _same_node(planned: Plan, node: Json, known: dict[str, str]) -> None:

@@ -1,4 +1,4 @@
-"""`gpu-provisioner release`: the way out when nothing can prove any longer that a pool is gone, and its guards."""
+"""`gpu-provisioner release`: removes finalizers when the absence of a pool cannot be proven any more."""
 
 import asyncio
 from typing import Any
@@ -12,7 +12,7 @@ from provisioner.simulator.azure import errors
 from provisioner.simulator.azure.faults import ALWAYS, Fault
 from tests.world.commands import WHO, command, known_as, unknown, written
 from tests.world.garbagecollection.test_garbage import NO_BOUND, one
-from tests.world.harness import Sim, node_claim, simulate
+from tests.world.harness import Sim, node_claim, simulated
 from tests.world.nodeclaim.test_main_job import NAME
 from tests.world.transcript import CLAIMS, FAST, MINUTE, events, finalizers, node_name, refuse
 
@@ -45,132 +45,114 @@ GONE_FOR_GOOD = [
 
 
 @pytest.mark.parametrize(("answer", "proof"), GONE_FOR_GOOD, ids=["cluster", "group", "pool"])
-def test_a_claim_whose_cluster_is_gone_is_let_go(answer: errors.Answer, proof: str) -> None:
-    """ARM is called once; then an Event states who does it, the Node loses our finalizer, and last the claim."""
-
-    async def story(sim: Sim) -> None:
-        known_as(sim, "ada@example.com")
-        node = await stuck(sim)
-        await sim.stop_controller()
-        sim.cloud.faults.insert(0, Fault(verb="GET", times=ALWAYS, answer=answer))
-        ended = await command(sim, "release", NAME, FLAG)
-        assert (ended.code, ended.err) == (0, "")
-        first, *rest = ended.out.splitlines()
-        assert proof in first
-        assert rest == [f"node/{node} released", f"nodeclaim/{NAME} released"]
-        assert sim.claim(NAME) is None
-        assert not sim.nodes_of(NAME)
-        assert written(sim) == ["POST events", f"PATCH nodes/{node}", f"PATCH nodeclaims/{NAME}"]
-        assert len(sim.audit_log.calls(who=WHO, system="arm")) == 1
-        (reported,) = events(sim, "FinalizerReleasedByHand")
-        assert reported["type"] == "Warning"
-        assert reported["involvedObject"]["name"] == NAME
-        assert reported["message"].startswith(
-            f"ada@example.com removed karpenter.sh/termination from node/{node}, nodeclaim/{NAME}"
-        )
-        assert proof in reported["message"]
-
-    simulate(story, azure=FAST, **NO_BOUND)
+@simulated(azure=FAST, **NO_BOUND)
+async def test_a_claim_whose_cluster_is_gone_is_released(sim: Sim, answer: errors.Answer, proof: str) -> None:
+    """ARM gets one request; an Event names the user; the finalizers of the Node and then of the claim are removed."""
+    known_as(sim, "ada@example.com")
+    node = await stuck(sim)
+    await sim.stop_controller()
+    sim.cloud.faults.insert(0, Fault(verb="GET", times=ALWAYS, answer=answer))
+    ended = await command(sim, "release", NAME, FLAG)
+    assert (ended.code, ended.err) == (0, "")
+    first, *rest = ended.out.splitlines()
+    assert proof in first
+    assert rest == [f"node/{node} released", f"nodeclaim/{NAME} released"]
+    assert sim.claim(NAME) is None
+    assert not sim.nodes_of(NAME)
+    assert written(sim) == ["POST events", f"PATCH nodes/{node}", f"PATCH nodeclaims/{NAME}"]
+    assert len(sim.audit_log.calls(who=WHO, system="arm")) == 1
+    (reported,) = events(sim, "FinalizerRemovedManually")
+    assert reported["type"] == "Warning"
+    assert reported["involvedObject"]["name"] == NAME
+    assert reported["message"].startswith(
+        f"ada@example.com removed karpenter.sh/termination from node/{node}, nodeclaim/{NAME}"
+    )
+    assert proof in reported["message"]
 
 
-def test_without_the_flag_it_only_says_what_it_would_do() -> None:
-    """Exit code 2, the flag as the remedy, and nothing written."""
-
-    async def story(sim: Sim) -> None:
-        node = await stuck(sim)
-        ended = await command(sim, "release", NAME)
-        assert ended.code == 2
-        assert ended.out.splitlines()[1:] == [
-            f"node/{node} would lose the finalizer karpenter.sh/termination",
-            f"nodeclaim/{NAME} would lose the finalizer karpenter.sh/termination",
-        ]
-        cause, remedy = ended.err.splitlines()
-        assert cause == "gpu-provisioner release: nothing was released"
-        assert remedy.endswith(f"add {FLAG}.")
-        assert written(sim) == []
-
-    simulate(story, azure=FAST, **NO_BOUND)
+@simulated(azure=FAST, **NO_BOUND)
+async def test_without_the_flag_nothing_is_released(sim: Sim) -> None:
+    """Exit code 2, with the flag as the remedy, and no write."""
+    node = await stuck(sim)
+    ended = await command(sim, "release", NAME)
+    assert ended.code == 2
+    assert ended.out.splitlines()[1:] == [
+        f"node/{node} would lose the finalizer karpenter.sh/termination",
+        f"nodeclaim/{NAME} would lose the finalizer karpenter.sh/termination",
+    ]
+    cause, remedy = ended.err.splitlines()
+    assert cause == "gpu-provisioner release: nothing was released"
+    assert remedy.endswith(f"add {FLAG}.")
+    assert written(sim) == []
 
 
-def test_an_api_server_that_does_not_tell_who_one_is() -> None:
-    """Before Kubernetes 1.28 nobody knows: the Event reports it, and the release is not held up."""
-
-    async def story(sim: Sim) -> None:
-        unknown(sim)
-        await stuck(sim)
-        await sim.stop_controller()
-        assert (await command(sim, "release", NAME, FLAG)).code == 0
-        (reported,) = events(sim, "FinalizerReleasedByHand")
-        assert reported["message"].startswith("unknown user removed karpenter.sh/termination from ")
-
-    simulate(story, azure=FAST, **NO_BOUND)
+@simulated(azure=FAST, **NO_BOUND)
+async def test_an_api_server_without_self_subject_reviews(sim: Sim) -> None:
+    """Before Kubernetes 1.28 the Event names an unknown user, and the release continues."""
+    unknown(sim)
+    await stuck(sim)
+    await sim.stop_controller()
+    assert (await command(sim, "release", NAME, FLAG)).code == 0
+    (reported,) = events(sim, "FinalizerRemovedManually")
+    assert reported["message"].startswith("unknown user removed karpenter.sh/termination from ")
 
 
-def test_other_peoples_finalizers_stay() -> None:
-    """Only ours comes off, also when somebody takes theirs off between our reading and writing the list."""
+@simulated(azure=FAST, **NO_BOUND)
+async def test_finalizers_of_others_are_kept(sim: Sim) -> None:
+    """Only ours is removed, also when another one is removed between the read and the write of the list."""
+    await stuck(sim, theirs=("example.com/one", "example.com/two"))
+    await sim.stop_controller()
 
-    async def story(sim: Sim) -> None:
-        await stuck(sim, theirs=("example.com/one", "example.com/two"))
-        await sim.stop_controller()
+    async def race(call: Call, _: web.Request) -> web.StreamResponse | None:
+        if call.who == WHO and call.verb == "PATCH" and call.target.kind == "nodeclaims":
+            left = [name for name in finalizers(sim.claim(NAME)) if name != "example.com/one"]
+            sim.store.patch(CLAIMS, NAME, {"metadata": {"finalizers": left}})
+        return None
 
-        async def race(call: Call, _: web.Request) -> web.StreamResponse | None:
-            if call.who == WHO and call.verb == "PATCH" and call.target.kind == "nodeclaims":
-                left = [name for name in finalizers(sim.claim(NAME)) if name != "example.com/one"]
-                sim.store.patch(CLAIMS, NAME, {"metadata": {"finalizers": left}})
-            return None
-
-        sim.world.before.append(race)
-        ended = await command(sim, "release", NAME, FLAG)
-        assert (ended.code, ended.err) == (0, "")
-        assert finalizers(sim.claim(NAME)) == ["example.com/two"]
-        assert [c.status for c in sim.audit_log.calls(who=WHO, verb="PATCH", kind="nodeclaims")] == [422, 200]
-        again = await command(sim, "release", NAME, FLAG)
-        assert again.code == 1
-        assert "its metadata.finalizers are example.com/two" in again.err
-
-    simulate(story, azure=FAST, **NO_BOUND)
+    sim.world.before.append(race)
+    ended = await command(sim, "release", NAME, FLAG)
+    assert (ended.code, ended.err) == (0, "")
+    assert finalizers(sim.claim(NAME)) == ["example.com/two"]
+    assert [c.status for c in sim.audit_log.calls(who=WHO, verb="PATCH", kind="nodeclaims")] == [422, 200]
+    again = await command(sim, "release", NAME, FLAG)
+    assert again.code == 1
+    assert "its metadata.finalizers are example.com/two" in again.err
 
 
-def test_a_claim_that_goes_in_between_is_no_failure() -> None:
-    """The controller found its proof after all: what was to be released is gone, and that is reported."""
+@simulated(azure=FAST, **NO_BOUND)
+async def test_a_claim_deleted_meanwhile_is_no_failure(sim: Sim) -> None:
+    """The controller removed its finalizer itself, and the output reports it."""
+    await stuck(sim)
+    await sim.stop_controller()
 
-    async def story(sim: Sim) -> None:
-        await stuck(sim)
-        await sim.stop_controller()
+    async def vanish(call: Call, _: web.Request) -> web.StreamResponse | None:
+        if call.who == WHO and call.verb == "PATCH" and call.target.kind == "nodeclaims":
+            sim.store.patch(CLAIMS, NAME, {"metadata": {"finalizers": None}})
+        return None
 
-        async def vanish(call: Call, _: web.Request) -> web.StreamResponse | None:
-            if call.who == WHO and call.verb == "PATCH" and call.target.kind == "nodeclaims":
-                sim.store.patch(CLAIMS, NAME, {"metadata": {"finalizers": None}})
-            return None
-
-        sim.world.before.append(vanish)
-        ended = await command(sim, "release", NAME, FLAG)
-        assert (ended.code, ended.err) == (0, "")
-        assert ended.out.splitlines()[-1] == f"nodeclaim/{NAME} not found"
-
-    simulate(story, azure=FAST, **NO_BOUND)
+    sim.world.before.append(vanish)
+    ended = await command(sim, "release", NAME, FLAG)
+    assert (ended.code, ended.err) == (0, "")
+    assert ended.out.splitlines()[-1] == f"nodeclaim/{NAME} not found"
 
 
-def test_a_pool_of_somebody_elses_under_that_name() -> None:
-    """A foreign pool of the claim's name is not its machine: the claim is let go, the pool is not touched."""
-
-    async def story(sim: Sim) -> None:
-        await stuck(sim)
-        await sim.stop_controller()
-        sim.cloud.faults.clear()
-        del sim.cloud.pools[NAME]
-        sim.cloud.seed_pool(NAME)
-        ended = await command(sim, "release", NAME, FLAG)
-        assert ended.code == 0
-        assert ended.out.startswith(
-            f"ARM: agent pool {NAME} exists, but belongs to another NodeClaim than nodeclaim/{NAME}\n"
-        )
-        assert sim.cloud.pools[NAME].state == "Succeeded"
-
-    simulate(story, azure=FAST, **NO_BOUND)
+@simulated(azure=FAST, **NO_BOUND)
+async def test_a_foreign_pool_of_that_name(sim: Sim) -> None:
+    """It is not the claim's machine: the claim is released, and the pool is not written."""
+    await stuck(sim)
+    await sim.stop_controller()
+    sim.cloud.faults.clear()
+    del sim.cloud.pools[NAME]
+    sim.cloud.seed_pool(NAME)
+    ended = await command(sim, "release", NAME, FLAG)
+    assert ended.code == 0
+    assert ended.out.startswith(
+        f"ARM: agent pool {NAME} exists, but belongs to another NodeClaim than nodeclaim/{NAME}\n"
+    )
+    assert sim.cloud.pools[NAME].state == "Succeeded"
 
 
-# What it refuses
+# Refusals
 
 
 async def no_claim(sim: Sim) -> None:
@@ -243,33 +225,28 @@ REFUSALS: list[tuple[Any, str, str]] = [
 ]
 
 
+@pytest.mark.matrix(quick=6)
 @pytest.mark.parametrize(("prepare", "cause", "remedy"), REFUSALS, ids=[row[0].__name__ for row in REFUSALS])
-def test_a_refusal_names_the_value_and_the_remedy(prepare: Any, cause: str, remedy: str) -> None:
-    """Exit code 1, two lines on stderr, and every finalizer where it was."""
-
-    async def story(sim: Sim) -> None:
-        await prepare(sim)
-        before = finalizers(sim.claim(NAME))
-        ended = await command(sim, "release", NAME, FLAG)
-        assert ended.code == 1
-        reported_cause, reported_remedy = ended.err.splitlines()
-        assert reported_cause.startswith("gpu-provisioner release: ")
-        assert cause in reported_cause
-        assert remedy in reported_remedy
-        assert finalizers(sim.claim(NAME)) == before
-        assert not [call for call in written(sim) if call.startswith("PATCH") and prepare is not no_patches]
-
-    simulate(story, azure=FAST, **NO_BOUND)
+@simulated(azure=FAST, **NO_BOUND)
+async def test_a_refusal_names_the_value_and_the_remedy(sim: Sim, prepare: Any, cause: str, remedy: str) -> None:
+    """Exit code 1, two lines on stderr, and every finalizer is kept."""
+    await prepare(sim)
+    before = finalizers(sim.claim(NAME))
+    ended = await command(sim, "release", NAME, FLAG)
+    assert ended.code == 1
+    reported_cause, reported_remedy = ended.err.splitlines()
+    assert reported_cause.startswith("gpu-provisioner release: ")
+    assert cause in reported_cause
+    assert remedy in reported_remedy
+    assert finalizers(sim.claim(NAME)) == before
+    assert not [call for call in written(sim) if call.startswith("PATCH") and prepare is not no_patches]
 
 
 @pytest.mark.parametrize("name", ["", "..", "a/b"])
-def test_a_name_that_would_point_elsewhere(name: str) -> None:
-    """What is no name of an object is bad usage, and nothing is called of anybody."""
-
-    async def story(sim: Sim) -> None:
-        ended = await command(sim, "release", name, FLAG)
-        assert (ended.code, ended.out) == (2, "")
-        assert len(ended.err.splitlines()) == 2
-        assert not sim.audit_log.calls(who=WHO)
-
-    simulate(story)
+@simulated()
+async def test_an_invalid_name(sim: Sim, name: str) -> None:
+    """It is a usage error, and no request is sent."""
+    ended = await command(sim, "release", name, FLAG)
+    assert (ended.code, ended.out) == (2, "")
+    assert len(ended.err.splitlines()) == 2
+    assert not sim.audit_log.calls(who=WHO)

@@ -9,7 +9,7 @@ from provisioner.simulator.azure import errors
 from provisioner.simulator.azure.faults import Fault, throttled
 from provisioner.simulator.azure.settings import AzureSettings
 from tests.world.claims import arm_calls, created, events, puts, ready, removed, versions, wait_for_condition, word
-from tests.world.harness import node_claim, simulate
+from tests.world.harness import node_claim, simulate, simulated
 
 MERGE = "application/merge-patch+json"
 
@@ -27,70 +27,62 @@ async def release_by_hand(sim, name) -> None:
 # Taken names
 
 
-def test_a_foreign_pool_is_never_written() -> None:
+@simulated()
+async def test_a_foreign_pool_is_never_written(sim) -> None:
     """The claim states the conflict once and can be deleted."""
-
-    async def story(sim) -> None:
-        await sim.start_controller()
-        pool = sim.cloud.pools["theirs"]
-        await sim.apply(node_claim("theirs"))
-        reported = await wait_for_condition(sim, "theirs", "Launched", "False", "PoolNameTaken", within_seconds=5)
-        assert reported["message"] == (
-            "agent pool theirs exists and is not managed by this controller: use another name for this claim"
-        )
-        await asyncio.sleep(3600)
-        assert [event["count"] for event in events(sim, "theirs", "PoolNameTaken")] == [1]
-        await removed(sim, "theirs", within_seconds=5)
-        await sim.settled()
-        assert not {"PUT", "DELETE"} & set(arm_calls(sim, "theirs"))
-        assert sim.cloud.pools["theirs"] == pool
-
-    simulate(story)
+    await sim.start_controller()
+    pool = sim.cloud.pools["theirs"]
+    await sim.apply(node_claim("theirs"))
+    reported = await wait_for_condition(sim, "theirs", "Launched", "False", "PoolNameTaken", within_seconds=5)
+    assert reported["message"] == (
+        "agent pool theirs exists and is not managed by this controller: use another name for this claim"
+    )
+    await asyncio.sleep(3600)
+    assert [event["count"] for event in events(sim, "theirs", "PoolNameTaken")] == [1]
+    await removed(sim, "theirs", within_seconds=5)
+    await sim.settled()
+    assert not {"PUT", "DELETE"} & set(arm_calls(sim, "theirs"))
+    assert sim.cloud.pools["theirs"] == pool
 
 
-def test_a_name_is_used_once_the_foreign_pool_is_deleted() -> None:
+@simulated()
+async def test_a_name_is_used_once_the_foreign_pool_is_deleted(sim) -> None:
     """The claim gets its pool."""
-
-    async def story(sim) -> None:
-        await sim.start_controller()
-        await sim.apply(node_claim("theirs"))
-        await wait_for_condition(sim, "theirs", "Launched", "False", "PoolNameTaken")
-        sim.cloud.delete_pool_by_hand("theirs")
-        await ready(sim, "theirs")
-
-    simulate(story)
+    await sim.start_controller()
+    await sim.apply(node_claim("theirs"))
+    await wait_for_condition(sim, "theirs", "Launched", "False", "PoolNameTaken")
+    sim.cloud.delete_pool_by_hand("theirs")
+    await ready(sim, "theirs")
 
 
 @pytest.mark.parametrize("watched", [True, False])
-def test_a_claim_waits_for_the_pool_of_its_predecessor(watched) -> None:
+@simulated()
+async def test_a_claim_waits_for_the_pool_of_its_predecessor(sim, watched) -> None:
     """A claim re-created without its finalizers waits, with a message, and then gets its own pool."""
-
-    async def story(sim) -> None:
-        await sim.start_controller()
-        old = (await sim.apply(node_claim("gpu1")))["metadata"]["uid"]
-        await ready(sim, "gpu1")
-        if not watched:
-            await sim.stop_controller()
-        await sim.delete_claim("gpu1")
-        if watched:
-            await sim.until(lambda: sim.cloud.pools["gpu1"].state == "Deleting", 60, "the pool is being deleted")
-        await release_by_hand(sim, "gpu1")
-        new = (await sim.apply(node_claim("gpu1")))["metadata"]["uid"]
-        if not watched:
-            await sim.start_controller("ctl1")
-        reported = await wait_for_condition(sim, "gpu1", "Launched", "Unknown", "PreviousPoolLeft", within_seconds=60)
-        assert reported["message"] == "waiting for agent pool gpu1 of a previous claim of this name to be deleted"
-        assert await ready(sim, "gpu1", within_seconds=1800) == new
-        assert (len(sim.pools_of(old)), len(sim.pools_of(new)), created(sim, "gpu1")) == (0, 1, 2)
-        await removed(sim, "gpu1")
-        await sim.settled()
-
-    simulate(story)
+    await sim.start_controller()
+    old = (await sim.apply(node_claim("gpu1")))["metadata"]["uid"]
+    await ready(sim, "gpu1")
+    if not watched:
+        await sim.stop_controller()
+    await sim.delete_claim("gpu1")
+    if watched:
+        await sim.until(lambda: sim.cloud.pools["gpu1"].state == "Deleting", 60, "the pool is being deleted")
+    await release_by_hand(sim, "gpu1")
+    new = (await sim.apply(node_claim("gpu1")))["metadata"]["uid"]
+    if not watched:
+        await sim.start_controller("ctl1")
+    reported = await wait_for_condition(sim, "gpu1", "Launched", "Unknown", "PreviousPoolLeft", within_seconds=60)
+    assert reported["message"] == "waiting for agent pool gpu1 of a previous claim of this name to be deleted"
+    assert await ready(sim, "gpu1", within_seconds=1800) == new
+    assert (len(sim.pools_of(old)), len(sim.pools_of(new)), created(sim, "gpu1")) == (0, 1, 2)
+    await removed(sim, "gpu1")
+    await sim.settled()
 
 
 # Lost responses
 
 
+@pytest.mark.matrix(quick=4)
 @pytest.mark.parametrize("lag", [0.0, 30.0])
 @pytest.mark.parametrize(
     ("fault", "most"),
@@ -121,57 +113,46 @@ def test_a_lost_response_does_not_create_a_second_pool(fault, most, lag) -> None
     simulate(story, azure=AzureSettings(get_lag_seconds=lag))
 
 
-def test_a_pool_that_the_list_does_not_show_is_adopted() -> None:
+@simulated(azure=AzureSettings(list_lag_seconds=30.0))
+async def test_a_pool_that_the_list_does_not_show_is_adopted(sim) -> None:
     """A new leader whose reads lag gets 412, reads the pool and adopts it."""
-
-    async def story(sim) -> None:
-        await sim.start_controller(elect=False)
-        uid = (await sim.apply(node_claim("gpu1")))["metadata"]["uid"]
-        await sim.until(lambda: created(sim, "gpu1"), 5, "the PUT is accepted")
-        sim.crash()
-        await sim.start_controller("ctl1", elect=False)
-        await ready(sim, "gpu1")
-        assert [pool.name for pool in sim.pools_of(uid)] == ["gpu1"]
-        assert (created(sim, "gpu1"), len(puts(sim, "gpu1"))) == (1, 2)
-        assert puts(sim, "gpu1")[1] < 5
-        assert not [one for one in events(sim, "gpu1") if one["type"] == "Warning"]
-
-    simulate(story, azure=AzureSettings(list_lag_seconds=30.0))
+    await sim.start_controller(elect=False)
+    uid = (await sim.apply(node_claim("gpu1")))["metadata"]["uid"]
+    await sim.until(lambda: created(sim, "gpu1"), 5, "the PUT is accepted")
+    sim.crash()
+    await sim.start_controller("ctl1", elect=False)
+    await ready(sim, "gpu1")
+    assert [pool.name for pool in sim.pools_of(uid)] == ["gpu1"]
+    assert (created(sim, "gpu1"), len(puts(sim, "gpu1"))) == (1, 2)
+    assert puts(sim, "gpu1")[1] < 5
+    assert not [one for one in events(sim, "gpu1") if one["type"] == "Warning"]
 
 
 @pytest.mark.parametrize("times", [1, 5])
-def test_a_put_is_retried_after_another_operation(times) -> None:
+@simulated()
+async def test_a_put_is_retried_after_another_operation(sim, times) -> None:
     """After a 409 the pool is read and the PUT retried; the claim states the reason."""
-
-    async def story(sim) -> None:
-        sim.cloud.faults.append(Fault(verb="PUT", answer=errors.cluster_busy("Updating"), times=times))
-        await sim.start_controller()
-        await sim.apply(node_claim("gpu1"))
-        reported = await wait_for_condition(sim, "gpu1", "Launched", "Unknown", "OperationInProgress", within_seconds=5)
-        assert "Another operation (Updating) is in progress" in reported["message"]
-        await ready(sim, "gpu1")
-        assert len(puts(sim, "gpu1")) == times + 1
-        assert all(
-            later - sooner >= 4.9 for sooner, later in zip(puts(sim, "gpu1"), puts(sim, "gpu1")[1:], strict=False)
-        )
-
-    simulate(story)
+    sim.cloud.faults.append(Fault(verb="PUT", answer=errors.cluster_busy("Updating"), times=times))
+    await sim.start_controller()
+    await sim.apply(node_claim("gpu1"))
+    reported = await wait_for_condition(sim, "gpu1", "Launched", "Unknown", "OperationInProgress", within_seconds=5)
+    assert "Another operation (Updating) is in progress" in reported["message"]
+    await ready(sim, "gpu1")
+    assert len(puts(sim, "gpu1")) == times + 1
+    assert all(later - sooner >= 4.9 for sooner, later in zip(puts(sim, "gpu1"), puts(sim, "gpu1")[1:], strict=False))
 
 
 @pytest.mark.parametrize("seconds", [7, 30, 300])
-def test_retry_after_is_obeyed_exactly(seconds) -> None:
+@simulated()
+async def test_retry_after_is_obeyed_exactly(sim, seconds) -> None:
     """After a 429 the next PUT is sent when Retry-After has passed, and not much later."""
-
-    async def story(sim) -> None:
-        sim.cloud.faults.append(throttled(seconds=seconds, times=3))
-        await sim.start_controller()
-        await sim.apply(node_claim("gpu1"))
-        reported = await wait_for_condition(sim, "gpu1", "Launched", "Unknown", "Throttled", within_seconds=5)
-        assert reported["message"].startswith("Throttled: ")
-        await ready(sim, "gpu1", within_seconds=4000)
-        assert gaps(puts(sim, "gpu1")) == [pytest.approx(seconds + 0.25, abs=0.25)] * 3
-
-    simulate(story)
+    sim.cloud.faults.append(throttled(seconds=seconds, times=3))
+    await sim.start_controller()
+    await sim.apply(node_claim("gpu1"))
+    reported = await wait_for_condition(sim, "gpu1", "Launched", "Unknown", "Throttled", within_seconds=5)
+    assert reported["message"].startswith("Throttled: ")
+    await ready(sim, "gpu1", within_seconds=4000)
+    assert gaps(puts(sim, "gpu1")) == [pytest.approx(seconds + 0.25, abs=0.25)] * 3
 
 
 # Lagging reads
@@ -221,42 +202,37 @@ def test_a_service_that_ignores_preconditions(lag) -> None:
 # Restarts
 
 
+@pytest.mark.matrix(quick=4)
 @pytest.mark.parametrize("reset", [False, True])
 @pytest.mark.parametrize("at", [0.05, 0.2, 0.44, 3.0, 60.0, 137.0, 160.0, 219.0])
-def test_a_restart_during_launch(at, reset) -> None:
+@simulated()
+async def test_a_restart_during_launch(sim, at, reset) -> None:
     """Killed at any time of the launch, the program continues: one pool, and a correct status."""
-
-    async def story(sim) -> None:
-        seen = versions(sim, "gpu1")
-        await sim.start_controller()
-        await sim.apply(node_claim("gpu1"))
-        await asyncio.sleep(at - sim.now)
-        sim.crash(reset=reset)
-        await asyncio.sleep(2)
-        await sim.start_controller("ctl1")
-        await ready(sim, "gpu1")
-        assert created(sim, "gpu1") == 1
-        for _, claim in seen:
-            assert not (claim.get("status") or {}).get("nodeName") or word(claim, "Ready")[0]
-        assert [word(claim, "Ready")[0] for _, claim in seen].count("True") == 1
-        await removed(sim, "gpu1")
-        await sim.settled()
-
-    simulate(story)
+    seen = versions(sim, "gpu1")
+    await sim.start_controller()
+    await sim.apply(node_claim("gpu1"))
+    await asyncio.sleep(at - sim.now)
+    sim.crash(reset=reset)
+    await asyncio.sleep(2)
+    await sim.start_controller("ctl1")
+    await ready(sim, "gpu1")
+    assert created(sim, "gpu1") == 1
+    for _, claim in seen:
+        assert not (claim.get("status") or {}).get("nodeName") or word(claim, "Ready")[0]
+    assert [word(claim, "Ready")[0] for _, claim in seen].count("True") == 1
+    await removed(sim, "gpu1")
+    await sim.settled()
 
 
-def test_changes_during_downtime_are_observed() -> None:
+@simulated()
+async def test_changes_during_downtime_are_observed(sim) -> None:
     """If the machine came up during a downtime, the claim is Ready within a second of leading."""
-
-    async def story(sim) -> None:
-        await sim.start_controller()
-        await sim.apply(node_claim("gpu1"))
-        await asyncio.sleep(30)
-        await sim.stop_controller()
-        await asyncio.sleep(1800)
-        assert sim.nodes_of("gpu1")
-        assert sim.condition("gpu1", "Ready") == "Unknown"
-        await sim.start_controller("ctl1")
-        await ready(sim, "gpu1", within_seconds=1)
-
-    simulate(story)
+    await sim.start_controller()
+    await sim.apply(node_claim("gpu1"))
+    await asyncio.sleep(30)
+    await sim.stop_controller()
+    await asyncio.sleep(1800)
+    assert sim.nodes_of("gpu1")
+    assert sim.condition("gpu1", "Ready") == "Unknown"
+    await sim.start_controller("ctl1")
+    await ready(sim, "gpu1", within_seconds=1)

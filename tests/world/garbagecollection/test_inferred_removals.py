@@ -83,6 +83,7 @@ def annotate_lease(sim: Sim, value: str) -> None:
 # a) az aks stop and start
 
 
+@pytest.mark.matrix(quick=2)
 @pytest.mark.parametrize("fate", ["alive", "restarted in between", "cut off from ARM"])
 @pytest.mark.parametrize("count", [1, 5])
 def test_az_aks_stop_and_start(count: int, fate: str) -> None:
@@ -157,6 +158,7 @@ def adopt(sim: Sim, name: str, uid: str) -> None:
     sim.store.patch(CLAIMS, name, {"metadata": {"annotations": {labels.ADOPT: uid}}})
 
 
+@pytest.mark.matrix(quick=1)
 @pytest.mark.parametrize("restarted", [False, True])
 def test_a_restored_backup_is_adopted(restarted: bool) -> None:
     """Each restored claim adopts its machine: none is lost or created, and each claim can then be deleted."""
@@ -255,6 +257,7 @@ def install_crd(sim: Sim) -> None:
     sim.store.create(CRD_KEY, crd)
 
 
+@pytest.mark.matrix(quick=1)
 @pytest.mark.parametrize("restarted", [False, True])
 def test_kubectl_delete_crd(restarted: bool) -> None:
     """All claims are deleted with their CRD: no machine is removed until users confirm it."""
@@ -308,6 +311,7 @@ def lag_crds(sim: Sim) -> None:
     sim.world.before.append(answer)
 
 
+@pytest.mark.matrix(quick=1)
 @pytest.mark.parametrize("count", [1, 5])
 def test_the_crd_is_reinstalled_empty(count: int) -> None:
     """Claims disappear with their CRD, and the new CRD has none: every pool is kept until users adopt or release it."""
@@ -373,6 +377,7 @@ def mislead(sim: Sim, kind: str, status: int, body: Json | None, who: str) -> Ca
     return lambda: sim.world.before.remove(answer)
 
 
+@pytest.mark.matrix(quick=2)
 @pytest.mark.parametrize("kind", ["nodeclaims", "nodes"])
 @pytest.mark.parametrize(("case", "status", "body"), KUBE_LISTS, ids=[row[0] for row in KUBE_LISTS])
 def test_lists_of_the_api_server(kind: str, case: str, status: int, body: Json | None) -> None:

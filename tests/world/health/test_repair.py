@@ -14,7 +14,7 @@ from provisioner.api import labels
 from provisioner.runtime.metrics import Metrics
 from provisioner.simulator.audit_log import Call
 from tests.world.garbagecollection.test_garbage import fleet, one, upgrade, upgraded
-from tests.world.harness import EPOCH, Json, Sim, node_claim, simulate
+from tests.world.harness import EPOCH, Json, Sim, node_claim, simulated
 from tests.world.kaito.test_kaito_races import OWNERS
 from tests.world.kaito_actor import at_work
 from tests.world.kaito_predicates import Owner
@@ -88,512 +88,442 @@ def uid_of(sim: Sim, name: str) -> str:
 # H1: just before, and just after
 
 
-def test_h1_a_node_that_comes_back_in_time_stays() -> None:
+@simulated(azure=FAST)
+async def test_h1_a_node_that_comes_back_in_time_stays(sim: Sim) -> None:
     """Not Ready for 9 min 50 s, then Ready: nothing is removed, and the claim is Ready again."""
     metrics = Metrics()
-
-    async def story(sim: Sim) -> None:
-        await one(sim, metrics=metrics)
-        node = node_name(sim)
-        await silent(sim, NAME)
-        await asyncio.sleep(9 * MINUTE + 45)
-        sim.nodes.set_ready(node, True)
-        await sim.until(lambda: sim.condition(NAME, "Ready") == "True", 30, "it is Ready again")
-        await asyncio.sleep(30 * MINUTE)
-        assert not deleted(sim)
-        assert not annotations(sim)
-        assert repairs(metrics) == 0
-        await sim.settled(quiet_seconds=70)
-
-    simulate(story, azure=FAST)
+    await one(sim, metrics=metrics)
+    node = node_name(sim)
+    await silent(sim, NAME)
+    await asyncio.sleep(9 * MINUTE + 45)
+    sim.nodes.set_ready(node, True)
+    await sim.until(lambda: sim.condition(NAME, "Ready") == "True", 30, "it is Ready again")
+    await asyncio.sleep(30 * MINUTE)
+    assert not deleted(sim)
+    assert not annotations(sim)
+    assert repairs(metrics) == 0
+    await sim.settled(quiet_seconds=70)
 
 
 @pytest.mark.parametrize("word", [False, None], ids=["False", "Unknown"])
-def test_h1_a_node_that_stays_away_is_replaced(word: bool | None) -> None:
+@simulated(azure=FAST)
+async def test_h1_a_node_that_stays_away_is_replaced(sim: Sim, word: bool | None) -> None:
     """After ten minutes the claim is deleted, with an Event and a metric; pool and Node are removed in order."""
     metrics = Metrics()
-
-    async def story(sim: Sim) -> None:
-        uid = await one(sim, metrics=metrics)
-        node = node_name(sim)
-        sim.nodes.set_ready(node, word)
-        await asyncio.sleep(10 * MINUTE - 2)
-        assert not deleted(sim)
-        await sim.until(lambda: deleted(sim), 10, "its claim is deleted")
-        bound = annotations(sim)
-        assert bound[labels.TERMINATION_TIMESTAMP] == bound[labels.REPAIR_DRAIN_UNTIL]
-        await replaced(sim, uid)
-        (reported,) = events(sim, "NodeRepair")
-        assert (reported["involvedObject"]["uid"], reported["type"]) == (uid, "Warning")
-        assert f"Node {node} has not been Ready" in reported["message"]
-        assert "for 10 min" in reported["message"]
-        assert repairs(metrics) == 1
-        await sim.settled(quiet_seconds=70)
-
-    simulate(story, azure=FAST)
+    uid = await one(sim, metrics=metrics)
+    node = node_name(sim)
+    sim.nodes.set_ready(node, word)
+    await asyncio.sleep(10 * MINUTE - 2)
+    assert not deleted(sim)
+    await sim.until(lambda: deleted(sim), 10, "its claim is deleted")
+    bound = annotations(sim)
+    assert bound[labels.TERMINATION_TIMESTAMP] == bound[labels.REPAIR_DRAIN_UNTIL]
+    await replaced(sim, uid)
+    (reported,) = events(sim, "NodeRepair")
+    assert (reported["involvedObject"]["uid"], reported["type"]) == (uid, "Warning")
+    assert f"Node {node} has not been Ready" in reported["message"]
+    assert "for 10 min" in reported["message"]
+    assert repairs(metrics) == 1
+    await sim.settled(quiet_seconds=70)
 
 
-def test_a_node_that_never_came_up_is_not_repaired() -> None:
+@simulated(azure=FAST)
+async def test_a_node_that_never_came_up_is_not_repaired(sim: Sim) -> None:
     """A Node that was never initialized keeps its claim and machine; the initialization deadline reports it."""
-
-    async def story(sim: Sim) -> None:
-        sim.nodes.plugin_delay_seconds = 5 * 3600.0
-        await sim.start_controller()
-        await sim.apply(node_claim(NAME))
-        await sim.until(lambda: sim.condition(NAME, "Registered") == "True", 5 * MINUTE, "its Node is here")
-        sim.nodes.set_ready(node_name(sim), False)
-        await asyncio.sleep(60 * MINUTE)
-        assert not deleted(sim)
-        assert "overdue" in claim_condition(sim, "Initialized")[2]
-
-    simulate(story, azure=FAST)
+    sim.nodes.plugin_delay_seconds = 5 * 3600.0
+    await sim.start_controller()
+    await sim.apply(node_claim(NAME))
+    await sim.until(lambda: sim.condition(NAME, "Registered") == "True", 5 * MINUTE, "its Node is here")
+    sim.nodes.set_ready(node_name(sim), False)
+    await asyncio.sleep(60 * MINUTE)
+    assert not deleted(sim)
+    assert "overdue" in claim_condition(sim, "Initialized")[2]
 
 
 # H2: what takes turns
 
 
-def test_h2_false_and_unknown_that_take_turns_are_one_sickness() -> None:
+@simulated(azure=FAST)
+async def test_h2_false_and_unknown_that_take_turns_are_one_sickness(sim: Sim) -> None:
     """Ready alternates between False and Unknown every 30 s: the ten minutes are not restarted."""
-
-    async def story(sim: Sim) -> None:
-        uid = await one(sim)
-        node = node_name(sim)
-        for turn in range(19):
-            sim.nodes.set_ready(node, None if turn % 2 else False)
-            await asyncio.sleep(30)
-        assert not deleted(sim)
-        sim.nodes.set_ready(node, None)
-        await asyncio.sleep(20)
-        assert not deleted(sim)
-        await sim.until(lambda: deleted(sim), 15, "its claim is deleted in time")
-        await replaced(sim, uid)
-
-    simulate(story, azure=FAST)
+    uid = await one(sim)
+    node = node_name(sim)
+    for turn in range(19):
+        sim.nodes.set_ready(node, None if turn % 2 else False)
+        await asyncio.sleep(30)
+    assert not deleted(sim)
+    sim.nodes.set_ready(node, None)
+    await asyncio.sleep(20)
+    assert not deleted(sim)
+    await sim.until(lambda: deleted(sim), 15, "its claim is deleted in time")
+    await replaced(sim, uid)
 
 
-def test_h2_a_word_of_true_begins_anew() -> None:
+@simulated(azure=FAST)
+async def test_h2_a_word_of_true_begins_anew(sim: Sim) -> None:
     """A Node that is Ready for a moment every nine minutes is not replaced."""
-
-    async def story(sim: Sim) -> None:
-        await one(sim)
-        node = node_name(sim)
-        for _ in range(4):
-            sim.nodes.set_ready(node, False)
-            await asyncio.sleep(9 * MINUTE)
-            sim.nodes.set_ready(node, True)
-            await asyncio.sleep(5)
-        assert not deleted(sim)
-
-    simulate(story, azure=FAST)
+    await one(sim)
+    node = node_name(sim)
+    for _ in range(4):
+        sim.nodes.set_ready(node, False)
+        await asyncio.sleep(9 * MINUTE)
+        sim.nodes.set_ready(node, True)
+        await asyncio.sleep(5)
+    assert not deleted(sim)
 
 
 # Restarts
 
 
 @pytest.mark.parametrize("minute", [1, 9])
-def test_a_restart_on_the_way_costs_little(minute: int) -> None:
+@simulated(azure=FAST)
+async def test_a_restart_on_the_way_costs_little(sim: Sim, minute: int) -> None:
     """A new leader continues from the claim's condition: the Node is replaced soon after its ten minutes."""
-
-    async def story(sim: Sim) -> None:
-        uid = await one(sim)
-        begun = sim.now
-        await silent(sim, NAME)
-        await asyncio.sleep(minute * MINUTE)
-        sim.crash()
-        await sim.start_controller("ctl1")
-        await asyncio.sleep(begun + 10 * MINUTE - sim.now - 2)
-        assert not deleted(sim)
-        await sim.until(lambda: deleted(sim), 2 * MINUTE, "its claim is deleted")
-        await replaced(sim, uid)
-
-    simulate(story, azure=FAST)
+    uid = await one(sim)
+    begun = sim.now
+    await silent(sim, NAME)
+    await asyncio.sleep(minute * MINUTE)
+    sim.crash()
+    await sim.start_controller("ctl1")
+    await asyncio.sleep(begun + 10 * MINUTE - sim.now - 2)
+    assert not deleted(sim)
+    await sim.until(lambda: deleted(sim), 2 * MINUTE, "its claim is deleted")
+    await replaced(sim, uid)
 
 
-def test_a_restart_after_long_absence_looks_for_itself() -> None:
+@simulated(azure=FAST)
+async def test_a_restart_after_long_absence_looks_for_itself(sim: Sim) -> None:
     """If the Node failed while no controller ran, the ten minutes begin with the first observation."""
-
-    async def story(sim: Sim) -> None:
-        uid = await one(sim)
-        await sim.stop_controller()
-        sim.nodes.set_ready(node_name(sim), None)
-        await asyncio.sleep(60 * MINUTE)
-        await sim.start_controller("ctl1")
-        await asyncio.sleep(9 * MINUTE)
-        assert not deleted(sim)
-        await replaced(sim, uid, within_seconds=5 * MINUTE)
-
-    simulate(story, azure=FAST)
+    uid = await one(sim)
+    await sim.stop_controller()
+    sim.nodes.set_ready(node_name(sim), None)
+    await asyncio.sleep(60 * MINUTE)
+    await sim.start_controller("ctl1")
+    await asyncio.sleep(9 * MINUTE)
+    assert not deleted(sim)
+    await replaced(sim, uid, within_seconds=5 * MINUTE)
 
 
 @pytest.mark.parametrize("back", [False, True], ids=["still away", "back by then"])
-def test_a_crash_between_bound_and_deletion(back: bool) -> None:
+@simulated(azure=FAST)
+async def test_a_crash_between_bound_and_deletion(sim: Sim, back: bool) -> None:
     """A new leader continues or, if the Node is Ready, removes the termination timestamp: it shortens drains."""
+    uid = await one(sim)
+    node = node_name(sim)
 
-    async def story(sim: Sim) -> None:
-        uid = await one(sim)
-        node = node_name(sim)
+    async def die(call: Call, _: Any) -> None:
+        if call.verb == "PATCH" and call.target.name == NAME and labels.REPAIR_DRAIN_UNTIL in annotations(sim):
+            sim.world.after.remove(die)
+            sim.crash()
 
-        async def die(call: Call, _: Any) -> None:
-            if call.verb == "PATCH" and call.target.name == NAME and labels.REPAIR_DRAIN_UNTIL in annotations(sim):
-                sim.world.after.remove(die)
-                sim.crash()
-
-        sim.world.after.append(die)
-        await silent(sim, NAME)
-        await sim.until(lambda: labels.REPAIR_DRAIN_UNTIL in annotations(sim), 11 * MINUTE, "the drain is bounded")
-        if back:
-            sim.nodes.set_ready(node, True)
-        await sim.start_controller("ctl1")
-        if back:
-            await sim.until(lambda: not annotations(sim), 2 * MINUTE, "the bound is taken off")
-            await sim.settled()
-            assert not deleted(sim)
-        else:
-            await replaced(sim, uid, within_seconds=5 * MINUTE)
-
-    simulate(story, azure=FAST)
+    sim.world.after.append(die)
+    await silent(sim, NAME)
+    await sim.until(lambda: labels.REPAIR_DRAIN_UNTIL in annotations(sim), 11 * MINUTE, "the drain is bounded")
+    if back:
+        sim.nodes.set_ready(node, True)
+    await sim.start_controller("ctl1")
+    if back:
+        await sim.until(lambda: not annotations(sim), 2 * MINUTE, "the bound is taken off")
+        await sim.settled()
+        assert not deleted(sim)
+    else:
+        await replaced(sim, uid, within_seconds=5 * MINUTE)
 
 
 # H3, H7: the circuit breaker
 
 
-def test_h3_two_of_five_go_one_after_the_other() -> None:
+@simulated(azure=FAST)
+async def test_h3_two_of_five_go_one_after_the_other(sim: Sim) -> None:
     """The second claim is deleted when the first one is gone; until then it states what it waits for."""
     metrics = Metrics()
-
-    async def story(sim: Sim) -> None:
-        names = await fleet(sim, 5, metrics=metrics)
-        first, second = names[1], names[3]
-        await silent(sim, first)
-        await silent(sim, second)
-        uids = uid_of(sim, first), uid_of(sim, second)
-        await sim.until(lambda: deleted(sim, first), 11 * MINUTE, "the first is deleted")
-        waits = "2 of 5 Nodes are unhealthy, repaired 1 at a time"
-        await sim.until(
-            lambda: waits in claim_condition(sim, "Initialized", second)[2], MINUTE, "the second claim states the cause"
-        )
-        assert value(metrics, "repairs_blocked") == 1
-        (reported,) = events(sim, "NodeRepairBlocked")
-        assert (reported["involvedObject"]["uid"], reported["type"]) == (uids[1], "Warning")
-        await sim.until(lambda: deleted(sim, second) or sim.claim(first) is None, 5 * MINUTE, "one of the two goes on")
-        assert sim.claim(first) is None
-        assert not deleted(sim, second)
-        await replaced(sim, uids[1], second)
-        assert sorted(c["metadata"]["name"] for c in sim.store.list(CLAIMS)) == sorted({*names} - {first, second})
-        assert repairs(metrics) == 2
-        assert value(metrics, "repairs_blocked") == 0
-        await sim.settled(quiet_seconds=70)
-
-    simulate(story, azure=FAST)
+    names = await fleet(sim, 5, metrics=metrics)
+    first, second = names[1], names[3]
+    await silent(sim, first)
+    await silent(sim, second)
+    uids = uid_of(sim, first), uid_of(sim, second)
+    await sim.until(lambda: deleted(sim, first), 11 * MINUTE, "the first is deleted")
+    waits = "2 of 5 Nodes are unhealthy, repaired 1 at a time"
+    await sim.until(
+        lambda: waits in claim_condition(sim, "Initialized", second)[2], MINUTE, "the second claim states the cause"
+    )
+    assert value(metrics, "repairs_blocked") == 1
+    (reported,) = events(sim, "NodeRepairBlocked")
+    assert (reported["involvedObject"]["uid"], reported["type"]) == (uids[1], "Warning")
+    await sim.until(lambda: deleted(sim, second) or sim.claim(first) is None, 5 * MINUTE, "one of the two goes on")
+    assert sim.claim(first) is None
+    assert not deleted(sim, second)
+    await replaced(sim, uids[1], second)
+    assert sorted(c["metadata"]["name"] for c in sim.store.list(CLAIMS)) == sorted({*names} - {first, second})
+    assert repairs(metrics) == 2
+    assert value(metrics, "repairs_blocked") == 0
+    await sim.settled(quiet_seconds=70)
 
 
-def test_h3_four_of_five_within_ten_minutes_are_left_alone_until_most_are_back() -> None:
+@simulated(azure=FAST)
+async def test_h3_four_of_five_within_ten_minutes_are_left_alone_until_most_are_back(sim: Sim) -> None:
     """Most Nodes fail together: none is replaced, each claim states why; if most recover, the rest is replaced."""
     metrics = Metrics()
-
-    async def story(sim: Sim) -> None:
-        names = await fleet(sim, 5, metrics=metrics)
-        nodes = {name: node_name(sim, name) for name in names}
-        for name in names[:4]:
-            await silent(sim, name)
-            await asyncio.sleep(2 * MINUTE)
-        uid = uid_of(sim, names[0])
-        await asyncio.sleep(40 * MINUTE)
-        assert not any(deleted(sim, name) for name in names)
-        for name in names[:4]:
-            assert claim_condition(sim, "Initialized", name)[2].endswith(
-                "; repair delayed: 4 of 5 Nodes became unhealthy within 10 min; look for a common cause"
-            )
-        assert len(events(sim, "NodeRepairBlocked")) == 4
-        assert value(metrics, "repairs_blocked") == 4
-        for name in names[1:4]:
-            sim.nodes.set_ready(nodes[name], True)
-        await replaced(sim, uid, names[0])
-        await sim.settled(quiet_seconds=70)
-        assert {sim.condition(name, "Ready") for name in names[1:]} == {"True"}
-        assert value(metrics, "repairs_blocked") == 0
-
-    simulate(story, azure=FAST)
+    names = await fleet(sim, 5, metrics=metrics)
+    nodes = {name: node_name(sim, name) for name in names}
+    for name in names[:4]:
+        await silent(sim, name)
+        await asyncio.sleep(2 * MINUTE)
+    uid = uid_of(sim, names[0])
+    await asyncio.sleep(40 * MINUTE)
+    assert not any(deleted(sim, name) for name in names)
+    for name in names[:4]:
+        assert claim_condition(sim, "Initialized", name)[2].endswith(
+            "; repair delayed: 4 of 5 Nodes became unhealthy within 10 min; look for a common cause"
+        )
+    assert len(events(sim, "NodeRepairBlocked")) == 4
+    assert value(metrics, "repairs_blocked") == 4
+    for name in names[1:4]:
+        sim.nodes.set_ready(nodes[name], True)
+    await replaced(sim, uid, names[0])
+    await sim.settled(quiet_seconds=70)
+    assert {sim.condition(name, "Ready") for name in names[1:]} == {"True"}
+    assert value(metrics, "repairs_blocked") == 0
 
 
 @pytest.mark.matrix(quick=1)
 @pytest.mark.parametrize("restarts", [False, True], ids=["one process", "restarted meanwhile"])
-def test_h7_all_nodes_at_once_are_a_false_alarm(restarts: bool) -> None:
+@simulated(azure=FAST)
+async def test_h7_all_nodes_at_once_are_a_false_alarm(sim: Sim, restarts: bool) -> None:
     """All Nodes are NotReady at once: no claim is deleted, and all recover."""
-
-    async def story(sim: Sim) -> None:
-        names = await fleet(sim, 6)
-        nodes = [node_name(sim, name) for name in names]
-        await silent(sim, *names)
-        if restarts:
-            await asyncio.sleep(15 * MINUTE)
-            sim.crash()
-            await sim.start_controller("ctl1")
-        await asyncio.sleep(90 * MINUTE)
-        for node in nodes:
-            sim.nodes.set_ready(node, True)
-        await sim.until(lambda: all(sim.condition(n, "Ready") == "True" for n in names), 60, "all are Ready again")
-        assert not any(deleted(sim, name) for name in names)
-        await sim.settled(quiet_seconds=70)
-
-    simulate(story, azure=FAST)
+    names = await fleet(sim, 6)
+    nodes = [node_name(sim, name) for name in names]
+    await silent(sim, *names)
+    if restarts:
+        await asyncio.sleep(15 * MINUTE)
+        sim.crash()
+        await sim.start_controller("ctl1")
+    await asyncio.sleep(90 * MINUTE)
+    for node in nodes:
+        sim.nodes.set_ready(node, True)
+    await sim.until(lambda: all(sim.condition(n, "Ready") == "True" for n in names), 60, "all are Ready again")
+    assert not any(deleted(sim, name) for name in names)
+    await sim.settled(quiet_seconds=70)
 
 
 # H5: AKS's own auto-repair
 
 
-def test_h5_aks_repairs_the_node_itself() -> None:
+@simulated(azure=FAST)
+async def test_h5_aks_repairs_the_node_itself(sim: Sim) -> None:
     """AKS reboots the Node from minute five to twelve: the controller does not replace it, and it recovers."""
-
-    async def story(sim: Sim) -> None:
-        await one(sim)
-        node = node_name(sim)
-        await silent(sim, NAME)
-        await asyncio.sleep(5 * MINUTE)
-        report_to_node(sim, node, "NodeRebootStart")
-        await asyncio.sleep(7 * MINUTE)
-        report_to_node(sim, node, "NodeRebootEnd")
-        await asyncio.sleep(MINUTE)
-        assert not deleted(sim)
-        sim.nodes.set_ready(node, True)
-        await asyncio.sleep(60 * MINUTE)
-        assert not deleted(sim)
-        assert sim.condition(NAME, "Ready") == "True"
-
-    simulate(story, azure=FAST)
+    await one(sim)
+    node = node_name(sim)
+    await silent(sim, NAME)
+    await asyncio.sleep(5 * MINUTE)
+    report_to_node(sim, node, "NodeRebootStart")
+    await asyncio.sleep(7 * MINUTE)
+    report_to_node(sim, node, "NodeRebootEnd")
+    await asyncio.sleep(MINUTE)
+    assert not deleted(sim)
+    sim.nodes.set_ready(node, True)
+    await asyncio.sleep(60 * MINUTE)
+    assert not deleted(sim)
+    assert sim.condition(NAME, "Ready") == "True"
 
 
-def test_h5_a_reboot_without_an_end_keeps_us_off_until_25() -> None:
+@simulated(azure=FAST)
+async def test_h5_a_reboot_without_an_end_keeps_us_off_until_25(sim: Sim) -> None:
     """AKS reports the start of a reboot only: the Node is replaced after 25 minutes."""
-
-    async def story(sim: Sim) -> None:
-        uid = await one(sim)
-        await silent(sim, NAME)
-        await asyncio.sleep(5 * MINUTE - 5)
-        report_to_node(sim, node_name(sim), "NodeRebootStart")
-        await asyncio.sleep(19 * MINUTE)
-        assert not deleted(sim)
-        await replaced(sim, uid, within_seconds=4 * MINUTE)
-
-    simulate(story, azure=FAST)
+    uid = await one(sim)
+    await silent(sim, NAME)
+    await asyncio.sleep(5 * MINUTE - 5)
+    report_to_node(sim, node_name(sim), "NodeRebootStart")
+    await asyncio.sleep(19 * MINUTE)
+    assert not deleted(sim)
+    await replaced(sim, uid, within_seconds=4 * MINUTE)
 
 
-def test_h5_an_error_lets_us_in() -> None:
+@simulated(azure=FAST)
+async def test_h5_an_error_lets_us_in(sim: Sim) -> None:
     """AKS reports a failed repair: the ten minutes apply again."""
-
-    async def story(sim: Sim) -> None:
-        uid = await one(sim)
-        node = node_name(sim)
-        await silent(sim, NAME)
-        await asyncio.sleep(5 * MINUTE)
-        report_to_node(sim, node, "NodeRebootStart")
-        await asyncio.sleep(9 * MINUTE)
-        assert not deleted(sim)
-        report_to_node(sim, node, "NodeRebootError")
-        await replaced(sim, uid)
-
-    simulate(story, azure=FAST)
+    uid = await one(sim)
+    node = node_name(sim)
+    await silent(sim, NAME)
+    await asyncio.sleep(5 * MINUTE)
+    report_to_node(sim, node, "NodeRebootStart")
+    await asyncio.sleep(9 * MINUTE)
+    assert not deleted(sim)
+    report_to_node(sim, node, "NodeRebootError")
+    await replaced(sim, uid)
 
 
-def test_h5_an_hour_of_remedies_is_enough() -> None:
+@simulated(azure=FAST)
+async def test_h5_an_hour_of_remedies_is_enough(sim: Sim) -> None:
     """AKS starts one remedy after the other: the Node is replaced after sixty minutes."""
-
-    async def story(sim: Sim) -> None:
-        uid = await one(sim)
-        node = node_name(sim)
-        await silent(sim, NAME)
-        for minutes, remedy in ((5, "Reboot"), (19, "Reimage"), (19, "Redeploy")):
-            await asyncio.sleep(minutes * MINUTE)
-            assert not deleted(sim)
-            report_to_node(sim, node, f"Node{remedy}Start")
-        await asyncio.sleep(16 * MINUTE)
+    uid = await one(sim)
+    node = node_name(sim)
+    await silent(sim, NAME)
+    for minutes, remedy in ((5, "Reboot"), (19, "Reimage"), (19, "Redeploy")):
+        await asyncio.sleep(minutes * MINUTE)
         assert not deleted(sim)
-        await replaced(sim, uid, within_seconds=4 * MINUTE)
+        report_to_node(sim, node, f"Node{remedy}Start")
+    await asyncio.sleep(16 * MINUTE)
+    assert not deleted(sim)
+    await replaced(sim, uid, within_seconds=4 * MINUTE)
 
-    simulate(story, azure=FAST)
 
-
-def test_events_that_may_not_be_read_cost_a_quarter_of_an_hour() -> None:
+@simulated(azure=FAST)
+async def test_events_that_may_not_be_read_cost_a_quarter_of_an_hour(sim: Sim) -> None:
     """Without permission to read Events a repair by AKS is assumed: the Node is replaced after 25 minutes."""
-
-    async def story(sim: Sim) -> None:
-        uid = await one(sim)
-        refuse(sim, lambda call: (call.verb, call.target.kind) == ("LIST", "events"), 403, "Forbidden")
-        await silent(sim, NAME)
-        await asyncio.sleep(24 * MINUTE)
-        assert not deleted(sim)
-        await replaced(sim, uid, within_seconds=4 * MINUTE)
-
-    simulate(story, azure=FAST)
+    uid = await one(sim)
+    refuse(sim, lambda call: (call.verb, call.target.kind) == ("LIST", "events"), 403, "Forbidden")
+    await silent(sim, NAME)
+    await asyncio.sleep(24 * MINUTE)
+    assert not deleted(sim)
+    await replaced(sim, uid, within_seconds=4 * MINUTE)
 
 
 # H6: KAITO
 
 
+@pytest.mark.matrix(quick=2)
 @pytest.mark.parametrize("restarted", [False, True], ids=["undisturbed", "the controller restarts"])
 @OWNERS
-def test_h6_kaito_replaces_a_dead_machine_once(owner: Owner, restarted: bool) -> None:
+@simulated(azure=FAST)
+async def test_h6_kaito_replaces_a_dead_machine_once(sim: Sim, owner: Owner, restarted: bool) -> None:
     """The claim of the dead machine is deleted, and KAITO creates one other; two machines never exist at a time."""
-
-    async def story(sim: Sim) -> None:
-        await sim.start_controller(elect=False)
-        actor = actor_of(sim, owner)
-        async with at_work(actor):
-            await serves(sim, actor)
-            # Not in the very moment in which it looks: what it reads between the Node's word and ours is its own race.
-            await asyncio.sleep(MINUTE)
-            most = Most(sim)
-            [claim] = claims_of(sim, owner)
-            sim.nodes.set_ready(node_name(sim, claim["metadata"]["name"]), None)
-            if restarted:
-                await asyncio.sleep(9 * MINUTE)
-                sim.crash()
-                await sim.start_controller("ctl1", elect=False)
-            await asyncio.sleep(30 * MINUTE)
-            await serves(sim, actor, within_seconds=1)
-            [other] = claims_of(sim, owner)
-            assert other["metadata"]["uid"] != claim["metadata"]["uid"]
-            assert len(sim.cloud.put_log) == 2
-            assert (most.staying, most.claims, most.pools) == (1, 1, 1)
-
-    simulate(story, azure=FAST)
+    await sim.start_controller(elect=False)
+    actor = actor_of(sim, owner)
+    async with at_work(actor):
+        await serves(sim, actor)
+        # Not in the very moment in which it looks: what it reads between the Node's word and ours is its own race.
+        await asyncio.sleep(MINUTE)
+        most = Most(sim)
+        [claim] = claims_of(sim, owner)
+        sim.nodes.set_ready(node_name(sim, claim["metadata"]["name"]), None)
+        if restarted:
+            await asyncio.sleep(9 * MINUTE)
+            sim.crash()
+            await sim.start_controller("ctl1", elect=False)
+        await asyncio.sleep(30 * MINUTE)
+        await serves(sim, actor, within_seconds=1)
+        [other] = claims_of(sim, owner)
+        assert other["metadata"]["uid"] != claim["metadata"]["uid"]
+        assert len(sim.cloud.put_log) == 2
+        assert (most.staying, most.claims, most.pools) == (1, 1, 1)
 
 
 # H8: pods; and annotations by users
 
 
-def test_h8_do_not_disrupt_does_not_keep_a_dead_node() -> None:
+@simulated(azure=FAST)
+async def test_h8_do_not_disrupt_does_not_keep_a_dead_node(sim: Sim) -> None:
     """KAITO sets do-not-disrupt on every claim: the Node is repaired nevertheless."""
-
-    async def story(sim: Sim) -> None:
-        uid = await one(sim)
-        await sim.request(
-            "PATCH",
-            f"/apis/karpenter.sh/v1/nodeclaims/{NAME}",
-            {"metadata": {"annotations": {labels.DO_NOT_DISRUPT: "true"}}},
-            content_type="application/merge-patch+json",
-        )
-        await silent(sim, NAME)
-        await asyncio.sleep(9 * MINUTE)
-        assert not deleted(sim)
-        await replaced(sim, uid)
-
-    simulate(story, azure=FAST)
+    uid = await one(sim)
+    await sim.request(
+        "PATCH",
+        f"/apis/karpenter.sh/v1/nodeclaims/{NAME}",
+        {"metadata": {"annotations": {labels.DO_NOT_DISRUPT: "true"}}},
+        content_type="application/merge-patch+json",
+    )
+    await silent(sim, NAME)
+    await asyncio.sleep(9 * MINUTE)
+    assert not deleted(sim)
+    await replaced(sim, uid)
 
 
 @pytest.mark.parametrize("word", [False, None], ids=["its kubelet answers", "its kubelet is silent"])
-def test_h8_a_protected_pod_holds_a_dead_node_until_the_bound(word: bool | None) -> None:
+@simulated(azure=FAST)
+async def test_h8_a_protected_pod_holds_a_dead_node_until_the_bound(sim: Sim, word: bool | None) -> None:
     """A pod with do-not-disrupt delays the drain by five minutes at most."""
-
-    async def story(sim: Sim) -> None:
-        uid = await one(sim)
-        run_pod(sim, "kept", node_name(sim), annotations={labels.DO_NOT_DISRUPT: "true"})
-        sim.nodes.set_ready(node_name(sim), word)
-        await sim.until(lambda: deleted(sim), 11 * MINUTE, "its claim is deleted")
-        begun = sim.now
-        await sim.until(lambda: bool(pool_calls(sim, "DELETE")), 8 * MINUTE, "its pool is deleted")
-        assert 4 * MINUTE < sim.now - begun < 7 * MINUTE
-        await replaced(sim, uid)
-        await sim.until(lambda: sim.store.get("pods", "kept", "default") is None, 10 * MINUTE, "the pod is gone too")
-
-    simulate(story, azure=FAST)
+    uid = await one(sim)
+    run_pod(sim, "kept", node_name(sim), annotations={labels.DO_NOT_DISRUPT: "true"})
+    sim.nodes.set_ready(node_name(sim), word)
+    await sim.until(lambda: deleted(sim), 11 * MINUTE, "its claim is deleted")
+    begun = sim.now
+    await sim.until(lambda: bool(pool_calls(sim, "DELETE")), 8 * MINUTE, "its pool is deleted")
+    assert 4 * MINUTE < sim.now - begun < 7 * MINUTE
+    await replaced(sim, uid)
+    await sim.until(lambda: sim.store.get("pods", "kept", "default") is None, 10 * MINUTE, "the pod is gone too")
 
 
-def test_repair_disabled_by_annotation() -> None:
+@simulated(azure=FAST)
+async def test_repair_disabled_by_annotation(sim: Sim) -> None:
     """A dead Node with the annotation is kept; once the annotation is removed, it is replaced."""
-
-    async def story(sim: Sim) -> None:
-        uid = await one(sim)
-        path = f"/apis/karpenter.sh/v1/nodeclaims/{NAME}"
-        merge = "application/merge-patch+json"
-        await sim.request("PATCH", path, {"metadata": {"annotations": {labels.REPAIR: "disabled"}}}, content_type=merge)
-        await silent(sim, NAME)
-        await asyncio.sleep(60 * MINUTE)
-        assert not deleted(sim)
-        await sim.request("PATCH", path, {"metadata": {"annotations": {labels.REPAIR: None}}}, content_type=merge)
-        await replaced(sim, uid)
-
-    simulate(story, azure=FAST)
+    uid = await one(sim)
+    path = f"/apis/karpenter.sh/v1/nodeclaims/{NAME}"
+    merge = "application/merge-patch+json"
+    await sim.request("PATCH", path, {"metadata": {"annotations": {labels.REPAIR: "disabled"}}}, content_type=merge)
+    await silent(sim, NAME)
+    await asyncio.sleep(60 * MINUTE)
+    assert not deleted(sim)
+    await sim.request("PATCH", path, {"metadata": {"annotations": {labels.REPAIR: None}}}, content_type=merge)
+    await replaced(sim, uid)
 
 
-def test_repair_disabled_by_its_gate() -> None:
+@simulated(azure=FAST)
+async def test_repair_disabled_by_its_gate(sim: Sim) -> None:
     """FEATURE_GATES without NodeRepair: a dead Node keeps its claim and machine, and the claim reports the Node."""
-
-    async def story(sim: Sim) -> None:
-        await one(sim, policy=Policy(node_repair=False))
-        await silent(sim, NAME)
-        await asyncio.sleep(60 * MINUTE)
-        assert not deleted(sim)
-        assert claim_condition(sim, "Initialized")[:2] == NOT_READY
-
-    simulate(story, azure=FAST)
+    await one(sim, policy=Policy(node_repair=False))
+    await silent(sim, NAME)
+    await asyncio.sleep(60 * MINUTE)
+    assert not deleted(sim)
+    assert claim_condition(sim, "Initialized")[:2] == NOT_READY
 
 
 # Bad weather
 
 
-def test_a_cluster_that_is_stopped_meanwhile() -> None:
+@simulated(azure=FAST)
+async def test_a_cluster_that_is_stopped_meanwhile(sim: Sim) -> None:
     """A Node fails, then the cluster is stopped for an hour: the machine is kept and has time to recover."""
-
-    async def story(sim: Sim) -> None:
-        await one(sim)
-        await silent(sim, NAME)
-        await asyncio.sleep(8 * MINUTE)
-        sim.cloud.stop_cluster()
-        await asyncio.sleep(60 * MINUTE)
-        sim.cloud.start_cluster()
-        await sim.until(lambda: sim.condition(NAME, "Ready") == "True", 15 * MINUTE, "it is Ready again")
-        assert not deleted(sim)
-        assert len(pool_calls(sim, "PUT")) == 1
-
-    simulate(story, azure=FAST)
+    await one(sim)
+    await silent(sim, NAME)
+    await asyncio.sleep(8 * MINUTE)
+    sim.cloud.stop_cluster()
+    await asyncio.sleep(60 * MINUTE)
+    sim.cloud.start_cluster()
+    await sim.until(lambda: sim.condition(NAME, "Ready") == "True", 15 * MINUTE, "it is Ready again")
+    assert not deleted(sim)
+    assert len(pool_calls(sim, "PUT")) == 1
 
 
+@pytest.mark.matrix(quick=1)
 @pytest.mark.parametrize("back", [False, True], ids=["stays away", "comes back"])
-def test_a_pool_that_aks_works_on_meanwhile(back: bool) -> None:
+@simulated(azure=FAST)
+async def test_a_pool_that_aks_works_on_meanwhile(sim: Sim, back: bool) -> None:
     """During an upgrade of an hour the Node is not replaced; its ten minutes begin when the operation ends."""
-
-    async def story(sim: Sim) -> None:
-        uid = await one(sim)
-        node = node_name(sim)
-        await silent(sim, NAME)
-        await asyncio.sleep(8 * MINUTE)
-        upgrade(sim)
-        await asyncio.sleep(60 * MINUTE)
-        upgraded(sim)
-        await asyncio.sleep(9 * MINUTE + 30)
-        assert not deleted(sim)
-        if not back:
-            await replaced(sim, uid, within_seconds=4 * MINUTE)
-            return
-        sim.nodes.set_ready(node, True)
-        await sim.until(lambda: sim.condition(NAME, "Ready") == "True", MINUTE, "it is Ready again")
-        await sim.settled()
-        assert not deleted(sim)
-
-    simulate(story, azure=FAST)
+    uid = await one(sim)
+    node = node_name(sim)
+    await silent(sim, NAME)
+    await asyncio.sleep(8 * MINUTE)
+    upgrade(sim)
+    await asyncio.sleep(60 * MINUTE)
+    upgraded(sim)
+    await asyncio.sleep(9 * MINUTE + 30)
+    assert not deleted(sim)
+    if not back:
+        await replaced(sim, uid, within_seconds=4 * MINUTE)
+        return
+    sim.nodes.set_ready(node, True)
+    await sim.until(lambda: sim.condition(NAME, "Ready") == "True", MINUTE, "it is Ready again")
+    await sim.settled()
+    assert not deleted(sim)
 
 
-def test_a_node_that_comes_back_at_the_last_moment_stays() -> None:
+@simulated(azure=FAST)
+async def test_a_node_that_comes_back_at_the_last_moment_stays(sim: Sim) -> None:
     """The read before the removal finds the Node Ready: nothing is removed."""
+    await one(sim)
+    node = node_name(sim)
 
-    async def story(sim: Sim) -> None:
-        await one(sim)
-        node = node_name(sim)
+    async def come_back(call: Call, _: Any) -> None:
+        if (call.who, call.verb, call.target.kind) == ("ctl0", "LIST", "nodes"):
+            sim.world.before.remove(come_back)
+            sim.nodes.set_ready(node, True)
 
-        async def come_back(call: Call, _: Any) -> None:
-            if (call.who, call.verb, call.target.kind) == ("ctl0", "LIST", "nodes"):
-                sim.world.before.remove(come_back)
-                sim.nodes.set_ready(node, True)
-
-        await silent(sim, NAME)
-        sim.world.before.append(come_back)
-        await asyncio.sleep(9 * MINUTE)
-        assert claim_condition(sim, "Initialized")[:2] == NOT_READY
-        await sim.until(lambda: sim.condition(NAME, "Ready") == "True", 2 * MINUTE, "it is Ready again")
-        await asyncio.sleep(20 * MINUTE)
-        assert come_back not in sim.world.before
-        assert not deleted(sim)
-        assert not annotations(sim)
-
-    simulate(story, azure=FAST)
+    await silent(sim, NAME)
+    sim.world.before.append(come_back)
+    await asyncio.sleep(9 * MINUTE)
+    assert claim_condition(sim, "Initialized")[:2] == NOT_READY
+    await sim.until(lambda: sim.condition(NAME, "Ready") == "True", 2 * MINUTE, "it is Ready again")
+    await asyncio.sleep(20 * MINUTE)
+    assert come_back not in sim.world.before
+    assert not deleted(sim)
+    assert not annotations(sim)

@@ -267,6 +267,7 @@ THROTTLED = faults.throttled(seconds=30, times=ALWAYS)
 OUTAGE = Fault(verb="PUT", times=ALWAYS, answer=errors.html(503))
 
 
+@pytest.mark.matrix(quick=2)
 @pytest.mark.parametrize(
     "fault",
     [THROTTLED, OUTAGE, *(fault for fault, words in REFUSALS if not words.startswith(("Alloc", "Sku", "Quota")))],
@@ -301,6 +302,7 @@ def sizes_in(claim, *sizes):
     return {**claim, "spec": {**claim["spec"], "requirements": [one for one in choice if "sku-name" not in one["key"]]}}
 
 
+@pytest.mark.matrix(quick=2)
 @pytest.mark.parametrize("fault", [faults.capacity, faults.quota, faults.quota_preflight])
 @pytest.mark.parametrize("sizes", [[A10], [SIZE, A10]], ids=["one size", "two sizes"])
 def test_k10_the_phrase_comes_when_every_allowed_size_is_exhausted_and_not_before(sizes, fault) -> None:
@@ -353,6 +355,7 @@ def test_k10_a_shortage_of_one_size_is_not_the_end_while_another_may_be_had() ->
     simulate(story)
 
 
+@pytest.mark.matrix(quick=1)
 @pytest.mark.parametrize(
     ("given", "stored"), [({"expireAfter": "Never"}, "Never"), ({}, "720h"), ({"expireAfter": "1h"}, "1h")]
 )

@@ -14,7 +14,7 @@ from controllers.model.policy import Policy
 from provisioner.api import labels
 from tests.world import predecessor as old
 from tests.world.claims import created, versions
-from tests.world.harness import Json, Sim, node_claim, simulate
+from tests.world.harness import Json, Sim, node_claim, simulated
 from tests.world.nodeclaim.test_main_job import NAME, gone
 from tests.world.transcript import CLAIMS, FAST, MINUTE, claim_condition, deleting, node_name, pool_calls, refuse
 
@@ -54,30 +54,29 @@ async def in_the_portal(sim: Sim) -> None:
 
 
 @pytest.mark.parametrize("remove", [by_claim, by_node, in_the_portal], ids=lambda remove: remove.__name__)
-def test_what_it_made_is_adopted_and_goes_like_our_own(remove: Callable[[Sim], Awaitable[None]]) -> None:
+@simulated(azure=FAST)
+async def test_what_it_made_is_adopted_and_goes_like_our_own(
+    sim: Sim, remove: Callable[[Sim], Awaitable[None]]
+) -> None:
     """A Ready claim stays Ready without any PUT or DELETE; any removal then removes all three objects."""
-
-    async def story(sim: Sim) -> None:
-        made = await old.machine(sim, NAME)
-        before, seen = made["metadata"]["uid"], versions(sim, NAME)
-        status = (sim.claim(NAME) or {})["status"]
-        await sim.start_controller()
-        await asyncio.sleep(15 * MINUTE)
-        claim = sim.claim(NAME)
-        assert claim is not None
-        assert claim["metadata"]["uid"] == before
-        assert {key: claim["status"][key] for key in ("providerID", "nodeName")} == {
-            key: status[key] for key in ("providerID", "nodeName")
-        }
-        assert claim["status"]["imageID"]
-        assert all(one.obj is not None and status_of(one.obj, "Ready") == "True" for one in seen)
-        assert not pool_calls(sim, "PUT", None)
-        assert not pool_calls(sim, "DELETE", None)
-        assert len(sim.audit_log.writes(who="ctl0")) == 2, "columns, and an image"
-        await remove(sim)
-        await is_gone(sim)
-
-    simulate(story, azure=FAST)
+    made = await old.machine(sim, NAME)
+    before, seen = made["metadata"]["uid"], versions(sim, NAME)
+    status = (sim.claim(NAME) or {})["status"]
+    await sim.start_controller()
+    await asyncio.sleep(15 * MINUTE)
+    claim = sim.claim(NAME)
+    assert claim is not None
+    assert claim["metadata"]["uid"] == before
+    assert {key: claim["status"][key] for key in ("providerID", "nodeName")} == {
+        key: status[key] for key in ("providerID", "nodeName")
+    }
+    assert claim["status"]["imageID"]
+    assert all(one.obj is not None and status_of(one.obj, "Ready") == "True" for one in seen)
+    assert not pool_calls(sim, "PUT", None)
+    assert not pool_calls(sim, "DELETE", None)
+    assert len(sim.audit_log.writes(who="ctl0")) == 2, "columns, and an image"
+    await remove(sim)
+    await is_gone(sim)
 
 
 def status_of(claim: Json, kind: str) -> str:
@@ -90,19 +89,16 @@ def status_of(claim: Json, kind: str) -> str:
     [{}, {labels.KAITO_RAGENGINE: "r"}, {labels.KAITO_WORKSPACE: "w", "karpenter.sh/nodepool": "kaito"}],
     ids=["by its class alone", "a RAGEngine's", "with the pool's label"],
 )
-def test_whatever_it_managed_is_adopted(own: dict[str, str]) -> None:
+@simulated(azure=FAST)
+async def test_whatever_it_managed_is_adopted(sim: Sim, own: dict[str, str]) -> None:
     """A claim that is managed only for its class is adopted too."""
-
-    async def story(sim: Sim) -> None:
-        await old.machine(sim, NAME, own=own)
-        await sim.start_controller()
-        await asyncio.sleep(5 * MINUTE)
-        assert sim.condition(NAME, "Ready") == "True"
-        await sim.delete_claim(NAME)
-        await is_gone(sim)
-        assert not pool_calls(sim, "PUT", None)
-
-    simulate(story, azure=FAST)
+    await old.machine(sim, NAME, own=own)
+    await sim.start_controller()
+    await asyncio.sleep(5 * MINUTE)
+    assert sim.condition(NAME, "Ready") == "True"
+    await sim.delete_claim(NAME)
+    await is_gone(sim)
+    assert not pool_calls(sim, "PUT", None)
 
 
 # What was half done
@@ -141,69 +137,57 @@ HALF_MADE = [creating_without_a_node, running_without_a_word, registered_without
 
 
 @pytest.mark.parametrize("state", HALF_MADE, ids=lambda state: state.__name__)
-def test_a_creation_is_brought_to_its_end(state: Callable[[Sim], Awaitable[None]]) -> None:
+@simulated(azure=FAST)
+async def test_a_creation_is_brought_to_its_end(sim: Sim, state: Callable[[Sim], Awaitable[None]]) -> None:
     """Wherever it stopped, the claim becomes Ready with the existing machine, and no PUT is sent."""
-
-    async def story(sim: Sim) -> None:
-        await state(sim)
-        await sim.start_controller()
-        await is_ready(sim)
-        assert not pool_calls(sim, "PUT", None)
-        await sim.delete_claim(NAME)
-        await is_gone(sim)
-
-    simulate(story, azure=FAST)
+    await state(sim)
+    await sim.start_controller()
+    await is_ready(sim)
+    assert not pool_calls(sim, "PUT", None)
+    await sim.delete_claim(NAME)
+    await is_gone(sim)
 
 
 @pytest.mark.parametrize("state", HALF_MADE, ids=lambda state: state.__name__)
-def test_a_creation_whose_claim_was_deleted_meanwhile(state: Callable[[Sim], Awaitable[None]]) -> None:
+@simulated(azure=FAST)
+async def test_a_creation_whose_claim_was_deleted_meanwhile(sim: Sim, state: Callable[[Sim], Awaitable[None]]) -> None:
     """A deleted claim without a providerID, whose pool the predecessor would leak, is removed with its pool."""
-
-    async def story(sim: Sim) -> None:
-        await state(sim)
-        sim.store.delete(CLAIMS, NAME)
-        await sim.start_controller()
-        await sim.until(lambda: sim.claim(NAME) is None, 20 * MINUTE, "the claim is gone")
-        assert went(sim) in (WHOLE, ["pool", "claim"])
-        assert sorted(sim.cloud.pools) == FOREIGN
-        await sim.settled(quiet_seconds=70)
-
-    simulate(story, azure=FAST)
+    await state(sim)
+    sim.store.delete(CLAIMS, NAME)
+    await sim.start_controller()
+    await sim.until(lambda: sim.claim(NAME) is None, 20 * MINUTE, "the claim is gone")
+    assert went(sim) in (WHOLE, ["pool", "claim"])
+    assert sorted(sim.cloud.pools) == FOREIGN
+    await sim.settled(quiet_seconds=70)
 
 
-def test_a_claim_whose_put_it_never_sent() -> None:
+@simulated(azure=FAST)
+async def test_a_claim_whose_put_it_never_sent(sim: Sim) -> None:
     """The claim is served like a new one, and the pool has the ownership tags."""
-
-    async def story(sim: Sim) -> None:
-        made = old.claim(sim, NAME)
-        old.unlaunched(sim, made, refused=True)
-        await sim.start_controller()
-        await is_ready(sim)
-        (pool,) = sim.pools_of(made["metadata"]["uid"])
-        assert (pool.name, created(sim, NAME)) == (NAME, 1)
-        await sim.delete_claim(NAME)
-        await gone(sim)
-        await sim.settled(quiet_seconds=70)
-
-    simulate(story, azure=FAST)
+    made = old.claim(sim, NAME)
+    old.unlaunched(sim, made, refused=True)
+    await sim.start_controller()
+    await is_ready(sim)
+    (pool,) = sim.pools_of(made["metadata"]["uid"])
+    assert (pool.name, created(sim, NAME)) == (NAME, 1)
+    await sim.delete_claim(NAME)
+    await gone(sim)
+    await sim.settled(quiet_seconds=70)
 
 
-def test_a_failed_pool_that_it_would_put_for_ever() -> None:
+@simulated(azure=FAST)
+async def test_a_failed_pool_that_it_would_put_for_ever(sim: Sim) -> None:
     """The claim states the cause, the pool is removed, and the controller starts its own attempt."""
-
-    async def story(sim: Sim) -> None:
-        made = old.claim(sim, NAME)
-        old.unlaunched(sim, made, refused=True)
-        seen = versions(sim, NAME)
-        cause = {"code": "AllocationFailed", "message": "Allocation failed. We do not have sufficient capacity."}
-        old.pool(sim, made, state="Failed", error=cause)
-        await sim.start_controller()
-        await is_ready(sim)
-        reported = [c for one in seen for c in (one.obj or {})["status"]["conditions"] if c["type"] == "Launched"]
-        assert any(c["status"] == "False" and "AllocationFailed" in c["message"] for c in reported)
-        assert [len(sim.pools_of(made["metadata"]["uid"])), created(sim, NAME)] == [1, 1]
-
-    simulate(story, azure=FAST)
+    made = old.claim(sim, NAME)
+    old.unlaunched(sim, made, refused=True)
+    seen = versions(sim, NAME)
+    cause = {"code": "AllocationFailed", "message": "Allocation failed. We do not have sufficient capacity."}
+    old.pool(sim, made, state="Failed", error=cause)
+    await sim.start_controller()
+    await is_ready(sim)
+    reported = [c for one in seen for c in (one.obj or {})["status"]["conditions"] if c["type"] == "Launched"]
+    assert any(c["status"] == "False" and "AllocationFailed" in c["message"] for c in reported)
+    assert [len(sim.pools_of(made["metadata"]["uid"])), created(sim, NAME)] == [1, 1]
 
 
 async def drained_and_not_deleted(sim: Sim) -> None:
@@ -261,18 +245,15 @@ HALF_GONE = [
 
 
 @pytest.mark.parametrize("state", HALF_GONE, ids=lambda state: state.__name__)
-def test_a_removal_is_brought_to_its_end(state: Callable[[Sim], Awaitable[None]]) -> None:
+@simulated(azure=FAST)
+async def test_a_removal_is_brought_to_its_end(sim: Sim, state: Callable[[Sim], Awaitable[None]]) -> None:
     """Wherever it stopped, pool, Node and claim are removed in order, without a second DELETE."""
-
-    async def story(sim: Sim) -> None:
-        await state(sim)
-        requested = state in (pool_deleting, pool_gone, node_gone, only_the_pool_deleting)
-        await sim.start_controller()
-        await is_gone(sim)
-        assert len([call for call in pool_calls(sim, "DELETE") if call.status == 202]) == (not requested)
-        assert not pool_calls(sim, "PUT", None)
-
-    simulate(story, azure=FAST)
+    await state(sim)
+    requested = state in (pool_deleting, pool_gone, node_gone, only_the_pool_deleting)
+    await sim.start_controller()
+    await is_gone(sim)
+    assert len([call for call in pool_calls(sim, "DELETE") if call.status == 202]) == (not requested)
+    assert not pool_calls(sim, "PUT", None)
 
 
 # What it left behind
@@ -299,46 +280,40 @@ LegacyPools = Literal["collect", "report"]
 
 @pytest.mark.parametrize("state", [nothing_done, node_deleting, node_let_go], ids=lambda state: state.__name__)
 @pytest.mark.parametrize("what", get_args(LegacyPools))
-def test_a_pool_of_a_vanished_claim(what: LegacyPools, state: Callable[[Sim], Awaitable[None]]) -> None:
+@simulated(azure=FAST)
+async def test_a_pool_of_a_vanished_claim(sim: Sim, what: LegacyPools, state: Callable[[Sim], Awaitable[None]]) -> None:
     """The pool is collected with its Node or kept unchanged, as configured."""
-
-    async def story(sim: Sim) -> None:
-        await old.machine(sim, NAME)
-        sim.store.patch(CLAIMS, NAME, {"metadata": {"finalizers": None}})
-        await sim.delete_claim(NAME)
-        await state(sim)
-        await sim.start_controller(policy=Policy(legacy_pools=what))
-        if what == "collect":
-            await is_gone(sim, order=["claim", "node", "pool"] if state is node_let_go else ["claim", "pool", "node"])
-            return
-        await asyncio.sleep(20 * MINUTE)
-        assert sim.cloud.pools[NAME].state == "Succeeded"
-        assert not pool_calls(sim, "DELETE", None)
-        assert not [call for call in sim.audit_log.writes(who="ctl0") if call.target.kind == "nodes"]
-
-    simulate(story, azure=FAST)
+    await old.machine(sim, NAME)
+    sim.store.patch(CLAIMS, NAME, {"metadata": {"finalizers": None}})
+    await sim.delete_claim(NAME)
+    await state(sim)
+    await sim.start_controller(policy=Policy(legacy_pools=what))
+    if what == "collect":
+        await is_gone(sim, order=["claim", "node", "pool"] if state is node_let_go else ["claim", "pool", "node"])
+        return
+    await asyncio.sleep(20 * MINUTE)
+    assert sim.cloud.pools[NAME].state == "Succeeded"
+    assert not pool_calls(sim, "DELETE", None)
+    assert not [call for call in sim.audit_log.writes(who="ctl0") if call.target.kind == "nodes"]
 
 
-def test_a_claim_made_anew_under_the_name_of_what_it_left() -> None:
+@simulated(azure=FAST)
+async def test_a_claim_made_anew_under_the_name_of_what_it_left(sim: Sim) -> None:
     """The creation time identifies the claim: the new one waits, states why, and gets its own machine."""
-
-    async def story(sim: Sim) -> None:
-        await old.machine(sim, NAME)
-        sim.store.patch(CLAIMS, NAME, {"metadata": {"finalizers": None}})
-        await sim.delete_claim(NAME)
-        uid = (await sim.apply(node_claim(NAME)))["metadata"]["uid"]
-        await sim.start_controller()
-        await sim.until(
-            lambda: claim_condition(sim, "Launched")[1] == "LegacyPoolLeft",
-            MINUTE,
-            "the claim states what it waits for",
-        )
-        await is_ready(sim)
-        assert [pool.name for pool in sim.pools_of(uid)] == [NAME]
-        assert created(sim, NAME) == 1
-        await sim.settled(quiet_seconds=70)
-
-    simulate(story, azure=FAST)
+    await old.machine(sim, NAME)
+    sim.store.patch(CLAIMS, NAME, {"metadata": {"finalizers": None}})
+    await sim.delete_claim(NAME)
+    uid = (await sim.apply(node_claim(NAME)))["metadata"]["uid"]
+    await sim.start_controller()
+    await sim.until(
+        lambda: claim_condition(sim, "Launched")[1] == "LegacyPoolLeft",
+        MINUTE,
+        "the claim states what it waits for",
+    )
+    await is_ready(sim)
+    assert [pool.name for pool in sim.pools_of(uid)] == [NAME]
+    assert created(sim, NAME) == 1
+    await sim.settled(quiet_seconds=70)
 
 
 # Claims from before the class
@@ -346,92 +321,80 @@ def test_a_claim_made_anew_under_the_name_of_what_it_left() -> None:
 
 @pytest.mark.parametrize("refused", [False, True], ids=["tolerated", "every status write is refused"])
 @pytest.mark.parametrize("going", [False, True], ids=["deleted afterwards", "deleting at the change"])
-def test_a_claim_with_an_empty_class_can_be_deleted(refused: bool, going: bool) -> None:
+@simulated(azure=FAST)
+async def test_a_claim_with_an_empty_class_can_be_deleted(sim: Sim, refused: bool, going: bool) -> None:
     """Older API servers refuse status writes to such a claim: it is adopted and removed in order."""
-
-    async def story(sim: Sim) -> None:
-        await old.machine(sim, NAME, nodeClassRef=old.NO_CLASS)
-        if going:
-            sim.store.delete(CLAIMS, NAME)
-        if refused:
-            refuse(sim, lambda call: call.target.subresource == "status", 422, "Invalid")
-        await sim.start_controller()
-        if not going:
-            await asyncio.sleep(15 * MINUTE)
-            assert not deleting(sim.claim(NAME))
-            await sim.delete_claim(NAME)
-        await is_gone(sim)
-        assert not pool_calls(sim, "PUT", None)
-
-    simulate(story, azure=FAST)
-
-
-def test_a_claim_of_which_only_the_finalizer_may_be_written() -> None:
-    """Before Kubernetes 1.30 such a claim refuses labels and annotations too: its machine is removed."""
-
-    async def story(sim: Sim) -> None:
-        await old.machine(sim, NAME, nodeClassRef=old.NO_CLASS)
-
-        def every_write_of_a_live_claim(call) -> bool:
-            return (call.verb, call.target.kind) == ("PATCH", "nodeclaims") and NAME in sim.cloud.pools
-
-        refuse(sim, every_write_of_a_live_claim, 422, "Invalid")
-        await sim.start_controller()
+    await old.machine(sim, NAME, nodeClassRef=old.NO_CLASS)
+    if going:
+        sim.store.delete(CLAIMS, NAME)
+    if refused:
+        refuse(sim, lambda call: call.target.subresource == "status", 422, "Invalid")
+    await sim.start_controller()
+    if not going:
         await asyncio.sleep(15 * MINUTE)
+        assert not deleting(sim.claim(NAME))
         await sim.delete_claim(NAME)
-        await is_gone(sim)
+    await is_gone(sim)
+    assert not pool_calls(sim, "PUT", None)
 
-    simulate(story, azure=FAST)
+
+@simulated(azure=FAST)
+async def test_a_claim_of_which_only_the_finalizer_may_be_written(sim: Sim) -> None:
+    """Before Kubernetes 1.30 such a claim refuses labels and annotations too: its machine is removed."""
+    await old.machine(sim, NAME, nodeClassRef=old.NO_CLASS)
+
+    def every_write_of_a_live_claim(call) -> bool:
+        return (call.verb, call.target.kind) == ("PATCH", "nodeclaims") and NAME in sim.cloud.pools
+
+    refuse(sim, every_write_of_a_live_claim, 422, "Invalid")
+    await sim.start_controller()
+    await asyncio.sleep(15 * MINUTE)
+    await sim.delete_claim(NAME)
+    await is_gone(sim)
 
 
 # The change itself
 
 
-def test_leases_of_its_replicas() -> None:
+@simulated(azure=FAST)
+async def test_leases_of_its_replicas(sim: Sim) -> None:
     """Its leases are not touched, unless the controller uses the same one: then it waits for the expiry."""
-
-    async def story(sim: Sim) -> None:
-        await old.machine(sim, NAME)
-        old.leases(sim)
-        kept = {name: sim.store.get("leases.coordination.k8s.io", name, "kube-system") for name in old.LEASES}
-        await sim.start_controller(lease_name=old.LEASES[1])
-        await sim.delete_claim(NAME)
-        await asyncio.sleep(14)
-        assert not sim.audit_log.writes(who="ctl0")
-        await is_gone(sim)
-        assert sim.store.get("leases.coordination.k8s.io", old.LEASES[0], "kube-system") == kept[old.LEASES[0]]
-
-    simulate(story, azure=FAST)
+    await old.machine(sim, NAME)
+    old.leases(sim)
+    kept = {name: sim.store.get("leases.coordination.k8s.io", name, "kube-system") for name in old.LEASES}
+    await sim.start_controller(lease_name=old.LEASES[1])
+    await sim.delete_claim(NAME)
+    await asyncio.sleep(14)
+    assert not sim.audit_log.writes(who="ctl0")
+    await is_gone(sim)
+    assert sim.store.get("leases.coordination.k8s.io", old.LEASES[0], "kube-system") == kept[old.LEASES[0]]
 
 
-def test_a_whole_cluster_changes_hands() -> None:
+@simulated(azure=FAST)
+async def test_a_whole_cluster_changes_hands(sim: Sim) -> None:
     """One machine in each state at once: living claims become Ready, deleted ones are removed, others are kept."""
-
-    async def story(sim: Sim) -> None:
-        lives = [await old.machine(sim, f"live{number}") for number in range(4)]
-        coming, unasked, refused = (old.claim(sim, name) for name in ("coming", "unasked", "refused"))
-        for one in (coming, unasked, refused):
-            old.unlaunched(sim, one, refused=one is refused)
-        old.creating(sim, coming)
-        old.pool(sim, refused, state="Failed", error={"code": "SkuNotAvailable", "message": "not available"})
-        for name in ("goesa", "goesb"):
-            await old.machine(sim, name)
-            sim.store.delete(CLAIMS, name)
-        old.drained(sim, node_name(sim, "goesb"))
-        await old.machine(sim, "empty", nodeClassRef=old.NO_CLASS)
-        sim.store.delete(CLAIMS, "empty")
-        await old.machine(sim, "left")
-        sim.store.patch(CLAIMS, "left", {"metadata": {"finalizers": None}})
-        await sim.delete_claim("left")
-        old.leases(sim)
-        await sim.start_controller()
-        stay = sorted([*(one["metadata"]["name"] for one in lives), "coming", "unasked", "refused"])
-        await sim.until(lambda: sorted(sim.cloud.pools) == sorted([*stay, *FOREIGN]), 20 * MINUTE, "the right pools")
-        for name in stay:
-            await is_ready(sim, name)
-        await sim.settled(quiet_seconds=3 * MINUTE)
-        assert sorted(claim["metadata"]["name"] for claim in sim.store.list(CLAIMS)) == stay
-        assert {call.target.name for call in pool_calls(sim, "PUT", None)} == {"unasked", "refused"}
-        assert not any(went(sim, name) for name in stay if name != "refused")
-
-    simulate(story, azure=FAST)
+    lives = [await old.machine(sim, f"live{number}") for number in range(4)]
+    coming, unasked, refused = (old.claim(sim, name) for name in ("coming", "unasked", "refused"))
+    for one in (coming, unasked, refused):
+        old.unlaunched(sim, one, refused=one is refused)
+    old.creating(sim, coming)
+    old.pool(sim, refused, state="Failed", error={"code": "SkuNotAvailable", "message": "not available"})
+    for name in ("goesa", "goesb"):
+        await old.machine(sim, name)
+        sim.store.delete(CLAIMS, name)
+    old.drained(sim, node_name(sim, "goesb"))
+    await old.machine(sim, "empty", nodeClassRef=old.NO_CLASS)
+    sim.store.delete(CLAIMS, "empty")
+    await old.machine(sim, "left")
+    sim.store.patch(CLAIMS, "left", {"metadata": {"finalizers": None}})
+    await sim.delete_claim("left")
+    old.leases(sim)
+    await sim.start_controller()
+    stay = sorted([*(one["metadata"]["name"] for one in lives), "coming", "unasked", "refused"])
+    await sim.until(lambda: sorted(sim.cloud.pools) == sorted([*stay, *FOREIGN]), 20 * MINUTE, "the right pools")
+    for name in stay:
+        await is_ready(sim, name)
+    await sim.settled(quiet_seconds=3 * MINUTE)
+    assert sorted(claim["metadata"]["name"] for claim in sim.store.list(CLAIMS)) == stay
+    assert {call.target.name for call in pool_calls(sim, "PUT", None)} == {"unasked", "refused"}
+    assert not any(went(sim, name) for name in stay if name != "refused")

@@ -12,7 +12,7 @@ from provisioner.metrics.observers.label_values import NAMES_MAX
 from provisioner.runtime.metrics import Metrics
 from provisioner.simulator.azure import faults
 from provisioner.simulator.azure.settings import AzureSettings
-from tests.world.harness import SIZE, Sim, node_claim, simulate
+from tests.world.harness import SIZE, Sim, node_claim, simulated
 from tests.world.metric_samples import Numbers
 from tests.world.transcript import strip
 
@@ -37,26 +37,23 @@ def series(numbers: Numbers) -> int:
     return sum(len(family.samples) for family in numbers.families())
 
 
-def test_every_family_is_declared_and_every_declared_one_exposed() -> None:
+@simulated()
+async def test_every_family_is_declared_and_every_declared_one_exposed(sim: Sim) -> None:
     """With the types and labels of the table; every declared family is exposed."""
     numbers = Numbers()
     numbers.metrics = Metrics(process=True)
-
-    async def story(sim: Sim) -> None:
-        await sim.start_controller(metrics=numbers.metrics)
-        await sim.apply(node_claim("one"))
-        await asyncio.sleep(600)
-        seen = set()
-        for exposed in numbers.families():
-            family = declared(exposed.name)
-            seen.add(family.name)
-            assert exposed.type == ("unknown" if family.kind == "untyped" else family.kind), family.name
-            assert exposed.documentation == family.help or family.name.startswith(("python_", "process_"))
-            for sample in exposed.samples:
-                assert set(sample.labels) - {"le", "quantile"} == set(family.labels), family.name
-        assert seen == set(BY_NAME)
-
-    simulate(story)
+    await sim.start_controller(metrics=numbers.metrics)
+    await sim.apply(node_claim("one"))
+    await asyncio.sleep(600)
+    seen = set()
+    for exposed in numbers.families():
+        family = declared(exposed.name)
+        seen.add(family.name)
+        assert exposed.type == ("unknown" if family.kind == "untyped" else family.kind), family.name
+        assert exposed.documentation == family.help or family.name.startswith(("python_", "process_"))
+        for sample in exposed.samples:
+            assert set(sample.labels) - {"le", "quantile"} == set(family.labels), family.name
+    assert seen == set(BY_NAME)
 
 
 def strange(number: int) -> dict[str, Any]:
@@ -67,37 +64,34 @@ def strange(number: int) -> dict[str, Any]:
 
 
 @pytest.mark.matrix(quick=0)
-def test_two_hundred_strange_claims_leave_no_series_behind() -> None:
+@simulated(azure=FAST_AND_ROOMY)
+async def test_two_hundred_strange_claims_leave_no_series_behind(sim: Sim) -> None:
     """User-defined sizes, NodePools and classes have no series of their own; deleted objects have none."""
     numbers = Numbers()
-
-    async def story(sim: Sim) -> None:
-        sim.cloud.faults += [faults.quota(times=5), faults.capacity(times=5)]
-        await sim.start_controller(metrics=numbers.metrics, policy=Policy(max_agent_pools=240))
-        most = 0
-        for wave in range(0, CLAIMS, WAVE):
-            names = [f"c{number}" for number in range(wave, wave + WAVE)]
-            for number in range(wave, wave + WAVE):
-                await sim.apply(strange(number))
-            await asyncio.sleep(400)
-            most = max(most, series(numbers))
-            for name in names[:2]:
-                strip(sim, name)
-            for name in names[2:]:
-                await sim.delete_claim(name)
-            await asyncio.sleep(600)
-        assert not [name for name in (f"c{n}" for n in range(CLAIMS)) if numbers.about(name)]
-        reported = Counter(family.name for family in numbers.families() for _ in family.samples)
-        assert sum(reported.values()) <= SERIES_OF_THE_PROCESS, reported.most_common(8)
-        assert most <= SERIES_OF_THE_PROCESS + WAVE * SERIES_OF_A_CLAIM
-        assert numbers.total("karpenter_nodeclaims_created_total") == CLAIMS
-        assert numbers.total("karpenter_nodeclaims_created_total", nodepool="other") == CLAIMS - NAMES_MAX
-        assert numbers.total("gpu_provisioner_observation_errors_total") == 0
-        for family in numbers.families():
-            reasons = declared(family.name).reasons
-            for sample in family.samples:
-                for label, value in sample.labels.items():
-                    known = LABELS[label].values or (reasons if label == "reason" else ())
-                    assert not known or value in known or label == "le", (sample.name, label, value)
-
-    simulate(story, azure=FAST_AND_ROOMY)
+    sim.cloud.faults += [faults.quota(times=5), faults.capacity(times=5)]
+    await sim.start_controller(metrics=numbers.metrics, policy=Policy(max_agent_pools=240))
+    most = 0
+    for wave in range(0, CLAIMS, WAVE):
+        names = [f"c{number}" for number in range(wave, wave + WAVE)]
+        for number in range(wave, wave + WAVE):
+            await sim.apply(strange(number))
+        await asyncio.sleep(400)
+        most = max(most, series(numbers))
+        for name in names[:2]:
+            strip(sim, name)
+        for name in names[2:]:
+            await sim.delete_claim(name)
+        await asyncio.sleep(600)
+    assert not [name for name in (f"c{n}" for n in range(CLAIMS)) if numbers.about(name)]
+    reported = Counter(family.name for family in numbers.families() for _ in family.samples)
+    assert sum(reported.values()) <= SERIES_OF_THE_PROCESS, reported.most_common(8)
+    assert most <= SERIES_OF_THE_PROCESS + WAVE * SERIES_OF_A_CLAIM
+    assert numbers.total("karpenter_nodeclaims_created_total") == CLAIMS
+    assert numbers.total("karpenter_nodeclaims_created_total", nodepool="other") == CLAIMS - NAMES_MAX
+    assert numbers.total("gpu_provisioner_observation_errors_total") == 0
+    for family in numbers.families():
+        reasons = declared(family.name).reasons
+        for sample in family.samples:
+            for label, value in sample.labels.items():
+                known = LABELS[label].values or (reasons if label == "reason" else ())
+                assert not known or value in known or label == "le", (sample.name, label, value)

@@ -15,7 +15,7 @@ from provisioner.simulator.audit_log import Call
 from tests.world.commands import command
 from tests.world.garbagecollection.test_garbage import NO_BOUND, deletes, fleet
 from tests.world.garbagecollection.test_inferred_removals import adopt, restore, uids
-from tests.world.harness import Sim, simulate
+from tests.world.harness import Sim, simulated
 from tests.world.transcript import FAST, MINUTE, claim_condition, deleting, finalizers, node_name, node_of, pool_calls
 
 from .test_main_job import NAME, ready
@@ -39,26 +39,24 @@ ALL = sorted([*NEAR, *FAR])
 WORLDS = [ALL[start :: -(-len(ALL) // COUNT)] for start in range(-(-len(ALL) // COUNT))]
 
 
+@pytest.mark.matrix(quick=2)
 @pytest.mark.parametrize("when", WORLDS, ids=[" ".join(f"{moment:+.2f}" for moment in world) for world in WORLDS])
-def test_restored_claims_adopt_at_every_moment_around_the_deletion(when: list[float]) -> None:
+@simulated(azure=FAST, **NO_BOUND)
+async def test_restored_claims_adopt_at_every_moment_around_the_deletion(sim: Sim, when: list[float]) -> None:
     """Before, during and after it: the claims stay, no DELETE of a pool is sent, and `gc` has nothing to remove."""
-
-    async def story(sim: Sim) -> None:
-        names = await fleet(sim, len(when))
-        old = [restore(sim, name) for name in names]
-        before, collected_at = uids(sim, names), sim.now + COLLECTED_SECONDS
-        for name, uid, moment in zip(names, old, when, strict=True):
-            await asyncio.sleep(max(0.0, collected_at + moment - sim.now))
-            adopt(sim, name, uid)
-        await asyncio.sleep(5 * MINUTE)
-        assert uids(sim, names) == before
-        assert not any(deleting(sim.claim(name)) for name in names)
-        assert not deletes(sim)
-        assert len(pool_calls(sim, "PUT", None)) == len(names)
-        assert all(finalizers(node_of(sim, name)) == [labels.FINALIZER] for name in names), "their pods work on"
-        assert (await command(sim, "gc")).out.startswith(f"nothing to remove: {len(names)} managed agent pools; ")
-
-    simulate(story, azure=FAST, **NO_BOUND)
+    names = await fleet(sim, len(when))
+    old = [restore(sim, name) for name in names]
+    before, collected_at = uids(sim, names), sim.now + COLLECTED_SECONDS
+    for name, uid, moment in zip(names, old, when, strict=True):
+        await asyncio.sleep(max(0.0, collected_at + moment - sim.now))
+        adopt(sim, name, uid)
+    await asyncio.sleep(5 * MINUTE)
+    assert uids(sim, names) == before
+    assert not any(deleting(sim.claim(name)) for name in names)
+    assert not deletes(sim)
+    assert len(pool_calls(sim, "PUT", None)) == len(names)
+    assert all(finalizers(node_of(sim, name)) == [labels.FINALIZER] for name in names), "their pods work on"
+    assert (await command(sim, "gc")).out.startswith(f"nothing to remove: {len(names)} managed agent pools; ")
 
 
 def by_nobody(sim: Sim, node: str) -> None:
@@ -90,51 +88,46 @@ def collect_around_the_hand_over(sim: Sim, phase: str) -> list[Call]:
     return taken
 
 
+@pytest.mark.matrix(quick=2)
 @pytest.mark.parametrize("restarted", [False, True])
 @pytest.mark.parametrize("phase", ["before", "after"])
-def test_the_deletion_meets_the_hand_over(phase: str, restarted: bool) -> None:
+@simulated(azure=FAST, **NO_BOUND)
+async def test_the_deletion_meets_the_hand_over(sim: Sim, phase: str, restarted: bool) -> None:
     """A Node deleted during the change of its owner is kept, reported, and removed with its claim."""
-
-    async def story(sim: Sim) -> None:
-        await sim.start_controller()
-        old = await ready(sim)
-        sim.api.collector.stop()
-        taken = collect_around_the_hand_over(sim, phase)
-        restore(sim, NAME, adopt=old)
-        await sim.until(lambda: deleting(node_of(sim)), MINUTE, "the Node is deleted")
-        if restarted:
-            sim.crash()
-            await sim.start_controller("ctl1")
-        await asyncio.sleep(10 * MINUTE)
-        assert [call.verb for call in taken] == ["PATCH"]
-        assert not deletes(sim), "no DELETE was sent"
-        assert not deleting(sim.claim(NAME))
-        (owner,) = node_of(sim)["metadata"]["ownerReferences"]
-        assert owner["uid"] == uids(sim, [NAME])[0] != old
-        spoken = [claim_condition(sim, kind) for kind in ("Registered", "Initialized")]
-        assert any("as Kubernetes does when a Node's claim is gone" in words for _, _, words in spoken), spoken
-        await sim.delete_claim(NAME)
-        await sim.until(lambda: sim.claim(NAME) is None, 10 * MINUTE, "deleted, it goes")
-        assert deletes(sim) == [NAME]
-        await sim.settled(quiet_seconds=70)
-
-    simulate(story, azure=FAST, **NO_BOUND)
+    await sim.start_controller()
+    old = await ready(sim)
+    sim.api.collector.stop()
+    taken = collect_around_the_hand_over(sim, phase)
+    restore(sim, NAME, adopt=old)
+    await sim.until(lambda: deleting(node_of(sim)), MINUTE, "the Node is deleted")
+    if restarted:
+        sim.crash()
+        await sim.start_controller("ctl1")
+    await asyncio.sleep(10 * MINUTE)
+    assert [call.verb for call in taken] == ["PATCH"]
+    assert not deletes(sim), "no DELETE was sent"
+    assert not deleting(sim.claim(NAME))
+    (owner,) = node_of(sim)["metadata"]["ownerReferences"]
+    assert owner["uid"] == uids(sim, [NAME])[0] != old
+    spoken = [claim_condition(sim, kind) for kind in ("Registered", "Initialized")]
+    assert any("as Kubernetes does when a Node's claim is gone" in words for _, _, words in spoken), spoken
+    await sim.delete_claim(NAME)
+    await sim.until(lambda: sim.claim(NAME) is None, 10 * MINUTE, "deleted, it goes")
+    assert deletes(sim) == [NAME]
+    await sim.settled(quiet_seconds=70)
 
 
-def test_a_person_deletes_the_node_of_an_adopted_claim() -> None:
+@simulated(azure=FAST)
+async def test_a_person_deletes_the_node_of_an_adopted_claim(sim: Sim) -> None:
     """Minutes after the adoption, deletion of the Node removes claim and pool as usual."""
-
-    async def story(sim: Sim) -> None:
-        await sim.start_controller()
-        old = await ready(sim)
-        sim.api.collector.stop()
-        restore(sim, NAME, adopt=old)
-        await sim.until(lambda: sim.condition(NAME, "Ready") == "True", MINUTE, "it is Ready at once")
-        sim.api.collector.start()
-        await asyncio.sleep(5 * MINUTE)
-        await sim.delete_node(node_name(sim))
-        await sim.until(lambda: sim.claim(NAME) is None, 10 * MINUTE, "its claim goes too")
-        assert deletes(sim) == [NAME]
-        await sim.settled(quiet_seconds=70)
-
-    simulate(story, azure=FAST)
+    await sim.start_controller()
+    old = await ready(sim)
+    sim.api.collector.stop()
+    restore(sim, NAME, adopt=old)
+    await sim.until(lambda: sim.condition(NAME, "Ready") == "True", MINUTE, "it is Ready at once")
+    sim.api.collector.start()
+    await asyncio.sleep(5 * MINUTE)
+    await sim.delete_node(node_name(sim))
+    await sim.until(lambda: sim.claim(NAME) is None, 10 * MINUTE, "its claim goes too")
+    assert deletes(sim) == [NAME]
+    await sim.settled(quiet_seconds=70)

@@ -25,7 +25,7 @@ from tests.world.claims import (
     wait_for_condition,
     word,
 )
-from tests.world.harness import SIZE, node_claim, simulate
+from tests.world.harness import SIZE, node_claim, simulated
 
 HOUR_SECONDS = 3600.0
 CRDS = "customresourcedefinitions.apiextensions.k8s.io"
@@ -135,94 +135,80 @@ BAD = {
 }
 
 
+@pytest.mark.matrix(quick=8)
 @pytest.mark.parametrize("kind", BAD)
-def test_a_claim_that_cannot_be_served_is_reported_once(kind) -> None:
+@simulated()
+async def test_a_claim_that_cannot_be_served_is_reported_once(sim, kind) -> None:
     """One Event states field, value and remedy; the claim causes no further writes and can be deleted."""
     bad = BAD[kind]
-
-    async def story(sim) -> None:
-        await sim.start_controller(elect=False)
-        claim = node_claim("gpu1", labels=bad.labels, **bad.spec)
-        claim["metadata"]["annotations"] = bad.annotations
-        await sim.apply(claim)
-        reported = await wait_for_condition(sim, "gpu1", "Launched", "False", bad.reason, within_seconds=5)
-        for fragment in bad.fragments:
-            assert fragment in reported["message"]
-        assert word(sim.claim("gpu1"), "Ready") == ("False", "UnhealthyDependents")
-        with passes_over("gpu1") as passes:
-            await asyncio.sleep(HOUR_SECONDS)
-        assert len(passes) <= 3
-        assert [str(call.target.subresource) for call in sim.audit_log.writes(who="ctl0")] == ["", "status"]
-        [event] = events(sim, "gpu1")
-        assert (event["type"], event["reason"], event["count"]) == ("Warning", bad.reason, 1)
-        assert event["message"] == condition(sim.claim("gpu1"), "Launched")["message"]
-        assert arm_calls(sim, "gpu1") == []
-        await removed(sim, "gpu1", within_seconds=5)
-        await sim.settled()
-        assert not {"PUT", "DELETE"} & set(arm_calls(sim, "gpu1"))
-
-    simulate(story)
+    await sim.start_controller(elect=False)
+    claim = node_claim("gpu1", labels=bad.labels, **bad.spec)
+    claim["metadata"]["annotations"] = bad.annotations
+    await sim.apply(claim)
+    reported = await wait_for_condition(sim, "gpu1", "Launched", "False", bad.reason, within_seconds=5)
+    for fragment in bad.fragments:
+        assert fragment in reported["message"]
+    assert word(sim.claim("gpu1"), "Ready") == ("False", "UnhealthyDependents")
+    with passes_over("gpu1") as passes:
+        await asyncio.sleep(HOUR_SECONDS)
+    assert len(passes) <= 3
+    assert [str(call.target.subresource) for call in sim.audit_log.writes(who="ctl0")] == ["", "status"]
+    [event] = events(sim, "gpu1")
+    assert (event["type"], event["reason"], event["count"]) == ("Warning", bad.reason, 1)
+    assert event["message"] == condition(sim.claim("gpu1"), "Launched")["message"]
+    assert arm_calls(sim, "gpu1") == []
+    await removed(sim, "gpu1", within_seconds=5)
+    await sim.settled()
+    assert not {"PUT", "DELETE"} & set(arm_calls(sim, "gpu1"))
 
 
-def test_bad_claims_can_be_deleted_at_once() -> None:
+@simulated()
+async def test_bad_claims_can_be_deleted_at_once(sim) -> None:
     """An invalid claim that is deleted at once is removed within the minute for which a 404 is not accepted."""
-
-    async def story(sim) -> None:
-        await sim.start_controller()
-        await sim.apply(node_claim("gpu1", size="m5.large"))
-        await wait_for_condition(sim, "gpu1", "Launched", "False", "InstanceTypeInvalid", within_seconds=5)
-        await removed(sim, "gpu1", within_seconds=70)
-        await sim.settled()
-
-    simulate(story)
+    await sim.start_controller()
+    await sim.apply(node_claim("gpu1", size="m5.large"))
+    await wait_for_condition(sim, "gpu1", "Launched", "False", "InstanceTypeInvalid", within_seconds=5)
+    await removed(sim, "gpu1", within_seconds=70)
+    await sim.settled()
 
 
-def test_many_bad_claims_do_not_hold_up_a_good_one() -> None:
+@simulated()
+async def test_many_bad_claims_do_not_hold_up_a_good_one(sim) -> None:
     """Among fifty invalid claims the PUT of a valid one is sent within a second."""
-
-    async def story(sim) -> None:
-        for number in range(50):
-            await sim.apply(node_claim(f"bad{number}", size="m5.large"))
-        await sim.start_controller()
-        await asyncio.sleep(10)
-        applied = sim.now
-        await sim.apply(node_claim("good"))
-        await ready(sim, "good")
-        assert puts(sim, "good")[0] - applied < 1
-
-    simulate(story)
+    for number in range(50):
+        await sim.apply(node_claim(f"bad{number}", size="m5.large"))
+    await sim.start_controller()
+    await asyncio.sleep(10)
+    applied = sim.now
+    await sim.apply(node_claim("good"))
+    await ready(sim, "good")
+    assert puts(sim, "good")[0] - applied < 1
 
 
-def test_a_label_that_is_corrected_is_tried_again() -> None:
+@simulated()
+async def test_a_label_that_is_corrected_is_tried_again(sim) -> None:
     """A claim that is refused for a label continues once the label is removed."""
-
-    async def story(sim) -> None:
-        await sim.start_controller()
-        await sim.apply(node_claim("gpu1", labels={"agentpool": "mine"}))
-        await wait_for_condition(sim, "gpu1", "Launched", "False", "LabelRefused", within_seconds=5)
-        await asyncio.sleep(600)
-        assert puts(sim, "gpu1") == []
-        await sim.apply({**node_claim("gpu1"), "metadata": {"name": "gpu1", "labels": {"agentpool": None}}})
-        await sim.until(lambda: puts(sim, "gpu1"), 2, "the PUT is sent")
-        await ready(sim, "gpu1")
-
-    simulate(story)
+    await sim.start_controller()
+    await sim.apply(node_claim("gpu1", labels={"agentpool": "mine"}))
+    await wait_for_condition(sim, "gpu1", "Launched", "False", "LabelRefused", within_seconds=5)
+    await asyncio.sleep(600)
+    assert puts(sim, "gpu1") == []
+    await sim.apply({**node_claim("gpu1"), "metadata": {"name": "gpu1", "labels": {"agentpool": None}}})
+    await sim.until(lambda: puts(sim, "gpu1"), 2, "the PUT is sent")
+    await ready(sim, "gpu1")
 
 
-def test_a_size_that_azure_refuses_is_requested_once_an_hour() -> None:
+@simulated()
+async def test_a_size_that_azure_refuses_is_requested_once_an_hour(sim) -> None:
     """A well-formed size that AKS refuses is reported on the claim, and costs one PUT an hour."""
-
-    async def story(sim) -> None:
-        await sim.start_controller(elect=False)
-        await sim.apply(node_claim("gpu1", size="Standard_NC999ads_Z1_v9"))
-        reported = await wait_for_condition(sim, "gpu1", "Launched", "False", "VMSizeNotSupported", within_seconds=5)
-        assert "The VM size of Standard_NC999ads_Z1_v9 is not allowed in your subscription" in reported["message"]
-        assert "az vm list-skus" in reported["message"]
-        await asyncio.sleep(1.5 * HOUR_SECONDS)
-        assert len(puts(sim, "gpu1")) == 2
-        await removed(sim, "gpu1", within_seconds=70)
-
-    simulate(story)
+    await sim.start_controller(elect=False)
+    await sim.apply(node_claim("gpu1", size="Standard_NC999ads_Z1_v9"))
+    reported = await wait_for_condition(sim, "gpu1", "Launched", "False", "VMSizeNotSupported", within_seconds=5)
+    assert "The VM size of Standard_NC999ads_Z1_v9 is not allowed in your subscription" in reported["message"]
+    assert "az vm list-skus" in reported["message"]
+    await asyncio.sleep(1.5 * HOUR_SECONDS)
+    assert len(puts(sim, "gpu1")) == 2
+    await removed(sim, "gpu1", within_seconds=70)
 
 
 @pytest.mark.parametrize(
@@ -234,18 +220,15 @@ def test_a_size_that_azure_refuses_is_requested_once_an_hour() -> None:
         (of_type(operator="In"), "spec.requirements"),
     ],
 )
-def test_what_the_crd_can_refuse_never_reaches_us(spec, field) -> None:
+@simulated()
+async def test_what_the_crd_can_refuse_never_reaches_us(sim, spec, field) -> None:
     """The CRD's validation refuses some mistakes on apply, by the field's name."""
-
-    async def story(sim) -> None:
-        await sim.start_controller()
-        with pytest.raises(AssertionError, match="422") as refused:
-            await sim.apply(node_claim("gpu1", **spec))
-        assert field in str(refused.value)
-        await asyncio.sleep(5)
-        assert sim.audit_log.writes(who="ctl0") == []
-
-    simulate(story)
+    await sim.start_controller()
+    with pytest.raises(AssertionError, match="422") as refused:
+        await sim.apply(node_claim("gpu1", **spec))
+    assert field in str(refused.value)
+    await asyncio.sleep(5)
+    assert sim.audit_log.writes(who="ctl0") == []
 
 
 # An API server that refuses status writes
@@ -269,60 +252,52 @@ def refusing(sim, status, reason):
 
 
 @pytest.mark.parametrize(("status", "reason"), [(403, "Forbidden"), (422, "Invalid"), (413, "RequestEntityTooLarge")])
-def test_refused_words_hold_nothing_up(status, reason) -> None:
+@simulated()
+async def test_refused_words_hold_nothing_up(sim, status, reason) -> None:
     """Without any status write a claim is launched, registered, initialized and removed in order."""
-
-    async def story(sim) -> None:
-        refused = refusing(sim, status, reason)
-        await sim.start_controller(elect=False)
-        uid = (await sim.apply(node_claim("gpu1")))["metadata"]["uid"]
-        await node_is_ready(sim, "gpu1")
-        await sim.until(
-            lambda: "karpenter.sh/initialized" in sim.nodes_of("gpu1")[0]["metadata"]["labels"], 300, "initialized"
-        )
-        known = len(refused)
-        await asyncio.sleep(HOUR_SECONDS)
-        assert len(refused) - known <= 7
-        assert "status" not in sim.claim("gpu1")
-        await removed(sim, "gpu1")
-        assert sim.audit_log.deletion_order(uid) == ["pool", "node", "claim"]
-        await sim.settled(quiet_seconds=30.0)
-
-    simulate(story)
+    refused = refusing(sim, status, reason)
+    await sim.start_controller(elect=False)
+    uid = (await sim.apply(node_claim("gpu1")))["metadata"]["uid"]
+    await node_is_ready(sim, "gpu1")
+    await sim.until(
+        lambda: "karpenter.sh/initialized" in sim.nodes_of("gpu1")[0]["metadata"]["labels"], 300, "initialized"
+    )
+    known = len(refused)
+    await asyncio.sleep(HOUR_SECONDS)
+    assert len(refused) - known <= 7
+    assert "status" not in sim.claim("gpu1")
+    await removed(sim, "gpu1")
+    assert sim.audit_log.deletion_order(uid) == ["pool", "node", "claim"]
+    await sim.settled(quiet_seconds=30.0)
 
 
-def test_a_failed_attempt_is_cleared_away_without_words() -> None:
+@simulated()
+async def test_a_failed_attempt_is_cleared_away_without_words(sim) -> None:
     """If the cause of a failed pool cannot be written, the pool is still removed and created again."""
-
-    async def story(sim) -> None:
-        sim.cloud.faults.append(faults.capacity(times=1))
-        refusing(sim, 403, "Forbidden")
-        await sim.start_controller(elect=False)
-        await sim.apply(node_claim("gpu1"))
-        await node_is_ready(sim, "gpu1", within_seconds=1800)
-        assert created(sim, "gpu1") == 2
-        await removed(sim, "gpu1")
-
-    simulate(story)
+    sim.cloud.faults.append(faults.capacity(times=1))
+    refusing(sim, 403, "Forbidden")
+    await sim.start_controller(elect=False)
+    await sim.apply(node_claim("gpu1"))
+    await node_is_ready(sim, "gpu1", within_seconds=1800)
+    assert created(sim, "gpu1") == 2
+    await removed(sim, "gpu1")
 
 
-def test_permission_that_is_given_later_is_used() -> None:
+@simulated()
+async def test_permission_that_is_given_later_is_used(sim) -> None:
     """Ten minutes after a refusal the status is written again."""
-
-    async def story(sim) -> None:
-        refusing(sim, 403, "Forbidden")
-        await sim.start_controller()
-        await sim.apply(node_claim("gpu1"))
-        await node_is_ready(sim, "gpu1")
-        await asyncio.sleep(300)
-        sim.world.before.pop()
-        await ready(sim, "gpu1", within_seconds=650)
-
-    simulate(story)
+    refusing(sim, 403, "Forbidden")
+    await sim.start_controller()
+    await sim.apply(node_claim("gpu1"))
+    await node_is_ready(sim, "gpu1")
+    await asyncio.sleep(300)
+    sim.world.before.pop()
+    await ready(sim, "gpu1", within_seconds=650)
 
 
 @pytest.mark.parametrize("pool", [False, True])
-def test_a_legacy_claim_without_a_class_group_can_be_deleted(pool) -> None:
+@simulated()
+async def test_a_legacy_claim_without_a_class_group_can_be_deleted(sim, pool) -> None:
     """A claim without nodeClassRef.group, whose status cannot be written, is removed with its pool and Node."""
     meta = {"name": "gpu1", "labels": {"kaito.sh/workspace": "w"}, "finalizers": ["karpenter.sh/termination"]}
     spec = {
@@ -335,68 +310,56 @@ def test_a_legacy_claim_without_a_class_group_can_be_deleted(pool) -> None:
         "kaito.sh/creation-timestamp": "2026-03-01T12-00-00Z",
         "karpenter.sh/nodepool": "kaito",
     }
-
-    async def story(sim) -> None:
-        refused = refusing(sim, 422, "Invalid")
-        crd = sim.store.get(CRDS, CLAIMS)
-        loose = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
-        for version in crd["spec"]["versions"]:
-            version["schema"] = loose
-        sim.store.patch(CRDS, CLAIMS, {"spec": crd["spec"]})
-        sim.store.create(CLAIMS, {"metadata": meta, "spec": spec})
-        if pool:
-            sim.cloud.seed_pool("gpu1", vmSize=SIZE, nodeLabels=made_by_predecessor)
-        await sim.start_controller()
-        await asyncio.sleep(900)
-        assert refused
-        await removed(sim, "gpu1")
-        assert "gpu1" not in sim.cloud.pools
-        assert not sim.nodes_of("gpu1")
-        await sim.settled(quiet_seconds=30.0)
-
-    simulate(story)
+    refused = refusing(sim, 422, "Invalid")
+    crd = sim.store.get(CRDS, CLAIMS)
+    loose = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
+    for version in crd["spec"]["versions"]:
+        version["schema"] = loose
+    sim.store.patch(CRDS, CLAIMS, {"spec": crd["spec"]})
+    sim.store.create(CLAIMS, {"metadata": meta, "spec": spec})
+    if pool:
+        sim.cloud.seed_pool("gpu1", vmSize=SIZE, nodeLabels=made_by_predecessor)
+    await sim.start_controller()
+    await asyncio.sleep(900)
+    assert refused
+    await removed(sim, "gpu1")
+    assert "gpu1" not in sim.cloud.pools
+    assert not sim.nodes_of("gpu1")
+    await sim.settled(quiet_seconds=30.0)
 
 
 # Events
 
 
-def test_events_are_where_kubectl_looks_and_do_not_pile_up() -> None:
+@simulated(azure=AzureSettings(create_seconds=(60.0, 90.0)))
+async def test_events_are_where_kubectl_looks_and_do_not_pile_up(sim) -> None:
     """Repeated reports on a claim are one Event in namespace default, with a count and the claim's UID."""
-
-    async def story(sim) -> None:
-        sim.cloud.faults.append(faults.quota())
-        await sim.start_controller(elect=False)
-        uid = (await sim.apply(node_claim("gpu1")))["metadata"]["uid"]
-        await asyncio.sleep(HOUR_SECONDS)
-        reported = events(sim, "gpu1")
-        assert {one["metadata"]["namespace"] for one in sim.store.list("events")} == {"default"}
-        assert {(one["involvedObject"]["kind"], one["involvedObject"]["uid"]) for one in reported} == {
-            ("NodeClaim", uid)
-        }
-        assert len({(one["type"], one["reason"], one["message"]) for one in reported}) == len(reported)
-        [quota] = [one for one in events(sim, "gpu1", "QuotaExceeded") if "overdue" not in one["message"]]
-        assert (quota["type"], quota["count"]) == ("Warning", created(sim, "gpu1"))
-
-    simulate(story, azure=AzureSettings(create_seconds=(60.0, 90.0)))
+    sim.cloud.faults.append(faults.quota())
+    await sim.start_controller(elect=False)
+    uid = (await sim.apply(node_claim("gpu1")))["metadata"]["uid"]
+    await asyncio.sleep(HOUR_SECONDS)
+    reported = events(sim, "gpu1")
+    assert {one["metadata"]["namespace"] for one in sim.store.list("events")} == {"default"}
+    assert {(one["involvedObject"]["kind"], one["involvedObject"]["uid"]) for one in reported} == {("NodeClaim", uid)}
+    assert len({(one["type"], one["reason"], one["message"]) for one in reported}) == len(reported)
+    [quota] = [one for one in events(sim, "gpu1", "QuotaExceeded") if "overdue" not in one["message"]]
+    assert (quota["type"], quota["count"]) == ("Warning", created(sim, "gpu1"))
 
 
-def test_a_restart_repeats_no_report() -> None:
+@simulated()
+async def test_a_restart_repeats_no_report(sim) -> None:
     """A restarted process repeats neither a status write nor an Event."""
-
-    async def story(sim) -> None:
-        await sim.start_controller()
-        await sim.apply(node_claim("gpu1"))
-        await sim.apply(node_claim("bad1", size="m5.large"))
-        await ready(sim, "gpu1")
-        await asyncio.sleep(600)
-        before = sorted((one["metadata"]["name"], one["count"]) for one in sim.store.list("events"))
-        seen = versions(sim, "gpu1") + versions(sim, "bad1")
-        await sim.stop_controller()
-        await sim.start_controller("ctl1")
-        await asyncio.sleep(600)
-        assert sorted((one["metadata"]["name"], one["count"]) for one in sim.store.list("events")) == before
-        assert seen == []
-        assert sim.audit_log.writes(who="ctl1") == []
-        assert message(sim, "bad1", "Launched").startswith("spec.requirements")
-
-    simulate(story)
+    await sim.start_controller()
+    await sim.apply(node_claim("gpu1"))
+    await sim.apply(node_claim("bad1", size="m5.large"))
+    await ready(sim, "gpu1")
+    await asyncio.sleep(600)
+    before = sorted((one["metadata"]["name"], one["count"]) for one in sim.store.list("events"))
+    seen = versions(sim, "gpu1") + versions(sim, "bad1")
+    await sim.stop_controller()
+    await sim.start_controller("ctl1")
+    await asyncio.sleep(600)
+    assert sorted((one["metadata"]["name"], one["count"]) for one in sim.store.list("events")) == before
+    assert seen == []
+    assert sim.audit_log.writes(who="ctl1") == []
+    assert message(sim, "bad1", "Launched").startswith("spec.requirements")

@@ -65,6 +65,7 @@ def test_a_put_that_took_effect_unheard_is_found_by_one_look(how: str, known_aft
     simulate(story)
 
 
+@pytest.mark.matrix(quick=4)
 @pytest.mark.parametrize("status", [500, 502, 503, 504, 408])
 @pytest.mark.parametrize("applied_too", [True, False], ids=["applied", "not applied"])
 def test_an_error_response_leaves_the_result_of_the_write_open(status: int, applied_too: bool) -> None:

@@ -23,6 +23,7 @@ ANSWERS: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.matrix(quick=3)
 @pytest.mark.parametrize("settings", ANSWERS.values(), ids=ANSWERS)
 def test_claims_come_and_go(settings: dict[str, Any]) -> None:
     """Each becomes Ready when there is capacity, the others state why they wait, and nothing is left."""

@@ -1,7 +1,7 @@
-"""The shipped examples, each applied as it is: what pool, Node and GPUs come of it, and that nothing is left of it.
+"""The shipped examples, applied unchanged: the expected pool, Node and GPUs, and a complete removal.
 
-`EXPECTED` has a row for each file; a file without one fails. What an example is there to show beyond its coming and
-going (a second choice, a taint that keeps pods off, a Node that is kept) has a story of its own below.
+`EXPECTED` has a row for each file; a file without one fails. The further purposes of examples (a second choice, a taint
+that excludes pods, a Node that is kept) have tests below.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ from provisioner.simulator.azure import faults
 from provisioner.simulator.azure.settings import AzureSettings
 from tests.world import predecessor as old
 from tests.world.claims import EXAMPLES, example, message, node_is_ready, puts, ready, removed, wait_for_condition
-from tests.world.harness import EPOCH, Sim, simulate
+from tests.world.harness import EPOCH, Sim, simulated
 from tests.world.transcript import CLAIMS, run_pod
 
 GPU_TAINT = {"key": "sku", "value": "gpu", "effect": "NoSchedule"}
@@ -25,7 +25,7 @@ NVIDIA, AMD, SLICE = "nvidia.com/gpu", "amd.com/gpu", "nvidia.com/mig-1g.10gb"
 
 
 class Expected(NamedTuple):
-    """What the agent pool is requested with, and how many GPUs the Node must show; taints besides those of booting."""
+    """The expected request for the agent pool, and the GPUs of the Node; taints besides those of the boot."""
 
     size: str
     disk: int
@@ -61,12 +61,12 @@ EXPECTED = {
 
 
 def test_every_example_has_a_row() -> None:
-    """The files and the table are the same set."""
+    """The files and the table have the same names."""
     assert sorted(path.stem for path in EXAMPLES.glob("*.yaml")) == sorted(EXPECTED)
 
 
 def cut_in_slices(sim: Sim, name: str) -> None:
-    """What the MIG manager does to a Node with that label: its whole GPU is advertised no more, seven slices are."""
+    """Act as the MIG manager on a Node with that label: seven slices are advertised instead of the whole GPU."""
     [node] = sim.nodes_of(name)
     sim.nodes.set_gpus(node["metadata"]["name"], 0)
     slices = {"capacity": {SLICE: "7"}, "allocatable": {SLICE: "7"}}
@@ -74,14 +74,14 @@ def cut_in_slices(sim: Sim, name: str) -> None:
 
 
 def take_off(sim: Sim, name: str, key: str) -> None:
-    """Whoever put the startup taint into the claim removes it from the Node."""
+    """Remove the startup taint from the Node, as its owner does."""
     [node] = sim.nodes_of(name)
     kept = [taint for taint in node["spec"]["taints"] if taint["key"] != key]
     sim.store.patch("nodes", node["metadata"]["name"], {"spec": {"taints": kept}})
 
 
 async def helped(sim: Sim, stem: str, name: str) -> None:
-    """What others do before such a claim can become Ready, and what it says until then."""
+    """Do what others do before such a claim can become Ready, and check what the claim reports until then."""
     match stem:
         case "mig":
             await node_is_ready(sim, name)
@@ -95,126 +95,109 @@ async def helped(sim: Sim, stem: str, name: str) -> None:
 
 @pytest.mark.matrix(quick=6)
 @pytest.mark.parametrize("stem", EXPECTED)
-def test_each_example_lives_and_leaves(stem: str) -> None:
-    """Every shipped example becomes Ready with one PUT of the expected pool, and leaves nothing behind."""
+@simulated()
+async def test_each_example_becomes_ready_and_is_removed(sim: Sim, stem: str) -> None:
+    """Every shipped example becomes Ready with one PUT of the expected pool, and nothing is left after its deletion."""
     expected = EXPECTED[stem]
-
-    async def story(sim: Sim) -> None:
-        await sim.start_controller()
-        claim = await sim.apply(example(stem))
-        name = claim["metadata"]["name"]
-        await helped(sim, stem, name)
-        uid = await ready(sim, name)
-        assert sim.store.list("kaitonodeclasses.kaito.sh") == []
-        assert puts(sim, name) == [pytest.approx(0.4, abs=0.4)]
-        requested = sim.cloud.pools[name].properties
-        assert (requested["vmSize"], requested["osDiskSizeGB"], requested["osSKU"], requested["count"]) == (
-            expected.size,
-            expected.disk,
-            expected.image,
-            1,
-        )
-        assert requested.get("availabilityZones") == expected.zones
-        assert requested.get("scaleSetPriority", "Regular") == ("Spot" if expected.terms == "spot" else "Regular")
-        assert {key: requested.get(key) for key, _ in expected.more} == dict(expected.more)
-        [node] = sim.nodes_of(name)
-        assert [*node["spec"].get("taints", ())] == list(expected.taints)
-        assert node["status"]["allocatable"].get(expected.resource, "") == expected.gpus
-        own = {k: v for k, v in claim["metadata"].get("labels", {}).items() if k != labels.CAPACITY_TYPE}
-        assert own.items() <= node["metadata"]["labels"].items()
-        columns = (sim.claim(name) or {})["metadata"]["labels"]
-        assert (columns[labels.INSTANCE_TYPE], columns[labels.CAPACITY_TYPE]) == (expected.size, expected.terms)
-        await removed(sim, name)
-        assert sim.audit_log.deletion_order(uid) == ["pool", "node", "claim"]
-        await sim.settled()
-        assert sorted(sim.cloud.pools) == ["system", "theirs"]
-
-    simulate(story)
+    await sim.start_controller()
+    claim = await sim.apply(example(stem))
+    name = claim["metadata"]["name"]
+    await helped(sim, stem, name)
+    uid = await ready(sim, name)
+    assert sim.store.list("kaitonodeclasses.kaito.sh") == []
+    assert puts(sim, name) == [pytest.approx(0.4, abs=0.4)]
+    requested = sim.cloud.pools[name].properties
+    assert (requested["vmSize"], requested["osDiskSizeGB"], requested["osSKU"], requested["count"]) == (
+        expected.size,
+        expected.disk,
+        expected.image,
+        1,
+    )
+    assert requested.get("availabilityZones") == expected.zones
+    assert requested.get("scaleSetPriority", "Regular") == ("Spot" if expected.terms == "spot" else "Regular")
+    assert {key: requested.get(key) for key, _ in expected.more} == dict(expected.more)
+    [node] = sim.nodes_of(name)
+    assert [*node["spec"].get("taints", ())] == list(expected.taints)
+    assert node["status"]["allocatable"].get(expected.resource, "") == expected.gpus
+    own = {k: v for k, v in claim["metadata"].get("labels", {}).items() if k != labels.CAPACITY_TYPE}
+    assert own.items() <= node["metadata"]["labels"].items()
+    columns = (sim.claim(name) or {})["metadata"]["labels"]
+    assert (columns[labels.INSTANCE_TYPE], columns[labels.CAPACITY_TYPE]) == (expected.size, expected.terms)
+    await removed(sim, name)
+    assert sim.audit_log.deletion_order(uid) == ["pool", "node", "claim"]
+    await sim.settled()
+    assert sorted(sim.cloud.pools) == ["system", "theirs"]
 
 
-def test_the_next_size_of_the_example_is_taken_when_there_is_none_of_the_first() -> None:
-    """No A100 to be had: the H100 that stands next in the file is what the claim gets."""
-
-    async def story(sim: Sim) -> None:
-        sim.cloud.faults.append(faults.capacity(size="Standard_NC24ads_A100_v4"))
-        await sim.start_controller()
-        await sim.apply(example("several-sizes"))
-        await ready(sim, "fallback", within_seconds=1800)
-        assert sim.cloud.pools["fallback"].properties["vmSize"] == "Standard_NC40ads_H100_v5"
-
-    simulate(story)
+@simulated()
+async def test_the_next_size_of_the_example_is_used_without_capacity_for_the_first(sim: Sim) -> None:
+    """Without an A100 the claim gets the H100, the next size in the file."""
+    sim.cloud.faults.append(faults.capacity(size="Standard_NC24ads_A100_v4"))
+    await sim.start_controller()
+    await sim.apply(example("several-sizes"))
+    await ready(sim, "fallback", within_seconds=1800)
+    assert sim.cloud.pools["fallback"].properties["vmSize"] == "Standard_NC40ads_H100_v5"
 
 
-def test_the_example_that_prefers_spot_gets_on_demand_when_there_is_none() -> None:
-    """No cores are left for spot: the second capacity type of the file is requested."""
-
-    async def story(sim: Sim) -> None:
-        await sim.start_controller()
-        await sim.apply(example("spot"))
-        await ready(sim, "cheapest", within_seconds=1800)
-        assert "scaleSetPriority" not in sim.cloud.pools["cheapest"].properties
-        assert (sim.claim("cheapest") or {})["metadata"]["labels"][labels.CAPACITY_TYPE] == "on-demand"
-
-    simulate(story, azure=AzureSettings(low_priority_cores=0))
+@simulated(azure=AzureSettings(low_priority_cores=0))
+async def test_the_example_that_prefers_spot_gets_on_demand_without_spot_quota(sim: Sim) -> None:
+    """The second capacity type of the file is requested."""
+    await sim.start_controller()
+    await sim.apply(example("spot"))
+    await ready(sim, "cheapest", within_seconds=1800)
+    assert "scaleSetPriority" not in sim.cloud.pools["cheapest"].properties
+    assert (sim.claim("cheapest") or {})["metadata"]["labels"][labels.CAPACITY_TYPE] == "on-demand"
 
 
-def test_the_example_that_repair_leaves_alone_keeps_its_node() -> None:
-    """An hour without a Ready Node, and the machine is still there, with what is wrong on its claim."""
-
-    async def story(sim: Sim) -> None:
-        await sim.start_controller()
-        await sim.apply(example("keep-broken"))
-        uid = await ready(sim, "keepbroken")
-        [node] = sim.nodes_of("keepbroken")
-        sim.nodes.set_ready(node["metadata"]["name"], False, "KubeletNotReady")
-        await wait_for_condition(sim, "keepbroken", "Initialized", "False", "NodeNotReady")
-        await asyncio.sleep(3600)
-        assert (sim.claim("keepbroken") or {})["metadata"]["uid"] == uid
-        assert "keepbroken" in sim.cloud.pools
-
-    simulate(story)
+@simulated()
+async def test_the_example_without_repair_keeps_its_node(sim: Sim) -> None:
+    """After an hour without a Ready Node the machine is kept, and the claim states the cause."""
+    await sim.start_controller()
+    await sim.apply(example("keep-broken"))
+    uid = await ready(sim, "keepbroken")
+    [node] = sim.nodes_of("keepbroken")
+    sim.nodes.set_ready(node["metadata"]["name"], False, "KubeletNotReady")
+    await wait_for_condition(sim, "keepbroken", "Initialized", "False", "NodeNotReady")
+    await asyncio.sleep(3600)
+    assert (sim.claim("keepbroken") or {})["metadata"]["uid"] == uid
+    assert "keepbroken" in sim.cloud.pools
 
 
-def test_the_example_for_long_jobs_keeps_a_protected_pod_until_its_time_is_up() -> None:
-    """A pod that must not be disrupted holds its machine for six hours, or for as long as a person writes instead."""
+@simulated()
+async def test_the_example_for_long_jobs_keeps_a_protected_pod_until_its_deadline(sim: Sim) -> None:
+    """A do-not-disrupt pod blocks the removal for six hours, or for the time in its annotation."""
 
     def in_seconds(sim: Sim, seconds: float) -> str:
         return rfc3339(EPOCH + timedelta(seconds=sim.now + seconds))
 
-    async def story(sim: Sim) -> None:
-        await sim.start_controller()
-        await sim.apply(example("long-jobs"))
-        await ready(sim, "longjobs")
-        [node] = sim.nodes_of("longjobs")
-        run_pod(sim, "training", node["metadata"]["name"], annotations={labels.DO_NOT_DISRUPT: "true"})
-        requested = in_seconds(sim, 6 * 3600)
-        await sim.delete_claim("longjobs")
-        await asyncio.sleep(600)
-        assert (sim.claim("longjobs") or {})["metadata"]["annotations"][labels.TERMINATION_TIMESTAMP] == requested
-        assert sim.store.get("pods", "training", "default") is not None
-        assert "longjobs" in sim.cloud.pools
-        sooner = {labels.TERMINATION_TIMESTAMP: in_seconds(sim, 120)}
-        sim.store.patch(CLAIMS, "longjobs", {"metadata": {"annotations": sooner}})
-        await sim.until(lambda: sim.claim("longjobs") is None, 1200, "the claim is gone")
-        assert sim.store.get("pods", "training", "default") is None
-        assert "longjobs" not in sim.cloud.pools
-
-    simulate(story)
+    await sim.start_controller()
+    await sim.apply(example("long-jobs"))
+    await ready(sim, "longjobs")
+    [node] = sim.nodes_of("longjobs")
+    run_pod(sim, "training", node["metadata"]["name"], annotations={labels.DO_NOT_DISRUPT: "true"})
+    requested = in_seconds(sim, 6 * 3600)
+    await sim.delete_claim("longjobs")
+    await asyncio.sleep(600)
+    assert (sim.claim("longjobs") or {})["metadata"]["annotations"][labels.TERMINATION_TIMESTAMP] == requested
+    assert sim.store.get("pods", "training", "default") is not None
+    assert "longjobs" in sim.cloud.pools
+    sooner = {labels.TERMINATION_TIMESTAMP: in_seconds(sim, 120)}
+    sim.store.patch(CLAIMS, "longjobs", {"metadata": {"annotations": sooner}})
+    await sim.until(lambda: sim.claim("longjobs") is None, 1200, "the claim is gone")
+    assert sim.store.get("pods", "training", "default") is None
+    assert "longjobs" not in sim.cloud.pools
 
 
-def test_the_example_for_the_predecessor_is_taken_over_with_its_machine() -> None:
-    """Claim, pool and Node as Azure/gpu-provisioner left them: Ready all the time, and nothing is bought."""
-
-    async def story(sim: Sim) -> None:
-        made = sim.store.create(CLAIMS, {**example("from-gpu-provisioner")})
-        old.pool(sim, made)
-        old.launched(sim, made, node=await old.register(sim, made))
-        await sim.start_controller()
-        await asyncio.sleep(900)
-        assert (sim.claim("fromgp") or {})["metadata"]["uid"] == made["metadata"]["uid"]
-        assert sim.condition("fromgp", "Ready") == "True"
-        assert puts(sim, "fromgp") == []
-        await removed(sim, "fromgp")
-        assert "fromgp" not in sim.cloud.pools
-
-    simulate(story)
+@simulated()
+async def test_the_example_for_the_predecessor_keeps_its_machine(sim: Sim) -> None:
+    """Claim, pool and Node as Azure/gpu-provisioner left them stay Ready, and no pool is created."""
+    made = sim.store.create(CLAIMS, {**example("from-gpu-provisioner")})
+    old.pool(sim, made)
+    old.launched(sim, made, node=await old.register(sim, made))
+    await sim.start_controller()
+    await asyncio.sleep(900)
+    assert (sim.claim("fromgp") or {})["metadata"]["uid"] == made["metadata"]["uid"]
+    assert sim.condition("fromgp", "Ready") == "True"
+    assert puts(sim, "fromgp") == []
+    await removed(sim, "fromgp")
+    assert "fromgp" not in sim.cloud.pools

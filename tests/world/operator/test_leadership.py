@@ -84,6 +84,7 @@ MOMENTS = [
 ]
 
 
+@pytest.mark.matrix(quick=4)
 @pytest.mark.parametrize(("case", "moment"), MOMENTS, ids=[row[0] for row in MOMENTS])
 @pytest.mark.parametrize("reset", [False, True], ids=["FIN", "RST"])
 def test_the_leader_dies(case: str, moment: Callable[[Sim], bool], reset: bool) -> None:

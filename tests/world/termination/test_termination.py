@@ -641,6 +641,7 @@ def test_a_restart_in_the_middle_of_a_removal_goes_on_where_it_was() -> None:
 # Figures
 
 
+@pytest.mark.matrix(quick=2)
 @pytest.mark.parametrize("seed", [1, 2, 3])
 @pytest.mark.parametrize("node_share", [(0.9, 0.95), (1.05, 1.1)], ids=["Node first", "pool first"])
 def test_a_life_costs_three_calls_and_fourteen_writes(seed: int, node_share: tuple[float, float]) -> None:

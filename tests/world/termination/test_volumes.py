@@ -10,7 +10,7 @@ import pytest
 
 from provisioner.runtime.metrics import Metrics
 from provisioner.simulator.audit_log import Call
-from tests.world.harness import Json, Sim, simulate
+from tests.world.harness import Json, Sim, simulated
 from tests.world.nodeclaim.test_main_job import NAME, ready
 from tests.world.transcript import FAST, MINUTE, claim_condition, events, node_name, pool_calls, refuse, run_pod
 
@@ -56,27 +56,24 @@ async def waits_for(sim: Sim, volume: str) -> None:
     assert claim_condition(sim, "Drained")[0] == "True"
 
 
-def test_the_machine_waits_until_its_volumes_are_detached() -> None:
+@simulated(azure=FAST)
+async def test_the_machine_waits_until_its_volumes_are_detached(sim: Sim) -> None:
     """A volume that is still attached after the drain is named on the claim and blocks the removal until detached."""
-
-    async def story(sim: Sim) -> None:
-        uid = await up(sim)
-        node = node_name(sim)
-        run_pod(sim, "app", node)
-        attach(sim, "csi-1", node, volume="pv-1")
-        attach(sim, "csi-2", "another-node", volume="pv-2")
-        await sim.delete_claim(NAME)
-        await waits_for(sim, "pv-1")
-        assert "pv-2" not in claim_condition(sim, "VolumesDetached")[2]
-        await asyncio.sleep(2 * MINUTE)
-        assert not pool_calls(sim, "DELETE")
-        assert len(lists(sim)) <= 90
-        sim.store.delete(ATTACHMENTS, "csi-1")
-        await sim.until(lambda: pool_calls(sim, "DELETE"), 10, "the machine goes")
-        await went(sim, uid, WHOLE)
-        assert sorted(events_on(sim, "AwaitingVolumeDetachment")) == [("Node", node), ("NodeClaim", NAME)]
-
-    simulate(story, azure=FAST)
+    uid = await up(sim)
+    node = node_name(sim)
+    run_pod(sim, "app", node)
+    attach(sim, "csi-1", node, volume="pv-1")
+    attach(sim, "csi-2", "another-node", volume="pv-2")
+    await sim.delete_claim(NAME)
+    await waits_for(sim, "pv-1")
+    assert "pv-2" not in claim_condition(sim, "VolumesDetached")[2]
+    await asyncio.sleep(2 * MINUTE)
+    assert not pool_calls(sim, "DELETE")
+    assert len(lists(sim)) <= 90
+    sim.store.delete(ATTACHMENTS, "csi-1")
+    await sim.until(lambda: pool_calls(sim, "DELETE"), 10, "the machine goes")
+    await went(sim, uid, WHOLE)
+    assert sorted(events_on(sim, "AwaitingVolumeDetachment")) == [("Node", node), ("NodeClaim", NAME)]
 
 
 HOLD_NOTHING = [
@@ -91,119 +88,101 @@ HOLD_NOTHING = [
 
 
 @pytest.mark.parametrize(("case", "volume", "used"), HOLD_NOTHING, ids=[row[0] for row in HOLD_NOTHING])
-def test_volumes_that_hold_nothing_up(case: str, volume: str | None, used: list[Json]) -> None:
+@simulated(azure=FAST)
+async def test_volumes_that_hold_nothing_up(sim: Sim, case: str, volume: str | None, used: list[Json]) -> None:
     """Volumes that cannot be detached before the machine is deleted do not block the removal."""
-
-    async def story(sim: Sim) -> None:
-        uid = await up(sim)
-        node = node_name(sim)
-        claimed(sim, "data", "pv-1")
-        claimed(sim, "agent-scratch", "pv-1")
-        if used:
-            agent(sim, "agent", node, used)
-        attach(sim, "csi-1", node, volume=volume)
-        await sim.delete_claim(NAME)
-        await sim.until(lambda: pool_calls(sim, "DELETE"), 5, case)
-        await went(sim, uid, WHOLE)
-
-    simulate(story, azure=FAST)
+    uid = await up(sim)
+    node = node_name(sim)
+    claimed(sim, "data", "pv-1")
+    claimed(sim, "agent-scratch", "pv-1")
+    if used:
+        agent(sim, "agent", node, used)
+    attach(sim, "csi-1", node, volume=volume)
+    await sim.delete_claim(NAME)
+    await sim.until(lambda: pool_calls(sim, "DELETE"), 5, case)
+    await went(sim, uid, WHOLE)
 
 
-def test_a_volume_that_two_pods_share_is_not_waited_for_if_one_of_them_stays() -> None:
+@simulated(azure=FAST)
+async def test_a_volume_that_two_pods_share_is_not_waited_for_if_one_of_them_stays(sim: Sim) -> None:
     """A volume that a remaining pod uses does not block the removal."""
-
-    async def story(sim: Sim) -> None:
-        uid = await up(sim)
-        node = node_name(sim)
-        claimed(sim, "shared", "pv-1")
-        agent(sim, "agent", node, [{"name": "v", "persistentVolumeClaim": {"claimName": "shared"}}])
-        run_pod(sim, "app", node)
-        attach(sim, "csi-1", node, volume="pv-1")
-        await sim.delete_claim(NAME)
-        await sim.until(lambda: pool_calls(sim, "DELETE"), 30, "the machine goes")
-        assert sim.store.get("pods", "app", "default") is None
-        await went(sim, uid, WHOLE)
-
-    simulate(story, azure=FAST)
+    uid = await up(sim)
+    node = node_name(sim)
+    claimed(sim, "shared", "pv-1")
+    agent(sim, "agent", node, [{"name": "v", "persistentVolumeClaim": {"claimName": "shared"}}])
+    run_pod(sim, "app", node)
+    attach(sim, "csi-1", node, volume="pv-1")
+    await sim.delete_claim(NAME)
+    await sim.until(lambda: pool_calls(sim, "DELETE"), 30, "the machine goes")
+    assert sim.store.get("pods", "app", "default") is None
+    await went(sim, uid, WHOLE)
 
 
-def test_a_volume_claim_that_is_gone_explains_nothing() -> None:
+@simulated(azure=FAST)
+async def test_a_volume_claim_that_is_gone_explains_nothing(sim: Sim) -> None:
     """A remaining pod with a missing PersistentVolumeClaim: the attachment blocks the removal."""
-
-    async def story(sim: Sim) -> None:
-        uid = await up(sim)
-        node = node_name(sim)
-        agent(sim, "agent", node, [{"name": "v", "persistentVolumeClaim": {"claimName": "lost"}}])
-        attach(sim, "csi-1", node, volume="pv-1")
-        await sim.delete_claim(NAME)
-        await waits_for(sim, "pv-1")
-        sim.store.delete(ATTACHMENTS, "csi-1")
-        await went(sim, uid, WHOLE)
-
-    simulate(story, azure=FAST)
+    uid = await up(sim)
+    node = node_name(sim)
+    agent(sim, "agent", node, [{"name": "v", "persistentVolumeClaim": {"claimName": "lost"}}])
+    attach(sim, "csi-1", node, volume="pv-1")
+    await sim.delete_claim(NAME)
+    await waits_for(sim, "pv-1")
+    sim.store.delete(ATTACHMENTS, "csi-1")
+    await went(sim, uid, WHOLE)
 
 
-def test_the_termination_time_ends_the_wait_for_volumes() -> None:
+@simulated(azure=FAST)
+async def test_the_termination_time_ends_the_wait_for_volumes(sim: Sim) -> None:
     """An attached volume blocks the removal until the termination time, and the claim reports it."""
-
-    async def story(sim: Sim) -> None:
-        uid = await up_with(sim, "4m")
-        attach(sim, "csi-1", node_name(sim), volume="pv-1")
-        await sim.delete_claim(NAME)
-        requested_at = sim.now
-        await waits_for(sim, "pv-1")
-        await sim.until(lambda: pool_calls(sim, "DELETE"), 5 * MINUTE, "the machine goes")
-        assert sim.now - requested_at == pytest.approx(4 * MINUTE, abs=2)
-        await sim.until(lambda: claim_condition(sim, "VolumesDetached")[0] == "False", 10, "the condition is set")
-        _, reason, message = claim_condition(sim, "VolumesDetached")
-        assert reason == "TerminationGracePeriodElapsed"
-        assert "pv-1" in message
-        await went(sim, uid, WHOLE)
-
-    simulate(story, azure=FAST)
+    uid = await up_with(sim, "4m")
+    attach(sim, "csi-1", node_name(sim), volume="pv-1")
+    await sim.delete_claim(NAME)
+    requested_at = sim.now
+    await waits_for(sim, "pv-1")
+    await sim.until(lambda: pool_calls(sim, "DELETE"), 5 * MINUTE, "the machine goes")
+    assert sim.now - requested_at == pytest.approx(4 * MINUTE, abs=2)
+    await sim.until(lambda: claim_condition(sim, "VolumesDetached")[0] == "False", 10, "the condition is set")
+    _, reason, message = claim_condition(sim, "VolumesDetached")
+    assert reason == "TerminationGracePeriodElapsed"
+    assert "pv-1" in message
+    await went(sim, uid, WHOLE)
 
 
-def test_volumes_that_stay_attached_are_overdue() -> None:
+@simulated(azure=FAST)
+async def test_volumes_that_stay_attached_are_overdue(sim: Sim) -> None:
     """After six minutes the claim reports the delay once; nothing is deleted, and the wait goes on."""
-
-    async def story(sim: Sim) -> None:
-        metrics = Metrics()
-        await sim.start_controller(metrics=metrics)
-        uid = await ready(sim)
-        attach(sim, "csi-1", node_name(sim), volume="pv-1")
-        await sim.delete_claim(NAME)
-        await waits_for(sim, "pv-1")
-        reported_at = sim.now
-        await sim.until(lambda: "overdue" in claim_condition(sim, "VolumesDetached")[2], 7 * MINUTE, "it is overdue")
-        assert sim.now - reported_at == pytest.approx(6 * MINUTE, abs=2)
-        await asyncio.sleep(30 * MINUTE)
-        assert not pool_calls(sim, "DELETE")
-        sim.store.delete(ATTACHMENTS, "csi-1")
-        await went(sim, uid, WHOLE)
-        late = [event for event in events(sim, "AwaitingVolumeDetachment") if "overdue" in event["message"]]
-        assert [event["count"] for event in late] == [1]
-        assert counted(metrics, "detaching") == 1
-
-    simulate(story, azure=FAST)
+    metrics = Metrics()
+    await sim.start_controller(metrics=metrics)
+    uid = await ready(sim)
+    attach(sim, "csi-1", node_name(sim), volume="pv-1")
+    await sim.delete_claim(NAME)
+    await waits_for(sim, "pv-1")
+    reported_at = sim.now
+    await sim.until(lambda: "overdue" in claim_condition(sim, "VolumesDetached")[2], 7 * MINUTE, "it is overdue")
+    assert sim.now - reported_at == pytest.approx(6 * MINUTE, abs=2)
+    await asyncio.sleep(30 * MINUTE)
+    assert not pool_calls(sim, "DELETE")
+    sim.store.delete(ATTACHMENTS, "csi-1")
+    await went(sim, uid, WHOLE)
+    late = [event for event in events(sim, "AwaitingVolumeDetachment") if "overdue" in event["message"]]
+    assert [event["count"] for event in late] == [1]
+    assert counted(metrics, "detaching") == 1
 
 
-def test_unreadable_volume_attachments_hold_the_machine_and_are_reported() -> None:
+@simulated(azure=FAST)
+async def test_unreadable_volume_attachments_hold_the_machine_and_are_reported(sim: Sim) -> None:
     """Without permission to list VolumeAttachments the claim names it, and the removal continues once granted."""
-
-    async def story(sim: Sim) -> None:
-        uid = await up(sim)
-        message = "volumeattachments is forbidden: no rule"
-        allow = refuse(sim, lambda call: call.target.kind == "volumeattachments", 403, "Forbidden", message)
-        await sim.delete_claim(NAME)
-        await sim.until(
-            lambda: "no rule" in claim_condition(sim, "VolumesDetached")[2],
-            10,
-            "the claim names the missing permission",
-        )
-        await asyncio.sleep(5 * MINUTE)
-        assert not pool_calls(sim, "DELETE")
-        assert len(lists(sim)) <= 12
-        allow()
-        await went(sim, uid, WHOLE)
-
-    simulate(story, azure=FAST)
+    uid = await up(sim)
+    message = "volumeattachments is forbidden: no rule"
+    allow = refuse(sim, lambda call: call.target.kind == "volumeattachments", 403, "Forbidden", message)
+    await sim.delete_claim(NAME)
+    await sim.until(
+        lambda: "no rule" in claim_condition(sim, "VolumesDetached")[2],
+        10,
+        "the claim names the missing permission",
+    )
+    await asyncio.sleep(5 * MINUTE)
+    assert not pool_calls(sim, "DELETE")
+    assert len(lists(sim)) <= 12
+    allow()
+    await went(sim, uid, WHOLE)

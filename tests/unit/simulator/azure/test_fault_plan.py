@@ -75,14 +75,14 @@ def test_a_plan_in_json() -> None:
     ],
 )
 def test_mistakes_are_reported(plan: str, reported: str) -> None:
-    """Which rule, which field, what is wrong."""
+    """Each message names the rule, the field and the mistake."""
     with pytest.raises(InvalidFaultPlan) as caught:
         read(plan)
     assert str(caught.value).startswith(reported)
 
 
 def test_all_mistakes_are_reported_at_once() -> None:
-    """Whoever corrects a plan corrects it once."""
+    """One message contains all mistakes of a plan."""
     with pytest.raises(InvalidFaultPlan) as caught:
         read("- {verb: POST}\n- {verb: PUT, drop: after}\n- {verb: PUT}")
     assert [line[:6] for line in str(caught.value).splitlines()] == ["rule 1", "rule 3"]

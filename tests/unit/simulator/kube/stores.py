@@ -10,105 +10,13 @@ import pytest
 from provisioner.simulator.kube.errors import ApiError
 from provisioner.simulator.kube.resources import CRD_KEY
 from provisioner.simulator.kube.store import Store
+from tests.widgets import widget_crd
 
 Json = dict[str, Any]
 BEGIN = datetime(2026, 3, 1, 12, tzinfo=UTC)
 WIDGETS = "widgets.example.com"
 
-WIDGET_CRD: Json = {
-    "apiVersion": "apiextensions.k8s.io/v1",
-    "kind": "CustomResourceDefinition",
-    "metadata": {"name": WIDGETS},
-    "spec": {
-        "group": "example.com",
-        "scope": "Cluster",
-        "names": {"plural": "widgets", "singular": "widget", "kind": "Widget", "shortNames": ["wd"]},
-        "versions": [
-            {
-                "name": "v1",
-                "served": True,
-                "storage": True,
-                "subresources": {"status": {}},
-                "additionalPrinterColumns": [
-                    {"name": "Zone", "type": "string", "jsonPath": r".metadata.labels.topology\.kubernetes\.io/zone"},
-                    {
-                        "name": "Ready",
-                        "type": "string",
-                        "jsonPath": '.status.conditions[?(@.type=="Ready")].status',
-                        "description": "Whether it is.",
-                    },
-                    {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"},
-                    {"name": "Size", "type": "integer", "jsonPath": ".spec.size", "priority": 1},
-                ],
-                "schema": {
-                    "openAPIV3Schema": {
-                        "type": "object",
-                        "required": ["spec"],
-                        "properties": {
-                            "apiVersion": {"type": "string"},
-                            "kind": {"type": "string"},
-                            "metadata": {"type": "object"},
-                            "spec": {
-                                "type": "object",
-                                "required": ["size"],
-                                "x-kubernetes-validations": [
-                                    {"rule": "self.colour == oldSelf.colour", "message": "colour is immutable"}
-                                ],
-                                "properties": {
-                                    "size": {"type": "integer", "minimum": 1, "maximum": 9},
-                                    "colour": {"type": "string", "enum": ["red", "blue"], "default": "red"},
-                                    "name": {"type": "string", "minLength": 2, "maxLength": 4, "pattern": "^[a-z]*$"},
-                                    "amount": {"x-kubernetes-int-or-string": True, "pattern": "^[0-9]+Mi$"},
-                                    "maybe": {"type": "string", "nullable": True},
-                                    "free": {"type": "object", "x-kubernetes-preserve-unknown-fields": True},
-                                    "labels": {"type": "object", "additionalProperties": {"type": "string"}},
-                                    "since": {"type": "string", "format": "date-time"},
-                                    "parts": {
-                                        "type": "array",
-                                        "maxItems": 2,
-                                        "x-kubernetes-validations": [
-                                            {
-                                                "rule": "self.all(p, p.values.size() != 0)",
-                                                "message": "each part needs a value",
-                                            }
-                                        ],
-                                        "items": {
-                                            "type": "object",
-                                            "required": ["key"],
-                                            "properties": {
-                                                "key": {
-                                                    "type": "string",
-                                                    "x-kubernetes-validations": [
-                                                        {
-                                                            "rule": "!self.find('^[^/]+').endsWith('.test')",
-                                                            "messageExpression": "'not in ' + self",
-                                                            "reason": "FieldValueForbidden",
-                                                        }
-                                                    ],
-                                                },
-                                                "values": {"type": "array", "items": {"type": "string"}},
-                                            },
-                                        },
-                                    },
-                                },
-                            },
-                            "status": {
-                                "type": "object",
-                                "properties": {
-                                    "phase": {"type": "string"},
-                                    "conditions": {
-                                        "type": "array",
-                                        "items": {"type": "object", "x-kubernetes-preserve-unknown-fields": True},
-                                    },
-                                },
-                            },
-                        },
-                    }
-                },
-            }
-        ],
-    },
-}
+WIDGET_CRD = widget_crd("example.com")
 
 
 class Cluster:

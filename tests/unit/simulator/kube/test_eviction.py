@@ -28,7 +28,7 @@ def is_going(c, name):
 
 
 def test_an_eviction_is_a_deletion_with_grace() -> None:
-    """Without a budget nothing stands against it."""
+    """Without a budget the pod is deleted with its grace period."""
     c = cluster()
     evict(c.store, "p0", "default", {"deleteOptions": {"gracePeriodSeconds": 5}})
     pod = c.store.get("pods", "p0", "default")
@@ -36,8 +36,8 @@ def test_an_eviction_is_a_deletion_with_grace() -> None:
     assert pod["metadata"]["deletionGracePeriodSeconds"] == 5
 
 
-def test_an_exhausted_budget_says_which_it_is() -> None:
-    """429; message and cause are what drains are known to read."""
+def test_an_exhausted_budget_is_named() -> None:
+    """429, with the message and the cause that drain implementations parse."""
     c = cluster(budget={"minAvailable": 1})
     evict(c.store, "p0", "default", {})
     error = refused(lambda: evict(c.store, "p1", "default", {}))
@@ -59,8 +59,8 @@ def test_an_exhausted_budget_says_which_it_is() -> None:
         ({}, 1),
     ],
 )
-def test_how_many_a_budget_lets_go(spec, allowed) -> None:
-    """Numbers and percentages, which round up."""
+def test_the_disruptions_a_budget_allows(spec, allowed) -> None:
+    """Numbers and percentages, which are rounded up."""
     c = cluster(budget=spec)
     assert refresh_budgets(c.store) == 1
     assert refresh_budgets(c.store) == 0
@@ -70,7 +70,7 @@ def test_how_many_a_budget_lets_go(spec, allowed) -> None:
 
 
 def test_two_budgets_on_one_pod_are_an_error_of_the_server() -> None:
-    """500, in the words that a drain must recognise."""
+    """500, with the message of the real server."""
     c = cluster(budget={"minAvailable": 0})
     guard(c, "second", {"minAvailable": 0})
     error = refused(lambda: evict(c.store, "p0", "default", {}))
@@ -79,15 +79,15 @@ def test_two_budgets_on_one_pod_are_an_error_of_the_server() -> None:
 
 
 @pytest.mark.parametrize("phase", ["Pending", "Succeeded", "Failed"])
-def test_pods_that_do_no_work_pass_every_budget(phase) -> None:
-    """They are no disruption."""
+def test_pods_that_do_not_run_are_evicted_despite_a_budget(phase) -> None:
+    """Pending and finished pods do not count as disruptions."""
     c = cluster(budget={"maxUnavailable": 0})
     c.pod("idle", labels={"app": "a"}, phase=phase)
     evict(c.store, "idle", "default", {})
 
 
-def test_a_pod_that_is_not_ready_may_go_when_the_others_suffice() -> None:
-    """IfHealthyBudget, the default; AlwaysAllow does not request that."""
+def test_an_unready_pod_is_evicted_if_enough_others_are_healthy() -> None:
+    """IfHealthyBudget, the default; AlwaysAllow does not require healthy pods."""
     c = cluster(1, budget={"minAvailable": 1})
     c.pod("sick", labels={"app": "a"}, ready=False)
     evict(c.store, "sick", "default", {})
@@ -97,8 +97,8 @@ def test_a_pod_that_is_not_ready_may_go_when_the_others_suffice() -> None:
     evict(c.store, "p0", "default", {})
 
 
-def test_an_eviction_can_name_the_pod_it_means() -> None:
-    """Another pod under the same name is not evicted."""
+def test_an_eviction_with_a_uid_precondition() -> None:
+    """Another pod of the same name is not evicted."""
     c = cluster()
     error = refused(lambda: evict(c.store, "p0", "default", {"deleteOptions": {"preconditions": {"uid": "old"}}}))
     assert (error.status, is_going(c, "p0")) == (409, False)

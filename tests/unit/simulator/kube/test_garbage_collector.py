@@ -30,8 +30,8 @@ def cluster(*, blocks=False):
     return c, Collector(c.store)
 
 
-def test_what_has_lost_its_owner_goes() -> None:
-    """Background deletion: the owner first, then what it owned."""
+def test_dependents_are_deleted_after_their_owner() -> None:
+    """Background deletion: the owner first, then its dependents."""
     c, collector = cluster()
     assert collector.collect() == 0
     c.store.delete(WIDGETS, "w1")
@@ -39,8 +39,8 @@ def test_what_has_lost_its_owner_goes() -> None:
     assert c.store.get("nodes", "n1") is None
 
 
-def test_one_living_owner_is_enough() -> None:
-    """The lost one is forgotten."""
+def test_one_existing_owner_is_enough() -> None:
+    """The reference to the missing owner is removed."""
     c, collector = cluster()
     other = c.widget("w2")
     references = [*c.store.list("nodes")[0]["metadata"]["ownerReferences"], owned_by(other)]
@@ -52,8 +52,8 @@ def test_one_living_owner_is_enough() -> None:
     assert [r["name"] for r in node["metadata"]["ownerReferences"]] == ["w2"]
 
 
-def test_a_namesake_is_no_owner() -> None:
-    """Owners are known by uid."""
+def test_an_owner_is_identified_by_its_uid() -> None:
+    """An object of the same name is not the owner."""
     c, collector = cluster()
     c.store.delete(WIDGETS, "w1")
     c.widget()
@@ -62,7 +62,7 @@ def test_a_namesake_is_no_owner() -> None:
 
 
 def test_finalizers_are_honoured() -> None:
-    """What is collected is deleted like everything else, and only once."""
+    """A dependent is deleted like any other object, and only once."""
     c, collector = cluster()
     c.store.patch("nodes", "n1", {"metadata": {"finalizers": ["karpenter.sh/termination"]}})
     c.store.delete(WIDGETS, "w1")
@@ -72,8 +72,8 @@ def test_finalizers_are_honoured() -> None:
     assert "deletionTimestamp" in node["metadata"]
 
 
-def test_foreground_deletion_waits_for_what_blocks_it() -> None:
-    """The owner stays, deleting, until the blocking one is gone."""
+def test_foreground_deletion_waits_for_blocking_dependents() -> None:
+    """The owner remains, deleting, until the blocking dependent is gone."""
     c, collector = cluster(blocks=True)
     c.store.patch("nodes", "n1", {"metadata": {"finalizers": ["example.com/f"]}})
     assert not c.store.delete(WIDGETS, "w1", policy="Foreground").gone
@@ -84,8 +84,8 @@ def test_foreground_deletion_waits_for_what_blocks_it() -> None:
     assert (c.store.list(WIDGETS), c.store.list("nodes")) == ([], [])
 
 
-def test_orphaning_forgets_the_owner_first() -> None:
-    """What it owned stays and knows nothing of it."""
+def test_orphaning_removes_the_owner_references_first() -> None:
+    """The dependents remain without an owner reference."""
     c, collector = cluster()
     c.store.delete(WIDGETS, "w1", policy="Orphan")
     collector.collect()
@@ -94,8 +94,8 @@ def test_orphaning_forgets_the_owner_first() -> None:
     assert (c.store.list(WIDGETS), "ownerReferences" in node["metadata"]) == ([], False)
 
 
-def test_a_crd_takes_its_objects_along_and_goes_last() -> None:
-    """Their finalizers are waited for, nothing new is let in, and then the kind is not served any more."""
+def test_a_crd_is_deleted_after_its_objects() -> None:
+    """Their finalizers are waited for, new objects are rejected, and then the kind is no longer served."""
     c = Cluster()
     collector = Collector(c.store)
     c.widget("held", finalizers=["karpenter.sh/termination"])
@@ -112,8 +112,8 @@ def test_a_crd_takes_its_objects_along_and_goes_last() -> None:
     assert refused(lambda: c.store.list(WIDGETS)).status == 404
 
 
-def test_owners_of_an_unknown_kind_keep_what_they_own() -> None:
-    """A removed CRD must not cost the Nodes: who cannot look does not delete."""
+def test_dependents_of_an_unserved_kind_are_kept() -> None:
+    """The removal of a CRD must not delete Nodes: an owner that cannot be read is not missing."""
     c, collector = cluster()
     c.store.patch(CRD_KEY, WIDGETS, {"metadata": {"finalizers": None}})
     c.store.delete(CRD_KEY, WIDGETS)
@@ -121,8 +121,8 @@ def test_owners_of_an_unknown_kind_keep_what_they_own() -> None:
     assert c.store.get("nodes", "n1") is not None
 
 
-def test_a_namespace_takes_its_contents_along() -> None:
-    """Terminating while they end; nothing new is let in."""
+def test_a_namespace_is_deleted_after_its_contents() -> None:
+    """It is Terminating meanwhile, and new objects are rejected."""
     c = Cluster()
     collector = Collector(c.store)
     c.store.create("namespaces", {"metadata": {"name": "team"}})
@@ -138,8 +138,8 @@ def test_a_namespace_takes_its_contents_along() -> None:
 
 
 @pytest.mark.parametrize("running", [True, False])
-def test_it_acts_a_moment_later_by_itself(running) -> None:
-    """Half a second after the cause, on the loop's timer; not before it is started, nor once it is stopped."""
+def test_it_acts_half_a_second_later(running) -> None:
+    """By a timer of the loop; not before it is started, nor after it is stopped."""
 
     async def main():
         c, collector = cluster()

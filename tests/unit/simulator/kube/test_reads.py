@@ -19,8 +19,8 @@ def cluster(count=5, **options):
     return c, View(c.store), c.store.collection("nodes")
 
 
-def test_pages_are_of_one_moment() -> None:
-    """What happens between two pages is in neither; the last page reports it by bearing no token."""
+def test_pages_have_one_revision() -> None:
+    """A change between two pages is in neither; the last page has no continue token."""
     c, view, nodes = cluster()
     first = view.page(nodes, ListOptions(limit=2))
     c.store.delete("nodes", "n3")
@@ -32,8 +32,8 @@ def test_pages_are_of_one_moment() -> None:
     assert (first.remaining, second.remaining, third.remaining, third.token) == (3, 1, None, "")
 
 
-def test_a_selected_list_does_not_know_what_remains() -> None:
-    """Counting it would mean to look at everything."""
+def test_a_selected_list_has_no_remaining_item_count() -> None:
+    """The real server does not count what a selector leaves out."""
     _, view, nodes = cluster()
     page = view.page(nodes, ListOptions(limit=1, chosen=lambda o: o["metadata"]["name"] in {"n1", "n4"}))
     assert (names(page), page.remaining) == (["n1"], None)
@@ -43,7 +43,7 @@ def test_a_selected_list_does_not_know_what_remains() -> None:
 
 
 def test_a_continue_token_expires() -> None:
-    """Once its moment is compacted, or out of the window, the list must begin anew."""
+    """410 after its revision is compacted or outside of the window: the client lists from the start."""
     c, view, nodes = cluster()
     token = view.page(nodes, ListOptions(limit=2)).token
     c.node("x")
@@ -57,21 +57,21 @@ def test_a_continue_token_expires() -> None:
     assert refused(lambda: view.page(nodes, ListOptions(token=token))).status == 410
 
 
-def test_nonsense_is_no_token() -> None:
-    """400, not a list of something."""
+def test_an_invalid_continue_token_is_rejected() -> None:
+    """400, and no list."""
     _, view, nodes = cluster()
     for token in ("%%%", "bm90IGpzb24"):
         assert refused(lambda t=token: view.page(nodes, ListOptions(token=t))).status == 400  # type: ignore[misc]  # the default binds the value of this round
 
 
-def test_the_cache_answers_without_pages() -> None:
+def test_a_cached_list_has_one_page() -> None:
     """resourceVersion=0 ignores the limit, as the watch cache does."""
     _, view, nodes = cluster()
     assert len(view.page(nodes, ListOptions(limit=2, revision="0")).records) == 5
 
 
-def test_an_exact_moment_can_be_listed() -> None:
-    """Later and earlier changes are undone; beyond the window it is a 410."""
+def test_an_exact_revision_can_be_listed() -> None:
+    """Earlier and later changes are not in it; outside of the window it is a 410."""
     c, view, nodes = cluster(2)
     then = c.store.revision
     c.store.patch("nodes", "n0", {"metadata": {"labels": {"a": "b"}}})
@@ -83,16 +83,16 @@ def test_an_exact_moment_can_be_listed() -> None:
     assert refused(lambda: view.page(nodes, ListOptions(revision=str(then), exact=True))).status == 410
 
 
-def test_the_future_is_a_timeout() -> None:
-    """A version this server has not seen: 504, and clients know the cause by name."""
+def test_a_future_revision_times_out() -> None:
+    """A version that this server has not reached: 504, with the cause that clients recognize."""
     _, view, nodes = cluster(1)
     error = refused(lambda: view.page(nodes, ListOptions(revision="999")))
     assert (error.status, error.details["causes"][0]["reason"]) == (504, "ResourceVersionTooLarge")
     assert refused(lambda: view.page(nodes, ListOptions(revision="x"))).status == 400
 
 
-def test_a_lagging_server_shows_the_past_until_it_catches_up() -> None:
-    """Lists and cached reads are old, plain GETs are not; with consistent lists only what allows it is old."""
+def test_a_lagging_server_serves_an_old_revision() -> None:
+    """Lists and cached reads are old, plain GETs are not; with consistent lists only reads that allow it are old."""
     c, view, nodes = cluster(1)
     then = c.store.revision
     c.node("late")
@@ -108,7 +108,7 @@ def test_a_lagging_server_shows_the_past_until_it_catches_up() -> None:
 
 
 def test_one_kind_may_lag_behind_the_others() -> None:
-    """Each kind has a watch cache of its own, and they are not equally fast."""
+    """Each kind has its own watch cache."""
     c, view, nodes = cluster(1)
     then = c.store.revision
     c.node("late")
@@ -118,8 +118,8 @@ def test_one_kind_may_lag_behind_the_others() -> None:
     assert names(view.page(nodes, ListOptions())) == ["n0"]
 
 
-def test_the_past_can_be_shown_even_after_compaction() -> None:
-    """Expiring watches and travelling in time are two faults, that a test may combine."""
+def test_an_old_revision_can_be_served_after_compaction() -> None:
+    """Expired watches and old revisions are separate faults, which a test may combine."""
     c, view, nodes = cluster(1)
     then = c.store.revision
     c.node("late")
@@ -130,7 +130,7 @@ def test_the_past_can_be_shown_even_after_compaction() -> None:
 
 @pytest.mark.parametrize("window", [1, 2, 3])
 def test_a_watch_resumes_within_the_window_only(window) -> None:
-    """From exactly the oldest event that was dropped, and no earlier."""
+    """From the oldest event that was dropped, and no earlier."""
     c, _, nodes = cluster(5, window=window)
     newest = c.store.revision
     assert len(nodes.history.since(newest - window, newest)) == window
@@ -141,8 +141,8 @@ def test_a_watch_resumes_within_the_window_only(window) -> None:
     )
 
 
-def test_a_selector_makes_objects_come_and_go() -> None:
-    """Beginning to match is ADDED, ceasing to is DELETED, whatever happened to the object itself."""
+def test_a_selector_turns_changes_into_added_and_deleted() -> None:
+    """An object that begins to match is ADDED, one that ceases to match is DELETED."""
     c, _, nodes = cluster(0)
     begin = c.store.revision
     c.node("n")

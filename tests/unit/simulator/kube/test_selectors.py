@@ -37,8 +37,8 @@ def test_label_selectors(text, chosen) -> None:
 
 
 @pytest.mark.parametrize("text", ["a b c", "in (x)", "app in x", "=x", "app > b"])
-def test_label_selectors_that_are_none(text) -> None:
-    """400, as the real server answers."""
+def test_invalid_label_selectors(text) -> None:
+    """400, as from the real server."""
     assert refused(lambda: labels(text)).status == 400
 
 
@@ -56,7 +56,7 @@ def test_label_selectors_that_are_none(text) -> None:
     ],
 )
 def test_structured_selectors(selector, chosen) -> None:
-    """As budgets use them: none selects nothing, an empty one everything."""
+    """As budgets use them: a missing selector selects nothing, an empty one everything."""
     assert label_selector(selector)(FOUND) is chosen
 
 
@@ -75,12 +75,12 @@ POD = {"metadata": {"name": "p"}, "spec": {"nodeName": "n1", "unschedulable": Tr
     ],
 )
 def test_field_selectors(text, chosen) -> None:
-    """An absent field is the empty text; booleans are written as in JSON."""
+    """An absent field equals the empty string; booleans are written as in JSON."""
     supported = ("metadata.name", "spec.nodeName", "status.phase", "spec.unschedulable")
     assert fields(text, supported)(POD) is chosen
 
 
 @pytest.mark.parametrize("text", ["spec.image=x", "spec.nodeName"])
 def test_fields_that_cannot_be_selected(text) -> None:
-    """The server reports it instead of selecting nothing."""
+    """The server rejects the request instead of selecting nothing."""
     assert refused(lambda: fields(text, ("spec.nodeName",))).status == 400

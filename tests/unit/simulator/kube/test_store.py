@@ -14,8 +14,8 @@ from .stores import BEGIN, WIDGETS, Cluster, refused
 DRY = WriteOptions(dry_run=True)
 
 
-def test_a_new_object_gets_what_only_the_server_may_give() -> None:
-    """Uid, version, generation and birth come from the server, whatever was sent."""
+def test_the_server_sets_the_system_fields_of_a_new_object() -> None:
+    """UID, version, generation and creation time come from the server, whatever was sent."""
     c = Cluster()
     sent = {
         "name": "w1",
@@ -30,7 +30,7 @@ def test_a_new_object_gets_what_only_the_server_may_give() -> None:
 
 
 def test_equal_seeds_give_equal_uids_and_names() -> None:
-    """Two clusters with one seed cannot be distinguished."""
+    """Two clusters with one seed have the same UIDs and generated names."""
     first, second = Cluster(), Cluster()
     sent = {"metadata": {"generateName": "w-"}, "spec": {"size": 1}}
     assert first.store.create(WIDGETS, sent) == second.store.create(WIDGETS, sent)
@@ -51,8 +51,8 @@ def test_one_revision_counts_the_writes_of_all_kinds() -> None:
     assert versions == [versions[0], versions[0] + 1, versions[0] + 2]
 
 
-def test_what_is_handed_out_is_not_what_is_stored() -> None:
-    """Whoever changes an object that it got or gave changes nothing in the store."""
+def test_objects_are_copied_in_and_out() -> None:
+    """A change to an object that was read or sent does not change the store."""
     c = Cluster()
     spec = {"size": 1, "parts": []}
     given = c.widget(spec=spec)
@@ -64,8 +64,8 @@ def test_what_is_handed_out_is_not_what_is_stored() -> None:
     assert got["spec"]["size"] == 1
 
 
-def test_a_write_that_changes_nothing_is_none() -> None:
-    """No new version, and nobody is reported."""
+def test_a_write_without_a_change_is_ignored() -> None:
+    """It makes no new version, and no subscriber is called."""
     c = Cluster()
     before = c.widget(labels={"a": "b"})
     c.reported.clear()
@@ -75,7 +75,7 @@ def test_a_write_that_changes_nothing_is_none() -> None:
 
 
 def test_generation_counts_changes_of_the_spec_only() -> None:
-    """Labels and status leave it; the spec and a deletion move it."""
+    """Changes of labels and status do not increase it; changes of the spec and a deletion do."""
     c = Cluster()
     c.widget(finalizers=["example.com/f"])
     labelled = c.store.patch(WIDGETS, "w1", {"metadata": {"labels": {"a": "b"}}})
@@ -85,8 +85,8 @@ def test_generation_counts_changes_of_the_spec_only() -> None:
     assert [o["metadata"]["generation"] for o in (labelled, reported, grown, deleted)] == [1, 1, 2, 3]
 
 
-def test_status_and_the_rest_do_not_touch_each_other() -> None:
-    """A write to the object leaves status; a write to /status of a custom resource leaves all else."""
+def test_status_is_written_separately() -> None:
+    """A write to the object keeps the status; a write to /status of a custom resource keeps everything else."""
     c = Cluster()
     c.widget()
     c.store.patch(WIDGETS, "w1", {"status": {"phase": "x"}, "spec": {"size": 9}}, subresource="status")
@@ -98,8 +98,8 @@ def test_status_and_the_rest_do_not_touch_each_other() -> None:
     assert (again["metadata"]["labels"], again["status"]) == ({"a": "b"}, {"phase": "z"})
 
 
-def test_what_becomes_of_a_status_sent_at_birth() -> None:
-    """A Node may be born with one, as kubelet does; a pod is Pending and a custom resource has none."""
+def test_a_status_in_a_create_request() -> None:
+    """A Node keeps it, as the kubelet relies on; a pod becomes Pending, and a custom resource has none."""
     c = Cluster()
     assert c.node(status={"capacity": {"cpu": "1"}})["status"] == {"capacity": {"cpu": "1"}}
     assert (
@@ -112,7 +112,7 @@ def test_what_becomes_of_a_status_sent_at_birth() -> None:
 
 
 def test_a_stale_write_is_a_conflict() -> None:
-    """PUT and PATCH that name an old version change nothing."""
+    """PUT and PATCH with an old version change nothing."""
     c = Cluster()
     old = c.widget()
     c.store.patch(WIDGETS, "w1", {"spec": {"size": 2}})
@@ -128,8 +128,8 @@ def test_a_stale_write_is_a_conflict() -> None:
     assert got["spec"]["size"] == 2
 
 
-def test_a_put_without_a_version_is_refused_where_it_would_overwrite_blindly() -> None:
-    """Custom resources and leases must say what they replace; a Node need not."""
+def test_a_put_without_a_version() -> None:
+    """Custom resources and leases require a resourceVersion; a Node does not."""
     c = Cluster()
     c.widget()
     c.node()
@@ -145,7 +145,7 @@ def test_a_put_without_a_version_is_refused_where_it_would_overwrite_blindly() -
 
 
 def test_a_write_to_another_uid_is_refused() -> None:
-    """Recreated under the same name is not the same object; to a patch the other uid is a change of the uid."""
+    """An object that was re-created under the same name has another UID; to a patch it is a change of the UID."""
     c = Cluster()
     old = c.widget()["metadata"]["uid"]
     c.store.delete(WIDGETS, "w1")
@@ -156,8 +156,8 @@ def test_a_write_to_another_uid_is_refused() -> None:
     assert (patch.status, patch.details["causes"][0]["field"]) == (422, "metadata.uid")
 
 
-def test_a_delete_may_name_the_version_it_means() -> None:
-    """An rv precondition that no longer holds is a conflict."""
+def test_a_delete_with_a_version_precondition() -> None:
+    """A resourceVersion that is not current is a conflict."""
     c = Cluster()
     old = c.widget()["metadata"]["resourceVersion"]
     c.store.patch(WIDGETS, "w1", {"spec": {"size": 2}})
@@ -179,8 +179,8 @@ def test_names_are_taken_until_the_object_is_gone() -> None:
     assert error.details == {"name": "w1", "group": "example.com", "kind": "widgets"}
 
 
-def test_finalizers_hold_an_object_and_the_last_one_lets_it_go() -> None:
-    """Deleting is a change; only the last finalizer's removal is a deletion."""
+def test_an_object_is_deleted_with_its_last_finalizer() -> None:
+    """Setting the deletionTimestamp is a change; removing the last finalizer is the deletion."""
     c = Cluster()
     c.widget(finalizers=["example.com/a", "example.com/b"])
     c.reported.clear()
@@ -203,8 +203,8 @@ def test_the_last_version_of_a_deleted_object_is_newer_than_all_before() -> None
     assert int(obj["metadata"]["resourceVersion"]) == int(born["metadata"]["resourceVersion"]) + 1
 
 
-def test_what_lets_an_object_go_is_answered_with_the_version_before() -> None:
-    """The answer to the write that releases an object does not bear the version of its deletion; watches do."""
+def test_the_response_to_the_removal_of_the_last_finalizer() -> None:
+    """It has the version before the deletion; watch events have the version of the deletion."""
     c = Cluster()
     c.widget(finalizers=["example.com/a"])
     c.store.delete(WIDGETS, "w1")
@@ -215,7 +215,7 @@ def test_what_lets_an_object_go_is_answered_with_the_version_before() -> None:
 
 
 def test_a_deleting_object_takes_no_new_finalizer() -> None:
-    """The API forbids it, so a controller that comes late cannot hold the object."""
+    """The API forbids it, so a late controller cannot delay the deletion."""
     c = Cluster()
     c.widget(finalizers=["example.com/a"])
     c.store.delete(WIDGETS, "w1")
@@ -228,8 +228,8 @@ def test_a_deleting_object_takes_no_new_finalizer() -> None:
     assert 'found new finalizers []string{"karpenter.sh/termination"}' in error.message
 
 
-def test_deletion_cannot_be_taken_back() -> None:
-    """Nobody can unset a deletionTimestamp, or move it."""
+def test_a_deletion_cannot_be_undone() -> None:
+    """A deletionTimestamp cannot be unset or changed."""
     c = Cluster()
     old = c.widget(finalizers=["example.com/a"])
     c.store.delete(WIDGETS, "w1")
@@ -240,8 +240,8 @@ def test_deletion_cannot_be_taken_back() -> None:
     assert after["metadata"]["deletionTimestamp"] == "2026-03-01T12:00:00Z"
 
 
-def test_a_bound_pod_stays_terminating_until_its_kubelet_says_so() -> None:
-    """The grace period puts the deletionTimestamp into the future; grace 0 removes it."""
+def test_a_bound_pod_stays_terminating_until_its_kubelet_deletes_it() -> None:
+    """The grace period sets the deletionTimestamp to a time in the future; grace 0 removes the pod."""
     c = Cluster()
     c.pod()
     obj, gone = c.store.delete("pods", "p1", "default")
@@ -253,7 +253,7 @@ def test_a_bound_pod_stays_terminating_until_its_kubelet_says_so() -> None:
 
 
 def test_the_grace_of_a_terminating_pod_can_only_get_shorter() -> None:
-    """A later, longer grace is ignored; a shorter one counts from the first deletion."""
+    """A later, longer grace period is ignored; a shorter one counts from the first deletion."""
     c = Cluster()
     c.pod()
     c.store.delete("pods", "p1", "default")
@@ -267,15 +267,15 @@ def test_the_grace_of_a_terminating_pod_can_only_get_shorter() -> None:
 
 
 @pytest.mark.parametrize(("node", "phase"), [("", "Pending"), ("n1", "Succeeded"), ("n1", "Failed")])
-def test_pods_that_no_kubelet_runs_go_at_once(node, phase) -> None:
-    """There is nobody who would stop them."""
+def test_pods_without_a_node_are_deleted_at_once(node, phase) -> None:
+    """No kubelet runs them."""
     c = Cluster()
     c.pod(node=node, phase=phase)
     assert c.store.delete("pods", "p1", "default").gone
 
 
-def test_a_dry_run_answers_and_does_nothing() -> None:
-    """Create, change and delete are validated and shown, and leave no version."""
+def test_a_dry_run_changes_nothing() -> None:
+    """Create, change and delete are validated and answered, and make no version."""
     c = Cluster()
     c.widget()
     revision = c.store.revision
@@ -287,8 +287,8 @@ def test_a_dry_run_answers_and_does_nothing() -> None:
     assert refused(lambda: c.store.patch(WIDGETS, "w1", {"spec": {"size": 99}}, options=DRY)).status == 422
 
 
-def test_subscribers_hear_in_order_even_when_they_write() -> None:
-    """Who writes while being reported does not make the others hear it first."""
+def test_subscribers_are_called_in_order_even_when_they_write() -> None:
+    """A write of a subscriber is reported after the write that is being reported."""
     c = Cluster(widgets=False)
     heard: list[str] = []
 
@@ -302,8 +302,8 @@ def test_subscribers_hear_in_order_even_when_they_write() -> None:
     assert heard == ["n1", "n2"]
 
 
-def test_subscribers_hear_what_was_before() -> None:
-    """The version before a change comes with it; before a birth there is none."""
+def test_subscribers_get_the_object_before() -> None:
+    """It is the version before the change, and None for a new object."""
     c = Cluster()
     heard = []
     c.store.subscribe(lambda kind, key, obj, before: heard.append((kind, obj["spec"], before and before["spec"])))
@@ -314,8 +314,8 @@ def test_subscribers_hear_what_was_before() -> None:
     assert heard == [("ADDED", yes, None), ("MODIFIED", no, yes), ("DELETED", no, no)]
 
 
-def test_lists_are_in_order_and_selected() -> None:
-    """By namespace and name; labels and fields narrow them."""
+def test_lists_are_ordered_and_selected() -> None:
+    """By namespace and name; label and field selectors apply."""
     c = Cluster()
     for name, labels in (("c", {"x": "1"}), ("a", {"x": "2"}), ("b", {})):
         c.pod(name, node=f"on-{name}", labels=labels)
@@ -333,7 +333,7 @@ def test_lists_are_in_order_and_selected() -> None:
 
 
 def test_a_namespaced_object_needs_its_namespace() -> None:
-    """Nothing is created where nothing is."""
+    """An object is not created in a namespace that does not exist."""
     error = refused(lambda: Cluster().store.create("pods", {"metadata": {"name": "p"}}, "nowhere"))
     assert (error.status, error.message) == (404, 'namespaces "nowhere" not found')
 
@@ -374,7 +374,7 @@ def test_metadata_of_the_wrong_type_is_not_understood(metadata) -> None:
 
 
 def test_unknown_metadata_is_reported_or_dropped() -> None:
-    """Strict refuses, Warn states, Ignore drops."""
+    """Strict rejects the request, Warn warns, Ignore drops the field."""
     c = Cluster()
     sent = {"metadata": {"name": "n1", "lables": {}}}
     assert 'unknown field "metadata.lables"' in refused(lambda: c.store.create("nodes", sent)).message
@@ -393,22 +393,22 @@ def test_unknown_metadata_is_reported_or_dropped() -> None:
     ],
 )
 def test_taints_are_checked(spec, words) -> None:
-    """Effects are known and a key has each at most once."""
+    """The effect must be known, and a key has each effect at most once."""
     error = refused(lambda: Cluster().node(spec=spec))
     assert error.status == 422
     assert words in error.message
 
 
 def test_a_node_keeps_its_provider_id() -> None:
-    """Set once, never changed: a controller cannot rewrite which machine a Node is."""
+    """It is set once and cannot be changed."""
     c = Cluster()
     c.node()
     c.store.patch("nodes", "n1", {"spec": {"providerID": "azure:///a"}})
     assert refused(lambda: c.store.patch("nodes", "n1", {"spec": {"providerID": "azure:///b"}})).status == 422
 
 
-def test_events_live_where_what_they_tell_of_lives() -> None:
-    """Events of cluster-scoped objects go to `default`; anything else does not match."""
+def test_events_are_in_the_namespace_of_their_object() -> None:
+    """Events of cluster-scoped objects are in `default`; any other namespace is rejected."""
     c = Cluster()
     event = {"metadata": {"name": "e"}, "involvedObject": {"kind": "Node", "name": "n1"}}
     c.store.create("events", event, "default")
@@ -416,8 +416,8 @@ def test_events_live_where_what_they_tell_of_lives() -> None:
     assert "involvedObject.namespace" in error.message
 
 
-def test_a_lease_must_last() -> None:
-    """A lease of no duration is refused, and a PUT must name its version."""
+def test_a_lease_needs_a_duration() -> None:
+    """A lease without a duration is rejected, and a PUT needs a resourceVersion."""
     c = Cluster()
     lease = {"metadata": {"name": "l"}, "spec": {"leaseDurationSeconds": 0}}
     assert refused(lambda: c.store.create("leases.coordination.k8s.io", lease, "kube-system")).status == 422
@@ -426,8 +426,8 @@ def test_a_lease_must_last() -> None:
     assert refused(lambda: c.store.replace("leases.coordination.k8s.io", "l", lease, "kube-system")).status == 422
 
 
-def test_a_crd_makes_its_kind_known() -> None:
-    """Before it the kind is not served; with it, and its status reports it, it is; a changed one counts at once."""
+def test_a_kind_is_served_while_its_crd_exists() -> None:
+    """The CRD's status reports it; a changed CRD applies at once."""
     c = Cluster(widgets=False)
     assert refused(lambda: c.store.list(WIDGETS)).status == 404
     c = Cluster()
@@ -444,7 +444,7 @@ def test_a_crd_makes_its_kind_known() -> None:
 
 
 def test_a_crd_that_does_not_compile_is_refused() -> None:
-    """What cannot be understood is reported when it is created, not when it is used."""
+    """Errors are reported when the CRD is created, not when it is used."""
     store = Cluster(widgets=False).store
     broken = {
         "metadata": {"name": "x.y"},
@@ -457,21 +457,21 @@ def test_a_crd_that_does_not_compile_is_refused() -> None:
     assert "CELParseError" in refused(lambda: store.create(CRD_KEY, broken)).message
 
 
-def test_the_three_namespaces_are_there_to_stay() -> None:
-    """They exist from the start and may not be deleted."""
+def test_the_initial_namespaces_cannot_be_deleted() -> None:
+    """They exist from the start."""
     store = Cluster().store
     assert [n["metadata"]["name"] for n in store.list("namespaces")] == ["default", "kube-node-lease", "kube-system"]
     assert refused(lambda: store.delete("namespaces", "default")).status == 403
 
 
-def test_time_is_the_callers() -> None:
-    """Nothing but the handed-in clock dates an object."""
+def test_all_times_are_of_the_given_clock() -> None:
+    """No other clock is read."""
     c = Cluster()
     c.now = BEGIN + timedelta(days=400)
     assert c.node()["metadata"]["creationTimestamp"] == "2027-04-05T12:00:00Z"
 
 
-def test_unknown_kinds_and_objects_are_reported_apart() -> None:
+def test_unknown_kinds_and_objects_are_distinguished() -> None:
     """404 for both, but only a missing object has its name in the details."""
     store: Store = Cluster().store
     unknown, missing = refused(lambda: store.get("gizmos", "a")), refused(lambda: store.patch("nodes", "a", {}))

@@ -46,7 +46,7 @@ def rows(c, resource, **options):
     ],
 )
 def test_ages_are_as_kubectl_prints_them(seconds, stated) -> None:
-    """Two units at most, fewer as it gets longer."""
+    """Two units at most, and one for longer ages."""
     assert human_duration(seconds) == stated
     assert age(rfc3339(BEGIN), BEGIN + timedelta(seconds=seconds)) == stated
 
@@ -81,14 +81,14 @@ def test_json_paths_of_printer_columns(path, found) -> None:
     assert compile_path(path)(CLAIM) == found
 
 
-def test_a_path_that_is_none_is_refused() -> None:
-    """A CRD with it would print nonsense for ever."""
+def test_an_invalid_path_is_rejected() -> None:
+    """A CRD with it would print wrong columns."""
     with pytest.raises(ValueError, match="cannot understand"):
         compile_path(".a[")
 
 
 def test_custom_columns_come_from_the_crd() -> None:
-    """With the name first, wide ones by priority, absent values empty, dates as ages."""
+    """The name comes first, wide columns by priority, absent values are empty, dates are ages."""
     c = Cluster()
     c.widget(labels={"topology.kubernetes.io/zone": "z1"})
     c.after(90)
@@ -103,8 +103,8 @@ def test_custom_columns_come_from_the_crd() -> None:
     assert [(x["name"], x["priority"]) for x in columns if x["priority"]] == [("Size", 1)]
 
 
-def test_rows_carry_as_much_of_the_object_as_was_requested_for() -> None:
-    """Metadata by default, everything or nothing on demand."""
+def test_rows_contain_the_requested_part_of_the_object() -> None:
+    """Metadata by default, the whole object or nothing if requested."""
     c = Cluster()
     made = c.widget()
     shelf = c.store.collection(WIDGETS)
@@ -128,8 +128,8 @@ def test_rows_carry_as_much_of_the_object_as_was_requested_for() -> None:
         ([{"type": "Ready", "status": "True"}], {"unschedulable": True}, "Ready,SchedulingDisabled"),
     ],
 )
-def test_nodes_show_what_they_can_take(conditions, spec, status) -> None:
-    """Cordoned is shown beside Ready."""
+def test_cordoned_nodes_are_marked(conditions, spec, status) -> None:
+    """SchedulingDisabled is shown beside Ready."""
     c = Cluster()
     c.node(spec=spec, status={"conditions": conditions, "nodeInfo": {"kubeletVersion": "v1.33.1"}})
     (row,) = rows(c, "nodes")
@@ -137,7 +137,7 @@ def test_nodes_show_what_they_can_take(conditions, spec, status) -> None:
 
 
 def test_node_roles_and_addresses() -> None:
-    """Roles are sorted, addresses found by type."""
+    """Roles are sorted, addresses are found by type."""
     c = Cluster()
     labels = {"node-role.kubernetes.io/gpu": "", "kubernetes.io/role": "agent"}
     status = {"addresses": [{"type": "Hostname", "address": "n1"}, {"type": "InternalIP", "address": "10.0.0.4"}]}
@@ -147,7 +147,7 @@ def test_node_roles_and_addresses() -> None:
 
 
 def test_pods_show_their_state() -> None:
-    """Terminating beats the phase; a waiting container's reason does too."""
+    """Terminating takes precedence over the phase, and so does a waiting container's reason."""
     c = Cluster()
     c.pod("going")
     c.store.delete("pods", "going", "default")
@@ -158,8 +158,8 @@ def test_pods_show_their_state() -> None:
     assert shown == [("going", "0/0", "Terminating", 0, "n1"), ("stuck", "0/1", "CrashLoopBackOff", 3, "n1")]
 
 
-def test_events_show_when_what_and_of_whom() -> None:
-    """The object is named by kind and name, as people say it."""
+def test_events_show_time_reason_and_object() -> None:
+    """The object is shown as kind and name."""
     c = Cluster()
     event = {
         "metadata": {"name": "e1"},
@@ -189,7 +189,7 @@ def test_events_show_when_what_and_of_whom() -> None:
 
 
 def test_leases_budgets_attachments_and_daemonsets_have_their_columns() -> None:
-    """Each built-in kind prints what the real server prints."""
+    """Each built-in kind has the columns of the real server."""
     c = Cluster()
     lease = {"metadata": {"name": "l"}, "spec": {"holderIdentity": "me"}}
     c.store.create("leases.coordination.k8s.io", lease, "kube-system")

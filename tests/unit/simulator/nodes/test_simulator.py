@@ -12,6 +12,7 @@ from provisioner.simulator.azure.settings import AzureSettings
 from provisioner.simulator.kube.store import Store
 from provisioner.simulator.nodes.machine import NodeSettings
 from provisioner.simulator.nodes.simulator import NodeSimulator
+from tests.stories import run_by
 
 EPOCH = datetime(2026, 11, 1, tzinfo=UTC)
 SIZE = "Standard_NC24ads_A100_v4"
@@ -19,7 +20,7 @@ GPU = "nvidia.com/gpu"
 
 
 class Sim:
-    """A cluster with one GPU pool called `gpu1`, up for ten minutes unless reported otherwise."""
+    """A cluster with one GPU pool called `gpu1`, which has run for ten minutes unless a test states otherwise."""
 
     def __init__(self, seed: int, settings: NodeSettings, **azure: Any) -> None:
         clock = loop.VirtualClock(asyncio.get_running_loop(), EPOCH)
@@ -58,8 +59,10 @@ async def until(condition: Callable[[], bool]) -> None:
         await asyncio.sleep(0.1)
 
 
-def story(scenario: Callable[[Sim], Awaitable[None]], settings: NodeSettings | None = None, **azure: Any) -> None:
-    """Run one story; whatever timers are left then are dropped."""
+def run_scenario(
+    scenario: Callable[[Sim], Awaitable[None]], settings: NodeSettings | None = None, **azure: Any
+) -> None:
+    """Run one scenario; remaining timers are dropped."""
 
     async def main() -> None:
         sim = Sim(3, settings or NodeSettings(), **azure)
@@ -73,7 +76,7 @@ def story(scenario: Callable[[Sim], Awaitable[None]], settings: NodeSettings | N
 
 
 def test_a_pool_becomes_a_ready_node_with_gpus() -> None:
-    """The Node is born with AKS's labels and taints, is initialized, turns Ready, and shows its GPU last."""
+    """The Node is created with AKS's labels and taints, is initialized, becomes Ready, and shows its GPU last."""
 
     async def scenario(sim: Sim) -> None:
         sim.create(nodeLabels={"kaito.sh/workspace": "w"}, nodeTaints=["sku=gpu:NoSchedule"], availabilityZones=["3"])
@@ -107,11 +110,11 @@ def test_a_pool_becomes_a_ready_node_with_gpus() -> None:
         await asyncio.sleep(60)
         assert sim.gpus() == ("1", "1")
 
-    story(scenario)
+    run_scenario(scenario)
 
 
 def test_the_pool_may_succeed_before_or_after_its_node() -> None:
-    """Share above 1: the pool is Succeeded without a Node; below 1: the Node is there while ARM says Creating."""
+    """Share above 1: the pool is Succeeded without a Node; below 1: the Node exists while ARM returns Creating."""
 
     async def late(sim: Sim) -> None:
         sim.create()
@@ -127,79 +130,70 @@ def test_the_pool_may_succeed_before_or_after_its_node() -> None:
         assert sim.cloud.pools["gpu1"].state == "Creating"
         assert sim.node
 
-    story(late, create_seconds=(100, 100), node_share=(1.1, 1.1))
-    story(early, create_seconds=(100, 100), node_share=(0.6, 0.6))
+    run_scenario(late, create_seconds=(100, 100), node_share=(1.1, 1.1))
+    run_scenario(early, create_seconds=(100, 100), node_share=(0.6, 0.6))
 
 
-def test_a_deleted_pools_node_turns_unknown_and_goes() -> None:
-    """The machine dies, 40 s later the Node is Unknown and unreachable, then the node manager deletes it."""
-
-    async def scenario(sim: Sim) -> None:
-        sim.cloud.seed_pool("gpu1", vmSize=SIZE)
-        await asyncio.sleep(120)
-        sim.cloud.delete_pool_by_hand("gpu1")
-        await until(lambda: sim.name not in sim.nodes.machines)
-        assert sim.ready() == "True"
-        await asyncio.sleep(41)
-        assert sim.ready() == "Unknown"
-        assert sim.keys() == {"node.kubernetes.io/unreachable"}
-        await asyncio.sleep(5)
-        assert sim.store.get("nodes", sim.name) is None
-
-    story(scenario)
+@run_by(run_scenario)
+async def test_the_node_of_a_deleted_pool_is_deleted(sim: Sim) -> None:
+    """The machine stops, 40 s later the Node is Unknown and unreachable, then the node manager deletes it."""
+    sim.cloud.seed_pool("gpu1", vmSize=SIZE)
+    await asyncio.sleep(120)
+    sim.cloud.delete_pool_by_hand("gpu1")
+    await until(lambda: sim.name not in sim.nodes.machines)
+    assert sim.ready() == "True"
+    await asyncio.sleep(41)
+    assert sim.ready() == "Unknown"
+    assert sim.keys() == {"node.kubernetes.io/unreachable"}
+    await asyncio.sleep(5)
+    assert sim.store.get("nodes", sim.name) is None
 
 
-def test_a_finalizer_makes_the_node_of_a_dead_machine_linger() -> None:
-    """The Node of a gone pool stays deleting until released; meanwhile a new machine of that name adopts it."""
+@run_by(run_scenario)
+async def test_a_finalizer_keeps_the_node_of_a_deleted_machine(sim: Sim) -> None:
+    """It stays deleting until the finalizer is removed; a new machine of that name adopts it meanwhile."""
+    sim.cloud.seed_pool("gpu1", vmSize=SIZE, nodeLabels={"mark": "old"})
+    await asyncio.sleep(120)
+    uid = sim.node["metadata"]["uid"]
+    sim.store.patch("nodes", sim.name, {"metadata": {"finalizers": ["karpenter.sh/termination"]}})
+    sim.cloud.delete_pool_by_hand("gpu1")
+    await asyncio.sleep(600)
+    assert "gpu1" not in sim.cloud.pools
+    assert "deletionTimestamp" in sim.node["metadata"]
 
-    async def scenario(sim: Sim) -> None:
-        sim.cloud.seed_pool("gpu1", vmSize=SIZE, nodeLabels={"mark": "old"})
-        await asyncio.sleep(120)
-        uid = sim.node["metadata"]["uid"]
-        sim.store.patch("nodes", sim.name, {"metadata": {"finalizers": ["karpenter.sh/termination"]}})
-        sim.cloud.delete_pool_by_hand("gpu1")
-        await asyncio.sleep(600)
-        assert "gpu1" not in sim.cloud.pools
-        assert "deletionTimestamp" in sim.node["metadata"]
+    assert sim.gpus() == ("1", "1")
+    sim.create(nodeLabels={"mark": "new"})
+    await until(lambda: sim.name in sim.nodes.machines)
+    await asyncio.sleep(1)
+    assert (sim.ready(), sim.gpus()) == ("False", ("0", "0"))
+    await asyncio.sleep(350)
+    assert sim.gpus() == ("1", "1")
+    assert sim.node["metadata"]["uid"] == uid
+    assert sim.node["metadata"]["labels"]["mark"] == "old"
+    assert sim.ready() == "True"
 
-        assert sim.gpus() == ("1", "1")
-        sim.create(nodeLabels={"mark": "new"})
-        await until(lambda: sim.name in sim.nodes.machines)
-        await asyncio.sleep(1)
-        assert (sim.ready(), sim.gpus()) == ("False", ("0", "0"))
-        await asyncio.sleep(350)
-        assert sim.gpus() == ("1", "1")
-        assert sim.node["metadata"]["uid"] == uid
-        assert sim.node["metadata"]["labels"]["mark"] == "old"
-        assert sim.ready() == "True"
-
-        sim.store.patch("nodes", sim.name, {"metadata": {"finalizers": None}})
-        await asyncio.sleep(600)
-        assert sim.store.get("nodes", sim.name) is None
-
-    story(scenario)
+    sim.store.patch("nodes", sim.name, {"metadata": {"finalizers": None}})
+    await asyncio.sleep(600)
+    assert sim.store.get("nodes", sim.name) is None
 
 
-def test_a_recreated_pool_has_the_same_node_name_and_provider_id() -> None:
-    """Name digits belong to the cluster and instance ids start at 0 again, so the next pool looks like the last."""
-
-    async def scenario(sim: Sim) -> None:
-        sim.cloud.seed_pool("gpu1", vmSize=SIZE)
-        await asyncio.sleep(60)
-        first = sim.node
-        sim.cloud.delete_pool_by_hand("gpu1")
-        await asyncio.sleep(600)
-        sim.create()
-        await asyncio.sleep(400)
-        assert sim.node["spec"]["providerID"] == first["spec"]["providerID"]
-        assert sim.node["metadata"]["uid"] != first["metadata"]["uid"]
-        assert sim.node["status"]["nodeInfo"]["bootID"] != first["status"]["nodeInfo"]["bootID"]
-
-    story(scenario)
+@run_by(run_scenario)
+async def test_a_recreated_pool_has_the_same_node_name_and_provider_id(sim: Sim) -> None:
+    """The digits in the name belong to the cluster, and instance IDs start at 0 again."""
+    sim.cloud.seed_pool("gpu1", vmSize=SIZE)
+    await asyncio.sleep(60)
+    first = sim.node
+    sim.cloud.delete_pool_by_hand("gpu1")
+    await asyncio.sleep(600)
+    sim.create()
+    await asyncio.sleep(400)
+    assert sim.node["spec"]["providerID"] == first["spec"]["providerID"]
+    assert sim.node["metadata"]["uid"] != first["metadata"]["uid"]
+    assert sim.node["status"]["nodeInfo"]["bootID"] != first["status"]["nodeInfo"]["bootID"]
 
 
-def test_kubelet_creates_its_node_again_only_if_reported_so() -> None:
-    """Somebody deletes the Node of a living machine: by default it is gone, with `reregister` it is back."""
+def test_the_kubelet_recreates_a_deleted_node_if_configured() -> None:
+    """A user deletes the Node of a running machine: by default it stays deleted, with `reregister` it returns."""
 
     async def gone(sim: Sim) -> None:
         sim.cloud.seed_pool("gpu1", vmSize=SIZE)
@@ -216,37 +210,34 @@ def test_kubelet_creates_its_node_again_only_if_reported_so() -> None:
         assert sim.ready() == "True"
         assert sim.gpus() == ("1", "1")
 
-    story(gone)
-    story(back, NodeSettings(reregister=True))
+    run_scenario(gone)
+    run_scenario(back, NodeSettings(reregister=True))
 
 
-def test_a_dying_plugin_follows_the_device_managers_table() -> None:
+@run_by(run_scenario)
+async def test_a_stopped_plugin_follows_the_device_managers_table(sim: Sim) -> None:
     """N/N, then N/0 for five minutes, then 0/0, then N/N; an unhealthy device lowers allocatable only."""
-
-    async def scenario(sim: Sim) -> None:
-        sim.cloud.seed_pool("gpu1", vmSize="Standard_NC96ads_A100_v4")
-        await asyncio.sleep(120)
-        assert sim.gpus() == ("4", "4")
-        sim.nodes.set_unhealthy_gpus(sim.name, 1)
-        assert sim.gpus() == ("4", "3")
-        sim.nodes.set_unhealthy_gpus(sim.name, 0)
-        sim.nodes.stop_plugin(sim.name)
-        assert sim.gpus() == ("4", "0")
-        await asyncio.sleep(200)
-        sim.nodes.start_plugin(sim.name)
-        sim.nodes.stop_plugin(sim.name)
-        await asyncio.sleep(290)
-        assert sim.gpus() == ("4", "0")
-        await asyncio.sleep(11)
-        assert sim.gpus() == ("0", "0")
-        sim.nodes.start_plugin(sim.name)
-        assert sim.gpus() == ("4", "4")
-
-    story(scenario)
+    sim.cloud.seed_pool("gpu1", vmSize="Standard_NC96ads_A100_v4")
+    await asyncio.sleep(120)
+    assert sim.gpus() == ("4", "4")
+    sim.nodes.set_unhealthy_gpus(sim.name, 1)
+    assert sim.gpus() == ("4", "3")
+    sim.nodes.set_unhealthy_gpus(sim.name, 0)
+    sim.nodes.stop_plugin(sim.name)
+    assert sim.gpus() == ("4", "0")
+    await asyncio.sleep(200)
+    sim.nodes.start_plugin(sim.name)
+    sim.nodes.stop_plugin(sim.name)
+    await asyncio.sleep(290)
+    assert sim.gpus() == ("4", "0")
+    await asyncio.sleep(11)
+    assert sim.gpus() == ("0", "0")
+    sim.nodes.start_plugin(sim.name)
+    assert sim.gpus() == ("4", "4")
 
 
 def test_a_restarted_kubelet_shows_stale_gpus_then_none_then_all() -> None:
-    """Until kubelet's first status the API still says N; then 0/0 until the plugin has registered again."""
+    """Until the kubelet's first status the API has N; then 0/0 until the plugin has registered again."""
 
     async def scenario(sim: Sim) -> None:
         sim.cloud.seed_pool("gpu1", vmSize=SIZE)
@@ -260,11 +251,11 @@ def test_a_restarted_kubelet_shows_stale_gpus_then_none_then_all() -> None:
         await asyncio.sleep(31)
         assert sim.gpus() == ("1", "1")
 
-    story(scenario, NodeSettings(status_seconds=(5, 5), gpu_seconds=(30, 30)))
+    run_scenario(scenario, NodeSettings(status_seconds=(5, 5), gpu_seconds=(30, 30)))
 
 
-def test_a_reboot_changes_the_boot_id_and_takes_the_gpus_away_for_a_while() -> None:
-    """The Node turns Unknown after 40 s, comes back with another bootID and 0 GPUs, and is whole again in the end."""
+def test_a_reboot_changes_the_boot_id_and_removes_the_gpus_for_a_while() -> None:
+    """The Node is Unknown after 40 s, returns with another bootID and 0 GPUs, and then has all GPUs again."""
 
     async def scenario(sim: Sim) -> None:
         sim.cloud.seed_pool("gpu1", vmSize=SIZE)
@@ -280,11 +271,11 @@ def test_a_reboot_changes_the_boot_id_and_takes_the_gpus_away_for_a_while() -> N
         assert (sim.ready(), sim.gpus()) == ("True", ("1", "1"))
         assert sim.keys() == set()
 
-    story(scenario, NodeSettings(reboot_seconds=(90, 90)))
+    run_scenario(scenario, NodeSettings(reboot_seconds=(90, 90)))
 
 
 def test_a_machine_that_comes_back_in_time_keeps_its_node() -> None:
-    """A pool is deleted and created anew within 40 s: nobody notices, and the Node stays what it was."""
+    """A pool is deleted and created again within 40 s: the Node does not change."""
 
     async def scenario(sim: Sim) -> None:
         sim.cloud.seed_pool("gpu1", vmSize=SIZE)
@@ -298,11 +289,11 @@ def test_a_machine_that_comes_back_in_time_keeps_its_node() -> None:
         await asyncio.sleep(600)
         assert (sim.node["metadata"]["uid"], sim.ready()) == (uid, "True")
 
-    story(scenario, NodeSettings(ready_seconds=(5, 5)), delete_seconds=(10, 10), create_seconds=(10, 10))
+    run_scenario(scenario, NodeSettings(ready_seconds=(5, 5)), delete_seconds=(10, 10), create_seconds=(10, 10))
 
 
 def test_a_reboot_stops_the_plugin_that_was_about_to_serve() -> None:
-    """What a machine had begun before its reboot never shows up on its Node."""
+    """Registrations from before the reboot never appear on the Node."""
 
     async def scenario(sim: Sim) -> None:
         sim.cloud.seed_pool("gpu1", vmSize=SIZE)
@@ -314,11 +305,11 @@ def test_a_reboot_stops_the_plugin_that_was_about_to_serve() -> None:
         await asyncio.sleep(200)
         assert sim.gpus() == ("1", "1")
 
-    story(scenario, NodeSettings(ready_seconds=(10, 10), gpu_seconds=(60, 60), reboot_seconds=(90, 90)))
+    run_scenario(scenario, NodeSettings(ready_seconds=(10, 10), gpu_seconds=(60, 60), reboot_seconds=(90, 90)))
 
 
 def test_a_silent_kubelet_finishes_its_pods_when_it_is_back() -> None:
-    """Between the DELETE and the end of the pod kubelet falls silent: the pod waits for it."""
+    """The kubelet stops responding between the DELETE and the end of the pod: the pod waits for it."""
 
     async def scenario(sim: Sim) -> None:
         sim.cloud.seed_pool("gpu1", vmSize=SIZE)
@@ -333,30 +324,27 @@ def test_a_silent_kubelet_finishes_its_pods_when_it_is_back() -> None:
         await asyncio.sleep(6)
         assert sim.store.list("pods") == []
 
-    story(scenario, NodeSettings(pod_stop_seconds=5))
+    run_scenario(scenario, NodeSettings(pod_stop_seconds=5))
 
 
-def test_knobs_for_machines_that_misbehave_at_birth() -> None:
-    """A machine may never register, come twice, or wait long for its plugin; AMD machines have AMD's resource."""
-
-    async def scenario(sim: Sim) -> None:
-        sim.nodes.never_register("mute")
-        sim.nodes.two_nodes("twins")
-        sim.nodes.plugin_delay_seconds = 900
-        for name in ("mute", "twins", "gpu1"):
-            sim.create(name)
-        sim.cloud.seed_pool("amd", vmSize="Standard_ND96isr_MI300X_v5")
-        await asyncio.sleep(600)
-        pools = sorted(node["metadata"]["labels"]["agentpool"] for node in sim.store.list("nodes"))
-        assert pools == ["amd", "gpu1", "twins", "twins"]
-        assert sim.cloud.pools["mute"].state == "Succeeded"
-        assert sim.gpus() == (None, None)
-        await asyncio.sleep(900)
-        assert sim.gpus() == ("1", "1")
-        (amd,) = sim.store.list("nodes", labels="agentpool=amd")
-        assert amd["status"]["allocatable"]["amd.com/gpu"] == "8"
-
-    story(scenario)
+@run_by(run_scenario)
+async def test_settings_for_machines_that_fail_to_start(sim: Sim) -> None:
+    """A machine may never register, register twice, or wait long for its plugin; AMD machines have AMD's resource."""
+    sim.nodes.never_register("mute")
+    sim.nodes.two_nodes("twins")
+    sim.nodes.plugin_delay_seconds = 900
+    for name in ("mute", "twins", "gpu1"):
+        sim.create(name)
+    sim.cloud.seed_pool("amd", vmSize="Standard_ND96isr_MI300X_v5")
+    await asyncio.sleep(600)
+    pools = sorted(node["metadata"]["labels"]["agentpool"] for node in sim.store.list("nodes"))
+    assert pools == ["amd", "gpu1", "twins", "twins"]
+    assert sim.cloud.pools["mute"].state == "Succeeded"
+    assert sim.gpus() == (None, None)
+    await asyncio.sleep(900)
+    assert sim.gpus() == ("1", "1")
+    (amd,) = sim.store.list("nodes", labels="agentpool=amd")
+    assert amd["status"]["allocatable"]["amd.com/gpu"] == "8"
 
 
 def pod(name: str, node: str) -> dict[str, Any]:
@@ -364,79 +352,67 @@ def pod(name: str, node: str) -> dict[str, Any]:
     return {"metadata": {"name": name, "namespace": "default"}, "spec": spec}
 
 
-def test_kubelet_finishes_deleted_pods() -> None:
-    """A deleting pod is gone a second later; on a dead machine it stays until its Node is collected."""
+@run_by(run_scenario)
+async def test_kubelet_finishes_deleted_pods(sim: Sim) -> None:
+    """A deleting pod is gone a second later; on a stopped machine it remains until its Node is deleted."""
+    sim.cloud.seed_pool("gpu1", vmSize=SIZE)
+    await asyncio.sleep(120)
+    for name in ("a", "b"):
+        sim.store.create("pods", pod(name, sim.name))
+    sim.store.delete("pods", "a", "default")
+    found = sim.store.get("pods", "a", "default")
+    assert found is not None
+    assert "deletionTimestamp" in found["metadata"]
+    await asyncio.sleep(1.1)
+    assert [found["metadata"]["name"] for found in sim.store.list("pods")] == ["b"]
 
-    async def scenario(sim: Sim) -> None:
-        sim.cloud.seed_pool("gpu1", vmSize=SIZE)
-        await asyncio.sleep(120)
-        for name in ("a", "b"):
-            sim.store.create("pods", pod(name, sim.name))
-        sim.store.delete("pods", "a", "default")
-        found = sim.store.get("pods", "a", "default")
-        assert found is not None
-        assert "deletionTimestamp" in found["metadata"]
-        await asyncio.sleep(1.1)
-        assert [found["metadata"]["name"] for found in sim.store.list("pods")] == ["b"]
-
-        sim.cloud.stop_cluster()
-        sim.store.delete("pods", "b", "default")
-        await asyncio.sleep(44)
-        assert sim.store.get("nodes", sim.name) is not None
-        assert sim.store.get("pods", "b", "default") is not None
-        await asyncio.sleep(42)
-        assert sim.store.list("nodes") == []
-        assert sim.store.list("pods") == []
-
-    story(scenario)
+    sim.cloud.stop_cluster()
+    sim.store.delete("pods", "b", "default")
+    await asyncio.sleep(44)
+    assert sim.store.get("nodes", sim.name) is not None
+    assert sim.store.get("pods", "b", "default") is not None
+    await asyncio.sleep(42)
+    assert sim.store.list("nodes") == []
+    assert sim.store.list("pods") == []
 
 
-def test_readiness_can_be_set_and_its_transition_time_moves_only_with_its_status() -> None:
-    """set_ready writes condition and taints; saying the same again leaves lastTransitionTime alone."""
-
-    async def scenario(sim: Sim) -> None:
-        sim.cloud.seed_pool("gpu1", vmSize=SIZE)
-        await asyncio.sleep(120)
-        sim.nodes.set_ready(sim.name, False, "KubeletNotReady")
-        assert sim.keys() == {"node.kubernetes.io/not-ready"}
-        first = next(c for c in sim.node["status"]["conditions"] if c["type"] == "Ready")
-        await asyncio.sleep(30)
-        sim.nodes.set_ready(sim.name, False, "StillNotReady")
-        second = next(c for c in sim.node["status"]["conditions"] if c["type"] == "Ready")
-        assert (first["lastTransitionTime"], second["reason"]) == (second["lastTransitionTime"], "StillNotReady")
-        sim.nodes.set_ready(sim.name, None)
-        assert (sim.ready(), sim.keys()) == ("Unknown", {"node.kubernetes.io/unreachable"})
-        sim.nodes.set_ready(sim.name, True)
-        assert (sim.ready(), sim.keys()) == ("True", set())
-
-    story(scenario)
+@run_by(run_scenario)
+async def test_readiness_can_be_set_and_its_transition_time_moves_only_with_its_status(sim: Sim) -> None:
+    """set_ready writes condition and taints; setting the same value again keeps lastTransitionTime."""
+    sim.cloud.seed_pool("gpu1", vmSize=SIZE)
+    await asyncio.sleep(120)
+    sim.nodes.set_ready(sim.name, False, "KubeletNotReady")
+    assert sim.keys() == {"node.kubernetes.io/not-ready"}
+    first = next(c for c in sim.node["status"]["conditions"] if c["type"] == "Ready")
+    await asyncio.sleep(30)
+    sim.nodes.set_ready(sim.name, False, "StillNotReady")
+    second = next(c for c in sim.node["status"]["conditions"] if c["type"] == "Ready")
+    assert (first["lastTransitionTime"], second["reason"]) == (second["lastTransitionTime"], "StillNotReady")
+    sim.nodes.set_ready(sim.name, None)
+    assert (sim.ready(), sim.keys()) == ("Unknown", {"node.kubernetes.io/unreachable"})
+    sim.nodes.set_ready(sim.name, True)
+    assert (sim.ready(), sim.keys()) == ("True", set())
 
 
-def test_an_idle_node_is_never_written() -> None:
-    """A whole day of an idle Node costs no write."""
-
-    async def scenario(sim: Sim) -> None:
-        sim.cloud.seed_pool("gpu1", vmSize=SIZE)
-        await asyncio.sleep(300)
-        written = len(sim.writes)
-        await asyncio.sleep(80_000)
-        assert len(sim.writes) == written
-
-    story(scenario)
+@run_by(run_scenario)
+async def test_an_idle_node_is_never_written(sim: Sim) -> None:
+    """An idle Node gets no write for a day."""
+    sim.cloud.seed_pool("gpu1", vmSize=SIZE)
+    await asyncio.sleep(300)
+    written = len(sim.writes)
+    await asyncio.sleep(80_000)
+    assert len(sim.writes) == written
 
 
-def test_a_stopped_cluster_loses_its_nodes_and_gets_new_ones() -> None:
+@run_by(run_scenario)
+async def test_a_stopped_cluster_loses_its_nodes_and_gets_new_ones(sim: Sim) -> None:
     """After stop and start the pool has a new instance, and with it another Node name."""
-
-    async def scenario(sim: Sim) -> None:
-        sim.cloud.seed_pool("gpu1", vmSize=SIZE)
-        await asyncio.sleep(120)
-        sim.cloud.stop_cluster()
-        await asyncio.sleep(60)
-        assert sim.store.list("nodes") == []
-        sim.cloud.start_cluster()
-        await asyncio.sleep(500)
-        assert [node["metadata"]["name"][-6:] for node in sim.store.list("nodes")] == ["000001"]
-        assert sim.cloud.cluster_state == "Succeeded"
-
-    story(scenario)
+    sim.cloud.seed_pool("gpu1", vmSize=SIZE)
+    await asyncio.sleep(120)
+    sim.cloud.stop_cluster()
+    await asyncio.sleep(60)
+    assert sim.store.list("nodes") == []
+    sim.cloud.start_cluster()
+    await asyncio.sleep(500)
+    assert [node["metadata"]["name"][-6:] for node in sim.store.list("nodes")] == ["000001"]
+    assert sim.cloud.cluster_state == "Succeeded"

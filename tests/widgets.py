@@ -1,45 +1,8 @@
-"""The suite's own CRD: one field for each feature of a schema that NodeClaim's CRD does not use."""
+"""A CRD with one field for each feature of a schema that NodeClaim's CRD does not use."""
 
-from .server import Json
+from typing import Any
 
-WIDGET_CRD: Json = {
-    "apiVersion": "apiextensions.k8s.io/v1",
-    "kind": "CustomResourceDefinition",
-    "metadata": {"name": "widgets.conformance.example.com"},
-    "spec": {
-        "group": "conformance.example.com",
-        "scope": "Cluster",
-        "names": {
-            "plural": "widgets",
-            "singular": "widget",
-            "kind": "Widget",
-            "listKind": "WidgetList",
-            "shortNames": ["wd"],
-            "categories": ["things"],
-        },
-        "versions": [
-            {
-                "name": "v1",
-                "served": True,
-                "storage": True,
-                "subresources": {"status": {}},
-                "selectableFields": [{"jsonPath": ".spec.colour"}],
-                "additionalPrinterColumns": [
-                    {"name": "Zone", "type": "string", "jsonPath": r".metadata.labels.topology\.kubernetes\.io/zone"},
-                    {
-                        "name": "Ready",
-                        "type": "string",
-                        "jsonPath": '.status.conditions[?(@.type=="Ready")].status',
-                        "description": "Whether it is.",
-                    },
-                    {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"},
-                    {"name": "Size", "type": "integer", "jsonPath": ".spec.size", "priority": 1},
-                ],
-                "schema": {"openAPIV3Schema": {}},
-            }
-        ],
-    },
-}
+Json = dict[str, Any]
 
 _PART: Json = {
     "type": "object",
@@ -115,7 +78,7 @@ _STATUS: Json = {
     },
 }
 
-WIDGET_CRD["spec"]["versions"][0]["schema"]["openAPIV3Schema"] = {
+_SCHEMA: Json = {
     "type": "object",
     "required": ["spec"],
     "properties": {
@@ -126,3 +89,49 @@ WIDGET_CRD["spec"]["versions"][0]["schema"]["openAPIV3Schema"] = {
         "status": _STATUS,
     },
 }
+
+
+def widget_crd(group: str) -> Json:
+    """The CustomResourceDefinition of the kind Widget in this group."""
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"widgets.{group}"},
+        "spec": {
+            "group": group,
+            "scope": "Cluster",
+            "names": {
+                "plural": "widgets",
+                "singular": "widget",
+                "kind": "Widget",
+                "listKind": "WidgetList",
+                "shortNames": ["wd"],
+                "categories": ["things"],
+            },
+            "versions": [
+                {
+                    "name": "v1",
+                    "served": True,
+                    "storage": True,
+                    "subresources": {"status": {}},
+                    "selectableFields": [{"jsonPath": ".spec.colour"}],
+                    "additionalPrinterColumns": [
+                        {
+                            "name": "Zone",
+                            "type": "string",
+                            "jsonPath": r".metadata.labels.topology\.kubernetes\.io/zone",
+                        },
+                        {
+                            "name": "Ready",
+                            "type": "string",
+                            "jsonPath": '.status.conditions[?(@.type=="Ready")].status',
+                            "description": "Whether it is.",
+                        },
+                        {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"},
+                        {"name": "Size", "type": "integer", "jsonPath": ".spec.size", "priority": 1},
+                    ],
+                    "schema": {"openAPIV3Schema": _SCHEMA},
+                }
+            ],
+        },
+    }
