@@ -1,4 +1,4 @@
-"""What a key's own story teaches the memory of offerings, and in which order a claim tries what it allows."""
+"""What one claim's attempts add to the unavailable offerings, and the order in which a claim tries its offerings."""
 
 from typing import Any, Literal
 
@@ -54,8 +54,10 @@ def reported(status: Literal["True", "False", "Unknown"], reason: str, message: 
     return msgspec.structs.replace(made, status=msgspec.structs.replace(made.status, conditions=conditions.items))
 
 
-def test_all_that_a_claim_allows_is_tried_before_anything_again() -> None:
-    """Each try takes longer than a short rest; after the last one it begins anew with what it prefers."""
+def test_all_allowed_offerings_are_tried_before_one_is_tried_again() -> None:
+    """Each attempt takes longer than a short delay; after the last offering the claim begins again with its first
+    choice.
+    """
     asking, _ = offering_tracker(A, B, C)
     for at, offering in ((0.0, A), (40.0, B), (80.0, C)):
         assert pick(asking, at) == offering
@@ -65,7 +67,9 @@ def test_all_that_a_claim_allows_is_tried_before_anything_again() -> None:
 
 @pytest.mark.parametrize("scope", ["region", "priority", "size", "zone", "cluster"])
 def test_a_failure_of_wider_scope_marks_no_other_offering_as_tried(scope: Scope) -> None:
-    """The others wait with it, and come first afterwards; until they failed too, nothing is exhausted."""
+    """The others become unavailable with it, and are tried first afterwards; until they failed too, nothing is
+    exhausted.
+    """
     first, second = Offering(size="Standard_A", zone="1"), Offering(size="Standard_A", zone="2")
     asking, _ = offering_tracker(first, second)
     refused(asking, first, 0.0, NoCapacity("QuotaExceeded", "no cores", scope=scope))
@@ -80,8 +84,8 @@ def test_a_failure_of_wider_scope_marks_no_other_offering_as_tried(scope: Scope)
     assert pick(asking, 602.0) == first
 
 
-def test_a_new_claim_tries_what_it_prefers_though_others_found_it_wanting_once() -> None:
-    """The list is the user's: after its rest one claim tries the first choice again, before it takes the second."""
+def test_a_new_claim_tries_its_first_choice_after_the_delay() -> None:
+    """The order of the claim applies: one claim tries the first choice again before it takes the second."""
     asking, unavailable_offerings = offering_tracker(A, B)
     refused(asking, A, 0.0)
     asking.forget(KEY)
@@ -91,8 +95,8 @@ def test_a_new_claim_tries_what_it_prefers_though_others_found_it_wanting_once()
     assert pick(asking, 32.0) == B
 
 
-def test_an_answer_that_is_lost_gives_the_turn_to_the_next() -> None:
-    """Nobody knows what became of the PUT; the claim looks for its pool, and others need not wait for that."""
+def test_a_lost_response_passes_the_turn() -> None:
+    """The result of the PUT is unknown; the claim looks for its pool, and other claims do not wait for that."""
     asking, unavailable_offerings = offering_tracker(A)
     refused(asking, A, 0.0)
     pick(asking, 31.0)
@@ -104,8 +108,10 @@ def test_an_answer_that_is_lost_gives_the_turn_to_the_next() -> None:
     assert unavailable_offerings.offers("other", (A,), now=32.0, **other)[0].available_in == 0.0
 
 
-def test_a_claim_that_was_served_is_not_believed_to_be_short() -> None:
-    """What it stated before our time counts at our first sight of it only, not after its pool has come and gone."""
+def test_the_condition_of_a_launched_claim_is_not_restored() -> None:
+    """A failure in a claim's condition counts only when this process first observes the claim, not after its pool was
+    created and deleted.
+    """
     asking, unavailable_offerings = offering_tracker(A)
     offers_of(asking, facts(claims=(claim(),), instance=pool(A, InstanceState.CREATING)), 0.0)
     known = facts(claims=(reported("False", "QuotaExceeded", f"no cores; {EXHAUSTED}"),))
@@ -116,8 +122,8 @@ def test_a_claim_that_was_served_is_not_believed_to_be_short() -> None:
     assert len(remembered.unavailable(10.0)) == 1
 
 
-def test_a_persons_word_ends_a_rest_once() -> None:
-    """Each new value of the annotation does; one that was there when we came does not, nor does taking it off."""
+def test_a_retry_annotation_makes_offerings_available_once() -> None:
+    """Each new value does; the value at the start of the process and the removal of the annotation do not."""
     asking, _ = offering_tracker(A, B)
     for offering in (A, B):
         refused(asking, offering, 0.0)
@@ -140,21 +146,21 @@ FULL = "SubnetIsFull: Subnet gpu is full. Free addresses in the subnet or use a 
     ("offerings", "reason", "message", "left"),
     [
         ((A,), "QuotaExceeded", f"{NO_CORES}; {EXHAUSTED}", {A: 30.0, B: None}),
-        # The words do not say of which of two sizes they speak: both rest, for as long as any shortage does.
+        # The message does not name one of the two sizes: both are unavailable, for as long as any shortage is.
         ((A, B), "QuotaExceeded", f"{NO_CORES}; {EXHAUSTED}", {A: 30.0, B: 30.0, C: None}),
         ((A,), "QuotaExceeded", f"something else; {EXHAUSTED}", {A: 30.0}),
-        # Others are left to try: the claim reports it by not saying that all is exhausted.
+        # Others can still be tried: the claim does not report that all are exhausted.
         ((A,), "QuotaExceeded", NO_CORES, {A: None}),
-        # What the cluster lacks is no offering's fault, and is everybody's.
+        # A shortage of the cluster affects all offerings.
         ((A, B), "SubnetIsFull", FULL, {A: 300.0, B: 300.0, C: 300.0}),
         ((A,), "NodesNotReady", f"NodesNotReady: Expected: 1, Actual: 0; {EXHAUSTED}", {A: 30.0}),
         ((A,), "NodesNotReady", "NodesNotReady: Expected: 1, Actual: 0", {A: None}),
     ],
 )
-def test_a_claims_words_bring_back_what_rests(
+def test_unavailable_offerings_are_restored_from_conditions(
     offerings: tuple[Offering, ...], reason: str, message: str, left: dict[Offering, float | None]
 ) -> None:
-    """After a restart: its scope and its time, as far as the words tell them."""
+    """After a restart: scope and time, as far as the message contains them."""
     asking, unavailable_offerings = offering_tracker(*offerings)
     words = reported("False", reason, message)
     (launched,) = [c for c in words.status.conditions if c.type == "Launched"]
@@ -165,8 +171,8 @@ def test_a_claims_words_bring_back_what_rests(
         assert found == ([] if seconds is None else [seconds]), offering
 
 
-def test_what_the_cluster_lacks_is_reported_without_the_words_that_end_a_ragengine() -> None:
-    """One claim's full subnet keeps all others from asking, and none of them says that its sizes are exhausted."""
+def test_a_shortage_of_the_cluster_is_reported_without_the_phrase_that_ends_a_ragengine() -> None:
+    """One claim's full subnet delays all claims, and no claim reports that its sizes are exhausted."""
     asking, unavailable_offerings = offering_tracker(A, B)
     full = NoCapacity("SubnetIsFull", FULL, scope="cluster", after=300.0)
     asking.create_started(CreateInstance(claim=claim(), name="other", offering=C), 0.0)
@@ -186,7 +192,7 @@ def pool(offering: Offering, state: InstanceState, **more: Any) -> Instance:
     return instance(state, raw_state="Creating", **{"size": offering.size, **more})
 
 
-def test_a_second_choice_says_what_it_is_and_why() -> None:
+def test_a_second_choice_is_reported_with_its_cause() -> None:
     """The cause remains as reported after another claim succeeded; the first choice adds no text."""
     asking, _ = offering_tracker(A, B)
     refused(asking, A, 0.0)
@@ -207,8 +213,8 @@ def test_a_second_choice_says_what_it_is_and_why() -> None:
     assert fallback_message(later, pool(A, InstanceState.CREATING)) == ""
 
 
-def test_a_failed_pool_is_one_failure_however_often_it_is_seen() -> None:
-    """A list every four seconds shows it until it is removed."""
+def test_a_failed_pool_counts_as_one_failure() -> None:
+    """A list every four seconds contains it until it is removed."""
     asking, unavailable_offerings = offering_tracker(A)
     failure = Failure(reason="AllocationFailed", message="no room", kind=NoCapacity.kind)
     failed = pool(A, InstanceState.FAILED, failure=failure)
