@@ -18,6 +18,9 @@ from provisioner.api.field_error import FieldError
 # The reason of a 429 of ARM itself, which applies to the whole subscription.
 SUBSCRIPTION_THROTTLED = "SubscriptionThrottled"
 
+# The reason of a quota that is used up.
+QUOTA_EXCEEDED = "QuotaExceeded"
+
 # `cluster`: a limit of the cluster (subnet addresses, number of agent pools), independent of the offering.
 Scope = Literal["size", "zone", "priority", "region", "configuration", "cluster"]
 

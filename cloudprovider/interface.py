@@ -36,6 +36,18 @@ class Offering(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         return f"{self.size}{where}" + (" (spot)" if self.capacity_type == SPOT else "")
 
 
+class Usage(msgspec.Struct, frozen=True, kw_only=True):
+    """Usage and limit of a quota, in vCPUs."""
+
+    limit: int
+    used: int
+
+    @property
+    def left(self) -> int:
+        """The vCPUs that can still be used; negative if the limit was lowered."""
+        return self.limit - self.used
+
+
 class Gpus(msgspec.Struct, frozen=True, kw_only=True):
     """The GPUs of a VM size: `count` devices of the extended resource `resource`. `known` is False without data."""
 
@@ -66,6 +78,19 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True):
     kind: str = "retryable"
     scope: Scope = "size"
     after: float | None = None
+
+
+class OfferingQuota(msgspec.Struct, frozen=True, kw_only=True):
+    """The quota that limits an offering, in vCPUs; `failure` is the error of a request that exceeds it."""
+
+    left: int
+    needed: int
+    failure: Failure
+
+    @property
+    def sufficient(self) -> bool:
+        """Whether one more machine fits."""
+        return self.left >= self.needed
 
 
 class Instance(msgspec.Struct, frozen=True, kw_only=True):
@@ -171,6 +196,12 @@ class CloudProvider(Protocol):
 
     async def cluster(self) -> Cluster:
         """The state of the managed cluster."""
+
+    async def usages(self) -> Mapping[str, Usage]:
+        """The usage of the quotas of the cluster's location, by name in lower case without spaces.
+
+        Raises Retryable with status 403 if the identity must not read it.
+        """
 
     async def close(self) -> None:
         """Release connections and credentials."""

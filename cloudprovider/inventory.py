@@ -58,6 +58,7 @@ class Inventory:
         self._get_seen_at: dict[str, float] = {}
         self._list_seen_at: dict[str, float] = {}
         self._put_at: dict[str, float] = {}
+        self._put_before: dict[str, float] = {}
         self._absent_at: dict[str, float] = {}
         self._deleted: dict[str, tuple[str, float]] = {}
         self._in_flight: dict[str, None] = {}
@@ -136,13 +137,16 @@ class Inventory:
 
     def put_attempted(self, name: str) -> None:
         """A PUT is about to be sent: a 404 after it may be read lag."""
+        if name in self._put_at:
+            self._put_before[name] = self._put_at[name]
         self._put_at[name] = self._now()
         self._absent_at.pop(name, None)
 
     def put_rejected(self, name: str) -> None:
-        """The PUT was rejected synchronously: it has no effect on 404s."""
+        """The last PUT was rejected synchronously: it has no effect on 404s. An earlier one, if any, still has."""
         self._put_at.pop(name, None)
-        self._unknown_puts.pop(name, None)
+        if name in self._put_before:
+            self._put_at[name] = self._put_before.pop(name)
 
     def put_result_unknown(self, name: str) -> None:
         """The result of the PUT is unknown: list often until the pool is seen or a 404 is settled."""
@@ -192,7 +196,7 @@ class Inventory:
 
     def forget(self, name: str) -> None:
         """Drop all observations of a key without objects."""
-        times = (self._list_seen_at, self._put_at, self._get_seen_at, self._absent_at)
+        times = (self._list_seen_at, self._put_at, self._put_before, self._get_seen_at, self._absent_at)
         for observed in (self._in_flight, self._unknown_puts, self._deleted, *times):
             observed.pop(name, None)
         if self.get(name) is None:

@@ -8,7 +8,7 @@ Source: docs/references/karpenter.md#metrics, docs/references/monitoring.md#name
 
 import asyncio
 import builtins
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Mapping
 from typing import TypeVar
 
 from provisioner.api.nodeclaim import NodeClaim
@@ -17,7 +17,7 @@ from provisioner.runtime.controller_name import current_controller
 from provisioner.runtime.metrics import NO_ANSWER, Metrics
 
 from .errors import CloudError, NoCapacity, NotFound
-from .interface import BeforePage, CloudProvider, Cluster, Failure, Instance, Offering, immediately
+from .interface import BeforePage, CloudProvider, Cluster, Failure, Instance, Offering, Usage, immediately
 
 PROVIDER, DEFAULT_CONTROLLER = "azure", "instance.garbagecollection"
 ERRORS = {NoCapacity: "InsufficientCapacityError", NotFound: "NodeClaimNotFoundError"}
@@ -61,6 +61,9 @@ class InstrumentedProvider:
 
     async def cluster(self) -> Cluster:
         return await self._observe("cluster", self._provider.cluster())
+
+    async def usages(self) -> Mapping[str, Usage]:
+        return await self._observe("usages", self._provider.usages())
 
     async def close(self) -> None:
         await self._provider.close()

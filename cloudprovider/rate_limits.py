@@ -15,7 +15,7 @@ docs/references/rules.md#leader-election.
 import asyncio
 import builtins
 import math
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Mapping
 from typing import NamedTuple, TypeVar
 
 from prometheus_client import Counter
@@ -23,18 +23,21 @@ from prometheus_client import Counter
 from provisioner.api.nodeclaim import NodeClaim
 
 from .errors import SUBSCRIPTION_THROTTLED, CloudError, Retryable
-from .interface import BeforePage, CloudProvider, Cluster, Failure, Instance, Offering, immediately
+from .interface import BeforePage, CloudProvider, Cluster, Failure, Instance, Offering, Usage, immediately
 from .token_bucket import MIN_WAIT_SECONDS, LowPriorityFlow, TokenBucket
 
 # Slightly below the published limits: Azure counts a call on arrival, and latencies differ.
 READ_BURST, READS_PER_SECOND = 58.0, 1.0
 PUT_BURST, PUTS_PER_SECOND = 19.0, 1.0 / 60.0
 AKS, CLUSTER, OPERATIONS, PUTS = "aks", "aks-cluster", "aks-operations", "aks-put"
+# The list of usages is read once a minute; its limit is not documented.
+COMPUTE = "compute"
 ARM_READS, ARM_WRITES, ARM_DELETES = "arm-reads", "arm-writes", "arm-deletes"
 LIMITS = {
     AKS: (READ_BURST, READS_PER_SECOND),
     CLUSTER: (READ_BURST, READS_PER_SECOND),
     OPERATIONS: (190.0, 2.0),
+    COMPUTE: (5.0, 0.1),
     ARM_READS: (240.0, 25.0),
     ARM_WRITES: (190.0, 10.0),
     ARM_DELETES: (190.0, 10.0),
@@ -133,6 +136,11 @@ class RateLimitedProvider:
         call = Call("GET of the managed cluster", CLUSTER, ARM_READS, max_wait_seconds=GET_MAX_WAIT_SECONDS)
         await self._acquire(call)
         return await self._send(call, self._provider.cluster())
+
+    async def usages(self) -> Mapping[str, Usage]:
+        call = Call("GET of the usage of quota", COMPUTE, ARM_READS, max_wait_seconds=GET_MAX_WAIT_SECONDS)
+        await self._acquire(call)
+        return await self._send(call, self._provider.usages())
 
     async def close(self) -> None:
         await self._provider.close()

@@ -84,7 +84,7 @@ def to_agent_pool(claim: NodeClaim, offering: Offering, *, now: datetime) -> dic
         "osType": "Linux",
         "osSKU": _os_sku(claim),
         "osDiskSizeGB": _disk_gib(claim),
-        "nodeLabels": pool_labels.pool_labels(claim, size),
+        "nodeLabels": pool_labels.pool_labels(claim, offering),
         "nodeTaints": _taints(claim),
         "tags": {
             labels.TAG_CLAIM_NAME: claim.name[:256],

@@ -16,6 +16,8 @@ from urllib.parse import urlsplit
 import aiohttp
 import msgspec
 
+from .token_timeout import bounded
+
 if TYPE_CHECKING:
     # Slow to import; `build_client` and `build_credential` import them when called.
     from azure.core.credentials import AccessToken
@@ -174,7 +176,7 @@ def build_client(
     from azure.mgmt.containerservice.aio import ContainerServiceClient
 
     return ContainerServiceClient(
-        credential,  # type: ignore[arg-type]
+        bounded(credential),
         config.subscription_id,
         base_url=config.arm_endpoint,
         api_version=API_VERSION,

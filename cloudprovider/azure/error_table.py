@@ -11,7 +11,7 @@ from typing import Literal
 
 import msgspec
 
-from cloudprovider.errors import SUBSCRIPTION_THROTTLED, Scope
+from cloudprovider.errors import QUOTA_EXCEEDED, SUBSCRIPTION_THROTTLED, Scope
 from provisioner.api import reasons
 
 Kind = Literal["no_capacity", "rejected", "retryable"]
@@ -91,7 +91,7 @@ def _row(
 
 
 def _quota(codes: str, phrases: str, scope: Scope = "size") -> Row:
-    return _row("no_capacity", codes, phrases, RAISE_QUOTA, reason="QuotaExceeded", scope=scope)
+    return _row("no_capacity", codes, phrases, RAISE_QUOTA, reason=QUOTA_EXCEEDED, scope=scope)
 
 
 def _no_capacity(codes: str, phrases: str = "", remedy: str = OTHER_OFFERING, **more: object) -> Row:

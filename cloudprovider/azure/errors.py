@@ -24,13 +24,14 @@ from azure.core.exceptions import (
     ServiceResponseTimeoutError,
 )
 
-from cloudprovider.errors import CloudError, NoCapacity, NotFound, Rejected, Retryable
+from cloudprovider.errors import QUOTA_EXCEEDED, CloudError, NoCapacity, NotFound, Rejected, Retryable
 from cloudprovider.interface import Failure
 from provisioner.api.conditions import EXHAUSTED, MESSAGE_BYTES
 
 from .arm_errors import NOTHING, ArmError, ErrorDetail, error_details, read_body, read_error
 from .error_table import ASSIGN_ROLE, FIX_IDENTITY, RETRIED, TABLE, UNKNOWN, Row, Verb
 from .messages import denied_action, format_message, parse_location, parse_quota, parse_shortage, summarize
+from .token_timeout import TIMED_OUT
 
 _REASON = re.compile(r"[A-Z][A-Za-z0-9]{2,62}")
 _POOL_NAMED = re.compile(r"agent ?pools? '([^']*)'", re.IGNORECASE)
@@ -181,7 +182,7 @@ def _facts(row: Row, message: str) -> str:
     """What a long message of this kind states, in few words; "" if it is not in the known form."""
     if row.remedy == ASSIGN_ROLE:
         return denied_action(message)
-    known = {"QuotaExceeded": parse_quota, "SkuNotAvailable": parse_shortage}.get(row.reason)
+    known = {QUOTA_EXCEEDED: parse_quota, "SkuNotAvailable": parse_shortage}.get(row.reason)
     return known(message) if known is not None else ""
 
 
@@ -213,7 +214,9 @@ def _is_credential_error(exc: ClientAuthenticationError) -> bool:
 def _token_error(exc: ClientAuthenticationError) -> Retryable:
     """With the AADSTS code of Entra ID, if there is one. Status 401: no request was sent."""
     entra = _ENTRA.search(str(exc.message))
-    code, text = (entra[1], summarize(entra[2])) if entra is not None else ("", "failed to get an access token")
+    timed_out = TIMED_OUT in str(exc.message)
+    failed = TIMED_OUT if timed_out else "failed to get an access token"
+    code, text = (entra[1], summarize(entra[2])) if entra is not None else ("", failed)
     after = retry_after_seconds(getattr(exc.response, "headers", None) or {})
     return Retryable("NoToken", format_message(code, text, FIX_IDENTITY), after=after, code=code, status=401)
 

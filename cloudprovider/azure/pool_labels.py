@@ -10,6 +10,7 @@ docs/references/rules.md#ownership-marks, docs/references/rules.md#limits-on-cos
 import re
 from collections.abc import Iterator
 
+from cloudprovider.interface import Offering
 from provisioner.api import labels, reasons
 from provisioner.api.field_error import FieldError
 from provisioner.api.nodeclaim import NodeClaim
@@ -17,11 +18,11 @@ from provisioner.api.time import label_time
 
 from .instance_types import is_gpu_size
 
-# Azure sets these labels on every Node; AKS refuses some of them from users.
+# Facts of the machine, which no label of a claim changes. Azure sets most of them on every Node, and AKS refuses some
+# from users; the capacity type is that of the offering.
 SET_BY_CLOUD = frozenset(
     {
-        labels.INSTANCE_TYPE,
-        labels.ZONE,
+        *labels.OF_INSTANCE,
         labels.REGION,
         labels.ARCH,
         labels.OS,
@@ -39,11 +40,12 @@ _NAME_REMEDY = "use letters, digits, '-', '_' and '.', at most 63 characters"
 _DOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 
 
-def pool_labels(claim: NodeClaim, size: str) -> dict[str, str]:
-    """The node labels of a pool for a valid claim."""
+def pool_labels(claim: NodeClaim, offering: Offering) -> dict[str, str]:
+    """The node labels of a pool of this offering for a valid claim."""
     wanted = {labels.NODEPOOL: labels.DEFAULT_NODEPOOL}
     wanted |= {key: value for key, value in claim.metadata.labels.items() if not is_excluded(key)}
-    wanted[labels.KAITO_MACHINE_TYPE] = "gpu" if is_gpu_size(size) else "cpu"
+    wanted[labels.KAITO_MACHINE_TYPE] = "gpu" if is_gpu_size(offering.size) else "cpu"
+    wanted[labels.CAPACITY_TYPE] = offering.capacity_type
     wanted[labels.KAITO_CREATION_TIMESTAMP] = label_time(claim.metadata.creation_timestamp)
     wanted[labels.CLAIM_UID] = claim.uid
     return wanted

@@ -18,7 +18,7 @@ from urllib.parse import quote
 from azure.core import MatchConditions
 
 from cloudprovider.errors import CloudError, NotFound, Retryable
-from cloudprovider.interface import BeforePage, Cluster, Failure, Instance, Offering, immediately
+from cloudprovider.interface import BeforePage, Cluster, Failure, Instance, Offering, Usage, immediately
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.runtime.clock import Clock
 
@@ -28,6 +28,7 @@ from .client import API_VERSION, AzureConfig
 from .error_table import RETRIED
 from .errors import classify_operation
 from .offerings import offerings
+from .subscription import to_usages, usages_url
 from .write_log import Write, WriteLog
 
 if TYPE_CHECKING:
@@ -85,6 +86,7 @@ class AzureProvider:
         self._config = config
         self._clock = clock
         self._owned = owned
+        self._location = config.location
         self._cluster_ids = (config.resource_group, config.cluster_name)
         self._operations: dict[str, tuple[datetime | None, str]] = {}
 
@@ -163,6 +165,12 @@ class AzureProvider:
                 max_pools=most if isinstance(most, int) and most > 0 else DEFAULT_MAX_POOLS,
                 location=str(body.get("location") or self._config.location),
             )
+
+    async def usages(self) -> Mapping[str, Usage]:
+        with translate_errors("list", ""):
+            location = self._location.replace(" ", "").lower() or (await self.cluster()).location.lower()
+            rows = list_items(self._client, usages_url(self._config, location), self._config.arm_endpoint)
+            return to_usages([row async for row in rows])
 
     async def close(self) -> None:
         """Close the client and `owned`; the failure of one does not prevent the others."""

@@ -19,16 +19,19 @@ from urllib.parse import quote
 
 import msgspec
 
+from cloudprovider.interface import Usage
+
 from .arm_reads import CALL_SECONDS, get_object, list_items, translate_errors
 from .client import API_VERSION, AzureConfig, Credential
 from .cluster_profile import ClusterProfile, ManagedIdentity, to_cluster_profile, to_managed_identity
+from .quota import quota_name
+from .token_timeout import bounded
 
 if TYPE_CHECKING:
     from azure.mgmt.containerservice.aio import ContainerServiceClient
 
 PERMISSIONS_VERSION, USAGES_VERSION, SKUS_VERSION = "2022-04-01", "2024-07-01", "2021-07-01"
 IDENTITIES_VERSION = "2023-01-31"
-TOTAL, LOW_PRIORITY = "cores", "lowprioritycores"
 
 
 class Identity(msgspec.Struct, frozen=True, kw_only=True):
@@ -36,13 +39,6 @@ class Identity(msgspec.Struct, frozen=True, kw_only=True):
 
     tenant: str = ""
     name: str = ""
-
-
-class Usage(msgspec.Struct, frozen=True, kw_only=True):
-    """Usage and limit of a quota, in vCPUs."""
-
-    limit: int
-    used: int
 
 
 class ResourceSku(msgspec.Struct, frozen=True, kw_only=True):
@@ -78,7 +74,7 @@ class SubscriptionClient:
         """Get a token and return its identity."""
         with translate_errors("cluster", ""):
             async with asyncio.timeout(CALL_SECONDS):
-                return identity_of((await self._credential.get_token(self._config.arm_scope)).token)
+                return identity_of((await bounded(self._credential).get_token(self._config.arm_scope)).token)
 
     async def profile(self) -> ClusterProfile:
         """The profile of the managed cluster."""
@@ -105,9 +101,7 @@ class SubscriptionClient:
 
     async def usages(self, location: str) -> Mapping[str, Usage]:
         """Usages by family in lower case; `cores` is the regional total, `lowprioritycores` the total of spot."""
-        path = f"{self._compute}/locations/{location}/usages"
-        found = await self._rows(f"{quote(path)}?api-version={USAGES_VERSION}")
-        return {name.casefold(): usage for name, usage in map(_usage, found) if name}
+        return to_usages(await self._rows(usages_url(self._config, location)))
 
     async def skus(self, location: str, sizes: Iterable[str]) -> Mapping[str, ResourceSku]:
         """The given sizes by name in lower case, without those that the location does not offer."""
@@ -152,6 +146,17 @@ def _any(patterns: Iterable[str], action: str) -> bool:
 
 def _texts(value: Any) -> tuple[str, ...]:
     return tuple(str(one) for one in value) if isinstance(value, list) else ()
+
+
+def usages_url(config: AzureConfig, location: str) -> str:
+    """The address of the list of usages of a location."""
+    path = f"/subscriptions/{config.subscription_id}/providers/Microsoft.Compute/locations/{location}/usages"
+    return f"{quote(path)}?api-version={USAGES_VERSION}"
+
+
+def to_usages(rows: Iterable[Mapping[str, Any]]) -> Mapping[str, Usage]:
+    """The usages of the rows of that list, by `quota_name`."""
+    return {quota_name(name): usage for name, usage in map(_usage, rows) if name}
 
 
 def _usage(row: Mapping[str, Any]) -> tuple[str, Usage]:

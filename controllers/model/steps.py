@@ -63,10 +63,10 @@ class DeleteInstance(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PatchClaim(msgspec.Struct, frozen=True, kw_only=True):
-    """Sets labels of the claim, or annotations; these only if the claim has not changed. None removes an annotation."""
+    """Sets labels and annotations of the claim; the latter only if the claim has not changed. None removes one."""
 
     claim: NodeClaim
-    labels: Mapping[str, str] = EMPTY
+    labels: Mapping[str, str | None] = EMPTY
     annotations: Mapping[str, str | None] = EMPTY
 
 

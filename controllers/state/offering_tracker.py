@@ -21,6 +21,7 @@ from provisioner.api import labels
 from provisioner.api.conditions import EXHAUSTED, LAUNCHED
 from provisioner.api.nodeclaim import NodeClaim
 
+from .quota import QuotaReadings
 from .unavailable_offerings import UnavailableOfferings
 
 OfferingsOf = Callable[[NodeClaim], tuple[Offering, ...]]
@@ -47,8 +48,11 @@ class OfferingTracker:
         counter: OfferingCounter,
         failure_of: FailureOf,
         vacant_seconds: Callable[[], float],
+        *,
+        quota: QuotaReadings,
     ) -> None:
         self._unavailable_offerings = unavailable_offerings
+        self._quota = quota
         self._offerings_of = offerings_of
         self._counter = counter
         self._failure_of = failure_of
@@ -80,17 +84,23 @@ class OfferingTracker:
             self._unavailable_offerings.mark_available(f.key, f.instance.offering, requested=f.instance.put_time)
         if claim is None or claim.deleting or launched(claim):
             self._unavailable_offerings.release(f.key)
+            self._quota.release(f.key)
             self._tried.pop(f.key, None)
             return ()
         offerings = self._offerings_of(claim)
         self._restore(f, claim, offerings)
         self._retry_annotated(f.key, claim, offerings, now)
+        ended = f.instance is None or f.instance.state in (InstanceState.FAILED, InstanceState.DELETING)
+        waits_for_quota = ended and bool(offerings) and not blocked
         if f.instance is not None and f.instance.state is not InstanceState.FAILED:
-            return self._unavailable_offerings.shown(f.key, offerings, now=now)
-        waits = f.instance is None and bool(offerings) and not blocked
+            offers = self._unavailable_offerings.shown(f.key, offerings, now=now)
+            return self._quota.applied(f.key, offers, waits=waits_for_quota, now=now)
+        fitting = self._quota.fitting(offerings, now)
+        waits = f.instance is None and bool(fitting) and not blocked
         created = claim.metadata.creation_timestamp
-        offers = self._unavailable_offerings.offers(f.key, offerings, created=created, waits=waits, now=now)
-        return self._with_tried(f.key, offers)
+        self._unavailable_offerings.offers(f.key, fitting, created=created, waits=waits, now=now)
+        offers = self._unavailable_offerings.shown(f.key, offerings, now=now)
+        return self._with_tried(f.key, self._quota.applied(f.key, offers, waits=waits_for_quota, now=now))
 
     def create_started(self, step: CreateInstance, now: float) -> None:
         """A PUT is about to be sent."""
@@ -111,6 +121,7 @@ class OfferingTracker:
     def forget(self, key: str) -> None:
         """Drop this key."""
         self._unavailable_offerings.release(key)
+        self._quota.release(key)
         self._failed_etags.pop(key, None)
         self._restored.discard(key)
         self._retry_seen.pop(key, None)

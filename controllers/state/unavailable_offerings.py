@@ -151,11 +151,11 @@ class UnavailableOfferings:
                 del self._entries[unavailable.offering_scope]
                 self._wake_waiting(unavailable.offering_scope)
 
-    def end_delay(self, offerings: Iterable[Offering], now: float) -> None:
-        """A user requested a retry: the delay of these offerings ends, and the next claim probes them."""
+    def end_delay(self, offerings: Iterable[Offering], now: float, *, reason: str = "") -> None:
+        """The delay of these offerings, after failures for this reason if one is given, ends: the next claim tries."""
         for offering in offerings:
             for unavailable in self._covering(offering):
-                if unavailable.remaining(now) > 0:
+                if unavailable.remaining(now) > 0 and reason in ("", unavailable.failure.reason):
                     unavailable.seconds = now - unavailable.failed_at
                     self._wake_waiting(unavailable.offering_scope)
 

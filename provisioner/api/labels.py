@@ -65,11 +65,16 @@ HANDED_OVER_AT = "gpu-provisioner.sh/handed-over-at"
 CONFIRMED_REMOVALS = "gpu-provisioner.sh/confirmed-removals"
 # On a claim: "disabled", set by a user, prevents repair.
 REPAIR = "gpu-provisioner.sh/repair"
+# Set on a claim: the labels that the controller copied from its machine, as key=value, separated by commas.
+INSTANCE_LABELS = "gpu-provisioner.sh/instance-labels"
 # Set on a claim that repair deletes: the deadline of the drain (RFC 3339).
 REPAIR_DRAIN_UNTIL = "gpu-provisioner.sh/repair-drain-until"
 TAG_CLAIM_NAME = "gpu-provisioner_nodeclaim"
 TAG_CLAIM_UID = "gpu-provisioner_nodeclaim-uid"
 TAG_PUT_TIME = "gpu-provisioner_put-time"
+
+# Facts of a machine that are shown as labels of its claim. They never get from a claim to a pool or a Node.
+OF_INSTANCE = frozenset({INSTANCE_TYPE, ZONE, CAPACITY_TYPE})
 
 # Deprecated names, from before Kubernetes 1.17, that requirements may use.
 BETA_KEYS = {

@@ -11,7 +11,9 @@ from dataclasses import dataclass
 from cloudprovider.azure.errors import failure_from_condition
 from cloudprovider.azure.instance_types import gpus_of
 from cloudprovider.azure.offerings import allowed_offerings
+from cloudprovider.azure.quota import quota_of
 from cloudprovider.inventory import Inventory
+from cloudprovider.quota_watch import QuotaWatch
 from controllers.actuator.actuator import Actuator
 from controllers.actuator.cloud import CloudActuator
 from controllers.actuator.kubernetes import KubernetesActuator
@@ -27,6 +29,7 @@ from controllers.state.gc_candidates import GCCandidates
 from controllers.state.memory import Memory
 from controllers.state.observe import observe
 from controllers.state.offering_tracker import OfferingTracker
+from controllers.state.quota import QuotaReadings
 from controllers.state.unavailable_offerings import UnavailableOfferings
 from controllers.state.unhealthy_nodes import UnhealthyNodes
 from provisioner.metrics.observers.observer import Observer
@@ -53,6 +56,7 @@ class Controllers:
     controller: Controller
     event_handlers: EventHandlers
     observer: Observer
+    quota_watch: QuotaWatch
 
     def add_event_handlers(self, caches: Caches) -> None:
         """Subscribe to the caches. The event handlers run before the observers."""
@@ -90,6 +94,7 @@ def build_controllers(
     )
     register_removal_metrics(clients.metrics, cluster_state, unhealthy_nodes, clients.clock)
     observer = build_observer(clients, config, caches, inventory, lease_remaining(elector))
+    offering_tracker, quota_watch = build_offering_tracker(clients, queue, observer, elector, inventory)
     reconciler = Reconciler(
         indexes=caches.indexes,
         inventory=inventory,
@@ -97,7 +102,7 @@ def build_controllers(
         clock=clients.clock,
         policy=config.policy,
         cluster_state=cluster_state,
-        offering_tracker=build_offering_tracker(clients, queue, observer, elector),
+        offering_tracker=offering_tracker,
         gpus=gpus_of,
         unhealthy_nodes=unhealthy_nodes,
         observer=observer,
@@ -122,6 +127,7 @@ def build_controllers(
             known_keys=reconciler.keys,
         ),
         observer=observer,
+        quota_watch=quota_watch,
     )
 
 
@@ -177,17 +183,37 @@ def build_cluster_state(
 
 
 def build_offering_tracker(
-    clients: Clients, queue: WorkQueue, observer: Observer, elector: LeaderElector | None
-) -> OfferingTracker:
-    """Unavailable offerings of the whole cluster; a key is added to the queue when its offering may be tried again."""
+    clients: Clients, queue: WorkQueue, observer: Observer, elector: LeaderElector | None, inventory: Inventory
+) -> tuple[OfferingTracker, QuotaWatch]:
+    """Unavailable offerings of the whole cluster, and the reads of quota for those that wait for it.
+
+    A key is added to the queue when its offering may be tried again.
+    """
+
+    def location() -> str:
+        return inventory.cluster.location if inventory.cluster is not None else ""
+
     unavailable = UnavailableOfferings(queue.add)
-    return OfferingTracker(
+    watch = QuotaWatch(
+        clients.provider,
+        waiting=lambda: quota.waiting,
+        on_read=lambda usages: quota.read(usages, asyncio.get_running_loop().time()),
+    )
+    quota = QuotaReadings(
+        unavailable,
+        lambda usages, offering: quota_of(usages, offering, location() or "<location>"),
+        queue.add,
+        watch.wake,
+    )
+    tracker = OfferingTracker(
         unavailable,
         allowed_offerings,
         register_offering_metrics(clients.metrics, unavailable, observer.errors),
         failure_from_condition,
         lambda: elector.vacant_seconds if elector is not None else 0.0,
+        quota=quota,
     )
+    return tracker, watch
 
 
 def build_observer(

@@ -75,6 +75,7 @@ class Operator:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._inventory.run(), name="inventory")
                 tasks.create_task(self._controllers.controller.run(), name="controller")
+                tasks.create_task(self._controllers.quota_watch.run(), name="quota")
         finally:
             self._stopping = True  # the release of the Lease follows, and may last until its timeout
 

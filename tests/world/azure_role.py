@@ -11,8 +11,11 @@ from provisioner.simulator.azure.compute import VERBS
 from provisioner.simulator.azure.request_log import RequestLog
 from provisioner.simulator.azure.routing import ACTIONS
 
-ROLE_FILE = Path(__file__).parents[2] / "charts" / "gpu-provisioner" / "azure-role.json"
+CHART = Path(__file__).parents[2] / "charts" / "gpu-provisioner"
+ROLE_FILE = CHART / "azure-role.json"
 AZURE_ACTIONS = frozenset[str](json.loads(ROLE_FILE.read_text(encoding="utf-8"))["Actions"])
+# The optional role for the quota of the subscription.
+QUOTA_ACTIONS = frozenset[str](json.loads((CHART / "azure-quota-role.json").read_text(encoding="utf-8"))["Actions"])
 # What a Reader of the subscription may, of that which `check` and `values` look at.
 READER_ACTIONS = frozenset(ACTIONS[verb] for verb in VERBS)
 

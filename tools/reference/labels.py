@@ -76,6 +76,13 @@ ANNOTATIONS = (
         "The time at which the drain of a repair ends; removed if the Node recovers before.",
     ),
     Mark(
+        k.INSTANCE_LABELS,
+        ("NodeClaim",),
+        CONTROLLER,
+        "The labels that the controller copied from the machine. They are removed with a machine that failed;"
+        " labels that a user set are kept.",
+    ),
+    Mark(
         k.ADOPT,
         ("NodeClaim",),
         "`gpu-provisioner adopt`",

@@ -1,6 +1,7 @@
 """Labels of the claim for instance type, capacity type and zone, which kubectl shows as columns.
 
-All are written at once; values that the user has set are kept.
+All are written at once; values that the user has set are kept. Labels of a machine that failed go with it, so that they
+reach neither the next machine nor its Node.
 
 Source: docs/references/karpenter.md#nodeclaim-api, docs/references/kaito.md#what-kaito-reads.
 """
@@ -12,26 +13,58 @@ from provisioner.api import labels
 from provisioner.api.nodeclaim import NodeClaim
 
 from .launch import launched_since
+from .launch_failure import failed_launch_remains
 
 # The Node appears within seconds before or after the pool's creation has finished.
 NODE_USUAL_SECONDS = 60.0
 
 
 def step(f: Facts) -> PatchClaim | None:
-    """Write the labels once the Node has its zone, which the node manager sets; without the zone if no Node appears."""
-    claim, node = f.claim, node_for_claim(f)
+    """Write the labels once the Node has its zone, which the node manager sets; without the zone if no Node appears.
+
+    The labels of a machine that failed are removed. An annotation lists those that the controller wrote,
+    with their values: a label that a user changed is the user's.
+    """
+    claim = f.claim
     if claim is None or "PatchClaim" in f.refused:
         return None
+    wanted = {} if failed_launch_remains(f, claim) else _of_machine(f, claim)
+    if wanted is None:
+        return None
+    present, written = claim.metadata.labels, _written(claim)
+    changes: dict[str, str | None] = {
+        key: value
+        for key, value in wanted.items()
+        if value and present.get(key) != value and (key not in present or key in written)
+    }
+    if not wanted:
+        changes |= dict.fromkeys(written)
+    after = {**written, **changes}
+    listed = ",".join(f"{key}={value}" for key, value in sorted(after.items()) if value is not None)
+    if not changes and listed == claim.metadata.annotations.get(labels.INSTANCE_LABELS, ""):
+        return None
+    return PatchClaim(claim=claim, labels=changes, annotations={labels.INSTANCE_LABELS: listed or None})
+
+
+def _of_machine(f: Facts, claim: NodeClaim) -> dict[str, str] | None:
+    """The labels of the claim's machine; None if they are not known yet."""
+    node = node_for_claim(f)
     if (node is None and not _late(f, claim)) or (node is not None and node.cloud_uninitialized):
         return None
-    wanted: dict[str, str] = {}
+    found: dict[str, str] = {}
     if node is not None:
-        wanted = {key: node.metadata.labels.get(key, "") for key in (labels.INSTANCE_TYPE, labels.ZONE)}
+        found = {key: node.metadata.labels.get(key, "") for key in (labels.INSTANCE_TYPE, labels.ZONE)}
     if f.instance is not None:
-        wanted[labels.INSTANCE_TYPE] = wanted.get(labels.INSTANCE_TYPE) or f.instance.size
-        wanted[labels.CAPACITY_TYPE] = "spot" if f.instance.priority == "Spot" else "on-demand"
-    missing = {key: value for key, value in wanted.items() if value and key not in claim.metadata.labels}
-    return PatchClaim(claim=claim, labels=missing) if missing else None
+        found[labels.INSTANCE_TYPE] = found.get(labels.INSTANCE_TYPE) or f.instance.size
+        found[labels.CAPACITY_TYPE] = f.instance.offering.capacity_type
+    return found or None
+
+
+def _written(claim: NodeClaim) -> dict[str, str]:
+    """The labels that the controller wrote for a machine of this claim, without those that a user changed since."""
+    listed = (part.partition("=") for part in claim.metadata.annotations.get(labels.INSTANCE_LABELS, "").split(","))
+    present = claim.metadata.labels
+    return {key: value for key, _, value in listed if key in labels.OF_INSTANCE and present.get(key) == value}
 
 
 def _late(f: Facts, claim: NodeClaim) -> bool:

@@ -39,7 +39,7 @@ def copyable(key: str) -> bool:
     """Whether a claim's label or annotation is copied to the Node."""
     domain = key.split("/", 1)[0] if "/" in key else ""
     privileged = any(domain == d or domain.endswith("." + d) for d in labels.PRIVILEGED_DOMAINS)
-    return not privileged and key not in NEVER_COPIED
+    return not privileged and key not in NEVER_COPIED | labels.OF_INSTANCE
 
 
 def step(f: Facts) -> Step | None:

@@ -13,9 +13,10 @@ from typing import NamedTuple
 
 from cloudprovider.azure.client import AzureConfig
 from cloudprovider.azure.offerings import allowed_offerings
-from cloudprovider.azure.subscription import LOW_PRIORITY, TOTAL, ResourceSku, Usage
+from cloudprovider.azure.quota import LOW_PRIORITY, TOTAL, quota_name
+from cloudprovider.azure.subscription import ResourceSku
 from cloudprovider.errors import CloudError
-from cloudprovider.interface import SPOT, Cluster, Offering
+from cloudprovider.interface import SPOT, Cluster, Offering, Usage
 from controllers.model.policy import Policy
 from provisioner.api.conditions import LAUNCHED
 from provisioner.api.nodeclaim import NodeClaim
@@ -36,6 +37,12 @@ ROLE = (
 NAMES = "Check ARM_SUBSCRIPTION_ID, ARM_RESOURCE_GROUP and AZURE_CLUSTER_NAME."
 SEE_MESSAGE = "Follow the message, then run check again."
 READER = "Give the identity Reader on the subscription, or run check with your own login (DEPLOYMENT_MODE=managed)."
+# Optional for the controller.
+QUOTA_READER = (
+    "With the role of charts/gpu-provisioner/azure-quota-role.json on the subscription, the controller skips sizes"
+    " without quota and uses raised quota within a minute. To check it now, run check with your own login"
+    " (DEPLOYMENT_MODE=managed)."
+)
 
 
 class Demand(NamedTuple):
@@ -167,7 +174,7 @@ async def _capacity(arm: Azure, location: str, demands: Sequence[Demand], found:
     try:
         usages = await arm.inspector.usages(location)
     except CloudError as error:
-        found.unknown("quota", f"failed to read the usage: {error}", READER)
+        found.unknown("quota", f"failed to read the usage: {error}", QUOTA_READER)
         return
     _quotas(demands, skus, usages, location, found)
 
@@ -213,7 +220,7 @@ def _quotas(
         if demand.offering.capacity_type == SPOT:
             totals[LOW_PRIORITY] = totals.get(LOW_PRIORITY, 0) + cores
             continue
-        family = sku.family.casefold()
+        family = quota_name(sku.family)
         labels[family] = sku.family
         needs[family] = needs.get(family, 0) + cores
         totals[TOTAL] = totals.get(TOTAL, 0) + cores

@@ -54,6 +54,7 @@ LABELS: Mapping[str, Label] = {
             "aks-cluster",
             "aks-operations",
             "aks-put",
+            "compute",
             "arm-reads",
             "arm-writes",
             "arm-deletes",
@@ -137,7 +138,7 @@ LABELS: Mapping[str, Label] = {
     "node_name": Label(meaning="name of the Node", bound=CLAIMS),
     "nodepool": Label(meaning="label `karpenter.sh/nodepool` of the NodeClaim", bound="`kaito` for KAITO's NodeClaims"),
     "operation": Label(
-        meaning="operation of the ARM request", values=("create", "get", "list", "delete", "cause", "cluster")
+        meaning="operation of the ARM request", values=("create", "get", "list", "delete", "cause", "cluster", "usages")
     ),
     "os": Label(meaning="operating system of the Node", values=("", "linux", "windows")),
     "patchlevel": Label(meaning="Python platform information", bound="one per process"),

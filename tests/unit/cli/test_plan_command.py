@@ -165,7 +165,7 @@ NOTES = [
         claim(labels={"node-role.kubernetes.io/gpu": ""}),
         "metadata.labels[node-role.kubernetes.io/gpu]: not copied to the Node",
     ),
-    (claim(labels={ZONE: "westeurope-1"}), f"metadata.labels[{ZONE}]: not sent to AKS, which sets it"),
+    (claim(labels={ZONE: "westeurope-1"}), f"metadata.labels[{ZONE}]: not copied to the Node"),
     (claim(annotations={"kaito.sh/node-image-family": "windows"}), "'windows' is not one of ubuntu or"),
     (
         claim(resources={"requests": {"nvidia.com/gpu": 8}}),

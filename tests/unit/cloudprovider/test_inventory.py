@@ -2,14 +2,14 @@
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from datetime import UTC, datetime
 
 import msgspec
 import pytest
 
 from cloudprovider.errors import Retryable
-from cloudprovider.interface import Cluster, Failure, Instance, InstanceState, Offering
+from cloudprovider.interface import Cluster, Failure, Instance, InstanceState, Offering, Usage
 from cloudprovider.inventory import Inventory
 from cloudprovider.observations import Observation, merge, settles_in
 from provisioner.api.nodeclaim import NodeClaim
@@ -90,6 +90,9 @@ class Cloud:
 
     async def cause(self, instance: Instance) -> Failure | None:
         raise AssertionError(instance)
+
+    async def usages(self) -> Mapping[str, Usage]:
+        return {}
 
     async def cluster(self) -> Cluster:
         return Cluster(running=True)
@@ -213,6 +216,32 @@ def test_a_rejected_put_does_not_unsettle_a_404() -> None:
         assert inventory.settles_in("a") > 0
         inventory.put_rejected("a")
         assert inventory.settles_in("a") == 0.0
+
+    lived(0.0, lambda _cloud, _inventory: None, during=story)
+
+
+def test_a_rejected_put_does_not_settle_the_404s_of_an_earlier_one() -> None:
+    """The result of the first PUT is unknown: its 404s settle 60 s after it, whatever becomes of the next one."""
+
+    async def story(cloud: Cloud, inventory: Inventory) -> None:
+        await asyncio.sleep(61.0)
+        inventory.put_attempted("a")
+        inventory.put_result_unknown("a")
+        await asyncio.sleep(20.0)
+        inventory.put_attempted("a")
+        inventory.put_rejected("a")
+        assert inventory.settles_in("a") == pytest.approx(40.0)
+        inventory.record_absent("a")
+        assert inventory.absence("a") == "unsettled"
+        before = len(cloud.lists)
+        await asyncio.sleep(10.0)
+        assert len(cloud.lists) - before in (2, 3)
+        inventory.put_attempted("a")
+        inventory.put_rejected("a")
+        assert inventory.settles_in("a") == pytest.approx(30.0)
+        await asyncio.sleep(31.0)
+        inventory.record_absent("a")
+        assert inventory.absence("a") == "absent"
 
     lived(0.0, lambda _cloud, _inventory: None, during=story)
 

@@ -1,14 +1,14 @@
 """Metrics of cloud calls, with Karpenter's names and labels."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from datetime import UTC, datetime
 from typing import TypeVar
 
 import pytest
 
 from cloudprovider.errors import CloudError, NoCapacity, NotFound, Rejected, Retryable
-from cloudprovider.interface import BeforePage, Cluster, Failure, Instance, InstanceState, Offering, immediately
+from cloudprovider.interface import BeforePage, Cluster, Failure, Instance, InstanceState, Offering, Usage, immediately
 from cloudprovider.metering import InstrumentedProvider
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.metrics.definitions import karpenter
@@ -46,6 +46,9 @@ class Slow:
 
     async def cause(self, instance: Instance) -> Failure | None:
         return await self._answer(None)
+
+    async def usages(self) -> Mapping[str, Usage]:
+        return {}
 
     async def cluster(self) -> Cluster:
         return await self._answer(Cluster(running=True))

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import itertools
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from datetime import UTC, datetime
 from random import Random
 from typing import TypeVar
@@ -12,7 +12,7 @@ from typing import TypeVar
 import pytest
 
 from cloudprovider.errors import CloudError, Retryable
-from cloudprovider.interface import BeforePage, Cluster, Failure, Instance, InstanceState, Offering, immediately
+from cloudprovider.interface import BeforePage, Cluster, Failure, Instance, InstanceState, Offering, Usage, immediately
 from cloudprovider.rate_limits import (
     AKS,
     ARM_READS,
@@ -65,6 +65,9 @@ class Arm:
     async def cause(self, instance: Instance) -> Failure | None:
         self._arrived("cause")
         return None
+
+    async def usages(self) -> Mapping[str, Usage]:
+        return {}
 
     async def cluster(self) -> Cluster:
         self._arrived("cluster")

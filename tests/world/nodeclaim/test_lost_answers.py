@@ -4,6 +4,7 @@ Times are virtual: after the result of a PUT is observed, the claim continues wi
 """
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -63,6 +64,32 @@ def test_a_put_that_took_effect_unheard_is_found_by_one_look(how: str, known_aft
         assert len(puts(sim, NAME)) == 1
 
     simulate(story)
+
+
+REFUSALS = {
+    "throttled": Fault(verb="PUT", answer=errors.throttled("PutAgentPoolHandler.PUT", 30)),
+    "forbidden": Fault(
+        verb="PUT", answer=errors.forbidden("Microsoft.ContainerService/managedClusters/agentPools/write", "/x")
+    ),
+    "quota": faults.quota_preflight(times=1),
+}
+
+
+@pytest.mark.parametrize("second", REFUSALS)
+def test_a_rejected_put_does_not_hide_an_earlier_one_without_a_response(second: str) -> None:
+    """The first PUT took effect, reads lag, the second is rejected, the claim is deleted: the pool is found."""
+
+    async def story(sim: Sim) -> None:
+        sim.cloud.faults += [Fault(verb="PUT", drop="after"), replace(REFUSALS[second])]
+        await sim.start_controller()
+        await asyncio.sleep(100)  # It leads for longer than a 404 needs to settle.
+        uid = await applied(sim)
+        await sim.until(lambda: len(puts(sim, NAME)) == 2, 40, "a second PUT")
+        await asyncio.sleep(1)
+        await removed(sim, NAME)
+        assert sim.pools_of(uid) == []
+
+    simulate(story, azure=AzureSettings(get_lag_seconds=45.0, list_lag_seconds=45.0))
 
 
 @pytest.mark.matrix(quick=4)

@@ -25,7 +25,8 @@ from tests.world.claims import (
     versions,
     wait_for_condition,
 )
-from tests.world.harness import Sim, node_claim, simulate
+from tests.world.harness import SIZE, Sim, node_claim, simulate
+from tests.world.nodeclaim.test_offerings import choosing
 from tests.world.transcript import run_pod
 
 NAME = "gpu1"
@@ -302,6 +303,66 @@ def test_a_machine_that_boots_slower_than_aks_waits_leads_to_a_second_one() -> N
 
     slow = NodeSettings(ready_seconds=(110.0, 110.0), gpu_seconds=(5.0, 5.0))
     simulate(story, seed=3, nodes=slow, azure=AzureSettings(delete_seconds=(240.0, 300.0)))
+
+
+LATE = NodeSettings(ready_seconds=(500.0, 500.0))
+
+
+@pytest.mark.parametrize("restart", [False, True])
+def test_the_second_machine_is_shown_with_its_own_zone(*, restart: bool) -> None:
+    """The Node of the failed pool was in zone 1, the machine is in zone 2: so say claim and Node."""
+
+    async def story(sim: Sim) -> None:
+        sim.cloud.faults += [
+            Fault(verb="PUT", zone="1", failure=UNREADY),
+            faults.capacity("ZonalAllocationFailed", zone="1"),
+        ]
+        await sim.start_controller(elect=False)
+        await sim.apply(choosing(NAME, SIZE, zones=["westeurope-1", "westeurope-2"]))
+        await wait_for_condition(sim, NAME, "Registered", "True", "Registered", within_seconds=300)
+        assert sim.claim(NAME)["metadata"]["labels"][own_labels.ZONE] == "westeurope-1"
+        await sim.until(lambda: created(sim, NAME) >= 3, 3000, "the third attempt")
+        assert own_labels.ZONE not in sim.claim(NAME)["metadata"]["labels"]
+        if restart:
+            sim.crash()
+            await sim.until(
+                lambda: any(own_labels.ZONE in node["metadata"]["labels"] for node in sim.nodes_of(NAME)), 900, "a zone"
+            )
+            await sim.start_controller("ctl1", elect=False)
+        await ready(sim, NAME, within_seconds=3000)
+        (node,) = sim.nodes_of(NAME)
+        assert node["metadata"]["labels"][own_labels.ZONE] == "westeurope-2"
+        assert sim.claim(NAME)["metadata"]["labels"][own_labels.ZONE] == "westeurope-2"
+
+    simulate(story, nodes=LATE)
+
+
+def test_the_second_machine_is_shown_with_its_own_capacity_type() -> None:
+    """The first machine was a spot one and failed; claim, pool and Node of the second say on-demand.
+
+    A label that the user wrote stays.
+    """
+
+    async def story(sim: Sim) -> None:
+        sim.cloud.faults += [
+            Fault(verb="PUT", priority="Spot", failure=UNREADY),
+            faults.capacity(priority="Spot"),
+        ]
+        await sim.start_controller(elect=False)
+        claim = choosing(NAME, SIZE, terms=["spot", "on-demand"])
+        claim["metadata"].setdefault("labels", {})[own_labels.ZONE] = "mine"
+        await sim.apply(claim)
+        await sim.until(lambda: sim.nodes_of(NAME), 300, "a Node")
+        await ready(sim, NAME, within_seconds=6000)
+        (node,) = sim.nodes_of(NAME)
+        assert sim.cloud.pools[NAME].priority != "Spot"
+        assert sim.cloud.pools[NAME].properties["nodeLabels"][own_labels.CAPACITY_TYPE] == "on-demand"
+        assert node["metadata"]["labels"][own_labels.CAPACITY_TYPE] == "on-demand"
+        assert node["metadata"]["labels"].get(own_labels.ZONE) != "mine"
+        shown = sim.claim(NAME)["metadata"]["labels"]
+        assert (shown[own_labels.CAPACITY_TYPE], shown[own_labels.ZONE]) == ("on-demand", "mine")
+
+    simulate(story, nodes=LATE)
 
 
 def test_a_failed_pool_whose_node_is_ready_is_kept() -> None:

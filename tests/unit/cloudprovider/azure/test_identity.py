@@ -22,7 +22,7 @@ from provisioner.simulator.azure.cloud import AzureCloud
 from provisioner.simulator.azure.settings import AzureSettings
 from provisioner.simulator.loop import VirtualClock, run
 from provisioner.simulator.network import MemoryConnector, Network
-from tests.unit.builders import claim
+from tests.unit.builders import claim, instance
 
 T = TypeVar("T")
 EPOCH = datetime(2026, 3, 1, tzinfo=UTC)
@@ -31,11 +31,11 @@ TENANT, CLIENT, ASSERTION = "the-tenant", "the-client", "header.claims.signature
 
 
 class Entra:
-    """A token service: returns `token`, or `status` and `body`."""
+    """A token service: returns `token`, or `status` and `body`, after `delay_seconds`."""
 
     def __init__(self) -> None:
         self.token = "letmein"
-        self.status, self.body = 200, ""
+        self.status, self.body, self.delay_seconds = 200, "", 0.0
         self.requested: list[tuple[str, dict[str, str]]] = []
 
     def app(self) -> web.Application:
@@ -44,6 +44,7 @@ class Entra:
         return app
 
     async def _answer(self, request: web.Request) -> web.Response:
+        await asyncio.sleep(self.delay_seconds)
         self.requested.append((request.path, {key: str(value) for key, value in (await request.post()).items()}))
         if self.status != 200:
             return web.Response(status=self.status, text=self.body, content_type="application/json")
@@ -95,6 +96,28 @@ def on_azure(folder: Path, story: Callable[[AzureProvider, AzureCloud, Entra], A
                     await runner.cleanup()
 
     return run(main, seed=1, epoch=EPOCH)
+
+
+@pytest.mark.parametrize("verb", ["create", "get", "list", "delete", "cluster"])
+def test_a_credential_that_hangs_is_named(verb: str, tmp_path: Path) -> None:
+    """Entra ID does not respond: the error is about the token, and states that no request was sent to ARM."""
+
+    async def story(provider: AzureProvider, cloud: AzureCloud, entra: Entra) -> None:
+        entra.delay_seconds = 100.0
+        calls: dict[str, Callable[[], Awaitable[object]]] = {
+            "create": lambda: provider.create(claim(), "ws3f2a91c0d"),
+            "get": lambda: provider.get("ws3f2a91c0d"),
+            "list": provider.list,
+            "delete": lambda: provider.delete(instance()),
+            "cluster": provider.cluster,
+        }
+        with pytest.raises(Retryable) as failed:
+            await calls[verb]()
+        assert (failed.value.reason, failed.value.status) == ("NoToken", 401)
+        assert failed.value.message.startswith("getting an access token timed out. Check the workload identity")
+        assert cloud.requests == []
+
+    on_azure(tmp_path, story)
 
 
 def test_the_pods_token_is_exchanged_once_for_many_calls(tmp_path: Path) -> None:

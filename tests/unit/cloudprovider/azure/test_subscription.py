@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from cloudprovider.azure.subscription import Identity, Permissions, ResourceSku, Usage, _sku, _usage, identity_of
+from cloudprovider.azure.subscription import Identity, Permissions, ResourceSku, _sku, _usage, identity_of
+from cloudprovider.interface import Usage
 
 
 def token(payload: Any) -> str:

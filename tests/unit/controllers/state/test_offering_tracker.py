@@ -13,6 +13,7 @@ from controllers.model.steps import CreateInstance
 from controllers.nodeclaim.lifecycle.launch import own_blocking_condition
 from controllers.nodeclaim.lifecycle.offerings import blocking_condition, exhausted, fallback_message, next_offering
 from controllers.state.offering_tracker import OfferingTracker
+from controllers.state.quota import QuotaReadings
 from controllers.state.unavailable_offerings import UnavailableOfferings
 from provisioner.api import labels
 from provisioner.api.conditions import EXHAUSTED, ConditionSet
@@ -28,7 +29,12 @@ SHORT = NoCapacity("QuotaExceeded", "no cores", scope="size")
 def offering_tracker(*offerings: Offering) -> tuple[OfferingTracker, UnavailableOfferings]:
     unavailable_offerings = UnavailableOfferings(lambda key: None)
     return OfferingTracker(
-        unavailable_offerings, lambda made: offerings, OfferingMetrics(Metrics()), failure_from_condition, lambda: 0.0
+        unavailable_offerings,
+        lambda made: offerings,
+        OfferingMetrics(Metrics()),
+        failure_from_condition,
+        lambda: 0.0,
+        quota=QuotaReadings(unavailable_offerings, lambda *_: None, lambda key: None, lambda: None),
     ), unavailable_offerings
 
 

@@ -1,0 +1,80 @@
+"""The quotas of Compute that an offering needs, and whether the usage of a location leaves enough of each.
+
+Pure. A spot machine needs the spot vCPUs of the location, an on-demand machine those of its VM family and of the whole
+location. A quota that is not listed, or whose family is not known here, is not checked.
+
+Source: https://learn.microsoft.com/en-us/rest/api/compute/usage/list (units, names),
+https://learn.microsoft.com/en-us/azure/quotas/per-vm-quota-requests (spot and regional vCPUs),
+https://learn.microsoft.com/en-us/azure/virtual-machines/vm-naming-conventions (vCPUs in names),
+https://docs.openshift.com/rosa/rosa_architecture/rosa_policy_service_definition/rosa-instance-types.html (families).
+"""
+
+import re
+from collections.abc import Mapping
+from functools import lru_cache
+
+from cloudprovider.errors import QUOTA_EXCEEDED, NoCapacity, Scope
+from cloudprovider.interface import SPOT, Failure, Offering, OfferingQuota, Usage
+
+from .error_table import RAISE_QUOTA
+from .errors import NO_CAPACITY_BYTES
+from .messages import format_message
+
+TOTAL, LOW_PRIORITY = "cores", "lowprioritycores"
+
+_VCPUS = re.compile(r"(?:Standard|Basic)_[A-Za-z]+(\d{1,4})", re.IGNORECASE)
+# By the beginning and the end of a size's name.
+_FAMILIES = (
+    (re.compile(r"standard_nc\d+as_t4_v3"), "Standard NCASv3_T4 Family"),
+    (re.compile(r"standard_nc\d+ads_a100_v4"), "StandardNCADSA100v4Family"),
+    (re.compile(r"standard_nc\d+ad(i)?s_h100_v5"), "StandardNCadsH100v5Family"),
+    (re.compile(r"standard_ncc\d+ads_h100_v5"), "StandardNCCads2023Family"),
+    (re.compile(r"standard_nd96asr_v4"), "Standard NDASv4_A100 Family"),
+    (re.compile(r"standard_nd96amsr_a100_v4"), "standard NDAMSv4_A100Family"),
+    (re.compile(r"standard_nd96isr_h100_v5"), "standardNDSH100v5Family"),
+    (re.compile(r"standard_nd96isr_h200_v5"), "standardNDISRH200V5Family"),
+    (re.compile(r"standard_nd128isr_ndr_gb200_v6"), "standardNDISRGB200V6NDRFamily"),
+    (re.compile(r"standard_nd128isr_gb300_v6"), "standardNDISRGB300V6Family"),
+    (re.compile(r"standard_nd40rs_v2"), "standardNDSv2Family"),
+    (re.compile(r"standard_nv\d+adm?s_a10_v5"), "StandardNVADSA10v5Family"),
+    (re.compile(r"standard_nd96isr?_mi300x_v5"), "standardNDISv5MI300XFamily"),
+    (re.compile(r"standard_nv\d+admm?s_v710_v5|standard_nv\d+ads_v710_v5"), "StandardNVadsV710v5Family"),
+    (re.compile(r"standard_ng\d+adm?s_v620_v1"), "StandardNGADSV620v1Family"),
+)
+
+
+def quota_name(name: str) -> str:
+    """A quota's name in lower case without spaces: lists of Azure differ in both."""
+    return name.casefold().replace(" ", "")
+
+
+@lru_cache(maxsize=1024)
+def family_of(size: str) -> str:
+    """The quota family of a VM size; "" if it is not known."""
+    return next((family for pattern, family in _FAMILIES if pattern.fullmatch(size.casefold())), "")
+
+
+def vcpus_of(size: str) -> int:
+    """The vCPUs in the name of a VM size; 0 if it states none."""
+    match = _VCPUS.match(size)
+    return int(match[1]) if match is not None else 0
+
+
+def quota_of(usages: Mapping[str, Usage], offering: Offering, location: str) -> OfferingQuota | None:
+    """The quota of which least is left for this offering; None if none that it needs is listed.
+
+    `usages`: by `quota_name`.
+    """
+    family, needed = family_of(offering.size), vcpus_of(offering.size)
+    names: tuple[tuple[str, Scope], ...] = ((family, "size"), (TOTAL, "region"))
+    if offering.capacity_type == SPOT:
+        names = ((LOW_PRIORITY, "priority"),)
+    listed = [(usages[quota_name(name)], name, scope) for name, scope in names if quota_name(name) in usages]
+    if not listed or not needed:
+        return None
+    usage, name, scope = min(listed, key=lambda one: one[0].left)
+    shown = {TOTAL: "Total Regional", LOW_PRIORITY: "LowPriority"}.get(name, name)
+    text = f"{shown} cores quota in {location}: limit {usage.limit}, used {usage.used}, needed {needed}"
+    message = format_message(QUOTA_EXCEEDED, text, RAISE_QUOTA.format(location=location), limit=NO_CAPACITY_BYTES)
+    failure = Failure(reason=QUOTA_EXCEEDED, message=message, code=QUOTA_EXCEEDED, kind=NoCapacity.kind, scope=scope)
+    return OfferingQuota(left=usage.left, needed=needed, failure=failure)

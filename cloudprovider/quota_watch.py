@@ -1,0 +1,56 @@
+"""Reads the usage of quota while a claim waits for quota: at once, then every minute.
+
+The right to read it is optional. Without it nothing is read for an hour, and offerings are tried again after their
+delay only. A failed read changes nothing.
+
+Source: docs/references/rules.md#unavailable-offerings.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Never
+
+import structlog
+
+from .errors import CloudError
+from .interface import CloudProvider, Usage
+
+READ_SECONDS = 60.0
+DENIED_SECONDS = 3600.0
+
+log = structlog.get_logger("quota")
+
+
+class QuotaWatch:
+    """`waiting()`: whether a claim waits for quota; `on_read(usages)` is called after each read."""
+
+    def __init__(
+        self, provider: CloudProvider, *, waiting: Callable[[], bool], on_read: Callable[[Mapping[str, Usage]], None]
+    ) -> None:
+        self._provider = provider
+        self._waiting = waiting
+        self._on_read = on_read
+        self._begin = asyncio.Event()
+
+    def wake(self) -> None:
+        """A claim waits for quota."""
+        self._begin.set()
+
+    async def run(self) -> Never:
+        """Read until cancelled. Only the leader runs this."""
+        while True:
+            await self._begin.wait()
+            self._begin.clear()
+            if self._waiting():
+                await asyncio.sleep(await self._read())
+                self._begin.set()
+
+    async def _read(self) -> float:
+        """The seconds until the next read."""
+        try:
+            usages = await self._provider.usages()
+        except CloudError as error:
+            log.info("failed to read the usage of quota", error=str(error))
+            return DENIED_SECONDS if error.status == 403 else READ_SECONDS
+        self._on_read(usages)
+        return READ_SECONDS
