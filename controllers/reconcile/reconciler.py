@@ -5,7 +5,7 @@ key waits until the cache shows it.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 import msgspec
 import structlog
@@ -18,6 +18,7 @@ from controllers.actuator.actuator import Actuator
 from controllers.garbagecollection import garbage
 from controllers.model.facts import Facts
 from controllers.model.policy import Policy
+from controllers.model.recent_removals import encode
 from controllers.model.results import CloudFailed, Fenced, KubeFailed, ReadNodes, Result
 from controllers.model.steps import (
     CreateInstance,
@@ -46,6 +47,7 @@ from controllers.state.offering_tracker import OfferingTracker
 from controllers.state.unhealthy_nodes import UnhealthyNodes
 from provisioner.runtime.clock import Clock
 from provisioner.runtime.controller_name import set_controller
+from provisioner.runtime.kube import KubeError
 
 from . import expectations, lifecycle_log
 from .event_dedup import record_events, report_restriction
@@ -64,7 +66,10 @@ log = structlog.get_logger("reconciler")
 
 
 class Reconciler:
-    """`gpus` maps a VM size to its GPUs; `memories` is what is remembered, by key."""
+    """`gpus` maps a VM size to its GPUs; `memories` is what is remembered, by key.
+
+    `save_removals` keeps the circuit breaker's removals, encoded, for the next leader. It may raise KubeError.
+    """
 
     def __init__(
         self,
@@ -80,6 +85,7 @@ class Reconciler:
         unhealthy_nodes: UnhealthyNodes,
         observer: StepObserver,
         memories: dict[str, Memory],
+        save_removals: Callable[[str], Awaitable[None]],
     ) -> None:
         self._indexes = indexes
         self._inventory = inventory
@@ -90,6 +96,7 @@ class Reconciler:
         self._unhealthy_nodes = unhealthy_nodes
         self._observer = observer
         self._memories = memories
+        self._save_removals = save_removals
         self.cluster_state = cluster_state
         self.offering_tracker = offering_tracker
 
@@ -180,6 +187,10 @@ class Reconciler:
         return result, began
 
     async def _write(self, facts: Facts, step: Write, began: float) -> Result:
+        if isinstance(step, DeleteClaim) or (isinstance(step, DeleteInstance) and facts.candidate is not None):
+            cause = facts.candidate.cause if facts.candidate is not None else step.cause
+            if (failed := await self._record_removal(facts, cause)) is not None:
+                return failed
         if isinstance(step, DeleteInstance):
             with bound_contextvars(**lifecycle_log.fields_of_cloud_write(facts, step)):
                 return await self._actuator.write(step, facts.claim)
@@ -196,6 +207,23 @@ class Reconciler:
             return result
         finally:
             self.cluster_state.create_finished(step.name)
+
+    async def _record_removal(self, facts: Facts, cause: str) -> KubeFailed | None:
+        """Count a removal by inference, on the Lease too, before it is sent: the next leader counts it as well."""
+        key, uid = facts.key, garbage.claim_uid(facts)
+        if not self.cluster_state.removal_started(key, cause, uid, self._now()):
+            return None
+        saved = False
+        try:
+            await self._save_removals(encode(self.cluster_state.recent_removals(self._clock.now(), self._now())))
+            saved = True
+        except KubeError as error:
+            log.warning("removal not sent: failed to record it on the Lease", error=str(error))
+            return KubeFailed(error=error)
+        finally:
+            if not saved:
+                self.cluster_state.removal_not_sent(key, uid)
+        return None
 
     async def _after_write(self, memory: Memory, facts: Facts, step: Write, result: Result) -> float | None:
         if not isinstance(result, KubeFailed):
@@ -218,7 +246,7 @@ class Reconciler:
             case CloudFailed(error=error) if not (isinstance(error, Retryable) and error.conflict):
                 await self._explain(memory, facts.key)
             case _:
-                self._count(facts, step)
+                log.debug("step accepted", step=type(step).__name__, key=facts.key)
         return expectations.seconds_until_observed(memory, self._indexes)
 
     async def _explain(self, memory: Memory, key: str) -> None:
@@ -258,11 +286,6 @@ class Reconciler:
                 return None
             case _:
                 return None
-
-    def _count(self, facts: Facts, step: Write) -> None:
-        if isinstance(step, DeleteClaim) or (isinstance(step, DeleteInstance) and facts.candidate is not None):
-            cause = facts.candidate.cause if facts.candidate is not None else step.cause
-            self.cluster_state.removal_accepted(facts.key, cause, garbage.claim_uid(facts), self._now())
 
     def _set_polling(self, key: str, facts: Facts) -> None:
         """The inventory lists the pools more often while the key is in flight."""

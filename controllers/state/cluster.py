@@ -1,11 +1,11 @@
 """Counts over all keys: agent pools, creates of the last minute, the queue of claims for room, and the circuit breaker.
 
 Counts are taken from the caches and kept until an object changes. The queue is ordered by age. Creates are counted when
-they are sent, removals by inference when they are accepted. The rules come as functions (`Rules`).
+they are sent, removals by inference before they are sent. The rules come as functions (`Rules`).
 """
 
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from datetime import datetime
 
@@ -16,16 +16,15 @@ from controllers.model.confirmation import Confirmation
 from controllers.model.facts import Candidate, ClusterCounts, Facts, FirstSights, UnhealthyCounts
 from controllers.model.ownership import Verdict, managed, verdict
 from controllers.model.policy import Policy
+from controllers.model.recent_removals import RecentRemoval
 from provisioner.api.nodeclaim import NodeClaim
 
 from .gc_candidates import GCCandidates
 from .indexes import Indexes
+from .removal_window import Machine, RemovalWindow
 
 MINUTE_SECONDS = 60.0
 WAKE_AT_MOST = 5
-
-# A key, and the UID of the claim that the machine under it was created for.
-Machine = tuple[str, str]
 
 
 class Rules(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,7 +51,7 @@ class ClusterState:
         self._rules = rules
         self._creates: deque[float] = deque()
         self._creates_in_flight: dict[str, float] = {}
-        self._removals: deque[tuple[float, str, str]] = deque()
+        self._removals = RemovalWindow(policy.circuit_breaker_window_seconds)
         self._candidates = candidates
         self._tripped_by: frozenset[Machine] = frozenset()
         self._counted: tuple[int, int, int] | None = None
@@ -91,10 +90,21 @@ class ClusterState:
         self._creates_in_flight.pop(key, None)
         self.pools_changed()
 
-    def removal_accepted(self, key: str, cause: str, claim_uid: str, now: float) -> None:
-        """A removal by inference was accepted."""
-        if self._rules.counted(cause):
-            self._removals.append((now, key, claim_uid))
+    def removal_started(self, key: str, cause: str, claim_uid: str, now: float) -> bool:
+        """A removal by inference is about to be sent. Whether the removals on the Lease have to be updated first."""
+        return self._rules.counted(cause) and self._removals.started((key, claim_uid), now)
+
+    def removal_not_sent(self, key: str, claim_uid: str) -> None:
+        """The removals on the Lease could not be updated."""
+        self._removals.not_sent((key, claim_uid))
+
+    def recent_removals(self, wall: datetime, now: float) -> tuple[RecentRemoval, ...]:
+        """The removals by inference that count toward the limit, those of former leaders included."""
+        return self._removals.entries(wall, now)
+
+    def restore_removals(self, removals: Iterable[RecentRemoval], wall: datetime, now: float) -> None:
+        """Count the removals of former leaders."""
+        self._removals.restore(removals, wall, now)
 
     def candidates(self) -> Mapping[str, Candidate]:
         """All candidates for removal by inference, by key."""
@@ -106,13 +116,12 @@ class ClusterState:
         The machines that tripped it together count together until none of them waits: the confirmation of one half does
         not confirm the other half. Only a machine that turns out well stops counting.
         """
-        self._expire(now)
         found = {(key, one.claim_uid) for key, one in self.candidates().items() if self._rules.counted(one.cause)}
         self._tripped_by = self._still_waiting(found, wall)
-        going = found | self._tripped_by | {(key, uid) for _, key, uid in self._removals}
+        going = found | self._tripped_by | self._removals.machines(now)
         counted = {key for key, _ in going}
         confirmed = self.confirmation.removals if self.confirmation is not None else ()
-        # After a restart, the confirmed removals are the only trace of removals that were made before.
+        # Removals before the window, by a former leader, are known only from their confirmation.
         going |= {(key, "") for key in confirmed if key not in counted and self._confirmed_and_gone(key, wall)}
         vanished = sum(self._inventory.get(key) is None for key, _ in going)
         tripped = self._rules.tripped(self._policy, pools=self._pools()[0] + vanished, removals=len(going))
@@ -198,5 +207,3 @@ class ClusterState:
     def _expire(self, now: float) -> None:
         while self._creates and now - self._creates[0] >= MINUTE_SECONDS:
             self._creates.popleft()
-        while self._removals and now - self._removals[0][0] >= self._policy.circuit_breaker_window_seconds:
-            self._removals.popleft()

@@ -63,6 +63,8 @@ RETRY = "gpu-provisioner.sh/retry"
 HANDED_OVER_AT = "gpu-provisioner.sh/handed-over-at"
 # Set on the Lease: inferred removals that a user has confirmed.
 CONFIRMED_REMOVALS = "gpu-provisioner.sh/confirmed-removals"
+# Set on the Lease: inferred removals of the last minutes, for the next leader.
+INFERRED_REMOVALS = "gpu-provisioner.sh/inferred-removals"
 # On a claim: "disabled", set by a user, prevents repair.
 REPAIR = "gpu-provisioner.sh/repair"
 # Set on a claim: the labels that the controller copied from its machine, as key=value, separated by commas.

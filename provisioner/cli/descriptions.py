@@ -92,7 +92,7 @@ removals pass the circuit breaker for one hour.""",
   gpu-provisioner gc -o json            the same for programs
   gpu-provisioner gc --confirm          print the table, ask, then let these removals pass the circuit breaker
 
-Removals of the last ten minutes count towards the leader's circuit breaker; this command cannot read them.""",
+Removals of the last ten minutes, which the Lease records, count towards the circuit breaker.""",
     exit_codes=DONE_REFUSED_USAGE,
     settings="accepted",
 )

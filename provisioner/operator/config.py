@@ -4,6 +4,7 @@ Nothing here opens a connection.
 """
 
 import os
+import secrets
 import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -46,6 +47,7 @@ class Clients:
 class Config:
     """A port of None is not served. `elect` False is for clusters with exactly one replica.
 
+    `identity`: the holder of the Lease, unique to each start of a process and recognizable by its pod's name.
     `settle_seconds`: how long Azure may take until a GET shows a pool whose PUT it accepted
     (docs/references/rules.md#absence-needs-proof). `prices`: the hourly price by size; `<size>/spot` is the spot price.
     """
@@ -63,14 +65,14 @@ class Config:
     prices: PriceTable = ()
 
 
-def config_from(settings: Settings, *, identity: str = "", service_account: Path = SERVICE_ACCOUNT) -> Config:
+def config_from(settings: Settings, *, service_account: Path = SERVICE_ACCOUNT) -> Config:
     """The configuration of this process. The Lease is in the pod's own namespace unless the settings name another."""
     return Config(
         policy=policy_from(settings),
         elect=not settings.disable_leader_election,
         lease_name=settings.leader_election_name,
         lease_namespace=settings.leader_election_namespace or _own_namespace(service_account),
-        identity=identity or f"{socket.gethostname()}_{os.getpid()}",
+        identity=f"{socket.gethostname()}_{secrets.token_hex(8)}",
         metrics_port=settings.metrics_port,
         health_port=settings.health_probe_port,
         prices=settings.prices,

@@ -5,7 +5,7 @@
 
 import asyncio
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 
 from cloudprovider.azure.errors import failure_from_condition
@@ -32,6 +32,7 @@ from controllers.state.offering_tracker import OfferingTracker
 from controllers.state.quota import QuotaReadings
 from controllers.state.unavailable_offerings import UnavailableOfferings
 from controllers.state.unhealthy_nodes import UnhealthyNodes
+from provisioner.api import labels
 from provisioner.metrics.observers.observer import Observer
 from provisioner.metrics.observers.offerings import register_offering_metrics
 from provisioner.metrics.observers.removals import register_removal_metrics
@@ -52,6 +53,7 @@ RECONCILE_TIMEOUT_SECONDS = 60.0
 class Controllers:
     """The NodeClaim controller with its queue, what adds keys to the queue, and the metrics observers."""
 
+    cluster_state: ClusterState
     queue: WorkQueue
     controller: Controller
     event_handlers: EventHandlers
@@ -107,8 +109,10 @@ def build_controllers(
         unhealthy_nodes=unhealthy_nodes,
         observer=observer,
         memories=memories,
+        save_removals=build_save_removals(elector),
     )
     return Controllers(
+        cluster_state=cluster_state,
         queue=queue,
         controller=Controller(
             "nodeclaim",
@@ -129,6 +133,16 @@ def build_controllers(
         observer=observer,
         quota_watch=quota_watch,
     )
+
+
+def build_save_removals(elector: LeaderElector | None) -> Callable[[str], Awaitable[None]]:
+    """The removals are kept on the Lease; without leader election they are lost with the process."""
+
+    async def save(text: str) -> None:
+        if elector is not None:
+            await elector.annotate(labels.INFERRED_REMOVALS, text)
+
+    return save
 
 
 def lease_remaining(elector: LeaderElector | None) -> Callable[[], float]:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 import structlog
 
 from cloudprovider.inventory import Inventory
-from controllers.model.confirmation import decode
+from controllers.model import confirmation, recent_removals
 from provisioner.api import labels
 from provisioner.metrics.observers.loop_lag import LoopLag
 from provisioner.runtime.events import EventRecorder
@@ -71,6 +71,8 @@ class Operator:
         objects, age = self._clients.metrics.cache("agentpools")
         objects.set_function(lambda: float(len(self._inventory.names())))
         age.set_function(self._inventory.staleness_seconds)
+        if self._elector is not None:
+            self._restore_removals(self._elector.annotations)
         try:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._inventory.run(), name="inventory")
@@ -96,13 +98,23 @@ class Operator:
     def _pools_changed(self) -> None:
         self._controllers.event_handlers.all_changed()
 
+    def _restore_removals(self, annotations: Mapping[str, str]) -> None:
+        """Read the removals that the circuit breaker counted under former leaders."""
+        text = annotations.get(labels.INFERRED_REMOVALS, "")
+        removals = recent_removals.decode(text) if text else ()
+        if removals is None:
+            log.warning("ignored invalid removals on the Lease", annotation=text[:256])
+            return
+        wall, now = self._clients.clock.now(), asyncio.get_running_loop().time()
+        self._controllers.cluster_state.restore_removals(removals, wall, now)
+
     def _lease_annotated(self, annotations: Mapping[str, str]) -> None:
         """Read the removals that an operator confirmed with `gpu-provisioner gc --confirm`."""
         text = annotations.get(labels.CONFIRMED_REMOVALS, "")
-        confirmation = decode(text) if text else None
-        if text and confirmation is None:
+        confirmed = confirmation.decode(text) if text else None
+        if text and confirmed is None:
             log.warning("ignored an invalid confirmation of removals on the Lease", annotation=text[:256])
-        self._controllers.event_handlers.confirmed(confirmation)
+        self._controllers.event_handlers.confirmed(confirmed)
 
 
 def build_elector(

@@ -4,8 +4,8 @@
 renewed the Lease, they count from when they observe the renewal. Wall clocks of two machines are never compared for it.
 A leader that cannot renew stops while `retry_period_seconds` are left, so that its work has ended before another
 replica may start. On shutdown the work stops first; then the Lease is released, unless it was lost or a cancelled write
-may still be applied (then it expires). If the work fails, so does the election. Other fields of the Lease and its
-annotations are preserved.
+may still be applied (then it expires). If the work fails, so does the election. A Lease that was deleted counts as held
+until the term that was observed last ends; its holder creates it again.
 
 Source: docs/references/reliability.md#lease-rules, docs/references/reliability.md#leadership-and-time,
 docs/references/kubernetes.md#leases-and-leader-election.
@@ -18,14 +18,15 @@ from datetime import datetime
 from random import Random  # noqa: TID251 - the type; the caller seeds it
 from typing import Any, NoReturn, TypeVar
 
+import msgspec
 from prometheus_client import Gauge
 
 from .clock import Clock
 from .kube import Kube, KubeError
 from .logs import get_logger
 from .metrics import Metrics
-from .objects import Lease, LeaseSpec, micro_time
-from .resources import LEASES
+from .objects import Lease, LeaseSpec
+from .resourcelock import LeaseLock
 
 R = TypeVar("R")
 Work = Callable[[], Coroutine[Any, Any, R]]
@@ -35,6 +36,16 @@ log = get_logger("leaderelection")
 
 class LeadershipLost(Exception):
     """The Lease was not renewed in time, or another replica holds it. The work has been stopped."""
+
+
+class _Observed(msgspec.Struct, frozen=True, kw_only=True):
+    """A term of a Lease. `term_seconds`: for how long it is respected from when it was observed."""
+
+    uid: str
+    holder: str
+    renew_time: str
+    transitions: int
+    term_seconds: float
 
 
 class LeaderElector:
@@ -63,7 +74,6 @@ class LeaderElector:
             raise ValueError(
                 "lease_duration_seconds must exceed twice retry_period_seconds plus request_timeout_seconds"
             )
-        self._kube = kube
         self._clock = clock
         self._name = name
         self._namespace = namespace
@@ -73,15 +83,32 @@ class LeaderElector:
         self._retry_period_seconds = retry_period_seconds
         self._request_timeout_seconds = request_timeout_seconds
         self._metrics = metrics or Metrics().leader(name)
-        self._on_annotations = on_annotations
+        self._lock = LeaseLock(
+            kube,
+            clock,
+            name=name,
+            namespace=namespace,
+            identity=identity,
+            lease_duration_seconds=lease_duration_seconds,
+            on_annotations=on_annotations,
+        )
+        self._annotating = asyncio.Lock()
         self._valid_until = -math.inf
-        self._version = ""
-        self._observed: tuple[str, str, int] | None = None
+        self._observed: _Observed | None = None
         self._observed_at = 0.0
         self._no_release_before = -math.inf
         self.holder = ""
         self.vacant_seconds = 0.0
-        self.annotations: Mapping[str, str] = {}
+
+    @property
+    def annotations(self) -> Mapping[str, str]:
+        """The annotations of the Lease, as they were read or written last."""
+        return self._lock.annotations
+
+    async def annotate(self, name: str, value: str) -> None:
+        """Set an annotation of the Lease while leading; calls are applied in their order. Raises KubeError."""
+        async with self._annotating:
+            await self._lock.annotate(name, value)
 
     def delay_release(self, seconds: float) -> None:
         """Do not release the Lease for `seconds`: a write that was cancelled in flight may be applied until then."""
@@ -122,39 +149,50 @@ class LeaderElector:
     async def _try_acquire(self) -> bool:
         try:
             async with asyncio.timeout(self._request_timeout_seconds):
-                lease = await self._read()
-                if lease is None:
-                    await self._write(None)
-                    return True
+                lease = await self._lock.read()
                 if not self._can_acquire(lease):
                     return False
                 vacant = self._vacant(lease)
-                await self._write(lease)
+                await self._hold(lease)
                 self.vacant_seconds = vacant
                 return True
         except (KubeError, TimeoutError) as error:
             log.warning("failed to acquire the lease", lease=self._name, error=str(error) or "timed out")
             return False
 
-    def _can_acquire(self, lease: Lease) -> bool:
-        spec = lease.spec
-        holder = spec.holder_identity or ""
-        seen = (holder, spec.renew_time or "", spec.lease_transitions or 0)
-        if seen != self._observed:
-            self._observed, self._observed_at = seen, self._now()
-        if holder != self.holder:
-            self.holder = holder
-            log.info("new leader observed", lease=self._name, holder=holder or "none")
-        if holder in {"", self._identity}:
+    def _can_acquire(self, lease: Lease | None) -> bool:
+        """A Lease that vanished is held until the term ends that was observed last: its holder may not know yet."""
+        if lease is not None and not self._is_replacement(lease):
+            self._observe(lease)
+        if self._observed is None or self._observed.holder in {"", self._identity}:
             return True
         # The lease duration counts from when the renewal was observed, which is never before it was made.
-        term = max(self._lease_duration_seconds, float(spec.lease_duration_seconds or 0))
-        return self._now() - self._observed_at >= term
+        return self._now() - self._observed_at >= self._observed.term_seconds
 
-    def _vacant(self, lease: Lease) -> float:
+    def _is_replacement(self, lease: Lease) -> bool:
+        """Whether another client deleted the observed Lease and created one without a holder: nobody released it."""
+        observed = self._observed
+        return observed is not None and lease.metadata.uid != observed.uid and not lease.spec.holder_identity
+
+    def _observe(self, lease: Lease) -> None:
+        spec = lease.spec
+        seen = _Observed(
+            uid=lease.metadata.uid,
+            holder=spec.holder_identity or "",
+            renew_time=spec.renew_time or "",
+            transitions=spec.lease_transitions or 0,
+            term_seconds=max(self._lease_duration_seconds, float(spec.lease_duration_seconds or 0)),
+        )
+        if seen != self._observed:
+            self._observed, self._observed_at = seen, self._now()
+        if seen.holder != self.holder:
+            self.holder = seen.holder
+            log.info("new leader observed", lease=self._name, holder=seen.holder or "none")
+
+    def _vacant(self, lease: Lease | None) -> float:
         """An estimate: it compares the wall clocks of two machines."""
         try:
-            renewed = datetime.fromisoformat(lease.spec.renew_time or "")
+            renewed = datetime.fromisoformat((lease.spec.renew_time if lease is not None else "") or "")
             return max(0.0, (self._clock.now() - renewed).total_seconds())
         except (TypeError, ValueError):
             return 0.0
@@ -177,15 +215,15 @@ class LeaderElector:
 
     async def _renew(self) -> None:
         try:
-            await self._write(Lease(spec=LeaseSpec(holder_identity=self._identity)))
+            await self._hold(Lease(spec=LeaseSpec(holder_identity=self._identity)))
         except KubeError as error:
             if not (error.conflict or error.not_found):
                 raise
             # Another client wrote the Lease, or our last renewal was applied and its response was lost.
-            lease = await self._read()
+            lease = await self._lock.read()
             if lease is not None and lease.spec.holder_identity != self._identity:
                 self._lose(f"it is held by {lease.spec.holder_identity or 'no one'}")
-            await self._write(lease)
+            await self._hold(lease)
 
     def _renewable_seconds(self) -> float:
         return self.remaining() - self._retry_period_seconds
@@ -195,54 +233,11 @@ class LeaderElector:
         log.error("leader election lost", lease=self._name, reason=reason)
         raise LeadershipLost(f"lease {self._namespace}/{self._name}: {reason}")
 
-    async def _read(self) -> Lease | None:
-        try:
-            lease = await self._kube.get(LEASES, self._name, namespace=self._namespace)
-        except KubeError as error:
-            if error.not_found:
-                return None
-            raise
-        self._observe(lease)
-        return lease
-
-    def _observe(self, lease: Lease) -> None:
-        self._version = lease.metadata.resource_version
-        if lease.metadata.annotations != self.annotations:
-            self.annotations = lease.metadata.annotations
-            self._on_annotations(self.annotations)
-
-    async def _write(self, held: Lease | None) -> None:
-        """Acquire or renew: patch the version that was read last, or create. The term starts before the request."""
-        started, now = self._now(), micro_time(self._clock.now())
-        spec: dict[str, Any] = {
-            "holderIdentity": self._identity,
-            "leaseDurationSeconds": math.ceil(self._lease_duration_seconds),
-            "renewTime": now,
-        }
-        if held is None:
-            spec |= {"acquireTime": now, "leaseTransitions": 0}
-            body = {"metadata": {"name": self._name, "namespace": self._namespace}, "spec": spec}
-            lease = await self._kube.create(LEASES, body, namespace=self._namespace)
-        else:
-            if held.spec.holder_identity != self._identity:
-                spec |= {"acquireTime": now, "leaseTransitions": (held.spec.lease_transitions or 0) + 1}
-            lease = await self._patch(spec)
-        self._observe(lease)
+    async def _hold(self, held: Lease | None) -> None:
+        """Acquire, renew or create the Lease. The term starts before the request."""
+        started = self._now()
+        await self._lock.hold(held)
         self._valid_until = started + self._lease_duration_seconds
-
-    async def _patch(self, spec: dict[str, Any]) -> Lease:
-        body = {"metadata": {"resourceVersion": self._version}, "spec": spec}
-        return await self._kube.patch(LEASES, self._name, body, patch_type="merge", namespace=self._namespace)
-
-    async def _patch_if_held(self, spec: dict[str, Any]) -> None:
-        try:
-            await self._patch(spec)
-        except KubeError as error:
-            # A renewal that was cancelled in flight may have been applied.
-            lease = await self._read() if error.conflict else None
-            if lease is None or lease.spec.holder_identity != self._identity:
-                raise
-            await self._patch(spec)
 
     async def _release(self) -> None:
         held = self.remaining() > 0
@@ -252,10 +247,9 @@ class LeaderElector:
         if self._now() < self._no_release_before:
             log.info("not releasing the lease: a cancelled write may still be applied; it expires", lease=self._name)
             return
-        spec = {"holderIdentity": "", "leaseDurationSeconds": 1, "renewTime": micro_time(self._clock.now())}
         try:
             async with asyncio.timeout(self._request_timeout_seconds):
-                await self._patch_if_held(spec)
+                await self._lock.release()
             log.info("released the lease", lease=self._name)
         except (KubeError, TimeoutError) as error:
             log.warning("failed to release the lease", lease=self._name, error=str(error) or "timed out")

@@ -113,7 +113,7 @@ class Invariants:
         elif kind == "pods":
             self._on_pod(obj)
         elif kind == "leases":
-            self._on_lease(obj)
+            self._on_lease(obj, before, gone=gone)
         self._check_orphans()
 
     def _on_claim(self, claim: Json, before: Json | None, *, gone: bool) -> None:
@@ -190,7 +190,9 @@ class Invariants:
                 "I4", f"{call.who} evicted Pod {name} from Node {node['metadata']['name']}, which is not ours"
             )
 
-    def _on_lease(self, lease: Json) -> None:
+    def _on_lease(self, lease: Json, before: Json | None, *, gone: bool) -> None:
+        if gone or (before is not None and _term(lease) == _term(before)):
+            return  # the holder cannot know that its Lease was deleted, and its term is not renewed
         name, call = lease["metadata"]["name"], CURRENT_CALL.get()
         who = call.who if call is not None else ""
         if who in self.controllers:
@@ -255,3 +257,8 @@ class Invariants:
 
     def _violated(self, invariant: str, what: str) -> None:
         self.violations.append(Violation(invariant, self._time(), what, self._audit_log.tail(LOG_LINES)))
+
+
+def _term(lease: Json) -> tuple[object, ...]:
+    spec = lease.get("spec") or {}
+    return tuple(spec.get(field) for field in ("holderIdentity", "renewTime", "leaseDurationSeconds"))

@@ -95,7 +95,7 @@ class Environment:
             clients: Clients = await life.enter_async_context(open_clients(settings))
             registry = self.registries[name] = clients.metrics.registry
             # The replicas run in one process; only their identities differ.
-            config = replace(config_from(settings, identity=name), policy=self.policy, poll_seconds_idle=2.0)
+            config = replace(config_from(settings), identity=name, policy=self.policy, poll_seconds_idle=2.0)
             app = Operator(clients, replace(config, settle_seconds=60.0 / self.azure.speed))
             serving.set_result(await life.enter_async_context(serve(LOOPBACK, 0, metrics_app(registry))))
             await app.run()

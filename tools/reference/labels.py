@@ -95,6 +95,12 @@ ANNOTATIONS = (
         "`gpu-provisioner gc --confirm`",
         "The removals that the circuit breaker allows within the hour.",
     ),
+    Mark(
+        k.INFERRED_REMOVALS,
+        ("Lease",),
+        CONTROLLER,
+        "The inferred removals of the last ten minutes; a new leader counts them for the circuit breaker.",
+    ),
 )
 
 LABELS = (

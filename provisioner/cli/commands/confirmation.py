@@ -6,7 +6,11 @@ Lease is changed. Without a current leader the confirmation is refused, because 
 
 from datetime import datetime, timedelta
 
+import msgspec
+
+from controllers.model import recent_removals
 from controllers.model.confirmation import CONFIRMED_SECONDS, Confirmation, decode, encode
+from controllers.model.recent_removals import RecentRemoval
 from provisioner.api import labels
 from provisioner.runtime.kube_errors import KubeError
 from provisioner.runtime.objects import Lease
@@ -22,6 +26,13 @@ TRIES = 5
 EXPIRED_SECONDS = 600.0
 
 START = "Start the controller, and name its Lease with --leader-election-namespace and --leader-election-name."
+
+
+class LeaseState(msgspec.Struct, frozen=True):
+    """`confirmation`: the one in effect, if any; `removals`: inferred removals that count toward the limit."""
+
+    confirmation: Confirmation | None = None
+    removals: tuple[RecentRemoval, ...] = ()
 
 
 async def leader(tools: Tools) -> Lease:
@@ -42,16 +53,19 @@ async def leader(tools: Tools) -> Lease:
     return lease
 
 
-async def current(tools: Tools) -> Confirmation | None:
-    """The confirmation in effect; None if there is none. Raises Refused."""
+async def current(tools: Tools) -> LeaseState:
+    """What the Lease says of inferred removals. Raises Refused."""
     try:
         lease = await tools.clients.kube.get(LEASES, tools.config.lease_name, namespace=tools.config.lease_namespace)
     except KubeError as error:
         if error.not_found:
-            return None
+            return LeaseState()
         raise by_api_server(error) from None
     found = decode(lease.metadata.annotations.get(labels.CONFIRMED_REMOVALS, ""))
-    return found if found is not None and tools.clients.clock.now() < found.until else None
+    return LeaseState(
+        confirmation=found if found is not None and tools.clients.clock.now() < found.until else None,
+        removals=recent_removals.decode(lease.metadata.annotations.get(labels.INFERRED_REMOVALS, "")) or (),
+    )
 
 
 async def confirm(tools: Tools, pools: tuple[str, ...]) -> Confirmation:

@@ -1,7 +1,7 @@
 """Inferred removals and what they wait for, by the controller's own rules, from one read of the cluster and of ARM.
 
 Reads that the controller makes before a removal are answered from the same data. Only the leader knows when it first
-observed a candidate and what it removed in the last ten minutes; the output states where this matters.
+observed a candidate; the output states where this matters.
 """
 
 import asyncio
@@ -14,7 +14,6 @@ import msgspec
 from cloudprovider.azure.instance_types import gpus_of
 from cloudprovider.interface import Cluster
 from controllers.garbagecollection.circuit_breaker import allowance
-from controllers.model.confirmation import Confirmation
 from controllers.model.facts import Candidate, Facts, UnhealthyCounts
 from controllers.model.ownership import Verdict, verdict
 from controllers.model.steps import (
@@ -40,6 +39,7 @@ from provisioner.api.node import Node
 from provisioner.operator.controllers import CLUSTER_RULES
 
 from .clients import State, Tools
+from .confirmation import LeaseState
 
 # A plan reads the NodeClaim, the agent pool, the cluster, the CRD and the Nodes at most once each.
 READS_MAX = 6
@@ -75,7 +75,7 @@ class Survey(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     confirmed_until: datetime | None
 
 
-def survey(state: State, tools: Tools, confirmation: Confirmation | None) -> Survey:
+def survey(state: State, tools: Tools, lease: LeaseState) -> Survey:
     """All inferred removals by agent pool name, and the state of the circuit breaker."""
     policy, inventory = tools.config.policy, state.inventory
     now, wall = asyncio.get_running_loop().time(), tools.clients.clock.now()
@@ -99,7 +99,8 @@ def survey(state: State, tools: Tools, confirmation: Confirmation | None) -> Sur
         candidates=GCCandidates(lambda key: candidate(observed[key]), lambda: observed),
         rules=CLUSTER_RULES,
     )
-    cluster_state.confirmation = confirmation
+    confirmation = cluster_state.confirmation = lease.confirmation
+    cluster_state.restore_removals(lease.removals, wall, now)
     whole = []
     for facts in observed.values():
         seen = evaluate(facts)

@@ -14,7 +14,7 @@ from aiohttp import web
 from kubernetes_asyncio.client import Configuration
 
 from provisioner.runtime.connection import client_over
-from provisioner.runtime.kube import Kube
+from provisioner.runtime.kube import Kube, KubeError
 from provisioner.runtime.leaderelection import LeaderElector, LeadershipLost
 from provisioner.runtime.objects import micro_time
 from provisioner.simulator.loop import SimLoop, VirtualClock
@@ -71,7 +71,12 @@ class Leases:
             return self.refuse(404, "NotFound")
         if body["metadata"]["resourceVersion"] != self.lease["metadata"]["resourceVersion"]:
             return self.refuse(409, "Conflict")
-        return self.written(request, self.lease | {"spec": self.lease["spec"] | body["spec"]})
+        metadata, notes = self.lease["metadata"], body["metadata"].get("annotations", {})
+        if notes:
+            metadata = metadata | {"annotations": metadata.get("annotations", {}) | notes}
+        return self.written(
+            request, self.lease | {"metadata": metadata, "spec": self.lease["spec"] | body.get("spec", {})}
+        )
 
     def written(self, request: web.Request, lease: dict[str, Any]) -> web.Response:
         for key in {"acquireTime", "renewTime"} & lease["spec"].keys():
@@ -328,7 +333,85 @@ def test_annotations_on_the_lease_are_reported_and_kept() -> None:
             assert election.remaining() > 20
             it.leases.lease = None
             await asyncio.sleep(7)
-            assert heard == [note, {}]
+            assert it.leases.lease is not None
+            assert it.leases.lease["metadata"]["annotations"] == note
+            assert heard == [note]
+            task.cancel()
+
+    in_a_world(story)
+
+
+def test_the_leader_annotates_its_lease() -> None:
+    """Several calls at once, another client's write and a lost response between them lose no annotation."""
+
+    async def story(it: World) -> None:
+        election = it.election("one")
+
+        async def work() -> None:
+            async with asyncio.TaskGroup() as group:
+                for name in "abc":
+                    group.create_task(election.annotate(f"example.com/{name}", "1"))
+            lease = it.leases.lease
+            assert lease is not None
+            notes = lease["metadata"]["annotations"] | {"their.example/note": "1"}
+            it.leases.store(lease | {"metadata": lease["metadata"] | {"annotations": notes}})
+            await election.annotate("example.com/a", "2")
+            it.leases.lose_answers = 1
+            with pytest.raises(KubeError):
+                await election.annotate("example.com/b", "2")
+            await election.annotate("example.com/c", "2")
+
+        await election.run(work)
+        assert it.leases.lease is not None
+        assert it.leases.lease["metadata"]["annotations"] == {
+            "example.com/a": "2",
+            "example.com/b": "2",
+            "example.com/c": "2",
+            "their.example/note": "1",
+        }
+        assert it.leases.writes[-1][1] == ""
+
+    in_a_world(story)
+
+
+def test_a_lease_of_another_holder_is_not_annotated() -> None:
+    """A process whose Lease was taken writes nothing to it."""
+
+    async def story(it: World) -> None:
+        election = it.election("one")
+
+        async def work() -> None:
+            it.leases.put("thief")
+            with pytest.raises(KubeError) as caught:
+                await election.annotate("example.com/a", "1")
+            assert caught.value.conflict
+            await forever()
+
+        assert isinstance(await swallow(election.run(work)), LeadershipLost)
+        assert it.leases.lease is not None
+        assert "annotations" not in it.leases.lease["metadata"]
+
+    in_a_world(story)
+
+
+@pytest.mark.parametrize("restored", [False, True], ids=["deleted", "restored without a holder"])
+def test_a_lease_that_vanishes_is_held_until_the_observed_term_ends(restored: bool) -> None:
+    """A follower that saw the Lease held does not lead at once because another client deleted or replaced it."""
+
+    async def story(it: World) -> None:
+        it.leases.put("dead", seconds=40)
+        election = it.election("two")
+        diary = Diary(election)
+        async with asyncio.TaskGroup() as group:
+            task = group.create_task(election.run(diary.work))
+            await asyncio.sleep(3)
+            it.leases.lease = None
+            if restored:
+                it.leases.put("")
+                assert it.leases.lease is not None
+                it.leases.lease["metadata"]["uid"] = "another"
+            await asyncio.sleep(60)
+            assert 40 <= diary.began <= 47
             task.cancel()
 
     in_a_world(story)

@@ -587,6 +587,37 @@ def test_the_circuit_breaker_is_lifted_by_the_claims_return() -> None:
     simulate(story, azure=FAST, **NO_BOUND)
 
 
+@pytest.mark.parametrize("end", ["killed", "killed at the DELETE", "stopped"])
+def test_the_limit_holds_across_changes_of_leader(end: str) -> None:
+    """Of 12 machines, 3 may be removed by inference in ten minutes; each three deleted Nodes meet a new leader."""
+
+    async def story(sim: Sim) -> None:
+        names = await fleet(sim, 12)
+        await asyncio.sleep(2 * MINUTE)
+        who = "ctl0"
+        for first in range(0, 12, 3):
+            for name in names[first : first + 3]:
+                await sim.delete_node(node_name(sim, name))
+            if end == "killed at the DELETE" and not first:
+                await sim.until(lambda: any(deleting(sim.claim(n)) for n in names), 60, "a claim is deleted")
+            else:
+                await asyncio.sleep(45)
+            if end == "stopped":
+                await sim.stop_controller(who)
+                await sim.start_controller(f"{who}'")
+            else:
+                sim.replace_controller(who)
+            who += "'"
+            await asyncio.sleep(MINUTE)
+        removed = [name for name in names if sim.claim(name) is None or deleting(sim.claim(name))]
+        assert len(removed) == 3
+        await asyncio.sleep(15 * MINUTE)
+        removed = [name for name in names if sim.claim(name) is None or deleting(sim.claim(name))]
+        assert len(removed) == 3, "nine candidates at once exceed the limit whenever they were observed"
+
+    simulate(story, azure=FAST, **NO_BOUND)
+
+
 def test_a_restart_lists_all_pools_and_claims_before_it_deletes() -> None:
     """Six Nodes are deleted while no controller runs: the next process keeps all of them, in any order."""
 

@@ -20,6 +20,7 @@ from tests.world.harness import Sim, node_claim, simulate
 from tests.world.nodeclaim.test_main_job import NAME, create_and_delete, gone, ready
 from tests.world.transcript import CLAIMS, FAST, MINUTE, claim_condition, pool_calls
 
+LEASES = "leases.coordination.k8s.io"
 LEASE_SECONDS = 30.0
 # A follower reads the lease every 5 s ± 20 %; leases of others run from the observed renewal.
 RETRY_SECONDS = 6.5
@@ -34,7 +35,7 @@ def writers(sim: Sim) -> list[str]:
 
 def holder(sim: Sim) -> str:
     """The holder of the lease; "" without one."""
-    lease = sim.store.get("leases.coordination.k8s.io", "gpu-provisioner", "kube-system")
+    lease = sim.store.get(LEASES, "gpu-provisioner", "kube-system")
     return "" if lease is None else lease["spec"].get("holderIdentity") or ""
 
 
@@ -82,6 +83,44 @@ MOMENTS = [
     ("when the Node is registered", lambda sim: sim.condition(NAME, "Registered") == "True"),
     ("when the claim is Ready", lambda sim: sim.condition(NAME, "Ready") == "True"),
 ]
+
+
+def test_a_deleted_lease_does_not_make_two_leaders() -> None:
+    """A follower waits until the term of the holder ends; the holder creates the Lease again, its annotations too."""
+
+    async def story(sim: Sim) -> None:
+        await two(sim, restart_on=(LeadershipLost,))
+        note = {"metadata": {"annotations": {"example.com/note": "kept"}}}
+        sim.store.patch(LEASES, "gpu-provisioner", note, "kube-system")
+        for number in range(10):
+            await asyncio.sleep(11.7)
+            sim.store.delete(LEASES, "gpu-provisioner", "kube-system")
+            await sim.apply(node_claim(f"c{number}"))
+            await asyncio.sleep(1.1)
+        await sim.until(lambda: all(sim.condition(f"c{n}", "Ready") == "True" for n in range(10)), 400, "all are Ready")
+        assert writers(sim) == ["ctl0"]
+        assert holder(sim) == "ctl0"
+        lease = sim.store.get(LEASES, "gpu-provisioner", "kube-system")
+        assert lease is not None
+        assert lease["metadata"]["annotations"]["example.com/note"] == "kept"
+
+    simulate(story, azure=FAST)
+
+
+def test_a_follower_takes_a_lease_that_was_deleted_after_its_holder_died() -> None:
+    """The Lease is deleted with its holder dead: a follower leads once the term of the holder has ended."""
+
+    async def story(sim: Sim) -> None:
+        await two(sim)
+        sim.crash("ctl0")
+        await asyncio.sleep(1)
+        sim.store.delete(LEASES, "gpu-provisioner", "kube-system")
+        deleted_at = sim.now
+        await sim.until(lambda: holder(sim) == "ctl1", TAKEOVER_SECONDS, "ctl1 leads")
+        assert sim.now - deleted_at >= LEASE_SECONDS - RETRY_SECONDS
+        await away(sim, await ready(sim))
+
+    simulate(story, azure=FAST)
 
 
 @pytest.mark.matrix(quick=4)
