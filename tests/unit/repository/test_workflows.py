@@ -5,8 +5,9 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 import yaml
@@ -117,6 +118,38 @@ def test_workflows_run_targets_that_exist_and_every_suite() -> None:
     assert made <= targets
     # `test` runs representatives of `test-every-case`.
     assert {target for target in targets if target.startswith("test-")} - {"test-all"} <= set(suites.split()) <= made
+
+
+def jobs() -> Iterator[tuple[str, dict[str, Any]]]:
+    """All jobs, as `file: job`."""
+    for path in WORKFLOWS:
+        for name, job in yaml.safe_load(path.read_text(encoding="utf-8"))["jobs"].items():
+            yield f"{path.name}: {name}", job
+
+
+def test_no_job_that_may_write_installs_packages() -> None:
+    """What a job with a token that pushes or signs publishes was built by a job without one."""
+    installs = re.compile(r"\b(make|pip|pipx|uv|npm|go)\b")
+    found = [
+        name
+        for name, job in jobs()
+        if "write" in (job.get("permissions") or {}).values()
+        and any(installs.search(step.get("run", "")) for step in job.get("steps", ()))
+    ]
+    assert found == []
+
+
+def test_every_tool_that_a_workflow_runs_is_pinned() -> None:
+    """pipx would run the newest version."""
+    lines = [
+        line.strip()
+        for _, job in jobs()
+        for step in job.get("steps", ())
+        for line in step.get("run", "").splitlines()
+        if "pipx" in line
+    ]
+    assert lines
+    assert [line for line in lines if not re.match(r"pipx run [a-z-]+==\d+(\.\d+)+ ", line)] == []
 
 
 def test_the_chart_deploys_the_published_image() -> None:
