@@ -196,7 +196,7 @@ class Reconciler:
                 return await self._actuator.write(step, facts.claim)
         if not isinstance(step, CreateInstance):
             return await self._actuator.write(step, facts.claim)
-        self.cluster_state.create_started(step.name, began)
+        self.cluster_state.create_started(step.name, step.claim, facts.now, began)
         self.offering_tracker.create_started(step, began)
         try:
             with bound_contextvars(**lifecycle_log.fields_of_cloud_write(facts, step)):
@@ -245,8 +245,6 @@ class Reconciler:
                 await self._perform(memory, facts, LookUpPool(name=facts.key))
             case CloudFailed(error=error) if not (isinstance(error, Retryable) and error.conflict):
                 await self._explain(memory, facts.key)
-            case _:
-                log.debug("step accepted", step=type(step).__name__, key=facts.key)
         return expectations.seconds_until_observed(memory, self._indexes)
 
     async def _explain(self, memory: Memory, key: str) -> None:

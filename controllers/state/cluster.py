@@ -1,7 +1,7 @@
 """Counts over all keys: agent pools, creates of the last minute, the queue of claims for room, and the circuit breaker.
 
-Counts are taken from the caches and kept until an object changes. The queue is ordered by age. Creates are counted when
-they are sent, removals by inference before they are sent. The rules come as functions (`Rules`).
+Counts are taken from the caches and kept until an object changes. In the queue, owners take turns. Creates and removals
+by inference are counted before they are sent. The rules come as functions (`Rules`).
 """
 
 from collections import deque
@@ -21,6 +21,7 @@ from provisioner.api.nodeclaim import NodeClaim
 
 from .gc_candidates import GCCandidates
 from .indexes import Indexes
+from .queue_order import QueueOrder
 from .removal_window import Machine, RemovalWindow
 
 MINUTE_SECONDS = 60.0
@@ -51,6 +52,7 @@ class ClusterState:
         self._rules = rules
         self._creates: deque[float] = deque()
         self._creates_in_flight: dict[str, float] = {}
+        self._queue_order = QueueOrder()
         self._removals = RemovalWindow(policy.circuit_breaker_window_seconds)
         self._candidates = candidates
         self._tripped_by: frozenset[Machine] = frozenset()
@@ -79,8 +81,10 @@ class ClusterState:
         """A pass judged whether this key is a candidate for removal by inference."""
         self._candidates.evaluated(key, candidate)
 
-    def create_started(self, key: str, now: float) -> None:
-        """A PUT for this key is about to be sent."""
+    def create_started(self, key: str, claim: NodeClaim, wall: datetime, now: float) -> None:
+        """A PUT for this claim is about to be sent: its owner has had its turn."""
+        self._queued_claims()
+        self._queue_order.served(claim, wall)
         self._creates.append(now)
         self._creates_in_flight[key] = now
         self.pools_changed()
@@ -161,7 +165,7 @@ class ClusterState:
         )
 
     def queue_heads(self) -> list[str]:
-        """The keys of the oldest queued claims, to reconcile when there is room."""
+        """The keys of the first queued claims, to reconcile when there is room."""
         return [self._indexes.key_of(claim) for claim in self._queued_claims()[:WAKE_AT_MOST]]
 
     def _place(self, claim: NodeClaim | None, pools: int, all_pools: int, recent: int) -> tuple[int, int]:
@@ -186,7 +190,7 @@ class ClusterState:
                 and (key := self._indexes.key_of(claim)) not in self._creates_in_flight
                 and self._inventory.get(key) is None
             )
-            self._queue = sorted(without_pool, key=lambda claim: (claim.metadata.creation_timestamp, claim.name))
+            self._queue = self._queue_order.order(without_pool)
             # Each claim needs its place: a search through the queue per claim would be quadratic.
             self._places = {claim.uid: place for place, claim in enumerate(self._queue, start=1)}
         return self._queue

@@ -48,7 +48,7 @@ def pool_missing(f: Facts, claim: NodeClaim) -> bool:
 
 
 def is_queued(claim: NodeClaim) -> bool:
-    """Whether this claim has a position in the queue, ordered by age; claims that cannot be served now would block it.
+    """Whether this claim has a position in the queue; claims that cannot be served now would block it.
 
     A claim whose pool may have been created stays in the queue: a stale list must not give its capacity to others.
     """

@@ -23,7 +23,7 @@ from tests.world.claims import (
     wait_for_condition,
     word,
 )
-from tests.world.harness import node_claim, simulate
+from tests.world.harness import Json, Sim, node_claim, simulate
 
 HOUR_SECONDS = 3600.0
 # What a claim's attempts are apart, for offerings that are short (docs/references/rules.md#unavailable-offerings).
@@ -181,6 +181,35 @@ def test_the_oldest_claims_are_served_first(policy) -> None:
         await asyncio.sleep(60)
         later = names[2:4] if policy.max_creates_per_minute else []
         assert {put.pool for put in sim.cloud.put_log[2:]} == set(later)
+
+    simulate(story)
+
+
+def test_owners_take_turns() -> None:
+    """One workspace requests 40 machines; what others request later waits only for its turns, as its position says."""
+
+    def owned(name: str, namespace: str) -> Json:
+        return node_claim(name, labels={"kaito.sh/workspace": "w", "kaito.sh/workspacenamespace": namespace})
+
+    def position(sim: Sim, name: str) -> int:
+        return int(message(sim, name, "Launched").partition("position ")[2].split()[0])
+
+    async def story(sim: Sim) -> None:
+        await sim.start_controller(elect=False, policy=Policy(max_creates_per_minute=5))
+        for number in range(40):
+            await sim.apply(owned(f"many{number:02d}", "greedy"))
+        await asyncio.sleep(20)
+        assert len(sim.cloud.put_log) == 5
+        for number in range(3):
+            await sim.apply(owned(f"few{number}", "modest"))
+        await sim.apply(node_claim("pool0", labels={"karpenter.sh/nodepool": "batch"}))
+        await asyncio.sleep(5)
+        positions = {name: position(sim, name) for name in ("few0", "pool0", "few1", "few2")}
+        assert positions == {"few0": 2, "pool0": 3, "few1": 5, "few2": 7}
+        await sim.until(lambda: puts(sim, "few2"), 180, "all four are created")
+        created_in_order = list(dict.fromkeys(put.pool for put in sim.cloud.put_log))
+        for name, place in positions.items():
+            assert name in created_in_order[5 * ((place - 1) // 5 + 1) :][:5]
 
     simulate(story)
 
