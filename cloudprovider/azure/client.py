@@ -2,7 +2,8 @@
 
 The environment is not read (`trust_env=False`), except by DefaultAzureCredential when `managed`. One call is one
 request: the SDK and aiohttp neither retry nor follow redirects. Over plain http, tokens are sent to loopback hosts
-only. The `repr` of the configuration contains no secret.
+only. A response has at most 64 MiB. `ca_file` is read again while the process runs. The `repr` of the configuration
+contains no secret.
 
 Source: docs/references/agent-pools.md#python-sdk, docs/references/agent-pools.md#identity-and-clouds.
 """
@@ -10,12 +11,16 @@ Source: docs/references/agent-pools.md#python-sdk, docs/references/agent-pools.m
 import ipaddress
 import ssl
 from collections.abc import Iterable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from urllib.parse import urlsplit
 
 import aiohttp
 import msgspec
 
+from provisioner.runtime.ca_file import CaFile
+
+from .bounded_response import BoundedResponse
 from .token_timeout import bounded
 
 if TYPE_CHECKING:
@@ -120,13 +125,17 @@ def _exempts(entry: str, host: str) -> bool:
         return False
 
 
-def build_session(config: AzureConfig) -> aiohttp.ClientSession:
-    """A new session. Raises OSError if `ca_file` cannot be read."""
-    tls: ssl.SSLContext | bool = ssl.create_default_context(cafile=config.ca_file) if config.ca_file else True
+def build_tls(config: AzureConfig) -> ssl.SSLContext:
+    """Trusts `ca_file`, or the CA certificates of the system. Raises OSError if `ca_file` cannot be read."""
+    return ssl.create_default_context(cafile=config.ca_file or None)
+
+
+def build_session(tls: ssl.SSLContext) -> aiohttp.ClientSession:
+    """A new session. Its responses are decompressed, so that their limit counts what is kept in memory."""
     session = aiohttp.ClientSession(
         connector=aiohttp.TCPConnector(limit=CONNECTIONS, ssl=tls),
         cookie_jar=aiohttp.DummyCookieJar(),
-        auto_decompress=False,
+        response_class=BoundedResponse,
         trust_env=False,
     )
     return disable_retries(session)
@@ -169,7 +178,12 @@ def build_credential(config: AzureConfig) -> Credential:
 
 
 def build_client(
-    config: AzureConfig, session: aiohttp.ClientSession, credential: Credential, *, version: str
+    config: AzureConfig,
+    session: aiohttp.ClientSession,
+    credential: Credential,
+    *,
+    version: str,
+    ca: CaFile | None = None,
 ) -> "ContainerServiceClient":
     """The client over `session`, which it does not close. Raises ValueError for plain http without loopback."""
     from azure.core.pipeline.transport import AioHttpTransport
@@ -191,7 +205,7 @@ def build_client(
         user_agent=f"gpu-provisioner/{version}",
         retry_total=0,
         permit_redirects=False,
-        per_call_policies=_plain_http(config.arm_endpoint),
+        per_call_policies=[*_trust(ca), *_plain_http(config.arm_endpoint)],
         **_proxies(config, config.arm_endpoint),
     )
 
@@ -206,15 +220,29 @@ class Arm(NamedTuple):
 
 def build_arm(config: AzureConfig, *, version: str) -> Arm:
     """A client with a new session and credential. Raises OSError and ValueError as their builders do."""
-    session = build_session(config)
-    credential = build_credential(config)
-    return Arm(build_client(config, session, credential, version=version), session, credential)
+    ca = CaFile(Path(config.ca_file), lambda: build_tls(config)) if config.ca_file else None
+    session, credential = build_session(ca.context() if ca is not None else build_tls(config)), build_credential(config)
+    return Arm(build_client(config, session, credential, version=version, ca=ca), session, credential)
 
 
 def _proxies(config: AzureConfig, address: str) -> dict[str, Any]:
     if not config.https_proxy or bypasses_proxy(urlsplit(address).hostname or "", config.no_proxy):
         return {}
     return {"proxies": {"https": config.https_proxy}}
+
+
+def _trust(ca: CaFile | None) -> Iterable[Any]:
+    if ca is None:
+        return []
+    from azure.core.pipeline.policies import SansIOHTTPPolicy
+
+    context = ca.context
+
+    class Trust(SansIOHTTPPolicy[Any, Any]):
+        def on_request(self, request: Any) -> None:
+            request.context.options["ssl"] = context()  # AioHttpTransport passes it on to aiohttp
+
+    return [Trust()]
 
 
 def _plain_http(endpoint: str) -> Iterable[Any]:

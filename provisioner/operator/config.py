@@ -24,6 +24,8 @@ from provisioner.settings import Settings, SettingsError
 
 DEFAULT_NAMESPACE = "gpu-provisioner"
 DEFAULT_KUBECONFIG = "~/.kube/config"
+# The kubelet and Prometheus connect from outside the pod.
+ALL_INTERFACES = "0.0.0.0"  # noqa: S104
 # An ARM endpoint on loopback is the simulator, which requires a bearer token and does not check it.
 SIMULATOR_TOKEN = "simulator"  # noqa: S105
 
@@ -45,7 +47,7 @@ class Clients:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Config:
-    """A port of None is not served. `elect` False is for clusters with exactly one replica.
+    """`elect` False is for clusters with exactly one replica. A port of None is not served at `bind_address`.
 
     `identity`: the holder of the Lease, unique to each start of a process and recognizable by its pod's name.
     `settle_seconds`: how long Azure may take until a GET shows a pool whose PUT it accepted
@@ -57,6 +59,7 @@ class Config:
     lease_name: str
     lease_namespace: str
     identity: str
+    bind_address: str = ALL_INTERFACES
     metrics_port: int | None = None
     health_port: int | None = None
     poll_seconds_busy: float = 4.0

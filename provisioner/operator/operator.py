@@ -85,6 +85,7 @@ class Operator:
         remaining = lease_remaining(self._elector)
         queue, controller = self._controllers.queue, self._controllers.controller
         await listen(
+            host=self._config.bind_address,
             health_port=self._config.health_port,
             metrics_port=self._config.metrics_port,
             live=health.live(controller, queue, lambda: remaining() > 0),

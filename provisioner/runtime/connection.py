@@ -2,7 +2,7 @@
 
 Environment variables, netrc and proxy settings do not affect requests (`trust_env=False`; the SDK's own session looks
 them up in a thread for each request). A service account token is read again after 60 s of loop time, and immediately
-after a 401.
+after a 401; the file of CA certificates is read again after 60 s. Redirects are not followed.
 
 Source: docs/references/kubernetes.md#python-client.
 """
@@ -18,6 +18,7 @@ from typing import Any
 import aiohttp
 import yaml
 
+from .ca_file import CaFile
 from .kubernetes_sdk import (
     ApiClient,
     ConfigException,
@@ -48,10 +49,26 @@ class Connection:
         await self.api_client.close()
 
 
+class _Requests:
+    """The session as the SDK uses it. A redirect is a response: a request and its body are for the API server only."""
+
+    def __init__(self, session: aiohttp.ClientSession, ca: CaFile | None) -> None:
+        self._session = session
+        self._ca = ca
+
+    async def request(self, **options: Any) -> aiohttp.ClientResponse:
+        if self._ca is not None:
+            options["ssl"] = self._ca.context()
+        return await self._session.request(**options, allow_redirects=False)
+
+    async def close(self) -> None:
+        await self._session.close()
+
+
 class _RESTClient(RESTClientObject):
-    def __init__(self, configuration: Configuration, session: aiohttp.ClientSession) -> None:
+    def __init__(self, configuration: Configuration, requests: _Requests) -> None:
+        self.pool_manager = requests  # type: ignore[assignment]
         # The SDK declares these as `str`, but its own constructor stores None.
-        self.pool_manager = session
         self.server_hostname = configuration.tls_server_name  # type: ignore[assignment]
         self.proxy = configuration.proxy  # type: ignore[assignment]
         self.proxy_headers = configuration.proxy_headers  # type: ignore[assignment]
@@ -60,10 +77,10 @@ class _RESTClient(RESTClientObject):
 class _SessionClient(ApiClient):
     """The SDK's client on a given session. Sets every attribute that the SDK's constructor sets."""
 
-    def __init__(self, configuration: Configuration, session: aiohttp.ClientSession, user_agent: str) -> None:
+    def __init__(self, configuration: Configuration, requests: _Requests, user_agent: str) -> None:
         self.configuration = configuration
         self.pool_threads = 1
-        self.rest_client = _RESTClient(configuration, session)
+        self.rest_client = _RESTClient(configuration, requests)
         self.default_headers: dict[str, str] = {}
         self.cookie = None  # type: ignore[assignment]
         self.user_agent = user_agent
@@ -106,9 +123,11 @@ class ServiceAccountToken:
             log.warning("failed to reload the service account token", error=str(error), retry_seconds=RETRY_SECONDS)
 
 
-def client_over(session: aiohttp.ClientSession, configuration: Configuration, *, version: str) -> ApiClient:
-    """An ApiClient on `session`, which must have been created with `trust_env=False`."""
-    return _SessionClient(configuration, session, f"gpu-provisioner/{version}")
+def client_over(
+    session: aiohttp.ClientSession, configuration: Configuration, *, version: str, ca: CaFile | None = None
+) -> ApiClient:
+    """An ApiClient on `session`, which must have been created with `trust_env=False`; it trusts `ca`, if given."""
+    return _SessionClient(configuration, _Requests(session, ca), f"gpu-provisioner/{version}")
 
 
 async def build_api_client(
@@ -134,8 +153,16 @@ async def build_api_client(
         if in_cluster
         else await _load_kubeconfig(configuration, kubeconfig)
     )
-    own = session or _session(configuration)
-    return Connection(client_over(own, configuration, version=version), renew)
+    if session is not None:
+        return Connection(client_over(session, configuration, version=version), renew)
+    if not (configuration.host or "").startswith("https"):
+        return Connection(client_over(_session(True), configuration, version=version), renew)
+    try:
+        ca = CaFile(Path(configuration.ssl_ca_cert), lambda: _tls(configuration)) if configuration.ssl_ca_cert else None
+        tls = ca.context() if ca is not None else _tls(configuration)
+    except OSError as error:  # ssl.SSLError is one
+        raise ConfigException(f"certificates of the kubeconfig: {error.strerror or error}") from None
+    return Connection(client_over(_session(tls), configuration, version=version, ca=ca), renew)
 
 
 def _load_service_account(
@@ -170,23 +197,18 @@ async def _load_kubeconfig(configuration: Configuration, path: str | None) -> Ca
     return load
 
 
-def _session(configuration: Configuration) -> aiohttp.ClientSession:
+def _session(tls: ssl.SSLContext | bool) -> aiohttp.ClientSession:
     return aiohttp.ClientSession(
-        connector=aiohttp.TCPConnector(limit=CONNECTIONS, ssl=_tls(configuration)),
+        connector=aiohttp.TCPConnector(limit=CONNECTIONS, ssl=tls),
         cookie_jar=aiohttp.DummyCookieJar(),
         trust_env=False,
     )
 
 
-def _tls(configuration: Configuration) -> Any:
-    if not (configuration.host or "").startswith("https"):
-        return True
-    try:
-        context = ssl.create_default_context(cafile=configuration.ssl_ca_cert)
-        if configuration.cert_file:
-            context.load_cert_chain(configuration.cert_file, keyfile=configuration.key_file)
-    except OSError as error:  # ssl.SSLError is one
-        raise ConfigException(f"certificates of the kubeconfig: {error.strerror or error}") from None
+def _tls(configuration: Configuration) -> ssl.SSLContext:
+    context = ssl.create_default_context(cafile=configuration.ssl_ca_cert)
+    if configuration.cert_file:
+        context.load_cert_chain(configuration.cert_file, keyfile=configuration.key_file)
     if not configuration.verify_ssl:  # set by `insecure-skip-tls-verify` in the kubeconfig, by nothing else
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE

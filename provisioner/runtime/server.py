@@ -1,7 +1,8 @@
 """HTTP servers for probes and metrics, on the event loop of the program: a blocked loop answers no probe.
 
 `/metrics` exposes one registry. `/healthz` and `/readyz` answer 200 or 503; `?verbose` lists every check by name, and
-`/healthz/<check>` runs a single one. Responses contain nothing from the request.
+`/healthz/<check>` runs a single one. Responses contain nothing from the request. Connections are limited in number and
+time (`connection_limits.py`).
 
 Source: docs/references/karpenter.md#process, https://kubernetes.io/docs/reference/using-api/health-checks/
 (`/readyz?verbose`).
@@ -16,9 +17,10 @@ from aiohttp.typedefs import Handler
 from prometheus_client import CollectorRegistry
 from prometheus_client.aiohttp import make_aiohttp_handler
 
+from .connection_limits import ConnectionLimits, close_after_response
+
 Check = Callable[[], str | None]
 SHUTDOWN_SECONDS = 1.0
-ALL_INTERFACES = "0.0.0.0"  # noqa: S104 - the kubelet and Prometheus connect from outside the pod
 
 
 def metrics_app(registry: CollectorRegistry) -> web.Application:
@@ -40,17 +42,23 @@ def health_app(*, live: Mapping[str, Check], ready: Mapping[str, Check]) -> web.
 @asynccontextmanager
 async def serve(host: str, port: int, app: web.Application) -> AsyncIterator[int]:
     """Listen until the context ends. Yields the port, which differs from `port` 0. Raises OSError for a port in use."""
+    app.on_response_prepare.append(close_after_response)
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=SHUTDOWN_SECONDS)
     await runner.setup()
     try:
-        await web.TCPSite(runner, host, port).start()
-        yield runner.addresses[0][1]
+        assert runner.server is not None  # noqa: S101 - created by `setup`
+        server = await asyncio.get_running_loop().create_server(ConnectionLimits(runner.server), host, port)
+        try:
+            yield server.sockets[0].getsockname()[1]
+        finally:
+            server.close()
     finally:
         await runner.cleanup()
 
 
 async def listen(
     *,
+    host: str,
     health_port: int | None,
     metrics_port: int | None,
     live: Mapping[str, Check],
@@ -61,9 +69,9 @@ async def listen(
     async with AsyncExitStack() as stack:
         if health_port is not None:
             app = health_app(live=live, ready=ready)
-            await stack.enter_async_context(serve(ALL_INTERFACES, health_port, app))
+            await stack.enter_async_context(serve(host, health_port, app))
         if metrics_port is not None:
-            await stack.enter_async_context(serve(ALL_INTERFACES, metrics_port, metrics_app(registry)))
+            await stack.enter_async_context(serve(host, metrics_port, metrics_app(registry)))
         await asyncio.get_running_loop().create_future()
 
 

@@ -20,7 +20,7 @@ from provisioner.runtime.clock import SystemClock
 from provisioner.settings import Settings, load
 from provisioner.simulator.azure.faults import Fault
 from provisioner.simulator.azure.settings import AzureSettings
-from provisioner.simulator.world import Addresses, World, WorldSettings
+from provisioner.simulator.world import LOOPBACK, Addresses, World, WorldSettings
 
 from .recorder import CONTROLLER
 from .scenarios import SCENARIOS, Scenario
@@ -74,7 +74,9 @@ async def open_session(settings: SessionSettings) -> AsyncIterator[Session]:
             controller = _controller_settings(azure, addresses, settings.kubeconfig)
             async with open_clients(controller) as clients, asyncio.TaskGroup() as tasks:
                 # An accepted PUT may be invisible to reads for this long, in simulated time.
-                config = replace(config_from(controller), settle_seconds=SETTLE_SECONDS / settings.speed)
+                config = replace(
+                    config_from(controller), settle_seconds=SETTLE_SECONDS / settings.speed, bind_address=LOOPBACK
+                )
                 operator = tasks.create_task(Operator(clients, config).run())
                 try:
                     yield running

@@ -1,6 +1,7 @@
 """`gpu-provisioner try`: the installed program with the real kubectl, and its signals."""
 
 import json
+import os
 import re
 import signal
 import socket
@@ -154,6 +155,25 @@ def delete_waits_for_the_termination(running: RunningProgram, kubeconfig: Path) 
         "NodeClaim deleted; remaining: 0 agent pools, 0 Nodes",
     )
     assert "LIST" not in running.out
+
+
+def listening(pid: int) -> list[str]:
+    """The local addresses, in the kernel's form, on which this process listens."""
+    sockets = {os.readlink(fd) for fd in Path(f"/proc/{pid}/fd").iterdir() if fd.is_symlink()}
+    rows = [
+        line.split()
+        for kind in ("tcp", "tcp6")
+        for line in Path(f"/proc/{pid}/net/{kind}").read_text().splitlines()[1:]
+    ]
+    return [row[1].partition(":")[0] for row in rows if row[3] == "0A" and f"socket:[{row[9]}]" in sockets]
+
+
+@pytest.mark.skipif(not Path("/proc/self/net/tcp").exists(), reason="needs the proc file system")
+def test_every_port_is_on_loopback(served: tuple[RunningProgram, Path]) -> None:
+    """The API server, ARM, metrics and probes: nothing outside the machine reaches a trial."""
+    found = listening(served[0].process.pid)
+    assert len(found) >= 3
+    assert set(found) == {"0100007F"}
 
 
 def test_the_life_of_a_claim_in_kubectl(served: tuple[RunningProgram, Path]) -> None:

@@ -1,25 +1,20 @@
 """Connections to the API server: service account files, a kubeconfig, and rotating tokens."""
 
 import asyncio
-import ipaddress
 import os
-import ssl
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 import yaml
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
 from kubernetes_asyncio.client import Configuration
 from kubernetes_asyncio.config import ConfigException
 from structlog.testing import capture_logs
 
+from provisioner.runtime import ca_file
 from provisioner.runtime.connection import ServiceAccountToken, build_api_client
 from provisioner.runtime.kube import Kube, KubeError
 from provisioner.runtime.resources import NODES
+from tests.unit.tls import certificate
 
 from .kube_server import answer, kube_server, obj, status
 from .test_workqueue import virtually
@@ -88,31 +83,6 @@ async def test_nothing_to_connect_with_says_so(tmp_path) -> None:
         await build_api_client(version="0", in_cluster=True, service_account=tmp_path, environ={})
 
 
-def certificate(folder: Path) -> ssl.SSLContext:
-    """A server's context for 127.0.0.1; its self-signed certificate is `ca.crt` in the folder."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "kube-apiserver")])
-    made = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(1)
-        .not_valid_before(datetime(2020, 1, 1, tzinfo=UTC))
-        .not_valid_after(datetime(2020, 1, 1, tzinfo=UTC) + timedelta(days=36500))
-        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]), critical=False)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-        .sign(key, hashes.SHA256())
-    )
-    (folder / "ca.crt").write_bytes(made.public_bytes(serialization.Encoding.PEM))
-    (folder / "key").write_bytes(
-        key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-    )
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    context.load_cert_chain(folder / "ca.crt", folder / "key")
-    return context
-
-
 @pytest.mark.asyncio
 async def test_a_pod_trusts_only_its_clusters_certificate_and_follows_its_token(tmp_path) -> None:
     """In a pod the mounted CA is trusted, and a 401 reads the mounted token immediately."""
@@ -136,6 +106,34 @@ async def test_a_pod_trusts_only_its_clusters_certificate_and_follows_its_token(
             await connection.close()
         assert [s.headers["authorization"] for s in server.seen] == ["Bearer one", "Bearer one", "Bearer two"]
         assert other.seen == []
+
+
+@pytest.mark.asyncio
+async def test_a_new_ca_is_trusted_without_a_restart(tmp_path, monkeypatch) -> None:
+    """The cluster's CA is rotated: the mounted file changes, then the API server's certificate."""
+    monkeypatch.setattr(ca_file, "REREAD_SECONDS", 0.0)
+    pod, later = tmp_path / "pod", tmp_path / "later"
+    pod.mkdir()
+    later.mkdir()
+    (pod / "token").write_text("one")
+    async with kube_server(certificate(pod)) as server, kube_server(certificate(later)) as rotated:
+        environ = {"KUBERNETES_SERVICE_HOST": "127.0.0.1", "KUBERNETES_SERVICE_PORT": server.url.rpartition(":")[2]}
+        connection = await build_api_client(version="0", service_account=pod, environ=environ)
+        kube = Kube(connection.api_client)
+        try:
+            for one in (server, rotated):
+                one.then(answer(obj("Node", "n")))
+            await kube.get(NODES, "n")
+            for content in (b"", b"half a certificate"):
+                (pod / "ca.crt").write_bytes(content)
+                server.then(answer(obj("Node", "n")))
+                await kube.get(NODES, "n")
+            (pod / "ca.crt").write_bytes((later / "ca.crt").read_bytes())
+            connection.api_client.configuration.host = rotated.url
+            await kube.get(NODES, "n")
+        finally:
+            await connection.close()
+        assert len(rotated.seen) == 1
 
 
 def test_a_service_accounts_token_is_read_again_each_minute(tmp_path) -> None:

@@ -6,6 +6,7 @@ from contextlib import aclosing
 from typing import Any
 
 import pytest
+from aiohttp import web
 
 from provisioner.api.meta import ObjectMeta
 from provisioner.api.node import Node
@@ -44,6 +45,28 @@ async def refused(call) -> KubeError:
     with pytest.raises(KubeError) as caught:
         await call
     return caught.value
+
+
+@pytest.mark.parametrize("code", [301, 302, 303, 307, 308])
+async def test_a_redirect_is_an_unexpected_response(code) -> None:
+    """Requests, bodies above all, are for the API server alone; it redirects nobody."""
+    async with kube_server() as elsewhere, kube_server() as server:
+
+        async def redirect(request: web.Request) -> web.Response:
+            return web.Response(status=code, headers={"Location": f"{elsewhere.url}{request.path}"})
+
+        async with kube_client(server) as kube:
+            for request in (
+                kube.get(NODES, "n"),
+                kube.list(NODES),
+                kube.patch(NODES, "n", {"metadata": {"labels": {"a": "b"}}}, patch_type="merge"),
+                kube.delete(NODES, "n"),
+            ):
+                server.then(redirect)
+                with pytest.raises(KubeError) as caught:
+                    await request
+                assert caught.value.status == code
+        assert elsewhere.seen == []
 
 
 async def test_a_get_is_one_request_with_our_user_agent() -> None:

@@ -3,6 +3,8 @@
 import asyncio
 import queue
 import threading
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import aiohttp
@@ -10,6 +12,7 @@ import pytest
 from aiohttp import web
 
 from provisioner.metrics.definitions import own
+from provisioner.runtime import connection_limits
 from provisioner.runtime.metrics import Metrics
 from provisioner.runtime.server import health_app, metrics_app, serve
 
@@ -112,3 +115,47 @@ async def test_a_taken_port_is_an_error_and_a_closed_server_frees_it() -> None:
                 pass
     async with serve("127.0.0.1", port, health_app(live={}, ready={})) as again:
         assert again == port
+
+
+@asynccontextmanager
+async def half_requests(port: int, count: int) -> AsyncIterator[list[asyncio.StreamReader]]:
+    """So many connections, each in the middle of a request's head."""
+    opened = []
+    try:
+        for _ in range(count):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(b"GET /healthz HTTP/1.1\r\nHost: x\r\nX: ")
+            opened.append((reader, writer))
+        yield [reader for reader, _ in opened]
+    finally:
+        for _, writer in opened:
+            writer.close()
+
+
+async def closed(reader: asyncio.StreamReader) -> bool:
+    """Wait until the server has closed the connection."""
+    try:
+        return await reader.read(1) == b""
+    except ConnectionError:
+        return True
+
+
+async def test_a_request_whose_head_does_not_end_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A connection lasts for the time of one request and its response."""
+    monkeypatch.setattr(connection_limits, "CONNECTION_SECONDS", 0.2)
+    app = health_app(live={"ping": lambda: None}, ready={})
+    async with serve("127.0.0.1", 0, app) as port, half_requests(port, 20) as readers, asyncio.timeout(30):
+        assert all([await closed(reader) for reader in readers])
+
+
+async def test_probes_are_answered_beside_any_number_of_half_requests(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Above the limit, a new connection closes the oldest one; the others stay."""
+    monkeypatch.setattr(connection_limits, "CONNECTIONS_MAX", 10)
+    app = health_app(live={"ping": lambda: None}, ready={})
+    async with serve("127.0.0.1", 0, app) as port, half_requests(port, 30) as readers, asyncio.timeout(30):
+        assert all([await closed(reader) for reader in readers[:20]])
+        assert not any(reader.at_eof() for reader in readers[20:])
+        async with aiohttp.ClientSession(trust_env=False) as session:
+            for _ in range(5):
+                async with session.get(f"http://127.0.0.1:{port}/healthz") as response:
+                    assert (response.status, response.headers["Connection"]) == (200, "close")

@@ -1,9 +1,10 @@
 """Client, session and credential: requests, retries, proxies, plain http, secrets."""
 
 import asyncio
+import ssl
 import subprocess
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -14,15 +15,21 @@ from aiohttp import web
 from azure.core.exceptions import AzureError, HttpResponseError
 from azure.core.rest import HttpRequest
 
+from cloudprovider.azure import bounded_response
+from cloudprovider.azure.arm_reads import get_object
 from cloudprovider.azure.client import (
     AzureConfig,
     StaticToken,
+    build_arm,
     build_client,
     build_credential,
     build_session,
+    build_tls,
     bypasses_proxy,
     is_loopback,
 )
+from provisioner.runtime import ca_file
+from tests.unit.tls import certificate
 
 TOKEN = "a-token-nobody-may-see"
 
@@ -39,9 +46,12 @@ class Server:
         self.status = 200
         self.headers: dict[str, str] = {}
         self.origin = ""
+        self.answer: Callable[[web.BaseRequest], Awaitable[web.StreamResponse]] | None = None
 
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
         self.seen.append(request)
+        if self.answer is not None:
+            return await self.answer(request)
         if self.status == 0:
             assert request.transport is not None
             request.transport.abort()
@@ -49,13 +59,13 @@ class Server:
 
 
 @asynccontextmanager
-async def serving() -> AsyncIterator[Server]:
+async def serving(tls: ssl.SSLContext | None = None) -> AsyncIterator[Server]:
     server = Server()
     runner = web.ServerRunner(web.Server(server.handle))
     await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
+    site = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=tls)
     await site.start()
-    server.origin = f"http://127.0.0.1:{runner.addresses[0][1]}"
+    server.origin = f"{'https' if tls else 'http'}://127.0.0.1:{runner.addresses[0][1]}"
     try:
         yield server
     finally:
@@ -68,7 +78,7 @@ async def serving() -> AsyncIterator[Server]:
 @pytest.mark.asyncio
 async def test_a_call_has_the_token_and_the_user_agent() -> None:
     """Plain http is allowed on loopback; the user agent has name and version."""
-    async with serving() as server, build_session(config()) as session:
+    async with serving() as server, build_session(build_tls(config())) as session:
         client = build_client(
             config(arm_endpoint=server.origin, static_token=TOKEN), session, StaticToken(TOKEN), version="1.2.3"
         )
@@ -85,7 +95,7 @@ async def test_a_call_has_the_token_and_the_user_agent() -> None:
 @pytest.mark.parametrize("status", [0, 500, 503, 429, 307])
 async def test_a_put_is_sent_once(status: int) -> None:
     """After a reset, a 5xx, a 429 with Retry-After or a redirect."""
-    async with serving() as server, build_session(config()) as session:
+    async with serving() as server, build_session(build_tls(config())) as session:
         server.status, server.headers = status, {"Retry-After": "1", "Location": f"{server.origin}/elsewhere"}
         client = build_client(config(arm_endpoint=server.origin), session, StaticToken(TOKEN), version="1")
         with pytest.raises(AzureError):
@@ -98,7 +108,7 @@ async def test_the_environment_is_ignored(monkeypatch: pytest.MonkeyPatch) -> No
     """Neither proxy variables nor a netrc affect a request."""
     for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy"):
         monkeypatch.setenv(name, "http://127.0.0.1:9")
-    async with serving() as server, build_session(config()) as session:
+    async with serving() as server, build_session(build_tls(config())) as session:
         client = build_client(config(arm_endpoint=server.origin), session, StaticToken(TOKEN), version="1")
         assert (await client.send_request(HttpRequest("GET", "/x"))).status_code == 200
         assert session.trust_env is False
@@ -107,7 +117,7 @@ async def test_the_environment_is_ignored(monkeypatch: pytest.MonkeyPatch) -> No
 @pytest.mark.asyncio
 async def test_the_configured_proxy_is_used() -> None:
     """With https_proxy a CONNECT is sent to the proxy, except for hosts in no_proxy."""
-    async with serving() as proxy, build_session(config()) as session:
+    async with serving() as proxy, build_session(build_tls(config())) as session:
         proxy.status = 403
         through = config(arm_endpoint="https://arm.invalid", https_proxy=proxy.origin)
         client = build_client(through, session, StaticToken(TOKEN), version="1")
@@ -132,7 +142,7 @@ async def test_the_configured_proxy_is_used() -> None:
 )
 async def test_plain_http_is_for_loopback_only(endpoint: str) -> None:
     """A client for plain http without loopback is not built; a static token is not sent."""
-    async with build_session(config()) as session:
+    async with build_session(build_tls(config())) as session:
         with pytest.raises(ValueError, match="https"):
             build_client(config(arm_endpoint=endpoint), session, StaticToken(TOKEN), version="1")
     if "127" not in endpoint:
@@ -143,7 +153,7 @@ async def test_plain_http_is_for_loopback_only(endpoint: str) -> None:
 @pytest.mark.asyncio
 async def test_an_https_client_rejects_http() -> None:
     """Plain http is allowed for a loopback endpoint only."""
-    async with serving() as server, build_session(config()) as session:
+    async with serving() as server, build_session(build_tls(config())) as session:
         client = build_client(config(), session, StaticToken(TOKEN), version="1")
         with pytest.raises(AzureError, match="non-TLS"):
             await client.send_request(HttpRequest("GET", f"{server.origin}/x"))
@@ -286,7 +296,7 @@ def test_a_configuration_shows_no_secret() -> None:
 async def test_a_missing_ca_file_raises() -> None:
     """A configured CA file that does not exist is reported at start."""
     with pytest.raises(FileNotFoundError):
-        build_session(config(ca_file="/nowhere/ca.pem"))
+        build_tls(config(ca_file="/nowhere/ca.pem"))
 
 
 def test_the_sdk_is_imported_on_use() -> None:
@@ -299,9 +309,62 @@ def test_the_sdk_is_imported_on_use() -> None:
 
 
 @pytest.mark.asyncio
+@pytest.mark.parametrize("encoding", ["identity", "gzip"])
+async def test_the_body_of_a_response_has_a_limit(encoding: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reads and the calls of the SDK end at the limit, which counts what is decompressed."""
+    monkeypatch.setattr(bounded_response, "BODY_BYTES", 2**20)
+    sent = 0
+
+    async def endless(request: web.BaseRequest) -> web.StreamResponse:
+        nonlocal sent
+        response = web.StreamResponse(headers={"Content-Type": "application/json"})
+        if encoding == "gzip":
+            response.enable_compression(web.ContentCoding.gzip)
+        await response.prepare(request)
+        try:
+            for _ in range(64):
+                await response.write(b" " * 2**20)
+                sent += 1
+        except ConnectionError:
+            pass
+        return response
+
+    async with serving() as server, build_session(build_tls(config())) as session:
+        server.answer = endless
+        made = config(arm_endpoint=server.origin, static_token=TOKEN)
+        client = build_client(made, session, StaticToken(TOKEN), version="0")
+        with pytest.raises(AzureError):
+            await get_object(client, "/subscriptions/s?api-version=1")
+        with pytest.raises(AzureError):
+            await client.agent_pools.get("rg", "aks", "gpu1")
+    if encoding == "identity":
+        assert sent < 64
+
+
+@pytest.mark.asyncio
+async def test_a_new_ca_is_trusted_without_a_restart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The CA in front of ARM is replaced: the file of `ca_file` changes, then the server's certificate."""
+    monkeypatch.setattr(ca_file, "REREAD_SECONDS", 0.0)
+    before, after = tmp_path / "before", tmp_path / "after"
+    before.mkdir()
+    after.mkdir()
+    async with serving(certificate(before)) as server, serving(certificate(after)) as replaced:
+        trusted = before / "ca.crt"
+        arm = build_arm(config(arm_endpoint=server.origin, static_token=TOKEN, ca_file=str(trusted)), version="0")
+        async with arm.session:
+            await get_object(arm.client, f"{server.origin}/subscriptions/s?api-version=1")
+            trusted.write_bytes((after / "ca.crt").read_bytes())
+            await get_object(arm.client, f"{replaced.origin}/subscriptions/s?api-version=1")
+            assert len(replaced.seen) == 1
+            with pytest.raises(AzureError):
+                await get_object(arm.client, f"{server.origin}/subscriptions/s?api-version=1")
+            assert len(server.seen) == 1
+
+
+@pytest.mark.asyncio
 async def test_error_responses_keep_their_status() -> None:
     """A 404 of the methods of the SDK has its status, which `errors` needs."""
-    async with serving() as server, build_session(config()) as session:
+    async with serving() as server, build_session(build_tls(config())) as session:
         server.status = 404
         client = build_client(config(arm_endpoint=f"{server.origin}/"), session, StaticToken(TOKEN), version="1")
         with pytest.raises(HttpResponseError) as refused:
