@@ -19,8 +19,19 @@ CHARTS = Path(__file__).parents[2] / "charts"
 RELEASE = "gpu-provisioner"
 # Values that the chart requires; they have no effect on the roles.
 VALUES = {"azure": {"subscriptionId": "subscription", "resourceGroup": "rg", "clusterName": "aks"}}
-RIGHTS = ("ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding")
+RIGHTS = (
+    "ServiceAccount",
+    "ClusterRole",
+    "ClusterRoleBinding",
+    "Role",
+    "RoleBinding",
+    "ValidatingAdmissionPolicy",
+    "ValidatingAdmissionPolicyBinding",
+)
+ADMISSION = "/apis/admissionregistration.k8s.io/v1"
 COLLECTIONS = {
+    "ValidatingAdmissionPolicy": f"{ADMISSION}/validatingadmissionpolicies",
+    "ValidatingAdmissionPolicyBinding": f"{ADMISSION}/validatingadmissionpolicybindings",
     "ServiceAccount": "/api/v1/namespaces/{namespace}/serviceaccounts",
     "ClusterRole": "/apis/rbac.authorization.k8s.io/v1/clusterroles",
     "ClusterRoleBinding": "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings",
@@ -40,7 +51,7 @@ def rendered(chart: str, *, namespace: str, values: Json | None = None, release:
 
 
 async def install_rbac(cp: "ControlPlane", namespace: str) -> None:
-    """Install the namespace, the service account and its roles; existing ones are replaced."""
+    """Install the namespace, the service account, its roles and the policies; existing ones are replaced."""
     status, answer = await cp.request("POST", "/api/v1/namespaces", {"metadata": {"name": namespace}})
     assert status in {201, 409}, answer
     objects = rendered("gpu-provisioner", namespace=namespace, values=VALUES)

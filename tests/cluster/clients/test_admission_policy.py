@@ -117,7 +117,9 @@ async def in_force(cp: ControlPlane, home: Path, action: str) -> AsyncIterator[K
     """kubectl, while the chart's policies are in force; the server applies and removes them with a delay."""
     values = {**VALUES, "admissionPolicy": {"enabled": True, "action": action}}
     objects = [
-        obj for obj in rendered("gpu-provisioner", namespace="default", values=values) if obj["kind"] in COLLECTIONS
+        obj
+        for obj in rendered("gpu-provisioner", namespace="default", values=values)
+        if obj["kind"] in COLLECTIONS and obj["metadata"]["name"] in (CLAIMS, NOTES)
     ]
     assert len(objects) == 4
     kubectl = Kubectl(home, cp.kubeconfig(home / "config"))

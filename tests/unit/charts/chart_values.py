@@ -69,6 +69,16 @@ def leaves(values: Json | None = None, above: str = "") -> list[str]:
     return found
 
 
+def branches(values: Json | None = None, above: str = "") -> list[str]:
+    """The paths of all sections that must not be null."""
+    found = []
+    for key, value in (defaults() if values is None else values).items():
+        path = f"{above}{key}"
+        if "properties" in schema_of(path) and isinstance(value, dict) and "null" not in schema_of(path)["type"]:
+            found += [path, *branches(value, f"{path}.")]
+    return found
+
+
 def other(path: str) -> Any:
     """A valid value for that key that differs from its default."""
     known, default = schema_of(path), value_at(defaults(), path)

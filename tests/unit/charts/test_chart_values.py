@@ -20,6 +20,7 @@ from .chart_values import (
     NEEDED,
     Json,
     before_and_after,
+    branches,
     defaults,
     environment,
     leaves,
@@ -99,6 +100,19 @@ def test_a_null_value_renders_unless_it_is_required(chart: Path, path: str) -> N
         assert render(values, chart=chart)
 
 
+@pytest.mark.parametrize("path", branches())
+def test_a_section_without_values_is_rejected_in_words(path: str) -> None:
+    """An empty section of a values file is null, and Helm removes the key."""
+    with pytest.raises(helm_python.HelmValuesError, match=f"missing property '{path.rpartition('.')[2]}'"):
+        render(with_value(EVERYTHING, path, None))
+
+
+@pytest.mark.parametrize("path", [path for path in leaves() if "null" not in schema_of(path).get("type", ("null",))])
+def test_a_value_that_must_not_be_null_is_rejected_in_words(path: str) -> None:
+    with pytest.raises(helm_python.HelmValuesError, match=f"missing property '{path.rpartition('.')[2]}'"):
+        render(with_value(EVERYTHING, path, None))
+
+
 def test_values_and_schema_have_the_same_keys() -> None:
     """The schema allows exactly the documented keys and the keys that are accepted for compatibility."""
     assert set(known_keys(schema())) - ACCEPTED == set(leaves())
@@ -133,6 +147,7 @@ def test_a_setting_is_passed_in_its_environment_variable(path: str) -> None:
     [
         ({"repliicas": 1}, "at '': additional properties 'repliicas' not allowed"),
         ({"azure": {"clusterNam": "aks"}}, "at '/azure': additional properties 'clusterNam' not allowed"),
+        ({"terminationGracePeriodSeconds": 29}, "at '/terminationGracePeriodSeconds': minimum: got 29, want 30"),
         ({"replicas": "two"}, "at '/replicas': got string, want integer"),
         ({"settings": {"maxAgentPools": 0}}, "at '/settings/maxAgentPools': minimum: got 0, want 1"),
         ({"settings": {"launchDeadline": "soon"}}, "at '/settings/launchDeadline': 'soon' does not match pattern"),
@@ -147,6 +162,14 @@ def test_an_invalid_value_is_rejected(values: Json, words: str) -> None:
     with pytest.raises(helm_python.HelmValuesError) as refused:
         render({**NEEDED, **values})
     assert words in str(refused.value)
+
+
+def test_the_chart_of_the_crds_rejects_unknown_values() -> None:
+    """It has no values; `global` is set by a parent chart."""
+    chart = CHART.parent / "gpu-provisioner-crd"
+    assert render({"global": {"imageRegistry": "example.com"}}, chart=chart)
+    with pytest.raises(helm_python.HelmValuesError, match="additional properties 'keep' not allowed"):
+        render({"keep": True}, chart=chart)
 
 
 def test_without_leader_election_only_one_replica_is_allowed() -> None:

@@ -1,0 +1,141 @@
+"""The chart's protection of Nodes and finalizers on a real API server, installed by Helm with its default values.
+
+The requests are those of users whom RBAC permits them: the refusals are those of the policies.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import helm_python
+import pytest
+
+from tests.cluster import assets
+from tests.cluster.charts import CHARTS, VALUES
+from tests.cluster.controlplane import NAMESPACE, SERVICE_ACCOUNT, ControlPlane
+from tests.wire.kubectl import Kubectl
+
+from .stage import CLAIMS, NODES, TERMINATION, claim
+
+pytestmark = [pytest.mark.cluster, pytest.mark.asyncio]
+
+Json = dict[str, Any]
+
+CONTROLLER = ("--as", f"system:serviceaccount:{NAMESPACE}:{SERVICE_ACCOUNT}")
+TENANT = ("--as", "tenant")
+RBAC = "/apis/rbac.authorization.k8s.io/v1"
+OWNER = {"apiVersion": "karpenter.sh/v1", "kind": "NodeClaim", "name": "ws1", "uid": "5e3c"}
+# Nodes that the controller may change: its own, one of Azure/gpu-provisioner, and one whose labels AKS replaced.
+OURS: dict[str, Json] = {
+    "marked": {"labels": {"gpu-provisioner.sh/nodeclaim-uid": "5e3c"}},
+    "legacy": {"labels": {"kaito.sh/creation-timestamp": "2026-03-01T12-00-00Z"}},
+    "owned": {"ownerReferences": [OWNER]},
+}
+FOREIGN: dict[str, Json] = {
+    "plain": {},
+    "system": {"labels": {"kubernetes.azure.com/agentpool": "system"}},
+    "daemon": {"ownerReferences": [{**OWNER, "apiVersion": "apps/v1", "kind": "DaemonSet"}]},
+}
+OTHER_CLASS = {"nodeClassRef": {"group": "karpenter.azure.com", "kind": "AKSNodeClass", "name": "default"}}
+
+
+@contextlib.asynccontextmanager
+async def installed(home: Path, **policy: Any) -> AsyncIterator[tuple[ControlPlane, Kubectl]]:
+    """A control plane with both charts, and kubectl as its administrator."""
+    async with ControlPlane.start(assets.find(), home) as cp:
+        await cp.install_crds()
+        kubectl = Kubectl(home, cp.kubeconfig(home / "config"))
+        with helm_python.Config(kubeconfig_path=cp.kubeconfig(home / "helm"), namespace=NAMESPACE) as helm:
+            values = {**VALUES, "protectionPolicy": policy}
+            chart = CHARTS / "gpu-provisioner"
+            await asyncio.to_thread(helm.install, chart, "gpu-provisioner", values, create_namespace=True)
+        rules = [{"apiGroups": ["karpenter.sh", ""], "resources": ["nodeclaims", "nodes"], "verbs": ["*"]}]
+        await cp.demand("POST", f"{RBAC}/clusterroles", {"metadata": {"name": "tenants"}, "rules": rules})
+        for name, kind in (("tenant", "User"), ("operators", "Group")):
+            role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "tenants"}
+            subject = {"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": name}
+            binding = {"metadata": {"name": name}, "roleRef": role, "subjects": [subject]}
+            await cp.demand("POST", f"{RBAC}/clusterrolebindings", binding)
+        await cp.demand("POST", NODES, {"metadata": {"name": "probe"}})
+        async with asyncio.timeout(60):
+            while (await label(kubectl, "probe", *CONTROLLER)).code == 0:  # noqa: ASYNC110 - the server applies it later
+                await asyncio.sleep(0.2)
+        yield cp, kubectl
+
+
+async def label(kubectl: Kubectl, node: str, *who: str) -> Any:
+    """kubectl's result for a change of a Node's labels."""
+    return await kubectl.run("label", "node", node, "probe=1", "--overwrite", "--dry-run=server", *who)
+
+
+async def release(kubectl: Kubectl, thing: str, *who: str) -> Any:
+    """kubectl's result for the removal of all finalizers."""
+    patch = '{"metadata": {"finalizers": null}}'
+    return await kubectl.run("patch", thing, "--type=merge", "-p", patch, "--dry-run=server", *who)
+
+
+async def test_the_controller_writes_only_to_nodes_of_its_pools(tmp_path: Path) -> None:
+    """Its role permits every Node; the policy permits those with its mark, or that of Azure/gpu-provisioner."""
+    async with installed(tmp_path) as (cp, kubectl):
+        for name, metadata in {**OURS, **FOREIGN}.items():
+            await cp.demand("POST", NODES, {"metadata": {"name": name, "finalizers": [TERMINATION], **metadata}})
+        for name in OURS:
+            changed = await label(kubectl, name, *CONTROLLER)
+            released = await release(kubectl, f"node/{name}", *CONTROLLER)
+            deleted = await kubectl.run("delete", "node", name, "--dry-run=server", *CONTROLLER)
+            assert (name, changed.code, released.code, deleted.code) == (name, 0, 0, 0), (changed, released, deleted)
+        for name in FOREIGN:
+            words = f"Node {name} was not created from an agent pool of the gpu-provisioner"
+            for refused in (
+                await label(kubectl, name, *CONTROLLER),
+                await kubectl.run("delete", "node", name, "--dry-run=server", *CONTROLLER),
+            ):
+                assert refused.code != 0
+                assert "ValidatingAdmissionPolicy 'gpu-provisioner-nodes'" in refused.err
+                assert words in refused.err
+            for who in (TENANT, ()):
+                assert (await label(kubectl, name, *who)).code == 0, "others are not concerned"
+                assert (await release(kubectl, f"node/{name}", *who)).code == 0
+
+
+async def test_only_the_controller_removes_its_finalizer(tmp_path: Path) -> None:
+    """Users who may change NodeClaims and Nodes are refused, unless the values name them or they administer."""
+    allowed = {"users": ["jane"], "groups": ["operators"]}
+    async with installed(tmp_path, **allowed) as (cp, kubectl):
+        await cp.demand("POST", NODES, {"metadata": {"name": "ours", "finalizers": [TERMINATION], **OURS["marked"]}})
+        for one in (
+            claim("ours", finalizers=[TERMINATION]),
+            claim("others", spec=OTHER_CLASS, finalizers=[TERMINATION]),
+        ):
+            await cp.demand("POST", CLAIMS, one)
+        jane = ("--as", "jane", "--as-group", "operators")
+        member = ("--as", "john", "--as-group", "operators")
+        for thing in ("node/ours", "nodeclaim/ours"):
+            refused = await release(kubectl, thing, *TENANT)
+            assert refused.code != 0, thing
+            assert "only the gpu-provisioner removes the finalizer karpenter.sh/termination" in refused.err
+            assert (await kubectl.run("label", thing, "a=b", "--dry-run=server", *TENANT)).code == 0
+            assert (await kubectl.run("delete", thing, "--dry-run=server", *TENANT)).code == 0
+            for who in (CONTROLLER, jane, member, ()):
+                released = await release(kubectl, thing, *who)
+                assert released.code == 0, (thing, who, released)
+        assert (await release(kubectl, "nodeclaim/others", *TENANT)).code == 0, "Karpenter's own NodeClaims"
+
+
+async def test_a_crd_can_be_deleted_with_its_claims(tmp_path: Path) -> None:
+    """The API server deletes the NodeClaims of a deleted CRD; those with the finalizer wait for its removal."""
+    async with installed(tmp_path) as (cp, kubectl):
+        await cp.demand("POST", CLAIMS, claim("free"))
+        await cp.demand("POST", CLAIMS, claim("held", finalizers=[TERMINATION]))
+        await kubectl("delete", "crd", "nodeclaims.karpenter.sh", "--wait=false")
+        async with asyncio.timeout(60):
+            while (await cp.request("GET", f"{CLAIMS}/free"))[0] != 404:  # noqa: ASYNC110 - another process deletes it
+                await asyncio.sleep(0.2)
+        assert (await cp.request("GET", f"{CLAIMS}/held"))[0] == 200
+        patch = '{"metadata": {"finalizers": null}}'
+        await kubectl("patch", "nodeclaim", "held", "--type=merge", "-p", patch)
+        async with asyncio.timeout(60):
+            while (await cp.request("GET", f"{CLAIMS}/held"))[0] != 404:  # noqa: ASYNC110 - as above
+                await asyncio.sleep(0.2)
