@@ -1,6 +1,8 @@
 """The dashboard of one NodeClaim: its conditions over time, its machine, and other NodeClaims of the same size."""
 
-from .panels import Color, Dashboard, Panel, Query, Row, Variable
+from .colors import FAILURES, GPUS, Color
+from .colors import STATUSES as STATUS_COLORS
+from .panels import Dashboard, Panel, Query, Row, Variable
 from .promql import DASHBOARD as S
 from .variables import CLUSTER, JOB, KUBE_STATE, MONEY, PRICES, WINDOW, WINDOWS
 
@@ -26,7 +28,7 @@ def _status(by: str = "", **labels: str) -> str:
 
 
 NOW = Row(
-    title="$claim now",
+    title="NodeClaim $claim",
     panels=(
         Panel(
             title="Ready",
@@ -39,7 +41,7 @@ NOW = Row(
             height=5,
         ),
         Panel(
-            title="Since",
+            title="Time in this status",
             description="How long Ready has had this status.",
             kind="stat",
             unit="s",
@@ -101,9 +103,10 @@ HISTORY = Row(
             height=9,
         ),
         Panel(
-            title="Age of each condition's status",
+            title="Time in each status, by condition",
             description="Time since the last transition; 0 when the status changes.",
             unit="s",
+            colors=STATUS_COLORS,
             queries=(Query(S.most(FOR, "type, status", name=THIS), "{{type}} {{status}}"),),
         ),
         Panel(
@@ -121,6 +124,7 @@ HISTORY = Row(
                 Query(f"sum({S.allocatable_gpus()} {ITS_NODE})", "allocatable"),
                 Query(f"sum({S.requested_gpus()} {ITS_NODE})", "requested"),
             ),
+            colors=GPUS,
             runbooks=("GpusUnusable", "IdleGpuSpend"),
         ),
     ),
@@ -143,7 +147,7 @@ OTHERS = Row(
             runbooks=("ProvisioningSlow",),
         ),
         Panel(
-            title="Create failures",
+            title="Failed creations",
             description="Failures of this size, which show whether other NodeClaims are affected.",
             queries=(
                 Query(
@@ -152,6 +156,7 @@ OTHERS = Row(
                 ),
             ),
             bars=True,
+            colors=FAILURES,
             runbooks=("QuotaExhausted", "SkuUnavailable"),
         ),
         Panel(

@@ -1,7 +1,7 @@
 """The model of a dashboard and its rendering as Grafana's JSON (Grafana 10 and later).
 
 The output is deterministic. The data source is a variable, so that one file works in Azure Managed Grafana and in
-kube-prometheus. Panels are laid out from left to right.
+kube-prometheus. Panels are laid out from left to right; rows that begin below the first screen are collapsed.
 
 Source: https://grafana.com/docs/grafana/latest/dashboards/build-dashboards/view-dashboard-json-model/
 """
@@ -11,15 +11,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from .colors import Color, Colors
+
 Json = dict[str, Any]
 Kind = Literal["timeseries", "stat", "table", "state-timeline"]
-Color = Literal["green", "yellow", "orange", "red", "blue", "text"]
 
 RUNBOOKS = "https://github.com/aks-gpu-provisioner/gpu-provisioner/blob/main/docs/runbooks/{alert}.md"
 DATASOURCE = {"type": "prometheus", "uid": "${datasource}"}
 # Prefix of all alert names; many programs share one Alertmanager.
 PREFIX = "GpuProvisioner"
 COLUMNS = 24
+# The height of the first screen in Grafana's grid units, on a display of 1080 pixels.
+SCREEN_HEIGHT = 22
 SCHEMA_VERSION = 39
 
 
@@ -37,7 +40,7 @@ class Panel:
 
     `columns` of a table: the heading by label or "Value #A", in this order; other columns are hidden. `states` of a
     state timeline or stat: text and color by value. `opens`: the column whose cells link to the dashboard of that
-    claim. `runbooks`: the alerts, without `PREFIX`, whose runbooks are linked.
+    claim. `colors`: of the series, by their names. `runbooks`: the alerts, without `PREFIX`, whose runbooks are linked.
     """
 
     title: str
@@ -52,6 +55,7 @@ class Panel:
     units: dict[str, str] = field(default_factory=dict)
     states: dict[int, tuple[str, Color]] = field(default_factory=dict)
     opens: str = ""
+    colors: Colors = field(default_factory=dict)
     runbooks: Sequence[str] = ()
     width: int = 8
     height: int = 8
@@ -152,27 +156,30 @@ def _variable(variable: Variable) -> Json:
 
 def _laid_out(rows: Sequence[Row]) -> list[Json]:
     found: list[Json] = []
-    y = 0
+    y = number = 0
     for row in rows:
-        found.append(
-            {
-                "id": len(found) + 1,
-                "type": "row",
-                "title": row.title,
-                "collapsed": False,
-                "panels": [],
-                "gridPos": {"x": 0, "y": y, "w": COLUMNS, "h": 1},
-            }
-        )
-        y, x, tallest = y + 1, 0, 0
-        for panel in row.panels:
-            if x + panel.width > COLUMNS:
-                y, x, tallest = y + tallest, 0, 0
-            place = {"x": x, "y": y, "w": panel.width, "h": panel.height}
-            found.append({"id": len(found) + 1, **_panel(panel), "gridPos": place})
-            x, tallest = x + panel.width, max(tallest, panel.height)
-        y += tallest
+        collapsed = y >= SCREEN_HEIGHT
+        number += 1
+        place = {"x": 0, "y": y, "w": COLUMNS, "h": 1}
+        heading: Json = {"id": number, "type": "row", "title": row.title, "collapsed": collapsed, "gridPos": place}
+        panels, below = _row(row.panels, y + 1, number)
+        number += len(panels)
+        found += [{**heading, "panels": panels}] if collapsed else [{**heading, "panels": []}, *panels]
+        y = y + 1 if collapsed else below
     return found
+
+
+def _row(panels: Sequence[Panel], y: int, number: int) -> tuple[list[Json], int]:
+    """The panels of a row from `y` on, with IDs after `number`; and the place below them."""
+    found: list[Json] = []
+    x = tallest = 0
+    for panel in panels:
+        if x + panel.width > COLUMNS:
+            y, x, tallest = y + tallest, 0, 0
+        place = {"x": x, "y": y, "w": panel.width, "h": panel.height}
+        found.append({"id": number + len(found) + 1, **_panel(panel), "gridPos": place})
+        x, tallest = x + panel.width, max(tallest, panel.height)
+    return found, y + tallest
 
 
 def _panel(panel: Panel) -> Json:
@@ -255,12 +262,23 @@ def _overrides(panel: Panel) -> list[Json]:
         {"matcher": {"id": "byName", "options": name}, "properties": [{"id": "unit", "value": unit}]}
         for name, unit in panel.units.items()
     ]
+    found += [_colored(pattern, color) for pattern, color in panel.colors.items()]
     if panel.opens:
         url = "/d/gpu-provisioner-claim?${__url_time_range}&${datasource:queryparam}&${cluster:queryparam}"
         links = [{"title": "Dashboard of this NodeClaim", "url": f"{url}&var-claim=${{__value.raw}}"}]
         matcher = {"id": "byName", "options": panel.opens}
         found.append({"matcher": matcher, "properties": [{"id": "links", "value": links}]})
     return found
+
+
+def _colored(pattern: str, color: Color) -> Json:
+    """A fixed color for one series, or shades of it for all series that the expression matches."""
+    mode = "fixed" if pattern.isalnum() else "shades"
+    value = {"mode": mode, "fixedColor": color}
+    return {
+        "matcher": {"id": "byRegexp", "options": f"/^({pattern})$/"},
+        "properties": [{"id": "color", "value": value}],
+    }
 
 
 def _options(panel: Panel) -> Json:

@@ -40,8 +40,9 @@ def dashboard(name: str) -> Json:
 
 
 def panels(name: str) -> list[Json]:
-    """The panels of a dashboard, without rows."""
-    return [panel for panel in dashboard(name)["panels"] if panel["type"] != "row"]
+    """The panels of a dashboard, those of collapsed rows included, without rows."""
+    shown = dashboard(name)["panels"]
+    return [one for panel in shown for one in (panel["panels"] if panel["type"] == "row" else [panel])]
 
 
 def of_dashboard(name: str) -> list[Expression]:

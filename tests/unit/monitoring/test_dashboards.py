@@ -12,7 +12,7 @@ import pytest
 
 from provisioner.metrics.definitions import FAMILIES, LABELS, Family
 from tools.dashboards.alerts import ALERTS
-from tools.dashboards.panels import PREFIX, RUNBOOKS
+from tools.dashboards.panels import PREFIX, RUNBOOKS, SCREEN_HEIGHT
 from tools.dashboards.queries import (
     DASHBOARDS,
     Expression,
@@ -115,8 +115,9 @@ def test_a_panel_describes_its_prerequisites(name: str) -> None:
 def test_panels_do_not_overlap_and_ids_are_unique(name: str) -> None:
     """Grafana would move overlapping panels."""
     taken: set[tuple[int, int]] = set()
-    everything = dashboard(name)["panels"]
-    for panel in everything:
+    rows = [panel for panel in dashboard(name)["panels"] if panel["type"] == "row"]
+    everything = [*rows, *panels(name)]
+    for panel in dashboard(name)["panels"]:
         place = panel["gridPos"]
         cells = {
             (x, y)
@@ -146,3 +147,65 @@ def test_the_datasource_is_a_variable(name: str) -> None:
 def test_each_alert_has_a_panel_that_links_to_its_runbook() -> None:
     linked = {link["url"] for name in DASHBOARDS for panel in panels(name) for link in panel["links"]}
     assert linked == {RUNBOOKS.format(alert=PREFIX + name) for name in ALERTS}
+
+
+@pytest.mark.parametrize("name", DASHBOARDS)
+def test_rows_below_the_first_screen_are_collapsed(name: str) -> None:
+    """A collapsed row contains its panels and is one unit high; what is expanded fills the first screen."""
+    rows = [panel for panel in dashboard(name)["panels"] if panel["type"] == "row"]
+    assert [row["collapsed"] for row in rows] == [row["gridPos"]["y"] >= SCREEN_HEIGHT for row in rows]
+    assert {row["collapsed"] for row in rows} == {True, False}
+    for row in rows:
+        assert bool(row["panels"]) is row["collapsed"]
+    folded = [row["gridPos"]["y"] for row in rows if row["collapsed"]]
+    assert folded == [*range(folded[0], folded[0] + len(folded))]
+
+
+# The possible values of labels in legends, by the color that they have in every panel.
+MEANINGS = {
+    "phase": {"Ready": "green", "NotReady": "orange", "Failed": "red", "Launching": "blue", "Draining": "purple"},
+    "state": {"running": "green", "failed": "red", "creating": "blue", "deleting": "purple", "allocatable": "green"},
+    "result": {"success": "green", "succeeded": "green", "error": "red", "failed": "red", "requeue_after": "blue"},
+    "code": {"200": "green", "201": "green", "403": "red", "503": "red", "429": "orange", "404": "blue"},
+    "status": {"True": "green", "False": "red", "Unknown": "yellow"},
+}
+COLORED = [
+    (panel, target["legendFormat"], label)
+    for name in DASHBOARDS
+    for panel in panels(name)
+    if panel["type"] == "timeseries"
+    for target in panel["targets"]
+    for label in re.findall(r"\{\{(\w+)\}\}", target["legendFormat"])
+    if label in MEANINGS and not panel["title"].startswith("Duration by phase")
+]
+
+
+def color_of(panel: Any, series: str) -> str:
+    """The fixed color of a series; "" if it has none."""
+    found = ""
+    for override in panel["fieldConfig"]["overrides"]:
+        matcher, (changed, *_) = override["matcher"], override["properties"]
+        if matcher["id"] == "byRegexp" and re.match(matcher["options"].strip("/"), series):
+            found = changed["value"]["fixedColor"]
+    return found
+
+
+@pytest.mark.parametrize(
+    ("panel", "legend", "label"), COLORED, ids=[f"{p['title']}: {label}" for p, _, label in COLORED]
+)
+def test_a_color_has_the_same_meaning_in_every_panel(panel: Any, legend: str, label: str) -> None:
+    """Ready is green, failed is red, whatever else is in the panel."""
+    values = LABELS[label].values or tuple(MEANINGS[label])
+    possible = {value for value in MEANINGS[label] if value in values}
+    series = {value: re.sub(r"\{\{\w+\}\}", "x", legend.replace(f"{{{{{label}}}}}", value)) for value in possible}
+    if label == "state":
+        gpus = {"expected", "allocatable"}
+        series = {v: text for v, text in series.items() if (v in gpus) is panel["title"].startswith("GPUs")}
+    assert {value: color_of(panel, text) for value, text in series.items()} == {
+        value: MEANINGS[label][value] for value in series
+    }
+
+
+def test_colors_are_checked() -> None:
+    """Panels with phases, states, results, codes and statuses."""
+    assert {label for _, _, label in COLORED} == set(MEANINGS)

@@ -1,5 +1,6 @@
 """Azure: requests to ARM, throttling, and the duration of operations."""
 
+from tools.dashboards.colors import CODES, RESULTS
 from tools.dashboards.panels import Panel, Query, Row
 from tools.dashboards.promql import DASHBOARD as S
 from tools.dashboards.variables import RATE, WINDOW
@@ -20,6 +21,7 @@ ROW = Row(
                     f"sum by (operation, code) (rate({S.own(f'{REQUESTS}_count')}[{RATE}]))", "{{operation}} {{code}}"
                 ),
             ),
+            colors=CODES,
             runbooks=(*THROTTLED, "CredentialFailing"),
         ),
         Panel(
@@ -34,10 +36,11 @@ ROW = Row(
                 ),
             ),
             steps=((0.05, "red"),),
+            colors=CODES,
             runbooks=THROTTLED,
         ),
         Panel(
-            title="Retry-After and client-side delay",
+            title="Delay of requests",
             description="Mean Retry-After of throttled requests, and the delay that the client-side rate limit would"
             " add to the next request of a kind.",
             unit="s",
@@ -50,7 +53,7 @@ ROW = Row(
             runbooks=THROTTLED,
         ),
         Panel(
-            title="Request duration, p99",
+            title="Duration of requests, 99th percentile",
             description="The duration of one request to ARM.",
             unit="s",
             queries=(Query(S.quantile(0.99, REQUESTS, "operation", WINDOW), "{{operation}}"),),
@@ -66,6 +69,7 @@ ROW = Row(
                 )
                 for share in (0.5, 0.9)
             ),
+            colors=RESULTS,
             runbooks=("ProvisioningSlow",),
         ),
         Panel(
@@ -75,6 +79,7 @@ ROW = Row(
                 Query(S.events("gpu_provisioner_arm_throttled_total", WINDOW, "bucket, by"), "{{bucket}} by {{by}}"),
             ),
             bars=True,
+            colors={".* by budget": "yellow", ".* by cloud": "orange"},
             runbooks=THROTTLED,
         ),
     ),

@@ -1,5 +1,6 @@
 """The controller: leader election, errors, queue, caches, and resource usage."""
 
+from tools.dashboards.colors import CODES, FAILURES, RESULTS
 from tools.dashboards.panels import Panel, Query, Row
 from tools.dashboards.promql import DASHBOARD as S
 from tools.dashboards.promql import MARK
@@ -26,6 +27,7 @@ ROW = Row(
                     "{{controller}} {{result}}",
                 ),
             ),
+            colors=RESULTS,
             runbooks=("ControllerErrors",),
         ),
         Panel(
@@ -42,10 +44,11 @@ ROW = Row(
                     "Azure: {{controller}} {{error}}",
                 ),
             ),
+            colors=FAILURES,
             runbooks=("ControllerErrors", "CredentialFailing"),
         ),
         Panel(
-            title="Queue",
+            title="Work queue",
             description="Keys in the leader's work queue, and retries of failed reconciliations per second.",
             queries=(
                 Query(f"sum by (name) ({S.acting('workqueue_depth')})", "waiting in {{name}}"),
@@ -55,7 +58,7 @@ ROW = Row(
             runbooks=("QueueBacklog", "ControllerErrors"),
         ),
         Panel(
-            title="Event loop",
+            title="Event loop delay",
             description="The longest blocking of the event loop in the last minute. It delays the renewal of the Lease"
             " and all timeouts.",
             unit="s",
@@ -76,10 +79,11 @@ ROW = Row(
             description="A 409 is retried; a 403 or a 422 needs a change of permissions, policies or the object.",
             unit="reqps",
             queries=(Query(S.rate("client_go_request_total", RATE, "code"), "{{code}}"),),
+            colors=CODES,
             runbooks=("ControllerErrors", "CredentialFailing"),
         ),
         Panel(
-            title="Credentials",
+            title="Rejected credentials",
             description="Requests that failed because no token was issued, or because the token was rejected.",
             queries=(
                 Query(
@@ -87,15 +91,17 @@ ROW = Row(
                     "{{system}} {{reason}}",
                 ),
             ),
+            colors=FAILURES,
             runbooks=("CredentialFailing",),
         ),
         Panel(
-            title="Events",
+            title="Kubernetes Events",
             description="Kubernetes Events that were sent, and those dropped by the rate limit or after an error.",
             queries=(
                 Query(S.events("gpu_provisioner_events_sent_total", WINDOW), "sent"),
                 Query(S.events("gpu_provisioner_events_dropped_total", WINDOW), "dropped"),
             ),
+            colors={"sent": "green", "dropped": "red"},
         ),
         Panel(
             title="Internal errors",
@@ -110,6 +116,7 @@ ROW = Row(
                     "pools in an unknown state",
                 ),
             ),
+            colors=FAILURES,
         ),
         Panel(
             title="Replicas",
@@ -135,6 +142,7 @@ ROW = Row(
                     "{{instance}}",
                 ),
             ),
+            colors=FAILURES,
             runbooks=("Down", "NoLeader"),
         ),
         Panel(

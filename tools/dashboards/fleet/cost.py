@@ -1,5 +1,6 @@
 """Agent pools, GPUs and their cost; leaked pools and idle GPUs."""
 
+from tools.dashboards.colors import GPUS, POOL_STATES
 from tools.dashboards.panels import Panel, Query, Row
 from tools.dashboards.promql import DASHBOARD as S
 from tools.dashboards.variables import KUBE_STATE, MONEY, PRICES, WINDOW
@@ -15,16 +16,18 @@ ROW = Row(
             description="All agent pools of the cluster; the controller's by state. AKS allows 100.",
             queries=(Query(S.most("gpu_provisioner_agent_pools", "state"), "{{state}}"),),
             stacked=True,
+            colors=POOL_STATES,
             runbooks=("AgentPoolsNearLimit",),
         ),
         Panel(
-            title="Leaked pools and candidates",
+            title="Agent pools without a NodeClaim",
             description="Candidates of garbage collection: pools, Nodes and NodeClaims without a counterpart, which two"
             " observations and a fresh read have not confirmed yet.",
             queries=(
                 Query(S.most("gpu_provisioner_leaked_agent_pools"), "leaked pools"),
                 Query(S.most("gpu_provisioner_removal_candidates"), "candidates"),
             ),
+            colors={"leaked pools": "red", "candidates": "orange"},
             runbooks=LEAKED,
         ),
         Panel(
@@ -37,10 +40,11 @@ ROW = Row(
                 Query(S.events("gpu_provisioner_gc_skipped_total", WINDOW, "reason"), "delayed: {{reason}}"),
             ),
             bars=True,
+            colors={"removed .*": "purple", "delayed: .*": "orange"},
             runbooks=LEAKED,
         ),
         Panel(
-            title="GPUs: expected, allocatable, requested",
+            title="GPUs",
             description=f"Expected from the pools' sizes, allocatable on Nodes, requested by pods. {KUBE_STATE}",
             queries=(
                 Query(
@@ -49,6 +53,7 @@ ROW = Row(
                 ),
                 Query(f"sum({S.requested_gpus()} and on (cluster, node_name) {S.allocatable_gpus()})", "requested"),
             ),
+            colors=GPUS,
             runbooks=("GpusUnusable", *IDLE),
         ),
         Panel(
@@ -106,6 +111,7 @@ ROW = Row(
                 Query(f"sum by (namespace) ({S.cost_of(S.requested_gpus('namespace'))})", "{{namespace}}"),
                 Query(f"sum({S.cost_of(S.idle_gpus())})", "idle"),
             ),
+            colors={"idle": "orange"},
             stacked=True,
             width=12,
             runbooks=IDLE,

@@ -1,5 +1,7 @@
 """Provisioning: phases, durations, failures and unavailable offerings."""
 
+from tools.dashboards.colors import FAILURES
+from tools.dashboards.colors import PHASES as PHASE_COLORS
 from tools.dashboards.panels import Panel, Query, Row
 from tools.dashboards.promql import DASHBOARD as S
 from tools.dashboards.variables import WINDOW
@@ -18,6 +20,7 @@ ROW = Row(
             description="`NotReady`: the machine was usable before and is not usable now.",
             queries=(Query(S.most("gpu_provisioner_nodeclaims", "phase"), "{{phase}}"),),
             stacked=True,
+            colors=PHASE_COLORS,
         ),
         Panel(
             title="NodeClaims not Ready, by reason",
@@ -84,7 +87,7 @@ ROW = Row(
             runbooks=("ProvisioningSlow",),
         ),
         Panel(
-            title="Create failures, by reason",
+            title="Failed creations, by reason",
             description="Agent pools that Azure rejected, or that failed after Azure accepted them. `quota` and"
             " `sku_unavailable` need an operator.",
             queries=(
@@ -94,6 +97,7 @@ ROW = Row(
                 ),
             ),
             bars=True,
+            colors=FAILURES,
             runbooks=SHORT,
         ),
         Panel(
@@ -110,7 +114,7 @@ ROW = Row(
             runbooks=SHORT,
         ),
         Panel(
-            title="Overdue",
+            title="Exceeded deadlines",
             description="NodeClaims with a condition that exceeds its deadline, and how often a deadline was exceeded.",
             queries=(
                 Query(S.most("gpu_provisioner_nodeclaims_overdue", "condition"), "overdue: {{condition}}"),
@@ -119,6 +123,7 @@ ROW = Row(
                     "exceeded in the window: {{deadline}}",
                 ),
             ),
+            colors={"overdue: .*": "red", "exceeded in the window: .*": "orange"},
             runbooks=("ClaimStuck", "TerminationStuck"),
         ),
     ),

@@ -13,7 +13,7 @@ def number(title: str, description: str, expr: str, **more: object) -> Panel:
 
 
 ROW = Row(
-    title="Now",
+    title="Overview",
     panels=(
         number("NodeClaims", "All NodeClaims.", S.all("gpu_provisioner_nodeclaims", "cluster, phase")),
         number(
@@ -24,7 +24,7 @@ ROW = Row(
             runbooks=("ClaimStuck",),
         ),
         number(
-            "Oldest not Ready",
+            "Longest not Ready",
             "The longest time that a NodeClaim has not been Ready. AKS usually takes 3 to 8 minutes.",
             f"{S.most('gpu_provisioner_nodeclaims_not_ready_oldest_seconds')} or vector(0)",
             unit="s",
@@ -40,7 +40,7 @@ ROW = Row(
             runbooks=("GpusUnusable",),
         ),
         number(
-            "Leaked pools",
+            "Leaked agent pools",
             "Agent pools of the controller without a NodeClaim, which are billed. Usually removed within minutes.",
             S.most("gpu_provisioner_leaked_agent_pools"),
             steps=((1, "orange"),),

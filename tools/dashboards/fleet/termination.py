@@ -1,5 +1,6 @@
 """Termination: durations, blocked evictions, and NodeClaims that the controller deleted."""
 
+from tools.dashboards.colors import CODES, FAILURES
 from tools.dashboards.panels import Panel, Query, Row
 from tools.dashboards.promql import DASHBOARD as S
 from tools.dashboards.variables import WINDOW
@@ -39,6 +40,7 @@ ROW = Row(
             description="200: the eviction was accepted. 429: a PodDisruptionBudget blocks it.",
             queries=(Query(S.events("karpenter_nodes_eviction_requests_total", WINDOW, "code"), "{{code}}"),),
             bars=True,
+            colors=CODES,
             runbooks=STUCK,
         ),
         Panel(
@@ -50,6 +52,7 @@ ROW = Row(
                 Query(S.events("karpenter_nodes_created_total", WINDOW), "Nodes registered"),
                 Query(S.events("karpenter_nodes_terminated_total", WINDOW), "Nodes terminated"),
             ),
+            colors={".* (created|registered)": "green", ".* terminated": "purple"},
         ),
         Panel(
             title="NodeClaims deleted by the controller",
@@ -62,6 +65,7 @@ ROW = Row(
             title="Blocked repairs",
             description="Unhealthy Nodes that are not repaired, because too many Nodes are unhealthy or terminating.",
             queries=(Query(S.most("gpu_provisioner_repairs_blocked"), "blocked"),),
+            colors=FAILURES,
             runbooks=("RepairsBlocked",),
         ),
     ),
