@@ -1,5 +1,6 @@
 # The image that charts/gpu-provisioner deploys: a virtual environment on a base without shell and package manager.
 # Both base images are pinned by the digest of their multi-platform index; dependabot.yml updates tag and digest together.
+# `az acr build` builds without BuildKit (https://github.com/Azure/acr/issues/721), so no instruction uses its options.
 # No stage sets a platform: each architecture builds all stages, so that the wheels match the interpreter.
 
 FROM docker.io/library/python:3.13.16-slim-trixie@sha256:bf44cdfcb76cd3b41e879bc058fc37ec5872002ccfde7fcb765e218cde0cd79c AS builder
@@ -12,11 +13,10 @@ RUN ln -s /usr/local/bin/python${PYTHON} /usr/bin/python${PYTHON} \
     && /usr/bin/python${PYTHON} -m venv --without-pip /opt/gpu-provisioner \
     && /usr/bin/python${PYTHON} -m venv --without-pip /opt/build
 COPY requirements-image.lock requirements-build.lock ./
-RUN --mount=type=cache,target=/root/.cache/pip \
-    pip --python /opt/gpu-provisioner/bin/python install \
-        --no-compile --only-binary :all: --require-hashes -r requirements-image.lock \
+RUN pip --python /opt/gpu-provisioner/bin/python install \
+        --no-cache-dir --no-compile --only-binary :all: --require-hashes -r requirements-image.lock \
     && pip --python /opt/build/bin/python install \
-        --no-compile --only-binary :all: --require-hashes -r requirements-build.lock
+        --no-cache-dir --no-compile --only-binary :all: --require-hashes -r requirements-build.lock
 COPY pyproject.toml README.md LICENSE ./
 COPY provisioner provisioner
 COPY cloudprovider cloudprovider

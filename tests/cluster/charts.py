@@ -18,7 +18,11 @@ Json = dict[str, Any]
 CHARTS = Path(__file__).parents[2] / "charts"
 RELEASE = "gpu-provisioner"
 # Values that the chart requires; they have no effect on the roles.
-VALUES = {"azure": {"subscriptionId": "subscription", "resourceGroup": "rg", "clusterName": "aks"}}
+IMAGE: Json = {"image": {"repository": "registry.example/gpu-provisioner"}}
+VALUES: Json = {
+    "azure": {"subscriptionId": "subscription", "resourceGroup": "rg", "clusterName": "aks"},
+    "controller": IMAGE,
+}
 RIGHTS = (
     "ServiceAccount",
     "ClusterRole",

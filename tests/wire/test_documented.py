@@ -61,11 +61,12 @@ def test_the_commands_of_the_kaito_pages(tmp_path: Path) -> None:
 
 
 def test_the_claim_of_the_azure_tutorial(tmp_path: Path) -> None:
-    """The kubectl lines about the claim, and `plan` before them, work on the embedded cluster as the page states."""
+    """`plan` and the kubectl lines about the claim and the Pod work on the embedded cluster as the page states."""
     there = lines(PAGE, "## On AKS")
     kubeconfig = tmp_path / "try.kubeconfig"
-    script = [line for line in there if re.match(r"kubectl \w+.*(nodeclaim|examples/)", line) or " plan -f " in line]
-    assert [line.split()[1] for line in script] == ["plan", "apply", "wait", "get", "delete"]
+    ours = r"gpu-provisioner plan -f |kubectl \w+.*(nodeclaim|-f (examples|docs)/)"
+    script = [line for line in there if re.match(ours, line)]
+    assert [line.split()[1] for line in script] == ["plan", "apply", "wait", "get", "apply", "delete", "delete"]
     with started(tmp_path, "try", "--kubeconfig", str(kubeconfig), *SPEED) as running:
         running.until("Ctrl-C stops")
         done = typed(tmp_path, script, kubeconfig)

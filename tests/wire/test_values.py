@@ -8,7 +8,7 @@ import yaml
 
 from provisioner.simulator.azure import errors
 from provisioner.simulator.azure.faults import ALWAYS, Fault
-from tests.unit.charts.chart_values import environment, notes, render
+from tests.unit.charts.chart_values import IMAGE, environment, notes, render
 
 from .program import ROOT
 from .program import environment as of_a_user
@@ -24,7 +24,7 @@ def test_the_output_is_a_values_file(tmp_path: Path) -> None:
 
     async def story(site: Site) -> None:
         env = site.env(AZURE_CLIENT_ID="", AZURE_TENANT_ID="", KUBECONFIG="/nowhere")
-        ended = await ran("values", "--client-id", CLIENT, "--release", "ml", env=env)
+        ended = await ran("values", "--client-id", CLIENT, "--release", "ml", "--image", IMAGE, env=env)
         assert ended.code == 0
         values = yaml.safe_load(ended.out)
         variables = environment(render(values, release="ml"))

@@ -55,13 +55,14 @@ annotations:
 {{- end -}}
 
 {{- /* Values copied from Azure/gpu-provisioner's chart can contain its image, which is another program. */ -}}
-{{- define "gpu-provisioner.namesPredecessor" -}}
-{{- if hasSuffix "aks/kaito/gpu-provisioner" (default "" .Values.controller.image.repository) -}}true{{- end -}}
-{{- end -}}
 
 {{- define "gpu-provisioner.image" -}}
-{{- $image := include "gpu-provisioner.namesPredecessor" . | empty | ternary .Values.controller.image dict -}}
-{{- $repository := default "ghcr.io/aks-gpu-provisioner/gpu-provisioner" $image.repository -}}
+{{- $image := .Values.controller.image -}}
+{{- $build := printf "Build and push the image (az acr build --registry REGISTRY --image gpu-provisioner:%s .) and set it to REGISTRY.azurecr.io/gpu-provisioner" .Chart.AppVersion -}}
+{{- $repository := required (printf "controller.image.repository is needed: the chart has no default, because no image is published. %s" $build) $image.repository -}}
+{{- if hasSuffix "aks/kaito/gpu-provisioner" $repository -}}
+{{- fail (printf "controller.image.repository is %s, the image of Azure/gpu-provisioner, which is another program. Remove controller.image from your values. %s" $repository $build) -}}
+{{- end -}}
 {{- $tagged := printf "%s:%s" $repository (default .Chart.AppVersion $image.tag | toString) -}}
 {{- $image.digest | empty | ternary $tagged (printf "%s@%s" $tagged (default "" $image.digest)) -}}
 {{- end -}}

@@ -15,17 +15,20 @@ from typing import NamedTuple
 from cloudprovider.azure.cluster_profile import ClusterProfile
 from provisioner.settings import Settings
 from provisioner.settings.clouds import find_cloud
+from provisioner.version import own_version
 
 CHART = "gpu-provisioner"
 ROLE = "GPU provisioner"
 ENVIRONMENTS = ("AzurePublicCloud", "AzureUSGovernmentCloud", "AzureChinaCloud")
+BUILD = f"az acr build --registry REGISTRY --image {CHART}:{own_version()} ."
 FOLDED = " \\\n      "
 
 
 class Subject(NamedTuple):
     """The cluster, and the names of the release, its namespace, the identity and its resource group.
 
-    `unread`: why the client ID of the identity could not be read.
+    `image`: the repository of the controller's image, without a tag. `unread`: why the client ID of the identity could
+    not be read.
     """
 
     settings: Settings
@@ -34,6 +37,7 @@ class Subject(NamedTuple):
     namespace: str
     identity: str
     identity_group: str
+    image: str = ""
     unread: str = ""
 
     @property
@@ -76,7 +80,9 @@ def values_of(subject: Subject) -> Iterator[str]:
     if environment != ENVIRONMENTS[0]:
         yield f"  environment: {_quoted(environment)}"
     yield ""
-    yield from _workload_identity(subject) if subject.self_hosted else _managed(settings)
+    yield from _controller(subject)
+    yield ""
+    yield from _workload_identity(subject) if subject.self_hosted else _managed()
     if profile.managed_prometheus:
         yield ""
         yield "# Azure managed Prometheus is enabled in this cluster; it reads monitors of its own API group."
@@ -112,6 +118,11 @@ def gaps(subject: Subject) -> Iterator[Gap]:
                 f"the client ID of the identity is unknown: {subject.unread}",
                 f"{_identity(subject)}    # then run this command again, or set --client-id",
             )
+    if not subject.image:
+        yield Gap(
+            "the image of the controller is unknown: no image is published, and the chart has no default",
+            f"{BUILD}    # then set --image REGISTRY.azurecr.io/{CHART}",
+        )
     if not profile.location:
         yield Gap("the region of the cluster is unknown", "az account list-locations --output table")
 
@@ -155,15 +166,22 @@ def _workload_identity(subject: Subject) -> Iterator[str]:
         yield f"  tenantId: {_quoted(tenant)}"
 
 
-def _managed(settings: Settings) -> Iterator[str]:
+def _managed() -> Iterator[str]:
     yield "# The default credential chain of azure-identity, for example the identity of the node."
     yield 'deploymentMode: "managed"'
     yield "workloadIdentity:"
     yield "  enabled: false"
-    if settings.client_id:
-        yield "controller:"
+
+
+def _controller(subject: Subject) -> Iterator[str]:
+    yield "controller:"
+    yield "  image:"
+    if not subject.image:
+        yield f"    # Required: {BUILD}"
+    yield f"    repository: {_quoted(subject.image)}"
+    if subject.settings.client_id and not subject.self_hosted:
         yield "  extraEnv:"
-        yield f"    AZURE_CLIENT_ID: {_quoted(settings.client_id)}"
+        yield f"    AZURE_CLIENT_ID: {_quoted(subject.settings.client_id)}"
 
 
 def _identity(subject: Subject) -> str:

@@ -48,7 +48,8 @@ async def print_values(arm: Azure, settings: Settings, wanted: argparse.Namespac
         raise _unread(error, settings) from None
     group = wanted.identity_resource_group or settings.resource_group
     settings, unread = await _identified(arm, settings, group, wanted.identity_name)
-    subject = Subject(settings, profile, wanted.release, wanted.namespace, wanted.identity_name, group, unread)
+    names = wanted.release, wanted.namespace, wanted.identity_name, group
+    subject = Subject(settings, profile, *names, image=wanted.image, unread=unread)
     console.print(*values_of(subject))
     for gap in gaps(subject):
         console.err.write(f"gpu-provisioner values: {gap.what}\n    {gap.command}\n")

@@ -18,7 +18,11 @@ Json = dict[str, Any]
 CHART = Path(__file__).parents[3] / "charts" / "gpu-provisioner"
 RELEASE = "gpu-provisioner"
 NAMESPACE = "gpus"
-NEEDED: Json = {"azure": {"subscriptionId": "subscription", "resourceGroup": "rg", "clusterName": "aks"}}
+IMAGE = "registry.example/ours"
+NEEDED: Json = {
+    "azure": {"subscriptionId": "subscription", "resourceGroup": "rg", "clusterName": "aks"},
+    "controller": {"image": {"repository": IMAGE}},
+}
 EVERYTHING: Json = {
     **NEEDED,
     "admissionPolicy": {"enabled": True},

@@ -17,6 +17,7 @@ from provisioner.settings import OPTIONS
 from .chart_values import (
     CHART,
     EVERYTHING,
+    IMAGE,
     NEEDED,
     Json,
     before_and_after,
@@ -93,7 +94,7 @@ def test_each_key_changes_the_rendered_objects(chart: Path, path: str) -> None:
 def test_a_null_value_renders_unless_it_is_required(chart: Path, path: str) -> None:
     """Helm removes the default of a key whose value is null."""
     values = with_value(EVERYTHING, path, None)
-    if path in {f"azure.{needed}" for needed in NEEDED["azure"]}:
+    if path in leaves(NEEDED):
         with pytest.raises(helm_python.HelmRenderError, match=f"{path} is needed"):
             render(values, chart=chart)
     else:
@@ -197,6 +198,7 @@ def test_environment_variables_are_merged() -> None:
     plain = environment(render(NEEDED))
     token = {"secretKeyRef": {"name": "s", "key": "k"}}
     given = {
+        **NEEDED["controller"],
         "extraEnv": {"HTTPS_PROXY": "http://proxy.example:3128", "LOG_LEVEL": "error", "MAX": 1000000, "ON": True},
         "env": [{"name": "LOG_LEVEL", "value": "warning"}, {"name": "TOKEN", "valueFrom": token}],
     }
@@ -209,7 +211,7 @@ def test_environment_variables_are_merged() -> None:
 def test_a_name_that_looks_like_another_yaml_type_stays_a_string(text: str) -> None:
     """The names of release, namespace, objects, Lease and tag."""
     values = {**NEEDED, "serviceAccount": {"name": text}, "leaderElection": {"name": text, "namespace": text}}
-    values |= {"priorityClassName": text, "podLabels": {"l": text}, "controller": {"image": {"tag": text}}}
+    values |= {"priorityClassName": text, "podLabels": {"l": text}, "controller": {"image": {"repository": IMAGE, "tag": text}}}
     objects = render({**values, "fullnameOverride": text}, release=text)
     lease = next(rule for rule in named(objects, "Role")["rules"] if "resourceNames" in rule)
     spec = pod_of(objects)["spec"]
@@ -227,16 +229,18 @@ def test_a_name_that_looks_like_another_yaml_type_stays_a_string(text: str) -> N
 
 def test_envfrom_can_provide_the_required_variables() -> None:
     """The chart does not require its keys then, because it cannot read the Secret."""
-    found = environment(render({"controller": {"envFrom": [{"secretRef": {"name": "azure"}}]}}))
+    secret = {"envFrom": [{"secretRef": {"name": "azure"}}]}
+    found = environment(render({"controller": {**NEEDED["controller"], **secret}}))
     assert "ARM_SUBSCRIPTION_ID" not in found
 
 
 # --- values of Azure/gpu-provisioner ---------------------------------------------------------------------------------
 
-# The values that its script for an AKS cluster writes.
+# The values that its script for an AKS cluster writes, with the image of this program.
 WRITTEN: Json = {
     "replicas": 1,
     "controller": {
+        **NEEDED["controller"],
         "env": [
             {"name": "ARM_SUBSCRIPTION_ID", "value": "sub-1"},
             {"name": "LOCATION", "value": "swedencentral"},
@@ -249,7 +253,7 @@ WRITTEN: Json = {
     },
     "workloadIdentity": {"clientId": "client-1", "tenantId": "tenant-1"},
 }
-# A copy of its values file; keys without effect there have values whose effect the tests can observe.
+# A copy of its values file, with the image of this program; keys without effect there have values whose effect the tests can observe.
 WHOLE: Json = {
     "nameOverride": "",
     "fullnameOverride": "",
@@ -279,7 +283,7 @@ WHOLE: Json = {
     "tolerations": [{"key": "CriticalAddonsOnly", "operator": "Exists"}],
     "extraVolumes": [{"name": "v", "emptyDir": {}}],
     "controller": {
-        "image": {"repository": "mcr.microsoft.com/aks/kaito/gpu-provisioner", "tag": "0.4.3", "digest": ""},
+        "image": {"repository": IMAGE, "tag": "0.1.0", "digest": ""},
         "securityContext": {},
         "env": [{"name": "ARM_SUBSCRIPTION_ID", "value": None}, *WRITTEN["controller"]["env"]],
         "envFrom": [],
@@ -328,7 +332,7 @@ def test_keys_without_effect_in_azure_gpu_provisioner_have_an_effect() -> None:
     assert (monitor["metadata"]["labels"]["release"], monitor["spec"]["endpoints"][0]["interval"]) == ("p", "15s")
     assert pod_of(objects)["spec"]["volumes"] == [{"name": "v", "emptyDir": {}}]
     cluster = {**NEEDED["azure"], "clusterName": ""}
-    moved = {"azure": cluster, "settings": {"azure": {"clusterName": "theirs"}}}
+    moved = {**NEEDED, "azure": cluster, "settings": {"azure": {"clusterName": "theirs"}}}
     assert environment(render(moved))["AZURE_CLUSTER_NAME"] == "theirs"
 
 
@@ -363,13 +367,23 @@ def test_the_notes_report_missing_crds() -> None:
     assert "helm upgrade --install gpu-provisioner-crd charts/gpu-provisioner-crd -n gpus\n" in notes(NEEDED)
 
 
-def test_the_image_of_azure_gpu_provisioner_is_replaced() -> None:
-    """The notes contain a warning; other images are used unchanged."""
-    (container,) = pod_of(render(WHOLE))["spec"]["containers"]
-    assert container["image"].startswith("ghcr.io/aks-gpu-provisioner/gpu-provisioner:")
-    assert "WARNING: controller.image is the image of Azure/gpu-provisioner" in notes(WHOLE)
-    own = with_value(NEEDED, "controller.image.repository", "registry.example/ours")
-    assert pod_of(render(own))["spec"]["containers"][0]["image"].startswith("registry.example/ours:")
+@pytest.mark.parametrize(
+    ("repository", "cause"),
+    [
+        ("", "controller.image.repository is needed: the chart has no default, because no image is published."),
+        (None, "controller.image.repository is needed: the chart has no default, because no image is published."),
+        ("mcr.microsoft.com/aks/kaito/gpu-provisioner", "Remove controller.image from your values."),
+    ],
+)
+def test_an_image_of_this_program_is_required(repository: str | None, cause: str) -> None:
+    """The error names the command that builds the image, with the tag that the chart uses."""
+    with pytest.raises(helm_python.HelmRenderError) as refused:
+        render(with_value(NEEDED, "controller.image.repository", repository))
+    assert cause in str(refused.value)
+    tag = yaml.safe_load((CHART / "Chart.yaml").read_text(encoding="utf-8"))["appVersion"]
+    assert f"az acr build --registry REGISTRY --image gpu-provisioner:{tag} ." in str(refused.value)
+    (container,) = pod_of(render(NEEDED))["spec"]["containers"]
+    assert container["image"] == f"{IMAGE}:{tag}"
 
 
 def test_terms_without_a_label_selector_get_the_selector_of_the_pods() -> None:

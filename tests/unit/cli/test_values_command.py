@@ -9,7 +9,7 @@ import yaml
 from cloudprovider.azure.cluster_profile import ClusterProfile, ManagedIdentity, to_cluster_profile, to_managed_identity
 from provisioner.cli.commands.chart_values import Subject, gaps, next_steps, values_of
 from provisioner.settings import Settings, load
-from tests.unit.charts.chart_values import environment, named, pod_of, render
+from tests.unit.charts.chart_values import IMAGE, environment, named, pod_of, render
 
 Json = dict[str, Any]
 SUBSCRIPTION = "00000000-0000-0000-0000-00000000000a"
@@ -29,10 +29,11 @@ def settings(**env: str) -> Settings:
     return load({}, {**needed, **env}, acts=False)
 
 
-def subject(profile: ClusterProfile = WELL, release: str = "gpu-provisioner", **env: str) -> Subject:
-    return Subject(
-        settings(**env), profile, release, "gpus", "gpu-identity", settings(**env).resource_group, "it is not there"
-    )
+def subject(
+    profile: ClusterProfile = WELL, release: str = "gpu-provisioner", *, image: str = IMAGE, **env: str
+) -> Subject:
+    names = release, "gpus", "gpu-identity", settings(**env).resource_group
+    return Subject(settings(**env), profile, *names, image=image, unread="it is not there")
 
 
 def installed(of: Subject) -> list[Json]:
@@ -93,11 +94,13 @@ def test_managed_prometheus_gets_a_monitor_of_its_api_group() -> None:
 
 def test_unknown_values_are_empty() -> None:
     """With a comment on how to find them; the tenant is omitted."""
-    text = "\n".join(values_of(subject(ClusterProfile())))
+    text = "\n".join(values_of(subject(ClusterProfile(), image="")))
+    assert "# Required: az acr build --registry REGISTRY --image gpu-provisioner:" in text
     assert "# Unknown: az identity create --resource-group rg --name gpu-identity --query clientId" in text
     values = yaml.safe_load(text)
     assert values["workloadIdentity"] == {"clientId": ""}
     assert "location" not in values["azure"]
+    assert values["controller"] == {"image": {"repository": ""}}
     assert installed(subject(ClusterProfile()))
 
 
@@ -121,6 +124,7 @@ def test_unknown_values_are_empty() -> None:
             "--enable-oidc-issuer --enable-workload-identity",
         ),
         ({"power_state": "Stopped"}, {}, "is stopped", "az aks start --resource-group rg --name aks"),
+        ({}, {"image": ""}, "the image of the controller is unknown", "az acr build --registry REGISTRY --image gpu-"),
         ({"location": ""}, {}, "region of the cluster is unknown", "az account list-locations"),
         ({}, {"AZURE_CLIENT_ID": ""}, "is unknown: it is not there", "or set --client-id"),
     ],

@@ -36,6 +36,12 @@ def test_hadolint_finds_a_planted_mistake(tmp_path: Path) -> None:
     assert "DL3002" in found
 
 
+def test_the_image_builds_without_buildkit() -> None:
+    """`az acr build` has no BuildKit (https://github.com/Azure/acr/issues/721)."""
+    assert not re.findall(r"^RUN.*--(?:mount|network|security)|^(?:COPY|ADD).*--(?:link|chmod)|<<", TEXT, re.MULTILINE)
+    assert "# syntax=" not in TEXT
+
+
 def test_the_chart_starts_the_image_as_its_user_and_read_only() -> None:
     """The chart's ports are the program's defaults and the image's; no container has a volume or a command."""
     ports = {int(port) for port in re.findall(r"^EXPOSE (.+)$", TEXT, re.MULTILINE)[0].split()}

@@ -5,6 +5,7 @@ compared with `AZ`, a copy of its reference, so a flag that Azure renames is not
 """
 
 import contextlib
+import copy
 import io
 import re
 import subprocess
@@ -41,8 +42,11 @@ VARIABLES = {name for option in (*OPTIONS, *IGNORED) for name in option.env}
 AZ_ALWAYS = {"--query", "--output", "-o", "--subscription"}
 AZ = {
     "account show": set(),
+    "acr build": {"--registry", "--image"},
+    "acr create": {"--resource-group", "--name", "--sku"},
     "aks create": {
         "--resource-group", "--name", "--node-count", "--enable-oidc-issuer", "--enable-workload-identity",
+        "--attach-acr", "--generate-ssh-keys",
     },
     "aks get-credentials": {"--resource-group", "--name"},
     "aks list": set(),
@@ -52,7 +56,11 @@ AZ = {
     "aks show": {"--resource-group", "--name"},
     "aks start": {"--resource-group", "--name"},
     "aks stop": {"--resource-group", "--name"},
-    "aks update": {"--resource-group", "--name", "--enable-oidc-issuer", "--enable-workload-identity"},
+    "aks update": {
+        "--resource-group", "--name", "--enable-oidc-issuer", "--enable-workload-identity", "--attach-acr",
+    },
+    "group create": {"--name", "--location"},
+    "group delete": {"--name"},
     "identity create": {"--resource-group", "--name"},
     "identity delete": {"--resource-group", "--name"},
     "identity federated-credential create": {
@@ -73,11 +81,11 @@ HELM = {
     "install": {"--namespace", "--create-namespace", "--set", "--values"},
     "rollback": {"--namespace"},
     "test": {"--namespace", "-n"},
-    "uninstall": {"--namespace"},
+    "uninstall": {"--namespace", "-n", "--wait"},
     "upgrade": {"--install", "--namespace", "-n", "--create-namespace", "--set", "--values"},
 }
 # Programs whose commands are not checked.
-OTHERS = {"cosign", "docker", "eval", "gh", "git", "jq", "pipx", "pytest", "sed", "wc"}
+OTHERS = {"cosign", "docker", "eval", "gh", "git", "jq", "pipx", "pytest", "sed", "test", "wc"}
 
 
 def those(*programs: str) -> list[Shown]:
@@ -154,7 +162,7 @@ def test_kubectl_commands_and_flags_exist(line: Shown) -> None:
     words = line.words[1:]
     verbs = words[:2] if words[0] in {"auth", "rollout"} else words[:1]
     assert flags_of(words) <= kubectl_flags(*verbs)
-    for path in re.findall(r"examples/\S+", " ".join(words)):
+    for path in re.findall(r"(?:examples|docs)/\S+", " ".join(words)):
         assert (ROOT / path).exists()
 
 
@@ -207,7 +215,7 @@ def test_yaml_blocks_are_valid(document: str, block: str) -> None:
 
 def _values(words: list[str]) -> dict[str, object]:
     """The values that the command sets with `--set`; `--values` stands for the required values."""
-    values: dict[str, object] = dict(NEEDED) if "--values" in words else {}
+    values: dict[str, object] = copy.deepcopy(NEEDED) if "--values" in words else {}
     for flag, written in pairwise(words):
         if flag == "--set":
             path, _, value = written.partition("=")

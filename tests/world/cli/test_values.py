@@ -12,6 +12,8 @@ from tests.world.commands import WHO, values
 from tests.world.harness import Sim, simulate
 
 CLIENT = "11111111-1111-1111-1111-111111111111"
+IMAGE = ("--image", "registry.example/ours")
+IDENTITY = ("--identity-name", "gpu-identity", *IMAGE)
 
 
 def changed(sim: Sim, **settings: Any) -> None:
@@ -24,7 +26,7 @@ def test_the_values_are_what_azure_says() -> None:
 
     async def story(sim: Sim) -> None:
         changed(sim, actions=frozenset({"Microsoft.ContainerService/managedClusters/read"}), managed_prometheus=True)
-        ended = await values(sim, AZURE_CLIENT_ID=CLIENT)
+        ended = await values(sim, *IMAGE, AZURE_CLIENT_ID=CLIENT)
         azure = sim.cloud.settings
         assert ended.code == 0
         written = yaml.safe_load(ended.out)
@@ -68,19 +70,19 @@ def test_the_identitys_client_id_is_read_by_its_name() -> None:
 
     async def story(sim: Sim) -> None:
         changed(sim, identities={"gpu-identity": CLIENT})
-        ended = await values(sim, "--identity-name", "gpu-identity")
+        ended = await values(sim, *IDENTITY)
         assert yaml.safe_load(ended.out)["workloadIdentity"] == {
             "clientId": CLIENT,
             "tenantId": sim.cloud.settings.tenant,
         }
         assert f"--assignee {CLIENT} " in ended.err
         assert "gpu-provisioner values: " not in ended.err
-        managed = await values(sim, "--identity-name", "gpu-identity", DEPLOYMENT_MODE="managed")
+        managed = await values(sim, *IDENTITY, DEPLOYMENT_MODE="managed")
         assert CLIENT not in managed.out
-        elsewhere = await values(sim, "--identity-name", "gpu-identity", "--identity-resource-group", "other")
+        elsewhere = await values(sim, *IDENTITY, "--identity-resource-group", "other")
         assert "identity gpu-identity not found in resource group other" in elsewhere.err
         sim.cloud.faults.append(Fault(verb="IDENTITY", times=ALWAYS, answer=FORBIDDEN))
-        unread = await values(sim, "--identity-name", "gpu-identity")
+        unread = await values(sim, *IDENTITY)
         assert (unread.code, yaml.safe_load(unread.out)["workloadIdentity"]["clientId"]) == (0, "")
         assert "identity gpu-identity of resource group rg: AuthorizationFailed" in unread.err
 
