@@ -70,7 +70,8 @@ commands to run next on stderr.
 
 --client-id names the identity of the controller, not the identity that reads from Azure.""",
     examples="""\
-  gpu-provisioner values --subscription-id SUB --resource-group RG --cluster-name AKS > values.yaml
+  gpu-provisioner values --subscription-id SUB --resource-group RG --cluster-name AKS \\
+    --image REGISTRY.azurecr.io/gpu-provisioner > values.yaml
   gpu-provisioner values --identity-name NAME              the rest from ARM_SUBSCRIPTION_ID, ARM_RESOURCE_GROUP, …
   gpu-provisioner values --deployment-mode managed         without workload identity, with the node's identity""",
     exit_codes="Exit codes: 0 printed (missing features on stderr), 1 the cluster could not be read, 2 invalid usage.",
@@ -127,6 +128,31 @@ the user. The chart's admission policies permit this to cluster administrators a
     exit_codes=DONE_REFUSED_USAGE,
     settings="accepted",
 )
+UNINSTALL = Command(
+    summary="remove all machines of this program, and prove that nothing remains",
+    description="""\
+Deletes all NodeClaims that this program manages, adopted ones included, and waits until the running controller has
+drained their Nodes, deleted their agent pools and removed its finalizers, and until garbage collection has removed
+orphans. NodeClaims, Nodes and agent pools of other controllers are not changed.
+
+The command ends when nothing remains, when a user must act, or after --timeout; it then lists what remains and what
+each object waits for. The deletions continue when the command is interrupted. Run it twice:
+
+1. while the controller runs, to remove the machines; exit code 3: only the Lease of the controller remains
+2. after helm uninstall, to delete the Lease: the command reads for one minute, because an agent pool that was requested
+   last may not be visible yet, and ends with exit code 0
+
+The command uses the permissions of the caller: list nodeclaims, nodes, customresourcedefinitions and leases, delete
+nodeclaims and leases, and read the managed cluster and its agent pools in Azure.""",
+    examples="""\
+  gpu-provisioner uninstall --drain --dry-run          list what would be deleted, and how
+  gpu-provisioner uninstall --drain                    print the list, ask, delete, wait
+  gpu-provisioner uninstall --drain --yes -o json      the same in a script""",
+    exit_codes="""\
+Exit codes: 0 nothing remains, 1 something remains or the command was refused, 2 invalid usage or settings,
+3 only the Lease of a running controller remains.""",
+    settings="accepted",
+)
 CONFIG = Command(
     summary="print every setting with its value and its source",
     description="""\
@@ -159,6 +185,7 @@ COMMANDS = {
     "gc": GC,
     "adopt": ADOPT,
     "release": RELEASE,
+    "uninstall": UNINSTALL,
     "config": CONFIG,
     "completion": COMPLETION,
     "version": VERSION,

@@ -1,9 +1,9 @@
 """The console script `gpu-provisioner`.
 
-Exit codes: 0 done, 1 failed, 2 invalid usage or settings, 3 `check` failed, 130 and 143 interrupted by SIGINT and by
-SIGTERM. A user's mistake is reported on stderr in one line for the cause and one for the remedy, never as a traceback;
-an error of the program is logged, with credentials redacted. A signal stops `run` with exit code 0 once its work has
-stopped and the Lease is released; a second signal ends the process at once.
+Exit codes: 0 done, 1 failed, 2 invalid usage or settings, 3 `check` failed or `uninstall` left only the Lease, 130 and
+143 interrupted by SIGINT and by SIGTERM. A user's mistake is reported on stderr in one line for the cause and one for
+the remedy, never as a traceback; an error of the program is logged, with credentials redacted. A signal stops `run`
+with exit code 0 once its work has stopped and the Lease is released; a second signal ends the process at once.
 """
 
 import asyncio

@@ -14,6 +14,7 @@ import shtab
 
 from provisioner.api.field_error import FieldError
 from provisioner.settings import BY_FLAG, IGNORED, OPTIONS, assignment, masked
+from provisioner.settings.kinds import DURATION
 from provisioner.trial import flags as trial
 
 from .descriptions import COMMANDS, RELEASE_FLAG, Command
@@ -180,6 +181,8 @@ def _check(parser: Parser) -> None:
 def _values(parser: Parser) -> None:
     for flag, text in (("release", "the Helm release"), ("namespace", "the namespace of the Helm release")):
         parser.add_argument(f"--{flag}", default=PROGRAM, metavar="NAME", help=f"{text} (%(default)s)")
+    text = "the repository of the controller's image, without a tag"
+    parser.add_argument("--image", default="", metavar="REPOSITORY", help=text)
     parser.add_argument("--identity-name", default=PROGRAM, metavar="NAME", help="the managed identity (%(default)s)")
     text = "its resource group (the cluster's resource group)"
     parser.add_argument("--identity-resource-group", default="", metavar="NAME", help=text)
@@ -205,6 +208,24 @@ def _release(parser: Parser) -> None:
     parser.add_argument(RELEASE_FLAG, dest="known", action="store_true", help=text)
 
 
+def _uninstall(parser: Parser) -> None:
+    parser.add_argument("--drain", action="store_true", required=True, help="drain and delete the machines")
+    parser.add_argument("--dry-run", action="store_true", help="only list what would be deleted")
+    parser.add_argument("--yes", action="store_true", help="do not ask before NodeClaims are deleted")
+    text = "how long to wait for the removals, such as 45m (30m)"
+    parser.add_argument("--timeout", type=_duration, default=1800.0, metavar="DURATION", help=text)
+    _output(parser, "table", "json")
+
+
+def _duration(written: str) -> float:
+    """Seconds."""
+    try:
+        seconds: float = DURATION.read(written)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{written!r}: {error}; set it to {DURATION.expects}") from None
+    return seconds
+
+
 def _completion(parser: Parser) -> None:
     parser.add_argument("shell", choices=shtab.SUPPORTED_SHELLS, metavar="SHELL", help="the shell: %(choices)s")
 
@@ -226,6 +247,7 @@ _ARGUMENTS: Mapping[str, Callable[[Parser], None]] = {
     "gc": _gc,
     "adopt": _adopt,
     "release": _release,
+    "uninstall": _uninstall,
     "completion": _completion,
     "help": _help,
 }

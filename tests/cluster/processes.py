@@ -54,7 +54,9 @@ class Ended(NamedTuple):
     err: str
 
 
-async def ran(command: Sequence[str], env: Mapping[str, str], cwd: Path | None = None) -> Ended:
+async def ran(
+    command: Sequence[str], env: Mapping[str, str], cwd: Path | None = None, *, within_seconds: float = RUN_SECONDS
+) -> Ended:
     """Run a program to its end in pipes, without a terminal; `env` is all of its environment."""
     process = await asyncio.create_subprocess_exec(
         *command,
@@ -64,7 +66,7 @@ async def ran(command: Sequence[str], env: Mapping[str, str], cwd: Path | None =
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
     )
-    async with asyncio.timeout(RUN_SECONDS):
+    async with asyncio.timeout(within_seconds):
         out, err = await process.communicate()
     assert process.returncode is not None
     return Ended(process.returncode, out.decode(), err.decode())

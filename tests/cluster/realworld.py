@@ -34,7 +34,7 @@ from .bystanders import MERGE
 from .controlplane import NAMESPACE, ControlPlane
 from .kaito_beside import WATCHES_DIFFER_SECONDS, KaitoBeside
 from .object_history import ObjectHistory
-from .processes import Ended, Program, ran
+from .processes import RUN_SECONDS, Ended, Program, ran
 from .realstore import RealStore, path_of
 
 Json = dict[str, Any]
@@ -113,11 +113,12 @@ class RealWorld:
         self.controllers[name] = program
         return program
 
-    async def command(self, *arguments: str) -> Ended:
-        """Run one of the program's commands to its end, with the administrator's credentials, in a pipe."""
-        return await ran([str(PROGRAM), *arguments], self._environment("admin", "admin"))
+    async def command(self, *arguments: str, token: str | None = None, within_seconds: float = RUN_SECONDS) -> Ended:
+        """Run one of the program's commands to its end, in a pipe; `token`: of another user than the administrator."""
+        environment = self._environment("user", "admin", token=token)
+        return await ran([str(PROGRAM), *arguments], environment, within_seconds=within_seconds)
 
-    def _environment(self, name: str, user: str) -> dict[str, str]:
+    def _environment(self, name: str, user: str, *, token: str | None = None) -> dict[str, str]:
         azure = self.cloud.settings
         return {
             "ARM_SUBSCRIPTION_ID": azure.subscription,
@@ -125,7 +126,7 @@ class RealWorld:
             "AZURE_CLUSTER_NAME": azure.cluster,
             "LOCATION": azure.location,
             "ARM_ENDPOINT": self.arm_url,
-            "KUBECONFIG": str(self._cp.kubeconfig(self._workdir / f"{name}.kubeconfig", user)),
+            "KUBECONFIG": str(self._cp.kubeconfig(self._workdir / f"{name}.kubeconfig", user, token=token)),
             "LEADER_ELECTION_NAMESPACE": NAMESPACE,
             "PATH": os.environ["PATH"],
         }

@@ -21,8 +21,8 @@ from .process import Process
 async def launch_controller(process: Process) -> None:
     """Run the program over this process's network, with its lease over a separate connection.
 
-    Options: `policy` (a Policy), `elect` (False: without a lease), `lease_name`, `metrics` (a Metrics, to read),
-    `prices` (a price table), `service_account` (a folder with its files, as in a pod).
+    Options: `policy` (a Policy), `elect` (False: without a lease), `lease_name`, `lease_namespace`, `metrics` (a
+    Metrics, to read), `prices` (a price table), `service_account` (a folder with its files, as in a pod).
     """
     settings, options = process.world.settings, process.options
     config = AzureConfig(
@@ -54,7 +54,7 @@ async def launch_controller(process: Process) -> None:
                 policy=options.get("policy") or Policy(),
                 elect=options.get("elect", True),
                 lease_name=options.get("lease_name", "gpu-provisioner"),
-                lease_namespace="kube-system",
+                lease_namespace=options.get("lease_namespace", "kube-system"),
                 identity=process.name,
                 prices=options.get("prices", ()),
             ),

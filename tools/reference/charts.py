@@ -11,21 +11,35 @@ from .values import CHARTS, reference
 CONTROLLER, DEFINITIONS = "gpu-provisioner", "gpu-provisioner-crd"
 
 INSTALL = """\
+az acr build --registry REGISTRY --image gpu-provisioner:0.1.0 .
 helm upgrade --install gpu-provisioner-crd charts/gpu-provisioner-crd --namespace gpu-provisioner --create-namespace
-gpu-provisioner values --subscription-id SUB --resource-group RG --cluster-name AKS > values.yaml
+gpu-provisioner values --subscription-id SUB --resource-group RG --cluster-name AKS \\
+  --image REGISTRY.azurecr.io/gpu-provisioner > values.yaml
 helm upgrade --install gpu-provisioner charts/gpu-provisioner --namespace gpu-provisioner --values values.yaml
 helm test gpu-provisioner --namespace gpu-provisioner"""
 
 AZURE = """\
+No image is published: `az acr build` builds it from a checkout of the repository and pushes it, and the chart requires
+its repository (`controller.image.repository`). The cluster must be allowed to pull it (`az aks update --attach-acr`).
+
 `gpu-provisioner values` reads the cluster and the managed identity (`--identity-name`), writes the values, and
 prints on stderr the remaining steps in Azure: the cluster's OIDC issuer and workload identity, a federated
 credential for the service account, and the role in `azure-role.json` for the identity, with the four permissions
 that the controller uses."""
 
 LEFT = """\
-Uninstalling the chart keeps the CRDs, the NodeClaims and their machines, which continue to be billed. To delete the
-machines, delete their NodeClaims while the controller is running: `kubectl delete nodeclaims --all` waits until the
-machines are deleted."""
+Uninstalling the chart keeps the CRDs, the NodeClaims and their machines, which continue to be billed. Remove the
+machines while the controller is running, and the Lease after it:"""
+
+REMOVAL = """\
+gpu-provisioner uninstall --drain
+helm uninstall gpu-provisioner --namespace gpu-provisioner
+gpu-provisioner uninstall --drain"""
+
+REMOVED = """\
+The first run deletes the NodeClaims that this program manages, waits until the controller has removed their machines,
+and ends with exit code 3: only the Lease of the running controller remains. The second run deletes the Lease, and ends
+with exit code 0 once complete lists of the API server and of Azure show nothing."""
 
 KEPT = """\
 The CRDs are a separate release, because Helm does not upgrade the content of a chart's `crds` folder. Each CRD has
@@ -56,6 +70,8 @@ def controller() -> str:
         AZURE,
         "`helm test` runs `gpu-provisioner check` with the service account and the settings of the controller.",
         "## Uninstall\n\n" + LEFT,
+        block(REMOVAL, "console"),
+        REMOVED,
         "## Values",
         *(part.replace("## ", "### ", 1) for part in reference()),
     )

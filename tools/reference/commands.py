@@ -25,10 +25,10 @@ CODES = """\
 
 | Code | Meaning |
 | --- | --- |
-| `0` | done; `check` and `plan`: no errors |
+| `0` | done; `check` and `plan`: no errors; `uninstall`: nothing remains |
 | `1` | failed or refused; `plan`: a NodeClaim has errors |
 | `2` | invalid usage or settings |
-| `3` | a check of `check` failed |
+| `3` | `check`: a check failed; `uninstall`: only the Lease of a running controller remains |
 | `130`, `143` | interrupted by Ctrl-C or by SIGTERM |"""
 
 SETTINGS = {

@@ -1,8 +1,8 @@
 """Runs one of the commands that do not start a controller: settings, connections, exit codes.
 
 Settings are those of `run`, from flags, environment and file. Exit codes: 0 done, 1 refused or failed, 2 invalid usage
-or settings, 3 `check` failed, 130 or 143 interrupted. A failure is one line for the cause and one for the remedy on
-`err`, never a traceback for an error of the user, the API server or ARM.
+or settings, 3 `check` failed or `uninstall` left only the Lease, 130 or 143 interrupted. A failure is one line for the
+cause and one for the remedy on `err`, never a traceback for an error of the user, the API server or ARM.
 """
 
 import argparse
@@ -109,9 +109,9 @@ async def _connected(name: str, settings: Settings, wanted: argparse.Namespace, 
 
 async def act(name: str, tools: "Tools", wanted: argparse.Namespace, console: Console) -> int:
     """Run the command on open connections; returns the exit code."""
-    from . import adopt, gc, release
+    from . import adopt, gc, release, uninstall
 
-    acts = {"gc": gc.run, "adopt": adopt.run, "release": release.run}
+    acts = {"gc": gc.run, "adopt": adopt.run, "release": release.run, "uninstall": uninstall.run}
     try:
         return await acts[name](tools, wanted, console)
     except Refused as refused:

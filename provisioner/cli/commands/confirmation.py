@@ -61,10 +61,16 @@ async def current(tools: Tools) -> LeaseState:
         if error.not_found:
             return LeaseState()
         raise by_api_server(error) from None
-    found = decode(lease.metadata.annotations.get(labels.CONFIRMED_REMOVALS, ""))
+    return lease_state(lease, tools.clients.clock.now())
+
+
+def lease_state(lease: Lease, now: datetime) -> LeaseState:
+    """What this Lease says of inferred removals; a confirmation that has expired is left out."""
+    annotations = lease.metadata.annotations
+    found = decode(annotations.get(labels.CONFIRMED_REMOVALS, ""))
     return LeaseState(
-        confirmation=found if found is not None and tools.clients.clock.now() < found.until else None,
-        removals=recent_removals.decode(lease.metadata.annotations.get(labels.INFERRED_REMOVALS, "")) or (),
+        confirmation=found if found is not None and now < found.until else None,
+        removals=recent_removals.decode(annotations.get(labels.INFERRED_REMOVALS, "")) or (),
     )
 
 

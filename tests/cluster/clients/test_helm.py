@@ -243,12 +243,12 @@ async def test_a_missing_value_changes_nothing(helm: helm_python.Config, empty: 
     azure = {**VALUES["azure"], "clusterName": ""}
     message = "azure.clusterName is needed: the name of the AKS cluster"
     with pytest.raises(helm_python.HelmReleaseError, match=message):
-        helm.install(CHART, RELEASE, {"azure": azure})
+        helm.install(CHART, RELEASE, {**VALUES, "azure": azure})
     assert ([one["name"] for one in helm.list(all_states=True)], await objects_of(kubectl)) == ([CRDS_RELEASE], [])
     helm.install(CHART, RELEASE, VALUES)
     before = await empty.demand("GET", f"{DEPLOYMENTS}/{RELEASE}")
     with pytest.raises(helm_python.HelmReleaseError, match=message):
-        helm.upgrade(CHART, RELEASE, {"azure": azure})
+        helm.upgrade(CHART, RELEASE, {**VALUES, "azure": azure})
     assert await empty.demand("GET", f"{DEPLOYMENTS}/{RELEASE}") == before
     assert (helm.status(RELEASE)["revision"], helm.status(RELEASE)["status"]) == (1, "deployed")
 

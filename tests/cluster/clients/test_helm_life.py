@@ -13,7 +13,7 @@ import helm_python
 import pytest
 
 from tests.cluster import assets
-from tests.cluster.charts import CHARTS
+from tests.cluster.charts import CHARTS, IMAGE
 from tests.cluster.controlplane import CONTROLLERS, NAMESPACE, SERVICE_ACCOUNT, ControlPlane
 from tests.cluster.realworld import PROGRAM, RealWorld
 from tests.world.azure_role import AZURE_ACTIONS
@@ -77,6 +77,13 @@ def standing(world: RealWorld) -> list[Json]:
     return [*claims, *({pool.name: dict(pool.tags)} for pool in world.cloud.pools.values())]
 
 
+def chart_values(world: RealWorld) -> Json:
+    """The values of an installation for the emulated cluster."""
+    azure = world.cloud.settings
+    named = {"resourceGroup": azure.resource_group, "clusterName": azure.cluster, "location": azure.location}
+    return {"azure": {"subscriptionId": azure.subscription, **named}, "controller": IMAGE}
+
+
 async def test_an_installation_from_beginning_to_end(tmp_path: Path) -> None:
     """Install with defaults, a passing and a failing test, a machine; upgrade, rollback and uninstall leave it
     unchanged.
@@ -91,9 +98,7 @@ async def test_an_installation_from_beginning_to_end(tmp_path: Path) -> None:
 
 async def run_installation(helm: helm_python.Config, cp: ControlPlane, world: RealWorld, home: Path) -> None:
     """The test itself."""
-    azure = world.cloud.settings
-    named = {"resourceGroup": azure.resource_group, "clusterName": azure.cluster, "location": azure.location}
-    values: Json = {"azure": {"subscriptionId": azure.subscription, **named}}
+    values = chart_values(world)
     made = await asyncio.to_thread(helm.install, CHART, RELEASE, values, create_namespace=True)
     assert made["status"] == "deployed"
     cp.controller_token = await cp.service_account_token(SERVICE_ACCOUNT, NAMESPACE)

@@ -22,7 +22,7 @@ ENV = {
     "AZURE_CLUSTER_NAME": "aks",
     "DEPLOYMENT_MODE": "managed",
 }
-NAMED: Mapping[str, tuple[str, ...]] = {"gc": (), "adopt": ("ws1",), "release": ("ws1",)}
+NAMED: Mapping[str, tuple[str, ...]] = {"gc": (), "adopt": ("ws1",), "release": ("ws1",), "uninstall": ("--drain",)}
 
 
 def command(*words: str, env: Mapping[str, str]) -> tuple[int, str, str]:
@@ -54,6 +54,13 @@ BAD_USAGE = [
     (("release", "a", "--i-know"), "unrecognized arguments: --i-know"),
     (("adopt", "a", "--confirm"), "unrecognized arguments: --confirm"),
     (("adopt", "a", "--kubeconfig"), "argument --kubeconfig: expected one argument"),
+    (("uninstall",), "the following arguments are required: --drain"),
+    (("uninstall", "--drain", "ws1"), "unrecognized arguments: ws1"),
+    (
+        ("uninstall", "--drain", "--timeout", "soon"),
+        "argument --timeout: 'soon': it is not a duration; set it to a dur",
+    ),
+    (("uninstall", "--drain", "--timeout", "0s"), "argument --timeout: '0s': it is out of range; set it to a duration"),
 ]
 
 

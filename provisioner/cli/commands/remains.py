@@ -1,0 +1,219 @@
+"""What remains of the program in the cluster and in Azure, and what each object waits for, from one read.
+
+NodeClaims of other controllers, their Nodes, and foreign agent pools are not listed.
+
+Source: docs/references/rules.md#ownership-marks.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Literal, NamedTuple
+
+import msgspec
+
+from cloudprovider.interface import Instance
+from controllers.model.conditions import clock_text
+from controllers.model.ownership import Verdict, belongs, held_by, holds_finalizer, managed, marked, pool_of, verdict
+from provisioner.api import labels
+from provisioner.api.conditions import DRAINED, INSTANCE_TERMINATING, VOLUMES_DETACHED
+from provisioner.api.node import Node
+from provisioner.api.nodeclaim import NodeClaim
+from provisioner.runtime.objects import Lease, key_of
+
+from .clients import State, Tools
+from .confirmation import LeaseState
+from .controller_lease import Controller
+from .removals import Removal, survey
+from .tables import counted
+
+KAITO_OWNERS = {labels.KAITO_WORKSPACE: "Workspace", labels.KAITO_RAGENGINE: "RAGEngine"}
+LATEST_FIRST = (INSTANCE_TERMINATING, VOLUMES_DETACHED, DRAINED)
+WITH_CLAIM = "removed with its NodeClaim"
+KEPT_LEGACY = "legacy agent pool without a NodeClaim: --legacy-pools=report keeps it"
+RESTRICTED = "the circuit breaker: gpu-provisioner gc --confirm"
+
+
+class Item(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """One object. `action`: how it is removed; `blocked`: it remains until a user acts, who may be the caller."""
+
+    kind: Literal["NodeClaim", "Node", "AgentPool", "Lease"]
+    name: str
+    claim: str = ""
+    owner: str = ""
+    action: str
+    waits_for: str
+    blocked: bool = False
+    finalizer: bool = False
+
+
+class Inferred(NamedTuple):
+    """A removal by garbage collection; `restricted`: the circuit breaker does not let it pass."""
+
+    removal: Removal
+    restricted: bool
+
+
+class Remains(msgspec.Struct, frozen=True, kw_only=True):
+    """`live`: the NodeClaims without a deletion request. `items` contains no Leases."""
+
+    live: tuple[NodeClaim, ...]
+    items: tuple[Item, ...]
+
+    def __str__(self) -> str:
+        """`1 NodeClaim, 1 Node, 2 finalizers, 1 agent pool`."""
+        finalizers = counted(sum(item.finalizer for item in self.items), "finalizer")
+        return f"{self._counted('NodeClaim')}, {self._counted('Node')}, {finalizers}, {self._counted('AgentPool')}"
+
+    def _counted(self, kind: str) -> str:
+        return counted(self.number(kind), "agent pool" if kind == "AgentPool" else kind)
+
+    def number(self, kind: str) -> int:
+        """How many objects of this kind remain."""
+        return sum(item.kind == kind for item in self.items)
+
+    def owners(self) -> tuple[str, ...]:
+        """The owners of NodeClaims, sorted."""
+        return tuple(sorted({item.owner for item in self.items if item.owner}))
+
+
+def remains(state: State, tools: Tools, lease: LeaseState, *, deleted: Collection[str] | None = None) -> Remains:
+    """Everything that this program manages. `deleted`: the UIDs of the NodeClaims that the command deleted, if any."""
+    claims = [claim for claim in state.indexes.claims() if managed(claim)]
+    others = frozenset(claim.uid for claim in state.indexes.claims() if not managed(claim))
+    found = survey(state, tools, lease)
+    confirmed = lease.confirmation.removals if lease.confirmation is not None else ()
+    inferred = {
+        removal.pool: Inferred(removal, restricted=found.restricted and removal.pool not in confirmed)
+        for removal in found.removals
+    }
+    by_key: dict[str, list[NodeClaim]] = {}
+    for claim in claims:
+        by_key.setdefault(state.indexes.key_of(claim), []).append(claim)
+    nodes = [node for node in state.nodes if _is_ours(node, others)]
+    pools = [pool for pool in state.inventory.items() if verdict(pool, None) is not Verdict.FOREIGN]
+    return Remains(
+        live=tuple(claim for claim in claims if not claim.deleting),
+        items=(
+            *(_claim(claim, deleted) for claim in sorted(claims, key=lambda claim: claim.name)),
+            *(_node(node, by_key, inferred) for node in sorted(nodes, key=lambda node: node.name)),
+            *(_pool(pool, by_key, inferred, tools) for pool in sorted(pools, key=lambda pool: pool.name)),
+        ),
+    )
+
+
+def lease_items(leases: Sequence[Lease], controller: Controller) -> tuple[Item, ...]:
+    """The Leases of the controller."""
+    return tuple(
+        Item(
+            kind="Lease",
+            name=key_of(lease),
+            action="deleted once no controller runs",
+            waits_for=_lease_waits_for(lease, controller),
+            blocked=controller is Controller.RUNNING,
+        )
+        for lease in leases
+    )
+
+
+def _lease_waits_for(lease: Lease, controller: Controller) -> str:
+    if controller is Controller.RUNNING:
+        return f"the controller {lease.spec.holder_identity} is running: helm uninstall"
+    return "the proof that no controller runs"
+
+
+def _is_ours(node: Node, others: frozenset[str]) -> bool:
+    """Whether this Node was created for a NodeClaim of ours; `others` are the UIDs of other NodeClaims."""
+    owners = {owner.uid for owner in node.metadata.owner_references}
+    return bool(pool_of(node)) and marked(node) and not owners & others
+
+
+def _claim(claim: NodeClaim, deleted: Collection[str] | None) -> Item:
+    waits_for, blocked = "its deletion", False
+    if claim.deleting:
+        waits_for = _termination(claim)
+    elif deleted is not None and claim.uid not in deleted:
+        created = clock_text(claim.metadata.creation_timestamp)
+        waits_for, blocked = f"the deletion of its owner, which created it at {created}", True
+    deleting = claim.metadata.deletion_timestamp
+    return Item(
+        kind="NodeClaim",
+        name=claim.name,
+        owner=owner_of(claim),
+        action=f"deletion requested at {clock_text(deleting)}" if deleting is not None else "delete",
+        waits_for=waits_for,
+        blocked=blocked,
+        finalizer=holds_finalizer(claim),
+    )
+
+
+def owner_of(claim: NodeClaim) -> str:
+    """The object that creates another NodeClaim when this one is deleted; "" if there is none."""
+    controller = next((o for o in claim.metadata.owner_references if o.controller), None)
+    if controller is not None:
+        return f"{controller.kind} {controller.name}"
+    own = claim.metadata.labels
+    for label, kind in KAITO_OWNERS.items():
+        if label in own:
+            namespace = own.get(f"{label}namespace", "")
+            return f"{kind} {f'{namespace}/' if namespace else ''}{own[label]}"
+    return ""
+
+
+def _termination(claim: NodeClaim) -> str:
+    """What the deletion of this NodeClaim waits for, by its conditions and finalizers."""
+    if not holds_finalizer(claim):
+        return f"finalizers of other controllers: {', '.join(claim.metadata.finalizers) or 'none'}"
+    by_type = {condition.type: condition for condition in claim.status.conditions}
+    for kind in LATEST_FIRST:
+        if (condition := by_type.get(kind)) is not None and (
+            condition.status != "True" or kind == INSTANCE_TERMINATING
+        ):
+            return condition.message or condition.reason
+    return "the controller"
+
+
+def _node(node: Node, by_key: Mapping[str, Sequence[NodeClaim]], inferred: Mapping[str, Inferred]) -> Item:
+    key = pool_of(node)
+    claim = next((claim for claim in by_key.get(key, ()) if belongs(node, claim)), None)
+    action, waits_for, blocked = _how(claim, inferred.get(key), default="the controller of AKS")
+    return Item(
+        kind="Node",
+        name=node.name,
+        claim=claim.name if claim is not None else "",
+        action=action,
+        waits_for=waits_for,
+        blocked=blocked,
+        finalizer=holds_finalizer(node),
+    )
+
+
+def _pool(
+    pool: Instance,
+    by_key: Mapping[str, Sequence[NodeClaim]],
+    inferred: Mapping[str, Inferred],
+    tools: Tools,
+) -> Item:
+    claim = next((claim for claim in by_key.get(pool.name, ()) if held_by(pool, claim)), None)
+    action, waits_for, blocked = _how(claim, inferred.get(pool.name), default="the controller")
+    kept = tools.config.policy.legacy_pools == "report" and verdict(pool, claim) is Verdict.ORPHANED_LEGACY
+    if kept:
+        action = waits_for = KEPT_LEGACY
+    return Item(
+        kind="AgentPool",
+        name=pool.name,
+        claim=claim.name if claim is not None else "",
+        action=action,
+        waits_for=waits_for,
+        blocked=blocked or kept,
+    )
+
+
+def _how(claim: NodeClaim | None, inferred: Inferred | None, *, default: str) -> tuple[str, str, bool]:
+    """How a Node or an agent pool is removed, what it waits for, and whether it is blocked."""
+    if claim is not None:
+        return WITH_CLAIM, f"NodeClaim {claim.name}", False
+    if inferred is None:
+        return f"removed by {default}", default, False
+    action = f"garbage collection: {inferred.removal.action}"
+    if inferred.restricted:
+        return action, RESTRICTED, True
+    return action, inferred.removal.waits_for or "garbage collection", False
