@@ -3,6 +3,8 @@
 from typing import Literal, NamedTuple
 
 RELEASE_FLAG = "--i-know-the-pool-is-gone"
+# The remedy if the extra `try` is missing; no package is published.
+INSTALL_TRY = "In a checkout of the repository: pip install '.[try]'"
 DONE_REFUSED_USAGE = "Exit codes: 0 done, 1 refused or failed, 2 invalid usage or settings."
 
 

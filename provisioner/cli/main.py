@@ -23,6 +23,7 @@ from provisioner.runtime.signals import Signalled, until_signalled
 from provisioner.settings import Settings, SettingsError, describe, load, read_file
 from provisioner.version import own_commit, own_version
 
+from .descriptions import INSTALL_TRY
 from .installation import shadowing_packages
 from .parser import CommandLine, UsageError, build_parser, parse
 
@@ -166,5 +167,5 @@ def _try(line: CommandLine, out: TextIO, err: TextIO) -> int:
 
         return command.run(line.arguments, out, err)
     except ModuleNotFoundError as error:
-        err.write(f"gpu-provisioner try: {error.name} is not installed\n    pip install 'aks-gpu-provisioner[try]'\n")
+        err.write(f"gpu-provisioner try: {error.name} is not installed\n    {INSTALL_TRY}\n")
         return USAGE

@@ -98,7 +98,7 @@ def test_the_installed_program_runs_read_only_as_another_user(home: Path) -> Non
     for words in (("try", "--once"), ("plan", "-f", "claim.yaml")):
         ended = subprocess.run([program, *words], env=variables, cwd="/", capture_output=True, check=False, **user)
         assert (ended.returncode, ended.stdout) == (2, b"")
-        assert b"pip install 'aks-gpu-provisioner[try]'" in ended.stderr
+        assert b"pip install '.[try]'" in ended.stderr
 
     async def story(site: Site) -> None:
         (home / "kubeconfig").chmod(0o644)

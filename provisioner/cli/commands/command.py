@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, TextIO
 
+from provisioner.cli.descriptions import INSTALL_TRY
 from provisioner.runtime import logs
 from provisioner.runtime.clock import SystemClock
 from provisioner.runtime.signals import Signalled, until_signalled
@@ -62,7 +63,7 @@ def _plan(wanted: argparse.Namespace, typed: TextIO, console: Console) -> int:
     try:
         from . import plan
     except ModuleNotFoundError as error:
-        raise Refused(f"{error.name} is not installed", "pip install 'aks-gpu-provisioner[try]'", USAGE) from None
+        raise Refused(f"{error.name} is not installed", INSTALL_TRY, USAGE) from None
     return plan.run(wanted, typed, console)
 
 

@@ -330,5 +330,6 @@ def test_a_missing_extra_is_reported() -> None:
     ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert (ended.returncode, ended.stdout) == (2, "")
     assert ended.stderr == (
-        "gpu-provisioner plan: jsonschema_rs is not installed\n    pip install 'aks-gpu-provisioner[try]'\n"
+        "gpu-provisioner plan: jsonschema_rs is not installed\n"
+        "    In a checkout of the repository: pip install '.[try]'\n"
     )
