@@ -189,7 +189,8 @@ class Pod:
     @property
     def in_use(self) -> int:
         """The open connections to the API server without those of the Lease: at rest, one for each watch."""
-        connector: Any = self.connection.api_client.rest_client.pool_manager.connector
+        requests: Any = self.connection.api_client.rest_client.pool_manager
+        connector = requests._session.connector
         return len(connector._acquired)
 
     async def equals_a_fresh_list(self, within_seconds: float = 20.0) -> None:

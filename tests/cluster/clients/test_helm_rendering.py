@@ -54,7 +54,7 @@ def test_the_charts_lint(chart: Any, values: Json) -> None:
 
 
 def test_the_objects_of_the_chart() -> None:
-    """By default the chart renders the Pods and what they need, aggregated roles, and the Pod of `helm test`."""
+    """By default the chart renders the Pods and what they need, aggregated roles, policies and the `helm test` Pod."""
     objects = everything()
     assert sorted((obj["kind"], obj["metadata"]["name"]) for obj in objects) == [
         ("ClusterRole", "gpu-provisioner"),
@@ -68,10 +68,16 @@ def test_the_objects_of_the_chart() -> None:
         ("RoleBinding", "gpu-provisioner"),
         ("Service", "gpu-provisioner"),
         ("ServiceAccount", "gpu-provisioner"),
+        ("ValidatingAdmissionPolicy", "gpu-provisioner-finalizers"),
+        ("ValidatingAdmissionPolicy", "gpu-provisioner-nodes"),
+        ("ValidatingAdmissionPolicyBinding", "gpu-provisioner-finalizers"),
+        ("ValidatingAdmissionPolicyBinding", "gpu-provisioner-nodes"),
     ]
     for obj in objects:
         assert obj["metadata"]["labels"]["app.kubernetes.io/managed-by"] == "Helm"
-        assert obj["metadata"].get("namespace") == (None if "Cluster" in obj["kind"] else "gpu-provisioner")
+        assert obj["metadata"].get("namespace") == (
+            None if obj["kind"].startswith(("Cluster", "Validating")) else "gpu-provisioner"
+        )
 
 
 def test_the_crd_chart_keeps_its_crds() -> None:
