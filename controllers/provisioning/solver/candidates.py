@@ -1,0 +1,129 @@
+"""Machines that could be bought: one candidate for each NodePool, instance type and offering.
+
+Zone and capacity type of a candidate are fixed, so that its price is known while pods are packed; `claims` opens both
+again as far as the price allows.
+"""
+
+from collections.abc import Iterable
+
+import msgspec
+
+from provisioner.api import labels
+
+from .model import NodePool, PodSpec, Resources, Snapshot
+from .requirements import Requirements, combine, conflict, one_of
+from .resources import total, without
+from .taints import untolerated
+from .views import View
+
+# The price of an offering without a known price: higher than any machine, so that it is chosen last.
+UNKNOWN_PRICE = 1e6
+
+
+class Candidate(msgspec.Struct, frozen=True, kw_only=True):
+    """`allocatable`: without the requests of the daemon pods. `requirements`: of pool, type and offering together."""
+
+    pool: NodePool
+    type_name: str
+    zone: str
+    capacity_type: str
+    price: float
+    requirements: Requirements
+    allocatable: Resources
+    capacity: Resources
+    daemon_requests: Resources
+    host_ports: frozenset[tuple[str, int, str]] = frozenset()
+
+
+class Compatible(msgspec.Struct, frozen=True):
+    """Why a pod fits a candidate: the first compatible alternative, and the keys that it leaves or makes open."""
+
+    open: Requirements
+
+
+def candidates(snapshot: Snapshot) -> tuple[Candidate, ...]:
+    """All candidates with an available offering, in the order of pools, prices and names."""
+    found = []
+    for pool in snapshot.node_pools:
+        for kind in snapshot.instance_types:
+            if conflict(kind.requirements, _shared(pool.requirements, kind.requirements), snapshot.well_known):
+                continue
+            base = combine(pool.requirements, kind.requirements)
+            overheads: dict[tuple[str, str], tuple[Resources, frozenset[tuple[str, int, str]]]] = {}
+            for offering in kind.offerings:
+                fixed = combine(
+                    offering.requirements,
+                    {labels.ZONE: one_of((offering.zone,)), labels.CAPACITY_TYPE: one_of((offering.capacity_type,))},
+                )
+                if not offering.available or conflict(base, fixed, fixed):
+                    continue
+                requirements = combine(base, fixed)
+                place = (offering.zone, offering.capacity_type)
+                if place not in overheads:
+                    overheads[place] = _daemons(snapshot.daemons, pool, requirements, snapshot.well_known)
+                requests, ports = overheads[place]
+                found.append(
+                    Candidate(
+                        pool=pool,
+                        type_name=kind.name,
+                        zone=offering.zone,
+                        capacity_type=offering.capacity_type,
+                        price=UNKNOWN_PRICE if offering.price is None else offering.price,
+                        requirements=requirements,
+                        allocatable=without(kind.allocatable, requests),
+                        capacity=kind.capacity,
+                        daemon_requests=requests,
+                        host_ports=ports,
+                    )
+                )
+    return tuple(sorted(found, key=lambda c: (c.price, c.pool.name, c.type_name, c.zone, c.capacity_type)))
+
+
+def candidates_of(offered: Iterable[Candidate], pool: NodePool) -> list[Candidate]:
+    """The candidates of one pool, in the same order."""
+    return [candidate for candidate in offered if candidate.pool is pool]
+
+
+def compatible(candidate: Candidate, spec: PodSpec, view: View, well_known: frozenset[str]) -> Compatible | None:
+    """How a pod fits an empty machine of this candidate, resources aside; None if it does not."""
+    if untolerated(candidate.pool.taints, spec.tolerations, ignore_preferred=view.ignore_preferred_taints):
+        return None
+    if candidate.host_ports and ports_conflict(spec.host_ports, candidate.host_ports):
+        return None
+    for alternative in view.alternatives:
+        if not conflict(candidate.requirements, alternative, well_known):
+            return Compatible(
+                {
+                    key: wanted
+                    for key, wanted in alternative.items()
+                    if (offered := candidate.requirements.get(key)) is None or offered.single is None
+                }
+            )
+    return None
+
+
+def ports_conflict(one: Iterable[tuple[str, int, str]], other: Iterable[tuple[str, int, str]]) -> bool:
+    """Whether two sets of host ports share one; an unspecified address conflicts with every address."""
+    taken = tuple(other)
+    return any(
+        port == used and protocol == theirs and (address == at or "0.0.0.0" in (address, at))  # noqa: S104
+        for address, port, protocol in one
+        for at, used, theirs in taken
+    )
+
+
+def _shared(pool: Requirements, kind: Requirements) -> Requirements:
+    """The requirements of a pool that concern a type: keys of which the type has a value, or must have one."""
+    return {key: wanted for key, wanted in pool.items() if key in kind}
+
+
+def _daemons(
+    daemons: Iterable[PodSpec], pool: NodePool, requirements: Requirements, well_known: frozenset[str]
+) -> tuple[Resources, frozenset[tuple[str, int, str]]]:
+    expected = [
+        daemon
+        for daemon in daemons
+        if not untolerated(pool.taints, daemon.tolerations, ignore_preferred=True)
+        and any(not conflict(requirements, one, well_known) for one in daemon.alternatives)
+    ]
+    return total(daemon.requests for daemon in expected), frozenset(p for d in expected for p in d.host_ports)

@@ -1,0 +1,182 @@
+"""Limits of NodePools and of the number of machines.
+
+Limits are prices first (Lagrangian multipliers): the search is repeated with a growing surcharge on what is scarce
+until the fleet is within the limits. If no fleet for all pods is, as many pods as possible are placed.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from .packing import Fleet, Machine, Packing, Pattern, pods_of
+from .search import search
+
+Limits = Mapping[tuple[str, str], int]
+
+# Surcharges on a machine that uses all of a limit, as parts of the highest price.
+SURCHARGES = (0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 100.0)
+# How many fleets within the limits are improved, and by how many exchanges of one machine.
+STARTS = 3
+EXCHANGES = 20
+
+
+def cover(packing: Packing, demand: Mapping[int, int], limits: Limits, most: int | None) -> Fleet:
+    """The best fleet for units by group within the limits; what it leaves out has no place.
+
+    `limits`: what remains, by the keys of `Machine.uses`. `most`: how many machines there may be, None for any number.
+    """
+    placeable = {
+        group: units
+        for group, units in demand.items()
+        if units and any(group in m.groups and m.anchors for m in packing.machines)
+    }
+    if not placeable:
+        return Counter()
+    fleet = search(packing, placeable)
+    if not _exceeded(packing, fleet, limits, most):
+        return fleet
+    return _Scarcity(packing, placeable, limits, most).best(fleet)
+
+
+def _exceeded(packing: Packing, fleet: Fleet, limits: Limits, most: int | None) -> list[tuple[str, str] | None]:
+    """The limits that a fleet exceeds; None stands for the number of machines."""
+    used: Counter[tuple[str, str]] = Counter()
+    for (index, _), count in fleet.items():
+        for key, amount in packing.machines[index].uses.items():
+            used[key] += amount * count
+    exceeded: list[tuple[str, str] | None] = [key for key, limit in limits.items() if used[key] > limit]
+    if most is not None and fleet.total() > most:
+        exceeded.append(None)
+    return exceeded
+
+
+class _Scarcity:
+    """A packing problem whose best fleet exceeds the limits."""
+
+    def __init__(self, packing: Packing, demand: Mapping[int, int], limits: Limits, most: int | None) -> None:
+        self._packing = packing
+        self._demand = demand
+        self._limits = limits
+        self._most = most
+        self._by_size = packing.by_size(demand)
+
+    def best(self, unlimited: Fleet) -> Fleet:
+        """The cheapest fleet within the limits; if none takes all units, one that takes the most of them."""
+        tried = [unlimited, *self._with_surcharges(unlimited)]
+        self._packing.set_prices(lambda _: 0.0)
+        if not _exceeded(self._packing, tried[-1], self._limits, self._most):
+            return tried[-1]
+        alike = [self._alike(index) for index in range(len(self._packing.machines))]
+        starts = [self._filled_up(fleet) for fleet in (*tried, Fleet(), *alike)]
+        starts.sort(key=self._rank)
+        return min((self._exchanged(fleet) for fleet in starts[:STARTS]), key=self._rank)
+
+    def _rank(self, fleet: Fleet) -> tuple[int, object]:
+        return -pods_of(fleet), self._packing.rank(fleet)
+
+    def _with_surcharges(self, fleet: Fleet) -> list[Fleet]:
+        """Fleets for growing surcharges on what is exceeded, up to the first one within the limits."""
+        machines = self._packing.machines
+        highest = max(machine.price for machine in machines) or 1.0
+        surcharges: dict[tuple[str, str] | None, float] = {}
+        tried: list[Fleet] = []
+
+        def surcharge(machine: Machine) -> float:
+            return sum(amount * (1 if key is None else machine.uses.get(key, 0)) for key, amount in surcharges.items())
+
+        for part in SURCHARGES:
+            for key in _exceeded(self._packing, fleet, self._limits, self._most):
+                largest = 1 if key is None else max(machine.uses.get(key, 0) for machine in machines) or 1
+                surcharges[key] = part * highest / largest
+            self._packing.set_prices(surcharge)
+            fleet = search(self._packing, self._demand)
+            tried.append(fleet)
+            if not _exceeded(self._packing, fleet, self._limits, self._most):
+                break
+        return tried
+
+    def _exchanged(self, best: Fleet) -> Fleet:
+        """A fleet within the limits, improved by exchanging single machines."""
+        for _ in range(EXCHANGES):
+            for kind in sorted(best):
+                fewer = best.copy()
+                fewer[kind] -= 1
+                option = self._filled_up(+fewer)
+                if self._rank(option) < self._rank(best):
+                    best = option
+                    break
+            else:
+                break
+        return best
+
+    def _alike(self, index: int) -> Fleet:
+        """As many machines of one kind as the limits allow, small pods first."""
+        remaining, left, fleet = self._remaining(), dict(self._demand), Fleet()
+        while remaining.fit(index) > 0 and (pattern := self._packing.fill(index, left, self._by_size[::-1])):
+            fleet[index, pattern] += 1
+            remaining.take(index, 1)
+            for group, units in pattern:
+                left[group] -= units
+        return fleet
+
+    def _filled_up(self, fleet: Fleet) -> Fleet:
+        """Machines of a fleet and further ones within the limits: most units for their part of the limits first."""
+        remaining, left, kept = self._remaining(), dict(self._demand), Fleet()
+
+        def take(index: int, pattern: Pattern, count: int) -> None:
+            kept[index, pattern] += count
+            remaining.take(index, count)
+            for group, units in pattern:
+                left[group] -= units * count
+
+        def worth(index: int, pattern: Pattern) -> tuple[float, float]:
+            return -sum(n for _, n in pattern) / remaining.part[index], self._packing.machines[index].price
+
+        for index, pattern in sorted(fleet, key=lambda kind: (worth(*kind), kind)):
+            count = min(fleet[index, pattern], remaining.fit(index))
+            if count > 0:
+                take(index, pattern, count)
+        while True:
+            options = [
+                (worth(index, pattern), index, pattern)
+                for index in range(len(self._packing.machines))
+                if remaining.fit(index) > 0
+                for order in (self._by_size, self._by_size[::-1])
+                if (pattern := self._packing.fill(index, left, order))
+            ]
+            if not options:
+                return kept
+            _, index, pattern = min(options)
+            take(index, pattern, 1)
+
+    def _remaining(self) -> "_Remaining":
+        return _Remaining(self._packing.machines, dict(self._limits), self._most)
+
+
+class _Remaining:
+    """What remains of the limits. `part`: the largest part of a limit that one machine uses."""
+
+    def __init__(self, machines: Sequence[Machine], limits: dict[tuple[str, str], int], most: int | None) -> None:
+        self._machines = machines
+        self._limits = limits
+        self._most = most
+        own = 1.0 / max(1, most) if most is not None else 0.0
+        self.part = [
+            max([own, *(machine.uses.get(key, 0) / max(1, limit) for key, limit in limits.items())]) or 1e-9
+            for machine in machines
+        ]
+
+    def fit(self, index: int) -> int:
+        """How many machines of this kind the limits still allow."""
+        uses = self._machines[index].uses
+        counts = [limit // uses[key] for key, limit in self._limits.items() if uses.get(key)]
+        if self._most is not None:
+            counts.append(self._most)
+        return max(0, min(counts, default=1_000_000))
+
+    def take(self, index: int, count: int) -> None:
+        """Count machines towards the limits."""
+        for key, amount in self._machines[index].uses.items():
+            if key in self._limits:
+                self._limits[key] -= amount * count
+        if self._most is not None:
+            self._most -= count

@@ -1,0 +1,187 @@
+"""`solve`: the cheapest fleet that takes the most pending pods, as a pure function of one snapshot.
+
+The order of decisions: room on existing nodes and on NodeClaims without a Node first, because it is paid for; then new
+machines, from the NodePools of highest weight first. Among fleets that place the same pods the least price per hour
+wins, then fewer machines, then names. A preference of a pod is given up only when the pod cannot be placed with it.
+"""
+
+from . import claims, reasons
+from .buying import purchases, uses
+from .candidates import Candidate
+from .candidates import candidates as all_candidates
+from .model import Decision, Snapshot
+from .nodes import Host, existing_host, planned_host
+from .placement import bundled, follows, is_counted, joins, must_join, with_domains
+from .topology import Domains
+from .work import Unit, Work, grouped
+
+
+def solve(snapshot: Snapshot) -> Decision:
+    """Where each pending pod goes, which machines to buy for the others, and why the rest stays pending."""
+    decision = _Solver(snapshot).decide()
+    if not decision.errors:
+        return decision
+    # Machines are scarce: room on existing nodes that is given to small pods first takes more of them.
+    other = _Solver(snapshot, small_first=True).decide()
+    return min(decision, other, key=lambda one: (len(one.errors), one.price, len(one.machines)))
+
+
+class _Solver:
+    """The state of one decision: machines with room, machines planned so far, and pods by domain."""
+
+    def __init__(self, snapshot: Snapshot, *, small_first: bool = False) -> None:
+        self._snapshot = snapshot
+        self._small_first = small_first
+        self._well_known = snapshot.well_known
+        self._candidates = all_candidates(snapshot)
+        self._hosts = [
+            existing_host(node, snapshot.daemons, snapshot.well_known)
+            for node in sorted(snapshot.nodes, key=lambda node: node.name)
+        ]
+        self._planned: list[Host] = []
+        self._domains = Domains()
+        self._limits = {
+            (pool.name, name): limit - pool.used.get(name, 0)
+            for pool in snapshot.node_pools
+            for name, limit in pool.limits.items()
+        }
+        for host in self._hosts:
+            for spec, terms, pods in host.present:
+                self._domains.add(spec, terms, host.labels, pods)
+
+    def decide(self) -> Decision:
+        """Place pods under their strictest constraints first; those that are left give up one preference a round."""
+        pending = grouped(self._snapshot.pods)
+        failed: list[Work] = []
+        while pending:
+            for work in pending:
+                while work.level + 1 < len(work.views) and not self._is_possible(work):
+                    work.level += 1
+            left = self._round(pending)
+            pending = [work for work in left if work.level + 1 < len(work.views)]
+            failed += [work for work in left if work.level + 1 == len(work.views)]
+            for work in pending:
+                work.level += 1
+        return self._decision(failed)
+
+    def _is_possible(self, work: Work) -> bool:
+        """Whether any machine takes one pod under the active constraints, limits aside."""
+        return self._weight(work) is not None or any(
+            host.room(work.spec, work.view, work.requests, 1) for host in self._all_hosts()
+        )
+
+    def _round(self, pending: list[Work]) -> list[Work]:
+        """Place pods under their active constraints; returns those that are left, undivided."""
+        order = sorted(pending, key=Work.largest_first)
+        counted = [w for w in order if not self._domains.concerns(w.spec, w.view.topology) and is_counted(w, order)]
+        following = [w for w in order if w not in counted and follows(w)]
+        rest = [w for w in order if w not in counted and w not in following]
+        return [work for part in (counted, rest, following) for work in self._place(part)]
+
+    def _place(self, group: list[Work]) -> list[Work]:
+        parts: list[Work] = []
+        left: list[Work] = []
+
+        def keep(work: Work, units: list[Unit]) -> None:
+            if units:
+                left.append(work.again(units))
+
+        for work in group:
+            one = bundled(work, self._all_hosts())
+            assigned, outside = with_domains(one, self._domains, self._candidates, self._all_hosts(), self._well_known)
+            parts += assigned
+            keep(one, outside)
+        for part in sorted(parts, key=self._on_existing):
+            self._fill_hosts(part)
+        self._buy(parts)
+        for part in parts:
+            keep(part, part.units)
+        return left
+
+    # --- existing machines ------------------------------------------------------------------------------------------
+
+    def _all_hosts(self) -> list[Host]:
+        return [*self._hosts, *self._planned]
+
+    def _on_existing(self, work: Work) -> tuple[bool, int, Unit]:
+        """Pods for which nothing can be bought come first, small ones first, so that most of them find room."""
+        can_buy = self._weight(work) is not None
+        size = work.devices * 1_000_000 + work.requests.get("cpu", 0)
+        return can_buy, -size if can_buy and not self._small_first else size, work.units[0]
+
+    def _fill_hosts(self, work: Work) -> None:
+        """Machines with the least unused devices first, so that whole machines stay free for large pods."""
+        joining = must_join(work, self._all_hosts())
+        for host in sorted(self._all_hosts(), key=lambda host: (host.devices, host.free.get("cpu", 0), host.name)):
+            if not work.units:
+                return
+            if not joining or joins(work, host):
+                self._put(host, work, host.room(work.spec, work.view, work.requests, len(work.units)))
+
+    def _put(self, host: Host, work: Work, count: int) -> None:
+        if count <= 0:
+            return
+        units, work.units = work.units[:count], work.units[count:]
+        view, pods = work.view, [name for unit in units for name in unit]
+        host.place(work.spec, view, {name: amount * count for name, amount in work.requests.items()}, pods)
+        if not work.domain:
+            self._domains.add(work.spec, view.topology, host.labels, len(pods))
+
+    # --- new machines -----------------------------------------------------------------------------------------------
+
+    def _weight(self, work: Work, below: int | None = None) -> int | None:
+        """The weight of the heaviest NodePools with a machine for these pods, below a weight that is exhausted."""
+        weights = (
+            c.pool.weight
+            for c in self._candidates
+            if (below is None or c.pool.weight < below) and work.fits(c, self._well_known)
+        )
+        return max(weights, default=None)
+
+    def _buy(self, works: list[Work]) -> None:
+        """Buy machines; where the limits of a NodePool end, the NodePools of the next lower weight follow."""
+        exhausted: dict[int, int] = {}
+        while True:
+            weights: dict[int, int] = {}
+            for number, work in enumerate(works):
+                if work.units and not must_join(work, self._all_hosts()):
+                    weight = self._weight(work, exhausted.get(number))
+                    if weight is not None:
+                        weights[number] = weight
+            if not weights:
+                return
+            most = None if self._snapshot.max_new is None else self._snapshot.max_new - len(self._planned)
+            bought = purchases(
+                [works[number] for number in weights],
+                [*weights.values()],
+                self._candidates,
+                well_known=self._well_known,
+                limits=self._limits,
+                most=most,
+            )
+            for candidate, contents in bought:
+                self._plan(candidate, contents)
+            exhausted |= weights
+
+    def _plan(self, candidate: Candidate, contents: list[tuple[Work, int]]) -> None:
+        host = planned_host(f"~{len(self._planned):06}", candidate, self._well_known)
+        for work, count in contents:
+            self._put(host, work, count)
+        self._planned.append(host)
+        for key, amount in uses(candidate, self._limits).items():
+            self._limits[key] -= amount
+
+    def _decision(self, failed: list[Work]) -> Decision:
+        errors: dict[str, str] = {}
+        for work in failed:
+            why = reasons.explain(self._snapshot, self._candidates, work)
+            errors.update({name: why for unit in work.units for name in unit})
+        machines = []
+        for host in self._planned:
+            machine = claims.new_machine(self._snapshot, host, self._candidates)
+            if label := claims.lacks_min_values(machine, self._candidates):
+                errors |= dict.fromkeys(machine.pods, f"NodePool {machine.node_pool}: minValues of {label} are not met")
+            else:
+                machines.append(machine)
+        existing = {host.name: tuple(sorted(host.pods)) for host in self._hosts if host.pods}
+        return Decision(machines=tuple(machines), existing=existing, errors=errors)

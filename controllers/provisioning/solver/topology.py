@@ -1,0 +1,170 @@
+"""Topology spread, pod affinity and pod anti-affinity.
+
+Constraints over hostnames limit how many pods share one machine (`host_room`). Constraints over other labels, such as
+zones, are decided before machines are chosen: `Domains.assign` gives each pod a domain, the least loaded one first.
+
+Source: docs/references/karpenter.md#scheduling,
+https://kubernetes.io/docs/concepts/scheduling-eviction/topology-spread-constraints/.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import product
+
+from provisioner.api.labels import HOSTNAME
+
+from .candidates import ports_conflict
+from .model import PodSpec, TopologyTerm
+
+EVERY_NAMESPACE = "*"
+UNLIMITED = 1_000_000
+# A pod's labels by key, for the keys of constraints other than the hostname.
+Domain = Mapping[str, str]
+
+
+def selects(term: TopologyTerm, spec: PodSpec) -> bool:
+    """Whether a term counts pods of this spec."""
+    return (spec.namespace in term.namespaces or EVERY_NAMESPACE in term.namespaces) and term.selector.matches(
+        spec.labels
+    )
+
+
+def host_room(
+    present: Iterable[tuple[PodSpec, Sequence[TopologyTerm], int]], spec: PodSpec, terms: Sequence[TopologyTerm]
+) -> int:
+    """How many pods of a spec may join the pods that are present on one machine.
+
+    `present` has a spec, its active terms and a number of pods for each kind of pod on the machine.
+    """
+    on_machine = [*present]
+    room = UNLIMITED
+    if spec.host_ports:
+        room = 1
+        if any(ports_conflict(spec.host_ports, other.host_ports) for other, _, n in on_machine if n):
+            return 0
+    for term in terms:
+        if term.key != HOSTNAME:
+            continue
+        matched = sum(n for other, _, n in on_machine if selects(term, other))
+        counts_itself = selects(term, spec)
+        match term.kind:
+            case "spread" if counts_itself:
+                room = min(room, term.max_skew - matched)
+            case "spread":
+                room = room if matched <= term.max_skew else 0
+            case "anti-affinity":
+                room = 0 if matched else min(room, 1 if counts_itself else room)
+            case "affinity" if not matched and not counts_itself:
+                room = 0
+    for _, others, n in on_machine:
+        if n and any(t.key == HOSTNAME and t.kind == "anti-affinity" and selects(t, spec) for t in others):
+            return 0
+    return max(0, room)
+
+
+def interacts(specs: Sequence[tuple[PodSpec, Sequence[TopologyTerm]]]) -> frozenset[int]:
+    """The indices of the pods whose number on one machine is limited, by their own terms or those of others."""
+    host_terms = [term for _, terms in specs for term in terms if term.key == HOSTNAME]
+    return frozenset(
+        index
+        for index, (spec, terms) in enumerate(specs)
+        if spec.host_ports
+        or any(term.key == HOSTNAME for term in terms)
+        or any(selects(term, spec) for term in host_terms)
+    )
+
+
+class Domains:
+    """How many pods each constraint counts in each domain. One instance serves one decision."""
+
+    def __init__(self) -> None:
+        self._placed: list[tuple[PodSpec, tuple[TopologyTerm, ...], Mapping[str, str], int]] = []
+
+    @property
+    def keys(self) -> set[str]:
+        """The labels over which pods that are already placed have constraints."""
+        return {term.key for _, terms, _, _ in self._placed for term in terms}
+
+    def add(self, spec: PodSpec, terms: Sequence[TopologyTerm], domain: Mapping[str, str], pods: int) -> None:
+        """Record pods of a spec in a domain; `domain` has the labels of their machine, as far as they are known."""
+        self._placed.append((spec, tuple(t for t in terms if t.key != HOSTNAME), domain, pods))
+
+    def assign(
+        self,
+        spec: PodSpec,
+        terms: Sequence[TopologyTerm],
+        pods: int,
+        *,
+        universe: Mapping[str, Sequence[str]],
+        paid: Callable[[Domain], int],
+        cost: Callable[[Domain], float | None],
+    ) -> list[tuple[dict[str, str], int]]:
+        """Domains for pods, as (domain, pods) pairs; fewer pods than asked for if no domain takes the rest.
+
+        `universe`: the domains that the pod may use, by key. `paid`: how many pods the existing machines of a domain
+        take. `cost`: the price of the cheapest machine to buy there, None if there is none.
+        """
+        own = [term for term in terms if term.key != HOSTNAME]
+        excluded = self._excluded(spec)
+        keys = sorted({term.key for term in own} | {key for key in excluded if universe.get(key)})
+        counts = [self._count(term) for term in own]
+        options = [dict(zip(keys, values, strict=True)) for values in product(*(universe.get(k, ()) for k in keys))]
+        options = [one for one in options if not any(one[key] in excluded.get(key, ()) for key in keys)]
+        room = [paid(option) for option in options]
+        costs = [cost(option) for option in options]
+        chosen: Counter[int] = Counter()
+        itself = [selects(term, spec) for term in own]
+        for _ in range(pods):
+            best: tuple[int, float, int] | None = None
+            for index, option in enumerate(options):
+                if (room[index] <= 0 and costs[index] is None) or not all(
+                    self._satisfied(t, counts[i], option[t.key], itself[i], universe[t.key]) for i, t in enumerate(own)
+                ):
+                    continue
+                load = sum(counts[i][option[t.key]] for i, t in enumerate(own) if t.kind == "spread")
+                price = costs[index]
+                rank = (load, 0.0 if room[index] > 0 or price is None else price, index)
+                best = rank if best is None or rank < best else best
+            if best is None:
+                break
+            index = best[2]
+            chosen[index] += 1
+            room[index] -= 1
+            for i, term in enumerate(own):
+                if itself[i]:
+                    counts[i][options[index][term.key]] += 1
+        for index, number in chosen.items():
+            self.add(spec, terms, options[index], number)
+        return [(options[index], number) for index, number in sorted(chosen.items())]
+
+    def concerns(self, spec: PodSpec, terms: Sequence[TopologyTerm]) -> bool:
+        """Whether pods of this spec need a domain: by their own terms, or by anti-affinity of pods already placed."""
+        return any(term.key != HOSTNAME for term in terms) or bool(self._excluded(spec))
+
+    def _excluded(self, spec: PodSpec) -> dict[str, set[str]]:
+        """The domains from which anti-affinity of other pods excludes this spec, by key."""
+        excluded: dict[str, set[str]] = {}
+        for _, terms, domain, _ in self._placed:
+            for term in terms:
+                if term.kind == "anti-affinity" and selects(term, spec) and term.key in domain:
+                    excluded.setdefault(term.key, set()).add(domain[term.key])
+        return excluded
+
+    def _count(self, term: TopologyTerm) -> Counter[str]:
+        counted: Counter[str] = Counter()
+        for spec, _, domain, pods in self._placed:
+            if term.key in domain and selects(term, spec):
+                counted[domain[term.key]] += pods
+        return counted
+
+    @staticmethod
+    def _satisfied(
+        term: TopologyTerm, counts: Counter[str], domain: str, itself: bool, universe: Sequence[str]
+    ) -> bool:
+        match term.kind:
+            case "spread":
+                least = 0 if len(universe) < term.min_domains else min((counts[d] for d in universe), default=0)
+                return counts[domain] + itself - least <= term.max_skew
+            case "affinity":
+                return counts[domain] > 0 or (itself and not counts.total())
+        return counts[domain] == 0

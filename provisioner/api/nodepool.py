@@ -1,0 +1,60 @@
+"""The NodePool (`karpenter.sh/v1`): the fields that provisioning uses.
+
+Source: docs/references/karpenter.md#nodepool.
+"""
+
+from collections.abc import Mapping
+
+from .meta import EMPTY, Condition, ObjectMeta, Struct, Taint
+from .nodeclaim import NodeClassReference
+
+
+class PoolRequirement(Struct, frozen=True, kw_only=True):
+    """A requirement; `min_values`: how many distinct values the instance types of a NodeClaim must keep."""
+
+    key: str
+    operator: str = "In"
+    values: tuple[str, ...] = ()
+    min_values: int | None = None
+
+
+class TemplateMetadata(Struct, frozen=True, kw_only=True):
+    labels: Mapping[str, str] = EMPTY
+    annotations: Mapping[str, str] = EMPTY
+
+
+class TemplateSpec(Struct, frozen=True, kw_only=True):
+    requirements: tuple[PoolRequirement, ...] = ()
+    taints: tuple[Taint, ...] = ()
+    startup_taints: tuple[Taint, ...] = ()
+    node_class_ref: NodeClassReference = NodeClassReference()
+
+
+class NodeClaimTemplate(Struct, frozen=True, kw_only=True):
+    metadata: TemplateMetadata = TemplateMetadata()
+    spec: TemplateSpec = TemplateSpec()
+
+
+class NodePoolSpec(Struct, frozen=True, kw_only=True):
+    """`limits` are over all machines of the pool; its key `nodes` counts machines. `replicas`: a static pool."""
+
+    template: NodeClaimTemplate = NodeClaimTemplate()
+    limits: Mapping[str, str | int | float] = EMPTY
+    weight: int | None = None
+    replicas: int | None = None
+
+
+class NodePoolStatus(Struct, frozen=True, kw_only=True):
+    conditions: tuple[Condition, ...] = ()
+
+
+class NodePool(Struct, frozen=True, kw_only=True):
+    api_version: str = "karpenter.sh/v1"
+    kind: str = "NodePool"
+    metadata: ObjectMeta = ObjectMeta()
+    spec: NodePoolSpec = NodePoolSpec()
+    status: NodePoolStatus = NodePoolStatus()
+
+    @property
+    def name(self) -> str:
+        return self.metadata.name

@@ -1,0 +1,129 @@
+"""The fields of a Pod that scheduling uses; others are dropped when decoding.
+
+Source: https://kubernetes.io/docs/reference/kubernetes-api/workload-resources/pod-v1/.
+"""
+
+from collections.abc import Mapping
+
+import msgspec
+
+from .meta import EMPTY, ObjectMeta, Struct
+from .pod import Toleration
+
+Quantities = Mapping[str, str | int | float]
+
+
+class SelectorExpression(Struct, frozen=True, kw_only=True):
+    """One requirement of a selector; node selectors have Gt and Lt besides."""
+
+    key: str
+    operator: str
+    values: tuple[str, ...] = ()
+
+
+class LabelSelector(Struct, frozen=True, kw_only=True):
+    match_labels: Mapping[str, str] = EMPTY
+    match_expressions: tuple[SelectorExpression, ...] = ()
+
+
+class NodeSelectorTerm(Struct, frozen=True, kw_only=True):
+    match_expressions: tuple[SelectorExpression, ...] = ()
+    match_fields: tuple[SelectorExpression, ...] = ()
+
+
+class NodeSelector(Struct, frozen=True, kw_only=True):
+    node_selector_terms: tuple[NodeSelectorTerm, ...] = ()
+
+
+class PreferredNodeTerm(Struct, frozen=True, kw_only=True):
+    weight: int = 1
+    preference: NodeSelectorTerm = NodeSelectorTerm()
+
+
+class NodeAffinity(Struct, frozen=True, kw_only=True):
+    required: NodeSelector | None = msgspec.field(default=None, name="requiredDuringSchedulingIgnoredDuringExecution")
+    preferred: tuple[PreferredNodeTerm, ...] = msgspec.field(
+        default=(), name="preferredDuringSchedulingIgnoredDuringExecution"
+    )
+
+
+class PodAffinityTerm(Struct, frozen=True, kw_only=True):
+    topology_key: str
+    label_selector: LabelSelector | None = None
+    namespaces: tuple[str, ...] = ()
+    namespace_selector: LabelSelector | None = None
+    match_label_keys: tuple[str, ...] = ()
+
+
+class PreferredPodTerm(Struct, frozen=True, kw_only=True):
+    weight: int = 1
+    pod_affinity_term: PodAffinityTerm
+
+
+class PodAffinity(Struct, frozen=True, kw_only=True):
+    """Pod affinity or pod anti-affinity."""
+
+    required: tuple[PodAffinityTerm, ...] = msgspec.field(
+        default=(), name="requiredDuringSchedulingIgnoredDuringExecution"
+    )
+    preferred: tuple[PreferredPodTerm, ...] = msgspec.field(
+        default=(), name="preferredDuringSchedulingIgnoredDuringExecution"
+    )
+
+
+class Affinity(Struct, frozen=True, kw_only=True):
+    node_affinity: NodeAffinity = NodeAffinity()
+    pod_affinity: PodAffinity = PodAffinity()
+    pod_anti_affinity: PodAffinity = PodAffinity()
+
+
+class TopologySpreadConstraint(Struct, frozen=True, kw_only=True):
+    topology_key: str
+    max_skew: int = 1
+    when_unsatisfiable: str = "DoNotSchedule"
+    label_selector: LabelSelector | None = None
+    min_domains: int | None = None
+    node_affinity_policy: str = "Honor"
+    node_taints_policy: str = "Ignore"
+    match_label_keys: tuple[str, ...] = ()
+
+
+class Resources(Struct, frozen=True, kw_only=True):
+    requests: Quantities = EMPTY
+    limits: Quantities = EMPTY
+
+
+class ContainerPort(Struct, frozen=True, kw_only=True):
+    host_port: int = 0
+    host_ip: str = msgspec.field(default="", name="hostIP")
+    protocol: str = "TCP"
+
+
+class Container(Struct, frozen=True, kw_only=True):
+    resources: Resources = Resources()
+    ports: tuple[ContainerPort, ...] = ()
+    restart_policy: str = ""
+
+
+class SchedulablePodSpec(Struct, frozen=True, kw_only=True):
+    node_name: str = ""
+    node_selector: Mapping[str, str] = EMPTY
+    affinity: Affinity | None = None
+    tolerations: tuple[Toleration, ...] = ()
+    topology_spread_constraints: tuple[TopologySpreadConstraint, ...] = ()
+    containers: tuple[Container, ...] = ()
+    init_containers: tuple[Container, ...] = ()
+    resources: Resources | None = None
+    overhead: Quantities = EMPTY
+
+
+class SchedulablePod(Struct, frozen=True, kw_only=True):
+    api_version: str = "v1"
+    kind: str = "Pod"
+    metadata: ObjectMeta = ObjectMeta()
+    spec: SchedulablePodSpec = SchedulablePodSpec()
+
+    @property
+    def name(self) -> str:
+        """`namespace/name`."""
+        return f"{self.metadata.namespace or 'default'}/{self.metadata.name}"
