@@ -45,6 +45,21 @@ without a cluster, an Azure credential or settings. Values that only the cluster
   kubectl get nodeclaims -o json | gpu-provisioner plan -f - -o json""",
     exit_codes="Exit codes: 0 no errors, 1 a NodeClaim has errors, 2 invalid usage.",
 )
+SCHEDULE = Command(
+    summary="place pods offline and print the machines to buy, with prices",
+    description="""\
+Places Pods on existing Nodes, on NodeClaims without a Node, and on new machines of NodePools, at list prices. Among all
+fleets that take the most Pods it chooses the cheapest one. Prints which Pod goes where, the price an hour, and why each
+other Pod stays pending. The command works offline, without a cluster, an Azure credential or settings.
+
+With --json-lines each line of standard input is a scenario with instance types and prices of its own; each is answered
+by one line of JSON before the next one is read.""",
+    examples="""\
+  gpu-provisioner schedule -f fleet.yaml --region eastus
+  kubectl get nodepools,nodes,nodeclaims,pods -A -o json | gpu-provisioner schedule -f - --region eastus
+  gpu-provisioner schedule --json-lines < scenarios.jsonl""",
+    exit_codes="Exit codes: 0 every Pod has a place, 1 a Pod stays pending, 2 invalid usage.",
+)
 CHECK = Command(
     summary="verify settings, access to the cluster and to Azure, and quota",
     description="""\
@@ -182,6 +197,7 @@ COMMANDS = {
     "run": RUN,
     "try": TRY,
     "plan": PLAN,
+    "schedule": SCHEDULE,
     "check": CHECK,
     "values": VALUES,
     "gc": GC,

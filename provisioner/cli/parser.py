@@ -172,6 +172,15 @@ def _plan(parser: Parser) -> None:
     _output(parser, "text", "json", "yaml")
 
 
+def _schedule(parser: Parser) -> None:
+    source = parser.add_mutually_exclusive_group()
+    text = "manifests; may be given repeatedly"
+    _add(source, "-f", "--filename", action="append", default=[], metavar="FILE|DIR|-", help=text, is_file=True)
+    source.add_argument("--json-lines", action="store_true", help="read one scenario on each line of standard input")
+    parser.add_argument("--region", default="eastus", metavar="REGION", help="whose sizes and prices (%(default)s)")
+    _output(parser, "table", "json", "yaml")
+
+
 def _check(parser: Parser) -> None:
     text = "a VM size; may be given repeatedly"
     parser.add_argument("--size", action="append", default=[], metavar="SIZE", help=text)
@@ -242,6 +251,7 @@ def _output(parser: Parser, default: str, *others: str) -> None:
 _ARGUMENTS: Mapping[str, Callable[[Parser], None]] = {
     "try": trial.add_arguments,
     "plan": _plan,
+    "schedule": _schedule,
     "check": _check,
     "values": _values,
     "gc": _gc,

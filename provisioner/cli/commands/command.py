@@ -39,6 +39,8 @@ def run(
         match name:
             case "plan":
                 return _plan(wanted, typed, console)
+            case "schedule":
+                return _schedule(wanted, typed, console)
             case "check":
                 return _check(flags, env, wanted, console)
             case "values":
@@ -65,6 +67,13 @@ def _plan(wanted: argparse.Namespace, typed: TextIO, console: Console) -> int:
     except ModuleNotFoundError as error:
         raise Refused(f"{error.name} is not installed", INSTALL_TRY, USAGE) from None
     return plan.run(wanted, typed, console)
+
+
+def _schedule(wanted: argparse.Namespace, typed: TextIO, console: Console) -> int:
+    # Not needed by the other commands.
+    from . import schedule
+
+    return schedule.run(wanted, typed, console)
 
 
 def _check(flags: Mapping[str, str], env: Mapping[str, str], wanted: argparse.Namespace, console: Console) -> int:

@@ -1,0 +1,154 @@
+"""`schedule`: places pods offline and prints which machines would be bought, at which price, and why.
+
+Reads NodePools, Pods, Nodes and NodeClaims from manifests. Exit codes: 0 every pod has a place, 1 a pod stays pending,
+2 the input cannot be used. With `--json-lines` each line of standard input is a scenario with instance types and prices
+of its own, and each is answered by one line before the next one is read.
+"""
+
+import argparse
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any, TextIO
+
+import msgspec
+import yaml
+
+from cloudprovider.azure import pricing
+from controllers.provisioning.catalogue import instance_types
+from controllers.provisioning.decisions import DecisionOutput, output
+from controllers.provisioning.scenario import InstanceTypeInput, NodeInput, Scenario, snapshot
+from controllers.provisioning.solver.solver import solve
+from provisioner.api.node import Node
+from provisioner.api.nodeclaim import NodeClaim
+from provisioner.api.nodepool import NodePool
+from provisioner.api.schedulable import SchedulablePod
+
+from .console import Console
+from .manifests import documents
+from .refusal import FAILED, OK, USAGE, Refused
+from .tables import counted, table
+
+REMEDY = "Correct the file; kubectl get NAME -o yaml prints an object as the API server has it."
+
+
+def run(wanted: argparse.Namespace, typed: TextIO, console: Console) -> int:
+    """Place the pods and print the result; returns the exit code. Raises Refused."""
+    if wanted.json_lines:
+        return _lines(typed, console)
+    if not wanted.filename:
+        raise Refused("no manifests", "Name files with -f, or read scenarios with --json-lines.", USAGE)
+    if wanted.region not in pricing.regions():
+        raise Refused(
+            f"--region {wanted.region!r}: no prices for this region",
+            f"Use one of {', '.join(pricing.regions())}.",
+            USAGE,
+        )
+    types = instance_types(wanted.region)
+    try:
+        decided = _decide(_scenario(wanted.filename, typed, types))
+    except ValueError as error:
+        raise Refused(str(error), REMEDY, USAGE) from None
+    match wanted.output:
+        case "json":
+            console.print(msgspec.json.format(msgspec.json.encode(decided), indent=2).decode())
+        case "yaml":
+            console.out.write(yaml.safe_dump(msgspec.to_builtins(decided), sort_keys=False, allow_unicode=True))
+        case _:
+            console.print(*_report(decided, wanted.region))
+    return FAILED if decided.errors else OK
+
+
+def _lines(typed: TextIO, console: Console) -> int:
+    decoder, encoder = msgspec.json.Decoder(Scenario), msgspec.json.Encoder()
+    for number, line in enumerate(typed, start=1):
+        if not line.strip():
+            continue
+        try:
+            decided = _decide(decoder.decode(line))
+        except (msgspec.DecodeError, ValueError) as error:
+            raise Refused(
+                f"standard input, line {number}: {error}", "Write one scenario as JSON on each line.", USAGE
+            ) from None
+        console.out.write(encoder.encode(decided).decode() + "\n")
+        console.out.flush()
+    return OK
+
+
+def _decide(scenario: Scenario) -> DecisionOutput:
+    found, errors = snapshot(scenario)
+    start = time.perf_counter()
+    decision = solve(found)
+    return output(decision, errors, int((time.perf_counter() - start) * 1_000_000))
+
+
+def _scenario(names: Sequence[str], typed: TextIO, types: tuple[InstanceTypeInput, ...]) -> Scenario:
+    pools: list[NodePool] = []
+    pods: list[SchedulablePod] = []
+    nodes: dict[str, dict[str, Any]] = {}
+    ignored: set[str] = set()
+    for document in documents(names, typed):
+        if document.error:
+            raise Refused(f"{document.source}: {document.error}", REMEDY, USAGE)
+        kind = document.body.get("kind", "") if isinstance(document.body, dict) else ""
+        try:
+            match kind:
+                case "NodePool":
+                    pools.append(msgspec.convert(document.body, NodePool))
+                case "Pod":
+                    pods.append(msgspec.convert(document.body, SchedulablePod))
+                case "Node":
+                    node = msgspec.convert(document.body, Node)
+                    nodes.setdefault(node.name, {})["node"] = node
+                case "NodeClaim":
+                    claim = msgspec.convert(document.body, NodeClaim)
+                    nodes.setdefault(claim.status.node_name or claim.name, {})["node_claim"] = claim
+                case _:
+                    ignored.add(kind or "no kind")
+        except msgspec.ValidationError as error:
+            raise Refused(f"{document.source}: {error}", REMEDY, USAGE) from None
+    if not pods:
+        read = f" ({', '.join(sorted(ignored))} read)" if ignored else ""
+        raise Refused(f"{', '.join(names)}: no Pod found{read}", "Name manifests of kind Pod.", USAGE)
+    bound: dict[str, list[SchedulablePod]] = {}
+    for pod in pods:
+        if pod.spec.node_name:
+            bound.setdefault(pod.spec.node_name, []).append(pod)
+    return Scenario(
+        node_pools=tuple(pools),
+        instance_types=types,
+        nodes=tuple(NodeInput(**parts, pods=tuple(bound.get(name, ()))) for name, parts in sorted(nodes.items())),
+        pods=tuple(pod for pod in pods if not pod.spec.node_name),
+        well_known_labels=tuple(sorted({r.key for one in types for r in one.requirements})),
+    )
+
+
+def _report(decided: DecisionOutput, region: str) -> Iterator[str]:
+    claims = decided.new_node_claims
+    rows = [
+        (
+            claim.node_pool,
+            claim.instance_types[0],
+            _price(claim.price),
+            str(len(claim.pods)),
+            _listed(claim.pods),
+        )
+        for claim in claims
+    ]
+    if rows:
+        yield from table(("NODEPOOL", "TYPE", "USD/H", "PODS", "NAMES"), rows)
+        known = sum(claim.price or 0.0 for claim in claims)
+        yield ""
+        source = f"list prices of {region}, {pricing.DATE}"
+        yield f"{counted(len(claims), 'new machine')}, {known:.3f} USD an hour ({source})"
+    for node, pods in sorted(decided.existing.items()):
+        yield f"{node} has room for {_listed(pods)}"
+    for pod, why in sorted(decided.errors.items()):
+        yield f"{pod} stays pending: {why}"
+
+
+def _price(price: float | None) -> str:
+    return "unknown" if price is None else f"{price:.3f}"
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")

@@ -1,0 +1,91 @@
+"""`schedule`: the table, the JSON and the lines that a user sees."""
+
+import io
+import json
+from pathlib import Path
+
+import pytest
+
+from provisioner.cli.main import run_command
+
+MANUAL = Path(__file__).parents[3] / "docs" / "how-to" / "schedule.md"
+
+
+def _run(*words: str) -> tuple[int, str, str]:
+    out, err = io.StringIO(), io.StringIO()
+    code = run_command(["schedule", *words], {}, out, err)
+    return code, out.getvalue(), err.getvalue()
+
+
+@pytest.fixture
+def fleet(tmp_path: Path) -> str:
+    """The manifest of the documentation: a NodePool with a taint, a Pod that tolerates it, and one that does not."""
+    text = MANUAL.read_text(encoding="utf-8").partition("```yaml\n")[2].partition("```")[0]
+    file = tmp_path / "fleet.yaml"
+    file.write_text(text, encoding="utf-8")
+    return str(file)
+
+
+def test_the_table_shows_what_is_bought_and_what_stays_pending(fleet: str) -> None:
+    """One machine for the Pod that tolerates the taint, and the taint as the cause for the other one."""
+    code, out, _ = _run("-f", fleet, "--region", "eastus")
+    assert code == 1
+    lines = out.splitlines()
+    assert lines[0].split() == ["NODEPOOL", "TYPE", "USD/H", "PODS", "NAMES"]
+    assert lines[1].split() == ["gpu", "Standard_NC4as_T4_v3", "0.526", "1", "default/trainer"]
+    assert "1 new machine, 0.526 USD an hour (list prices of eastus," in out
+    assert "default/intruder stays pending: NodePool gpu: did not tolerate taint (taint=sku=gpu:NoSchedule)" in out
+
+
+def test_programs_read_json(fleet: str) -> None:
+    """The same as an object."""
+    code, out, _ = _run("-f", fleet, "-o", "json")
+    assert code == 1
+    decided = json.loads(out)
+    assert decided["newNodeClaims"][0]["pods"] == ["default/trainer"]
+    assert [*decided["errors"]] == ["default/intruder"]
+
+
+def test_each_line_is_one_scenario(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lines are answered in order; blank ones are skipped."""
+    scenario = {"pods": [{"metadata": {"name": "p"}, "spec": {"containers": []}}]}
+    monkeypatch.setattr("sys.stdin", io.StringIO(f"{json.dumps(scenario)}\n\n{json.dumps({'pods': []})}\n"))
+    code, out, _ = _run("--json-lines")
+    assert code == 0
+    first, second = (json.loads(line) for line in out.splitlines())
+    assert first["errors"] == {"default/p": "no NodePool is ready to provision machines"}
+    assert first["newNodeClaims"] == second["newNodeClaims"] == []
+
+
+@pytest.mark.parametrize(
+    ("body", "words", "cause"),
+    [
+        ("kind: Pod\nmetadata: {name: p}\nspec: {containers: []}\n", ("--region", "mars"), "no prices for this region"),
+        ("kind: NodePool\nmetadata: {name: p}\n", (), "no Pod found"),
+        ("kind: Pod\nmetadata: {name: 7}\n", (), "$.metadata.name"),
+        ("{]", (), "line 1"),
+        (
+            "kind: List\nitems:\n- {kind: Pod, metadata: {name: p}}\n- kind: NodePool\n  metadata: {name: x}\n"
+            "  spec: {limits: {cpu: many}}\n",
+            (),
+            "NodePool x: cpu: 'many' is not a quantity",
+        ),
+    ],
+)
+def test_bad_input_is_refused_in_words(tmp_path: Path, body: str, words: tuple[str, ...], cause: str) -> None:
+    """The message names the object, the field or the flag; nothing is printed as a result."""
+    file = tmp_path / "input.yaml"
+    file.write_text(body, encoding="utf-8")
+    code, out, err = _run("-f", str(file), *words)
+    assert (code, out) == (2, "")
+    assert cause in err
+
+
+def test_a_pod_with_an_invalid_quantity_does_not_affect_others(fleet: str, tmp_path: Path) -> None:
+    """The Pod is reported with its field; the others get their machines."""
+    bad = tmp_path / "bad.yaml"
+    requests = "{requests: {cpu: lots}}"
+    bad.write_text(f"kind: Pod\nmetadata: {{name: b}}\nspec: {{containers: [{{resources: {requests}}}]}}\n")
+    _, out, _ = _run("-f", fleet, "-f", str(bad))
+    assert "default/b stays pending: invalid Pod: cpu: 'lots' is not a quantity" in out
+    assert "default/trainer" in out

@@ -1,0 +1,217 @@
+"""The decisions of the solver: which machines are bought, which pods stay pending, and why."""
+
+import itertools
+from typing import Any
+
+import msgspec
+import pytest
+
+from controllers.provisioning.scenario import Scenario, snapshot
+
+from . import cases
+from .cases import HOSTNAME, ZONE, bought, decide, node, node_pool, pod, pods
+
+TAINT = {"key": "sku", "value": "gpu", "effect": "NoSchedule"}
+TOLERATES = [{"key": "sku", "operator": "Equal", "value": "gpu", "effect": "NoSchedule"}]
+SELECTOR = {"matchLabels": {"app": "a"}}
+
+
+def _spread(key: str, skew: int = 1, when: str = "DoNotSchedule") -> list[dict[str, Any]]:
+    return [{"topologyKey": key, "maxSkew": skew, "whenUnsatisfiable": when, "labelSelector": SELECTOR}]
+
+
+def _near(kind: str, key: str) -> dict[str, Any]:
+    return {kind: {"requiredDuringSchedulingIgnoredDuringExecution": [{"topologyKey": key, "labelSelector": SELECTOR}]}}
+
+
+@pytest.mark.parametrize(
+    ("count", "gpus", "expected"),
+    [
+        (1, 1, ["t4-1"]),
+        (2, 1, ["t4-1"] * 2),
+        (8, 1, ["t4-1"] * 8),
+        (1, 2, ["t4-4"]),
+        (3, 4, ["t4-4"] * 3),
+        (1, 8, ["a100-8"]),
+    ],
+)
+def test_the_cheapest_machines_are_bought(count: int, gpus: int, expected: list[str]) -> None:
+    """Eight pods of one GPU get eight small machines, not one machine with eight GPUs."""
+    assert bought(decide(pods=pods(count, gpus=gpus))) == expected
+
+
+def test_pods_share_a_machine_where_that_is_cheaper() -> None:
+    """CPU pods join a GPU machine that is bought anyway."""
+    assert bought(decide(pods=[pod("gpu", gpus=4), *pods(20, cpu="2")])) == ["t4-4"]
+
+
+def test_room_on_existing_nodes_is_used_first() -> None:
+    """What is paid for already takes pods before a machine is bought."""
+    decision = decide(pods=pods(3, gpus=1), nodes=[node("n1", "t4-1"), node("n2", "t4-1", running=[pod("r", gpus=1)])])
+    assert decision.existing == {"n1": ("default/p00",)}
+    assert bought(decision) == ["t4-1", "t4-1"]
+
+
+def test_a_node_claim_without_a_node_counts_as_capacity() -> None:
+    """A NodeClaim whose machine is on its way takes pods; nothing is bought twice."""
+    claim = {
+        "metadata": {"name": "c1", "labels": {"karpenter.sh/nodepool": "gpu"}},
+        "spec": {"requirements": [{"key": "node.kubernetes.io/instance-type", "operator": "In", "values": ["t4-1"]}]},
+    }
+    decision = decide(pods=pods(1, gpus=1), nodes=[{"nodeClaim": claim}])
+    assert decision.existing == {"c1": ("default/p00",)}
+    assert not decision.machines
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"nodePools": []}, "no NodePool is ready"),
+        ({"nodePools": [node_pool(taints=[TAINT])]}, "did not tolerate taint (taint=sku=gpu:NoSchedule)"),
+        ({"pods": pods(1, nodeSelector={"model": "h100"})}, "model In [h100], the machines have [a100 cpu t4]"),
+        ({"pods": pods(1, nodeSelector={"tier": "gold"})}, "tier In [gold], the machines do not have this label"),
+        ({"pods": pods(1, gpus=9)}, "nvidia.com/gpu 9 requested, at most 8 on one machine"),
+        (
+            {"nodePools": [node_pool(limits={"nvidia.com/gpu": 0})]},
+            "limits of the NodePool are exhausted: nvidia.com/gpu",
+        ),
+        ({"nodePools": [node_pool(limits={"nodes": 0})]}, "limits of the NodePool are exhausted: nodes"),
+        ({"maxNewNodeClaims": 0}, "the limit of 0 new agent pools is reached"),
+        (
+            {"nodePools": [node_pool(requirements=[{"key": "model", "operator": "In", "values": ["h100"]}])]},
+            "no instance type with an available offering satisfies its requirements",
+        ),
+    ],
+)
+def test_a_pod_without_a_place_states_the_cause(change: dict[str, Any], why: str) -> None:
+    """The error names the NodePool, the taint, the label or the limit."""
+    decision = decide(**{"pods": pods(1, gpus=1), **change})
+    assert not decision.machines
+    assert why in decision.errors["default/p00"]
+
+
+def test_one_pod_without_a_place_holds_nobody_up() -> None:
+    """A pod that fits nowhere does not keep others from their machines."""
+    decision = decide(pods=[*pods(2, gpus=1), pod("huge", gpus=64)])
+    assert bought(decision) == ["t4-1", "t4-1"]
+    assert list(decision.errors) == ["default/huge"]
+
+
+@pytest.mark.parametrize(
+    ("spec", "zones"),
+    [
+        ({"topologySpreadConstraints": _spread(ZONE)}, [2, 2, 2]),
+        ({"affinity": _near("podAffinity", ZONE)}, [6]),
+        ({"affinity": _near("podAntiAffinity", ZONE)}, [1, 1, 1]),
+        ({"nodeSelector": {ZONE: "z2"}}, [6]),
+    ],
+)
+def test_zones(spec: dict[str, Any], zones: list[int]) -> None:
+    """Pods per zone of six alike pods, under spread, affinity, anti-affinity and a selector."""
+    decision = decide(pods=pods(6, gpus=1, **spec))
+    placed: dict[str, int] = {}
+    for machine in decision.machines:
+        zone = machine.requirements[ZONE].single or "any"
+        placed[zone] = placed.get(zone, 0) + len(machine.pods)
+    assert sorted(placed.values()) == zones
+
+
+@pytest.mark.parametrize(
+    ("spec", "machines"),
+    [
+        ({}, 1),
+        ({"topologySpreadConstraints": _spread(HOSTNAME)}, 3),
+        ({"topologySpreadConstraints": _spread(HOSTNAME, skew=2)}, 2),
+        ({"affinity": _near("podAntiAffinity", HOSTNAME)}, 3),
+        ({"affinity": _near("podAffinity", HOSTNAME)}, 1),
+    ],
+)
+def test_hostnames(spec: dict[str, Any], machines: int) -> None:
+    """How many machines three small pods get, under constraints over the hostname."""
+    assert len(decide(pods=pods(3, **spec)).machines) == machines
+
+
+def test_host_ports_are_not_shared() -> None:
+    """Two pods with the same host port get two machines."""
+    container = {"resources": {"requests": {"cpu": "1"}}, "ports": [{"hostPort": 80}]}
+    wanted = [{"metadata": {"name": f"p{n}"}, "spec": {"containers": [container]}} for n in range(2)]
+    assert len(decide(pods=wanted).machines) == 2
+
+
+def test_a_heavier_node_pool_comes_first() -> None:
+    """Weight is a preference of the user: price decides within one weight only."""
+    heavy = node_pool("heavy", weight=10, requirements=[{"key": "model", "operator": "In", "values": ["a100"]}])
+    decision = decide(nodePools=[node_pool("light"), heavy], pods=pods(1, gpus=1))
+    assert [(m.node_pool, m.instance_types[0]) for m in decision.machines] == [("heavy", "a100-8")]
+
+
+def test_the_next_node_pool_takes_what_the_limits_of_the_first_leave() -> None:
+    """A NodePool whose limit is reached passes the rest of the pods on."""
+    heavy = node_pool("heavy", weight=10, limits={"nvidia.com/gpu": 2})
+    decision = decide(nodePools=[node_pool("light"), heavy], pods=pods(3, gpus=1))
+    assert sorted(machine.node_pool for machine in decision.machines) == ["heavy", "heavy", "light"]
+
+
+@pytest.mark.parametrize(("most", "expected"), [(8, ["t4-1"] * 8), (2, ["t4-4", "t4-4"]), (1, ["a100-8"])])
+def test_where_machines_are_scarce_larger_ones_are_bought(most: int, expected: list[str]) -> None:
+    """The number of agent pools is a constraint: within it the cheapest fleet is found."""
+    assert bought(decide(pods=pods(8, gpus=1), maxNewNodeClaims=most)) == expected
+
+
+def test_a_preference_is_given_up_only_when_it_cannot_be_met() -> None:
+    """A preferred zone is used if machines can be bought there, and costs no pod its machine if they cannot."""
+    preferred = {"weight": 1, "preference": {"matchExpressions": [{"key": ZONE, "operator": "In", "values": ["z2"]}]}}
+    affinity = {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [preferred]}}
+    met = decide(pods=pods(1, gpus=1, affinity=affinity))
+    assert met.machines[0].requirements[ZONE].single == "z2"
+    elsewhere = [cases.instance_type("t4-1", zones=("z1",))]
+    assert decide(pods=pods(1, gpus=1, affinity=affinity), instanceTypes=elsewhere).machines
+
+
+def test_claims_list_what_costs_little_more() -> None:
+    """The NodeClaim lists all types within 15 % of the price, cheapest first, and no dearer one."""
+    types = [{**cases.instance_type("t4-1"), "name": name} for name in ("a", "b", "c")]
+    for kind, price in zip(types, (0.55, 0.5, 0.6), strict=True):
+        kind["offerings"] = [{**one, "Price": price} for one in kind["offerings"]]
+    decision = decide(pods=pods(1, gpus=1), instanceTypes=types)
+    assert decision.machines[0].instance_types == ("b", "a")
+
+
+def test_min_values_extend_the_list() -> None:
+    """`minValues` wants distinct values of a label, so dearer types are listed besides."""
+    requirement = {"key": "node.kubernetes.io/instance-type", "operator": "Exists", "minValues": 2}
+    decision = decide(pods=pods(1, gpus=1), nodePools=[node_pool(requirements=[requirement])])
+    assert decision.machines[0].instance_types == ("t4-1", "t4-4")
+    few = decide(pods=pods(1, gpus=1), nodePools=[node_pool(requirements=[{**requirement, "minValues": 9}])])
+    assert "minValues of node.kubernetes.io/instance-type are not met" in few.errors["default/p00"]
+
+
+def test_an_unknown_price_is_chosen_last() -> None:
+    """A type without a price is bought only if nothing else takes the pod, and no price is reported."""
+    unknown = cases.instance_type("t4-1")
+    unknown["offerings"] = [{**one, "Price": None} for one in unknown["offerings"]]
+    both = [unknown, cases.instance_type("t4-4")]
+    assert bought(decide(pods=pods(1, gpus=1), instanceTypes=both)) == ["t4-4"]
+    decision = decide(pods=pods(1, gpus=1), instanceTypes=[unknown])
+    assert decision.machines[0].price is None
+
+
+def test_daemon_pods_take_room() -> None:
+    """A machine must have room for the DaemonSet pods that tolerate its taints."""
+    daemon = pod("daemon", cpu="2")
+    assert bought(decide(pods=pods(1, gpus=1, cpu="3"), daemonPods=[daemon])) == ["t4-4"]
+    assert bought(decide(pods=pods(1, gpus=1, cpu="3"))) == ["t4-1"]
+
+
+def test_labels_that_nobody_selects_do_not_divide_pods() -> None:
+    """The pods of an indexed Job differ in one label and are still placed as equal pods."""
+    indexed = [pod(f"p{n}", gpus=1, labels={"batch.kubernetes.io/job-completion-index": str(n)}) for n in range(50)]
+    found, _ = snapshot(msgspec.convert({"pods": indexed}, Scenario))
+    assert len({one.key for one in found.pods}) == 1
+
+
+def test_the_order_of_the_input_does_not_matter() -> None:
+    """The same snapshot in any order has the same decision."""
+    wanted = [*pods(3, gpus=1), pod("x", gpus=2), pod("y", cpu="3")]
+    decisions = [decide(pods=[*order]) for order in itertools.islice(itertools.permutations(wanted), 0, 120, 17)]
+    assert all(decision == decisions[0] for decision in decisions)
