@@ -10,7 +10,7 @@ LOCK_RUN := $(VENV)/.installed-run
 LOCK_DEV := $(VENV)/.installed-dev
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all test-every-case coverage check test-cluster cluster-tools test-monitoring test-image format bench bench-simulator generate docs dist sbom lock clean
+.PHONY: help demo test test-all test-every-case coverage check test-cluster cluster-tools test-monitoring test-image test-oracle format bench bench-simulator generate docs dist sbom lock clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 24
@@ -35,7 +35,7 @@ test: check  ## what a newcomer needs: representatives of each matrix; Python an
 	@$(BIN)/python -m pytest -n $(JOBS) --dist worksteal
 
 test-all:  ## every suite and every case, two suites at a time; needs Go and Prometheus besides; what .ci/run runs
-	@$(MAKE) --no-print-directory --jobs=2 --keep-going --output-sync=target check test-cluster test-every-case test-image test-monitoring
+	@$(MAKE) --no-print-directory --jobs=2 --keep-going --output-sync=target check test-cluster test-every-case test-image test-monitoring test-oracle
 
 test-every-case: $(LOCK_DEV)  ## every case of every matrix, without cluster, image and monitoring
 	@$(BIN)/python -m pytest -n $(JOBS) --dist worksteal --every-case
@@ -57,6 +57,9 @@ test-image: $(LOCK_DEV)  ## install what the image contains and run it read-only
 
 cluster-tools: $(LOCK_DEV)  ## build etcd and the API server once, in minutes (needs Go or KUBEBUILDER_ASSETS)
 	@$(BIN)/python -m tests.cluster.assets
+
+test-oracle: $(LOCK_DEV)  ## compare scheduling decisions with Karpenter's scheduler (needs Go)
+	@$(BIN)/python -m pytest -m oracle tests/oracle
 
 test-monitoring: $(LOCK_DEV)  ## test dashboards and alerts with a real Prometheus (needs prometheus and promtool)
 	@$(BIN)/python -m pytest -m monitoring tests/monitoring
