@@ -32,7 +32,7 @@ WELL_KNOWN = frozenset(
     }
 )
 # A Node has these taints before it is initialized; pods are expected to run once they are gone
-# (docs/references/karpenter.md#taints).
+# (docs/references/karpenter.md#scheduling).
 EPHEMERAL_TAINTS = frozenset(
     {
         "node.kubernetes.io/not-ready",

@@ -111,7 +111,7 @@ def test_an_unknown_command_is_rejected(arguments: tuple[str, ...]) -> None:
     code, out, err = command(*arguments)
     assert (code, out) == (2, "")
     assert err.startswith(
-        "gpu-provisioner: unknown command 'rnu'\n    Did you mean run? The commands are run, try, plan, check, "
+        "gpu-provisioner: unknown command 'rnu'\n    Did you mean run? The commands are run, try, plan, schedule, "
     )
     assert command("xyzzy")[2].startswith("gpu-provisioner: unknown command 'xyzzy'\n    The commands are run, ")
 

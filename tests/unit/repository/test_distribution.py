@@ -48,8 +48,8 @@ def wheel(archives: Path) -> zipfile.ZipFile:
 
 
 def sources() -> set[str]:
-    """The files of the three packages and the examples, as paths in the repository."""
-    modules = {path for package in TOP for path in (ROOT / package).rglob("*.py")}
+    """The files of the three packages, the table of prices included, and the examples, as paths in the repository."""
+    modules = {path for package in TOP for suffix in ("py", "csv") for path in (ROOT / package).rglob(f"*.{suffix}")}
     typed = {ROOT / package / "py.typed" for package in TOP}
     return {str(path.relative_to(ROOT)) for path in modules | typed | set((ROOT / "examples").glob("*.yaml"))}
 

@@ -16,10 +16,13 @@ from pathlib import Path
 
 import helm_python
 import jsonschema_rs
+import msgspec
 import pytest
 import yaml
 
 from provisioner.api.crd import nodeclaim_crd
+from provisioner.api.nodepool import NodePool
+from provisioner.api.schedulable import SchedulablePod
 from provisioner.cli.descriptions import COMMANDS
 from provisioner.cli.main import run_command
 from provisioner.cli.parser import parse
@@ -193,8 +196,13 @@ def test_helm_commands_render(line: Shown, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("document", "block"), SNIPPETS, ids=[f"{name}:{n}" for n, (name, _) in enumerate(SNIPPETS)])
 def test_yaml_blocks_are_valid(document: str, block: str) -> None:
-    """Chart values render with Helm; NodeClaims and parts of them match the CRD."""
-    read = yaml.safe_load(block)
+    """Chart values render with Helm; NodeClaims and parts of them match the CRD; NodePools and Pods decode."""
+    several = [*yaml.safe_load_all(block)]
+    if {one.get("kind") for one in several} <= {"NodePool", "Pod"}:
+        for one in several:
+            msgspec.convert(one, NodePool if one["kind"] == "NodePool" else SchedulablePod)
+        return
+    (read,) = several
     if set(read) <= set(defaults()):
         assert render({**NEEDED, **read})
         return
