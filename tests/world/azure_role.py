@@ -1,7 +1,7 @@
-"""What our role in Azure allows, and what of it was used: from the chart's file and the emulator's ledger.
+"""The permissions of our role in Azure, from the chart's file, and the ones that were used, from the audit log.
 
-Actions are written as ARM writes them. Every simulation uses this role (`harness.py`, `realworld.py`), and
-the emulator refuses everything else; a person's commands may read besides what the controller never requests.
+Actions are written as in ARM. Every simulation uses this role (`harness.py`, `realworld.py`), and the simulated ARM
+refuses everything else; commands of users may read more than the controller.
 """
 
 import json
@@ -16,10 +16,10 @@ ROLE_FILE = CHART / "azure-role.json"
 AZURE_ACTIONS = frozenset[str](json.loads(ROLE_FILE.read_text(encoding="utf-8"))["Actions"])
 # The optional role for the quota of the subscription.
 QUOTA_ACTIONS = frozenset[str](json.loads((CHART / "azure-quota-role.json").read_text(encoding="utf-8"))["Actions"])
-# What a Reader of the subscription may, of that which `check` and `values` look at.
+# The permissions of a Reader of the subscription that `check` and `values` use.
 READER_ACTIONS = frozenset(ACTIONS[verb] for verb in VERBS)
 
 
 def used_actions(request_log: RequestLog) -> frozenset[str]:
-    """What the calls that arrived needed; an operation's URL is its own permission."""
+    """The permissions that the recorded requests needed; an operation's URL needs one of its own."""
     return frozenset(ACTIONS[verb] for verb in request_log.counts if verb in ACTIONS)

@@ -1,6 +1,6 @@
-"""A person at a terminal in a simulated world: the commands as the console script runs them, over the same wire.
+"""Runs the commands of the console script in a simulated world, over its network.
 
-The caller on the wire is `admin`; nobody holds it to a controller's invariants, so stories assert what it wrote.
+Their caller is `admin`, which the invariants do not check, so stories assert what it wrote.
 """
 
 import asyncio
@@ -47,7 +47,7 @@ WHO = "admin"
 
 @dataclass(frozen=True)
 class Ended:
-    """How a command ended, and what it wrote; `questions` are its prompts."""
+    """The exit code and the output of a command; `questions` are its prompts."""
 
     code: int
     out: str
@@ -61,7 +61,7 @@ class Ended:
 
 
 async def command(sim: Sim, name: str, *words: str, answer: str | None = None, policy: Policy | None = None) -> Ended:
-    """Run a command to its end. `answer` is what somebody types when requested; None: nobody is at a terminal."""
+    """Run a command to its end. `answer` is the input at a prompt; None: there is no terminal."""
     out, err, questions = io.StringIO(), io.StringIO(), list[str]()
 
     async def ask(question: str) -> str:
@@ -83,7 +83,7 @@ async def check(
     elect: bool = True,
     besides: frozenset[str] = READER_ACTIONS,
 ) -> Ended:
-    """`gpu-provisioner check`, its settings aside. `besides`: what its caller may in Azure beyond the world's role."""
+    """`gpu-provisioner check` without its settings. `besides`: permissions in Azure beyond the world's role."""
     out, err = io.StringIO(), io.StringIO()
     wanted = parse(["check", *words]).arguments
     async with AsyncExitStack() as sessions:
@@ -104,7 +104,7 @@ async def check(
 
 
 async def values(sim: Sim, *words: str, **env: Any) -> Ended:
-    """`gpu-provisioner values` with these words, and variables besides the cluster's own. Raises Refused."""
+    """`gpu-provisioner values` with these words, and additional environment variables. Raises Refused."""
     azure = sim.world.settings.azure
     needed = {
         "ARM_SUBSCRIPTION_ID": azure.subscription,
@@ -124,7 +124,7 @@ async def values(sim: Sim, *words: str, **env: Any) -> Ended:
 
 @contextmanager
 def _allowed(sim: Sim, besides: frozenset[str]) -> Iterator[None]:
-    """Azure knows one caller; for a command's time it may more."""
+    """Extend the caller's permissions in Azure for the duration of a command."""
     before = sim.cloud.settings.actions
     assert before is not None
     sim.cloud.configure(actions=before | besides)
@@ -137,7 +137,7 @@ def _allowed(sim: Sim, besides: frozenset[str]) -> Iterator[None]:
 async def _azure(
     sim: Sim, sessions: AsyncExitStack, named: AzureSettings | None = None
 ) -> tuple[AzureProvider, SubscriptionClient]:
-    """`named`: the cluster that is requested, if it is another than the one that is there."""
+    """`named`: the requested cluster, if it is not the simulated one."""
     config, credential = _config(named or sim.world.settings.azure), StaticToken("simulator")
     session = await sessions.enter_async_context(_session(sim))
     client = build_client(config, disable_retries(session), credential, version="test")
@@ -177,19 +177,21 @@ def _session(sim: Sim) -> aiohttp.ClientSession:
 
 
 def written(sim: Sim) -> list[str]:
-    """What the commands wrote, at either system: `PATCH nodeclaims/ws1`. To ask who one is, or may do, is no write."""
+    """The writes of the commands at both systems, as `PATCH nodeclaims/ws1`. Reviews of the own identity and
+    permissions are no writes.
+    """
     questions = {kind.partition(".")[0] for kind in KINDS}
     calls = [call for call in sim.audit_log.calls(who=WHO) if call.is_write and call.target.kind not in questions]
     return [f"{call.verb} {call.target.kind}/{call.target.name}".rstrip("/") for call in calls]
 
 
 def known_as(sim: Sim, username: str) -> None:
-    """From now on the API server takes everybody for this one."""
+    """The API server returns this user name for every caller from now on."""
     sim.api.caller = Caller(username)
 
 
 def unknown(sim: Sim) -> None:
-    """From now on the API server states nobody who they are, as before Kubernetes 1.28."""
+    """The API server returns no user name from now on, as before Kubernetes 1.28."""
 
     async def answer(call: Call, _: web.Request) -> web.StreamResponse | None:
         return web.Response(text="404 page not found", status=404) if call.target.kind == "selfsubjectreviews" else None

@@ -1,8 +1,8 @@
-"""KAITO at work beside us: a Workspace and a RAGEngine that make claims, wait for them, use their Nodes, and leave.
+"""KAITO's controllers: a Workspace and a RAGEngine that create claims, wait for them, use their Nodes, and delete them.
 
-Everything goes through the API server as raw JSON, in KAITO's name. The Workspace works on a cache that a
-watch fills (which may be late), remembers what it has created for five minutes, and wakes on claims' events only. The
-RAGEngine blocks: it waits for one claim at a time, and looks again more often than the real one does.
+All requests go to the API server as raw JSON, in KAITO's name. The Workspace reads a cache that a watch fills (which
+may be late), keeps expectations of its creations for five minutes, and reconciles on events of claims only. The
+RAGEngine blocks: it waits for one claim at a time, and polls more often than the real one.
 
 Source: docs/references/kaito.md#what-kaito-reads, docs/references/kaito.md#deletion-of-an-owner.
 """
@@ -29,16 +29,16 @@ PLUGIN_SECONDS = 60.0
 NO_LIMIT = aiohttp.ClientTimeout(total=None)
 
 
-class WaitedInVain(Exception):
-    """A blocking wait has ended without what it waited for; the next reconcile begins anew."""
+class WaitTimedOut(Exception):
+    """A blocking wait timed out; the next reconcile starts again."""
 
 
-class EndedInError(Exception):
-    """A terminal error: nothing is looked at again before a claim changes."""
+class TerminalError(Exception):
+    """A terminal error: KAITO reconciles again only after a claim changes."""
 
 
 class Api:
-    """What KAITO asks of the API server. `now` is wall time in nanoseconds; names of claims are made of it."""
+    """KAITO's requests to the API server. `now` is wall time in nanoseconds, from which names of claims are made."""
 
     def __init__(self, session: aiohttp.ClientSession, now: Callable[[], int]) -> None:
         self.session = session
@@ -65,14 +65,14 @@ class Api:
             return await response.json()
 
     async def delete_claims(self, owner: Owner) -> None:
-        """As the owner's finalizer does: a plain DELETE of each that is not going yet, and no look back."""
+        """Delete each claim that is not deleting yet, as the owner's finalizer does."""
         for claim in (await self.listed(CLAIMS, owner.pair))["items"]:
             if not kaito_predicates.is_deleting(claim):
                 async with self.session.delete(f"{CLAIMS}/{claim['metadata']['name']}") as response:
                     assert response.status in (200, 404)
 
     async def label(self, node: Json) -> bool:
-        """Put the whole Node as it was read, with KAITO's label; False if somebody else wrote it since."""
+        """Update the whole Node as it was read, with KAITO's label; False after a conflict."""
         key, value = kaito_predicates.ACCELERATOR
         labelled = {
             **node,
@@ -99,9 +99,8 @@ def _selector(labels: dict[str, str]) -> dict[str, str]:
 
 
 class Workspace:
-    """`state` is what it waits for, `ready` when it serves; `error` what it shows its user of its claims.
-
-    `lag_seconds` is how far its cache of claims is behind the API server.
+    """`state` is what it waits for, or `ready`; `error` is what it shows its user about its claims. `lag_seconds` is
+    how far its cache of claims is behind the API server.
     """
 
     def __init__(self, api: Api, owner: Owner) -> None:
@@ -114,7 +113,7 @@ class Workspace:
         self._woken = asyncio.Event()
 
     def restart(self) -> None:
-        """Its process starts anew on a cache that will show its claims late: it has forgotten what it made."""
+        """Restart the process with a cache that is behind: its expectations are lost."""
         known, self._known = self._known, {}
         asyncio.get_running_loop().call_later(self.lag_seconds, self._relearn, list(known.values()))
         self._expected.clear()
@@ -157,7 +156,7 @@ class Workspace:
         self._woken.set()
 
     async def _reconcile(self) -> float | None:
-        """One pass; in how many seconds to look again, None: at the next event."""
+        """One pass; returns the seconds until the next one, None: at the next event."""
         claims, now = list(self._known.values()), asyncio.get_running_loop().time()
         nodes = (await self._api.listed(NODES, {**self._owner.pair, **self._owner.labels}))["items"]
         self.error = kaito_predicates.error_of(claims)
@@ -196,9 +195,8 @@ class Workspace:
 
 
 class RagEngine:
-    """`state` is what it waits for, `ready` when it serves; `failures` counts waits that were in vain.
-
-    `ended` counts its terminal errors; in one its `state` is those words.
+    """`state` is what it waits for, or `ready`; `failures` counts waits that timed out. `ended` counts its terminal
+    errors; after one, `state` is its message.
     """
 
     def __init__(self, api: Api, owner: Owner) -> None:
@@ -212,16 +210,16 @@ class RagEngine:
         while True:
             try:
                 await self._reconcile()
-            except WaitedInVain:
+            except WaitTimedOut:
                 self.failures += 1
-            except EndedInError:
+            except TerminalError:
                 self.ended += 1
                 self.state = kaito_predicates.TERMINAL
                 await self._change()
             await asyncio.sleep(REQUEUE_SECONDS)
 
     async def _change(self) -> None:
-        """Wait until one of its claims is not as it was."""
+        """Wait until one of its claims has changed."""
         listed = await self._api.listed(CLAIMS, self._owner.pair)
         async for _ in self._api.watched(CLAIMS, self._owner.pair, listed["metadata"]["resourceVersion"]):
             return
@@ -240,7 +238,7 @@ class RagEngine:
         self.state = "ready"
 
     async def _wait_for_claim(self, name: str) -> str:
-        """The Node of a claim that is Ready by now; "" if the claim has gone meanwhile."""
+        """Wait until the claim is Ready; the name of its Node, or "" if the claim was deleted meanwhile."""
         self.state = f"waits for claim {name}"
         try:
             async with asyncio.timeout(READY_SECONDS):
@@ -248,11 +246,11 @@ class RagEngine:
                     if kaito_predicates.is_true(claim, "Ready"):
                         return kaito_predicates.node_name(claim)
                     if kaito_predicates.is_hopeless(claim):
-                        raise EndedInError(name)
+                        raise TerminalError(name)
                     await asyncio.sleep(READY_POLL_SECONDS)
         except TimeoutError as error:
-            raise WaitedInVain(name) from error
-        raise WaitedInVain(name)
+            raise WaitTimedOut(name) from error
+        raise WaitTimedOut(name)
 
     async def _wait_for_gpus(self, name: str) -> None:
         self.state = f"waits for Node {name}"
@@ -266,13 +264,13 @@ class RagEngine:
                         await self._api.label(node)
                     await asyncio.sleep(READY_POLL_SECONDS)
         except TimeoutError as error:
-            raise WaitedInVain(name) from error
-        raise WaitedInVain(name)
+            raise WaitTimedOut(name) from error
+        raise WaitTimedOut(name)
 
 
 @contextlib.asynccontextmanager
 async def at_work(*actors: Workspace | RagEngine) -> AsyncIterator[None]:
-    """They reconcile while the context lasts."""
+    """Reconcile the owners while the context lasts."""
     async with asyncio.TaskGroup() as tasks:
         running = [tasks.create_task(actor.run()) for actor in actors]
         yield

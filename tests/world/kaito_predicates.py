@@ -1,6 +1,6 @@
-"""What KAITO reads and writes beside us, as pure functions over raw JSON: its claims, and its predicates on them.
+"""KAITO's claims and its predicates on them, as pure functions over raw JSON.
 
-Written from what KAITO is documented to do and from nothing of ours, so that it cannot agree with our bugs.
+They follow KAITO's documentation and import nothing of the program, so that they do not share its errors.
 
 Source: docs/references/kaito.md#the-nodeclaim-that-kaito-creates, docs/references/kaito.md#what-kaito-reads.
 """
@@ -26,9 +26,8 @@ OWNER_KEYS = ("kaito.sh/workspace", "kaito.sh/ragengine")
 
 @dataclass(frozen=True, kw_only=True)
 class Owner:
-    """A Workspace or a RAGEngine, as far as machines go: `count` of them, of one size, `storage` of disk each.
-
-    `terms`: a capacity type, for the day on which KAITO requests one.
+    """The machines of a Workspace or RAGEngine: `count` of one size, with `storage` of disk each. `terms`: a capacity
+    type, for a KAITO that requests one.
     """
 
     kind: Literal["workspace", "ragengine"]
@@ -148,18 +147,18 @@ def counts(node: Json, owner: Owner) -> bool:
 
 
 def number_to_create(owner: Owner, nodes: Iterable[Json], claims: Sequence[Json]) -> int:
-    """How many claims are missing: each claim counts until it is gone, each Node of no node pool is the user's own."""
+    """The number of missing claims: a claim counts until it is gone, and a Node without a node pool is the user's."""
     brought = sum(counts(node, owner) and NODEPOOL not in labels_of(node) for node in nodes)
     return max(0, owner.count - brought - len(claims))
 
 
 def known_gpus(owner: Owner) -> bool:
-    """Whether KAITO knows that this size has GPUs; of others it requests none."""
+    """Whether KAITO knows that this size has GPUs; for other sizes it requests none."""
     return any(family in f"{owner.size}_" for family in GPU_FAMILIES)
 
 
 def is_labelled(node: Json) -> bool:
-    """Whether KAITO has put its label on the Node, or found it there."""
+    """Whether the Node has KAITO's label."""
     key, value = ACCELERATOR
     return labels_of(node).get(key) == value
 

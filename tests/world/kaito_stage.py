@@ -1,4 +1,4 @@
-"""KAITO on a story's stage: its way to the API server, and what stories ask of its owners."""
+"""Helpers for stories with KAITO: its connections to the API server, its owners, and what they have."""
 
 from typing import Any
 
@@ -25,7 +25,7 @@ def api_of(sim: Sim) -> Api:
 
 
 def actor_of(sim: Sim, owner: Owner) -> Workspace | RagEngine:
-    """What reconciles this owner."""
+    """The controller that reconciles this owner."""
     return (Workspace if owner.kind == "workspace" else RagEngine)(api_of(sim), owner)
 
 
@@ -40,7 +40,7 @@ async def serves(sim: Sim, actor: Workspace | RagEngine, within_seconds: float =
 
 
 class Most:
-    """The most at once from now on: machines of ours, claims, and claims that were not going (`staying`)."""
+    """The maxima from now on: our machines, claims, and claims that are not deleting (`staying`)."""
 
     def __init__(self, sim: Sim) -> None:
         self.pools = self.claims = self.staying = 0

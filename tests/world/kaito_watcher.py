@@ -1,14 +1,13 @@
-"""KAITO as a bystander of every story: what it would have misread or bought too much, at whatever moment.
+"""A check in every simulation: KAITO would neither misread a state nor create a surplus machine.
 
-Each version of each claim and Node is judged when it is written, so that a state which lasts no time at all is
-seen too. Three things are violations, under the name KAITO, of whatever story shows them:
+Each version of each claim and Node is checked when it is written, so that short-lived states are checked as well. Three
+states are violations, under the name KAITO:
     * a claim names a Node and has no Ready condition, which KAITO takes for ready;
     * a machine is counted twice: two claims name one Node, or a claim's Ready Node lacks the node pool's label, which
       makes it one that the user brought;
-    * a surplus machine would be bought: a controller lets a claim go whose Node still serves (a Workspace counts claims
-      only), or a claim stays Initialized without a Ready Node for longer than a controller needs to report it (the
-      RAGEngine creates another then).
-It costs a look at one object a write.
+    * a surplus machine would be created: a controller releases a claim whose Node is still Ready (a Workspace counts
+      claims only), or a claim stays Initialized without a Ready Node for longer than a controller needs to report it
+      (the RAGEngine then creates another).
 
 Source: docs/references/kaito.md#what-kaito-reads, docs/references/kaito.md#contract (K4, K13).
 """
@@ -26,7 +25,7 @@ from . import kaito_predicates
 Json = dict[str, Any]
 
 NAME = "KAITO"
-# K13: how long a claim may go on saying Initialized after its Node has stopped being Ready.
+# K13: how long a claim may stay Initialized after its Node is no longer Ready.
 NOTICE_SECONDS = 5.0
 STORY_LINES = 60
 CLAIMS = "nodeclaims.karpenter.sh"
@@ -34,11 +33,9 @@ CLAIMS = "nodeclaims.karpenter.sh"
 
 @dataclass(frozen=True, kw_only=True)
 class Stage:
-    """What the watcher asks of where it stands, and states it.
-
-    `serving_since` states since when a controller is there to say what is, inf: none is; in seconds, as `time`.
-    `by_controller`: whether one is the cause of the claim's going that is just reported. `notice_seconds`: how long a
-    claim may mislead.
+    """What the watcher needs from its environment. `serving_since`: since when a controller has served, in seconds as
+    `time`; inf: none does. `by_controller`: whether a controller caused the deletion of the claim that is being
+    reported. `notice_seconds`: how long a claim may be misleading.
     """
 
     time: Callable[[], float]
@@ -49,7 +46,7 @@ class Stage:
 
 
 def beside(world: World, time: Callable[[], float], serving_since: Callable[[], float]) -> "KaitoWatcher":
-    """The watcher of a simulation: its violations are violations of the simulation."""
+    """Watch a simulation: the watcher's violations are violations of the simulation."""
 
     def by_controller(claim: Json) -> bool:
         call = current_write("claim", claim["metadata"]["name"])
@@ -65,7 +62,7 @@ def beside(world: World, time: Callable[[], float], serving_since: Callable[[], 
 
 
 class KaitoWatcher:
-    """Tell it every change by `on_object`, in the order in which they were made, and `look` now and then."""
+    """Call `on_object` with every change in order, and `look` from time to time."""
 
     def __init__(self, stage: Stage) -> None:
         self._stage = stage
@@ -140,7 +137,7 @@ class KaitoWatcher:
             self._stage.violated(f"{claim['metadata']['name']} and its Node, which has no node pool, count as two")
 
     def _update(self, uid: str) -> None:
-        """Whether the RAGEngine would take this claim for one whose machine is lost."""
+        """Record whether the RAGEngine would treat this claim's machine as lost."""
         claim = self._claims[uid]
         node = self._nodes.get(kaito_predicates.node_name(claim))
         is_waiting_eviction = kaito_predicates.is_deleting(claim) or not kaito_predicates.is_true(claim, "Initialized")

@@ -1,4 +1,4 @@
-"""What a scrape of a process would say, for stories to read."""
+"""The metrics of a process, as a scrape returns them."""
 
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -22,39 +22,39 @@ class Numbers:
         self.metrics = Metrics()
 
     def families(self) -> list[Metric]:
-        """As they are exposed."""
+        """The metric families, as exposed."""
         return list(self.metrics.registry.collect())
 
     def samples(self, name: str, /, **labels: str) -> Iterator[Sample]:
-        """Every sample of that name that has these labels, among others."""
+        """All samples of that name that have at least these labels."""
         for family in self.families():
             for sample in family.samples:
                 if sample.name == name and labels.items() <= sample.labels.items():
                     yield sample
 
     def total(self, name: str, /, **labels: str) -> float:
-        """The sum of all samples that have these labels; 0 without any, as `sum(…)` of a counter would be."""
+        """The sum of all samples that have at least these labels; 0 without any, as `sum(…)` of a counter."""
         return sum(sample.value for sample in self.samples(name, **labels))
 
     def one(self, name: str, /, **labels: str) -> Sample:
-        """The only sample that has these labels."""
+        """The only sample that has at least these labels."""
         (sample,) = self.samples(name, **labels)
         return sample
 
     def about(self, name: str) -> list[Sample]:
-        """Every sample with this value in any label."""
+        """All samples with this value in any label."""
         return [sample for family in self.families() for sample in family.samples if name in sample.labels.values()]
 
 
 async def start(sim: Sim, name: str = "ctl0", **options: Any) -> Numbers:
-    """A controller, and what it counts."""
+    """Start a controller; returns its metrics."""
     numbers = Numbers()
     await sim.start_controller(name, metrics=numbers.metrics, **options)
     return numbers
 
 
 def at(obj: Json | None, *path: str) -> datetime:
-    """A moment that stands on an object, by its path, or by a condition's type."""
+    """A time on an object, by its path, or by a condition's type."""
     assert obj is not None
     if path[0] == "condition":
         (found,) = (one for one in obj["status"]["conditions"] if one["type"] == path[1])
@@ -65,7 +65,7 @@ def at(obj: Json | None, *path: str) -> datetime:
 
 
 def bucket_of(numbers: Numbers, name: str, **labels: str) -> tuple[float, float]:
-    """The bounds between which the only observation lies."""
+    """The bounds of the bucket with the only observation."""
     below = 0.0
     for sample in numbers.samples(f"{name}_bucket", **labels):
         bound = float(sample.labels["le"])

@@ -1,9 +1,8 @@
-"""A cluster as Azure/gpu-provisioner leaves it: its claims, pools and Nodes, at any moment of their lives.
+"""A cluster as Azure/gpu-provisioner leaves it: its claims, pools and Nodes, in any phase.
 
-What stands on them is what that program and Karpenter inside it write, and nothing of ours: pools without
-tags, known by the labels it forces on each (`kaito.sh/creation-timestamp` is the *claim's* creation time, with dashes);
-Karpenter's finalizer, owner reference and labels on Nodes; conditions with its reasons. They have
-no caller and exist when the new controller starts.
+They have what that program, and Karpenter inside it, write: pools without tags, identified by the labels that it forces
+(`kaito.sh/creation-timestamp` is the *claim's* creation time, with dashes); Karpenter's finalizer, owner reference and
+labels on Nodes; conditions with its reasons. They have no caller and exist when the new controller starts.
 
 Source: docs/references/karpenter.md#managed-objects, docs/references/karpenter.md#condition-mechanics,
 docs/references/karpenter.md#labels-annotations-and-taints, docs/references/kaito.md#what-azuregpu-provisioner-writes,
@@ -23,7 +22,7 @@ from .transcript import CLAIMS
 Json = dict[str, Any]
 
 CRDS = "customresourcedefinitions.apiextensions.k8s.io"
-# Its own default name, and the one that its chart grants; both may be left over from tries with several replicas.
+# Its default name, and the one that its chart grants; both may exist after runs with several replicas.
 LEASES = ("karpenter-leader-election", "gpu-provisioner-leader-election")
 NO_CLASS = {"group": "", "kind": "", "name": ""}
 WAITING = ("Unknown", "AwaitingReconciliation", "object is awaiting reconciliation")
@@ -52,7 +51,7 @@ def lax(crd: Json) -> Json:
 
 
 def claim(sim: Stage, name: str, **of: Any) -> Json:
-    """A claim of its time, as `wanted`; one with an empty nodeClassRef was made under the CRD of that time."""
+    """A claim as `wanted`, created by the predecessor; an empty nodeClassRef requires the CRD of that time."""
     made = wanted(name, **of)
     if made["spec"]["nodeClassRef"] != NO_CLASS:
         return sim.store.create(CLAIMS, made)
@@ -99,7 +98,7 @@ def creating(sim: Stage, of: Json) -> Pool:
 
 
 async def register(sim: Stage, of: Json, *, initialized: bool = True) -> str:
-    """The Node of this claim's pool, Ready and registered; its name."""
+    """The Node of this claim's pool, Ready and registered; returns its name."""
     name = await node_is_ready(sim, of["metadata"]["name"])
     meta = of["metadata"]
     owner = {"apiVersion": "karpenter.sh/v1", "kind": "NodeClaim", "name": meta["name"], "uid": meta["uid"]}
@@ -177,7 +176,7 @@ def drained(sim: Stage, node: str) -> None:
 
 
 def leases(sim: Stage) -> None:
-    """Leases of the predecessor's replicas, just renewed."""
+    """Leases of the predecessor's replicas, renewed just now."""
     now = sim.store.now().strftime("%Y-%m-%dT%H:%M:%S.%fZ")
     for name in LEASES:
         spec = {"holderIdentity": "gpu-provisioner-7c9f_1b2c", "leaseDurationSeconds": 15, "leaseTransitions": 0}

@@ -144,7 +144,7 @@ async def test_a_node_that_never_came_up_is_not_repaired(sim: Sim) -> None:
 
 
 @simulated(azure=FAST)
-async def test_h2_false_and_unknown_that_take_turns_are_one_sickness(sim: Sim) -> None:
+async def test_h2_alternation_of_false_and_unknown_is_one_failure(sim: Sim) -> None:
     """Ready alternates between False and Unknown every 30 s: the ten minutes are not restarted."""
     uid = await one(sim)
     node = node_name(sim)
@@ -160,7 +160,7 @@ async def test_h2_false_and_unknown_that_take_turns_are_one_sickness(sim: Sim) -
 
 
 @simulated(azure=FAST)
-async def test_h2_a_word_of_true_begins_anew(sim: Sim) -> None:
+async def test_h2_a_ready_node_restarts_the_time(sim: Sim) -> None:
     """A Node that is Ready for a moment every nine minutes is not replaced."""
     await one(sim)
     node = node_name(sim)
@@ -177,7 +177,7 @@ async def test_h2_a_word_of_true_begins_anew(sim: Sim) -> None:
 
 @pytest.mark.parametrize("minute", [1, 9])
 @simulated(azure=FAST)
-async def test_a_restart_on_the_way_costs_little(sim: Sim, minute: int) -> None:
+async def test_a_restart_continues_the_time(sim: Sim, minute: int) -> None:
     """A new leader continues from the claim's condition: the Node is replaced soon after its ten minutes."""
     uid = await one(sim)
     begun = sim.now
@@ -192,7 +192,7 @@ async def test_a_restart_on_the_way_costs_little(sim: Sim, minute: int) -> None:
 
 
 @simulated(azure=FAST)
-async def test_a_restart_after_long_absence_looks_for_itself(sim: Sim) -> None:
+async def test_a_restart_after_long_absence_starts_the_time(sim: Sim) -> None:
     """If the Node failed while no controller ran, the ten minutes begin with the first observation."""
     uid = await one(sim)
     await sim.stop_controller()
@@ -328,7 +328,7 @@ async def test_h5_aks_repairs_the_node_itself(sim: Sim) -> None:
 
 
 @simulated(azure=FAST)
-async def test_h5_a_reboot_without_an_end_keeps_us_off_until_25(sim: Sim) -> None:
+async def test_h5_a_reboot_without_an_end_delays_repair_to_25_minutes(sim: Sim) -> None:
     """AKS reports the start of a reboot only: the Node is replaced after 25 minutes."""
     uid = await one(sim)
     await silent(sim, NAME)
@@ -340,7 +340,7 @@ async def test_h5_a_reboot_without_an_end_keeps_us_off_until_25(sim: Sim) -> Non
 
 
 @simulated(azure=FAST)
-async def test_h5_an_error_lets_us_in(sim: Sim) -> None:
+async def test_h5_a_failed_repair_by_aks_ends_the_delay(sim: Sim) -> None:
     """AKS reports a failed repair: the ten minutes apply again."""
     uid = await one(sim)
     node = node_name(sim)
@@ -354,8 +354,8 @@ async def test_h5_an_error_lets_us_in(sim: Sim) -> None:
 
 
 @simulated(azure=FAST)
-async def test_h5_an_hour_of_remedies_is_enough(sim: Sim) -> None:
-    """AKS starts one remedy after the other: the Node is replaced after sixty minutes."""
+async def test_h5_repairs_by_aks_delay_for_an_hour_at_most(sim: Sim) -> None:
+    """AKS starts one repair after the other: the Node is replaced after sixty minutes."""
     uid = await one(sim)
     node = node_name(sim)
     await silent(sim, NAME)
@@ -369,7 +369,7 @@ async def test_h5_an_hour_of_remedies_is_enough(sim: Sim) -> None:
 
 
 @simulated(azure=FAST)
-async def test_events_that_may_not_be_read_cost_a_quarter_of_an_hour(sim: Sim) -> None:
+async def test_unreadable_events_delay_repair_by_15_minutes(sim: Sim) -> None:
     """Without permission to read Events a repair by AKS is assumed: the Node is replaced after 25 minutes."""
     uid = await one(sim)
     refuse(sim, lambda call: (call.verb, call.target.kind) == ("LIST", "events"), 403, "Forbidden")

@@ -95,11 +95,8 @@ def test_k8_races_for_a_node_lose_no_key(rounds: int) -> None:
 
 @pytest.mark.parametrize("pods", [0, 3])
 @simulated(azure=FAST)
-async def test_k9_a_claim_on_its_way_out_is_not_replaced_and_is_soon_gone(sim, pods) -> None:
-    """A deleting claim is not replaced by KAITO; it is gone after its drain, ARM's DELETE and a few seconds.
-
-    Then KAITO creates exactly one.
-    """
+async def test_k9_a_deleting_claim_is_not_replaced(sim, pods) -> None:
+    """It is gone after its drain, ARM's DELETE and a few seconds; then KAITO creates exactly one."""
     await sim.start_controller()
     workspace = actor_of(sim, WORKSPACE)
     async with at_work(workspace):
@@ -173,7 +170,7 @@ PHASES: dict[str, Callable[[Any, str], Awaitable[object]]] = {
 @pytest.mark.parametrize("phase", PHASES)
 @OWNERS
 @simulated(azure=FAST)
-async def test_k14_whoever_deletes_the_owner_finds_nothing_left(sim, owner, phase) -> None:
+async def test_k14_nothing_is_left_of_a_deleted_owner(sim, owner, phase) -> None:
     """KAITO deletes its claims in any phase: no pool, Node, claim or lease of a Node is left."""
     if phase == "before the PUT":
         sim.cloud.cluster_power = "Stopped"
@@ -208,7 +205,7 @@ async def test_k14_whoever_deletes_the_owner_finds_nothing_left(sim, owner, phas
 
 @pytest.mark.parametrize("state", [False, None])
 @simulated()
-async def test_k13_a_node_that_stops_being_usable_takes_readiness_back_in_one_write(sim, state) -> None:
+async def test_k13_an_unusable_node_changes_readiness_in_one_write(sim, state) -> None:
     """Initialized and Ready become False in one write within 5 s, and True in one, with no write between."""
     await sim.start_controller()
     await sim.apply(node_claim("gpu1"))
@@ -234,7 +231,7 @@ async def test_k13_a_node_that_stops_being_usable_takes_readiness_back_in_one_wr
 
 
 @simulated()
-async def test_k13_a_slow_node_controller_causes_no_further_word(sim) -> None:
+async def test_k13_a_slow_node_controller_causes_no_further_write(sim) -> None:
     """A Node that is Ready while its not-ready taints remain causes no write until they are removed."""
     await sim.start_controller()
     await sim.apply(node_claim("gpu1"))

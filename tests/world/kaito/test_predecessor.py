@@ -55,7 +55,7 @@ async def in_the_portal(sim: Sim) -> None:
 
 @pytest.mark.parametrize("remove", [by_claim, by_node, in_the_portal], ids=lambda remove: remove.__name__)
 @simulated(azure=FAST)
-async def test_what_it_made_is_adopted_and_goes_like_our_own(
+async def test_a_ready_claim_is_adopted_and_removed_like_our_own(
     sim: Sim, remove: Callable[[Sim], Awaitable[None]]
 ) -> None:
     """A Ready claim stays Ready without any PUT or DELETE; any removal then removes all three objects."""
@@ -90,7 +90,7 @@ def status_of(claim: Json, kind: str) -> str:
     ids=["by its class alone", "a RAGEngine's", "with the pool's label"],
 )
 @simulated(azure=FAST)
-async def test_whatever_it_managed_is_adopted(sim: Sim, own: dict[str, str]) -> None:
+async def test_every_managed_claim_is_adopted(sim: Sim, own: dict[str, str]) -> None:
     """A claim that is managed only for its class is adopted too."""
     await old.machine(sim, NAME, own=own)
     await sim.start_controller()
@@ -111,14 +111,14 @@ async def creating_without_a_node(sim: Sim) -> None:
     old.creating(sim, made)
 
 
-async def running_without_a_word(sim: Sim) -> None:
+async def running_without_status(sim: Sim) -> None:
     """The Node exists and is not registered; the claim has no providerID."""
     made = old.claim(sim, NAME)
     old.unlaunched(sim, made, refused=True)
     old.pool(sim, made)
 
 
-async def registered_without_a_word(sim: Sim) -> None:
+async def registered_without_status(sim: Sim) -> None:
     """The Node is registered, and the status write was lost."""
     made = old.claim(sim, NAME)
     old.unlaunched(sim, made)
@@ -133,13 +133,13 @@ async def registered_and_reported(sim: Sim) -> None:
     old.launched(sim, made, node=await old.register(sim, made, initialized=False), initialized=False)
 
 
-HALF_MADE = [creating_without_a_node, running_without_a_word, registered_without_a_word, registered_and_reported]
+HALF_MADE = [creating_without_a_node, running_without_status, registered_without_status, registered_and_reported]
 
 
 @pytest.mark.parametrize("state", HALF_MADE, ids=lambda state: state.__name__)
 @simulated(azure=FAST)
-async def test_a_creation_is_brought_to_its_end(sim: Sim, state: Callable[[Sim], Awaitable[None]]) -> None:
-    """Wherever it stopped, the claim becomes Ready with the existing machine, and no PUT is sent."""
+async def test_an_interrupted_creation_is_completed(sim: Sim, state: Callable[[Sim], Awaitable[None]]) -> None:
+    """Whatever its state, the claim becomes Ready with the existing machine, and no PUT is sent."""
     await state(sim)
     await sim.start_controller()
     await is_ready(sim)
@@ -246,8 +246,8 @@ HALF_GONE = [
 
 @pytest.mark.parametrize("state", HALF_GONE, ids=lambda state: state.__name__)
 @simulated(azure=FAST)
-async def test_a_removal_is_brought_to_its_end(sim: Sim, state: Callable[[Sim], Awaitable[None]]) -> None:
-    """Wherever it stopped, pool, Node and claim are removed in order, without a second DELETE."""
+async def test_an_interrupted_removal_is_completed(sim: Sim, state: Callable[[Sim], Awaitable[None]]) -> None:
+    """Whatever its state, pool, Node and claim are removed in order, without a second DELETE."""
     await state(sim)
     requested = state in (pool_deleting, pool_gone, node_gone, only_the_pool_deleting)
     await sim.start_controller()
@@ -264,7 +264,7 @@ async def node_deleting(sim: Sim) -> None:
     await sim.delete_node(node_name(sim))
 
 
-async def node_let_go(sim: Sim) -> None:
+async def node_released(sim: Sim) -> None:
     """The Node is gone, and its machine runs."""
     name = node_name(sim)
     sim.store.patch("nodes", name, {"metadata": {"finalizers": None}})
@@ -278,7 +278,7 @@ async def nothing_done(_: Sim) -> None:
 LegacyPools = Literal["collect", "report"]
 
 
-@pytest.mark.parametrize("state", [nothing_done, node_deleting, node_let_go], ids=lambda state: state.__name__)
+@pytest.mark.parametrize("state", [nothing_done, node_deleting, node_released], ids=lambda state: state.__name__)
 @pytest.mark.parametrize("what", get_args(LegacyPools))
 @simulated(azure=FAST)
 async def test_a_pool_of_a_vanished_claim(sim: Sim, what: LegacyPools, state: Callable[[Sim], Awaitable[None]]) -> None:
@@ -289,7 +289,7 @@ async def test_a_pool_of_a_vanished_claim(sim: Sim, what: LegacyPools, state: Ca
     await state(sim)
     await sim.start_controller(policy=Policy(legacy_pools=what))
     if what == "collect":
-        await is_gone(sim, order=["claim", "node", "pool"] if state is node_let_go else ["claim", "pool", "node"])
+        await is_gone(sim, order=["claim", "node", "pool"] if state is node_released else ["claim", "pool", "node"])
         return
     await asyncio.sleep(20 * MINUTE)
     assert sim.cloud.pools[NAME].state == "Succeeded"
@@ -298,7 +298,7 @@ async def test_a_pool_of_a_vanished_claim(sim: Sim, what: LegacyPools, state: Ca
 
 
 @simulated(azure=FAST)
-async def test_a_claim_made_anew_under_the_name_of_what_it_left(sim: Sim) -> None:
+async def test_a_claim_recreated_under_the_name_of_an_orphan(sim: Sim) -> None:
     """The creation time identifies the claim: the new one waits, states why, and gets its own machine."""
     await old.machine(sim, NAME)
     sim.store.patch(CLAIMS, NAME, {"metadata": {"finalizers": None}})
@@ -371,7 +371,7 @@ async def test_leases_of_its_replicas(sim: Sim) -> None:
 
 
 @simulated(azure=FAST)
-async def test_a_whole_cluster_changes_hands(sim: Sim) -> None:
+async def test_migration_of_a_whole_cluster(sim: Sim) -> None:
     """One machine in each state at once: living claims become Ready, deleted ones are removed, others are kept."""
     lives = [await old.machine(sim, f"live{number}") for number in range(4)]
     coming, unasked, refused = (old.claim(sim, name) for name in ("coming", "unasked", "refused"))

@@ -173,7 +173,7 @@ async def test_bad_claims_can_be_deleted_at_once(sim) -> None:
 
 
 @simulated()
-async def test_many_bad_claims_do_not_hold_up_a_good_one(sim) -> None:
+async def test_many_invalid_claims_do_not_delay_a_valid_one(sim) -> None:
     """Among fifty invalid claims the PUT of a valid one is sent within a second."""
     for number in range(50):
         await sim.apply(node_claim(f"bad{number}", size="m5.large"))
@@ -221,7 +221,7 @@ async def test_a_size_that_azure_refuses_is_requested_once_an_hour(sim) -> None:
     ],
 )
 @simulated()
-async def test_what_the_crd_can_refuse_never_reaches_us(sim, spec, field) -> None:
+async def test_the_crd_rejects_some_mistakes(sim, spec, field) -> None:
     """The CRD's validation refuses some mistakes on apply, by the field's name."""
     await sim.start_controller()
     with pytest.raises(AssertionError, match="422") as refused:
@@ -253,7 +253,7 @@ def refusing(sim, status, reason):
 
 @pytest.mark.parametrize(("status", "reason"), [(403, "Forbidden"), (422, "Invalid"), (413, "RequestEntityTooLarge")])
 @simulated()
-async def test_refused_words_hold_nothing_up(sim, status, reason) -> None:
+async def test_refused_status_writes_block_nothing(sim, status, reason) -> None:
     """Without any status write a claim is launched, registered, initialized and removed in order."""
     refused = refusing(sim, status, reason)
     await sim.start_controller(elect=False)
@@ -272,7 +272,7 @@ async def test_refused_words_hold_nothing_up(sim, status, reason) -> None:
 
 
 @simulated()
-async def test_a_failed_attempt_is_cleared_away_without_words(sim) -> None:
+async def test_a_failed_attempt_is_removed_without_status(sim) -> None:
     """If the cause of a failed pool cannot be written, the pool is still removed and created again."""
     sim.cloud.faults.append(faults.capacity(times=1))
     refusing(sim, 403, "Forbidden")
@@ -284,7 +284,7 @@ async def test_a_failed_attempt_is_cleared_away_without_words(sim) -> None:
 
 
 @simulated()
-async def test_permission_that_is_given_later_is_used(sim) -> None:
+async def test_status_is_written_again_after_a_refusal(sim) -> None:
     """Ten minutes after a refusal the status is written again."""
     refusing(sim, 403, "Forbidden")
     await sim.start_controller()

@@ -34,7 +34,7 @@ async def gone(sim: Sim, name: str, within_seconds: float = 900.0) -> None:
 
 
 @simulated()
-async def test_a_spot_machine_has_akss_own_marks_and_our_column(sim: Sim) -> None:
+async def test_a_spot_machine_has_akss_label_and_taint(sim: Sim) -> None:
     """The pool is created as spot, with deletion on eviction; AKS's label and taint stay on the Node."""
     await sim.start_controller()
     await sim.apply(spot_claim("gpu1"))
@@ -52,7 +52,7 @@ async def test_a_spot_machine_has_akss_own_marks_and_our_column(sim: Sim) -> Non
 
 @pytest.mark.parametrize("fate", ["alive", "restarted"])
 @simulated()
-async def test_an_evicted_machine_takes_its_claim_and_pool_along(sim: Sim, fate: str) -> None:
+async def test_claim_and_pool_of_an_evicted_machine_are_removed(sim: Sim, fate: str) -> None:
     """The pool's count is 0: the claim states the eviction and is removed with everything that is billed."""
     await sim.start_controller(elect=False)
     claim = await sim.apply(spot_claim("gpu1"))
@@ -80,7 +80,7 @@ async def test_an_evicted_machine_takes_its_claim_and_pool_along(sim: Sim, fate:
 
 
 @simulated()
-async def test_all_spot_machines_taken_at_once_are_let_go(sim: Sim) -> None:
+async def test_a_mass_eviction_passes_the_circuit_breaker(sim: Sim) -> None:
     """Azure evicts whole sizes: these machines are removed past the circuit breaker; the others stay."""
     spots = [f"spot{n}" for n in range(8)]
     await sim.start_controller(elect=False)
@@ -120,7 +120,7 @@ async def test_a_machine_that_azure_replaces_by_itself_is_not_the_claims(sim: Si
 
 
 @simulated()
-async def test_a_pool_on_demand_that_somebody_scaled_to_nothing_is_no_eviction(sim: Sim) -> None:
+async def test_an_on_demand_pool_scaled_to_zero_is_no_eviction(sim: Sim) -> None:
     """A missing machine is an eviction only for spot pools."""
     await sim.start_controller(elect=False)
     await sim.apply(node_claim("gpu1"))

@@ -7,9 +7,10 @@ from tests.world.harness import Sim, node_claim, simulate
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_a_node_that_others_write_to_at_the_same_time_is_registered_within_seconds(seed) -> None:
-    """Six times a stranger's finalizer comes just before our patch, whose test of the list then fails; the cache has
-    the new list at once or a moment later, and each time the next patch keeps what is there (rule 9)."""
+def test_a_node_with_concurrent_writes_is_registered_within_seconds(seed) -> None:
+    """Six times another finalizer is added just before our patch, whose test of the list then fails. The cache has the
+    new list at once or a moment later, and each time the next patch keeps the others (rule 9).
+    """
     strangers = [f"example.com/{number}" for number in range(6)]
     left = list(strangers)
 
@@ -37,7 +38,7 @@ def test_a_node_that_others_write_to_at_the_same_time_is_registered_within_secon
     simulate(story, seed=seed)
 
 
-def test_an_event_of_our_own_write_that_never_comes_is_found_out() -> None:
+def test_a_lost_event_of_our_own_write_is_noticed() -> None:
     """A watch that drops the event of the controller's write: within minutes the cache is listed again."""
 
     async def story(sim: Sim) -> None:
