@@ -83,12 +83,12 @@ class Points:
     def count(cls, sim: Sim, kinds: Iterable[str], at: dict[int, Callable[[], object]] | None = None) -> "Points":
         points, watched = cls([sim.store.revision], at or {}), tuple(kinds)
 
-        def hear(_: str, resource: str, obj: dict[str, Any], _before: object) -> None:
+        def on_change(_: str, resource: str, obj: dict[str, Any], _before: object) -> None:
             name = obj["metadata"]["name"]
             if resource in watched and (name == NAME or name.startswith(f"aks-{NAME}-")):
                 points.note(int(obj["metadata"]["resourceVersion"]))
 
-        sim.store.subscribe(hear)
+        sim.store.subscribe(on_change)
         return points
 
     def note(self, revision: int) -> None:
@@ -136,13 +136,13 @@ class PoolPoints:
     def count(cls, sim: Sim, at: dict[int, Callable[[], object]] | None = None) -> "PoolPoints":
         points = cls([dict(sim.cloud.pools)], at or {})
 
-        def hear(_: str, pool: Pool) -> None:
+        def on_change(_: str, pool: Pool) -> None:
             if pool.name == NAME:
                 points.pasts.append(dict(sim.cloud.pools))
                 if act := points.at.get(len(points.pasts) - 1):
                     act()
 
-        sim.cloud.subscribe(hear)
+        sim.cloud.subscribe(on_change)
         return points
 
 

@@ -209,7 +209,7 @@ async def test_a_refused_event_is_given_up_and_a_throttled_one_waits(it: Story, 
 
 
 @run_by(run, given=2)
-async def test_what_must_not_be_done_untold_is_written_before_it_is_done(it: Story, recorder: EventRecorder) -> None:
+async def test_an_event_can_be_written_before_an_action(it: Story, recorder: EventRecorder) -> None:
     """The Event exists when the call returns, redacted like any other; an error is raised to the caller."""
     await recorder.record_now(CLAIM, "Warning", "FinalizerRemovedManually", "ada did it with Bearer c4nary-0123456")
     (event,) = it.api.events.values()

@@ -21,7 +21,7 @@ def test_the_program_loads_no_model_and_no_api_group() -> None:
     assert found == "[]"
 
 
-def test_what_is_left_out_can_be_requested_for() -> None:
+def test_modules_that_are_left_out_can_be_imported() -> None:
     """Other code in the process gets the whole SDK, with the same classes."""
     found = run(
         "from provisioner.runtime.kubernetes_sdk import ApiClient\n"
@@ -34,7 +34,7 @@ def test_what_is_left_out_can_be_requested_for() -> None:
     assert found == "CoreV1Api V1Node V1Pod Watch"
 
 
-def test_an_sdk_that_is_there_already_is_used() -> None:
+def test_an_sdk_that_was_imported_before_is_used() -> None:
     """An SDK that was imported before is used unchanged."""
     found = run(
         "import kubernetes_asyncio.client as before\n"

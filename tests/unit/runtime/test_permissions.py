@@ -4,7 +4,7 @@ from provisioner.runtime.permissions import PERMISSIONS, Permission
 from tests.cluster import rights
 
 
-def test_the_chart_grants_what_check_asks_for() -> None:
+def test_the_chart_grants_what_check_verifies() -> None:
     """One list in two places: neither has a permission that the other lacks."""
     assert {(r.group, r.resource, r.verb) for r in PERMISSIONS} == set(rights.granted("gpu-provisioner"))
     assert len(set(PERMISSIONS)) == len(PERMISSIONS)

@@ -28,7 +28,7 @@ KINDS = {"P": "pool", "N": "node", "C": "claim"}
 
 # What disappears, in this order and nothing else: Pool, Node, Claim; all that there ever was of them. "up": the claim
 # gets its machine, is Ready and stays so. Each entry's three columns: controller alive, restarted, an hour away.
-# The claim of a pool that failed is kept, and tries again whoever removes that pool: "P+up".
+# The claim of a pool that failed is kept, and tries again after any removal of that pool: "P+up".
 TABLE = """
 moment                  claim          Node              pool              all three
 before the PUT          C   C   C      up   up   up      up   up   up      C   C   C

@@ -19,13 +19,13 @@ from tests.unit.builders import BORN, SIZE, UID, claim
 NOW = datetime(2026, 3, 1, 12, 5, 0, tzinfo=UTC)
 
 
-def requested_for(claim: NodeClaim) -> dict:
+def pool_for(claim: NodeClaim) -> dict:
     """The properties of the pool for the first offering of the claim."""
     return to_agent_pool(claim, offerings(claim)[0], now=NOW)["properties"]
 
 
 def sent(**fields: Any) -> dict:
-    return requested_for(claim(**fields))
+    return pool_for(claim(**fields))
 
 
 def with_spec(**spec: Any) -> NodeClaim:
@@ -160,7 +160,7 @@ REFUSED = [
 def test_invalid_claims_are_rejected(reported: str, requested: NodeClaim, reason: str, names: str) -> None:
     """Each rejection is final, names field and value, and fits into a condition."""
     with pytest.raises(Rejected) as refused:
-        requested_for(requested)
+        pool_for(requested)
     assert refused.value.final
     assert refused.value.reason == reason
     assert names in refused.value.message, reported
