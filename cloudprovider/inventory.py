@@ -1,9 +1,9 @@
 """Reflector of the agent pools and of the managed cluster: LIST, cached instances, staleness, proof of absence.
 
 The cache holds the newest observation of each pool: a LIST never overrides one that is newer than its start. A pool
-missing from a LIST leaves the cache, but is not proven absent: only a 404 of a GET or DELETE of this pool proves that,
-and only once it is settled (`absence`). After a failed LIST the cache stays as it was and becomes stale. One LIST
-serves all keys; its interval depends on pools in flight, on errors and on `Retry-After`.
+missing from a LIST leaves the cache, but is proven absent only by the rules of `absence_proofs`. After a failed LIST
+the cache stays as it was and becomes stale. One LIST serves all keys; its interval depends on pools in flight, on
+errors and on `Retry-After`.
 
 Source: docs/references/rules.md#absence-needs-proof, docs/references/rules.md#arm-request-budget,
 docs/references/agent-pools.md#not-found, docs/references/agent-pools.md#throttling.
@@ -18,9 +18,10 @@ from typing import Never
 import msgspec
 import structlog
 
+from .absence_proofs import AbsenceProofs
 from .errors import CloudError
 from .interface import CloudProvider, Cluster, Instance, InstanceState
-from .observations import Absence, Observation, instance_of, merge, settles_in
+from .observations import Absence, Observation, instance_of, merge
 from .poll_interval import PollInterval
 
 CLUSTER_SECONDS = 60.0
@@ -55,16 +56,10 @@ class Inventory:
             busy=self._busy, busy_seconds=poll_seconds_busy, idle_seconds=poll_seconds_idle, rng=rng
         )
         self._observations: dict[str, Observation] = {}
-        self._get_seen_at: dict[str, float] = {}
-        self._list_seen_at: dict[str, float] = {}
-        self._put_at: dict[str, float] = {}
-        self._put_before: dict[str, float] = {}
-        self._absent_at: dict[str, float] = {}
+        self._proofs = AbsenceProofs(settle_seconds)
         self._deleted: dict[str, tuple[str, float]] = {}
         self._in_flight: dict[str, None] = {}
         self._unknown_puts: dict[str, None] = {}
-        self._leading_since: float | None = None
-        self._listed_at: float | None = None
         self._cluster_at: float | None = None
         self._failures = 0
         self.cluster: Cluster | None = None
@@ -85,15 +80,15 @@ class Inventory:
     @property
     def synced(self) -> bool:
         """Whether a LIST has succeeded since this process became leader."""
-        return self._listed_at is not None
+        return self._proofs.listed_at is not None
 
     def age(self) -> float:
         """Seconds since the start of the newest successful LIST; inf if there was none."""
-        return math.inf if self._listed_at is None else self._now() - self._listed_at
+        return math.inf if self._proofs.listed_at is None else self._now() - self._proofs.listed_at
 
     def staleness_seconds(self) -> float:
         """Seconds since the start of the newest successful LIST; without one, since this process became leader."""
-        since = self._listed_at if self._listed_at is not None else self._leading_since
+        since = self._proofs.listed_at if self._proofs.listed_at is not None else self._proofs.leading_since
         return 0.0 if since is None else self._now() - since
 
     def cluster_age(self) -> float:
@@ -104,49 +99,23 @@ class Inventory:
         """`absent` is proven; `unsettled` is a 404 that may still be read lag."""
         if self.get(name) is not None:
             return "present"
-        if name not in self._absent_at:
+        if (at := self._proofs.absent_at(name)) is None:
             return "unknown"
-        return "absent" if self._settles_in(name, self._absent_at[name]) <= 0 else "unsettled"
+        return "absent" if self._proofs.settles_in(name, at) <= 0 else "unsettled"
 
     def settles_in(self, name: str) -> float:
         """Seconds until a 404 of this pool proves its absence."""
-        return self._settles_in(name, self._now())
-
-    def _settles_in(self, name: str, at: float) -> float:
-        leading = self._leading_since if self._leading_since is not None else at
-        return settles_in(
-            now=at,
-            seen_at=self._last_seen(name),
-            put_at=self._put_at.get(name),
-            leading_since=leading,
-            settle_seconds=self._settle_seconds,
-        )
-
-    def _last_seen(self, name: str) -> float | None:
-        """When a kind of read that does not show this pool now last showed it.
-
-        GETs and LISTs lag independently of each other, and both lag behind the responses of PUT and DELETE. A read
-        shows the result of the last PUT only if it has shown this pool since.
-        """
-        in_list, listed = self._list_seen_at.get(name), self._listed_at
-        vanished = in_list is not None and listed is not None and in_list < listed
-        seen = [at for at in (self._get_seen_at.get(name), in_list if vanished else None) if at is not None]
-        return max(seen, default=None)
+        return self._proofs.settles_in(name, self._now())
 
     # Observations of the controllers
 
     def put_attempted(self, name: str) -> None:
         """A PUT is about to be sent: a 404 after it may be read lag."""
-        if name in self._put_at:
-            self._put_before[name] = self._put_at[name]
-        self._put_at[name] = self._now()
-        self._absent_at.pop(name, None)
+        self._proofs.put_attempted(name, self._now())
 
     def put_rejected(self, name: str) -> None:
         """The last PUT was rejected synchronously: it has no effect on 404s. An earlier one, if any, still has."""
-        self._put_at.pop(name, None)
-        if name in self._put_before:
-            self._put_at[name] = self._put_before.pop(name)
+        self._proofs.put_rejected(name)
 
     def put_result_unknown(self, name: str) -> None:
         """The result of the PUT is unknown: list often until the pool is seen or a 404 is settled."""
@@ -155,12 +124,15 @@ class Inventory:
 
     def record_put(self, instance: Instance) -> None:
         """Record the response of an accepted PUT; reads may not show the pool yet."""
+        self._proofs.put_accepted(instance)
         self._record(instance.name, instance)
         self._poll.wake()
 
     def record_get(self, instance: Instance) -> None:
-        """Record the instance that a GET returned."""
-        self._get_seen_at[instance.name] = self._now()
+        """Record the instance that a GET returned, unless it lags behind a PUT and shows an earlier pool."""
+        if self._proofs.is_earlier(instance, self._now()):
+            return
+        self._proofs.got(instance, self._now())
         self._record(instance.name, instance)
         self._poll.wake()
 
@@ -172,7 +144,7 @@ class Inventory:
 
     def record_absent(self, name: str) -> None:
         """Record a 404 of a GET or DELETE of this pool."""
-        self._absent_at[name] = self._now()
+        self._proofs.not_found(name, self._now())
         self._record(name, None)
 
     def record_delete(self, name: str) -> None:
@@ -180,6 +152,7 @@ class Inventory:
         instance = self.get(name)
         if instance is not None:
             self._deleted[name] = (instance.etag, self._now())
+            self._proofs.delete_accepted(name, self._now())
             deleting = msgspec.structs.replace(instance, state=InstanceState.DELETING, raw_state="Deleting")
             self._record(name, deleting)
         self._poll.wake()
@@ -196,9 +169,9 @@ class Inventory:
 
     def forget(self, name: str) -> None:
         """Drop all observations of a key without objects."""
-        times = (self._list_seen_at, self._put_at, self._put_before, self._get_seen_at, self._absent_at)
-        for observed in (self._in_flight, self._unknown_puts, self._deleted, *times):
+        for observed in (self._in_flight, self._unknown_puts, self._deleted):
             observed.pop(name, None)
+        self._proofs.forget(name)
         if self.get(name) is None:
             self._observations.pop(name, None)
 
@@ -207,7 +180,7 @@ class Inventory:
         before = self.get(name)
         self._observations[name] = Observation(instance=instance, at=now)
         if instance is not None:
-            self._absent_at.pop(name, None)
+            self._proofs.present(name)
         if before != instance:
             self._on_change(name)
 
@@ -215,7 +188,7 @@ class Inventory:
 
     async def run(self) -> Never:
         """List until cancelled. Only the leader runs this."""
-        self._leading_since = self._now()
+        self._proofs.leading_since = self._now()
         while True:
             started = self._now()
             after: float | None = None
@@ -233,30 +206,32 @@ class Inventory:
 
     async def list_once(self) -> None:
         """Get the managed cluster and list the agent pools once, for commands. Raises CloudError."""
-        self._leading_since = self._now()
-        await self._list(self._leading_since)
+        self._proofs.leading_since = self._now()
+        await self._list(self._proofs.leading_since)
 
     async def _list(self, started: float) -> None:
-        resync = self._listed_at is None
+        resync = self._proofs.listed_at is None
         if self._cluster_at is None or started - self._cluster_at >= CLUSTER_SECONDS or self._failures:
             before, self.cluster = self.cluster, await self._read_cluster()
             resync = resync or before != self.cluster
             self._cluster_at = started
             started = self._now()
-        listed = await self._provider.list()
-        recent = self._now() - self._settle_seconds
+        answer = await self._provider.list()
+        now = self._now()
+        listed = [instance for instance in answer if not self._proofs.is_earlier(instance, now)]
+        recent = now - self._settle_seconds
         merged = merge(
             self._observations,
             listed,
             started_at=started,
-            recent_puts={n for n, at in self._put_at.items() if at > recent and self._list_seen_at.get(n, -1.0) < at},
+            recent_puts=self._proofs.unlisted_puts(now),
             recent_deletes={name: etag for name, (etag, at) in self._deleted.items() if at > recent},
         )
-        self._observations, self._listed_at = dict(merged.observations), started
-        for instance in listed:
-            self._list_seen_at[instance.name] = started
+        self._observations = dict(merged.observations)
+        self._proofs.listed(listed, started)
+        self._proofs.absent_by_list(self.names())
         for name in self.names():
-            self._absent_at.pop(name, None)
+            self._proofs.present(name)
         for name in merged.changed:
             self._on_change(name)
         if resync:
@@ -272,7 +247,7 @@ class Inventory:
 
     def _busy(self) -> bool:
         transient = (InstanceState.CREATING, InstanceState.DELETING)
-        for name in [n for n in self._unknown_puts if self.get(n) is not None or self._settles_in(n, self._now()) <= 0]:
+        for name in [n for n in self._unknown_puts if self.get(n) is not None or self.settles_in(n) <= 0]:
             del self._unknown_puts[name]
         return bool(self._in_flight or self._unknown_puts) or any(i.state in transient for i in self.items())
 

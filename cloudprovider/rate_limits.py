@@ -3,10 +3,10 @@
 The buckets are slightly smaller than the published ones, so that AKS and ARM do not return 429. A write never waits:
 its Lease may expire meanwhile. It fails with the `Retry-After` at which to retry; the times of several failed calls
 differ. A GET waits up to `GET_MAX_WAIT_SECONDS`, a LIST and each of its pages without limit. DELETE has priority over
-GET, and GET over LIST: the lower one leaves some tokens (`*_HEADROOM`). One LIST per `LIST_MAX_INTERVAL_SECONDS` and
-one GET per `GET_MAX_INTERVAL_SECONDS` are guaranteed: all inferred removals need the LIST, and each removal ends with a
-GET. A 429 throttles the bucket of AKS that it is about; a 429 with reason SubscriptionThrottled throttles the one of
-ARM.
+LIST, and LIST over GET: the lower one leaves some tokens (`*_HEADROOM`). One LIST per `LIST_MAX_INTERVAL_SECONDS` and
+one GET per `GET_MAX_INTERVAL_SECONDS` are guaranteed: all inferred removals need the LIST, which also shows the end of
+all removals at once, and some removals end with a GET. A 429 throttles the bucket of AKS that it is about; a 429 with
+reason SubscriptionThrottled throttles the one of ARM.
 
 Source: docs/references/agent-pools.md#throttling, docs/references/rules.md#arm-request-budget,
 docs/references/rules.md#leader-election.
@@ -43,7 +43,7 @@ LIMITS = {
     ARM_DELETES: (190.0, 10.0),
 }
 BUCKETS = (*LIMITS, PUTS)
-LIST_HEADROOM, GET_HEADROOM = 20.0, 8.0
+LIST_HEADROOM, GET_HEADROOM = 8.0, 12.0
 # Well below `stale_list_seconds`, the age above which nothing is inferred from a LIST.
 LIST_MAX_INTERVAL_SECONDS = 60.0
 # Half the rate of a throttled bucket: DELETEs that AKS refuses are retried, and use the other half.

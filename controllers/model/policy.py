@@ -49,6 +49,8 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     # after which it would start the next; after an hour it has stopped.
     node_repair: bool = True
     repair_seconds: float = 600.0
+    # A Node that is gone while its pool is at rest: longer than AKS takes for a remedy that makes it register again.
+    node_lost_seconds: float = 1800.0
     repair_aks_seconds: float = 1500.0
     repair_remedy_seconds: float = 1200.0
     repair_remedied_seconds: float = 300.0
@@ -65,6 +67,11 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
 
     # No removal is inferred from a list of pools, or a state of the cluster, older than one and a half idle intervals.
     stale_list_seconds: float = 90.0
+
+    # A pool in deletion is read with a GET, at these intervals, once no LIST has succeeded for longer than a deletion
+    # usually takes (docs/references/agent-pools.md#durations).
+    unlisted_seconds: float = 300.0
+    unlisted_poll_seconds: float = 120.0
 
     # A refused write is retried when its object changes, or after this; a forbidden one earlier at first.
     refused_seconds: float = 600.0

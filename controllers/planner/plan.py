@@ -8,6 +8,7 @@ import math
 from collections.abc import Mapping
 from enum import StrEnum
 
+from cloudprovider.interface import InstanceState
 from controllers.garbagecollection import garbage
 from controllers.model.conditions import launched, was_usable
 from controllers.model.facts import Facts
@@ -24,6 +25,7 @@ from controllers.model.steps import (
 )
 from controllers.node.health import repair
 from controllers.node.termination import termination
+from controllers.node.termination.instance_delete import poll_deletion
 from controllers.nodeclaim.lifecycle import initialization, instance_labels, launch, registration
 from provisioner.api.conditions import DRAINED, INSTANCE_TERMINATING, LAUNCHED, READY, REGISTERED, VOLUMES_DETACHED
 from provisioner.api.nodeclaim import NodeClaim
@@ -144,13 +146,15 @@ def _provision(f: Facts, claim: NodeClaim) -> Step:
         return removing
     updates = status.launch_conditions(f, claim)
     soon = registration.wait_for_provider_id(f, claim)
+    polling = _poll_deletion(f)
     return (
         launch.step(f)
+        or (polling if isinstance(polling, LookUpPool) else None)
         or registration.step(f)
         or instance_labels.step(f)
         or initialization.step(f)
         or (status.report(f, claim, updates) if soon is None else None)
-        or _soonest(updates, removing, soon)
+        or _soonest(updates, removing, soon, polling if isinstance(polling, Wait) else None)
     )
 
 
@@ -158,6 +162,12 @@ def _report_unreadable(f: Facts, claim: NodeClaim) -> Step:
     """A claim that is known in part is neither launched nor taken for gone; its removal needs none of these fields."""
     waiting = Wait(after=None, why="waiting for a claim that can be decoded")
     return (None if launched(claim) else status.report(f, claim, {LAUNCHED: launch.unreadable(claim)})) or waiting
+
+
+def _poll_deletion(f: Facts) -> Wait | LookUpPool | None:
+    """How the end of a deletion is observed that this key waits for; None if its pool is not being deleted."""
+    going = f.instance is not None and f.instance.state is InstanceState.DELETING
+    return poll_deletion(f) if going else None
 
 
 def _report_unlisted(f: Facts, claim: NodeClaim) -> Step:
@@ -201,7 +211,8 @@ def _soonest(updates: status.ConditionUpdates, *waits: Wait | None) -> Wait:
 
 def _without_claim(f: Facts) -> Step:
     if f.instance is not None and verdict(f.instance, None) is not Verdict.FOREIGN:
-        return Wait(after=None, why="waiting for an agent pool without a claim to be deleted")
+        waiting = Wait(after=None, why="waiting for an agent pool without a claim to be deleted")
+        return _poll_deletion(f) or waiting
     left = any(marked(node) for node in f.nodes)
     return Wait(after=None, why="waiting for Nodes of an agent pool of ours to be deleted") if left else Forget()
 

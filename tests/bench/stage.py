@@ -26,6 +26,8 @@ Json = dict[str, Any]
 CLAIMS = "nodeclaims.karpenter.sh"
 LOOK_SECONDS = 0.02
 MOST_POOLS = 130
+# Machines usually live longer; the absence of a younger pool is proven by a GET (docs/references/rules.md).
+AGE_SECONDS = 61.0
 # Time for a response to arrive and be processed.
 QUIET_SECONDS = 0.5
 

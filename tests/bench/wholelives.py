@@ -4,13 +4,14 @@ Requests are those that the API server's audit log and the simulated ARM receive
 on the number of claims and are not counted. A life is creation, Ready, deletion; nothing fails in it.
 """
 
+import asyncio
 from collections import Counter
 from collections.abc import Iterable
 from datetime import datetime
 
 from .apiserver import CONTROLLER, FIXED_KINDS, Call, Environment, control_plane, environment
 from .figures import Figure, percentile
-from .stage import CLAIMS, names
+from .stage import AGE_SECONDS, CLAIMS, names
 
 LIVES, BURST = 50, 90
 PLURAL = CLAIMS.partition(".")[0]
@@ -35,6 +36,7 @@ async def _lives(env: Environment) -> list[Figure]:
         used, lines = controller.cpu_seconds(), controller.log_lines()
         await env.create(wanted)
         await env.settled(wanted)
+        await asyncio.sleep(AGE_SECONDS)
         await env.delete(wanted)
         await env.until(lambda: env.gone >= {*wanted}, GONE_SECONDS, "all are gone")
         used, lines = controller.cpu_seconds() - used, controller.log_lines() - lines
@@ -74,6 +76,7 @@ async def _burst(env: Environment) -> list[Figure]:
     async with env.controller():
         await env.create(wanted)
         await env.settled(wanted)
+        await asyncio.sleep(AGE_SECONDS)
         await env.delete(wanted)
         await env.until(lambda: env.gone >= {*wanted}, GONE_SECONDS, "all are gone")
     calls = env.calls()

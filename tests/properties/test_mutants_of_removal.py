@@ -12,9 +12,9 @@ from typing import Any
 import msgspec
 import pytest
 
+from cloudprovider.absence_proofs import AbsenceProofs
 from cloudprovider.errors import CloudError
 from cloudprovider.interface import InstanceState
-from cloudprovider.inventory import Inventory
 from controllers.actuator import cloud
 from controllers.garbagecollection import garbage
 from controllers.model import adoption
@@ -106,7 +106,7 @@ def any_error_is_not_found(patch: Patch) -> None:
 
 def absence_without_settling(patch: Patch) -> None:
     """The first 404 is proof of absence."""
-    patch.setattr(Inventory, "_settles_in", lambda self, name, at: 0.0)
+    patch.setattr(AbsenceProofs, "settles_in", lambda self, name, at: 0.0)
 
 
 def a_second_delete(patch: Patch) -> None:

@@ -1,4 +1,4 @@
-"""Retries of a failed DELETE of an agent pool, and the condition meanwhile.
+"""Retries of a failed DELETE of an agent pool, the condition meanwhile, and the wait for an accepted one.
 
 A rejected DELETE is retried after its delay (5 s doubling to 30 s, or `Retry-After`). After a DELETE without an answer
 the pool is read first, so that a pool in deletion is not deleted twice. The condition's message is stable while the
@@ -31,6 +31,16 @@ def wait_to_delete(f: Facts) -> Wait | LookUpPool | None:
             return Wait(after=left, why=f"failed to read the agent pool: {unread.reason}")
         return LookUpPool(name=f.key)
     return None
+
+
+def poll_deletion(f: Facts) -> Wait | LookUpPool:
+    """The step while this pool is being deleted: LISTs show when it is gone, and GETs while LISTs fail."""
+    if (left := f.policy.unlisted_seconds - f.inventory_age) > 0:
+        return Wait(after=left, why="the agent pool is being deleted")
+    unread = f.read_failed.retry_in(f.loop_now) if f.read_failed is not None else 0.0
+    if (left := max(f.policy.unlisted_poll_seconds - f.pool_read_age, unread)) > 0:
+        return Wait(after=left, why="the agent pool is being deleted, and LISTs fail")
+    return LookUpPool(name=f.key)
 
 
 def refused_condition(f: Facts, failed: CloudFailure, since: datetime) -> ConditionUpdate:

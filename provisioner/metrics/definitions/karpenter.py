@@ -130,7 +130,7 @@ CALL_ERRORS = counter(
     "BETA",
     "Errors of cloud provider calls, by Karpenter's error name",
     ("controller", "method", "provider", "error"),
-    use="Each removal ends with a NodeClaimNotFoundError: the GET that proves the absence of the agent pool.",
+    use="A GET that proves the absence of an agent pool counts as NodeClaimNotFoundError.",
 )
 PRICE = gauge(
     "karpenter_cloudprovider_instance_type_offering_price_estimate",

@@ -81,12 +81,17 @@ class Cloud:
         self.pools: list[Instance] = []
         self.failing: Retryable | None = None
         self.lists: list[float] = []
+        self.began = asyncio.Event()
+        self.slow = 0.0
 
     async def list(self, *, before_page: Callable[[], Awaitable[None]] | None = None) -> list[Instance]:
         self.lists.append(asyncio.get_running_loop().time())
+        self.began.set()
         if self.failing is not None:
             raise self.failing
-        return list(self.pools)
+        pools = list(self.pools)
+        await asyncio.sleep(self.slow)
+        return pools
 
     async def cause(self, instance: Instance) -> Failure | None:
         raise AssertionError(instance)
@@ -205,6 +210,142 @@ def test_a_list_settles_a_404_once_it_omits_the_pool() -> None:
         assert inventory.absence("a") == "absent"
 
     lived(0.0, lambda cloud, _: cloud.pools.append(POOL), during=story)
+
+
+MADE = datetime(2026, 3, 1, 12, tzinfo=UTC)
+EARLIER = datetime(2026, 3, 1, 11, tzinfo=UTC)
+
+
+def tagged(state: InstanceState, put_time: datetime = MADE) -> Instance:
+    return msgspec.structs.replace(POOL, state=state, etag=str(state), put_time=put_time)
+
+
+async def listed(cloud: Cloud, *pools: Instance) -> None:
+    """Wait until a LIST that begins from now on shows these pools."""
+    cloud.pools[:] = pools
+    cloud.began.clear()
+    await cloud.began.wait()
+    await asyncio.sleep(0.25)
+
+
+async def put(cloud: Cloud, inventory: Inventory) -> None:
+    """A PUT is accepted, and the inventory lists often."""
+    await asyncio.sleep(1.0)
+    inventory.put_attempted("a")
+    inventory.record_put(tagged(InstanceState.CREATING))
+    inventory.set_in_flight("a")
+
+
+def absence_after(*lists: tuple[Instance, ...], age: float, delete_after: int | None) -> str:
+    """The absence of a pool, PUT `age` seconds ago, after these LISTs; its DELETE is accepted after some of them."""
+    found: list[str] = []
+
+    async def story(cloud: Cloud, inventory: Inventory) -> None:
+        await put(cloud, inventory)
+        cloud.pools[:] = lists[0]
+        await asyncio.sleep(age)
+        for number, pools in enumerate(lists):
+            if number == delete_after:
+                inventory.record_delete("a")
+            await listed(cloud, *pools)
+        found.append(inventory.absence("a"))
+
+    lived(0.0, lambda _cloud, _inventory: None, during=story)
+    return found[0]
+
+
+RUNS, GOES = tagged(InstanceState.RUNNING), tagged(InstanceState.DELETING)
+WAS_GOING = tagged(InstanceState.DELETING, EARLIER)
+OLD = 61.0
+PROOFS = [
+    ("a LIST showed it Deleting, the next does not show it", ((RUNS,), (GOES,), ()), OLD, None, "absent"),
+    ("our DELETE was accepted, and no LIST showed it Deleting", ((RUNS,), ()), OLD, 1, "absent"),
+    ("a LIST lags behind our DELETE", ((RUNS,), (RUNS,), ()), OLD, 1, "absent"),
+    ("it still is Deleting", ((RUNS,), (GOES,)), OLD, None, "present"),
+    ("no LIST showed it Deleting, and we sent no DELETE", ((RUNS,), ()), OLD, None, "unknown"),
+    ("the LIST can be older than its PUT", ((RUNS,), (GOES,), ()), 0.0, None, "unknown"),
+    ("no LIST has shown it: the LIST lags behind PUT and DELETE", ((), ()), 0.0, 1, "present"),
+    (
+        "LISTs show the earlier pool of its name until that is gone",
+        ((WAS_GOING,), (WAS_GOING,), ()),
+        0.0,
+        None,
+        "present",
+    ),
+]
+
+
+@pytest.mark.parametrize(("reported", "lists", "age", "deleted", "expected"), PROOFS, ids=[row[0] for row in PROOFS])
+def test_proof_by_list(reported: str, lists: tuple, age: float, deleted: int | None, expected: str) -> None:
+    """A LIST without the pool proves its absence if an earlier one showed it and it was in deletion."""
+    assert absence_after(*lists, age=age, delete_after=deleted) == expected, reported
+
+
+def test_a_new_put_ends_a_proof_by_list() -> None:
+    """Neither a proof nor what LISTs showed before a PUT applies to the pool of that PUT."""
+
+    async def story(cloud: Cloud, inventory: Inventory) -> None:
+        await put(cloud, inventory)
+        await listed(cloud, GOES)
+        inventory.put_attempted("a")
+        inventory.put_result_unknown("a")
+        await listed(cloud)
+        assert inventory.absence("a") == "present"
+        inventory.record_absent("a")
+        assert inventory.absence("a") == "unsettled"
+
+    lived(0.0, lambda _cloud, _inventory: None, during=story)
+
+
+def test_a_pool_that_a_newer_get_shows_is_not_absent_by_list() -> None:
+    """A LIST that began before the GET does not prove anything; the next one does."""
+
+    async def story(cloud: Cloud, inventory: Inventory) -> None:
+        await put(cloud, inventory)
+        cloud.pools[:] = [RUNS]
+        await asyncio.sleep(OLD)
+        await listed(cloud, GOES)
+        cloud.slow = 1.0
+        await listed(cloud)
+        inventory.record_get(GOES)
+        await asyncio.sleep(2.0)
+        assert inventory.absence("a") == "present"
+        await listed(cloud)
+        await asyncio.sleep(2.0)
+        assert inventory.absence("a") == "absent"
+
+    lived(0.0, lambda _cloud, _inventory: None, during=story)
+
+
+def test_an_earlier_leaders_put_settles_before_a_list_proves_anything() -> None:
+    """A LIST of the first minute may show the pool that existed before the PUT of an earlier leader."""
+
+    async def story(cloud: Cloud, inventory: Inventory) -> None:
+        inventory.set_in_flight("a")
+        await listed(cloud, WAS_GOING)
+        await listed(cloud)
+        assert inventory.absence("a") == "unknown"
+        await listed(cloud, GOES)
+        await asyncio.sleep(OLD)
+        await listed(cloud)
+        assert inventory.absence("a") == "absent"
+
+    lived(0.0, lambda _cloud, _inventory: None, during=story)
+
+
+def test_a_deletion_without_effect_is_forgotten() -> None:
+    """A pool that LISTs still show a minute after its DELETE was not deleted by it."""
+
+    async def story(cloud: Cloud, inventory: Inventory) -> None:
+        await put(cloud, inventory)
+        await listed(cloud, RUNS)
+        inventory.record_delete("a")
+        cloud.pools[:] = [tagged(InstanceState.FAILED)]
+        await asyncio.sleep(90.0)
+        await listed(cloud)
+        assert inventory.absence("a") == "unknown"
+
+    lived(0.0, lambda _cloud, _inventory: None, during=story)
 
 
 def test_a_rejected_put_does_not_unsettle_a_404() -> None:

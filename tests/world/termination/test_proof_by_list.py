@@ -1,0 +1,64 @@
+"""Stories of the proof that an agent pool is deleted: by a LIST for many pools at once, by a GET while LISTs fail."""
+
+import asyncio
+import statistics
+
+import pytest
+
+from controllers.model.policy import Policy
+from provisioner.simulator.azure import errors
+from provisioner.simulator.azure.faults import ALWAYS, Fault
+from provisioner.simulator.azure.settings import AzureSettings
+from tests.world.harness import Sim, node_claim, simulate, simulated
+from tests.world.nodeclaim.test_main_job import NAME
+from tests.world.termination.test_termination import up
+from tests.world.transcript import FAST, node_name, pool_calls, run_pod
+
+MANY = 90
+NAMES = [f"burst{number:03d}" for number in range(MANY)]
+HOUR = 3600.0
+
+
+@pytest.mark.parametrize("page_size", [100, 15])
+@pytest.mark.parametrize("delete_seconds", [(120.0, 240.0), (30.0, 60.0)], ids=["slow", "fast"])
+def test_a_burst_of_removals_is_proven_by_lists(page_size: int, delete_seconds: tuple[float, float]) -> None:
+    """Each of 90 claims is gone within 10 s of its pool, without GETs, and AKS throttles no call."""
+
+    async def story(sim: Sim) -> None:
+        ended: dict[str, float] = {}
+        gone: dict[str, float] = {}
+        sim.cloud.subscribe(lambda kind, pool: ended.update({pool.name: sim.now}) if kind == "gone" else None)
+        await sim.start_controller(policy=Policy(max_creates_per_minute=MANY, max_agent_pools=MANY))
+        for name in NAMES:
+            await sim.apply(node_claim(name))
+        await sim.until(lambda: all(sim.condition(name, "Ready") == "True" for name in NAMES), 1800, "all are Ready")
+        await asyncio.sleep(120)  # the buckets are full again
+        for name in NAMES:
+            await sim.delete_claim(name)
+
+        def all_gone() -> bool:
+            gone.update({name: sim.now for name in NAMES if name not in gone and sim.claim(name) is None})
+            return len(gone) == MANY
+
+        await sim.until(all_gone, 1800, "all are gone")
+        assert max(gone.values()) - max(ended.values()) <= 10.0
+        assert statistics.median(gone[name] - ended[name] for name in NAMES) <= 5.0
+        assert not pool_calls(sim, "GET", name=None)
+        assert not [call for call in sim.audit_log.calls(system="arm") if call.status == 429]
+
+    azure = AzureSettings(
+        create_seconds=(60.0, 90.0), delete_seconds=delete_seconds, page_size=page_size, max_agent_pools=MANY + 10
+    )
+    simulate(story, azure=azure)
+
+
+@simulated(azure=FAST)
+async def test_a_removal_ends_while_lists_fail(sim: Sim) -> None:
+    """ARM answers every LIST with 503 and each GET as usual."""
+    await up(sim)
+    run_pod(sim, "app", node_name(sim))
+    sim.cloud.faults.append(Fault(verb="LIST", times=ALWAYS, answer=errors.html(503)))
+    await sim.delete_claim(NAME)
+    await asyncio.sleep(HOUR)
+    gets = len(pool_calls(sim, "GET"))
+    assert sim.claim(NAME) is None, f"pool {NAME in sim.cloud.pools}, GETs {gets}"
